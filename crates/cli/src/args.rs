@@ -49,6 +49,10 @@ pub(crate) struct Cli {
     /// Print one JSON object on standard output and nothing else there.
     #[arg(long, global = true, display_order = 100)]
     pub(crate) json: bool,
+    /// As --json, and while files move one object on each line before: start, progress, each file,
+    /// warnings. The last line is the object of --json.
+    #[arg(long, global = true, display_order = 100)]
+    pub(crate) json_lines: bool,
     /// Show no progress.
     #[arg(long, short, global = true, display_order = 101)]
     pub(crate) quiet: bool,
@@ -154,7 +158,11 @@ impl Refused {
                 let failure = Failure::new(Exit::Usage, line);
                 // The reader of either output may be gone.
                 let _ = writeln!(io::stderr(), "farwrite: {failure}");
-                if self.arguments.iter().any(|argument| argument == "--json") {
+                if self
+                    .arguments
+                    .iter()
+                    .any(|argument| argument == "--json" || argument == "--json-lines")
+                {
                     let command = self.command();
                     let line = json_line(command.trim(), Some(&failure), &Value::Null);
                     let _ = writeln!(io::stdout(), "{line}");

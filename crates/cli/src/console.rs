@@ -13,7 +13,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, channel, sync_chan
 use std::thread;
 use std::time::{Duration, Instant};
 
-use farwrite_transfer::{Event, Observer};
+use farwrite_transfer::{Event, FileState, Observer};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use serde_json::json;
@@ -24,13 +24,18 @@ use crate::exit::{Exit, Failure, OrExit};
 const LINE_PERIOD: Duration = Duration::from_secs(1);
 /// The maximum number of lines that wait for a stream.
 const QUEUED: usize = 1024;
+/// The same where a program reads a line for each file.
+const QUEUED_FILES: usize = 1 << 16;
 /// The time limit for the last lines on standard error at the end of the program.
 const LAST_LINES: Duration = Duration::from_secs(2);
 
 /// The destination of results, progress and errors.
 #[derive(Clone)]
 pub(crate) struct Console {
+    /// A JSON object goes to standard output at the end.
     json: bool,
+    /// Objects about what happens go there before.
+    lines: bool,
     quiet: bool,
     /// The name of the command in JSON.
     command: String,
@@ -40,13 +45,18 @@ pub(crate) struct Console {
 
 impl Console {
     /// Starts the two threads.
-    pub(crate) fn start(json: bool, quiet: bool, command: String) -> Self {
+    pub(crate) fn start((json, lines): (bool, bool), quiet: bool, command: String) -> Self {
         Self {
-            json,
+            json: json || lines,
+            lines,
             quiet,
             command,
-            out: Stream::start(io::stdout(), None),
-            err: Stream::start(io::stderr(), Some(Drawing::new(quiet))),
+            out: Stream::start(
+                io::stdout(),
+                None,
+                if lines { QUEUED_FILES } else { QUEUED },
+            ),
+            err: Stream::start(io::stderr(), Some(Drawing::new(quiet)), QUEUED),
         }
     }
 
@@ -72,8 +82,17 @@ impl Console {
         }
     }
 
+    /// As [`Console::say`], but waits until there is room for the line, so that none is lost.
+    pub(crate) fn say_all(&self, text: impl fmt::Display) {
+        let stream = if self.json { &self.err } else { &self.out };
+        stream.push(Item::Line(text.to_string()));
+    }
+
     /// Warns people of a problem that the result alone does not show.
     pub(crate) fn warn(&self, text: impl fmt::Display) {
+        if self.lines {
+            self.event(&json!({ "event": "warning", "message": text.to_string() }));
+        }
         let line = format!("farwrite: warning: {text}");
         self.err.offer(Item::Line(line));
     }
@@ -110,6 +129,12 @@ impl Console {
         }
         self.json_result(failure.as_ref(), result)?;
         Ok(failure.map_or(ExitCode::SUCCESS, |failure| failure.exit.into()))
+    }
+
+    /// Prints an object about something that happens. If nobody reads the lines, some are lost, and a line
+    /// says how many.
+    fn event(&self, event: &serde_json::Value) {
+        self.out.offer(Item::Line(event.to_string()));
     }
 
     fn show_failure(&self, failure: &Failure) {
@@ -177,21 +202,83 @@ pub(crate) fn json_line(
     .to_string()
 }
 
+/// The line of an event in `--json-lines`; `None` for what has no line, or has one as a warning.
+fn event_line(event: &Event) -> Option<serde_json::Value> {
+    Some(match event {
+        Event::Start {
+            peer,
+            files,
+            bytes,
+            unsent_bytes,
+        } => json!({
+            "event": "start",
+            "peer": peer,
+            "files": files,
+            "bytes": bytes,
+            "unsent_bytes": unsent_bytes,
+        }),
+        Event::Progress {
+            done_bytes,
+            total_bytes,
+            numbers,
+            ..
+        } => json!({
+            "event": "progress",
+            "done_bytes": done_bytes,
+            "total_bytes": total_bytes,
+            "rate_bps": numbers.rate_bps,
+            "mean_bps": numbers.mean_bps,
+            "left_s": numbers.left.map(|left| left.as_secs_f64()),
+            "files_left": numbers.files_left,
+            "limited_by": numbers.limited_by,
+        }),
+        Event::File(file) => {
+            let (state, reason) = match &file.state {
+                FileState::Arrived => ("arrived", None),
+                FileState::Unchanged => ("unchanged", None),
+                FileState::Failed(reason) => ("failed", Some(reason.as_str())),
+            };
+            let hex = |hash: [u8; 32]| hash.map(|byte| format!("{byte:02x}")).concat();
+            json!({
+                "event": "file",
+                "path": file.path.as_str(),
+                "bytes": file.bytes,
+                "state": state,
+                "blake3": file.hash.map(hex),
+                "reason": reason,
+            })
+        }
+        Event::Note(_) | Event::Warning(_) | Event::RouteShrunk(_) | Event::Counters(_) => {
+            return None;
+        }
+    })
+}
+
 impl Observer for Console {
+    fn wants_files(&self) -> bool {
+        self.lines
+    }
+
     fn observe(&self, event: Event) {
+        if self.lines
+            && let Some(line) = event_line(&event)
+        {
+            self.event(&line);
+        }
         match event {
             Event::Note(line) => self.say(line),
             Event::Warning(line) => self.warn(line),
             Event::RouteShrunk(shrunk) => {
                 self.warn(format!("{shrunk}; the transfer goes on with these"));
             }
-            Event::Counters(_) => {}
+            Event::Counters(_) | Event::Start { .. } | Event::File(_) => {}
             Event::Progress {
                 label,
                 done_bytes,
                 total_bytes,
                 detail,
                 is_last,
+                numbers: _,
             } => self.err.offer(Item::Progress(ProgressState {
                 label: label.to_owned(),
                 done: done_bytes,
@@ -259,8 +346,8 @@ struct Stream {
 }
 
 impl Stream {
-    fn start(stream: impl Write + Send + 'static, drawing: Option<Drawing>) -> Self {
-        let (queue, items) = sync_channel(QUEUED);
+    fn start(stream: impl Write + Send + 'static, drawing: Option<Drawing>, queued: usize) -> Self {
+        let (queue, items) = sync_channel(queued);
         let not_shown = Arc::new(AtomicU64::new(0));
         let of_thread_too = Arc::clone(&not_shown);
         thread::spawn(move || write_all(stream, drawing, &items, &of_thread_too));
@@ -319,7 +406,10 @@ fn write_all(
         };
         let missed = not_shown.swap(0, Ordering::Relaxed);
         if missed > 0 {
-            let _ = writeln!(stream, "farwrite: {missed} lines were not shown");
+            let _ = match &drawing {
+                Some(_) => writeln!(stream, "farwrite: {missed} lines were not shown"),
+                None => writeln!(stream, r#"{{"event":"lost","lines":{missed}}}"#),
+            };
         }
         match item {
             Item::Line(line) => {

@@ -10,6 +10,7 @@ mod codes;
 mod console;
 mod cp;
 mod demo;
+mod dry_run;
 mod exit;
 #[doc(hidden)]
 pub mod fuzzing;
@@ -36,6 +37,7 @@ mod svg;
 mod table;
 mod trace;
 mod transfer_metrics;
+mod tree_args;
 
 use std::process::ExitCode;
 
@@ -51,7 +53,7 @@ pub fn main() -> ExitCode {
         Err(refused) => return refused.show(),
     };
     let command = cli.command.name();
-    let console = Console::start(cli.json, cli.quiet, command.clone());
+    let console = Console::start((cli.json, cli.json_lines), cli.quiet, command.clone());
     for warning in old_names::warnings(&command, std::env::args_os()) {
         console.warn(warning);
     }

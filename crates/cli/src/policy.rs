@@ -22,6 +22,10 @@ pub(crate) struct PolicyArgs {
     #[arg(long, value_name = "SIZE", default_value = "0", value_parser = parse_reserve)]
     #[arg(allow_hyphen_values = true)]
     reserve: Reserve,
+    /// Give files and directories the owners (numbers of user and group) that a sender with --owner sends.
+    /// Needs root
+    #[arg(long)]
+    owner: bool,
     /// Report files as verified when the operating system has them, instead of when they survive a
     /// power failure (fsync)
     #[arg(long)]
@@ -35,6 +39,7 @@ struct Reserve(Option<u64>);
 impl PolicyArgs {
     pub(crate) fn policy(&self) -> Policy {
         Policy {
+            owners: self.owner,
             umask: self.umask.unwrap_or_else(own_umask),
             reserve_bytes: self.reserve.0,
             sync: !self.no_sync,

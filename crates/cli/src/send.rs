@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use farwrite_session::files::{ScanOptions, Source, Special};
+use farwrite_session::files::{ScanOptions, Source};
 use farwrite_session::{Channel, HostPort, Psk};
 use farwrite_transfer::{
     self as transfer, Cancel, DcqcnOptions, EqdsOptions, MaxRate, RateControl, RateControlName,
@@ -24,7 +24,8 @@ use crate::rate_file::RateFile;
 use crate::sealing::SealingArgs;
 use crate::trace::TraceArgs;
 use crate::transfer_metrics::{MeteredConsole, MetricsArgs};
-use crate::{interrupt, key, outcome};
+use crate::tree_args::TreeArgs;
+use crate::{dry_run, interrupt, key, outcome};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -36,6 +37,8 @@ Examples:
       later: echo 5Mbit > rate; kill -HUP $!
   farwrite send --to far.example:4792 --psk-file far.key --sealed archive/
       refuses to send data that is not encrypted
+  farwrite send --to far.example --psk-file far.key -X --exclude '*.o' --exclude /build/ source/
+  farwrite send --dry-run --exclude '*.o' source/         lists what would be sent
   farwrite send --to [2001:db8::7] archive/.     asks for the key that `farwrite recv` shows
 
 Either end may be started first. A sender waits, up to --timeout, for a receiver that does not listen
@@ -62,6 +65,9 @@ Schemes: sr-nack (selective repeat with NACKs), sr-rto (selective repeat with ti
 (go-back-N), ec-xor:K,M and ec-mds:K,M, such as ec-mds:32,8 (erasure coding by XOR or Reed-Solomon:
 M parity chunks for every K data chunks; --rate and --memory include them).
 
+A file that the receiver has with the same length and time of modification is not sent again; --checksum
+compares the bytes instead. Symbolic links are sent as links, and names of one file as names of one file.
+
 If a file or directory cannot be read, or a file changes while it is sent, only that fails, and the others
 continue. Of a file that grows, the bytes are sent that it had when it was listed.";
 
@@ -72,7 +78,8 @@ continue. Of a file that grows, the bytes are sent that it had when it was liste
 pub(crate) struct SendArgs {
     /// The receiver: a name or an address, and the port that it listens on; without a port, 4792
     #[arg(long, value_name = "HOST[:PORT]", value_parser = parse_target)]
-    to: HostPort,
+    #[arg(required_unless_present = "dry_run")]
+    to: Option<HostPort>,
     /// File with the pre-shared key of both ends; without it, the key is taken from the environment
     /// variable FARWRITE_PSK, or else the program asks for it at the terminal
     #[arg(long, value_name = "FILE")]
@@ -123,10 +130,8 @@ pub(crate) struct SendArgs {
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_timeout)]
     #[arg(allow_hyphen_values = true)]
     timeout: Duration,
-    /// Leave out pipes, sockets and devices in trees without a failure. They are never sent; without
-    /// this option, each counts as a file that failed (exit code 6)
-    #[arg(long)]
-    skip_special: bool,
+    #[command(flatten)]
+    tree: TreeArgs,
     /// Show more about the transfer at its end: losses, repeats, packet size, scheme
     #[arg(long, short)]
     verbose: bool,
@@ -227,6 +232,7 @@ impl SendArgs {
             largest_mtu: path.largest_mtu,
             sealing: self.sealing.choice(),
             memory_bytes: self.memory,
+            compare: self.tree.compare(),
             timeout: self.timeout,
         })
     }
@@ -268,10 +274,15 @@ pub(crate) fn run(args: &SendArgs, console: &Console) -> Result<ExitCode, Failur
         Some(_) => interrupt::catch_but_hang_up()?,
         None => interrupt::catch()?,
     };
+    let options = args.tree.options()?;
+    if args.tree.dry_run {
+        return dry_run::run(&args.paths, options, &cancel, console);
+    }
+    let to = args.to.as_ref().expect("required without --dry-run");
     let sending = Sending::prepare(args, console)?;
     let psk = key::needed(args.psk_file.as_deref(), &cancel)?;
-    let connect = || transfer::connect(&args.to, &psk, args.timeout, &cancel, console);
-    let sent = sending.attempt(&args.to, &psk, &cancel, connect)?;
+    let connect = || transfer::connect(to, &psk, args.timeout, &cancel, console);
+    let sent = sending.attempt(to, &psk, &cancel, connect)?;
     outcome::show(console, sent, args.verbose)
 }
 
@@ -315,7 +326,7 @@ impl<'a> Sending<'a> {
         connect: impl FnOnce() -> Result<Channel, transfer::Error>,
     ) -> Result<Result<TransferReport, Unfinished>, Failure> {
         let (args, console) = (self.args, self.console);
-        let source = scan(args, cancel, console)?;
+        let source = scan(args, args.tree.options()?, cancel, console)?;
         let channel = match connect() {
             Ok(channel) => channel,
             Err(error) => return Ok(Err(Unfinished::before(error, to, &source))),
@@ -348,16 +359,12 @@ impl<'a> Sending<'a> {
 }
 
 /// Lists the files to send.
-fn scan(args: &SendArgs, cancel: &Cancel, console: &Console) -> Result<Source, Failure> {
-    let special = if args.skip_special {
-        Special::Skip
-    } else {
-        Special::Report
-    };
-    let options = ScanOptions {
-        special,
-        ..ScanOptions::default()
-    };
+fn scan(
+    args: &SendArgs,
+    options: ScanOptions,
+    cancel: &Cancel,
+    console: &Console,
+) -> Result<Source, Failure> {
     let paths = args.paths.clone();
     // A slow disk must not block Ctrl-C.
     let scanned = cancel.run(move || Source::scan(&paths, &options))?;

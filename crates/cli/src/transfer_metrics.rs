@@ -64,6 +64,10 @@ impl MeteredConsole {
 }
 
 impl Observer for MeteredConsole {
+    fn wants_files(&self) -> bool {
+        self.console.wants_files()
+    }
+
     fn observe(&self, event: Event) {
         let Event::Counters(counters) = &event else {
             return self.console.observe(event);

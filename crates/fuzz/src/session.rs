@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use farwrite_session::files::ManifestBuilder;
+use farwrite_session::files::{Detail, Entry, Kind, ManifestBuilder, Time};
 use farwrite_session::fuzzing::{Failed, Handshake, Keys, RecordOpener, RecordSealer, decode};
 use farwrite_session::{HostPort, Message, Psk, parse_listen, shown};
 
@@ -120,10 +120,13 @@ fn channel() -> (RecordSealer, RecordOpener) {
     KEYS.records()
 }
 
-/// Manifest entries of a peer. Each is refused or gets the next number.
+/// Manifest entries of a peer: each is refused or gets the next number. Or details, for a manifest with one entry of
+/// each kind.
 pub fn manifest(data: &[u8]) {
-    let Ok(Message::Entries(entries)) = decode(data) else {
-        return;
+    let entries = match decode(data) {
+        Ok(Message::Entries(entries)) => entries,
+        Ok(Message::Details(details)) => return manifest_details(details),
+        _ => return,
     };
     let mut builder = ManifestBuilder::default();
     for entry in entries {
@@ -137,6 +140,53 @@ pub fn manifest(data: &[u8]) {
     if let Ok(manifest) = builder.build() {
         assert_eq!(manifest.entries().len(), count);
     }
+}
+
+/// Details are refused, or the manifest gives them back.
+fn manifest_details(details: Vec<Detail>) {
+    let new = || {
+        let mut builder = ManifestBuilder::default();
+        let sparse = |sparse| Kind::File {
+            bytes: 1 << 40,
+            sparse,
+        };
+        for (name, kind) in [
+            ("directory", Kind::Directory),
+            ("dense", sparse(false)),
+            ("sparse", sparse(true)),
+            (
+                "link",
+                Kind::Symlink {
+                    target: b"x".into(),
+                },
+            ),
+            ("again", Kind::HardLink { first: 1 }),
+        ] {
+            let entry = Entry {
+                parent: None,
+                name: name.into(),
+                kind,
+                mode: 0,
+                modified: Time::default(),
+            };
+            builder.push(&entry).expect("keeps the rules");
+        }
+        builder
+    };
+    let mut builder = new();
+    if details
+        .into_iter()
+        .any(|detail| builder.push_detail(detail).is_err())
+    {
+        return;
+    }
+    let manifest = builder.build().expect("five names");
+    assert!(manifest.stream_bytes() <= 2 << 40);
+    let mut again = new();
+    for detail in manifest.details() {
+        again.push_detail(detail).expect("it was accepted");
+    }
+    assert_eq!(again.build().expect("five names"), manifest);
 }
 
 /// The text form of a key (P7.1). A key that was read is written the same, except for case and for blanks

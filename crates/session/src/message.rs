@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::files::Entry;
+use crate::files::{Compare, Detail, Entry, Present};
 use crate::{ChannelMessage, Error, Reader, Text};
 
 /// A message between the two ends of a session. The order of the variants determines their numbers
@@ -77,6 +77,22 @@ pub enum Message {
     Cutover(Cutover),
     /// From the receiver of files: the answer to [`Message::Cutover`].
     CutoverAccepted(CutoverAccepted),
+    /// From the sender of files: details of entries (P8.3).
+    Details(Vec<Detail>),
+    /// From the sender of files: how the receiver finds files that it has already (P8.6).
+    Compare(Compare),
+    /// From the receiver of files: files that it has already.
+    Present(Vec<Present>),
+    /// From the sender of files: the file that the receiver has is the same. It has no bytes in the stream.
+    FileSame {
+        /// Number of the file in the manifest.
+        index: u32,
+    },
+    /// From the receiver of files: the file that it had stays, with the attributes of the manifest.
+    FileKept {
+        /// Number of the file in the manifest.
+        index: u32,
+    },
 }
 
 /// The progress of an end. The sender counts what it reads, and the receiver what it writes.
@@ -141,7 +157,10 @@ impl Hello {
     /// Capability: the steps in [`Progress`] are bytes (P7.6).
     pub const BYTE_STEPS: u64 = 8;
 
-    /// Capability: the end knows links in a manifest (P8.3).
+    /// Capability of the receiver of files: it sets owners (P8.3).
+    pub const OWNERS: u64 = 32;
+    /// Capability: the end knows links and details in a manifest (P8.3), and files that are there already
+    /// (P8.6).
     pub const TREES: u64 = 16;
 
     /// Whether the peer has a capability.
@@ -267,6 +286,11 @@ impl Message {
             Self::Route(_) => MessageKind::Route,
             Self::Cutover(_) => MessageKind::Cutover,
             Self::CutoverAccepted(_) => MessageKind::CutoverAccepted,
+            Self::Details(_) => MessageKind::Details,
+            Self::Compare(_) => MessageKind::Compare,
+            Self::Present(_) => MessageKind::Present,
+            Self::FileSame { .. } => MessageKind::FileSame,
+            Self::FileKept { .. } => MessageKind::FileKept,
         }
     }
 
@@ -333,6 +357,21 @@ pub enum MessageKind {
     /// [`Message::CutoverAccepted`].
     #[error("the answer to a cutover")]
     CutoverAccepted,
+    /// [`Message::Details`].
+    #[error("details of manifest entries")]
+    Details,
+    /// [`Message::Compare`].
+    #[error("how to compare files")]
+    Compare,
+    /// [`Message::Present`].
+    #[error("files that are there already")]
+    Present,
+    /// [`Message::FileSame`].
+    #[error("a file that is there already")]
+    FileSame,
+    /// [`Message::FileKept`].
+    #[error("a file that stays")]
+    FileKept,
 }
 
 /// What an end expects instead of the message that arrived.

@@ -9,6 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use farwrite::{Counters, PeerStats, QpStats, ReservedPort};
+use farwrite_session::Text;
 
 use crate::error::of_thread;
 use crate::{Error, ErrorKind, RouteShrunk};
@@ -94,6 +95,19 @@ pub enum Event {
     Warning(String),
     /// The path carries only smaller packets than before. The transfer continues with these.
     RouteShrunk(RouteShrunk),
+    /// Both ends have agreed on the transfer.
+    Start {
+        /// Address and TCP port of the other end.
+        peer: String,
+        /// Files and links.
+        files: u32,
+        /// Bytes of them, without holes.
+        bytes: u64,
+        /// Bytes of those files that the receiver has already, as far as this is known.
+        unsent_bytes: u64,
+    },
+    /// A file or link has ended. Only for an observer that [wants files](Observer::wants_files).
+    File(EndedFile),
     /// The progress of the transfer; several times a second.
     Progress {
         /// `sending` or `receiving`.
@@ -102,13 +116,54 @@ pub enum Event {
         done_bytes: u64,
         /// Bytes of the stream.
         total_bytes: u64,
-        /// Rate, time left, repairs, the current file.
+        /// Rate, time left, repairs, the current file, for people.
         detail: String,
+        /// The same for programs.
+        numbers: ProgressNumbers,
         /// Whether this is the last one.
         is_last: bool,
     },
     /// The counters of the endpoint: about every 10 ms, and when all files have arrived.
     Counters(Box<EndpointCounters>),
+}
+
+/// How a file ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EndedFile {
+    /// Its path below the receiver's directory.
+    pub path: Text,
+    /// Its length in the stream.
+    pub bytes: u64,
+    /// What became of it.
+    pub state: FileState,
+    /// BLAKE3 of its bytes, if an end has read or written them.
+    pub hash: Option<[u8; 32]>,
+}
+
+/// What became of a file.
+#[derive(Clone, Debug, PartialEq)]
+pub enum FileState {
+    /// It has its final name.
+    Arrived,
+    /// The receiver had it already.
+    Unchanged,
+    /// It did not arrive, for this reason.
+    Failed(Text),
+}
+
+/// Progress as numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ProgressNumbers {
+    /// Bits of files in a second, over the last seconds.
+    pub rate_bps: f64,
+    /// The same since the start.
+    pub mean_bps: f64,
+    /// The time left at the rate now; `None` while nothing moves.
+    pub left: Option<Duration>,
+    /// Files and links without a verdict.
+    pub files_left: u32,
+    /// At the sender, what limits the rate, as in `limited_by` of docs/json.md.
+    pub limited_by: Option<&'static str>,
 }
 
 /// The counters of an endpoint since its transfer began.
@@ -127,6 +182,11 @@ pub trait Observer: Send + Sync {
     /// Receives an event. The thread that moves the data calls this, so it must not wait: neither
     /// for a terminal, nor for a lock whose holder waits for one.
     fn observe(&self, event: Event);
+
+    /// Whether [`Event::File`] is reported.
+    fn wants_files(&self) -> bool {
+        false
+    }
 }
 
 /// Returns where to send the first packets to a peer at an address; see [`unchanged`].
@@ -173,6 +233,12 @@ impl MaxRate {
 impl TransferHooks<'_> {
     pub(crate) fn note(&self, line: impl Into<String>) {
         self.observer.observe(Event::Note(line.into()));
+    }
+
+    pub(crate) fn tell_files(&self, ended: &[EndedFile]) {
+        for file in ended {
+            self.observer.observe(Event::File(file.clone()));
+        }
     }
 
     pub(crate) fn warn(&self, line: impl Into<String>) {

@@ -52,7 +52,8 @@ pub use farwrite::{
 };
 pub use farwrite_choice::{SchemeSetting, parity_bytes};
 pub use hooks::{
-    Cancel, EndpointCounters, Event, MaxRate, Observer, Redirect, TransferHooks, unchanged,
+    Cancel, EndedFile, EndpointCounters, Event, FileState, MaxRate, Observer, ProgressNumbers,
+    Redirect, TransferHooks, unchanged,
 };
 pub use loss::PathLoss;
 pub use receiver::{ReceiveSettings, receive};

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use farwrite_session::Text;
-use farwrite_session::files::{Kind, Manifest};
+use farwrite_session::files::Manifest;
 
-use crate::hooks::{Event, Observer};
+use crate::hooks::{Event, Observer, ProgressNumbers};
 use farwrite_units::show::{Rate, Time, real};
 
 /// The displayed rate is the mean over this time.
@@ -23,6 +23,7 @@ pub(crate) struct ProgressMeter<'a> {
     manifest: Arc<Manifest>,
     total_bytes: u64,
     samples: VecDeque<(Instant, u64)>,
+    start: Instant,
     /// The current file: its entry, and where it ends in the stream.
     entry: u32,
     end_bytes: u64,
@@ -32,6 +33,10 @@ pub(crate) struct ProgressMeter<'a> {
 pub(crate) struct Status<'a> {
     /// What this end knows of the path, for instance its loss, and what limits the rate.
     pub(crate) path: &'a str,
+    /// The name of what limits the rate, in JSON.
+    pub(crate) limited_by: Option<&'static str>,
+    /// Files that have a verdict.
+    pub(crate) ended_files: u32,
     /// The disk that the transfer waits for.
     pub(crate) slow_disk: Option<(&'static str, Duration)>,
     /// For how long nothing has been heard of the peer.
@@ -54,14 +59,15 @@ impl<'a> ProgressMeter<'a> {
         observer: &'a dyn Observer,
         label: &'static str,
         manifest: Arc<Manifest>,
+        total_bytes: u64,
     ) -> Self {
-        let total_bytes = manifest.stream_bytes();
         Self {
             observer,
             label,
             manifest,
             total_bytes,
             samples: VecDeque::from([(Instant::now(), 0)]),
+            start: Instant::now(),
             entry: 0,
             end_bytes: 0,
         }
@@ -84,30 +90,47 @@ impl<'a> ProgressMeter<'a> {
         let seconds = (now - since).as_secs_f64().max(1e-3);
         let bps = real(done_bytes.saturating_sub(before)) * 8.0 / seconds;
         let left = real(self.total_bytes.saturating_sub(done_bytes)) * 8.0 / bps;
-        let left = match Duration::try_from_secs_f64(left.round()) {
-            Ok(left) => Time(left).to_string(),
-            Err(_) => "?".into(),
+        let time_left = Duration::try_from_secs_f64(left.round()).ok();
+        let left = time_left.map_or_else(|| "?".into(), |left| Time(left).to_string());
+        let all_seconds = (now - self.start).as_secs_f64().max(1e-3);
+        let mean_bps = real(done_bytes) * 8.0 / all_seconds;
+        let files_left = self.manifest.files().saturating_sub(status.ended_files);
+        let numbers = ProgressNumbers {
+            rate_bps: bps,
+            mean_bps,
+            left: time_left,
+            files_left,
+            limited_by: status.limited_by,
         };
         let rate = Rate(bps).to_string();
         // In 80 columns, the end of the line is not shown. What this end knows of the path is old while it
         // waits.
         let path = status.wait().unwrap_or_else(|| status.path.to_owned());
         let at = self.name(done_bytes);
-        let detail = format!("{rate:>10} {left:>4} left {path}  {at}");
-        self.report(done_bytes, detail, false);
+        let mean = Rate(mean_bps);
+        let detail =
+            format!("{rate:>10} {left:>4} left {path}  mean {mean}  {files_left} files left  {at}");
+        self.report(done_bytes, detail, numbers, false);
     }
 
     /// Reports the end.
     pub(crate) fn finish(&self, done_bytes: u64) {
-        self.report(done_bytes, "done".into(), true);
+        let seconds = self.start.elapsed().as_secs_f64().max(1e-3);
+        let numbers = ProgressNumbers {
+            mean_bps: real(done_bytes) * 8.0 / seconds,
+            left: Some(Duration::ZERO),
+            ..ProgressNumbers::default()
+        };
+        self.report(done_bytes, "done".into(), numbers, true);
     }
 
-    fn report(&self, done_bytes: u64, detail: String, is_last: bool) {
+    fn report(&self, done_bytes: u64, detail: String, numbers: ProgressNumbers, is_last: bool) {
         self.observer.observe(Event::Progress {
             label: self.label,
             done_bytes,
             total_bytes: self.total_bytes,
             detail,
+            numbers,
             is_last,
         });
     }
@@ -115,10 +138,11 @@ impl<'a> ProgressMeter<'a> {
     /// The end of the path of the file that contains a byte of the stream, safe for a terminal.
     fn name(&mut self, done_bytes: u64) -> String {
         while let Some(entry) = self.manifest.entry(self.entry) {
-            let Kind::File { bytes, .. } = entry.kind else {
+            if entry.kind.is_directory() {
                 self.entry += 1;
                 continue;
-            };
+            }
+            let bytes = self.manifest.stream_bytes_of(self.entry);
             let is_last = self.manifest.entry(self.entry + 1).is_none();
             if done_bytes < self.end_bytes + bytes || is_last {
                 break;
@@ -150,6 +174,8 @@ mod tests {
         let slow_disk = Some(("the peer's disk", Duration::from_millis(3_500)));
         let status = |slow_disk, seconds: Option<u64>| Status {
             path: "",
+            limited_by: None,
+            ended_files: 0,
             slow_disk,
             silence: seconds.map(Duration::from_secs),
         };

@@ -1,5 +1,6 @@
 //! The result of a transfer, for people and for programs.
 
+use std::collections::HashMap;
 use std::error::Error as StdError;
 use std::fmt;
 use std::path::PathBuf;
@@ -12,6 +13,7 @@ use farwrite_session::{FileCause, Text};
 use farwrite_units::show::{Bytes, Percent, Rate, Time, real};
 use serde::{Serialize, Serializer};
 
+use crate::hooks::{EndedFile, FileState};
 use crate::loss::PathLoss;
 use crate::sender::{Bottleneck, BottleneckShares, Bottlenecks, Choices};
 use crate::shape::Shape;
@@ -70,6 +72,8 @@ pub struct Delivered {
     peer: String,
     files: u32,
     bytes: u64,
+    unchanged_files: u32,
+    unchanged_bytes: u64,
     arrived: Vec<Text>,
     #[serde(flatten)]
     failed: FailedFiles,
@@ -82,6 +86,8 @@ impl Delivered {
             peer,
             files: results.verified_files,
             bytes: results.verified_bytes,
+            unchanged_files: results.kept_files,
+            unchanged_bytes: results.kept_bytes,
             arrived: results.arrived,
             failed: results.failed,
             warnings: results.warnings,
@@ -141,6 +147,7 @@ impl Unfinished {
         let results = shared_results.take();
         let delivered = Delivered::new(peer.to_string(), results);
         let is_empty = delivered.files == 0
+            && delivered.unchanged_files == 0
             && delivered.failed.failed_files == 0
             && delivered.warnings.is_empty();
         Self {
@@ -247,28 +254,65 @@ impl FailedFiles {
 pub(crate) struct FileResults {
     pub(crate) verified_files: u32,
     pub(crate) verified_bytes: u64,
+    /// Files that were there already.
+    pub(crate) kept_files: u32,
+    pub(crate) kept_bytes: u64,
     /// The paths of the first of them.
     pub(crate) arrived: Vec<Text>,
     pub(crate) failed: FailedFiles,
     /// A few lines, whatever the number of files.
     pub(crate) warnings: Vec<String>,
+    /// Whether an observer wants each file.
+    pub(crate) keeps_ended: bool,
+    /// Files that the observer has not been told.
+    pub(crate) ended_files: Vec<EndedFile>,
+    /// Hashes of files without a verdict.
+    pub(crate) hashes: HashMap<u32, [u8; 32]>,
 }
 
 impl FileResults {
     /// Adds the verdict on a file. `failure` says why it did not arrive.
-    fn add(&mut self, manifest: &Manifest, index: u32, failure: Option<(FileCause, Text)>) {
+    fn add(
+        &mut self,
+        manifest: &Manifest,
+        index: u32,
+        failure: Option<(FileCause, Text)>,
+        hash: Option<[u8; 32]>,
+    ) {
+        let state = match &failure {
+            None => FileState::Arrived,
+            Some((_, reason)) => FileState::Failed(reason.clone()),
+        };
+        self.tell(manifest, index, state, hash);
         if let Some((cause, reason)) = failure {
             let path = || manifest.path(index);
             self.failed.add(path, cause, reason);
             return;
         }
         self.verified_files += 1;
-        if let Some(Kind::File { bytes, .. }) = manifest.entry(index).map(|entry| entry.kind) {
-            self.verified_bytes += bytes;
-        }
+        self.verified_bytes += manifest.stream_bytes_of(index);
         if self.arrived.len() < LISTED_ARRIVALS {
             self.arrived.push(Text::new(manifest.path(index).display()));
         }
+    }
+}
+
+impl FileResults {
+    /// Notes the end of a file, if an observer wants it.
+    fn tell(&mut self, manifest: &Manifest, index: u32, state: FileState, hash: Option<[u8; 32]>) {
+        if !self.keeps_ended {
+            return;
+        }
+        let is_file = manifest
+            .entry(index)
+            .is_some_and(|entry| matches!(entry.kind, Kind::File { .. }));
+        let hash = hash.or(self.hashes.remove(&index));
+        self.ended_files.push(EndedFile {
+            path: Text::new(manifest.path(index).display()),
+            bytes: manifest.stream_bytes_of(index),
+            hash: hash.filter(|_| is_file && !matches!(state, FileState::Failed(_))),
+            state,
+        });
     }
 }
 
@@ -291,12 +335,52 @@ impl SharedResults {
             let (path, reason) = (|| it.path.clone(), Text::new(it.reason()));
             results.failed.add(path, FileCause::Unreadable, reason);
         }
+        results.keeps_ended = self.results().keeps_ended;
         *self.results() = results;
     }
 
     /// Adds the verdict on a file. `failure` says why it did not arrive.
-    pub(crate) fn add(&self, manifest: &Manifest, index: u32, failure: Option<(FileCause, Text)>) {
-        self.results().add(manifest, index, failure);
+    pub(crate) fn add(
+        &self,
+        manifest: &Manifest,
+        index: u32,
+        failure: Option<(FileCause, Text)>,
+        hash: Option<[u8; 32]>,
+    ) {
+        self.results().add(manifest, index, failure, hash);
+    }
+
+    /// Remembers the end of each file for an observer, or does not.
+    pub(crate) fn keep_ended(&self, wanted: bool) {
+        self.results().keeps_ended = wanted;
+    }
+
+    /// Notes the hash of a file that has no verdict yet.
+    pub(crate) fn note_hash(&self, index: u32, hash: [u8; 32]) {
+        let mut results = self.results();
+        if results.keeps_ended && hash != [0; 32] {
+            results.hashes.insert(index, hash);
+        }
+    }
+
+    /// Returns the files that have ended since the last call.
+    pub(crate) fn take_ended(&self) -> Vec<EndedFile> {
+        std::mem::take(&mut self.results().ended_files)
+    }
+
+    /// How many files have a verdict.
+    pub(crate) fn count(&self) -> u32 {
+        let results = self.results();
+        let arrived = results.verified_files + results.kept_files;
+        arrived + results.failed.failed_files
+    }
+
+    /// Adds a file that was there already.
+    pub(crate) fn keep(&self, manifest: &Manifest, index: u32) {
+        let mut results = self.results();
+        results.kept_files += 1;
+        results.kept_bytes += manifest.stream_bytes_of(index);
+        results.tell(manifest, index, FileState::Unchanged, None);
     }
 
     /// Adds a warning that the verdicts do not show. Callers add a few, whatever the number of files.
@@ -458,6 +542,9 @@ impl TransferReport {
             Time(Duration::from_secs_f64(self.seconds)),
             Rate(self.goodput_bps)
         );
+        if self.delivered.unchanged_files > 0 {
+            line += &format!("; {} unchanged", self.delivered.unchanged_files);
+        }
         if let Some(bottleneck) = self.sending.main_bottleneck {
             line += &format!(", limited by {}", bottleneck.name());
         }

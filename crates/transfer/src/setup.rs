@@ -205,15 +205,6 @@ impl<'a> Setup<'a> {
             other => Err(other),
         })
     }
-
-    /// Waits for the connection data of the peer's queue pair.
-    pub(crate) fn qp_info(&mut self, patience: Duration) -> Result<QpInfo, Error> {
-        let blob = self.expect(patience, MessageKind::QpInfo, |message| match message {
-            Message::QpInfo(blob) => Ok(blob),
-            other => Err(other),
-        })?;
-        decode_info(&blob)
-    }
 }
 
 /// Warns if data packets are not sealed, though this end would seal them.

@@ -83,6 +83,7 @@ fn cross(
     meddle: impl Fn(&UdpEmulator) + Sync,
 ) -> [TransferReport; 2] {
     let settings = SendSettings {
+        compare: farwrite_session::files::Compare::Time,
         scheme,
         rate_control: RateControl::Fixed { rate_bps },
         expected_loss: None,
@@ -389,6 +390,7 @@ fn reports_of_more_than_was_sent_are_shown() {
 
 fn adaptive_settings() -> SendSettings {
     SendSettings {
+        compare: farwrite_session::files::Compare::Time,
         scheme: SchemeSetting::Auto,
         rate_control: adaptive(),
         expected_loss: None,

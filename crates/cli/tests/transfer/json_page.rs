@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::rig::{Rig, Running, farwrite, free_port};
+use crate::rig::{Rig, Running, farwrite, free_port, pattern};
 
 const PAGE: &str = include_str!("../../../../docs/json.md");
 
@@ -130,9 +130,82 @@ fn fields_are_those_that_are_printed() {
     );
 }
 
-/// The tables that this test does not compare: `link` and `lowar` need root, and the table of `sim`
-/// refers to the columns of a file.
-const NOT_COMPARED: [usize; 3] = [5, 8, 9];
+/// The table of `--json-lines`.
+const LINES: usize = 16;
+
+/// The tables that this test does not compare: `link` and `lowar` need root, the table of `sim`
+/// refers to the columns of a file, and another test compares that of `--json-lines`.
+const NOT_COMPARED: [usize; 4] = [5, 8, 9, LINES];
+
+/// Two files and a link arrive, two are there already, and one fails.
+#[test]
+fn lines_are_those_that_are_documented() {
+    let rig = Rig::new();
+    let tree = rig.path("tree");
+    std::fs::create_dir(&tree).expect("directory");
+    for (name, bytes) in [("a", 1000), ("b", 3_000_000)] {
+        std::fs::write(tree.join(name), pattern(bytes)).expect("write");
+    }
+    std::os::unix::fs::symlink("a", tree.join("link")).expect("link");
+    let mut documented = BTreeMap::new();
+    add(&mut documented, &tables()[LINES], "");
+    let mut found = BTreeSet::new();
+    let mut states = Vec::new();
+    let addr = free_port();
+    let receiver = rig.recv_command(&addr.to_string(), &rig.inbox(), &["--json-lines"]);
+    let receiver = Running::spawn(receiver);
+    for arguments in [&["--json-lines", "--rate", "50Mbit"][..], &["--json-lines"]] {
+        let paths = [tree.as_path(), Path::new("/proc/meminfo")];
+        let sent = rig.send(addr, arguments, &paths).end();
+        let mut lines: Vec<Value> = sent
+            .stdout
+            .lines()
+            .map(|line| serde_json::from_str(line).expect("JSON on each line"))
+            .collect();
+        let last = lines.pop().expect("a result");
+        assert_eq!(last["exit_code"], 6, "{last}");
+        assert_eq!(lines[0]["event"], "start", "{}", lines[0]);
+        for line in &lines {
+            check(line, "", &documented, &mut found);
+            if line["event"] == "file" {
+                let name = line["path"].as_str().expect("text").to_owned();
+                let is_hashed = line["blake3"].is_string();
+                states.push((
+                    name,
+                    line["state"].as_str().expect("text").to_owned(),
+                    is_hashed,
+                ));
+                if line["path"] == "tree/b" && is_hashed {
+                    let want = blake3::hash(&pattern(3_000_000)).to_hex();
+                    assert_eq!(line["blake3"], want.as_str());
+                }
+            }
+        }
+    }
+    let want = [
+        ("tree/a", "arrived", true),
+        ("tree/b", "arrived", true),
+        ("tree/link", "arrived", false),
+        ("meminfo", "failed", false),
+        ("tree/a", "unchanged", false),
+        ("tree/b", "unchanged", false),
+        ("tree/link", "arrived", false),
+        ("meminfo", "failed", false),
+    ];
+    let want = want.map(|(path, state, hashed)| (path.to_owned(), state.to_owned(), hashed));
+    assert_eq!(states, want);
+    receiver.signal("INT");
+    let received = receiver.end();
+    let files = received
+        .stdout
+        .lines()
+        .filter(|line| line.contains(r#""event":"file""#));
+    assert_eq!(files.count(), 8, "{}", received.stdout);
+    // A warning comes from the options of the receiver, and nothing is lost here.
+    let documented: BTreeSet<_> = documented.into_keys().collect();
+    let missing: Vec<_> = documented.difference(&found).map(String::as_str).collect();
+    assert_eq!(missing, ["lines"]);
+}
 
 /// The arguments of a short probe.
 const PROBE: [&str; 6] = ["--time", "2s", "--max-rate", "50Mbit", "--trials", "1"];
@@ -197,7 +270,7 @@ fn fields_of_the_other_commands_are_those_that_are_printed() {
     let listener = probe_listener(&there, key_file);
     let probe = [&["--psk-file", key_file][..], &PROBE].concat();
     // The number of the table, the command, and its arguments, in the order of the page.
-    let commands: [(usize, &[&str], Vec<&str>); 13] = [
+    let commands: [(usize, &[&str], Vec<&str>); 14] = [
         (4, &["plan"], plan.to_vec()),
         (6, &["probe"], [&[there.as_str()], &probe[..]].concat()),
         (7, &["demo"], [&demo[..], &["--scheme", "sr-nack"]].concat()),
@@ -211,6 +284,7 @@ fn fields_of_the_other_commands_are_those_that_are_printed() {
         (13, &["trace"], vec![&trace]),
         (14, &["completions"], vec!["bash"]),
         (14, &["man"], vec![&out]),
+        (15, &["send"], vec!["--dry-run", &out]),
     ];
     let tables = tables();
     let mut found = BTreeSet::new();

@@ -342,7 +342,8 @@ fn a_sender_remembers_the_path() {
     let cache = rig.path("cache/farwrite/paths.toml");
     let send_file = |args: &[&str], file: &Path| {
         let receiver = rig.recv(V4, &["--once"]);
-        let sent = rig.send(receiver.addr, args, &[file]).end();
+        let args = [&["--ignore-times"], args].concat();
+        let sent = rig.send(receiver.addr, &args, &[file]).end();
         sent.assert(0, "");
         receiver.end().assert(0, "");
         sent.stderr + &sent.stdout

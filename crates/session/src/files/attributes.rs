@@ -7,12 +7,13 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 
 use rustix::fs::{
-    AtFlags, Mode, Timespec, Timestamps, UTIME_OMIT, fchmod, fstat, futimens, utimensat,
+    AtFlags, Gid, Mode, Timespec, Timestamps, UTIME_OMIT, Uid, chownat, fchmod, fchown, fstat,
+    futimens, utimensat,
 };
 use rustix::io::Errno;
 
-use super::Time;
 use super::directory::Directory;
+use super::{Manifest, Owner, Policy, Time, Xattr, xattrs};
 
 /// Permission bits that are transferred.
 const PERMISSIONS: Mode = Mode::RWXU.union(Mode::RWXG).union(Mode::RWXO);
@@ -24,6 +25,8 @@ pub struct Warning {
     pub attribute: Attribute,
     /// The kind of thing that has the attribute.
     pub of: Thing,
+    /// How often it failed.
+    pub count: u32,
     /// The first path where setting it failed.
     pub path: PathBuf,
     /// The error of the operating system.
@@ -37,6 +40,10 @@ pub enum Attribute {
     Permissions,
     /// When it was last written.
     Time,
+    /// Its user and group.
+    Owner,
+    /// Its extended attributes and access control lists.
+    Xattrs,
     /// Whether its permissions and its time survive a power failure.
     Durability,
 }
@@ -54,43 +61,46 @@ pub enum Thing {
 
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let thing = match self.of {
-            Thing::File => "file",
-            Thing::Directory => "directory",
-            Thing::Link => "symbolic link",
+        let (thing, things) = match self.of {
+            Thing::File => ("file", "files"),
+            Thing::Directory => ("directory", "directories"),
+            Thing::Link => ("symbolic link", "symbolic links"),
         };
         let attribute = match self.attribute {
             Attribute::Permissions => "permissions",
             Attribute::Time => "modification time",
+            Attribute::Owner => "owner",
+            Attribute::Xattrs => "extended attributes",
             Attribute::Durability => {
                 return write!(
                     f,
-                    "cannot sync the {thing} {:?}: {}; after a power failure, it and any further \
-                     {thing} may have other permissions and times",
-                    self.path, self.source
+                    "cannot sync {} {things}, the first is {:?}: {}; after a power failure, they may \
+                     have other permissions and times",
+                    self.count, self.path, self.source
                 );
             }
         };
-        write!(
-            f,
-            "cannot set the {attribute} of the {thing} {:?}: {}; it and any further {thing} may \
-             keep what the file system gives",
-            self.path, self.source
-        )
+        let (path, source) = (&self.path, &self.source);
+        match self.count {
+            1 => write!(
+                f,
+                "cannot set the {attribute} of the {thing} {path:?}: {source}"
+            ),
+            count => write!(
+                f,
+                "cannot set the {attribute} of {count} {things}, the first is {path:?}: {source}"
+            ),
+        }
     }
 }
 
-/// Collects warnings: at most one for each attribute of each kind of thing.
+/// Counts warnings: one for each attribute of each kind of thing.
 #[derive(Debug, Default)]
-pub(super) struct Warnings {
-    given: Vec<(Attribute, Thing)>,
-    /// Warnings that `poll` has not returned yet.
-    pending: VecDeque<Warning>,
-}
+pub(super) struct Warnings(VecDeque<Warning>);
 
 impl Warnings {
     pub(super) fn poll(&mut self) -> Option<Warning> {
-        self.pending.pop_front()
+        self.0.pop_front()
     }
 
     /// Adds a warning, unless there is already one of the same sort.
@@ -101,19 +111,21 @@ impl Warnings {
         path: impl FnOnce() -> PathBuf,
         source: io::Error,
     ) {
-        if self.given.contains(&(attribute, of)) {
+        let mut given = self.0.iter_mut();
+        if let Some(given) = given.find(|it| it.attribute == attribute && it.of == of) {
+            given.count += 1;
             return;
         }
-        self.given.push((attribute, of));
-        self.pending.push_back(Warning {
+        self.0.push_back(Warning {
             attribute,
             of,
+            count: 1,
             path: path(),
             source,
         });
     }
 
-    /// Sets both attributes of an open file or directory. Causes a warning if the file system does
+    /// Sets the attributes of an open file or directory. Causes a warning if the file system does
     /// not have them or does not let this user set them.
     ///
     /// # Errors
@@ -122,12 +134,20 @@ impl Warnings {
         &mut self,
         fd: impl AsFd,
         of: Thing,
-        (mode, modified): (u16, Time),
+        attributes: &Attributes<'_>,
         path: impl Fn() -> PathBuf,
     ) -> io::Result<()> {
+        let owned = attributes
+            .owner
+            .map_or(Ok(()), |owner| set_owner(&fd, owner));
+        // A list of who may do what cannot give more than the mode allows, which comes after it.
+        if let Err(errno) = xattrs::set(&fd, attributes.xattrs) {
+            self.add(Attribute::Xattrs, of, &path, errno.into());
+        }
         for (attribute, answer) in [
-            (Attribute::Permissions, set_mode(&fd, mode)),
-            (Attribute::Time, set_time(&fd, modified)),
+            (Attribute::Owner, owned),
+            (Attribute::Permissions, set_mode(&fd, attributes.mode)),
+            (Attribute::Time, set_time(&fd, attributes.modified)),
         ] {
             match answer {
                 Ok(()) => {}
@@ -137,6 +157,53 @@ impl Warnings {
         }
         Ok(())
     }
+}
+
+/// The attributes of an entry, as the receiver's user lets it have them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Attributes<'a> {
+    pub(super) mode: u16,
+    pub(super) modified: Time,
+    pub(super) owner: Option<Owner>,
+    pub(super) xattrs: &'a [Xattr],
+}
+
+impl<'a> Attributes<'a> {
+    pub(super) fn of(manifest: &'a Manifest, index: u32, policy: Policy) -> Option<Self> {
+        let entry = manifest.entry(index)?;
+        Some(Self {
+            mode: policy.mode(entry.mode),
+            modified: entry.modified,
+            owner: manifest.owner(index).filter(|_| policy.owners),
+            xattrs: manifest.xattrs(index),
+        })
+    }
+}
+
+fn set_owner(fd: impl AsFd, owner: Owner) -> Result<(), Errno> {
+    let (user, group) = ids(owner)?;
+    fchown(&fd, user, group)
+}
+
+/// Sets the owner of a symbolic link.
+pub(super) fn set_link_owner(
+    directory: &Directory,
+    name: &[u8],
+    owner: Owner,
+) -> Result<(), Errno> {
+    let (user, group) = ids(owner)?;
+    chownat(directory, name, user, group, AtFlags::SYMLINK_NOFOLLOW)
+}
+
+/// The greatest number means to change nothing, so nobody has it.
+fn ids(owner: Owner) -> Result<(Option<Uid>, Option<Gid>), Errno> {
+    if owner.user == u32::MAX || owner.group == u32::MAX {
+        return Err(Errno::INVAL);
+    }
+    Ok((
+        Some(Uid::from_raw(owner.user)),
+        Some(Gid::from_raw(owner.group)),
+    ))
 }
 
 /// Sets permissions. A directory keeps its set-group-id and sticky bits.
@@ -187,13 +254,15 @@ mod tests {
 
     use super::*;
 
-    const MODE_AND_TIME: (u16, Time) = (
-        0o600,
-        Time {
+    const ATTRIBUTES: Attributes<'_> = Attributes {
+        mode: 0o600,
+        modified: Time {
             seconds: 1,
             nanos: 2,
         },
-    );
+        owner: None,
+        xattrs: &[],
+    };
 
     /// The files of a process in `/proc` refuse a change of mode, as files on FAT do.
     #[test]
@@ -206,13 +275,18 @@ mod tests {
         ] {
             let file = File::open(path).expect("proc is mounted");
             warnings
-                .set(&file, of, MODE_AND_TIME, || path.into())
+                .set(&file, of, &ATTRIBUTES, || path.into())
                 .expect("a refusal is no error");
         }
         let first = warnings.poll().expect("of files");
         assert_eq!(first.attribute, Attribute::Permissions);
         assert_eq!(first.source.kind(), io::ErrorKind::PermissionDenied);
-        assert!(first.to_string().contains("/proc/self/comm"), "{first}");
+        assert!(
+            first
+                .to_string()
+                .contains("2 files, the first is \"/proc/self/comm\""),
+            "{first}"
+        );
         let rest: Vec<_> = std::iter::from_fn(|| warnings.poll()).collect();
         let kinds: Vec<_> = rest
             .iter()

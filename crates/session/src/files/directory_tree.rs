@@ -7,15 +7,15 @@ use std::sync::Arc;
 
 use rustix::fs::FileType;
 
-use super::attributes::{Attribute, Thing, Warnings, set_mode};
+use super::attributes::{Attribute, Attributes, Thing, Warnings, set_mode};
 use super::directory::Directory;
 use super::durable::{Directories, sync_around};
 use super::free_space::{FreeSpaceWatch, NeededSpace, free_bytes};
 use super::open_directories::{EnterError, OpenDirectories};
 use super::part_file::remove_leftovers;
 use super::sink::is_full;
-use super::status::Id;
-use super::{EntryRef, Kind, Manifest, Policy, SinkError};
+use super::status::{Id, Status};
+use super::{Compare, EntryRef, Kind, Manifest, Policy, Present, SinkError};
 
 /// The directory that receives everything, and the directories of a manifest in it.
 ///
@@ -29,6 +29,8 @@ pub(super) struct DirectoryTree {
     directories: OpenDirectories,
     root_path: PathBuf,
     room: FreeSpaceWatch,
+    compare: Compare,
+    present: Vec<Present>,
     /// The modes that directories get if the transfer fails, sorted by the number of their entry.
     modes_after_failure: Vec<(u32, u16)>,
 }
@@ -41,6 +43,7 @@ impl DirectoryTree {
         root: &Path,
         manifest: Arc<Manifest>,
         policy: Policy,
+        compare: Compare,
     ) -> Result<Self, SinkError> {
         let directory = Directory::open(root).map_err(|source| SinkError::Open {
             path: root.into(),
@@ -53,6 +56,8 @@ impl DirectoryTree {
             directories: OpenDirectories::new(directory, None),
             root_path: root.into(),
             room: FreeSpaceWatch::default(),
+            compare,
+            present: Vec::new(),
             modes_after_failure: Vec::new(),
         };
         tree.check_room()?;
@@ -115,13 +120,21 @@ impl DirectoryTree {
         let manifest = Arc::clone(&self.manifest);
         let mut need = NeededSpace::default();
         for (index, entry) in (0..).zip(manifest.entries()) {
-            if let Kind::File { bytes, sparse } = entry.kind {
-                let older = self.around(index).ok().and_then(|around| {
-                    let status = around.look(entry.name).ok()??;
-                    let is_freed = status.kind == FileType::RegularFile && status.links == 1;
-                    is_freed.then_some(status.allocated_bytes)
-                });
-                need.add(if sparse { 0 } else { bytes }, older.unwrap_or(0));
+            if let Kind::File { sparse, .. } = entry.kind {
+                let bytes = manifest.stream_bytes_of(index);
+                let around = self.around(index).ok();
+                let status = around.and_then(|around| around.look(entry.name).ok()?);
+                if let Some(status) = &status
+                    && self.compare.may_be_same(&entry, status)
+                {
+                    continue;
+                }
+                let freed = status
+                    .filter(|status| status.kind == FileType::RegularFile && status.links == 1);
+                let older = freed.map_or(0, |status| status.allocated_bytes);
+                // Without a list of its data, nobody knows how much of a sparse file is zeros.
+                let is_unknown = sparse && manifest.data(index).is_none();
+                need.add(if is_unknown { 0 } else { bytes }, older);
             }
         }
         need.bytes()
@@ -208,10 +221,12 @@ impl DirectoryTree {
                 continue;
             }
             let index = u32::try_from(at).unwrap_or(u32::MAX);
-            let attributes = (self.policy.mode(entry.mode), entry.modified);
+            let Some(attributes) = Attributes::of(&manifest, index, self.policy) else {
+                continue;
+            };
             let entered = self.directories.enter(&manifest, Some(index));
             let dressed = entered.map_err(io::Error::from).and_then(|directory| {
-                warnings.set(directory, Thing::Directory, attributes, || path(index))?;
+                warnings.set(directory, Thing::Directory, &attributes, || path(index))?;
                 if self.policy.sync && dressed_ones.add(index, directory)? {
                     sync(warnings, &mut dressed_ones);
                 }
@@ -273,9 +288,32 @@ impl DirectoryTree {
             Ok(Some(status)) if status.kind == FileType::Directory => Err(SinkError::InTheWay {
                 path: self.path(index),
             }),
-            Ok(_) => Ok(()),
+            Ok(status) => {
+                let status = status.filter(|status| self.compare.may_be_same(entry, status));
+                if status.is_some() {
+                    let compare = self.compare;
+                    let around = self.around(index).ok();
+                    let present = around.and_then(|around| compare.present(index, entry, around));
+                    self.present.extend(present);
+                }
+                Ok(())
+            }
             Err(source) => Err(self.failed(index, source)),
         }
+    }
+
+    /// The files that are there already, in ascending order.
+    pub(super) fn present(&self) -> &[Present] {
+        &self.present
+    }
+
+    /// Whether what has the name of a file may still be the file that was there. Returns its status.
+    pub(super) fn still_there(&mut self, index: u32) -> io::Result<Option<Status>> {
+        let manifest = Arc::clone(&self.manifest);
+        let entry = manifest.entry(index).ok_or(io::ErrorKind::NotFound)?;
+        let compare = self.compare;
+        let status = self.around(index)?.look(entry.name)?;
+        Ok(status.filter(|status| compare.may_be_same(&entry, status)))
     }
 
     fn failed(&self, index: u32, source: io::Error) -> SinkError {

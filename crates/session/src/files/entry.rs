@@ -34,7 +34,8 @@ pub enum Kind<T = Vec<u8>> {
     Directory,
     /// A file.
     File {
-        /// Its length in bytes, which is also its length in the stream.
+        /// Its length in bytes. All of them are in the stream, unless a
+        /// [`Detail`](super::Detail) says where its data are.
         bytes: u64,
         /// Whether it has holes. The receiver then does not write blocks that consist of zeros.
         sparse: bool,

@@ -1,6 +1,8 @@
 //! The transfer of the manifest over the channel (P8.3).
 
-use super::{Entry, Kind, MAX_ENTRIES, Manifest, ManifestBuilder, ManifestError, Planned};
+use super::{
+    Compare, Detail, Entry, Kind, MAX_ENTRIES, Manifest, ManifestBuilder, ManifestError, Planned,
+};
 use crate::{ChannelMessage, Error, Expected, Message, MessageKind, TransferPlan};
 
 /// Bytes of entries in one message. This is well below the limit of a message, since the last entry
@@ -28,9 +30,45 @@ pub fn manifest_messages(manifest: &Manifest) -> impl Iterator<Item = Message> {
     })
 }
 
+/// The messages that carry the details of a manifest.
+pub fn detail_messages(manifest: &Manifest) -> impl Iterator<Item = Message> {
+    let mut details = manifest.details().peekable();
+    std::iter::from_fn(move || {
+        let mut batch: Vec<Detail> = Vec::new();
+        let mut bytes = 0;
+        // One detail may be longer than a batch, but not longer than a message.
+        while let Some(next) =
+            details.next_if(|next| bytes == 0 || bytes + weight(next) < BATCH_BYTES)
+        {
+            bytes += weight(&next);
+            batch.push(next);
+        }
+        (!batch.is_empty()).then_some(Message::Details(batch))
+    })
+}
+
+/// Bytes of a detail on the wire, at most.
+fn weight(detail: &Detail) -> usize {
+    let xattrs = detail.xattrs.iter();
+    let xattrs: usize = xattrs.map(|it| it.name.len() + it.value.len() + 8).sum();
+    let extents = detail.data.as_ref().map_or(0, Vec::len);
+    20 + xattrs + extents * 20
+}
+
+/// What a sender offers (P8.1).
+#[derive(Debug)]
+pub struct Offer {
+    /// The manifest.
+    pub manifest: Manifest,
+    /// How the receiver finds files that it has already.
+    pub compare: Compare,
+    /// The message after them.
+    pub next: Message,
+}
+
 /// Receives the manifest that a plan announced, and checks every entry when it arrives. `next`
-/// waits for the next message. It is called once for each message of the manifest, so the caller
-/// decides how long a message may take and what interrupts the wait.
+/// waits for the next message. It is called once for each message of the manifest and once for the message
+/// after it, so the caller decides how long a message may take and what interrupts the wait.
 ///
 /// # Errors
 /// [`Error::Manifest`], [`Error::Aborted`], [`Error::Unexpected`], each as `E`, and any error that
@@ -38,7 +76,7 @@ pub fn manifest_messages(manifest: &Manifest) -> impl Iterator<Item = Message> {
 pub fn recv_manifest<E: From<Error>>(
     plan: &TransferPlan,
     mut next: impl FnMut() -> Result<Message, E>,
-) -> Result<Manifest, E> {
+) -> Result<Offer, E> {
     if plan.entries > MAX_ENTRIES {
         return Err(refused(ManifestError::TooMany));
     }
@@ -62,9 +100,25 @@ pub fn recv_manifest<E: From<Error>>(
         plan.entries.into(),
     )
     .map_err(refused)?;
+    let mut compare = None;
+    let next = loop {
+        match next()? {
+            Message::Details(details) if !details.is_empty() && compare.is_none() => {
+                for detail in details {
+                    builder.push_detail(detail).map_err(refused)?;
+                }
+            }
+            Message::Compare(it) if compare.is_none() => compare = Some(it),
+            other => break other,
+        }
+    };
     let manifest = builder.build().map_err(refused)?;
     as_planned(Planned::Bytes, manifest.stream_bytes(), plan.stream_bytes).map_err(refused)?;
-    Ok(manifest)
+    Ok(Offer {
+        manifest,
+        compare: compare.unwrap_or_default(),
+        next,
+    })
 }
 
 fn refused<E: From<Error>>(error: ManifestError) -> E {

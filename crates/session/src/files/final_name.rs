@@ -16,6 +16,11 @@ use super::status::Id;
 pub(super) struct Named(HashSet<Id>);
 
 impl Named {
+    /// Notes that a file keeps its name.
+    pub(super) fn keep(&mut self, id: Id) {
+        self.0.insert(id);
+    }
+
     /// Renames the file `id` within a directory. Returns `false` if a file of this transfer has the
     /// new name.
     pub(super) fn rename(

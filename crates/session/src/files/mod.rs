@@ -18,7 +18,7 @@
 //! let gate = CommitGate::default();
 //! let mut sink = Sink::new(to.path(), Arc::clone(source.manifest()), gate, Policy::default())?;
 //! let mut segment = vec![0; 1 << 20];
-//! loop {
+//! while !source.is_over() {
 //!     let read_bytes = source.read(&mut segment);
 //!     // The sender's reports first: the sink must know where an abandoned file ends.
 //!     while let Some(read) = source.poll_file() {
@@ -28,9 +28,6 @@
 //!         }
 //!     }
 //!     sink.write(&segment[..read_bytes])?;
-//!     if read_bytes == 0 {
-//!         break;
-//!     }
 //! }
 //! assert_eq!(sink.finish()?.verified_files, 1);
 //! while let Some(verdict) = sink.poll_verdict() {
@@ -43,11 +40,14 @@
 
 mod attributes;
 mod commit_gate;
+mod compare;
+mod detail;
 mod directory;
 mod directory_tree;
 mod durable;
 mod entry;
 mod exchange;
+mod filter;
 mod final_name;
 mod free_space;
 mod links;
@@ -63,13 +63,17 @@ mod source;
 mod sparse;
 mod status;
 mod sys;
+mod xattrs;
 
 pub use attributes::{Attribute, Thing, Warning};
 pub use commit_gate::CommitGate;
+pub use compare::{Compare, Present};
+pub use detail::{Detail, DetailError, Extent, Owner, Xattr};
 pub use entry::{
     Entry, EntryRef, Kind, MAX_NAME_BYTES, MAX_TARGET_BYTES, NameError, Time, check_name,
 };
-pub use exchange::{manifest_messages, recv_manifest};
+pub use exchange::{Offer, detail_messages, manifest_messages, recv_manifest};
+pub use filter::{Filter, FilterError};
 pub use manifest::{
     EntryError, MAX_DEPTH, MAX_ENTRIES, MAX_NAMES_BYTES, MAX_PATH_BYTES, Manifest, ManifestBuilder,
     ManifestError, Planned,

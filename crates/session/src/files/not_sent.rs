@@ -19,6 +19,8 @@ pub(super) struct NotSent {
     linked_files: u32,
     /// Files and directories with extended attributes.
     with_attributes: u32,
+    /// Files and directories of which some extended attributes are sent, but not all.
+    with_other_attributes: u32,
     /// Files and directories with access control lists.
     with_lists: u32,
     /// Files that grew after they were listed, and the first of them.
@@ -53,6 +55,11 @@ impl NotSent {
         self.with_attributes += u32::from(names.any(is_attribute));
     }
 
+    /// Counts a file or directory of which not all extended attributes are sent.
+    pub(super) fn note_xattrs(&mut self, is_short: bool) {
+        self.with_other_attributes += u32::from(is_short);
+    }
+
     /// Counts a file that grew.
     pub(super) fn note_growth(&mut self, path: &Path) {
         if self.grown_files == 0 {
@@ -67,6 +74,12 @@ impl NotSent {
             (
                 self.with_attributes,
                 "extended attributes of",
+                "file or directory",
+                "files and directories",
+            ),
+            (
+                self.with_other_attributes,
+                "some extended attributes (of the system, or too long) of",
                 "file or directory",
                 "files and directories",
             ),

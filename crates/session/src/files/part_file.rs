@@ -12,9 +12,10 @@ use std::os::unix::fs::FileExt;
 use rustix::fs::{FileType, FlockOperation, flock};
 
 use super::directory::Directory;
-use super::sparse::stretches;
+use super::sparse::{Layout, stretches};
 use super::status::{Id, Status};
 use super::sys::{start_writing, store};
+use super::{CommitGate, Extent};
 
 const PREFIX: &[u8] = b".farwrite-";
 const SUFFIX: &[u8] = b".part";
@@ -33,6 +34,8 @@ pub(super) struct OpenPart {
     name: PartName,
     id: Id,
     hasher: blake3::Hasher,
+    layout: Layout,
+    gate: CommitGate,
     written_bytes: u64,
     /// Bytes that the disk has started to write; `None` if nobody waits for the disk.
     started_bytes: Option<u64>,
@@ -88,17 +91,22 @@ impl PartName {
 }
 
 /// What a temporary file is made for.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct PartOptions {
-    /// The file starts as one hole of this length, and blocks of zeros stay holes.
-    pub(super) hole: Option<u64>,
+#[derive(Clone, Debug)]
+pub(super) struct PartOptions<'a> {
+    pub(super) length: u64,
+    /// The file starts as one hole of its length, and blocks of zeros stay holes.
+    pub(super) sparse: bool,
+    /// Where the data of a sparse file are; `None`: everywhere.
+    pub(super) data: Option<&'a [Extent]>,
     /// The file will be synced.
     pub(super) sync: bool,
+    /// Ends the work on long holes when it is closed.
+    pub(super) gate: CommitGate,
 }
 
 impl OpenPart {
     /// Makes a file in a directory, and locks it.
-    pub(super) fn create(directory: &Directory, options: PartOptions) -> io::Result<Self> {
+    pub(super) fn create(directory: &Directory, options: PartOptions<'_>) -> io::Result<Self> {
         // The inode is known after the file was made. Nobody else looks for files of this name, and
         // when the file gets the name that others look for, it is locked.
         let (random, first) = new_name_of()?;
@@ -107,8 +115,8 @@ impl OpenPart {
             // On a file system without locks, no receiver removes the files of another.
             let _ = flock(&file, LOCK);
             let id = Status::of_file(&file)?.id;
-            if let Some(bytes) = options.hole {
-                file.set_len(bytes)?;
+            if options.sparse {
+                file.set_len(options.length)?;
             }
             let name = PartName::new(random, id);
             directory.rename(&first, &name.bytes())?;
@@ -122,9 +130,11 @@ impl OpenPart {
             name,
             id,
             hasher: blake3::Hasher::new(),
+            layout: Layout::new(options.data, options.length),
+            gate: options.gate,
             written_bytes: 0,
             started_bytes: options.sync.then_some(0),
-            sparse: options.hole.is_some(),
+            sparse: options.sparse,
         })
     }
 
@@ -132,17 +142,28 @@ impl OpenPart {
         self.name
     }
 
-    /// Writes the next bytes.
-    pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if self.sparse {
-            for (offset, stretch) in stretches(self.written_bytes, bytes) {
-                self.file.write_all_at(stretch, offset)?;
+    /// Writes the next bytes of the stream.
+    pub(super) fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let room = self.layout.piece(&mut self.hasher, &self.gate)?;
+            let room = usize::try_from(room).map_or(bytes.len(), |room| room.min(bytes.len()));
+            if room == 0 {
+                return Err(io::Error::other("bytes after the end of the file"));
             }
-        } else {
-            self.file.write_all_at(bytes, self.written_bytes)?;
+            let (piece, rest) = bytes.split_at(room);
+            let at = self.layout.offset;
+            if self.sparse {
+                for (offset, stretch) in stretches(at, piece) {
+                    self.file.write_all_at(stretch, offset)?;
+                }
+            } else {
+                self.file.write_all_at(piece, at)?;
+            }
+            self.hasher.update(piece);
+            self.layout.advance(u64::try_from(room).unwrap_or(u64::MAX));
+            bytes = rest;
         }
-        self.hasher.update(bytes);
-        self.written_bytes += u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        self.written_bytes = self.layout.offset;
         self.start_writing(START_BYTES);
         Ok(())
     }
@@ -161,6 +182,7 @@ impl OpenPart {
     /// Finishes the writing.
     pub(super) fn end(mut self) -> io::Result<Part> {
         self.start_writing(1);
+        self.layout.finish(&mut self.hasher, &self.gate)?;
         store(&self.file)?;
         Ok(Part {
             name: self.name,
@@ -221,10 +243,15 @@ mod tests {
 
     use super::*;
 
-    const PLAIN: PartOptions = PartOptions {
-        hole: None,
-        sync: true,
-    };
+    fn plain() -> PartOptions<'static> {
+        PartOptions {
+            length: 0,
+            sparse: false,
+            data: None,
+            sync: true,
+            gate: CommitGate::default(),
+        }
+    }
 
     #[test]
     fn temporary_name_is_recognised() {
@@ -256,7 +283,7 @@ mod tests {
         let place = tempfile::tempdir().expect("directory");
         let copies = tempfile::tempdir().expect("directory");
         let directory = Directory::open(place.path()).expect("open");
-        let part = OpenPart::create(&directory, PLAIN).expect("create");
+        let part = OpenPart::create(&directory, plain()).expect("create");
         let name = String::from_utf8(part.name.bytes()).expect("digits");
         let copy = copies.path().join(&name);
         fs::copy(place.path().join(&name), &copy).expect("copy");
@@ -289,7 +316,7 @@ mod tests {
             });
             let directory = Directory::open(place.path()).expect("open");
             for _ in 0..500 {
-                let part = OpenPart::create(&directory, PLAIN).expect("create");
+                let part = OpenPart::create(&directory, plain()).expect("create");
                 thread::yield_now();
                 let named = directory.look(&part.name.bytes()).expect("look");
                 assert!(named.is_some_and(|named| named.id == part.id), "removed");

@@ -5,6 +5,8 @@
 pub struct Policy {
     /// Permission bits that no received file and no directory of a transfer gets, as with `umask`.
     pub umask: u16,
+    /// Whether files get the owners that they have at the sender. Only root can do so.
+    pub owners: bool,
     /// Bytes of the file system that stay free for others. A transfer that does not fit is refused
     /// before its first byte, and one that leaves less ends. `None`: nothing is checked, and the
     /// transfer ends when the file system is full.
@@ -19,6 +21,7 @@ impl Default for Policy {
     fn default() -> Self {
         Self {
             umask: 0,
+            owners: false,
             reserve_bytes: Some(0),
             sync: true,
         }

@@ -2,18 +2,23 @@
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
+use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::FileType;
+use rustix::fs::{CWD, FileType, Mode, OFlags, openat};
 
 use super::directory::Directory;
 use super::not_sent::NotSent;
 use super::open_directories::OpenDirectories;
 use super::root::Roots;
+use super::sparse::extents;
 use super::status::{Id, Status};
-use super::{Entry, Kind, MAX_ENTRIES, Manifest, ManifestBuilder, ManifestError};
+use super::{
+    Detail, Entry, Filter, Kind, MAX_ENTRIES, Manifest, ManifestBuilder, ManifestError, Xattr,
+    xattrs,
+};
 
 /// What to do with pipes, sockets and devices in a tree. None of these is ever sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,6 +38,12 @@ pub struct ScanOptions {
     /// The receiver knows only files and directories. Symbolic links are left out, and each name of
     /// a file becomes a file of its own.
     pub files_only: bool,
+    /// Send extended attributes and access control lists.
+    pub xattrs: bool,
+    /// Send owners.
+    pub owners: bool,
+    /// What to leave out.
+    pub filter: Filter,
 }
 
 /// A manifest, and where its entries are found.
@@ -150,12 +161,20 @@ impl Scanner<'_> {
                 what: status.kind.into(),
             });
         }
-        self.add(None, name, &status, None)?;
+        let added = self.add(None, name, &status, None)?;
         match directory {
             Some(directory) => {
                 self.add_below(OpenDirectories::new(directory, Some(first)), Some(first))
             }
-            None => Ok(()),
+            None => {
+                if let Some(index) = added {
+                    self.add_file_details(index, || {
+                        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+                        Ok(openat(CWD, path, flags, Mode::empty())?.into())
+                    })?;
+                }
+                Ok(())
+            }
         }
     }
 
@@ -206,7 +225,15 @@ impl Scanner<'_> {
             entered.map_err(|error| ScanError::io(&self.path(Some(error.index)), error.source))?;
         let names = directory.names(limit, |_| true);
         let names = names.map_err(|source| ScanError::io(&self.path(parent), source))?;
-        self.dropped.look_at(directory);
+        if let Some(index) = parent
+            && self.sends_xattrs()
+        {
+            let (xattrs, is_short) = xattrs::read(directory);
+            self.dropped.note_xattrs(is_short);
+            self.add_xattrs(index, xattrs)?;
+        } else {
+            self.dropped.look_at(directory);
+        }
         for name in names.ok_or(ManifestError::TooMany)? {
             let status = match look(directory, &name) {
                 Ok(Some(status)) => status,
@@ -219,12 +246,90 @@ impl Scanner<'_> {
                 }
             };
             let (status, target) = status;
+            let is_directory = status.kind == FileType::Directory;
+            if self.is_excluded(parent, &name, is_directory) {
+                continue;
+            }
             let added = self.add(parent, &name, &status, target)?;
-            if status.kind == FileType::Directory {
+            if is_directory {
                 pending.push(added);
+            } else if let Some(index) = added {
+                self.add_file_details(index, || directory.open_to_read(&name))?;
             }
         }
         Ok(())
+    }
+
+    /// Whether the user does not want something below a path that he named.
+    fn is_excluded(&self, parent: Option<u32>, name: &[u8], is_directory: bool) -> bool {
+        if self.options.filter.is_empty() {
+            return false;
+        }
+        let so_far = self.builder.so_far();
+        let mut below = so_far.lineage(parent);
+        if self.roots.last_is_entry() {
+            below.pop();
+        }
+        let names = below
+            .into_iter()
+            .rev()
+            .filter_map(|index| so_far.entry(index));
+        let mut path: PathBuf = names.map(|entry| OsStr::from_bytes(entry.name)).collect();
+        path.push(OsStr::from_bytes(name));
+        self.options.filter.excludes(&path, is_directory)
+    }
+
+    fn sends_xattrs(&self) -> bool {
+        self.options.xattrs && !self.options.files_only
+    }
+
+    /// Adds what a file has besides its entry, if any of it is sent. A file that cannot be opened fails later,
+    /// when it is read.
+    fn add_file_details(
+        &mut self,
+        index: u32,
+        open: impl FnOnce() -> io::Result<File>,
+    ) -> Result<(), ScanError> {
+        let entry = self.builder.so_far().entry(index).map(|entry| entry.kind);
+        let Some(Kind::File { bytes, sparse }) = entry else {
+            return Ok(());
+        };
+        let is_sparse = sparse && !self.options.files_only;
+        if !is_sparse && !self.sends_xattrs() {
+            return Ok(());
+        }
+        let Ok(file) = open() else { return Ok(()) };
+        let data = is_sparse.then(|| extents(&file, bytes)).flatten();
+        let data = data.filter(|data| self.builder.has_room_for_extents(data.len()));
+        if data.is_some() {
+            self.builder.push_detail(Detail {
+                entry: index,
+                data,
+                ..Detail::default()
+            })?;
+        }
+        if self.sends_xattrs() {
+            let (xattrs, is_short) = xattrs::read(&file);
+            self.dropped.note_xattrs(is_short);
+            self.add_xattrs(index, xattrs)?;
+        }
+        Ok(())
+    }
+
+    fn add_xattrs(&mut self, index: u32, xattrs: Vec<Xattr>) -> Result<(), ScanError> {
+        if xattrs.is_empty() {
+            return Ok(());
+        }
+        if !self.builder.has_room_for_xattrs(&xattrs) {
+            self.dropped.note_xattrs(true);
+            return Ok(());
+        }
+        let detail = Detail {
+            entry: index,
+            xattrs,
+            ..Detail::default()
+        };
+        Ok(self.builder.push_detail(detail)?)
     }
 
     /// Adds an entry. `target` is that of a symbolic link. Returns `None` if it is left out.
@@ -247,6 +352,7 @@ impl Scanner<'_> {
             }
         };
         let is_first = matches!(kind, Kind::File { .. }) && status.links > 1;
+        let is_other_name = matches!(kind, Kind::HardLink { .. });
         let index = self.builder.push(&Entry {
             parent,
             name: name.into(),
@@ -255,6 +361,13 @@ impl Scanner<'_> {
             modified: status.modified,
         })?;
         self.ids.push(status.id);
+        if self.options.owners && !self.options.files_only && !is_other_name {
+            self.builder.push_detail(Detail {
+                entry: index,
+                owner: Some(status.owner),
+                ..Detail::default()
+            })?;
+        }
         if self.options.files_only {
             self.dropped.note_links(status);
         } else if is_first {

@@ -2,20 +2,27 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustix::fs::FileType;
 
+use super::compare::hash_file;
 use super::directory::Directory;
+use super::manifest::FileEntry;
 use super::not_sent::NotSent;
 use super::open_directories::OpenDirectories;
 use super::root::Roots;
 use super::scan::{Scan, scan};
+use super::sparse::Layout;
 use super::status::{Id, Status};
-use super::{Kind, Manifest, ScanError, ScanOptions, Unreadable};
+use super::{CommitGate, Compare, Kind, Manifest, Present, ScanError, ScanOptions, Unreadable};
 use crate::{Message, Text};
+
+/// Files that may have ended and wait to be polled. A million files without bytes take no memory.
+const MAX_ENDED: usize = 1024;
 
 /// Reads the files of a manifest as one stream, and hashes each.
 ///
@@ -40,6 +47,10 @@ pub struct Source {
     dropped: NotSent,
     /// The index of a root, and its open directories.
     directories: Option<(usize, OpenDirectories)>,
+    /// Files that the receiver has already, in ascending order.
+    present: Vec<Present>,
+    /// The first file from this number on comes after the current one.
+    next: u32,
     current: Option<Reading>,
     ended: VecDeque<FileRead>,
 }
@@ -49,8 +60,10 @@ pub struct Source {
 struct Reading {
     index: u32,
     file: File,
+    /// In the stream.
     bytes: u64,
     read_bytes: u64,
+    layout: Layout,
     hasher: blake3::Hasher,
 }
 
@@ -63,6 +76,8 @@ pub struct FileRead {
     pub sent_bytes: u64,
     /// BLAKE3 of its bytes, or why they are useless.
     pub result: Result<[u8; 32], ReadError>,
+    /// The file of the receiver is the same, and nothing of it is in the stream.
+    pub is_same: bool,
 }
 
 impl FileRead {
@@ -71,6 +86,7 @@ impl FileRead {
     pub fn message(&self) -> Message {
         let index = self.index;
         match &self.result {
+            Ok(_) if self.is_same => Message::FileSame { index },
             Ok(hash) => Message::FileHash { index, hash: *hash },
             Err(error) => Message::FileAbandoned {
                 index,
@@ -98,7 +114,7 @@ impl Source {
             unreadable,
             dropped,
         } = scan(paths, options)?;
-        let mut source = Self {
+        Ok(Self {
             paths: paths.into(),
             options: options.clone(),
             manifest: Arc::new(manifest),
@@ -108,11 +124,43 @@ impl Source {
             unreadable,
             dropped,
             directories: None,
+            present: Vec::new(),
+            next: 0,
             current: None,
             ended: VecDeque::new(),
-        };
-        source.open_from(0);
-        Ok(source)
+        })
+    }
+
+    /// Processes the receiver's list of files that it has already. They come in ascending order.
+    ///
+    /// # Errors
+    /// The number of the first entry that is no file, or not in order.
+    pub fn add_present(&mut self, present: Vec<Present>, compare: Compare) -> Result<(), u32> {
+        let mut before = self.present.last().map(|it| it.entry);
+        for it in &present {
+            let entry = self.manifest.entry(it.entry).map(|entry| entry.kind);
+            let is_file = matches!(entry, Some(Kind::File { .. }));
+            let fits = it.hash.is_some() == (compare == Compare::Hash);
+            if !is_file || !fits || before.is_some_and(|before| before >= it.entry) {
+                return Err(it.entry);
+            }
+            before = Some(it.entry);
+        }
+        self.present.extend(present);
+        Ok(())
+    }
+
+    /// Whether the receiver has files already, so that there may be nothing to send.
+    #[must_use]
+    pub fn has_present(&self) -> bool {
+        !self.present.is_empty()
+    }
+
+    /// Bytes of the stream that are not sent, as far as this is known before the files are read.
+    #[must_use]
+    pub fn unsent_bytes(&self) -> u64 {
+        let same = self.present.iter().filter(|it| it.hash.is_none());
+        same.map(|it| self.manifest.stream_bytes_of(it.entry)).sum()
     }
 
     /// Returns whether the manifest has something that only a receiver with
@@ -121,6 +169,13 @@ impl Source {
     pub fn needs_trees(&self) -> bool {
         let mut entries = self.manifest.entries();
         entries.any(|entry| matches!(entry.kind, Kind::Symlink { .. } | Kind::HardLink { .. }))
+            || self.manifest.details().next().is_some()
+    }
+
+    /// Whether owners are sent.
+    #[must_use]
+    pub fn sends_owners(&self) -> bool {
+        self.options.owners
     }
 
     /// Returns what to list again for a receiver that knows only files and directories.
@@ -164,14 +219,25 @@ impl Source {
         self.roots.path(&self.manifest, index)
     }
 
-    /// Fills `out` with the next bytes of the stream, and returns how many. Fewer bytes than fit
-    /// mean the end of the stream. [`Source::poll_file`] then returns every file that ended in this
-    /// call.
+    /// Returns whether all bytes were read, and the end of all files was polled.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        let is_last = self.current.is_none() && self.ended.is_empty();
+        is_last && self.manifest.next_verdict(self.next).is_none()
+    }
+
+    /// Fills `out` with the next bytes of the stream, and returns how many. There can be fewer than fit, also
+    /// none, before the end ([`Source::is_over`]). [`Source::poll_file`] then returns every file that
+    /// ended in this call.
     pub fn read(&mut self, out: &mut [u8]) -> usize {
         let mut filled = 0;
-        while filled < out.len()
-            && let Some(mut reading) = self.current.take()
-        {
+        while filled < out.len() && self.ended.len() < MAX_ENDED {
+            if self.current.is_none() && !self.open_next() {
+                break;
+            }
+            let Some(mut reading) = self.current.take() else {
+                continue;
+            };
             let read = reading.read(&mut out[filled..]);
             filled += read.as_ref().unwrap_or(&0);
             match read {
@@ -196,48 +262,95 @@ impl Source {
         self.ended.pop_front()
     }
 
-    /// Opens the first non-empty file from a number on, and ends all files before it.
-    fn open_from(&mut self, mut index: u32) {
+    /// Opens the next file, or ends it if it has no bytes in the stream. Returns `false` if there is none.
+    fn open_next(&mut self) -> bool {
         let manifest = Arc::clone(&self.manifest);
-        while let Some(file) = manifest.next_file(index) {
-            index = file.index + 1;
-            if let Some(result) = self.link(file.index) {
-                self.ended.push_back(FileRead {
-                    index: file.index,
-                    sent_bytes: 0,
-                    result,
-                });
-                continue;
+        let Some(file) = manifest.next_file(self.next) else {
+            return false;
+        };
+        self.next = file.index + 1;
+        let (result, is_same) = match self.same_or_link(file.index) {
+            Some(ended) => ended,
+            None => match self.open_file(&file) {
+                Some(result) => (result, false),
+                None => return true,
+            },
+        };
+        self.ended.push_back(FileRead {
+            index: file.index,
+            sent_bytes: 0,
+            result,
+            is_same,
+        });
+        true
+    }
+
+    /// Ends a file that the receiver has already, or a link; `None` for any other file.
+    fn same_or_link(&mut self, index: u32) -> Option<(Result<[u8; 32], ReadError>, bool)> {
+        if let Ok(at) = self.present.binary_search_by_key(&index, |it| it.entry) {
+            match self.present[at].hash {
+                None => return Some((Ok([0; 32]), true)),
+                Some(theirs) => match self.hash(index) {
+                    Ok(ours) if ours == theirs => return Some((Ok(ours), true)),
+                    Ok(_) => {}
+                    Err(error) => return Some((Err(error), false)),
+                },
             }
-            let opened = self.open(file.index).and_then(|opened| {
-                self.check_unchanged(file.index, &opened)?;
-                Ok(opened)
-            });
-            let result = match opened {
-                Ok(opened) if file.bytes > 0 => {
-                    self.dropped.look_at(&opened);
-                    self.current = Some(Reading {
-                        index: file.index,
-                        file: opened,
-                        bytes: file.bytes,
-                        read_bytes: 0,
-                        hasher: blake3::Hasher::new(),
-                    });
-                    return;
-                }
-                Ok(opened) => {
-                    self.dropped.look_at(&opened);
-                    let ended = self.check_end(file.index, &opened);
-                    ended.map(|()| blake3::hash(&[]).into())
-                }
-                Err(error) => Err(error),
-            };
-            self.ended.push_back(FileRead {
-                index: file.index,
-                sent_bytes: 0,
-                result,
-            });
         }
+        self.link(index).map(|result| (result, false))
+    }
+
+    /// Reads a file only to hash it.
+    fn hash(&mut self, index: u32) -> Result<[u8; 32], ReadError> {
+        let file = self.open(index)?;
+        self.check_unchanged(index, &file)?;
+        let bytes = self.bytes(index);
+        let hash = hash_file(&file).map_err(|source| self.failed(index, source))?;
+        // A file that has grown has another hash, and is sent.
+        let status = Status::of_file(&file).map_err(|source| self.failed(index, source))?;
+        if status.bytes == bytes {
+            self.check_unchanged(index, &file)?;
+        }
+        Ok(hash)
+    }
+
+    /// Opens a file to send it. Returns its end if it has no bytes in the stream.
+    fn open_file(&mut self, file: &FileEntry) -> Option<Result<[u8; 32], ReadError>> {
+        let manifest = Arc::clone(&self.manifest);
+        let opened = self.open(file.index).and_then(|opened| {
+            self.check_unchanged(file.index, &opened)?;
+            Ok(opened)
+        });
+        let opened = match opened {
+            Ok(opened) => opened,
+            Err(error) => return Some(Err(error)),
+        };
+        if !self.options.xattrs || self.options.files_only {
+            self.dropped.look_at(&opened);
+        }
+        let mut reading = Reading {
+            index: file.index,
+            file: opened,
+            bytes: file.bytes,
+            read_bytes: 0,
+            layout: Layout::new(manifest.data(file.index), file.length),
+            hasher: blake3::Hasher::new(),
+        };
+        if file.bytes == 0 {
+            return Some(self.ended(&mut reading));
+        }
+        self.current = Some(reading);
+        None
+    }
+
+    /// Returns how a file ended whose bytes were all read.
+    fn ended(&mut self, reading: &mut Reading) -> Result<[u8; 32], ReadError> {
+        self.check_end(reading.index, &reading.file)?;
+        let hashed = reading
+            .layout
+            .finish(&mut reading.hasher, &CommitGate::default());
+        hashed.map_err(|source| self.failed(reading.index, source))?;
+        Ok(reading.hasher.finalize().into())
     }
 
     /// Checks that a link is as it was listed. Returns the hash that stands for it; `None` if the entry is
@@ -322,25 +435,25 @@ impl Source {
         directory
     }
 
-    /// Ends a file whose bytes were all read, and opens the next.
-    fn end(&mut self, reading: Reading) {
-        let result = self.check_end(reading.index, &reading.file);
+    /// Ends a file whose bytes were all read.
+    fn end(&mut self, mut reading: Reading) {
+        let result = self.ended(&mut reading);
         self.ended.push_back(FileRead {
             index: reading.index,
             sent_bytes: reading.read_bytes,
-            result: result.map(|()| reading.hasher.finalize().into()),
+            result,
+            is_same: false,
         });
-        self.open_from(reading.index + 1);
     }
 
-    /// Ends a file that can no longer be read, and opens the next.
+    /// Ends a file that can no longer be read.
     fn abandon(&mut self, reading: &Reading, error: ReadError) {
         self.ended.push_back(FileRead {
             index: reading.index,
             sent_bytes: reading.read_bytes,
             result: Err(error),
+            is_same: false,
         });
-        self.open_from(reading.index + 1);
     }
 
     /// Checks that a file is unchanged, or that bytes were only appended to it. A file that has
@@ -348,7 +461,7 @@ impl Source {
     fn check_end(&mut self, index: u32, file: &File) -> Result<(), ReadError> {
         let mut has_grown = self.check_unchanged(index, file)?;
         if !has_grown {
-            match read_some(file, &mut [0]) {
+            match read_some(file, &mut [0], self.bytes(index)) {
                 Ok(0) => return Ok(()),
                 Ok(_) => has_grown = self.check_unchanged(index, file)?,
                 Err(source) => return Err(self.failed(index, source)),
@@ -373,7 +486,8 @@ impl Source {
             path: self.path(reading.index),
             what: format!(
                 "it ended after {} of its {} bytes",
-                reading.read_bytes, reading.bytes
+                reading.layout.offset,
+                self.bytes(reading.index)
             ),
         })
     }
@@ -434,18 +548,21 @@ impl Source {
 impl Reading {
     /// Reads the next bytes up to the length of the file; returns how many, 0 at its end.
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        let left = self.bytes - self.read_bytes;
+        let gate = CommitGate::default();
+        let left = self.layout.piece(&mut self.hasher, &gate)?;
         let room = usize::try_from(left).map_or(out.len(), |left| left.min(out.len()));
-        let read = read_some(&self.file, &mut out[..room])?;
+        let read = read_some(&self.file, &mut out[..room], self.layout.offset)?;
         self.hasher.update(&out[..read]);
-        self.read_bytes += u64::try_from(read).unwrap_or(u64::MAX);
+        let read_bytes = u64::try_from(read).unwrap_or(u64::MAX);
+        self.layout.advance(read_bytes);
+        self.read_bytes += read_bytes;
         Ok(read)
     }
 }
 
-fn read_some(mut file: &File, out: &mut [u8]) -> io::Result<usize> {
+fn read_some(file: &File, out: &mut [u8], offset: u64) -> io::Result<usize> {
     loop {
-        match file.read(out) {
+        match file.read_at(out, offset) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             read => return read,
         }

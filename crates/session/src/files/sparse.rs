@@ -1,7 +1,125 @@
 //! Files with holes.
 
+use std::fs::File;
+use std::io;
+
+use rustix::fs::{SeekFrom, seek};
+use rustix::io::Errno;
+
+use super::detail::MAX_EXTENTS;
+use super::{CommitGate, Extent};
+
 /// The block size that file systems allocate, or a multiple of it.
 const BLOCK_BYTES: u64 = 4096;
+
+/// Bytes of zeros that are hashed at a time.
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+
+/// Returns where the data of a file of this length are; `None` if the file system does not tell. If there
+/// are very many holes, the last extent has the remaining ones.
+pub(super) fn extents(file: &File, length: u64) -> Option<Vec<Extent>> {
+    let mut extents = Vec::new();
+    let mut end = 0;
+    while end < length {
+        let start = match seek(file, SeekFrom::Data(end)) {
+            Ok(start) if start < length => start,
+            Ok(_) | Err(Errno::NXIO) => break,
+            Err(_) => return None,
+        };
+        let hole_bytes = start.checked_sub(end)?;
+        let next = match seek(file, SeekFrom::Hole(start)) {
+            Ok(next) if extents.len() + 1 < MAX_EXTENTS => next.min(length),
+            Ok(_) => length,
+            Err(_) => return None,
+        };
+        let data_bytes = next.checked_sub(start).filter(|bytes| *bytes > 0)?;
+        extents.push(Extent {
+            hole_bytes,
+            data_bytes,
+        });
+        end = next;
+    }
+    // A file that is written to at the moment can answer anything.
+    let is_apart = extents.iter().skip(1).all(|extent| extent.hole_bytes > 0);
+    is_apart.then_some(extents)
+}
+
+/// Moves through a file whose holes are not in the stream, and hashes it with its holes.
+#[derive(Debug)]
+pub(super) struct Layout {
+    /// What is left, the next last.
+    rest: Vec<Extent>,
+    /// Where the next byte of the stream lies in the file.
+    pub(super) offset: u64,
+    length: u64,
+}
+
+impl Layout {
+    /// `extents` are those of a sparse file of this length; `None`: all of the file is in the stream.
+    pub(super) fn new(extents: Option<&[Extent]>, length: u64) -> Self {
+        let whole = [Extent {
+            hole_bytes: 0,
+            data_bytes: length,
+        }];
+        let extents = extents.unwrap_or(&whole);
+        Self {
+            rest: extents.iter().rev().copied().collect(),
+            offset: 0,
+            length,
+        }
+    }
+
+    /// Goes to the next byte of the stream. Returns how many bytes lie there in one piece; 0 at the end of
+    /// the data. `hasher` gets the hole before.
+    pub(super) fn piece(
+        &mut self,
+        hasher: &mut blake3::Hasher,
+        gate: &CommitGate,
+    ) -> io::Result<u64> {
+        let Some(next) = self.rest.last_mut() else {
+            return Ok(0);
+        };
+        hash_zeros(hasher, next.hole_bytes, gate)?;
+        self.offset += next.hole_bytes;
+        next.hole_bytes = 0;
+        Ok(next.data_bytes)
+    }
+
+    /// Notes that bytes of the piece were processed.
+    pub(super) fn advance(&mut self, bytes: u64) {
+        self.offset += bytes;
+        if let Some(next) = self.rest.last_mut() {
+            next.data_bytes -= bytes.min(next.data_bytes);
+            if next.data_bytes == 0 {
+                self.rest.pop();
+            }
+        }
+    }
+
+    /// Hashes the hole at the end.
+    pub(super) fn finish(
+        &mut self,
+        hasher: &mut blake3::Hasher,
+        gate: &CommitGate,
+    ) -> io::Result<()> {
+        let left = self.length.saturating_sub(self.offset);
+        self.offset += left;
+        hash_zeros(hasher, left, gate)
+    }
+}
+
+/// Hashes zeros. A peer can announce a hole of any length, so this ends when the gate is closed.
+fn hash_zeros(hasher: &mut blake3::Hasher, mut bytes: u64, gate: &CommitGate) -> io::Result<()> {
+    while bytes > 0 {
+        if gate.is_closed() {
+            return Err(io::Error::other("the transfer was stopped"));
+        }
+        let piece = usize::try_from(bytes).map_or(ZEROS.len(), |left| left.min(ZEROS.len()));
+        hasher.update(&ZEROS[..piece]);
+        bytes -= u64::try_from(piece).unwrap_or(bytes);
+    }
+    Ok(())
+}
 
 /// Returns the stretches of `bytes` that must be written so that a new file has these bytes at
 /// `offset`, each with its position in the file. Omitted bytes are zeros within one block of the

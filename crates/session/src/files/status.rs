@@ -6,8 +6,8 @@ use std::path::Path;
 
 use rustix::fs::{FileType, Stat, fstat, stat};
 
-use super::Time;
 use super::entry::{MODE_BITS, NANOS};
+use super::{Owner, Time};
 
 /// Bytes of a block as `st_blocks` counts it, on every file system.
 const BLOCK_BYTES: u64 = 512;
@@ -44,6 +44,7 @@ pub(super) struct Status {
     pub(super) id: Id,
     /// How many names it has.
     pub(super) links: u64,
+    pub(super) owner: Owner,
 }
 
 impl Status {
@@ -76,6 +77,10 @@ impl From<Stat> for Status {
                 inode: stat.st_ino,
             },
             links: links(&stat),
+            owner: Owner {
+                user: stat.st_uid,
+                group: stat.st_gid,
+            },
         }
     }
 }

@@ -1,11 +1,13 @@
 //! Trees from a source to a sink (P8.2, P8.4), without a network between them.
 
 mod abandon;
+mod details;
 mod directory;
 mod failures;
 mod links;
 mod place;
 mod policy;
+mod present;
 mod sink;
 mod source;
 mod trees;

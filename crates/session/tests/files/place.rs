@@ -70,6 +70,7 @@ pub(crate) fn scan(paths: &[PathBuf]) -> Source {
 /// Gives each verdict at once, because no file waits for the disk.
 pub(crate) const AT_ONCE: Policy = Policy {
     umask: 0,
+    owners: false,
     reserve_bytes: Some(0),
     sync: false,
 };
@@ -88,6 +89,7 @@ pub(crate) fn new_sink(to: &Place, manifest: &Arc<Manifest>) -> Sink {
 pub(crate) fn hand_over(source: &mut Source, sink: &mut Sink) {
     while let Some(read) = source.poll_file() {
         match read.result {
+            Ok(_) if read.is_same => sink.handle_same(read.index).expect("in turn"),
             Ok(hash) => sink.handle_hash(read.index, hash).expect("in turn"),
             Err(error) => sink
                 .handle_abandoned(read.index, read.sent_bytes, error)
@@ -105,13 +107,10 @@ pub(crate) fn verdicts(sink: &mut Sink) -> Vec<(u32, bool)> {
 
 pub(crate) fn transfer(source: &mut Source, sink: &mut Sink, segment_bytes: usize) {
     let mut segment = vec![0xee; segment_bytes];
-    loop {
+    while !source.is_over() {
         let read_bytes = source.read(&mut segment);
         hand_over(source, sink);
         sink.write(&segment[..read_bytes]).expect("write");
-        if read_bytes == 0 {
-            return;
-        }
     }
 }
 

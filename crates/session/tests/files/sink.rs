@@ -36,6 +36,7 @@ fn what_is_not_verified_gets_no_name() {
         Summary {
             verified_files: 1,
             verified_bytes: 3,
+            kept_files: 0,
             failed_files: 1
         }
     );

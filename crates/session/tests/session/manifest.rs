@@ -237,9 +237,11 @@ fn manifest_crosses_a_channel() {
             for message in manifest_messages(&manifest) {
                 near.send(&message).expect("send");
             }
+            near.send(&Message::Done).expect("send");
         });
         let came = recv_manifest(&plan, || far.recv::<Message>()).expect("receive");
-        assert_eq!(came, manifest);
+        assert_eq!(came.manifest, manifest);
+        assert_eq!(came.next, Message::Done);
     });
 }
 
@@ -250,8 +252,8 @@ fn empty_manifest_needs_no_message() {
     assert_eq!(manifest_messages(&manifest).count(), 0);
     near.send(&Message::Done).expect("send");
     let came = recv_manifest(&plan(&manifest), || far.recv::<Message>()).expect("nothing");
-    assert_eq!(came, manifest);
-    assert_eq!(far.recv::<Message>().expect("next"), Message::Done);
+    assert_eq!(came.manifest, manifest);
+    assert_eq!(came.next, Message::Done);
 }
 
 /// Returns the receiver's error for the entries that a peer sends for a plan.
@@ -260,6 +262,7 @@ fn verdict(plan: &TransferPlan, messages: &[Message]) -> Error {
     for message in messages {
         near.send(message).expect("send");
     }
+    near.send(&Message::Done).expect("send");
     recv_manifest(plan, || far.recv::<Message>()).expect_err("refused")
 }
 

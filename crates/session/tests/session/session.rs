@@ -11,7 +11,9 @@ use crate::common::channels;
 use farwrite_session::files::{
     CommitGate, Policy, ScanOptions, Sink, Source, Summary, manifest_messages, recv_manifest,
 };
-use farwrite_session::{Channel, Error, Expected, Hello, Message, MessageKind, Text, TransferPlan};
+use farwrite_session::{
+    Channel, Error, Expected, Hello, Message, MessageKind, QpBlob, Text, TransferPlan,
+};
 
 const SEGMENT_BYTES: usize = 4096;
 
@@ -55,6 +57,7 @@ fn send(
     for message in manifest_messages(&manifest) {
         writer.send(&message)?;
     }
+    writer.send(&Message::QpInfo(QpBlob(vec![])))?;
     let verdicts = thread::spawn(move || {
         let (mut verified, mut failed) = (0, Vec::new());
         loop {
@@ -74,7 +77,7 @@ fn send(
         while let Some(read) = source.poll_file() {
             writer.send(&read.message())?;
         }
-        if read_bytes == 0 {
+        if source.is_over() && read_bytes == 0 {
             break;
         }
         stream_bytes += u64::try_from(read_bytes).expect("few bytes");
@@ -97,7 +100,7 @@ fn receive(mut channel: Channel, to: &Path, data: Receiver<Vec<u8>>) -> Result<S
             other => Err(other),
         },
     )?;
-    let manifest = Arc::new(recv_manifest(&plan, || reader.recv())?);
+    let manifest = Arc::new(recv_manifest(&plan, || reader.recv())?.manifest);
     let mut sink = Sink::new(to, manifest, CommitGate::default(), Policy::default()).expect("sink");
     for segment in data {
         sink.write(&segment).expect("write");
@@ -174,6 +177,7 @@ fn tree_arrives_and_the_sender_knows() {
         Summary {
             verified_files: 3,
             verified_bytes: 15_000,
+            kept_files: 0,
             failed_files: 0
         }
     );
@@ -193,6 +197,7 @@ fn damaged_file_is_thrown_away_and_the_sender_knows() {
         Summary {
             verified_files: 2,
             verified_bytes: 10_000,
+            kept_files: 0,
             failed_files: 1
         }
     );

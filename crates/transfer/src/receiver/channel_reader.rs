@@ -69,6 +69,7 @@ fn listen(
                 continue;
             }
             Message::FileHash { index, hash } if !is_over => Job::Hash { index, hash },
+            Message::FileSame { index } if !is_over => Job::Same { index },
             Message::FileAbandoned {
                 index,
                 sent_bytes,

@@ -28,6 +28,8 @@ pub(super) enum Job {
     Segment(Segment),
     /// The sender's hash of a file.
     Hash { index: u32, hash: [u8; 32] },
+    /// The file that this end has already is the same.
+    Same { index: u32 },
     /// The sender could not read a file. The first `sent_bytes` of it are in the stream.
     Abandoned {
         index: u32,
@@ -42,7 +44,7 @@ pub(super) enum Job {
 pub(super) struct Segment {
     pub(super) buffer: Region,
     pub(super) bytes: usize,
-    /// Files that the sender abandoned up to the end of the segment. The disk's thread must know
+    /// Files up to the end of the segment whose bytes are not all in the stream. The disk's thread must know
     /// all of them before it can assign each byte to a file.
     pub(super) abandoned: u32,
 }
@@ -87,7 +89,7 @@ pub(super) struct DiskWriter {
 struct Progress {
     /// Segments that wait for the sender's reports on abandoned files.
     waiting: VecDeque<Segment>,
-    /// Files that the sender reported as abandoned.
+    /// Files that the sender reported as abandoned, or as the same.
     abandoned: u32,
     written_bytes: u64,
     /// The length of the stream, once the sender has reported it.
@@ -154,6 +156,11 @@ impl DiskWriter {
                 Job::Hash { index, hash } => {
                     let _operation = self.heartbeat.disk_operation();
                     self.sink.handle_hash(index, hash)?;
+                }
+                Job::Same { index } => {
+                    let _operation = self.heartbeat.disk_operation();
+                    self.sink.handle_same(index)?;
+                    progress.abandoned += 1;
                 }
                 Job::Abandoned {
                     index,
@@ -237,7 +244,6 @@ impl DiskWriter {
     }
 
     fn send_verdicts(&mut self) -> Result<(), Stop> {
-        self.note_warnings();
         while let Some(verdict) = self.sink.poll_verdict() {
             self.heartbeat.add_file();
             self.note(&verdict);
@@ -247,10 +253,14 @@ impl DiskWriter {
     }
 
     fn note(&self, verdict: &Verdict) {
+        if verdict.is_kept && verdict.failure.is_none() {
+            self.shared_results.keep(&self.manifest, verdict.index);
+            return;
+        }
         let failure = verdict.failure.as_ref();
         let failure = failure.map(|failure| (failure.cause(), Text::new(failure)));
         self.shared_results
-            .add(&self.manifest, verdict.index, failure);
+            .add(&self.manifest, verdict.index, failure, verdict.hash);
     }
 
     fn note_warnings(&mut self) {

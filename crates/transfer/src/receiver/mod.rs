@@ -18,7 +18,9 @@ use farwrite::{
     Cipher, Endpoint, EqdsOptions, QpConfig, QpInfo, QpOptions, QueuePair, RateControl, SchemeName,
     Sealing,
 };
-use farwrite_session::files::{CommitGate, Manifest, Policy, Sink, recv_manifest};
+use farwrite_session::files::{
+    CommitGate, Compare, Kind, Manifest, Offer, Policy, Sink, recv_manifest,
+};
 use farwrite_session::{Cutover, Expected, Hello, Message, MessageKind, Reader, TransferPlan};
 use farwrite_units::show::Bytes;
 
@@ -29,7 +31,7 @@ use crate::report::{
     Facts, FileResults, Files, Role, Sending, SharedResults, TransferReport, Unfinished,
 };
 use crate::route::{Offered, RoutedEndpoint};
-use crate::setup::{SETUP, Setup, failed, hello, warn_if_unsealed};
+use crate::setup::{SETUP, Setup, decode_info, failed, hello, warn_if_unsealed};
 use crate::shape::{Shape, options};
 use crate::{Client, DISK_END, Error, ErrorKind, SchemeSetting, TransferHooks, wait_for_disk};
 use buffer_demand::BufferDemand;
@@ -39,6 +41,9 @@ use stream::{Agreed, Received, Stream};
 /// Reports of the sender that may wait for the disk, in addition to the segments. When the queue is
 /// full, the channel reader does not read the channel.
 const WAITING_REPORTS: usize = 1 << 14;
+
+/// Files in one message about what is there already.
+const PRESENT_BATCH: usize = 2048;
 
 /// The limits of a receiver.
 #[derive(Clone, Copy, Debug)]
@@ -94,6 +99,25 @@ impl ReceiveSettings {
             ));
         }
         Ok(())
+    }
+
+    /// Checks that files with holes keep the limit too.
+    fn check_lengths(&self, manifest: &Manifest) -> Result<(), Error> {
+        let lengths = manifest.entries().map(|entry| match entry.kind {
+            Kind::File { bytes, .. } => bytes,
+            _ => 0,
+        });
+        let bytes = lengths.fold(0, u64::saturating_add);
+        match self.max_bytes {
+            Some(most) if bytes > most => Err(Error::new(
+                ErrorKind::Mismatch,
+                format!(
+                    "the files have {bytes} bytes with their holes, but the receiver takes at most \
+                     {most} (--max-bytes)"
+                ),
+            )),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -171,6 +195,8 @@ pub fn receive(
         hooks,
     };
     let mut disk = None;
+    let wants_files = hooks.observer.wants_files();
+    reception.shared_results.keep_ended(wants_files);
     let result = reception
         .negotiate(&mut reader, ends, directory)
         .and_then(|negotiated| reception.run(negotiated, reader, &mut disk));
@@ -185,6 +211,7 @@ pub fn receive(
         // It removes files without a final name.
         wait_for_disk(&disk);
     }
+    hooks.tell_files(&reception.shared_results.take_ended());
     result.map_err(|error| Unfinished::new(error, ends.1, &reception.shared_results))
 }
 
@@ -199,12 +226,10 @@ impl Reception<'_> {
     ) -> Result<Negotiated, Error> {
         let cancel = self.hooks.cancel;
         let mut setup = Setup::new(reader, self.hooks, self.settings.timeout);
-        let syncs = if self.settings.policy.sync {
-            Hello::SYNCS
-        } else {
-            0
-        };
-        self.outbox.send_or_cancel(hello(syncs), cancel)?;
+        let policy = self.settings.policy;
+        let syncs = if policy.sync { Hello::SYNCS } else { 0 };
+        let owners = if policy.owners { Hello::OWNERS } else { 0 };
+        self.outbox.send_or_cancel(hello(syncs | owners), cancel)?;
         let start = Instant::now();
         let theirs = setup.route_offer()?;
         let waited = start.elapsed();
@@ -226,8 +251,16 @@ impl Reception<'_> {
             skip_manifest(&mut setup, &plan)?;
             return Err(error);
         }
-        let manifest = Arc::new(read_manifest(&mut setup, &plan)?);
-        let theirs = setup.qp_info(SETUP)?;
+        let offer = read_offer(&mut setup, &plan)?;
+        let (manifest, compare) = (Arc::new(offer.manifest), offer.compare);
+        let theirs = match offer.next {
+            Message::QpInfo(blob) => decode_info(&blob)?,
+            other => {
+                let want = Expected::Message(MessageKind::QpInfo);
+                return Err(failed(&other.unexpected(want)));
+            }
+        };
+        self.settings.check_lengths(&manifest)?;
         let shape = Shape::of_peer(&plan, &theirs.config, self.settings.memory_bytes, scheme)?;
         let control = self.settings.rate_control();
         let found = RoutedEndpoint::find(&mut setup, SETUP.min(self.settings.timeout), None)?;
@@ -247,7 +280,11 @@ impl Reception<'_> {
         let cipher = routed.cipher(qp)?;
         warn_if_unsealed(cipher, sealing, self.hooks);
         setup.routed = Some(routed);
-        let sink = self.make_sink(&mut setup, directory, &manifest)?;
+        let sink = self.make_sink(&mut setup, directory, &manifest, compare)?;
+        for present in sink.present().chunks(PRESENT_BATCH) {
+            let present = Message::Present(present.to_vec());
+            self.outbox.send_or_cancel(present, cancel)?;
+        }
         let routed = setup.take_routed()?;
         Ok(Negotiated {
             cipher,
@@ -269,22 +306,35 @@ impl Reception<'_> {
         setup: &mut Setup<'_>,
         directory: &Path,
         manifest: &Arc<Manifest>,
+        compare: Compare,
     ) -> Result<Sink, Error> {
         let (directory, manifest) = (directory.to_path_buf(), Arc::clone(manifest));
         let (gate, policy) = (self.gate.clone(), self.settings.policy);
-        let make = move || Sink::new(&directory, manifest, gate, policy);
+        let make = move || Sink::comparing(&directory, manifest, gate, policy, compare);
         let sink = setup.run(&self.heartbeat, make)?;
         sink.map_err(|error| Error::of_sink(&error))
     }
 
-    /// Shows people what will be received, and how.
-    fn announce(&self, shape: &Shape, files: u32, peer: SocketAddr, scheme: &str) {
+    /// Shows people and programs what will be received.
+    fn announce(
+        &self,
+        manifest: &Manifest,
+        plan: &TransferPlan,
+        (peer, mtu): (SocketAddr, u32),
+        unsent_bytes: u64,
+    ) {
         self.hooks.note(format!(
-            "receiving {} in {} from {peer}: {scheme}, MTU {}",
-            Bytes(shape.stream_bytes),
-            Files(files),
-            shape.mtu
+            "receiving {} in {} from {peer}: {}, MTU {mtu}",
+            Bytes(manifest.stream_bytes()),
+            Files(manifest.files()),
+            plan.scheme,
         ));
+        self.hooks.observer.observe(crate::Event::Start {
+            peer: peer.to_string(),
+            files: manifest.files(),
+            bytes: manifest.stream_bytes(),
+            unsent_bytes,
+        });
     }
 
     /// Receives the files. `disk` gets the handle of the disk's thread.
@@ -297,7 +347,11 @@ impl Reception<'_> {
         let (shape, plan, manifest) = (negotiated.shape, negotiated.plan, negotiated.manifest);
         let cipher = negotiated.cipher;
         let scheme = plan.scheme.to_string();
-        self.announce(&shape, manifest.files(), negotiated.peer, &scheme);
+        let has_present = !negotiated.sink.present().is_empty();
+        let same = negotiated.sink.present().iter();
+        let same = same.filter(|it| it.hash.is_none());
+        let unsent_bytes = same.map(|it| manifest.stream_bytes_of(it.entry)).sum();
+        self.announce(&manifest, &plan, (negotiated.peer, shape.mtu), unsent_bytes);
         let start = Instant::now();
         let waiting = usize::try_from(shape.slots).unwrap_or(usize::MAX);
         let (jobs, to_do) = sync_channel(waiting.saturating_add(WAITING_REPORTS));
@@ -326,10 +380,12 @@ impl Reception<'_> {
             plan,
         };
         let demand = BufferDemand::new(shape.buffers(), negotiated.rtt, start);
-        let disk_ends = (jobs, empties);
         let connection = (negotiated.routed, negotiated.qp);
-        let stream = Stream::new(connection, shape, agreed, demand, disk_ends);
+        let stream = Stream::new(connection, shape, agreed, demand, (jobs, empties));
         let context = stream::StreamContext {
+            unsent_bytes,
+            has_present,
+            shared_results: &self.shared_results,
             outbox: &self.outbox,
             heartbeat: &self.heartbeat,
             peer: &peer,
@@ -382,12 +438,12 @@ fn scheme_of(plan: &TransferPlan) -> Result<SchemeSetting, Error> {
     scheme.map_err(|error| Error::caused(ErrorKind::Mismatch, "the sender's plan", &error))
 }
 
-fn read_manifest(setup: &mut Setup<'_>, plan: &TransferPlan) -> Result<Manifest, Error> {
-    // Each message has a time limit, and the plan limits their number.
+fn read_offer(setup: &mut Setup<'_>, plan: &TransferPlan) -> Result<Offer, Error> {
+    // Each message has a time limit. The plan limits the number of entries, and they limit that of details.
     recv_manifest(plan, || setup.message(SETUP))
 }
 
-/// Reads a manifest without storing it. If this end closed the channel while the sender still
+/// Reads the entries of a manifest without storing them. If this end closed the channel while the sender still
 /// writes, the reason of the refusal could be lost.
 fn skip_manifest(setup: &mut Setup<'_>, plan: &TransferPlan) -> Result<(), Error> {
     let mut left = u64::from(plan.entries);

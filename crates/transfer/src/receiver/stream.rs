@@ -19,7 +19,7 @@ use crate::channel_writer::Outbox;
 use crate::liveness::{LifeSigns, Liveness, least_steps};
 use crate::progress_counts::{OwnCounts, PeerCounts};
 use crate::progress_meter::{ProgressMeter, Status};
-use crate::report::FileResults;
+use crate::report::{FileResults, SharedResults};
 use crate::route::RoutedEndpoint;
 use crate::setup::send_qp_info;
 use crate::shape::Shape;
@@ -28,6 +28,10 @@ use crate::{Error, ErrorKind, HOUSEKEEPING, MAX_WAIT, SchemeSetting, TransferHoo
 
 /// What the endpoint's thread checks besides its endpoint.
 pub(super) struct StreamContext<'a> {
+    /// Bytes of the stream that this end has already, as far as known at the start.
+    pub(super) unsent_bytes: u64,
+    pub(super) has_present: bool,
+    pub(super) shared_results: &'a SharedResults,
     pub(super) outbox: &'a Outbox,
     pub(super) heartbeat: &'a OwnCounts,
     pub(super) peer: &'a PeerCounts,
@@ -125,7 +129,9 @@ impl Stream {
         self.post()?;
         let info = self.stream_qp.info(&self.routed.endpoint)?;
         send_qp_info(context.outbox, &info, hooks.cancel)?;
-        let mut meter = ProgressMeter::new(hooks.observer, "receiving", Arc::clone(manifest));
+        let total_bytes = manifest.stream_bytes().saturating_sub(context.unsent_bytes);
+        let manifest = Arc::clone(manifest);
+        let mut meter = ProgressMeter::new(hooks.observer, "receiving", manifest, total_bytes);
         // The steps of the sender are those of its disk, and whole messages that arrived here.
         let least = [least_steps(context.timeout, None), 1];
         let mut liveness = Liveness::new(
@@ -175,6 +181,7 @@ impl Stream {
                 Ok(Event::Disk(results)) => {
                     let (results, _) = result.insert((results?, Instant::now()));
                     meter.finish(results.verified_bytes);
+                    hooks.tell_files(&results.ended_files);
                     let counters = self.stream_qp.counters(&self.routed.endpoint)?;
                     hooks.observer.observe(counters);
                 }
@@ -209,7 +216,7 @@ impl Stream {
         context.heartbeat.set_received(stats.new_bytes);
         let mut packets = self.routed.heard_packets();
         // A transfer of no bytes needs no packets.
-        packets[0] += u64::from(self.shape.stream_bytes == 0);
+        packets[0] += u64::from(self.shape.stream_bytes == 0 || context.has_present);
         let signs = LifeSigns::read(now, packets, context.heartbeat, context.peer);
         let silence = liveness.silence(now);
         if silence.is_some() {
@@ -223,10 +230,13 @@ impl Stream {
             let path = Percent(duplicate_share(&stats)).to_string();
             let status = Status {
                 path: &format!("{path:>5} came twice"),
+                limited_by: None,
+                ended_files: context.shared_results.count(),
                 slow_disk: signs.slow_disk(),
                 silence,
             };
             meter.show(now, context.heartbeat.arrived_bytes(), &status);
+            hooks.tell_files(&context.shared_results.take_ended());
         }
         Ok(())
     }

@@ -81,6 +81,19 @@ impl Bottleneck {
         }
     }
 
+    /// Its name in JSON: the field of [`BottleneckShares`].
+    pub(crate) fn key(self) -> &'static str {
+        match self {
+            Self::Path => "path",
+            Self::Rate => "rate",
+            Self::Processor => "processor",
+            Self::Receiver => "receiver",
+            Self::ReceiverDisk => "receiver_disk",
+            Self::SenderDisk => "sender_disk",
+            Self::Memory => "memory",
+        }
+    }
+
     /// Returns what limits the rate now; `None` at the end, when everything has been sent.
     pub(super) fn of(shape: &Shape, state: StreamState) -> Option<Self> {
         match state.bound {

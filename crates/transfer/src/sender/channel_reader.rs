@@ -35,6 +35,20 @@ impl Verdicts {
     /// Processes a verdict. Verdicts come in the order of the files, one for each, which limits
     /// what a peer can make this end store.
     fn take(&mut self, index: u32, failure: Option<(FileCause, Text)>) -> Result<(), Error> {
+        self.check_turn(index)?;
+        self.shared_results
+            .add(&self.manifest, index, failure, None);
+        Ok(())
+    }
+
+    /// Processes the verdict on a file that the receiver had already.
+    fn take_kept(&mut self, index: u32) -> Result<(), Error> {
+        self.check_turn(index)?;
+        self.shared_results.keep(&self.manifest, index);
+        Ok(())
+    }
+
+    fn check_turn(&mut self, index: u32) -> Result<(), Error> {
         let due = self.due();
         if due != Some(index) {
             let due = due.map_or("none".into(), |due| due.to_string());
@@ -42,7 +56,6 @@ impl Verdicts {
             return Err(Error::new(ErrorKind::Other, what));
         }
         self.next = index + 1;
-        self.shared_results.add(&self.manifest, index, failure);
         Ok(())
     }
 
@@ -107,6 +120,7 @@ fn listen(
         peer.add_message();
         match message {
             Message::FileVerified { index } => verdicts.take(index, None)?,
+            Message::FileKept { index } => verdicts.take_kept(index)?,
             Message::FileFailed {
                 index,
                 cause,

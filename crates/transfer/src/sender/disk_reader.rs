@@ -79,23 +79,24 @@ impl DiskReader {
         abandoned: &mut u32,
     ) -> Result<u64, Closed> {
         let mut filled = 0;
-        for slice in out.chunks_mut(SLICE_BYTES) {
+        while filled < out.len() && !source.is_over() {
+            let end = out.len().min(filled + SLICE_BYTES);
             let read = {
                 let _operation = self.heartbeat.disk_operation();
-                source.read(slice)
+                source.read(&mut out[filled..end])
             };
-            let read_bytes = u64::try_from(read).unwrap_or(u64::MAX);
-            self.heartbeat.add_stream_bytes(read_bytes);
-            filled += read_bytes;
+            filled += read;
+            self.heartbeat
+                .add_stream_bytes(u64::try_from(read).unwrap_or(u64::MAX));
             while let Some(file) = source.poll_file() {
-                *abandoned += u32::from(file.result.is_err());
+                *abandoned += u32::from(file.result.is_err() || file.is_same);
+                if let Ok(hash) = file.result {
+                    self.shared_results.note_hash(file.index, hash);
+                }
                 self.outbox.send(file.message())?;
             }
-            if read < slice.len() {
-                break;
-            }
         }
-        Ok(filled)
+        Ok(u64::try_from(filled).unwrap_or(u64::MAX))
     }
 
     /// Returns a used buffer, or a new one if the budget allows; `None` when the transfer has

@@ -14,9 +14,11 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use farwrite::routes::{Role as RouteRole, Sizes};
-use farwrite::{Cipher, Endpoint, QueuePair, RateControl, SchemeName, Sealing};
-use farwrite_session::files::{Source, manifest_messages};
-use farwrite_session::{Channel, Hello, Message, Psk, Reader, Text, TransferPlan};
+use farwrite::{Cipher, Endpoint, QpInfo, QueuePair, RateControl, SchemeName, Sealing};
+use farwrite_session::files::{Compare, Manifest, Source, detail_messages, manifest_messages};
+use farwrite_session::{
+    Channel, Expected, Hello, Message, MessageKind, Psk, Reader, Text, TransferPlan,
+};
 use farwrite_units::show::{Bytes, Rate, real};
 
 use crate::channel_writer::{ChannelWriter, Outbox};
@@ -24,9 +26,9 @@ use crate::error::of_thread;
 use crate::progress_counts::{OwnCounts, PeerCounts};
 use crate::report::{Facts, Files, Role, Sending, SharedResults, TransferReport, Unfinished};
 use crate::route::{Offered, RoutedEndpoint};
-use crate::setup::{SETUP, Setup, hello, send_qp_info, warn_if_unsealed};
+use crate::setup::{SETUP, Setup, decode_info, failed, hello, send_qp_info, warn_if_unsealed};
 use crate::shape::{MIN_TRANSFER_MTU, Shape, Speed, nic_mtu, options};
-use crate::{Error, ErrorKind, SchemeSetting, TransferHooks, wait_for_disk};
+use crate::{Cancel, Error, ErrorKind, Event, SchemeSetting, TransferHooks, wait_for_disk};
 pub use auto::Choices;
 pub(crate) use bottleneck::{Bottleneck, BottleneckShares, Bottlenecks};
 use busy_retry::BusyRetry;
@@ -54,6 +56,8 @@ pub struct SendSettings {
     /// The maximum memory for the stream at each end: data read ahead, data in flight, and its
     /// parity.
     pub memory_bytes: u64,
+    /// How to find files that the receiver has already.
+    pub compare: Compare,
     /// How long the peer may be silent, and in which time the transfer must move 4 KiB of new data, or
     /// a tenth of what the rate allows, if that is less.
     pub timeout: Duration,
@@ -110,8 +114,10 @@ pub fn send(
     hooks: &TransferHooks<'_>,
 ) -> Result<TransferReport, Unfinished> {
     let shared_results = SharedResults::of(&source);
+    shared_results.keep_ended(hooks.observer.wants_files());
     let peer = channel.peer_addr();
     let sent = send_over(channel, psk, (source, &shared_results), settings, hooks);
+    hooks.tell_files(&shared_results.take_ended());
     sent.map_err(|error| Unfinished::new(error, peer, &shared_results))
 }
 
@@ -187,6 +193,7 @@ fn negotiate(
     let is_synced = theirs.has(Hello::SYNCS);
     let counts_bytes = theirs.has(Hello::BYTE_STEPS);
     let knows_trees = theirs.has(Hello::TREES);
+    let theirs_sets_owners = theirs.has(Hello::OWNERS);
     let waited = start.elapsed();
 
     let theirs = setup.route_offer()?;
@@ -200,6 +207,10 @@ fn negotiate(
         None => nic_mtu(peer, settings.mtu)?,
     };
 
+    if source.sends_owners() && !theirs_sets_owners {
+        hooks
+            .warn("the receiver does not set owners; it does as root with `farwrite recv --owner`");
+    }
     if !knows_trees && source.needs_trees() {
         list_files_only(&mut setup, heartbeat, source, shared_results, hooks)?;
     }
@@ -215,19 +226,21 @@ fn negotiate(
     let (qp, ours) = make(&mut routed.endpoint).map_err(|error| Error::of_endpoint(&error))?;
     setup.routed = Some(routed);
 
-    let plan = Message::Plan(TransferPlan {
+    let compare = if knows_trees {
+        settings.compare
+    } else {
+        Compare::Nothing
+    };
+    let plan = TransferPlan {
         scheme: Text::new(scheme),
         segment_bytes: shape.segment_bytes,
         entries: u32::try_from(manifest.entries().len()).unwrap_or(u32::MAX),
         stream_bytes: shape.stream_bytes,
-    });
-    outbox.send_or_cancel(plan, cancel)?;
-    for message in manifest_messages(manifest) {
-        outbox.send_or_cancel(message, cancel)?;
-    }
+    };
+    send_offer(outbox, plan, manifest, compare, cancel)?;
     send_qp_info(outbox, &ours, cancel)?;
     // Meanwhile the receiver makes its directories.
-    let theirs = setup.qp_info(settings.timeout)?;
+    let theirs = hear_present(&mut setup, source, compare, settings.timeout)?;
     let mut routed = setup.take_routed()?;
     let ports = format!("{} and {}", ours.control, theirs.control);
     routed.connect(qp, theirs)?;
@@ -249,6 +262,48 @@ fn negotiate(
     })
 }
 
+/// Sends what the transfer consists of (P8.1.2).
+fn send_offer(
+    outbox: &Outbox,
+    plan: TransferPlan,
+    manifest: &Manifest,
+    compare: Compare,
+    cancel: &Cancel,
+) -> Result<(), Error> {
+    outbox.send_or_cancel(Message::Plan(plan), cancel)?;
+    for message in manifest_messages(manifest).chain(detail_messages(manifest)) {
+        outbox.send_or_cancel(message, cancel)?;
+    }
+    if compare != Compare::Nothing {
+        outbox.send_or_cancel(Message::Compare(compare), cancel)?;
+    }
+    Ok(())
+}
+
+/// Waits for the receiver's queue pair, and for the list of files that it has already.
+fn hear_present(
+    setup: &mut Setup<'_>,
+    source: &mut Source,
+    compare: Compare,
+    patience: Duration,
+) -> Result<QpInfo, Error> {
+    loop {
+        match setup.message(patience)? {
+            Message::QpInfo(blob) => return decode_info(&blob),
+            Message::Present(present) if compare != Compare::Nothing && !present.is_empty() => {
+                source.add_present(present, compare).map_err(|entry| {
+                    let what = format!("the receiver says that it has entry {entry}, out of order");
+                    Error::new(ErrorKind::Other, what)
+                })?;
+            }
+            other => {
+                let want = Expected::Message(MessageKind::QpInfo);
+                return Err(failed(&other.unexpected(want)));
+            }
+        }
+    }
+}
+
 /// Lists the tree again for a receiver of an older version, which knows only files and directories.
 fn list_files_only(
     setup: &mut Setup<'_>,
@@ -258,8 +313,8 @@ fn list_files_only(
     hooks: &TransferHooks<'_>,
 ) -> Result<(), Error> {
     hooks.warn(
-        "the receiver is of an older version: it gets no symbolic links, and each name of a file as a \
-         file of its own",
+        "the receiver is of an older version: it gets files and directories only, each name of a file as \
+         a file of its own, and no owners or extended attributes",
     );
     let (paths, options) = source.files_only();
     let listed = setup.run(heartbeat, move || Source::scan(&paths, &options))?;
@@ -326,6 +381,12 @@ fn run(
     let (peer, scheme, synced) = (negotiated.peer, negotiated.scheme, negotiated.is_synced);
     let (first_mtu, cipher) = (negotiated.shape.mtu, negotiated.cipher);
     announce(&negotiated, manifest.files(), settings, hooks);
+    hooks.observer.observe(Event::Start {
+        peer: peer.to_string(),
+        files: manifest.files(),
+        bytes: manifest.stream_bytes(),
+        unsent_bytes: source.unsent_bytes(),
+    });
     let start = Instant::now();
     let peer_heartbeat = Arc::<PeerCounts>::default();
     let verdicts = Verdicts::new(Arc::clone(&manifest), shared_results.clone());
@@ -341,7 +402,7 @@ fn run(
         settings,
         outbox,
         heartbeats,
-        shared_results.clone(),
+        (shared_results.clone(), &source),
     );
     // The thread ends with the stream, unless a disk blocks it.
     let thread = thread::Builder::new()

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use farwrite::{
     MemoryRegion, Outcome, PeerStats, QpStats, Region, SchemeName, SendHandle, SendOptions,
 };
-use farwrite_session::files::Manifest;
+use farwrite_session::files::{Manifest, Source};
 
 use super::auto::{Auto, Choices};
 use super::bottleneck::{Bottleneck, Bottlenecks, StreamState};
@@ -89,6 +89,10 @@ pub(super) struct Stream {
     is_read: bool,
     bottlenecks: Bottlenecks,
     arrived_bytes: u64,
+    /// Bytes that the receiver has already, as far as known at the start.
+    unsent_bytes: u64,
+    has_present: bool,
+    shared_results: SharedResults,
     empties: Sender<Region>,
     filled: Receiver<Filled>,
     pub(super) outbox: Outbox,
@@ -103,7 +107,7 @@ impl Stream {
         settings: &SendSettings,
         outbox: Outbox,
         (heartbeat, peer): (Arc<OwnCounts>, Arc<PeerCounts>),
-        shared_results: SharedResults,
+        (shared_results, source): (SharedResults, &Source),
     ) -> (Self, DiskReader) {
         let shape = negotiated.shape;
         let least = least_steps(settings.timeout, settings.rate_control.max_rate_bps());
@@ -120,7 +124,7 @@ impl Stream {
             budget: u64::from(shape.slots),
             empties: used,
             filled: fill,
-            shared_results,
+            shared_results: shared_results.clone(),
         };
         let stream = Self {
             routed: negotiated.routed,
@@ -148,6 +152,9 @@ impl Stream {
             is_read: false,
             bottlenecks: Bottlenecks::default(),
             arrived_bytes: 0,
+            unsent_bytes: source.unsent_bytes(),
+            has_present: source.has_present(),
+            shared_results: shared_results.clone(),
             empties,
             filled,
             outbox,
@@ -164,7 +171,9 @@ impl Stream {
         manifest: &Arc<Manifest>,
         hooks: &TransferHooks<'_>,
     ) -> Result<Sent, Error> {
-        let mut meter = ProgressMeter::new(hooks.observer, "sending", Arc::clone(manifest));
+        let total_bytes = manifest.stream_bytes().saturating_sub(self.unsent_bytes);
+        let manifest = Arc::clone(manifest);
+        let mut meter = ProgressMeter::new(hooks.observer, "sending", manifest, total_bytes);
         let mut kept = Instant::now();
         loop {
             let polled = self.routed.endpoint.poll_and_wait(MAX_WAIT);
@@ -175,6 +184,7 @@ impl Stream {
                 Ok(ChannelEvent::Over(results)) => {
                     let results = results?;
                     meter.finish(results.verified_bytes);
+                    hooks.tell_files(&results.ended_files);
                     let counters = self.stream_qp.counters(&self.routed.endpoint)?;
                     hooks.observer.observe(counters);
                     return self.finish(results);
@@ -222,7 +232,7 @@ impl Stream {
         self.heartbeat.set_received(self.arrived_bytes);
         let mut packets = self.routed.heard_packets();
         // A transfer of no bytes needs no packets.
-        packets[0] += u64::from(self.shape.stream_bytes == 0);
+        packets[0] += u64::from(self.shape.stream_bytes == 0 || self.has_present);
         let signs = LifeSigns::read(now, packets, &self.heartbeat, &self.peer);
         self.watch_size(&signs, hooks)?;
         let silence = self.liveness.silence(now);
@@ -236,10 +246,13 @@ impl Stream {
         self.bottlenecks.add(bottleneck);
         let status = Status {
             path: &self.path_note(bottleneck)?,
+            limited_by: bottleneck.map(Bottleneck::key),
+            ended_files: self.shared_results.count(),
             slow_disk: signs.slow_disk(),
             silence,
         };
         meter.show(now, self.arrived_so_far(), &status);
+        hooks.tell_files(&self.shared_results.take_ended());
         Ok(())
     }
 

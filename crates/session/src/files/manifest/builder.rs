@@ -6,8 +6,9 @@ use super::{
     EntryError, MAX_DEPTH, MAX_ENTRIES, MAX_NAMES_BYTES, MAX_PATH_BYTES, MAX_STREAM_BYTES,
     Manifest, ManifestError, position,
 };
+use crate::files::detail::{MAX_ALL_EXTENTS, MAX_ALL_XATTRS_BYTES, check_extents, check_xattrs};
 use crate::files::entry::{MAX_TARGET_BYTES, MODE_BITS, NANOS, check_name};
-use crate::files::{Entry, Kind};
+use crate::files::{Detail, DetailError, Entry, Kind, Xattr};
 
 /// Builds a [`Manifest`] entry by entry, and refuses the first entry that breaks a rule.
 #[derive(Debug, Default)]
@@ -15,6 +16,8 @@ pub struct ManifestBuilder {
     manifest: Manifest,
     /// One for each entry.
     depths: Vec<Depth>,
+    xattrs_bytes: usize,
+    extents: usize,
 }
 
 /// The depth and the length of an entry's path, for the checks against the limits.
@@ -53,6 +56,70 @@ impl ManifestBuilder {
         self.manifest.push(entry);
         self.depths.push(depth);
         Ok(index)
+    }
+
+    /// Adds a detail of an earlier entry.
+    ///
+    /// # Errors
+    /// [`ManifestError::Detail`].
+    pub fn push_detail(&mut self, detail: Detail) -> Result<(), ManifestError> {
+        let index = detail.entry;
+        self.add_detail(detail)
+            .map_err(|why| ManifestError::Detail { index, why })
+    }
+
+    fn add_detail(&mut self, detail: Detail) -> Result<(), DetailError> {
+        let index = detail.entry;
+        let entry = self.manifest.entry(index).ok_or(DetailError::Entry)?;
+        let file = match entry.kind {
+            Kind::Directory => None,
+            Kind::File { bytes, sparse } => Some((bytes, sparse)),
+            Kind::Symlink { .. } if detail.xattrs.is_empty() => None,
+            Kind::Symlink { .. } | Kind::HardLink { .. } => return Err(DetailError::Entry),
+        };
+        if detail.owner.is_none() && detail.xattrs.is_empty() && detail.data.is_none() {
+            return Err(DetailError::Empty);
+        }
+        if let Some(owner) = detail.owner
+            && self.manifest.owners.insert(index, owner).is_some()
+        {
+            return Err(DetailError::Twice("owner"));
+        }
+        if !detail.xattrs.is_empty() {
+            self.xattrs_bytes += check_xattrs(&detail.xattrs)?;
+            if self.xattrs_bytes > MAX_ALL_XATTRS_BYTES {
+                return Err(DetailError::Long);
+            }
+            if self.manifest.xattrs.insert(index, detail.xattrs).is_some() {
+                return Err(DetailError::Twice("extended attributes"));
+            }
+        }
+        if let Some(extents) = detail.data {
+            let Some((bytes, true)) = file else {
+                return Err(DetailError::Extents);
+            };
+            let data_bytes = check_extents(&extents, bytes)?;
+            self.extents += extents.len().max(1);
+            if self.extents > MAX_ALL_EXTENTS {
+                return Err(DetailError::Extents);
+            }
+            if self.manifest.data.insert(index, extents).is_some() {
+                return Err(DetailError::Twice("data"));
+            }
+            self.manifest.stream_bytes -= bytes - data_bytes;
+        }
+        Ok(())
+    }
+
+    /// Whether a file with this number of extents can be added.
+    pub(in crate::files) fn has_room_for_extents(&self, extents: usize) -> bool {
+        self.extents + extents.max(1) <= MAX_ALL_EXTENTS
+    }
+
+    /// Whether extended attributes of this number of bytes can be added.
+    pub(in crate::files) fn has_room_for_xattrs(&self, xattrs: &[Xattr]) -> bool {
+        let bytes: usize = xattrs.iter().map(|it| it.name.len() + it.value.len()).sum();
+        self.xattrs_bytes + bytes <= MAX_ALL_XATTRS_BYTES
     }
 
     /// Returns the number of entries so far.

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use super::{MAX_DEPTH, MAX_ENTRIES, MAX_NAMES_BYTES, MAX_PATH_BYTES, MAX_STREAM_BYTES};
-use crate::files::NameError;
 use crate::files::entry::{MAX_TARGET_BYTES, NANOS};
+use crate::files::{DetailError, NameError};
 
 /// Why a manifest is refused.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -19,6 +19,14 @@ pub enum ManifestError {
         path: PathBuf,
         /// Which rule.
         why: EntryError,
+    },
+    /// A detail breaks a rule.
+    #[error("manifest entry {index}: {why}")]
+    Detail {
+        /// Number of the entry.
+        index: u32,
+        /// Which rule.
+        why: DetailError,
     },
     /// Two entries have the same path.
     #[error("manifest entries {first} and {second} have the same path {path:?}")]

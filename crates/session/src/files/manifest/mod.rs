@@ -3,12 +3,12 @@
 mod builder;
 mod error;
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use super::{Entry, EntryRef, Kind, Time};
+use super::{Detail, Entry, EntryRef, Extent, Kind, Owner, Time, Xattr};
 pub use builder::ManifestBuilder;
 pub use error::{EntryError, ManifestError, Planned};
 
@@ -34,6 +34,10 @@ pub struct Manifest {
     names: Vec<u8>,
     /// The files that have other names in this manifest.
     firsts: HashSet<u32>,
+    owners: BTreeMap<u32, Owner>,
+    xattrs: BTreeMap<u32, Vec<Xattr>>,
+    /// Where the data of sparse files are.
+    data: BTreeMap<u32, Vec<Extent>>,
     files: u32,
     stream_bytes: u64,
 }
@@ -87,10 +91,51 @@ impl Manifest {
         self.files
     }
 
-    /// Bytes of all files together.
+    /// Bytes of all files together, without the holes that are not sent.
     #[must_use]
     pub fn stream_bytes(&self) -> u64 {
         self.stream_bytes
+    }
+
+    /// Bytes of a file in the stream; 0 for any other entry.
+    #[must_use]
+    pub fn stream_bytes_of(&self, index: u32) -> u64 {
+        match self.entry(index).map(|entry| entry.kind) {
+            Some(Kind::File { bytes, .. }) => match self.data.get(&index) {
+                Some(extents) => extents.iter().map(|extent| extent.data_bytes).sum(),
+                None => bytes,
+            },
+            _ => 0,
+        }
+    }
+
+    /// The details of all entries that have any.
+    pub fn details(&self) -> impl Iterator<Item = Detail> + '_ {
+        let keys = self.owners.keys().chain(self.xattrs.keys());
+        let mut entries: Vec<u32> = keys.chain(self.data.keys()).copied().collect();
+        entries.sort_unstable();
+        entries.dedup();
+        entries.into_iter().map(|entry| Detail {
+            entry,
+            owner: self.owner(entry),
+            xattrs: self.xattrs(entry).to_vec(),
+            data: self.data(entry).map(<[_]>::to_vec),
+        })
+    }
+
+    /// The owner of an entry, if it is sent.
+    pub(super) fn owner(&self, index: u32) -> Option<Owner> {
+        self.owners.get(&index).copied()
+    }
+
+    /// The extended attributes of an entry.
+    pub(super) fn xattrs(&self, index: u32) -> &[Xattr] {
+        self.xattrs.get(&index).map_or(&[], Vec::as_slice)
+    }
+
+    /// Where the data of a sparse file are; `None`: all of the file is in the stream.
+    pub(super) fn data(&self, index: u32) -> Option<&[Extent]> {
+        self.data.get(&index).map(Vec::as_slice)
     }
 
     /// Path of an entry below the receiver's directory; empty for a number that no entry has. Show
@@ -130,14 +175,15 @@ impl Manifest {
     pub(super) fn next_file(&self, index: u32) -> Option<FileEntry> {
         let mut entries = (index..).map_while(|at| Some((at, self.entry(at)?)));
         entries.find_map(|(index, entry)| {
-            let (bytes, sparse) = match entry.kind {
+            let (length, sparse) = match entry.kind {
                 Kind::Directory => return None,
                 Kind::File { bytes, sparse } => (bytes, sparse),
                 Kind::Symlink { .. } | Kind::HardLink { .. } => (0, false),
             };
             Some(FileEntry {
                 index,
-                bytes,
+                bytes: self.stream_bytes_of(index),
+                length,
                 sparse,
             })
         })
@@ -227,7 +273,9 @@ impl Manifest {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FileEntry {
     pub(super) index: u32,
+    /// In the stream.
     pub(super) bytes: u64,
+    pub(super) length: u64,
     pub(super) sparse: bool,
 }
 

@@ -6,10 +6,11 @@ use std::mem;
 use std::sync::Arc;
 
 use super::{FileFailure, FileStep, Sink, SinkError, Verdict, is_full};
+use crate::files::attributes::{Attribute, Attributes, Thing};
 use crate::files::durable::{BATCH, Directories, sync_all};
 use crate::files::links::NewLink;
 use crate::files::part_file::Part;
-use crate::files::status::Id;
+use crate::files::status::{Id, Status};
 
 /// A file for which both the bytes and the sender's report have arrived.
 #[derive(Debug)]
@@ -22,6 +23,8 @@ pub(super) enum Whole {
     HardLink {
         first: u32,
     },
+    /// The file is there already.
+    Kept,
     Failed(Box<FileFailure>),
 }
 
@@ -31,9 +34,17 @@ impl Whole {
         match self {
             Self::Part(part) => Some(part.name.bytes()),
             Self::Link(link) => Some(link.name.clone()),
-            Self::HardLink { .. } | Self::Failed(_) => None,
+            Self::HardLink { .. } | Self::Kept | Self::Failed(_) => None,
         }
     }
+}
+
+/// How a file ended in a commit.
+struct End {
+    index: u32,
+    failure: Option<FileFailure>,
+    is_kept: bool,
+    hash: Option<[u8; 32]>,
 }
 
 /// The result of giving a file its final name.
@@ -74,15 +85,27 @@ impl Sink {
         let mut ended = Vec::new();
         let named = self.name_files(&mut ended, &mut full);
         self.sync_names(&mut ended);
-        for (index, failure) in ended {
+        for End {
+            index,
+            failure,
+            is_kept,
+            hash,
+        } in ended
+        {
             match failure {
+                None if is_kept => self.summary.kept_files += 1,
                 None => {
                     self.summary.verified_files += 1;
                     self.summary.verified_bytes += self.bytes(index);
                 }
                 Some(_) => self.summary.failed_files += 1,
             }
-            self.verdicts.push_back(Verdict { index, failure });
+            self.verdicts.push_back(Verdict {
+                index,
+                failure,
+                is_kept,
+                hash,
+            });
         }
         full.map_or(named, Err)
     }
@@ -95,7 +118,7 @@ impl Sink {
         }
         let files = self.whole.iter().filter_map(|(_, whole)| match whole {
             Whole::Part(part) => part.file.as_ref(),
-            Whole::Link(_) | Whole::HardLink { .. } | Whole::Failed(_) => None,
+            Whole::Link(_) | Whole::HardLink { .. } | Whole::Kept | Whole::Failed(_) => None,
         });
         let files: Vec<_> = files.collect();
         let mut results = sync_all(&files).into_iter();
@@ -120,19 +143,80 @@ impl Sink {
     /// Gives files their final names. `ended` gets each file that has its name or failed.
     fn name_files(
         &mut self,
-        ended: &mut Vec<(u32, Option<FileFailure>)>,
+        ended: &mut Vec<End>,
         full: &mut Option<SinkError>,
     ) -> Result<(), SinkError> {
         while let Some((index, whole)) = self.whole.pop_front() {
+            let is_kept = matches!(whole, Whole::Kept);
+            let hash = match &whole {
+                Whole::Part(part) => Some(part.hash.into()),
+                _ => None,
+            };
             let failure = match whole {
                 Whole::Failed(failure) => Some(*failure),
                 Whole::Part(part) => self.name(index, (&part.name.bytes(), part.id), full)?,
                 Whole::Link(link) => self.name(index, (&link.name, link.id), full)?,
                 Whole::HardLink { first } => self.name_again(index, first, full)?,
+                Whole::Kept => self.keep(index),
             };
-            ended.push((index, failure));
+            ended.push(End {
+                index,
+                failure,
+                is_kept,
+                hash,
+            });
         }
         Ok(())
+    }
+
+    /// Gives the attributes of the manifest to a file that was there already.
+    fn keep(&mut self, index: u32) -> Option<FileFailure> {
+        let failed = |source| {
+            let tried = FileStep::Keep;
+            Some(FileFailure::Io { tried, source })
+        };
+        match self.try_keep(index) {
+            Ok(Some(id)) => {
+                if self.manifest.has_other_names(index) {
+                    self.firsts.insert(index, id);
+                }
+                None
+            }
+            Ok(None) => Some(FileFailure::Changed),
+            Err(source) => failed(source),
+        }
+    }
+
+    /// Returns the file that stays; `None` if it has changed.
+    fn try_keep(&mut self, index: u32) -> io::Result<Option<Id>> {
+        let manifest = Arc::clone(&self.manifest);
+        let attributes = Attributes::of(&manifest, index, self.policy);
+        let (Some(attributes), Some(status)) = (attributes, self.tree.still_there(index)?) else {
+            return Ok(None);
+        };
+        let is_dressed = status.mode == attributes.mode
+            && status.modified == attributes.modified
+            && attributes.owner.is_none_or(|owner| owner == status.owner)
+            && attributes.xattrs.is_empty();
+        if !is_dressed {
+            let path = self.tree.path(index);
+            let around = self.tree.around(index)?;
+            let name = manifest.entry(index).map_or(&[][..], |entry| entry.name);
+            match around.open_to_read(name) {
+                Ok(file) if Status::of_file(&file)?.id != status.id => return Ok(None),
+                Ok(file) => {
+                    let path = || path.clone();
+                    self.warnings.set(&file, Thing::File, &attributes, path)?;
+                }
+                Err(source) => {
+                    let path = || path;
+                    self.warnings
+                        .add(Attribute::Permissions, Thing::File, path, source);
+                }
+            }
+        }
+        self.named.keep(status.id);
+        Ok(Some(status.id))
     }
 
     /// Makes another name of a file.
@@ -223,7 +307,7 @@ impl Sink {
     }
 
     /// Syncs the directories in which files got their names.
-    fn sync_names(&mut self, ended: &mut [(u32, Option<FileFailure>)]) {
+    fn sync_names(&mut self, ended: &mut [End]) {
         if !self.policy.sync {
             return;
         }
@@ -231,9 +315,12 @@ impl Sink {
         let parent_of = move |index| manifest.entry(index).and_then(|entry| entry.parent);
         let mut directories = Directories::new();
         let mut failures = Vec::new();
-        for (index, _) in ended.iter().filter(|(_, failure)| failure.is_none()) {
-            let around = self.tree.around(*index).map_err(io::Error::from);
-            let parent = parent_of(*index);
+        let new = ended
+            .iter()
+            .filter(|end| end.failure.is_none() && !end.is_kept);
+        for end in new {
+            let around = self.tree.around(end.index).map_err(io::Error::from);
+            let parent = parent_of(end.index);
             if let Err(source) = around.and_then(|around| directories.add(parent, around)) {
                 failures.push((parent, source));
             }
@@ -242,9 +329,9 @@ impl Sink {
         for (parent, source) in failures {
             let kind = source.kind();
             let text = source.to_string();
-            for (index, failure) in ended.iter_mut() {
-                if failure.is_none() && parent_of(*index) == parent {
-                    *failure = Some(FileFailure::Io {
+            for end in ended.iter_mut() {
+                if end.failure.is_none() && !end.is_kept && parent_of(end.index) == parent {
+                    end.failure = Some(FileFailure::Io {
                         tried: FileStep::SyncName,
                         source: io::Error::new(kind, text.clone()),
                     });

@@ -130,6 +130,12 @@ pub enum SinkError {
         /// How many bytes of the stream were counted as bytes of the file.
         taken_bytes: u64,
     },
+    /// The sender says that a file is the same which this end does not have.
+    #[error("the sender says that file {index} is there already, but it is not")]
+    NotPresent {
+        /// Number of the file.
+        index: u32,
+    },
     /// Files are missing.
     #[error("the transfer ended with {missing_files} files neither verified nor given up")]
     Unfinished {

@@ -13,7 +13,7 @@ use super::attributes::{Warning, Warnings};
 use super::directory_tree::DirectoryTree;
 use super::final_name::Named;
 use super::status::Id;
-use super::{CommitGate, Kind, Manifest, Policy};
+use super::{CommitGate, Compare, Manifest, Policy, Present};
 use crate::Text;
 use commit::Whole;
 pub use error::SinkError;
@@ -70,7 +70,12 @@ pub struct Sink {
 #[derive(Debug)]
 enum SenderReport {
     Hash(blake3::Hash),
-    Abandoned { sent_bytes: u64, reason: Text },
+    /// The file that is there already is the same.
+    Same,
+    Abandoned {
+        sent_bytes: u64,
+        reason: Text,
+    },
 }
 
 impl Sink {
@@ -88,8 +93,22 @@ impl Sink {
         gate: CommitGate,
         policy: Policy,
     ) -> Result<Self, SinkError> {
+        Self::comparing(directory, manifest, gate, policy, Compare::Nothing)
+    }
+
+    /// As [`Sink::new`], but also looks for files that are there already ([`Sink::present`]).
+    ///
+    /// # Errors
+    /// As [`Sink::new`].
+    pub fn comparing(
+        directory: &Path,
+        manifest: Arc<Manifest>,
+        gate: CommitGate,
+        policy: Policy,
+        compare: Compare,
+    ) -> Result<Self, SinkError> {
         let mut sink = Self {
-            tree: DirectoryTree::prepare(directory, Arc::clone(&manifest), policy)?,
+            tree: DirectoryTree::prepare(directory, Arc::clone(&manifest), policy, compare)?,
             manifest,
             policy,
             gate,
@@ -145,6 +164,27 @@ impl Sink {
         self.handle_claim(index, SenderReport::Hash(hash.into()))
     }
 
+    /// Returns the files that are there already, in ascending order of their entries.
+    #[must_use]
+    pub fn present(&self) -> &[Present] {
+        self.tree.present()
+    }
+
+    /// Processes the report that a file of [`Sink::present`] is the same, and has no bytes in the stream.
+    ///
+    /// # Errors
+    /// As [`Sink::handle_hash`]; [`SinkError::NotPresent`]; [`SinkError::AbandonedLate`] if bytes were already
+    /// counted for the file.
+    pub fn handle_same(&mut self, index: u32) -> Result<(), SinkError> {
+        self.check_turn(index)?;
+        let present = self.present().binary_search_by_key(&index, |it| it.entry);
+        if present.is_err() {
+            return Err(SinkError::NotPresent { index });
+        }
+        self.check_taken(index, 0)?;
+        self.handle_claim(index, SenderReport::Same)
+    }
+
     /// Processes the report that the stream has only the first `sent_bytes` of a file, and that
     /// these bytes are useless. The file ends there.
     ///
@@ -166,10 +206,17 @@ impl Sink {
                 bytes,
             });
         }
+        self.check_taken(index, sent_bytes)?;
+        let reason = Text::new(reason);
+        self.handle_claim(index, SenderReport::Abandoned { sent_bytes, reason })
+    }
+
+    /// Checks that no bytes of the next file were counted for a file.
+    fn check_taken(&self, index: u32, sent_bytes: u64) -> Result<(), SinkError> {
         let taken_bytes = match &self.current {
             Some(current) if current.index < index => 0,
             Some(current) if current.index == index => current.taken_bytes,
-            _ => bytes,
+            _ => self.bytes(index),
         };
         if taken_bytes > sent_bytes {
             return Err(SinkError::AbandonedLate {
@@ -178,8 +225,7 @@ impl Sink {
                 taken_bytes,
             });
         }
-        let reason = Text::new(reason);
-        self.handle_claim(index, SenderReport::Abandoned { sent_bytes, reason })
+        Ok(())
     }
 
     /// Returns how the next file ended, if a file has ended.
@@ -187,8 +233,8 @@ impl Sink {
         self.verdicts.pop_front()
     }
 
-    /// Returns an attribute that the file system refuses and that the transfer does not need: at
-    /// most one warning for each attribute of each kind of thing.
+    /// Returns an attribute that the file system refuses and that the transfer does not need: one warning
+    /// with a count for each attribute of each kind of thing. Complete when the transfer has ended.
     pub fn poll_warning(&mut self) -> Option<Warning> {
         self.warnings.poll()
     }
@@ -200,7 +246,8 @@ impl Sink {
     /// [`SinkError::Unfinished`], and those of [`Sink::commit`].
     pub fn finish(&mut self) -> Result<Summary, SinkError> {
         self.commit()?;
-        let ended = self.summary.verified_files + self.summary.failed_files;
+        let ended =
+            self.summary.verified_files + self.summary.kept_files + self.summary.failed_files;
         if ended != self.manifest.files() {
             return Err(SinkError::Unfinished {
                 missing_files: self.manifest.files() - ended,
@@ -281,16 +328,14 @@ impl Sink {
             {
                 *sent_bytes
             }
+            Some((index, SenderReport::Same)) if *index == current.index => 0,
             _ => current.bytes,
         };
         end.saturating_sub(current.taken_bytes)
     }
 
-    /// Length of a file.
+    /// Bytes of a file in the stream.
     fn bytes(&self, index: u32) -> u64 {
-        match self.manifest.entry(index).map(|entry| entry.kind) {
-            Some(Kind::File { bytes, .. }) => bytes,
-            _ => 0,
-        }
+        self.manifest.stream_bytes_of(index)
     }
 }

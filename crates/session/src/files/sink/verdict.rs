@@ -9,6 +9,10 @@ pub struct Verdict {
     pub index: u32,
     /// Why it was discarded; `None`: it has its final name.
     pub failure: Option<FileFailure>,
+    /// It was there already, and stays.
+    pub is_kept: bool,
+    /// BLAKE3 of the bytes that were written for it.
+    pub hash: Option<[u8; 32]>,
 }
 
 impl Verdict {
@@ -16,6 +20,7 @@ impl Verdict {
     #[must_use]
     pub fn message(&self) -> Message {
         match &self.failure {
+            None if self.is_kept => Message::FileKept { index: self.index },
             None => Message::FileVerified { index: self.index },
             Some(failure) => Message::FileFailed {
                 index: self.index,
@@ -52,6 +57,9 @@ pub enum FileFailure {
         /// The error of the operating system.
         source: std::io::Error,
     },
+    /// It was there already, and has changed since.
+    #[error("it was there already, and was changed during the transfer")]
+    Changed,
     /// It is another name of a file that has no name at the receiver.
     #[error("the file that it is another name of did not arrive")]
     NoFirst,
@@ -76,6 +84,9 @@ pub enum FileStep {
     /// To rename it to its final name.
     #[error("give it its final name")]
     Name,
+    /// To look at the file that was there already.
+    #[error("look at it again")]
+    Keep,
     /// To make another name of a file.
     #[error("make this hard link")]
     Link,
@@ -91,7 +102,9 @@ impl FileFailure {
         match self {
             Self::Hash { .. } => FileCause::Corrupt,
             Self::Abandoned { .. } => FileCause::Unreadable,
-            Self::Io { .. } | Self::SameName | Self::NoFirst => FileCause::Unwritable,
+            Self::Io { .. } | Self::SameName | Self::NoFirst | Self::Changed => {
+                FileCause::Unwritable
+            }
         }
     }
 }
@@ -103,6 +116,8 @@ pub struct Summary {
     pub verified_files: u32,
     /// Bytes of these files.
     pub verified_bytes: u64,
+    /// Files that were there already, and stay.
+    pub kept_files: u32,
     /// Files that were discarded.
     pub failed_files: u32,
 }

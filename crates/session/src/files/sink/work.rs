@@ -8,7 +8,7 @@ use rustix::fs::flock;
 use super::commit::Whole;
 use super::{FileFailure, FileStep, SenderReport, Sink, SinkError, is_full};
 use crate::files::Kind;
-use crate::files::attributes::{Attribute, Thing, set_link_time};
+use crate::files::attributes::{Attribute, Attributes, Thing, set_link_owner, set_link_time};
 use crate::files::links::NewLink;
 use crate::files::manifest::FileEntry;
 use crate::files::part_file::{LOCK, OpenPart, Part, PartName, PartOptions};
@@ -19,7 +19,6 @@ pub(super) struct Current {
     pub(super) index: u32,
     pub(super) bytes: u64,
     pub(super) taken_bytes: u64,
-    sparse: bool,
     state: State,
 }
 
@@ -49,7 +48,6 @@ impl Current {
             index: file.index,
             bytes: file.bytes,
             taken_bytes: 0,
-            sparse: file.sparse,
             state: State::New,
         }
     }
@@ -85,8 +83,7 @@ impl Sink {
     pub(super) fn take(&mut self, current: &mut Current, bytes: &[u8]) -> Result<(), SinkError> {
         current.taken_bytes += u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         if let State::New = current.state {
-            let hole = current.sparse.then_some(current.bytes);
-            current.state = match self.create(current.index, hole) {
+            current.state = match self.create(current.index) {
                 Ok(part) => State::Open(Box::new(part)),
                 Err(source) => {
                     State::Failed(self.failure(current.index, FileStep::Create, source)?)
@@ -145,6 +142,13 @@ impl Sink {
                 }
                 Whole::Failed(Box::new(FileFailure::Abandoned { reason }))
             }
+            // The sink has counted no bytes for it.
+            (written, SenderReport::Same) => {
+                if let Some(name) = written.part_name() {
+                    self.remove(index, name);
+                }
+                Whole::Kept
+            }
             (Written::Part(part), SenderReport::Hash(want)) => self.check(index, *part, want)?,
             (Written::Empty, SenderReport::Hash(want)) => self.end_empty(index, want)?,
         };
@@ -166,7 +170,7 @@ impl Sink {
                 let came = blake3::hash(target);
                 return Ok(Whole::Failed(Box::new(FileFailure::Hash { came, want })));
             }
-            _ => self.create(index, None),
+            _ => self.create(index),
         };
         match created {
             Ok(part) => match self.end_part(index, part)? {
@@ -180,17 +184,21 @@ impl Sink {
         }
     }
 
-    /// Makes a symbolic link under a temporary name, and sets its time.
+    /// Makes a symbolic link under a temporary name, and sets its owner and time.
     fn create_symlink(&mut self, index: u32, target: &[u8]) -> io::Result<NewLink> {
         let modified = self.manifest.entry(index).map(|entry| entry.modified);
+        let owner = self.manifest.owner(index).filter(|_| self.policy.owners);
         let path = self.tree.path(index);
         let around = self.tree.around(index)?;
         let link = NewLink::symbolic(around, target)?;
-        if let Some(modified) = modified
-            && let Err(errno) = set_link_time(around, &link.name, modified)
-        {
-            let of = (Attribute::Time, Thing::Link);
-            self.warnings.add(of.0, of.1, || path, errno.into());
+        let owned = owner.map_or(Ok(()), |owner| set_link_owner(around, &link.name, owner));
+        let timed = modified.map_or(Ok(()), |time| set_link_time(around, &link.name, time));
+        for (attribute, answer) in [(Attribute::Owner, owned), (Attribute::Time, timed)] {
+            if let Err(errno) = answer {
+                let path = || path.clone();
+                self.warnings
+                    .add(attribute, Thing::Link, path, errno.into());
+            }
         }
         Ok(link)
     }
@@ -208,10 +216,18 @@ impl Sink {
         }
     }
 
-    /// Makes a temporary file. If `hole` is given, it starts as a hole of that length.
-    fn create(&mut self, index: u32, hole: Option<u64>) -> io::Result<OpenPart> {
-        let sync = self.policy.sync;
-        OpenPart::create(self.tree.around(index)?, PartOptions { hole, sync })
+    /// Makes a temporary file.
+    fn create(&mut self, index: u32) -> io::Result<OpenPart> {
+        let manifest = Arc::clone(&self.manifest);
+        let file = manifest.next_file(index).ok_or(io::ErrorKind::NotFound)?;
+        let options = PartOptions {
+            length: file.length,
+            sparse: file.sparse,
+            data: manifest.data(index),
+            sync: self.policy.sync,
+            gate: self.gate.clone(),
+        };
+        OpenPart::create(self.tree.around(index)?, options)
     }
 
     /// Sets the attributes of a file if it has the right hash. Otherwise removes it.
@@ -238,8 +254,8 @@ impl Sink {
     /// Sets the attributes of a file. The file is open then.
     fn set_attributes(&mut self, index: u32, part: &mut Part) -> io::Result<()> {
         let manifest = Arc::clone(&self.manifest);
-        let entry = manifest.entry(index).ok_or(io::ErrorKind::NotFound)?;
-        let attributes = (self.policy.mode(entry.mode), entry.modified);
+        let attributes = Attributes::of(&manifest, index, self.policy);
+        let attributes = attributes.ok_or(io::ErrorKind::NotFound)?;
         let file = match part.file.take() {
             Some(file) => file,
             None => {
@@ -252,7 +268,7 @@ impl Sink {
             }
         };
         let path = || self.tree.path(index);
-        self.warnings.set(&file, Thing::File, attributes, path)?;
+        self.warnings.set(&file, Thing::File, &attributes, path)?;
         part.file = Some(file);
         Ok(())
     }

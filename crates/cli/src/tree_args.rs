@@ -1,0 +1,83 @@
+//! Which files of a tree `send` sends, and what of them.
+
+use std::fs;
+use std::path::PathBuf;
+
+use clap::Args;
+use farwrite_session::files::{Compare, Filter, ScanOptions, Special};
+
+use crate::exit::{Exit, Failure, OrExit};
+
+#[derive(Debug, Args)]
+pub(crate) struct TreeArgs {
+    /// Leave out pipes, sockets and devices in trees without a failure. They are never sent; without
+    /// this option, each counts as a file that failed (exit code 6)
+    #[arg(long)]
+    skip_special: bool,
+    /// Do not send files and directories below PATH whose names match, with the meaning of a line in a
+    /// .gitignore in PATH: `*.o` at any depth, `/build/` a directory directly in PATH, `a/**/b`
+    #[arg(long, value_name = "PATTERN")]
+    exclude: Vec<String>,
+    /// Send what matches in spite of --exclude and --exclude-from; but not below a directory that is excluded
+    #[arg(long, value_name = "PATTERN")]
+    include: Vec<String>,
+    /// File with patterns of --exclude, one on each line; a line that begins with `!` includes
+    #[arg(long, value_name = "FILE")]
+    exclude_from: Vec<PathBuf>,
+    /// Compare the bytes of files (BLAKE3) with those that the receiver has, instead of length and time. Both
+    /// ends read these files
+    #[arg(long, conflicts_with = "ignore_times")]
+    checksum: bool,
+    /// Send all files, also those that the receiver has with the same length and time
+    #[arg(long)]
+    ignore_times: bool,
+    /// Send extended attributes of users (user.*) and access control lists too
+    #[arg(long, short = 'X')]
+    xattrs: bool,
+    /// Send the numbers of the users and groups that own files; the receiver needs `recv --owner` and root
+    #[arg(long)]
+    owner: bool,
+    /// List what would be sent, without a receiver, and send nothing. Does not know what the receiver has
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+impl TreeArgs {
+    /// How to list the tree.
+    pub(crate) fn options(&self) -> Result<ScanOptions, Failure> {
+        Ok(ScanOptions {
+            special: if self.skip_special {
+                Special::Skip
+            } else {
+                Special::Report
+            },
+            xattrs: self.xattrs,
+            owners: self.owner,
+            filter: self.filter()?,
+            files_only: false,
+        })
+    }
+
+    /// How to find files that the receiver has already.
+    pub(crate) fn compare(&self) -> Compare {
+        match (self.ignore_times, self.checksum) {
+            (true, _) => Compare::Nothing,
+            (false, true) => Compare::Hash,
+            (false, false) => Compare::Time,
+        }
+    }
+
+    /// The last pattern that matches decides, so those that include come last.
+    fn filter(&self) -> Result<Filter, Failure> {
+        let mut patterns = Vec::new();
+        for file in &self.exclude_from {
+            let what = format!("--exclude-from {}", file.display());
+            let text = fs::read_to_string(file).or_exit(Exit::Files, what)?;
+            patterns.extend(text.lines().map(str::to_owned));
+        }
+        patterns.extend(self.exclude.iter().cloned());
+        patterns.extend(self.include.iter().map(|pattern| format!("!{pattern}")));
+        Filter::new(patterns.iter().map(String::as_str))
+            .or_exit(Exit::Usage, "--exclude and --include")
+    }
+}
