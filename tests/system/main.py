@@ -22,6 +22,7 @@ import power_cases
 import program_cases
 import rc_cases
 import ssh_cases
+import tree_cases
 import wire_cases
 from lib.report import Report
 
@@ -50,6 +51,7 @@ def main(programs):
         nat_cases.run(report, str(programs / "farwrite"), directory)
         disk_cases.run(report, programs, directory)
         power_cases.run(report, programs, directory)
+        tree_cases.run(report, str(programs / "farwrite"), directory)
         codes_cases.run(report, str(programs / "farwrite"), directory)
         deb_cases.run(report, str(programs / "farwrite"), directory)
     return report.finish()
