@@ -18,7 +18,7 @@ export CARGO_PROFILE_DEV_DEBUG := 0
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo explorer test test-small package macos check unit isal arm loom tsan system browser deny python torch torch-versions gpu wheel figures figures-protocol figures-boxes figures-optinic figures-collectives figures-training bench bench-completion bench-agreement bench-path bench-paths bench-durable bench-model bench-sim bench-torch bench-collectives bench-hadamard bench-train bench-train-matrix bench-inference model-check sim-check fuzz soak mutants miri deb dist install hooks clean
+.PHONY: help demo explorer test test-small package macos check unit isal arm loom tsan system browser deny python torch torch-versions gpu wheel figures figures-protocol figures-boxes figures-optinic figures-collectives figures-training bench bench-completion bench-agreement bench-path bench-paths bench-durable bench-many-files bench-model bench-sim bench-torch bench-collectives bench-hadamard bench-train bench-train-matrix bench-inference model-check sim-check fuzz soak mutants miri deb dist install hooks clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -162,6 +162,10 @@ DISK ?= /var/tmp
 bench-durable: ## measure: what it costs that files survive a power failure, on the disk of DISK=/var/tmp
 	$(CARGO) build --release --quiet --package farwrite-cli --bin farwrite
 	PYTHONPATH=tests/system python3 tests/bench/durable.py $${CARGO_TARGET_DIR:-target}/release/farwrite $(DISK)
+
+bench-many-files: ## measure: 100,000 small files beside cp -r and sync -f, on the disk of DISK=/var/tmp
+	$(CARGO) build --release --quiet --package farwrite-cli --bin farwrite
+	PYTHONPATH=tests/system python3 tests/bench/many_files.py $${CARGO_TARGET_DIR:-target}/release/farwrite $(DISK)
 
 VARIED := --rates 10,100,1000,10000 --rtts 5,50,600 --queues 1 --losses 0 --variations 1,3,10,20
 bench-paths: ## measure: one endpoint on 192 paths, and 40 whose delay varies, in virtual time: goodput, queue, repeats (40 minutes on two cores)
