@@ -26,6 +26,10 @@ pub(crate) struct PolicyArgs {
     /// Needs root
     #[arg(long)]
     owner: bool,
+    /// Let senders with --delete remove files and directories that they do not have, in directories that they
+    /// send
+    #[arg(long)]
+    allow_delete: bool,
     /// Report files as verified when the operating system has them, instead of when they survive a
     /// power failure (fsync)
     #[arg(long)]
@@ -40,6 +44,7 @@ impl PolicyArgs {
     pub(crate) fn policy(&self) -> Policy {
         Policy {
             owners: self.owner,
+            delete: self.allow_delete,
             umask: self.umask.unwrap_or_else(own_umask),
             reserve_bytes: self.reserve.0,
             sync: !self.no_sync,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use farwrite_session::files::{ScanOptions, Source};
+use farwrite_session::files::{Delete, ScanOptions, Source};
 use farwrite_session::{Channel, HostPort, Psk};
 use farwrite_transfer::{
     self as transfer, Cancel, DcqcnOptions, EqdsOptions, MaxRate, RateControl, RateControlName,
@@ -221,7 +221,7 @@ impl SendArgs {
     fn settings(
         &self,
         path: &KnownPath,
-        rate: Option<u64>,
+        (rate, delete): (Option<u64>, Option<Delete>),
         start: Option<Start>,
     ) -> Result<SendSettings, Failure> {
         Ok(SendSettings {
@@ -233,6 +233,7 @@ impl SendArgs {
             sealing: self.sealing.choice(),
             memory_bytes: self.memory,
             compare: self.tree.compare(),
+            delete,
             timeout: self.timeout,
         })
     }
@@ -327,6 +328,7 @@ impl<'a> Sending<'a> {
     ) -> Result<Result<TransferReport, Unfinished>, Failure> {
         let (args, console) = (self.args, self.console);
         let source = scan(args, args.tree.options()?, cancel, console)?;
+        let delete = args.tree.delete(&source)?;
         let channel = match connect() {
             Ok(channel) => channel,
             Err(error) => return Ok(Err(Unfinished::before(error, to, &source))),
@@ -335,7 +337,7 @@ impl<'a> Sending<'a> {
         let paths = KnownPaths::of_user().filter(|_| !args.no_path_cache);
         let known = || paths.as_ref().and_then(|paths| paths.find(from, to));
         let start = self.described.start.or_else(known);
-        let settings = args.settings(&self.described, self.rate, start)?;
+        let settings = args.settings(&self.described, (self.rate, delete), start)?;
         let hooks = TransferHooks {
             redirect: &transfer::unchanged,
             cancel,

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use clap::Args;
-use farwrite_session::files::{Compare, Filter, ScanOptions, Special};
+use farwrite_session::files::{Compare, Delete, Filter, ScanOptions, Source, Special};
 
 use crate::exit::{Exit, Failure, OrExit};
 
@@ -37,6 +37,13 @@ pub(crate) struct TreeArgs {
     /// Send the numbers of the users and groups that own files; the receiver needs `recv --owner` and root
     #[arg(long)]
     owner: bool,
+    /// After everything has arrived, remove at the receiver what is not here, in directories that are sent. The
+    /// receiver needs `recv --allow-delete`. Refused if something here cannot be listed or sent
+    #[arg(long, conflicts_with_all = ["exclude", "include", "exclude_from"])]
+    delete: bool,
+    /// With --delete: if more than this number of files and directories would be removed, remove none
+    #[arg(long, value_name = "N", requires = "delete")]
+    max_delete: Option<u32>,
     /// List what would be sent, without a receiver, and send nothing. Does not know what the receiver has
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -56,6 +63,19 @@ impl TreeArgs {
             filter: self.filter()?,
             files_only: false,
         })
+    }
+
+    /// What the receiver has to remove.
+    pub(crate) fn delete(&self, source: &Source) -> Result<Option<Delete>, Failure> {
+        if !self.delete {
+            return Ok(None);
+        }
+        let what = "--delete: something here cannot be listed or sent, and would be lost at the receiver; run \
+                    with --dry-run to see what";
+        let order = source.delete(self.max_delete);
+        order
+            .map(Some)
+            .ok_or_else(|| Failure::new(Exit::Files, what))
     }
 
     /// How to find files that the receiver has already.

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::files::{Compare, Detail, Entry, Present};
+use crate::files::{Compare, Delete, Detail, Entry, Present};
 use crate::{ChannelMessage, Error, Reader, Text};
 
 /// A message between the two ends of a session. The order of the variants determines their numbers
@@ -93,6 +93,13 @@ pub enum Message {
         /// Number of the file in the manifest.
         index: u32,
     },
+    /// From the sender of files: to remove what is only at the receiver (P8.7).
+    Delete(Delete),
+    /// From the receiver of files, before it is done: what it has removed.
+    Deleted {
+        /// Files and directories.
+        files: u32,
+    },
 }
 
 /// The progress of an end. The sender counts what it reads, and the receiver what it writes.
@@ -157,6 +164,8 @@ impl Hello {
     /// Capability: the steps in [`Progress`] are bytes (P7.6).
     pub const BYTE_STEPS: u64 = 8;
 
+    /// Capability of the receiver of files: it removes what the sender does not have (P8.7).
+    pub const DELETES: u64 = 64;
     /// Capability of the receiver of files: it sets owners (P8.3).
     pub const OWNERS: u64 = 32;
     /// Capability: the end knows links and details in a manifest (P8.3), and files that are there already
@@ -291,6 +300,8 @@ impl Message {
             Self::Present(_) => MessageKind::Present,
             Self::FileSame { .. } => MessageKind::FileSame,
             Self::FileKept { .. } => MessageKind::FileKept,
+            Self::Delete(_) => MessageKind::Delete,
+            Self::Deleted { .. } => MessageKind::Deleted,
         }
     }
 
@@ -372,6 +383,12 @@ pub enum MessageKind {
     /// [`Message::FileKept`].
     #[error("a file that stays")]
     FileKept,
+    /// [`Message::Delete`].
+    #[error("what to remove")]
+    Delete,
+    /// [`Message::Deleted`].
+    #[error("what was removed")]
+    Deleted,
 }
 
 /// What an end expects instead of the message that arrived.

@@ -74,6 +74,7 @@ pub struct Delivered {
     bytes: u64,
     unchanged_files: u32,
     unchanged_bytes: u64,
+    deleted_files: u32,
     arrived: Vec<Text>,
     #[serde(flatten)]
     failed: FailedFiles,
@@ -88,6 +89,7 @@ impl Delivered {
             bytes: results.verified_bytes,
             unchanged_files: results.kept_files,
             unchanged_bytes: results.kept_bytes,
+            deleted_files: results.deleted_files,
             arrived: results.arrived,
             failed: results.failed,
             warnings: results.warnings,
@@ -257,6 +259,8 @@ pub(crate) struct FileResults {
     /// Files that were there already.
     pub(crate) kept_files: u32,
     pub(crate) kept_bytes: u64,
+    /// Files and directories that were only at the receiver.
+    pub(crate) deleted_files: u32,
     /// The paths of the first of them.
     pub(crate) arrived: Vec<Text>,
     pub(crate) failed: FailedFiles,
@@ -366,6 +370,11 @@ impl SharedResults {
     /// Returns the files that have ended since the last call.
     pub(crate) fn take_ended(&self) -> Vec<EndedFile> {
         std::mem::take(&mut self.results().ended_files)
+    }
+
+    /// Notes what the receiver has removed.
+    pub(crate) fn note_deleted(&self, files: u32) {
+        self.results().deleted_files = files;
     }
 
     /// How many files have a verdict.
@@ -544,6 +553,9 @@ impl TransferReport {
         );
         if self.delivered.unchanged_files > 0 {
             line += &format!("; {} unchanged", self.delivered.unchanged_files);
+        }
+        if self.delivered.deleted_files > 0 {
+            line += &format!("; {} deleted", self.delivered.deleted_files);
         }
         if let Some(bottleneck) = self.sending.main_bottleneck {
             line += &format!(", limited by {}", bottleneck.name());

@@ -84,6 +84,7 @@ fn cross(
 ) -> [TransferReport; 2] {
     let settings = SendSettings {
         compare: farwrite_session::files::Compare::Time,
+        delete: None,
         scheme,
         rate_control: RateControl::Fixed { rate_bps },
         expected_loss: None,
@@ -391,6 +392,7 @@ fn reports_of_more_than_was_sent_are_shown() {
 fn adaptive_settings() -> SendSettings {
     SendSettings {
         compare: farwrite_session::files::Compare::Time,
+        delete: None,
         scheme: SchemeSetting::Auto,
         rate_control: adaptive(),
         expected_loss: None,

@@ -311,6 +311,30 @@ fn links_arrive_as_links_and_a_pipe_is_a_partial_failure() {
 }
 
 #[test]
+fn only_an_end_that_allows_it_loses_files() {
+    let rig = Rig::new();
+    let root = rig.path("tree");
+    fs::create_dir_all(rig.inbox().join("tree")).expect("directory");
+    fs::create_dir(&root).expect("directory");
+    fs::write(root.join("file"), "file").expect("write");
+    fs::write(rig.inbox().join("tree/old"), "old").expect("write");
+    let receiver = rig.recv(V4, &["--once"]);
+    let sent = rig.send(receiver.addr, &["--delete"], &[&root]).end();
+    sent.assert(3, "--allow-delete");
+    receiver.end();
+    assert_eq!(list(&rig.inbox().join("tree")), ["old"]);
+    let receiver = rig.recv(V4, &["--once", "--allow-delete"]);
+    let options = ["--delete", "--max-delete", "1", "--json"];
+    let sent = rig.send(receiver.addr, &options, &[&root]).end();
+    sent.assert(0, "");
+    let received = receiver.end();
+    received.assert(0, "");
+    assert!(received.stdout.contains("1 deleted"), "{}", received.stdout);
+    assert_eq!(sent.result()["deleted_files"], 1);
+    assert_eq!(list(&rig.inbox().join("tree")), ["file"]);
+}
+
+#[test]
 fn controllers_of_datacenters_move_a_file_and_need_the_rate_of_the_port() {
     let rig = Rig::new();
     let file = rig.file("data", 2_000_000);

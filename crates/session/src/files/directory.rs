@@ -158,6 +158,11 @@ impl Directory {
         )?)
     }
 
+    /// Removes an empty directory.
+    pub(super) fn remove_directory(&self, name: &[u8]) -> io::Result<()> {
+        Ok(unlinkat(&self.0, name, AtFlags::REMOVEDIR)?)
+    }
+
     /// Removes a file.
     pub(super) fn remove(&self, name: &[u8]) -> io::Result<()> {
         Ok(unlinkat(&self.0, name, AtFlags::empty())?)

@@ -10,12 +10,13 @@ use rustix::fs::FileType;
 use super::attributes::{Attribute, Attributes, Thing, Warnings, set_mode};
 use super::directory::Directory;
 use super::durable::{Directories, sync_around};
+use super::extra::{Listed, count, remove};
 use super::free_space::{FreeSpaceWatch, NeededSpace, free_bytes};
 use super::open_directories::{EnterError, OpenDirectories};
 use super::part_file::remove_leftovers;
 use super::sink::is_full;
 use super::status::{Id, Status};
-use super::{Compare, EntryRef, Kind, Manifest, Policy, Present, SinkError};
+use super::{CommitGate, Compare, Delete, EntryRef, Kind, Manifest, Policy, Present, SinkError};
 
 /// The directory that receives everything, and the directories of a manifest in it.
 ///
@@ -300,6 +301,55 @@ impl DirectoryTree {
             }
             Err(source) => Err(self.failed(index, source)),
         }
+    }
+
+    /// Removes what is in directories of the manifest and not in the manifest. Returns how much it was.
+    pub(super) fn remove_extra(
+        &mut self,
+        order: Delete,
+        gate: &CommitGate,
+    ) -> Result<u32, SinkError> {
+        let manifest = Arc::clone(&self.manifest);
+        let listed = Listed::new(&manifest, |index| {
+            let name = manifest.entry(index)?.name;
+            let around = self.around(index).ok()?;
+            Some(around.look(name).ok()??.id)
+        });
+        let directories = (0..).zip(manifest.entries());
+        let directories = directories.filter(|(_, entry)| entry.kind.is_directory());
+        let directories = directories.map(|(index, _)| Some(index));
+        let top = order.top.then_some(None);
+        let (mut extra, mut sum) = (Vec::new(), 0_u64);
+        for parent in top.into_iter().chain(directories) {
+            let path = parent.map_or_else(|| self.root_path.clone(), |index| self.path(index));
+            let failed = |source| SinkError::Delete {
+                path: path.clone(),
+                source,
+            };
+            let entered = self.directories.enter(&manifest, parent);
+            let directory = entered.map_err(|error| SinkError::Delete {
+                path: self.root_path.join(manifest.path(error.index)),
+                source: error.source,
+            })?;
+            for name in listed.extra(parent, directory).map_err(failed)? {
+                sum += count(directory, &name).map_err(failed)?;
+                extra.push((parent, name));
+            }
+        }
+        if let Some(most) = order.max
+            && sum > u64::from(most)
+        {
+            return Err(SinkError::TooMuchToDelete { count: sum, most });
+        }
+        for (parent, name) in extra {
+            let path = parent.map_or_else(|| self.root_path.clone(), |index| self.path(index));
+            let entered = self.directories.enter(&manifest, parent);
+            let removed = entered
+                .map_err(io::Error::from)
+                .and_then(|directory| remove(directory, &name, gate));
+            removed.map_err(|source| SinkError::Delete { path, source })?;
+        }
+        Ok(u32::try_from(sum).unwrap_or(u32::MAX))
     }
 
     /// The files that are there already, in ascending order.

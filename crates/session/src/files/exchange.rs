@@ -1,7 +1,8 @@
 //! The transfer of the manifest over the channel (P8.3).
 
 use super::{
-    Compare, Detail, Entry, Kind, MAX_ENTRIES, Manifest, ManifestBuilder, ManifestError, Planned,
+    Compare, Delete, Detail, Entry, Kind, MAX_ENTRIES, Manifest, ManifestBuilder, ManifestError,
+    Planned,
 };
 use crate::{ChannelMessage, Error, Expected, Message, MessageKind, TransferPlan};
 
@@ -62,6 +63,8 @@ pub struct Offer {
     pub manifest: Manifest,
     /// How the receiver finds files that it has already.
     pub compare: Compare,
+    /// What to remove.
+    pub delete: Option<Delete>,
     /// The message after them.
     pub next: Message,
 }
@@ -101,14 +104,18 @@ pub fn recv_manifest<E: From<Error>>(
     )
     .map_err(refused)?;
     let mut compare = None;
+    let mut delete = None;
     let next = loop {
         match next()? {
-            Message::Details(details) if !details.is_empty() && compare.is_none() => {
+            Message::Details(details)
+                if !details.is_empty() && compare.is_none() && delete.is_none() =>
+            {
                 for detail in details {
                     builder.push_detail(detail).map_err(refused)?;
                 }
             }
             Message::Compare(it) if compare.is_none() => compare = Some(it),
+            Message::Delete(it) if delete.is_none() => delete = Some(it),
             other => break other,
         }
     };
@@ -117,6 +124,7 @@ pub fn recv_manifest<E: From<Error>>(
     Ok(Offer {
         manifest,
         compare: compare.unwrap_or_default(),
+        delete,
         next,
     })
 }

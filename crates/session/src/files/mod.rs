@@ -47,6 +47,7 @@ mod directory_tree;
 mod durable;
 mod entry;
 mod exchange;
+mod extra;
 mod filter;
 mod final_name;
 mod free_space;
@@ -73,6 +74,7 @@ pub use entry::{
     Entry, EntryRef, Kind, MAX_NAME_BYTES, MAX_TARGET_BYTES, NameError, Time, check_name,
 };
 pub use exchange::{Offer, detail_messages, manifest_messages, recv_manifest};
+pub use extra::Delete;
 pub use filter::{Filter, FilterError};
 pub use manifest::{
     EntryError, MAX_DEPTH, MAX_ENTRIES, MAX_NAMES_BYTES, MAX_PATH_BYTES, Manifest, ManifestBuilder,

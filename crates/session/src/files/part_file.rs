@@ -205,6 +205,11 @@ fn new_name_of() -> io::Result<(u64, Vec<u8>)> {
     Ok((random, name))
 }
 
+/// Whether a name is one of temporary files or links.
+pub(super) fn is_temporary(name: &[u8]) -> bool {
+    name.starts_with(PREFIX) && (name.ends_with(SUFFIX) || name.ends_with(b".new"))
+}
+
 /// Removes the files of killed receivers from a directory. A file that cannot be removed stays: it
 /// does no harm.
 pub(super) fn remove_leftovers(directory: &Directory) {

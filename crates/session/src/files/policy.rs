@@ -7,6 +7,8 @@ pub struct Policy {
     pub umask: u16,
     /// Whether files get the owners that they have at the sender. Only root can do so.
     pub owners: bool,
+    /// Whether a sender may remove what it does not have.
+    pub delete: bool,
     /// Bytes of the file system that stay free for others. A transfer that does not fit is refused
     /// before its first byte, and one that leaves less ends. `None`: nothing is checked, and the
     /// transfer ends when the file system is full.
@@ -22,6 +24,7 @@ impl Default for Policy {
         Self {
             umask: 0,
             owners: false,
+            delete: false,
             reserve_bytes: Some(0),
             sync: true,
         }

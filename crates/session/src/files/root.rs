@@ -87,6 +87,11 @@ impl Roots {
         path
     }
 
+    /// Whether a path stands for its contents, so that they lie beside each other in the receiver's directory.
+    pub(super) fn has_contents(&self) -> bool {
+        self.0.iter().any(|root| !root.is_entry)
+    }
+
     /// The path that was added last.
     pub(super) fn last_path(&self) -> PathBuf {
         let last = self.0.last();

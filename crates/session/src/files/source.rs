@@ -18,7 +18,9 @@ use super::root::Roots;
 use super::scan::{Scan, scan};
 use super::sparse::Layout;
 use super::status::{Id, Status};
-use super::{CommitGate, Compare, Kind, Manifest, Present, ScanError, ScanOptions, Unreadable};
+use super::{
+    CommitGate, Compare, Delete, Kind, Manifest, Present, ScanError, ScanOptions, Unreadable,
+};
 use crate::{Message, Text};
 
 /// Files that may have ended and wait to be polled. A million files without bytes take no memory.
@@ -170,6 +172,15 @@ impl Source {
         let mut entries = self.manifest.entries();
         entries.any(|entry| matches!(entry.kind, Kind::Symlink { .. } | Kind::HardLink { .. }))
             || self.manifest.details().next().is_some()
+    }
+
+    /// Returns what the receiver has to remove so that it has no more than this; `None` if something was left
+    /// out, which could then be lost.
+    #[must_use]
+    pub fn delete(&self, max: Option<u32>) -> Option<Delete> {
+        let is_all = self.unreadable.is_empty() && self.skipped.is_empty();
+        let top = self.roots.has_contents();
+        (is_all && self.options.filter.is_empty()).then_some(Delete { max, top })
     }
 
     /// Whether owners are sent.

@@ -1,6 +1,7 @@
 //! Trees from a source to a sink (P8.2, P8.4), without a network between them.
 
 mod abandon;
+mod delete;
 mod details;
 mod directory;
 mod failures;

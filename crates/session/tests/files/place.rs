@@ -71,6 +71,7 @@ pub(crate) fn scan(paths: &[PathBuf]) -> Source {
 pub(crate) const AT_ONCE: Policy = Policy {
     umask: 0,
     owners: false,
+    delete: false,
     reserve_bytes: Some(0),
     sync: false,
 };

@@ -37,6 +37,7 @@ fn what_is_not_verified_gets_no_name() {
             verified_files: 1,
             verified_bytes: 3,
             kept_files: 0,
+            deleted_files: 0,
             failed_files: 1
         }
     );

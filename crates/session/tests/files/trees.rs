@@ -82,6 +82,7 @@ fn tree_arrives_with_names_contents_modes_and_times() {
                 verified_files: 6,
                 verified_bytes: 1_200_000 + 5 + 8 + 9,
                 kept_files: 0,
+                deleted_files: 0,
                 failed_files: 0
             }
         );

@@ -178,6 +178,7 @@ fn tree_arrives_and_the_sender_knows() {
             verified_files: 3,
             verified_bytes: 15_000,
             kept_files: 0,
+            deleted_files: 0,
             failed_files: 0
         }
     );
@@ -198,6 +199,7 @@ fn damaged_file_is_thrown_away_and_the_sender_knows() {
             verified_files: 2,
             verified_bytes: 10_000,
             kept_files: 0,
+            deleted_files: 0,
             failed_files: 1
         }
     );

@@ -109,6 +109,7 @@ impl DiskWriter {
             let _ = self.commit(&mut progress);
         }
         let worked = worked.and_then(|()| self.finish());
+        let deleted_files = worked.as_ref().map_or(0, |results| results.deleted_files);
         // Some files may have got their final names just before a failure.
         while let Some(verdict) = self.sink.poll_verdict() {
             self.note(&verdict);
@@ -119,6 +120,10 @@ impl DiskWriter {
                 let _ = self.events.send(Event::Disk(Ok(results)));
                 // Send this last: the sender answers by closing the channel, and that must not look
                 // like a failure here. The transfer is complete even if this message is lost.
+                if deleted_files > 0 {
+                    let files = deleted_files;
+                    let _ = self.outbox.send(Message::Deleted { files });
+                }
                 let _ = self.outbox.send(Message::Done);
             }
             Err(Stop::Failed(error)) => {
@@ -137,6 +142,7 @@ impl DiskWriter {
         Ok(FileResults {
             verified_files: summary.verified_files,
             verified_bytes: summary.verified_bytes,
+            deleted_files: summary.deleted_files,
             ..self.shared_results.take()
         })
     }

@@ -229,7 +229,9 @@ impl Reception<'_> {
         let policy = self.settings.policy;
         let syncs = if policy.sync { Hello::SYNCS } else { 0 };
         let owners = if policy.owners { Hello::OWNERS } else { 0 };
-        self.outbox.send_or_cancel(hello(syncs | owners), cancel)?;
+        let deletes = if policy.delete { Hello::DELETES } else { 0 };
+        self.outbox
+            .send_or_cancel(hello(syncs | owners | deletes), cancel)?;
         let start = Instant::now();
         let theirs = setup.route_offer()?;
         let waited = start.elapsed();
@@ -280,7 +282,10 @@ impl Reception<'_> {
         let cipher = routed.cipher(qp)?;
         warn_if_unsealed(cipher, sealing, self.hooks);
         setup.routed = Some(routed);
-        let sink = self.make_sink(&mut setup, directory, &manifest, compare)?;
+        let mut sink = self.make_sink(&mut setup, directory, &manifest, compare)?;
+        if let Some(order) = offer.delete {
+            sink.delete(order);
+        }
         for present in sink.present().chunks(PRESENT_BATCH) {
             let present = Message::Present(present.to_vec());
             self.outbox.send_or_cancel(present, cancel)?;

@@ -134,6 +134,10 @@ fn listen(
                 let _ = tell.send(ChannelEvent::CutoverAccepted(accepted));
                 continue;
             }
+            Message::Deleted { files } => {
+                verdicts.shared_results.note_deleted(files);
+                continue;
+            }
             Message::Done => return verdicts.finish(),
             other => return Err(failed(other.unexpected(Expected::AboutFiles))),
         }

@@ -15,7 +15,9 @@ use std::time::{Duration, Instant};
 
 use farwrite::routes::{Role as RouteRole, Sizes};
 use farwrite::{Cipher, Endpoint, QpInfo, QueuePair, RateControl, SchemeName, Sealing};
-use farwrite_session::files::{Compare, Manifest, Source, detail_messages, manifest_messages};
+use farwrite_session::files::{
+    Compare, Delete, Manifest, Source, detail_messages, manifest_messages,
+};
 use farwrite_session::{
     Channel, Expected, Hello, Message, MessageKind, Psk, Reader, Text, TransferPlan,
 };
@@ -58,6 +60,8 @@ pub struct SendSettings {
     pub memory_bytes: u64,
     /// How to find files that the receiver has already.
     pub compare: Compare,
+    /// What the receiver has to remove.
+    pub delete: Option<Delete>,
     /// How long the peer may be silent, and in which time the transfer must move 4 KiB of new data, or
     /// a tenth of what the rate allows, if that is less.
     pub timeout: Duration,
@@ -193,6 +197,11 @@ fn negotiate(
     let is_synced = theirs.has(Hello::SYNCS);
     let counts_bytes = theirs.has(Hello::BYTE_STEPS);
     let knows_trees = theirs.has(Hello::TREES);
+    if settings.delete.is_some() && !theirs.has(Hello::DELETES) {
+        let what =
+            "the receiver removes nothing (--delete); it does with `farwrite recv --allow-delete`";
+        return Err(Error::new(ErrorKind::Mismatch, what));
+    }
     let theirs_sets_owners = theirs.has(Hello::OWNERS);
     let waited = start.elapsed();
 
@@ -238,6 +247,9 @@ fn negotiate(
         stream_bytes: shape.stream_bytes,
     };
     send_offer(outbox, plan, manifest, compare, cancel)?;
+    if let Some(order) = settings.delete {
+        outbox.send_or_cancel(Message::Delete(order), cancel)?;
+    }
     send_qp_info(outbox, &ours, cancel)?;
     // Meanwhile the receiver makes its directories.
     let theirs = hear_present(&mut setup, source, compare, settings.timeout)?;

@@ -57,6 +57,7 @@ fn what_happened_to_files_is_told_after_a_failure() {
     let config = LinkConfig::default();
     let settings = SendSettings {
         compare: farwrite_session::files::Compare::Time,
+        delete: None,
         scheme: SchemeSetting::Auto,
         rate_control: RateControl::Fixed {
             rate_bps: 20_000_000,

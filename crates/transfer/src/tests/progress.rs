@@ -19,6 +19,7 @@ fn progress_is_what_has_arrived_and_not_whole_messages() {
     };
     let settings = SendSettings {
         compare: farwrite_session::files::Compare::Time,
+        delete: None,
         scheme: SchemeSetting::Auto,
         rate_control: RateControl::default(),
         expected_loss: None,

@@ -36,6 +36,7 @@ fn shrink(settings: SendSettings, bytes: usize, steps: &[(u64, usize)]) -> [serd
 fn survives(scheme: &str, rate_control: RateControl) {
     let settings = SendSettings {
         compare: farwrite_session::files::Compare::Time,
+        delete: None,
         scheme: scheme.parse().expect("a scheme"),
         rate_control,
         expected_loss: None,
@@ -87,6 +88,7 @@ fn a_path_that_shrinks_too_often_ends_with_a_typed_error() {
     let sizes = [8868, 5000, 1472, 1464, 1432, 1422, 1392, 1372, 1252];
     let settings = SendSettings {
         compare: farwrite_session::files::Compare::Time,
+        delete: None,
         scheme: SchemeSetting::Named(SchemeName::SrNack),
         rate_control: RateControl::Fixed {
             rate_bps: 50_000_000,

@@ -136,6 +136,25 @@ pub enum SinkError {
         /// Number of the file.
         index: u32,
     },
+    /// Something that is only at the receiver cannot be removed.
+    #[error("cannot remove what is only here, in {path:?}: {source}")]
+    Delete {
+        /// The directory.
+        path: PathBuf,
+        /// The error of the operating system.
+        source: io::Error,
+    },
+    /// More would be removed than is allowed. Nothing was.
+    #[error(
+        "{count} files and directories are only at the receiver, at most {most} may be removed \
+         (--max-delete); all files have arrived, and nothing was removed"
+    )]
+    TooMuchToDelete {
+        /// How many there are.
+        count: u64,
+        /// How many may be removed.
+        most: u32,
+    },
     /// Files are missing.
     #[error("the transfer ended with {missing_files} files neither verified nor given up")]
     Unfinished {

@@ -13,7 +13,7 @@ use super::attributes::{Warning, Warnings};
 use super::directory_tree::DirectoryTree;
 use super::final_name::Named;
 use super::status::Id;
-use super::{CommitGate, Compare, Manifest, Policy, Present};
+use super::{CommitGate, Compare, Delete, Manifest, Policy, Present};
 use crate::Text;
 use commit::Whole;
 pub use error::SinkError;
@@ -63,6 +63,7 @@ pub struct Sink {
     /// Bytes of the stream that have arrived.
     taken_bytes: u64,
     verdicts: VecDeque<Verdict>,
+    delete: Option<Delete>,
     summary: Summary,
 }
 
@@ -122,6 +123,7 @@ impl Sink {
             next_claim: 0,
             taken_bytes: 0,
             verdicts: VecDeque::new(),
+            delete: None,
             summary: Summary::default(),
         };
         sink.go_to(0);
@@ -162,6 +164,11 @@ impl Sink {
     pub fn handle_hash(&mut self, index: u32, hash: [u8; 32]) -> Result<(), SinkError> {
         self.check_turn(index)?;
         self.handle_claim(index, SenderReport::Hash(hash.into()))
+    }
+
+    /// Removes at the end what is only here, if no file failed and [`Policy::delete`] allows it.
+    pub fn delete(&mut self, order: Delete) {
+        self.delete = Some(order).filter(|_| self.policy.delete);
     }
 
     /// Returns the files that are there already, in ascending order of their entries.
@@ -252,6 +259,9 @@ impl Sink {
             return Err(SinkError::Unfinished {
                 missing_files: self.manifest.files() - ended,
             });
+        }
+        if let Some(order) = self.delete.filter(|_| self.summary.failed_files == 0) {
+            self.summary.deleted_files = self.tree.remove_extra(order, &self.gate)?;
         }
         self.tree.dress(&mut self.warnings);
         Ok(self.summary)

@@ -118,6 +118,8 @@ pub struct Summary {
     pub verified_bytes: u64,
     /// Files that were there already, and stay.
     pub kept_files: u32,
+    /// Files and directories that were only here, and were removed.
+    pub deleted_files: u32,
     /// Files that were discarded.
     pub failed_files: u32,
 }

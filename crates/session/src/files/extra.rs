@@ -1,0 +1,113 @@
+//! Removes what is only at the receiver (P8.7).
+
+use std::collections::HashSet;
+use std::io;
+
+use rustix::fs::FileType;
+
+use super::directory::Directory;
+use super::part_file::is_temporary;
+use super::status::Id;
+use super::{CommitGate, Manifest};
+
+/// What the sender wants to be removed. The order of the fields is that on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Delete {
+    /// If there is more than this, nothing is removed.
+    pub max: Option<u32>,
+    /// Whether the manifest also lists all that the receiver's directory shall have.
+    pub top: bool,
+}
+
+/// The names in directories of a manifest.
+pub(super) struct Listed<'a> {
+    manifest: &'a Manifest,
+    by_name: Vec<u32>,
+    /// What the entries are on this file system. Where case is ignored, a listed file can have another name.
+    ids: HashSet<Id>,
+}
+
+impl<'a> Listed<'a> {
+    /// `look` returns the identity of what has the name of an entry.
+    pub(super) fn new(manifest: &'a Manifest, mut look: impl FnMut(u32) -> Option<Id>) -> Self {
+        let mut by_name: Vec<u32> = (0..manifest.len()).collect();
+        by_name.sort_unstable_by_key(|index| Self::key(manifest, *index));
+        Self {
+            manifest,
+            ids: by_name.iter().filter_map(|index| look(*index)).collect(),
+            by_name,
+        }
+    }
+
+    fn key(manifest: &Manifest, index: u32) -> (Option<u32>, &[u8]) {
+        let entry = manifest.entry(index);
+        entry.map_or((None, &[]), |entry| (entry.parent, entry.name))
+    }
+
+    /// The names in a directory of the manifest that are not in the manifest. Temporary files of receivers and
+    /// what belongs to another file system stay.
+    pub(super) fn extra(
+        &self,
+        parent: Option<u32>,
+        directory: &Directory,
+    ) -> io::Result<Vec<Vec<u8>>> {
+        let here = directory.status()?.id;
+        let is_listed = |name: &[u8]| {
+            let found = self
+                .by_name
+                .binary_search_by_key(&(parent, name), |index| Self::key(self.manifest, *index));
+            found.is_ok()
+        };
+        let names = directory.names(usize::MAX, |name| !is_listed(name) && !is_temporary(name))?;
+        let mut extra = names.unwrap_or_default();
+        extra.retain(|name| {
+            let status = directory.look(name).ok().flatten();
+            status.is_some_and(|it| it.id.is_beside(here) && !self.ids.contains(&it.id))
+        });
+        Ok(extra)
+    }
+}
+
+/// Counts something and all below it.
+pub(super) fn count(directory: &Directory, name: &[u8]) -> io::Result<u64> {
+    let mut sum = 1;
+    if let Some(inner) = inner(directory, name)? {
+        for name in inner.names(usize::MAX, |_| true)?.unwrap_or_default() {
+            sum += count(&inner, &name)?;
+        }
+    }
+    Ok(sum)
+}
+
+/// Removes something and all below it. Follows no link, and stays on the file system.
+pub(super) fn remove(directory: &Directory, name: &[u8], gate: &CommitGate) -> io::Result<()> {
+    if let Some(inner) = inner(directory, name)? {
+        for name in inner.names(usize::MAX, |_| true)?.unwrap_or_default() {
+            remove(&inner, &name, gate)?;
+        }
+    }
+    let is_directory = directory
+        .look(name)?
+        .is_some_and(|it| it.kind == FileType::Directory);
+    let Some(_pass) = gate.pass() else {
+        return Err(io::Error::other("the transfer was stopped"));
+    };
+    match is_directory {
+        true => directory.remove_directory(name),
+        false => directory.remove(name),
+    }
+}
+
+/// Opens a directory in another one; `None` if it is something else, or on another file system.
+fn inner(directory: &Directory, name: &[u8]) -> io::Result<Option<Directory>> {
+    let status = directory.look(name)?;
+    let here = directory.status()?.id;
+    match status {
+        Some(it) if it.kind == FileType::Directory && it.id.is_beside(here) => {
+            let inner = directory.enter(name)?;
+            inner.open_up()?;
+            Ok(Some(inner))
+        }
+        _ => Ok(None),
+    }
+}
