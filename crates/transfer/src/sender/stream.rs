@@ -330,10 +330,11 @@ impl Stream {
         let loss = stats.send_loss.loss_chunk();
         let loss = loss.map_or("?".to_owned(), |share| Percent(share).to_string());
         let rtt = Time(Duration::from_nanos(stats.rtt_ns));
-        let mut note = format!("{loss:>5} lost RTT {rtt}");
+        let mut note = String::new();
         if let Some(bottleneck) = bottleneck {
-            note += &format!(" ({})", bottleneck.name());
+            note += &format!("({}) ", bottleneck.name());
         }
+        note += &format!("{loss:>5} lost RTT {rtt}");
         if let SchemePicker::Auto(auto) = &self.picker
             && let Some(scheme) = auto.current()
         {
