@@ -173,6 +173,11 @@ impl<'a> Setup<'a> {
         })
     }
 
+    /// Warns the user.
+    pub(crate) fn warn(&self, line: &str) {
+        self.hooks.warn(line);
+    }
+
     fn warn_of_disk(&mut self, signs: LifeSigns) {
         if let Some(warning) = self.slow_disk.warning(signs.slow_disk()) {
             self.hooks.warn(warning);

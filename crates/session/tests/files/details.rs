@@ -195,39 +195,47 @@ fn extent(hole_bytes: u64, data_bytes: u64) -> Extent {
     }
 }
 
-#[test]
-fn details_that_break_a_rule_are_refused() {
-    let refused = |detail: Detail| {
-        let mut builder = ManifestBuilder::default();
-        push(&mut builder, "dense", dense(100));
-        let sparse = Kind::File {
-            bytes: 100,
-            sparse: true,
-        };
-        push(&mut builder, "sparse", sparse);
-        push(
-            &mut builder,
-            "link",
-            Kind::Symlink {
-                target: b"x".into(),
-            },
-        );
-        push(&mut builder, "again", Kind::HardLink { first: 0 });
-        builder
-            .push_detail(detail)
-            .err()
-            .map(|error| error.to_string())
-    };
-    let with = |entry, xattrs: Vec<Xattr>| Detail {
+fn with(entry: u32, xattrs: Vec<Xattr>) -> Detail {
+    Detail {
         entry,
         xattrs,
         ..Detail::default()
-    };
-    let data = |entry, data: &[Extent]| Detail {
+    }
+}
+
+fn data(entry: u32, data: &[Extent]) -> Detail {
+    Detail {
         entry,
         data: Some(data.to_vec()),
         ..Detail::default()
+    }
+}
+
+/// Why a detail is refused in a manifest with two files, a link and another name of the first file.
+fn refused(detail: Detail) -> Option<String> {
+    let mut builder = ManifestBuilder::default();
+    push(&mut builder, "dense", dense(100));
+    let sparse = Kind::File {
+        bytes: 100,
+        sparse: true,
     };
+    push(&mut builder, "sparse", sparse);
+    push(
+        &mut builder,
+        "link",
+        Kind::Symlink {
+            target: b"x".into(),
+        },
+    );
+    push(&mut builder, "again", Kind::HardLink { first: 0 });
+    builder
+        .push_detail(detail)
+        .err()
+        .map(|error| error.to_string())
+}
+
+#[test]
+fn details_that_break_a_rule_are_refused() {
     assert_eq!(
         refused(with(0, vec![named("user.a", 1), named("user.b", 65_536)])),
         None
@@ -276,6 +284,10 @@ fn details_that_break_a_rule_are_refused() {
         let refused = refused(detail).expect(why);
         assert!(refused.contains(why), "{refused}, want {why}");
     }
+}
+
+#[test]
+fn details_of_an_entry_come_once_and_have_a_limit() {
     let mut builder = ManifestBuilder::default();
     let entry = push(&mut builder, "a", dense(1));
     let once = with(entry, vec![named("user.a", 1)]);

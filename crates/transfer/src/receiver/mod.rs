@@ -19,7 +19,7 @@ use farwrite::{
     Sealing,
 };
 use farwrite_session::files::{
-    CommitGate, Compare, Kind, Manifest, Offer, Policy, Sink, recv_manifest,
+    CommitGate, Compare, Delete, Kind, Manifest, Offer, Policy, Sink, recv_manifest,
 };
 use farwrite_session::{Cutover, Expected, Hello, Message, MessageKind, Reader, TransferPlan};
 use farwrite_units::show::Bytes;
@@ -76,6 +76,15 @@ impl ReceiveSettings {
         };
         let eqds = self.credit_bps.map(|bps| RateControl::Eqds(eqds(bps)));
         eqds.unwrap_or_default()
+    }
+
+    /// The capabilities that depend on the settings.
+    fn capabilities(&self) -> u64 {
+        let policy = self.policy;
+        let syncs = if policy.sync { Hello::SYNCS } else { 0 };
+        let owners = if policy.owners { Hello::OWNERS } else { 0 };
+        let deletes = if policy.delete { Hello::DELETES } else { 0 };
+        syncs | owners | deletes
     }
 
     /// Checks that a transfer keeps the limits of this receiver.
@@ -226,12 +235,8 @@ impl Reception<'_> {
     ) -> Result<Negotiated, Error> {
         let cancel = self.hooks.cancel;
         let mut setup = Setup::new(reader, self.hooks, self.settings.timeout);
-        let policy = self.settings.policy;
-        let syncs = if policy.sync { Hello::SYNCS } else { 0 };
-        let owners = if policy.owners { Hello::OWNERS } else { 0 };
-        let deletes = if policy.delete { Hello::DELETES } else { 0 };
-        self.outbox
-            .send_or_cancel(hello(syncs | owners | deletes), cancel)?;
+        let capabilities = self.settings.capabilities();
+        self.outbox.send_or_cancel(hello(capabilities), cancel)?;
         let start = Instant::now();
         let theirs = setup.route_offer()?;
         let waited = start.elapsed();
@@ -254,7 +259,7 @@ impl Reception<'_> {
             return Err(error);
         }
         let offer = read_offer(&mut setup, &plan)?;
-        let (manifest, compare) = (Arc::new(offer.manifest), offer.compare);
+        let manifest = Arc::new(offer.manifest);
         let theirs = match offer.next {
             Message::QpInfo(blob) => decode_info(&blob)?,
             other => {
@@ -282,14 +287,8 @@ impl Reception<'_> {
         let cipher = routed.cipher(qp)?;
         warn_if_unsealed(cipher, sealing, self.hooks);
         setup.routed = Some(routed);
-        let mut sink = self.make_sink(&mut setup, directory, &manifest, compare)?;
-        if let Some(order) = offer.delete {
-            sink.delete(order);
-        }
-        for present in sink.present().chunks(PRESENT_BATCH) {
-            let present = Message::Present(present.to_vec());
-            self.outbox.send_or_cancel(present, cancel)?;
-        }
+        let wishes = (offer.compare, offer.delete);
+        let sink = self.make_sink(&mut setup, directory, &manifest, wishes)?;
         let routed = setup.take_routed()?;
         Ok(Negotiated {
             cipher,
@@ -305,19 +304,27 @@ impl Reception<'_> {
         })
     }
 
-    /// Makes the directories of the manifest. This can take long on a slow disk.
+    /// Makes the directories of the manifest, and tells the sender which files are there already. This can take long on a slow disk.
     fn make_sink(
         &self,
         setup: &mut Setup<'_>,
         directory: &Path,
         manifest: &Arc<Manifest>,
-        compare: Compare,
+        (compare, delete): (Compare, Option<Delete>),
     ) -> Result<Sink, Error> {
         let (directory, manifest) = (directory.to_path_buf(), Arc::clone(manifest));
         let (gate, policy) = (self.gate.clone(), self.settings.policy);
         let make = move || Sink::comparing(&directory, manifest, gate, policy, compare);
         let sink = setup.run(&self.heartbeat, make)?;
-        sink.map_err(|error| Error::of_sink(&error))
+        let mut sink = sink.map_err(|error| Error::of_sink(&error))?;
+        if let Some(order) = delete {
+            sink.delete(order);
+        }
+        for present in sink.present().chunks(PRESENT_BATCH) {
+            let present = Message::Present(present.to_vec());
+            self.outbox.send_or_cancel(present, self.hooks.cancel)?;
+        }
+        Ok(sink)
     }
 
     /// Shows people and programs what will be received.
@@ -353,9 +360,7 @@ impl Reception<'_> {
         let cipher = negotiated.cipher;
         let scheme = plan.scheme.to_string();
         let has_present = !negotiated.sink.present().is_empty();
-        let same = negotiated.sink.present().iter();
-        let same = same.filter(|it| it.hash.is_none());
-        let unsent_bytes = same.map(|it| manifest.stream_bytes_of(it.entry)).sum();
+        let unsent_bytes = unsent_bytes(&negotiated.sink, &manifest);
         self.announce(&manifest, &plan, (negotiated.peer, shape.mtu), unsent_bytes);
         let start = Instant::now();
         let waiting = usize::try_from(shape.slots).unwrap_or(usize::MAX);
@@ -436,6 +441,12 @@ fn receiving(
         max_parity_bytes: shape.max_parity_bytes(),
         ..options(config, control, sealing, rtt)
     }
+}
+
+/// Bytes of the stream that this end has already, as far as this is known before the files are compared.
+fn unsent_bytes(sink: &Sink, manifest: &Manifest) -> u64 {
+    let same = sink.present().iter().filter(|it| it.hash.is_none());
+    same.map(|it| manifest.stream_bytes_of(it.entry)).sum()
 }
 
 fn scheme_of(plan: &TransferPlan) -> Result<SchemeSetting, Error> {

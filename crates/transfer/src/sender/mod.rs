@@ -196,13 +196,7 @@ fn negotiate(
     let can_cut_over = theirs.has(Hello::CUTS_OVER);
     let is_synced = theirs.has(Hello::SYNCS);
     let counts_bytes = theirs.has(Hello::BYTE_STEPS);
-    let knows_trees = theirs.has(Hello::TREES);
-    if settings.delete.is_some() && !theirs.has(Hello::DELETES) {
-        let what =
-            "the receiver removes nothing (--delete); it does with `farwrite recv --allow-delete`";
-        return Err(Error::new(ErrorKind::Mismatch, what));
-    }
-    let theirs_sets_owners = theirs.has(Hello::OWNERS);
+    let receiver = theirs.clone();
     let waited = start.elapsed();
 
     let theirs = setup.route_offer()?;
@@ -216,13 +210,8 @@ fn negotiate(
         None => nic_mtu(peer, settings.mtu)?,
     };
 
-    if source.sends_owners() && !theirs_sets_owners {
-        hooks
-            .warn("the receiver does not set owners; it does as root with `farwrite recv --owner`");
-    }
-    if !knows_trees && source.needs_trees() {
-        list_files_only(&mut setup, heartbeat, source, shared_results, hooks)?;
-    }
+    let listing = (source, shared_results);
+    let (source, compare) = fit(&mut setup, heartbeat, listing, &receiver, settings)?;
     let manifest = source.manifest();
     let (scheme, shape) = choose(manifest.stream_bytes(), rtt, mtu, settings)?;
     let rate_control = over_round_trip(settings.rate_control, rtt);
@@ -235,11 +224,6 @@ fn negotiate(
     let (qp, ours) = make(&mut routed.endpoint).map_err(|error| Error::of_endpoint(&error))?;
     setup.routed = Some(routed);
 
-    let compare = if knows_trees {
-        settings.compare
-    } else {
-        Compare::Nothing
-    };
     let plan = TransferPlan {
         scheme: Text::new(scheme),
         segment_bytes: shape.segment_bytes,
@@ -272,6 +256,36 @@ fn negotiate(
         is_synced,
         counts_bytes,
     })
+}
+
+/// Makes the list of files one that the receiver understands, and returns how it finds files that it has already.
+/// Fails if the receiver does not allow what the user wants.
+fn fit<'s>(
+    setup: &mut Setup<'_>,
+    heartbeat: &Arc<OwnCounts>,
+    (source, shared_results): (&'s mut Source, &SharedResults),
+    receiver: &Hello,
+    settings: &SendSettings,
+) -> Result<(&'s mut Source, Compare), Error> {
+    if settings.delete.is_some() && !receiver.has(Hello::DELETES) {
+        let what =
+            "the receiver removes nothing (--delete); it does with `farwrite recv --allow-delete`";
+        return Err(Error::new(ErrorKind::Mismatch, what));
+    }
+    if source.sends_owners() && !receiver.has(Hello::OWNERS) {
+        setup
+            .warn("the receiver does not set owners; it does as root with `farwrite recv --owner`");
+    }
+    let knows_trees = receiver.has(Hello::TREES);
+    if !knows_trees && source.needs_trees() {
+        list_files_only(setup, heartbeat, source, shared_results)?;
+    }
+    let compare = if knows_trees {
+        settings.compare
+    } else {
+        Compare::Nothing
+    };
+    Ok((source, compare))
 }
 
 /// Sends what the transfer consists of (P8.1.2).
@@ -322,9 +336,8 @@ fn list_files_only(
     heartbeat: &Arc<OwnCounts>,
     source: &mut Source,
     shared_results: &SharedResults,
-    hooks: &TransferHooks<'_>,
 ) -> Result<(), Error> {
-    hooks.warn(
+    setup.warn(
         "the receiver is of an older version: it gets files and directories only, each name of a file as \
          a file of its own, and no owners or extended attributes",
     );
