@@ -96,7 +96,7 @@ loom: ## all interleavings of receive workers on the slot table, and of their no
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom CARGO_PROFILE_DEV_OPT_LEVEL=0 $(CARGO) test \
 		--package farwrite-sdr --package farwrite --lib -- interleavings announcement
 
-system: ## tests in network namespaces, checked with tshark and ISA-L (root; installs both on Debian)
+system: ## tests in network namespaces, checked with tshark and ISA-L (root; installs what they need on Debian)
 	tests/system/run
 
 browser: explorer ## the explorer in headless Chromium (installs it on Debian as root)
