@@ -1,4 +1,4 @@
-//! Threads that receive packets.
+//! Threads that receive packets. The NIC below (`fabric`: `nic/rx.rs`) has placed their payloads.
 //!
 //! Each thread runs the receive worker of one port. It receives a batch of packets, sets the bits
 //! of what arrived in the slot tables, and passes the remaining work to the owner. Schemes, control

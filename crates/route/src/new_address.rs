@@ -1,4 +1,5 @@
-//! A candidate: a new address of the peer, until it is accepted or dropped.
+//! A new address of a peer that may have moved, until it is accepted or dropped. `route.rs` learns the
+//! addresses behind address translation.
 
 use core::net::SocketAddr;
 

@@ -1,4 +1,4 @@
-//! Checks whether a transfer is alive.
+//! Checks whether a transfer is alive. `channel_writer.rs` sends the signs of life of this end.
 //!
 //! A slow disk, at either end, never ends a transfer: the end reports it in its signs of life, and
 //! both wait. A transfer ends if a peer is silent, or if almost nothing moves on the path.

@@ -1,6 +1,6 @@
 //! Peers. A peer is another endpoint instance. All queue pairs to it share its state.
 //!
-//! The state has a sending half ([`pacing`]): one controller, one token bucket and a log of what is
+//! The state has a sending half ([`sending`]): one controller, one token bucket and a log of what is
 //! in flight, for all queue pairs together. Its receiving half ([`reports`]) counts what arrives,
 //! and reports the counts to the sender.
 

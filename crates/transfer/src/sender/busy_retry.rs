@@ -1,4 +1,4 @@
-//! Waits for a receiver that is busy with another sender.
+//! Waits for a receiver that is busy with another sender. At the receiver, `admission.rs` refuses this one.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
