@@ -80,7 +80,7 @@ impl FabricResources {
     }
 
     /// Connects every queue pair to the queue pair of the same generation and channel in `peer`, or
-    /// connects none. Those of data are sealed as `sealing` says.
+    /// connects none. Writes through any of them are sealed as `sealing` says.
     pub(super) fn connect<F: Fabric>(
         &self,
         fabric: &mut Adapter<F>,
@@ -95,7 +95,8 @@ impl FabricResources {
                 addr,
                 qpn: Qpn(remote),
             };
-            let sealing = sealing.filter(|_| qpn != self.control_qpn());
+            // The control queue pair too, although it carries sends alone: a write that names it, and
+            // that has no tag, would reach the windows of sealed queue pairs.
             let sealed = fabric.seal_qp(qpn, sealing);
             if let Err(error) = sealed.and_then(|()| fabric.connect_qp(qpn, remote)) {
                 for &connected in &self.qpns[..index] {

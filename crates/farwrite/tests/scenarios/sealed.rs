@@ -1,6 +1,7 @@
 //! Sealed data packets (P2.7): which ends connect, and what an attacker on the path can do.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::rc::Rc;
 
 use farwrite::fabric::sim::{Datagram, SimNetwork, Verdict};
@@ -234,4 +235,43 @@ fn packets_that_are_cut_reordered_or_sent_back_damage_nothing() {
         assert!(dropped(DropReason::BadTag) > 0, "{scheme}");
         assert!(dropped(DropReason::UnknownQp) > 0, "{scheme}");
     });
+}
+
+/// The control queue pair takes no sealed packets, and it has no memory of its own. A write that names it
+/// must not reach the memory of the sealed queue pairs.
+#[test]
+fn plain_writes_to_the_control_queue_pair_damage_nothing() {
+    let mut world = World::new(1, long_haul(), &with(Sealing::Required));
+    let forged: Rc<RefCell<Vec<Datagram>>> = Rc::default();
+    let out = Rc::clone(&forged);
+    let mut control_qpns = HashMap::new();
+    world.traffic.filter(move |seen| {
+        let Datagram { dst, payload, .. } = seen.datagram;
+        if !seen.is_data() {
+            control_qpns.insert(*dst, [payload[5], payload[6], payload[7]]);
+        } else if let Some(qpn) = control_qpns.get(dst) {
+            let mut plain = seen.datagram.clone();
+            plain.payload.truncate(IMMDT + 4);
+            plain.payload[1] &= !0x30;
+            plain.payload[5..8].copy_from_slice(qpn);
+            // RETH: the length of the write.
+            plain.payload[24..28].copy_from_slice(&512_u32.to_be_bytes());
+            plain.payload.extend([0xee; 512 + 4]);
+            seal(&mut plain);
+            out.borrow_mut().push(plain);
+        }
+        Verdict::Pass
+    });
+    let bytes = SplitMix::new(1).bytes(1 << 20);
+    let parcel = world.ship(Order::new(bytes, tag("sr-nack")));
+    while world.now_ns() < SECOND {
+        world.run_for(MS);
+        let packets = forged.take();
+        packets
+            .into_iter()
+            .for_each(|packet| world.network.inject(packet));
+    }
+    let dropped = world.b.endpoint.counters().dropped(DropReason::BadTag);
+    world.finish(vec![parcel]);
+    assert!(dropped > 200, "{dropped}");
 }
