@@ -194,7 +194,9 @@ impl Error {
             SinkError::Open { .. }
             | SinkError::Prepare { .. }
             | SinkError::InTheWay { .. }
-            | SinkError::SameDirectory { .. } => ErrorKind::Files,
+            | SinkError::SameDirectory { .. }
+            | SinkError::Delete { .. }
+            | SinkError::TooMuchToDelete { .. } => ErrorKind::Files,
             _ => ErrorKind::Other,
         };
         Self::caused(kind, "receiving files", error)

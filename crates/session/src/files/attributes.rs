@@ -141,8 +141,8 @@ impl Warnings {
             .owner
             .map_or(Ok(()), |owner| set_owner(&fd, owner));
         // A list of who may do what cannot give more than the mode allows, which comes after it.
-        if let Err(errno) = xattrs::set(&fd, attributes.xattrs) {
-            self.add(Attribute::Xattrs, of, &path, errno.into());
+        if let Err(error) = xattrs::set(&fd, attributes.xattrs, attributes.lists) {
+            self.add(Attribute::Xattrs, of, &path, error);
         }
         for (attribute, answer) in [
             (Attribute::Owner, owned),
@@ -166,6 +166,9 @@ pub(super) struct Attributes<'a> {
     pub(super) modified: Time,
     pub(super) owner: Option<Owner>,
     pub(super) xattrs: &'a [Xattr],
+    /// Whether access control lists are set. They name users and groups, as owners do, and are not limited
+    /// by the umask.
+    pub(super) lists: bool,
 }
 
 impl<'a> Attributes<'a> {
@@ -176,6 +179,7 @@ impl<'a> Attributes<'a> {
             modified: entry.modified,
             owner: manifest.owner(index).filter(|_| policy.owners),
             xattrs: manifest.xattrs(index),
+            lists: policy.owners,
         })
     }
 }
@@ -262,6 +266,7 @@ mod tests {
         },
         owner: None,
         xattrs: &[],
+        lists: false,
     };
 
     /// The files of a process in `/proc` refuse a change of mode, as files on FAT do.

@@ -10,6 +10,8 @@ pub(super) const MAX_XATTR_BYTES: usize = 64 << 10;
 pub(super) const MAX_XATTRS_BYTES: usize = 128 << 10;
 /// Most bytes of all extended attributes of a manifest.
 pub(super) const MAX_ALL_XATTRS_BYTES: usize = 64 << 20;
+/// Memory that an attribute takes besides its name and its value, so that many short ones are bounded too.
+const XATTR_MEMORY_BYTES: usize = 128;
 /// Most data extents of one file. The rest of the file is one extent then.
 pub(super) const MAX_EXTENTS: usize = 8192;
 /// Most data extents of a manifest.
@@ -109,7 +111,7 @@ pub(super) fn check_xattrs(xattrs: &[Xattr]) -> Result<usize, DetailError> {
             return Err(DetailError::Name { name });
         }
         before = &xattr.name;
-        bytes += xattr.name.len() + xattr.value.len();
+        bytes += xattr.name.len() + xattr.value.len() + XATTR_MEMORY_BYTES;
         if xattr.value.len() > MAX_XATTR_BYTES || bytes > MAX_XATTRS_BYTES {
             return Err(DetailError::Long);
         }

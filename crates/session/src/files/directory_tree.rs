@@ -16,7 +16,9 @@ use super::open_directories::{EnterError, OpenDirectories};
 use super::part_file::remove_leftovers;
 use super::sink::is_full;
 use super::status::{Id, Status};
-use super::{CommitGate, Compare, Delete, EntryRef, Kind, Manifest, Policy, Present, SinkError};
+use super::{
+    CommitGate, Compare, Delete, EntryRef, Kind, Manifest, Policy, Present, SinkError, Time,
+};
 
 /// The directory that receives everything, and the directories of a manifest in it.
 ///
@@ -32,6 +34,8 @@ pub(super) struct DirectoryTree {
     room: FreeSpaceWatch,
     compare: Compare,
     present: Vec<Present>,
+    /// What the files were whose bytes were hashed, and when they had changed last.
+    hashed: HashMap<u32, (Id, Time)>,
     /// The modes that directories get if the transfer fails, sorted by the number of their entry.
     modes_after_failure: Vec<(u32, u16)>,
 }
@@ -59,6 +63,7 @@ impl DirectoryTree {
             room: FreeSpaceWatch::default(),
             compare,
             present: Vec::new(),
+            hashed: HashMap::new(),
             modes_after_failure: Vec::new(),
         };
         tree.check_room()?;
@@ -291,10 +296,13 @@ impl DirectoryTree {
             }),
             Ok(status) => {
                 let status = status.filter(|status| self.compare.may_be_same(entry, status));
-                if status.is_some() {
+                if let Some(status) = status {
                     let compare = self.compare;
                     let around = self.around(index).ok();
                     let present = around.and_then(|around| compare.present(index, entry, around));
+                    if compare == Compare::Hash && present.is_some() {
+                        self.hashed.insert(index, (status.id, status.modified));
+                    }
                     self.present.extend(present);
                 }
                 Ok(())
@@ -363,7 +371,11 @@ impl DirectoryTree {
         let entry = manifest.entry(index).ok_or(io::ErrorKind::NotFound)?;
         let compare = self.compare;
         let status = self.around(index)?.look(entry.name)?;
-        Ok(status.filter(|status| compare.may_be_same(&entry, status)))
+        let is_hashed = |status: &Status| {
+            let before = self.hashed.get(&index);
+            compare != Compare::Hash || before == Some(&(status.id, status.modified))
+        };
+        Ok(status.filter(|status| compare.may_be_same(&entry, status) && is_hashed(status)))
     }
 
     fn failed(&self, index: u32, source: io::Error) -> SinkError {

@@ -82,6 +82,7 @@ pub(super) fn count(directory: &Directory, name: &[u8]) -> io::Result<u64> {
 /// Removes something and all below it. Follows no link, and stays on the file system.
 pub(super) fn remove(directory: &Directory, name: &[u8], gate: &CommitGate) -> io::Result<()> {
     if let Some(inner) = inner(directory, name)? {
+        inner.open_up()?;
         for name in inner.names(usize::MAX, |_| true)?.unwrap_or_default() {
             remove(&inner, &name, gate)?;
         }
@@ -104,9 +105,7 @@ fn inner(directory: &Directory, name: &[u8]) -> io::Result<Option<Directory>> {
     let here = directory.status()?.id;
     match status {
         Some(it) if it.kind == FileType::Directory && it.id.is_beside(here) => {
-            let inner = directory.enter(name)?;
-            inner.open_up()?;
-            Ok(Some(inner))
+            directory.enter(name).map(Some)
         }
         _ => Ok(None),
     }

@@ -1,6 +1,6 @@
 //! Gives files their final names.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::io;
 
 use rustix::io::Errno;
@@ -12,13 +12,16 @@ use super::status::Id;
 ///
 /// A file replaces a file that had its name before the transfer, but not another file of the same
 /// transfer. On a file system that ignores case, `A` and `a` are one name.
+///
+/// A file can have further names from before the transfer, which others of the transfer may take. So the
+/// names that each file has from this transfer are counted.
 #[derive(Debug, Default)]
-pub(super) struct Named(HashSet<Id>);
+pub(super) struct Named(HashMap<Id, u64>);
 
 impl Named {
     /// Notes that a file keeps its name.
     pub(super) fn keep(&mut self, id: Id) {
-        self.0.insert(id);
+        *self.0.entry(id).or_default() += 1;
     }
 
     /// Renames the file `id` within a directory. Returns `false` if a file of this transfer has the
@@ -35,14 +38,15 @@ impl Named {
             // The name is taken, or the file system cannot check this itself.
             Err(Errno::EXIST | Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
                 let owner = directory.look(to)?;
-                if owner.is_some_and(|owner| self.0.contains(&owner.id)) {
+                let names = owner.and_then(|owner| Some((owner.links, *self.0.get(&owner.id)?)));
+                if names.is_some_and(|(all, of_transfer)| all <= of_transfer) {
                     return Ok(false);
                 }
                 directory.rename(from, to)?;
             }
             Err(error) => return Err(error.into()),
         }
-        self.0.insert(id);
+        self.keep(id);
         Ok(true)
     }
 }
@@ -70,11 +74,17 @@ mod tests {
             renamed.expect("rename"),
             "what was there before is replaced"
         );
-        // A file system that ignores case looks like this: the name `a` leads to `A`.
-        fs::hard_link(place.path().join("A"), place.path().join("a")).expect("link");
         let second = write("2", "second");
-        let renamed = named.rename(&directory, b"2", b"a", second);
+        // On a file system that ignores case, the name could also be `a`.
+        let renamed = named.rename(&directory, b"2", b"A", second);
         assert!(!renamed.expect("looked"), "a file of this transfer is kept");
+        // A name from before the transfer, of a file that keeps another one.
+        fs::hard_link(place.path().join("A"), place.path().join("old")).expect("link");
+        let renamed = named.rename(&directory, b"2", b"old", second);
+        assert!(
+            renamed.expect("rename"),
+            "only this name of the file is replaced"
+        );
         let left = fs::read(place.path().join("A")).expect("read");
         assert_eq!(left, b"first");
     }

@@ -1,15 +1,17 @@
 //! Extended attributes of open files and directories.
 
+use std::io;
 use std::os::fd::AsFd;
 
 use rustix::fs::{XattrFlags, fgetxattr, flistxattr, fsetxattr};
-use rustix::io::Errno;
 
 use super::Xattr;
 use super::detail::{MAX_XATTR_BYTES, check_xattrs, travels};
 
 /// Bytes for the names of one file: as many as Linux allows.
 const NAMES_BYTES: usize = 64 << 10;
+/// The names of access control lists begin so.
+const LISTS: &[u8] = b"system.posix_acl_";
 
 /// Returns the extended attributes that travel, in ascending order of their names, and whether others exist
 /// or do not fit. A file system without extended attributes has none.
@@ -46,8 +48,17 @@ pub(super) fn read(file: impl AsFd) -> (Vec<Xattr>, bool) {
     (xattrs, is_short)
 }
 
-/// Sets extended attributes. Returns the first failure, after it has tried all.
-pub(super) fn set(file: impl AsFd, xattrs: &[Xattr]) -> Result<(), Errno> {
-    let set = |xattr: &Xattr| fsetxattr(&file, &xattr.name[..], &xattr.value, XattrFlags::empty());
+/// Sets extended attributes, access control lists only if `lists` says so. Returns the first failure, after it
+/// has tried all.
+pub(super) fn set(file: impl AsFd, xattrs: &[Xattr], lists: bool) -> io::Result<()> {
+    let set = |xattr: &Xattr| match lists || !xattr.name.starts_with(LISTS) {
+        true => {
+            let set = fsetxattr(&file, &xattr.name[..], &xattr.value, XattrFlags::empty());
+            set.map_err(io::Error::from)
+        }
+        false => Err(io::Error::other(
+            "the receiver sets access control lists with --owner only",
+        )),
+    };
     xattrs.iter().map(set).fold(Ok(()), Result::and)
 }
