@@ -15,7 +15,7 @@ use zeroize::Zeroizing;
 
 use super::meeting::{self, Meeting, ends_of_ssh};
 use super::relay::{Out, Relay};
-use super::{FAR_GREETING, listen, receiver, sender};
+use super::{FAR_GREETING, FAR_VERSION, listen, receiver, sender};
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::recv::Until;
@@ -139,7 +139,7 @@ fn read_input(relay: Arc<OnceLock<Arc<Relay>>>, flag: Arc<AtomicBool>) {
 }
 
 fn greet(pipe: &mut File, rest: &str) -> Result<(), Failure> {
-    let greeting = format!("{FAR_GREETING}{rest}\n");
+    let greeting = format!("{FAR_GREETING}{FAR_VERSION}{rest}\n");
     let written = pipe.write_all(greeting.as_bytes());
     written.or_exit(Exit::Unreachable, "answering through ssh")
 }

@@ -31,7 +31,9 @@ use relay::Relay;
 use ssh::Remote;
 
 /// What the other end says first, before its [`Meeting`] if it receives (P14.1).
-const FAR_GREETING: &str = "farwrite-far-1";
+const FAR_GREETING: &str = "farwrite-far-";
+/// The version behind it.
+const FAR_VERSION: &str = "1";
 
 /// The time between the end of the other program and the end of this one, if nothing else ends it.
 const LINGER: Duration = Duration::from_secs(3);
@@ -100,7 +102,16 @@ pub(crate) fn run(args: &CpArgs, console: &Console) -> Result<ExitCode, Failure>
     });
     let remotes: Vec<_> = remotes.collect();
     let usage = |what: &str| Failure::new(Exit::Usage, what);
-    match Place::of(destination) {
+    let place = Place::of(destination);
+    for place in sources.iter().chain([&place]) {
+        // ssh would take it for an option.
+        if let Place::There { host, .. } = place
+            && host.as_encoded_bytes().starts_with(b"-")
+        {
+            return Err(usage("the name of a host cannot begin with `-`"));
+        }
+    }
+    match place {
         Place::There { host, path } if remotes.is_empty() => {
             args.send(&host, path, &args.paths[..sources.len()], console)
         }
@@ -167,8 +178,11 @@ impl CpArgs {
         let (out, output) = far.pipes()?;
         let enter = || {
             let (relay, at) = Relay::enter(out.clone(), meeting.port)?;
-            // When the pipe ends, the transfer notices the end of its connection.
-            thread::spawn(move || relay.read(output));
+            thread::spawn(move || {
+                let _ = relay.read(output);
+                // The transfer notices the end of its connection.
+                relay.close();
+            });
             Ok(at)
         };
         let sent = meeting::send(&sending, &meeting, (&psk, &cancel), console, enter);

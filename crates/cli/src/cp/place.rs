@@ -53,7 +53,9 @@ pub(super) fn quoted(word: &OsStr) -> OsString {
     let mut out = vec![b'\''];
     for &byte in bytes {
         match byte {
+            // Shells read a backslash within quotes in different ways, and outside of them alike.
             b'\'' => out.extend_from_slice(b"'\\''"),
+            b'\\' => out.extend_from_slice(b"'\\\\'"),
             byte => out.push(byte),
         }
     }
@@ -94,6 +96,7 @@ mod tests {
         for (word, want) in [
             ("a b", "'a b'"),
             ("it's $HOME", "'it'\\''s $HOME'"),
+            ("a\\b", "'a'\\\\'b'"),
             ("~/in", "'in'"),
             ("~", "'.'"),
             ("", "'.'"),

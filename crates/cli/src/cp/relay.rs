@@ -148,6 +148,14 @@ impl Relay {
         }
     }
 
+    /// Ends the connection, after the pipe has ended.
+    pub(crate) fn close(&self) {
+        self.out.close();
+        if let Some(stream) = lock(&self.tcp).take() {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+
     /// Handles a frame. What cannot be delivered is lost, as on a network: the transfer repairs datagrams,
     /// and notices the end of its connection.
     fn take(self: &Arc<Self>, kind: Kind, content: &[u8]) {

@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 
 use super::place::quoted;
 use super::relay::Out;
-use super::{FAR_GREETING, Meeting};
+use super::{FAR_GREETING, FAR_VERSION, Meeting};
 use crate::exit::{Exit, Failure, OrExit};
 
 /// The most lines before the greeting, such as those that a shell prints when it starts.
@@ -115,15 +115,27 @@ impl Far {
     /// Waits for the greeting of the program, and returns the rest of its line.
     pub(super) fn greeting(&mut self) -> Result<String, Failure> {
         for _ in 0..MAX_NOISE {
-            let mut line = String::new();
+            let mut line = Vec::new();
             let output = self.pipes.as_mut().map(|(_, output)| output);
-            match output.map(|output| output.take(MAX_LINE_BYTES).read_line(&mut line)) {
+            match output.map(|output| output.take(MAX_LINE_BYTES).read_until(b'\n', &mut line)) {
                 Some(Ok(1..)) => {}
                 _ => return Err(self.why_it_ended()),
             }
-            if let Some(rest) = line.trim_end().strip_prefix(FAR_GREETING) {
-                return Ok(rest.trim().to_owned());
+            // What a shell prints may be of any bytes.
+            let line = String::from_utf8_lossy(&line);
+            let Some(rest) = line.trim_end().strip_prefix(FAR_GREETING) else {
+                continue;
+            };
+            let (version, rest) = rest.split_once(' ').unwrap_or((rest, ""));
+            if version != FAR_VERSION {
+                let what = format!(
+                    "{} speaks version {version:?} of copies, and this program {FAR_VERSION}: install \
+                     the same release at both ends",
+                    self.name
+                );
+                return Err(Failure::new(Exit::Mismatch, what));
             }
+            return Ok(rest.trim().to_owned());
         }
         let what = format!(
             "{} prints lines before the program starts, and no greeting of farwrite: make its shell \
@@ -135,6 +147,8 @@ impl Far {
 
     /// The reason why the program ended before it greeted. What it has said is on standard error already.
     fn why_it_ended(&mut self) -> Failure {
+        // It ends when its standard input does.
+        self.pipes = None;
         let name = &self.name;
         let status = self.child.wait().ok().and_then(|status| status.code());
         let (exit, what) = match status {

@@ -83,6 +83,11 @@ fn what_cannot_be_copied_has_its_reason() {
     for (words, code, reason) in [
         (&["data", "."][..], 2, "no path is on another machine"),
         (&["data", "a:b", "c:d"], 2, "not both"),
+        (
+            &["--", "data", "-oProxyCommand=x:in"],
+            2,
+            "cannot begin with",
+        ),
         (&["a:b", "c:d", "."], 2, "several machines"),
         (&["--scheme", "none", "data", "host:in"], 2, "none"),
         (
