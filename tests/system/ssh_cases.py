@@ -2,6 +2,7 @@
 
 import filecmp
 import json
+import pathlib
 import random
 import subprocess
 
@@ -14,6 +15,8 @@ THROUGH = "the data go through ssh"
 
 def run(report, program, directory):
     """Runs all cases."""
+    # The server starts it in another directory.
+    program = str(pathlib.Path(program).resolve())
     where = directory / "ssh"
     where.mkdir()
     with report.case("ssh: copies"), Veth(1500) as veth:

@@ -28,7 +28,14 @@ pub fn qp_info_fields(data: &[u8]) {
         control: address,
         channels: vec![address; config.channels.into()],
         control_qpn: 2,
-        data_qpns: vec![vec![3; config.channels.into()]; config.generations.into()],
+        data_qpns: (0..u32::from(config.generations))
+            .map(|generation| {
+                let channels = 0..u32::from(config.channels);
+                channels
+                    .map(|channel| 3 + 256 * generation + channel)
+                    .collect()
+            })
+            .collect(),
         config,
         control_key: [7; 32],
         timing: Timing::wide_area(),
