@@ -330,13 +330,14 @@ impl Driver {
         let Some(listening) = &mut self.listening else {
             return;
         };
+        let before = listening.responder.keys().clone();
         for id in listening.responder.replace_keys(keys.clone()) {
             if let Some(reserved) = listening.reserved.remove(&id) {
                 release(&mut self.keeper, endpoint, reserved);
             }
         }
         for (_, session) in &mut self.sessions {
-            if !keys.accept(&session.peer) {
+            if !keys.still_accept(&before, &session.peer) {
                 let mut shared = shared!(self, endpoint);
                 session.close(&mut shared, ByeCause::NoLongerKnown, Ended::NoLongerKnown);
             }

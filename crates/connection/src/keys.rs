@@ -48,10 +48,11 @@ impl Keys {
         self
     }
 
-    /// Whether a peer that has proven itself is accepted by these keys.
-    pub(crate) fn accept(&self, peer: &Peer) -> bool {
+    /// Whether a peer that has proven itself to the keys of `before` is accepted by these keys. Whoever holds
+    /// another pre-shared key is not.
+    pub(crate) fn still_accept(&self, before: &Self, peer: &Peer) -> bool {
         match &peer.key {
-            None => self.psk.is_some(),
+            None => self.psk.is_some() && self.psk == before.psk,
             Some(key) => {
                 let known = self.identity.as_ref().map(|(_, known)| known);
                 known.is_some_and(|known| known.name(key).is_some())
@@ -96,5 +97,20 @@ impl Peer {
 impl fmt::Display for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name().unwrap_or("a holder of the pre-shared key"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_pre_shared_key_does_not_accept_holders_of_the_old_one() {
+        let [old, new] = [(); 2].map(|()| Psk::generate().expect("randomness"));
+        let before = Keys::of_psk(&old);
+        let accepts = |keys: &Keys| keys.still_accept(&before, &Peer::PRE_SHARED);
+        assert!(accepts(&Keys::of_psk(&old)));
+        assert!(!accepts(&Keys::of_psk(&new)));
+        assert!(!accepts(&Keys::default()));
     }
 }

@@ -47,8 +47,16 @@ pub struct OutcomesTask {
 /// The asynchronous tasks that wait.
 #[derive(Default)]
 struct Waiting {
-    list: Vec<(Message, Waker)>,
+    list: Vec<Waiter>,
+    next_id: u64,
     has_ended: bool,
+}
+
+/// A future that waits. A later poll of it replaces its waker.
+struct Waiter {
+    id: u64,
+    message: Message,
+    waker: Waker,
 }
 
 /// A message without an outcome.
@@ -109,6 +117,11 @@ impl Outcomes {
         message: Message,
     ) -> impl Future<Output = Result<Outcome, Error>> + Send + 'static {
         let waiting = Arc::clone(&self.waiting);
+        let id = {
+            let mut waiting = lock(&waiting);
+            waiting.next_id += 1;
+            waiting.next_id
+        };
         poll_fn(move |context| {
             let mut waiting = lock(&waiting);
             // Looked at under the lock, so that the task cannot miss the entry.
@@ -118,9 +131,15 @@ impl Outcomes {
             if waiting.has_ended {
                 return Poll::Ready(Err(Error::Ended));
             }
-            waiting
-                .list
-                .push((message.clone(), context.waker().clone()));
+            let waker = context.waker();
+            match waiting.list.iter_mut().find(|waiter| waiter.id == id) {
+                Some(waiter) => waiter.waker.clone_from(waker),
+                None => waiting.list.push(Waiter {
+                    id,
+                    message: message.clone(),
+                    waker: waker.clone(),
+                }),
+            }
             Poll::Pending
         })
     }
@@ -129,10 +148,10 @@ impl Outcomes {
 impl OutcomesTask {
     /// Wakes those whose messages have an outcome.
     pub fn run(&mut self) -> TaskState {
-        lock(&self.waiting).list.retain(|(message, waker)| {
-            let is_open = message.outcome().is_none();
+        lock(&self.waiting).list.retain(|waiter| {
+            let is_open = waiter.message.outcome().is_none();
             if !is_open {
-                waker.wake_by_ref();
+                waiter.waker.wake_by_ref();
             }
             is_open
         });
@@ -144,8 +163,8 @@ impl Drop for OutcomesTask {
     fn drop(&mut self) {
         let mut waiting = lock(&self.waiting);
         waiting.has_ended = true;
-        for (_, waker) in waiting.list.drain(..) {
-            waker.wake();
+        for waiter in waiting.list.drain(..) {
+            waiter.waker.wake();
         }
     }
 }

@@ -12,6 +12,9 @@ use crate::shared::Shared;
 /// round trips.
 const LINGER_NS: u64 = 500_000_000;
 const LINGER_ROUND_TRIPS: u64 = 4;
+/// How long a stream that its user has dropped waits for a peer that does nothing: neither ends its
+/// direction nor takes bytes.
+const DROPPED_NS: u64 = 60_000_000_000;
 
 /// Moves the bytes of a [`Stream`](crate::Stream). Whoever polls the endpoint runs it after every
 /// poll, for example as a task of a [`ProgressThread`](farwrite::ProgressThread::add_task).
@@ -23,6 +26,8 @@ pub struct StreamTask {
     qp: QueuePair,
     /// When both directions had ended.
     over_ns: Option<u64>,
+    /// Since when nothing has happened on a dropped stream.
+    quiet_ns: Option<u64>,
 }
 
 impl StreamTask {
@@ -31,6 +36,7 @@ impl StreamTask {
             shared,
             qp,
             over_ns: None,
+            quiet_ns: None,
         }
     }
 
@@ -53,15 +59,22 @@ impl StreamTask {
         let is_over = receiver.half.is_over() && sender.half.is_over();
         let is_dropped = receiver.is_dropped && sender.is_dropped;
         if changed {
+            self.quiet_ns = None;
             self.shared.sender.notify(sender);
             self.shared.receiver.notify(receiver);
             return TaskState::Worked;
         }
         drop(receiver);
-        if !is_over {
+        let now_ns = endpoint.fabric().now_ns();
+        if !is_over && is_dropped {
+            let since_ns = *self.quiet_ns.get_or_insert(now_ns);
+            let end_ns = since_ns.saturating_add(DROPPED_NS);
+            if now_ns < end_ns {
+                return TaskState::Until(end_ns);
+            }
+        } else if !is_over {
             return TaskState::Idle;
         }
-        let now_ns = endpoint.fabric().now_ns();
         let rtt_ns = endpoint.qp_stats(self.qp).map_or(0, |stats| stats.rtt_ns);
         let end_ns = self.over_ns.get_or_insert(now_ns).saturating_add(LINGER_NS);
         let end_ns = end_ns.saturating_add(rtt_ns.saturating_mul(LINGER_ROUND_TRIPS));

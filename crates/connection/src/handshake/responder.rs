@@ -251,9 +251,13 @@ impl Responder {
 
     /// Replaces the keys. Forgets the handshakes of peers that are no longer known, and returns them.
     pub(crate) fn replace_keys(&mut self, keys: Keys) -> Vec<HandshakeId> {
-        self.keys = keys;
+        let before = std::mem::replace(&mut self.keys, keys);
         let keys = self.keys.clone();
-        self.forget(|entry| !keys.accept(&entry.peer))
+        self.forget(|entry| !keys.still_accept(&before, &entry.peer))
+    }
+
+    pub(crate) fn keys(&self) -> &Keys {
+        &self.keys
     }
 
     fn forget(&mut self, is_over: impl Fn(&Entry) -> bool) -> Vec<HandshakeId> {
