@@ -118,9 +118,6 @@ pub enum InfoError {
     /// A number that is not a valid queue pair number.
     #[error("{0:#x} is not the number of a queue pair: from 2 to 0xffffff")]
     Qpn(u32),
-    /// A number that two queue pairs have.
-    #[error("the number {0:#x} of a queue pair comes twice")]
-    TwoQueuePairs(u32),
     /// An error in the typed fields at the end.
     #[error("bad fields of queue-pair information: {0}")]
     Field(#[from] FieldError),
@@ -309,15 +306,8 @@ impl QpInfo {
             }
         }
         let mut qpns = self.data_qpns.iter().flatten().chain([&self.control_qpn]);
-        if let Some(qpn) = qpns.find(|qpn| !QPN_RANGE.contains(qpn)) {
-            return Err(InfoError::Qpn(*qpn));
-        }
-        // A key of sealed packets belongs to a number, so two queue pairs of one number would use it twice.
-        let mut all: Vec<u32> = self.data_qpns.iter().flatten().copied().collect();
-        all.push(self.control_qpn);
-        all.sort_unstable();
-        match all.windows(2).find(|two| two[0] == two[1]) {
-            Some(two) => Err(InfoError::TwoQueuePairs(two[0])),
+        match qpns.find(|qpn| !QPN_RANGE.contains(qpn)) {
+            Some(qpn) => Err(InfoError::Qpn(*qpn)),
             None => Ok(()),
         }
     }
