@@ -9,19 +9,16 @@ use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
 
 /// The most bytes of a frame's content: those of a UDP datagram.
 const MAX_CONTENT_BYTES: usize = u16::MAX as usize;
-/// The time between two looks for a new connection at the entrance.
-const PERIOD: Duration = Duration::from_millis(20);
 
 /// What a frame carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 enum Kind {
     Datagram = 0,
-    /// A new connection, which replaces the one before.
+    /// The connection begins.
     Open = 1,
     Bytes = 2,
     /// The connection has no more bytes.
@@ -67,7 +64,8 @@ impl Out {
 pub(crate) struct Relay {
     out: Out,
     udp: UdpSocket,
-    /// Where datagrams from the pipe go: the receiver, or the sender once it has sent one.
+    /// Where datagrams from the pipe go, and where all others come from: the receiver, or the sender once it
+    /// has sent one.
     local: Mutex<Option<SocketAddr>>,
     tcp: Mutex<Option<TcpStream>>,
     /// At an exit, the port of the receiver.
@@ -97,15 +95,12 @@ impl Relay {
         // An address of its own: other programs most likely do not listen there.
         let at = SocketAddr::from((Ipv4Addr::new(127, 79, a, b.clamp(2, 254)), port));
         let (tcp, udp) = (TcpListener::bind(at)?, UdpSocket::bind(at)?);
-        tcp.set_nonblocking(true)?;
         let relay = Self::start(out, udp, None);
-        let accepting = Arc::downgrade(&relay);
+        let accepting = Arc::clone(&relay);
+        // One connection alone: a later one would be of another user of this machine.
         thread::spawn(move || {
-            while let Some(relay) = accepting.upgrade() {
-                match tcp.accept() {
-                    Ok((stream, _)) => relay.connected(stream),
-                    Err(_) => thread::sleep(PERIOD),
-                }
+            if let Ok((stream, _)) = tcp.accept() {
+                accepting.connected(stream);
             }
         });
         Ok((relay, at))
@@ -165,11 +160,13 @@ impl Relay {
                     let _ = self.udp.send_to(content, to);
                 }
             }
-            (Kind::Open, Some(port)) => match TcpStream::connect((Ipv4Addr::LOCALHOST, port)) {
-                Ok(stream) => self.connected(stream),
-                Err(_) => self.out.write(Kind::End, &[]),
-            },
-            (Kind::Open, None) => {}
+            (Kind::Open, Some(port)) if lock(&self.tcp).is_none() => {
+                match TcpStream::connect((Ipv4Addr::LOCALHOST, port)) {
+                    Ok(stream) => self.connected(stream),
+                    Err(_) => self.out.write(Kind::End, &[]),
+                }
+            }
+            (Kind::Open, _) => {}
             (Kind::Bytes, _) => {
                 let stream = lock(&self.tcp).as_ref().map(TcpStream::try_clone);
                 if let Some(Ok(mut stream)) = stream {
@@ -184,16 +181,13 @@ impl Relay {
         }
     }
 
-    /// Begins to carry a connection, in place of the one before.
+    /// Begins to carry the connection.
     fn connected(self: &Arc<Self>, stream: TcpStream) {
         let Ok(mut reading) = stream.try_clone() else {
             return;
         };
-        let _ = reading.set_nonblocking(false);
         let _ = reading.set_nodelay(true);
-        if let Some(before) = lock(&self.tcp).replace(stream) {
-            let _ = before.shutdown(Shutdown::Both);
-        }
+        *lock(&self.tcp) = Some(stream);
         if self.receiver.is_none() {
             self.out.write(Kind::Open, &[]);
         }
@@ -212,12 +206,10 @@ impl Relay {
     fn take_datagrams(&self) {
         let mut bytes = vec![0; MAX_CONTENT_BYTES];
         while let Ok((count, from)) = self.udp.recv_from(&mut bytes) {
-            let mut local = lock(&self.local);
-            match self.receiver {
-                Some(_) if *local != Some(from) => continue,
-                _ => *local = Some(from),
+            // The receiver at an exit, and at an entrance the socket that has sent the first datagram.
+            if *lock(&self.local).get_or_insert(from) != from {
+                continue;
             }
-            drop(local);
             self.out.write(Kind::Datagram, &bytes[..count]);
         }
     }
