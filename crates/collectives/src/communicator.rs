@@ -40,8 +40,8 @@ pub struct CommunicatorOptions {
     /// and authenticated, so they can travel over a channel that others can read, and so are all data
     /// packets, as with [`GroupOptions::sealed`]. Without it, the messages must travel confidentially.
     pub key: Option<[u8; 32]>,
-    /// What tells this group from all others, such as the names of job and group. All ranks must have
-    /// the same. With a key, a rank refuses the messages of [`Communicator::meet`] that belong to
+    /// Identifies this group among all others. It contains, for example, the names of the job and of the
+    /// group. All ranks must have the same bytes. With a key, a rank refuses the messages of [`Communicator::meet`] that belong to
     /// another group, or to an earlier attempt to make this one.
     pub context: Vec<u8>,
     /// How the group works.

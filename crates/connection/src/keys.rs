@@ -48,8 +48,8 @@ impl Keys {
         self
     }
 
-    /// Whether a peer that has proven itself to the keys of `before` is accepted by these keys. Whoever holds
-    /// another pre-shared key is not.
+    /// Returns whether these keys accept a peer that has proven itself to the keys of `before`. They accept a
+    /// holder of the pre-shared key only if it is the same key in both.
     pub(crate) fn still_accept(&self, before: &Self, peer: &Peer) -> bool {
         match &peer.key {
             None => self.psk.is_some() && self.psk == before.psk,

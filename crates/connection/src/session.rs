@@ -519,7 +519,7 @@ impl Session {
         }
     }
 
-    /// Ends the session, and tells the peer.
+    /// Ends the session. A message informs the peer of the cause.
     pub(crate) fn close(&mut self, shared: &mut Shared<'_>, cause: ByeCause, why: Ended) {
         if self.ended().is_some() {
             return;

@@ -137,7 +137,8 @@ const LINES: usize = 16;
 /// refers to the columns of a file, and another test compares that of `--json-lines`.
 const NOT_COMPARED: [usize; 4] = [5, 8, 9, LINES];
 
-/// Two files and a link arrive, two are there already, and one fails.
+/// In this transfer, two files and a link arrive, the receiver has two other files already, and one file
+/// fails.
 #[test]
 fn lines_are_those_that_are_documented() {
     let rig = Rig::new();

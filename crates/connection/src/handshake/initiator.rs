@@ -18,8 +18,9 @@ const LAST_REPEAT_NS: u64 = 1_000_000_000;
 const PATIENCE_NS: u64 = 2_000_000_000;
 /// The shortest time after which a first Noise message whose cookie is no longer accepted is given up.
 const RENEWAL_NS: u64 = 1_000_000_000;
-/// How long after a refusal an answer still counts. Anyone who sees the packets can forge a refusal, or
-/// can cause one by a changed opening. Whoever cannot also stop the packets changes nothing by that.
+/// How long after a refusal an answer still counts. An attacker who sees the packets can forge a refusal, or
+/// can cause one with a changed opening. The true answer then still arrives, unless the attacker can also stop
+/// packets.
 const DOUBT_NS: u64 = 1_000_000_000;
 
 /// Why no handshake was finished.

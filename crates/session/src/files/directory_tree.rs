@@ -360,7 +360,7 @@ impl DirectoryTree {
         Ok(u32::try_from(sum).unwrap_or(u32::MAX))
     }
 
-    /// The files that are there already, in ascending order.
+    /// Returns the files that the receiver has already, in ascending order of their numbers.
     pub(super) fn present(&self) -> &[Present] {
         &self.present
     }
