@@ -73,6 +73,12 @@ impl ByteStream {
         stop(&mut self.sender, &mut self.receiver, code);
     }
 
+    /// Gives back the memory that the stream has registered, after its queue pair was destroyed. Returns
+    /// how many regions the fabric still uses: call this again after a poll until it returns 0.
+    pub fn release<F: Fabric>(&mut self, endpoint: &mut Endpoint<F>) -> usize {
+        release(&mut self.sender, &mut self.receiver, endpoint)
+    }
+
     /// Returns whether both directions have ended, so that the queue pair can be destroyed. Wait a
     /// few seconds first: the peer may not know yet that its messages have arrived.
     #[must_use]
@@ -96,6 +102,15 @@ pub(crate) fn progress<F: Fabric>(
     }
     let sent = sender.progress(endpoint);
     received.changed || sent
+}
+
+/// As [`ByteStream::release`].
+pub(crate) fn release<F: Fabric>(
+    sender: &mut StreamSender,
+    receiver: &mut StreamReceiver,
+    endpoint: &mut Endpoint<F>,
+) -> usize {
+    sender.release(endpoint) + receiver.release(endpoint)
 }
 
 /// As [`ByteStream::stop`].

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use farwrite::fabric::contract::FabricError;
 use farwrite::{Endpoint, Fabric, MemoryRegion, Outcome, QueuePair, RecvHandle, Region};
 
 use crate::buffers::Buffers;
@@ -24,6 +25,8 @@ pub struct StreamReceiver {
     ready: Option<MemoryRegion>,
     /// Receives, in the order of their messages.
     posted: VecDeque<Posted>,
+    /// Memory of receives that were given up, which the fabric may still write into.
+    held: Vec<MemoryRegion>,
     /// Bytes that have arrived, in order.
     arrived: VecDeque<Arrived>,
     stage: Stage,
@@ -75,6 +78,7 @@ impl StreamReceiver {
             buffers: Buffers::new(options.message_bytes, options.messages),
             ready: None,
             posted: VecDeque::new(),
+            held: Vec::new(),
             arrived: VecDeque::new(),
             stage: Stage::Open,
             is_dropping: false,
@@ -207,16 +211,21 @@ impl StreamReceiver {
 
     /// Ends the receives and frees their memory.
     fn drop_buffers<F: Fabric>(&mut self, endpoint: &mut Endpoint<F>) {
-        self.buffers.end();
-        for posted in self.posted.drain(..) {
+        for posted in &self.posted {
             // Fails if the receive has ended.
             let _ = endpoint.complete_recv(&posted.handle, Outcome::Failed);
-            // Fails while a worker writes into the region, which is then freed with the endpoint.
-            let _ = endpoint.deregister(posted.region);
         }
-        if let Some(region) = self.ready.take() {
-            let _ = endpoint.deregister(region);
-        }
+        self.release(endpoint);
+    }
+
+    /// As [`ByteStream::release`](crate::ByteStream::release).
+    pub(crate) fn release<F: Fabric>(&mut self, endpoint: &mut Endpoint<F>) -> usize {
+        self.buffers.end();
+        self.held
+            .extend(self.posted.drain(..).map(|posted| posted.region));
+        self.held.extend(self.ready.take());
+        self.held.retain(|&region| is_in_use(endpoint, region));
+        self.held.len()
     }
 
     /// Takes a whole message of `length` bytes in `region`.
@@ -288,4 +297,10 @@ fn failure(handle: &RecvHandle) -> Error {
         Some(_) => Error::Violation("a message longer than its buffer"),
         None => Error::MessageFailed(handle.message()),
     }
+}
+
+/// Deregisters a region. Returns whether the fabric still uses it.
+pub(crate) fn is_in_use<F: Fabric>(endpoint: &mut Endpoint<F>, region: MemoryRegion) -> bool {
+    let freed = endpoint.deregister(region);
+    matches!(freed, Err(farwrite::Error::Fabric(FabricError::InUse(_))))
 }

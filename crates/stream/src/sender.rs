@@ -11,6 +11,7 @@ use crate::buffers::Buffers;
 use crate::error::Error;
 use crate::message::{HEAD_BYTES, Head, SIGNAL_BYTES, VIOLATION_CODE};
 use crate::options::StreamOptions;
+use crate::receiver::is_in_use;
 use crate::scheme::SchemePicker;
 
 /// Messages that may be started and not have left. Enough for the fabric to have work between two
@@ -147,8 +148,9 @@ impl StreamSender {
         }
     }
 
-    /// Gives up the direction: bytes that no message carries yet are dropped. The peer reads what
-    /// has left, and then [`Error::Reset`]. Does nothing if the last message was started.
+    /// Gives up the direction: bytes that no message carries yet are dropped. The peer's reads fail
+    /// with [`Error::Reset`], and bytes that it has not read are dropped. Does nothing if the last
+    /// message was started.
     pub fn reset(&mut self, code: u32) {
         if self.stage != Stage::Ended && self.reset.is_none() {
             self.stage = Stage::Ending;
@@ -270,6 +272,16 @@ impl StreamSender {
             Err(_) => false,
         });
         self.open.len() + self.held.len() != before
+    }
+
+    /// As [`ByteStream::release`](crate::ByteStream::release).
+    pub(crate) fn release<F: Fabric>(&mut self, endpoint: &mut Endpoint<F>) -> usize {
+        self.buffers.end();
+        self.gathered.clear();
+        self.held
+            .extend(self.open.drain(..).map(|open| open.region));
+        self.held.retain(|&region| is_in_use(endpoint, region));
+        self.held.len()
     }
 
     /// Starts the messages that may start now.

@@ -16,6 +16,9 @@ const LINGER_ROUND_TRIPS: u64 = 4;
 /// direction nor takes bytes.
 const DROPPED_NS: u64 = 60_000_000_000;
 
+/// The time between two attempts to free memory that the fabric still uses.
+const RELEASE_NS: u64 = 1_000_000;
+
 /// Moves the bytes of a [`Stream`](crate::Stream). Whoever polls the endpoint runs it after every
 /// poll, for example as a task of a [`ProgressThread`](farwrite::ProgressThread::add_task).
 ///
@@ -28,6 +31,8 @@ pub struct StreamTask {
     over_ns: Option<u64>,
     /// Since when nothing has happened on a dropped stream.
     quiet_ns: Option<u64>,
+    /// The queue pair was destroyed, and its memory is being given back.
+    is_destroyed: bool,
 }
 
 impl StreamTask {
@@ -37,6 +42,7 @@ impl StreamTask {
             qp,
             over_ns: None,
             quiet_ns: None,
+            is_destroyed: false,
         }
     }
 
@@ -53,6 +59,9 @@ impl StreamTask {
 
     /// Does what is due after a poll.
     pub fn run<F: RealTime>(&mut self, endpoint: &mut Endpoint<F>) -> TaskState {
+        if self.is_destroyed {
+            return self.release(endpoint);
+        }
         let mut receiver = self.shared.receiver.lock();
         let mut sender = self.shared.sender.lock();
         let changed = byte_stream::progress(&mut sender.half, &mut receiver.half, endpoint);
@@ -81,7 +90,9 @@ impl StreamTask {
         if now_ns < end_ns {
             return TaskState::Until(end_ns);
         }
-        if !sender.is_settled {
+        if sender.is_settled {
+            drop(sender);
+        } else {
             sender.is_settled = true;
             self.shared.sender.notify(sender);
         }
@@ -90,7 +101,17 @@ impl StreamTask {
         }
         // The queue pair may have been destroyed by others.
         let _ = endpoint.destroy_qp(self.qp);
-        TaskState::Done
+        self.is_destroyed = true;
+        self.release(endpoint)
+    }
+
+    fn release<F: RealTime>(&self, endpoint: &mut Endpoint<F>) -> TaskState {
+        let mut receiver = self.shared.receiver.lock();
+        let mut sender = self.shared.sender.lock();
+        match byte_stream::release(&mut sender.half, &mut receiver.half, endpoint) {
+            0 => TaskState::Done,
+            _ => TaskState::Until(endpoint.fabric().now_ns().saturating_add(RELEASE_NS)),
+        }
     }
 }
 

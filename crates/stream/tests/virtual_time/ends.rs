@@ -128,4 +128,11 @@ fn everything_is_given_back() {
         world.streams[0].a.is_over() && world.streams[0].b.is_over()
     }));
     world.a.destroy_qp(qa).expect("its own queue pair");
+    let before = world.streams[0].a.release(&mut world.a);
+    assert!(
+        world.run(SECOND, |world| {
+            world.streams[0].a.release(&mut world.a) == 0
+        }),
+        "{before} regions at first"
+    );
 }
