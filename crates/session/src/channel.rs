@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 
 use crate::connect::connect;
 use crate::handshake::Agreed;
+use crate::happy_eyeballs::first_of;
 use crate::pending_handshake::PendingHandshake;
 use crate::records::{RecordOpener, RecordSealer};
 use crate::socket::Socket;
@@ -57,6 +58,24 @@ impl Channel {
     ) -> Result<Self, Error> {
         let limit = TimeLimit::new(Some(patience));
         let (stream, agreed) = connect(to, psk, CancellableLimit::new(limit, &cancelled))?;
+        Self::new(stream, agreed)
+    }
+
+    /// Connects to the first of some addresses that answers, and shakes hands with it once. `patience` limits
+    /// both together.
+    ///
+    /// # Errors
+    /// As [`Channel::connect`], without a name to look up.
+    pub fn connect_first(
+        addrs: &[SocketAddr],
+        psk: &Psk,
+        patience: Duration,
+        cancelled: impl Fn() -> bool,
+    ) -> Result<Self, Error> {
+        let limit = TimeLimit::new(Some(patience));
+        let (_, stream) = first_of(addrs, CancellableLimit::new(limit, &cancelled))?;
+        let pending = PendingHandshake::initiate(stream, psk, patience)?;
+        let (stream, agreed) = pending.finish(psk, &cancelled)?;
         Self::new(stream, agreed)
     }
 

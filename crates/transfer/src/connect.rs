@@ -1,12 +1,12 @@
 //! Connects to a receiver.
 
-use std::net::TcpStream;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use farwrite_session::{Channel, HostPort, Psk};
 
+use crate::Error;
 use crate::hooks::{Cancel, Event, Observer};
-use crate::{Error, SETUP};
 
 /// Connects to the receiver at `to` and completes the handshake. Waits up to `patience` for the
 /// receiver to listen, and reports the wait once.
@@ -34,11 +34,17 @@ pub fn connect(
         .map_err(|error| Error::of_session(format_args!("connecting to {to}"), &error))
 }
 
-/// Completes the handshake over a TCP connection to a receiver.
+/// Connects to the first of a receiver's addresses that answers, and completes the handshake. It does not
+/// wait for a receiver that does not listen yet.
 ///
 /// # Errors
 /// As [`connect`].
-pub fn connect_over(stream: TcpStream, psk: &Psk) -> Result<Channel, Error> {
-    let connected = Channel::initiate(stream, psk, SETUP);
+pub fn connect_first(
+    addrs: &[SocketAddr],
+    psk: &Psk,
+    patience: Duration,
+    cancel: &Cancel,
+) -> Result<Channel, Error> {
+    let connected = Channel::connect_first(addrs, psk, patience, || cancel.is_set());
     connected.map_err(|error| Error::of_session("connecting to the receiver", &error))
 }

@@ -44,7 +44,7 @@ use std::time::{Duration, Instant};
 
 pub use admission::Admission;
 pub use client::Client;
-pub use connect::{connect, connect_over};
+pub use connect::{connect, connect_first};
 pub use error::{Error, ErrorKind};
 pub use farwrite::routes::{RouteShrunk, payload_bytes};
 pub use farwrite::{

@@ -155,19 +155,17 @@ fn line() -> Result<String, Failure> {
 fn take_standard_output() -> Result<File, Failure> {
     let what = "taking the standard output";
     let pipe = rustix::io::dup(io::stdout()).or_exit(Exit::Other, what)?;
-    let null = File::options()
-        .write(true)
-        .open("/dev/null")
-        .or_exit(Exit::Other, what)?;
+    let null = null().or_exit(Exit::Other, what)?;
     rustix::stdio::dup2_stdout(&null).or_exit(Exit::Other, what)?;
     Ok(File::from(pipe))
 }
 
 fn silence_standard_error() -> Result<(), Failure> {
     let what = "closing the standard error";
-    let null = File::options()
-        .write(true)
-        .open("/dev/null")
-        .or_exit(Exit::Other, what)?;
+    let null = null().or_exit(Exit::Other, what)?;
     rustix::stdio::dup2_stderr(&null).or_exit(Exit::Other, what)
+}
+
+fn null() -> io::Result<File> {
+    File::options().write(true).open("/dev/null")
 }

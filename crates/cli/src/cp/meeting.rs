@@ -4,12 +4,8 @@
 use std::env;
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::channel;
-use std::thread;
 use std::time::Duration;
 
 use farwrite_session::{HostPort, Psk};
@@ -23,10 +19,8 @@ use crate::send::Sending;
 
 /// The most addresses of a meeting that are tried.
 const MAX_ADDRESSES: usize = 32;
-/// The time for a TCP connection to one of them.
-const DIAL: Duration = Duration::from_secs(3);
-/// The time between the attempts to reach two addresses (RFC 8305 section 5).
-const STAGGER: Duration = Duration::from_millis(250);
+/// The time for a connection to one of them, with the handshake.
+const DIAL: Duration = Duration::from_secs(5);
 
 /// Where the end that receives files listens. As text: its port, and its addresses, the likeliest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,31 +70,6 @@ impl Meeting {
                 .collect(),
         }
     }
-
-    /// A TCP connection to the first address that accepts one. Each address begins somewhat later than the
-    /// one before it, and not at all once another one has accepted.
-    fn dial(&self) -> Option<TcpStream> {
-        let (found, answers) = channel();
-        let is_over = Arc::new(AtomicBool::new(false));
-        for (place, ip) in (0..).zip(&self.addresses) {
-            let (at, found) = (SocketAddr::new(*ip, self.port), found.clone());
-            let is_over = Arc::clone(&is_over);
-            thread::spawn(move || {
-                thread::sleep(STAGGER * place);
-                if is_over.load(Ordering::Relaxed) {
-                    return;
-                }
-                if let Ok(stream) = TcpStream::connect_timeout(&at, DIAL) {
-                    // Another address was faster if nobody waits any more.
-                    let _ = found.send(stream);
-                }
-            });
-        }
-        drop(found);
-        let stream = answers.recv().ok();
-        is_over.store(true, Ordering::Relaxed);
-        stream
-    }
 }
 
 /// The addresses of the ssh connection that has started this process: of the other machine, and of this
@@ -121,23 +90,19 @@ pub(super) fn send(
     console: &Console,
     relay: impl FnOnce() -> io::Result<SocketAddr>,
 ) -> Result<Result<TransferReport, Unfinished>, Failure> {
-    let port = meeting.port;
-    let why = match meeting.dial() {
-        Some(stream) => {
-            let to = stream
-                .peer_addr()
-                .or_exit(Exit::Unreachable, "connecting to the other end")?;
-            let sent = sending.attempt(to, psk, cancel, || transfer::connect_over(stream, psk))?;
-            match &sent {
-                Err(unfinished) if is_unmet(&sent) => unfinished.to_string(),
-                _ => return Ok(sent),
-            }
-        }
-        None => format!("no address of it accepts TCP connections to port {port}"),
+    let addresses = meeting.addresses.iter();
+    let addresses: Vec<_> = addresses
+        .map(|ip| SocketAddr::new(*ip, meeting.port))
+        .collect();
+    let connect = || transfer::connect_first(&addresses, psk, DIAL, cancel);
+    let sent = sending.attempt("the other end", psk, cancel, connect)?;
+    let why = match &sent {
+        Err(unfinished) if is_unmet(&sent) => unfinished,
+        _ => return Ok(sent),
     };
     console.warn(format_args!(
-        "the data go through ssh, because the other end is not reached directly ({why}); open port {port} \
-         of the machine that receives, for TCP and UDP, or choose another one with --port"
+        "the data go through ssh, because the other end is not reached directly ({why}); open a port of the \
+         machine that receives, for TCP and UDP, and name it with --port"
     ));
     let at = relay().or_exit(Exit::Other, "carrying the transfer through ssh")?;
     let to = at.to_string().parse::<HostPort>();

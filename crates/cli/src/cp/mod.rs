@@ -68,7 +68,7 @@ pub(crate) struct CpArgs {
     /// Port of the machine that receives, for TCP and UDP; without it, any free one
     #[arg(long, value_name = "PORT", default_value_t = 0)]
     port: u16,
-    /// For those who are used to it: directories are copied anyway
+    /// Has no effect, because directories are always copied; scp needs it
     #[arg(long, short = 'r')]
     recursive: bool,
     /// Maximum bits per second on the wire, as of `farwrite send`

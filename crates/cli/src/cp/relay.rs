@@ -7,8 +7,9 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::thread::{self, JoinHandle};
 
 /// The most bytes of a frame's content: those of a UDP datagram.
 const MAX_CONTENT_BYTES: usize = u16::MAX as usize;
@@ -18,7 +19,7 @@ const MAX_CONTENT_BYTES: usize = u16::MAX as usize;
 #[repr(u8)]
 enum Kind {
     Datagram = 0,
-    /// The connection begins.
+    /// A connection begins, in place of the one before.
     Open = 1,
     Bytes = 2,
     /// The connection has no more bytes.
@@ -68,6 +69,8 @@ pub(crate) struct Relay {
     /// has sent one.
     local: Mutex<Option<SocketAddr>>,
     tcp: Mutex<Option<TcpStream>>,
+    /// The number of connections so far.
+    connections: AtomicU64,
     /// At an exit, the port of the receiver.
     receiver: Option<u16>,
 }
@@ -97,10 +100,13 @@ impl Relay {
         let (tcp, udp) = (TcpListener::bind(at)?, UdpSocket::bind(at)?);
         let relay = Self::start(out, udp, None);
         let accepting = Arc::clone(&relay);
-        // One connection alone: a later one would be of another user of this machine.
+        // One connection at a time: a second one would be of another user of this machine. A sender connects
+        // again, after it has closed its connection, if the receiver was busy.
         thread::spawn(move || {
-            if let Ok((stream, _)) = tcp.accept() {
-                accepting.connected(stream);
+            while let Ok((stream, _)) = tcp.accept() {
+                if let Some(reader) = accepting.connected(stream) {
+                    let _ = reader.join();
+                }
             }
         });
         Ok((relay, at))
@@ -112,6 +118,7 @@ impl Relay {
             udp,
             local: Mutex::new(receiver),
             tcp: Mutex::new(None),
+            connections: AtomicU64::new(0),
             receiver: receiver.map(|at| at.port()),
         });
         let of_thread = Arc::clone(&relay);
@@ -160,13 +167,13 @@ impl Relay {
                     let _ = self.udp.send_to(content, to);
                 }
             }
-            (Kind::Open, Some(port)) if lock(&self.tcp).is_none() => {
-                match TcpStream::connect((Ipv4Addr::LOCALHOST, port)) {
-                    Ok(stream) => self.connected(stream),
-                    Err(_) => self.out.write(Kind::End, &[]),
+            (Kind::Open, Some(port)) => match TcpStream::connect((Ipv4Addr::LOCALHOST, port)) {
+                Ok(stream) => {
+                    self.connected(stream);
                 }
-            }
-            (Kind::Open, _) => {}
+                Err(_) => self.out.write(Kind::End, &[]),
+            },
+            (Kind::Open, None) => {}
             (Kind::Bytes, _) => {
                 let stream = lock(&self.tcp).as_ref().map(TcpStream::try_clone);
                 if let Some(Ok(mut stream)) = stream {
@@ -181,24 +188,31 @@ impl Relay {
         }
     }
 
-    /// Begins to carry the connection.
-    fn connected(self: &Arc<Self>, stream: TcpStream) {
-        let Ok(mut reading) = stream.try_clone() else {
-            return;
-        };
+    /// Begins to carry a connection, in place of the one before. Returns the thread that reads it.
+    fn connected(self: &Arc<Self>, stream: TcpStream) -> Option<JoinHandle<()>> {
+        let mut reading = stream.try_clone().ok()?;
         let _ = reading.set_nodelay(true);
-        *lock(&self.tcp) = Some(stream);
+        let number = self.connections.fetch_add(1, Ordering::SeqCst) + 1;
+        if let Some(before) = lock(&self.tcp).replace(stream) {
+            let _ = before.shutdown(Shutdown::Both);
+        }
         if self.receiver.is_none() {
             self.out.write(Kind::Open, &[]);
         }
         let relay = Arc::clone(self);
-        thread::spawn(move || {
+        Some(thread::spawn(move || {
+            // The other end takes frames for those of the newest connection.
+            let is_newest = || relay.connections.load(Ordering::SeqCst) == number;
             let mut bytes = vec![0; MAX_CONTENT_BYTES];
-            while let Ok(count @ 1..) = reading.read(&mut bytes) {
+            while let Ok(count @ 1..) = reading.read(&mut bytes)
+                && is_newest()
+            {
                 relay.out.write(Kind::Bytes, &bytes[..count]);
             }
-            relay.out.write(Kind::End, &[]);
-        });
+            if is_newest() {
+                relay.out.write(Kind::End, &[]);
+            }
+        }))
     }
 
     /// Takes the datagrams of this machine. While the pipe is full, the socket drops them, so that the

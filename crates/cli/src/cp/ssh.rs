@@ -114,7 +114,7 @@ impl Remote<'_> {
 impl Far {
     /// Waits for the greeting of the program, and returns the rest of its line.
     pub(super) fn greeting(&mut self) -> Result<String, Failure> {
-        for _ in 0..MAX_NOISE {
+        for _ in 0..=MAX_NOISE {
             let mut line = Vec::new();
             let output = self.pipes.as_mut().map(|(_, output)| output);
             match output.map(|output| output.take(MAX_LINE_BYTES).read_until(b'\n', &mut line)) {
