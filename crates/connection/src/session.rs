@@ -104,7 +104,9 @@ pub(crate) struct Session {
     pairs: BTreeMap<u32, QueuePair>,
     openings: BTreeMap<u32, Opening>,
     requests: VecDeque<Request>,
+    /// The number of the next queue pair that this end opens, and the least one of the peer's next.
     next_number: u32,
+    next_theirs: u32,
 }
 
 impl Session {
@@ -139,6 +141,7 @@ impl Session {
             requests: VecDeque::new(),
             // The ends number their queue pairs apart.
             next_number: u32::from(role == Role::Responder),
+            next_theirs: 0,
         })
     }
 
@@ -338,11 +341,11 @@ impl Session {
         theirs: Vec<u8>,
     ) -> Result<(), Ended> {
         let is_theirs = number % 2 != u32::from(self.role == Role::Responder);
-        let is_new = !self.pairs.contains_key(&number)
-            && self.requests.iter().all(|request| request.number != number);
-        if !is_theirs || !is_new {
-            return Err(Malformed::new(format!("queue pair {number} is opened twice")).into());
+        // A peer numbers its queue pairs in ascending order, and numbers none twice (P12.6.2).
+        if !is_theirs || number < self.next_theirs {
+            return Err(Malformed::new(format!("it numbers a queue pair {number}")).into());
         }
+        self.next_theirs = number.saturating_add(2);
         if self.pairs.len() + self.requests.len() >= shared.options.max_queue_pairs {
             let reason = Text::new(format!(
                 "it has {} queue pairs, the most of one connection",

@@ -31,7 +31,7 @@ impl CookieJar {
         cookie
     }
 
-    /// Whether this jar made the cookie for this source and number, at most two slots ago.
+    /// Whether this jar made the cookie for this source and number, in this slot or in the one before.
     pub(super) fn accepts(
         &self,
         now_ns: u64,
@@ -61,10 +61,9 @@ impl CookieJar {
     }
 }
 
-/// The number of the slot. It wraps after 1,300 years.
+/// The number of the slot. It fits, because nanoseconds in 64 bits end before.
 fn slot(now_ns: u64) -> u32 {
-    let slot = now_ns / SLOT_NS % (1 << 32);
-    u32::try_from(slot).unwrap_or(0)
+    u32::try_from(now_ns / SLOT_NS).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]
