@@ -74,9 +74,12 @@ impl fmt::Display for Warning {
             Attribute::Durability => {
                 return write!(
                     f,
-                    "cannot sync {} {things}, the first is {:?}: {}; after a power failure, they may \
-                     have other permissions and times",
-                    self.count, self.path, self.source
+                    "cannot sync {} {}, the first is {:?}: {}; after a power failure, permissions and \
+                     times may be others",
+                    self.count,
+                    if self.count == 1 { thing } else { things },
+                    self.path,
+                    self.source
                 );
             }
         };
@@ -103,7 +106,7 @@ impl Warnings {
         self.0.pop_front()
     }
 
-    /// Adds a warning, unless there is already one of the same sort.
+    /// Adds a warning, or counts it if there is already one of the same sort.
     pub(super) fn add(
         &mut self,
         attribute: Attribute,

@@ -311,7 +311,8 @@ impl DirectoryTree {
         }
     }
 
-    /// Removes what is in directories of the manifest and not in the manifest. Returns how much it was.
+    /// Removes what is in directories of the manifest and not in the manifest. Returns the number of files and
+    /// directories that it removed.
     pub(super) fn remove_extra(
         &mut self,
         order: Delete,

@@ -306,7 +306,7 @@ fn details_of_an_entry_come_once_and_have_a_limit() {
             ))
             .is_err()
     });
-    assert_eq!(full, Some(534), "64 MiB");
+    assert_eq!(full, Some(533), "64 MiB, with 128 bytes for each attribute");
 }
 
 #[test]

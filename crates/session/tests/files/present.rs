@@ -9,7 +9,7 @@ use farwrite_session::files::{
     CommitGate, Compare, FileFailure, Present, Sink, SinkError, Source, Summary,
 };
 
-use crate::place::{AT_ONCE, Place, hash, manifest, scan, send, transfer};
+use crate::place::{AT_ONCE, Place, hash, scan, send, transfer};
 
 fn comparing(to: &Place, source: &Source, compare: Compare) -> Sink {
     let gate = CommitGate::default();
@@ -143,6 +143,11 @@ fn claims_about_other_files_are_refused() {
         Err(0),
         "twice"
     );
-    let tree = manifest(&[("d/", 0), ("d/f", 1)]);
-    assert!(tree.entry(0).is_some_and(|it| it.kind.is_directory()));
+    from.write("t/f", "f");
+    let mut tree = scan(&[from.path("t")]);
+    assert_eq!(
+        tree.add_present(present(0, None), Compare::Time),
+        Err(0),
+        "a directory"
+    );
 }

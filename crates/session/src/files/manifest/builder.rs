@@ -116,10 +116,9 @@ impl ManifestBuilder {
         self.extents + extents.max(1) <= MAX_ALL_EXTENTS
     }
 
-    /// Whether extended attributes of this number of bytes can be added.
+    /// Whether these extended attributes of an entry can be added.
     pub(in crate::files) fn has_room_for_xattrs(&self, xattrs: &[Xattr]) -> bool {
-        let bytes: usize = xattrs.iter().map(|it| it.name.len() + it.value.len()).sum();
-        self.xattrs_bytes + bytes <= MAX_ALL_XATTRS_BYTES
+        check_xattrs(xattrs).is_ok_and(|bytes| self.xattrs_bytes + bytes <= MAX_ALL_XATTRS_BYTES)
     }
 
     /// Returns the number of entries so far.

@@ -143,12 +143,7 @@ impl Sink {
                 Whole::Failed(Box::new(FileFailure::Abandoned { reason }))
             }
             // The sink has counted no bytes for it.
-            (written, SenderReport::Same) => {
-                if let Some(name) = written.part_name() {
-                    self.remove(index, name);
-                }
-                Whole::Kept
-            }
+            (_, SenderReport::Same) => Whole::Kept,
             (Written::Part(part), SenderReport::Hash(want)) => self.check(index, *part, want)?,
             (Written::Empty, SenderReport::Hash(want)) => self.end_empty(index, want)?,
         };
