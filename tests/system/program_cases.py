@@ -306,8 +306,8 @@ def _shown(report, program):
             text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE))
         out, err = sender.communicate(timeout=90)
         receiver.communicate(timeout=30)
-    shown = re.compile(r"^ +sending +(\d+) % ([\d.]+) Mbit/s mean [\d.]+ Mbit/s +\d+ s left \d+ files? \(--rate\) +"
-                       r"\d+ % lost RTT [\d.]+ .s ", re.MULTILINE)
+    shown = re.compile(r"^ +sending +(\d+) % ([\d.]+) Mbit/s +\d+ s left \(--rate\) +\d+ % lost RTT [\d.]+ .s "
+                       r"[\w:,-]+ mean [\d.]+ Mbit/s \d+ files ", re.MULTILINE)
     lines = [(int(share), float(rate)) for share, rate in shown.findall(err)]
     problems = [] if sender.returncode == 0 else [f"exit code {sender.returncode}"]
     if not lines or lines != sorted(lines, key=lambda line: line[0]):

@@ -49,8 +49,8 @@ pub(crate) struct Cli {
     /// Print one JSON object on standard output and nothing else there.
     #[arg(long, global = true, display_order = 100)]
     pub(crate) json: bool,
-    /// As --json, and while files move one object on each line before: start, progress, each file,
-    /// warnings. The last line is the object of --json.
+    /// Print the object of --json as the last line, and before it an object on a line for each event while
+    /// files move: start, progress, each file, warnings.
     #[arg(long, global = true, display_order = 100)]
     pub(crate) json_lines: bool,
     /// Show no progress.

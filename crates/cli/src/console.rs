@@ -24,7 +24,7 @@ use crate::exit::{Exit, Failure, OrExit};
 const LINE_PERIOD: Duration = Duration::from_secs(1);
 /// The maximum number of lines that wait for a stream.
 const QUEUED: usize = 1024;
-/// The same where a program reads a line for each file.
+/// The maximum number of lines that wait for standard output with `--json-lines`.
 const QUEUED_FILES: usize = 1 << 16;
 /// The time limit for the last lines on standard error at the end of the program.
 const LAST_LINES: Duration = Duration::from_secs(2);
@@ -34,7 +34,7 @@ const LAST_LINES: Duration = Duration::from_secs(2);
 pub(crate) struct Console {
     /// A JSON object goes to standard output at the end.
     json: bool,
-    /// Objects about what happens go there before.
+    /// Objects about events go to standard output before the result.
     lines: bool,
     quiet: bool,
     /// The name of the command in JSON.
@@ -54,9 +54,10 @@ impl Console {
             out: Stream::start(
                 io::stdout(),
                 None,
+                lines,
                 if lines { QUEUED_FILES } else { QUEUED },
             ),
-            err: Stream::start(io::stderr(), Some(Drawing::new(quiet)), QUEUED),
+            err: Stream::start(io::stderr(), Some(Drawing::new(quiet)), false, QUEUED),
         }
     }
 
@@ -346,11 +347,17 @@ struct Stream {
 }
 
 impl Stream {
-    fn start(stream: impl Write + Send + 'static, drawing: Option<Drawing>, queued: usize) -> Self {
+    /// `is_events`: the lines are objects of `--json-lines`.
+    fn start(
+        stream: impl Write + Send + 'static,
+        drawing: Option<Drawing>,
+        is_events: bool,
+        queued: usize,
+    ) -> Self {
         let (queue, items) = sync_channel(queued);
         let not_shown = Arc::new(AtomicU64::new(0));
         let of_thread_too = Arc::clone(&not_shown);
-        thread::spawn(move || write_all(stream, drawing, &items, &of_thread_too));
+        thread::spawn(move || write_all(stream, drawing, is_events, &items, &of_thread_too));
         Self { queue, not_shown }
     }
 
@@ -394,6 +401,7 @@ impl Stream {
 fn write_all(
     mut stream: impl Write,
     mut drawing: Option<Drawing>,
+    is_events: bool,
     items: &Receiver<Item>,
     not_shown: &AtomicU64,
 ) {
@@ -406,9 +414,9 @@ fn write_all(
         };
         let missed = not_shown.swap(0, Ordering::Relaxed);
         if missed > 0 {
-            let _ = match &drawing {
-                Some(_) => writeln!(stream, "farwrite: {missed} lines were not shown"),
-                None => writeln!(stream, r#"{{"event":"lost","lines":{missed}}}"#),
+            let _ = match is_events {
+                false => writeln!(stream, "farwrite: {missed} lines were not shown"),
+                true => writeln!(stream, r#"{{"event":"lost","lines":{missed}}}"#),
             };
         }
         match item {

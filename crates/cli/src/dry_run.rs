@@ -1,20 +1,20 @@
 //! `farwrite send --dry-run`: lists what would be sent.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use farwrite_session::Text;
-use farwrite_session::files::{Kind, Manifest, ScanOptions, Source};
-use farwrite_transfer::Cancel;
+use farwrite_session::files::{Kind, Manifest, Source};
 use farwrite_units::show::Bytes;
 use serde::Serialize;
 
 use crate::console::Console;
-use crate::exit::{Exit, Failure, OrExit};
+use crate::exit::{Exit, Failure};
 use crate::outcome::counted;
 
 /// The number of paths that JSON lists.
 const LISTED: usize = 10_000;
+/// The number of paths that cannot be sent for which people get a warning each.
+const WARNED: usize = 20;
 
 /// The result for scripts.
 #[derive(Serialize)]
@@ -28,15 +28,7 @@ struct DryRun {
 }
 
 /// Lists the paths. Returns the exit code that a transfer would have because of what cannot be listed.
-pub(crate) fn run(
-    paths: &[PathBuf],
-    options: ScanOptions,
-    cancel: &Cancel,
-    console: &Console,
-) -> Result<ExitCode, Failure> {
-    let paths = paths.to_vec();
-    let scanned = cancel.run(move || Source::scan(&paths, &options))?;
-    let source = scanned.or_exit(Exit::Files, "listing the files")?;
+pub(crate) fn run(source: &Source, console: &Console) -> Result<ExitCode, Failure> {
     let manifest = source.manifest();
     if !console.is_json() {
         for index in 0..manifest.entries().len() {
@@ -44,7 +36,7 @@ pub(crate) fn run(
         }
     }
     let left_out = source.unreadable();
-    for it in left_out.iter().take(20) {
+    for it in left_out.iter().take(WARNED) {
         let name = Text::new(it.path.display());
         console.warn(counted(1, std::iter::once(name), it.reason()));
     }

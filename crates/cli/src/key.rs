@@ -81,7 +81,7 @@ pub(crate) fn make() -> Result<Psk, Failure> {
     Psk::generate().map_err(|error| of_key("making a key", &error))
 }
 
-fn of_key(what: &str, error: &KeyError) -> Failure {
+pub(crate) fn of_key(what: &str, error: &KeyError) -> Failure {
     let exit = match error {
         KeyError::Read { .. }
         | KeyError::Write { .. }

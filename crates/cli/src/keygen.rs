@@ -4,11 +4,12 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use farwrite_session::{Identity, KeyError, Psk};
+use farwrite_session::{Identity, Psk};
 use serde_json::json;
 
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
+use crate::key::of_key;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -42,12 +43,14 @@ pub(crate) struct KeygenArgs {
 pub(crate) fn run(args: &KeygenArgs, console: &Console) -> Result<(), Failure> {
     match (&args.public, &args.file) {
         (Some(file), _) => {
-            let identity = Identity::load(file).map_err(|error| failure(&error))?;
+            let identity = Identity::load(file).map_err(|error| of_key("keygen", &error))?;
             show_public(&identity, None, console)
         }
         (None, Some(file)) if args.identity => {
-            let identity = Identity::generate().map_err(|error| failure(&error))?;
-            identity.save(file).map_err(|error| failure(&error))?;
+            let identity = Identity::generate().map_err(|error| of_key("keygen", &error))?;
+            identity
+                .save(file)
+                .map_err(|error| of_key("keygen", &error))?;
             show_public(&identity, Some(file), console)
         }
         _ => make_psk(args, console),
@@ -65,15 +68,6 @@ fn show_public(identity: &Identity, file: Option<&Path>, console: &Console) -> R
     writeln!(io::stdout(), "{public}").or_exit(Exit::Files, "printing the public key")
 }
 
-fn failure(error: &KeyError) -> Failure {
-    let exit = match error {
-        KeyError::Randomness(_) => Exit::Other,
-        KeyError::InFile { .. } => Exit::Usage,
-        _ => Exit::Files,
-    };
-    Failure::caused(exit, "keygen", error)
-}
-
 fn make_psk(args: &KeygenArgs, console: &Console) -> Result<(), Failure> {
     let key = Psk::generate().or_exit(Exit::Other, "making a key")?;
     let Some(file) = &args.file else {
@@ -86,7 +80,7 @@ fn make_psk(args: &KeygenArgs, console: &Console) -> Result<(), Failure> {
         };
     };
     let saved = key.save(file);
-    saved.map_err(|error| failure(&error))?;
+    saved.map_err(|error| of_key("keygen", &error))?;
     console.say(format_args!(
         "wrote a fresh key to {0}; the other end needs a copy: `--psk-file {0}`",
         file.display()

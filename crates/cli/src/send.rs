@@ -277,7 +277,8 @@ pub(crate) fn run(args: &SendArgs, console: &Console) -> Result<ExitCode, Failur
     };
     let options = args.tree.options()?;
     if args.tree.dry_run {
-        return dry_run::run(&args.paths, options, &cancel, console);
+        let source = scan(args, options, &cancel, console)?;
+        return dry_run::run(&source, console);
     }
     let to = args.to.as_ref().expect("required without --dry-run");
     let sending = Sending::prepare(args, console)?;

@@ -109,7 +109,7 @@ impl<'a> ProgressMeter<'a> {
         let at = self.name(done_bytes);
         let mean = Rate(mean_bps);
         let detail =
-            format!("{rate:>10} mean {mean} {left:>4} left {files_left} files {path}  {at}");
+            format!("{rate:>10} {left:>4} left {path} mean {mean} {files_left} files  {at}");
         self.report(done_bytes, detail, numbers, false);
     }
 

@@ -261,7 +261,7 @@ pub(crate) struct FileResults {
     pub(crate) kept_bytes: u64,
     /// Files and directories that were only at the receiver.
     pub(crate) deleted_files: u32,
-    /// The paths of the first of them.
+    /// The paths of the first files that arrived.
     pub(crate) arrived: Vec<Text>,
     pub(crate) failed: FailedFiles,
     /// A few lines, whatever the number of files.
