@@ -242,7 +242,7 @@
 //! the shortest round trip again (10 s; version 3: 5 s). Paths whose delay varies are in
 //! `docs/results/performance.md`, *Published controllers*.
 //!
-//! `adaptive/constants.rs` has all constants, each with its reason.
+//! `adaptive/constants.rs` has all constants, with reasons where they are not plain.
 //!
 //! The grid below decided between alternatives. With growth that doubles in one round trip instead
 //! of one and a half, a single flow dropped up to 1.2 % of its packets at a buffer of 0.2. With

@@ -24,7 +24,7 @@ class SignsOfLife:
         self._seen: dict[str, tuple[bytes, float]] = {}
 
     def dead(self, store: Store, key: Callable[[int], str], rank: int, others: Iterable[int]) -> int | None:
-        """Give a sign of `rank`, and return one of the `others` that has stopped to give signs.
+        """Give a sign of `rank`, and return one of the `others` that no longer gives signs.
 
         A rank that has given none yet does not count: it may not have been started. Most calls do nothing.
         """

@@ -110,7 +110,7 @@ pub(super) struct Opener {
     /// This queue pair.
     qpn: Qpn,
     window: CounterWindow,
-    /// The keys of the last two epochs with a verified packet, at their epochs modulo 2.
+    /// The key of the last even and of the last odd epoch with a verified packet.
     keys: [Option<EpochKey>; 2],
 }
 

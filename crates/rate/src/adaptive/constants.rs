@@ -1,4 +1,4 @@
-//! All constants of the controller, each with its reason. `cargo run --release -p farwrite-bench --example rate_grid`
+//! All constants of the controller, with reasons where they are not plain. `cargo run --release -p farwrite-bench --example rate_grid`
 //! shows what a change of one does.
 
 // All states

@@ -8,7 +8,8 @@ const WORD_BITS: u64 = u64::BITS as u64;
 /// Words of the window. One of them is only in part in use, as in RFC 6479.
 const WORDS: usize = 1 + (CounterWindow::COUNTERS / WORD_BITS) as usize;
 
-/// The accepted counters of one data queue pair.
+/// The accepted counters of one data queue pair. Control packets have the smaller
+/// [`ReplayWindow`](crate::control::ReplayWindow), which needs no heap.
 ///
 /// The window stores the highest [`CounterWindow::COUNTERS`] counters one by one, and refuses older
 /// ones. A repeat has a new counter, so the window covers packets that overtake each other, and no
