@@ -44,7 +44,7 @@ pub struct Endpoint<F: Fabric> {
     /// Schedule of the queue pairs.
     schedule: Schedule,
     turns: Turns,
-    pub(crate) receive_threads: Receiving,
+    pub(crate) receiving: Receiving,
     known: Registry,
     keys: ChaCha12Rng,
     coder: Coder,
@@ -76,7 +76,7 @@ impl<F: Fabric> Endpoint<F> {
             peer_schedule: Schedule::default(),
             schedule: Schedule::default(),
             turns: Turns::default(),
-            receive_threads: Receiving::default(),
+            receiving: Receiving::default(),
             known: Registry::new(),
             keys,
             coder: Coder::default(),
@@ -201,7 +201,7 @@ impl<F: Fabric> Endpoint<F> {
         let mut control_key = [0; 32];
         self.keys.fill_bytes(&mut control_key);
         let pair = Pair::create(&mut self.fabric, name, options, control_key)?;
-        self.receive_threads.insert(name.index, pair.receive());
+        self.receiving.insert(name.index, pair.receive());
         self.queue_pairs.insert(pair);
         Ok(name)
     }
@@ -271,7 +271,7 @@ impl<F: Fabric> Endpoint<F> {
     fn end_pair(&mut self, index: u32, pair: Pair) -> Result<(), Error> {
         self.schedule.remove(index);
         self.turns.remove(index);
-        self.receive_threads.remove(index, pair.name().serial);
+        self.receiving.remove(index, pair.name().serial);
         if let Some(peer) = pair.peer_number()
             && self.peers.leave(peer, index, pair.place_in_queue())
         {

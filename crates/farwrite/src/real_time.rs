@@ -74,8 +74,7 @@ impl<F: RealTime<Rx: 'static>> Endpoint<F> {
     /// receives nothing.
     pub fn start_workers(&mut self) -> Result<(), Error> {
         let owner = self.fabric().waker();
-        self.receive_threads
-            .start_threads(&mut self.fabric, &owner)?;
+        self.receiving.start_threads(&mut self.fabric, &owner)?;
         Ok(())
     }
 }

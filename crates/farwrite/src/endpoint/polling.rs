@@ -31,9 +31,7 @@ impl<F: Fabric> Endpoint<F> {
     /// from the fabric: if this thread is suspended between the two, an earlier time would make
     /// round trips shorter than the path, and the estimate keeps the shortest one.
     pub(crate) fn poll_by(&mut self, clock: impl FnOnce(&F) -> u64) -> Result<Option<u64>, Error> {
-        let more = self
-            .receive_threads
-            .take(&mut self.fabric, &mut self.notices);
+        let more = self.receiving.take(&mut self.fabric, &mut self.notices);
         let now_ns = clock(&self.fabric);
         self.now_ns = now_ns;
         self.take_departures()?;
