@@ -41,8 +41,8 @@ pub struct CommunicatorOptions {
     /// packets, as with [`GroupOptions::sealed`]. Without it, the messages must travel confidentially.
     pub key: Option<[u8; 32]>,
     /// Identifies this group among all others. It contains, for example, the names of the job and of the
-    /// group. All ranks must have the same bytes. With a key, a rank refuses the messages of [`Communicator::meet`] that belong to
-    /// another group, or to an earlier attempt to make this one.
+    /// group. All ranks must have the same bytes. With a key, a rank refuses the messages of
+    /// [`Communicator::meet`] that belong to another group, or to an earlier attempt to make this one.
     pub context: Vec<u8>,
     /// How the group works.
     pub group: GroupOptions,
