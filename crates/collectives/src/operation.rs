@@ -243,15 +243,16 @@ pub enum Delivery {
     #[default]
     Exact,
     /// The operation leaves out contributions that have not arrived after some time: see
-    /// [`BoundedOptions`](crate::BoundedOptions). [`Report::missing`](crate::Report::missing) names them. It is available
-    /// for `AllReduce` and `ReduceScatter` of floats, and for `AllGather` and `AllToAll` of equal
-    /// parts, whose values should also be floats.
+    /// [`BoundedOptions`](crate::BoundedOptions). [`Report::missing`](crate::Report::missing) names them.
+    /// It is available for `AllReduce` and `ReduceScatter` of floats, and for `AllGather` and `AllToAll` of
+    /// equal parts, whose values should also be floats.
     ///
     /// Each value is the reduction of the contributions of exactly those ranks that the report does
-    /// not name. A mean divides by their number. With [`BoundedOptions::hadamard`](crate::BoundedOptions::hadamard), values are inexact
-    /// instead: the packets of a block that arrived are scaled up for those that did not. If nothing
-    /// is reduced, missing bytes are 0. The result of an all-reduce is the same at all ranks, except
-    /// with [`BoundedOptions::parts`](crate::BoundedOptions::parts).
+    /// not name. A mean divides by their number. With
+    /// [`BoundedOptions::hadamard`](crate::BoundedOptions::hadamard), values are inexact instead: the
+    /// packets of a block that arrived are scaled up for those that did not. If nothing is reduced, missing
+    /// bytes are 0. The result of an all-reduce is the same at all ranks, except with
+    /// [`BoundedOptions::parts`](crate::BoundedOptions::parts).
     ///
     /// The first operation of a kind and size class is a warm-up: it waits for everything that the path
     /// does not drop, to measure how long that takes. Operations of that kind and size class that begin

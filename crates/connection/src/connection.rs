@@ -87,7 +87,8 @@ impl Connection {
 
     /// Opens a queue pair that the peer accepts by the same name. Both ends must give the same
     /// [`QpOptions::sdr`] and [`QpOptions::timing`]. The MTU is at most [`Connection::mtu`], the packets
-    /// are sealed, and the rate control is that of the connection, whatever the options say. Waits at most `limit` for the peer.
+    /// are sealed, and the rate control is that of the connection, whatever the options say. Waits at most
+    /// `limit` for the peer.
     ///
     /// # Errors
     /// [`Error::Refused`] if the shapes differ or the peer has too many queue pairs, [`Error::Timeout`] if

@@ -104,8 +104,8 @@
 //! **Growth** in bytes is (2^n - 1) sqrt(w p) / 8 for a share of w and packets of p bytes, where n
 //! is the time since the cut over one and a half round trips. When this growth exceeds a quarter of the
 //! window, the window instead grows by a quarter in each one and a half round trips. So a flow fills a
-//! path with twice the capacity in 5 to 13 round trips, for any bandwidth-delay product. The queue is limited to the growth until the first
-//! report of the queue.
+//! path with twice the capacity in 5 to 13 round trips, for any bandwidth-delay product. The queue is
+//! limited to the growth until the first report of the queue.
 //!
 //! Times in which the sender has no data, or uses less than a quarter of the window, do not count as
 //! time of growth. After a time without data, a queue does not count as the flow's own while less than
@@ -163,11 +163,12 @@
 //! until packets are lost. The flow concludes this after 10 failed attempts in a row. BBR lets its
 //! queue run empty now and then, so the flow also concludes it if twice the number of failed attempts
 //! exceeds the number of successful ones by 24. In a flow with fewer than 16 packets, a successful
-//! attempt counts as much as a failed one. It concludes the same after 4 failed attempts in a row that left less than a sixteenth of a window of 512 packets
-//! or more, after 7 that left less than a quarter of 256 packets or more, and if after `Compete` its
-//! share falls below half of the share at the end of `Compete`. Random loss keeps BBR's queue short,
-//! so fewer attempts fail. If the queue runs empty after 4 attempts that left less than a quarter of
-//! 32 packets or more, a train at 4 times the share tests what others have left meanwhile.
+//! attempt counts as much as a failed one. It concludes the same after 4 failed attempts in a row that left
+//! less than a sixteenth of a window of 512 packets or more, after 7 that left less than a quarter of 256
+//! packets or more, and if after `Compete` its share falls below half of the share at the end of `Compete`.
+//! Random loss keeps BBR's queue short, so fewer attempts fail. If the queue runs empty after 4 attempts
+//! that left less than a quarter of 32 packets or more, a train at 4 times the share tests what others have
+//! left meanwhile.
 //!
 //! Beside such flows, the window rises, in at most 8 round trips, to `peak`: the estimate of the bytes
 //! that the path holds without a queue. From then on:

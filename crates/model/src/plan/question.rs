@@ -139,8 +139,8 @@ pub struct Question {
 
 impl Question {
     /// A question about shipped protocols ([`Variant::Protocol`]) with i.i.d. loss, chunks of 4096
-    /// bytes, the mean as objective, at most a quarter of parity, the default coding budget, all of [`Self::usual_candidates`], and a margin of 1
-    /// percent.
+    /// bytes, the mean as objective, at most a quarter of parity, the default coding budget, all of
+    /// [`Self::usual_candidates`], and a margin of 1 percent.
     pub fn new(message_bytes: f64, bandwidth_bps: f64, rtt_s: f64, loss_chunk: f64) -> Self {
         Self {
             message_bytes,

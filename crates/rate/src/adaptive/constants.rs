@@ -1,5 +1,5 @@
-//! All constants of the controller, with reasons where they are not plain. `cargo run --release -p farwrite-bench --example rate_grid`
-//! shows what a change of one does.
+//! All constants of the controller, with reasons where they are not plain. `cargo run --release -p
+//! farwrite-bench --example rate_grid` shows what a change of one does.
 
 // All states
 

@@ -1,9 +1,9 @@
 //! Transfers trees of files (P8).
 //!
 //! The bytes of all files form one stream, in the order of the [`Manifest`]. A queue pair sees no
-//! borders between files, so it sends many small files like one large file. The sender reads the stream from a [`Source`], and the
-//! receiver writes it to a [`Sink`]. Queue pairs carry the stream. The channel carries the
-//! manifest, hashes and verdicts.
+//! borders between files, so it sends many small files like one large file. The sender reads the stream
+//! from a [`Source`], and the receiver writes it to a [`Sink`]. Queue pairs carry the stream. The channel
+//! carries the manifest, hashes and verdicts.
 //!
 //! ```
 //! use std::sync::Arc;

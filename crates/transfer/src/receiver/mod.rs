@@ -304,7 +304,8 @@ impl Reception<'_> {
         })
     }
 
-    /// Makes the directories of the manifest, and tells the sender which files are there already. This can take long on a slow disk.
+    /// Makes the directories of the manifest, and tells the sender which files are there already. This can
+    /// take long on a slow disk.
     fn make_sink(
         &self,
         setup: &mut Setup<'_>,
