@@ -11,9 +11,10 @@
 //!
 //! // 128 MiB at 400 Gbit/s over 3750 km, one chunk of 4 KiB in ten thousand lost.
 //! let repeat = Setting::new(Scheme::SrRto, 134_217_728.0, 400e9, 25e-3, 1e-4).completion_time()?;
-//! let coded = Setting { scheme: "ec-mds:32,8".parse()?, ..Setting::new(Scheme::SrRto, 134_217_728.0,
-//! 400e9, 25e-3, 1e-4) }; let coded = coded.completion_time()?; assert!(repeat.mean() > 3.0 *
-//! coded.mean()); assert!(repeat.quantile(0.999)? > 3.0 * coded.quantile(0.999)?);
+//! let coded = Setting { scheme: "ec-mds:32,8".parse()?, ..Setting::new(Scheme::SrRto, 134_217_728.0, 400e9, 25e-3, 1e-4) };
+//! let coded = coded.completion_time()?;
+//! assert!(repeat.mean() > 3.0 * coded.mean());
+//! assert!(repeat.quantile(0.999)? > 3.0 * coded.quantile(0.999)?);
 //! # Ok::<(), farwrite_model::ModelError>(())
 //! ```
 //!

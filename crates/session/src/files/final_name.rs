@@ -1,27 +1,36 @@
 //! Gives files their final names.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 
 use rustix::io::Errno;
 
 use super::directory::Directory;
-use super::status::Id;
+use super::status::{Id, Status};
 
 /// The files that got their final names in this transfer.
 ///
 /// A file replaces a file that had its name before the transfer, but not another file of the same
 /// transfer. On a file system that ignores case, `A` and `a` are one name.
 ///
-/// A file can have further names from before the transfer, which others of the transfer may take. So the
-/// names that each file has from this transfer are counted.
+/// A file that was there already, and stays, may have further names, which other files of the transfer
+/// replace. So the names of each such file that stay are counted.
 #[derive(Debug, Default)]
-pub(super) struct Named(HashMap<Id, u64>);
+pub(super) struct Named {
+    given: HashSet<Id>,
+    kept: HashMap<Id, u64>,
+}
 
 impl Named {
     /// Notes that a file keeps its name.
     pub(super) fn keep(&mut self, id: Id) {
-        *self.0.entry(id).or_default() += 1;
+        *self.kept.entry(id).or_default() += 1;
+    }
+
+    /// Whether all names of a file are names of this transfer.
+    fn has(&self, file: &Status) -> bool {
+        let kept = self.kept.get(&file.id);
+        self.given.contains(&file.id) || kept.is_some_and(|kept| file.links <= *kept)
     }
 
     /// Renames the file `id` within a directory. Returns `false` if a file of this transfer has the
@@ -38,15 +47,14 @@ impl Named {
             // The name is taken, or the file system cannot check this itself.
             Err(Errno::EXIST | Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
                 let owner = directory.look(to)?;
-                let names = owner.and_then(|owner| Some((owner.links, *self.0.get(&owner.id)?)));
-                if names.is_some_and(|(all, of_transfer)| all <= of_transfer) {
+                if owner.is_some_and(|owner| self.has(&owner)) {
                     return Ok(false);
                 }
                 directory.rename(from, to)?;
             }
             Err(error) => return Err(error.into()),
         }
-        self.keep(id);
+        self.given.insert(id);
         Ok(true)
     }
 }
@@ -74,18 +82,36 @@ mod tests {
             renamed.expect("rename"),
             "what was there before is replaced"
         );
+        // A file system that ignores case looks like this: the name `a` leads to `A`.
+        fs::hard_link(place.path().join("A"), place.path().join("a")).expect("link");
         let second = write("2", "second");
-        // On a file system that ignores case, the name could also be `a`.
-        let renamed = named.rename(&directory, b"2", b"A", second);
+        let renamed = named.rename(&directory, b"2", b"a", second);
         assert!(!renamed.expect("looked"), "a file of this transfer is kept");
-        // A name from before the transfer, of a file that keeps another one.
-        fs::hard_link(place.path().join("A"), place.path().join("old")).expect("link");
-        let renamed = named.rename(&directory, b"2", b"old", second);
-        assert!(
-            renamed.expect("rename"),
-            "only this name of the file is replaced"
-        );
         let left = fs::read(place.path().join("A")).expect("read");
         assert_eq!(left, b"first");
+    }
+
+    #[test]
+    fn further_names_of_a_file_that_stays_are_replaced() {
+        let place = tempfile::tempdir().expect("place");
+        let directory = Directory::open(place.path()).expect("open");
+        for (name, text) in [("stays", "old"), ("1", "first"), ("2", "second")] {
+            fs::write(place.path().join(name), text).expect("write");
+        }
+        fs::hard_link(place.path().join("stays"), place.path().join("other")).expect("link");
+        let id = |name: &[u8]| directory.look(name).expect("look").expect("there").id;
+        let mut named = Named::default();
+        named.keep(id(b"stays"));
+        let first = id(b"1");
+        assert!(
+            named
+                .rename(&directory, b"1", b"other", first)
+                .expect("rename")
+        );
+        let second = id(b"2");
+        let renamed = named.rename(&directory, b"2", b"stays", second);
+        assert!(!renamed.expect("looked"), "it has no further name");
+        let left = fs::read(place.path().join("stays")).expect("read");
+        assert_eq!(left, b"old");
     }
 }
