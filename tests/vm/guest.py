@@ -1,0 +1,106 @@
+"""Runs in the guest: makes RDMA devices, runs the cases of `job.json`, and writes `results.json`.
+
+The folder for results is the only argument. Two networks exist for all cases:
+
+- `rxe0` is on `v0`, whose peer `p0` is in the namespace `peer`: ordinary UDP sockets talk to a device.
+- `rxe1` and `rxe2` are on `w0` and `w1`, the two ends of one cable in this namespace: devices talk to devices. Rules
+  of routing make packets to an address of this machine take the cable.
+"""
+
+import json
+import pathlib
+import subprocess
+import sys
+import time
+
+MODULES = ["crc32_generic", "veth", "sch_netem", "rdma_rxe", "ib_uverbs"]
+#: Of an interface: its MTU. RDMA packets have 4096 bytes at most, and headers.
+MTU = 4500
+#: The last part of each address of `v0`, and of the one of `p0`.
+OWN, PEER = (1, 2, 3), 9
+
+
+def sh(command):
+    done = subprocess.run(["sh", "-ec", command], capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"{command}: {done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def load_modules(folder):
+    for module in MODULES:
+        sh(f"modprobe --dirname {folder} {module}")
+
+
+def make_network_with_sockets():
+    sh(f"ip netns add peer; ip link add v0 mtu {MTU} type veth peer name p0 mtu {MTU} netns peer")
+    for last in OWN:
+        sh(f"ip addr add 10.1.0.{last}/24 dev v0; ip addr add fd01::{last}/64 dev v0 nodad")
+    sh(f"ip -n peer addr add 10.1.0.{PEER}/24 dev p0; ip -n peer addr add fd01::{PEER}/64 dev p0 nodad")
+    sh("ip link set v0 up; ip -n peer link set p0 up; ip -n peer link set lo up")
+    sh("rdma link add rxe0 type rxe netdev v0")
+
+
+def make_network_of_devices():
+    sh(f"ip link add w0 mtu {MTU} type veth peer name w1 mtu {MTU}")
+    for number, other in ((0, 1), (1, 0)):
+        end = f"w{number}"
+        address = sh(f"cat /sys/class/net/w{other}/address").strip()
+        sh(f"sysctl -qw net.ipv4.conf.{end}.accept_local=1 net.ipv4.conf.{end}.rp_filter=0")
+        sh(f"ip addr add 10.2.0.{number + 1}/32 dev {end}; ip link set {end} up")
+        sh(f"ip neigh add 10.2.0.{other + 1} lladdr {address} dev {end} nud permanent")
+        sh(f"ip route add 10.2.0.{other + 1} dev {end} table 10")
+        # What arrives is for this machine, whatever the table of the cable says.
+        sh(f"ip rule add preference 1 iif {end} lookup local")
+        sh(f"rdma link add rxe{number + 1} type rxe netdev {end}")
+    sh("sysctl -qw net.ipv4.conf.all.rp_filter=0")
+    sh("ip rule add preference 2 lookup 10; ip rule add preference 3 lookup local; ip rule del preference 0")
+
+
+def set_netem(netem, verb):
+    for device, settings in netem.items():
+        tc = "ip netns exec peer tc" if device == "p0" else "tc"
+        sh(f"{tc} qdisc {verb} dev {device} root" + (f" netem {settings}" if verb == "add" else ""))
+
+
+def run(case, results):
+    """Runs the programs of a case at the same time. All must succeed."""
+    set_netem(case.get("netem", {}), "add")
+    start = time.monotonic()
+    running = []
+    for number, program in enumerate(case["programs"]):
+        inside = ["ip", "netns", "exec", "peer"] if program.get("namespace") == "peer" else []
+        log = open(results / f"{case['name']}-{number}.log", "w")
+        environment = [f"{name}={value}" for name, value in case.get("environment", {}).items()]
+        running.append(subprocess.Popen(
+            [*inside, "env", *environment, *program["command"]], stdout=log, stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL, cwd="/tmp",
+        ))
+    codes = []
+    for program in running:
+        left = case["limit_s"] - (time.monotonic() - start)
+        try:
+            codes.append(program.wait(max(left, 0)))
+        except subprocess.TimeoutExpired:
+            program.kill()
+            program.wait()
+            codes.append("time")
+    set_netem(case.get("netem", {}), "del")
+    return {"name": case["name"], "codes": codes, "seconds": round(time.monotonic() - start, 2)}
+
+
+def main(results):
+    job = json.loads((results / "job.json").read_text())
+    load_modules(job["modules"])
+    sh("ip link set lo up")
+    make_network_with_sockets()
+    make_network_of_devices()
+    uptime = float(pathlib.Path("/proc/uptime").read_text().split()[0])
+    done = {"ready_s": uptime, "cases": []}
+    for case in job["cases"]:
+        done["cases"].append(run(case, results))
+        (results / "results.json").write_text(json.dumps(done))
+
+
+if __name__ == "__main__":
+    main(pathlib.Path(sys.argv[1]))
