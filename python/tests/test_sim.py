@@ -105,7 +105,7 @@ def test_a_flow_that_is_not_done_has_no_time(tmp_path: Path) -> None:
 
 def test_a_plan_that_does_not_fit_the_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweep_module, "available_bytes", lambda: 20_000)
-    refusal = r" needs \d+ MiB of memory, and this machine has 0 MiB free: take fewer"
+    refusal = r" needs \d+ MiB of memory, and this machine has 0 MiB free: use fewer"
     with pytest.raises(MemoryError, match="^a run" + refusal):
         sim.run(PLAN)
     with pytest.raises(MemoryError, match=r"^a sweep with \d+ threads" + refusal):

@@ -60,7 +60,7 @@ def test_a_key_comes_from_a_file_a_descriptor_or_a_variable(
     monkeypatch.setenv("FARWRITE_TORCH_KEY", key.hex())
     assert Options().key == key
     monkeypatch.setenv("FARWRITE_TORCH_KEY_FILE", str(file))
-    assert "FARWRITE_TORCH_KEY: set one of both" in message(ValueError, Options)
+    assert "FARWRITE_TORCH_KEY: set only one of the two" in message(ValueError, Options)
 
 
 def test_a_group_on_a_network_needs_a_key_or_trust(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,7 +72,8 @@ def test_a_group_on_a_network_needs_a_key_or_trust(monkeypatch: pytest.MonkeyPat
     trust.check_trust(place, Options(key=bytes(32)), "10.0.0.1")
     said = message(ValueError, lambda: trust.check_trust(place, Options(), "10.0.0.1"))
     assert said.startswith(
-        "rank 0 of group 'g': there is no key, and its address 10.0.0.1 is not a loopback one: "
+        "rank 0 of group 'g': the group has no key, and the address 10.0.0.1 of this rank is not a loopback "
+        "address: "
     )
     assert "set FARWRITE_TORCH_KEY_FILE to a file" in said
     assert "or FARWRITE_TORCH_TRUSTED_STORE=1 if" in said

@@ -105,7 +105,7 @@ def test_what_cannot_be_transformed_is_refused() -> None:
         hadamard.encode(torch.zeros(8, dtype=torch.float64))
     with pytest.raises(ValueError, match="tensor is not contiguous: shape"):
         hadamard.encode(torch.zeros(8, 2).t())
-    with pytest.raises(ValueError, match="segment_ends = \\[5\\]: must rise, and end with 8"):
+    with pytest.raises(ValueError, match="segment_ends = \\[5\\]: must be ascending and end with 8"):
         hadamard.decode(torch.zeros(8), [5])
     with pytest.raises(ValueError, match="block = 32768: must be at most 16384 for a tensor of a GPU"):
         hadamard_kernel.transform(Hadamard(1 << 15), torch.zeros(8), [8], inverse=False)

@@ -71,7 +71,7 @@ def test_a_rank_that_joins_twice() -> None:
     store = HashStore()
     both(store)
     place = Place("g", store, 1, 2)
-    with pytest.raises(RendezvousError, match="the store has a rank 1 of a group of this name already"):
+    with pytest.raises(RendezvousError, match="the store already has a rank 1 of a group of this name"):
         rendezvous.meet(place, b"", "10.0.0.1", OPTIONS, SHORT)
     with pytest.raises(RendezvousError, match="rank 0 did not join within 0:00:01"):
         rendezvous.meet(Place("g", HashStore(), 1, 2), b"", "10.0.0.1", OPTIONS, SHORT)
@@ -133,27 +133,31 @@ def test_a_rank_that_does_not_come() -> None:
 def test_ranks_that_differ(monkeypatch: pytest.MonkeyPatch) -> None:
     other = Options(trusted_store=True, policy=Exact("ec-mds:32,8"))
     said = both(HashStore(), options=(OPTIONS, other))
-    assert "rank 1 has policy Exact(scheme='ec-mds:32,8', expected_loss=None), this rank Exact(" in said[0]
+    assert (
+        "rank 1 has policy Exact(scheme='ec-mds:32,8', expected_loss=None), and this rank has Exact("
+        in said[0]
+    )
     assert "rank 0 has policy Exact(scheme='auto', expected_loss=None)" in said[1]
     log, replay = (
         Options(trusted_store=True, policy=Bounded(), **{name: "folder"})
         for name in ("missing_log", "replay_log")
     )
     said = both(HashStore(), options=(log, replay))
-    assert "exact=Exact(scheme='auto', expected_loss=None)), replayed, this rank Bounded(" in said[0]
+    assert "exact=Exact(scheme='auto', expected_loss=None)), replayed, and this rank has Bounded(" in said[0]
     # It makes no difference to the others whether a rank writes a log.
     silent = Options(trusted_store=True, policy=Bounded())
     assert both(HashStore(), options=(log, silent)) == [[b"of 0", b"of 1"]] * 2
     here, there = (Options(trusted_store=True, sites=sites) for sites in ((0, 0), [0, 1]))
     said = both(HashStore(), options=(here, there))
-    assert "rank 1 has sites [0, 1], this rank [0, 0]: all ranks must have the same" in said[0]
+    assert "rank 1 has sites [0, 1], and this rank has [0, 0]: all ranks must have the same sites" in said[0]
     said = both(HashStore(), sizes=(2, 3))
-    assert "rank 1 has size 3, this rank 2: all ranks must have the same" in said[0]
-    assert "rank 0 has size 2, this rank 3: all ranks must have the same" in said[1]
+    assert "rank 1 has size 3, and this rank has 2: all ranks must have the same size" in said[0]
+    assert "rank 0 has size 2, and this rank has 3: all ranks must have the same size" in said[1]
     versions = iter(["0.1.0", "0.2.0"])
     monkeypatch.setattr(rendezvous, "version", lambda _: next(versions))
     said = both(HashStore())
-    assert any("has version 0.1.0, this rank 0.2.0: all ranks must have the same" in one for one in said)
+    problem = "has version 0.1.0, and this rank has 0.2.0: all ranks must have the same version"
+    assert any(problem in one for one in said)
 
 
 def test_what_is_no_rank_of_farwrite() -> None:

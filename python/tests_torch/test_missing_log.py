@@ -116,15 +116,18 @@ def test_a_log_of_another_run_is_refused_by_value(tmp_path: Path) -> None:
     # Rank 0 reduces the first value and rank 1 the second. The first lacks the contribution of rank 1.
     assert log.result(SUM, inputs).view(np.float32).tolist() == [1, 6]
     for wanted, problem in [
-        (Entry(4, "all-reduce", "float32", "sum", 8, []), "has no bounded operation 4, all-reduce"),
-        (Entry(3, "all-gather", None, None, 8, []), "operation 3 has name all-reduce, this run all-gather"),
-        (Entry(3, "all-reduce", "float32", "mean", 8, []), "has reduction sum, this run mean"),
-        (Entry(3, "all-reduce", "float32", "sum", 16, []), "has result_bytes 8, this run 16"),
+        (Entry(4, "all-reduce", "float32", "sum", 8, []), "has no bounded operation 4 (all-reduce)"),
+        (
+            Entry(3, "all-gather", None, None, 8, []),
+            "operation 3 has name all-reduce, this run has all-gather",
+        ),
+        (Entry(3, "all-reduce", "float32", "mean", 8, []), "has reduction sum, this run has mean"),
+        (Entry(3, "all-reduce", "float32", "sum", 16, []), "has result_bytes 8, this run has 16"),
     ]:
         assert problem in message(MissingLogError, lambda wanted=wanted: log.result(wanted, inputs))
     other = Head("a/b", 0, 2, "Bounded(0.5)", 1408, None)
     said = message(MissingLogError, lambda: Reader(str(tmp_path), PLACE, other))
-    assert "is of a run with policy Bounded(), this one has Bounded(0.5)" in said
+    assert "is of a run with policy Bounded(), this run has Bounded(0.5)" in said
 
 
 @pytest.mark.parametrize("text", ["", "{}\n", "[]\n", "no log", "\xff"])

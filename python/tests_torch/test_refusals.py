@@ -44,17 +44,17 @@ def _tensors() -> None:
         (ValueError, lambda: dist.all_reduce(flat, ReduceOp.BXOR), "all_reduce: op = "),
         (ValueError, lambda: dist.all_reduce(flat.bool(), ReduceOp.AVG), "which has no mean"),
         (ValueError, lambda: dist.all_gather([flat], flat),
-         "all_gather: tensor_list has 1 tensors: one for each of 2 ranks is needed"),
+         "all_gather: tensor_list has 1 tensors: must have one for each of the 2 ranks"),
         (ValueError, lambda: dist.all_gather([flat, flat[:3]], flat),
-         "all_gather: tensor_list[1] has 3 values, other tensors of the call 6"),
+         "all_gather: tensor_list[1] has 3 values, and other tensors of the call have 6"),
         (ValueError, lambda: dist.all_gather_into_tensor(torch.zeros(7), flat),
-         "all_gather_into_tensor: output has 7 values, and input 6: with 2 ranks it must have 12"),
+         "all_gather_into_tensor: output has 7 values, and input has 6: with 2 ranks it must have 12"),
         (ValueError, lambda: dist.reduce_scatter_tensor(torch.zeros(2), flat),
-         "reduce_scatter_tensor: input has 6 values, and output 2: with 2 ranks it must have 4"),
+         "reduce_scatter_tensor: input has 6 values, and output has 2: with 2 ranks it must have 4"),
         (ValueError, lambda: dist.all_to_all([torch.zeros(1)] * 2, []),
-         "all_to_all: input_tensor_list has 0 tensors: one for each of 2 ranks is needed"),
+         "all_to_all: input_tensor_list has 0 tensors: must have one for each of the 2 ranks"),
         (ValueError, lambda: dist.all_to_all_single(torch.zeros(3), torch.zeros(3)),
-         "all_to_all_single: input has 3 rows, which 2 ranks cannot share equally"),
+         "all_to_all_single: input has 3 rows: must have a multiple of 2, the number of ranks"),
         (ValueError, lambda: dist.all_to_all_single(flat, flat.clone(), [3, 3], [1, 1]),
          "all_to_all_single: input_split_sizes = [1, 1]: must be 2 numbers with the sum 6"),
         (ValueError, lambda: dist.all_to_all_single(torch.zeros(2), torch.zeros(4)),
@@ -62,7 +62,7 @@ def _tensors() -> None:
         (ValueError, lambda: dist.all_to_all([flat[:1]] * 2, [flat[:2]] * 2),
          f"all_to_all: output_tensor_list has 4 bytes for what rank {rank} sends to itself"),
         (ValueError, lambda: dist.isend(flat, 1 - rank, tag=-1), "send: tag = -1: must be from 0 to"),
-        (ValueError, lambda: dist.irecv(flat), "recv: src = None: the rank of the sender is needed"),
+        (ValueError, lambda: dist.irecv(flat), "recv: src = None: must be the rank of the sender"),
     ]  # fmt: skip
     for kind, call, problem in refused:
         said = message(kind, call)
@@ -221,7 +221,7 @@ def _groups() -> None:
     sites = Options(trusted_store=True, sites=(0, 0, 1))
     said = message(ValueError, lambda: dist.new_group(pg_options=sites))
     assert said.startswith(f"rank {rank} of group ")
-    assert said.endswith("sites = (0, 0, 1): has 3 sites: one for each of 2 ranks is needed")
+    assert said.endswith("sites = (0, 0, 1): has 3 sites: must have one for each of the 2 ranks")
     for policy, problem in (
         (Exact("sr-nock"), 'scheme of exact operations = "sr-nock": '),
         (Bounded(scheme="worst-effort"), 'scheme of bounded operations = "worst-effort": '),

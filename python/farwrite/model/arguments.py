@@ -38,7 +38,7 @@ def numbers(name: str, unit: str, value: object) -> Argument:
         try:
             array = array.astype(np.float64)
         except OverflowError:
-            raise ValueError(f"{name} ({unit}) has a number that is too large") from None
+            raise ValueError(f"{name} ({unit}) has a number that is too large for a float64") from None
     if array.dtype.kind not in "iuf":
         raise TypeError(f"{name} ({unit}) must be a number or an array of numbers, not {value!r}")
     return Argument(name, unit, array.astype(np.float64))
@@ -128,7 +128,7 @@ def against(shape: tuple[int, ...], argument: Argument) -> tuple[tuple[int, ...]
 
 def _array(name: str, unit: str, value: object) -> NDArray[Any]:
     if isinstance(value, np.ma.MaskedArray):
-        raise TypeError(f"{name} ({unit}) must not be a masked array; fill or drop what is masked")
+        raise TypeError(f"{name} ({unit}) must not be a masked array: fill or drop the masked values")
     try:
         return np.asarray(value)
     except ValueError:

@@ -70,7 +70,9 @@ def state_bytes(design: str) -> float:
         No paper lists the fields of this design.
     """
     if design not in FIELDS:
-        raise ValueError(f"design = {design!r}: fields are known of {', '.join(FIELDS)}")
+        raise ValueError(
+            f"design = {design!r}: must be one of {', '.join(FIELDS)}, whose fields a paper lists"
+        )
     return sum(FIELDS[design].values()) / 8
 
 
@@ -83,9 +85,9 @@ def queue_pairs(state: float, sram: int = SRAM_BYTES) -> int:
         A queue pair of less than a byte, or a negative amount of memory.
     """
     if not state >= 1:
-        raise ValueError(f"state = {state}: a queue pair has at least 1 byte")
+        raise ValueError(f"state = {state}: must be at least 1 byte")
     if sram < 0:
-        raise ValueError(f"sram = {sram}: give 0 bytes or more")
+        raise ValueError(f"sram = {sram}: must be at least 0 bytes")
     return int(sram // state)
 
 
@@ -98,9 +100,9 @@ def cluster_size(pairs: float, connections: int = CONNECTIONS_PER_PEER) -> int:
         No connection to a peer, or a negative number of queue pairs.
     """
     if connections < 1:
-        raise ValueError(f"connections = {connections}: a peer has at least 1")
+        raise ValueError(f"connections = {connections}: must be at least 1")
     if not 0 <= pairs < inf:
-        raise ValueError(f"pairs = {pairs}: give a number from 0")
+        raise ValueError(f"pairs = {pairs}: must be finite and at least 0")
     return int(pairs // connections)
 
 
@@ -116,7 +118,7 @@ def mtbf_hours(bram: float) -> float:
         A negative number of block RAMs.
     """
     if not 0 <= bram < inf:
-        raise ValueError(f"bram = {bram}: give a number from 0")
+        raise ValueError(f"bram = {bram}: must be finite and at least 0")
     return 1 / (_FAILURES + _FAILURES_PER_BRAM * bram)
 
 
@@ -130,7 +132,7 @@ def implied_failures_per_bit(nodes: int = 15_000, bram_bits: int = 36 * 1024) ->
     """
     for name, count in (("nodes", nodes), ("bram_bits", bram_bits)):
         if count < 1:
-            raise ValueError(f"{name} = {count}: give at least 1")
+            raise ValueError(f"{name} = {count}: must be at least 1")
     return _FAILURES_PER_BRAM / (nodes * bram_bits)
 
 

@@ -63,7 +63,9 @@ def sweep(
     known = signature(completion_time).parameters
     unknown = [name for name in arguments if name not in known]
     if unknown:
-        raise TypeError(f"{unknown[0]} is no argument of completion_time, which has {', '.join(known)}")
+        raise TypeError(
+            f"{unknown[0]} is no argument of completion_time: its arguments are {', '.join(known)}"
+        )
     levels = numbers("quantiles", PROBABILITY, list(quantiles)).values
     if levels.ndim != 1:
         raise ValueError(f"quantiles ({PROBABILITY}) must be a list of numbers, not {quantiles!r}")
@@ -73,11 +75,11 @@ def sweep(
     if twice:
         name = _column(twice[0])
         same = [level for level in given if _column(level) == name]
-        raise ValueError(f"quantiles has {same[0]!r} and {same[1]!r}, whose columns are both {name}")
+        raise ValueError(f"quantiles has {same[0]!r} and {same[1]!r}, whose columns would both be {name}")
     for name, value in arguments.items():
         if isinstance(value, Markov) and any(np.ndim(of) > 0 for of in asdict(value).values()):
             raise ValueError(
-                f"{name} has fields that are arrays: in a sweep, a Markov is the same for all points"
+                f"{name} has fields that are arrays: in a sweep, one Markov applies to all points"
             )
     axes = {name: _axis(name, value) for name, value in arguments.items() if _is_axis(value)}
     fixed = {name: value for name, value in arguments.items() if name not in axes}
@@ -158,6 +160,6 @@ def _axis(name: str, value: object) -> NDArray[Any]:
     axis = words(name, value) if name == "scheme" else numbers(name, "an axis of numbers", value)
     if axis.values.ndim != 1 or axis.values.size == 0:
         raise ValueError(
-            f"{name} has shape {axis.values.shape}: an axis of a sweep has one dimension, not empty"
+            f"{name} has shape {axis.values.shape}: an axis of a sweep must have one dimension, not empty"
         )
     return axis.values

@@ -71,7 +71,9 @@ class Table:
             # A file without line ends is another file.
             first = file.readline(MAX_SETTINGS_BYTES)
             if not first.startswith("# {"):
-                raise ValueError(f"{path} has no settings in its first line: not a sweep of farwrite")
+                raise ValueError(
+                    f"{path} has no settings in its first line, so it is not a sweep of farwrite"
+                )
             rows: Iterator[list[str]] = csv.reader(file)
             names = next(rows)
             cells = list(rows)
@@ -86,7 +88,7 @@ class Table:
         table = pq.read_table(path)
         metadata = table.schema.metadata or {}
         if METADATA not in metadata:
-            raise ValueError(f"{path} has no settings in its metadata: not a sweep of farwrite")
+            raise ValueError(f"{path} has no settings in its metadata, so it is not a sweep of farwrite")
         columns = {name: np.asarray(table[name].to_pylist()) for name in table.column_names}
         return cls(columns, json.loads(metadata[METADATA]))
 

@@ -53,7 +53,7 @@ def compare(plan: Plan, file: str | PathLike[str], number: int = 0) -> Table:
     rows = native.compare(number, name)
     if all(row[-1] in ("only_ours", "only_theirs") for row in rows):
         raise ValueError(
-            f"{name}: none of its flows is in the workload of the plan; hosts, sizes and starts must agree"
+            f"{name}: none of its flows is in the workload of the plan: hosts, sizes and starts must agree"
         )
     values = [(*numbers, src, dst, size, *times) for numbers, src, dst, size, times, _ in rows]
     columns = {name: column([row[at] for row in values]) for at, name in enumerate(NUMBERS)}

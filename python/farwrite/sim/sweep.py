@@ -153,7 +153,7 @@ def check_available(what: str, wanted: int) -> None:
     if available is not None and wanted > available:
         raise MemoryError(
             f"{what} needs {wanted / 2**20:,.0f} MiB of memory, and this machine has "
-            f"{available / 2**20:,.0f} MiB free: take fewer workers, flows or seeds, or a smaller topology"
+            f"{available / 2**20:,.0f} MiB free: use fewer workers, flows or seeds, or a smaller topology"
         )
 
 

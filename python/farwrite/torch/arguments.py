@@ -81,7 +81,7 @@ class Call:
     def only(self, argument: str, tensors: Sequence[Any]) -> Any:
         """Return the one item of a list: torch passes lists, as of several devices of a process."""
         if len(tensors) != 1:
-            raise self.value_error(argument, f"has {len(tensors)} tensors: one a process is supported")
+            raise self.value_error(argument, f"has {len(tensors)} tensors: must have exactly one")
         return tensors[0]
 
     def element(self, argument: str, tensor: torch.Tensor) -> str:
@@ -101,7 +101,7 @@ class Call:
             self.same_type(name, tensor, like)
             if tensor.numel() != like.numel():
                 raise self.value_error(
-                    name, f"has {tensor.numel()} values, other tensors of the call {like.numel()}"
+                    name, f"has {tensor.numel()} values, and other tensors of the call have {like.numel()}"
                 )
 
     def same_type(self, argument: str, tensor: torch.Tensor, like: torch.Tensor) -> None:
@@ -109,7 +109,9 @@ class Call:
         mine, other = (tensor.dtype, tensor.device), (like.dtype, like.device)
         if mine != other:
             raise self.type_error(
-                argument, f"is of {mine[0]} on {mine[1]}, other tensors of the call {other[0]} on {other[1]}"
+                argument,
+                f"is of {mine[0]} on {mine[1]}, and other tensors of the call are of {other[0]} on "
+                f"{other[1]}",
             )
 
     def reduction(self, argument: str, tensor: torch.Tensor, opts: Any) -> dict[str, Any]:
@@ -140,7 +142,7 @@ class Call:
         """Check that a list has an item for each rank."""
         if len(tensors) != self._ranks:
             raise self.value_error(
-                argument, f"has {len(tensors)} tensors: one for each of {self._ranks} ranks is needed"
+                argument, f"has {len(tensors)} tensors: must have one for each of the {self._ranks} ranks"
             )
 
     def same_own_part(self, argument: str, sent: int, received: int) -> None:
@@ -171,7 +173,8 @@ class Call:
         """Return an output with each input."""
         if len(outputs) != len(inputs) or not inputs:
             raise self.value_error(
-                "outputs", f"are {len(outputs)}, and inputs {len(inputs)}: must be as many"
+                "outputs",
+                f"has {len(outputs)} items, and inputs has {len(inputs)}: each input needs one output",
             )
         return list(zip(outputs, inputs, strict=True))
 
@@ -183,7 +186,7 @@ class Call:
         if larger.numel() != self._ranks * smaller.numel():
             raise self.value_error(
                 large,
-                f"has {larger.numel()} values, and {small} {smaller.numel()}: "
+                f"has {larger.numel()} values, and {small} has {smaller.numel()}: "
                 f"with {self._ranks} ranks it must have {self._ranks * smaller.numel()}",
             )
 
@@ -193,7 +196,7 @@ class Call:
         if not sizes:
             if rows % self._ranks:
                 raise self.value_error(
-                    argument, f"has {rows} rows, which {self._ranks} ranks cannot share equally"
+                    argument, f"has {rows} rows: must have a multiple of {self._ranks}, the number of ranks"
                 )
             return []
         if len(sizes) != self._ranks or sum(sizes) != rows or min(sizes) < 0:

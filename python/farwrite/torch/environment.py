@@ -36,7 +36,9 @@ def check_names() -> None:
     """Raise ValueError where a variable with our prefix is none of ours."""
     unknown = sorted(name for name in os.environ if name.startswith(PREFIX) and name not in _KNOWN)
     if unknown:
-        raise ValueError(problem(f"{unknown[0]}: no such variable: there are {', '.join(sorted(_KNOWN))}"))
+        raise ValueError(
+            problem(f"{unknown[0]}: no such variable: must be one of {', '.join(sorted(_KNOWN))}")
+        )
 
 
 def trusted_store() -> bool:
@@ -51,7 +53,7 @@ def key() -> bytes | None:
     """Return the key in the named file, or the one in the variable."""
     file, text = _get(KEY_FILE), _get(KEY)
     if file is not None and text is not None:
-        raise ValueError(problem(f"{KEY_FILE}={file}, {KEY}: set one of both"))
+        raise ValueError(problem(f"{KEY_FILE}={file}, {KEY}: set only one of the two"))
     if file is not None:
         return read_key(Path(file), f"{KEY_FILE}={file}")
     return None if text is None else parse_key(text.encode(errors="replace"), KEY)
@@ -104,7 +106,7 @@ def loss_target() -> float | None:
     try:
         return float(value)
     except ValueError:
-        raise ValueError(problem(f"{BOUNDED}={value}: must be a share such as 0.01")) from None
+        raise ValueError(problem(f"{BOUNDED}={value}: must be a share of bytes, such as 0.01")) from None
 
 
 def max_bps() -> int | None:

@@ -203,7 +203,7 @@ class ProcessGroup(dist.ProcessGroup):
         if len(output_lists) != self.size():
             raise call.value_error(
                 "output_lists",
-                f"has {len(output_lists)} lists: one for each of {self.size()} ranks is needed",
+                f"has {len(output_lists)} lists: must have one for each of the {self.size()} ranks",
             )
         for outputs in output_lists:
             for index, (output, input) in enumerate(call.pairs(outputs, inputs)):
@@ -364,7 +364,7 @@ class ProcessGroup(dist.ProcessGroup):
 
     def recv_anysource(self, tensors: Sequence[torch.Tensor], tag: int) -> Work:
         """Refuse: a receive names its sender."""
-        raise self._call("recv").value_error("src", "= None: the rank of the sender is needed")
+        raise self._call("recv").value_error("src", "= None: must be the rank of the sender")
 
     # Older names. Those of the base class return a `Work` that cannot be polled.
 
@@ -505,8 +505,8 @@ def _sites(place: Place, options: Options) -> Sequence[int]:
     sites = options.sites or ()
     if options.sites is not None and len(sites) != place.size:
         raise ValueError(
-            f"{place.describe()}: sites = {options.sites!r}: has {len(sites)} sites: one for each of "
-            f"{place.size} ranks is needed"
+            f"{place.describe()}: sites = {options.sites!r}: has {len(sites)} sites: must have one for "
+            f"each of the {place.size} ranks"
         )
     return sites
 

@@ -127,7 +127,7 @@ class Hadamard:
         ends = [tensor.numel()] if segment_ends is None else list(segment_ends)
         starts = [0, *ends[:-1]]
         if not ends or ends[-1] != tensor.numel() or any(a > b for a, b in zip(starts, ends, strict=True)):
-            raise ValueError(f"segment_ends = {ends}: must rise, and end with {tensor.numel()}")
+            raise ValueError(f"segment_ends = {ends}: must be ascending and end with {tensor.numel()}")
         if tensor.device.type == "cpu":
             return self._on_host(tensor, ends, inverse=inverse)
         # Triton is a dependency of torch where there are GPUs, and takes a second to import.

@@ -100,7 +100,7 @@ class Reader:
             if theirs != ours:
                 raise MissingLogError(
                     f"{place.describe()}: replay_log: {self._path} is of a run with {name} {theirs}, "
-                    f"this one has {ours}"
+                    f"this run has {ours}"
                 )
 
     def result(self, wanted: Entry, inputs: Sequence[NDArray[np.uint8]]) -> NDArray[np.uint8]:
@@ -113,12 +113,12 @@ class Reader:
         """
         entry = self._entries.get(wanted.operation)
         if entry is None:
-            raise MissingLogError(f"{self._path} has no bounded operation {wanted.operation}, {wanted.name}")
+            raise MissingLogError(f"{self._path} has no bounded operation {wanted.operation} ({wanted.name})")
         for name in ("name", "element", "reduction", "result_bytes"):
             theirs, ours = getattr(entry, name), getattr(wanted, name)
             if theirs != ours:
                 raise MissingLogError(
-                    f"{self._path}: operation {entry.operation} has {name} {theirs}, this run {ours}"
+                    f"{self._path}: operation {entry.operation} has {name} {theirs}, this run has {ours}"
                 )
         try:
             return _native.replay(

@@ -318,14 +318,15 @@ class Options:
             if folder is not None and not isinstance(self.policy, Bounded):
                 raise ValueError(
                     problem(
-                        f"{name} = {folder!r}: needs policy=Bounded(...), because exact groups lack nothing"
+                        f"{name} = {folder!r}: needs policy=Bounded(...), because exact groups lack no "
+                        "contributions"
                     )
                 )
         if self.missing_log is not None and self.replay_log is not None:
             raise ValueError(
                 problem(
                     f"missing_log = {self.missing_log!r}, replay_log = {self.replay_log!r}: a replayed run "
-                    "lacks the same contributions as before, so pass only one of both"
+                    "lacks the same contributions as before, so pass only one of the two"
                 )
             )
 

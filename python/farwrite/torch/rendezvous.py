@@ -228,8 +228,8 @@ def _refuse(place: Place, told: str) -> None:
 def _same_size(place: Place, theirs: bytes) -> None:
     if theirs != str(place.size).encode():
         raise RendezvousError(
-            f"{place.describe()}: rank 0 has size {theirs[:20].decode(errors='replace')}, this rank "
-            f"{place.size}: all ranks must have the same"
+            f"{place.describe()}: rank 0 has size {theirs[:20].decode(errors='replace')}, and this "
+            f"rank has {place.size}: all ranks must have the same size"
         )
 
 
@@ -237,8 +237,8 @@ def _absence(place: Place, is_ours: bool, timeout: timedelta) -> str:
     """Return why this rank waits in vain."""
     if not is_ours:
         return (
-            f"the store has a rank {place.rank} of a group of this name already, and rank 0 began no other "
-            f"attempt within {timeout}: two groups of one name need stores or prefixes of their own"
+            f"the store already has a rank {place.rank} of a group of this name, and rank 0 began no new "
+            f"attempt within {timeout}: give each of two groups of one name its own store or prefix"
         )
     absent = [str(rank) for rank in range(place.size) if not place.store.check([place.key(rank)])]
     return f"rank {', '.join(absent or ['0'])} did not join within {timeout}"
@@ -408,14 +408,15 @@ def _compare(place: Place, mine: dict[str, object], heard: Sequence[dict[str, ob
             if theirs[name] != mine[name]:
                 what = "version" if name == "farwrite" else name
                 raise RendezvousError(
-                    f"{place.describe()}: rank {rank} has {what} {theirs[name]}, this rank {mine[name]}: "
-                    "all ranks must have the same"
+                    f"{place.describe()}: rank {rank} has {what} {theirs[name]}, and this rank has "
+                    f"{mine[name]}: all ranks must have the same {what}"
                 )
     local = [rank for rank, theirs in enumerate(heard) if _address(place, rank, theirs).is_loopback]
     if local and len(local) < len(heard):
         raise RendezvousError(
             f"{place.describe()}: rank {local[0]} announces {heard[local[0]]['address']}, which only its own "
-            "machine can reach: pass Options(address=...) there, or a MASTER_ADDR that is no loopback address"
+            "machine can reach: pass Options(address=...) on that rank, or set MASTER_ADDR to an address "
+            "that is not a loopback address"
         )
 
 
@@ -425,6 +426,6 @@ def _address(place: Place, rank: int, theirs: dict[str, object]) -> IPv4Address 
         return ip_address(address)
     except ValueError:
         raise RendezvousError(
-            f"{place.describe()}: rank {rank} announces the address {address[:40]!r}, which is none: pass "
-            "Options(address=...) there"
+            f"{place.describe()}: rank {rank} announces the address {address[:40]!r}, which is not an IP "
+            "address: pass Options(address=...) on that rank"
         ) from None

@@ -29,15 +29,16 @@ def check_trust(place: Place, options: Options, address: str) -> None:
         return
     if not options.trusted_store:
         raise ValueError(
-            f"{place.describe()}: there is no key, and its address {address} is not a loopback one: set "
-            f"{environment.KEY_FILE} to a file with 32 secret bytes (openssl rand 32) that all ranks have, "
-            f"or {environment.TRUSTED_STORE}=1 if only the ranks can read the store"
+            f"{place.describe()}: the group has no key, and the address {address} of this rank is not a "
+            f"loopback address: set {environment.KEY_FILE} to a file with 32 secret bytes (openssl rand 32) "
+            f"that all ranks have, or {environment.TRUSTED_STORE}=1 if only the ranks can read the store"
         )
     if place.rank == 0 and not _warned:
         _warned = True
         warnings.warn(
-            f"{place.describe()}: there is no key, so anyone on the network between the ranks can read and "
-            f"change their data: set {environment.KEY_FILE} to a file with 32 secret bytes (openssl rand 32)",
+            f"{place.describe()}: the group has no key, so anyone on the network between the ranks can "
+            f"read and change its data: set {environment.KEY_FILE} to a file with 32 secret bytes (openssl "
+            "rand 32)",
             RuntimeWarning,
             stacklevel=2,
         )
