@@ -1,4 +1,7 @@
-"""Native half of farwrite; not for use by itself. Columns have one entry a point."""
+"""Native module of the package farwrite, for use by this package only.
+
+Columns and lists have one entry for each point.
+"""
 
 from collections.abc import Mapping, Sequence
 from ipaddress import IPv4Address, IPv6Address
@@ -32,14 +35,14 @@ __all__ = [
 _Column: TypeAlias = NDArray[np.float64]
 
 class PointError(ValueError):
-    """An argument is out of range; args are the message and the number of the point, or None."""
+    """An argument is out of its range. `args` are the message and the number of the point, or None."""
 
 _Alternative: TypeAlias = tuple[str, Sequence[float], tuple[int, float, float | None] | None]
 _Edge: TypeAlias = tuple[float, str] | None
 
 @final
 class Plan:
-    """Which scheme for a message."""
+    """The choice of the scheme for a message."""
 
     def __new__(
         cls,
@@ -65,7 +68,7 @@ class Plan:
 
 @final
 class Settings:
-    """Settings, one a point."""
+    """The settings of all points: scheme, message and path."""
 
     def __new__(
         cls,
@@ -88,7 +91,7 @@ class Settings:
 
 @final
 class CompletionTimes:
-    """Completion times, one distribution a point."""
+    """Completion times in seconds: one distribution for each point."""
 
     def lossless_s(self) -> _Column: ...
     def mean(self) -> _Column: ...
@@ -102,7 +105,7 @@ class CompletionTimes:
 
 @final
 class CollectiveTimes:
-    """Completion times of collectives, one a point: between two distributions."""
+    """Completion times of collectives in seconds: a lower and an upper distribution for each point."""
 
     def mean(self, barrier: bool) -> _Column: ...
     def quantile(self, barrier: bool, points: Sequence[int], q: _Column) -> _Column: ...
@@ -117,7 +120,7 @@ def plan_text(path: str | PathLike[str]) -> str: ...
 
 @final
 class SimPlan:
-    """A plan of simulations, checked."""
+    """A plan of simulations whose parts have been checked."""
 
     def __new__(cls, text: str, files: Mapping[str, str], directory: str | PathLike[str]) -> SimPlan: ...
     def files(self) -> dict[str, str]: ...
@@ -143,17 +146,17 @@ class SimPlan:
 
 @final
 class Trace:
-    """Writes what endpoints of this process do to a file. There is at most one in a process."""
+    """Records the events of the endpoints of this process in a file. A process has at most one trace."""
 
     def __new__(cls, file: str | PathLike[str]) -> Trace: ...
     def flush(self) -> None: ...
 
 class CollectiveError(RuntimeError):
-    """An operation failed, or its group did; the message names the rank."""
+    """An operation or its group has failed. The message names the rank."""
 
 @final
 class Communicator:
-    """One rank of a group, over UDP."""
+    """One rank of a group, which communicates over UDP."""
 
     def __new__(
         cls,
@@ -194,14 +197,14 @@ class Communicator:
 
 @final
 class Ticket:
-    """An operation that was started."""
+    """An operation that has been started."""
 
     def is_done(self) -> bool: ...
     def wait(self, timeout_s: float | None) -> Ended: ...
 
 @final
 class Ended:
-    """How an operation went at this rank."""
+    """The results of an operation at this rank: sizes, times and what is missing."""
 
     @property
     def operation(self) -> int: ...

@@ -1,4 +1,4 @@
-//! Completion times of collectives, one a point.
+//! Completion times of collectives, for each point.
 
 use farwrite_model::{CollectiveTime, StageSum};
 use numpy::PyArray1;
@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 
 use crate::points::{Array, Column, array, arrays, copied, each};
 
-/// Completion times of collectives, one a point: between two distributions, `path` and `barrier`.
+/// Completion times of collectives: for each point, a lower distribution `path` and an upper one `barrier`.
 #[pyclass(frozen, module = "farwrite._native")]
 pub(crate) struct CollectiveTimes {
     times: Vec<CollectiveTime>,
@@ -25,7 +25,7 @@ impl CollectiveTimes {
 
 #[pymethods]
 impl CollectiveTimes {
-    /// The mean of one of the two, in seconds.
+    /// The mean of `barrier`, or else of `path`, in seconds.
     fn mean<'py>(&self, py: Python<'py>, barrier: bool) -> PyResult<Array<'py>> {
         array(py, self.times.len(), |at| {
             Ok(self.bound(at, barrier).mean())
@@ -46,7 +46,7 @@ impl CollectiveTimes {
         })
     }
 
-    /// Lower and upper bound of each quantile.
+    /// A lower and an upper bound of each quantile, in seconds.
     fn quantile_bounds<'py>(
         &self,
         py: Python<'py>,
@@ -60,7 +60,7 @@ impl CollectiveTimes {
         })
     }
 
-    /// `n` draws of each point, one point after the other, point `i` with seed `seed + i`.
+    /// `n` draws of each point in seconds, one point after the other. Point `i` has the seed `seed + i`.
     fn sample<'py>(&self, py: Python<'py>, n: usize, seed: u64) -> PyResult<Array<'py>> {
         let draws = each(py, self.times.len(), |at| {
             Ok(self.times[at].sample(n, seed.wrapping_add(at as u64)))

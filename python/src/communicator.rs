@@ -23,22 +23,22 @@ pyo3::create_exception!(
     farwrite._native,
     CollectiveError,
     PyRuntimeError,
-    "An operation failed, or its group did; the message names the rank."
+    "An operation or its group has failed. The message names the rank."
 );
 
-/// Longest wait without a look at signals, such as that of Ctrl-C.
+/// Longest wait between two checks for signals, such as that of Ctrl-C.
 const SIGNALS_EVERY: Duration = Duration::from_millis(100);
 
-/// One rank of a group, over UDP.
+/// One rank of a group, which communicates over UDP.
 #[pyclass(frozen, module = "farwrite._native")]
 pub(crate) struct Communicator {
-    /// `None` once it is closed.
+    /// `None` after this rank has left the group.
     inner: Mutex<Option<Arc<collectives::Communicator>>>,
-    /// Memory of operations that may still run.
+    /// The memory of operations that may still run.
     lent: Mutex<Vec<Arc<Lent>>>,
 }
 
-/// Memory that an operation uses until its ticket is done. Holding the views keeps it where it is.
+/// Memory that an operation uses until its ticket is done. The views keep the memory at its address.
 struct Lent {
     ticket: collectives::Ticket,
     views: Mutex<Vec<PyBuffer<u8>>>,
@@ -48,7 +48,7 @@ impl Lent {
     /// Releases the memory of an operation that has ended.
     fn release(&self) {
         let views = take(&mut *lock(&self.views));
-        // Not under the lock: it can run Python code, which may use this ticket.
+        // The lock is released first: dropping the views can run Python code, which may use this ticket.
         drop(views);
     }
 }
@@ -86,15 +86,16 @@ impl Communicator {
         })
     }
 
-    /// Bytes of a packet, on which the replay of an operation depends. None until the ranks have
-    /// agreed on them.
+    /// The bytes of data in a packet, on which the replay of an operation depends. None until the ranks
+    /// have agreed on this size.
     #[getter]
     fn packet_bytes(&self) -> PyResult<Option<u32>> {
         Ok(self.open()?.packet_bytes())
     }
 
-    /// Joins this rank to all others, in rounds: takes the messages of all ranks in the last round, in
-    /// the order of ranks, and returns that of this rank in the next one, or None after the last.
+    /// Does one round of joining this rank to all other ranks. `messages` are the messages of all ranks in
+    /// the round before, in the order of ranks. Returns the message of this rank in the next round; None
+    /// after the last round.
     fn meet<'py>(
         &self,
         py: Python<'py>,
@@ -105,8 +106,8 @@ impl Communicator {
         Ok(said.map(|said| PyBytes::new(py, &said)))
     }
 
-    /// Starts an operation on memory, which it uses until its ticket is done. `peer` is the root, or
-    /// the other rank of a send or a receive. Without `timeout_s`, that of the group holds.
+    /// Starts an operation. It uses the memory of `input` and `output` until its ticket is done. `peer` is
+    /// the root, or the other rank of a send or a receive. `timeout_s` replaces the timeout of the group.
     #[pyo3(signature = (
         operation, *, input=None, output=None, peer=0, tag=0, element=None, reduction=None,
         send_bytes=Vec::new(), receive_bytes=Vec::new(), bounded=false, timeout_s=None,
@@ -159,41 +160,41 @@ impl Communicator {
         Ok(Ticket(lent))
     }
 
-    /// Notes that the next collective operation cannot start at this rank: ranks that wait for it
-    /// fail with this reason, unless it has been started when they ask.
+    /// Notes that the next collective operation cannot start at this rank. The operation fails with this
+    /// reason at ranks that wait for it, unless this rank has started it when they ask.
     fn refuse(&self, reason: String) {
-        // A group that was left has no next operation.
+        // After this rank has left the group, there is no next operation.
         if let Ok(inner) = self.open() {
             inner.refuse(reason);
         }
     }
 
-    /// Ends the operations of all ranks with an error that has this reason.
+    /// Ends the operations of all ranks with an error that contains the reason.
     fn abort(&self, reason: &str) -> PyResult<()> {
         self.open()?.abort(reason);
         Ok(())
     }
 
-    /// Whether this rank asks the others for signs of life while no operation runs, until the next call. Returns
-    /// why the group cannot continue; None while it can.
+    /// Sets whether this rank asks the other ranks for signs of life while no operation runs. Returns the
+    /// reason why the group cannot continue; None while it can.
     fn watch(&self, py: Python<'_>, watches: bool) -> PyResult<Option<String>> {
         let inner = self.open()?;
         let failure = py.detach(|| inner.watch(watches));
         Ok(failure.map(|error| error.to_string()))
     }
 
-    /// Leaves the group, and does not wait.
+    /// Leaves the group without waiting for the other ranks.
     fn leave(&self) {
         if let Ok(inner) = self.open() {
             inner.leave();
         }
     }
 
-    /// Leaves the group. Waits a while until the other ranks have what was sent to them.
+    /// Leaves the group. Waits for a limited time until the other ranks have what this rank sent to them.
     fn close(&self, py: Python<'_>) {
         let inner = lock(&self.inner).take();
         py.detach(|| drop(inner));
-        // The thread has ended, and with it all operations.
+        // The thread of the group has ended, and so all operations have ended.
         self.release_ended();
     }
 }
@@ -201,14 +202,16 @@ impl Communicator {
 impl Communicator {
     fn open(&self) -> PyResult<Arc<collectives::Communicator>> {
         let inner = lock(&self.inner).clone();
-        inner.ok_or_else(|| CollectiveError::new_err("the group was left: it was shut down"))
+        inner.ok_or_else(|| {
+            CollectiveError::new_err("this rank has left the group: the group was shut down")
+        })
     }
 
     /// Releases the memory of operations that have ended.
     fn release_ended(&self) {
         let mut lent = lock(&self.lent);
         let ended: Vec<_> = lent.extract_if(.., |lent| lent.ticket.is_done()).collect();
-        // Releasing can run Python code, which may start operations.
+        // Releasing memory can run Python code, which may start operations, so the lock is released first.
         drop(lent);
         for lent in ended {
             lent.release();
@@ -222,35 +225,36 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Drop for Communicator {
     fn drop(&mut self) {
-        // Before the memory in `lent`: operations that run may use it until then.
+        // The group is closed before the memory in `lent` is released, because operations use the memory
+        // until the group is closed.
         Python::attach(|py| self.close(py));
     }
 }
 
-/// How an operation went at this rank: what [`Ticket::wait`] gives.
+/// The results of an operation at this rank, which [`Ticket::wait`] returns.
 #[pyclass(frozen, get_all, module = "farwrite._native")]
 pub(crate) struct Ended {
-    /// Number of the operation in the group.
+    /// The number of the operation in the group.
     operation: u64,
     result_bytes: u64,
     missing_bytes: u64,
     elapsed_s: f64,
-    /// How long it waited at most.
+    /// The deadline of a bounded operation, or the timeout of an exact one, in seconds.
     timeout_s: f64,
-    /// What carried a bounded operation.
+    /// The scheme that carried a bounded operation.
     scheme: Option<String>,
     /// The schemes of the exact segments that this rank sent.
     exact_schemes: Vec<String>,
-    /// Where the loss target cannot be met, the least share that would be missing.
+    /// The least share that would be missing, if the loss target cannot be met.
     least_missing_share: Option<f64>,
     /// Whether the deadline of a bounded operation came before everything had arrived.
     was_cut: bool,
-    /// Start and end of the bytes of the result that lack contributions, and the ranks that they lack.
+    /// Ranges of bytes of the result: start, end, and the ranks whose contributions the range lacks.
     missing: Vec<(u64, u64, Vec<usize>)>,
-    /// Ranks, and the seconds after which their first and last exact segments arrived.
+    /// For each rank, the seconds after which its first and its last exact segment arrived.
     arrivals: Vec<(usize, f64, f64)>,
-    /// Ranks, the round trips to them in seconds, rates in bits per second, and numbers of chunks that
-    /// were judged and lost since the group began.
+    /// For each rank, the round trip to it in seconds, the rate in bits per second, and the numbers of chunks
+    /// that were judged and that were lost since the group began.
     peers: Vec<(usize, f64, u64, u64, u64)>,
 }
 
@@ -288,7 +292,7 @@ impl From<Report> for Ended {
     }
 }
 
-/// An operation that was started.
+/// An operation that has been started.
 #[pyclass(frozen, module = "farwrite._native")]
 pub(crate) struct Ticket(Arc<Lent>);
 
@@ -299,7 +303,7 @@ impl Ticket {
         self.0.ticket.is_done()
     }
 
-    /// Waits for the end without the interpreter's lock, and releases the memory of the operation.
+    /// Waits for the end of the operation without the interpreter's lock, and releases its memory.
     fn wait(&self, py: Python<'_>, timeout_s: Option<f64>) -> PyResult<Ended> {
         let timeout = timeout_s.map(|timeout| seconds("timeout_s", timeout));
         let end = timeout.transpose()?.map(|timeout| Instant::now() + timeout);
@@ -339,10 +343,10 @@ fn lend(argument: &str, view: &PyBuffer<u8>) -> PyResult<Buffer> {
         let why = format!("{argument}: must be contiguous memory");
         return Err(PyBufferError::new_err(why));
     }
-    // SAFETY: the view is contiguous, so its `len_bytes` bytes lie one after the other from
-    // `buf_ptr` on. The caller keeps it in a `Lent` until the ticket is done, and with it the bytes.
-    // `writable` checks that an output may be written; an input is only read. The user of `submit`
-    // leaves the memory alone meanwhile.
+    // SAFETY: the view is contiguous, so its `len_bytes` bytes follow each other from `buf_ptr` on. The
+    // caller keeps the view, and so the bytes, in a `Lent` until the ticket is done. `writable` checks that
+    // an output may be written; an input is only read. The user of `submit` does not access the memory until
+    // the ticket is done.
     Ok(unsafe { Buffer::from_raw_parts(view.buf_ptr().cast(), view.len_bytes()) })
 }
 

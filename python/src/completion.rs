@@ -1,4 +1,4 @@
-//! Completion times, one distribution a point.
+//! Completion times: one distribution for each point.
 
 use farwrite_model::CompletionTime;
 use numpy::PyArray1;
@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 
 use crate::points::{Array, Column, array, arrays, copied, each};
 
-/// Completion times, one distribution a point.
+/// Completion times: one distribution for each point.
 #[pyclass(frozen, module = "farwrite._native")]
 pub(crate) struct CompletionTimes {
     times: Vec<CompletionTime>,
@@ -20,7 +20,7 @@ impl CompletionTimes {
 
 #[pymethods]
 impl CompletionTimes {
-    /// Seconds that each point would take without losses and parity.
+    /// The time in seconds that each point takes without losses and without parity.
     fn lossless_s<'py>(&self, py: Python<'py>) -> PyResult<Array<'py>> {
         array(py, self.times.len(), |at| Ok(self.times[at].lossless_s()))
     }
@@ -30,7 +30,7 @@ impl CompletionTimes {
         array(py, self.times.len(), |at| Ok(self.times[at].mean()))
     }
 
-    /// Lower and upper bound of the mean of each point.
+    /// A lower and an upper bound of the mean of each point, in seconds.
     fn mean_bounds<'py>(&self, py: Python<'py>) -> PyResult<(Array<'py>, Array<'py>)> {
         arrays(py, self.times.len(), |at| Ok(self.times[at].mean_bounds()))
     }
@@ -46,7 +46,7 @@ impl CompletionTimes {
         array(py, q.len(), |at| self.times[points[at]].quantile(q[at]))
     }
 
-    /// Lower and upper bound of each quantile.
+    /// A lower and an upper bound of each quantile, in seconds.
     fn quantile_bounds<'py>(
         &self,
         py: Python<'py>,
@@ -70,7 +70,7 @@ impl CompletionTimes {
         array(py, t_s.len(), |at| self.times[points[at]].cdf(t_s[at]))
     }
 
-    /// Lower and upper bound of each probability.
+    /// A lower and an upper bound of each probability.
     fn cdf_bounds<'py>(
         &self,
         py: Python<'py>,
@@ -94,7 +94,7 @@ impl CompletionTimes {
         array(py, t_s.len(), |at| self.times[points[at]].survival(t_s[at]))
     }
 
-    /// `n` draws of each point, one point after the other, point `i` with seed `seed + i`.
+    /// `n` draws of each point in seconds, one point after the other. Point `i` has the seed `seed + i`.
     fn sample<'py>(&self, py: Python<'py>, n: usize, seed: u64) -> PyResult<Array<'py>> {
         let draws = each(py, self.times.len(), |at| {
             Ok(self.times[at].sample(n, seed.wrapping_add(at as u64)))

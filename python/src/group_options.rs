@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 
 use crate::communicator::{seconds, value_error};
 
-/// What applies to all operations.
+/// The options of all operations.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct Settings {
@@ -23,7 +23,7 @@ pub(crate) struct Settings {
     bounded: Option<Bounded>,
 }
 
-/// What applies to bounded operations.
+/// The options of bounded operations.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct Bounded {
@@ -31,24 +31,25 @@ struct Bounded {
     timeouts: String,
     loss_target_ppm: u32,
     timeout_range_s: (f64, f64),
-    /// Block and stride of the Hadamard transform.
+    /// The block and the stride of the Hadamard transform.
     hadamard: Option<(u32, u32)>,
     has_bounded_parts: bool,
 }
 
-/// How fast packets are sent.
+/// The rate control: how fast packets are sent.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct Rate {
     name: String,
-    /// The rate, the highest rate, or the rate of the port; only `adaptive` needs none.
+    /// The rate, the highest rate, or the rate of the port, in bits per second. Only `adaptive` does not
+    /// need it.
     rate_bps: Option<u64>,
     hops: u32,
     first_window_bytes: u64,
 }
 
 impl Settings {
-    /// These options for this rank, and the others from `group`.
+    /// Returns the options of `group`, in which these options replace their values.
     pub(crate) fn options(&self, rank: usize, group: GroupOptions) -> PyResult<GroupOptions> {
         let mut options = GroupOptions {
             timeout: seconds("timeout_s", self.timeout_s)?,

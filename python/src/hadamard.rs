@@ -7,8 +7,8 @@ use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-/// Transforms values, or with `inverse` transforms coefficients back. Segments end at the values
-/// `segment_ends`.
+/// Transforms values to coefficients; with `inverse`, coefficients to values. `segment_ends` are the ends
+/// of the segments, as numbers of values.
 #[pyfunction]
 #[pyo3(signature = (values, *, element, block, packet, stride, segment_ends, inverse))]
 #[expect(clippy::too_many_arguments, reason = "keywords of Python")]

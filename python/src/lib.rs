@@ -1,9 +1,9 @@
-//! The native half of the Python package `farwrite`: arrays in, arrays out, one number a point; and
-//! the operations of `farwrite.torch`, on memory of tensors.
+//! The native module of the Python package `farwrite`: functions on arrays with one number for each
+//! point, and the operations of `farwrite.torch` on the memory of tensors.
 //!
-//! There is no logic here. Shapes, broadcasting and the checks of what a caller passes are in Python
-//! (`python/farwrite/`); formulas and their ranges in `farwrite-model`, plans and runs in
-//! `farwrite-experiment`, operations of a group in `farwrite-collectives`.
+//! This crate has no logic. Python (`python/farwrite/`) checks and broadcasts arguments. `farwrite-model`
+//! has the formulas and their ranges, `farwrite-experiment` the plans and runs of simulations, and
+//! `farwrite-collectives` the operations of a group.
 
 mod collective;
 #[cfg(target_os = "linux")]
@@ -25,7 +25,7 @@ mod trace;
 
 use pyo3::prelude::*;
 
-/// Native half of farwrite; not for use by itself.
+/// Native module of the package farwrite, for use by this package only.
 #[pymodule]
 mod _native {
     #[pymodule_export]

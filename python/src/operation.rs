@@ -5,8 +5,8 @@ use pyo3::prelude::*;
 
 use crate::communicator::value_error;
 
-/// The operation of a name, on values of a type, with a way to reduce them. `peer` is the root or the
-/// other rank, and a tag; `sizes` are the bytes to and from each rank.
+/// Parses the name of an operation. `values` are the names of an element type and of a reduction. `peer` is
+/// a rank, the root or the other end, and a tag. `sizes` are the bytes to each rank and from each rank.
 pub(crate) fn parse(
     name: &str,
     values: (Option<&str>, Option<&str>),

@@ -1,4 +1,4 @@
-//! Plans: which scheme for a message.
+//! The choice of the scheme for a message.
 
 use farwrite_model::plan::{self, Border, Coding, Objective, Question};
 use farwrite_model::{Loss, ModelError, Scheme};
@@ -6,15 +6,16 @@ use pyo3::prelude::*;
 
 use crate::setting::refused;
 
-/// Scheme; objective, mean, p99 and p99.9 in seconds; slowdown, parity overhead, cores; and, if they are
-/// drawn, the number of draws and the interval of the objective.
+/// The scheme; objective, mean, p99 and p99.9 in seconds, slowdown, parity overhead, cores; and, if the times
+/// are drawn, the number of draws and the interval of the objective in seconds.
 type Alternative = (String, [f64; 7], Option<(usize, f64, Option<f64>)>);
-/// Value and scheme.
+/// The value at a border, and the best scheme beyond it.
 type Edge = Option<(f64, String)>;
-/// Name, value, borders below and above, and (value, best scheme, cost) of each stake.
+/// The name and the value of an input, the borders below and above, and (value, best scheme, cost) of each
+/// stake.
 type Dependence = (&'static str, f64, Edge, Edge, Vec<(f64, String, f64)>);
 
-/// The answer to a question.
+/// The chosen scheme, and the schemes that it was compared with.
 #[pyclass(frozen, module = "farwrite._native")]
 pub(crate) struct Plan {
     plan: plan::Plan,
@@ -22,7 +23,7 @@ pub(crate) struct Plan {
 
 #[pymethods]
 impl Plan {
-    /// `loss` is `loss_chunk` alone, or the four probabilities of a chain with packets per chunk.
+    /// `loss` has one value, `loss_chunk`, or the four probabilities of a chain with `packets_per_chunk`.
     #[new]
     #[pyo3(signature = (*, message_bytes, bandwidth_bps, rtt_s, loss, packets_per_chunk, chunk_bytes,
         objective, max_parity_overhead, cores, xor_bps, mds_bps, candidates, close))]
@@ -83,23 +84,23 @@ impl Plan {
         .map_err(|error| refused(&error))
     }
 
-    /// The scheme that is chosen.
+    /// The chosen scheme.
     fn best(&self) -> Alternative {
         row(self.plan.best())
     }
 
-    /// All that can be afforded, the least objective first.
+    /// All schemes that keep within the parity and the cores, in ascending order of the objective.
     fn alternatives(&self) -> Vec<Alternative> {
         self.plan.alternatives().iter().map(row).collect()
     }
 
-    /// Candidates that exceed a budget or cannot be evaluated, and why.
+    /// The candidates that exceed a limit or cannot be evaluated, each with the reason.
     fn left_out(&self) -> Vec<(String, String)> {
         let text = |(scheme, error): &(Scheme, ModelError)| (scheme.to_string(), error.to_string());
         self.plan.left_out().iter().map(text).collect()
     }
 
-    /// How the answer depends on each input.
+    /// How the choice depends on each input.
     fn sensitivity(&self, py: Python<'_>) -> PyResult<Vec<Dependence>> {
         let found = py.detach(|| self.plan.sensitivity());
         let edge = |border: Option<Border>| border.map(|at| (at.value, at.scheme.to_string()));

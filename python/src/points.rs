@@ -8,28 +8,28 @@ use pyo3::create_exception;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-/// How long Ctrl-C may wait, unless one point takes longer.
+/// How long the evaluation ignores Ctrl-C, unless one point takes longer.
 const PATIENCE: Duration = Duration::from_millis(50);
 
 create_exception!(
     farwrite._native,
     PointError,
     PyValueError,
-    "An argument is out of range; args are the message and the number of the point."
+    "An argument is out of its range. args are the message and the number of the point."
 );
 
 /// One column of a table of points.
 pub(crate) type Column<'py> = PyReadonlyArray1<'py, f64>;
 
-/// What the functions give back.
+/// The type of results: one number for each point.
 pub(crate) type Array<'py> = Bound<'py, PyArray1<f64>>;
 
-/// A copy, which no other thread can change while the lock is not held.
+/// A copy of the column, which no other thread can change while the interpreter's lock is released.
 pub(crate) fn copied(column: &Column<'_>) -> Vec<f64> {
     column.as_array().to_vec()
 }
 
-/// `f` of 0 to `count - 1`.
+/// The results of `f` for the points 0 to `count - 1`.
 pub(crate) fn each<T: Send>(
     py: Python<'_>,
     count: usize,
@@ -52,7 +52,7 @@ pub(crate) fn each<T: Send>(
     Ok(results)
 }
 
-/// As [`each`], as an array.
+/// The results of [`each`] as an array.
 pub(crate) fn array<'py>(
     py: Python<'py>,
     count: usize,
@@ -61,7 +61,7 @@ pub(crate) fn array<'py>(
     Ok(PyArray1::from_vec(py, each(py, count, f)?))
 }
 
-/// As [`each`], as two arrays.
+/// The results of [`each`], which are pairs, as two arrays.
 pub(crate) fn arrays<'py>(
     py: Python<'py>,
     count: usize,

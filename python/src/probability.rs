@@ -1,4 +1,4 @@
-//! Probabilities that need no path.
+//! Probabilities that do not depend on the path.
 
 use farwrite_model::{ModelError, Scheme};
 use pyo3::prelude::*;
@@ -19,7 +19,7 @@ pub(crate) fn chunk_loss<'py>(
     })
 }
 
-/// Mean number of losses in a row in bursts of a mean time.
+/// Mean number of consecutive losses in bursts, from the mean duration of a burst.
 #[pyfunction]
 pub(crate) fn losses_in_burst<'py>(
     py: Python<'py>,
@@ -48,7 +48,7 @@ pub(crate) fn group_failure<'py>(
     })
 }
 
-/// Parity chunks for each data chunk of a scheme.
+/// Number of parity chunks that a scheme sends for each data chunk.
 #[pyfunction]
 pub(crate) fn parity_overhead(scheme: &str) -> PyResult<f64> {
     let scheme: Scheme = scheme.parse().map_err(|error| refused(&error))?;

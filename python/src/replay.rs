@@ -1,4 +1,4 @@
-//! Results of bounded operations, computed again.
+//! Computes the results of bounded operations again.
 
 use farwrite_collectives as collectives;
 use farwrite_collectives::{GroupOptions, Hadamard, Missing};
@@ -8,8 +8,8 @@ use pyo3::prelude::*;
 use crate::communicator::exception;
 use crate::operation;
 
-/// Computes the result of a bounded operation at a rank again, from the inputs of all ranks and the ranges
-/// that were missing: start, end, and the ranks whose contributions they lack.
+/// Computes the result of a bounded operation at a rank again. `inputs` are those of all ranks. `missing`
+/// has ranges of bytes of the result: start, end, and the ranks whose contributions the range lacks.
 #[pyfunction]
 #[pyo3(signature = (
     operation, rank, inputs, missing, *, packet_bytes, hadamard=None, element=None, reduction=None,

@@ -1,4 +1,4 @@
-//! Settings, one a point.
+//! Settings, for each point.
 
 use farwrite_model::{Compute, Loss, ModelError, Setting, Variant};
 use pyo3::prelude::*;
@@ -7,7 +7,7 @@ use crate::collective::CollectiveTimes;
 use crate::completion::CompletionTimes;
 use crate::points::{Column, PointError, copied, each};
 
-/// Settings, one a point.
+/// The settings of all points.
 #[pyclass(frozen, module = "farwrite._native")]
 pub(crate) struct Settings {
     settings: Vec<Setting>,
@@ -36,15 +36,15 @@ impl Losses {
     }
 }
 
-/// A refusal that concerns no one point.
+/// An error that concerns all points.
 pub(crate) fn refused(error: &ModelError) -> PyErr {
     PointError::new_err((error.to_string(), None::<usize>))
 }
 
 #[pymethods]
 impl Settings {
-    /// Columns of equal length. `loss` is one column for i.i.d. loss, or four for bursts with a list of
-    /// packets per chunk.
+    /// Takes columns of equal length. `loss` has one column for independent losses. For bursts it has
+    /// four columns, and `packets_per_chunk` is a list.
     #[new]
     #[pyo3(signature = (*, scheme, message_bytes, bandwidth_bps, rtt_s, loss, packets_per_chunk,
         chunk_bytes, rto_rtts, beta, variant, encode_bps, decode_bps))]
@@ -107,7 +107,7 @@ impl Settings {
         Ok(CompletionTimes::new(times))
     }
 
-    /// Each point as the transfers of a collective among this number of sites.
+    /// The times of a collective among `sites[i]` sites, whose transfers have the settings of point `i`.
     fn collective_times(
         &self,
         py: Python<'_>,

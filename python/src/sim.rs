@@ -13,10 +13,10 @@ use farwrite_units::input::read_text;
 use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
-/// Names of topology, workload, switch and transport; loss; seed.
+/// The names of topology, workload, switch and transport; the loss; the seed.
 type Key = (String, String, String, String, Option<f64>, u64);
-/// Source, destination, bytes; start and completion time in nanoseconds; ideal time in nanoseconds and
-/// slowdown; packets, repeated, timeouts, bytes that are missing; how it ended.
+/// Of a flow: source, destination, bytes; start and completion time in nanoseconds; ideal time in
+/// nanoseconds and slowdown; packets, repeated packets, timeouts, missing bytes; how it ended.
 type Row = (
     usize,
     usize,
@@ -26,14 +26,15 @@ type Row = (
     [u64; 4],
     &'static str,
 );
-/// What waits at switch ports over time: when the first flow starts and the time from one sample to the
-/// next in nanoseconds; bytes at the deepest port and at all ports in each sample.
+/// The bytes in the queues of switch ports over time: the start of the first flow and the interval of
+/// samples, in nanoseconds; for each sample, the bytes in the longest queue and in all queues.
 type Queues = (u64, u64, Vec<(u64, u64)>);
-/// Counts by name, the rows of the flows, and queues.
+/// The results of a run: counts by name, a row for each flow, and the queues.
 type Ran = (Vec<(&'static str, u64)>, Vec<Row>, Queues);
 
-/// Index of the flow, line of the other simulator's file; source, destination, bytes; planned start,
-/// their start, our time and theirs in nanoseconds; which simulator has a time.
+/// Of a flow in two simulators: its index, the line of the other simulator's file; source, destination,
+/// bytes; planned start, start in the file, our and their completion time in nanoseconds; which simulator has
+/// a time.
 type ComparedRow = (
     [Option<usize>; 2],
     usize,
@@ -65,7 +66,7 @@ pub(crate) struct SimPlan {
 
 #[pymethods]
 impl SimPlan {
-    /// Reads the text of a plan. Files that it names are in `files`, or else in `directory`.
+    /// Reads the text of a plan. A file that the plan names is in `files`, or else in `directory`.
     #[new]
     fn new(text: &str, files: BTreeMap<String, String>, directory: PathBuf) -> PyResult<Self> {
         let files = RefCell::new(files);
@@ -103,7 +104,7 @@ impl SimPlan {
         Ok((memory.run_bytes, memory.results_bytes))
     }
 
-    /// How many runs the plan has.
+    /// The number of runs of the plan.
     fn count(&self) -> usize {
         self.cases.len()
     }
@@ -122,15 +123,14 @@ impl SimPlan {
         Ok((topology, workload, switch, transport, case.loss, case.seed))
     }
 
-    /// Runs one of the runs, without the interpreter's lock.
+    /// Simulates a run, without the interpreter's lock.
     fn run(&self, py: Python<'_>, number: i64) -> PyResult<Ran> {
         let case = *self.case(number)?;
         let ran = py.detach(|| run_case(&self.plan, case, Recording::default()));
         outcome_of(&ran).map_err(PyRuntimeError::new_err)
     }
 
-    /// Runs one of the runs, and puts its completion times beside those in a file of another
-    /// simulator.
+    /// Simulates a run, and compares its completion times with those in a file of another simulator.
     fn compare(&self, py: Python<'_>, number: i64, file: &str) -> PyResult<Vec<ComparedRow>> {
         let text = text_of(Path::new(file), plan::MOST_FILE_BYTES)?;
         let case = *self.case(number)?;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use pyo3::prelude::*;
 
-/// Writes what endpoints of this process do to a file. There is at most one in a process.
+/// Records the events of the endpoints of this process in a file. A process has at most one trace.
 #[pyclass(frozen, module = "farwrite._native")]
 pub(crate) struct Trace(farwrite_trace::Trace);
 
@@ -16,7 +16,7 @@ impl Trace {
         farwrite_trace::Trace::start(&file).map(Self)
     }
 
-    /// Writes the events that are not yet in the file.
+    /// Writes the events that are not in the file yet.
     fn flush(&self) -> io::Result<()> {
         self.0.flush()
     }
