@@ -1,7 +1,7 @@
 """Reliable transfers over networks that lose packets: models, simulations and a PyTorch backend.
 
-- `farwrite.model` computes distributions of completion times.
-- `farwrite.plan` chooses the scheme that is fastest for a message on a path.
-- `farwrite.sim` simulates flows in networks.
+- `farwrite.model` computes distributions of the completion times of messages.
+- `farwrite.plan` chooses the fastest scheme for a message on a path.
+- `farwrite.sim` simulates flows in networks of switches.
 - `farwrite.torch` is a backend of `torch.distributed`.
 """

@@ -1,8 +1,8 @@
 """The planner: it chooses the scheme for a message on a path.
 
-`plan` compares selective repeat, go-back-N and erasure codes. It uses the completion times of
-`farwrite.model`, variant ``protocol``, and keeps within the parity and the cores that are available. If
-losses come in bursts, it simulates messages, and the answer contains their number.
+`plan` compares selective repeat, go-back-N and erasure codes. The times are those of `farwrite.model`,
+variant ``protocol``. Schemes that need more parity or more cores than are available are left out. If losses
+come in bursts, the planner simulates messages, and `Alternative.draws` is their number.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from farwrite.model.loss import PROBABILITY, Markov
 
 @dataclass(frozen=True)
 class Alternative:
-    """The predicted times and costs of one scheme."""
+    """The predicted times and costs of one scheme for the message."""
 
     scheme: str
-    #: The quantity to minimise, in seconds.
+    #: The quantity that the planner minimises, in seconds.
     objective_s: float
     mean_s: float
     p99_s: float
     p999_s: float
-    #: The objective divided by the time of the message without any loss or parity.
+    #: The objective divided by the time that the message takes without loss and without parity.
     slowdown: float
     #: Parity chunks for each data chunk.
     parity_overhead: float
-    #: Cores that keep up with the path at either end.
+    #: Cores that coding needs at each end to keep up with the rate of the path.
     cores: float
-    #: The number of simulated messages that the times are from, always with the same seed. None: the times
-    #: are exact.
+    #: Number of simulated messages from which the times are computed. The seed of the simulation is fixed.
+    #: None: the times are exact.
     draws: int | None = None
-    #: With `draws`, the interval that holds `objective_s` with a probability of 95 %. The upper end is
-    #: None if the draws are too few for a bound.
+    #: With `draws`, the interval in seconds that contains `objective_s` with a probability of 95 %. The upper
+    #: end is None if there are too few draws for a bound.
     interval_s: tuple[float, float | None] | None = None
 
 
@@ -43,7 +43,7 @@ class Alternative:
 class Border:
     """The value of an input beyond which the chosen scheme is no longer among the best."""
 
-    #: The input there, to a few percent.
+    #: The value of the input at the border, with an error of a few percent.
     value: float
     #: The best scheme beyond this value.
     scheme: str
@@ -51,58 +51,63 @@ class Border:
 
 @dataclass(frozen=True)
 class Stake:
-    """The cost of keeping the chosen scheme if one input has another value."""
+    """The cost of the chosen scheme if one input has another value."""
 
-    #: The input there.
+    #: The other value of the input.
     value: float
-    #: The best scheme at this value.
+    #: The best scheme for the other value.
     best: str
-    #: The objective of the chosen scheme divided by that of the best one, at this value.
+    #: The objective of the chosen scheme divided by the objective of `best`, at the other value.
     cost: float
 
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """How the answer depends on one input, while all others stay as they are."""
+    """How the choice depends on one input, while all other inputs keep their values."""
 
-    #: Name of the argument.
+    #: Name of the argument of `plan`.
     name: str
+    #: Value of the argument.
     value: float
-    #: The border below the value; None if there is none within a factor of 1024.
+    #: The border below the value; None if there is no border within a factor of 1024.
     below: Border | None
-    #: The same above the value.
+    #: The border above the value; None if there is no border within a factor of 1024.
     above: Border | None
-    #: At a tenth, half, twice and ten times the input.
+    #: The cost of the chosen scheme at 0.1, 0.5, 2 and 10 times the value.
     stakes: tuple[Stake, ...]
 
 
 class Plan:
-    """The answer."""
+    """The result of `plan`: the chosen scheme, and the schemes that it was compared with."""
 
     def __init__(self, native: _native.Plan) -> None:
         self._native = native
 
     def __repr__(self) -> str:
-        """Best scheme, and what it costs."""
+        """Return the name and the objective of the chosen scheme."""
         return f"<Plan: {self.best.scheme}, {self.best.objective_s:.6g} s>"
 
     @property
     def best(self) -> Alternative:
-        """The scheme with the least parity, then the fewest cores, of those within `close` of the best."""
+        """The chosen scheme.
+
+        Among the schemes whose objective is within `close` of the best objective, it has the least parity. Of
+        several schemes with the least parity, it needs the fewest cores.
+        """
         return _alternative(*self._native.best())
 
     @property
     def alternatives(self) -> tuple[Alternative, ...]:
-        """All schemes within the budgets, the best objective first."""
+        """All schemes that keep within the parity and the cores, in ascending order of the objective."""
         return tuple(_alternative(*row) for row in self._native.alternatives())
 
     @property
     def left_out(self) -> dict[str, str]:
-        """The candidates that exceed a budget or cannot be evaluated, each with the reason."""
+        """The candidates that exceed a limit or cannot be evaluated, each with the reason."""
         return dict(self._native.left_out())
 
     def sensitivity(self) -> tuple[Sensitivity, ...]:
-        """How the answer depends on each input."""
+        """Return how the choice depends on each input."""
         return tuple(
             Sensitivity(
                 name,
@@ -149,24 +154,30 @@ def plan(
     message_bytes, bandwidth_bps, rtt_s, loss_chunk, chunk_bytes
         As in `farwrite.model.completion_time`, one number each.
     objective
-        The quantity to minimise: ``mean``, or a percentile such as ``p99.9``.
+        The quantity to minimise: ``mean``, or a percentile of the time such as ``p99.9``.
     max_parity_overhead
-        Most parity chunks for each data chunk.
+        The largest number of parity chunks that a scheme may send for each data chunk.
     cores
-        Cores for coding at each end. With 0 there is no erasure coding.
+        Cores that coding may use at each end. With 0, erasure codes are left out.
     xor_bps, mds_bps
-        Bits of data a second that a core passes through an XOR code; and through an MDS code, times
-        parity chunks of a group. None: as in the paper's Fig. 11. ``farwrite codes bench`` measures them.
+        Speed of coding on one core, in bits of data per second. The speed of an MDS code is `mds_bps` divided
+        by the number of parity chunks of a group. None: the speeds of Fig. 11 of the SDR-RDMA paper.
+        ``farwrite codes bench`` measures the speeds of this machine.
     candidates
         Names of schemes to choose from. None: selective repeat, go-back-N, and codes of 4 to 128 data chunks.
     close
-        Schemes whose objective exceeds the best one by at most this share count as equal. The cheapest of
-        them is chosen.
+        Schemes whose objective exceeds the best objective by at most this share count as equal. The scheme
+        with the least parity, and then the fewest cores, is chosen among them.
+
+    Returns
+    -------
+    Plan
+        The chosen scheme as `Plan.best`, all compared schemes, and the sensitivity of the choice.
 
     Raises
     ------
     TypeError, ValueError
-        An argument is of the wrong type or out of its range. The message names argument and unit.
+        An argument has the wrong type, or is out of its range. The message names the argument and its unit.
 
     Examples
     --------

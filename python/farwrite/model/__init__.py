@@ -1,8 +1,8 @@
-"""Distributions of completion times.
+"""Distributions of the completion times of messages.
 
-The central call is `completion_time`. All numbers are in SI units: seconds, bytes, bits per second.
-Probabilities are numbers from 0 to 1. Each number can also be an array: arguments broadcast as in NumPy,
-and results have the broadcast shape.
+The main function is `completion_time`. Times are in seconds, sizes in bytes, and rates in bits per second.
+Probabilities are numbers from 0 to 1. Each number can also be an array: arguments broadcast as in NumPy, and
+results have the broadcast shape.
 
 Schemes are ``sr-rto`` and ``sr-nack`` (selective repeat), ``gbn`` (go-back-N), ``ec-mds:K,M`` and
 ``ec-xor:K,M`` (erasure coding of K data by M parity chunks).
@@ -10,20 +10,22 @@ Schemes are ``sr-rto`` and ``sr-nack`` (selective repeat), ``gbn`` (go-back-N), 
 Variants:
 
 ``paper``
-    The formulas of SDR-RDMA (sections 4.2.2 and 4.2.3) exactly as published. Repeated chunks share slots of
-    the path with new ones, so the times of messages that are longer than a timeout are a lower bound. Every
-    group of an erasure code has its full number of chunks. Coding takes no time.
+    The formulas of the SDR-RDMA paper (sections 4.2.2 and 4.2.3), exactly as published. A repeated chunk
+    and a new chunk can share a slot of the path, so the time of a message that is longer than a timeout is a
+    lower bound. Every group of an erasure code has its full number of chunks. Coding takes no time.
 ``serial``
-    Each slot carries one chunk, and repeated chunks go first. The last group may be short. Encoding and
-    decoding take time if `encode_bps` and `decode_bps` are given.
+    Each slot of the path carries one chunk, and repeated chunks are sent before new chunks. The last group of
+    a message may have fewer chunks. Encoding and decoding take time if `encode_bps` and `decode_bps` are
+    given.
 ``protocol``
-    As ``serial``, but ``sr-nack`` and erasure coding follow Farwrite's receivers: their waits, their
-    lost reports, and repairs of missing chunks only. Losses are independent, and at most 0.5. ``sr-nack`` and
-    erasure coding take their waits from the protocol, and ignore `rto_rtts` and `beta`.
+    As ``serial``, but ``sr-nack`` and erasure coding follow Farwrite's receivers: a receiver waits before it
+    sends a report, reports can be lost, and only missing chunks are repeated. Losses are independent, with a
+    probability of at most 0.5. ``sr-nack`` and erasure coding take their waits from the protocol, and ignore
+    `rto_rtts` and `beta`.
 
-``docs/model.md`` in the repository derives the variants, their differences and their accuracy.
+``docs/model.md`` in the repository derives the variants, and describes their differences and their accuracy.
 
-`farwrite.model.nic` models NICs: their memory, the number of queue pairs that fit, and how often they fail.
+`farwrite.model.nic` models NICs: their memory, the number of queue pairs that fit, and how often NICs fail.
 """
 
 from farwrite.model.arguments import Numbers, Words

@@ -1,4 +1,4 @@
-"""Arguments: checked, and broadcast against each other to the columns of a table of points."""
+"""Checks arguments, and broadcasts them against each other to columns with one entry for each point."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from farwrite import _native
 
-# What callers may pass: one, or an array of any shape. NumPy's own ArrayLike lets strings through.
+# What callers may pass: one number or name, or an array of any shape. NumPy's ArrayLike would also accept
+# strings for numbers.
 Numbers: TypeAlias = float | Sequence[Any] | NDArray[np.floating[Any]] | NDArray[np.integer[Any]]
 Words: TypeAlias = str | Sequence[Any] | NDArray[np.str_]
 
@@ -23,7 +24,7 @@ Column: TypeAlias = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Argument:
-    """One argument as an array, with what an error message says of it."""
+    """One argument as an array, with its name and its unit for error messages."""
 
     name: str
     unit: str
@@ -31,10 +32,10 @@ class Argument:
 
 
 def numbers(name: str, unit: str, value: object) -> Argument:
-    """`value` as an array of float64; TypeError where it holds anything but real numbers."""
+    """Return `value` as an array of float64. Raise TypeError if a value is not a real number."""
     array = _array(name, unit, value)
     if array.dtype.kind == "O" and all(_is_real(item) for item in array.flat):
-        # Fractions, or whole numbers beyond 64 bits.
+        # The array has fractions, or whole numbers of more than 64 bits.
         try:
             array = array.astype(np.float64)
         except OverflowError:
@@ -45,7 +46,7 @@ def numbers(name: str, unit: str, value: object) -> Argument:
 
 
 def counts(name: str, unit: str, value: object) -> Argument:
-    """`value` as an array of whole numbers; TypeError where it holds anything else."""
+    """Return `value` as an array of whole numbers. Raise TypeError if a value is not a whole number."""
     array = _array(name, unit, value)
     if array.dtype.kind not in "iu":
         raise TypeError(f"{name} ({unit}) must be a whole number or an array of them, not {value!r}")
@@ -55,7 +56,7 @@ def counts(name: str, unit: str, value: object) -> Argument:
 
 
 def words(name: str, value: object) -> Argument:
-    """`value` as an array of strings; TypeError where it holds anything else."""
+    """Return `value` as an array of strings. Raise TypeError if a value is not a string."""
     array = _array(name, "a name", value)
     if array.dtype.kind == "O" and all(isinstance(item, str) for item in array.flat):
         array = array.astype(np.str_)
@@ -65,7 +66,7 @@ def words(name: str, value: object) -> Argument:
 
 
 def whole(name: str, unit: str, value: object, low: int, high: int) -> int:
-    """`value` as one whole number from `low` to `high`."""
+    """Return `value` as one whole number. Raise ValueError if it is not from `low` to `high`."""
     try:
         number = operator.index(cast(Any, value))
     except TypeError:
@@ -76,9 +77,9 @@ def whole(name: str, unit: str, value: object, low: int, high: int) -> int:
 
 
 def broadcast(arguments: Sequence[Argument | None]) -> tuple[tuple[int, ...], list[NDArray[Any]]]:
-    """Broadcast shape of all but None, and a column of each.
+    """Return the shape to which the arguments broadcast, and a flat column for each of them.
 
-    What is None stays out of the list.
+    An argument that is None is ignored, and has no column.
     """
     given = [argument for argument in arguments if argument is not None]
     try:
@@ -94,13 +95,13 @@ def broadcast(arguments: Sequence[Argument | None]) -> tuple[tuple[int, ...], li
 
 
 def shaped(column: Column, shape: tuple[int, ...]) -> Any:
-    """The column as an array of this shape, or as a number where the shape is ()."""
+    """Return the column as an array of this shape, or as a number if the shape is ()."""
     return column.reshape(shape)[()]
 
 
 @contextmanager
 def places(shape: tuple[int, ...]) -> Iterator[None]:
-    """Errors of a point say where in an array of this shape it is."""
+    """Add the index of a point, in an array of this shape, to the error of the point."""
     try:
         yield
     except _native.PointError as error:
@@ -116,9 +117,9 @@ EvaluateTwo: TypeAlias = Callable[[list[int], Column], tuple[Column, Column]]
 
 
 def against(shape: tuple[int, ...], argument: Argument) -> tuple[tuple[int, ...], list[int], Column]:
-    """An argument broadcast against points in this shape.
+    """Broadcast an argument against an array of points that has this shape.
 
-    Returns the broadcast shape, which point each entry is of, and the entries.
+    Return the broadcast shape, and two columns: the number of the point and the value of the argument.
     """
     points = Argument("the distribution", "points", np.arange(np.prod(shape, dtype=int)))
     points = Argument(points.name, points.unit, points.values.reshape(shape))

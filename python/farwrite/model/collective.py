@@ -12,7 +12,7 @@ from farwrite.model.setting import settings
 
 
 class StageSum:
-    """Distribution of a sum of independent stages, or an array of them; times in seconds."""
+    """The distribution of a sum of independent stages, or an array of distributions. Times are in seconds."""
 
     def __init__(self, native: _native.CollectiveTimes, shape: tuple[int, ...], barrier: bool) -> None:
         self._native = native
@@ -21,17 +21,17 @@ class StageSum:
 
     @property
     def mean(self) -> Any:
-        """The mean."""
+        """The mean time."""
         return shaped(self._native.mean(self._barrier), self._shape)
 
     def quantile(self, q: Numbers) -> Any:
-        """Least time within which all is complete with probability `q`, 0 <= q < 1."""
+        """Return the least time within which all stages end with probability `q`, 0 <= q < 1."""
         shape, points, column = against(self._shape, numbers("q", PROBABILITY, q))
         with places(shape):
             return shaped(self._native.quantile(self._barrier, points, column), shape)
 
     def quantile_bounds(self, q: Numbers) -> tuple[Any, Any]:
-        """Lower and upper bound of the quantile, given the grid on which stages are added."""
+        """Return a lower and an upper bound of the quantile: stages are added on a grid of times."""
         shape, points, column = against(self._shape, numbers("q", PROBABILITY, q))
         with places(shape):
             low, high = self._native.quantile_bounds(self._barrier, points, column)
@@ -39,9 +39,10 @@ class StageSum:
 
 
 class CollectiveTime:
-    """Completion time of a collective, or an array of them of shape `shape`.
+    """The completion time of a collective, or an array of completion times of shape `shape`.
 
-    It lies between the distributions `path` and `barrier`; `sample` draws it.
+    Its distribution is not computed: it lies between the distributions `path` and `barrier`. `sample` draws
+    from it.
     """
 
     def __init__(self, native: _native.CollectiveTimes, shape: tuple[int, ...]) -> None:
@@ -49,28 +50,28 @@ class CollectiveTime:
         self._shape = shape
 
     def __repr__(self) -> str:
-        """Class and shape."""
+        """Return the class and the shape."""
         return f"<CollectiveTime of shape {self._shape}>"
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """What the arguments were broadcast to."""
+        """The shape to which the arguments were broadcast; () for one collective."""
         return self._shape
 
     @property
     def path(self) -> StageSum:
-        """Lower bound: the transfers of one longest chain of dependences (paper appendix C)."""
+        """A lower bound: the transfers of one longest chain of dependences (SDR-RDMA, appendix C)."""
         return StageSum(self._native, self._shape, barrier=False)
 
     @property
     def barrier(self) -> StageSum:
-        """Upper bound: rounds one after the other, each as long as its longest transfer."""
+        """An upper bound: rounds follow each other, and each round takes as long as its longest transfer."""
         return StageSum(self._native, self._shape, barrier=True)
 
     def sample(self, n: int, seed: int) -> Any:
-        """`n` completion times of each point with all dependences, of shape ``(*shape, n)``.
+        """Draw `n` completion times of each point, with all dependences between transfers.
 
-        Seeds as in `CompletionTime.sample`.
+        Return seconds in an array of shape ``(*shape, n)``. Seeds are used as in `CompletionTime.sample`.
         """
         return draws(self._native, self._shape, n, seed)
 
@@ -91,23 +92,24 @@ def collective_time(
     encode_bps: Numbers | None = None,
     decode_bps: Numbers | None = None,
 ) -> CollectiveTime:
-    """How long an Allreduce between sites takes (paper section 5.3).
+    """Return the time that an all-reduce between sites takes (SDR-RDMA, section 5.3).
 
     Parameters
     ----------
     collective
         ``ring``, ``tree`` or ``recursive-doubling``.
     sites
-        How many take part, whole numbers from 2 to 256.
+        How many sites take part: whole numbers from 2 to 256.
     message_bytes
-        Length of the buffer of a site in bytes. Transfers of a ring are 1/sites of it.
+        Length of the buffer of each site in bytes. A transfer of a ring has ``message_bytes / sites`` bytes.
     scheme, bandwidth_bps, rtt_s, loss_chunk, chunk_bytes, rto_rtts, beta, variant, encode_bps, decode_bps
-        Of each transfer, as in `completion_time`. Transfers are independent of each other.
+        The scheme and the path of each transfer, as in `completion_time`. Transfers are independent of each
+        other.
 
     Raises
     ------
     TypeError, ValueError
-        As `completion_time`.
+        An argument has the wrong type, or is out of its range. The message names the argument and its unit.
     """
     if not isinstance(collective, str):
         raise TypeError(f"collective must be one string, not {collective!r}")

@@ -19,16 +19,17 @@ from farwrite.model.arguments import (
 from farwrite.model.loss import PROBABILITY, Markov
 from farwrite.model.setting import settings
 
-# What one call may draw: 8 GB.
+# The most values that one call may draw: an array of 8 GB.
 MAX_DRAWS = 10**9
 
 
 class CompletionTime:
-    """The distribution of a completion time, or an array of them of shape `shape`.
+    """The distribution of a completion time, or an array of distributions of shape `shape`.
 
-    It is evaluated exactly. If the evaluation merges neighbouring cases, the ``_bounds`` methods return a
-    lower and an upper bound of the exact value. Arguments of methods broadcast against `shape`. Times are in
-    seconds. Results are NumPy arrays, or numbers where they have no dimension.
+    Distributions are evaluated exactly. If an evaluation merges neighbouring cases to save time, the
+    ``_bounds`` methods return a lower and an upper bound of the exact value. Arguments of methods broadcast
+    against `shape`. Times are in seconds. Results are NumPy arrays of the broadcast shape, or numbers if this
+    shape is ().
     """
 
     def __init__(self, native: _native.CompletionTimes, shape: tuple[int, ...]) -> None:
@@ -36,55 +37,58 @@ class CompletionTime:
         self._shape = shape
 
     def __repr__(self) -> str:
-        """Class and shape."""
+        """Return the class and the shape."""
         return f"<CompletionTime of shape {self._shape}>"
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """What the arguments were broadcast to; () for a single distribution."""
+        """The shape to which the arguments were broadcast; () for one distribution."""
         return self._shape
 
     @property
     def mean(self) -> Any:
-        """The mean."""
+        """The mean time."""
         return shaped(self._native.mean(), self._shape)
 
     @property
     def mean_bounds(self) -> tuple[Any, Any]:
-        """Lower and upper bound of the mean."""
+        """A lower and an upper bound of the mean time."""
         low, high = self._native.mean_bounds()
         return shaped(low, self._shape), shaped(high, self._shape)
 
     @property
     def lossless_s(self) -> Any:
-        """Completion time without losses and without parity."""
+        """The completion time without losses and without parity."""
         return shaped(self._native.lossless_s(), self._shape)
 
     def quantile(self, q: Numbers) -> Any:
-        """Least time within which the message completes with probability `q`, 0 <= q < 1."""
+        """Return the least time within which the message completes with probability `q`, 0 <= q < 1."""
         return self._one(self._native.quantile, "q", PROBABILITY, q)
 
     def quantile_bounds(self, q: Numbers) -> tuple[Any, Any]:
-        """Lower and upper bound of the quantile."""
+        """Return a lower and an upper bound of `quantile(q)`."""
         return self._two(self._native.quantile_bounds, "q", PROBABILITY, q)
 
     def cdf(self, t_s: Numbers) -> Any:
-        """Probability that the message completes within `t_s` seconds."""
+        """Return the probability that the message completes within `t_s` seconds."""
         return self._one(self._native.cdf, "t_s", "s", t_s)
 
     def cdf_bounds(self, t_s: Numbers) -> tuple[Any, Any]:
-        """Lower and upper bound of that probability."""
+        """Return a lower and an upper bound of `cdf(t_s)`."""
         return self._two(self._native.cdf_bounds, "t_s", "s", t_s)
 
     def survival(self, t_s: Numbers) -> Any:
-        """Probability that the message takes longer than `t_s` seconds; exact where it is small."""
+        """Return the probability that the message takes longer than `t_s` seconds.
+
+        Small probabilities are more accurate than ``1 - cdf(t_s)``.
+        """
         return self._one(self._native.survival, "t_s", "s", t_s)
 
     def sample(self, n: int, seed: int) -> Any:
-        """`n` completion times of each point, drawn by a simulation of the protocol: shape ``(*shape, n)``.
+        """Draw `n` completion times of each point by a simulation of the protocol.
 
-        Points in C order have the seeds `seed`, `seed + 1` and so on (modulo 2^64), so the same seed
-        gives the same times.
+        Return seconds in an array of shape ``(*shape, n)``. The points, in C order, have the seeds `seed`,
+        `seed + 1` and so on (modulo 2^64). Two calls with the same seed return the same times.
         """
         return draws(self._native, self._shape, n, seed)
 
@@ -106,7 +110,7 @@ def draws(
     n: int,
     seed: int,
 ) -> Any:
-    """`n` draws of each of the points in this shape."""
+    """Return `n` draws of each point, in an array of shape ``(*shape, n)``."""
     points = 1
     for axis in shape:
         points *= axis
@@ -129,9 +133,9 @@ def completion_time(
     encode_bps: Numbers | None = None,
     decode_bps: Numbers | None = None,
 ) -> CompletionTime:
-    """Distribution of the time from a message's first chunk to its last acknowledgement.
+    """Return the distribution of the time from the first chunk of a message to its last acknowledgement.
 
-    All arguments but `variant` broadcast against each other.
+    All arguments except `variant` broadcast against each other.
 
     Parameters
     ----------
@@ -140,31 +144,38 @@ def completion_time(
     message_bytes
         Length of the message in bytes, up to 2^40 chunks.
     bandwidth_bps
-        Rate of the path in bits a second.
+        Rate of the path in bits per second.
     rtt_s
         Round-trip time in seconds.
     loss_chunk
-        Probability that a chunk is lost, each by itself, 0 to 0.99; see `chunk_loss` for its relation
-        to the loss of packets. Or a `Markov` for losses in bursts.
+        Probability that a chunk is lost, 0 to 0.99, independently of other chunks. `chunk_loss` computes it
+        from the loss of packets. For losses in bursts, a `Markov`.
     chunk_bytes
         Bytes of a chunk, the unit of repetition and coding.
     rto_rtts
-        Timeout after which a chunk is sent again, in round trips, from 1. None: the default of the scheme, 3
-        for ``sr-rto`` and for erasure coding once it repeats, 1 for ``sr-nack`` and ``gbn``.
+        Timeout after which a chunk is sent again, in round trips, at least 1. None: the default of the
+        scheme, which is 3 for ``sr-rto`` and for the repetitions of erasure coding, and 1 for ``sr-nack`` and
+        ``gbn``.
     beta
-        Share of a round trip that a receiver of erasure coding waits after the last chunk was sent before it
-        asks for repetition.
+        How long the receiver of erasure coding waits before it asks for repetition, as a share of a round
+        trip. The wait begins when the last chunk has been sent.
     variant
         ``paper``, ``serial`` or ``protocol``; see `farwrite.model`.
     encode_bps, decode_bps
-        Speed of coding in bits of data a second, with ``serial`` or ``protocol``. None: coding takes no time.
+        Speed of coding in bits of data per second, with ``serial`` or ``protocol``. None: coding takes no
+        time.
+
+    Returns
+    -------
+    CompletionTime
+        One distribution, or an array of distributions of the broadcast shape.
 
     Raises
     ------
     TypeError
-        An argument is of the wrong type.
+        An argument has the wrong type.
     ValueError
-        An argument is out of its range, or shapes do not match. The message names argument and unit.
+        An argument is out of its range, or shapes do not match. The message names the argument and its unit.
 
     Examples
     --------

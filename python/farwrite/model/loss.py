@@ -1,4 +1,4 @@
-"""How chunks are lost."""
+"""Models of how chunks are lost."""
 
 from __future__ import annotations
 
@@ -23,21 +23,24 @@ PROBABILITY = "as a probability"
 
 @dataclass(frozen=True)
 class Markov:
-    """Losses in bursts, in place of `loss_chunk`: the chain of Gilbert and Elliott.
+    """Losses in bursts, which can be passed as `loss_chunk`: the chain of Gilbert and Elliott.
 
-    It steps once a packet, and is found in its long-run state. A chunk is lost with any of its packets.
-    Fields may be arrays.
+    The chain has a good and a bad state, and makes one step for each packet. A message finds it in its
+    stationary distribution. A chunk is lost if any of its packets is lost. Fields may be arrays, which
+    broadcast.
     """
 
-    #: Probability, after a packet in the good state, that the next finds the bad one.
+    #: Probability that the chain is in the bad state at a packet, if it was in the good state at the packet
+    #: before.
     p_good_to_bad: Numbers
-    #: Probability, after a packet in the bad state, that the next finds the good one.
+    #: Probability that the chain is in the good state at a packet, if it was in the bad state at the packet
+    #: before.
     p_bad_to_good: Numbers
     #: Probability that a packet is lost in the bad state.
     loss_bad: Numbers = 1.0
     #: Probability that a packet is lost in the good state.
     loss_good: Numbers = 0.0
-    #: Packets of a chunk, 1 to 2**20.
+    #: Number of packets of a chunk, 1 to 2**20.
     packets_per_chunk: Numbers = 1
 
     @classmethod
@@ -49,21 +52,25 @@ class Markov:
         *,
         packets_per_chunk: Numbers = 1,
     ) -> Markov:
-        """Everything is lost in bursts of a mean time, which take a share of the time.
+        """Return a chain that loses all packets in bursts, whose durations have a mean of `burst_s`.
 
-        A burst in time is a number of packets only at one rate: `interval_s` is the time from one
-        packet to the next.
+        The number of packets in a burst depends on the rate of the packets, so `interval_s` is needed.
 
         Parameters
         ----------
         loss_packet
             Share of the time, and so of the packets, that bursts take: above 0, below 1.
         burst_s
-            Mean time of a burst in seconds, above 0.
+            Mean duration of a burst in seconds, above 0.
         interval_s
-            Time from a packet to the next in seconds, above 0.
+            Time from one packet to the next packet in seconds, above 0.
         packets_per_chunk
-            Packets of a chunk, 1 to 2**20.
+            Number of packets of a chunk, 1 to 2**20.
+
+        Raises
+        ------
+        TypeError, ValueError
+            An argument has the wrong type, or is out of its range. The message names the argument.
         """
         arguments = [
             numbers("loss_packet", PROBABILITY, loss_packet),
@@ -80,23 +87,23 @@ class Markov:
         )
 
     def arguments(self) -> list[Argument]:
-        """The five, as the native half takes them."""
+        """Return the five fields in the order in which the native module takes them."""
         names = ["p_good_to_bad", "p_bad_to_good", "loss_good", "loss_bad"]
         chances = [numbers(name, PROBABILITY, getattr(self, name)) for name in names]
         return [*chances, counts("packets_per_chunk", "packets", self.packets_per_chunk)]
 
 
 def chunk_loss(loss_packet: Numbers, packets: Numbers) -> Any:
-    """Probability that a chunk of `packets` packets is lost: ``1 - (1 - loss_packet)**packets``.
+    """Return the probability that a chunk of `packets` packets is lost: ``1 - (1 - loss_packet)**packets``.
 
-    Packets are lost each by itself (paper section 5.4).
+    Losses of packets are independent (SDR-RDMA, section 5.4).
 
     Parameters
     ----------
     loss_packet
         Probability that a packet is lost, 0 to 1.
     packets
-        Packets of a chunk, whole numbers from 1.
+        Number of packets of a chunk: whole numbers from 1.
     """
     arguments = [
         numbers("loss_packet", PROBABILITY, loss_packet),
@@ -108,14 +115,14 @@ def chunk_loss(loss_packet: Numbers, packets: Numbers) -> Any:
 
 
 def group_failure(scheme: Words, loss_chunk: Numbers) -> Any:
-    """Probability that a group of an erasure code cannot be decoded (paper appendix B).
+    """Return the probability that a group of an erasure code cannot be decoded (SDR-RDMA, appendix B).
 
     Parameters
     ----------
     scheme
         ``ec-mds:K,M`` or ``ec-xor:K,M``.
     loss_chunk
-        Probability that a chunk is lost, each by itself, 0 to 1.
+        Probability that a chunk is lost, 0 to 1, independently of other chunks.
     """
     arguments = [words("scheme", scheme), numbers("loss_chunk", PROBABILITY, loss_chunk)]
     shape, (names, loss) = broadcast(arguments)
@@ -124,6 +131,6 @@ def group_failure(scheme: Words, loss_chunk: Numbers) -> Any:
 
 
 def parity_overhead(scheme: str) -> float:
-    """Parity chunks for each data chunk, M / K; 0 for schemes without parity."""
+    """Return the number of parity chunks for each data chunk, M / K; 0 for schemes without parity."""
     with places(()):
         return _native.parity_overhead(scheme)

@@ -1,12 +1,12 @@
 """The state that a NIC stores, and what follows from it: on-chip memory, queue pairs, cluster size, failures.
 
-`tables` has the tables of the papers about it, row by row: OptiNIC 4 and 5, Celeris I and II, NetRT II,
-LoWAR I. A number that can be worked out is worked out here, with its formula, beside the paper's. A number
-that cannot, such as a result of synthesis, is quoted as the paper's. `disagreements` names the rows whose
-numbers do not follow from what the paper says.
+`tables` returns the rows of the papers' tables about this state: OptiNIC 4 and 5, Celeris I and II, NetRT II,
+LoWAR I. If a number follows from other numbers of the paper, the row has both the paper's number and the
+computed number, with the formula. Other numbers, such as results of synthesis, are only quoted.
+`disagreements` returns the rows whose number does not follow from what the paper says.
 
-Memory is in bytes, with a MiB for a paper's MB where it speaks of 4 MB of SRAM, since only this gives its
-numbers of queue pairs. Times are in hours.
+Memory is in bytes. Where a paper speaks of 4 MB of SRAM, the module computes with 4 MiB, because only this
+value gives the paper's numbers of queue pairs. Times are in hours.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from types import MappingProxyType
 
 #: On-chip memory for queue pairs: the papers' 4 MB.
 SRAM_BYTES = 4 * 2**20
-#: Connections to each peer, where nothing else is said (OptiNIC section 5.3.4).
+#: Connections to each peer, where the paper names no other number (OptiNIC, section 5.3.4).
 CONNECTIONS_PER_PEER = 2
-#: A number follows if it is this close: the papers round to one or two digits.
+#: The relative difference up to which two numbers count as equal: the papers round to one or two digits.
 TOLERANCE = 0.05
 
-#: Fields of a queue pair's state in bits, by design, as far as a paper says them.
+#: Fields of a queue pair's state in bits, for each design whose fields a paper lists.
 FIELDS: Mapping[str, Mapping[str, int]] = MappingProxyType(
     {
         # Celeris III.A.
         "Celeris": MappingProxyType({"context": 20 * 8, "DCQCN": 32 * 8}),
-        # NetRT III.D, of both switches.
+        # NetRT III.D: the fields of both switches.
         "NetRT": MappingProxyType({"request frequency": 32, "ePSN": 24, "bitmap": 128, "state": 2}),
     }
 )
 
-#: Failures an hour of 15,000 nodes: what no block RAM explains, and what each block adds. A fit to the
-#: papers' numbers, not a derivation: see `mtbf_hours`.
+#: Failures per hour of 15,000 nodes: a constant part, and the part of each block RAM. They are fitted to the
+#: papers' numbers, not derived: see `mtbf_hours`.
 _FAILURES, _FAILURES_PER_BRAM = 0.00613, 1.188e-5
 
 
@@ -46,23 +46,23 @@ class Row:
     table: str
     #: The design and the quantity, such as ``IRN: queue pairs``.
     name: str
-    #: What the paper has.
+    #: The number in the paper.
     quoted: float
-    #: What follows, or None for a number that is only quoted.
+    #: The number that follows from other numbers of the paper; None if the number is only quoted.
     computed: float | None = None
-    #: How it follows.
+    #: The formula of the computed number.
     formula: str = "quoted from the paper"
 
     @property
     def follows(self) -> bool | None:
-        """Whether the paper's number is what follows, within `TOLERANCE`; None if it is only quoted."""
+        """Whether the paper's number is the computed number within `TOLERANCE`; None if it is only quoted."""
         if self.computed is None:
             return None
         return abs(self.computed - self.quoted) <= TOLERANCE * self.quoted
 
 
 def state_bytes(design: str) -> float:
-    """Bytes of a queue pair's state: the sum of the design's `FIELDS`.
+    """Return the bytes of a queue pair's state: the sum of the design's `FIELDS`.
 
     Raises
     ------
@@ -77,12 +77,12 @@ def state_bytes(design: str) -> float:
 
 
 def queue_pairs(state: float, sram: int = SRAM_BYTES) -> int:
-    """Queue pairs of `state` bytes each that fit `sram` bytes.
+    """Return the number of queue pairs of `state` bytes each that fit into `sram` bytes.
 
     Raises
     ------
     ValueError
-        A queue pair of less than a byte, or a negative amount of memory.
+        `state` is less than 1 byte, or `sram` is negative.
     """
     if not state >= 1:
         raise ValueError(f"state = {state}: must be at least 1 byte")
@@ -92,12 +92,12 @@ def queue_pairs(state: float, sram: int = SRAM_BYTES) -> int:
 
 
 def cluster_size(pairs: float, connections: int = CONNECTIONS_PER_PEER) -> int:
-    """Peers that a number of queue pairs reaches, with a number of connections to each.
+    """Return how many peers `pairs` queue pairs reach, with `connections` connections to each peer.
 
     Raises
     ------
     ValueError
-        No connection to a peer, or a negative number of queue pairs.
+        `connections` is less than 1, or `pairs` is negative or not finite.
     """
     if connections < 1:
         raise ValueError(f"connections = {connections}: must be at least 1")
@@ -107,15 +107,16 @@ def cluster_size(pairs: float, connections: int = CONNECTIONS_PER_PEER) -> int:
 
 
 def mtbf_hours(bram: float) -> float:
-    """Mean time between failures of 15,000 nodes whose NICs have `bram` block RAMs of 36 Kbit.
+    """Return the mean time between failures, in hours, of 15,000 nodes whose NICs have `bram` block RAMs.
 
-    ``1 / (0.00613 + 1.188e-5 * bram)`` fits all numbers of Celeris II and OptiNIC 5. Celeris IV.C says that
-    they come from 1e-11 failures an hour and bit; `implied_failures_per_bit` shows that they do not.
+    A block RAM has 36 Kbit. ``1 / (0.00613 + 1.188e-5 * bram)`` fits all times of Celeris II and OptiNIC 5.
+    Celeris IV.C says that these times follow from 1e-11 failures per hour and bit;
+    `implied_failures_per_bit` shows that they do not.
 
     Raises
     ------
     ValueError
-        A negative number of block RAMs.
+        `bram` is negative or not finite.
     """
     if not 0 <= bram < inf:
         raise ValueError(f"bram = {bram}: must be finite and at least 0")
@@ -123,12 +124,12 @@ def mtbf_hours(bram: float) -> float:
 
 
 def implied_failures_per_bit(nodes: int = 15_000, bram_bits: int = 36 * 1024) -> float:
-    """Failures per hour and per bit of block RAM that the fit of `mtbf_hours` implies: about 2e-14.
+    """Return the failures per hour and bit of block RAM that the fit of `mtbf_hours` implies: about 2e-14.
 
     Raises
     ------
     ValueError
-        No node, or no bit.
+        `nodes` or `bram_bits` is less than 1.
     """
     for name, count in (("nodes", nodes), ("bram_bits", bram_bits)):
         if count < 1:
@@ -137,12 +138,12 @@ def implied_failures_per_bit(nodes: int = 15_000, bram_bits: int = 36 * 1024) ->
 
 
 def tables() -> list[Row]:
-    """All rows of all tables."""
+    """Return all rows of all tables."""
     return [*_optinic_4(), *_optinic_5(), *_celeris_1(), *_celeris_2(), *_netrt_2(), *_lowar_1()]
 
 
 def disagreements() -> list[Row]:
-    """The rows whose numbers do not follow from what their paper says."""
+    """Return the rows whose number does not follow from what the paper says."""
     return [row for row in tables() if row.follows is False]
 
 
@@ -184,7 +185,7 @@ def _optinic_5() -> Iterator[Row]:
         "OptiNIC": (298.4e3, 21.7e3, 543.0e3, 0.5e3, 32.5, 80.5),
     }
     yield from _synthesis("OptiNIC 5", designs)
-    # Section 5.3.5 has 63 to 73% less block RAM than RoCE and IRN.
+    # Section 5.3.5 states 63 to 73% less block RAM than RoCE and IRN.
     yield Row(
         "OptiNIC 5", "BRAM saved beside RoCE", 0.63, 1 - 529.5 / 1450.5, "1 - 529.5 / 1450.5 (Celeris II)"
     )
@@ -198,7 +199,7 @@ def _celeris_1() -> Iterator[Row]:
         formula = "20 B + 32 B of DCQCN" if name in FIELDS else Row.formula
         yield Row("Celeris I", f"{name}: state", state, computed, formula)
         yield Row("Celeris I", f"{name}: queue pairs", pairs, queue_pairs(state), f"4 MiB / {state} B")
-    # The state that section IV gives SRNIC, in place of the table's.
+    # Section IV states another size of SRNIC's state than the table.
     yield Row("Celeris I", "SRNIC of section IV: queue pairs", 20e3, queue_pairs(210), "4 MiB / 210 B")
 
 
@@ -210,7 +211,7 @@ def _celeris_2() -> Iterator[Row]:
         "Celeris": (298_435.0, 21_743.0, 542_972.0, 529.5, 32.5, 80.5),
     }
     yield from _synthesis("Celeris II", designs)
-    # Section IV.C: 1e-11 failures an hour and bit.
+    # Section IV.C states 1e-11 failures per hour and bit.
     yield Row(
         "Celeris II", "failures an hour and bit", 1e-11, implied_failures_per_bit(), "slope of the MTBFs"
     )
@@ -218,8 +219,8 @@ def _celeris_2() -> Iterator[Row]:
 
 def _netrt_2() -> Iterator[Row]:
     pairs = 10_000
-    # One bandwidth-delay product each, which the table takes to be 100 KB; the 100 Gbit/s and 5 us of the
-    # text come to 62.5 KB, which the text says is less than 100 KB.
+    # Each buffer has one bandwidth-delay product. The table assumes 100 KB for it. The 100 Gbit/s and 5 us of
+    # the text give 62.5 KB, which the text calls less than 100 KB.
     for name in ("SrcToR: duplicate pool", "DstToR: reordering buffer"):
         yield Row("NetRT II", name, 100e3)
     quoted = {"request frequency": 40e3, "ePSN": 30e3, "bitmap": 160e3, "state": 2.5e3}

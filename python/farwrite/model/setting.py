@@ -1,4 +1,4 @@
-"""Settings: the arguments that `completion_time` and `collective_time` share."""
+"""Settings: the arguments that `completion_time` and `collective_time` have in common."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def settings(
     decode_bps: Numbers | None,
     sites: Numbers | None = None,
 ) -> tuple[tuple[int, ...], _native.Settings, list[int]]:
-    """Shape, settings of all points, and the column of `sites` where that is given."""
+    """Return the shape of the points, their settings, and the column of `sites`, empty if `sites` is None."""
 
     def optional(name: str, unit: str, value: Numbers | None) -> Argument | None:
         return None if value is None else numbers(name, unit, value)

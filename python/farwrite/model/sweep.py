@@ -1,4 +1,4 @@
-"""Sweeps: all combinations of lists of arguments, evaluated here or by an executor's workers."""
+"""Sweeps: all combinations of lists of arguments, evaluated in this process or by an executor's workers."""
 
 from __future__ import annotations
 
@@ -34,24 +34,31 @@ def sweep(
     Parameters
     ----------
     arguments
-        Arguments of `completion_time` by name. A list or array of one dimension is an axis; combinations of
-        all axes are taken, the last varying fastest. Anything else is the same for all points. A `Markov`
-        whose fields are arrays is refused.
+        Arguments of `completion_time` by name. A list or array of one dimension is an axis. The points are
+        the combinations of all axes, and the last axis varies fastest. Any other value applies to all points.
+        A `Markov` whose fields are arrays is refused.
     quantiles
-        Which quantiles to evaluate beside the mean.
+        The quantiles to evaluate in addition to the mean, as probabilities.
     executor
         Any `concurrent.futures.Executor`: a thread or process pool, ``dask.distributed``'s
-        ``Client.get_executor()``, ``mpi4py.futures.MPIPoolExecutor``, and so on. Its workers need farwrite
-        installed. None: all is evaluated here.
+        ``Client.get_executor()``, ``mpi4py.futures.MPIPoolExecutor``, and so on. Farwrite must be installed
+        for its workers. None: this process evaluates all points.
     points_per_task
-        Points that a worker evaluates at once.
+        Number of points of one task of a worker.
     progress
-        Whether to show a bar. None: if standard error is a terminal, after a second.
+        Whether to show a progress bar. None: after one second, if standard error is a terminal.
 
     Returns
     -------
     Table
-        A column for each axis, ``mean_s``, and one for each quantile: ``p99.9_s`` for 0.999.
+        One row for each point. The columns are the axes, ``mean_s``, and one column for each quantile, such
+        as ``p99.9_s`` for 0.999. Times are in seconds.
+
+    Raises
+    ------
+    TypeError, ValueError
+        An argument has the wrong type, or is out of its range. The message names the argument, and the point
+        whose evaluation failed.
 
     Examples
     --------
@@ -105,7 +112,7 @@ def sweep(
 def _run(
     executor: Executor | None, tasks: list[Columns], fixed: dict[str, Any], levels: list[float]
 ) -> Iterator[tuple[int, Columns]]:
-    """Results with the number of their task, as they come."""
+    """Yield the number and the result of each task, in the order in which tasks end."""
     if executor is None:
         for number, points in enumerate(tasks):
             yield number, evaluate(points, fixed, levels)
@@ -122,11 +129,12 @@ def _run(
 
 
 def evaluate(points: Columns, fixed: dict[str, Any], levels: list[float]) -> Columns:
-    """One task: mean and quantiles of points given by columns."""
+    """Do one task: return the mean and the quantiles of points, which are given by columns."""
     try:
         time = completion_time(**{**fixed, **points})
     except ValueError:
-        # The error names the point: its index in the task has no meaning for a user.
+        # The error contains the arguments of the point, because its index in the task means nothing to a
+        # user.
         for values in zip(*(column.tolist() for column in points.values()), strict=True):
             point = dict(zip(points, values, strict=True))
             try:
@@ -141,12 +149,12 @@ def evaluate(points: Columns, fixed: dict[str, Any], levels: list[float]) -> Col
 
 
 def _column(level: float) -> str:
-    """Return the name of a quantile's column. A level can have up to twelve nines."""
+    """Return the name of the column of a quantile. `level` can have up to twelve nines."""
     return f"p{round(level * 100, 10):.12g}_s"
 
 
 def _plain(value: object) -> object:
-    """Return a setting as JSON can hold it."""
+    """Return the value of a setting in a type that JSON can represent."""
     if isinstance(value, Markov):
         return {name: _plain(of) for name, of in asdict(value).items()}
     return value.item() if isinstance(value, np.generic | np.ndarray) else value

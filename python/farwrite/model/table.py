@@ -1,4 +1,4 @@
-"""Results of sweeps: columns, and the settings that they were made with."""
+"""Results of sweeps: columns, and the settings that all rows have in common."""
 
 from __future__ import annotations
 
@@ -16,31 +16,32 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     import pandas as pd
 
-# Where a Parquet file keeps the settings.
+# The key of the settings in the metadata of a Parquet file.
 METADATA = b"farwrite"
-# The longest first line of a file of comma-separated values.
+# The longest first line of a CSV file that is read; it has the settings.
 MAX_SETTINGS_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
 class Table:
-    """One row a point: what was varied, and what came out."""
+    """A table with one row for each point: the arguments that vary, and the results."""
 
-    #: Columns by name, all of the same length.
+    #: Columns by name. All columns have the same length.
     columns: dict[str, NDArray[Any]]
-    #: What was the same for all points, and the version of farwrite. JSON can hold it.
+    #: The arguments that all points have in common, and the version of farwrite, as values that JSON can
+    #: represent.
     settings: dict[str, Any]
 
     def __len__(self) -> int:
-        """Rows."""
+        """Return the number of rows."""
         return min((len(column) for column in self.columns.values()), default=0)
 
     def __getitem__(self, name: str) -> NDArray[Any]:
-        """Return the column of that name."""
+        """Return the column with this name."""
         return self.columns[name]
 
     def to_pandas(self) -> pd.DataFrame:
-        """As a data frame, with the settings as its ``attrs`` (needs pandas)."""
+        """Return a data frame, with the settings as its ``attrs`` (needs pandas)."""
         import pandas as pd
 
         frame = pd.DataFrame(self.columns)
@@ -48,7 +49,7 @@ class Table:
         return frame
 
     def write_csv(self, path: str | PathLike[str]) -> None:
-        """Write comma-separated values; the settings are JSON in the first line, after ``# ``."""
+        """Write a CSV file, with the settings as JSON in its first line, after ``# ``."""
         with Path(path).open("w", newline="", encoding="utf-8") as file:
             file.write(f"# {json.dumps(self.settings)}\n")
             writer = csv.writer(file, lineterminator="\n")
@@ -56,7 +57,7 @@ class Table:
             writer.writerows(zip(*(column.tolist() for column in self.columns.values()), strict=True))
 
     def write_parquet(self, path: str | PathLike[str]) -> None:
-        """Write Parquet, with the settings as JSON in its metadata (needs pyarrow)."""
+        """Write a Parquet file, with the settings as JSON in its metadata (needs pyarrow)."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -66,9 +67,15 @@ class Table:
 
     @classmethod
     def read_csv(cls, path: str | PathLike[str]) -> Table:
-        """Read what `write_csv` wrote."""
+        """Read a file that `write_csv` wrote.
+
+        Raises
+        ------
+        ValueError
+            The file has no settings in its first line.
+        """
         with Path(path).open(newline="", encoding="utf-8") as file:
-            # A file without line ends is another file.
+            # The limit is for other files, whose first line can have any length.
             first = file.readline(MAX_SETTINGS_BYTES)
             if not first.startswith("# {"):
                 raise ValueError(
@@ -82,7 +89,13 @@ class Table:
 
     @classmethod
     def read_parquet(cls, path: str | PathLike[str]) -> Table:
-        """Read what `write_parquet` wrote (needs pyarrow)."""
+        """Read a file that `write_parquet` wrote (needs pyarrow).
+
+        Raises
+        ------
+        ValueError
+            The metadata of the file has no settings.
+        """
         import pyarrow.parquet as pq
 
         table = pq.read_table(path)

@@ -1,9 +1,9 @@
 """Simulations of flows in networks in virtual time, as ``farwrite sim`` runs them.
 
-A plan is the TOML text that ``farwrite sim`` takes, the path of such a file, or a dict with the same keys.
-``docs/sim.md`` in the repository lists them. `run` simulates one run of a plan. `sweep` simulates all of
-them, in this process or with any `concurrent.futures.Executor`. `compare` compares the completion times of a
-run with those of another simulator. The same plan gives the same results on every machine.
+A plan is the TOML text that ``farwrite sim`` takes, the path of a file with this text, or a dict with the
+keys of this text. ``docs/sim.md`` in the repository lists the keys. `run` simulates one run of a plan.
+`sweep` simulates all runs, in this process or with any `concurrent.futures.Executor`. `compare` compares the
+completion times of a run with those of another simulator. A plan has the same results on every machine.
 """
 
 from farwrite.sim.compare import compare

@@ -1,4 +1,4 @@
-"""Completion times beside those of another simulator."""
+"""Comparison of completion times with those of another simulator."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ NUMBERS = ("flow", "line", "src", "dst", "bytes", "planned_ns", "their_start_ns"
 
 
 def compare(plan: Plan, file: str | PathLike[str], number: int = 0) -> Table:
-    """Do one run of a plan, and put its completion times beside those of another simulator.
+    """Simulate one run of a plan, and compare its completion times with those of another simulator.
 
-    This is what ``farwrite sim --compare`` does for each run.
+    ``farwrite sim --compare`` does this for each run.
 
     Parameters
     ----------
     plan
-        As in `farwrite.sim.run`. Its workload is the other simulator's input.
+        A plan, as in `farwrite.sim.run`. Its workload must be the input of the other simulator.
     file
-        Path of ``fct.txt`` of the RDMA trees of ns-3, or of a log of htsim.
+        Path of the other simulator's results: ``fct.txt`` of the RDMA versions of ns-3, or a log of htsim.
     number
-        Which run, from 0.
+        The number of the run, from 0.
 
     Returns
     -------
     Table
         A row for each flow of the run, then a row for each flow that only the other simulator has. The
         columns are ``flow``, ``line`` of the file, ``src``, ``dst``, ``bytes``, the start in the input and in
-        the file (``planned_ns``, ``their_start_ns``), the completion times (``fct_ns``,
-        ``their_fct_ns``), their ``ratio`` (ours to theirs), and ``found``: ``both``, ``only_ours``,
-        ``only_theirs``, ``not_done``, or ``no_start`` (the file has the end of the flow alone). A value that
-        a row lacks is NaN.
+        the file (``planned_ns``, ``their_start_ns``), the completion times (``fct_ns``, ``their_fct_ns``),
+        ``ratio``, which is ``fct_ns`` divided by ``their_fct_ns``, and ``found``. ``found`` is ``both``,
+        ``only_ours``, ``only_theirs``, ``not_done``, or ``no_start`` if the file has the end of the flow but
+        not its start. Missing values are NaN.
 
     Raises
     ------
     ValueError
         The plan or the file is invalid, or the file has no flow of the plan's workload.
     IndexError
-        The plan has no run of this number.
+        The plan has no run with this number.
     """
     text, directory = text_of(plan)
     native = checked(_native.SimPlan(text, {}, directory))

@@ -1,4 +1,4 @@
-"""Plans as dicts, as text and as files."""
+"""Plans, which can be dicts, text or files."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any, TypeAlias
 
 from farwrite import _native
 
-#: A dict of the keys of a plan, the text of one, or the path of a file with one.
+#: A plan as a dict of its keys, as its TOML text, or as the path of a file with this text.
 Plan: TypeAlias = Mapping[str, Any] | str | PathLike[str]
 
 
 def to_toml(plan: Mapping[str, Any]) -> str:
-    """Return the text of a plan that is a dict.
+    """Return the TOML text of a plan that is a dict.
 
     Parameters
     ----------
     plan
-        Tables as dicts; keys whose value is None are left out.
+        The keys of the plan. A table is a dict. A key whose value is None is left out.
 
     Examples
     --------
@@ -33,7 +33,7 @@ def to_toml(plan: Mapping[str, Any]) -> str:
 
 
 def _value(key: str, value: Any) -> str:
-    """A value as TOML has it. Its strings, numbers and booleans are as JSON has them."""
+    """Return a value in TOML, which writes strings, numbers and booleans as JSON does."""
     if isinstance(value, str | bool | int | float):
         return json.dumps(value, ensure_ascii=False)
     if isinstance(value, Mapping):
@@ -54,7 +54,7 @@ def _key(key: object) -> str:
 
 
 def text_of(plan: Plan) -> tuple[str, Path]:
-    """Return the text of a plan, and the directory of the files that it names."""
+    """Return the text of a plan, and the folder of the files that the plan names."""
     if isinstance(plan, Mapping):
         return to_toml(plan), Path()
     if isinstance(plan, PathLike):

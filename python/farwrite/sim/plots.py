@@ -1,7 +1,7 @@
 """Plots of results (needs matplotlib: ``pip install '.[figures]'``).
 
-Each function returns a `matplotlib.figure.Figure`; its ``savefig`` writes SVG, PDF or PNG. There is one line
-for each setting of the plan. Runs that differ in their seeds alone are put together.
+Each function returns a `matplotlib.figure.Figure`, whose method ``savefig`` writes SVG, PDF or PNG. A plot
+has one line for each setting of the plan. Runs that differ only in their seeds have one setting.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from farwrite.sim.sizes import SETTING, percentile, runs_by_setting
 
 #: Upper ends of size classes, in bytes, as in ``sizes.csv``.
 CLASSES = 10.0 ** np.arange(3, 9)
-#: Most flows of a time line. Of more, as many are chosen at equal distances in the order of starts.
+#: The most flows that a timeline shows. If a run has more flows, the timeline shows this many of them, at
+#: equal distances in the order of their starts.
 TIMELINE_FLOWS = 60
-# Colours of Okabe and Ito.
+# The colours of Okabe and Ito, which people with colour blindness can distinguish.
 COLOURS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = "osD^v<>"
 
@@ -30,10 +31,10 @@ _Line: TypeAlias = dict[str, Any]
 
 
 def slowdowns(results: Results) -> Figure:
-    """Slowdown by message size: the mean, and dashed the 99th percentile.
+    """Draw the slowdown over the message size: the mean as a solid line, the 99th percentile dashed.
 
-    Flows that are not done have no slowdown and are left out. Sizes are put into classes, one for each power
-    of ten, at the mean size of their flows.
+    Flows that did not end have no slowdown, and are left out. The flows of each power of ten of the size form
+    a class, which is one point at the mean size of its flows.
     """
     figure, axes = _axes()
     for line, flows in _settings(results):
@@ -53,9 +54,9 @@ def slowdowns(results: Results) -> Figure:
 
 
 def completion_times(results: Results) -> Figure:
-    """Draw the share of flows that are done within a time.
+    """Draw the share of flows that end within a time.
 
-    It ends below 1 where flows of a setting were not done.
+    The line of a setting ends below 1 if some of its flows did not end.
     """
     figure, axes = _axes()
     for line, flows in _settings(results):
@@ -72,7 +73,7 @@ def completion_times(results: Results) -> Figure:
 
 
 def queues(results: Results) -> Figure:
-    """Bytes at the deepest port of a switch over time, in the first run of each setting."""
+    """Draw the bytes in the longest queue of a switch port over time, in the first run of each setting."""
     figure, axes = _axes()
     run = results.queues["run"]
     for line, runs in _runs_of_settings(results):
@@ -87,17 +88,22 @@ def queues(results: Results) -> Figure:
 
 
 def timeline(results: Results, run: int | None = None) -> Figure:
-    """Draw the flows of one run over time, and below them the bytes at the deepest port of a switch.
+    """Draw the flows of one run over time, and below them the bytes in the longest queue of a switch port.
 
-    Each flow is a bar from its start to its end. A flow that was not done has an open bar up to the end of
-    the run. Of more than `TIMELINE_FLOWS` flows, some are left out at equal distances.
+    Each flow is a bar from its start to its end. A flow that did not end has an empty bar until the end of
+    the run. If the run has more than `TIMELINE_FLOWS` flows, the plot shows `TIMELINE_FLOWS` of them.
 
     Parameters
     ----------
     results
-        What `farwrite.sim.run` or `farwrite.sim.sweep` returned.
+        The result of `farwrite.sim.run` or `farwrite.sim.sweep`.
     run
-        The number of the run. None: the first one.
+        The number of the run. None: the first run of the results.
+
+    Raises
+    ------
+    ValueError
+        The results have no run with this number.
     """
     numbers = results.runs["run"]
     number = int(numbers[0]) if run is None else run
@@ -119,7 +125,7 @@ def timeline(results: Results, run: int | None = None) -> Figure:
 
 
 def _started(results: Results, number: int) -> dict[str, NDArray[Any]]:
-    """Return the flows of a run that started, in the order of their starts; at most `TIMELINE_FLOWS`."""
+    """Return the flows of a run that started, in the order of their starts, at most `TIMELINE_FLOWS`."""
     flows = results.flows
     chosen = np.flatnonzero((flows["run"] == number) & ~np.isnan(flows["start_ns"].astype(np.float64)))
     chosen = chosen[np.argsort(flows["start_ns"][chosen], kind="stable")]
@@ -141,11 +147,11 @@ def _bars(axes: Axes, flows: dict[str, NDArray[Any]], end_us: float) -> None:
 
 
 def _runs_of_settings(results: Results) -> Iterator[tuple[_Line, NDArray[Any]]]:
-    """How the line of each setting looks, and the numbers of its runs."""
+    """Yield the style of the line of each setting, and the numbers of the runs of the setting."""
     runs = results.runs
     settings = runs_by_setting(runs.columns)
     varied = [place for place in range(len(SETTING)) if len({key[place] for key in settings}) > 1]
-    looks = zip(cycle(COLOURS), cycle(MARKERS), strict=False)  # both are endless
+    looks = zip(cycle(COLOURS), cycle(MARKERS), strict=False)  # `cycle` does not end
     for (key, rows), (colour, marker) in zip(settings.items(), looks, strict=False):
         label = ", ".join(f"loss {key[at]}" if SETTING[at] == "loss" else key[at] for at in varied)
         line = {"label": label or None, "color": colour, "marker": marker, "markersize": 4}
@@ -153,7 +159,7 @@ def _runs_of_settings(results: Results) -> Iterator[tuple[_Line, NDArray[Any]]]:
 
 
 def _settings(results: Results) -> Iterator[tuple[_Line, dict[str, NDArray[Any]]]]:
-    """How the line of each setting looks, and the columns of its flows."""
+    """Yield the style of the line of each setting, and the columns of the flows of the setting."""
     flows = results.flows
     for line, runs in _runs_of_settings(results):
         chosen = np.isin(flows["run"], runs)
@@ -161,7 +167,7 @@ def _settings(results: Results) -> Iterator[tuple[_Line, dict[str, NDArray[Any]]
 
 
 def _classes(sizes: NDArray[Any], values: NDArray[Any]) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-    """Sizes and values of each class that has any, without those that are NaN."""
+    """Yield the sizes and the values of each class that has values. Values that are NaN are left out."""
     known = ~np.isnan(values)
     sizes, values = sizes[known], values[known]
     classes = np.searchsorted(CLASSES, sizes)

@@ -1,4 +1,4 @@
-"""Results of runs, as columns."""
+"""Results of runs, as tables of columns."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from numpy.typing import NDArray
 from farwrite.model.table import Table
 from farwrite.sim.sizes import sizes_of
 
-#: A row of each column of `Results.runs`, and the columns of the flows and of the queues.
+#: The results of one run: its row of `Results.runs`, its columns of `Results.flows` and of `Results.queues`.
 Ran: TypeAlias = tuple[dict[str, Any], dict[str, list[Any]], dict[str, list[Any]]]
 
 
 @dataclass(frozen=True)
 class Results:
-    """What came out of runs of a plan."""
+    """The results of runs of a plan."""
 
-    #: A row for each run: its settings and seed, and what happened in the network. The columns are those
-    #: of ``runs.csv`` that are counts, with ``last_done_ns``; ``trace`` is a hash of the whole course.
+    #: A row for each run: its settings, its seed, and counts of what happened in the network. The columns are
+    #: the counts of ``runs.csv``, and ``last_done_ns``. ``trace`` is a hash of all events of the run.
     runs: Table
     #: A row for each flow of each run, with the columns of ``flows.csv``. Missing values are NaN.
     flows: Table
-    #: What waits at the ports of switches over time, up to 2048 rows for each run: ``run``, ``time_ns``,
-    #: bytes at the deepest port (``deepest_bytes``) and at all ports (``total_bytes``). Where a row stands
-    #: for several moments, it has the most of each.
+    #: Bytes in the queues of switch ports over time, up to 2048 rows for each run: ``run``, ``time_ns``,
+    #: bytes in the longest queue (``deepest_bytes``) and in all queues (``total_bytes``). If a row stands for
+    #: an interval of time, it has the largest value of each column in this interval.
     queues: Table
     #: A row for each setting and size class, with the columns of ``sizes.csv``: means and 99th percentiles,
-    #: averaged over seeds, and the half widths of their 95% confidence intervals (``..._ci95``; NaN with one
-    #: seed). ``up_to_bytes`` is infinite for flows of all sizes.
+    #: averaged over seeds, and the half widths of their 95% confidence intervals (``..._ci95``; NaN if there
+    #: is one seed). ``up_to_bytes`` is infinite in the row for flows of all sizes.
     sizes: Table
-    #: What was left out of input files, and transports that do not fit the switches.
+    #: Warnings: which parts of input files were left out, and which transports do not suit the switches.
     notes: Sequence[str]
 
     @classmethod
     def of(cls, ran: Sequence[Ran], text: str, notes: Sequence[str]) -> Results:
-        """Put rows together; each run knows its number."""
+        """Join the results of runs. Each row has the number of its run."""
         settings = {"plan": text, "farwrite": version("farwrite")}
         runs = {name: column([row[name] for row, _, _ in ran]) for name in ran[0][0]}
         flows = _joined([columns for _, columns, _ in ran])

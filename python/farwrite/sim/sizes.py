@@ -1,4 +1,4 @@
-"""Completion times and slowdowns by size of message, with confidence intervals over seeds."""
+"""Completion times and slowdowns by message size, with confidence intervals over seeds."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-#: What makes a setting. Runs of a setting differ in their seeds alone.
+#: The columns that identify a setting. Runs of one setting differ only in their seeds.
 SETTING = ("topology", "workload", "switch", "transport", "loss")
 #: Upper ends of size classes, in bytes; the last class has all larger messages.
 CLASSES = (*(10.0**power for power in range(3, 9)), np.inf)
-#: Quantiles 0.975 of Student's t distribution by degrees of freedom, as `farwrite sim` has them. Between two
-#: entries, the one for fewer degrees of freedom applies.
+#: Quantiles 0.975 of Student's t distribution by degrees of freedom. `farwrite sim` uses the same values.
+#: Between two entries, the entry with fewer degrees of freedom applies.
 STUDENT_T = {
     1: 12.706,
     2: 4.303,
@@ -39,7 +39,7 @@ _Columns = Mapping[str, NDArray[Any]]
 
 
 def runs_by_setting(runs: _Columns) -> dict[tuple[str, ...], NDArray[Any]]:
-    """Rows of the runs of each setting, in the order of the plan."""
+    """Return the indices of the runs of each setting, in the order of the plan."""
     keys = list(zip(*(runs[name].astype(str).tolist() for name in SETTING), strict=True))
     return {
         key: np.array([place for place, other in enumerate(keys) if other == key])
@@ -62,7 +62,7 @@ def sizes_of(runs: _Columns, flows: _Columns) -> dict[str, list[Any]]:
     return {name: [row[name] for row in rows] for name in (rows[0] if rows else COLUMNS)}
 
 
-#: Columns, also of a table without rows.
+#: The columns of `Results.sizes`, also if it has no rows.
 COLUMNS = (
     *SETTING,
     "seeds",
@@ -78,13 +78,13 @@ COLUMNS = (
 
 
 def _bounds() -> Iterator[tuple[float, float]]:
-    """Lower (exclusive) and upper ends of all classes; the last row of a setting has all sizes."""
+    """Yield the lower (exclusive) and the upper end of each class. The last class has all sizes."""
     yield from zip((0.0, *CLASSES), CLASSES, strict=False)
     yield 0.0, np.inf
 
 
 def _done(flows: _Columns, run: int) -> dict[str, NDArray[Any]]:
-    """Return sizes, times in microseconds and slowdowns of the finished flows of a run."""
+    """Return the sizes, times in microseconds and slowdowns of the flows of a run that ended."""
     chosen = (flows["run"] == run) & ~np.isnan(flows["fct_ns"])
     return {
         "bytes": flows["bytes"][chosen],
@@ -110,14 +110,14 @@ def _estimates(of_seeds: Sequence[_Columns]) -> dict[str, Any]:
 
 
 def percentile(values: NDArray[Any], percent: float) -> float:
-    """Return the least value that this share of the values does not exceed."""
+    """Return the least value that at least `percent` percent of the values do not exceed."""
     return float(np.percentile(values, percent, method="inverted_cdf"))
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
     """Return the mean of independent values and the half width of its 95% confidence interval.
 
-    A single value has no interval: its half width is NaN.
+    With a single value, the half width is NaN.
     """
     if len(values) < 2:
         return float(np.mean(values)), float("nan")

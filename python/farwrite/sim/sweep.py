@@ -1,4 +1,4 @@
-"""Runs of plans: one, or all of them."""
+"""Simulation of one run or of all runs of a plan."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from farwrite import _native
 from farwrite.sim.plan import Plan, text_of
 from farwrite.sim.results import Ran, Results
 
-#: A number in a list of Python takes up to this many times its bytes in an outcome.
+#: A number in a list of Python takes up to this many times the bytes that it takes in a native outcome.
 PYTHON_SIZE = 10
 KEY = ("topology", "workload", "switch", "transport", "loss", "seed")
 FLOW = (
@@ -24,23 +24,28 @@ FLOW = (
 
 
 def run(plan: Plan, number: int = 0) -> Results:
-    """Do one run of a plan. Other threads of Python go on meanwhile.
+    """Simulate one run of a plan. Other threads of Python can run during the simulation.
 
     Parameters
     ----------
     plan
-        A dict, TOML text, or the path of a file; files that it names lie beside it, or else in the working
-        directory.
+        A dict, TOML text, or the path of a file. The files that a plan names are looked up in the folder of
+        its file; for a dict or text, in the working directory.
     number
-        Which run, from 0, in the order of ``runs.csv``: topologies, workloads, switches, transports,
-        losses, and seeds, the last varying fastest.
+        The number of the run, from 0, in the order of ``runs.csv``: topologies, workloads, switches,
+        transports, losses, and seeds, of which seeds vary fastest.
+
+    Returns
+    -------
+    Results
+        The tables of this run.
 
     Raises
     ------
     ValueError
-        The plan is impossible; the text names the key, the value and what is accepted.
+        The plan is invalid. The message names the key, its value and the valid values.
     IndexError
-        The plan has no run of this number.
+        The plan has no run with this number.
     MemoryError
         A run of the plan needs more memory than the machine has free.
 
@@ -64,27 +69,33 @@ def run(plan: Plan, number: int = 0) -> Results:
 
 
 def sweep(plan: Plan, executor: Executor | None = None, *, progress: bool | None = None) -> Results:
-    """Do all runs of a plan.
+    """Simulate all runs of a plan.
 
     Parameters
     ----------
     plan
-        As in `run`.
+        A plan, as in `run`.
     executor
         Any `concurrent.futures.Executor`: a thread or process pool, ``dask.distributed``'s
-        ``Client.get_executor()``, and so on. A run is a task; its worker needs farwrite installed, and gets
-        the files that the plan names. None: threads of this process, one for each core.
-        A worker raises MemoryError if a run needs more memory than its machine has free; with several
-        workers on a machine, choose their number so that as many runs fit.
+        ``Client.get_executor()``, and so on. Each run is a task. Farwrite must be installed for the workers.
+        A task contains the files that the plan names. None: threads of this process, one for each core. A
+        worker raises MemoryError if a run needs more memory than its machine has free. If a machine has
+        several workers, choose their number so that their runs fit into its memory together.
     progress
-        Whether to show a bar. None: if standard error is a terminal, after a second.
+        Whether to show a progress bar. None: after one second, if standard error is a terminal.
+
+    Returns
+    -------
+    Results
+        The tables of all runs.
 
     Raises
     ------
     ValueError
-        The plan is impossible; the text names the key, the value and what is accepted.
+        The plan is invalid. The message names the key, its value and the valid values.
     MemoryError
-        The runs at the same time, or the results of all runs, need more memory than the machine has free.
+        The machine has too little free memory for the runs that are simulated at the same time, or for the
+        results of all runs.
     """
     text, directory = text_of(plan)
     native = _native.SimPlan(text, {}, directory)
@@ -101,13 +112,13 @@ def sweep(plan: Plan, executor: Executor | None = None, *, progress: bool | None
 def _run_all(
     native: _native.SimPlan, text: str, count: int, executor: Executor | None
 ) -> Iterator[tuple[int, Ran]]:
-    """Results with the number of their run, as they come."""
+    """Yield the number and the results of each run, in the order in which runs end."""
     run_bytes, results_bytes = native.memory_bytes()
     results_bytes *= PYTHON_SIZE
     if executor is None:
         threads = min(os.cpu_count() or 1, count)
         check_available(f"a sweep with {threads} threads", threads * run_bytes + results_bytes)
-        # A run releases the interpreter's lock.
+        # A simulation releases the interpreter's lock, so threads suffice.
         with ThreadPoolExecutor(threads) as pool:
             yield from _as_they_come({pool.submit(_ran, native, number): number for number in range(count)})
         return
@@ -119,7 +130,7 @@ def _run_all(
 
 
 def _as_they_come(futures: dict[Future[Ran], int]) -> Iterator[tuple[int, Ran]]:
-    """Results with the number of their run. An error cancels the runs that have not started."""
+    """Yield the number and the results of each run. An error cancels the runs that have not started."""
     try:
         for future in as_completed(futures):
             yield futures[future], future.result()
@@ -129,26 +140,26 @@ def _as_they_come(futures: dict[Future[Ran], int]) -> Iterator[tuple[int, Ran]]:
 
 
 def evaluate(text: str, files: tuple[tuple[str, str], ...], number: int) -> Ran:
-    """One task: a run of a plan whose files are given."""
+    """Do one task: simulate a run of a plan whose files are given."""
     return _ran(_given(text, files), number)
 
 
-# A worker gets the tasks of one plan, one after another.
+# A worker does the tasks of one plan one after another, so it keeps one plan.
 @lru_cache(maxsize=1)
 def _given(text: str, files: tuple[tuple[str, str], ...]) -> _native.SimPlan:
-    """Read a plan whose files are given. Raise MemoryError if a run needs more memory than is free."""
+    """Read a plan whose files are given. Raise MemoryError if a run of it does not fit into the memory."""
     return checked(_native.SimPlan(text, dict(files), "."))
 
 
 def checked(native: _native.SimPlan) -> _native.SimPlan:
-    """Return the plan. Raise MemoryError if one run of it needs more memory than the machine has free."""
+    """Return the plan. Raise MemoryError if one run of it needs more memory than is free."""
     run_bytes, _ = native.memory_bytes()
     check_available("a run", run_bytes)
     return native
 
 
 def check_available(what: str, wanted: int) -> None:
-    """Raise MemoryError if the machine has less memory free."""
+    """Raise MemoryError if the machine has less than `wanted` bytes of memory free."""
     available = available_bytes()
     if available is not None and wanted > available:
         raise MemoryError(
@@ -170,7 +181,7 @@ def available_bytes() -> int | None:
 def _ran(native: _native.SimPlan, number: int) -> Ran:
     counts, flows, (start_ns, interval_ns, samples) = native.run(number)
     row: dict[str, object] = {"run": number, **dict(zip(KEY, native.key(number), strict=True))}
-    # The hash is text, since it may not fit the integers of a column.
+    # The hash is text, because it can be too large for the integers of a column.
     row |= {name: f"{count:016x}" if name == "trace" else count for name, count in counts}
     columns: dict[str, list[object]] = {"run": [number] * len(flows), "flow": list(range(len(flows)))}
     columns |= {name: [] for name in FLOW}
