@@ -1,4 +1,4 @@
-"""Farwrite as a backend of `torch.distributed`, for ranks on networks that lose packets.
+"""A backend of `torch.distributed` for ranks on networks that lose packets.
 
 Importing this module registers the backend::
 
@@ -66,12 +66,17 @@ def last_report(group: dist.ProcessGroup | None = None) -> Report | None:
     ----------
     group
         A group of this backend. None: the default group.
+
+    Raises
+    ------
+    TypeError
+        If the group has another backend.
     """
     return _ours(group).last_report()
 
 
 def step_report(group: dist.ProcessGroup | None = None) -> StepReport:
-    """Return a report on all operations that this rank waited for since the last call.
+    """Return a report on all operations that this rank waited for since the last call of this function.
 
     Call it once in each step of a training.
 
@@ -79,6 +84,11 @@ def step_report(group: dist.ProcessGroup | None = None) -> StepReport:
     ----------
     group
         A group of this backend. None: the default group.
+
+    Raises
+    ------
+    TypeError
+        If the group has another backend.
     """
     return _ours(group).step_report()
 
@@ -90,20 +100,21 @@ def _ours(group: dist.ProcessGroup | None) -> ProcessGroup:
     return group
 
 
-#: How many groups of each name and of the same ranks this process has made.
+#: For a name and the ranks of a group: how many such groups this process has made.
 _made: Counter[tuple[str, tuple[int, ...]]] = Counter()
 
 
 def _of_subgroup(options: Options, ranks: Sequence[int]) -> Options:
-    """Return the options of the default group for a group of some of its ranks."""
+    """Return the options that a group of some ranks of the default group gets from the default group."""
     if options.sites is None:
         return options
     return replace(options, sites=tuple(options.sites[rank] for rank in ranks))
 
 
 def _create(wanted: _DistributedBackendOptions, options: object) -> ProcessGroup:
-    # torch uses the name of a destroyed group again, also for other ranks. The count is by name and ranks, so
-    # it is equal at all ranks of a group. For the default group, torch passes no ranks.
+    # torch uses the name of a destroyed group again, also for a group of other ranks. Groups are counted by
+    # name and ranks, so the count is equal at all ranks of a group. For the default group, torch passes no
+    # ranks.
     name, ranks = wanted.group_id, tuple(wanted.global_ranks_in_group)
     instance = Place.instance_of(ranks, before=_made[name, ranks])
     _made[name, ranks] += 1
@@ -111,7 +122,7 @@ def _create(wanted: _DistributedBackendOptions, options: object) -> ProcessGroup
     place = Place(name, wanted.store, wanted.group_rank, wanted.group_size, instance)
     if not isinstance(default, ProcessGroup):
         return ProcessGroup(place, _checked(place, options), wanted.timeout)
-    # The default group informs this rank of ranks that fail before they join this group.
+    # The default group informs this rank if another rank fails before it joins the new group.
     place = replace(place, watch=lambda: default.watch(True))
     try:
         if options is None:
@@ -122,7 +133,7 @@ def _create(wanted: _DistributedBackendOptions, options: object) -> ProcessGroup
 
 
 def _checked(place: Place, options: object) -> Options:
-    """Return the options of a group; those of environment variables if torch passes none."""
+    """Return the options of a group. If torch passes none, environment variables and defaults set them."""
     with refusing(place):
         if options is None:
             # Launchers and trainers pass no options.

@@ -1,4 +1,4 @@
-"""What torch passes to operations, checked."""
+"""Checks of the arguments that torch passes to operations."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.distributed import ReduceOp
 
-#: Types whose values can be reduced, and what the native half calls them.
+#: Types whose values can be reduced, and their names in the native module.
 ELEMENTS = {
     torch.float64: "float64",
     torch.float32: "float32",
@@ -20,7 +20,7 @@ ELEMENTS = {
     torch.uint8: "uint8",
     torch.bool: "bool",
 }
-#: Types of which values may be missing.
+#: Types for which a bounded operation may leave out values.
 FLOATS = tuple(dtype for dtype in ELEMENTS if dtype.is_floating_point)
 _REDUCTIONS = (
     (ReduceOp.SUM, "sum"),
@@ -29,14 +29,15 @@ _REDUCTIONS = (
     (ReduceOp.MAX, "max"),
     (ReduceOp.PRODUCT, "product"),
 )
-#: Types of devices whose tensors operations take.
+#: Types of devices whose tensors operations accept.
 DEVICES = ("cpu", "cuda")
 
 
 class Call:
-    """One call of an operation at a rank; it says what is wrong with an argument.
+    """One call of an operation at a rank. Its methods check the arguments of the call.
 
-    `refuse` gets the text of an exception, so that ranks which wait for the operation learn of it.
+    If an argument is invalid, `refuse` gets the message of the exception, and informs the ranks that wait for
+    the operation.
     """
 
     def __init__(self, rank: int, ranks: int, operation: str, refuse: Callable[[str], None]) -> None:
@@ -59,7 +60,7 @@ class Call:
         return TypeError(self._problem(argument, problem))
 
     def check(self, argument: str, tensor: object) -> torch.Tensor:
-        """Return the tensor if its values can be sent and received."""
+        """Return the tensor if its values can be sent and received, or raise an exception."""
         if not isinstance(tensor, torch.Tensor):
             raise self.type_error(argument, f"is {tensor!r}, not a tensor")
         if tensor.layout != torch.strided or tensor.is_quantized:
@@ -79,13 +80,13 @@ class Call:
         return tensor
 
     def only(self, argument: str, tensors: Sequence[Any]) -> Any:
-        """Return the one item of a list: torch passes lists, as of several devices of a process."""
+        """Return the only item of a list. torch passes lists, with an item for each device."""
         if len(tensors) != 1:
             raise self.value_error(argument, f"has {len(tensors)} tensors: must have exactly one")
         return tensors[0]
 
     def element(self, argument: str, tensor: torch.Tensor) -> str:
-        """Return the name of the type of values that are to be reduced."""
+        """Return the native module's name of the type of the values that are reduced."""
         try:
             return ELEMENTS[tensor.dtype]
         except KeyError:
@@ -95,7 +96,7 @@ class Call:
             ) from None
 
     def alike(self, argument: str, tensors: Sequence[torch.Tensor], like: torch.Tensor) -> None:
-        """Check that tensors have the type, device and number of values of another one."""
+        """Check that tensors have the type, the device and the number of values of `like`."""
         for index, tensor in enumerate(tensors):
             name = f"{argument}[{index}]"
             self.same_type(name, tensor, like)
@@ -105,7 +106,7 @@ class Call:
                 )
 
     def same_type(self, argument: str, tensor: torch.Tensor, like: torch.Tensor) -> None:
-        """Check that a tensor has the type and device of another one."""
+        """Check that a tensor has the type and the device of `like`."""
         mine, other = (tensor.dtype, tensor.device), (like.dtype, like.device)
         if mine != other:
             raise self.type_error(
@@ -115,7 +116,7 @@ class Call:
             )
 
     def reduction(self, argument: str, tensor: torch.Tensor, opts: Any) -> dict[str, Any]:
-        """Return how values are reduced, as the native half wants it."""
+        """Return the names of the reduction and of the type of values, as arguments of the native module."""
         wanted = ReduceOp.SUM if opts is None else opts.reduceOp
         names = [name for reduction, name in _REDUCTIONS if wanted == reduction]
         if not names:
@@ -127,26 +128,26 @@ class Call:
         return {"reduction": names[0], "element": element}
 
     def peer(self, argument: str, rank: int) -> int:
-        """Return a rank of the group."""
+        """Return the rank if the group has it, or raise an exception."""
         if not 0 <= rank < self._ranks:
             raise self.value_error(argument, f"= {rank}: the group has ranks 0 to {self._ranks - 1}")
         return rank
 
     def tag(self, tag: int) -> int:
-        """Return the tag, which distinguishes sends to one rank."""
+        """Return the tag if it is valid. Tags distinguish sends to one rank."""
         if not 0 <= tag < 2**32:
             raise self.value_error("tag", f"= {tag}: must be from 0 to {2**32 - 1}")
         return tag
 
     def one_each(self, argument: str, tensors: Sequence[Any]) -> None:
-        """Check that a list has an item for each rank."""
+        """Check that a list has one item for each rank."""
         if len(tensors) != self._ranks:
             raise self.value_error(
                 argument, f"has {len(tensors)} tensors: must have one for each of the {self._ranks} ranks"
             )
 
     def same_own_part(self, argument: str, sent: int, received: int) -> None:
-        """Check that this rank receives from itself what it sends to itself, in bytes."""
+        """Check that this rank receives from itself as many bytes as it sends to itself."""
         if sent != received:
             raise self.value_error(
                 argument,
@@ -156,7 +157,7 @@ class Call:
     def list_for_ranks(
         self, argument: str, tensors: Sequence[torch.Tensor], like: torch.Tensor
     ) -> Sequence[torch.Tensor]:
-        """Return a list of a tensor for each rank, all like another one."""
+        """Return a list with one tensor for each rank, which all have the type and the size of `like`."""
         self.one_each(argument, tensors)
         for index, tensor in enumerate(tensors):
             self.check(f"{argument}[{index}]", tensor)
@@ -164,13 +165,13 @@ class Call:
         return tensors
 
     def list_of_any(self, argument: str, tensors: Sequence[Any]) -> list[torch.Tensor]:
-        """Return a list of at least one tensor."""
+        """Return a list of tensors. Raise ValueError if it is empty."""
         if not tensors:
             raise self.value_error(argument, "has no tensors")
         return [self.check(f"{argument}[{index}]", tensor) for index, tensor in enumerate(tensors)]
 
     def pairs(self, outputs: Sequence[Any], inputs: Sequence[Any]) -> list[tuple[Any, Any]]:
-        """Return an output with each input."""
+        """Return pairs of an output and an input."""
         if len(outputs) != len(inputs) or not inputs:
             raise self.value_error(
                 "outputs",
@@ -179,7 +180,7 @@ class Call:
         return list(zip(outputs, inputs, strict=True))
 
     def times_larger(self, large: str, larger: torch.Tensor, small: str, smaller: torch.Tensor) -> None:
-        """Check that one tensor has a part like the other one for each rank."""
+        """Check that `larger` has the type of `smaller`, and as many values as `smaller` for each rank."""
         self.check(large, larger)
         self.check(small, smaller)
         self.same_type(large, larger, smaller)
@@ -191,7 +192,7 @@ class Call:
             )
 
     def split(self, argument: str, tensor: torch.Tensor, sizes: Sequence[int]) -> list[int]:
-        """Return the bytes of each rank's rows; none where all are the same."""
+        """Return the bytes of each rank's rows; an empty list if all ranks have equally many rows."""
         rows = tensor.shape[0] if tensor.dim() else 1
         if not sizes:
             if rows % self._ranks:

@@ -1,4 +1,4 @@
-"""Replicas of a model that drift apart, and how they become equal again."""
+"""Replicas of a model whose weights drift apart, and a function that makes them equal again."""
 
 from __future__ import annotations
 
@@ -19,36 +19,36 @@ def resynchronise(
 ) -> float | None:
     """Make replicas of a model equal, bit for bit, after each `every` steps.
 
-    With ``Bounded(parts="bounded")``, the gradients of replicas differ, so their weights drift apart. Call
-    this after each step of the optimizer, with the same arguments at all ranks. All parameters and buffers of
-    floating point become their mean over the ranks, with the same bits everywhere; all others become those of
-    rank 0. The same applies to the tensors in the state of `optimizer`, such as momentum. Without it, this
-    state stays the result of slightly different gradients. Means are computed in float64, so each value has 8
-    bytes on the network.
+    With ``Bounded(parts="bounded")``, the gradients of replicas differ, so the weights of replicas drift
+    apart. Call this function after each step of the optimizer, with the same arguments at all ranks. All
+    ranks replace the parameters and buffers of floating-point types by their mean over the ranks, and all
+    other parameters and buffers by those of rank 0. The tensors in the state of `optimizer`, such as
+    momentum, are replaced in the same way. Without `optimizer`, this state stays different at each rank.
+    Means are computed in float64, so each value takes 8 bytes on the network.
 
     Parameters
     ----------
     module
         The replicated module. Each rank must have all of its parameters.
     step
-        The number of steps that have been made, from 1 on.
+        The number of steps that the optimizer has made, from 1.
     every
-        After how many steps replicas become equal.
+        The number of steps after which replicas are made equal.
     group
-        A group of this backend, of any policy; the default group where it is None.
+        A group of this backend, with any policy. None: the default group.
     optimizer
-        The optimizer of the parameters. It must have the same kinds of state at all ranks.
+        The optimizer of the parameters. Its state must have the same names and shapes at all ranks.
 
     Returns
     -------
     float | None
-        The drift: the largest difference between a value of the module and the mean over the ranks, at any
-        rank. None where `step` is no multiple of `every`.
+        The drift: the largest difference, over all ranks and values of the module, between a value and its
+        mean over the ranks. None if `step` is not a multiple of `every`.
 
     Raises
     ------
     TypeError, ValueError
-        Where an argument is invalid; the message names the argument and its value.
+        If an argument is invalid. The message names the argument and its value.
     """
     group = group or dist.group.WORLD
     if not isinstance(group, ProcessGroup):
@@ -68,22 +68,23 @@ def resynchronise(
 
 
 def _equalise(group: ProcessGroup, tensors: list[torch.Tensor]) -> torch.Tensor:
-    """Make tensors equal at all ranks. Return the largest difference from the mean at this rank."""
+    """Make tensors equal at all ranks. Return the largest difference of this rank's values from the mean."""
     drift = torch.zeros((), dtype=torch.float64)
-    # A model can have tensors on a GPU and on the host: Adam counts its steps on the host. The order of
-    # their first tensors is the same at all ranks.
+    # A model can have tensors on a GPU and on the host: Adam counts its steps on the host. The kinds are in
+    # the order of their first tensors, which is the same at all ranks.
     for kind in dict.fromkeys((tensor.dtype, tensor.device) for tensor in tensors):
         of_type = [tensor for tensor in tensors if (tensor.dtype, tensor.device) == kind]
         flat = torch.cat([tensor.flatten() for tensor in of_type])
         if flat.is_floating_point():
             before = flat
-            # In a narrow type, the sum could overflow or be rounded, and equal replicas would change.
+            # In a narrower type, the sum could overflow or be rounded, which would change replicas that are
+            # equal.
             mean = before.to(torch.float64, copy=True)
             _reduce(group, mean, dist.ReduceOp.AVG)
             flat = mean.to(before.dtype)
             del mean
             difference = (flat.double() - before).abs_()
-            # Infinite values, as in the mask of an attention, have no difference.
+            # The difference of two infinite values, as in the mask of an attention, is NaN. Here it is 0.
             difference[before == flat] = 0
             drift = torch.maximum(drift, difference.max().cpu().nan_to_num(nan=torch.inf))
         else:
@@ -95,7 +96,7 @@ def _equalise(group: ProcessGroup, tensors: list[torch.Tensor]) -> torch.Tensor:
 
 
 def _tensors(module: torch.nn.Module) -> list[torch.Tensor]:
-    """Return all parameters and buffers that have values."""
+    """Return all parameters and buffers that are not empty."""
     named = [*module.named_parameters(), *module.named_buffers()]
     for name, tensor in named:
         if isinstance(tensor, DTensor):

@@ -1,4 +1,4 @@
-"""The end of a process: its groups inform the other ranks, so that these do not wait for it."""
+"""Leaves the groups of a process when it ends, so that the other ranks do not wait for this process."""
 
 from __future__ import annotations
 
@@ -14,32 +14,35 @@ class Open(Protocol):
     """A group that this process has not left."""
 
     def announce_end(self, reason: str | None) -> None:
-        """Inform the other ranks, and do not wait. ``reason`` is None if nothing has failed."""
+        """Inform the other ranks that this process ends, without waiting for them.
+
+        `reason` says what has failed; it is None if nothing has failed.
+        """
 
     def shutdown(self) -> None:
-        """Wait until the other ranks have what they still need of this one."""
+        """Leave the group. Wait until the other ranks have the data that they still need from this rank."""
 
 
 _open: WeakSet[Open] = WeakSet()
-#: The process that made the groups. A child process that is forked from it has no threads, so it must not
-#: touch them.
+#: The process that made the groups. A child process that is forked from it has no threads of these groups, so
+#: it must not use the groups.
 _process: int | None = None
 
 
 def leave_at_end(group: Open) -> None:
-    """Leave a group when this process ends by itself: at its last line, by `sys.exit` or by an exception."""
+    """Leave a group when this process ends at its last line, by `sys.exit` or by an exception."""
     global _process
     if _process != os.getpid():
         _process = os.getpid()
         _open.clear()
         atexit.register(_leave)
-        # Processes of `multiprocessing` do not run the functions of `atexit` in all versions of Python.
+        # In some versions of Python, a process of `multiprocessing` does not run the functions of `atexit`.
         util.Finalize(None, _leave, exitpriority=100)
     _open.add(group)
 
 
 def forget(group: Open) -> None:
-    """Forget a group that this process has left."""
+    """Do not leave a group at the end of the process, because the process has left it."""
     _open.discard(group)
 
 
@@ -47,7 +50,7 @@ def _leave() -> None:
     if _process != os.getpid():
         return
     reason, groups = _reason(), list(_open)
-    # The other ranks of all groups are informed before this rank waits for those of one group.
+    # This rank informs the other ranks of all groups before it waits for the ranks of one group.
     for group in groups:
         group.announce_end(reason)
     for group in groups:
@@ -55,7 +58,7 @@ def _leave() -> None:
 
 
 def _reason() -> str | None:
-    """Return what ended the process; None if nothing has failed as far as is known."""
+    """Return the error that ends the process; None if no error is known."""
     error = sys.exc_info()[1] or getattr(sys, "last_value", None)
     if isinstance(error, SystemExit):
         return None if error.code in (None, 0) else f"its process exits with {error.code!r}"

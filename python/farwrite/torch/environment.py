@@ -1,7 +1,7 @@
-"""Defaults of options that environment variables set, for launchers and trainers that pass no options.
+"""Environment variables that set the defaults of options, for launchers and trainers that pass no options.
 
-An argument of `Options` or `Exact` has precedence over the variable, which has precedence over the built-in
-default.
+An argument of `Options` or `Exact` has precedence over its variable. The variable has precedence over the
+built-in default.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PORTS = "FARWRITE_TORCH_PORTS"
 DEAD_AFTER = "FARWRITE_TORCH_DEAD_AFTER_S"
 SITES = "FARWRITE_TORCH_SITES"
 BUFFER_GROWTH = "FARWRITE_TORCH_BUFFER_GROWTH_BYTES"
-#: All variables with this prefix; others are mistyped.
+#: The prefix of all variables. A variable with this prefix and another name is an error.
 PREFIX = "FARWRITE_TORCH_"
 _KNOWN = {
     TRUSTED_STORE, KEY_FILE, KEY, JOB, SCHEME, BOUNDED, MAX_BPS, ADDRESS, PORTS, DEAD_AFTER, SITES,
@@ -33,7 +33,7 @@ _KNOWN = {
 
 
 def check_names() -> None:
-    """Raise ValueError where a variable with our prefix is none of ours."""
+    """Raise ValueError if a variable has the prefix of these variables and an unknown name."""
     unknown = sorted(name for name in os.environ if name.startswith(PREFIX) and name not in _KNOWN)
     if unknown:
         raise ValueError(
@@ -42,7 +42,7 @@ def check_names() -> None:
 
 
 def trusted_store() -> bool:
-    """Return whether only the ranks can read the store: `1` or `0`."""
+    """Return whether only the ranks can read the store. The variable is `1` or `0`."""
     value = _get(TRUSTED_STORE) or "0"
     if value not in ("0", "1"):
         raise ValueError(problem(f"{TRUSTED_STORE}={value}: must be 1 or 0"))
@@ -50,7 +50,7 @@ def trusted_store() -> bool:
 
 
 def key() -> bytes | None:
-    """Return the key in the named file, or the one in the variable."""
+    """Return the key of the file that a variable names, or the key in another variable; None without both."""
     file, text = _get(KEY_FILE), _get(KEY)
     if file is not None and text is not None:
         raise ValueError(problem(f"{KEY_FILE}={file}, {KEY}: set only one of the two"))
@@ -60,18 +60,18 @@ def key() -> bytes | None:
 
 
 def job() -> str:
-    """Return the name of the job; that of `torchrun --rdzv-id` where none is set."""
+    """Return the name of the job. Without the variable, it is that of `torchrun --rdzv-id`."""
     return _get(JOB) or _get("TORCHELASTIC_RUN_ID") or ""
 
 
 def is_one_host() -> bool:
-    """Return whether the launcher says that all ranks are on this machine, as torchrun does."""
+    """Return whether all ranks are on this machine. torchrun sets variables that say so."""
     local = _get("LOCAL_WORLD_SIZE")
     return local is not None and local == _get("WORLD_SIZE")
 
 
 def sites() -> tuple[int, ...] | None:
-    """Return the site of each rank: `0,0,1,1`."""
+    """Return the site of each rank. The variable is such as `0,0,1,1`."""
     value = _get(SITES)
     if value is None:
         return None
@@ -99,7 +99,7 @@ def scheme() -> str:
 
 
 def loss_target() -> float | None:
-    """Return the loss target of a bounded group; None for an exact group."""
+    """Return the loss target of bounded groups; None if groups are exact."""
     value = _get(BOUNDED)
     if value is None:
         return None
@@ -110,7 +110,7 @@ def loss_target() -> float | None:
 
 
 def max_bps() -> int | None:
-    """Return the highest rate, in bits per second."""
+    """Return the highest rate in bits per second; None for no limit."""
     value = _get(MAX_BPS)
     if value is None:
         return None
@@ -120,12 +120,12 @@ def max_bps() -> int | None:
 
 
 def address() -> str | None:
-    """Return the address that this rank announces."""
+    """Return the address that this rank announces to the other ranks; None if the variable is not set."""
     return _get(ADDRESS)
 
 
 def ports() -> tuple[int, int] | None:
-    """Return the first and the last port that this rank may bind: `5000-5100`."""
+    """Return the first and the last port that this rank may bind. The variable is such as `5000-5100`."""
     value = _get(PORTS)
     if value is None:
         return None
@@ -147,5 +147,5 @@ def dead_after_s() -> float:
 
 
 def _get(name: str) -> str | None:
-    """Return the value of a variable; None where it is not set or empty."""
+    """Return the value of a variable; None if it is not set or empty."""
     return os.environ.get(name) or None

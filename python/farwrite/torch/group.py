@@ -1,6 +1,6 @@
-"""The process group: torch's operations, on those of `farwrite-collectives`."""
+"""The process group, which implements the operations of torch with those of `farwrite-collectives`."""
 
-# ProcessGroup's type hints declare more forms of these methods than torch calls on a subclass.
+# The type hints of torch's ProcessGroup declare more forms of these methods than torch calls on a subclass.
 # mypy: disable-error-code="override, assignment"
 
 from __future__ import annotations
@@ -38,17 +38,20 @@ from farwrite.torch.work import Started, Work
 class ProcessGroup(dist.ProcessGroup):
     """A group of ranks. `torch.distributed` makes it, and calls its methods.
 
-    The methods have the names and arguments that torch wants.
+    torch prescribes the names and the arguments of the methods. Each operation returns a `Work`. An invalid
+    argument of an operation raises TypeError or ValueError, whose message names the rank, the operation and
+    the argument.
     """
 
-    #: torch asks for it when a group gets a `device_id`. Groups are not split: see `dist.new_group`.
+    #: torch reads this attribute when a group gets a `device_id`. `dist.split_group` is not supported:
+    #: `dist.new_group` makes groups.
     supports_splitting = False
 
     def __init__(self, place: Place, options: Options, timeout: timedelta) -> None:
         try:
             super().__init__(place.store, place.rank, place.size)
         except TypeError:
-            # In torch 2.7, only this constructor makes groups whose methods are those of a subclass.
+            # torch 2.7 calls the methods of a subclass only if this constructor has made the group.
             super().__init__(place.rank, place.size)
         self.options = options
         self._place = place
@@ -62,25 +65,25 @@ class ProcessGroup(dist.ProcessGroup):
         self._log, self._replayed = open_logs(place, options, packet_bytes)
         leave_at_end(self)
 
-    # What the group is.
+    # Name, description and reports.
 
     def getBackendName(self) -> str:
-        """Return the name that the backend is registered by."""
+        """Return the name with which the backend is registered."""
         return "farwrite"
 
     def getGroupName(self) -> str:
-        """Return the name that torch gave to the group."""
+        """Return the name that torch has given to the group."""
         return self._place.group
 
     def setGroupName(self, name: str) -> None:
-        """Take the name that torch gives to the group: the one it was made with."""
+        """Ignore the name: torch has passed it when it made the group."""
 
     def getGroupDesc(self) -> str:
-        """Return the description that torch gave to the group."""
+        """Return the description that torch has given to the group."""
         return self._description
 
     def setGroupDesc(self, description: str) -> None:
-        """Keep the description that torch gives to the group."""
+        """Set the description of the group."""
         self._description = description
 
     def _get_backend(self, device: torch.device) -> ProcessGroup:
@@ -88,51 +91,51 @@ class ProcessGroup(dist.ProcessGroup):
 
     @property
     def _device_types(self) -> list[torch.device]:
-        """The types of devices whose tensors operations take. torch asks for them."""
-        # While torch makes the group, it would attach a recorder to each group that has a device, and the
-        # recorder needs a group that is implemented in C++.
+        """The types of devices whose tensors operations accept. torch reads this attribute."""
+        # While torch makes a group that has a device, it attaches a recorder to the group. The recorder needs
+        # a group that is implemented in C++, so this group has no device until torch has made it.
         if self not in dist.distributed_c10d._world.pg_map:
             return []
         return [torch.device(name) for name in DEVICES if name == "cpu" or torch.cuda.is_available()]
 
     def last_report(self) -> Report | None:
-        """Return how the last operation that was waited for went."""
+        """Return a report on the last operation that this rank waited for; None if there is none."""
         return self._tally.last
 
     def step_report(self) -> StepReport:
-        """Return how the operations since the last call went."""
+        """Return a report on the operations that this rank waited for since the last call of this method."""
         return self._tally.step()
 
-    # Its life.
+    # Failures and the end of the group.
 
     def abort(self) -> None:
-        """End all operations, here and on the other ranks, with an error."""
+        """End all operations of the group with an error, on this rank and on the other ranks."""
         self._communicator.abort(f"rank {self._place.rank} aborted group {self._place.group!r}")
 
     def watch(self, watches: bool) -> str | None:
-        """Ask the other ranks for signs of life while no operation runs, or stop that.
+        """Set whether this rank asks the other ranks for signs of life while no operation runs.
 
-        Return why the group cannot continue; None while it can.
+        Return the reason why the group cannot continue; None while it can.
         """
         return self._communicator.watch(watches)
 
     def announce_end(self, reason: str | None) -> None:
-        """Leave the group because this process ends, and do not wait."""
+        """Leave the group because this process ends, without waiting for the other ranks."""
         if reason is not None:
             self._communicator.abort(reason)
         self._communicator.leave()
 
     def shutdown(self) -> None:
-        """Leave the group. What the other ranks still need of ended operations reaches them first."""
+        """Leave the group, after the other ranks have the data of ended operations that they need."""
         forget(self)
         self._communicator.close()
 
     # Operations.
 
     def allreduce(self, tensors: Sequence[torch.Tensor], opts: Any = None, *, is_exact: bool = False) -> Work:
-        """Give every rank the reduction of a tensor of all ranks, in place.
+        """Reduce the tensors of all ranks to one, which replaces the tensor of every rank.
 
-        With `is_exact`, which torch does not pass, the policy of the group does not apply.
+        With `is_exact`, which torch does not pass, the operation is exact in a bounded group too.
         """
         call = self._call("all_reduce")
         tensor = call.check("tensor", call.only("tensors", tensors))
@@ -140,7 +143,7 @@ class ProcessGroup(dist.ProcessGroup):
         return self._start(call, "all-reduce", output=[tensor], load_output=True, is_exact=is_exact, **how)
 
     def allreduce_coalesced(self, tensors: Sequence[torch.Tensor], opts: Any = None) -> Work:
-        """Reduce several tensors of one type as if they were one."""
+        """Do what `allreduce` does for several tensors of one type, in one operation."""
         call = self._call("all_reduce_coalesced")
         checked = call.list_of_any("tensors", tensors)
         for index, tensor in enumerate(checked):
@@ -149,14 +152,14 @@ class ProcessGroup(dist.ProcessGroup):
         return self._start(call, "all-reduce", output=checked, load_output=True, **how)
 
     def broadcast(self, tensors: Sequence[torch.Tensor], opts: Any) -> Work:
-        """Give every rank the root's tensor, in place."""
+        """Copy the root's tensor into the tensor of every other rank."""
         call = self._call("broadcast")
         tensor = call.check("tensor", call.only("tensors", tensors))
         root = call.peer("root", opts.rootRank)
         return self._start(call, "broadcast", output=[tensor], load_output=True, peer=root)
 
     def reduce(self, tensors: Sequence[torch.Tensor], opts: Any) -> Work:
-        """Give the root the reduction of a tensor of all ranks, in place."""
+        """Reduce the tensors of all ranks to one, which replaces the tensor of the root."""
         call = self._call("reduce")
         tensor = call.check("tensor", call.only("tensors", tensors))
         root = call.peer("root", opts.rootRank)
@@ -171,14 +174,14 @@ class ProcessGroup(dist.ProcessGroup):
         input_tensors: Sequence[torch.Tensor],
         opts: Any = None,
     ) -> Work:
-        """Give every rank the tensors of all ranks, in a list."""
+        """Give every rank the tensors of all ranks, as a list in the order of ranks."""
         call = self._call("all_gather")
         tensor = call.check("tensor", call.only("input_tensors", input_tensors))
         outputs = call.list_for_ranks("tensor_list", call.only("output_tensors", output_tensors), tensor)
         return self._start(call, "all-gather", input=[tensor], output=outputs)
 
     def all_gather_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Work:
-        """Give every rank the tensors of all ranks, one after the other in one tensor."""
+        """Give every rank the tensors of all ranks, as one tensor in the order of ranks."""
         return self.all_gather_single_coalesced([output], [input], opts)
 
     def all_gather_single_coalesced(
@@ -197,7 +200,7 @@ class ProcessGroup(dist.ProcessGroup):
         input_list: Sequence[torch.Tensor],
         opts: Any = None,
     ) -> Work:
-        """Give every rank several tensors of all ranks, in a list for each rank."""
+        """Give every rank several tensors of all ranks, as a list for each rank."""
         call = self._call("all_gather_coalesced")
         inputs = call.list_of_any("input_list", input_list)
         if len(output_lists) != self.size():
@@ -218,7 +221,7 @@ class ProcessGroup(dist.ProcessGroup):
         input_tensors: Sequence[Sequence[torch.Tensor]],
         opts: Any = None,
     ) -> Work:
-        """Give each rank the reduction of the tensor for it in every rank's list."""
+        """Give rank r the reduction of tensor r of every rank's list."""
         call = self._call("reduce_scatter")
         output = call.check("output", call.only("output_tensors", output_tensors))
         inputs = call.list_for_ranks("input_list", call.only("input_tensors", input_tensors), output)
@@ -226,7 +229,7 @@ class ProcessGroup(dist.ProcessGroup):
         return self._start(call, "reduce-scatter", input=inputs, output=[output], **how)
 
     def reduce_scatter_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Work:
-        """Give each rank the reduction of its part of every rank's tensor."""
+        """Give rank r the reduction of part r of every rank's tensor."""
         return self.reduce_scatter_single_coalesced([output], [input], opts)
 
     def reduce_scatter_single_coalesced(
@@ -243,7 +246,7 @@ class ProcessGroup(dist.ProcessGroup):
     def alltoall(
         self, output_tensors: Sequence[torch.Tensor], input_tensors: Sequence[torch.Tensor], opts: Any = None
     ) -> Work:
-        """Give each rank the tensor for it in every rank's list. Sizes may differ."""
+        """Give rank r tensor r of every rank's list. The sizes of tensors may differ."""
         call = self._call("all_to_all")
         lists = {"output_tensor_list": output_tensors, "input_tensor_list": input_tensors}
         for name, tensors in lists.items():
@@ -272,7 +275,10 @@ class ProcessGroup(dist.ProcessGroup):
         input_split_sizes: Sequence[int],
         opts: Any = None,
     ) -> Work:
-        """Give each rank its part of every rank's tensor. Parts are rows; all have one size by default."""
+        """Give rank r part r of every rank's tensor.
+
+        A part has a number of rows. Without split sizes, all parts have equally many rows.
+        """
         call = self._call("all_to_all_single")
         call.check("output", output)
         call.check("input", input)
@@ -298,7 +304,7 @@ class ProcessGroup(dist.ProcessGroup):
         input_tensors: Sequence[torch.Tensor],
         opts: Any,
     ) -> Work:
-        """Give the root the tensors of all ranks, in a list."""
+        """Give the root the tensors of all ranks, as a list in the order of ranks."""
         call = self._call("gather")
         tensor = call.check("tensor", call.only("input_tensors", input_tensors))
         root = call.peer("root", opts.rootRank)
@@ -308,7 +314,7 @@ class ProcessGroup(dist.ProcessGroup):
         return self._start(call, "gather", input=[tensor], output=outputs, peer=root)
 
     def gather_single(self, output: torch.Tensor | None, input: torch.Tensor, opts: Any) -> Work:
-        """Give the root the tensors of all ranks, one after the other in one tensor."""
+        """Give the root the tensors of all ranks, as one tensor in the order of ranks."""
         call = self._call("gather_into_tensor")
         call.check("input", input)
         root = call.peer("root", opts.rootRank)
@@ -324,7 +330,7 @@ class ProcessGroup(dist.ProcessGroup):
         input_tensors: Sequence[Sequence[torch.Tensor]],
         opts: Any,
     ) -> Work:
-        """Give each rank the tensor for it in the root's list."""
+        """Give rank r tensor r of the root's list."""
         call = self._call("scatter")
         tensor = call.check("tensor", call.only("output_tensors", output_tensors))
         root = call.peer("root", opts.rootRank)
@@ -334,24 +340,24 @@ class ProcessGroup(dist.ProcessGroup):
         return self._start(call, "scatter", input=inputs, output=[tensor], peer=root)
 
     def barrier(self, opts: Any = None) -> Work:
-        """Every rank waits until all ranks have started it."""
+        """Wait on every rank until all ranks have started the barrier."""
         timeout = timedelta(0) if opts is None else opts.timeout
-        # torch has no timeout where it is 0, or -1 ms.
+        # With 0 or -1 ms, torch means that the call has no timeout of its own.
         timeout_s = timeout.total_seconds() if timeout > timedelta(0) else None
         return self._start(self._call("barrier"), "barrier", timeout_s=timeout_s)
 
     def monitored_barrier(self, timeout: timedelta, wait_all_ranks: bool = False) -> None:
-        """Every rank waits until all ranks have started it, at most for a time.
+        """Wait on every rank until all ranks have started the barrier, for at most `timeout`.
 
-        After the timeout, the group ends, and the error names a rank that has not started it. To name all
-        of them, as gloo does with `wait_all_ranks`, is not supported: that argument changes nothing.
+        After the timeout, the group ends, and the error names one rank that has not started the barrier.
+        `wait_all_ranks` has no effect; with gloo, the error would name all such ranks.
         """
         opts = dist.BarrierOptions()
         opts.timeout = timeout
         self.barrier(opts).wait()
 
     def send(self, tensors: Sequence[torch.Tensor], dst: int, tag: int) -> Work:
-        """Send a tensor to one rank. Those of one tag arrive in the order in which they are sent."""
+        """Send a tensor to one rank. Tensors with the same tag arrive in the order in which they are sent."""
         call = self._call("send")
         tensor = call.check("tensor", call.only("tensors", tensors))
         return self._start(call, "send", input=[tensor], peer=call.peer("dst", dst), tag=call.tag(tag))
@@ -363,10 +369,11 @@ class ProcessGroup(dist.ProcessGroup):
         return self._start(call, "receive", output=[tensor], peer=call.peer("src", src), tag=call.tag(tag))
 
     def recv_anysource(self, tensors: Sequence[torch.Tensor], tag: int) -> Work:
-        """Refuse: a receive names its sender."""
+        """Raise ValueError: a receive must name its sender."""
         raise self._call("recv").value_error("src", "= None: must be the rank of the sender")
 
-    # Older names. Those of the base class return a `Work` that cannot be polled.
+    # Older names of methods. The methods of the base class with these names return a `Work` that cannot be
+    # polled.
 
     _allgather_base = all_gather_single
     allgather_into_tensor_coalesced = all_gather_single_coalesced
@@ -374,10 +381,11 @@ class ProcessGroup(dist.ProcessGroup):
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
     alltoall_base = all_to_all_single
 
-    # How operations start.
+    # The start of operations.
 
     def _call(self, operation: str) -> Call:
-        # Sends and receives are not in the order of operations: no rank waits for the next one.
+        # Only collective operations have an order, in which another rank can wait for the next operation of
+        # this rank.
         is_collective = operation not in ("send", "recv")
         refuse = self._communicator.refuse if is_collective else lambda reason: None
         return Call(self.rank(), self.size(), operation, refuse)
@@ -406,9 +414,9 @@ class ProcessGroup(dist.ProcessGroup):
         *,
         is_exact: bool = False,
     ) -> Started:
-        """Start an operation; also return what copies its result to where it belongs."""
+        """Start an operation. Return its ticket, and a function that copies its result into the tensors."""
         if any(overlap(one, other) for one in input for other in output):
-            # As when every rank gathers into a tensor of which its own input is a part.
+            # This happens if a rank gathers into a tensor of which its own input is a part.
             input = [tensor.clone() for tensor in input]
         read = Memory(input) if input else None
         written = Memory(output) if output else None
@@ -438,7 +446,7 @@ class ProcessGroup(dist.ProcessGroup):
     def _replay(
         self, log: Reader, operation: str, source: Memory, written: Memory, how: dict[str, Any]
     ) -> Started:
-        """Start an exact exchange of all inputs, and compute the result that a bounded operation had."""
+        """Start an exact exchange of all inputs, from which the result of a bounded operation is computed."""
         mine, result = source.buffer(), written.buffer()
         everyone = np.empty(self.size() * mine.size, dtype=np.uint8)
         ticket = self._communicator.submit("all-gather", input=mine, output=everyone)
@@ -451,8 +459,8 @@ class ProcessGroup(dist.ProcessGroup):
         return ticket, store
 
     def _is_bounded(self, operation: str, output: Sequence[torch.Tensor], how: dict[str, Any]) -> bool:
-        # All ranks must decide the same, so only by what is the same at all ranks: parts of different sizes
-        # are not.
+        # All ranks must make the same decision, so it depends only on values that all ranks have in common.
+        # The sizes of parts can differ between ranks, so operations with such sizes are exact.
         return (
             self._bounded is not None
             and operation in self._bounded.operations
@@ -479,7 +487,7 @@ class ProcessGroup(dist.ProcessGroup):
 
 
 def _communicator(place: Place, options: Options, timeout: timedelta) -> tuple[str, _native.Communicator]:
-    """Return the address that this rank announces, and its native half."""
+    """Return the address that this rank announces, and the native communicator."""
     try:
         address = local_address(place, options)
         bound = bound_address(address)
@@ -501,7 +509,7 @@ def _communicator(place: Place, options: Options, timeout: timedelta) -> tuple[s
 
 
 def _sites(place: Place, options: Options) -> Sequence[int]:
-    """Return the site of each rank of a group; none where all are near each other."""
+    """Return the site of each rank of a group; an empty list if the options have no sites."""
     sites = options.sites or ()
     if options.sites is not None and len(sites) != place.size:
         raise ValueError(
@@ -512,6 +520,6 @@ def _sites(place: Place, options: Options) -> Sequence[int]:
 
 
 def _entry(operation: str, how: dict[str, Any], ended: _native.Ended, result_bytes: int) -> Entry:
-    """Return what a log says of an operation."""
+    """Return the entry of a log for an operation."""
     element, reduction = how.get("element"), how.get("reduction")
     return Entry(ended.operation, operation, element, reduction, result_bytes, ended.missing)

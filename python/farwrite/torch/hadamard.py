@@ -1,4 +1,4 @@
-"""The Hadamard transform with stride on tensors, of the host and of a GPU."""
+"""The Hadamard transform with stride, on tensors of the host and of a GPU."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ import torch
 from farwrite import _native
 from farwrite.torch.memory import octets
 
-#: Names of the types that are transformed, as the native half has them.
+#: The types whose values can be transformed, and their names in the native module.
 ELEMENTS = {torch.float32: "float32", torch.float16: "float16", torch.bfloat16: "bfloat16"}
 
 
 @dataclass(frozen=True)
 class Part:
-    """Consecutive groups of blocks of one size. Those of a group share packets."""
+    """Consecutive groups of blocks of one size. The blocks of a group share packets."""
 
-    #: The first value of the part, in the tensor.
+    #: Index of the first value of the part in the tensor.
     start: int
-    #: Values of a block.
+    #: Number of values of a block.
     block: int
-    #: Blocks of a group, and the number of groups.
+    #: The number of blocks of a group, and the number of groups.
     blocks: int
     groups: int
-    #: How many coefficients of a block are next to each other in a packet. If it is `block`, the order does
-    #: not change.
+    #: How many coefficients of a block are next to each other in a packet. If `run` equals `block`, the order
+    #: of the coefficients does not change.
     run: int
 
 
@@ -35,25 +35,26 @@ class Part:
 class Hadamard:
     """A block Walsh-Hadamard transform with stride: a lost packet becomes a small error of many values.
 
-    It is that of the crate ``farwrite-codes``, whose documentation says which coefficient travels where and
-    what remains after losses (OptiNIC, section 3.2). A tensor of a GPU is transformed there, by a kernel in
-    Triton; the results are those of the host, bit for bit, apart from the payload of a NaN. Sums are in
-    float32; a result is rounded once, to the nearest value, with ties to even.
+    The transform is that of the crate ``farwrite-codes``. The documentation of this crate says in which
+    packet each coefficient is, and which error a loss causes (OptiNIC, section 3.2). A tensor of a GPU is
+    transformed on the GPU, by a kernel in Triton. The results of a GPU and of the host are equal bit for bit,
+    except for the payload of a NaN. Sums are computed in float32. A result is rounded once, to the nearest
+    value, with ties to even.
 
-    A group with ``Bounded(hadamard_block=...)`` needs none of this: it transforms contributions itself, in
-    memory of the host. This class is for code that sends tensors by other means.
+    A group with ``Bounded(hadamard_block=...)`` does not need this class: the group transforms contributions
+    in memory of the host. This class is for programs that send tensors in another way.
 
     Raises
     ------
     ValueError
-        Where a number is not a power of two, or is out of its range.
+        If a number is not a power of two, or is out of its range.
     """
 
-    #: Values of a block, a power of two from 1 to 2**25, on a GPU to 2**14.
+    #: Number of values of a block: a power of two from 1 to 2**25, on a GPU to 2**14.
     block: int = 1024
-    #: Values of a packet, a power of two from 1 to 2**15.
+    #: Number of values of a packet: a power of two from 1 to 2**15.
     packet: int = 256
-    #: Blocks that share a packet, a power of two from 1 to `packet`. None: `packet`.
+    #: Number of blocks that share a packet: a power of two from 1 to `packet`. None: `packet`.
     stride: int | None = None
 
     def __post_init__(self) -> None:  # noqa: D105
@@ -71,30 +72,32 @@ class Hadamard:
         Parameters
         ----------
         tensor
-            Values of float32, float16 or bfloat16, contiguous; of any shape, which the result has too.
+            A contiguous tensor of float32, float16 or bfloat16. It has any shape, and the result has this
+            shape.
         segment_ends
-            Where segments end, in values. Packets are counted from the start of a segment. None: the tensor
-            is one segment.
+            The ends of segments, as numbers of values from the start of the tensor. The first packet of a
+            segment begins at the start of the segment. None: the tensor is one segment.
 
         Raises
         ------
         TypeError, ValueError
-            Where an argument is invalid; the message names it and its value.
+            If an argument is invalid. The message names the argument and its value.
         """
         return self._transform(tensor, segment_ends, inverse=False)
 
     def decode(self, tensor: torch.Tensor, segment_ends: Sequence[int] | None = None) -> torch.Tensor:
-        """Return the values for these coefficients. Arguments are those of `encode`.
+        """Return the values that belong to coefficients. The arguments are those of `encode`.
 
-        First set the coefficients of lost packets to 0. Then multiply the other coefficients of the same
-        blocks by the reciprocal of the share of their packets that arrived.
+        Before the call, set the coefficients of lost packets to 0. In each block that lacks coefficients,
+        multiply the other coefficients by the reciprocal of the share of the block's packets that arrived.
         """
         return self._transform(tensor, segment_ends, inverse=True)
 
     def parts(self, segment_ends: Sequence[int]) -> Iterator[Part]:
-        """Return what the segments consist of, in order and without gaps.
+        """Yield the parts of all segments, in order and without gaps.
 
-        The blocks of the end of a segment are powers of two of descending sizes.
+        The last values of a segment, which do not fill a block, form blocks whose sizes are descending powers
+        of two.
         """
         stride = self.stride or self.packet
         run = min(self.block, self.packet // stride)
@@ -130,7 +133,7 @@ class Hadamard:
             raise ValueError(f"segment_ends = {ends}: must be ascending and end with {tensor.numel()}")
         if tensor.device.type == "cpu":
             return self._on_host(tensor, ends, inverse=inverse)
-        # Triton is a dependency of torch where there are GPUs, and takes a second to import.
+        # The import takes a second, and Triton is installed only with versions of torch for GPUs.
         from farwrite.torch import hadamard_kernel
 
         return hadamard_kernel.transform(self, tensor.detach(), ends, inverse=inverse)

@@ -1,14 +1,14 @@
 """The Hadamard transform as a kernel in Triton.
 
-A program transforms a tile of whole blocks in registers: it reads each value once, and writes each
-coefficient once. The permutation is in the addresses of the reads or of the writes.
+A program of the kernel transforms a tile of whole blocks in registers. It reads each value once, and writes
+each coefficient once. The addresses of the reads or of the writes contain the permutation.
 
-All sums are those of the scalar kernel of ``farwrite-codes``, in the same order, so the results are the same
-bits: values are multiplied by the scale first, and the compiler must not fuse this product with the sums of
-the first level.
+The kernel computes the sums of the scalar kernel of ``farwrite-codes`` in the same order, so that both
+kernels have the same results, bit for bit. Values are multiplied by the scale first. The compiler must not
+fuse this product with the sums of the first level.
 """
 
-# Triton's types are not those of the functions as they are called here.
+# Triton declares other types for these functions than the calls in this module use.
 # mypy: ignore-errors
 # ruff: noqa: ANN001, ANN202
 
@@ -23,12 +23,12 @@ import triton.language as tl
 
 from farwrite.torch.hadamard import Hadamard, Part
 
-#: Most values of a block, and of a tile of blocks to decode: 64 KiB of registers. A tile to encode has up to
-#: twice as many.
+#: The most values of a block, and of a tile that is decoded: they take 64 KiB of registers. A tile that is
+#: encoded has up to twice as many values.
 TILE = 2**14
-#: Most values of a warp. The fewer warps transform a tile, the less data they exchange.
+#: The most values of a warp. If fewer warps transform a tile, the warps exchange less data.
 WARP = 2**11
-#: A GPU moves memory in pieces of as many bytes.
+#: The number of bytes in which a GPU moves memory.
 SECTOR = 32
 
 
@@ -46,12 +46,13 @@ def _transform(
     INVERSE: tl.constexpr,
     BY_HAND: tl.constexpr,
 ):
-    """Transform `ROWS` blocks of a group of `blocks` blocks, which has `tiles` such tiles."""
+    """Transform one tile of `ROWS` blocks. A group has `blocks` blocks, in `tiles` tiles."""
     program = tl.program_id(0).to(tl.int64)
     group = program // tiles * blocks * BLOCK
     rows = program % tiles * ROWS + tl.arange(0, ROWS)
     columns = tl.arange(0, BLOCK)
-    # The tile has the order of the memory that is read, so what a thread reads needs no exchange with others.
+    # The tile has the order of the memory that is read, so that threads do not exchange the values that they
+    # read.
     COLUMNS_FIRST: tl.constexpr = INVERSE and RUN < BLOCK
     if COLUMNS_FIRST:
         rows, columns = rows[None, :], columns[:, None]
@@ -65,12 +66,13 @@ def _transform(
     write = values if INVERSE else coefficients
 
     loaded = tl.load(source + read, mask=there, other=0.0)
-    # By hand in Triton's interpreter, which rounds bfloat16 toward zero, and makes small values zero.
+    # In Triton's interpreter, bfloat16 is converted by integer operations: the interpreter rounds it toward
+    # zero, and makes small values zero.
     if BY_HAND and source.dtype.element_ty == tl.bfloat16:
         loaded = (loaded.to(tl.uint16, bitcast=True).to(tl.uint32) << 16).to(tl.float32, bitcast=True)
     tile = loaded.to(tl.float32) * scale
     for level in tl.static_range(LEVELS):
-        # Pairs of values whose places in the block differ in this bit alone.
+        # The pairs of values whose indices in the block differ only in the bit `level`.
         pairs = tl.reshape(tile, (ROWS * BLOCK // ((2 << level) * INNER), 2, (1 << level) * INNER))
         low, high = tl.split(tl.permute(pairs, (0, 2, 1)))
         tile = tl.permute(tl.join(low + high, low - high), (0, 2, 1))
@@ -87,18 +89,19 @@ def _transform(
 def transform(
     hadamard: Hadamard, tensor: torch.Tensor, segment_ends: Sequence[int], *, inverse: bool
 ) -> torch.Tensor:
-    """Transform a contiguous tensor of a GPU, or of the host where Triton's interpreter runs.
+    """Transform a contiguous tensor of a GPU, or of the host if Triton's interpreter runs the kernel.
 
     Raises
     ------
     ValueError
-        Where a block has more values than a tile.
+        If a block has more values than a tile.
     """
     if hadamard.block > TILE:
         raise ValueError(f"block = {hadamard.block}: must be at most {TILE} for a tensor of a GPU")
     source = tensor.reshape(-1)
     target = torch.empty_like(source)
-    # Triton uses the current device, which can be another one. The interpreter has none.
+    # Triton uses the current device, which can differ from the device of the tensor. The interpreter uses no
+    # device.
     with torch.cuda.device(tensor.device) if tensor.is_cuda else nullcontext():
         for part in hadamard.parts(segment_ends):
             _launch(source[part.start :], target[part.start :], part, inverse=inverse)
@@ -108,7 +111,8 @@ def transform(
 def _launch(source: torch.Tensor, target: torch.Tensor, part: Part, *, inverse: bool) -> None:
     levels = part.block.bit_length() - 1
     is_permuted = part.run < part.block
-    # As many blocks as fill a sector with a run of each; of small blocks, as many as were fastest on an H200.
+    # A tile has as many blocks as fill a sector with a run of each block. If blocks are small, it has as many
+    # blocks as were fastest on an H200.
     busy = 4 * WARP if is_permuted else WARP // 2
     wanted = max(SECTOR // (part.run * source.element_size()), busy // part.block, 1)
     most = TILE if inverse else 2 * TILE

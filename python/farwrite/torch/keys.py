@@ -1,4 +1,4 @@
-"""Keys of groups: 32 secret bytes, in memory, in a file or behind a descriptor."""
+"""Keys of groups: 32 secret bytes, in memory, in a file or in an open descriptor."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ import os
 from farwrite.torch.problems import problem
 
 KEY_BYTES = 32
-#: More than any form of a key has.
+#: The most bytes that are read from a file: more than any form of a key has.
 _MOST_BYTES = 128
 
 
 def read_key(source: object, name: str) -> bytes:
-    """Return the key in a file or behind an open descriptor, or the bytes themselves.
+    """Return the key that a file or an open descriptor contains, or that is passed as bytes.
 
-    A file or descriptor has 32 bytes, or 64 hexadecimal digits. A descriptor is read and stays open.
+    A file or a descriptor contains 32 bytes, or 64 hexadecimal digits. A descriptor stays open.
 
     Parameters
     ----------
     source
-        Bytes, a path or the number of a descriptor. Text is refused, because it may be the key, and messages
-        show paths.
+        The key as bytes, the path of a file, or the number of a descriptor. Text is refused: it may be the
+        key, and error messages contain the path.
     name
-        What messages call the source.
+        The name of the source in error messages.
 
     Raises
     ------
     TypeError, ValueError
-        If there is no key; the message does not contain any part of it.
+        If the source has no valid key. The message contains no part of the key.
     """
     if isinstance(source, bytes):
         if len(source) != KEY_BYTES:
@@ -46,7 +46,7 @@ def read_key(source: object, name: str) -> bytes:
 
 
 def parse_key(content: bytes, name: str) -> bytes:
-    """Return the key that a file has, or the text of a variable."""
+    """Return the key from the content of a file, or from the text of a variable."""
     if len(content) == KEY_BYTES:
         return content
     try:

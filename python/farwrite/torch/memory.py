@@ -1,4 +1,4 @@
-"""The memory of tensors, as operations read and write it."""
+"""Memory of the host that operations read and write, for tensors of the host or of a GPU."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from numpy.typing import NDArray
 
 
 def octets(tensor: torch.Tensor) -> torch.Tensor:
-    """Return the bytes of a contiguous tensor as a flat tensor that shares its memory."""
+    """Return the bytes of a contiguous tensor as a flat tensor on the same memory."""
     return tensor.detach().view(-1).view(torch.uint8)
 
 
 class Memory:
-    """The bytes of the values of tensors, one after the other, in memory of the host.
+    """The bytes of the values of tensors, one tensor after the other, in memory of the host.
 
-    One contiguous tensor of the host is used where it is. Others are copied: before the operation (`load`)
-    and after it (`store`). Values have the order of their indices, whatever the order in the tensor's memory.
+    If there is one tensor, contiguous and on the host, an operation uses its memory. Otherwise, `load` copies
+    the tensors into other memory before the operation, and `store` copies them back after it. Values are in
+    the order of their indices, also if the tensor's memory has another order.
     """
 
     def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
@@ -33,17 +34,17 @@ class Memory:
             self._flat = torch.empty(total, dtype=torch.uint8, pin_memory=pinned)
 
     def buffer(self) -> NDArray[np.uint8]:
-        """Return the memory as an array, which keeps it."""
+        """Return the memory as an array, which keeps the memory alive."""
         return np.asarray(_Lent(self._flat))
 
     def load(self) -> None:
-        """Copy the tensors' values into the memory of the host."""
+        """Copy the values of the tensors into the memory that the operation reads, if it is other memory."""
         if not self._in_place:
             for host, tensor in self._pairs():
                 host.copy_(octets(tensor.contiguous()))
 
     def store(self) -> None:
-        """Copy the memory of the host into the tensors."""
+        """Copy the memory that the operation has written into the tensors, if it is other memory."""
         if not self._in_place:
             for host, tensor in self._pairs():
                 if tensor.is_contiguous():
@@ -59,13 +60,13 @@ class Memory:
 
 
 class _Lent:
-    """The memory of a flat tensor of bytes, for NumPy.
+    """The memory of a flat tensor of bytes, in a form that NumPy accepts.
 
-    `Tensor.numpy` would do, but after it the tensor's storage could never be resized again.
+    `Tensor.numpy` is not used, because the storage of a tensor cannot be resized after a call of it.
     """
 
     def __init__(self, flat: torch.Tensor) -> None:
-        # The array refers to this object, and this object to the tensor.
+        # The array refers to this object, and this object refers to the tensor, so the memory stays valid.
         self._flat = flat
         self.__array_interface__ = {
             "version": 3,
@@ -83,7 +84,7 @@ def overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def _extent(tensor: torch.Tensor) -> tuple[int, int]:
-    """Return the addresses of the first byte of a tensor, and of the one after its last."""
+    """Return the address of the first byte of a tensor, and the address after its last byte."""
     begin = tensor.data_ptr()
     if tensor.numel() == 0:
         return begin, begin

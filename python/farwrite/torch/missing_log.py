@@ -1,4 +1,7 @@
-"""Logs of what bounded operations lacked. A run that reads them again has the same results, bit for bit."""
+"""Logs of the contributions that bounded operations lacked.
+
+A run that replays these logs has the results of the logged run, bit for bit.
+"""
 
 from __future__ import annotations
 
@@ -17,53 +20,53 @@ from farwrite import _native
 from farwrite.torch.options import Bounded, Options
 from farwrite.torch.rendezvous import Place
 
-#: Start and end of bytes of a result, and the ranks whose contributions they lack.
+#: Ranges of bytes of a result: start, end, and the ranks whose contributions the range lacks.
 Missing = Sequence[tuple[int, int, Sequence[int]]]
 
 
 class MissingLogError(RuntimeError):
-    """A log cannot be written, or is not of this run; the message names the file and what is wrong."""
+    """A log cannot be written, or does not fit this run. The message names the file and the problem."""
 
 
 @dataclass(frozen=True)
 class Head:
-    """What the results of a group depend on besides its inputs and what is missing: a log's first line."""
+    """The first line of a log: what determines results, besides inputs and missing contributions."""
 
     group: str
     rank: int
     size: int
-    #: As Python writes it.
+    #: The policy as `repr` writes it.
     policy: str
     packet_bytes: int
-    #: Block and stride.
+    #: The block and the stride of the Hadamard transform.
     hadamard: tuple[int, int] | None
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A bounded operation: any other line of a log."""
+    """A bounded operation: each line of a log after the first one."""
 
-    #: Its number among the operations of the group.
+    #: The number of the operation in the group.
     operation: int
     name: str
     element: str | None
     reduction: str | None
-    #: Of its result at this rank.
+    #: The size of the result at this rank.
     result_bytes: int
     missing: Missing
 
 
 class Writer:
-    """Writes the log of a rank, a line for each bounded operation that was waited for.
+    """Writes the log of a rank: a line for each bounded operation that this rank waited for.
 
-    Any thread may wait.
+    Any thread may call its methods.
     """
 
     def __init__(self, folder: str, place: Place, head: Head) -> None:
         self._path = _path(folder, place)
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            # Another run's log stays as it is.
+            # The log of another run is not overwritten.
             self._path.touch(exist_ok=False)
         except OSError as error:
             raise MissingLogError(f"{place.describe()}: missing_log: {error}") from error
@@ -71,11 +74,11 @@ class Writer:
         self._write(asdict(head))
 
     def add(self, entry: Entry) -> None:
-        """Add an operation."""
+        """Write the line of an operation."""
         self._write(asdict(entry))
 
     def _write(self, line: dict[str, Any]) -> None:
-        # Each line is written at once: a run that is killed leaves a log, too.
+        # Each line is written immediately, so that a run that is killed leaves a log too.
         try:
             with self._lock, self._path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
@@ -84,7 +87,7 @@ class Writer:
 
 
 class Reader:
-    """The log of a rank, to compute its results again."""
+    """Reads the log of a rank, and computes the results of its operations again."""
 
     def __init__(self, folder: str, place: Place, head: Head) -> None:
         self._path = _path(folder, place)
@@ -94,7 +97,7 @@ class Reader:
             self._entries = {entry.operation: entry for entry in map(_entry, lines)}
         except (OSError, ValueError, TypeError) as error:
             raise MissingLogError(f"{place.describe()}: replay_log: {self._path}: {error}") from error
-        # A replay may use other packets than the run, as over a loopback address.
+        # A replay may have another packet size than the logged run, for example over a loopback address.
         for name in ("group", "rank", "size", "policy", "hadamard"):
             theirs, ours = getattr(self._head, name), getattr(head, name)
             if theirs != ours:
@@ -104,12 +107,12 @@ class Reader:
                 )
 
     def result(self, wanted: Entry, inputs: Sequence[NDArray[np.uint8]]) -> NDArray[np.uint8]:
-        """Return the result of an operation, from the inputs of all ranks.
+        """Return the result that an operation had in the logged run, from the inputs of all ranks.
 
         Raises
         ------
         MissingLogError
-            Where the log has no operation of this number, or another one.
+            If the log has no operation with this number, or a different operation.
         """
         entry = self._entries.get(wanted.operation)
         if entry is None:
@@ -136,7 +139,7 @@ class Reader:
 
 
 def open_logs(place: Place, options: Options, packet_bytes: int) -> tuple[Writer | None, Reader | None]:
-    """Open the log that a rank writes and the one that it reads, where its options have them."""
+    """Return the log that a rank writes and the log that it replays; None for a log that the options lack."""
     if not isinstance(options.policy, Bounded):
         return None, None
     hadamard = options.policy.hadamard()

@@ -15,13 +15,13 @@ from farwrite.torch.rates import Adaptive, RateControl
 
 @dataclass(frozen=True)
 class Exact:
-    """Every byte of every operation arrives: a scheme repairs losses."""
+    """A policy: every byte of every operation arrives, because a scheme repairs losses."""
 
     #: Name of the scheme: `sr-rto`, `sr-nack`, `ec-mds:32,8` and others of docs/plan.md. With `auto`, each
     #: rank chooses a scheme for each message that it sends. Default: FARWRITE_TORCH_SCHEME, or `auto`.
     scheme: str = field(default_factory=environment.scheme)
-    #: With `auto`: the share of packets that the network is expected to lose, which counts until it is
-    #: measured. None: 1e-5.
+    #: With `auto`: the share of packets that the network is expected to lose. A rank uses this value until it
+    #: has measured the loss. None: 1e-5.
     expected_loss: float | None = None
 
     def __post_init__(self) -> None:  # noqa: D105
@@ -39,46 +39,52 @@ class Exact:
 
 @dataclass(frozen=True)
 class Bounded:
-    """Large operations on floats leave out contributions that are late or lost.
+    """A policy: large operations on floats leave out contributions that are late or lost.
 
-    They stop waiting for contributions at a deadline. In an all-reduce, ranks then exchange the reduced parts
-    exactly, and wait for every rank. So all ranks get the same result, and replicas of a model stay equal,
-    bit for bit. `parts` can give this exchange a deadline too. The other bounded operations end at the
-    deadline. A sum does not include the missing contributions. A mean divides by the number of contributions
-    that arrived. With `hadamard_block`, the
-    values of a block with a lost packet are inexact instead. If nothing is reduced, missing values are 0.
-    All other operations are exact.
+    Such an operation stops waiting for contributions at a deadline. In an all-reduce, ranks then exchange the
+    reduced parts exactly, and each rank waits for every other rank. So all ranks get the same result, and
+    replicas of a model stay equal, bit for bit. `parts` can set a deadline for this exchange too. Bounded
+    operations other than all-reduces end at the deadline. A sum does not include the missing contributions. A
+    mean divides by the number of contributions that arrived. With `hadamard_block`, no contribution is
+    missing from a value: all values of a block with a lost packet are inexact. If an operation reduces
+    nothing, its missing values are 0. Operations that are not bounded are exact.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is invalid. The message names the argument and its value.
     """
 
-    #: The largest share of contributed bytes that may fail to arrive, from 1e-6 to below 1. With the timeouts
-    #: `loss-target`, the deadline is the shortest one that keeps the share below it, as far as waiting helps.
+    #: The largest share of contributed bytes that may fail to arrive, from 1e-6 to below 1. With
+    #: ``timeouts="loss-target"``, the deadline is the shortest one that keeps the missing share below
+    #: `loss_target`, as far as waiting helps.
     loss_target: float = 0.01
-    #: The rule by which timeouts follow from earlier operations: `loss-target`, or `optinic` and `celeris`,
-    #: the rules of these papers. These tend to the typical time of an operation, so they cut often, and they
-    #: ignore `loss_target`.
+    #: The rule by which timeouts follow from earlier operations: `loss-target`, `optinic` or `celeris`. The
+    #: last two are the rules of the papers with these names. Their timeouts tend to the typical time of an
+    #: operation, so they cut many operations. They ignore `loss_target`.
     timeouts: str = "loss-target"
-    #: The shortest and the longest timeout, in seconds.
+    #: The shortest and the longest deadline, in seconds.
     timeout_range_s: tuple[float, float] = (1e-3, 60.0)
-    #: Name of the scheme that carries contributions. With `best-effort`, parity or repeats that fit the time
-    #: are added if the network drops more than `loss_target`. `best-effort+sr` and
-    #: `best-effort+ec-mds:32,8` always have them.
+    #: Name of the scheme that carries contributions. With `best-effort`, a rank adds parity or repeats that
+    #: fit into the deadline, if the network drops more than `loss_target`. `best-effort+sr` always has
+    #: repeats, and `best-effort+ec-mds:32,8` always has parity.
     scheme: str = "best-effort"
-    #: Values of a block of the Hadamard transform, a power of two such as 1024. With it, a lost packet
-    #: becomes a small error of many values, in sums and means of float32, float16 and bfloat16. A value can
-    #: grow by the square root of the block on its way: with blocks of 1024, float16 values above 2047 can
-    #: become infinite, and their whole block NaN. None: no transform.
+    #: Number of values of a block of the Hadamard transform: a power of two such as 1024. With the transform,
+    #: a lost packet becomes a small error of many values, in sums and means of float32, float16 and bfloat16.
+    #: The transform can multiply a value by up to the square root of the block: with blocks of 1024, float16
+    #: values above 2047 can become infinite, and all values of their block NaN. None: no transform.
     hadamard_block: int | None = None
-    #: Blocks that share a packet, a power of two. None: as many as a packet has values.
+    #: Number of blocks that share a packet: a power of two. None: the number of values of a packet.
     hadamard_stride: int | None = None
-    #: Which operations have a deadline: of `all-reduce`, `reduce-scatter`, `all-gather`, `all-to-all`. Leave
-    #: out `all-gather` if it carries weights, as with FSDP and ZeRO-3. An all-to-all of parts whose sizes
-    #: are given is exact.
+    #: The operations that have a deadline: any of `all-reduce`, `reduce-scatter`, `all-gather`, `all-to-all`.
+    #: Do not add `all-gather` if it carries weights, as with FSDP and ZeRO-3. An all-to-all with split sizes
+    #: is always exact.
     operations: tuple[str, ...] = ("all-reduce", "reduce-scatter")
     #: How the reduced parts of an all-reduce reach all ranks: `exact`, or `bounded`, with a deadline for the
-    #: whole operation. In place of what has not arrived by then, a rank uses its own contribution. So
-    #: replicas of a model drift apart: use `resynchronise`.
+    #: whole operation. In place of a reduced part that has not arrived at the deadline, a rank uses its own
+    #: contribution. So replicas of a model drift apart: use `resynchronise`.
     parts: str = "exact"
-    #: Operations whose result at a rank has fewer bytes are exact.
+    #: An operation whose result at a rank has fewer bytes is exact.
     min_bytes: int = 65536
     #: The scheme of exact operations.
     exact: Exact = field(default_factory=Exact)
@@ -120,13 +126,13 @@ class Bounded:
             raise ValueError(problem(f"hadamard_stride = {self.hadamard_stride}: needs a hadamard_block"))
 
     def hadamard(self) -> tuple[int, int] | None:
-        """Return the block and the stride of the transform."""
+        """Return the block and the stride, 0 for the default, of the Hadamard transform; None without it."""
         if self.hadamard_block is None:
             return None
         return self.hadamard_block, self.hadamard_stride or 0
 
     def native(self) -> dict[str, object]:
-        """Return what the native half wants."""
+        """Return the settings of bounded operations for the native module."""
         return {
             "scheme": self.scheme,
             "timeouts": self.timeouts,
@@ -138,7 +144,7 @@ class Bounded:
 
 
 _TIMEOUTS = ("loss-target", "optinic", "celeris")
-#: Longer than any operation takes.
+#: The longest time that options accept, in seconds: longer than any operation takes.
 _LONGEST_S = 86400.0
 _SHORTEST_DEAD_AFTER_S = 0.1
 
@@ -188,7 +194,7 @@ def _check_scheme(scheme: object) -> None:
 
 
 _BOUNDED = ("all-reduce", "reduce-scatter", "all-gather", "all-to-all")
-#: What the operations of a group do about what the network loses.
+#: How the operations of a group handle losses of the network.
 Policy = Exact | Bounded
 
 
@@ -201,10 +207,11 @@ def _default_policy() -> Policy:
 class Options:
     """Options of one group: ``dist.init_process_group("farwrite", pg_options=Options(...))``.
 
-    A group that is made without options, such as by ``dist.new_group(ranks)``, has those of the default
-    group. An option that is not given has the value of its environment variable, if that is set. The ranks
-    exchange keys through torch's store. Anyone who has these keys can change the results of the job. So one
-    of `trusted_store` and `key` must be given, unless the ranks have loopback addresses.
+    A group that is made without options, such as by ``dist.new_group(ranks)``, has the options of the default
+    group. An option that is not passed has the value of its environment variable, if this variable is set.
+    The ranks exchange the keys of their queue pairs through torch's store. Anyone who has these keys can
+    change the results of the job. So `trusted_store` or `key` must be set, unless the ranks have loopback
+    addresses.
 
     Raises
     ------
@@ -215,45 +222,47 @@ class Options:
     #: Whether only the ranks can read and write the store and the network path to it. Variable:
     #: FARWRITE_TORCH_TRUSTED_STORE=1.
     trusted_store: bool = field(default_factory=environment.trusted_store)
-    #: 32 secret bytes that all ranks have; or a file (`pathlib.Path`) or an open descriptor with these bytes,
-    #: or with 64 hexadecimal digits. What the ranks put into the store, and all data, is encrypted.
-    #: Variables: FARWRITE_TORCH_KEY_FILE, or FARWRITE_TORCH_KEY with the digits.
+    #: 32 secret bytes that all ranks have; or a file (`pathlib.Path`) or an open descriptor that contains
+    #: these bytes, or 64 hexadecimal digits. With a key, all data, and the messages that ranks put into the
+    #: store, are encrypted. Variables: FARWRITE_TORCH_KEY_FILE names a file; FARWRITE_TORCH_KEY contains the
+    #: digits.
     key: bytes | Path | int | None = field(default_factory=environment.key, repr=False)
-    #: Whether operations are exact or bounded. It must be the same on all ranks. Variable:
+    #: Whether operations are exact or bounded. All ranks must pass the same policy. Variable:
     #: FARWRITE_TORCH_BOUNDED=0.01 for ``Bounded(0.01)``.
     policy: Policy = field(default_factory=_default_policy)
-    #: How fast packets are sent. Ranks may differ, except with `Eqds`, which all ranks need. Variable:
-    #: FARWRITE_TORCH_MAX_BPS=1000000000 for ``Adaptive(1000000000)``.
+    #: The rate control. Ranks may have different ones, but if a rank has `Eqds`, all ranks must have it.
+    #: Variable: FARWRITE_TORCH_MAX_BPS=1000000000 for ``Adaptive(1000000000)``.
     rate_control: RateControl = field(default_factory=lambda: Adaptive(environment.max_bps()))
-    #: The site of each rank, in order, as any number from 0 on: `(0, 0, 1, 1)` where ranks 0 and 1 are in one
-    #: datacenter, and ranks 2 and 3 in another. Exact all-reduces of more than 64 KiB then reduce within
-    #: sites first, so that each byte crosses between two sites once in each direction. It must be the same on
-    #: all ranks. None: all ranks are near each other. Variable: FARWRITE_TORCH_SITES=0,0,1,1.
+    #: The site of each rank, in the order of ranks, as a number from 0: `(0, 0, 1, 1)` if ranks 0 and 1 are
+    #: in one datacenter, and ranks 2 and 3 in another. An exact all-reduce of more than 64 KiB then reduces
+    #: within sites first, so that each byte crosses between two sites once in each direction. All ranks must
+    #: pass the same sites. None: all ranks are at one site. Variable: FARWRITE_TORCH_SITES=0,0,1,1.
     sites: Sequence[int] | None = field(default_factory=environment.sites)
-    #: The address of this rank that the other ranks can reach. The default is the one that this machine
-    #: uses toward the store. Behind 1:1 address translation, this is the public address. Variable:
+    #: The address of this rank that the other ranks can reach. Behind 1:1 address translation, it is the
+    #: public address. None: the address from which this machine reaches the store. Variable:
     #: FARWRITE_TORCH_ADDRESS.
     address: str | None = field(default_factory=environment.address)
-    #: The first and the last UDP port that this rank may bind. Each group binds one. None: the operating
-    #: system chooses. Variable: FARWRITE_TORCH_PORTS=5000-5100.
+    #: The first and the last UDP port that this rank may bind. Each group binds one port. None: the
+    #: operating system chooses the port. Variable: FARWRITE_TORCH_PORTS=5000-5100.
     ports: tuple[int, int] | None = field(default_factory=environment.ports)
     #: While an operation waits, the ranks ask each other for their progress. If a rank does not answer for
-    #: this number of seconds, it counts as dead, and the group ends with an error that names it. So the
-    #: network, and the machine of a rank, may be interrupted for this long. Ranks may differ. Variable:
-    #: FARWRITE_TORCH_DEAD_AFTER_S.
+    #: this number of seconds, it counts as dead, and the group ends with an error that names the rank. So a
+    #: shorter interruption of the network or of a rank's machine does no harm. Ranks may have different
+    #: values. Variable: FARWRITE_TORCH_DEAD_AFTER_S.
     dead_after_s: float = field(default_factory=environment.dead_after_s)
-    #: Memory, in bytes, that the buffers of the group may take at this rank beyond the first 11 MiB for each
-    #: other rank and direction. They grow while more data could be in flight: far paths with a high rate need
-    #: it. Ranks may differ. Variable: FARWRITE_TORCH_BUFFER_GROWTH_BYTES.
+    #: Memory, in bytes, that the buffers of the group may take at this rank in addition to the first 11 MiB
+    #: for each other rank and direction. Buffers grow while they limit the data in flight, as on long paths
+    #: with a high rate. Ranks may have different values. Variable: FARWRITE_TORCH_BUFFER_GROWTH_BYTES.
     buffer_growth_bytes: int = field(default_factory=environment.buffer_growth_bytes)
-    #: Bytes of data in a packet, a multiple of 8. It must be the same on all ranks. None: the largest that
-    #: all paths between ranks carry.
+    #: Bytes of data in a packet, a multiple of 8. All ranks must pass the same value. None: the largest size
+    #: that all paths between ranks carry.
     packet_bytes: int | None = None
-    #: A folder in which each rank of each group writes what its bounded operations lacked, a file each. The
-    #: folder may be another one on each rank.
+    #: A folder in which each rank of each group writes one file: a log of the contributions that its bounded
+    #: operations lacked. Ranks may have different folders.
     missing_log: str | None = None
-    #: A folder that an earlier run wrote. Bounded operations then have the results that they had in that run,
-    #: bit for bit, if their inputs are the same. They take the time of an exact exchange of all inputs.
+    #: The folder of the logs of an earlier run. If bounded operations have the inputs of the earlier run,
+    #: they also have its results, bit for bit. Each of them takes the time of an exact exchange of all
+    #: inputs.
     replay_log: str | None = None
 
     def __post_init__(self) -> None:  # noqa: D105
@@ -261,7 +270,7 @@ class Options:
         if not isinstance(self.trusted_store, bool):
             raise TypeError(problem(f"trusted_store = {self.trusted_store!r}: must be True or False"))
         if self.key is not None:
-            # Anything else than a path or a descriptor may be the key.
+            # The message shows a path or a descriptor. It does not show another value, which may be the key.
             name = f"key = {self.key!r}" if isinstance(self.key, int | Path) else "key"
             object.__setattr__(self, "key", read_key(self.key, name))
         if not isinstance(self.policy, Exact | Bounded):
@@ -331,7 +340,7 @@ class Options:
             )
 
     def native(self, timeout_s: float, sites: Sequence[int]) -> dict[str, object]:
-        """Return what the native half wants, for a group with this timeout and these sites."""
+        """Return the settings of a group with this timeout and these sites for the native module."""
         exact = self.policy.exact if isinstance(self.policy, Bounded) else self.policy
         return {
             "timeout_s": timeout_s,

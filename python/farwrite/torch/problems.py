@@ -6,6 +6,6 @@ import os
 
 
 def problem(text: str) -> str:
-    """Return a message that begins with the rank, where the launcher has set it, as torchrun does."""
+    """Return the text, after the rank if the launcher has set `RANK`, as torchrun does."""
     rank = os.environ.get("RANK")
     return text if rank is None else f"rank {rank}: {text}"

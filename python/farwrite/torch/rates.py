@@ -1,4 +1,4 @@
-"""How fast packets are sent."""
+"""Rate controls: how fast a rank sends packets to each other rank."""
 
 from __future__ import annotations
 
@@ -9,9 +9,13 @@ from farwrite.torch.problems import problem
 
 @dataclass(frozen=True)
 class Adaptive:
-    """The rate follows the path: queues stay short, others get a fair share, losses alone change nothing."""
+    """The rate follows the path: queues stay short, and other flows get a fair share.
 
-    #: The highest rate, in bits per second on the wire. None: no limit other than the path.
+    Losses alone do not reduce the rate.
+    """
+
+    #: The highest rate to each other rank, in bits per second on the wire. None: only the path limits the
+    #: rate.
     max_bps: int | None = None
 
     def __post_init__(self) -> None:  # noqa: D105
@@ -19,13 +23,13 @@ class Adaptive:
             _check("max_bps", self.max_bps)
 
     def native(self) -> dict[str, object]:
-        """Return what the native half wants."""
+        """Return the settings of the rate control for the native module."""
         return _native("adaptive", self.max_bps)
 
 
 @dataclass(frozen=True)
 class Fixed:
-    """A constant rate, for a path of which you have a reserved share. There is no congestion control."""
+    """A constant rate without congestion control, for a path with a reserved share."""
 
     #: The rate to each other rank, in bits per second on the wire.
     rate_bps: int
@@ -34,13 +38,13 @@ class Fixed:
         _check("rate_bps", self.rate_bps)
 
     def native(self) -> dict[str, object]:
-        """Return what the native half wants."""
+        """Return the settings of the rate control for the native module."""
         return _native("fixed", self.rate_bps)
 
 
 @dataclass(frozen=True)
 class Dcqcn:
-    """DCQCN with the values of its paper, for datacenters with switches that mark packets."""
+    """DCQCN with the parameters of its paper, for datacenters whose switches mark packets."""
 
     #: The rate of the port of this rank, in bits per second.
     line_rate_bps: int
@@ -49,17 +53,17 @@ class Dcqcn:
         _check("line_rate_bps", self.line_rate_bps)
 
     def native(self) -> dict[str, object]:
-        """Return what the native half wants."""
+        """Return the settings of the rate control for the native module."""
         return _native("dcqcn", self.line_rate_bps)
 
 
 @dataclass(frozen=True)
 class Swift:
-    """Swift, for datacenters: it keeps the delay at a target of 20 us, and 3 us for each hop."""
+    """Swift, for datacenters. The target of the delay is 20 us, plus 3 us for each hop."""
 
     #: The rate of the port of this rank, in bits per second.
     line_rate_bps: int
-    #: The switches on the path.
+    #: The number of switches on the path.
     hops: int = 5
 
     def __post_init__(self) -> None:  # noqa: D105
@@ -67,17 +71,18 @@ class Swift:
         _check("hops", self.hops)
 
     def native(self) -> dict[str, object]:
-        """Return what the native half wants."""
+        """Return the settings of the rate control for the native module."""
         return _native("swift", self.line_rate_bps, hops=self.hops)
 
 
 @dataclass(frozen=True)
 class Eqds:
-    """EQDS, for datacenters in which the ports of receivers are the bottlenecks. All ranks need it."""
+    """EQDS, for datacenters in which the ports of receivers are the bottlenecks. All ranks must use it."""
 
     #: The rate of the ports of all ranks, in bits per second.
     line_rate_bps: int
-    #: What a rank may send before it has credit: the bytes of a round trip at the rate of the port.
+    #: The bytes that a rank may send before it has credit, such as those of one round trip at the rate of the
+    #: port.
     first_window_bytes: int = 64 * 1024
 
     def __post_init__(self) -> None:  # noqa: D105
@@ -85,11 +90,11 @@ class Eqds:
         _check("first_window_bytes", self.first_window_bytes)
 
     def native(self) -> dict[str, object]:
-        """Return what the native half wants."""
+        """Return the settings of the rate control for the native module."""
         return _native("eqds", self.line_rate_bps, first_window_bytes=self.first_window_bytes)
 
 
-#: How fast a group sends.
+#: Any of the rate controls.
 RateControl = Adaptive | Fixed | Dcqcn | Swift | Eqds
 _MOST = {"hops": 255}
 

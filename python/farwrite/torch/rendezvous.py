@@ -1,4 +1,4 @@
-"""How the ranks of a group meet: each puts what the others must know into torch's store."""
+"""How the ranks of a group join each other: they exchange messages through torch's store."""
 
 from __future__ import annotations
 
@@ -26,81 +26,82 @@ from farwrite.torch.signs_of_life import SignsOfLife
 
 #: The address of all ranks if they are on one machine.
 _LOOPBACK = "127.0.0.1"
-#: What is left in the place of a rank when all have read it: no key, but the place stays taken.
+#: The value that replaces the message of a rank when all ranks have read the message. It contains no key of a
+#: queue pair, but shows that the rank has joined.
 _MET = "met"
 #: The longest text of another rank in an error message.
 _LONGEST_TEXT = 1000
-#: How often a rank that waits looks at what the other ranks do.
+#: The interval at which a waiting rank checks whether the other ranks can join.
 _LOOK_EVERY = timedelta(seconds=0.2)
-#: The first and the longest pause between two questions to the store.
+#: The first and the longest pause between two queries to the store.
 _FIRST_PAUSE_S = 0.001
 _LONGEST_PAUSE_S = 0.05
-#: How long a rank that cannot join waits for rank 0, to inform it.
+#: How long a rank that cannot join waits for rank 0, so that it can inform rank 0.
 _INFORM = timedelta(seconds=10)
-#: The longest wait in a round after all ranks have joined. A rank looks for a path for up to 10 seconds.
+#: The longest wait in a round after the first one. In a round, a rank looks for a path for up to 10 seconds.
 _ROUND = timedelta(seconds=60)
 
 
 class RendezvousError(RuntimeError):
-    """The ranks of a group cannot work together; the message names the rank and what is wrong."""
+    """The ranks of a group cannot join each other. The message names the rank and the problem."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a rank meets the others."""
+    """Where a rank joins the other ranks of a group: the store, and the names of its keys in the store."""
 
     #: Name of the group.
     group: str
     store: Store
     rank: int
     size: int
-    #: Which of the groups of this name it is: a group may be destroyed and made again in the same store.
+    #: Distinguishes the groups of one name: a group may be destroyed and made again in the same store.
     instance: str = "0"
-    #: The number of the attempt to meet, which rank 0 draws. A launcher that starts a job again may keep the
-    #: store of the attempt before: its keys have another number.
+    #: The number of the attempt to join, which rank 0 draws. A launcher that starts a job again may keep the
+    #: store of the attempt before, whose keys have another number.
     attempt: str = ""
-    #: Asks the ranks of the default group for signs of life, and returns why that group has ended; None while
-    #: it works.
+    #: Asks the ranks of the default group for signs of life, and returns the reason why the default group has
+    #: ended; None while it works.
     watch: Callable[[], str | None] = lambda: None
     signs: SignsOfLife = field(default_factory=SignsOfLife, compare=False, repr=False)
 
     @property
     def begun(self) -> str:
-        """The key of the number of the attempt."""
+        """The key of the store under which the number of the attempt is."""
         return f"farwrite/{self.instance}/attempt"
 
     def key(self, name: object) -> str:
-        """Return a key of this attempt."""
+        """Return a key of the store for this attempt."""
         return f"farwrite/{self.instance}/{self.attempt}/{name}"
 
     @staticmethod
     def instance_of(ranks: Sequence[int], before: int) -> str:
-        """Return the instance of a group of some ranks that have made it a number of times before."""
+        """Return the instance of a group of these ranks, which have made such groups `before` times."""
         if not ranks:
             return str(before)
         return f"{before}-{hashlib.blake2b(repr(tuple(ranks)).encode(), digest_size=8).hexdigest()}"
 
     def context(self) -> bytes:
-        """Return what the messages of the ranks are bound to: job, group and instance."""
+        """Return the context to which the messages of ranks are bound: job, group and instance."""
         return json.dumps([environment.job(), self.group, self.instance]).encode()
 
     def describe(self) -> str:
-        """Return how messages name this rank."""
+        """Return the name of this rank in error messages."""
         return f"rank {self.rank} of group {self.group!r}"
 
 
 def meet(
     place: Place, info: bytes, address: str, options: Options, timeout: timedelta
 ) -> tuple[Place, list[bytes]]:
-    """Exchange the first messages of all ranks.
+    """Exchange the first messages of all ranks. `info` is the message of this rank.
 
-    Return the place with the number of the attempt, and the messages by rank.
+    Return the place with the number of the attempt, and the messages in the order of ranks.
 
     Raises
     ------
     RendezvousError
-        If a rank does not join, joins twice, has another version, policy, group size or list of sites, or
-        announces an address that others cannot reach.
+        If a rank does not join or joins twice, if the versions, policies, group sizes or sites of ranks
+        differ, or if a rank announces an address that other ranks cannot reach.
     """
     said = {
         "farwrite": version("farwrite"),
@@ -119,10 +120,10 @@ def meet(
 
 
 def _gather(place: Place, mine: bytes, timeout: timedelta) -> Place:
-    """Wait until the messages of all ranks are in the store, under one attempt, and return its place.
+    """Wait until the store has the messages of all ranks for one attempt. Return the place with this attempt.
 
-    Rank 0 begins the attempt, and confirms it when all ranks have joined. A rank that finds the attempt of an
-    earlier start of the job gets no confirmation: it waits for the next attempt.
+    Rank 0 begins the attempt, and confirms it when all ranks have joined. If a rank finds the attempt of an
+    earlier start of the job, rank 0 does not confirm this attempt, and the rank waits for the next one.
     """
     until = monotonic() + timeout.total_seconds()
     if place.rank == 0:
@@ -153,10 +154,10 @@ def _gather(place: Place, mine: bytes, timeout: timedelta) -> Place:
 
 
 def _has(place: Place, keys: Sequence[str]) -> bool:
-    """Return whether the store has some keys, or gets them soon."""
+    """Return whether the store has these keys, or gets them within `_LOOK_EVERY`."""
     until = monotonic() + _LOOK_EVERY.total_seconds()
     pause_s = _FIRST_PAUSE_S
-    # A wait of the store itself would warn on stderr at each timeout.
+    # The method `wait` of the store is not used, because it prints a warning on stderr at each timeout.
     for key in keys:
         while not place.store.check([key]):
             if monotonic() > until:
@@ -167,7 +168,7 @@ def _has(place: Place, keys: Sequence[str]) -> bool:
 
 
 def _current(place: Place) -> Place:
-    """Return the place with the number of the attempt that the store has."""
+    """Return the place with the number of the current attempt, which is in the store."""
     return replace(place, attempt=place.store.get(place.begun).decode(errors="replace"))
 
 
@@ -177,7 +178,7 @@ def _check_others(place: Place) -> None:
         told = _load(place, 0, place.store.get(place.key("failed")))
         rank, error = (str(told.get(name))[:_LONGEST_TEXT] for name in ("rank", "error"))
         raise RendezvousError(f"{place.describe()}: rank {rank} cannot join: {error}")
-    # Rank 0 watches all others, and each of them watches rank 0.
+    # Rank 0 checks the signs of life of all other ranks. Each other rank checks those of rank 0.
     others = range(1, place.size) if place.rank == 0 else [0]
     dead = place.signs.dead(place.store, lambda rank: place.key(f"alive/{rank}"), place.rank, others)
     if dead is not None:
@@ -197,7 +198,7 @@ def refusing(place: Place) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        # The store may be the reason.
+        # The store may have raised the exception. Then this rank cannot inform the other ranks.
         with suppress(RuntimeError):
             # The identifier distinguishes this text from that of an earlier start of the job.
             told = {"rank": place.rank, "error": str(error)[:_LONGEST_TEXT], "id": uuid4().hex}
@@ -206,9 +207,10 @@ def refusing(place: Place) -> Iterator[None]:
 
 
 def _refuse(place: Place, told: str) -> None:
-    """Put the reason why this rank cannot join into the store, under the current attempt.
+    """Put the reason why this rank cannot join into the store, for the current attempt.
 
-    An attempt in which the place of this rank is taken belongs to an earlier start of the job.
+    If the store has a message of this rank for an attempt, the attempt belongs to an earlier start of the
+    job.
     """
     if place.rank == 0:
         place = replace(place, attempt=uuid4().hex)
@@ -234,7 +236,7 @@ def _same_size(place: Place, theirs: bytes) -> None:
 
 
 def _absence(place: Place, is_ours: bool, timeout: timedelta) -> str:
-    """Return why this rank waits in vain."""
+    """Return the reason why this rank could not join."""
     if not is_ours:
         return (
             f"the store already has a rank {place.rank} of a group of this name, and rank 0 began no new "
@@ -247,17 +249,17 @@ def _absence(place: Place, is_ours: bool, timeout: timedelta) -> str:
 def join(
     place: Place, communicator: _native.Communicator, address: str, options: Options, timeout: timedelta
 ) -> int:
-    """Join a rank to all others, and return the bytes of a packet.
+    """Join this rank to all other ranks. Return the number of bytes of data in a packet.
 
-    The first round compares what all ranks must have the same. In the others, the ranks find the paths to
-    each other and agree on the packet size.
+    In the first round, the ranks compare the settings that must be equal on all ranks. In later rounds, they
+    find the paths to each other, and agree on the packet size.
 
     Raises
     ------
     RendezvousError
-        As `meet`, or where another rank cannot join; the message has its reason.
+        For the reasons that `meet` lists, or if another rank cannot join. The message contains its reason.
     farwrite.torch.CollectiveError
-        Where this rank cannot join, such as for lack of a path to another.
+        If this rank cannot join, for example because it finds no path to another rank.
     """
     said = communicator.meet([])
     place, messages = meet(place, said or b"", address, options, timeout)
@@ -265,7 +267,7 @@ def join(
         try:
             said = communicator.meet(messages)
         except Exception as error:
-            # The others need not wait until their timeouts.
+            # The other ranks read the error, so they do not wait until their timeouts.
             place.store.set(_key(place, number, place.rank), json.dumps({"error": str(error)}))
             raise
         if said is None:
@@ -275,12 +277,12 @@ def join(
 
 
 def exchange(place: Place, number: int, said: bytes, timeout: timedelta) -> list[bytes]:
-    """Exchange the messages of round `number` of all ranks, and return them by rank.
+    """Exchange the messages of all ranks in round `number`, and return them in the order of ranks.
 
     Raises
     ------
     RendezvousError
-        Where a rank does not come to this round, or cannot join.
+        If a rank sends no message in this round, or cannot join.
     """
     keys = [_key(place, number, rank) for rank in range(place.size)]
     place.store.set(keys[place.rank], json.dumps({"message": b64encode(said).decode()}))
@@ -298,17 +300,17 @@ def _key(place: Place, number: int, rank: int) -> str:
 
 
 def _clear(place: Place, keys: Sequence[str], counter: str) -> None:
-    """Clear the keys of queue pairs and paths from the store, at the last rank to read them."""
+    """Remove the messages, which contain keys of queue pairs, if this rank is the last to read them."""
     if place.store.add(place.key(counter), 1) == place.size:
         for key in keys:
             place.store.set(key, _MET)
 
 
 def bound_address(address: str) -> str:
-    """Return the address that a rank binds that announces `address`.
+    """Return the address that a rank binds if it announces `address`.
 
-    It is another one behind 1:1 address translation, where the machine does not have the announced address:
-    the one that the machine uses toward it.
+    Behind 1:1 address translation, the machine does not have the announced address. The rank then binds the
+    address from which the machine reaches the announced address.
     """
     family = socket.AF_INET6 if ip_address(address).version == 6 else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
@@ -319,13 +321,13 @@ def bound_address(address: str) -> str:
                 raise
         else:
             return address
-        # The port does not matter: connecting a UDP socket sends nothing.
+        # Any port will do, because connecting a UDP socket sends nothing.
         probe.connect((address, 9))
         return str(probe.getsockname()[0])
 
 
 def local_address(place: Place, options: Options) -> str:
-    """Return the address that this rank announces to the others."""
+    """Return the address that this rank announces to the other ranks."""
     if options.address is not None:
         return options.address
     if environment.is_one_host():
@@ -340,7 +342,7 @@ def local_address(place: Place, options: Options) -> str:
         )
     family, kind, protocol, _, peer = socket.getaddrinfo(store.host, store.port, type=socket.SOCK_DGRAM)[0]
     with socket.socket(family, kind, protocol) as probe:
-        # Connecting a UDP socket sends nothing; it makes the kernel choose the source address.
+        # Connecting a UDP socket sends nothing, but the kernel chooses the source address.
         probe.connect(peer)
         return str(probe.getsockname()[0])
 
@@ -355,7 +357,7 @@ def _wait_for_all(place: Place, keys: Sequence[str], timeout: timedelta) -> None
         _check_others(place)
         if monotonic() > until:
             absent = [str(rank) for rank, key in enumerate(keys) if not place.store.check([key])]
-            # The last key may have arrived since the wait.
+            # The last key may have arrived after the wait, so that no rank is absent.
             if absent:
                 what = f"rank {', '.join(absent)} did not join within {timeout}"
                 raise RendezvousError(f"{place.describe()}: {what}")
@@ -376,10 +378,10 @@ def _parse_round(place: Place, rank: int, value: bytes) -> dict[str, object]:
 
 
 def _load(place: Place, rank: int, value: bytes) -> dict[str, object]:
-    """Return the fields of a value of the store, which may be any bytes."""
+    """Return the fields of a value of the store. The value may consist of any bytes."""
     try:
         said = json.loads(value)
-    # Values in many layers of brackets end in a RecursionError.
+    # A value with many nested brackets causes a RecursionError.
     except (ValueError, RecursionError):
         said = None
     if not isinstance(said, dict):
@@ -388,7 +390,7 @@ def _load(place: Place, rank: int, value: bytes) -> dict[str, object]:
 
 
 def _bytes(place: Place, rank: int, text: object) -> bytes:
-    """Return the bytes of a field."""
+    """Return the bytes that a field contains in base64."""
     try:
         return b64decode(str(text), validate=True)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Reports on operations."""
+"""Reports on the operations of a group."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from farwrite import _native
 
 @dataclass(frozen=True)
 class Arrival:
-    """When exact messages of a rank arrived, in seconds from the start of the operation at this rank."""
+    """When exact messages of another rank arrived, in seconds after the operation started at this rank."""
 
+    #: The rank that sent the messages.
     rank: int
-    #: The first message. If it is late, that rank started late, or waited itself.
+    #: Arrival of the first message. If it is late, its sender started the operation late, or waited for
+    #: another rank.
     first_s: float
-    #: The last message.
+    #: Arrival of the last message.
     last_s: float
 
 
@@ -25,61 +27,65 @@ class Arrival:
 class Peer:
     """Measurements of another rank that this rank exchanged exact messages with."""
 
+    #: The other rank.
     rank: int
-    #: Share of the chunks to that rank that were lost since the group began; None if no chunk was judged.
+    #: Share of the chunks to the other rank that were lost since the group began. None if this rank does not
+    #: know of any chunk whether it was lost.
     loss: float | None
-    #: The round trip in seconds.
+    #: The round trip to the other rank, in seconds.
     rtt_s: float
-    #: The rate that the network carries to that rank, in bits per second, as far as it is known; otherwise
-    #: the rate at which packets are sent.
+    #: The rate that the network carries to the other rank, in bits per second. If it is not known, the rate
+    #: at which this rank sends packets.
     rate_bps: int
 
 
 @dataclass(frozen=True)
 class Report:
-    """The last operation of a group that this rank waited for, and totals of all operations so far."""
+    """The last operation of a group that this rank waited for, and totals of all operations it waited for."""
 
-    #: Which operation.
+    #: Name of the operation, such as `all_reduce`.
     operation: str
-    #: Bytes of its result at this rank.
+    #: Bytes of the result of the operation at this rank.
     result_bytes: int
     #: Bytes of the result that lack the contribution of a rank. With a Hadamard transform, these are bytes of
     #: the transformed result. Always 0 in an exact group.
     missing_bytes: int
-    #: Seconds from its start to its end.
+    #: Seconds from the start to the end of the operation.
     elapsed_s: float
-    #: For a bounded operation, its deadline in seconds after the start of its first phase, which operations
-    #: before it may delay. For an exact one, and during the warm-up of bounded ones, its timeout.
+    #: The deadline of a bounded operation, in seconds after the start of its first phase. Earlier operations
+    #: may delay this start. For an exact operation, and for a bounded one during the warm-up: the timeout in
+    #: seconds.
     timeout_s: float
-    #: Whether it waited for contributions until `timeout_s`, and some had not arrived at this rank then.
-    #: An operation that was not cut can still lack bytes that the network dropped. Always False for an exact
-    #: operation.
+    #: Whether the operation waited for contributions until its deadline, and some had not arrived at this
+    #: rank at the deadline. An operation that was not cut can also lack bytes, if the network dropped
+    #: packets. Always False for an exact operation.
     was_cut: bool
     #: The scheme that carried the contributions of this rank to a bounded operation, such as
     #: `best-effort+ec-mds:32,4`; None for an exact operation.
     scheme: str | None
     #: The schemes of the exact messages that this rank sent, such as `("sr-nack",)`. With `Exact("auto")`,
-    #: there can be several. Bounded all-reduces have exact messages too.
+    #: there can be several schemes. Bounded all-reduces also send exact messages.
     exact_schemes: tuple[str, ...]
-    #: The smallest share of bytes that would still be missing, if the network drops more than the loss target
-    #: and neither parity nor repeats help within the longest deadline. Otherwise None.
+    #: If the network drops more than the loss target, and neither parity nor repeats help within the longest
+    #: deadline: the smallest share of bytes that would be missing. Otherwise None.
     least_missing_share: float | None
     #: When exact messages of other ranks arrived, in the order of ranks.
     arrivals: tuple[Arrival, ...]
     #: Measurements of the ranks that this rank exchanged exact messages with, in the order of ranks.
     peers: tuple[Peer, ...]
-    #: Number of operations of the group that this rank has waited for.
+    #: Total number of operations of the group that this rank has waited for.
     operations: int
-    #: Number of bounded operations among these.
+    #: Total number of bounded operations that this rank has waited for.
     bounded_operations: int
-    #: Share of the bounded operations that were cut; 0 if there are none.
+    #: Share of all bounded operations that were cut; 0 if there are no bounded operations.
     cut_share: float
-    #: Share of the bytes of their results that is missing; 0 if there are none.
+    #: Share of the bytes of the results of all bounded operations that is missing; 0 if there are no bounded
+    #: operations.
     missing_share: float
 
     @property
     def waited_for(self) -> int | None:
-        """The rank whose exact messages ended last; None if none had to arrive."""
+        """The rank whose exact messages ended last; None if the operation receives no exact messages."""
         last = max(self.arrivals, key=lambda arrival: arrival.last_s, default=None)
         return None if last is None else last.rank
 
@@ -88,32 +94,37 @@ class Report:
 class StepReport:
     """The operations of a group that this rank waited for in a step of training."""
 
-    #: Their number, and the number of bounded ones that were cut.
+    #: Number of operations.
     operations: int
+    #: Number of bounded operations that were cut.
     cut: int
-    #: Bytes of their results at this rank, and how many of these lack the contribution of a rank.
+    #: Bytes of the results of the operations at this rank.
     result_bytes: int
+    #: Bytes of these results that lack the contribution of a rank.
     missing_bytes: int
-    #: Seconds in which the program waited for them. What a program computes meanwhile does not count.
+    #: Seconds that the program spent waiting for the operations. Time in which it computed while operations
+    #: ran does not count.
     waited_s: float
-    #: The operation that took longest; None if there was none.
+    #: The operation that took longest; None if there were no operations.
     slowest: Report | None
-    #: Share of the chunks to other ranks that were lost; None if no chunk was judged.
+    #: Share of the chunks to other ranks that were lost in the step. None if this rank does not know of any
+    #: chunk whether it was lost.
     loss: float | None
-    #: The longest round trip in seconds and the lowest rate in bits per second to a rank; None if no exact
-    #: message was exchanged.
+    #: The longest round trip to another rank in seconds; None if no exact message was exchanged.
     rtt_s: float | None
+    #: The lowest rate to another rank in bits per second; None if no exact message was exchanged.
     rate_bps: int | None
 
 
-#: After this number of bounded operations of a size, their times are compared with exact ones.
+#: After this number of bounded operations of one size, their times are compared with the time of an exact
+#: operation.
 _COMPARED = 16
-#: The least ratio of the two times that is worth a warning.
+#: The least ratio of the bounded to the exact time at which this rank warns.
 _SLOWER = 1.25
 
 
 class Tally:
-    """Sums up the operations of a group that were waited for. Any thread may wait."""
+    """Sums up the operations of a group that this rank waited for. Any thread may call its methods."""
 
     def __init__(self, name: str = "", ranks: int = 1) -> None:
         self._name = name
@@ -125,17 +136,18 @@ class Tally:
         self._result_bytes = 0
         self._missing_bytes = 0
         self.last: Report | None = None
-        #: By operation and bytes of a result: the times of bounded operations. None after the warning.
+        #: For each operation and size of its result: the times of bounded operations. None after the warning.
         self._times: dict[tuple[str, int], list[float]] | None = {}
-        #: By rank: the numbers of chunks that were judged and lost since the group began.
+        #: For each rank: the number of chunks that arrived or were lost since the group began, and the number
+        #: of lost ones.
         self._chunks: dict[int, tuple[int, int]] = {}
-        # A program that never asks for a step must not fill the memory.
+        # The length is limited, because a program may never ask for the report of a step.
         self._step: deque[Report] = deque(maxlen=_MOST_IN_STEP)
         self._step_chunks = [0, 0]
         self._step_waited_s = 0.0
 
     def add(self, operation: str, ended: _native.Ended) -> None:
-        """Add one operation."""
+        """Add an operation that this rank has waited for."""
         with self._lock:
             self._operations += 1
             if ended.scheme is not None:
@@ -169,12 +181,12 @@ class Tally:
             warnings.warn(slower, RuntimeWarning, stacklevel=3)
 
     def add_wait(self, seconds: float) -> None:
-        """Add a time in which the program waited."""
+        """Add a number of seconds that the program spent waiting."""
         with self._lock:
             self._step_waited_s += seconds
 
     def step(self) -> StepReport:
-        """Return the sums since the last call."""
+        """Return the sums of the operations that were added since the last call of this method."""
         with self._lock:
             reports = list(self._step)
             self._step.clear()
@@ -197,20 +209,22 @@ class Tally:
         self._step.append(report)
         for rank, _, _, judged, lost in ended.peers:
             before = self._chunks.get(rank, (0, 0))
-            # Operations can end in another order than they are waited for.
+            # The program can wait for operations in another order than they end, so the numbers can be lower
+            # than those of the operation before.
             self._step_chunks[0] += max(0, judged - before[0])
             self._step_chunks[1] += max(0, lost - before[1])
             self._chunks[rank] = max(judged, before[0]), max(lost, before[1])
 
     def _slower_than_exact(self, report: Report) -> str | None:
-        """Return a warning, once, if exact operations with parity would be faster than bounded ones."""
+        """Return a warning, only once, if exact operations with parity would be faster than bounded ones."""
         if self._times is None or report.scheme is None or report.operation not in _STEPS or not report.peers:
             return None
         times = self._times.setdefault((report.operation, report.result_bytes), [])
         times.append(report.elapsed_s)
         if len(times) < _COMPARED:
             return None
-        # The fastest one: others may wait for ranks that start late, and for operations before them.
+        # The fastest operation is compared, because the others may have waited for ranks that start late, and
+        # for earlier operations.
         fastest_s = min(times)
         times.clear()
         exact_s = _exact_s(report, self._ranks)
@@ -228,14 +242,14 @@ class Tally:
         )
 
 
-#: A step keeps at most this number of operations.
+#: The report of a step covers at most this number of the newest operations.
 _MOST_IN_STEP = 10_000
-#: Operations whose exact time is estimated.
+#: Names of the operations whose exact time is estimated.
 _STEPS = ("all_reduce", "reduce_scatter", "reduce_scatter_tensor", "all_reduce_coalesced")
 
 
 def _exact_s(report: Report, ranks: int) -> float:
-    """Return the time of an exact operation: a ring, a quarter more bytes for parity, and no repeats."""
+    """Return the estimated time of an exact operation in seconds: a ring, a quarter of parity, no repeats."""
     is_whole = report.operation.startswith("all_reduce")
     part_bytes = report.result_bytes / ranks if is_whole else report.result_bytes
     steps = (2 if is_whole else 1) * (ranks - 1)

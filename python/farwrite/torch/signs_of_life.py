@@ -1,4 +1,4 @@
-"""Signs of life of ranks that meet, in torch's store: a rank that is killed meanwhile ends the waiting."""
+"""Signs of life of joining ranks in torch's store, so that no rank waits for a killed rank."""
 
 from __future__ import annotations
 
@@ -7,26 +7,27 @@ from time import monotonic
 
 from torch.distributed import Store
 
-#: Time between two signs of a rank.
+#: Seconds between two signs of life of a rank.
 EVERY_S = 1.0
-#: A rank counts as dead after this time without a sign. It gives none while it looks for paths, for at most
-#: 10 s.
+#: A rank counts as dead after this number of seconds without a sign of life. A rank gives no sign while it
+#: looks for paths, which takes at most 10 s.
 DEAD_AFTER_S = 20.0
 
 
 class SignsOfLife:
-    """The signs that a rank gives and sees."""
+    """The signs of life that a rank gives, and those of other ranks that it sees."""
 
     def __init__(self) -> None:
         self._given = 0
         self._next_s = 0.0
-        #: By the key of a sign: its last value, and when this rank first saw that value.
+        #: For the key of each sign: its last value, and the time at which this rank first saw this value.
         self._seen: dict[str, tuple[bytes, float]] = {}
 
     def dead(self, store: Store, key: Callable[[int], str], rank: int, others: Iterable[int]) -> int | None:
-        """Give a sign of `rank`, and return one of the `others` that no longer gives signs.
+        """Give a sign of life of `rank`. Return one of the `others` that has stopped giving signs, or None.
 
-        A rank that has given none yet does not count: it may not have been started. Most calls do nothing.
+        A rank that has never given a sign does not count as dead, because it may not have been started. Most
+        calls return at once, because a sign is due only every `EVERY_S` seconds.
         """
         now_s = monotonic()
         if now_s < self._next_s:

@@ -1,9 +1,9 @@
 """A communication hook of `DistributedDataParallel` for jobs that span sites.
 
-Inside a site, ranks keep the backend that they have, such as NCCL; farwrite carries gradients between sites.
+Inside a site, ranks use another backend, such as NCCL. Farwrite carries gradients between sites.
 """
 
-# torch compares the annotations of a hook with types, so they must not be strings here.
+# torch compares the annotations of a hook with types, so this module must not make them strings.
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -16,28 +16,29 @@ from farwrite.torch.stream import Stream
 
 
 class Sites:
-    """What `average_between_sites` needs: ``model.register_comm_hook(Sites(...), average_between_sites)``.
+    """The groups of `average_between_sites`: ``model.register_comm_hook(Sites(...), average_between_sites)``.
 
     Parameters
     ----------
     inside
-        A group of the ranks of this site. Nothing else may use it.
+        A group of the ranks of this site. The program must not use it for other operations.
     between
-        A group of this backend of the ranks that have the same rank in `inside`, one of each site. Nothing
-        else may use it.
+        A group of this backend. It has one rank of each site: the rank that has the rank number of this
+        process in its own group `inside`. The program must not use the group for other operations.
     """
 
     def __init__(self, inside: dist.ProcessGroup, between: dist.ProcessGroup) -> None:
         self.inside = inside
         self.between = between
-        # One thread, so that all ranks do the steps of buckets in one order.
+        # There is one thread, so that all ranks start the operations of buckets in the same order.
         self.thread = ThreadPoolExecutor(1, "farwrite-sites")
 
 
 def average_between_sites(sites: Sites, bucket: dist.GradBucket) -> Future[torch.Tensor]:
-    """Average gradients inside each site, then between sites.
+    """Average the gradients of a bucket inside each site, then between sites.
 
-    Each rank sends only its part of the gradients to other sites.
+    Each rank sends only its part of the gradients to other sites. The result replaces the gradients in the
+    bucket.
     """
     buffer = bucket.buffer()
     stream = Stream([buffer])

@@ -1,4 +1,4 @@
-"""Results in the order of a GPU's streams."""
+"""Orders the copies of results among the work in the streams of a GPU."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import torch
 
 
 class Stream:
-    """Orders copies into tensors of a GPU after what was queued when the operation started.
+    """Orders the copies of results into tensors of a GPU.
 
-    For tensors of the host it does nothing.
+    The copies run after the work that was queued on the current stream when this object was made. For tensors
+    of the host, the methods do nothing.
     """
 
     def __init__(self, outputs: Sequence[torch.Tensor]) -> None:
@@ -28,7 +29,7 @@ class Stream:
 
     @contextmanager
     def after_start(self) -> Iterator[None]:
-        """Queue the copies of the block on a stream of their own."""
+        """Queue the copies that the block makes on a separate stream."""
         if not self._outputs:
             yield
             return
@@ -37,7 +38,7 @@ class Stream:
             yield
             self._copied = self._side.record_event()
         for tensor in self._outputs:
-            # The allocator must not reuse the memory before the copy is done.
+            # The allocator must not reuse the memory of the tensor before the copy has ended.
             tensor.record_stream(self._side)
 
     def join(self) -> None:

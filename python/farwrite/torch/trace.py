@@ -1,4 +1,4 @@
-"""A trace of what the groups of this process do."""
+"""A trace of the messages of this process."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from farwrite import _native
 def trace(file: str | PathLike[str]) -> None:
     """Record in a new file what happens to each message of this process, and when.
 
-    Call this once in a process, before the first group is made. ``farwrite trace FILE`` draws the file and
-    shows what messages waited for; `docs/trace.md` of the repository describes it. It is complete when the
-    process ends; a process that is killed leaves all but the newest events.
+    Call this function once in a process, before the first group is made. ``farwrite trace FILE`` draws the
+    trace and shows what messages waited for. `docs/trace.md` of the repository describes the file. The file
+    is complete when the process has ended. If the process is killed, the file lacks the newest events.
 
     Parameters
     ----------
     file
-        The file. An existing one is replaced. Ranks need different files.
+        The path of the file. An existing file is replaced. Each rank needs its own file.
 
     Raises
     ------
     OSError
-        If the file cannot be made, or if this process already has a trace.
+        If the file cannot be made, or if this process already writes a trace.
     """
     atexit.register(_native.Trace(file).flush)

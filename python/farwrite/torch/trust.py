@@ -1,4 +1,4 @@
-"""Who may read and change what the ranks of a group exchange."""
+"""Checks that the keys of a group are protected."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _warned = False
 def check_trust(place: Place, options: Options, address: str) -> None:
     """Check that a group without a key may exchange the keys of its queue pairs through the store.
 
-    It may if the user says so, or if this rank announces a loopback `address`: then only this machine can
-    send packets to it. Rank 0 warns once in a process that the data of such a group is not protected on a
-    network.
+    The group may do this if the user trusts the store, or if this rank announces a loopback `address`, to
+    which only this machine can send packets. In a group without a key whose ranks have other addresses, rank
+    0 warns once in a process that the data of the group is not protected on the network.
 
     Raises
     ------
     ValueError
-        If the user must choose; the message says what to set.
+        If the group has neither a key nor a trusted store. The message says which variables set them.
     """
     global _warned
     if options.key is not None or ip_address(address).is_loopback:

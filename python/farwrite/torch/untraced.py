@@ -1,4 +1,4 @@
-"""Classes that `torch.compile` does not look into."""
+"""Excludes classes from tracing by `torch.compile`."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ Class = TypeVar("Class", bound=type)
 def untraced(cls: Class) -> Class:
     """Make `torch.compile` call the methods of a class instead of tracing them.
 
-    Operations run in native code, which the compiler cannot trace. It reaches them through the hooks of
-    `DistributedDataParallel`.
+    Operations run in native code, which the compiler cannot trace. The compiler finds calls of these methods
+    in the hooks of `DistributedDataParallel`.
     """
     for name, method in list(vars(cls).items()):
         if isfunction(method) and not name.startswith("__"):

@@ -1,4 +1,4 @@
-"""An operation that runs."""
+"""Operations that have been started."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from farwrite.torch.reports import Tally
 from farwrite.torch.stream import Stream
 from farwrite.torch.untraced import untraced
 
-#: An operation of the native half, and what brings its result to where it belongs when it has ended.
+#: The ticket of an operation in the native module, and a function that copies its result into tensors.
 Started = tuple[_native.Ticket, Callable[[_native.Ended], None]]
 
 
 @untraced
 class Work(dist.Work):
-    """What an asynchronous call returns. Any thread may wait for it, more than once."""
+    """A started operation, which asynchronous calls return. Any thread may wait for it, more than once."""
 
     def __init__(
         self,
@@ -42,25 +42,25 @@ class Work(dist.Work):
         self._stream = Stream(outputs)
         self._lock = Lock()
         self._stored = False
-        # Such tensors can be written in this mode only, and each thread has the mode for itself.
+        # Tensors of inference mode can be written only in this mode. Each thread has its own mode.
         self._is_inference = any(tensor.is_inference() for tensor in outputs)
 
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
-        """Wait for the end, and make the result visible to what this thread does next.
+        """Wait for the end of the operation. The tensors then have its result.
 
         Parameters
         ----------
         timeout
-            How long to wait at most; 0 is until the operation's own timeout.
+            The longest wait. 0: until the timeout of the operation.
 
         Raises
         ------
         CollectiveError
-            Where the operation failed.
+            If the operation has failed.
         TimeoutError
-            Where the operation still runs after ``timeout``.
+            If the operation still runs after `timeout`.
         """
-        # torch has no timeout where it is 0, or -1 ms.
+        # With 0 or -1 ms, torch means that the call has no timeout of its own.
         started = monotonic()
         until = started + timeout.total_seconds() if timeout > timedelta(0) else None
         ended = [
@@ -75,15 +75,15 @@ class Work(dist.Work):
                     self._tally.add(self._operation, one)
                 self._tally.add_wait(monotonic() - started)
                 self._stored = True
-                # These functions hold copies of tensors.
+                # These functions refer to copies of tensors, whose memory can be freed now.
                 self._stores = []
         self._stream.join()
         return True
 
     def is_completed(self) -> bool:
-        """Return whether the operation has ended, well or not.
+        """Return whether the operation has ended, with or without an error.
 
-        If it ended well, its outputs have the result.
+        If it has ended without an error, the tensors have its result.
         """
         if not all(ticket.is_done() for ticket in self._tickets):
             return False
@@ -92,7 +92,7 @@ class Work(dist.Work):
         return True
 
     def exception(self) -> BaseException | None:
-        """Return why the operation failed, if it has."""
+        """Return the error of the operation; None if it still runs or has ended without an error."""
         if self.is_completed():
             try:
                 self.wait()
@@ -101,7 +101,7 @@ class Work(dist.Work):
         return None
 
     def is_success(self) -> bool:
-        """Return whether the operation has ended well."""
+        """Return whether the operation has ended without an error."""
         return self.is_completed() and self.exception() is None
 
     def result(self) -> list[torch.Tensor]:
@@ -115,7 +115,7 @@ class Work(dist.Work):
     def get_future(self) -> Future[Any]:
         """Return a future of the tensors that the operation writes."""
         future: Future[Any] = Future(devices=self._stream.devices())
-        # Operations may end in another order than they began, so no two futures share a thread.
+        # Operations can end in another order than they started, so each future has its own thread.
         Thread(target=self._fulfil, args=(future,), name="farwrite-future", daemon=True).start()
         return future
 
