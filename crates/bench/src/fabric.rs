@@ -59,7 +59,7 @@ impl FabricPair {
         let bytes = source.len();
         let source = sender.register(Region::owned(source))?;
         let destination = receiver.register(Region::owned(destination))?;
-        let set = receiver.create_windows(1, bytes as u64)?;
+        let set = receiver.create_windows(&[rx_qp], 1, bytes as u64)?;
         let (_, destination) = receiver.open_window(set, 0, destination, 0, bytes as u64)?;
         Ok(Self {
             tx: sender.take_tx(0)?,

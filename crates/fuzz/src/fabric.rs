@@ -86,7 +86,7 @@ impl Victim {
         let region = Region::owned(memory);
         let region = end.register(region).expect("the NIC is empty");
         let mut open = |slots, slot_bytes, slot, range: Range<usize>| {
-            let set = end.create_windows(slots, slot_bytes);
+            let set = end.create_windows(&[qpn], slots, slot_bytes);
             let set = set.expect("the NIC is empty");
             let (offset, length) = (range.start as u64, range.len() as u64);
             let opened = end.open_window(set, slot, region, offset, length);

@@ -153,8 +153,13 @@ impl Fabric for RecordedFabric {
         self.inner.copy_in(lkey, offset, bytes)
     }
 
-    fn create_windows(&mut self, slots: u32, slot_bytes: u64) -> Result<WindowSet, FabricError> {
-        let set = self.inner.create_windows(slots, slot_bytes)?;
+    fn create_windows(
+        &mut self,
+        of: &[Qpn],
+        slots: u32,
+        slot_bytes: u64,
+    ) -> Result<WindowSet, FabricError> {
+        let set = self.inner.create_windows(of, slots, slot_bytes)?;
         self.holdings.window_sets.insert(set);
         Ok(set)
     }

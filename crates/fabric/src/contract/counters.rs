@@ -29,6 +29,8 @@ pub enum DropReason {
     UnknownKey,
     /// The key's window set was destroyed.
     RevokedKey,
+    /// The key's window set is bound to other queue pairs than the one that the packet names.
+    ForeignKey,
     /// The bytes lie outside the window, or not within one slot.
     OutOfBounds,
     /// The slot has the null key: no window is open there. The write completed, and its payload was
@@ -38,7 +40,7 @@ pub enum DropReason {
 
 impl DropReason {
     /// All reasons, in the order of their discriminants.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Malformed,
         Self::BadIcrc,
         Self::UnknownQp,
@@ -50,6 +52,7 @@ impl DropReason {
         Self::BadTag,
         Self::UnknownKey,
         Self::RevokedKey,
+        Self::ForeignKey,
         Self::OutOfBounds,
         Self::NullKey,
     ];

@@ -96,20 +96,30 @@ pub trait Fabric {
     /// Creates a set of `slots` windows of at most `slot_bytes` each, all closed. Closed windows
     /// use almost no memory.
     ///
+    /// The set is bound to the queue pairs `of`: packets reach its windows through these queue pairs
+    /// only, as with InfiniBand's memory windows of type 2 (IBTA 10.6.7). So another peer cannot
+    /// use the key, even if it has seen it. The binding to a queue pair ends when that queue pair is
+    /// destroyed.
+    ///
     /// A software NIC gives each set one key, with addresses from zero as in the paper's Fig. 5. A
     /// remote address that the peer knows therefore stays the same when a window is closed and
     /// another one is opened at its slot.
     ///
     /// # Errors
     /// [`FabricError::OutOfResources`]. [`FabricError::BadAttribute`] for no or too many slots, or
-    /// for slots beyond 64 bits of address.
-    fn create_windows(&mut self, slots: u32, slot_bytes: u64) -> Result<WindowSet, FabricError>;
+    /// for slots beyond 64 bits of address. [`FabricError::UnknownQp`].
+    fn create_windows(
+        &mut self,
+        of: &[Qpn],
+        slots: u32,
+        slot_bytes: u64,
+    ) -> Result<WindowSet, FabricError>;
     /// Destroys a set. Its open windows are closed as by [`Fabric::close_window`].
     ///
     /// # Errors
     /// [`FabricError::UnknownKey`].
     fn destroy_windows(&mut self, set: WindowSet) -> Result<(), FabricError>;
-    /// Opens a window: peers may write into `length` bytes of a region, from `offset` on. The first
+    /// Opens a window: the peers of the set's queue pairs may write into `length` bytes of a region, from `offset` on. The first
     /// byte is at the returned [`RemotePlace::addr`]. Several windows may be open onto one region.
     ///
     /// # Errors

@@ -174,8 +174,17 @@ impl<C: Carrier> Fabric for NicFabric<C> {
         self.regions.write().copy_in(lkey, offset, bytes)
     }
 
-    fn create_windows(&mut self, slots: u32, slot_bytes: u64) -> Result<WindowSet, FabricError> {
-        let made = self.windows.create(&mut self.numbers, slots, slot_bytes);
+    fn create_windows(
+        &mut self,
+        of: &[Qpn],
+        slots: u32,
+        slot_bytes: u64,
+    ) -> Result<WindowSet, FabricError> {
+        let serial = |&qpn| Ok(self.queue_pairs.get_mut(qpn)?.serial);
+        let of = of.iter().map(serial).collect::<Result<_, FabricError>>()?;
+        let made = self
+            .windows
+            .create(&mut self.numbers, of, slots, slot_bytes);
         let (set, slots) = made?;
         for port in &self.ports {
             port.rx.push(RxUpdate::AddWindows(set, Arc::clone(&slots)));
@@ -215,7 +224,7 @@ impl<C: Carrier> Fabric for NicFabric<C> {
 
     fn create_qp(&mut self, attr: QpAttr) -> Result<Qpn, FabricError> {
         let capabilities = self.capabilities();
-        let qpn = self
+        let (qpn, serial) = self
             .queue_pairs
             .create(&mut self.numbers, &capabilities, attr)?;
         let port = &self.ports[usize::from(attr.port)];
@@ -227,6 +236,7 @@ impl<C: Carrier> Fabric for NicFabric<C> {
         });
         port.rx.push(RxUpdate::Create {
             qpn,
+            serial,
             mtu: attr.mtu,
             takes_sends: attr.recv_buffers > 0,
             context: attr.context,

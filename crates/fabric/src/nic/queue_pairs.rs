@@ -10,10 +10,13 @@ use crate::contract::{Capabilities, FabricError, QpAttr, QpRoute, Qpn, RemoteQp,
 #[derive(Default)]
 pub(super) struct QueuePairs {
     table: ByNumber<QueuePair>,
+    next_serial: u64,
 }
 
 /// One queue pair.
 pub(super) struct QueuePair {
+    /// No other queue pair of the NIC ever has it, unlike the number.
+    pub(super) serial: u64,
     pub(super) port: u16,
     pub(super) mtu: u32,
     /// The peer's queue pair; `None` if not connected.
@@ -23,12 +26,13 @@ pub(super) struct QueuePair {
 }
 
 impl QueuePairs {
+    /// Creates a queue pair. Returns its number and its serial.
     pub(super) fn create(
         &mut self,
         numbers: &mut Numbers,
         capabilities: &Capabilities,
         attr: QpAttr,
-    ) -> Result<Qpn, FabricError> {
+    ) -> Result<(Qpn, u64), FabricError> {
         let most = capabilities.max_mtu;
         if attr.mtu == 0 || !attr.mtu.is_multiple_of(4) || attr.mtu > most {
             return Err(FabricError::BadAttribute {
@@ -48,14 +52,17 @@ impl QueuePairs {
             return Err(FabricError::OutOfResources(Table::QueuePair));
         }
         let qpn = numbers.qpn(&self.table);
+        let serial = self.next_serial;
+        self.next_serial += 1;
         let queue_pair = QueuePair {
+            serial,
             port: attr.port,
             mtu: attr.mtu,
             remote: None,
             source: None,
         };
         self.table.insert(qpn, queue_pair);
-        Ok(Qpn(qpn))
+        Ok((Qpn(qpn), serial))
     }
 
     pub(super) fn destroy(&mut self, qpn: Qpn) -> Result<QueuePair, FabricError> {

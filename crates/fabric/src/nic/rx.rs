@@ -49,6 +49,7 @@ struct Tables {
 
 /// The receiving half of a queue pair.
 struct RecvQp {
+    serial: u64,
     mtu: u32,
     takes_sends: bool,
     context: u64,
@@ -117,11 +118,13 @@ impl Tables {
             match update {
                 RxUpdate::Create {
                     qpn,
+                    serial,
                     mtu,
                     takes_sends,
                     context,
                 } => {
                     let queue_pair = RecvQp {
+                        serial,
                         mtu,
                         takes_sends,
                         context,
@@ -168,10 +171,11 @@ impl Tables {
     }
 }
 
-/// Copies `payload` to the destination of a write, or returns why not; then nothing was written. An
+/// Copies `payload` to the destination of a write through a queue pair, or returns why not; then nothing was written. An
 /// empty payload is not checked (IBTA 9.7.4.1.5).
 fn place(
     windows: &mut Table<KeyState>,
+    serial: u64,
     write: Reth,
     payload: &[u8],
     batch: &Batch<'_>,
@@ -182,6 +186,7 @@ fn place(
     match windows.get(write.rkey) {
         None => Err(DropReason::UnknownKey),
         Some(KeyState::Revoked) => Err(DropReason::RevokedKey),
+        Some(KeyState::Windows(slots)) if !slots.is_bound_to(serial) => Err(DropReason::ForeignKey),
         Some(KeyState::Windows(slots)) => slots.place(write.remote_addr, payload, batch),
     }
 }
@@ -220,9 +225,9 @@ impl Receiver<'_> {
     /// Applies a packet, or drops it and counts the reason.
     ///
     /// The first failing check determines the reason: form, ICRC, queue pair, peer, opcode, MTU,
-    /// receive buffer, counter, tag, key, bounds. (An invalid opcode fails the check of the form, because the
-    /// rest of the packet cannot be parsed.) Only a packet that passes all checks changes any
-    /// state.
+    /// receive buffer, counter, tag, key, binding of the key, bounds. (An invalid opcode fails the
+    /// check of the form, because the rest of the packet cannot be parsed.) Only a packet that
+    /// passes all checks changes any state.
     fn receive(&mut self, arrival: &Arrival<'_>) {
         match self.apply(arrival) {
             Ok(()) => {
@@ -264,6 +269,7 @@ impl Receiver<'_> {
             ecn, arrived_ns, ..
         } = *arrival;
         let (qpn, context) = (Qpn(bth.dest_qp), queue_pair.context);
+        let serial = queue_pair.serial;
         match request {
             RxRequest::Send => {
                 if !queue_pair.takes_sends {
@@ -289,7 +295,7 @@ impl Receiver<'_> {
                     None => packet.payload(),
                     Some(opener) => open(opener, arrival.payload, &packet, self.opened)?,
                 };
-                let placed = place(windows, reth, payload, self.batch)?;
+                let placed = place(windows, serial, reth, payload, self.batch)?;
                 self.out.push(Completion::Write {
                     qpn,
                     context,

@@ -45,6 +45,7 @@ pub(super) struct SendRoute {
 pub(super) enum RxUpdate {
     Create {
         qpn: Qpn,
+        serial: u64,
         mtu: u32,
         takes_sends: bool,
         context: u64,

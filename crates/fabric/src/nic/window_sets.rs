@@ -23,9 +23,11 @@ impl WindowSets {
         }
     }
 
+    /// Creates a set that is bound to the queue pairs with the serials `of`.
     pub(super) fn create(
         &mut self,
         numbers: &mut Numbers,
+        of: Box<[u64]>,
         slots: u32,
         slot_bytes: u64,
     ) -> Result<(WindowSet, Arc<Slots>), FabricError> {
@@ -47,7 +49,7 @@ impl WindowSets {
             return Err(FabricError::OutOfResources(Table::WindowSet));
         }
         let key = numbers.key(&self.table);
-        let slots = Arc::new(Slots::new(slots, slot_bytes));
+        let slots = Arc::new(Slots::new(of, slots, slot_bytes));
         self.table.insert(key, Arc::clone(&slots));
         Ok((WindowSet(key), slots))
     }

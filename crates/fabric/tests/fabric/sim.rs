@@ -382,7 +382,7 @@ fn timing(memory: impl Fn() -> Region) -> Vec<(Option<u64>, u32)> {
     let source = ends.a.register(memory()).unwrap();
     let target = ends.b.register(memory()).unwrap();
     let length = ends.b.region(target).unwrap().length();
-    let set = ends.b.create_windows(1, length).unwrap();
+    let set = ends.b.create_windows(&[ends.qb], 1, length).unwrap();
     let opened = ends.b.open_window(set, 0, target, 0, length);
     let (_, place) = opened.unwrap();
     for offset in (0..length).step_by(1024) {

@@ -79,9 +79,9 @@ fn sge(lkey: Lkey, offset: usize, length: usize) -> Sge {
 }
 
 /// Returns a window onto a whole region, in a set of its own.
-fn window(fabric: &mut Adapter<UdpFabric>, lkey: Lkey, length: usize) -> RemotePlace {
+fn window(fabric: &mut Adapter<UdpFabric>, of: Qpn, lkey: Lkey, length: usize) -> RemotePlace {
     let length = length as u64;
-    let set = fabric.create_windows(1, length.max(1)).unwrap();
+    let set = fabric.create_windows(&[of], 1, length.max(1)).unwrap();
     fabric.open_window(set, 0, lkey, 0, length).unwrap().1
 }
 
@@ -248,10 +248,10 @@ fn the_largest_packet_passes_and_one_beyond_the_path_mtu_is_named() {
     let mtu = a.capabilities().max_mtu;
     let lkey = a.register(Region::owned(pattern(mtu as usize))).unwrap();
     let target = b.register(Region::owned(vec![0; mtu as usize])).unwrap();
-    let rkey = window(&mut b, target, mtu as usize).rkey;
+    let (v4, v4_at_b) = join(&mut a, &mut b, "127.0.0.1".parse().unwrap(), 0, mtu);
+    let rkey = window(&mut b, v4_at_b, target, mtu as usize).rkey;
     let local = [sge(lkey, 0, mtu as usize)];
     let writes = [write(&local, 0, rkey, 0)];
-    let v4 = join(&mut a, &mut b, "127.0.0.1".parse().unwrap(), 0, mtu).0;
     assert_eq!(a.post_writes(v4, &writes).unwrap(), 1);
     assert_eq!(completions(&mut b, 1).len(), 1);
     assert!(bytes(&b, target, mtu as usize) == pattern(mtu as usize));
@@ -298,11 +298,11 @@ proptest! {
     ) {
         let (addr, ip) = if v6 { ("[::1]:0", "::1") } else { ("127.0.0.1:0", "127.0.0.1") };
         let (mut a, mut b) = (bind(addr, offloads.0), bind(addr, offloads.1));
-        let (qa, _) = join(&mut a, &mut b, ip.parse().unwrap(), 0, 3000);
+        let (qa, qb) = join(&mut a, &mut b, ip.parse().unwrap(), 0, 3000);
         let total = lengths.iter().map(|(first, second)| first + second).sum();
         let source = a.register(Region::owned(pattern(total))).unwrap();
         let target = b.register(Region::owned(vec![0; total])).unwrap();
-        let rkey = window(&mut b, target, total).rkey;
+        let rkey = window(&mut b, qb, target, total).rkey;
         let mut entries = Vec::new();
         let mut at = 0;
         for &(first, second) in &lengths {

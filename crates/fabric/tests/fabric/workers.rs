@@ -54,9 +54,10 @@ impl Ends {
     fn new(ports: u16) -> Self {
         let (mut sender, mut receiver) = (bind(ports), bind(ports));
         let joints = (0..ports).map(|port| joined(&mut sender, &mut receiver, port));
-        let joints = joints.collect();
+        let joints: Vec<_> = joints.collect();
+        let of: Vec<_> = joints.iter().map(|&(_, qb)| qb).collect();
         let source = sender.register(Region::owned(vec![1; MTU])).unwrap();
-        let set = receiver.create_windows(1, MTU as u64).unwrap();
+        let set = receiver.create_windows(&of, 1, MTU as u64).unwrap();
         let empty = receiver.register(Region::owned(Vec::new())).unwrap();
         let (window, place) = receiver.open_window(set, 0, empty, 0, 0).unwrap();
         receiver.close_window(window).unwrap();

@@ -73,7 +73,7 @@ fn numbers_differ_by_seed_and_repeat_by_seed() {
     let numbers = |seed| {
         let mut ends = TwoEnds::new(seed);
         let lkey = ends.b.register(Region::owned(vec![0; 8])).unwrap();
-        let (_, _, place) = window(&mut ends.b, lkey, 8);
+        let (_, _, place) = window(&mut ends.b, ends.qb, lkey, 8);
         (ends.qa, ends.qb, lkey, place.rkey)
     };
     assert_eq!(numbers(1), numbers(1));
@@ -89,7 +89,7 @@ fn keys_of_destroyed_window_sets_are_remembered_for_a_while() {
     let source = ends.a.register(Region::owned(vec![1; 8])).unwrap();
     let keys: Vec<_> = (0..4097)
         .map(|_| {
-            let (set, _, place) = window(&mut ends.b, lkey, 8);
+            let (set, _, place) = window(&mut ends.b, ends.qb, lkey, 8);
             ends.b.destroy_windows(set).unwrap();
             place.rkey
         })
@@ -198,17 +198,17 @@ fn tables_have_an_end() {
     ends.a.destroy_qp(ends.qa).unwrap();
     ends.a.create_qp(attr).unwrap();
 
-    let set = ends.a.create_windows(1, 1).unwrap();
+    let set = ends.a.create_windows(&[], 1, 1).unwrap();
     for _ in 1..1 << 20 {
-        ends.a.create_windows(1, 1).unwrap();
+        ends.a.create_windows(&[], 1, 1).unwrap();
     }
-    let full = ends.a.create_windows(1, 1);
+    let full = ends.a.create_windows(&[], 1, 1);
     assert!(matches!(
         full,
         Err(FabricError::OutOfResources(Table::WindowSet))
     ));
     ends.a.destroy_windows(set).unwrap();
-    ends.a.create_windows(1, 1).unwrap();
+    ends.a.create_windows(&[], 1, 1).unwrap();
 }
 
 #[test]

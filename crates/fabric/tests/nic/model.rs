@@ -197,7 +197,7 @@ impl Both {
 
     fn create_set(&mut self) {
         let b = &mut self.ends.b;
-        let set = b.create_windows(SLOTS, SLOT).unwrap();
+        let set = b.create_windows(&[self.ends.qb], SLOTS, SLOT).unwrap();
         // An empty window shows the key of the set.
         let empty = b.register(Region::owned(Vec::new())).unwrap();
         let (window, place) = b.open_window(set, 0, empty, 0, 0).unwrap();

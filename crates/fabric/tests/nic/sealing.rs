@@ -65,7 +65,7 @@ impl Sealed {
         let bytes = SplitMix::new(7).bytes(BYTES);
         let source = ends.a.register(Region::owned(bytes)).unwrap();
         let target = ends.b.register(Region::owned(vec![0; BYTES])).unwrap();
-        let (_, _, place) = window(&mut ends.b, target, BYTES as u64);
+        let (_, _, place) = window(&mut ends.b, ends.qb, target, BYTES as u64);
         let log = Rc::new(RefCell::new(Vec::new()));
         let tap = Rc::clone(&log);
         ends.network.set_tap(move |datagram| {
@@ -322,7 +322,7 @@ fn packets_that_are_sent_back_or_belong_elsewhere_are_dropped() {
         .a
         .register(Region::owned(vec![0; BYTES]))
         .unwrap();
-    let (_, _, place) = window(&mut sealed.ends.a, target, BYTES as u64);
+    let (_, _, place) = window(&mut sealed.ends.a, sealed.ends.qa, target, BYTES as u64);
     let mut back = genuine.clone();
     std::mem::swap(&mut back.src, &mut back.dst);
     back.payload[4..8].copy_from_slice(&sealed.ends.qa.0.to_be_bytes());

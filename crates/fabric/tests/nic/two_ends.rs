@@ -92,10 +92,11 @@ impl TwoEnds {
 /// Returns a window onto the first bytes of a region, in a set of its own.
 pub(crate) fn window(
     end: &mut Adapter<SimFabric>,
+    of: Qpn,
     lkey: Lkey,
     length: u64,
 ) -> (WindowSet, Window, RemotePlace) {
-    let set = end.create_windows(1, length).unwrap();
+    let set = end.create_windows(&[of], 1, length).unwrap();
     let (window, place) = end.open_window(set, 0, lkey, 0, length).unwrap();
     (set, window, place)
 }

@@ -18,7 +18,8 @@ pub(super) struct FabricResources {
     qpns: Vec<Qpn>,
     /// Channels of each generation.
     channels: usize,
-    /// One window set for each generation, with a window for each slot.
+    /// One window set for each generation, with a window for each slot. It is bound to the data
+    /// queue pairs of the generation.
     windows: Vec<WindowSet>,
 }
 
@@ -56,10 +57,6 @@ impl FabricResources {
             };
             context.encode()
         };
-        for _ in 0..config.generations {
-            let set = fabric.create_windows(geometry.table_slots(), geometry.slot_bytes())?;
-            self.windows.push(set);
-        }
         for generation in 0..config.generations {
             for channel in 0..config.channels {
                 self.qpns.push(fabric.create_qp(QpAttr {
@@ -69,6 +66,11 @@ impl FabricResources {
                     context: context(Role::Data { generation }),
                 })?);
             }
+        }
+        let (slots, slot_bytes) = (geometry.table_slots(), geometry.slot_bytes());
+        for generation in self.qpns.chunks(self.channels) {
+            let set = fabric.create_windows(generation, slots, slot_bytes)?;
+            self.windows.push(set);
         }
         self.qpns.push(fabric.create_qp(QpAttr {
             mtu: control_packets::MTU,
@@ -80,7 +82,8 @@ impl FabricResources {
     }
 
     /// Connects every queue pair to the queue pair of the same generation and channel in `peer`, or
-    /// connects none. Writes through any of them are sealed as `sealing` says.
+    /// connects none. Writes are sealed as `sealing` says. The control queue pair carries SENDs
+    /// alone, and no window set is bound to it.
     pub(super) fn connect<F: Fabric>(
         &self,
         fabric: &mut Adapter<F>,
@@ -95,8 +98,7 @@ impl FabricResources {
                 addr,
                 qpn: Qpn(remote),
             };
-            // The control queue pair too, although it carries sends alone: a write that names it, and
-            // that has no tag, would reach the windows of sealed queue pairs.
+            let sealing = sealing.filter(|_| qpn != self.control_qpn());
             let sealed = fabric.seal_qp(qpn, sealing);
             if let Err(error) = sealed.and_then(|()| fabric.connect_qp(qpn, remote)) {
                 for &connected in &self.qpns[..index] {

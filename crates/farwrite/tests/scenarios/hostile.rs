@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::net::Ipv4Addr;
 use std::rc::Rc;
 
-use farwrite::DropReason;
 use farwrite::fabric::sim::{Datagram, Verdict};
+use farwrite::{DropReason, Endpoint};
 use farwrite_rng::SplitMix;
 use farwrite_wire::icrc::{Flow, Icrc};
 
@@ -151,6 +151,68 @@ fn data_under_a_guessed_key() {
         seal(datagram);
     };
     expect_dropped("guessed_key", is_data, forge, DropReason::UnknownKey);
+}
+
+/// A second peer sees the packets of the first one, and sends them with other bytes over its own
+/// queue pair, while the message of the first one is open.
+#[test]
+fn data_of_a_peer_under_the_keys_of_another() {
+    let mut world = World::new(1, long_haul(), &options());
+    let link = long_haul();
+    let second = world.network.endpoint(addr(3), 1).expect("a free address");
+    let mut second = Endpoint::new(second, [3; 32]);
+    let joined = world
+        .network
+        .connect(addr(3).ip(), addr(2).ip(), link, link);
+    joined.expect("a good link");
+    let at_second = second.create_qp(options()).expect("good options");
+    let b = &mut world.b.endpoint;
+    let at_b = b.create_qp(options()).expect("good options");
+    let known = b.qp_info(at_b).expect("its own");
+    let mut info = second.qp_info(at_second).expect("its own");
+    // The watch on the network knows this key.
+    let first = world.a.endpoint.qp_info(world.a.qp).expect("its own");
+    info.control_key = first.control_key;
+    b.connect_qp(at_b, &info).expect("equal options");
+
+    let taken = Rc::new(RefCell::new(Vec::new()));
+    let out = Rc::clone(&taken);
+    let qpn = known.data_qpns[0][0].to_be_bytes();
+    world.traffic.filter(move |seen| {
+        if seen.way != Way::Forth || !seen.is_data() {
+            return Verdict::Pass;
+        }
+        let mut taken = out.borrow_mut();
+        let mut datagram = seen.datagram.clone();
+        datagram.src = addr(3);
+        datagram.payload[DEST_QP..DEST_QP + 3].copy_from_slice(&qpn[1..]);
+        datagram.payload[WRITE_PAYLOAD..WRITE_PAYLOAD + 64].fill(0xbd);
+        seal(&mut datagram);
+        taken.push(datagram);
+        // The first packet is lost, so that the message stays open for another round trip.
+        if taken.len() == 1 {
+            Verdict::Drop
+        } else {
+            Verdict::Pass
+        }
+    });
+    let parcel = world.ship(Order::new(SplitMix::new(1).bytes(1 << 20), tag("sr-nack")));
+    world.run_for(RTT + RTT / 4);
+    let forged = std::mem::take(&mut *taken.borrow_mut());
+    assert_eq!(forged.len(), 256);
+    assert_eq!(parcel.out.send.outcome(), None);
+    world.traffic.pass_all();
+    forged
+        .into_iter()
+        .for_each(|datagram| world.network.inject(datagram));
+    world.run_for(2 * RTT);
+    let counters = world.b.endpoint.counters();
+    assert_eq!(
+        counters.dropped(DropReason::ForeignKey),
+        256,
+        "{counters:?}"
+    );
+    world.finish(vec![parcel]);
 }
 
 #[test]

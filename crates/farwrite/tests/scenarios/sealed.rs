@@ -237,8 +237,8 @@ fn packets_that_are_cut_reordered_or_sent_back_damage_nothing() {
     });
 }
 
-/// The control queue pair takes no sealed packets, and it has no memory of its own. A write that names it
-/// must not reach the memory of the sealed queue pairs.
+/// The control queue pair is not sealed. A write that names it must not reach the memory of the
+/// sealed queue pairs.
 #[test]
 fn plain_writes_to_the_control_queue_pair_damage_nothing() {
     let mut world = World::new(1, long_haul(), &with(Sealing::Required));
@@ -271,7 +271,7 @@ fn plain_writes_to_the_control_queue_pair_damage_nothing() {
             .into_iter()
             .for_each(|packet| world.network.inject(packet));
     }
-    let dropped = world.b.endpoint.counters().dropped(DropReason::BadTag);
+    let dropped = world.b.endpoint.counters().dropped(DropReason::ForeignKey);
     world.finish(vec![parcel]);
     assert!(dropped > 200, "{dropped}");
 }

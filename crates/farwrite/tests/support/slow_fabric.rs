@@ -237,8 +237,13 @@ impl Fabric for SlowFabric {
     fn copy_in(&mut self, lkey: Lkey, offset: u64, bytes: &[u8]) -> Result<(), FabricError> {
         self.inner.copy_in(lkey, offset, bytes)
     }
-    fn create_windows(&mut self, slots: u32, slot_bytes: u64) -> Result<WindowSet, FabricError> {
-        let result = self.inner.create_windows(slots, slot_bytes);
+    fn create_windows(
+        &mut self,
+        of: &[Qpn],
+        slots: u32,
+        slot_bytes: u64,
+    ) -> Result<WindowSet, FabricError> {
+        let result = self.inner.create_windows(of, slots, slot_bytes);
         self.count(1, result)
     }
     fn destroy_windows(&mut self, set: WindowSet) -> Result<(), FabricError> {

@@ -170,7 +170,7 @@ mod tests {
             Self {
                 closings: Closings::new(Arc::clone(&epochs)),
                 epochs,
-                slots: Slots::new(4, 8),
+                slots: Slots::new([].into(), 4, 8),
                 region: Arc::new(Registered::new(Region::owned(vec![0; 8]))),
             }
         }

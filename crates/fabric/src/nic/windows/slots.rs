@@ -30,6 +30,8 @@ struct Page {
 /// The slots of a window set. Slot `i` has the addresses from `i * slot_bytes` on. Only the control
 /// object changes them.
 pub(in crate::nic) struct Slots {
+    /// Serials of the queue pairs whose packets may reach the windows.
+    of: Box<[u64]>,
     slot_bytes: u64,
     count: u32,
     /// Each is null if the page has no open window, or comes from [`Box::into_raw`]. A set
@@ -70,14 +72,21 @@ impl Page {
 }
 
 impl Slots {
-    /// Creates closed slots. `slots * slot_bytes` must fit 64 bits.
-    pub(in crate::nic) fn new(slots: u32, slot_bytes: u64) -> Self {
+    /// Creates closed slots for the queue pairs with the serials `of`. `slots * slot_bytes` must
+    /// fit 64 bits.
+    pub(in crate::nic) fn new(of: Box<[u64]>, slots: u32, slot_bytes: u64) -> Self {
         Self {
+            of,
             slot_bytes,
             count: slots,
             // The zeroed memory is not touched until it is used.
             pages: bytemuck::zeroed_slice_box((slots as usize).div_ceil(PAGE_SLOTS)),
         }
+    }
+
+    /// Whether packets of the queue pair with this serial may reach the windows.
+    pub(in crate::nic) fn is_bound_to(&self, serial: u64) -> bool {
+        self.of.contains(&serial)
     }
 
     /// Opens a window onto `length` bytes of a region, from `offset` on. Returns its address.
@@ -280,7 +289,7 @@ mod tests {
 
     #[test]
     fn a_page_lives_from_its_first_window_to_its_last() {
-        let slots = Slots::new(SLOTS, 8);
+        let slots = Slots::new([].into(), SLOTS, 8);
         assert_eq!(pages(&slots), [false; 3]);
         let windows = [0, 127, 128, SLOTS - 1].map(|slot| open(&slots, slot));
         assert_eq!(pages(&slots), [true; 3]);
@@ -298,7 +307,7 @@ mod tests {
 
     #[test]
     fn all_windows_close_with_their_pages() {
-        let slots = Slots::new(SLOTS, 8);
+        let slots = Slots::new([].into(), SLOTS, 8);
         let windows = [1, 126, 127, SLOTS - 2].map(|slot| open(&slots, slot));
         let closed: Vec<_> = slots.close_all().collect();
         assert!(closed.iter().map(Unpublished::window).eq(windows));
@@ -308,7 +317,7 @@ mod tests {
 
     #[test]
     fn slots_end_where_the_set_does() {
-        let slots = Slots::new(SLOTS, 8);
+        let slots = Slots::new([].into(), SLOTS, 8);
         open(&slots, SLOTS - 1);
         let mut worker = Worker::new(Arc::new(Epochs::new(1)), 0);
         let batch = worker.begin_batch();

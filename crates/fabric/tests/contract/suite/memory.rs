@@ -19,7 +19,7 @@ pub(crate) fn comes_and_goes(world: &mut impl World) {
     assert_eq!(end.region(lkey).unwrap().length(), 100);
     let region = end.deregister(lkey).unwrap();
     assert_eq!(region[2..5], [3, 0, 5]);
-    let set = end.create_windows(1, 100).unwrap();
+    let set = end.create_windows(&[], 1, 100).unwrap();
     for error in [
         end.deregister(lkey).err().unwrap(),
         end.region(lkey).err().unwrap(),
@@ -65,7 +65,7 @@ pub(crate) fn copies_stay_in_bounds(world: &mut impl World) {
 pub(crate) fn in_use_while_a_window_is_open(world: &mut impl World) {
     let mut end = world.end(1);
     let lkey = end.register(Region::owned(pattern(100))).unwrap();
-    let windows = [0, 50].map(|at| window(&mut end, lkey, at..at + 50).0);
+    let windows = [0, 50].map(|at| window(&mut end, &[], lkey, at..at + 50).0);
     for window in windows {
         assert!(matches!(end.deregister(lkey), Err(FabricError::InUse(_))));
         assert!(matches!(end.memory(lkey), Err(FabricError::InUse(_))));
@@ -83,13 +83,13 @@ pub(crate) fn a_callers_memory(world: &mut impl World) {
     // SAFETY: the vector outlives the region, and is not used before the region is returned.
     let region = unsafe { Region::from_raw_parts(memory.as_mut_ptr(), memory.len()) };
     let lkey = pair.b.register(region).unwrap();
-    let (opened, place) = window(&mut pair.b, lkey, 10..100);
+    let (opened, place) = window(&mut pair.b, &[pair.qb], lkey, 10..100);
     pair.write(0..20, place, 5, 0);
     pair.arrivals(1);
     close(pair.world, &mut pair.b, opened);
     // Packets are also sent from this memory.
     let local = [sge(lkey, 15..35)];
-    let (_, back) = window(&mut pair.a, pair.source, 1000..1020);
+    let (_, back) = window(&mut pair.a, &[pair.qa], pair.source, 1000..1020);
     post(&mut pair.b, pair.qb, &write(&local, back, 0));
     arrivals(pair.world, &mut pair.a, 1);
     assert_eq!(bytes(&pair.a, pair.source, 1020)[1000..], pattern(20));
@@ -126,7 +126,7 @@ pub(crate) fn comes_back_after_departure(world: &mut impl World) {
 pub(crate) fn sent_while_a_peer_may_write(world: &mut impl World) {
     let mut pair = Pair::new(world);
     // `b` can write all of the source while it is sent.
-    let (_, back) = window(&mut pair.a, pair.source, 0..TARGET_BYTES);
+    let (_, back) = window(&mut pair.a, &[pair.qa], pair.source, 0..TARGET_BYTES);
     let (_, place) = pair.open(0..TARGET_BYTES);
     let other = pair.a.register(Region::owned(vec![0xEE; 40])).unwrap();
     let mtu = MTU as usize;
@@ -162,7 +162,7 @@ pub(crate) fn ghosts(world: &mut impl World) {
     let ghost = ghost.unwrap();
     let (qa, qb) = joined(&mut a, &mut b, 0);
     let real = b.register(Region::owned(pattern(100))).unwrap();
-    let (opened, place) = window(&mut b, real, 0..50);
+    let (opened, place) = window(&mut b, &[qb], real, 0..50);
     let far = 1 << 39;
     let mut local = [sge(ghost, far..far + 50)];
     post(&mut a, qa, &write(&local, place, 1));
@@ -177,7 +177,7 @@ pub(crate) fn ghosts(world: &mut impl World) {
     want[..50].fill(0);
     assert_eq!(b.memory(real).unwrap(), want);
     // A write in the opposite direction completes and stores nothing.
-    let (opened, place) = window(&mut a, ghost, far..far + 50);
+    let (opened, place) = window(&mut a, &[qa], ghost, far..far + 50);
     local = [sge(real, 50..100)];
     post(&mut b, qb, &write(&local, place, 2));
     assert_eq!(arrivals(world, &mut a, 1), [landed(qa, 2)]);

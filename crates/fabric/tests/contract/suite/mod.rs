@@ -50,7 +50,7 @@ macro_rules! contract_tests {
                 bounds, bounds_of_opening, several_onto_one_region, slots_are_apart, straddling,
                 late_packets_write_nothing, closed_after_the_batch, a_slot_is_free_at_once,
                 closing_twice, destroying_a_set,
-                guessed_keys, attributes,
+                guessed_keys, keys_of_other_queue_pairs, attributes,
             ],
             writes: [
                 land_where_sent, every_length, gather, zero_length, in_bulk, departures,
@@ -113,7 +113,7 @@ impl<'w, W: World> Pair<'w, W> {
 
     /// Opens a window for `a` to write to a range of the target.
     pub(crate) fn open(&mut self, range: Range<usize>) -> (Window, RemotePlace) {
-        window(&mut self.b, self.target, range)
+        window(&mut self.b, &[self.qb], self.target, range)
     }
 
     /// Posts one write of `local` bytes of the source from `a` to `at` bytes after `place`.
@@ -196,14 +196,15 @@ pub(crate) fn connect<F: Fabric>(end: &mut Adapter<F>, own: Qpn, addr: SocketAdd
     end.connect_qp(own, remote).unwrap();
 }
 
-/// Returns a window onto a range of a region, in a set of its own.
+/// Returns a window onto a range of a region, in a set of its own that is bound to `of`.
 pub(crate) fn window<F: Fabric>(
     end: &mut Adapter<F>,
+    of: &[Qpn],
     lkey: Lkey,
     range: Range<usize>,
 ) -> (Window, RemotePlace) {
     let length = range.len() as u64;
-    let set = end.create_windows(1, length.max(1)).unwrap();
+    let set = end.create_windows(of, 1, length.max(1)).unwrap();
     let opened = end.open_window(set, 0, lkey, range.start as u64, length);
     opened.unwrap()
 }

@@ -3,7 +3,8 @@
 use farwrite_fabric::contract::{Fabric, FabricError, Lkey, Region, RemotePlace, Rkey, WindowSet};
 
 use super::{
-    PATIENCE, Pair, TARGET_BYTES, World, beyond, bytes, close, closed, pattern, travel, window,
+    PATIENCE, Pair, TARGET_BYTES, World, beyond, bytes, close, closed, joined, pattern, post, sge,
+    travel, window, write,
 };
 
 /// Bytes of a slot in these tests.
@@ -12,7 +13,7 @@ const SLOT: u64 = 1000;
 /// Returns a pair whose `b` has a set of four windows.
 fn with_set<W: World>(world: &mut W) -> (Pair<'_, W>, WindowSet) {
     let mut pair = Pair::new(world);
-    let set = pair.b.create_windows(4, SLOT).unwrap();
+    let set = pair.b.create_windows(&[pair.qb], 4, SLOT).unwrap();
     (pair, set)
 }
 
@@ -50,7 +51,7 @@ pub(crate) fn bounds_of_opening(world: &mut impl World) {
         assert!(matches!(error, FabricError::OutOfBounds { .. }), "{error}");
     }
     let unknown = [b.open_window(set, 0, Lkey(target.0 ^ 1), 0, 1), {
-        let gone = b.create_windows(1, 1).unwrap();
+        let gone = b.create_windows(&[], 1, 1).unwrap();
         b.destroy_windows(gone).unwrap();
         b.open_window(gone, 0, target, 0, 1)
     }];
@@ -77,11 +78,14 @@ pub(crate) fn attributes(world: &mut impl World) {
         (2, 1 << 63),
         (u32::MAX, 1),
     ] {
-        let error = pair.b.create_windows(slots, slot_bytes).unwrap_err();
+        let error = pair
+            .b
+            .create_windows(&[pair.qb], slots, slot_bytes)
+            .unwrap_err();
         assert!(matches!(error, FabricError::BadAttribute { .. }), "{error}");
     }
     // Slots may be larger than any memory.
-    let wide = pair.b.create_windows(2, (1 << 63) - 1).unwrap();
+    let wide = pair.b.create_windows(&[pair.qb], 2, (1 << 63) - 1).unwrap();
     let (_, place) = pair.b.open_window(wide, 1, pair.target, 0, 8).unwrap();
     pair.write(0..4, place, 4, 0);
     pair.arrivals(1);
@@ -205,7 +209,7 @@ pub(crate) fn a_slot_is_free_at_once(world: &mut impl World) {
 pub(crate) fn closing_twice(world: &mut impl World) {
     let mut end = world.end(1);
     let lkey = end.register(Region::owned(vec![0; 100])).unwrap();
-    let windows = [(); 3].map(|()| window(&mut end, lkey, 0..100).0);
+    let windows = [(); 3].map(|()| window(&mut end, &[], lkey, 0..100).0);
     for window in windows {
         end.close_window(window).unwrap();
         let again = end.close_window(window);
@@ -254,4 +258,30 @@ pub(crate) fn guessed_keys(world: &mut impl World) {
     pair.nothing_lands();
     pair.write(0..4, beyond(place, 96), 0, 0);
     pair.arrivals(1);
+}
+
+pub(crate) fn keys_of_other_queue_pairs(world: &mut impl World) {
+    let mut pair = Pair::new(world);
+    let (second, second_at_b) = joined(&mut pair.a, &mut pair.b, 0);
+    let (_, place) = pair.open(0..100);
+    let local = [sge(pair.source, 0..4)];
+    post(&mut pair.a, second, &write(&local, place, 0));
+    pair.nothing_lands();
+    // One that is made after the set has no access either, and neither has one without windows.
+    let (third, _) = joined(&mut pair.a, &mut pair.b, 0);
+    post(&mut pair.a, third, &write(&local, place, 0));
+    pair.nothing_lands();
+    // A set can belong to several queue pairs.
+    let both = [pair.qb, second_at_b];
+    let (_, shared) = window(&mut pair.b, &both, pair.target, 200..300);
+    post(&mut pair.a, second, &write(&local, shared, 0));
+    pair.write(0..4, beyond(shared, 4), 0, 0);
+    pair.write(0..4, place, 0, 0);
+    pair.arrivals(3);
+    assert_eq!(pair.target()[200..208], [1, 2, 3, 4, 1, 2, 3, 4]);
+    assert_eq!(pair.target()[..4], [1, 2, 3, 4]);
+    // The binding ends with the queue pair.
+    pair.b.destroy_qp(second_at_b).unwrap();
+    let unknown = pair.b.create_windows(&both, 1, 1);
+    assert!(matches!(unknown, Err(FabricError::UnknownQp(qpn)) if qpn == second_at_b.0));
 }

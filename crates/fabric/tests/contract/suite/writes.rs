@@ -94,7 +94,7 @@ pub(crate) fn in_bulk(world: &mut impl World) {
     let (mtu, bytes) = (MTU as usize, 16 * BATCH * MTU as usize);
     let source = pair.a.register(Region::owned(pattern(bytes))).unwrap();
     let target = pair.b.register(Region::owned(vec![0; bytes])).unwrap();
-    let (_, place) = window(&mut pair.b, target, 0..bytes);
+    let (_, place) = window(&mut pair.b, &[pair.qb], target, 0..bytes);
     let packets = (0..bytes)
         .step_by(mtu)
         .map(|at| [sge(source, at..at + mtu)]);

@@ -6,15 +6,16 @@ use farwrite_wire::request::WriteImm;
 
 use super::{SoftwareWorld, forged, one_dropped};
 use crate::suite::{
-    Got, MTU, Pair, arrivals, connect, joined, pattern, post, queue_pair, send, sge, travel, write,
+    Got, MTU, Pair, arrivals, connect, joined, pattern, post, queue_pair, send, sge, travel,
+    window, write,
 };
 
 /// Returns a pair whose `b` has another queue pair, joined to the stranger. Also returns the valid
 /// packet that the stranger can send there: a write of 8 bytes.
 fn with_forger<W: SoftwareWorld>(world: &mut W) -> (Pair<'_, W>, WriteImm) {
     let mut pair = Pair::new(world);
-    let (_, place) = pair.open(0..4096);
     let qpn = queue_pair(&mut pair.b, 0, MTU);
+    let (_, place) = window(&mut pair.b, &[qpn], pair.target, 0..4096);
     connect(&mut pair.b, qpn, pair.world.stranger(), Qpn(2));
     let write = WriteImm {
         dest_qp: qpn.0,
@@ -261,8 +262,8 @@ fn become_opcode(bytes: &mut Vec<u8>, value: u8) {
 
 pub(crate) fn too_long(world: &mut impl SoftwareWorld) {
     let mut pair = Pair::new(world);
-    let (_, place) = pair.open(0..4096);
     let narrow = queue_pair(&mut pair.b, 0, 256);
+    let (_, place) = window(&mut pair.b, &[narrow], pair.target, 0..4096);
     let addr = pair.a.local_addr(0);
     connect(&mut pair.b, narrow, addr, pair.qa);
     let wide = queue_pair(&mut pair.a, 0, MTU);
@@ -280,10 +281,11 @@ pub(crate) fn too_long(world: &mut impl SoftwareWorld) {
 
 pub(crate) fn first_fault_counts(world: &mut impl SoftwareWorld) {
     let (mut pair, right) = with_forger(world);
-    let gone = pair.b.create_windows(1, 100).unwrap();
+    let gone = pair.b.create_windows(&[pair.qb], 1, 100).unwrap();
     let spare = pair.b.register(Region::owned(vec![0; 8])).unwrap();
     let (_, place) = pair.b.open_window(gone, 0, spare, 0, 8).unwrap();
     pair.b.destroy_windows(gone).unwrap();
+    let (_, of_other) = pair.open(0..100);
     let known = right.dest_qp;
     // Each packet has its own fault and all faults that are checked later.
     let worst = WriteImm {
@@ -305,11 +307,16 @@ pub(crate) fn first_fault_counts(world: &mut impl SoftwareWorld) {
         payload_bytes: 8,
         ..to_us
     };
+    let foreign = WriteImm {
+        rkey: of_other.rkey.0,
+        ..fits
+    };
     let cases = [
         (worst, DropReason::UnknownQp),
         (to_peer, DropReason::Stranger),
         (to_us, DropReason::TooLong),
         (fits, DropReason::RevokedKey),
+        (foreign, DropReason::ForeignKey),
     ];
     for (write, reason) in cases {
         let before = pair.before();

@@ -34,7 +34,10 @@ macro_rules! software_tests {
                     a_send_from_elsewhere_is_marked, a_permitted_source_can_change,
                     sealed_for_other_addresses, congestion_bits, times_of_arrival,
                 ],
-                windows: [out_of_bounds, unknown_key, revoked_key, null_key, no_worker_to_wait_for],
+                windows: [
+                    out_of_bounds, unknown_key, revoked_key, foreign_key, null_key,
+                    no_worker_to_wait_for,
+                ],
             }
         }
     };

@@ -3,11 +3,11 @@
 use farwrite_fabric::contract::{DropReason, Fabric, RemotePlace, Rkey};
 
 use super::SoftwareWorld;
-use crate::suite::{Got, Pair, TARGET_BYTES, close, travel};
+use crate::suite::{Got, Pair, TARGET_BYTES, beyond, close, joined, post, sge, travel, write};
 
 pub(crate) fn out_of_bounds(world: &mut impl SoftwareWorld) {
     let mut pair = Pair::new(world);
-    let set = pair.b.create_windows(4, 1000).unwrap();
+    let set = pair.b.create_windows(&[pair.qb], 4, 1000).unwrap();
     let opened = pair.b.open_window(set, 0, pair.target, 0, 1000);
     let (_, place) = opened.unwrap();
     pair.b.open_window(set, 1, pair.target, 1000, 500).unwrap();
@@ -35,7 +35,7 @@ pub(crate) fn unknown_key(world: &mut impl SoftwareWorld) {
 
 pub(crate) fn revoked_key(world: &mut impl SoftwareWorld) {
     let mut pair = Pair::new(world);
-    let set = pair.b.create_windows(4, 1000).unwrap();
+    let set = pair.b.create_windows(&[pair.qb], 4, 1000).unwrap();
     let opened = pair.b.open_window(set, 0, pair.target, 0, 1000);
     let (_, place) = opened.unwrap();
     let (_, stays) = pair.open(0..100);
@@ -77,4 +77,19 @@ pub(crate) fn no_worker_to_wait_for(world: &mut impl SoftwareWorld) {
     pair.b.close_window(opened).unwrap();
     assert_eq!(pair.b.poll_closed(), Some(opened));
     assert_eq!(pair.b.poll_closed(), None);
+}
+
+pub(crate) fn foreign_key(world: &mut impl SoftwareWorld) {
+    let mut pair = Pair::new(world);
+    let set = pair.b.create_windows(&[pair.qb], 2, 100).unwrap();
+    let opened = pair.b.open_window(set, 0, pair.target, 0, 100);
+    let (_, place) = opened.unwrap();
+    let (other, _) = joined(&mut pair.a, &mut pair.b, 0);
+    let local = [sge(pair.source, 0..4)];
+    let before = pair.before();
+    // In an open window, at a slot without one, and beyond the set.
+    for at in [0, 100, 200] {
+        post(&mut pair.a, other, &write(&local, beyond(place, at), 0));
+    }
+    pair.all_dropped(&before, DropReason::ForeignKey, 3);
 }
