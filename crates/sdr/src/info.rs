@@ -118,6 +118,9 @@ pub enum InfoError {
     /// A number that is not a valid queue pair number.
     #[error("{0:#x} is not the number of a queue pair: from 2 to 0xffffff")]
     Qpn(u32),
+    /// A number that two queue pairs have.
+    #[error("the number {0:#x} of a queue pair comes twice")]
+    TwoQueuePairs(u32),
     /// An error in the typed fields at the end.
     #[error("bad fields of queue-pair information: {0}")]
     Field(#[from] FieldError),
@@ -142,8 +145,8 @@ impl QpInfo {
     /// Encodes the information as in P6.
     ///
     /// # Errors
-    /// [`InfoError::Count`], [`InfoError::Address`], [`InfoError::Qpn`], [`InfoError::Config`] if
-    /// the fields are not consistent.
+    /// [`InfoError::Count`], [`InfoError::Address`], [`InfoError::Qpn`],
+    /// [`InfoError::TwoQueuePairs`], [`InfoError::Config`] if the fields are not consistent.
     pub fn encode(&self) -> Result<Vec<u8>, InfoError> {
         self.check()?;
         let config = &self.config;
@@ -305,9 +308,16 @@ impl QpInfo {
                 return Err(InfoError::Address(*address));
             }
         }
-        let mut qpns = self.data_qpns.iter().flatten().chain([&self.control_qpn]);
-        match qpns.find(|qpn| !QPN_RANGE.contains(qpn)) {
-            Some(qpn) => Err(InfoError::Qpn(*qpn)),
+        let qpns = self.data_qpns.iter().flatten().chain([&self.control_qpn]);
+        let mut qpns: Vec<u32> = qpns.copied().collect();
+        if let Some(&qpn) = qpns.iter().find(|qpn| !QPN_RANGE.contains(qpn)) {
+            return Err(InfoError::Qpn(qpn));
+        }
+        // Keys and counters of sealed packets belong to a number (P2.7), so two queue pairs with one
+        // number would use both twice.
+        qpns.sort_unstable();
+        match qpns.windows(2).find(|two| two[0] == two[1]) {
+            Some(two) => Err(InfoError::TwoQueuePairs(two[0])),
             None => Ok(()),
         }
     }

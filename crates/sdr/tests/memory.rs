@@ -71,7 +71,9 @@ fn pair(config: QpConfig) -> [Box<SdrQp>; 2] {
         control: address,
         channels: vec![address; config.channels.into()],
         control_qpn: 0x11,
-        data_qpns: vec![vec![0x12; config.channels.into()]; config.generations.into()],
+        data_qpns: (0..u32::from(config.generations))
+            .map(|generation| vec![0x12 + generation])
+            .collect(),
         control_key: [7; 32],
         timing: Timing::wide_area(),
         endpoint: EndpointId([9; 16]),

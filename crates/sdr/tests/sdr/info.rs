@@ -15,7 +15,6 @@ fn any_info() -> impl Strategy<Value = QpInfo> {
             !address.ip().is_unspecified() && address.ip() == address.ip().to_canonical()
         })
     };
-    let qpn = || 2_u32..1 << 24;
     (2_u8..5, 1_u8..5).prop_flat_map(move |(generations, channels)| {
         let config = QpConfig {
             generations,
@@ -23,32 +22,25 @@ fn any_info() -> impl Strategy<Value = QpInfo> {
             ..small()
         };
         let count = usize::from(channels);
-        let qpns = prop::collection::vec(qpn(), count);
+        let all = 1 + count * usize::from(generations);
+        // All numbers of one piece of information differ.
+        let qpns = prop::collection::hash_set(2_u32..1 << 24, all);
         (
             usable(),
             prop::collection::vec(usable(), count),
-            qpn(),
-            prop::collection::vec(qpns, usize::from(generations)),
+            qpns.prop_map(Vec::from_iter),
             any::<[u8; 32]>(),
             any_timing(),
             (any::<[u8; 16]>().prop_map(EndpointId), any::<[bool; 6]>()),
         )
             .prop_map(
-                move |(
-                    control,
-                    channels,
-                    control_qpn,
-                    data_qpns,
-                    control_key,
-                    timing,
-                    (endpoint, features),
-                )| {
+                move |(control, channels, qpns, control_key, timing, (endpoint, features))| {
                     QpInfo {
                         config,
                         control,
                         channels,
-                        control_qpn,
-                        data_qpns,
+                        control_qpn: qpns[0],
+                        data_qpns: qpns[1..].chunks(count).map(<[u32]>::to_vec).collect(),
                         control_key,
                         timing,
                         endpoint,
@@ -122,7 +114,7 @@ fn the_bytes_are_those_of_the_specification() {
             0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 0, 2, 1, 0x12, 0xb7,
         ]);
     }
-    want.extend([0, 0, 0, 0x12, 0, 0, 0, 0x12]);
+    want.extend([0, 0, 0, 0x12, 0, 0, 0, 0x13]);
     want.extend([0, 1, 0x80, 0, 0, 56]);
     for ns in [
         10_000_000_u64,
@@ -165,6 +157,7 @@ fn what_is_wrong_is_named() {
         InfoError::Length { want: 72, .. }
     ));
     assert_eq!(decode(&|b| b[67] = 1), InfoError::Qpn(1));
+    assert_eq!(decode(&|b| b[67] = 0x13), InfoError::TwoQueuePairs(0x13));
     assert_eq!(decode(&|b| b[64] = 1), InfoError::Qpn(0x100_0011));
 }
 
@@ -317,6 +310,9 @@ fn fields_that_do_not_fit_together_are_not_encoded() {
     let mut special = info(small());
     special.data_qpns[0][0] = 1;
     assert_eq!(special.encode(), Err(InfoError::Qpn(1)));
+    let mut twice = info(small());
+    twice.data_qpns[3][1] = twice.data_qpns[0][0];
+    assert_eq!(twice.encode(), Err(InfoError::TwoQueuePairs(0x12)));
 }
 
 #[test]

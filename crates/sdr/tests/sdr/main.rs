@@ -49,7 +49,7 @@ pub(crate) fn info(config: QpConfig) -> QpInfo {
         control: address,
         channels: vec![address; channels],
         control_qpn: 0x11,
-        data_qpns: vec![vec![0x12; channels]; config.generations.into()],
+        data_qpns: data_qpns(config),
         control_key: [7; 32],
         timing: Timing::wide_area(),
         endpoint: EndpointId([9; 16]),
@@ -60,6 +60,15 @@ pub(crate) fn info(config: QpConfig) -> QpInfo {
         requires_sealing: false,
         has_aes: false,
     }
+}
+
+/// Returns numbers that count up from 0x12.
+fn data_qpns(config: QpConfig) -> Vec<Vec<u32>> {
+    let generations = 0..u32::from(config.generations);
+    let channels = u32::from(config.channels);
+    let first = |generation| 0x12 + generation * channels;
+    let numbers = |first| (first..first + channels).collect();
+    generations.map(first).map(numbers).collect()
 }
 
 /// Returns a queue pair connected to a peer of its own shape.
