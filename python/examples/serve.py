@@ -1,10 +1,11 @@
-"""Inference of a small model that is split over ranks: answers of some bytes to prompts of a text.
+"""Inference of a small model that is split over ranks: it answers prompts from a text with some bytes.
 
-It serves the same prompts with each backend in turns. Start it with torchrun, on one machine or several::
+The backends take turns, and each answers the same prompts. Start the script with torchrun, on one machine or
+on several machines::
 
     torchrun --nproc-per-node 2 python/examples/serve.py --way tensor --backends gloo exact bounded
 
-The first start trains the model, and keeps it in a folder.
+The first start trains the model, and saves it in a folder.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ from transformer import EXPERTS, HEADS, Past, Transformer, kept, windows
 
 from farwrite.torch import Bounded, Exact, Options, Policy
 
-#: What a bounded group may leave out: the operations of all ways that carry activations.
+#: The bounded operations: those that carry activations in any way of splitting the model.
 BOUNDED = ("all-reduce", "reduce-scatter", "all-gather", "all-to-all")
 PARITY = Exact("ec-mds:32,8")
-#: Share of bytes that may be missing.
+#: The share of bytes that may be missing.
 LOSS_TARGET = 0.02
 POLICIES: dict[str, Policy] = {
     "exact": Exact(),
@@ -56,13 +57,14 @@ def group_of(backend: str) -> dist.ProcessGroup:
 
 @dataclass
 class Server:
-    """A model that one backend serves, and how it went."""
+    """A model that one backend serves, and its results."""
 
     way: Tensor | Pipeline | Mixture
     wire: Wire
     first_s: list[float] = field(default_factory=list)
     answer_s: list[float] = field(default_factory=list)
-    #: Bytes of prompts that the bytes before them were asked for; how many the model had right; the loss.
+    #: The number of bytes of prompts that the model predicted from the bytes before them, how many
+    #: predictions were right, and the sum of the losses.
     asked: float = 0
     right: float = 0
     loss: float = 0
@@ -71,10 +73,10 @@ class Server:
     def answer(
         self, pieces: torch.Tensor, answer: int
     ) -> tuple[torch.Tensor | None, torch.Tensor, float, float]:
-        """Answer prompts: pieces without their last byte.
+        """Answer prompts, which are pieces without their last byte, with `answer` bytes each.
 
-        Return the hidden values of the prompts, the bytes of the answers, the seconds to the first byte, and
-        those of all other bytes.
+        Return the hidden values of the prompts, the bytes of the answers, the seconds until the first byte,
+        and the seconds from then until the last byte.
         """
         start = time.monotonic()
         prompts = self.way.own(pieces)[:, :-1]
@@ -90,7 +92,7 @@ class Server:
 
     @torch.no_grad()
     def judge(self, hidden: torch.Tensor | None, pieces: torch.Tensor) -> None:
-        """Compare what the model predicts at each byte of the prompts with the next byte of the text."""
+        """Compare the model's prediction at each byte of the prompts with the next byte of the text."""
         if hidden is None:
             return
         wanted = self.way.own(pieces)[:, 1:].flatten()
@@ -100,7 +102,7 @@ class Server:
         self.loss += float(cross_entropy(logits, wanted, reduction="sum"))
 
     def serve(self, batches: list[torch.Tensor], answer: int) -> None:
-        """Answer batches, one after the other, and then judge them. The first one is not counted."""
+        """Answer batches, one after the other, and then judge the answers. The first batch does not count."""
         dist.barrier()
         self.answer(batches[0], answer)
         self.wire.is_counting = True
@@ -115,7 +117,7 @@ class Server:
             self.judge(hidden, pieces)
 
     def result(self, generated: int) -> dict[str, Any]:
-        """Return how it went: times are those of rank 0. All ranks must call it."""
+        """Return the results, with the times of rank 0. All ranks must call this method."""
         wire = self.wire
         counts = (wire.bounded, wire.cut, wire.missing_bytes, wire.result_bytes)
         sums = torch.tensor([self.asked, self.right, self.loss, *counts], dtype=torch.float64)
@@ -134,7 +136,7 @@ class Server:
 
 
 def check(arguments: argparse.Namespace, ranks: int) -> None:
-    """Check that the ranks can have equal parts of what is split between them."""
+    """Check that the model and the prompts can be split into equal parts for the ranks."""
     split = {
         "tensor": {"heads": HEADS},
         "sequence": {"heads": HEADS, "--prompts": arguments.prompts},
@@ -149,13 +151,14 @@ def check(arguments: argparse.Namespace, ranks: int) -> None:
 
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Serve with all backends, and return how it went with each."""
+    """Serve with all backends, and return the results of each backend."""
     text, held_out = Text.read()
     has_experts = arguments.way == "experts"
     longest = arguments.context + arguments.answer
     model = Transformer(has_experts)
     options = arguments.seed, arguments.train_steps, text, longest, has_experts
-    # Other machines do not have the file, and other processors can train other weights.
+    # Rank 0 sends its weights to all ranks. Other machines do not have the file, and training on another
+    # processor can give other weights.
     weights = [None]
     if dist.get_rank() == 0:
         weights = [torch.load(kept(arguments.models, *options), weights_only=True)]
@@ -190,21 +193,32 @@ def parser() -> argparse.ArgumentParser:
     """Return the parser of the options."""
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--way", choices=WAYS, default="tensor", help="how the model is split")
-    options.add_argument("--backends", nargs="+", choices=BACKENDS, default=["gloo", "exact", "bounded"])
-    options.add_argument("--seed", type=int, default=1)
-    options.add_argument("--prompts", type=int, default=8, help="prompts that are served at once")
-    options.add_argument("--context", type=int, default=256, help="bytes of a prompt")
-    options.add_argument("--answer", type=int, default=8, help="bytes of an answer")
-    options.add_argument("--rounds", type=int, default=3, help="turns of each backend")
-    options.add_argument("--requests", type=int, default=10, help="batches of prompts in a turn that count")
-    options.add_argument("--train-steps", type=int, default=300)
+    options.add_argument(
+        "--backends",
+        nargs="+",
+        choices=BACKENDS,
+        default=["gloo", "exact", "bounded"],
+        help="gloo, or policies of farwrite",
+    )
+    options.add_argument("--seed", type=int, default=1, help="seed of the training and the prompts")
+    options.add_argument("--prompts", type=int, default=8, help="number of prompts that are served together")
+    options.add_argument("--context", type=int, default=256, help="number of bytes of a prompt")
+    options.add_argument("--answer", type=int, default=8, help="number of bytes of an answer")
+    options.add_argument("--rounds", type=int, default=3, help="number of turns of each backend")
+    options.add_argument(
+        "--requests",
+        type=int,
+        default=10,
+        help="batches of prompts in a turn, after a first one that does not count",
+    )
+    options.add_argument("--train-steps", type=int, default=300, help="steps of training of the model")
     options.add_argument("--models", type=Path, default=Path("models"), help="a folder for trained models")
     options.add_argument("--json", action="store_true", help="print the result as JSON")
     return options
 
 
 def main() -> None:
-    """Serve, and print how it went."""
+    """Serve, and print the results."""
     arguments = parser().parse_args()
     torch.set_num_threads(1)
     dist.init_process_group("gloo")

@@ -1,7 +1,8 @@
-"""Ways to split the transformer over ranks, and the operations that each of them needs.
+"""Ways to split the transformer over ranks, and the operations of a group that they need.
 
-Each way has the same methods. `own` says which prompts a rank begins with. `step` returns the hidden values
-of bytes after the last layer, where this rank has them. `following` returns the bytes that come next.
+All ways have the methods `own`, `step` and `following`. `own` returns the prompts with which a rank begins.
+`step` returns the hidden values of bytes after the last layer, or None if another rank has them. `following`
+returns the most likely next byte of each prompt.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ import farwrite.torch
 
 
 class Wire:
-    """The operations of a group, and what was missing from the bounded ones."""
+    """The operations of a group, and counts of its bounded operations and their missing bytes."""
 
     def __init__(self, group: dist.ProcessGroup) -> None:
         self.group = group
         self.rank, self.size = dist.get_rank(group), dist.get_world_size(group)
         self.is_counting = False
-        #: Bounded operations, how many of them were cut, bytes that were missing, and bytes of all results.
+        #: Number of bounded operations, number of those that were cut, bytes that were missing from their
+        #: results, and bytes of their results.
         self.bounded = self.cut = self.missing_bytes = self.result_bytes = 0
 
     def sum(self, values: torch.Tensor) -> torch.Tensor:
@@ -32,28 +34,28 @@ class Wire:
         return values
 
     def sum_parts(self, values: torch.Tensor) -> torch.Tensor:
-        """Return this rank's part of the sum: the first dimension is split."""
+        """Return this rank's part of the sum, whose first dimension is split over the ranks."""
         part = values.new_empty(len(values) // self.size, *values.shape[1:])
         dist.reduce_scatter_tensor(part, values.contiguous(), group=self.group)
         self._count()
         return part
 
     def gather(self, part: torch.Tensor) -> torch.Tensor:
-        """Return the parts of all ranks, along the first dimension."""
+        """Return the parts of all ranks, joined along the first dimension."""
         whole = part.new_empty(len(part) * self.size, *part.shape[1:])
         dist.all_gather_into_tensor(whole, part.contiguous(), group=self.group)
         self._count()
         return whole
 
     def exchange(self, parts: torch.Tensor) -> torch.Tensor:
-        """Give each rank its part of the first dimension, and return those for this rank."""
+        """Send each rank its part of the first dimension, and return the parts that this rank receives."""
         received = torch.empty_like(parts)
         dist.all_to_all_single(received, parts, group=self.group)
         self._count()
         return received
 
     def send(self, values: torch.Tensor, rank: int) -> None:
-        """Send values to a rank: exact in every group."""
+        """Send values to a rank. This operation is exact in every group."""
         dist.send(values.contiguous(), group=self.group, group_dst=rank)
 
     def receive(self, values: torch.Tensor, rank: int) -> torch.Tensor:
@@ -72,7 +74,10 @@ class Wire:
 
 
 class Tensor:
-    """Each rank has some heads and hidden values of all layers: an all-reduce after each half of a layer."""
+    """Each rank has some heads and some hidden values of each layer.
+
+    There is an all-reduce after each half of a layer.
+    """
 
     def __init__(self, model: Transformer, wire: Wire) -> None:
         self._wire = wire
@@ -83,11 +88,11 @@ class Tensor:
             layer.feed = layer.feed.part(wire.rank, wire.size)
 
     def own(self, prompts: torch.Tensor) -> torch.Tensor:
-        """All ranks have all prompts."""
+        """Return all prompts, which every rank has."""
         return prompts
 
     def step(self, text: torch.Tensor, past: Past, start: int) -> torch.Tensor | None:
-        """Compute bytes that begin at a place, and add them to the past."""
+        """Compute the bytes of `text`, which begin at the place `start`, and add their keys to `past`."""
         hidden = self.model.embed(text, start)
         for number, layer in enumerate(self.model.layers):
             hidden = layer(hidden, past, number, leave=self._wire.sum)
@@ -100,17 +105,17 @@ class Tensor:
 
 
 class Sequence(Tensor):
-    """As `Tensor`, but between the halves of layers each rank has only the values of its own prompts.
+    """As `Tensor`, but between the halves of layers, a rank has only the values of its own prompts.
 
-    An all-gather before each half and a reduce-scatter after it move as many bytes as an all-reduce.
+    An all-gather before each half and a reduce-scatter after it move as many bytes together as an all-reduce.
     """
 
     def own(self, prompts: torch.Tensor) -> torch.Tensor:
-        """Each rank has some of the prompts."""
+        """Return the prompts of this rank."""
         return prompts.chunk(self._wire.size)[self._wire.rank]
 
     def step(self, text: torch.Tensor, past: Past, start: int) -> torch.Tensor | None:
-        """Compute bytes that begin at a place, and add them to the past."""
+        """Compute the bytes of `text`, which begin at the place `start`, and add their keys to `past`."""
         hidden = self.model.embed(text, start)
         for number, layer in enumerate(self.model.layers):
             hidden = layer(hidden, past, number, self._wire.gather, self._wire.sum_parts)
@@ -118,9 +123,9 @@ class Sequence(Tensor):
 
 
 class Pipeline:
-    """Each rank has some layers, and sends hidden values to the next one.
+    """Each rank has some layers, and sends hidden values to the next rank.
 
-    The last rank sends the bytes that come next to rank 0. Sends are exact in every group.
+    The last rank sends the predicted bytes to rank 0. Sends are exact in every group.
     """
 
     def __init__(self, model: Transformer, wire: Wire) -> None:
@@ -129,11 +134,11 @@ class Pipeline:
         self._numbers = range(LAYERS * wire.rank // wire.size, LAYERS * (wire.rank + 1) // wire.size)
 
     def own(self, prompts: torch.Tensor) -> torch.Tensor:
-        """Rank 0 has all prompts; the others need their number and length."""
+        """Return all prompts, of which rank 0 uses the bytes, and other ranks only the shape."""
         return prompts
 
     def step(self, text: torch.Tensor, past: Past, start: int) -> torch.Tensor | None:
-        """Compute bytes that begin at a place, and add them to the past."""
+        """Compute the bytes of `text`, which begin at the place `start`, and add their keys to `past`."""
         wire = self._wire
         if wire.rank == 0:
             hidden = self.model.embed(text, start)
@@ -147,7 +152,7 @@ class Pipeline:
         return None
 
     def following(self, hidden: torch.Tensor | None, prompts: int) -> torch.Tensor:
-        """Return the most likely next byte of each prompt, at rank 0; elsewhere zeros."""
+        """Return the most likely next byte of each prompt at rank 0, and zeros at other ranks."""
         wire = self._wire
         following = torch.zeros(prompts, 1, dtype=torch.int64)
         if hidden is not None:
@@ -158,7 +163,10 @@ class Pipeline:
 
 
 class Mixture(Sequence):
-    """Each rank has some experts, the whole attention, and its own prompts: two all-to-alls in each layer."""
+    """Each rank has some experts, the whole attention, and its own prompts.
+
+    There are two all-to-alls in each layer.
+    """
 
     def __init__(self, model: Transformer, wire: Wire) -> None:
         self._wire = wire
@@ -168,15 +176,15 @@ class Mixture(Sequence):
             layer.feed = Spread(layer.feed, wire)
 
     def step(self, text: torch.Tensor, past: Past, start: int) -> torch.Tensor | None:
-        """Compute bytes that begin at a place, and add them to the past."""
+        """Compute the bytes of `text`, which begin at the place `start`, and add their keys to `past`."""
         return self.model(text, past, start)
 
 
 class Spread(nn.Module):
-    """Experts on several ranks. Each row of values goes to the rank of its expert, and the result comes back.
+    """Experts on several ranks. The rank of its expert gets each row of values, and sends the result back.
 
-    Each rank sends as many rows to each other rank as it has; those for another rank's experts are 0.
-    A row that is missing adds nothing, as if no expert were there.
+    A rank sends all of its rows to each rank, but a row that is not for an expert of the receiver is 0. If a
+    row is missing, its expert adds nothing.
     """
 
     def __init__(self, experts: Experts, wire: Wire) -> None:
@@ -194,7 +202,7 @@ class Spread(nn.Module):
         parts = rows.new_zeros(wire.size, len(rows), WIDTH)
         parts[places] = rows
         received = wire.exchange(parts).flatten(0, 1)
-        # The router says again which of this rank's experts it was.
+        # This rank computes from each received row which of its experts the row is for.
         first = wire.rank * self._each
         mine = self._experts.router(received)[:, first : first + self._each].argmax(dim=1) + first
         mine[(received == 0).all(dim=1)] = -1
@@ -202,5 +210,5 @@ class Spread(nn.Module):
         return (added[places] * weights[:, None]).view(values.shape)
 
 
-#: Ways to split the model, by the name of an option.
+#: Ways to split the model, by the value of `--way`.
 WAYS = {"tensor": Tensor, "sequence": Sequence, "pipeline": Pipeline, "experts": Mixture}

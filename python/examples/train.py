@@ -1,6 +1,6 @@
-"""Data-parallel training of a small model: digits of scikit-learn, or the bytes of a text.
+"""Data-parallel training of a small model on digits of scikit-learn, or on the bytes of a text.
 
-`--backend gloo` runs the same over TCP. Start it with torchrun, on one machine or several::
+`--backend gloo` trains over TCP. Start the script with torchrun, on one machine or on several machines::
 
     torchrun --nproc-per-node 2 python/examples/train.py --steps 200
 """
@@ -21,17 +21,17 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
-import farwrite.torch  # the first of two lines: it registers the backend
+import farwrite.torch  # the first of the two lines that farwrite needs: it registers the backend
 
-#: First steps of a run, which take longer than later ones.
+#: Number of the first steps, whose times do not count, because they are longer than those of later steps.
 UNTIMED = 5
 
 
 class Digits:
-    """1797 pictures of 8 x 8 points, and a network of three layers; its gradients have 1.2 MB."""
+    """1797 pictures of 8 x 8 points, and a network of three layers, whose gradients have 1.2 MB."""
 
     def __init__(self, seed: int) -> None:
-        # Only this task needs scikit-learn.
+        # The import is here because only this task needs scikit-learn.
         from sklearn.datasets import load_digits
 
         images, labels = (torch.from_numpy(values) for values in load_digits(return_X_y=True))
@@ -42,19 +42,19 @@ class Digits:
         self.model = nn.Sequential(*layers)
 
     def optimizer(self) -> torch.optim.Optimizer:
-        """Make the optimizer of the model's weights, as they are now."""
+        """Make an optimizer of the current weights of the model."""
         return torch.optim.SGD(self.model.parameters(), lr=0.05, momentum=0.9)
 
     def batch(self, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
-        """Draw 32 pictures and their digits."""
+        """Draw 32 pictures at random, and return them with their digits."""
         chosen = torch.randint(len(self._train[0]), (32,), generator=generator)
         return self._train[0][chosen], self._train[1][chosen]
 
 
 class Text:
-    """Bytes of a text, and a transformer that predicts the next one; its gradients have 3.4 MB.
+    """The bytes of a text, and a transformer that predicts the next byte, whose gradients have 3.4 MB.
 
-    The text is that of the licences in Debian's package base-files; MPL-2.0 is for tests.
+    The text consists of the licences in Debian's package base-files. MPL-2.0 is used for tests only.
     """
 
     CONTEXT = 64
@@ -67,7 +67,7 @@ class Text:
 
     @classmethod
     def read(cls) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the bytes to learn from, and those for tests."""
+        """Return the bytes for training and the bytes for tests."""
         files = sorted(path for path in cls.FOLDER.iterdir() if not path.is_symlink())
         texts = [path.read_bytes() for path in files if path.name != "MPL-2.0"]
         test = (cls.FOLDER / "MPL-2.0").read_bytes()
@@ -77,11 +77,11 @@ class Text:
         return learnt.long(), held.long()
 
     def optimizer(self) -> torch.optim.Optimizer:
-        """Make the optimizer of the model's weights, as they are now."""
+        """Make an optimizer of the current weights of the model."""
         return torch.optim.AdamW(self.model.parameters(), lr=2e-3)
 
     def batch(self, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
-        """Draw 16 pieces of the text, and what follows each of their bytes."""
+        """Draw 16 pieces of the text at random. Return them, and the byte after each of their bytes."""
         starts = torch.randint(len(self._train) - self.CONTEXT - 1, (16,), generator=generator)
         return self._windows(self._train, starts)
 
@@ -91,7 +91,7 @@ class Text:
 
 
 class Transformer(nn.Module):
-    """Four layers of width 128, which see only earlier bytes."""
+    """A transformer of four layers of width 128, in which each byte sees only earlier bytes."""
 
     def __init__(self, context: int) -> None:
         super().__init__()
@@ -103,13 +103,13 @@ class Transformer(nn.Module):
         self.register_buffer("mask", nn.Transformer.generate_square_subsequent_mask(context))
 
     def forward(self, text: torch.Tensor) -> torch.Tensor:
-        """Return the logits of the byte after each, by piece, byte and place."""
+        """Return the logits of the byte that follows each byte, of shape (pieces, 256, places)."""
         hidden = self.layers(self.bytes(text) + self.places, mask=self.mask, is_causal=True)
         return self.next(hidden).transpose(1, 2)
 
 
 def join(arguments: argparse.Namespace) -> None:
-    """Make the default group."""
+    """Make the default group, with the policy of the options."""
     if arguments.backend != "farwrite":
         dist.init_process_group(arguments.backend)
         return
@@ -121,7 +121,7 @@ def join(arguments: argparse.Namespace) -> None:
             exact=farwrite.torch.Exact(**({"scheme": arguments.exact} if arguments.exact else {})),
             parts="bounded" if arguments.resynchronise else "exact",
         )
-    # The second line: a store on a network that only the ranks use.
+    # The second line, with options. The store must be on a network that only the ranks use.
     options = farwrite.torch.Options(
         trusted_store=True, policy=policy, missing_log=arguments.log, replay_log=arguments.replay
     )
@@ -131,14 +131,14 @@ def join(arguments: argparse.Namespace) -> None:
 
 
 class Alone:
-    """Training without other ranks."""
+    """Training in one process, without other ranks."""
 
     def __init__(self, task: Digits | Text) -> None:
         self.model: nn.Module = task.model
         self.optimizer = task.optimizer()
 
     def learn(self, loss: torch.Tensor) -> None:
-        """Change the weights by the gradients of a loss."""
+        """Change the weights by the gradients of the loss."""
         self.optimizer.zero_grad()
         loss.backward()
         self.optimizer.step()
@@ -182,7 +182,7 @@ class Zero3:
         import deepspeed.ops
 
         self._zero = deepspeed.zero
-        # DeepSpeed's operation through shared memory would need a compiler. Training does not use it.
+        # DeepSpeed would compile an operation over shared memory, which training does not use.
         deepspeed.ops.__compatible_ops__.clear()
         self.model, *_ = deepspeed.initialize(
             model=task.model,
@@ -193,13 +193,13 @@ class Zero3:
                 "zero_optimization": {"stage": 3},
                 "zero_allow_untested_optimizer": True,
                 "zero_force_ds_cpu_optimizer": False,
-                # As the others do; else gradients are scaled to a norm of 1.
+                # DeepSpeed's default scales gradients to a norm of 1, which the other ways do not do.
                 "gradient_clipping": 0.0,
             },
         )
 
     def learn(self, loss: torch.Tensor) -> None:
-        """Change the weights by the gradients of a loss."""
+        """Change the weights by the gradients of the loss."""
         self.model.backward(loss)
         self.model.step()
 
@@ -210,33 +210,33 @@ class Zero3:
             return [parameter.detach().clone() for parameter in parameters]
 
 
-#: How weights lie on ranks, by the name of an option.
+#: How the weights are distributed over ranks, by the value of `--way`.
 WAYS = {"ddp": Replicas, "fsdp2": Shards, "zero3": Zero3}
 
 
 def drift(weights: list[torch.Tensor], group: dist.ProcessGroup | None = None) -> float:
-    """Return the largest difference between a weight of two ranks; 0 only where no weight differs.
+    """Return the largest difference of a weight between two ranks. It is 0 only if no weight differs.
 
-    Weights travel as integers, which no policy leaves out.
+    The ranks exchange the weights as integers, so the operation is exact with every policy.
     """
     bits = torch.cat([weight.flatten() for weight in weights]).view(torch.int32)
     everyone = [torch.empty_like(bits) for _ in range(dist.get_world_size(group))]
     dist.all_gather(everyone, bits, group)
     replicas = torch.stack(everyone).view(torch.float32).double()
     differences = replicas.amax(0) - replicas.amin(0)
-    # Where all ranks have the same bits, there is no difference, even if they are no number.
+    # If all ranks have the same bits, the difference is 0, also if the bits are infinite or NaN.
     differences[(torch.stack(everyone) == bits).all(0)] = 0
     return float(differences.nan_to_num(nan=torch.inf).max())
 
 
 def resynchronise(way: Alone | Zero3, number: int, every: int) -> float | None:
-    """Make weights and momentum equal at all ranks after each `every` steps, and return the drift."""
+    """Make the weights and the momentum equal at all ranks after each `every` steps. Return the drift."""
     optimizer = getattr(way, "optimizer", None)
     return farwrite.torch.resynchronise(way.model, number, every=every, optimizer=optimizer)
 
 
 def step(task: Digits | Text, way: Alone | Zero3, generator: torch.Generator) -> float:
-    """Do one step, and return how many seconds it took."""
+    """Do one step of training. Return its duration in seconds."""
     begin = time.monotonic()
     inputs, labels = task.batch(generator)
     way.learn(cross_entropy(way.model(inputs), labels))
@@ -244,16 +244,16 @@ def step(task: Digits | Text, way: Alone | Zero3, generator: torch.Generator) ->
 
 
 def mean_over_ranks(values: list[float]) -> list[float]:
-    """Return means over all ranks. All ranks must call it."""
+    """Return the mean of each value over all ranks. All ranks must call this function."""
     means = torch.tensor(values, dtype=torch.float64)
     dist.all_reduce(means)
     return (means / dist.get_world_size()).tolist()
 
 
 def train(task: Digits | Text, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Train. Return the times of steps, and for each test its time in seconds, its step and its loss."""
+    """Train. Return the times of steps, and for each test: the seconds of training, the step and the loss."""
     generator = torch.Generator().manual_seed(1000 * arguments.seed + dist.get_rank())
-    # What a step takes without the other ranks, for the share of communication.
+    # The times of steps without other ranks show which share of a step is communication.
     copy = Alone(deepcopy(task))
     alone = [step(task, copy, generator) for _ in range(12)]
 
@@ -290,33 +290,41 @@ def train(task: Digits | Text, arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Train, and print how it went."""
+    """Train, and print the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--task", choices=("digits", "text"), default="digits")
-    parser.add_argument("--way", choices=WAYS, default="ddp", help="how weights lie on ranks")
-    parser.add_argument("--backend", default="farwrite")
+    parser.add_argument("--task", choices=("digits", "text"), default="digits", help="the data to train on")
     parser.add_argument(
-        "--bounded", type=float, help="a share of gradients that may be missing, such as 0.02"
+        "--way", choices=WAYS, default="ddp", help="how the weights are distributed over ranks"
     )
-    parser.add_argument("--hadamard", type=int, help="values of a block of the Hadamard transform")
+    parser.add_argument("--backend", default="farwrite", help="the backend of torch.distributed")
+    parser.add_argument(
+        "--bounded", type=float, help="the share of gradients that may be missing, such as 0.02"
+    )
+    parser.add_argument(
+        "--hadamard",
+        type=int,
+        help="with --bounded: the number of values of a block of the Hadamard transform",
+    )
     parser.add_argument("--exact", help="with --bounded: the scheme of exact operations")
     parser.add_argument(
         "--resynchronise",
         type=int,
         metavar="STEPS",
-        help="with --bounded and ddp: whole all-reduces have a deadline, and replicas become equal after "
-        "each STEPS steps",
+        help="with --bounded and ddp: a deadline for whole all-reduces; replicas are made equal after each "
+        "STEPS steps",
     )
-    parser.add_argument("--log", help="with --bounded: a folder for logs of what was missing")
-    parser.add_argument("--replay", help="with --bounded: the folder of the logs of a run to repeat exactly")
-    parser.add_argument("--trace", type=Path, help="a folder for a trace of each rank: docs/trace.md")
-    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--log", help="with --bounded: a folder for logs of the missing contributions")
+    parser.add_argument(
+        "--replay", help="with --bounded: the folder with the logs of a run, which is repeated exactly"
+    )
+    parser.add_argument("--trace", type=Path, help="a folder for a trace of each rank (docs/trace.md)")
+    parser.add_argument("--steps", type=int, default=200, help="number of steps")
     parser.add_argument("--test-every", type=int, default=20, help="steps between two tests")
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=1, help="seed of the weights and the data")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     arguments = parser.parse_args()
     if arguments.steps <= UNTIMED:
-        parser.error(f"--steps {arguments.steps}: must be more than {UNTIMED}, which are not timed")
+        parser.error(f"--steps {arguments.steps}: must be more than {UNTIMED}: the first steps are not timed")
 
     for name in ("exact", "hadamard"):
         if getattr(arguments, name) != parser.get_default(name) and arguments.bounded is None:

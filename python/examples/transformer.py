@@ -13,17 +13,17 @@ WIDTH = 128
 LAYERS = 4
 HEADS = 4
 EXPERTS = 4
-#: Places that the model knows: bytes of a prompt and of its answer.
+#: The most bytes of a prompt and its answer together.
 PLACES = 320
 
-#: What happens to values on their way into a half of a layer, and out of it.
+#: A function that is applied to the inputs or to the results of a half of a layer.
 Pass = Callable[[torch.Tensor], torch.Tensor]
-#: The keys and values of earlier bytes, by layer.
+#: For each layer, the keys and the values of earlier bytes.
 Past = dict[int, tuple[torch.Tensor, torch.Tensor]]
 
 
 def same(values: torch.Tensor) -> torch.Tensor:
-    """Return the values: no other rank takes part."""
+    """Return the values without a change, if no other rank takes part."""
     return values
 
 
@@ -38,10 +38,10 @@ class Attention(nn.Module):
         self.out = nn.Linear(depth, WIDTH, bias=False)
 
     def forward(self, values: torch.Tensor, past: Past | None, layer: int) -> torch.Tensor:
-        """Return what the heads add to the values, which see only earlier ones.
+        """Return what the heads add to the values. Each place sees only earlier places.
 
-        Values are by piece, place and width. The keys of these places are added to `past`. Where it has
-        earlier ones, there must be one place.
+        Values have the shape (pieces, places, width). The keys and values of these places are added to
+        `past`. If `past` already has keys of the layer, there must be only one place.
         """
         query, key, content = (
             part.unflatten(2, (self.heads, -1)).transpose(1, 2) for part in self.mixed(values).chunk(3, dim=2)
@@ -55,7 +55,7 @@ class Attention(nn.Module):
         return self.out(seen.transpose(1, 2).flatten(2))
 
     def part(self, number: int, of: int) -> Attention:
-        """Return the heads of one of several ranks."""
+        """Return the heads of rank `number` of `of` ranks."""
         part = Attention(self.heads // of)
         rows = self.mixed.weight.chunk(3), self.mixed.bias.chunk(3)
         part.mixed.weight.data = torch.cat([row.chunk(of)[number] for row in rows[0]])
@@ -77,7 +77,7 @@ class Feed(nn.Module):
         return self.down(self.up(values).relu())
 
     def part(self, number: int, of: int) -> Feed:
-        """Return the hidden values of one of several ranks."""
+        """Return the hidden values of rank `number` of `of` ranks."""
         part = Feed(self.up.out_features // of)
         part.up.weight.data = self.up.weight.chunk(of)[number]
         part.up.bias.data = self.up.bias.chunk(of)[number]
@@ -86,13 +86,13 @@ class Feed(nn.Module):
 
 
 class Experts(nn.Module):
-    """Several networks of which each byte uses one: the one that a router prefers."""
+    """Several networks. Each byte uses one of them, which a router chooses."""
 
     def __init__(self) -> None:
         super().__init__()
         self.router = nn.Linear(WIDTH, EXPERTS, bias=False)
         self.experts = nn.ModuleList(Feed(WIDTH * 2) for _ in range(EXPERTS))
-        #: How uneven the last bytes were spread over the experts: 1 where they are spread evenly.
+        #: How unevenly the bytes of the last call were spread over the experts; 1 if they were spread evenly.
         self.unevenness = torch.ones(())
 
     def route(self, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -105,7 +105,7 @@ class Experts(nn.Module):
         return chosen, weights
 
     def apply_some(self, values: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
-        """Return what the chosen expert of each row adds to it. An expert of -1 adds nothing."""
+        """Return what the chosen expert of each row adds to the row. The expert -1 adds nothing."""
         added = torch.zeros_like(values)
         for number, expert in enumerate(self.experts):
             rows = (chosen == number).nonzero()[:, 0]
@@ -132,13 +132,13 @@ class Layer(nn.Module):
     def forward(
         self, hidden: torch.Tensor, past: Past | None, number: int, enter: Pass = same, leave: Pass = same
     ) -> torch.Tensor:
-        """Return the hidden values after the layer. Each half takes what `enter` makes of its inputs."""
+        """Return the hidden values after the layer. Each half applies `enter` and `leave` to its values."""
         hidden = hidden + leave(self.attention(enter(self.norms[0](hidden)), past, number))
         return hidden + leave(self.feed(enter(self.norms[1](hidden))))
 
 
 class Transformer(nn.Module):
-    """The whole model."""
+    """The whole model, from bytes to the logits of the next byte."""
 
     def __init__(self, has_experts: bool = False) -> None:
         super().__init__()
@@ -149,11 +149,11 @@ class Transformer(nn.Module):
         self.next = nn.Linear(WIDTH, 256)
 
     def embed(self, text: torch.Tensor, start: int) -> torch.Tensor:
-        """Return the hidden values of bytes before the first layer, by piece, place and width."""
+        """Return the hidden values of bytes before the first layer, of shape (pieces, places, width)."""
         return self.bytes(text) + self.places[start : start + text.shape[1]]
 
     def predict(self, hidden: torch.Tensor) -> torch.Tensor:
-        """Return the logits of the byte after each, from the hidden values after the last layer."""
+        """Return the logits of the byte after each byte, from the hidden values after the last layer."""
         return self.next(self.norm(hidden))
 
     def forward(self, text: torch.Tensor, past: Past | None = None, start: int = 0) -> torch.Tensor:
@@ -165,7 +165,7 @@ class Transformer(nn.Module):
 
 
 def trained(seed: int, steps: int, text: torch.Tensor, context: int, has_experts: bool) -> Transformer:
-    """Train a model on a text in this process; the same arguments give the same model."""
+    """Train a model on a text in this process. Equal arguments give equal models."""
     torch.manual_seed(seed)
     model = Transformer(has_experts)
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
@@ -185,13 +185,13 @@ def trained(seed: int, steps: int, text: torch.Tensor, context: int, has_experts
 
 
 def windows(text: torch.Tensor, context: int, count: int, generator: torch.Generator) -> torch.Tensor:
-    """Draw pieces of a text, each of one byte more than `context`."""
+    """Draw pieces of a text at random, each with `context` + 1 bytes."""
     starts = torch.randint(len(text) - context, (count,), generator=generator)
     return text[starts[:, None] + torch.arange(context + 1)]
 
 
 def kept(folder: Path, seed: int, steps: int, text: torch.Tensor, context: int, has_experts: bool) -> Path:
-    """Return the file of a trained model in a folder. Where it is not there, train it."""
+    """Return the file of a trained model. If the file does not exist, train the model and save it."""
     path = folder / f"{'experts' if has_experts else 'dense'}-{seed}-{steps}-{context}.pt"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
