@@ -1,8 +1,8 @@
-"""Times all-reduces through PyTorch: farwrite, exact and bounded, compared with gloo in the same run.
+"""Measures the time of all-reduces of PyTorch: farwrite, exact and bounded, and gloo in the same run.
 
-Ranks are processes of this machine, over its loopback interface, with one thread of PyTorch each. With
-`--device cuda`, they share a GPU. The backends take turns, and each time is that of the slowest rank. Rows
-are medians.
+The ranks are processes of this machine, which communicate over its loopback interface. Each has one thread of
+PyTorch. With `--device cuda`, the ranks share a GPU. The backends take turns. The time of an all-reduce is
+that of the slowest rank. Each row has medians.
 """
 
 import argparse
@@ -23,7 +23,7 @@ WARM_UP = 2
 
 
 def serve(end: Connection, rank: int, size: int, port: int, elements: int, rounds: int, device: str) -> None:
-    """Run all rounds on a rank, and send the times of each backend, in seconds."""
+    """Run all rounds on one rank, and send the times of each backend, in seconds, to the main process."""
     torch.set_num_threads(1)
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     dist.init_process_group("gloo", rank=rank, world_size=size)
@@ -53,7 +53,7 @@ def serve(end: Connection, rank: int, size: int, port: int, elements: int, round
 
 
 def finish(device: str) -> None:
-    """Wait for what is queued on a GPU."""
+    """Wait until a GPU has done the work that is queued on it."""
     if device == "cuda":
         torch.cuda.synchronize()
 
@@ -67,7 +67,7 @@ def run(size: int, elements: int, rounds: int, device: str) -> dict[str, float]:
     ends, processes = [], []
     for rank in range(size):
         ours, theirs = context.Pipe()
-        # A daemon, so that this program ends where a rank fails.
+        # The process is a daemon, so that this program ends if a rank fails.
         process = context.Process(
             target=serve, args=(theirs, rank, size, port, elements, rounds, device), daemon=True
         )
@@ -87,12 +87,14 @@ def run(size: int, elements: int, rounds: int, device: str) -> dict[str, float]:
 
 
 def main() -> None:
-    """Print a table."""
+    """Measure, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--mib", type=int, default=64, help="MiB of each tensor of float32")
-    parser.add_argument("--rounds", type=int, default=5, help="all-reduces that count")
-    parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4])
-    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="where the tensors are")
+    parser.add_argument("--mib", type=int, default=64, help="size of the tensor of float32 in MiB")
+    parser.add_argument(
+        "--rounds", type=int, default=5, help="number of measured all-reduces of each backend"
+    )
+    parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4], help="numbers of ranks")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="the device of the tensors")
     args = parser.parse_args()
     if args.rounds < 1:
         parser.error(f"--rounds {args.rounds}: must be at least 1")

@@ -1,4 +1,4 @@
-"""Settings of trainings, and what their runs show: rows of a table, and of a CSV file."""
+"""Settings of trainings, and summaries of their results as rows of a table and of a CSV file."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Cell:
     ranks: int
     #: Options of `farwrite link`.
     link: str
-    #: TCP BBR flows over the same path.
+    #: Number of TCP BBR flows over the path during the training.
     background: int
 
     def __str__(self) -> str:
-        """Return the name of its rows."""
+        """Return the name of the setting, which is also that of its rows."""
         link = self.link.replace("--", "")
         return f"{self.task}, {self.way}, {self.ranks} ranks, {link}, {self.background} TCP flows"
 
@@ -38,14 +38,15 @@ class Cell:
 class Runs:
     """The trainings of one backend in one cell."""
 
-    #: What rank 0 printed, for each training that ended well.
+    #: The result of rank 0 of each training that ended without an error.
     ended: list[dict[str, Any]] = field(default_factory=list)
-    #: The seed and the reason of each training that did not.
+    #: The seed and the error of each training that failed.
     failed: list[str] = field(default_factory=list)
 
     def summarize(self, target: float) -> dict[str, float]:
-        """Return numbers over all seeds, by a name that ends in the unit. `target` is a loss on tests."""
-        # A training that fails, or that does not reach the loss, counts as longer than all others.
+        """Return numbers over all seeds. Their names end in the unit. `target` is a loss on the test data."""
+        # A training that fails, or does not reach the target loss, counts as longer than every other
+        # training.
         lost = [(inf, inf)] * len(self.failed)
         reached = [first_at_most(target, run["tests"]) for run in self.ended] + lost
         seconds, steps = ([one[place] for one in reached] for place in (0, 1))
@@ -67,7 +68,7 @@ class Runs:
         }
 
     def lines(self, backend: str, target: float) -> Iterator[str]:
-        """Return the row of a table, and a line for each training that failed."""
+        """Yield the row of a table, and a line for each training that failed."""
         of = self.summarize(target)
         ended = f"{len(self.ended)} of {len(self.ended) + len(self.failed)}"
         if self.ended:
@@ -87,14 +88,14 @@ class Runs:
         for measure, value in self.summarize(target).items():
             if isfinite(value):
                 table.add(panel, backend, 0, measure, value)
-        # One line for all seeds: the means of the times and of the losses of each test.
+        # The curve has one point for each test: the means over the seeds of its time and of its loss.
         for tests in zip(*(run["tests"] for run in self.ended), strict=True):
             seconds, _, loss = (mean(column) for column in zip(*tests, strict=True))
             table.add(panel, backend, seconds, "test_loss", loss)
 
 
 def first_at_most(target: float, tests: Sequence[tuple[float, int, float]]) -> tuple[float, float]:
-    """Return the seconds and the number of steps until a loss on tests was at most `target`, or inf."""
+    """Return the seconds and the steps until the loss on the test data was at most `target`, or inf."""
     return next(((seconds, steps) for seconds, steps, loss in tests if loss <= target), (inf, inf))
 
 

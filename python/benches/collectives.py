@@ -1,15 +1,15 @@
-"""Times collective operations over a path between two sites: gloo over TCP, farwrite exact and bounded.
+"""Measures collective operations over a path between two sites: gloo over TCP, farwrite exact and bounded.
 
-`between` is what `farwrite.torch.Sites` does: ranks reduce parts inside their site, exactly; each rank
-all-reduces its part with its counterpart in the other site, bounded; sites gather the parts. It has
-all-reduces only. What is missing is the share of bytes of all results that lack a contribution. The
-loss target limits the share of contributions, so it is lower. What is cut is the number of operations in
-which a deadline ended the wait of any rank.
+The backend `between` does what `farwrite.torch.Sites` does. First, ranks reduce parts inside their site,
+exactly. Then each rank all-reduces its part with its counterpart in the other site, in a bounded operation.
+Then each site gathers the parts. `between` has all-reduces only. The column `missing` is the share of bytes
+of all results that lack a contribution. The loss target limits the share of missing contributions, which is
+lower. The column `cut` is the number of operations in which a deadline ended the wait of any rank.
 
-Half of the ranks, which are processes, are in each of two network namespaces that `farwrite link` joins. With
-each size, the backends take turns. The time of an operation is that of the slowest rank. Where gloo of the
-installed PyTorch computes a reduce-scatter by an all-reduce, it sends each part to its owner instead, which
-reduces, as farwrite does. It needs root.
+Ranks are processes. Half of them are in each of two network namespaces that `farwrite link` joins. With each
+size, the backends take turns. The time of an operation is that of the slowest rank. If gloo of the installed
+PyTorch computes a reduce-scatter by an all-reduce, this program makes gloo send each part to its owner, which
+reduces it, as farwrite does. The program needs root.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from training import outputs  # noqa: E402
 
 OPERATIONS = ("all-reduce", "reduce-scatter", "all-gather", "all-to-all")
 BACKENDS = ("gloo", "exact", "sites", "bounded", "between")
-#: Backends of which something can be missing.
+#: Backends in whose results contributions can be missing.
 LOSING = ("bounded", "between")
 LOSS_TARGET = 0.02
 
@@ -66,7 +66,7 @@ def new_groups(backend: str, rank: int, size: int) -> list[dist.ProcessGroup]:
     inside = [list(range(half)), list(range(half, size))]
     between = [[place, half + place] for place in range(half)]
     own = []
-    # All ranks make all groups, in one order.
+    # All ranks make all groups, in the same order.
     for ranks in inside + between:
         how = options(backend, size) if ranks in between else Options(trusted_store=True)
         group = dist.new_group(ranks, backend="farwrite", pg_options=how)
@@ -76,7 +76,7 @@ def new_groups(backend: str, rank: int, size: int) -> list[dist.ProcessGroup]:
 
 
 def operation(name: str, values: int, size: int, groups: Sequence[dist.ProcessGroup]) -> Callable[[], None]:
-    """Return a call of an operation. The larger of its input and its result has `values` values."""
+    """Return a function that runs an operation, whose larger tensor has `values` values."""
     group = groups[-1]
     if len(groups) > 1:
         return all_reduce_between(values, size, groups[0], group)
@@ -97,7 +97,7 @@ def operation(name: str, values: int, size: int, groups: Sequence[dist.ProcessGr
 def all_reduce_between(
     values: int, size: int, inside: dist.ProcessGroup, between: dist.ProcessGroup
 ) -> Callable[[], None]:
-    """Return a call of an all-reduce inside sites and between them."""
+    """Return a function that runs an all-reduce inside sites and between them."""
     whole, part = torch.ones(values), torch.ones(values // (size // 2))
 
     def call() -> None:
@@ -123,7 +123,7 @@ def summed(values: Sequence[float]) -> list[float]:
 
 
 def slowest(call: Callable[[], None]) -> float:
-    """Return how long a call takes at the rank where it takes longest, in seconds."""
+    """Return the seconds that a call takes at the rank where it takes longest."""
     dist.barrier()
     start = time.perf_counter()
     call()
@@ -131,7 +131,7 @@ def slowest(call: Callable[[], None]) -> float:
 
 
 def serve(arguments: argparse.Namespace) -> None:
-    """Run all operations on one rank. Rank 0 prints a line of JSON for each."""
+    """Run all operations on one rank. Rank 0 prints a line of JSON for each operation."""
     torch.set_num_threads(1)
     force(arguments.force)
     dist.init_process_group("gloo")
@@ -149,8 +149,8 @@ def serve(arguments: argparse.Namespace) -> None:
 def measure(
     name: str, values: int, groups: dict[str, list[dist.ProcessGroup]], arguments: argparse.Namespace
 ) -> dict[str, Any]:
-    """Return the times of one operation with each backend, what was missing, and how many were cut."""
-    # Sites make a difference to all-reduces only.
+    """Return the times of one operation with each backend, the missing share, and how many were cut."""
+    # Only all-reduces depend on sites.
     wanted = [b for b in groups if b not in ("sites", "between") or name == "all-reduce"]
     size = dist.get_world_size()
     calls = {backend: operation(name, values, size, groups[backend]) for backend in wanted}
@@ -171,7 +171,7 @@ def measure(
         dist.broadcast(goes_on, 0)
         if len(times["gloo" if "gloo" in times else wanted[0]]) > 1 and not goes_on:
             break
-    # The first round is a warm-up: in it, bounded operations measure.
+    # The first round is a warm-up, in which bounded operations measure the path. It does not count.
     return {
         backend: {
             "seconds": times[backend][1:],
@@ -185,7 +185,7 @@ def measure(
 def run(
     link: Sequence[str], size: int, arguments: argparse.Namespace, forced: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """Return what rank 0 of a job of `size` ranks printed. `forced` names what must be changed in gloo."""
+    """Return the results of rank 0 of a job of `size` ranks. `forced` names what must be changed in gloo."""
     with NetworkPath(arguments.program, *link) as path:
         started = []
         for side in (path.a, path.b):
@@ -234,14 +234,18 @@ def main() -> None:
         epilog="example: --ranks 4 --losses 0% 1% --megabytes 1 20 --operations all-reduce all-gather",
     )
     parser.add_argument("--program", required=True, help="the program farwrite")
-    parser.add_argument("--ranks", type=int, nargs="+", default=[4, 8])
-    parser.add_argument("--losses", nargs="+", default=["0%", "1%"], help="of packets on the path")
-    parser.add_argument("--megabytes", type=float, nargs="+", default=[1, 5, 20, 80])
+    parser.add_argument("--ranks", type=int, nargs="+", default=[4, 8], help="numbers of ranks")
+    parser.add_argument("--losses", nargs="+", default=["0%", "1%"], help="losses of packets on the path")
+    parser.add_argument(
+        "--megabytes", type=float, nargs="+", default=[1, 5, 20, 80], help="sizes of the larger tensor"
+    )
     parser.add_argument("--operations", nargs="+", choices=OPERATIONS, default=["all-reduce"])
     parser.add_argument("--backends", nargs="+", choices=BACKENDS, default=list(BACKENDS))
-    parser.add_argument("--rounds", type=int, default=5, help="operations that count, at most")
-    parser.add_argument("--seconds", type=float, default=10, help="after which a cell has no further rounds")
-    parser.add_argument("--link", default="--rate 1Gbit --rtt 10ms", help="of `farwrite link`")
+    parser.add_argument("--rounds", type=int, default=5, help="the most measured operations of a cell")
+    parser.add_argument(
+        "--seconds", type=float, default=10, help="the time after which a cell begins no further round"
+    )
+    parser.add_argument("--link", default="--rate 1Gbit --rtt 10ms", help="options of `farwrite link`")
     parser.add_argument("--tcp", default="bbr", help="congestion control of TCP, for gloo")
     parser.add_argument("--force", nargs="*", choices=FORCED, default=[], help=argparse.SUPPRESS)
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
@@ -252,7 +256,7 @@ def main() -> None:
         serve(arguments)
         return
     if odd := [size for size in arguments.ranks if size < 2 or size % 2]:
-        parser.error(f"--ranks {odd[0]}: must be even, since each site has half of them")
+        parser.error(f"--ranks {odd[0]}: must be even, because each site has half of the ranks")
     gloo = examine_here()
     print(gloo.describe())
     print(f"farwrite link {arguments.link}, TCP {arguments.tcp}, {os.cpu_count()} cores. Medians of at most")

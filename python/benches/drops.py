@@ -1,8 +1,9 @@
-"""Accuracy of training and of inference against the share of packets that the network drops (claim O2).
+"""Measures the accuracy of training and of inference for shares of packets that are dropped (claim O2).
 
-All ranks are in this process, and no network is used. Operations go through `farwrite._native.replay`, the
-code that computes again what a bounded operation returned, so the drops are exactly the ones drawn here. A
-rank never loses its own contribution. The models are those of `python/examples/train.py`.
+All ranks are in this process, and no network is used. Operations are computed by `farwrite._native.replay`,
+which computes the result of a bounded operation from its missing contributions. So the dropped packets are
+exactly those that this program draws. A rank never loses its own contribution. The models are those of
+`python/examples/train.py`.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ from train import Digits, Text, Transformer  # noqa: E402
 
 from table import Table  # noqa: E402
 
-#: Bytes of a packet: what fits Ethernet, as a power of two for the transform.
+#: Bytes of a packet: the transform needs a power of two, and this one fits into an Ethernet frame.
 PACKET = 1024
-#: Ranks of training and of tensor parallelism.
+#: Number of ranks of training and of tensor parallelism.
 RANKS = 4
-#: How contributions travel, by the name of a series: the block of the transform and its stride.
+#: For each series: the block and the stride of the transform of contributions; None without a transform.
 SERIES: dict[str, tuple[int, int] | None] = {"as they are": None, "Hadamard": (1024, 0)}
 STEPS = {"digits": 200, "text": 200}
 TASKS: dict[str, Callable[[int], Digits | Text]] = {"digits": Digits, "text": Text}
@@ -42,16 +43,16 @@ TASKS: dict[str, Callable[[int], Digits | Text]] = {"digits": Digits, "text": Te
 
 @dataclass
 class Sum:
-    """The sum of tensors of all ranks, over a network that drops a share of packets."""
+    """Sums tensors of all ranks, as over a network that drops a share of the packets."""
 
     drop: float
     hadamard: tuple[int, int] | None
     random: np.random.Generator
 
     def __call__(self, contributions: Sequence[torch.Tensor]) -> torch.Tensor:
-        """Return what all ranks get of an all-reduce."""
+        """Return the result of an all-reduce, which all ranks get."""
         size = contributions[0].numel()
-        # Each rank reduces a part of whole packets.
+        # The part that a rank reduces consists of whole packets.
         packets = -(-size * 4 // (PACKET * RANKS))
         inputs = np.zeros((RANKS, RANKS * packets * PACKET // 4), dtype=np.float32)
         for place, contribution in zip(inputs, contributions, strict=True):
@@ -70,7 +71,7 @@ class Sum:
         return values.view(contributions[0].shape)
 
     def _missing(self, packets: int) -> Iterator[tuple[int, int, list[int]]]:
-        """Draw the packets to each rank that are dropped: their bytes, and the ranks that sent them."""
+        """Draw the packets to each rank that are dropped. Yield their bytes, and the ranks that sent them."""
         dropped = self.random.random((RANKS, packets, RANKS)) < self.drop
         for owner in range(RANKS):
             dropped[owner, :, owner] = False
@@ -80,7 +81,7 @@ class Sum:
 
 
 def train(task: Digits | Text, total: Sum, seed: int, steps: int) -> None:
-    """Train as `DistributedDataParallel` does: gradients are divided by the number of ranks and summed."""
+    """Train as `DistributedDataParallel` does: it divides gradients by the number of ranks, and sums them."""
     optimizer = task.optimizer()
     parameters = list(task.model.parameters())
     generators = [torch.Generator().manual_seed(1000 * seed + rank) for rank in range(RANKS)]
@@ -97,13 +98,13 @@ def train(task: Digits | Text, total: Sum, seed: int, steps: int) -> None:
 
 
 def judge(logits: torch.Tensor, wanted: torch.Tensor) -> tuple[float, float]:
-    """Return in how many percent of the places the most likely class is the right one, and the loss."""
+    """Return the percentage of places whose most likely class is the right one, and the loss."""
     share = (logits.argmax(dim=1) == wanted).float().mean().item()
     return 100 * share, cross_entropy(logits, wanted).item()
 
 
 class SplitDigits:
-    """The network of `Digits`, its hidden layers split over the ranks: one all-reduce."""
+    """The network of `Digits`, whose hidden layers are split over the ranks. It needs one all-reduce."""
 
     def __init__(self, model: nn.Module, total: Sum) -> None:
         self._layers = [layer for layer in model if isinstance(layer, nn.Linear)]
@@ -119,9 +120,10 @@ class SplitDigits:
 
 
 class SplitTransformer:
-    """The transformer of `Text`, each layer split over the ranks: an all-reduce after each half of a layer.
+    """The transformer of `Text`, whose layers are split over the ranks.
 
-    Each rank has one head of the attention, and its part of the hidden values of the feed-forward network.
+    Each rank has one head of the attention, and a part of the hidden values of the feed-forward network.
+    There is an all-reduce after each half of a layer.
     """
 
     def __init__(self, model: Transformer, total: Sum) -> None:
@@ -129,7 +131,7 @@ class SplitTransformer:
         self._total = total
 
     def __call__(self, text: torch.Tensor) -> torch.Tensor:
-        """Return what `Transformer` returns."""
+        """Return the logits, as `Transformer` does."""
         model = self._model
         hidden = model.bytes(text) + model.places
         for layer in model.layers.layers:
@@ -160,7 +162,7 @@ def split(model: nn.Module, total: Sum) -> Callable[[torch.Tensor], torch.Tensor
 
 @dataclass(frozen=True)
 class Run:
-    """One point of the figure: what one model, one series, one drop rate and one seed give."""
+    """One point of the figure: a model, a series, a drop rate and a seed."""
 
     task: str
     series: str
@@ -169,11 +171,11 @@ class Run:
     steps: int
 
     def total(self) -> Sum:
-        """Make the operation of this run."""
+        """Return the all-reduce of this run."""
         return Sum(self.drop, SERIES[self.series], np.random.default_rng([self.seed, round(1e6 * self.drop)]))
 
     def training(self) -> tuple[float, float]:
-        """Train with drops, and return the accuracy and the loss without them."""
+        """Train with dropped packets. Return the accuracy and the loss of inference without drops."""
         torch.set_num_threads(1)
         torch.manual_seed(self.seed)
         task = TASKS[self.task](self.seed)
@@ -186,7 +188,7 @@ class Run:
 def inference(
     task: str, seed: int, steps: int, drops: Sequence[float]
 ) -> dict[tuple[str, float], tuple[float, float]]:
-    """Train without drops, and return the accuracies and losses of inference with them."""
+    """Train without dropped packets. Return the accuracies and losses of inference with dropped packets."""
     torch.set_num_threads(1)
     torch.manual_seed(seed)
     trained = TASKS[task](seed)
@@ -202,14 +204,16 @@ def inference(
 
 
 def main() -> None:
-    """Write rows for the figure."""
+    """Do all runs, and write the rows of the figure."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
-    parser.add_argument("--drops", nargs="+", type=float, default=[0, 0.01, 0.05, 0.1])
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=0, help="of training; 0: as many as the figure has")
-    parser.add_argument("--processes", type=int, default=1, help="how many runs to do at once")
-    parser.add_argument("--csv", type=Path, help="the file for the rows; the standard output without it")
+    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS), help="the models")
+    parser.add_argument(
+        "--drops", nargs="+", type=float, default=[0, 0.01, 0.05, 0.1], help="shares of dropped packets"
+    )
+    parser.add_argument("--seeds", type=int, default=3, help="number of seeds of each point")
+    parser.add_argument("--steps", type=int, default=0, help="steps of training; 0: the number of the figure")
+    parser.add_argument("--processes", type=int, default=1, help="number of runs at the same time")
+    parser.add_argument("--csv", type=Path, help="a file for the rows; without it, standard output")
     arguments = parser.parse_args()
     seeds = range(1, arguments.seeds + 1)
     table = Table(

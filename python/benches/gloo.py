@@ -1,7 +1,8 @@
-"""Finds out what gloo of the installed PyTorch does as a reduce-scatter, and as a mean.
+"""Examines how gloo of the installed PyTorch computes a reduce-scatter and a mean.
 
-Some versions compute a reduce-scatter by an all-reduce, which sends twice as many bytes, and some compute a
-wrong mean. A comparison with gloo must know that: `python -P python/benches/gloo.py` prints it.
+Some versions compute a reduce-scatter by an all-reduce, which sends twice as many bytes. Some versions
+compute a wrong mean. A comparison with gloo must take this into account. `python -P python/benches/gloo.py`
+prints the result.
 """
 
 from __future__ import annotations
@@ -16,21 +17,21 @@ from multiprocessing.connection import Connection
 import torch
 import torch.distributed as dist
 
-#: Where `tcpi_bytes_sent` is in Linux's `struct tcp_info`, and how long that is at least.
+#: The offset of `tcpi_bytes_sent` in Linux's `struct tcp_info`, and the least length of this struct.
 _SENT_AT, _INFO_BYTES = 200, 208
 _VALUES = 1 << 18
 
 
 @dataclass(frozen=True)
 class Gloo:
-    """What gloo does."""
+    """The properties of gloo that a comparison needs."""
 
-    #: The version of PyTorch.
+    #: Version of PyTorch.
     torch: str
-    #: The number of ranks that were compared.
+    #: Number of ranks of the examined group.
     ranks: int
-    #: Bytes that a rank sends for a reduce-scatter, as a share of those for an all-reduce of the same tensor.
-    #: A reduce-scatter needs half of them.
+    #: The bytes that a rank sends in a reduce-scatter, divided by the bytes that it sends in an all-reduce of
+    #: the same tensor. A reduce-scatter needs to send half of the bytes of an all-reduce.
     reduce_scatter_share: float
     #: The operations whose mean is not the sum divided by the number of ranks.
     wrong_means: tuple[str, ...]
@@ -41,11 +42,11 @@ class Gloo:
         return self.reduce_scatter_share > 0.75
 
     def needed(self) -> list[str]:
-        """Return what `same_operations.py` must change for this version of PyTorch."""
+        """Return the names of what `same_operations.py` must change for this version of PyTorch."""
         return ["reduce-scatter"] * self.reduces_whole + ["mean"] * bool(self.wrong_means)
 
     def describe(self) -> str:
-        """Return what was found, in a sentence."""
+        """Return the properties as a sentence."""
         how = "is an all-reduce" if self.reduces_whole else "is one"
         mean = f"wrong: {', '.join(self.wrong_means)}" if self.wrong_means else "right"
         return (
@@ -55,25 +56,25 @@ class Gloo:
 
 
 def sent_bytes() -> int:
-    """Return the bytes that this process has sent on the TCP connections that are open."""
+    """Return the bytes that this process has sent over its open TCP connections."""
     total = 0
     for name in os.listdir("/proc/self/fd"):
         try:
             copy = os.dup(int(name))
         except OSError:
-            # The descriptor of the folder that was listed is closed by now.
+            # This is the descriptor with which the folder was listed. It is closed now.
             continue
         try:
             connection = socket.socket(fileno=copy)
         except OSError:
-            # It is no socket.
+            # The descriptor is not a socket.
             os.close(copy)
             continue
         with connection:
             try:
                 info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES)
             except OSError:
-                # It has no TCP connection.
+                # The socket has no TCP connection.
                 continue
         if len(info) >= _INFO_BYTES:
             total += struct.unpack_from("=Q", info, _SENT_AT)[0]
@@ -81,7 +82,7 @@ def sent_bytes() -> int:
 
 
 def settled_bytes(group: dist.ProcessGroup | None) -> int:
-    """Return the bytes that this process has sent when all ranks have ended their operations.
+    """Return the bytes that this process has sent until all ranks have ended their operations.
 
     A rank can end an operation while its last bytes are still in a buffer of the kernel.
     """
@@ -90,7 +91,7 @@ def settled_bytes(group: dist.ProcessGroup | None) -> int:
 
 
 def examine(group: dist.ProcessGroup | None = None) -> Gloo:
-    """Examine a group of gloo. All of its ranks must call it, and all get the same answer."""
+    """Examine a group of gloo. All of its ranks must call this function, and get the same result."""
     rank, size = dist.get_rank(group), dist.get_world_size(group)
     whole = torch.arange(_VALUES // size * size).remainder(512).float() * (rank + 1)
     total = torch.arange(_VALUES // size * size).remainder(512).float() * (size * (size + 1) // 2)
@@ -115,7 +116,7 @@ def examine(group: dist.ProcessGroup | None = None) -> Gloo:
 
 
 def examine_here(size: int = 2) -> Gloo:
-    """Examine gloo over the loopback interface of this machine, with processes for the ranks."""
+    """Examine gloo over the loopback interface of this machine. Ranks are processes."""
     context = get_context("spawn")
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     ours, theirs = context.Pipe(duplex=False)

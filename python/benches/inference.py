@@ -1,8 +1,8 @@
-"""Times inference over a path that loses packets: gloo over TCP BBR, farwrite exact and farwrite bounded.
+"""Measures inference over a path that loses packets: gloo over TCP BBR, farwrite exact and farwrite bounded.
 
-Ranks are processes of `python/examples/serve.py` in two network namespaces that `farwrite link` joins, half
-of them in each. A run has one loss; in it, the backends take turns. Options that are not listed are those of
-`serve.py`. It needs root.
+The ranks are processes of `python/examples/serve.py`. Half of them are in each of two network namespaces that
+`farwrite link` joins. A run has one loss, and the backends take turns in it. Options that this program does
+not list are passed to `serve.py`. The program needs root.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from training import run_job  # noqa: E402
 
 
 def summary(result: dict[str, Any]) -> dict[str, float]:
-    """Return numbers of one backend, by a name that ends in the unit."""
+    """Return the numbers of one backend. Their names end in the unit."""
     first = np.array(result["first_s"]) * 1e3
     return {
         "first_mean_ms": first.mean(),
@@ -43,7 +43,7 @@ def summary(result: dict[str, Any]) -> dict[str, float]:
 
 
 def show(loss: str, backend: str, result: dict[str, Any]) -> None:
-    """Print a row."""
+    """Print the row of a backend."""
     of = summary(result)
     print(
         f"{loss:>6}  {backend:>11}  {of['first_mean_ms']:>8.0f}  {of['first_p50_ms']:>7.0f}  "
@@ -61,14 +61,21 @@ def main() -> None:
         epilog="example: --program target/release/farwrite --ranks 2 --losses 0% 1% --way tensor --seed 2",
     )
     parser.add_argument("--program", required=True, help="the program farwrite")
-    parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--losses", nargs="+", default=["0%", "0.1%", "1%"], help="of packets on the path")
-    parser.add_argument("--link", default="--rate 1Gbit --rtt 10ms", help="of `farwrite link`")
-    parser.add_argument("--times", action="store_true", help="with --csv: also the time of each first byte")
+    parser.add_argument("--ranks", type=int, default=2, help="number of ranks, which must be even")
+    parser.add_argument(
+        "--losses",
+        nargs="+",
+        default=["0%", "0.1%", "1%"],
+        help="losses of packets on the path, one for each run",
+    )
+    parser.add_argument("--link", default="--rate 1Gbit --rtt 10ms", help="options of `farwrite link`")
+    parser.add_argument(
+        "--times", action="store_true", help="with --csv: also write the time of each first byte"
+    )
     parser.add_argument("--csv", type=Path, help="a file for the rows of the figure O4")
     arguments, others = parser.parse_known_args()
     if arguments.ranks < 2 or arguments.ranks % 2:
-        parser.error(f"--ranks {arguments.ranks}: must be even, since each side has half of them")
+        parser.error(f"--ranks {arguments.ranks}: must be even, because each side has half of the ranks")
     gloo = examine_here()
     print(gloo.describe())
     table = None

@@ -1,4 +1,4 @@
-"""``make_figures.py FOLDER --page FILE``: make all figures, and the page that compares them."""
+"""``make_figures.py FOLDER --page FILE``: makes all figures, and a page that shows them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from paper_figures.page import Part, page
 
 
 def make(claim: Claim) -> Part:
-    """Make a figure; its numbers and its plot are also written into the folder."""
+    """Make a figure, and write its numbers and its plot into the folder of the claim."""
     maker, times = claim.maker, claim.times
     ours = maker.numbers(claim.settings)
     conditions = maker.conditions(claim.settings) if isinstance(maker, ConditionedMaker) else ""
@@ -38,16 +38,18 @@ def make(claim: Claim) -> Part:
 
 
 def main() -> int:
-    """Return 1 if a number is out of its bounds."""
+    """Make all figures. Return 1 if a number is out of its bounds."""
     arguments = argparse.ArgumentParser(prog="make_figures.py", description=__doc__)
-    arguments.add_argument("folder", type=Path, help="where the folders of the claims are")
-    arguments.add_argument("--page", type=Path, required=True, help="the page to write")
+    arguments.add_argument("folder", type=Path, help="the folder with the folders of the claims")
+    arguments.add_argument("--page", type=Path, required=True, help="the file of the page")
     chosen = arguments.parse_args()
 
     parts, outside = [], 0
     for claim in tqdm(load_all(chosen.folder), unit=" figures", disable=None):
         if claim.measured and not claim.rows and s11.VARIABLE not in os.environ:
-            print(f"{claim.name}: left out, as {s11.VARIABLE} does not name a measurement", file=sys.stderr)
+            print(
+                f"{claim.name}: left out, because {s11.VARIABLE} does not name a measurement", file=sys.stderr
+            )
             continue
         part = make(claim)
         parts.append(part)

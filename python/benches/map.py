@@ -1,8 +1,9 @@
-"""Times the map of the paper's Fig. 9: evaluated exactly, and sampled with NumPy, in one run on one core.
+"""Measures the time of the map of SDR-RDMA's Fig. 9, evaluated exactly and sampled with NumPy, on one core.
 
-17 sizes, 9 loss rates, 4 schemes; mean and 99.9th percentile. The sampler is the paper's formulas written
-down with NumPy: one geometric draw for each chunk of each sample. It is timed with a few samples a point,
-and 1000 are taken to last in proportion, unless --samples 1000 is given (half an hour or more).
+The map has 17 sizes, 9 loss rates and 4 schemes, with mean and 99.9th percentile. The sampler evaluates the
+paper's formulas with NumPy: it makes one geometric draw for each chunk of each sample. The program measures a
+few samples of each point, and multiplies their time to get the time of 1000 samples. `--samples 1000`
+measures all samples, which takes half an hour or more.
 """
 
 import argparse
@@ -27,7 +28,7 @@ Array = NDArray[np.float64]
 
 
 def exact() -> tuple[Array, Array]:
-    """Mean and 99.9th percentile by scheme, size and loss."""
+    """Return mean and 99.9th percentile in seconds, by scheme, size and loss."""
     schemes = np.array(SCHEMES)[:, np.newaxis, np.newaxis]
     sizes = SIZES_BYTES[:, np.newaxis]
     times = model.completion_time(schemes, sizes, BANDWIDTH_BPS, RTT_S, LOSSES)
@@ -35,7 +36,7 @@ def exact() -> tuple[Array, Array]:
 
 
 def selective_repeat(rng: np.random.Generator, samples: int, chunks: int, rto_s: float, loss: float) -> Array:
-    """Completion times of `chunks` chunks (paper section 4.2.2), drawn in blocks that fit the cache."""
+    """Draw completion times of `chunks` chunks (SDR-RDMA, section 4.2.2), in blocks that fit the cache."""
     slot_s = CHUNK_BYTES * 8 / BANDWIDTH_BPS
     latest = np.zeros(samples)
     width = max(DRAWS_AT_ONCE // samples, 1)
@@ -48,7 +49,7 @@ def selective_repeat(rng: np.random.Generator, samples: int, chunks: int, rto_s:
 
 
 def erasure_coding(rng: np.random.Generator, samples: int, chunks: int, loss: float, failure: float) -> Array:
-    """Completion times with 8 parity chunks for 32 of data (paper section 4.2.3)."""
+    """Draw completion times with 8 parity chunks for 32 data chunks (SDR-RDMA, section 4.2.3)."""
     slot_s = CHUNK_BYTES * 8 / BANDWIDTH_BPS
     failed = rng.binomial(-(-chunks // 32), failure, size=samples)
     times = np.full(samples, (chunks + -(-chunks // 4)) * slot_s + RTT_S)
@@ -59,7 +60,7 @@ def erasure_coding(rng: np.random.Generator, samples: int, chunks: int, loss: fl
 
 
 def sampled(samples: int) -> Iterator[tuple[str, float, float, Array]]:
-    """Scheme, size, loss and samples of each point."""
+    """Yield scheme, size, loss and samples of each point."""
     rng = np.random.default_rng(1)
     for scheme in SCHEMES:
         for size in SIZES_BYTES:
@@ -75,9 +76,9 @@ def sampled(samples: int) -> Iterator[tuple[str, float, float, Array]]:
 
 
 def main() -> None:
-    """Times both and prints the ratio with its conditions."""
+    """Measure both evaluations, and print their ratio and the conditions."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("--samples", type=int, default=10, help="samples a point (10)")
+    arguments.add_argument("--samples", type=int, default=10, help="measured samples of each point (10)")
     samples = arguments.parse_args().samples
 
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})

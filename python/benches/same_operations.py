@@ -1,7 +1,7 @@
-"""Makes gloo and farwrite run the same operations, where gloo of the installed PyTorch runs others.
+"""Makes gloo run the operations that farwrite runs, if gloo of the installed PyTorch runs other operations.
 
-`same_operations.py [--reduce-scatter] [--mean] SCRIPT ARGUMENTS` changes `torch.distributed` and then runs a
-script, so that all programs of a comparison call the same functions as always.
+`same_operations.py [--reduce-scatter] [--mean] SCRIPT ARGUMENTS` changes `torch.distributed`, and then runs a
+script. So the scripts of a comparison need no change.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ def reduce_scatter_of_parts(
     group: dist.ProcessGroup | None = None,
     async_op: bool = False,
 ) -> None:
-    """Run a reduce-scatter that sends each part to its owner only, which reduces.
+    """Run a reduce-scatter that sends each part only to its owner, which reduces it.
 
-    It sends what a reduce-scatter must send, half of an all-reduce.
+    It sends half of the bytes of an all-reduce, which is the least for a reduce-scatter.
     """
     if async_op:
         raise ValueError("async_op = True: a reduce-scatter of parts is not asynchronous")
@@ -49,7 +49,7 @@ def reduce_scatter_of_parts(
 
 
 def with_parts(own: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a reduce-scatter with another form for groups of gloo."""
+    """Return a function that runs `reduce_scatter_of_parts` in groups of gloo, and `own` in other groups."""
 
     def reduce_scatter(
         output: torch.Tensor,
@@ -66,7 +66,10 @@ def with_parts(own: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def without_mean(own: Callable[..., Any]) -> Callable[..., Any]:
-    """Return an operation whose mean is a sum that is divided. Its first argument has the result."""
+    """Return a function that computes a mean as a sum and a division, and otherwise runs `own`.
+
+    The first argument of `own` must be the tensor with its result.
+    """
     signature = inspect.signature(own)
 
     def reduce(*arguments: Any, **options: Any) -> Any:
@@ -86,9 +89,9 @@ def without_mean(own: Callable[..., Any]) -> Callable[..., Any]:
     return reduce
 
 
-#: What can be changed, by name.
+#: The names of the changes.
 FORCED = ("reduce-scatter", "mean")
-#: The names of the reduce-scatter of one tensor: FSDP2 uses the first one, DeepSpeed the second one.
+#: The names of the reduce-scatter of one tensor. FSDP2 uses the first name, DeepSpeed the second name.
 REDUCE_SCATTERS = ("reduce_scatter_single", "reduce_scatter_tensor")
 
 
@@ -106,11 +109,13 @@ def main() -> None:
     """Change `torch.distributed`, and run a script."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
-        "--reduce-scatter", action="store_true", help="gloo sends each part to its owner only"
+        "--reduce-scatter", action="store_true", help="make gloo send each part only to its owner"
     )
-    parser.add_argument("--mean", action="store_true", help="a mean is a sum and a division, on all backends")
-    parser.add_argument("script")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER)
+    parser.add_argument(
+        "--mean", action="store_true", help="compute a mean as a sum and a division, on all backends"
+    )
+    parser.add_argument("script", help="the script to run")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the arguments of the script")
     arguments = parser.parse_args()
     force([name for name in FORCED if getattr(arguments, name.replace("-", "_"))])
     sys.argv = [arguments.script, *arguments.arguments]

@@ -1,4 +1,4 @@
-"""Rows of results, as `make figures` reads them."""
+"""Rows of results in the form that `make figures` reads."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class Table:
     _rows: list[tuple[str | float, ...]] = field(default_factory=list)
 
     def add(self, panel: str, series: str, x: float, measure: str, value: float) -> None:
-        """Add a number, and print it."""
+        """Add a row with one number, and print the number on standard error."""
         print(
             f"{self.figure}: {panel}, {series}, {x:g}: {measure} = {value:.4f}", file=sys.stderr, flush=True
         )
         self._rows.append((self.figure, panel, series, f"{x:g}", measure, f"{value:.6f}", self.conditions))
 
     def write(self, path: Path | None) -> None:
-        """Write all rows to a file, or to the standard output."""
+        """Write all rows to a file, or to standard output if `path` is None."""
         if path is None:
             self._write(sys.stdout)
             return

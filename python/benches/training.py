@@ -1,9 +1,10 @@
-"""Trains over a path that loses packets: gloo over TCP BBR, farwrite exact and farwrite bounded.
+"""Measures training over a path that loses packets: gloo over TCP BBR, farwrite exact and farwrite bounded.
 
-Ranks are processes of `python/examples/train.py` in two network namespaces that `farwrite link` joins, half
-of them in each. A cell is one setting; in it, the backends take turns with each seed. A training that fails
-or takes too long is named in the table, and the next one starts. Where gloo of the installed PyTorch has
-another reduce-scatter or mean, both run the same operation (`same_operations.py`). It needs root.
+The ranks are processes of `python/examples/train.py`. Half of them are in each of two network namespaces that
+`farwrite link` joins. A cell of the table is one setting. In a cell, the backends take turns with each seed.
+If a training fails or takes too long, the table says so, and the next training starts. If gloo of the
+installed PyTorch computes a reduce-scatter or a mean differently, `same_operations.py` makes both backends
+run the same operation. The program needs root.
 """
 
 from __future__ import annotations
@@ -40,13 +41,13 @@ BACKENDS = {
     "hadamard-ec": ["--bounded", "0.02", "--hadamard", "1024", "--exact", "ec-mds:32,8"],
 }
 
-#: The losses on tests whose times are compared, by task. They are fixed, so that no run sets the target of
-#: another. 50 steps of two ranks bring the text to 2.73.
+#: For each task: the loss on the test data up to which times are measured. It is fixed, so that it does not
+#: depend on a run. With the task `text`, 50 steps of two ranks reach a loss of 2.73.
 TARGETS = {"text": 2.6, "digits": 0.3}
 
 
 class Failed(Exception):
-    """A rank did not end well; the message has what it said."""
+    """A rank has failed. The message contains its exit code and its output on standard error."""
 
 
 def run_job(
@@ -57,13 +58,13 @@ def run_job(
     seconds: float = 900,
     same: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Run a script of the examples over a path, half of the ranks at each end. Return what rank 0 says.
+    """Run a script of the examples over a path, with half of the ranks at each end.
 
-    `same` names what `same_operations.py` changes.
+    Return the result of rank 0. `same` names what `same_operations.py` changes.
     """
     sides = (path.a, path.b)
     for side in sides:
-        # It fails where the kernel has no BBR.
+        # This command fails if the kernel has no BBR.
         side.run("sysctl", "-qw", "net.ipv4.tcp_congestion_control=bbr")
     started = []
     for rank in range(ranks):
@@ -92,22 +93,22 @@ def run_job(
 def train(
     path: NetworkPath, ranks: int, *options: str, seconds: float = 900, same: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Run one training over a path, and return what rank 0 says."""
+    """Run one training over a path. Return the result of rank 0."""
     return run_job(path, ranks, "train.py", options, seconds, same)
 
 
 def add_background(path: NetworkPath, flows: int) -> None:
-    """Start TCP BBR flows from the first side of a path to the second, until the path ends."""
+    """Start TCP BBR flows from the first side of a path to the second side. They run until the path ends."""
     for port in range(7000, 7000 + flows):
         path.start(path.b, "tcp-sink", "--port", port)
         path.start(path.a, "tcp-source", "--to", path.b.v4, "--port", port, "--cc", "bbr", "--seconds", 1e6)
 
 
 def outputs(ranks: Sequence[subprocess.Popen[str]], seconds: float) -> list[str]:
-    """Wait for the processes of all ranks, and return what each printed.
+    """Wait for the processes of all ranks. Return the output of each process.
 
-    All of them are read at once: a process whose pipe is full stops, and so do those that wait for it. Where
-    one fails, the others are ended.
+    The outputs of all processes are read at the same time: a process whose pipe is full stops, and then the
+    processes that wait for it stop too. If a process fails, the other processes are ended.
     """
     with ThreadPoolExecutor(len(ranks)) as threads:
         reading = {threads.submit(process.communicate, timeout=seconds): process for process in ranks}
@@ -128,26 +129,31 @@ def outputs(ranks: Sequence[subprocess.Popen[str]], seconds: float) -> list[str]
 
 
 def add_cells(parser: argparse.ArgumentParser) -> None:
-    """Add the options that describe cells: all combinations of their values."""
+    """Add the options that describe cells. There is a cell for each combination of their values."""
     parser.add_argument("--tasks", nargs="+", choices=tuple(TARGETS), default=["text"])
     parser.add_argument("--ways", nargs="+", choices=("ddp", "fsdp2", "zero3"), default=["ddp"])
     parser.add_argument("--ranks", nargs="+", type=int, default=[2])
     parser.add_argument(
-        "--links", nargs="+", default=["--rate 1Gbit --rtt 10ms --loss 1%"], help="of `farwrite link`"
+        "--links", nargs="+", default=["--rate 1Gbit --rtt 10ms --loss 1%"], help="options of `farwrite link`"
     )
     parser.add_argument(
-        "--background", nargs="+", type=int, default=[0], metavar="FLOWS", help="TCP BBR flows over the path"
+        "--background",
+        nargs="+",
+        type=int,
+        default=[0],
+        metavar="FLOWS",
+        help="numbers of TCP BBR flows over the path",
     )
 
 
 def cells(arguments: argparse.Namespace) -> list[Cell]:
-    """Return all combinations of what the options list."""
+    """Return a cell for each combination of the values of the options."""
     lists = (arguments.tasks, arguments.ways, arguments.ranks, arguments.links, arguments.background)
     return [Cell(*values) for values in product(*lists)]
 
 
 def parse(options: Sequence[str] | None = None) -> argparse.Namespace:
-    """Return the options of the program."""
+    """Parse the options of the program."""
     parser = argparse.ArgumentParser(
         description=__doc__.splitlines()[0],
         epilog="example: --program target/release/farwrite --ways ddp fsdp2 --ranks 2 4 --links "
@@ -155,18 +161,22 @@ def parse(options: Sequence[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--program", required=True, help="the program farwrite")
     add_cells(parser)
-    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--steps", type=int, default=200, help="steps of each training")
     parser.add_argument("--test-every", type=int, default=20, help="steps between two tests")
     parser.add_argument(
-        "--target-loss", type=float, help=f"the loss on tests to reach; by default by task: {TARGETS}"
+        "--target-loss",
+        type=float,
+        help=f"the loss on the test data to reach; the default depends on the task: {TARGETS}",
     )
-    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--seeds", type=int, default=1, help="number of seeds of each cell")
     parser.add_argument("--backends", nargs="+", choices=BACKENDS, default=["gloo", "exact", "bounded"])
-    parser.add_argument("--limit", type=float, default=900, help="the most seconds of one training")
+    parser.add_argument(
+        "--limit", type=float, default=900, help="the longest time of one training, in seconds"
+    )
     parser.add_argument("--log", type=Path, help="a file to which each training adds a line of JSON")
     parser.add_argument("--trace", type=Path, help="a folder for traces of the ranks of farwrite")
     parser.add_argument("--csv", type=Path, help="a file for the rows of all cells, written after each cell")
-    parser.add_argument("--figure", default="O3", help="with --csv: the figure that the rows are for")
+    parser.add_argument("--figure", default="O3", help="with --csv: the name of the figure in the rows")
     arguments = parser.parse_args(options)
     if arguments.seeds < 1:
         parser.error(f"--seeds {arguments.seeds}: must be at least 1")
@@ -178,8 +188,8 @@ def parse(options: Sequence[str] | None = None) -> argparse.Namespace:
 def run(arguments: argparse.Namespace, gloo: Gloo) -> None:
     """Train with all backends in all cells, and print a table."""
     conditions = f"{arguments.steps} steps, {arguments.seeds} seeds, {os.cpu_count()} cores"
-    print(f"{conditions}. Times to the loss and steps to it are medians, and its range over the seeds.")
-    print("All else are means over the trainings that ended.")
+    print(f"{conditions}. Times and steps to the loss are medians; the range of times is over the seeds.")
+    print("All other numbers are means over the trainings that ended.")
     print(HEADING, flush=True)
     table = Table(arguments.figure, conditions)
     for cell in cells(arguments):
@@ -194,7 +204,7 @@ def run(arguments: argparse.Namespace, gloo: Gloo) -> None:
 
 
 def run_cell(arguments: argparse.Namespace, gloo: Gloo, cell: Cell) -> dict[str, Runs]:
-    """Run all trainings of a cell. Where one fails, the next ones still run."""
+    """Run all trainings of a cell. If a training fails, the next trainings still run."""
     all_runs = {name: Runs() for name in arguments.backends}
     for seed in range(1, arguments.seeds + 1):
         for name, runs in all_runs.items():
@@ -202,7 +212,9 @@ def run_cell(arguments: argparse.Namespace, gloo: Gloo, cell: Cell) -> dict[str,
             try:
                 result = train_once(arguments, gloo, cell, name, seed)
             except (Failed, subprocess.TimeoutExpired) as error:
-                reason = str(error) if isinstance(error, Failed) else f"not done after {error.timeout:g} s"
+                reason = (
+                    str(error) if isinstance(error, Failed) else f"did not end within {error.timeout:g} s"
+                )
                 runs.failed.append(f"seed {seed}: {reason}")
                 line["failed"] = reason
             else:
@@ -215,7 +227,7 @@ def run_cell(arguments: argparse.Namespace, gloo: Gloo, cell: Cell) -> dict[str,
 
 
 def train_once(arguments: argparse.Namespace, gloo: Gloo, cell: Cell, name: str, seed: int) -> dict[str, Any]:
-    """Run the training of one backend and one seed over a path of its own."""
+    """Run the training of one backend and one seed over a separate path."""
     options = ["--task", cell.task, "--way", cell.way, "--test-every", str(arguments.test_every)]
     options += ["--steps", str(arguments.steps), "--seed", str(seed), *BACKENDS[name]]
     if arguments.trace and name != "gloo":
@@ -228,7 +240,7 @@ def train_once(arguments: argparse.Namespace, gloo: Gloo, cell: Cell, name: str,
 
 
 def main() -> None:
-    """Examine gloo, and train."""
+    """Examine gloo, train, and print a table."""
     arguments = parse()
     gloo = examine_here()
     print(gloo.describe())

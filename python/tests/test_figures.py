@@ -141,10 +141,10 @@ def test_rows_are_found_by_their_place(tmp_path: Path) -> None:
     ("text", "message"),
     [
         (ROWS_HEAD.replace(",measure", "") + "L9,40 ms,IRN,0,1,none\n", "a.csv has no column measure"),
-        (ROWS_HEAD + ROWS_ROW.format("", 1, 1), "a.csv:2: nothing in column x"),
-        (ROWS_HEAD + ROWS_ROW.format(0, "fast", 1), "a.csv:2: fast in column value is no finite number"),
-        (ROWS_HEAD + ROWS_ROW.format(0, "NaN", 1), "a.csv:2: NaN in column value is no finite number"),
-        (ROWS_HEAD + "L9,40 ms\n", "a.csv:2: nothing in column series"),
+        (ROWS_HEAD + ROWS_ROW.format("", 1, 1), "a.csv:2: column x is empty"),
+        (ROWS_HEAD + ROWS_ROW.format(0, "fast", 1), "a.csv:2: fast in column value is not a finite number"),
+        (ROWS_HEAD + ROWS_ROW.format(0, "NaN", 1), "a.csv:2: NaN in column value is not a finite number"),
+        (ROWS_HEAD + "L9,40 ms\n", "a.csv:2: column series is empty"),
         ("", "a.csv has no column figure"),
     ],
 )

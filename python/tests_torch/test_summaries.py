@@ -118,7 +118,7 @@ def test_a_training_that_fails_is_named_and_the_next_one_starts(
     training.run(_arguments(tmp_path, *options.split()), None)
     said = capsys.readouterr().out
     assert said.count("failed: seed 1: rank 1 of 2 ended with 1: out of memory") == 1
-    assert said.count("failed: seed 2: not done after 60 s") == 1
+    assert said.count("failed: seed 2: did not end within 60 s") == 1
     assert "1 of 2\n" in said
     assert "0 of 2 trainings ended" in said
     lines = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]

@@ -11,7 +11,7 @@ from paper_figures.style import REPAIRS, curve, legend_below, panels
 
 
 def numbers(settings: Settings, rows: Rows) -> Numbers:
-    """What is compared with the paper."""
+    """Return the numbers that are compared with the paper's numbers."""
     found: Numbers = {}
     panel, roce = settings["panel"], settings["roce"]
 

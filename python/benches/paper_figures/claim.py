@@ -1,4 +1,4 @@
-"""Claims: what the paper says, and what we get."""
+"""Claims: what a paper says, and the numbers that this repository computes or measures for it."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Settings: TypeAlias = dict[str, Any]
-# What is compared, by name.
+# Numbers that are compared with those of a paper, by name.
 Numbers: TypeAlias = dict[str, float]
 
-#: Begins the conditions of all claims with rows of a folder.
+#: For a folder of rows: the start of the conditions of all its claims.
 COMMON = {
     "boxes": "NICs and boxes in virtual time; ",
     "collectives": "NICs and endpoints in virtual time; ",
@@ -29,18 +29,18 @@ COMMON = {
 
 
 class Maker(Protocol):
-    """What the module of a claim has: `numbers` to be compared, and `draw` for the eye."""
+    """The functions of the module of a claim: `numbers` returns numbers to compare, `draw` draws a plot."""
 
     def numbers(self, settings: Settings) -> Numbers:
-        """What is compared with the paper."""
+        """Return the numbers that are compared with the paper's numbers."""
 
     def draw(self, settings: Settings) -> Figure:
-        """Make a plot like the paper's."""
+        """Draw the paper's plot with our numbers."""
 
 
 @runtime_checkable
 class ShippedMaker(Maker, Protocol):
-    """A maker that also compares the shipped protocols, as simulated."""
+    """A maker that also compares simulations of the shipped protocols."""
 
     def shipped(self, settings: Settings, times: Times) -> Numbers:
         """Those of the numbers that the simulated messages give."""
@@ -51,73 +51,73 @@ class ShippedMaker(Maker, Protocol):
 
 @runtime_checkable
 class ConditionedMaker(Maker, Protocol):
-    """A maker that can say where and how its numbers were measured."""
+    """A maker that knows where and how its numbers were measured."""
 
     def conditions(self, settings: Settings) -> str:
-        """Say it in a sentence without a full stop."""
+        """Return the conditions as a sentence without a full stop."""
 
 
 class RowsMaker(Protocol):
-    """What the module of a claim has whose numbers come from rows."""
+    """The functions of the module of a claim whose numbers come from rows."""
 
     def numbers(self, settings: Settings, rows: Rows) -> Numbers:
-        """What is compared with the paper."""
+        """Return the numbers that are compared with the paper's numbers."""
 
     def draw(self, settings: Settings, rows: Rows) -> Figure:
-        """Make a plot like the paper's."""
+        """Draw the paper's plot with our numbers."""
 
 
 @dataclass(frozen=True)
 class FromRows:
-    """A maker over rows."""
+    """A maker whose numbers come from rows."""
 
     module: RowsMaker
     rows: Rows
-    #: What all numbers of the folder have in common.
+    #: The conditions that all numbers of the folder have in common.
     common: str
 
     def numbers(self, settings: Settings) -> Numbers:
-        """What is compared with the paper."""
+        """Return the numbers that are compared with the paper's numbers."""
         return self.module.numbers(settings, self.rows)
 
     def draw(self, settings: Settings) -> Figure:
-        """Make a plot like the paper's."""
+        """Draw the paper's plot with our numbers."""
         return self.module.draw(settings, self.rows)
 
     def conditions(self, settings: Settings) -> str:
-        """Say how the numbers came about."""
+        """Return the conditions of the numbers."""
         return self.common + self.rows.conditions
 
 
 @dataclass(frozen=True)
 class Number:
-    """One number of the paper, and the bounds that ours must keep."""
+    """One number of the paper, and the bounds of our number."""
 
     name: str
-    #: What it is, in words.
+    #: Description of the number.
     says: str
-    #: The paper's; None where it gives a trend.
+    #: The paper's number; None if the paper only states a trend.
     paper: float | None
-    #: Section or figure.
+    #: The section or figure of the paper.
     source: str
-    #: 0 and infinite for speeds of a machine.
+    #: The bounds of our number; 0 and infinite for speeds of a machine.
     low: float
     high: float
-    #: Why ours differs, where it does.
+    #: The reason if our number differs.
     why: str = ""
 
     def holds(self, ours: float) -> bool:
-        """Whether ours keeps the bounds."""
+        """Return whether our number is within the bounds."""
         return self.low <= ours <= self.high
 
     def deviation(self, ours: float) -> float | None:
-        """Ours over the paper's, less one; None where the paper's is zero."""
+        """Return our number divided by the paper's, minus one; None if the paper's number is 0 or unknown."""
         return ours / self.paper - 1 if self.paper else None
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A folder."""
+    """A claim, which has a folder."""
 
     folder: Path
     title: str
@@ -125,27 +125,27 @@ class Claim:
     claim: str
     settings: Settings
     expected: tuple[Number, ...]
-    #: Whether numbers are speeds of this machine, rather than the model's.
+    #: Whether the numbers are speeds of this machine. Otherwise they are computed or simulated.
     measured: bool = False
     #: Name of the folder with results as rows, beside the folders of the claims. Empty if the numbers come
     #: from elsewhere.
     rows: str = ""
-    #: What was assumed, or is not shown.
+    #: Assumptions, and parts of the claim that are not shown.
     note: str = ""
 
     @property
     def name(self) -> str:
-        """As in the folder's name, such as S9."""
+        """The name of the folder, such as S9."""
         return self.folder.name
 
     @property
     def basis(self) -> str:
-        """Return the kind of its numbers, as the page names it."""
+        """The kind of the claim's numbers, as the page names it."""
         return "measured" if self.measured else "simulated" if self.rows else "model"
 
     @property
     def maker(self) -> Maker:
-        """Return what makes it: the module of its name, with its rows if it has any."""
+        """The maker of the claim: the module with its name, and the rows if it has any."""
         module = import_module(f"paper_figures.{self.name.lower()}")
         if not self.rows:
             return module
@@ -154,12 +154,12 @@ class Claim:
 
     @property
     def times(self) -> Times:
-        """Return the times of the shipped protocols: of rings where the claim is about sites."""
+        """The simulated times of the shipped protocols: times of rings if the claim is about sites."""
         return load_times(self.folder.parent / FOLDER, rings="sites" in self.settings)
 
 
 def load(folder: Path) -> Claim:
-    """Read one folder's claim."""
+    """Read the claim of a folder."""
     with (folder / "claim.toml").open("rb") as file:
         content = tomllib.load(file)
     numbers = tuple(Number(**{"paper": None, **number}) for number in content.pop("numbers"))
@@ -175,5 +175,5 @@ def load_all(folder: Path) -> list[Claim]:
 
 
 def _place(folder: Path) -> list[str | int]:
-    """S9 comes before S10."""
+    """Return a key that sorts S9 before S10."""
     return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", folder.name)]

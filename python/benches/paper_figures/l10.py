@@ -12,7 +12,7 @@ PANEL = "times"
 
 
 def numbers(settings: Settings, rows: Rows) -> Numbers:
-    """What is compared with the paper."""
+    """Return the numbers that are compared with the paper's numbers."""
     plain, coded = settings["plain"], settings["code"]
 
     def time(series: str, measure: str, loss: float) -> float:
@@ -28,7 +28,7 @@ def numbers(settings: Settings, rows: Rows) -> Numbers:
 
 
 def draw(settings: Settings, rows: Rows) -> Figure:
-    """Make a plot like the paper's."""
+    """Draw the paper's plot with our numbers."""
     figure, axes = panels(2)
     names = [settings["plain"], settings["narrow"], settings["code"]]
     for panel, measure, title in zip(axes, ["mean_ms", "p99_ms"], ["(a) mean", "(b) p99"], strict=True):

@@ -12,7 +12,7 @@ GOODPUT = "goodput_gbps"
 
 
 def numbers(settings: Settings, rows: Rows) -> Numbers:
-    """What is compared with the paper."""
+    """Return the numbers that are compared with the paper's numbers."""
     coded = settings["code"]
     found: Numbers = {}
     for share in settings["shares_lost"]:
@@ -28,7 +28,7 @@ def numbers(settings: Settings, rows: Rows) -> Numbers:
 
 
 def draw(settings: Settings, rows: Rows) -> Figure:
-    """Make a plot like the paper's, for bursts of a fixed length and of a mean length."""
+    """Draw the paper's plot, for bursts of a fixed length and of a mean length."""
     names = [
         f"{kind} length, {share} lost" for kind in ["fixed", "mean"] for share in settings["shares_lost"]
     ]

@@ -12,13 +12,13 @@ PANEL = "small messages"
 
 
 def kept(settings: Settings, rows: Rows, series: str) -> Array:
-    """Goodput by message size, over that without losses."""
+    """Return the goodput by message size, divided by the goodput without losses."""
     goodput, lossless = (rows.line(PANEL, name, "goodput_gbps")[1] for name in [series, settings["lossless"]])
     return goodput / lossless
 
 
 def numbers(settings: Settings, rows: Rows) -> Numbers:
-    """What is compared with the paper."""
+    """Return the numbers that are compared with the paper's numbers."""
     coded = kept(settings, rows, settings["code"])
     return {
         "kept_small": float(coded[:-1].min()),
@@ -29,7 +29,7 @@ def numbers(settings: Settings, rows: Rows) -> Numbers:
 
 
 def draw(settings: Settings, rows: Rows) -> Figure:
-    """Make a plot like the paper's; on the right, what is kept of the goodput without losses."""
+    """Draw the paper's plot; on the right, the goodput as a share of the goodput without losses."""
     figure, (left, right) = panels(2, width=4.2)
     names = [settings["plain"], settings["narrow"], settings["code"]]
     sizes, _ = rows.line(PANEL, settings["lossless"], "goodput_gbps")

@@ -22,17 +22,17 @@ def shape(name: str) -> tuple[int, int]:
 
 
 def time(rows: Rows, series: str, measure: str) -> float:
-    """Microseconds that are added to those of the message."""
+    """Return the microseconds that LoWAR adds to the time of the message."""
     return rows.value(PANEL, series, measure, shape(series)[0])
 
 
 def times(rows: Rows, names: Sequence[str], measure: str) -> Array:
-    """The same of several series."""
+    """Return the added microseconds of several series."""
     return np.array([time(rows, name, measure) for name in names])
 
 
 def repairs_us(settings: Settings, series: str) -> float:
-    """Time on the cable of the repair packets before the last data packet: of all blocks but the last."""
+    """Return the time that the repair packets of all blocks except the last one take on the cable."""
     r, c = shape(series)
     packets: int = ceil(settings["message_bytes"] / settings["mtu_bytes"])
     frame_us: float = settings["repair_frame_bytes"] * 8e6 / settings["rate_bps"]
@@ -40,7 +40,7 @@ def repairs_us(settings: Settings, series: str) -> float:
 
 
 def numbers(settings: Settings, rows: Rows) -> Numbers:
-    """What is compared with the paper."""
+    """Return the numbers that are compared with the paper's numbers."""
     half, whole = settings["single"][-2:]
     burst = settings["burst"]
     added = {name: time(rows, name, "added_us") / repairs_us(settings, name) for name in rows.series(PANEL)}
@@ -54,7 +54,7 @@ def numbers(settings: Settings, rows: Rows) -> Numbers:
 
 
 def draw(settings: Settings, rows: Rows) -> Figure:
-    """Make a plot like the paper's."""
+    """Draw the paper's plot with our numbers."""
     figure, (added, recovering, burst) = panels(3, width=4.0)
     names = rows.series(PANEL)
     single = settings["single"]

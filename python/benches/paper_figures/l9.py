@@ -12,7 +12,7 @@ GOODPUT = "goodput_gbps"
 
 
 def numbers(settings: Settings, rows: Rows) -> Numbers:
-    """What is compared with the paper."""
+    """Return the numbers that are compared with the paper's numbers."""
     near, far = settings["panels"]
     many, plain, coded = settings["many"], settings["plain"], settings["code"]
 
@@ -44,7 +44,7 @@ def numbers(settings: Settings, rows: Rows) -> Numbers:
 
 
 def of_best(settings: Settings, rows: Rows, panel: str) -> float:
-    """The adaptive controller's goodput over that of the best fixed shape, at the worst loss."""
+    """Return the adaptive controller's goodput over that of the best fixed shape: the least over losses."""
     best: dict[float, float] = {}
     for name in rows.series(panel):
         if name.startswith("LoWAR("):
@@ -55,12 +55,12 @@ def of_best(settings: Settings, rows: Rows, panel: str) -> float:
 
 
 def draw(settings: Settings, rows: Rows) -> Figure:
-    """Make a plot like the paper's."""
+    """Draw the paper's plot with our numbers."""
     figure, axes = panels(3)
     names = [settings["plain"], settings["narrow"], settings["code"], settings["adaptive"]]
     computed = [settings["ideal"], settings["fitted"]]
     for panel, name in zip(axes, [*settings["panels"], settings["many"]], strict=True):
-        # What a NIC is computed to have is known for one connection.
+        # The computed goodput of a NIC is known for one connection only.
         shown = names if name == settings["many"] else [*computed, *names]
         loss_places(panel, lines(panel, rows, name, shown, GOODPUT))
         panel.set_ylim(0, 10)

@@ -11,20 +11,20 @@ from paper_figures.style import Array, bars, legend_below, log_y, panels, places
 
 
 def values(settings: Settings, rows: Rows, name: str, measure: str) -> Array:
-    """A number for each load and buffer."""
-    # Each panel has one load, which is the x of its rows.
+    """Return a number for each load and buffer."""
+    # Each panel has one load, which is the value of x in its rows.
     lines = [rows.line(panel, name, measure) for panel in settings["panels"]]
     return np.array([value for _, (value,) in lines])
 
 
 def lower(settings: Settings, rows: Rows, name: str, measure: str) -> Array:
-    """How much lower than with Go-Back-N times are, in percent, for each load and buffer."""
+    """Return by how many percent times are lower than with Go-Back-N, for each load and buffer."""
     plain = values(settings, rows, settings["plain"], measure)
     return 100 * (1 - values(settings, rows, name, measure) / plain)
 
 
 def numbers(settings: Settings, rows: Rows) -> Numbers:
-    """What is compared with the paper."""
+    """Return the numbers that are compared with the paper's numbers."""
     large, irn, pfc = settings["large_pool"], settings["irn"], settings["pfc"]
     mean, tail = (lower(settings, rows, large, f"short_{kind}_us") for kind in ["mean", "p90"])
     at = settings["panels"].index(settings["lossy"])
@@ -42,7 +42,7 @@ def numbers(settings: Settings, rows: Rows) -> Numbers:
 
 
 def draw(settings: Settings, rows: Rows) -> Figure:
-    """Make a plot like the paper's."""
+    """Draw the paper's plot with our numbers."""
     figure, axes = panels(4, width=3.4)
     shown = [
         ("(a) short flows, mean", "short_mean_us"),

@@ -10,7 +10,7 @@ from paper_figures.style import bars, legend_below, log_y, loss_places, panels
 
 
 def numbers(settings: Settings, rows: Rows) -> Numbers:
-    """What is compared with the paper."""
+    """Return the numbers that are compared with the paper's numbers."""
 
     def most_lower(boxes: str) -> float:
         lower = []
@@ -39,7 +39,7 @@ def numbers(settings: Settings, rows: Rows) -> Numbers:
 
 
 def draw(settings: Settings, rows: Rows) -> Figure:
-    """Make a plot like the paper's."""
+    """Draw the paper's plot with our numbers."""
     figure, axes = panels(3)
     names = [settings["plain"], settings["one"], settings["two"]]
     for panel, size in zip(axes, settings["sizes"], strict=True):

@@ -14,7 +14,7 @@ BUFFER = "reordering buffer"
 
 
 def numbers(settings: Settings, rows: Rows) -> Numbers:
-    """What is compared with the paper."""
+    """Return the numbers that are compared with the paper's numbers."""
     size, loss = settings["size"], settings["loss_packet"]
     peaks = [rows.line(name, BUFFER, "peak_kb")[1].max() for name in settings["sizes"]]
     return {
@@ -26,7 +26,7 @@ def numbers(settings: Settings, rows: Rows) -> Numbers:
 
 
 def draw(settings: Settings, rows: Rows) -> Figure:
-    """Make a plot like the paper's; on the right, what losses do to the buffer."""
+    """Draw the paper's plot; on the right, the effect of losses on the reordering buffer."""
     figure, (left, right) = panels(2, height=3.6, width=4.2)
     for name, colour in zip([POOL, BUFFER], SPLITS[:2], strict=True):
         left.plot(*rows.line(OVER_TIME, name, "kept_kb"), color=colour, label=name, linewidth=1.2)

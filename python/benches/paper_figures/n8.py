@@ -10,7 +10,7 @@ from paper_figures.style import Array, bars, legend_below, panels, places
 
 
 def lower(settings: Settings, rows: Rows, name: str, measure: str) -> list[float]:
-    """How much lower than with Go-Back-N times are, in percent, for all buffers and numbers of senders."""
+    """Return by how many percent times are lower than with Go-Back-N, by buffer and number of senders."""
     found: list[float] = []
     for buffer in settings["buffers"]:
         plain, others = (rows.line(buffer, of, measure)[1] for of in [settings["plain"], name])
@@ -19,7 +19,7 @@ def lower(settings: Settings, rows: Rows, name: str, measure: str) -> list[float
 
 
 def numbers(settings: Settings, rows: Rows) -> Numbers:
-    """What is compared with the paper."""
+    """Return the numbers that are compared with the paper's numbers."""
     mean = lower(settings, rows, settings["large_pool"], "mean_us")
     tail = lower(settings, rows, settings["large_pool"], "p99_us")
     small = lower(settings, rows, settings["small_pool"], "mean_us")
@@ -37,7 +37,7 @@ def numbers(settings: Settings, rows: Rows) -> Numbers:
 
 
 def draw(settings: Settings, rows: Rows) -> Figure:
-    """Make a plot like the paper's, for each buffer."""
+    """Draw the paper's plot for each buffer."""
     buffers = settings["buffers"]
     figure, axes = panels(2 * len(buffers), width=3.2)
     shown = [

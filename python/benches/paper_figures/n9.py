@@ -12,23 +12,23 @@ PANEL = "spines"
 
 
 def line(rows: Rows, name: str, measure: str) -> Array:
-    """Values by the number of spines."""
+    """Return values by the number of spines."""
     return rows.line(PANEL, name, measure)[1]
 
 
 def lower(rows: Rows, name: str, than: str, measure: str) -> Array:
-    """How much lower times are, in percent."""
+    """Return by how many percent times are lower."""
     return 100 * (1 - line(rows, name, measure) / line(rows, than, measure))
 
 
 def repeats(settings: Settings, rows: Rows, name: str) -> Array:
-    """Packets that NICs repeat for 100 KB of each write."""
+    """Return the number of packets that NICs repeat for 100 KB of each write."""
     units: float = settings["senders"] * settings["write_bytes"] / 1e5
     return line(rows, name, "repeated") / units
 
 
 def numbers(settings: Settings, rows: Rows) -> Numbers:
-    """What is compared with the paper."""
+    """Return the numbers that are compared with the paper's numbers."""
     ecmp, drill, boxes = settings["ecmp"], settings["drill"], settings["boxes"]
     mean, tail = (lower(rows, boxes, drill, measure) for measure in ["mean_us", "p99_us"])
     beside = lower(rows, boxes, ecmp, "mean_us")
@@ -46,7 +46,7 @@ def numbers(settings: Settings, rows: Rows) -> Numbers:
 
 
 def draw(settings: Settings, rows: Rows) -> Figure:
-    """Make plots like the paper's figure and of its table."""
+    """Draw the paper's figure and its table as plots."""
     figure, axes = panels(3)
     for panel, title, measure in [(axes[0], "(a) mean", "mean_us"), (axes[1], "(b) p99", "p99_us")]:
         bars(panel, {name: line(rows, name, measure) / 1000 for name in settings["series"]})

@@ -13,7 +13,7 @@ MARKERS = ["o", "s", "^", "D"]
 
 
 def numbers(settings: Settings, rows: Rows) -> Numbers:
-    """What is compared with the paper: how much worse it gets from no drops to the paper's share of them."""
+    """Return the numbers to compare: their changes from no drops to the paper's drop rate."""
     found: Numbers = {}
     drop = settings["drop"]
     for name, (panel, measure) in settings["panels"].items():

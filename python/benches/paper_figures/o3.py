@@ -12,7 +12,7 @@ MARKERS = ["o", "s", "^", "D"]
 
 
 def numbers(settings: Settings, rows: Rows) -> Numbers:
-    """What is compared with the paper: how much sooner a loss is reached, and how the last losses differ."""
+    """Return the numbers to compare: how much sooner a loss is reached, and how final losses differ."""
     panel, base = settings["panel"], settings["base"]
 
     def total(series: str, measure: str) -> float:
@@ -29,7 +29,7 @@ def numbers(settings: Settings, rows: Rows) -> Numbers:
 
 
 def draw(settings: Settings, rows: Rows) -> Figure:
-    """Draw the loss on the test set over the seconds of training, without those of the tests."""
+    """Draw the loss on the test set over the seconds of training; the time of the tests does not count."""
     figure, [axis] = panels(1, width=6)
     series = [settings["base"], *settings["series"].values()]
     for number, name in enumerate(series):

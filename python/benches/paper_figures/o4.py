@@ -14,9 +14,9 @@ from paper_figures.style import SPLITS, Array, bars, legend_below, panels, place
 
 
 def numbers(settings: Settings, rows: Rows) -> Numbers:
-    """What is compared with the paper: how many times each series is better than the base.
+    """Return the numbers to compare: how many times each series is better than the base.
 
-    Times of all seeds are taken together; other numbers are means over the seeds.
+    Quantiles are those of the times of all seeds together. Other numbers are means over the seeds.
     """
     base, loss = settings["base"], settings["loss"]
     split, seeds = settings["main"], settings["seeds"]
@@ -66,7 +66,7 @@ def _line(number: int) -> dict[str, Any]:
 
 
 def _tokens(rows: Rows, settings: Settings, series: str) -> Array:
-    """Return tokens a second of each way; none where a series is not measured."""
+    """Return tokens per second of each way; an empty list if a series is not measured."""
     found = []
     for panel in settings["ways"]:
         has = series in rows.series(f"{panel}, seed 1")

@@ -20,7 +20,7 @@ STYLES: dict[str, Style] = {
 
 
 def numbers(settings: Settings, rows: Rows) -> Numbers:
-    """What is compared with the paper: how many times faster than RoCE, and what is missing."""
+    """Return the numbers to compare: how many times faster than RoCE, and the missing share."""
     found: Numbers = {}
     for name, series in settings["bounded"].items():
         faster, missing = [], []
@@ -36,14 +36,14 @@ def numbers(settings: Settings, rows: Rows) -> Numbers:
 
 
 def draw(settings: Settings, rows: Rows) -> Figure:
-    """Draw mean times over the size, with the longest as marks, for each collective."""
+    """Draw mean times over the size for each collective, with the longest times as marks."""
     collectives = settings["collectives"]
     figure, axes = panels(len(collectives), width=4.2)
     for axis, collective in zip(axes, collectives, strict=True):
         for series in [settings["roce"], *settings["bounded"].values()]:
             sizes, mean = rows.line(collective, series, "mean_ms")
             _, tail = rows.line(collective, series, "p99_ms")
-            # With a short timeout, a transport has the same colour, and a dotted line.
+            # With a short timeout, a transport keeps its colour, and its line is dotted.
             transport = series.removesuffix(SHORT)
             style = STYLES[transport] | ({"linestyle": ":"} if transport != series else {})
             axis.plot(sizes, mean, label=series, linewidth=1.4, **style)

@@ -11,14 +11,14 @@ from paper_figures.style import Array, bars, legend_below, panels, places
 
 
 def times(settings: Settings, rows: Rows, loss: str, measure: str) -> dict[str, Array]:
-    """Return the times of all transports, one for each collective."""
+    """Return the times of all transports, with one time for each collective."""
     names = [*settings["reliable"], *settings["bounded"].values()]
     shown = [f"{collective}, {loss}" for collective in settings["collectives"]]
     return {name: np.array([rows.value(panel, name, measure, 0) for panel in shown]) for name in names}
 
 
 def numbers(settings: Settings, rows: Rows) -> Numbers:
-    """What is compared with the paper. Numbers of several collectives are the largest of them."""
+    """Return the numbers to compare. For several collectives, a number is the largest of their numbers."""
     found: Numbers = {}
     loss = settings["loss"]
     mean, p99 = (times(settings, rows, loss, measure) for measure in ["mean_ms", "p99_ms"])
@@ -36,7 +36,7 @@ def numbers(settings: Settings, rows: Rows) -> Numbers:
 
 
 def draw(settings: Settings, rows: Rows) -> Figure:
-    """Make a plot like the paper's, for each loss: bars are means, marks are p99."""
+    """Draw the paper's plot for each loss: bars are means, marks are p99."""
     losses = settings["losses"]
     figure, axes = panels(len(losses), width=4.6)
     for axis, loss in zip(axes, losses, strict=True):

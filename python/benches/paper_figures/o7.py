@@ -1,4 +1,4 @@
-"""OptiNIC's Fig. 7: what lost packets do to transformed values, by drop rate and by stride."""
+"""OptiNIC's Fig. 7: the effect of lost packets on transformed values, by drop rate and by stride."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from paper_figures.claim import Numbers, Settings
 from paper_figures.rows import Rows
 from paper_figures.style import SPLITS, legend_below, log_y, panels
 
-#: Large below small: lines of two layouts can be one.
+#: Sizes of markers: large markers are drawn below small ones, because the lines of two layouts can coincide.
 MARKERS = [("v", 9), ("o", 6), ("s", 6), ("D", 3)]
 
 
 def numbers(settings: Settings, rows: Rows) -> Numbers:
-    """What is compared with the paper."""
+    """Return the numbers that are compared with the paper's numbers."""
     drop = settings["drop"]
     widest, narrow = settings["strides"][-1], settings["narrow"]
 

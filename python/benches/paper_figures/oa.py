@@ -1,4 +1,4 @@
-"""OptiNIC's section 3.1.2: adaptive timeouts over operations, and what they cut, by policy."""
+"""OptiNIC's section 3.1.2: adaptive timeouts over operations, and the share of operations that they cut."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ from paper_figures.rows import Rows
 from paper_figures.style import SPLITS, legend_below, log_y, panels, places
 
 TIMES, SHARES = "timeouts", "shares"
-#: Of the rule in section 3.1.2: what the first timeout adds to the warm-up.
+#: Section 3.1.2: the first timeout is the time of the warm-up, multiplied by the first number, plus the
+#: second.
 FIRST_TIMES, FIRST_SLACK_MS = 1.25, 0.05
 
 
 def weight(rows: Rows, series: str) -> float:
-    """The weight of the median in the next timeout, by least squares."""
+    """Return the weight of the median in the next timeout, fitted by least squares."""
     _, timeouts = rows.line(TIMES, series, "timeout_ms")
     _, proposals = rows.line(TIMES, series, "proposal_ms")
-    # The proposals of the warm-up lead to the first timeout, by another rule.
+    # The first timeout follows from the proposals of the warm-up by another rule, so they are left out.
     distance = proposals[1:-1] - timeouts[:-1]
     return float(np.diff(timeouts) @ distance / (distance @ distance))
 
 
 def numbers(settings: Settings, rows: Rows) -> Numbers:
-    """What is compared with the paper."""
+    """Return the numbers that are compared with the paper's numbers."""
     published, celeris, target = settings["published"], settings["celeris"], settings["target"]
     settled, change = settings["settled"], settings["change"]
 
@@ -57,7 +58,7 @@ def numbers(settings: Settings, rows: Rows) -> Numbers:
 
 
 def draw(settings: Settings, rows: Rows) -> Figure:
-    """Draw a group's timeouts among its members' times; then what is cut and missing, and the tail."""
+    """Draw a group's timeouts and its members' times; the shares that are cut and missing; the tail."""
     figure, (over_time, shares, tails) = panels(3, height=3.8, width=3.9)
     policies = settings["policies"]
     colours = dict(zip([settings["none"], *policies], ["#999999", *SPLITS], strict=False))
@@ -77,7 +78,7 @@ def draw(settings: Settings, rows: Rows) -> Figure:
 
 
 def times_of_members(axes: Axes, settings: Settings, rows: Rows) -> None:
-    """Draw what operations would take without a deadline."""
+    """Draw the times of operations without a deadline."""
     operations, middle = rows.line(TIMES, settings["none"], "middle_ms")
     _, slowest = rows.line(TIMES, settings["none"], "slowest_ms")
     axes.fill_between(
@@ -86,7 +87,7 @@ def times_of_members(axes: Axes, settings: Settings, rows: Rows) -> None:
 
 
 def shares_of(axes: Axes, settings: Settings, rows: Rows) -> None:
-    """Draw operations cut and bytes missing, long after the change, with the paper's bound."""
+    """Draw the shares of cut operations and missing bytes, long after the change, and the paper's bound."""
     policies, settled = settings["policies"], settings["settled"]
     looks = [("cut", "operations cut", "#D55E00", ""), ("missing", "bytes missing", "#0072B2", "xx")]
     for side, (measure, name, colour, hatch) in zip([-0.2, 0.2], looks, strict=True):
@@ -118,7 +119,7 @@ def tail_of(axes: Axes, settings: Settings, rows: Rows, colours: dict[str, str])
 
 
 def name_places(axes: Axes, names: Sequence[str]) -> None:
-    """Label the places by policies."""
+    """Label the places of the x axis with the policies."""
     places(
         axes,
         [name.replace(" target ", "\ntarget\n").replace("no deadline", "no\ndeadline") for name in names],

@@ -14,13 +14,13 @@ PLAIN = "stride 1"
 
 
 def of_whole(settings: Settings, rows: Rows) -> Array:
-    """Times over that of the whole message as one block."""
+    """Return times divided by the time of the whole message as one block."""
     times = [rows.value(PANEL, PLAIN, "ms", splits) for splits in settings["splits"]]
     return np.array(times) / times[0]
 
 
 def numbers(settings: Settings, rows: Rows) -> Numbers:
-    """What is compared with the paper."""
+    """Return the numbers that are compared with the paper's numbers."""
     ratios = dict(zip(settings["splits"], of_whole(settings, rows).tolist(), strict=True))
 
     def of_memcpy(series: str, splits: int) -> float:
@@ -39,7 +39,7 @@ def numbers(settings: Settings, rows: Rows) -> Numbers:
 
 
 def draw(settings: Settings, rows: Rows) -> Figure:
-    """Draw our times beside the paper's, each over its own for one block, and over those of copying."""
+    """Draw our times and the paper's, relative to one block, and our times relative to copying."""
     figure, (left, right) = panels(2, width=4.2)
     splits = settings["splits"]
     paper = np.array(settings["paper_ms"])

@@ -1,4 +1,4 @@
-"""OptiNIC's Table 4 and Celeris' Table I: queue pairs in a NIC's memory, and clusters that they reach."""
+"""OptiNIC's Table 4 and Celeris' Table I: queue pairs in a NIC's memory, and the clusters they reach."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from paper_figures.style import legend_below, log_y, panels, places
 
 
 def computed(table: str, name: str) -> nic.Row:
-    """Return the row of a number that follows from others."""
+    """Return the row of a number that follows from other numbers."""
     (row,) = [row for row in nic.tables() if (row.table, row.name) == (table, name)]
     return row
 
 
 def numbers(settings: Settings) -> Numbers:
-    """What is compared with the papers."""
+    """Return the numbers that are compared with the papers' numbers."""
     found = {name: computed(*place) for name, place in settings["rows"].items()}
     return {name: float(row.computed) for name, row in found.items() if row.computed is not None}
 
 
 def draw(settings: Settings) -> Figure:
-    """Draw what follows beside what OptiNIC's table has."""
+    """Draw the computed numbers beside those of OptiNIC's table."""
     figure, (left, right) = panels(2, width=5.6, height=3.6)
     designs, table = settings["designs"], settings["table"]
     beside(left, [computed(table, f"{name}: queue pairs") for name in designs])
@@ -44,7 +44,7 @@ def draw(settings: Settings) -> Figure:
 
 
 def beside(axes: Axes, rows: Sequence[nic.Row]) -> None:
-    """Draw bars of both numbers of each row; a number that does not follow is in bold."""
+    """Draw the computed and the paper's number of each row. Numbers that do not follow are in bold."""
     ours = [float(row.computed or 0) for row in rows]
     quoted = [row.quoted for row in rows]
     looks = [

@@ -14,19 +14,19 @@ from paper_figures.style import Style, log_y, panels
 
 
 def numbers(settings: Settings) -> Numbers:
-    """What is compared with the papers."""
+    """Return the numbers that are compared with the papers' numbers."""
     stated = stated_hours(settings, settings["bram_roce"])
     return numbers_of_rows(settings) | {"mtbf_roce_stated": stated}
 
 
 def stated_hours(settings: Settings, bram: float) -> float:
-    """The time between failures at the failure rate that Celeris states, of block RAM alone."""
+    """Return the hours between failures at the failure rate that Celeris states, if only block RAM fails."""
     bits = settings["nodes"] * settings["bram_bits"] * bram
     return float(1 / (settings["failures_per_bit"] * bits))
 
 
 def draw(settings: Settings) -> Figure:
-    """Draw both tables' times over the block RAM, the fit, and what the stated rate comes to."""
+    """Draw both tables' times over the block RAM, the fit, and the times that the stated rate gives."""
     figure, (left, right) = panels(2, width=4.6, height=3.8)
     for panel in (left, right):
         points(panel, settings, with_names=panel is left)
@@ -51,7 +51,7 @@ def draw(settings: Settings) -> Figure:
 
 
 def points(axes: Axes, settings: Settings, with_names: bool) -> None:
-    """Draw the numbers of both tables."""
+    """Draw the numbers of both tables as points."""
     for table, marker, colour, offset, side in [
         ("OptiNIC 5", "o", "#D55E00", (3, 6), "left"),
         ("Celeris II", "s", "#CC79A7", (-11, -12), "right"),

@@ -39,21 +39,21 @@ of shipped protocols are from simulated messages.</p>
 
 @dataclass(frozen=True)
 class Part:
-    """A claim and what we have for it."""
+    """A claim, and our numbers and plot for it."""
 
     claim: Claim
-    #: Numbers of the model, or measured ones.
+    #: Numbers of the model, or measured numbers.
     ours: Numbers
-    #: Numbers of the shipped protocols, some of those above or none.
+    #: Numbers of the shipped protocols, by the names of `ours`. Names can be missing.
     shipped: Numbers
     #: The plot as SVG.
     plot: str
-    #: Where and how numbers were measured; empty for those of the model.
+    #: Where and how numbers were measured; empty for numbers of the model.
     conditions: str
 
 
 def page(parts: list[Part]) -> str:
-    """Put all claims on a page."""
+    """Return an HTML page with all claims."""
     claims = [part.claim for part in parts]
     links = [f'<li><a href="#{of.name}">{of.name}: {escape(of.title)}</a></li>\n' for of in claims]
     sections = [section(part) for part in parts]
@@ -61,7 +61,7 @@ def page(parts: list[Part]) -> str:
 
 
 def section(part: Part) -> str:
-    """One claim."""
+    """Return the HTML of one claim."""
     claim, plot = part.claim, part.plot
     names = [(number, part.ours[number.name]) for number in claim.expected]
     rows = "".join(row(number, ours, part.shipped) for number, ours in names)
@@ -85,7 +85,7 @@ def section(part: Part) -> str:
 
 
 def row(number: Number, ours: float, shipped: Numbers) -> str:
-    """One number; the shipped protocol has a column where it has any numbers."""
+    """Return the HTML row of a number. The shipped protocol has a column if it has any numbers."""
     protocol = text(shipped[number.name]) if number.name in shipped else ""
     deviation = number.deviation(ours)
     within = "" if number.holds(ours) else ' <span class="out">out of bounds</span>'
@@ -102,17 +102,17 @@ def row(number: Number, ours: float, shipped: Numbers) -> str:
 
 
 def bounds(number: Number) -> str:
-    """Bounds, where there are any."""
+    """Return the bounds of a number as text."""
     return f"{text(number.low)} to {text(number.high)}" if isfinite(number.high) else "none: measured"
 
 
 def text(value: float) -> str:
-    """Three digits."""
+    """Return a number with three digits."""
     return f"{value:.3g}"
 
 
 def prefixed(svg: str, name: str) -> str:
-    """Make the ids of one plot differ from those of the others on the page."""
+    """Add a prefix to the ids of a plot, so that they differ from the ids of other plots on the page."""
     for before in ['id="', 'href="#', "url(#"]:
         svg = svg.replace(before, f"{before}{name}-")
     return svg

@@ -1,11 +1,11 @@
 """Results that programs of the repository write as CSV files, one row for each number.
 
-The files are in folders beside those of the claims. ``make figures-boxes`` writes ``boxes``: NICs with and
-without LoWAR and NetRT boxes, in virtual time. ``make figures-collectives`` writes ``collectives``:
+The files are in folders beside the folders of the claims. ``make figures-boxes`` writes ``boxes``: NICs with
+and without LoWAR and NetRT boxes, in virtual time. ``make figures-collectives`` writes ``collectives``:
 collectives with NICs and endpoints, in virtual time. ``make figures-optinic`` writes ``optinic``: the
 Hadamard transform and the adaptive timeouts. ``make figures-training`` writes ``training``: training and
-inference with drops; ``make bench-train`` adds ``lossy.csv``: training over a path. ``make
-bench-inference`` writes ``inference``: inference over a path.
+inference with drops; ``make bench-train`` adds ``lossy.csv``: training over a path. ``make bench-inference``
+writes ``inference``: inference over a path.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ COLUMNS = ("figure", "panel", "series", "x", "measure", "value", "conditions")
 
 @dataclass(frozen=True)
 class Row:
-    """One number."""
+    """One number of a figure."""
 
     panel: str
     series: str
     x: float
-    #: Ends in the unit of the value, unless that is a count.
+    #: Name of the quantity. It ends in the unit of the value, unless the value is a count.
     measure: str
     value: float
     conditions: str
@@ -39,7 +39,7 @@ class Row:
 class Rows:
     """All numbers of a figure."""
 
-    #: The figure, for messages of errors.
+    #: The figure, for error messages.
     figure: str
     rows: tuple[Row, ...]
 
@@ -53,7 +53,7 @@ class Rows:
         return x, values
 
     def value(self, panel: str, series: str, measure: str, x: float) -> float:
-        """Return the number of a place."""
+        """Return the number of a series at x."""
         places, values = self.line(panel, series, measure)
         at = np.flatnonzero(np.isclose(places, x))
         if at.size != 1:
@@ -66,12 +66,12 @@ class Rows:
 
     @property
     def conditions(self) -> str:
-        """Say how the numbers came about."""
+        """Return the conditions of the numbers."""
         return "; ".join(dict.fromkeys(row.conditions for row in self.rows))
 
 
 def load(folder: Path, figure: str) -> Rows:
-    """Read what all files of a folder have about a figure."""
+    """Read the rows of a figure from all files of a folder."""
     rows = [row for path in sorted(folder.glob("*.csv")) for name, row in _read(path) if name == figure]
     if not rows:
         raise ValueError(f"{folder} has no rows of {figure}: make figures-{folder.name} writes them")
@@ -79,7 +79,7 @@ def load(folder: Path, figure: str) -> Rows:
 
 
 def _read(path: Path) -> Iterator[tuple[str, Row]]:
-    """Read rows and the names of their figures."""
+    """Yield the rows of a file, each with the name of its figure."""
     with path.open(newline="", encoding="utf-8") as file:
         reader = csv.DictReader(file)
         for column in COLUMNS:
@@ -89,7 +89,7 @@ def _read(path: Path) -> Iterator[tuple[str, Row]]:
             place = f"{path}:{reader.line_num}"
             for column in COLUMNS:
                 if not fields[column]:
-                    raise ValueError(f"{place}: nothing in column {column}")
+                    raise ValueError(f"{place}: column {column} is empty")
             yield (
                 fields["figure"],
                 Row(
@@ -109,5 +109,5 @@ def _number(text: str, place: str, column: str) -> float:
     except ValueError:
         number = nan
     if not isfinite(number):
-        raise ValueError(f"{place}: {text} in column {column} is no finite number")
+        raise ValueError(f"{place}: {text} in column {column} is not a finite number")
     return number

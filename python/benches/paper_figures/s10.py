@@ -12,12 +12,12 @@ from paper_figures.style import SCHEMES, SPLITS, Array, curve, panels, size_axis
 
 
 def time(settings: Settings, scheme: str, size: float | Array, loss: float | Array) -> CompletionTime:
-    """Evaluate one curve."""
+    """Return the completion times of one curve."""
     return completion_time(scheme, size, settings["bandwidth_bps"], settings["rtt_s"], loss)
 
 
 def rises(settings: Settings, scheme: str) -> float:
-    """Loss from which on the mean is a tenth above what it is without losses."""
+    """Return the least loss at which the mean is a tenth larger than without losses."""
     losses = np.geomspace(1e-6, 0.3, 2001)
     times = time(settings, scheme, settings["message_bytes"], losses).mean
     still = time(settings, scheme, settings["message_bytes"], 0.0).mean
@@ -25,7 +25,7 @@ def rises(settings: Settings, scheme: str) -> float:
 
 
 def numbers(settings: Settings) -> Numbers:
-    """What is compared with the paper."""
+    """Return the numbers that are compared with the paper's numbers."""
     low, high = settings["size_powers"]
     sizes = 2.0 ** np.arange(low, high + 0.01, 0.25)[:, np.newaxis]
     losses = np.append(10.0 ** np.arange(-6, -2, 0.05), 1e-2)
@@ -46,7 +46,7 @@ def numbers(settings: Settings) -> Numbers:
 
 
 def draw(settings: Settings) -> Figure:
-    """Make a plot like the paper's."""
+    """Draw the paper's plot with our numbers."""
     figure, (a, b, c, d) = panels(4)
     low, high = settings["size_powers"]
     sizes = 2.0 ** np.arange(low, high + 0.01, 0.25)
@@ -86,7 +86,7 @@ def draw(settings: Settings) -> Figure:
 
 
 def shipped(settings: Settings, times: Times) -> Numbers:
-    """Those of the numbers that simulated messages give; quantiles are those of short messages alone."""
+    """Return the numbers that simulated messages give. Only short messages have quantiles."""
     path = (settings["bandwidth_bps"], settings["rtt_s"])
     found = {
         "mean_most": times.ratios("sr-rto", settings["code"], *path),
@@ -94,7 +94,7 @@ def shipped(settings: Settings, times: Times) -> Numbers:
         "nack_gain_mean": times.ratios("sr-rto", "sr-nack", *path),
         "nack_gain_tail": times.ratios("sr-rto", "sr-nack", *path, kind="p999_s"),
     }
-    # Losses above 1e-2 were not looked at by the paper for these numbers.
+    # The paper does not consider losses above 1e-2 for these numbers.
     most = {name: [of for (_, loss), of in ratios.items() if loss < 1.1e-2] for name, ratios in found.items()}
     return {name: max(ratios) for name, ratios in most.items() if ratios}
 

@@ -12,12 +12,12 @@ from matplotlib.figure import Figure
 from paper_figures.claim import Numbers, Settings
 from paper_figures.style import panels
 
-# Where the JSON of `farwrite codes bench --json` is.
+# The variable with the path of the JSON that `farwrite codes bench --json` printed.
 VARIABLE = "FARWRITE_CODES_BENCH"
 
 
 def bench(settings: Settings) -> dict[str, Any]:
-    """Read what ``farwrite codes bench --json`` found, with the settings of the claim."""
+    """Read the result of ``farwrite codes bench --json``, and check that it has the settings of the claim."""
     path = os.environ.get(VARIABLE)
     if path is None:
         raise RuntimeError(f"{VARIABLE} must name a file that `farwrite codes bench --json` wrote")
@@ -28,13 +28,13 @@ def bench(settings: Settings) -> dict[str, Any]:
 
 
 def conditions(settings: Settings) -> str:
-    """Say where it was measured."""
+    """Return the conditions of the measurement."""
     found = bench(settings)
     return f"{found['cpu']}, {found['threads']} thread, median of {found['rounds']} rounds"
 
 
 def cores(settings: Settings) -> dict[str, dict[str, float]]:
-    """Cores for 400 Gbit/s by code and kernel."""
+    """Return the number of cores for 400 Gbit/s by code and kernel."""
     return {
         code["code"]: {
             row["kernel"]: row["cores_for_400_gbit"] for row in code["rows"] if row["work"] == "encode"
@@ -44,13 +44,13 @@ def cores(settings: Settings) -> dict[str, dict[str, float]]:
 
 
 def numbers(settings: Settings) -> Numbers:
-    """What is compared with the paper: the fastest kernel of this machine."""
+    """Return the numbers that are compared with the paper's: those of this machine's fastest kernel."""
     found = cores(settings)
     return {"xor_cores": min(found["ec-xor:32,8"].values()), "mds_cores": min(found["ec-mds:32,8"].values())}
 
 
 def draw(settings: Settings) -> Figure:
-    """Draw bars of the cores, with the paper's as lines."""
+    """Draw bars of our numbers of cores, and lines of the paper's numbers."""
     figure, axes = panels(2, width=4.2)
     for panel, (code, kernels) in zip(axes, sorted(cores(settings).items(), reverse=True), strict=True):
         bars = panel.bar(

@@ -14,19 +14,19 @@ from paper_figures.style import MDS, RTO, Array, between, curve, panels
 def time(
     settings: Settings, scheme: str, size: float, bandwidth_bps: float, km: float | Array, loss: float
 ) -> CompletionTime:
-    """Evaluate one curve."""
+    """Return the completion times of one curve."""
     rtt_s = km * settings["rtt_s"] / settings["distance_km"]
     return completion_time(scheme, size, bandwidth_bps, rtt_s, loss)
 
 
 def ratio(settings: Settings, bandwidth_bps: float, km: float) -> float:
-    """Selective repeat's mean over erasure coding's, for the large message at little loss."""
+    """Return the ratio of selective repeat's mean to erasure coding's, for the large message and low loss."""
     place = (settings["large_bytes"], bandwidth_bps, km, settings["large_loss_chunk"])
     return float(time(settings, "sr-rto", *place).mean / time(settings, settings["code"], *place).mean)
 
 
 def numbers(settings: Settings) -> Numbers:
-    """What is compared with the paper."""
+    """Return the numbers that are compared with the paper's numbers."""
     km = settings["distance_km"]
     return {
         "large": ratio(settings, 400e9, km),
@@ -36,7 +36,7 @@ def numbers(settings: Settings) -> Numbers:
 
 
 def draw(settings: Settings) -> Figure:
-    """Make a plot like the paper's; below it, the large message."""
+    """Draw the paper's plot, and below it the large message."""
     km = between(settings["distances_km"], 80)
     figure, axes = panels(len(settings["bandwidths_bps"]), width=3.0)
     for panel, bandwidth in zip(axes, settings["bandwidths_bps"], strict=True):
@@ -60,7 +60,7 @@ def draw(settings: Settings) -> Figure:
 
 
 def shipped(settings: Settings, times: Times) -> Numbers:
-    """Those of the numbers that simulated messages give."""
+    """Return the numbers that simulated messages of the shipped protocols give."""
     km = settings["distance_km"]
     places = {"large": (400e9, km), "large_far": (400e9, 10_000), "large_wide": (3.2e12, km)}
     found: Numbers = {}
@@ -73,7 +73,7 @@ def shipped(settings: Settings, times: Times) -> Numbers:
 
 
 def points(figure: Figure, settings: Settings, times: Times) -> None:
-    """Add the means of the shipped protocols, large markers for the large message."""
+    """Add the mean times of the shipped protocols. The large message has large markers."""
     for panel, bandwidth_bps in zip(figure.axes, settings["bandwidths_bps"], strict=True):
         for cell in times.cells:
             style = {"sr-rto": RTO, settings["code"]: MDS}.get(cell.scheme)

@@ -13,18 +13,18 @@ from paper_figures.shipped import Times
 from paper_figures.style import SPLITS, Array, bytes_text, panels
 
 TAIL = 0.999
-# What the shipped protocols run, by name: how many sites, and the loss.
+# The simulations of the shipped protocols, by name: the number of sites, and the loss.
 MEANS = {"mean_1e-4": (4, 1e-4), "mean_1e-3": (4, 1e-3), "mean_1e-2": (4, 1e-2), "mean_8": (8, 1e-3)}
 
 
 def time(settings: Settings, scheme: str, sites: Any, size: Any, loss: Any) -> CollectiveTime:
-    """Evaluate one curve."""
+    """Return the completion times of one curve."""
     path = (settings["bandwidth_bps"], settings["rtt_s"], loss)
     return collective_time("ring", sites, scheme, size, *path)
 
 
 def speedup(settings: Settings, sites: int, size: float, losses: Array) -> tuple[Array, Array, Array]:
-    """SR's 99.9th percentile over EC's: of one chain, as sampled, and with rounds in step."""
+    """Return the ratio of SR's 99.9th percentile to EC's: for one chain, sampled, and with rounds in step."""
     repeat, coded = (time(settings, scheme, sites, size, losses) for scheme in ["sr-rto", settings["code"]])
     draws = [of.sample(settings["draws"], settings["seed"]) for of in (repeat, coded)]
     sampled = np.quantile(draws[0], TAIL, axis=-1) / np.quantile(draws[1], TAIL, axis=-1)
@@ -36,7 +36,7 @@ def speedup(settings: Settings, sites: int, size: float, losses: Array) -> tuple
 
 
 def mean_speedup(settings: Settings, sites: int, losses: Any) -> Any:
-    """SR's mean over EC's for the small buffer, as sampled."""
+    """Return the ratio of SR's mean to EC's for the small buffer, from samples."""
     size = settings["small_bytes"]
     draws = [
         time(settings, scheme, sites, size, losses).sample(settings["draws"], settings["seed"])
@@ -46,7 +46,7 @@ def mean_speedup(settings: Settings, sites: int, losses: Any) -> Any:
 
 
 def numbers(settings: Settings) -> Numbers:
-    """What is compared with the paper."""
+    """Return the numbers that are compared with the paper's numbers."""
     losses = np.array([1e-5, 1e-4, 1e-2])
     found: Numbers = {}
     for name, values in zip(["chain", "sampled", "step"], speedup(settings, 4, 2.0**27, losses), strict=True):
@@ -56,7 +56,7 @@ def numbers(settings: Settings) -> Numbers:
 
 
 def draw(settings: Settings) -> Figure:
-    """Make a plot like the paper's; bands from one chain to rounds in step."""
+    """Draw the paper's plot, with bands between the bounds: one chain, and rounds in step."""
     figure, (left, right, means) = panels(3, width=4.0)
     losses = np.geomspace(1e-6, 1e-2, 9)
     by_sites = [(f"{sites} datacenters", sites, 2.0**27) for sites in settings["sites"]]
@@ -85,14 +85,14 @@ def draw(settings: Settings) -> Figure:
 
 
 def ring_ratios(settings: Settings, sites: int, times: Times) -> dict[float, float]:
-    """SR's mean over EC's of simulated all-reduces of the small buffer, by loss."""
+    """Return the ratio of SR's mean to EC's for simulated all-reduces of the small buffer, by loss."""
     path = (settings["bandwidth_bps"], settings["rtt_s"])
     ratios = times.ratios("sr-rto", settings["code"], *path, sites=sites)
     return {loss: ratio for (size, loss), ratio in ratios.items() if size == settings["small_bytes"]}
 
 
 def shipped(settings: Settings, times: Times) -> Numbers:
-    """Those of the numbers that simulated all-reduces give."""
+    """Return the numbers that simulated all-reduces of the shipped protocols give."""
     found: Numbers = {}
     for name, (sites, loss) in MEANS.items():
         ratios = ring_ratios(settings, sites, times)
@@ -101,7 +101,7 @@ def shipped(settings: Settings, times: Times) -> Numbers:
 
 
 def points(figure: Figure, settings: Settings, times: Times) -> None:
-    """Add the means of the shipped protocols."""
+    """Add the mean times of the shipped protocols to the plot."""
     panel = figure.axes[2]
     for number, sites in enumerate(settings["sites"]):
         ratios = ring_ratios(settings, sites, times)

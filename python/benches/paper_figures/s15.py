@@ -1,4 +1,4 @@
-"""Fig. 15: what larger chunks do to loss."""
+"""Fig. 15: the effect of larger chunks on loss."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from paper_figures.style import SCHEMES, curve, panels
 
 
 def time(settings: Settings, scheme: str, packets: object) -> CompletionTime:
-    """Evaluate with this number of packets a chunk."""
+    """Return the completion times with this number of packets for each chunk."""
     number = np.asarray(packets)
     return completion_time(
         scheme,
@@ -24,7 +24,7 @@ def time(settings: Settings, scheme: str, packets: object) -> CompletionTime:
 
 
 def numbers(settings: Settings) -> Numbers:
-    """What is compared with the paper."""
+    """Return the numbers that are compared with the paper's numbers."""
     loss = settings["loss_packet"]
     return {
         "loss_1": float(chunk_loss(loss, 1)),
@@ -37,7 +37,7 @@ def numbers(settings: Settings) -> Numbers:
 
 
 def draw(settings: Settings) -> Figure:
-    """Draw loss of chunks, and what it does to a message."""
+    """Draw the loss of chunks, and its effect on the time of a message."""
     figure, (left, right) = panels(2, width=4.2)
     packets = np.array(settings["packets"])
     bars = left.bar(

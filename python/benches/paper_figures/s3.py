@@ -14,7 +14,7 @@ from paper_figures.style import MDS, NACK, RTO, Array, between, curve, panels, s
 
 
 def time(settings: Settings, scheme: str, **changed: Any) -> CompletionTime:
-    """Evaluate one curve."""
+    """Return the completion times of one curve."""
     path: dict[str, Any] = {
         "message_bytes": settings["message_bytes"],
         "bandwidth_bps": settings["bandwidth_bps"],
@@ -25,25 +25,25 @@ def time(settings: Settings, scheme: str, **changed: Any) -> CompletionTime:
 
 
 def slowdown(settings: Settings, scheme: str, **changed: Any) -> Array:
-    """Mean over what the message would take without losses and parity."""
+    """Return the mean divided by the time that the message takes without losses and parity."""
     times = time(settings, scheme, **changed)
     return np.asarray(times.mean / times.lossless_s)
 
 
 def sizes(settings: Settings) -> Array:
-    """Message sizes of panel a."""
+    """Return the message sizes of panel a."""
     low, high = settings["size_powers"]
     return 2.0 ** np.arange(low, high + 0.01, 0.125)
 
 
 def rtts(settings: Settings, km: Array) -> Array:
-    """Round trips of distances: 25 ms at 3750 km."""
+    """Return the round trips of distances: 25 ms for 3750 km."""
     per_km: float = settings["rtt_s"] / settings["distance_km"]
     return km * per_km
 
 
 def numbers(settings: Settings) -> Numbers:
-    """What is compared with the paper."""
+    """Return the numbers that are compared with the paper's numbers."""
     size = sizes(settings)
     repeat, coded = (
         slowdown(settings, scheme, message_bytes=size) for scheme in ["sr-rto", settings["code"]]
@@ -70,7 +70,7 @@ def numbers(settings: Settings) -> Numbers:
 
 
 def draw(settings: Settings) -> Figure:
-    """Make a plot like the paper's."""
+    """Draw the paper's plot with our numbers."""
     figure, (left, middle, right) = panels(3)
     schemes = [("sr-rto", RTO), ("sr-nack", NACK), (settings["code"], MDS)]
     km = between(settings["distances_km"], 100)
@@ -100,7 +100,7 @@ def draw(settings: Settings) -> Figure:
 
 
 def shipped(settings: Settings, times: Times) -> Numbers:
-    """Those of the numbers that simulated messages give."""
+    """Return the numbers that simulated messages of the shipped protocols give."""
     path = (settings["bandwidth_bps"], settings["rtt_s"])
 
     def over_ideal(scheme: str, size: float, loss: float) -> float | None:
@@ -122,7 +122,7 @@ def shipped(settings: Settings, times: Times) -> Numbers:
 
 
 def points(figure: Figure, settings: Settings, times: Times) -> None:
-    """Add the means of the shipped protocols by size and by loss, as hollow markers."""
+    """Add the mean times of the shipped protocols by size and by loss, as hollow markers."""
     by_size, by_loss = figure.axes[0], figure.axes[2]
     path = (settings["bandwidth_bps"], settings["rtt_s"])
     for scheme, style in [("sr-rto", RTO), ("sr-nack", NACK), (settings["code"], MDS)]:

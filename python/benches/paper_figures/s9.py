@@ -1,4 +1,4 @@
-"""Fig. 9: erasure coding over selective repeat, by size and loss."""
+"""Fig. 9: the speedup of erasure coding over selective repeat, by size and loss."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from paper_figures.style import Array, bytes_text, panels
 
 
 def grid(settings: Settings) -> tuple[Array, Array]:
-    """Sizes and losses."""
+    """Return the sizes and the losses of the map."""
     low, high = settings["size_powers"]
     least, most = settings["loss_powers"]
     return 2.0 ** np.arange(low, high + 1), 10.0 ** np.arange(least, most + 1)
 
 
 def speedups(settings: Settings) -> tuple[Array, Array]:
-    """Selective repeat's time over erasure coding's, mean and 99.9th percentile."""
+    """Return the ratio of selective repeat's time to erasure coding's: mean and 99.9th percentile."""
     sizes, losses = grid(settings)
     path = (sizes[:, np.newaxis], settings["bandwidth_bps"], settings["rtt_s"], losses)
     repeat, coded = (completion_time(scheme, *path) for scheme in ["sr-rto", settings["code"]])
@@ -28,7 +28,7 @@ def speedups(settings: Settings) -> tuple[Array, Array]:
 
 
 def numbers(settings: Settings) -> Numbers:
-    """What is compared with the paper."""
+    """Return the numbers that are compared with the paper's numbers."""
     sizes, losses = grid(settings)
     mean, _ = speedups(settings)
     within = (sizes[:, np.newaxis] <= 2**30) & (losses > 0.9e-6) & (losses < 1.1e-2)
@@ -41,7 +41,7 @@ def numbers(settings: Settings) -> Numbers:
 
 
 def draw(settings: Settings) -> Figure:
-    """Make a map like the paper's, one for the mean and one for the tail."""
+    """Draw the paper's map, once for the mean and once for the tail."""
     sizes, losses = grid(settings)
     figure, axes = panels(2, height=5.4, width=5.2)
     titles = ["mean", "99.9th percentile"]
@@ -61,13 +61,13 @@ def draw(settings: Settings) -> Figure:
 
 
 def ratios(settings: Settings, times: Times) -> dict[tuple[float, float], float]:
-    """Selective repeat's mean over erasure coding's, by size and loss, of the shipped protocols."""
+    """Return the ratio of selective repeat's mean to erasure coding's, by size and loss, as simulated."""
     path = (settings["bandwidth_bps"], settings["rtt_s"])
     return times.ratios("sr-rto", settings["code"], *path)
 
 
 def shipped(settings: Settings, times: Times) -> Numbers:
-    """Those of the numbers that simulated messages give."""
+    """Return the numbers that simulated messages of the shipped protocols give."""
     within = [
         ratio
         for (size, loss), ratio in ratios(settings, times).items()
@@ -77,7 +77,7 @@ def shipped(settings: Settings, times: Times) -> Numbers:
 
 
 def points(figure: Figure, settings: Settings, times: Times) -> None:
-    """Write the ratios of the shipped protocols below those of the model's means."""
+    """Write the ratios of the shipped protocols below the ratios of the model."""
     sizes, losses = grid(settings)
     panel = figure.axes[0]
     for (size, loss), ratio in ratios(settings, times).items():

@@ -1,8 +1,8 @@
-"""Times of the shipped protocols, simulated: what ``make figures-protocol`` writes.
+"""Simulated times of the shipped protocols, which ``make figures-protocol`` writes.
 
 The program ``agreement`` (``docs/results/agreement.md`` of the repository) sends messages between two
 endpoints in virtual time, or runs all-reduces among the endpoints of a ring. Its CSV files are in a folder
-beside those of the claims. Rates are chosen there so that the payload has the bandwidth of the paper.
+beside the folders of the claims. Its rates are chosen so that the payload has the bandwidth of the paper.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import isclose, nan
 from pathlib import Path
 
-#: Name of the folder.
+#: Name of the folder of the CSV files.
 FOLDER = "protocol"
 #: Bytes of headers around the payload of a packet: IPv4, UDP, BTH, RETH, immediate, ICRC.
 HEADER_BYTES = 64
@@ -20,14 +20,17 @@ HEADER_BYTES = 64
 
 @dataclass(frozen=True)
 class Cell:
-    """Messages of one size and scheme over one path, or all-reduces. With too few, quantiles are NaN."""
+    """Times of messages of one size and scheme over one path, or of all-reduces.
+
+    Quantiles are NaN if there are too few messages.
+    """
 
     scheme: str
-    #: Of a message, or of the buffer of a site.
+    #: Size of a message, or of the buffer of a site.
     message_bytes: float
-    #: How many sites the ring has; 0 for messages between two endpoints.
+    #: The number of sites of the ring; 0 for messages between two endpoints.
     sites: int
-    #: Of the payload.
+    #: The rate of the payload.
     bandwidth_bps: float
     rtt_s: float
     loss_chunk: float
@@ -39,10 +42,10 @@ class Cell:
 
 @dataclass(frozen=True)
 class Times:
-    """All cells that were run, of messages or of all-reduces."""
+    """All simulated cells, of messages or of all-reduces."""
 
     cells: tuple[Cell, ...]
-    #: What a cell has several of.
+    #: What a cell has: messages or all-reduces.
     kind: str = "messages"
 
     def find(
@@ -54,7 +57,7 @@ class Times:
         loss_chunk: float,
         sites: int = 0,
     ) -> Cell | None:
-        """Return the cell of a place, if it was run."""
+        """Return the cell with these properties; None if it was not simulated."""
         place = (message_bytes, bandwidth_bps, rtt_s, loss_chunk, sites)
         for cell in self.cells:
             its = (cell.message_bytes, cell.bandwidth_bps, cell.rtt_s, cell.loss_chunk, cell.sites)
@@ -76,7 +79,7 @@ class Times:
     def ratios(
         self, slow: str, fast: str, bandwidth_bps: float, rtt_s: float, kind: str = "mean_s", sites: int = 0
     ) -> dict[tuple[float, float], float]:
-        """Return one scheme's times over another's, by size and loss, where both were run."""
+        """Return the ratio of one scheme's times to another's, by size and loss, if both were simulated."""
         found = {}
         for cell in self.of(slow, bandwidth_bps, rtt_s, sites):
             place = (cell.message_bytes, cell.loss_chunk)
@@ -88,13 +91,13 @@ class Times:
 
     @property
     def messages(self) -> str:
-        """How many messages or all-reduces a cell has."""
+        """The numbers of messages or all-reduces of a cell."""
         counts = sorted({cell.messages for cell in self.cells})
         return f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else str(counts[0])
 
 
 def load(folder: Path, *, rings: bool = False) -> Times:
-    """Read the messages, or the all-reduces of rings, of all files of a folder; none if it is not there."""
+    """Read the messages, or the all-reduces of rings, of all files of a folder, which need not exist."""
     cells = (cell for path in sorted(folder.glob("*.csv")) for cell in _read(path))
     kind = "all-reduces" if rings else "messages"
     return Times(tuple(cell for cell in cells if (cell.sites > 0) == rings), kind)

@@ -1,4 +1,4 @@
-"""What all plots share. Colours are Okabe and Ito's; markers and dashes differ as well."""
+"""Styles that all plots use. Colours are those of Okabe and Ito. Lines also differ in markers and dashes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SCHEMES: dict[str, Style] = {
     "ec-mds:32,8": MDS,
 }
 
-# How NICs, alone or behind boxes, repair losses.
+# Styles by the way in which NICs, alone or behind boxes, repair losses.
 GO_BACK_N: Style = {"color": "#D55E00", "marker": "o"}
 REPAIRS: dict[str, Style] = {
     "Go-Back-N": GO_BACK_N,
@@ -63,7 +63,7 @@ REPAIRS: dict[str, Style] = {
     "best effort, Swift": {"color": "#444444", "marker": "x", "linestyle": "--"},
     "best effort, EQDS": {"color": "#777777", "marker": "x", "linestyle": ":"},
 }
-#: Of bars, by their colours.
+#: Hatches of bars, by their colours.
 HATCHES = {
     "#D55E00": "",
     "#CC79A7": "//",
@@ -80,7 +80,7 @@ HATCHES = {
 
 mpl.rcParams.update(
     {
-        "svg.hashsalt": "farwrite",  # The same figure is the same file.
+        "svg.hashsalt": "farwrite",  # Two runs write equal files.
         "svg.fonttype": "none",
         "font.size": 9,
         "axes.grid": True,
@@ -93,20 +93,20 @@ mpl.rcParams.update(
 
 
 def panels(count: int, height: float = 3.2, width: float = 3.6) -> tuple[Figure, list[Axes]]:
-    """Panels side by side."""
+    """Make a figure with panels side by side."""
     figure = Figure(figsize=(width * count, height), layout="constrained")
     axes = figure.subplots(1, count, squeeze=False)
     return figure, list(axes[0])
 
 
 def curve(axes: Axes, x: Array, y: Array, style: Style, **more: Any) -> None:
-    """Draw a line with some ten markers."""
+    """Draw a line with about ten markers."""
     every = max(len(x) // 10, 1)
     axes.plot(x, y, **{"markevery": every, "linewidth": 1.4, **style, **more})
 
 
 def lines(axes: Axes, rows: Rows, panel: str, names: Sequence[str], measure: str) -> Array:
-    """Draw series of rows at the places 0, 1, 2 and so on; return the x of these places."""
+    """Draw series of rows at the places 0, 1, 2 and so on. Return the values of x at these places."""
     x = np.empty(0)
     for name in names:
         x, values = rows.line(panel, name, measure)
@@ -120,13 +120,13 @@ def places(axes: Axes, texts: Sequence[str]) -> None:
 
 
 def loss_places(axes: Axes, losses: Array) -> None:
-    """Label the places by losses."""
+    """Label the places of the x axis with losses."""
     places(axes, [loss_text(loss) for loss in losses])
     axes.set_xlabel("probability that a packet is lost")
 
 
 def bars(axes: Axes, values: dict[str, Array], tails: dict[str, Array] | None = None) -> None:
-    """Draw groups of bars: a group at each place, in it a bar of each series. ``tails`` are marks."""
+    """Draw a group of bars at each place, with a bar for each series. ``tails`` are drawn as marks."""
     width = 0.8 / len(values)
     for number, (name, heights) in enumerate(values.items()):
         middles = np.arange(len(heights)) + (number - (len(values) - 1) / 2) * width
@@ -164,7 +164,7 @@ def legend_above(axes: Axes) -> None:
 
 
 def between(ends: list[float], count: int) -> Array:
-    """Return numbers from one to the other, by equal factors."""
+    """Return `count` numbers between two ends, whose ratios are equal."""
     return np.geomspace(ends[0], ends[1], count)
 
 
