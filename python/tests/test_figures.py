@@ -1,4 +1,4 @@
-"""The figures: our numbers are within their bounds, and all figures can be drawn."""
+"""The numbers of the figures are within their bounds, and all figures can be drawn."""
 
 import json
 import re
@@ -18,7 +18,7 @@ from paper_figures.shipped import load as load_times
 FIGURES = Path(__file__).parents[2] / "figures"
 CLAIMS = load_all(FIGURES)
 FROM_ROWS = [claim for claim in CLAIMS if claim.rows]
-#: Claims whose numbers are the same on every machine.
+#: Claims whose numbers are equal on all machines.
 STEADY = [claim for claim in CLAIMS if claim.rows or not claim.measured]
 
 
@@ -55,7 +55,7 @@ def test_numbers(claim: Claim) -> None:
         assert set(shipped) <= set(ours)
     for number in claim.expected:
         assert number.holds(ours[number.name]), (number.name, ours[number.name])
-        # If the paper's number is outside our bounds, a reason is given.
+        # If the paper's number is outside the bounds, the claim gives a reason.
         assert number.paper is None or number.holds(number.paper) or number.why, number.name
 
 
@@ -100,11 +100,11 @@ def test_shipped_protocols_are_found_by_their_place(tmp_path: Path) -> None:
     assert (found.messages, found.p99_s) == (1000, 0.1)
     assert times.find("sr-nack", *place) is None
     assert times.ratios("sr-rto", "ec-mds:32,8", 400e9, 25e-3) == pytest.approx({(2.0**17, 1e-3): 3.0})
-    # One of the two schemes has too few messages for a quantile.
+    # One of the two schemes has too few messages for a quantile, so there is no ratio.
     assert times.ratios("sr-rto", "ec-mds:32,8", 400e9, 25e-3, kind="p99_s") == {}
     assert times.messages == "60 to 1000"
     assert load_times(tmp_path / "none").cells == ()
-    # All-reduces of rings are apart.
+    # All-reduces of rings are loaded separately.
     head = head.replace("bytes,", "bytes,sites,")
     rings = row.replace("131072,", "131072,4,").format("sr-rto", 20, 0.3, "")
     (tmp_path / "c.csv").write_text(

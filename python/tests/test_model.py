@@ -22,7 +22,7 @@ def test_lossless_is_injection_and_round_trip() -> None:
 
 
 def test_selective_repeat_is_the_papers_formula() -> None:
-    """E[max_i X_i] is computed by summing the survival function over a fine grid of times."""
+    """Compute E[max_i X_i] as the sum of the survival function over a fine grid of times."""
     chunks, slot, rtt, loss = 50, 4096 * 8 / 1e9, 2e-3, 0.05
     i = np.arange(1, chunks + 1)[:, np.newaxis]
     t = np.linspace(0, 0.2, 100_001)
@@ -112,7 +112,7 @@ def test_bursts() -> None:
 
 
 def test_bursts_of_time_depend_on_the_rate() -> None:
-    # Bursts of 1 ms hold about 100 packets of 10 us, and no second packet of 100 ms.
+    # A burst of 1 ms has about 100 packets at intervals of 10 us, and one packet at intervals of 100 ms.
     bursts = model.Markov.in_bursts_of_time(0.01, 1e-3, [1e-5, 0.1])
     chance = np.asarray(bursts.p_bad_to_good)
     assert chance == pytest.approx([1e-2, 0.99], rel=0.01)

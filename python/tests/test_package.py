@@ -43,8 +43,8 @@ def test_other_threads_run_during_an_evaluation() -> None:
     losses = np.geomspace(1e-3, 0.1, 400)
     thread = threading.Thread(target=count)
     thread.start()
-    # If the lock is held during an evaluation, the thread counts only between the two calls. If the
-    # lock is released, the thread may still count little when no core is free, so take the best of
+    # If an evaluation holds the interpreter's lock, the thread counts only between the two calls. If it
+    # releases the lock, the thread can also count little, if no core is free. So the test uses the best of
     # several evaluations.
     runs = any(counted_during_an_evaluation() > 5 for _ in range(20))
     done.set()

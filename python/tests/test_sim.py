@@ -14,7 +14,7 @@ from matplotlib.patches import Rectangle
 from farwrite import sim
 from farwrite.sim import plots
 
-# `farwrite.sim.sweep` as an attribute is the function, so import the module by name.
+# The attribute `farwrite.sim.sweep` is the function, so the module is imported by its name.
 sweep_module = importlib.import_module("farwrite.sim.sweep")
 
 PLAN: dict[str, Any] = {
@@ -50,12 +50,12 @@ def test_every_run_of_a_plan() -> None:
 
 
 def check_elsewhere(tmp_path: Path, executor: Executor) -> None:
-    """An executor gives the same results as this process, also for files beside the plan."""
+    """An executor returns the results that this process returns, also if the plan names files beside it."""
     (tmp_path / "two.cm").write_text(MATRIX)
     plan = tmp_path / "plan.toml"
     plan.write_text(sim.to_toml(PLAN | {"workload": {"two": {"file": "two.cm"}}}))
     here = sim.sweep(plan)
-    # Workers get the files in any process.
+    # Workers in other processes get the files too.
     there = sim.sweep(plan, executor)
     for name in ("runs", "flows"):
         ours, theirs = getattr(here, name), getattr(there, name)
@@ -126,7 +126,7 @@ def test_the_results_of_many_runs_count_as_memory(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_sweep_runs_on_all_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Two runs at a time pass the barrier, and one would wait for the other until the timeout.
+    # Two runs at the same time pass the barrier. A single run would wait for another one until the timeout.
     barrier = threading.Barrier(2)
     evaluated = sweep_module._ran
 
@@ -183,8 +183,8 @@ def test_other_threads_run_during_a_simulation() -> None:
 
     thread = threading.Thread(target=count)
     thread.start()
-    # If the lock is held during a simulation, the thread counts only between calls. If the lock is
-    # released, the thread may still count little when no core is free, so take the best of several
+    # If a simulation holds the interpreter's lock, the thread counts only between calls. If it releases the
+    # lock, the thread can also count little, if no core is free. So the test uses the best of several
     # simulations.
     runs = any(counted_during_a_simulation() > 5 for _ in range(20))
     done.set()
@@ -266,7 +266,7 @@ def test_sizes_have_the_means_of_seeds_and_their_intervals() -> None:
     means = [flows["fct_ns"][flows["run"] == run].mean() / 1e3 for run in range(3)]
     assert np.std(means) > 0
     assert table["fct_mean_us"][2] == pytest.approx(np.mean(means))
-    # Student's t for two degrees of freedom.
+    # This is Student's t for two degrees of freedom.
     half_width = 4.303 * np.std(means, ddof=1) / 3**0.5
     assert table["fct_mean_us_ci95"][2] == pytest.approx(half_width)
     tails = [flows["slowdown"][flows["run"] == run].max() for run in range(3)]

@@ -14,18 +14,18 @@ def _job(size: int) -> Iterator[Ranks]:
 
 @pytest.fixture(scope="session")
 def two() -> Iterator[Ranks]:
-    """Two ranks."""
+    """Return a job of two ranks."""
     yield from _job(2)
 
 
 @pytest.fixture(scope="session")
 def four() -> Iterator[Ranks]:
-    """Four ranks."""
+    """Return a job of four ranks."""
     yield from _job(4)
 
 
 @pytest.fixture(scope="session", params=[2, 4])
 def job(request: pytest.FixtureRequest) -> Ranks:
-    """A job of two ranks, and one of four."""
+    """Return a job of two ranks, and then a job of four ranks."""
     ranks: Ranks = request.getfixturevalue({2: "two", 4: "four"}[request.param])
     return ranks

@@ -1,4 +1,4 @@
-"""Ranks of a job as processes that run test functions, one after the other."""
+"""The ranks of a job: processes that run test functions, one after the other."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ import torch.distributed as dist
 
 import farwrite.torch
 
-#: What a group has that is made without options.
+#: The options of the default group, which a group without options gets.
 OPTIONS = farwrite.torch.Options()
-#: Longer than any test function takes, including the imports of torch before the first one.
+#: Seconds that no test function exceeds, with the import of torch before the first function.
 PATIENCE_S = 300
 
 
 class Ranks:
-    """Processes with a default group of a backend and an additional group of gloo."""
+    """Processes with a default group of some backend, and another group of gloo."""
 
     def __init__(
         self, size: int, backend: str = "farwrite", options: farwrite.torch.Options | None = None

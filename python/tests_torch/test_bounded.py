@@ -66,7 +66,7 @@ def _all_reduces() -> list[bytes]:
         assert report.missing_bytes == 4 * contributors(tensor, dist.get_world_size())
         results.append(tensor.numpy().tobytes())
         reports.append(report)
-    # Rank 1 was late, so each of the others waited for it in vain.
+    # Rank 1 was late, so each other rank waited for it until the deadline.
     assert dist.get_rank() == 1 or any(report.was_cut for report in reports)
     # An exact operation changes neither share.
     dist.barrier(group=group)
@@ -137,7 +137,8 @@ def _exact() -> None:
             dist.all_reduce(once, group=group)
             assert torch.equal(once, tensor * 2)
             if step:
-                # Only the first bounded operation of a size has the same timeout as an exact one.
+                # Of the bounded operations of a size, only the first one has the timeout of an exact
+                # operation.
                 report = farwrite.torch.last_report(group)
                 assert report is not None
                 assert report.timeout_s > 600
@@ -152,7 +153,7 @@ def _mixed() -> None:
     policy = Bounded(0.02, min_bytes=4096, operations=("all-reduce", "all-gather"))
     group = dist.new_group(pg_options=Options(trusted_store=True, policy=policy))
     rank = dist.get_rank()
-    # A bounded operation, so that there is a timeout that a rank can miss.
+    # The first operation is bounded, so that there is a timeout which a rank can exceed.
     for _ in range(5):
         dist.all_reduce(torch.ones(VALUES), group=group)
     inputs = [torch.full((VALUES,), rank + 1.0), torch.full((VALUES,), rank + 1)]
@@ -222,8 +223,8 @@ def test_replicas_that_drift_apart_are_resynchronised(job: Ranks) -> None:
 def _resynchronised() -> list[float | None]:
     group = dist.new_group(pg_options=PARTS)
     network = torch.nn.Sequential(model(), torch.nn.BatchNorm1d(10))
-    # The mask of an attention has infinite values, which are no drift, or the least of its type. The sum of
-    # these over the ranks is too large for the type.
+    # The mask of an attention has infinite values, which are no drift, or the least value of its type. The
+    # sum of the least values of all ranks is too large for the type.
     network.register_buffer("mask", torch.tensor([0, -torch.inf, torch.finfo(torch.float32).min]))
     network.register_buffer("short", torch.tensor([60_000.0], dtype=torch.float16))
     module = DistributedDataParallel(network, process_group=group, bucket_cap_mb=0.01)
@@ -257,7 +258,7 @@ def _resynchronised_state() -> None:
         torch.manual_seed(0)
         module = model()
         optimizer = make(module.parameters())
-        # Each rank has gradients of its own, as after a loss of reduced parts.
+        # Each rank has different gradients, as if reduced parts had been lost.
         for parameter in module.parameters():
             parameter.grad = torch.full_like(parameter, rank + 1.0)
         optimizer.step()
@@ -275,7 +276,7 @@ def _resynchronised_state() -> None:
                 everyone = [torch.empty_like(value) for _ in range(size)]
                 dist.all_gather(everyone, value)
                 assert all(torch.equal(other, value) for other in everyone)
-        # The order of the sum depends on the size of the tensor.
+        # The order of additions depends on the size of the tensor.
         torch.testing.assert_close(states[0][name], mean)
 
 

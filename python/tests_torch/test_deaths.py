@@ -1,4 +1,4 @@
-"""Ranks whose processes end: the others learn of it long before the timeout."""
+"""If the process of a rank ends, the other ranks learn of it long before the timeout."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ranks import OPTIONS, _free_port
 import farwrite.torch
 from farwrite.torch import Bounded, CollectiveError, RendezvousError
 
-#: Ranks count as dead after this time. The timeout of all groups is torch's default, half an hour.
+#: Seconds after which a rank counts as dead. The timeout of all groups is torch's default, half an hour.
 DEAD_AFTER_S = 1.0
 
 
@@ -73,7 +73,7 @@ def _run(rank: int, port: int, end: Connection) -> None:
 
 
 def _until_error(group: dist.ProcessGroup, values: torch.Tensor) -> tuple[str, float]:
-    """Return the error of a group whose other rank ends, and the seconds until it came."""
+    """Return the error of a group whose other rank ends, and the seconds until the error."""
     started = monotonic()
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Options that environment variables set, for launchers and trainers that pass none."""
+"""Environment variables set options, for launchers and trainers that pass no options."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_group_on_a_network_needs_a_key_or_trust(monkeypatch: pytest.MonkeyPat
     monkeypatch.delenv("FARWRITE_TORCH_TRUSTED_STORE")
     monkeypatch.setattr(trust, "_warned", False)
     place = Place("g", HashStore(), 0, 2)
-    # A warning would be an error here.
+    # pytest turns a warning into an error, so these calls do not warn.
     trust.check_trust(place, Options(), "127.0.0.1")
     trust.check_trust(place, Options(key=bytes(32)), "10.0.0.1")
     said = message(ValueError, lambda: trust.check_trust(place, Options(), "10.0.0.1"))
@@ -120,7 +120,7 @@ def test_a_range_of_ports(two: Ranks) -> None:
 
 
 def _ports() -> None:
-    # One port of the range for each rank. These ports are below those that the operating system chooses.
+    # Each rank takes one port of the range. The ports are below those that the operating system chooses.
     group = dist.new_group(pg_options=Options(trusted_store=True, ports=(24011, 24012)))
     values = torch.ones(4)
     dist.all_reduce(values, group=group)

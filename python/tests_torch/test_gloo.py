@@ -1,4 +1,4 @@
-"""The benchmarks compare the same operations of gloo and of farwrite."""
+"""The benchmarks compare gloo and farwrite in the same operations."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BENCHES = str(Path(__file__).resolve().parents[1] / "benches")
 
 
 def test_what_gloo_of_this_version_does(job: Ranks, capfd: pytest.CaptureFixture[str]) -> None:
-    """Print it, and check that ranks agree on it, and that the forced form sends half as much."""
+    """Print the properties of gloo. Check that ranks agree, and that the forced form sends half."""
     found = job.run(_examine)
     assert len({text for text, _ in found}) == 1
     with capfd.disabled():
@@ -68,7 +68,7 @@ def _forced() -> None:
                 dist.reduce_scatter_tensor(part, whole, op, group)
                 assert torch.equal(part, wanted[4 * rank :][:4])
         if rank < 2:
-            # A mean divides by the size of its own group.
+            # A mean divides by the size of the group of the operation.
             summed = torch.full((4,), rank + 1.0)
             dist.all_reduce(summed, ReduceOp.AVG, pair)
             assert torch.equal(summed, torch.full((4,), 1.5))

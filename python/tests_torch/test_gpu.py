@@ -19,19 +19,19 @@ import farwrite.torch
 from farwrite.torch import Hadamard
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU of CUDA")
-#: `test_hadamard.py` sets the variable in a process that runs all tests.
+#: In a process that runs all tests, `test_hadamard.py` has set the variable.
 compiled = pytest.mark.skipif(
     "TRITON_INTERPRET" in os.environ, reason="Triton interprets kernels in this process: run this file alone"
 )
 
 GPU = torch.device("cuda")
-#: Cycles of a GPU: about 50 ms.
+#: Number of cycles of a GPU: about 50 ms.
 BUSY = 10**8
 
 
 @pytest.fixture(scope="module")
 def job() -> Iterator[Ranks]:
-    """Two ranks that share a GPU."""
+    """Return a job of two ranks that share a GPU."""
     ranks = Ranks(2)
     yield ranks
     ranks.close()
@@ -48,7 +48,7 @@ def test_the_compiled_kernel_returns_the_bits_of_the_host(seed: int, dtype: torc
     rng = random.Random(seed)
     block, packet = 1 << rng.randrange(0, 15), 1 << rng.randrange(0, 12)
     hadamard = Hadamard(block, packet, 1 << rng.randrange(0, packet.bit_length()))
-    # Groups of blocks, single blocks, and a rest of smaller ones.
+    # The values consist of groups of blocks, single blocks, and smaller blocks at the end.
     size = 2 * block * (hadamard.stride or packet) % (1 << 22) + 3 * block + rng.randrange(block)
     ends = sorted([rng.randrange(size), size])
     generator = torch.Generator().manual_seed(seed)
@@ -122,7 +122,7 @@ def _operate(count: int, dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("is_default_stream", [True, False])
 def test_results_are_in_the_order_of_streams(job: Ranks, is_default_stream: bool) -> None:
-    """Each program line only queues work on the GPU: nothing waits for it but the stream."""
+    """Each line of the program only queues work on the GPU. The program does not wait for it."""
     job.run(_in_order, is_default_stream)
 
 
@@ -151,7 +151,7 @@ def test_ddp_applies_the_mean_of_gradients(job: Ranks) -> None:
 
 
 def test_a_hook_between_sites_applies_the_mean_of_gradients(job: Ranks) -> None:
-    """Each rank is a site with one GPU, which NCCL serves."""
+    """Each rank is a site with one GPU, whose group uses NCCL."""
     answers = job.run(_train, "sites")
     assert answers[0] == answers[1]
 
@@ -162,7 +162,7 @@ def test_fsdp2_trains_like_one_process(job: Ranks) -> None:
 
 
 def _train(way: str) -> list[float]:
-    """Train for a few steps beside a model that computes with the samples of both ranks."""
+    """Train for a few steps, and compare with a model that trains on the samples of both ranks."""
     rank = dist.get_rank()
     torch.manual_seed(1)
     alone = nn.Sequential(nn.Linear(64, 512), nn.ReLU(), nn.Linear(512, 8)).to(GPU)

@@ -1,4 +1,4 @@
-"""The transform on tensors: the kernel of GPUs, in Triton's interpreter, beside that of the host."""
+"""The transform of tensors: the kernel for GPUs, in Triton's interpreter, compared with that of the host."""
 
 import os
 import random
@@ -7,7 +7,7 @@ import re
 import pytest
 import torch
 
-# Before Triton is imported: kernels then run on the host, with NumPy.
+# The variable must be set before Triton is imported. Kernels then run on the host, with NumPy.
 os.environ["TRITON_INTERPRET"] = "1"
 if os.environ.get("CI") == "true":
     import triton
@@ -24,7 +24,7 @@ def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def draw(seed: int) -> tuple[Hadamard, torch.Tensor, list[int]]:
-    """Draw a transform, values, and where segments end: whole groups, and rests of all kinds."""
+    """Draw a transform, values, and the ends of segments, with whole and incomplete groups."""
     rng = random.Random(seed)
     block, packet = 1 << rng.randrange(0, 9), 1 << rng.randrange(0, 7)
     stride = 1 << rng.randrange(0, packet.bit_length())
@@ -66,7 +66,7 @@ def test_values_that_round_at_the_edges_of_a_type(dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("inverse", [False, True])
 @pytest.mark.parametrize("element", ["fp32", "fp16", "bf16"])
 def test_compiled_sums_are_those_of_the_host(element: str, inverse: bool) -> None:
-    """The interpreter does not compile. A GPU is not needed to look at what a GPU would run."""
+    """The interpreter does not compile. This test compiles the kernel for a GPU, which needs no GPU."""
     constants = {"BLOCK": 1024, "LEVELS": 10, "RUN": 1, "ROWS": 8, "INVERSE": inverse, "BY_HAND": False}
     signature = dict.fromkeys(["source", "target"], f"*{element}")
     signature |= {"scale": "fp32", "blocks": "i32", "tiles": "i32"}
@@ -78,11 +78,12 @@ def test_compiled_sums_are_those_of_the_host(element: str, inverse: bool) -> Non
     target = triton.backends.compiler.GPUTarget("cuda", 90, 32)
     compiled = triton.compile(source, target=target, options={"num_warps": 4, "enable_fp_fusion": False})
     sums = set(re.findall(r"\b((?:add|sub|mul|fma)\.[a-z.]*f32)\b", compiled.asm["ptx"]))
-    # Rounded to the nearest value, small values kept, and no product fused with a sum.
+    # Results are rounded to the nearest value, small values are kept, and no product is fused with a sum.
     assert sums <= {"add.rn.f32", "sub.rn.f32", "mul.rn.f32", "add.f32", "sub.f32", "mul.f32"}
     assert any(name.startswith("add") for name in sums)
     assert any(name.startswith("mul") for name in sums)
-    # The interpreter converts bfloat16 by hand, and a GPU in one instruction, which rounds to the nearest.
+    # The interpreter converts bfloat16 by integer operations. A GPU has an instruction that rounds to
+    # nearest.
     assert bool(re.search(r"cvt\.rn\.bf16(x2)?\.f32", compiled.asm["ptx"])) == (element == "bf16")
 
 

@@ -26,7 +26,7 @@ LOSSY = ("--rate", "200Mbit", "--rtt", "4ms", "--loss", "2%")
 
 
 def check(bounded: dict[str, Any], exact: dict[str, Any]) -> None:
-    """Check what is promised of bounded training, beside exact training of the same seed."""
+    """Check the properties of bounded training, in comparison with exact training with the same seed."""
     assert bounded["drift"] == 0, "ranks compute with different weights"
     # Both shares depend on how busy the machine is.
     assert 0 < bounded["missing_share"] < 0.5
@@ -54,7 +54,7 @@ def test_training_over_a_lossy_path(clean: dict[str, Any], tmp_path: Path) -> No
     log = str(tmp_path)
     bounded = _train(*LOSSY, options=("--bounded", "0.05", "--log", log))
     check(bounded, exact)
-    # Over another path, the replay lacks what the run lacked.
+    # The replay runs over another path, and lacks the contributions that the run lacked.
     replay = _train(*CLEAN, options=("--bounded", "0.05", "--replay", log))
     assert losses(replay) == losses(bounded)
     check(_train(*LOSSY, options=("--bounded", "0.05", "--hadamard", "1024")), exact)
@@ -64,10 +64,10 @@ def test_training_over_a_lossy_path(clean: dict[str, Any], tmp_path: Path) -> No
 def test_training_with_replicas_that_drift_apart(clean: dict[str, Any]) -> None:
     result = _train(*LOSSY, options=("--bounded", "0.05", "--resynchronise", "10"))
     print(f"drift before each resynchronisation: {result['drifts']}")
-    # The last step is one after which replicas become equal.
+    # Replicas are made equal after the last step.
     check(result, clean)
     assert len(result["drifts"]) == 3
-    # A weight has an order of magnitude of 0.1, and the loss shows that training works.
+    # Weights are of the order of 0.1, so this drift is small. The loss shows that the training works.
     assert all(0 < drift < 1 for drift in result["drifts"])
 
 

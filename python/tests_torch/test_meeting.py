@@ -1,4 +1,4 @@
-"""How ranks meet. Two threads take the place of two ranks."""
+"""How ranks join each other. Two threads stand for two ranks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from torch.distributed import FileStore, HashStore, PrefixStore, Store, TCPStore
 from farwrite.torch import Bounded, Exact, Options, Place, RendezvousError, rendezvous, signs_of_life
 
 OPTIONS = Options(trusted_store=True)
-#: A timeout for cases in which a rank does not come.
+#: The timeout of cases in which a rank does not join.
 SHORT = timedelta(seconds=1)
 LONG = timedelta(seconds=60)
 
@@ -42,7 +42,7 @@ def both(store: Store, *, options: tuple[Options, Options] = (OPTIONS, OPTIONS),
 def test_everyone_gets_the_information_of_all(tmp_path: Path) -> None:
     for store in (HashStore(), FileStore(str(tmp_path / "store"), 2), PrefixStore("p", HashStore())):
         assert both(store) == [[b"of 0", b"of 1"]] * 2
-        # No secret stays in the store.
+        # The store contains no secret afterwards.
         attempt = store.get("farwrite/0/attempt").decode()
         assert [store.get(f"farwrite/0/{attempt}/{rank}") for rank in range(2)] == [b"met"] * 2
 
@@ -112,7 +112,7 @@ def test_a_rank_that_waits_prints_nothing(capfd: pytest.CaptureFixture[str]) -> 
             for rank in wait_between(range(2), 0.5)
         )
         assert first.result()[1] == late.result()[1] == [b"", b""]
-    # torch's stores warn of each wait that times out.
+    # The stores of torch warn about each wait that times out.
     assert capfd.readouterr().err == ""
 
 
@@ -144,7 +144,7 @@ def test_ranks_that_differ(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     said = both(HashStore(), options=(log, replay))
     assert "exact=Exact(scheme='auto', expected_loss=None)), replayed, and this rank has Bounded(" in said[0]
-    # It makes no difference to the others whether a rank writes a log.
+    # A rank may write a log while the other ranks write none.
     silent = Options(trusted_store=True, policy=Bounded())
     assert both(HashStore(), options=(log, silent)) == [[b"of 0", b"of 1"]] * 2
     here, there = (Options(trusted_store=True, sites=sites) for sites in ((0, 0), [0, 1]))
@@ -236,7 +236,7 @@ def test_the_local_address(monkeypatch: pytest.MonkeyPatch) -> None:
     assert rendezvous.local_address(place, own) == "10.1.2.3"
     with pytest.raises(RendezvousError, match=r"a HashStore does not show .*: pass Options\(address="):
         rendezvous.local_address(Place("g", HashStore(), 0, 1), OPTIONS)
-    # torchrun says that all ranks are on this machine.
+    # These variables say, as those of torchrun do, that all ranks are on this machine.
     monkeypatch.setenv("WORLD_SIZE", "4")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
     assert rendezvous.local_address(Place("g", HashStore(), 0, 4), OPTIONS) == "127.0.0.1"
@@ -338,7 +338,7 @@ def test_a_rank_that_is_killed_after_it_has_joined(monkeypatch: pytest.MonkeyPat
 
     def join(rank: int) -> str:
         place = Place("g", store, rank, 4)
-        # Rank 1 ends after its first signs of life. Rank 3 never comes.
+        # Rank 1 ends after its first signs of life. Rank 3 never joins.
         timeout = timedelta(seconds=0.3) if rank == 1 else LONG
         return message(RendezvousError, lambda: rendezvous.meet(place, b"", "10.0.0.1", OPTIONS, timeout))
 

@@ -1,4 +1,4 @@
-"""Runs that are computed again from their logs."""
+"""Runs whose results are computed again from logs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import farwrite.torch
 from farwrite.torch import Bounded, MissingLogError, Options, Place
 from farwrite.torch.missing_log import Entry, Head, Reader, Writer
 
-#: The longest timeout of operations, in seconds: the late rank sleeps for longer.
+#: The longest timeout of operations, in seconds. The late rank sleeps for a longer time.
 LONGEST_S = 0.25
 ALL = ("all-reduce", "reduce-scatter", "all-gather", "all-to-all")
 
@@ -35,7 +35,7 @@ def test_a_replay_has_the_same_bits(tmp_path: Path, block: int | None, parts: st
     runs = []
     for name in ("missing_log", "replay_log"):
         options = Options(trusted_store=True, policy=policy, **{name: str(tmp_path)})
-        # Groups of new processes have the names that they had in the first run.
+        # In new processes, groups have the names that they had in the first run.
         job = Ranks(2)
         runs.append(job.run(_operations, options))
         job.close()
@@ -53,7 +53,7 @@ def _operations(options: Options) -> tuple[list[bytes], int]:
     results, missing_bytes = [], 0
     for step in range(3):
         for operation in (_sum, _mean, _scatter, _gather, _exchange):
-            # Another operation of the group, which no log has.
+            # This operation of the group is in no log.
             dist.barrier(group=group)
             values = torch.randn(2 * VALUES + 2, generator=generator)
             if options.missing_log and step == 2 and rank == 1:

@@ -1,4 +1,4 @@
-"""The memory of operations, tested in a group of one rank, whose operations end without a peer."""
+"""The memory of operations. Tests use a group of one rank, whose operations end without another rank."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_another_thread_runs_during_a_wait() -> None:
     said: list[Any] = []
     while None not in said:
         said = [rank.meet(said) for rank in ranks]
-    # The receive ends only when another thread has sent, which a wait with the lock would prevent.
+    # The receive ends only after another thread has sent. A wait that holds the lock would prevent the send.
     ticket = ranks[0].submit("receive", output=np.zeros(8, np.uint8), peer=1, tag=0)
 
     def send() -> None:
@@ -108,7 +108,7 @@ def test_another_thread_runs_during_a_wait() -> None:
 
 
 class _Slow:
-    """An operation that ends after a tenth of a second of its own clock, and notes the limits of waits."""
+    """An operation that ends after a tenth of a second of a fake clock, and records the limits of waits."""
 
     now_s = 0.0
 

@@ -286,7 +286,7 @@ def _polled() -> None:
     lists = [torch.empty_like(own) for _ in range(size())]
     flat = torch.empty(size() * len(own), dtype=own.dtype)
     group = dist.group.WORLD
-    # The older name is that of a method of torch's own class too.
+    # The base class in torch also has a method with the older name.
     for work in (dist.all_gather(lists, own, async_op=True), group._allgather_base(flat, own)):
         while not work.is_completed():
             time.sleep(0.001)
@@ -318,7 +318,7 @@ def _with_a_device() -> None:
     try:
         group = dist.new_group(device_id=torch.device("cpu", 0))
     except ValueError as error:
-        # torch 2.7 itself refuses a device that is no accelerator.
+        # torch 2.7 itself refuses a device that is not an accelerator.
         if "device_id parameter must be an accelerator" in str(error):
             return
         raise
@@ -447,7 +447,7 @@ def _sites() -> None:
     group = dist.new_group(pg_options=options)
     # Ranks 0 and 2 cancel each other out. Before that, a float32 cannot hold what ranks 1 and 3 add.
     value = (1e8, 1.0, -1e8, 1.0)[dist.get_rank()]
-    # Only tensors of more than 64 KiB go through sites.
+    # Only tensors of more than 64 KiB are reduced within sites first.
     for values, by_sites in ((100_003, True), (10, False)):
         tensor = torch.full((values,), value)
         dist.all_reduce(tensor, group=group)
@@ -469,7 +469,7 @@ def _strides() -> None:
         dist.all_reduce(strided)
         total = ranks * (ranks + 1) / 2
         assert torch.equal(strided, view(whole) * total)
-        # What is between the values of the view stays as it was.
+        # The values between those of the view do not change.
         untouched = torch.ones_like(tensor, dtype=torch.bool)
         view(untouched).fill_(False)
         assert torch.equal(tensor[untouched], (whole * (rank + 1))[untouched])

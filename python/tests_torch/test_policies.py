@@ -31,7 +31,7 @@ GBIT = 10**9
 
 
 def _sums(group: dist.ProcessGroup, count: int) -> list[farwrite.torch.Report]:
-    """Add ones on all ranks, check the sums where nothing is missing, and return the reports."""
+    """Add ones on all ranks, check the sums without missing contributions, and return the reports."""
     reports = []
     for _ in range(count):
         tensor = torch.ones(VALUES)
@@ -50,7 +50,7 @@ def test_the_planner_chooses_the_scheme_of_exact_operations(two: Ranks) -> None:
 
 def _auto() -> None:
     group = dist.new_group(pg_options=Options(trusted_store=True, policy=Exact("auto")))
-    # Loopback loses nothing.
+    # The loopback interface loses no packets.
     assert {report.exact_schemes for report in _sums(group, 3)} == {("sr-nack",)}
     dist.destroy_process_group(group)
     assert Exact("auto", expected_loss=0) == Exact("auto", expected_loss=0.0)
@@ -66,7 +66,7 @@ def _auto() -> None:
     "rate_control", [Adaptive(GBIT), Fixed(GBIT), Dcqcn(GBIT), Swift(GBIT, hops=3), Eqds(GBIT)]
 )
 def test_rate_control(two: Ranks, rate_control: RateControl) -> None:
-    """Check that each controller carries sums, and that a rate of the options is a limit."""
+    """Check that sums are right with each rate control, and that the rate of the options is a limit."""
     for seconds in two.run(_rate_control, rate_control):
         # A rank may send a burst of up to 256 KiB before the limit applies, a sixth of its bytes.
         assert seconds > 0.5 * 4 * VALUES * 4 * 8 / GBIT
@@ -92,7 +92,7 @@ def _timeouts(timeouts: str) -> None:
     group = dist.new_group(pg_options=Options(trusted_store=True, policy=policy))
     reports = _sums(group, 6)
     assert all(report.scheme is not None for report in reports)
-    # The first one is the warm-up.
+    # The first operation is the warm-up.
     assert all(1e-3 <= report.timeout_s <= 0.25 for report in reports[1:]), reports
     dist.destroy_process_group(group)
 
@@ -148,7 +148,7 @@ def test_a_bounded_group_that_is_slower_than_an_exact_one_says_so_once() -> None
 
 
 def _ended(elapsed_s: float) -> Any:
-    """Return what the native half says of a bounded operation."""
+    """Return the report of the native module on a bounded operation."""
     return SimpleNamespace(
         result_bytes=1 << 22, missing_bytes=0, elapsed_s=elapsed_s, timeout_s=1.0, was_cut=False,
         scheme="best-effort", exact_schemes=[], least_missing_share=None, arrivals=[],

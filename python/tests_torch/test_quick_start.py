@@ -1,4 +1,4 @@
-"""The commands of docs/torch.md that a newcomer copies: they work as written."""
+"""The commands that a newcomer copies from docs/torch.md work as written."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_the_quick_start(bounded: bool, tmp_path: Path) -> None:
         port = probe.getsockname()[1]
     started = []
     for command in chosen:
-        # Both machines are this one.
+        # This machine stands for both machines.
         here = command.replace("10.0.0.1", "127.0.0.1").replace("29500", str(port))
         words = [sys.executable, "-P", "-m", "torch.distributed.run", *shlex.split(here)[1:], "--steps", "20"]
         words += ["--trace", str(tmp_path)]

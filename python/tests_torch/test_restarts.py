@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-#: In the first attempt, the last rank ends as soon as the group works, and the other one waits for it.
+#: In the first attempt, the last rank ends as soon as the group works, and the other rank waits for it.
 SCRIPT = """
 import os, pathlib, sys
 import torch, torch.distributed as dist
@@ -24,7 +24,7 @@ if is_first and dist.get_rank() == 1:
     marker.touch()
     os._exit(1)
 dist.barrier()
-# One write, so that the lines of two ranks do not mix.
+# There is one write, so that the lines of two ranks do not mix.
 os.write(1, f"rank {dist.get_rank()} {values[0].item()}\\n".encode())
 dist.destroy_process_group()
 """

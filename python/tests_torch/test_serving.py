@@ -15,20 +15,20 @@ from farwrite.torch import Bounded, Options
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 WAYS = ["tensor", "sequence", "pipeline", "experts"]
 PROMPTS, CONTEXT, ANSWER = 4, 48, 3
-#: Sums of float32 are in another order, and products are of matrices of another shape.
+#: Results differ a little: sums of float32 have another order, and multiplied matrices have other shapes.
 TOLERANCE = {"rtol": 1e-4, "atol": 1e-4}
-#: All operations of prompts are bounded: the smallest result is that of one rank's prompts.
+#: All operations on prompts are bounded: the smallest result is that of the prompts of one rank.
 BOUNDED = Bounded(
     0.02, operations=("all-reduce", "reduce-scatter", "all-gather", "all-to-all"), min_bytes=16384
 )
 
-#: Logits at all places of some prompts, which prompts these are, and answers to them.
+#: Logits at all places of some prompts, the numbers of these prompts, and the answers to them.
 Answers = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_exact_serving_is_that_of_one_process(job: Ranks, way: str) -> None:
-    """The logits differ by rounding only, and the answers are the same."""
+    """The logits differ only by rounding, and the answers are equal."""
     logits, answers = _alone(way)
     judged = 0
     for rank, (ours, numbers, answered) in enumerate(job.run(_serve, way, False)):
@@ -43,14 +43,14 @@ def test_exact_serving_is_that_of_one_process(job: Ranks, way: str) -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_bounded_serving_ends_with_numbers(job: Ranks, way: str) -> None:
-    """What is missing depends on how busy the machine is, so only that is checked which holds in any case."""
+    """The missing share depends on the load of the machine. The test checks what holds in any case."""
     results = job.run(_serve, way, True)
     for ours, numbers, answered in results:
         assert ours.isfinite().all()
         assert len(ours) == len(numbers)
         assert answered.shape[1] == ANSWER
     if way == "tensor":
-        # All ranks get the same result of an all-reduce, whatever it lacks.
+        # All ranks get the same result of an all-reduce, whichever contributions it lacks.
         for ours, _, answered in results[1:]:
             assert torch.equal(ours, results[0][0])
             assert torch.equal(answered, results[0][2])
@@ -61,14 +61,14 @@ def _pieces() -> torch.Tensor:
 
 
 def _alone(way: str) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the logits of the prompts, and the answers, without other ranks."""
+    """Return the logits of the prompts and the answers of one process without other ranks."""
     model = _model(way)
     answers = torch.empty(PROMPTS, 0, dtype=torch.int64)
     text = _pieces()[:, :-1]
     with torch.no_grad():
         logits = model.predict(model(text))
         for _ in range(ANSWER):
-            # All bytes again, without keys and values of earlier ones.
+            # The model computes all bytes again, without keys and values of earlier bytes.
             following = model.predict(model(torch.cat([text, answers], dim=1)))[:, -1:].argmax(dim=2)
             answers = torch.cat([answers, following], dim=1)
     return logits, answers
@@ -81,7 +81,7 @@ def _model(way: str) -> torch.nn.Module:
     torch.manual_seed(3)
     model = Transformer(way == "experts").eval()
     with torch.no_grad():
-        # Far from uniform, so that rounding does not decide which byte is the most likely one.
+        # The logits are far from uniform, so that rounding does not decide which byte is the most likely one.
         model.next.weight.mul_(10)
     return model
 

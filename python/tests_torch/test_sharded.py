@@ -27,14 +27,14 @@ LATE_STEP = 5
 
 @pytest.fixture(scope="module")
 def bounded() -> Iterator[Ranks]:
-    """Two ranks whose default group is bounded: DeepSpeed uses no other one."""
+    """Return a job of two ranks whose default group is bounded, because DeepSpeed uses no other group."""
     job = Ranks(2, options=OPTIONS)
     yield job
     job.close()
 
 
 class _Late(torch.autograd.Function):
-    """The identity, whose gradient comes late: after weights were gathered, before gradients are reduced."""
+    """The identity with a late gradient: after weights are gathered, before gradients are reduced."""
 
     @staticmethod
     def forward(ctx: Any, values: torch.Tensor, is_late: bool) -> torch.Tensor:
@@ -59,8 +59,9 @@ class _Sum(nn.Module):
         return scale * _Late.apply(self.weight, is_late).sum()
 
 
-# How far a weight goes in a step: where all contributions came, and where the owner has only its own. Rank 0
-# contributes 2 and rank 1 contributes 4. FSDP2 asks for a mean, and ZeRO-3 for a sum of halves.
+# The change of a weight in a step: if all contributions arrive, and if the owner has only its own
+# contribution. Rank 0 contributes 2 and rank 1 contributes 4. FSDP2 asks for a mean, and ZeRO-3 for a sum of
+# halves.
 @pytest.mark.parametrize(("way", "lacking"), [("fsdp2", [2.0, 4.0]), ("zero3", [1.0, 2.0])])
 def test_every_weight_takes_the_contributions_that_came(
     bounded: Ranks, way: str, lacking: list[float]
@@ -78,7 +79,7 @@ def test_every_weight_takes_the_contributions_that_came(
 
 
 def _train(way: str) -> tuple[list[torch.Tensor], int]:
-    """Return by how much weights went in each step, and how many lacked a contribution by the reports."""
+    """Return the changes of weights in each step, and the number of weights that lack a contribution."""
     from train import WAYS
 
     rank, model = dist.get_rank(), _Sum()

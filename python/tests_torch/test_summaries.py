@@ -1,4 +1,4 @@
-"""What the benchmarks of training print of their runs."""
+"""The summaries of runs that the benchmarks of training print."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _drift() -> tuple[float, float, float]:
     from train import drift
 
     rank = dist.get_rank()
-    # The default group of the job is exact. This one would leave out a rank that is late.
+    # The default group of the job is exact. A bounded group would leave out a rank that is late.
     group = dist.new_group(pg_options=OPTIONS)
     for _ in range(2):
         dist.all_reduce(torch.ones(VALUES), group=group)
@@ -78,7 +78,7 @@ def test_a_time_that_no_run_has_is_named() -> None:
     assert Runs([_ended(*tests), _ended((1.0, 5, 0.2))]).summarize(0.5)["final_loss"] == pytest.approx(0.3)
 
     def typical(*to_half: float | None, failed: int = 0) -> float:
-        """The median time to a loss of 0.5 of runs that reach it after these times."""
+        """Return the median time to a loss of 0.5 of runs that reach this loss after these times."""
         ended = [_ended((9.0, 5, 0.6) if of is None else (of, 5, 0.5)) for of in to_half]
         return Runs(ended, ["seed 9: it failed"] * failed).summarize(0.5)["s_to_loss"]
 
@@ -86,9 +86,9 @@ def test_a_time_that_no_run_has_is_named() -> None:
     assert typical(None) == inf
     assert typical(1.0, None, 3.0) == 3.0
     assert typical(None, None, 3.0) == inf
-    # Between a run that has a time and one that has none there is no time.
+    # The median of a run with a time and a run without one is no time.
     assert typical(1.0, None) == inf
-    # A run that failed is longer than all others, too.
+    # A run that failed also counts as longer than every other run.
     assert typical(1.0, 3.0, failed=1) == 3.0
     assert typical(1.0, failed=1) == inf
     assert typical(failed=1) == inf
@@ -124,7 +124,7 @@ def test_a_training_that_fails_is_named_and_the_next_one_starts(
     lines = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
     assert len(lines) == 8
     assert [line["way"] for line in lines if "failed" in line] == ["ddp", "fsdp2", "fsdp2"]
-    # Rows of two cells do not collide.
+    # The rows of two cells have different names.
     rows = load(tmp_path, "O3")
     panels = list(dict.fromkeys(row.panel for row in rows.rows))
     assert len(panels) == 2

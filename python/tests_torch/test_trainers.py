@@ -1,4 +1,4 @@
-"""What trainers build upon a group: compiled models and checkpoints."""
+"""Compiled models and checkpoints, which trainers use with a group."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_a_compiled_model_trains_as_one_that_is_not(job: Ranks) -> None:
 def _compiled() -> tuple[list[float], list[float]]:
     torch.compiler.reset()
     plain, traced = DistributedDataParallel(model()), DistributedDataParallel(model())
-    # This backend of the compiler traces as all do, and generates no code.
+    # This backend of the compiler traces like all backends, but generates no code.
     compiled = torch.compile(traced, backend="eager")
     rank = dist.get_rank()
     return train(compiled, traced.parameters(), rank), train(plain, plain.parameters(), rank)
@@ -81,6 +81,6 @@ def _monitored() -> None:
     try:
         dist.monitored_barrier(timeout=timedelta(seconds=60))
     except ValueError as error:
-        # torch 2.7 itself refuses it for all backends but gloo.
+        # torch 2.7 itself refuses this call for all backends except gloo.
         if not torch.__version__.startswith("2.7.") or "only implemented for GLOO" not in str(error):
             raise

@@ -61,7 +61,7 @@ def alone(ranks: int) -> tuple[list[list[float]], nn.Module]:
 
 def test_ddp_gives_the_losses_of_gloo(job: Ranks) -> None:
     for rank, (ours, beside) in enumerate(job.run(_ddp)):
-        # With two ranks, sums do not depend on the order.
+        # With two ranks, a sum does not depend on the order of the ranks.
         tolerance = 0 if job.size == 2 else 1e-6
         assert max(abs(a - b) for a, b in zip(ours, beside, strict=True)) <= tolerance, f"rank {rank}"
         assert ours[-1] != ours[0]
@@ -92,7 +92,7 @@ def test_a_hook_between_sites_trains_like_one_process(four: Ranks) -> None:
 
 
 def _sites() -> list[float]:
-    # Ranks 0 and 1 are in one site, 2 and 3 in another.
+    # Ranks 0 and 1 are in one site, ranks 2 and 3 in another.
     rank = dist.get_rank()
     insides = [dist.new_group(site, backend="gloo") for site in ([0, 1], [2, 3])]
     betweens = [dist.new_group(peers) for peers in ([0, 2], [1, 3])]
@@ -149,7 +149,7 @@ def _hybrid() -> list[float]:
 
 
 def test_zero3_gives_the_losses_of_gloo(two: Ranks) -> None:
-    """DeepSpeed uses only the default group, so gloo needs a separate job."""
+    """DeepSpeed uses only the default group, so gloo has a separate job."""
     ours = two.run(_zero3)
     beside = Ranks(2, "gloo")
     assert ours == beside.run(_zero3)
@@ -165,7 +165,7 @@ def _zero3() -> list[float]:
     import deepspeed
     import deepspeed.ops
 
-    # DeepSpeed's operation through shared memory would need a compiler. Training does not use it.
+    # DeepSpeed would compile an operation over shared memory, which training does not use.
     deepspeed.ops.__compatible_ops__.clear()
     module = model()
     engine, *_ = deepspeed.initialize(
