@@ -19,7 +19,7 @@ use super::routing_table::{self, source_for};
 use super::runs::Runs;
 use super::rx::UdpRx;
 use super::sender::UdpSender;
-use super::socket::{SharedSocket, UdpSocket};
+use super::socket::SharedSocket;
 use super::wake_event::WakeEvent;
 use crate::contract::FabricError;
 use crate::nic::{Burst, Carrier, CarrierTx, Packet, Seal};
@@ -70,17 +70,23 @@ impl UdpCarrier {
             });
         }
         let owners_packets = SharedOwnersPackets::default();
+        let wake_event = WakeEvent::new()?;
         let bind = |index| {
             let mut socket = config.socket;
             if first != 0 {
                 socket.bind.set_port(first + index);
             }
-            let bound = UdpSocket::bind_at(&socket, held)?;
-            let open = Arc::clone(bound.shared());
-            let (sender, _) = bound.split();
+            let shared = held.map(|held| held.open(&socket)).transpose()?;
+            let open = match &shared {
+                Some(shared) => Arc::clone(shared.socket()),
+                None => Arc::new(SharedSocket::bind(&socket, None)?),
+            };
             let peers = Arc::new(Peers::new(Arc::clone(&open), socket, held.cloned()));
             let worker = WakeEvent::new()?;
-            let receiver = UdpRx::new(index, &open, &peers, &worker, Arc::clone(&owners_packets));
+            let reader = shared.map(|shared| shared.reader(&peers, [&wake_event, &worker]));
+            let owners_packets = Arc::clone(&owners_packets);
+            let receiver = UdpRx::new(index, &open, &peers, reader, &worker, owners_packets);
+            let sender = UdpSender::new(Arc::clone(&open));
             Ok(UdpPort {
                 socket: open,
                 peers,
@@ -93,7 +99,7 @@ impl UdpCarrier {
             ports: (0..config.ports)
                 .map(bind)
                 .collect::<Result<_, FabricError>>()?,
-            wake_event: WakeEvent::new()?,
+            wake_event,
             owners_packets,
         })
     }

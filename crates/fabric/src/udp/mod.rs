@@ -17,6 +17,7 @@ mod routing_table;
 mod runs;
 mod rx;
 mod sender;
+mod shared_open;
 mod socket;
 mod sys;
 mod wake_event;

@@ -169,6 +169,11 @@ impl Peers {
         Ok(made?)
     }
 
+    /// Whether packets of some peer may arrive through the open socket.
+    pub(super) fn shares(&self) -> bool {
+        self.shares.load(Ordering::Relaxed)
+    }
+
     fn publish(&self, list: &mut List) {
         let shares = list.sockets.is_empty() || list.users.len() > list.sockets.len();
         let drops = self.open.drops.load(Ordering::Relaxed);
@@ -260,6 +265,6 @@ impl KnownSockets {
 
     /// Whether packets of some peer may arrive through the open socket.
     pub(super) fn shares(&self) -> bool {
-        self.peers.shares.load(Ordering::Relaxed)
+        self.peers.shares()
     }
 }

@@ -3,17 +3,21 @@
 use std::io;
 use std::net::{SocketAddr, UdpSocket as StdSocket};
 use std::os::fd::AsFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use rustix::net::sockopt;
 
+use super::config::SocketConfig;
 use super::error::SocketError;
 use super::options;
 use super::routing_table;
+use super::shared_open::SharedOpen;
+use super::socket::SharedSocket;
 
 /// A UDP port that this process holds, so that no other program can bind it between two sockets that use
 /// it. Sockets that are bound *beside* it ([`UdpSocket::bind_beside`](super::UdpSocket::bind_beside),
-/// [`UdpFabric::bind_beside`](super::UdpFabric::bind_beside)) share the port. Clones hold the same port.
+/// [`UdpFabric::bind_beside`](super::UdpFabric::bind_beside)) share the port. Several fabrics can use it at
+/// once, at the same address too. Clones hold the same port.
 ///
 /// The port itself receives nothing that belongs to these sockets. At a wildcard address, the kernel
 /// prefers a socket with the exact address. The port then keeps at most some kilobytes of other
@@ -28,6 +32,8 @@ struct Reserved {
     local: SocketAddr,
     /// Locked while another socket may bind the port.
     sharing: Mutex<()>,
+    /// The sockets of fabrics, one for each address in use.
+    open: Mutex<Vec<Weak<SharedOpen>>>,
 }
 
 impl ReservedPort {
@@ -50,6 +56,7 @@ impl ReservedPort {
                 socket,
                 local,
                 sharing: Mutex::new(()),
+                open: Mutex::default(),
             })
         };
         Ok(Self(Arc::new(hold().map_err(failed)?)))
@@ -59,6 +66,21 @@ impl ReservedPort {
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
         self.0.local
+    }
+
+    /// The open socket at this address, which all fabrics at this address share.
+    pub(super) fn open(&self, config: &SocketConfig) -> Result<Arc<SharedOpen>, SocketError> {
+        let bind = routing_table::canonical(config.bind);
+        let mut sockets = self.0.open.lock().unwrap_or_else(PoisonError::into_inner);
+        sockets.retain(|socket| socket.strong_count() > 0);
+        let mut used = sockets.iter().filter_map(Weak::upgrade);
+        if let Some(open) = used.find(|open| open.socket().local == bind) {
+            return Ok(open);
+        }
+        let socket = SharedSocket::bind(config, Some(self))?;
+        let open = Arc::new(SharedOpen::new(Arc::new(socket)));
+        sockets.push(Arc::downgrade(&open));
+        Ok(open)
     }
 
     /// Runs `bind`, which may bind sockets with `SO_REUSEADDR` to this port.

@@ -11,6 +11,7 @@ use super::peers::{KnownSockets, Peers};
 use super::real_time::{Instants, now_ns};
 use super::receiver::Buffers;
 use super::route_packets::{OwnersPacket, OwnersPackets, RouteDatagram, SharedOwnersPackets};
+use super::shared_open::SharedReader;
 use super::socket::SharedSocket;
 use super::wake_event::WakeEvent;
 use crate::contract::FabricError;
@@ -18,7 +19,7 @@ use crate::nic::{Arrival, CarrierRx};
 
 /// Interval between reads of a socket that only strangers send to, so that a flood costs little.
 /// Packets of a peer at a new address also arrive through that socket.
-const STRANGERS_NS: u64 = 1_000_000;
+pub(super) const STRANGERS_NS: u64 = 1_000_000;
 
 /// The receiving half of a port.
 #[derive(Debug)]
@@ -26,6 +27,8 @@ pub struct UdpRx {
     port: u16,
     /// The socket that is not connected.
     open: Arc<SharedSocket>,
+    /// Reads `open`, if other fabrics use it too.
+    shared: Option<SharedReader>,
     connected: KnownSockets,
     /// Time of the last read of `open`.
     open_read_ns: u64,
@@ -39,12 +42,14 @@ impl UdpRx {
         port: u16,
         open: &Arc<SharedSocket>,
         peers: &Arc<Peers>,
+        shared: Option<SharedReader>,
         wake_event: &Arc<WakeEvent>,
         owners_packets: SharedOwnersPackets,
     ) -> Self {
         Self {
             port,
             open: Arc::clone(open),
+            shared,
             connected: KnownSockets::new(Arc::clone(peers)),
             open_read_ns: 0,
             buffers: Buffers::new(),
@@ -100,6 +105,11 @@ impl CarrierRx for UdpRx {
             more |= is_full;
         }
         let shares = self.connected.shares();
+        if let Some(shared) = &self.shared {
+            let mut read = None;
+            let each = |batch: ReceivedBatch<'_>| hand_on(batch, &mut read);
+            return Ok(more | shared.recv(shares, &mut self.buffers, each)?);
+        }
         if !shares {
             let now_ns = now_ns();
             if now_ns < self.open_read_ns + STRANGERS_NS {

@@ -47,7 +47,10 @@ pub(super) struct SharedSocket {
 
 impl SharedSocket {
     /// A socket that is not connected.
-    fn bind(config: &SocketConfig, held: Option<&ReservedPort>) -> Result<Self, SocketError> {
+    pub(super) fn bind(
+        config: &SocketConfig,
+        held: Option<&ReservedPort>,
+    ) -> Result<Self, SocketError> {
         let bind = routing_table::canonical(config.bind);
         let v6 = bind.is_ipv6();
         let failed = |source| SocketError::Bind { addr: bind, source };
@@ -121,10 +124,7 @@ impl UdpSocket {
         Self::bind_at(config, Some(held))
     }
 
-    pub(super) fn bind_at(
-        config: &SocketConfig,
-        held: Option<&ReservedPort>,
-    ) -> Result<Self, SocketError> {
+    fn bind_at(config: &SocketConfig, held: Option<&ReservedPort>) -> Result<Self, SocketError> {
         let shared = Arc::new(SharedSocket::bind(config, held)?);
         Ok(Self {
             sender: UdpSender::new(Arc::clone(&shared)),

@@ -324,6 +324,53 @@ fn packets_of_handshakes_do_not_displace_route_packets() {
     assert!(!a.is_wildcard(0));
 }
 
+/// Each has a peer of its own. Packets for the owner come to all, since nobody knows for whom they are.
+#[test]
+fn fabrics_at_one_port_get_what_is_theirs() {
+    let held = ReservedPort::bind(([127, 0, 0, 1], 0).into()).expect("a port");
+    let at = held.local_addr().ip();
+    let mut hubs = [(); 3].map(|()| bind_beside(at, &held));
+    let stranger = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    for round in 1..=2 {
+        let mut peers = [(); 3].map(|()| bind("127.0.0.1:0"));
+        let mut pairs = Vec::new();
+        for (hub, peer) in hubs.iter_mut().zip(&mut peers) {
+            let (of_hub, of_peer) = (queue_pair(hub), queue_pair(peer));
+            let remote = |fabric: &Adapter<UdpFabric>, qpn| RemoteQp {
+                addr: fabric.local_addr(0),
+                qpn,
+            };
+            peer.connect_qp(of_peer, remote(hub, of_hub))
+                .expect("connected");
+            hub.connect_qp(of_hub, remote(peer, of_peer))
+                .expect("connected");
+            pairs.push((of_hub, of_peer));
+        }
+        for (peer, (_, qpn)) in peers.iter_mut().zip(&pairs) {
+            for _ in 0..100 {
+                assert!(peer.post_send(*qpn, &[7; 100]).expect("sent"));
+            }
+        }
+        let bytes = [ROUTE_PACKET; 80];
+        stranger.send_to(&bytes, held.local_addr()).expect("sent");
+        for (hub, (qpn, _)) in hubs.iter_mut().zip(&pairs) {
+            assert_eq!(completions(hub, 100).len(), 100, "round {round}");
+            let end = Instant::now() + Duration::from_secs(60);
+            let mut came = hub.take_route_packets();
+            while came.is_empty() && Instant::now() < end {
+                hub.wait(Duration::from_millis(1)).expect("sockets");
+                hub.poll(&mut Vec::new()).expect("sockets");
+                came = hub.take_route_packets();
+            }
+            assert_eq!(came.len(), 1, "round {round}");
+            assert_eq!(hub.counters().taken_packets(), 100 * round);
+            hub.disconnect_qp(*qpn).expect("disconnected");
+        }
+    }
+    drop(hubs);
+    bind_beside(at, &held);
+}
+
 #[test]
 fn a_route_packet_that_this_machine_does_not_send_is_said_to_be_too_large() {
     let [(a, _), (b, _)] = pair("127.0.0.1:0");
