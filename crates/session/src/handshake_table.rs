@@ -6,9 +6,10 @@ use std::net::{IpAddr, Ipv4Addr};
 /// The largest number of handshakes. If the table is full, a new connection replaces the oldest one.
 /// So an honest peer loses its entry only if this many newer connections come during its few round
 /// trips.
-const MAX_HANDSHAKES: usize = 128;
-/// The largest number of handshakes of one source.
-const MAX_HANDSHAKES_OF_SOURCE: usize = 8;
+const MAX_HANDSHAKES: usize = 512;
+/// The largest number of handshakes of one source. The senders of a site behind address translation are one
+/// source.
+const MAX_HANDSHAKES_OF_SOURCE: usize = 64;
 
 /// A source: one IPv4 address, or one IPv6 network of 64 bits, which is the
 /// minimum for one customer.
