@@ -39,6 +39,8 @@ pub(crate) struct Console {
     quiet: bool,
     /// The name of the command in JSON.
     command: String,
+    /// The transfer that is reported, if it is one of several: its number and its name.
+    transfer: Option<(u64, String)>,
     out: Stream,
     err: Stream,
 }
@@ -51,6 +53,7 @@ impl Console {
             lines,
             quiet,
             command,
+            transfer: None,
             out: Stream::start(
                 io::stdout(),
                 None,
@@ -58,6 +61,23 @@ impl Console {
                 if lines { QUEUED_FILES } else { QUEUED },
             ),
             err: Stream::start(io::stderr(), Some(Drawing::new(quiet)), false, QUEUED),
+        }
+    }
+
+    /// The same console for one of several transfers at once. Its lines begin with a name, and its events
+    /// have a number.
+    pub(crate) fn for_transfer(&self, number: u64, name: String) -> Self {
+        Self {
+            transfer: Some((number, name)),
+            ..self.clone()
+        }
+    }
+
+    /// A line, with the name of the transfer if it is one of several.
+    fn named(&self, line: impl fmt::Display) -> String {
+        match &self.transfer {
+            Some((_, name)) => format!("{name}: {line}"),
+            None => line.to_string(),
         }
     }
 
@@ -76,10 +96,15 @@ impl Console {
 
     /// Shows a result to people: on standard output, unless JSON goes there.
     pub(crate) fn say(&self, text: impl fmt::Display) {
+        self.say_plain(self.named(text));
+    }
+
+    /// As [`Console::say`], without the name of the transfer.
+    fn say_plain(&self, text: String) {
         if !self.json {
-            self.out.offer(Item::Line(text.to_string()));
+            self.out.offer(Item::Line(text));
         } else if !self.quiet {
-            self.err.offer(Item::Line(text.to_string()));
+            self.err.offer(Item::Line(text));
         }
     }
 
@@ -92,9 +117,9 @@ impl Console {
     /// Warns people of a problem that the result alone does not show.
     pub(crate) fn warn(&self, text: impl fmt::Display) {
         if self.lines {
-            self.event(&json!({ "event": "warning", "message": text.to_string() }));
+            self.event(json!({ "event": "warning", "message": text.to_string() }));
         }
-        let line = format!("farwrite: warning: {text}");
+        let line = format!("farwrite: warning: {}", self.named(text));
         self.err.offer(Item::Line(line));
     }
 
@@ -134,13 +159,47 @@ impl Console {
 
     /// Prints an object about something that happens. If nobody reads the lines, some are lost, and a line
     /// says how many.
-    fn event(&self, event: &serde_json::Value) {
+    fn event(&self, mut event: serde_json::Value) {
+        if let Some((number, _)) = &self.transfer {
+            event["transfer"] = json!(number);
+        }
         self.out.offer(Item::Line(event.to_string()));
+    }
+
+    /// Prints the object of an event, if it has one and the user requested that.
+    pub(crate) fn event_of(&self, event: &Event) {
+        if self.lines
+            && let Some(line) = event_line(event)
+        {
+            self.event(line);
+        }
+    }
+
+    /// Shows progress to people.
+    pub(crate) fn draw(&self, event: Event) {
+        if let Event::Progress {
+            label,
+            done_bytes,
+            total_bytes,
+            detail,
+            is_last,
+            numbers: _,
+        } = event
+        {
+            self.err.offer(Item::Progress(ProgressState {
+                label: label.to_owned(),
+                done: done_bytes,
+                total: total_bytes,
+                detail,
+                is_last,
+            }));
+        }
     }
 
     fn show_failure(&self, failure: &Failure) {
         self.err.offer(Item::EndProgress);
-        self.err.offer(Item::Line(format!("farwrite: {failure}")));
+        let line = format!("farwrite: {}", self.named(failure));
+        self.err.offer(Item::Line(line));
     }
 
     /// Shows why a command failed: one line for people, and an object for scripts if JSON was
@@ -261,32 +320,15 @@ impl Observer for Console {
     }
 
     fn observe(&self, event: Event) {
-        if self.lines
-            && let Some(line) = event_line(&event)
-        {
-            self.event(&line);
-        }
+        self.event_of(&event);
         match event {
-            Event::Note(line) => self.say(line),
+            Event::Note(line) => self.say_plain(line),
             Event::Warning(line) => self.warn(line),
             Event::RouteShrunk(shrunk) => {
                 self.warn(format!("{shrunk}; the transfer goes on with these"));
             }
             Event::Counters(_) | Event::Start { .. } | Event::File(_) => {}
-            Event::Progress {
-                label,
-                done_bytes,
-                total_bytes,
-                detail,
-                is_last,
-                numbers: _,
-            } => self.err.offer(Item::Progress(ProgressState {
-                label: label.to_owned(),
-                done: done_bytes,
-                total: total_bytes,
-                detail,
-                is_last,
-            })),
+            Event::Progress { .. } => self.draw(event),
         }
     }
 }
@@ -474,6 +516,7 @@ impl Drawing {
             self.begin(state);
         }
         if self.on_terminal {
+            self.bar.set_length(state.total);
             self.bar.set_message(state.detail.clone());
             self.bar.set_position(state.done);
         } else if state.is_last || self.line_at.elapsed() >= LINE_PERIOD {

@@ -32,6 +32,7 @@ mod rate_file;
 mod recv;
 mod sealing;
 mod send;
+mod serving;
 mod sim;
 mod svg;
 mod table;

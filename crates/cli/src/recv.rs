@@ -6,6 +6,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use clap::Args;
@@ -13,19 +14,20 @@ use farwrite::ReservedPort;
 use farwrite::fabric::udp::SocketError;
 use farwrite_session::{Listener, Psk, parse_listen, shown};
 use farwrite_transfer::{
-    self as transfer, Admission, Cancel, Client, DEFAULT_PORT, ErrorKind, ReceiveSettings,
-    TransferHooks, TransferReport, Unfinished,
+    self as transfer, Admission, Cancel, DEFAULT_PORT, MemoryPool, ReceiveSettings,
 };
 use farwrite_units::parse::{parse_memory, parse_rate, parse_timeout};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::addresses::Targets;
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::policy::PolicyArgs;
 use crate::sealing::SealingArgs;
-use crate::trace::{TraceArgs, Tracing};
+use crate::serving::{Serving, Until};
+use crate::trace::TraceArgs;
 use crate::transfer_metrics::MetricsArgs;
-use crate::{interrupt, key, outcome, probe};
+use crate::{interrupt, key};
 
 /// The number of ports that are tried before the search for a free port fails.
 const FREE_PORT_ATTEMPTS: u32 = 16;
@@ -42,13 +44,14 @@ Examples:
 
 The port must be reachable by TCP and UDP. A file gets its name when its hash agrees and its bytes are
 on the disk, and then replaces an existing file. Nothing is written outside the directory. If a file
-cannot be written, only that file fails; a full disk ends the transfer. Between transfers, this program
-answers `farwrite probe`.
+cannot be written, only that file fails; a full disk ends the transfer. If several senders send a file of
+the same name, the last one to finish has it whole. Between transfers, this program answers
+`farwrite probe`.
 
 Anyone with the key can put any file into the directory: use a directory only for this purpose.";
 
-/// Receives files and directory trees from `farwrite send` on other machines, one sender after the
-/// other, until Ctrl-C.
+/// Receives files and directory trees from `farwrite send` on other machines, several senders at once,
+/// until Ctrl-C.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 #[expect(clippy::doc_markdown, reason = "shown as help")]
@@ -72,7 +75,12 @@ pub(crate) struct RecvArgs {
     /// End after one transfer
     #[arg(long)]
     once: bool,
-    /// Maximum memory for data in flight, with parity: 1MiB to 16GiB
+    /// Senders that are served at once, 1 to 1000; others wait, and try again. One at a time with --once,
+    /// --trace and --credit-rate
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=1000))]
+    max_senders: u16,
+    /// Maximum memory for data in flight, with parity, of all senders together: 1MiB to 16GiB
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = parse_memory)]
     #[arg(allow_hyphen_values = true)]
     memory: u64,
@@ -134,25 +142,7 @@ pub(crate) fn run(args: &RecvArgs, console: &Console) -> Result<ExitCode, Failur
     receive(args, until, (listener, &port), psk, &cancel, console)
 }
 
-/// When a receiver ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Until {
-    /// When the user interrupts it.
-    Interrupted,
-    /// After one transfer.
-    First,
-    /// After one transfer whose ends have met. Others are not reported: the sender tries another way.
-    FirstMet,
-}
-
-/// Whether the ends of a transfer did not reach each other, so that another way may help.
-pub(crate) fn is_unmet(ended: &Result<TransferReport, Unfinished>) -> bool {
-    ended.as_ref().is_err_and(|unfinished| {
-        unfinished.kind() == ErrorKind::Unreachable && unfinished.arrived_files() == 0
-    })
-}
-
-/// Receives over a listener, from one sender after the other. Returns the exit code.
+/// Receives over a listener. Returns the exit code.
 pub(crate) fn receive(
     args: &RecvArgs,
     until: Until,
@@ -161,6 +151,7 @@ pub(crate) fn receive(
     cancel: &Cancel,
     console: &Console,
 ) -> Result<ExitCode, Failure> {
+    let places = args.places(until);
     let settings = ReceiveSettings {
         memory_bytes: args.memory,
         timeout: args.timeout,
@@ -170,81 +161,59 @@ pub(crate) fn receive(
         max_files: args.policy.max_files,
         policy: args.policy.policy(),
     };
-    let admission = Admission::start(listener, psk, Arc::new(console.clone()))?;
+    if places > 1 {
+        raise_open_files();
+    }
+    let admission = Admission::start(listener, psk, places, Arc::new(console.clone()))?;
     let trace = args.trace.start()?;
-    let ended = serve(
-        (args, until),
-        &settings,
-        (&admission, port),
-        (cancel, &trace),
+    let watch = args.metrics.start("recv")?;
+    let serving = Serving {
+        directory: &args.dir,
+        settings: &settings,
+        is_verbose: args.verbose,
+        port,
+        memory: MemoryPool::new(args.memory, places),
+        cancel,
+        watch: &watch,
+        trace: &trace,
         console,
-    );
+        begun: AtomicU64::new(0),
+    };
+    let ended = match until {
+        Until::Interrupted => serving.all(&admission),
+        Until::First | Until::FirstMet => serving.one(&admission, until),
+    };
     trace.finish(console);
     ended
 }
 
-/// Receives from one sender after the other.
-fn serve(
-    (args, until): (&RecvArgs, Until),
-    settings: &ReceiveSettings,
-    (admission, port): (&Admission, &ReservedPort),
-    (cancel, trace): (&Cancel, &Tracing),
-    console: &Console,
-) -> Result<ExitCode, Failure> {
-    let watched = args.metrics.start("recv", console)?;
-    loop {
-        let channel = admission.wait(cancel)?;
-        let hooks = TransferHooks {
-            redirect: &transfer::unchanged,
-            cancel,
-            observer: &watched,
-            port: Some(port),
-            max_rate: None,
-        };
-        let ended = match Client::accept(channel, cancel) {
-            Ok(prober) if prober.wants_probe() => {
-                if let Err(failure) = probe::answer(prober, port, cancel, console) {
-                    console.warn(failure);
-                }
-                // A probe is not a transfer: --once continues to wait for one.
-                admission.free();
-                continue;
-            }
-            Ok(sender) => {
-                trace.begin_run("transfer");
-                watched.begin();
-                let ended = transfer::receive(sender, &args.dir, settings, &hooks);
-                if until == Until::FirstMet && is_unmet(&ended) {
-                    admission.free();
-                    continue;
-                }
-                let is_interrupted = ended
-                    .as_ref()
-                    .is_err_and(|unfinished| unfinished.kind() == ErrorKind::Interrupted);
-                let shown = outcome::show(console, ended, args.verbose);
-                if is_interrupted {
-                    return shown;
-                }
-                shown
-            }
-            Err(error) => Err(error.into()),
-        };
-        if until != Until::Interrupted {
-            return ended;
-        }
-        cancel.check()?;
-        if let Err(failure) = ended {
-            console.fail(&failure);
-        }
-        admission.free();
-    }
-}
-
 impl RecvArgs {
+    /// How many senders may come at once.
+    fn places(&self, until: Until) -> usize {
+        // A trace is of one endpoint, and credit is granted by one endpoint for the whole port.
+        let is_alone = self.trace.is_on() || self.credit_rate.is_some();
+        match until {
+            Until::Interrupted if !is_alone => usize::from(self.max_senders),
+            _ => 1,
+        }
+    }
+
     /// The directory to write into.
     pub(crate) fn dir(&self) -> &Path {
         &self.dir
     }
+}
+
+/// Lets this program open as many files as the system allows: each transfer has sockets, and up to some
+/// hundred files that wait for their hashes. Systems give programs a low limit unless they ask.
+fn raise_open_files() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    // If this fails, transfers fail that find no room, as they would without it.
+    let _ = setrlimit(Resource::Nofile, raised);
 }
 
 /// Checks the directory now instead of when a sender connects.

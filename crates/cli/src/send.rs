@@ -23,7 +23,7 @@ use crate::link_file;
 use crate::rate_file::RateFile;
 use crate::sealing::SealingArgs;
 use crate::trace::TraceArgs;
-use crate::transfer_metrics::{MeteredConsole, MetricsArgs};
+use crate::transfer_metrics::{MetricsArgs, Watch};
 use crate::tree_args::TreeArgs;
 use crate::{dry_run, interrupt, key, outcome};
 
@@ -292,7 +292,7 @@ pub(crate) fn run(args: &SendArgs, console: &Console) -> Result<ExitCode, Failur
 pub(crate) struct Sending<'a> {
     args: &'a SendArgs,
     console: &'a Console,
-    watched: MeteredConsole,
+    watch: Watch,
     rate: Option<u64>,
     max_rate: Option<MaxRate>,
     described: KnownPath,
@@ -301,7 +301,7 @@ pub(crate) struct Sending<'a> {
 impl<'a> Sending<'a> {
     /// Checks the arguments before anything is sent.
     pub(crate) fn prepare(args: &'a SendArgs, console: &'a Console) -> Result<Self, Failure> {
-        let watched = args.metrics.start("send", console)?;
+        let watch = args.metrics.start("send")?;
         let (rate, max_rate) = args.max_rate(console)?;
         args.rate_control(rate, None)?;
         let file = args.link.as_deref();
@@ -309,7 +309,7 @@ impl<'a> Sending<'a> {
         Ok(Self {
             args,
             console,
-            watched,
+            watch,
             rate,
             max_rate,
             described: described.transpose()?.unwrap_or_default(),
@@ -342,8 +342,9 @@ impl<'a> Sending<'a> {
         let hooks = TransferHooks {
             redirect: &transfer::unchanged,
             cancel,
-            observer: &self.watched,
+            observer: &self.watch.begin(console),
             port: None,
+            memory: None,
             max_rate: self.max_rate.as_ref(),
         };
         let trace = args.trace.start()?;

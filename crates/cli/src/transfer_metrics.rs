@@ -1,11 +1,13 @@
-//! `--metrics` of `send` and `recv`: the counters of the endpoint.
+//! What `send` and `recv` show of the transfers that run: their counters (`--metrics`) and their progress.
 
-use std::sync::{Mutex, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use clap::Args;
 use farwrite::metrics::{Metric, of_packets, of_peer, of_queue_pair};
 use farwrite_http::Address;
-use farwrite_transfer::{EndpointCounters, Event, Observer};
+use farwrite_transfer::{EndpointCounters, Event, Observer, ProgressNumbers};
+use farwrite_units::show::Rate;
 
 use crate::console::Console;
 use crate::exit::Failure;
@@ -24,62 +26,153 @@ pub(crate) struct MetricsArgs {
 
 impl MetricsArgs {
     /// Starts the server if the user requested it. `name` is the name of the command.
-    pub(crate) fn start(&self, name: &str, console: &Console) -> Result<MeteredConsole, Failure> {
+    pub(crate) fn start(&self, name: &str) -> Result<Watch, Failure> {
         let metrics = self
             .metrics
             .as_ref()
             .map(|address| Metrics::serve(address, name));
-        Ok(MeteredConsole {
-            console: console.clone(),
+        Ok(Watch {
             metrics: metrics.transpose()?,
-            sums: Mutex::default(),
+            transfers: Mutex::default(),
         })
     }
 }
 
-/// Shows the reports of a transfer, and serves its counters.
-pub(crate) struct MeteredConsole {
-    console: Console,
+/// Follows the transfers of a command, one after the other or several at once: serves the sums of their
+/// counters, and shows their common progress.
+pub(crate) struct Watch {
     metrics: Option<Metrics>,
-    sums: Mutex<Sums>,
+    transfers: Mutex<Transfers>,
 }
 
-/// The counters of each transfer begin at 0. The served counters continue to grow.
 #[derive(Default)]
-struct Sums {
-    earlier: Vec<Metric>,
-    newest: Vec<Metric>,
+struct Transfers {
+    /// The counters of those that have ended. The served counters continue to grow.
+    ended: Vec<Metric>,
+    running: BTreeMap<u64, Running>,
+    begun: u64,
 }
 
-impl MeteredConsole {
-    /// Notes the start of a transfer.
-    pub(crate) fn begin(&self) {
-        let mut sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
-        // A transfer that failed before its stream began has no counts.
-        let newest = std::mem::take(&mut sums.newest);
-        if !newest.is_empty() {
-            sums.earlier = newest;
+/// The latest reports of a transfer.
+#[derive(Default)]
+struct Running {
+    /// They begin at 0.
+    counters: Vec<Metric>,
+    done_bytes: u64,
+    total_bytes: u64,
+    rate_bps: f64,
+}
+
+/// One transfer, which ends when this is dropped.
+pub(crate) struct WatchedTransfer<'a> {
+    watch: &'a Watch,
+    number: u64,
+    console: Console,
+}
+
+impl Watch {
+    /// Begins a transfer that shows its reports on a console.
+    pub(crate) fn begin(&self, console: &Console) -> WatchedTransfer<'_> {
+        let mut transfers = self.lock();
+        transfers.begun += 1;
+        let number = transfers.begun;
+        transfers.running.insert(number, Running::default());
+        WatchedTransfer {
+            watch: self,
+            number,
+            console: console.clone(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Transfers> {
+        self.transfers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Transfers {
+    /// The sum of the counters of all transfers. Of values that are no counters, those of the last.
+    fn counters(&self) -> Vec<Metric> {
+        let running = self.running.values().map(|running| &running.counters);
+        let mut all = [&self.ended].into_iter().chain(running);
+        let first = all.next().cloned().unwrap_or_default();
+        all.fold(first, |sum, counters| joined(sum, counters))
+    }
+
+    /// The progress of all transfers together.
+    fn progress(&self) -> Event {
+        let running = self.running.values();
+        let sum = |of: fn(&Running) -> u64| running.clone().map(of).fold(0, u64::saturating_add);
+        let rate = running.clone().map(|running| running.rate_bps).sum();
+        Event::Progress {
+            label: "receiving",
+            done_bytes: sum(|running| running.done_bytes),
+            total_bytes: sum(|running| running.total_bytes),
+            detail: format!("{}  {} senders", Rate(rate), self.running.len()),
+            numbers: ProgressNumbers::default(),
+            is_last: false,
         }
     }
 }
 
-impl Observer for MeteredConsole {
+/// The counters of a later period, with those of an earlier one.
+fn joined(earlier: Vec<Metric>, later: &[Metric]) -> Vec<Metric> {
+    if later.is_empty() {
+        return earlier;
+    }
+    let mut sum = later.to_vec();
+    for (counter, earlier) in sum.iter_mut().zip(&earlier) {
+        counter.add(earlier);
+    }
+    sum
+}
+
+impl Observer for WatchedTransfer<'_> {
     fn wants_files(&self) -> bool {
         self.console.wants_files()
     }
 
     fn observe(&self, event: Event) {
-        let Event::Counters(counters) = &event else {
-            return self.console.observe(event);
+        let mut transfers = self.watch.lock();
+        let Some(running) = transfers.running.get_mut(&self.number) else {
+            return;
         };
-        let Some(metrics) = &self.metrics else { return };
-        let mut sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut newest = of_endpoint(counters);
-        for (counter, earlier) in newest.iter_mut().zip(&sums.earlier) {
-            counter.add(earlier);
+        match &event {
+            Event::Counters(counters) => {
+                if let Some(metrics) = &self.watch.metrics {
+                    running.counters = of_endpoint(counters);
+                    metrics.set(&transfers.counters());
+                }
+            }
+            Event::Progress {
+                done_bytes,
+                total_bytes,
+                numbers,
+                ..
+            } => {
+                running.done_bytes = *done_bytes;
+                running.total_bytes = *total_bytes;
+                running.rate_bps = numbers.rate_bps;
+                if transfers.running.len() > 1 {
+                    self.console.event_of(&event);
+                    self.console.draw(transfers.progress());
+                } else {
+                    self.console.observe(event);
+                }
+            }
+            _ => self.console.observe(event),
         }
-        metrics.set(&newest);
-        sums.newest = newest;
+    }
+}
+
+impl Drop for WatchedTransfer<'_> {
+    fn drop(&mut self) {
+        let mut transfers = self.watch.lock();
+        if let Some(running) = transfers.running.remove(&self.number) {
+            let ended = std::mem::take(&mut transfers.ended);
+            transfers.ended = joined(ended, &running.counters);
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Admits senders, one at a time.
+//! Admits senders, as many at a time as there are places.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -9,53 +9,53 @@ use farwrite_session::{
     Cause, Channel, Error as SessionError, Listener, Message, Psk, Refusal, Text,
 };
 
+use crate::client::LAST_MESSAGE;
 use crate::error::of_thread;
 use crate::hooks::CANCEL_PERIOD;
 use crate::setup::SETUP;
 use crate::{Cancel, Error, ErrorKind, Event, Observer};
 
-/// How long a sender waits for the previous one, which may be about to finish, before it is
-/// rejected.
+/// How long a sender waits for earlier ones, which may be about to finish, before it is rejected.
 const WAIT: Duration = Duration::from_secs(3);
 /// The maximum number of waiting senders. Each has proven that it holds the key.
 const WAITING: usize = 16;
 /// The time between two lines about failed connections.
 const QUIET: Duration = Duration::from_secs(1);
+const BUSY: &str = "another transfer or probe is under way; try again later";
 
-type Admitted = Result<Channel, SessionError>;
+type Admitted = Result<(Channel, Place), SessionError>;
 
 /// Accepts connections in its own thread, which ends with the program.
 pub struct Admission {
     senders: Receiver<Admitted>,
-    lock: Arc<AdmissionLock>,
 }
 
 impl Admission {
-    /// Starts to admit senders that hold the key.
+    /// Starts to admit senders that hold the key, at most `places` at once.
     ///
     /// # Errors
     /// [`ErrorKind::Other`] if no thread can be started.
     pub fn start(
         mut listener: Listener,
         psk: Psk,
+        places: usize,
         observer: Arc<dyn Observer>,
     ) -> Result<Self, Error> {
-        let lock = Arc::new(AdmissionLock::default());
+        let places = Arc::new(Places::new(places));
         let (admitted, senders) = channel();
-        let of_thread_too = Arc::clone(&lock);
         thread::Builder::new()
             .name("admission".into())
-            .spawn(move || serve(&mut listener, &psk, &of_thread_too, &admitted, &*observer))
+            .spawn(move || serve(&mut listener, &psk, &places, &admitted, &*observer))
             .map_err(|error| of_thread(&error))?;
-        Ok(Self { senders, lock })
+        Ok(Self { senders })
     }
 
-    /// Waits for a sender. After this returns, other senders wait a short time and are then
-    /// rejected, until [`Admission::free`] is called.
+    /// Waits for a sender. While all places are taken, other senders wait a short time and are then
+    /// rejected.
     ///
     /// # Errors
     /// [`ErrorKind::Interrupted`]; [`ErrorKind::Unreachable`] if the port fails.
-    pub fn wait(&self, cancel: &Cancel) -> Result<Channel, Error> {
+    pub fn wait(&self, cancel: &Cancel) -> Result<(Channel, Place), Error> {
         loop {
             cancel.check()?;
             match self.senders.recv_timeout(CANCEL_PERIOD) {
@@ -69,35 +69,80 @@ impl Admission {
             }
         }
     }
-
-    /// Admits the next sender.
-    pub fn free(&self) {
-        self.lock.unlock();
-    }
 }
 
-/// The lock that one sender holds at a time, and the senders that wait for it.
-#[derive(Debug, Default)]
-struct AdmissionLock {
-    state: Mutex<AdmissionState>,
+/// The places of senders.
+#[derive(Debug)]
+struct Places {
+    most: usize,
+    state: Mutex<PlacesState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct AdmissionState {
-    is_locked: bool,
+struct PlacesState {
+    taken: usize,
     waiting: usize,
 }
 
-impl AdmissionLock {
-    fn state(&self) -> MutexGuard<'_, AdmissionState> {
+/// The place of a sender, which is free again when this is dropped.
+#[derive(Debug)]
+pub struct Place {
+    places: Arc<Places>,
+    /// How many places this sender takes.
+    takes: usize,
+}
+
+impl Place {
+    /// Takes all places, if nobody else has one: what a probe measures should not be the traffic of others.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Busy`].
+    pub fn take_all(&mut self) -> Result<(), Error> {
+        let mut state = self.places.state();
+        if state.taken != self.takes {
+            return Err(Error::new(ErrorKind::Busy, BUSY));
+        }
+        state.taken = self.places.most;
+        self.takes = self.places.most;
+        Ok(())
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.places.state().taken -= self.takes;
+        self.places.changed.notify_all();
+    }
+}
+
+impl Places {
+    fn new(most: usize) -> Self {
+        Self {
+            most: most.max(1),
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, PlacesState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the lock if it is free.
-    fn try_lock(&self) -> bool {
-        let mut state = self.state();
-        !std::mem::replace(&mut state.is_locked, true)
+    /// Takes a place if there is one.
+    fn try_take(self: &Arc<Self>) -> Option<Place> {
+        self.take_one(self.state())
+    }
+
+    fn take_one(self: &Arc<Self>, mut state: MutexGuard<'_, PlacesState>) -> Option<Place> {
+        if state.taken >= self.most {
+            return None;
+        }
+        state.taken += 1;
+        Some(Place {
+            places: Arc::clone(self),
+            takes: 1,
+        })
     }
 
     /// Registers one more waiting sender, if there is room for it.
@@ -108,27 +153,32 @@ impl AdmissionLock {
         has_room
     }
 
-    /// After [`AdmissionLock::try_queue`], takes the lock as soon as it is free, within `patience`.
-    fn lock(&self, patience: Duration) -> bool {
-        let is_locked = |state: &mut AdmissionState| state.is_locked;
+    /// After [`Places::try_queue`], takes a place as soon as one is free, within `patience`.
+    fn take(self: &Arc<Self>, patience: Duration) -> Option<Place> {
+        let is_full = |state: &mut PlacesState| state.taken >= self.most;
         let waited = self
             .changed
-            .wait_timeout_while(self.state(), patience, is_locked);
+            .wait_timeout_while(self.state(), patience, is_full);
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         state.waiting -= 1;
-        !std::mem::replace(&mut state.is_locked, true)
+        self.take_one(state)
     }
 
-    fn unlock(&self) {
-        self.state().is_locked = false;
-        self.changed.notify_one();
+    /// Why there is no place.
+    fn refusal(&self) -> String {
+        match self.most {
+            1 => BUSY.into(),
+            most => format!(
+                "{BUSY}: the receiver serves {most} senders at once (--max-senders), or one probe"
+            ),
+        }
     }
 }
 
 fn serve(
     listener: &mut Listener,
     psk: &Psk,
-    lock: &Arc<AdmissionLock>,
+    places: &Arc<Places>,
     admitted: &Sender<Admitted>,
     observer: &dyn Observer,
 ) {
@@ -140,7 +190,7 @@ fn serve(
             }
         });
         match accepted {
-            Ok(channel) => admit(channel, lock, admitted),
+            Ok(channel) => admit(channel, places, admitted),
             Err(error) => {
                 let _ = admitted.send(Err(error));
                 return;
@@ -150,33 +200,31 @@ fn serve(
 }
 
 /// Admits a sender, or lets it wait in a separate thread, so that others can connect.
-fn admit(channel: Channel, lock: &Arc<AdmissionLock>, admitted: &Sender<Admitted>) {
-    if lock.try_lock() {
+fn admit(channel: Channel, places: &Arc<Places>, admitted: &Sender<Admitted>) {
+    if let Some(place) = places.try_take() {
         // If no thread receives this, the program is ending.
-        let _ = admitted.send(Ok(channel));
+        let _ = admitted.send(Ok((channel, place)));
         return;
     }
-    if !lock.try_queue() {
-        refuse_as_busy(channel);
+    if !places.try_queue() {
+        refuse_as_busy(channel, &places.refusal());
         return;
     }
-    let (lock, admitted) = (Arc::clone(lock), admitted.clone());
-    thread::spawn(move || {
-        if lock.lock(WAIT) {
-            let _ = admitted.send(Ok(channel));
-        } else {
-            refuse_as_busy(channel);
-        }
+    let (places, admitted) = (Arc::clone(places), admitted.clone());
+    thread::spawn(move || match places.take(WAIT) {
+        Some(place) => drop(admitted.send(Ok((channel, place)))),
+        None => refuse_as_busy(channel, &places.refusal()),
     });
 }
 
 /// Asks a sender to try again later.
-fn refuse_as_busy(mut channel: Channel) {
-    let reason = Text::new("another transfer or probe is under way; try again later");
+fn refuse_as_busy(mut channel: Channel, reason: &str) {
+    let (_, writer) = channel.halves();
+    writer.set_timeout(Some(LAST_MESSAGE));
     // The sender notices the end of the channel in any case.
-    let _ = channel.send(&Message::Abort {
+    let _ = writer.send(&Message::Abort {
         cause: Cause::Busy,
-        reason,
+        reason: Text::new(reason),
     });
 }
 
@@ -224,22 +272,30 @@ mod tests {
     }
 
     #[test]
-    fn one_sender_has_the_place_and_the_next_gets_it_in_time() {
-        let lock = Arc::new(AdmissionLock::default());
-        assert!(lock.try_lock());
-        assert!(!lock.try_lock(), "one sender holds the lock");
-        assert!(lock.try_queue());
-        assert!(!lock.lock(Duration::from_millis(20)), "it is not free");
-        assert!(lock.try_queue());
-        let leaving = Arc::clone(&lock);
+    fn as_many_senders_as_places_and_the_next_gets_one_in_time() {
+        let places = Arc::new(Places::new(2));
+        let mut first = places.try_take().expect("a place");
+        first.take_all().expect("nobody else has one");
+        assert!(places.try_take().is_none(), "a probe has all");
+        drop(first);
+        let mut first = places.try_take().expect("a place");
+        let second = places.try_take().expect("a place");
+        assert_eq!(
+            first.take_all().expect_err("shared").kind(),
+            ErrorKind::Busy
+        );
+        assert!(places.try_queue());
+        assert!(places.take(Duration::from_millis(20)).is_none());
+        assert!(places.try_queue());
         let leave = thread::spawn(move || {
             thread::sleep(Duration::from_millis(50));
-            leaving.unlock();
+            drop(second);
         });
-        assert!(lock.lock(Duration::from_secs(60)), "it is free by then");
-        assert!(!lock.try_lock());
+        let third = places.take(Duration::from_secs(60));
+        assert!(third.is_some(), "it is free by then");
+        assert!(places.try_take().is_none());
         leave.join().expect("no panic");
-        assert!((0..WAITING).all(|_| lock.try_queue()));
-        assert!(!lock.try_queue(), "no more than these may wait");
+        assert!((0..WAITING).all(|_| places.try_queue()));
+        assert!(!places.try_queue(), "no more than these may wait");
     }
 }

@@ -12,7 +12,7 @@ use crate::setup::{SETUP, failed};
 use crate::{Cancel, Error, ErrorKind};
 
 /// The time limit for the last message to a peer that may have stopped reading.
-const LAST_MESSAGE: Duration = Duration::from_secs(1);
+pub(crate) const LAST_MESSAGE: Duration = Duration::from_secs(1);
 
 /// An admitted peer that has sent its hello. This end knows what the peer wants, and has not
 /// answered yet.
@@ -53,6 +53,11 @@ impl Client {
     #[must_use]
     pub fn into_channel(self) -> Channel {
         self.channel
+    }
+
+    /// Informs the client of an error that ends what it wants.
+    pub fn fail(self, error: &Error) {
+        abort(self.channel, error);
     }
 
     /// Refuses the client, because this end does not support what it wants. Returns the error that

@@ -12,7 +12,7 @@ use farwrite::{Counters, PeerStats, QpStats, ReservedPort};
 use farwrite_session::Text;
 
 use crate::error::of_thread;
-use crate::{Error, ErrorKind, RouteShrunk};
+use crate::{Error, ErrorKind, MemoryPool, RouteShrunk};
 
 /// The time between two checks of whether the user cancelled.
 pub(crate) const CANCEL_PERIOD: Duration = Duration::from_millis(50);
@@ -203,6 +203,9 @@ pub struct TransferHooks<'a> {
     pub observer: &'a dyn Observer,
     /// The UDP port of a receiver, if this process holds it between transfers.
     pub port: Option<&'a ReservedPort>,
+    /// The memory of a receiver that serves several senders at once. `None`: this transfer has all of
+    /// [`ReceiveSettings::memory_bytes`](crate::ReceiveSettings).
+    pub memory: Option<&'a MemoryPool>,
     /// The maximum rate of a sender, if it can change.
     pub max_rate: Option<&'a MaxRate>,
 }

@@ -26,6 +26,7 @@ pub mod error;
 mod hooks;
 mod liveness;
 mod loss;
+mod memory_pool;
 mod progress_counts;
 mod progress_meter;
 mod receiver;
@@ -42,7 +43,7 @@ mod tests;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-pub use admission::Admission;
+pub use admission::{Admission, Place};
 pub use client::Client;
 pub use connect::{connect, connect_first};
 pub use error::{Error, ErrorKind};
@@ -56,6 +57,7 @@ pub use hooks::{
     Redirect, TransferHooks, unchanged,
 };
 pub use loss::PathLoss;
+pub use memory_pool::MemoryPool;
 pub use receiver::{ReceiveSettings, receive};
 pub use report::{Delivered, FailedFile, Role, TransferReport, Unfinished};
 pub use sender::{Choices, SendSettings, send};

@@ -190,6 +190,7 @@ fn travel(
                 cancel,
                 observer,
                 port: None,
+                memory: None,
                 max_rate: None,
             };
             let sender = Client::accept(channel.expect("channel"), cancel).expect("a hello");
@@ -206,6 +207,7 @@ fn travel(
             cancel,
             observer,
             port: None,
+            memory: None,
             max_rate: None,
         };
         let sent = send(channel, &psk, source, &settings, &hooks);
@@ -466,6 +468,7 @@ fn a_receiver_that_accepts_an_unasked_cutover_is_refused() {
         cancel: &cancel,
         observer: &observer,
         port: None,
+        memory: None,
         max_rate: None,
     };
     let refused = thread::scope(|scope| {

@@ -18,8 +18,8 @@ use super::relay::{Out, Relay};
 use super::{FAR_GREETING, FAR_VERSION, listen, receiver, sender};
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
-use crate::recv::Until;
 use crate::send::Sending;
+use crate::serving::Until;
 use crate::{interrupt, outcome, recv};
 
 /// The other end of `farwrite cp`.

@@ -14,8 +14,8 @@ use farwrite_transfer::{self as transfer, Cancel, SETUP, TransferReport, Unfinis
 use crate::addresses::Targets;
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
-use crate::recv::is_unmet;
 use crate::send::Sending;
+use crate::serving::is_unmet;
 
 /// The most addresses of a meeting that are tried.
 const MAX_ADDRESSES: usize = 32;

@@ -30,7 +30,7 @@ pub(super) fn run(args: &ProbeArgs, console: &Console) -> Result<(), Failure> {
         file.unwrap_or_default()
     ));
     targets.show_others(console);
-    let admission = Admission::start(listener, psk, Arc::new(console.clone()))?;
+    let admission = Admission::start(listener, psk, 1, Arc::new(console.clone()))?;
     serve(args, &admission, &port, &cancel, console)
 }
 
@@ -42,7 +42,7 @@ fn serve(
     console: &Console,
 ) -> Result<(), Failure> {
     loop {
-        let channel = admission.wait(cancel)?;
+        let (channel, place) = admission.wait(cancel)?;
         let client = Client::accept(channel, cancel).map_err(Failure::from);
         let ended = client.and_then(|client| match client.wants_probe() {
             true => answer(client, port, cancel, console),
@@ -59,7 +59,7 @@ fn serve(
         if let Err(failure) = ended {
             console.warn(failure);
         }
-        admission.free();
+        drop(place);
     }
 }
 

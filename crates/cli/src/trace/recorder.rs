@@ -17,6 +17,11 @@ pub(crate) struct TraceArgs {
 }
 
 impl TraceArgs {
+    /// Whether the user requested a trace.
+    pub(crate) fn is_on(&self) -> bool {
+        self.trace.is_some()
+    }
+
     /// Starts the trace if the user requested one. Call it once in a process.
     pub(crate) fn start(&self) -> Result<Tracing, Failure> {
         let Some(path) = self.trace.clone() else {

@@ -9,6 +9,7 @@ mod interrupted;
 mod json_page;
 mod keys;
 mod many_connections;
+mod many_senders;
 mod memory;
 mod metrics;
 mod moving;

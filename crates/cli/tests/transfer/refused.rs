@@ -85,7 +85,7 @@ fn a_second_sender_waits_as_long_as_its_user_wants() {
     let rig = Rig::new();
     // The transfer takes 6 s. A receiver keeps a sender waiting for 3 s before it says that it is busy.
     let (file, small) = (rig.file("file", 15_000_000), rig.file("small", 1000));
-    let receiver = rig.recv(V4, &[]);
+    let receiver = rig.recv(V4, &["--max-senders", "1"]);
     let mut first = rig.send(receiver.addr, &["--rate", "20Mbit"], &[&file]);
     first.line("sending");
     let impatient = rig.send(receiver.addr, &["--timeout", "1s"], &[&small]);

@@ -14,6 +14,7 @@ use super::extra::{Listed, count, remove};
 use super::free_space::{FreeSpaceWatch, NeededSpace, free_bytes};
 use super::open_directories::{EnterError, OpenDirectories};
 use super::part_file::remove_leftovers;
+use super::receptions::Reception;
 use super::sink::is_full;
 use super::status::{Id, Status};
 use super::{
@@ -38,6 +39,7 @@ pub(super) struct DirectoryTree {
     hashed: HashMap<u32, (Id, Time)>,
     /// The modes that directories get if the transfer fails, sorted by the number of their entry.
     modes_after_failure: Vec<(u32, u16)>,
+    _reception: Reception,
 }
 
 impl DirectoryTree {
@@ -54,6 +56,7 @@ impl DirectoryTree {
             path: root.into(),
             source,
         })?;
+        let reception = Reception::begin();
         remove_leftovers(&directory);
         let mut tree = Self {
             manifest: Arc::clone(&manifest),
@@ -65,6 +68,7 @@ impl DirectoryTree {
             present: Vec::new(),
             hashed: HashMap::new(),
             modes_after_failure: Vec::new(),
+            _reception: reception,
         };
         tree.check_room()?;
         let mut directories = Identities::default();

@@ -57,6 +57,7 @@ mod not_sent;
 mod open_directories;
 mod part_file;
 mod policy;
+mod receptions;
 mod root;
 mod scan;
 mod sink;

@@ -12,6 +12,7 @@ use std::os::unix::fs::FileExt;
 use rustix::fs::{FileType, FlockOperation, flock};
 
 use super::directory::Directory;
+use super::receptions::Reception;
 use super::sparse::{Layout, stretches};
 use super::status::{Id, Status};
 use super::sys::{start_writing, store};
@@ -211,8 +212,11 @@ pub(super) fn is_temporary(name: &[u8]) -> bool {
 }
 
 /// Removes the files of killed receivers from a directory. A file that cannot be removed stays: it
-/// does no harm.
+/// does no harm. While this process receives other transfers, all files stay.
 pub(super) fn remove_leftovers(directory: &Directory) {
+    if Reception::has_others() {
+        return;
+    }
     let is_name = |name: &[u8]| PartName::parse(name).is_some();
     let names = directory.names(usize::MAX, is_name);
     for name in names.into_iter().flatten().flatten() {

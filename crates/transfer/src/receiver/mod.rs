@@ -33,7 +33,9 @@ use crate::report::{
 use crate::route::{Offered, RoutedEndpoint};
 use crate::setup::{SETUP, Setup, decode_info, failed, hello, warn_if_unsealed};
 use crate::shape::{Shape, options};
-use crate::{Client, DISK_END, Error, ErrorKind, SchemeSetting, TransferHooks, wait_for_disk};
+use crate::{
+    Client, DISK_END, Error, ErrorKind, MemoryPool, SchemeSetting, TransferHooks, wait_for_disk,
+};
 use buffer_demand::BufferDemand;
 use disk_writer::DiskWriter;
 use stream::{Agreed, Received, Stream};
@@ -350,6 +352,12 @@ impl Reception<'_> {
         });
     }
 
+    /// The memory that this transfer shares with others, or has alone.
+    fn memory(&self) -> MemoryPool {
+        let pool = self.hooks.memory.cloned();
+        pool.unwrap_or_else(|| MemoryPool::new(self.settings.memory_bytes, 1))
+    }
+
     /// Receives the files. `disk` gets the handle of the disk's thread.
     fn run(
         &self,
@@ -392,7 +400,8 @@ impl Reception<'_> {
         };
         let demand = BufferDemand::new(shape.buffers(), negotiated.rtt, start);
         let connection = (negotiated.routed, negotiated.qp);
-        let stream = Stream::new(connection, shape, agreed, demand, (jobs, empties));
+        let buffers = (demand, self.memory().join());
+        let stream = Stream::new(connection, shape, agreed, buffers, (jobs, empties));
         let context = stream::StreamContext {
             unsent_bytes,
             has_present,

@@ -17,6 +17,7 @@ use super::buffer_demand::BufferDemand;
 use super::disk_writer::{Job, Segment};
 use crate::channel_writer::Outbox;
 use crate::liveness::{LifeSigns, Liveness, least_steps};
+use crate::memory_pool::MemoryShare;
 use crate::progress_counts::{OwnCounts, PeerCounts};
 use crate::progress_meter::{ProgressMeter, Status};
 use crate::report::{FileResults, SharedResults};
@@ -84,7 +85,10 @@ pub(super) struct Stream {
     /// Segments handed to the disk, or about to be: those before the segments in `posted`.
     pub(super) taken_segments: u64,
     demand: BufferDemand,
-    /// Buffers made so far.
+    memory: MemoryShare,
+    /// Bytes of a buffer, with the parity of its segment.
+    buffer_bytes: u64,
+    /// Buffers that exist.
     made: u64,
     /// Memory for which the endpoint had no slot yet.
     ready: Option<MemoryRegion>,
@@ -99,7 +103,7 @@ impl Stream {
         (routed, qp): (RoutedEndpoint, QueuePair),
         shape: Shape,
         agreed: Agreed,
-        demand: BufferDemand,
+        (demand, memory): (BufferDemand, MemoryShare),
         (jobs, empties): (SyncSender<Job>, Receiver<Region>),
     ) -> Self {
         Self {
@@ -110,6 +114,8 @@ impl Stream {
             posted: VecDeque::new(),
             taken_segments: 0,
             demand,
+            memory,
+            buffer_bytes: shape.bytes_of(0).saturating_add(shape.parity_bytes),
             made: 0,
             ready: None,
             waiting: None,
@@ -359,8 +365,14 @@ impl Stream {
             return Ok(Some(region));
         }
         let buffer = match self.empties.try_recv() {
+            // Other transfers have come, and need a part of what this one has.
+            Ok(_) if self.made > 1 && self.memory.exceeds() => {
+                self.made -= 1;
+                self.memory.give(self.buffer_bytes);
+                return Ok(None);
+            }
             Ok(buffer) => buffer,
-            Err(_) if self.made < self.demand.wanted() => {
+            Err(_) if self.made < self.demand.wanted() && self.memory.take(self.buffer_bytes) => {
                 self.made += 1;
                 let bytes = usize::try_from(self.shape.bytes_of(0)).unwrap_or(usize::MAX);
                 Region::owned(vec![0_u8; bytes])
