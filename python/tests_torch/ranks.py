@@ -18,7 +18,7 @@ import farwrite.torch
 #: The options of the default group, which a group without options gets.
 OPTIONS = farwrite.torch.Options()
 #: Seconds that no test function exceeds, with the import of torch before the first function.
-PATIENCE_S = 300
+LONGEST_S = 300
 
 
 class Ranks:
@@ -57,7 +57,7 @@ class Ranks:
         assert not self._is_broken, "the job broke in an earlier test"
         for end in self._ends:
             end.send((function, arguments))
-        answers = [_answer(end, monotonic() + PATIENCE_S) for end in self._ends]
+        answers = [_answer(end, monotonic() + LONGEST_S) for end in self._ends]
         failures = [f"rank {rank}: {what}" for rank, (ok, what) in enumerate(answers) if not ok]
         if failures:
             self._is_broken = True
@@ -118,7 +118,7 @@ def _serve(
 
 def _answer(end: Connection, until: float) -> tuple[bool, Any]:
     if not end.poll(max(0, until - monotonic())):
-        return False, f"no answer in {PATIENCE_S} s"
+        return False, f"no answer in {LONGEST_S} s"
     try:
         answer: tuple[bool, Any] = end.recv()
     except EOFError:

@@ -15,7 +15,7 @@ import pytest
 
 from farwrite import _native
 from farwrite.torch import Options
-from farwrite.torch.reports import Tally
+from farwrite.torch.reports import Totals
 from farwrite.torch.work import Work
 
 
@@ -127,7 +127,7 @@ def test_several_operations_of_one_call_share_its_limit(monkeypatch: pytest.Monk
     limits: list[float] = []
     started: Any = [(_Slow(limits), lambda ended: None) for _ in range(4)]
     with pytest.raises(TimeoutError):
-        Work("all_reduce", started, [], Tally()).wait(timedelta(seconds=0.25))
+        Work("all_reduce", started, [], Totals()).wait(timedelta(seconds=0.25))
     assert len(limits) == 3
     assert limits[0] <= 0.25
     assert limits[2] <= 0.05

@@ -132,13 +132,13 @@ def _waited() -> None:
 
 
 def test_a_bounded_group_that_is_slower_than_an_exact_one_says_so_once() -> None:
-    tally = reports.Tally("rank 0 of group 'g'", 2)
+    totals = reports.Totals("rank 0 of group 'g'", 2)
     # 4 MiB at 1 Gbit/s and 40 ms: an exact operation takes 82 ms.
     fast, slow = _ended(0.09), _ended(0.36)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for ended in [fast] * 40 + [slow] * 40:
-            tally.add("all_reduce", ended)
+            totals.add("all_reduce", ended)
     assert len(caught) == 1
     assert str(caught[0].message) == (
         "rank 0 of group 'g': a bounded all_reduce of 4194304 bytes takes at least 360 ms. An exact one with "

@@ -72,7 +72,7 @@ def last_report(group: dist.ProcessGroup | None = None) -> Report | None:
     TypeError
         If the group has another backend.
     """
-    return _ours(group).last_report()
+    return _farwrite_group(group).last_report()
 
 
 def step_report(group: dist.ProcessGroup | None = None) -> StepReport:
@@ -90,10 +90,10 @@ def step_report(group: dist.ProcessGroup | None = None) -> StepReport:
     TypeError
         If the group has another backend.
     """
-    return _ours(group).step_report()
+    return _farwrite_group(group).step_report()
 
 
-def _ours(group: dist.ProcessGroup | None) -> ProcessGroup:
+def _farwrite_group(group: dist.ProcessGroup | None) -> ProcessGroup:
     group = group or dist.group.WORLD
     if not isinstance(group, ProcessGroup):
         raise TypeError(f"group = {group!r}: must be a group of the backend farwrite")
@@ -101,7 +101,7 @@ def _ours(group: dist.ProcessGroup | None) -> ProcessGroup:
 
 
 #: For a name and the ranks of a group: how many such groups this process has made.
-_made: Counter[tuple[str, tuple[int, ...]]] = Counter()
+_group_counts: Counter[tuple[str, tuple[int, ...]]] = Counter()
 
 
 def _of_subgroup(options: Options, ranks: Sequence[int]) -> Options:
@@ -116,8 +116,8 @@ def _create(wanted: _DistributedBackendOptions, options: object) -> ProcessGroup
     # name and ranks, so the count is equal at all ranks of a group. For the default group, torch passes no
     # ranks.
     name, ranks = wanted.group_id, tuple(wanted.global_ranks_in_group)
-    instance = Place.instance_of(ranks, before=_made[name, ranks])
-    _made[name, ranks] += 1
+    instance = Place.instance_of(ranks, before=_group_counts[name, ranks])
+    _group_counts[name, ranks] += 1
     default = dist.group.WORLD
     place = Place(name, wanted.store, wanted.group_rank, wanted.group_size, instance)
     if not isinstance(default, ProcessGroup):

@@ -16,10 +16,10 @@ import torch.distributed as dist
 
 from farwrite import _native
 from farwrite.torch.arguments import DEVICES, FLOATS, Call
-from farwrite.torch.endings import forget, leave_at_end
 from farwrite.torch.memory import Memory, overlap
 from farwrite.torch.missing_log import Entry, Reader, open_logs
 from farwrite.torch.options import Bounded, Options
+from farwrite.torch.process_exit import forget, leave_at_exit
 from farwrite.torch.rendezvous import (
     Place,
     RendezvousError,
@@ -28,7 +28,7 @@ from farwrite.torch.rendezvous import (
     local_address,
     refusing,
 )
-from farwrite.torch.reports import Report, StepReport, Tally
+from farwrite.torch.reports import Report, StepReport, Totals
 from farwrite.torch.trust import check_trust
 from farwrite.torch.untraced import untraced
 from farwrite.torch.work import Started, Work
@@ -56,14 +56,14 @@ class ProcessGroup(dist.ProcessGroup):
         self.options = options
         self._place = place
         self._description = "undefined"
-        self._tally = Tally(place.describe(), place.size)
+        self._totals = Totals(place.describe(), place.size)
         bounded = options.policy if isinstance(options.policy, Bounded) else None
         self._bounded = bounded
         with refusing(place):
             address, self._communicator = _communicator(place, options, timeout)
         packet_bytes = join(place, self._communicator, address, options, timeout)
         self._log, self._replayed = open_logs(place, options, packet_bytes)
-        leave_at_end(self)
+        leave_at_exit(self)
 
     # Name, description and reports.
 
@@ -100,11 +100,11 @@ class ProcessGroup(dist.ProcessGroup):
 
     def last_report(self) -> Report | None:
         """Return a report on the last operation that this rank waited for; None if there is none."""
-        return self._tally.last
+        return self._totals.last
 
     def step_report(self) -> StepReport:
         """Return a report on the operations that this rank waited for since the last call of this method."""
-        return self._tally.step()
+        return self._totals.step()
 
     # Failures and the end of the group.
 
@@ -402,7 +402,7 @@ class ProcessGroup(dist.ProcessGroup):
         **how: Any,
     ) -> Work:
         started = self._submit(operation, input, output, load_output, how, is_exact=is_exact)
-        return Work(call.operation, [started], output, self._tally)
+        return Work(call.operation, [started], output, self._totals)
 
     def _submit(
         self,
@@ -483,7 +483,7 @@ class ProcessGroup(dist.ProcessGroup):
             self._submit(operation, [input], [output], False, one)
             for (output, input), one in zip(pairs, hows, strict=True)
         ]
-        return Work(call.operation, started, [output for output, _ in pairs], self._tally)
+        return Work(call.operation, started, [output for output, _ in pairs], self._totals)
 
 
 def _communicator(place: Place, options: Options, timeout: timedelta) -> tuple[str, _native.Communicator]:

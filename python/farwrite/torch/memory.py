@@ -35,7 +35,7 @@ class Memory:
 
     def buffer(self) -> NDArray[np.uint8]:
         """Return the memory as an array, which keeps the memory alive."""
-        return np.asarray(_Lent(self._flat))
+        return np.asarray(_HostArray(self._flat))
 
     def load(self) -> None:
         """Copy the values of the tensors into the memory that the operation reads, if it is other memory."""
@@ -59,7 +59,7 @@ class Memory:
         return zip(self._flat.split(sizes), self._tensors, strict=True)
 
 
-class _Lent:
+class _HostArray:
     """The memory of a flat tensor of bytes, in a form that NumPy accepts.
 
     `Tensor.numpy` is not used, because the storage of a tensor cannot be resized after a call of it.

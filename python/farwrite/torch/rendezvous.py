@@ -28,18 +28,18 @@ from farwrite.torch.signs_of_life import SignsOfLife
 _LOOPBACK = "127.0.0.1"
 #: The value that replaces the message of a rank when all ranks have read the message. It contains no key of a
 #: queue pair, but shows that the rank has joined.
-_MET = "met"
+_WAS_READ = "met"
 #: The longest text of another rank in an error message.
 _LONGEST_TEXT = 1000
 #: The interval at which a waiting rank checks whether the other ranks can join.
-_LOOK_EVERY = timedelta(seconds=0.2)
+_CHECK_EVERY = timedelta(seconds=0.2)
 #: The first and the longest pause between two queries to the store.
 _FIRST_PAUSE_S = 0.001
 _LONGEST_PAUSE_S = 0.05
 #: How long a rank that cannot join waits for rank 0, so that it can inform rank 0.
-_INFORM = timedelta(seconds=10)
+_INFORM_TIMEOUT = timedelta(seconds=10)
 #: The longest wait in a round after the first one. In a round, a rank looks for a path for up to 10 seconds.
-_ROUND = timedelta(seconds=60)
+_ROUND_TIMEOUT = timedelta(seconds=60)
 
 
 class RendezvousError(RuntimeError):
@@ -103,7 +103,7 @@ def meet(
         If a rank does not join or joins twice, if the versions, policies, group sizes or sites of ranks
         differ, or if a rank announces an address that other ranks cannot reach.
     """
-    said = {
+    mine = {
         "farwrite": version("farwrite"),
         "size": place.size,
         "policy": repr(options.policy) + (", replayed" if options.replay_log is not None else ""),
@@ -111,12 +111,12 @@ def meet(
         "address": address,
         "info": b64encode(info).decode(),
     }
-    place = _gather(place, json.dumps(said).encode(), timeout)
+    place = _gather(place, json.dumps(mine).encode(), timeout)
     keys = [place.key(rank) for rank in range(place.size)]
-    heard = [_parse(place, rank, place.store.get(key)) for rank, key in enumerate(keys)]
+    received = [_parse(place, rank, place.store.get(key)) for rank, key in enumerate(keys)]
     _clear(place, keys, "read")
-    _compare(place, said, heard)
-    return place, [_bytes(place, rank, theirs["info"]) for rank, theirs in enumerate(heard)]
+    _compare(place, mine, received)
+    return place, [_bytes(place, rank, theirs["info"]) for rank, theirs in enumerate(received)]
 
 
 def _gather(place: Place, mine: bytes, timeout: timedelta) -> Place:
@@ -150,12 +150,12 @@ def _gather(place: Place, mine: bytes, timeout: timedelta) -> Place:
             if monotonic() > until:
                 raise RendezvousError(f"{place.describe()}: {_absence(place, is_ours, timeout)}")
             if not is_ours:
-                sleep(_LOOK_EVERY.total_seconds())
+                sleep(_CHECK_EVERY.total_seconds())
 
 
 def _has(place: Place, keys: Sequence[str]) -> bool:
-    """Return whether the store has these keys, or gets them within `_LOOK_EVERY`."""
-    until = monotonic() + _LOOK_EVERY.total_seconds()
+    """Return whether the store has these keys, or gets them within `_CHECK_EVERY`."""
+    until = monotonic() + _CHECK_EVERY.total_seconds()
     pause_s = _FIRST_PAUSE_S
     # The method `wait` of the store is not used, because it prints a warning on stderr at each timeout.
     for key in keys:
@@ -175,8 +175,8 @@ def _current(place: Place) -> Place:
 def _check_others(place: Place) -> None:
     """Raise RendezvousError if another rank cannot join or was killed, or if the default group has ended."""
     if place.store.check([place.key("failed")]):
-        told = _load(place, 0, place.store.get(place.key("failed")))
-        rank, error = (str(told.get(name))[:_LONGEST_TEXT] for name in ("rank", "error"))
+        reason = _load(place, 0, place.store.get(place.key("failed")))
+        rank, error = (str(reason.get(name))[:_LONGEST_TEXT] for name in ("rank", "error"))
         raise RendezvousError(f"{place.describe()}: rank {rank} cannot join: {error}")
     # Rank 0 checks the signs of life of all other ranks. Each other rank checks those of rank 0.
     others = range(1, place.size) if place.rank == 0 else [0]
@@ -201,12 +201,12 @@ def refusing(place: Place) -> Iterator[None]:
         # The store may have raised the exception. Then this rank cannot inform the other ranks.
         with suppress(RuntimeError):
             # The identifier distinguishes this text from that of an earlier start of the job.
-            told = {"rank": place.rank, "error": str(error)[:_LONGEST_TEXT], "id": uuid4().hex}
-            _refuse(place, json.dumps(told))
+            reason = {"rank": place.rank, "error": str(error)[:_LONGEST_TEXT], "id": uuid4().hex}
+            _refuse(place, json.dumps(reason))
         raise
 
 
-def _refuse(place: Place, told: str) -> None:
+def _refuse(place: Place, reason: str) -> None:
     """Put the reason why this rank cannot join into the store, for the current attempt.
 
     If the store has a message of this rank for an attempt, the attempt belongs to an earlier start of the
@@ -214,17 +214,17 @@ def _refuse(place: Place, told: str) -> None:
     """
     if place.rank == 0:
         place = replace(place, attempt=uuid4().hex)
-        place.store.set(place.key("failed"), told)
+        place.store.set(place.key("failed"), reason)
         place.store.set(place.begun, place.attempt)
         return
-    until = monotonic() + _INFORM.total_seconds()
+    until = monotonic() + _INFORM_TIMEOUT.total_seconds()
     while monotonic() < until:
         if _has(place, [place.begun]):
             place = _current(place)
-            place.store.set(place.key("failed"), told)
-            if _claim(place.store, place.key(place.rank), told.encode()) == told.encode():
+            place.store.set(place.key("failed"), reason)
+            if _claim(place.store, place.key(place.rank), reason.encode()) == reason.encode():
                 return
-            sleep(_LOOK_EVERY.total_seconds())
+            sleep(_CHECK_EVERY.total_seconds())
 
 
 def _same_size(place: Place, theirs: bytes) -> None:
@@ -261,22 +261,22 @@ def join(
     farwrite.torch.CollectiveError
         If this rank cannot join, for example because it finds no path to another rank.
     """
-    said = communicator.meet([])
-    place, messages = meet(place, said or b"", address, options, timeout)
+    message = communicator.meet([])
+    place, messages = meet(place, message or b"", address, options, timeout)
     for number in count(1):
         try:
-            said = communicator.meet(messages)
+            message = communicator.meet(messages)
         except Exception as error:
             # The other ranks read the error, so they do not wait until their timeouts.
             place.store.set(_key(place, number, place.rank), json.dumps({"error": str(error)}))
             raise
-        if said is None:
+        if message is None:
             return communicator.packet_bytes or 0
-        messages = exchange(place, number, said, timeout)
+        messages = exchange(place, number, message, timeout)
     raise AssertionError("the rounds have an end")
 
 
-def exchange(place: Place, number: int, said: bytes, timeout: timedelta) -> list[bytes]:
+def exchange(place: Place, number: int, message: bytes, timeout: timedelta) -> list[bytes]:
     """Exchange the messages of all ranks in round `number`, and return them in the order of ranks.
 
     Raises
@@ -285,14 +285,14 @@ def exchange(place: Place, number: int, said: bytes, timeout: timedelta) -> list
         If a rank sends no message in this round, or cannot join.
     """
     keys = [_key(place, number, rank) for rank in range(place.size)]
-    place.store.set(keys[place.rank], json.dumps({"message": b64encode(said).decode()}))
-    _wait_for_all(place, keys, min(timeout, _ROUND))
-    heard = [_parse_round(place, rank, place.store.get(key)) for rank, key in enumerate(keys)]
+    place.store.set(keys[place.rank], json.dumps({"message": b64encode(message).decode()}))
+    _wait_for_all(place, keys, min(timeout, _ROUND_TIMEOUT))
+    received = [_parse_round(place, rank, place.store.get(key)) for rank, key in enumerate(keys)]
     _clear(place, keys, f"read/{number}")
-    for rank, theirs in enumerate(heard):
+    for rank, theirs in enumerate(received):
         if "error" in theirs:
             raise RendezvousError(f"{place.describe()}: rank {rank} cannot join: {theirs['error']}")
-    return [_bytes(place, rank, theirs["message"]) for rank, theirs in enumerate(heard)]
+    return [_bytes(place, rank, theirs["message"]) for rank, theirs in enumerate(received)]
 
 
 def _key(place: Place, number: int, rank: int) -> str:
@@ -303,7 +303,7 @@ def _clear(place: Place, keys: Sequence[str], counter: str) -> None:
     """Remove the messages, which contain keys of queue pairs, if this rank is the last to read them."""
     if place.store.add(place.key(counter), 1) == place.size:
         for key in keys:
-            place.store.set(key, _MET)
+            place.store.set(key, _WAS_READ)
 
 
 def bound_address(address: str) -> str:
@@ -364,29 +364,29 @@ def _wait_for_all(place: Place, keys: Sequence[str], timeout: timedelta) -> None
 
 
 def _parse(place: Place, rank: int, value: bytes) -> dict[str, object]:
-    said = _load(place, rank, value)
-    if {"farwrite", "size", "policy", "sites", "address", "info"} <= said.keys():
-        return said
+    fields = _load(place, rank, value)
+    if {"farwrite", "size", "policy", "sites", "address", "info"} <= fields.keys():
+        return fields
     raise _foreign(place, rank, value)
 
 
 def _parse_round(place: Place, rank: int, value: bytes) -> dict[str, object]:
-    said = _load(place, rank, value)
-    if said.keys() in ({"message"}, {"error"}):
-        return said
+    fields = _load(place, rank, value)
+    if fields.keys() in ({"message"}, {"error"}):
+        return fields
     raise _foreign(place, rank, value)
 
 
 def _load(place: Place, rank: int, value: bytes) -> dict[str, object]:
     """Return the fields of a value of the store. The value may consist of any bytes."""
     try:
-        said = json.loads(value)
+        fields = json.loads(value)
     # A value with many nested brackets causes a RecursionError.
     except (ValueError, RecursionError):
-        said = None
-    if not isinstance(said, dict):
+        fields = None
+    if not isinstance(fields, dict):
         raise _foreign(place, rank, value)
-    return said
+    return fields
 
 
 def _bytes(place: Place, rank: int, text: object) -> bytes:
@@ -404,8 +404,8 @@ def _foreign(place: Place, rank: int, value: bytes) -> RendezvousError:
     )
 
 
-def _compare(place: Place, mine: dict[str, object], heard: Sequence[dict[str, object]]) -> None:
-    for rank, theirs in enumerate(heard):
+def _compare(place: Place, mine: dict[str, object], received: Sequence[dict[str, object]]) -> None:
+    for rank, theirs in enumerate(received):
         for name in ("farwrite", "size", "policy", "sites"):
             if theirs[name] != mine[name]:
                 what = "version" if name == "farwrite" else name
@@ -413,11 +413,11 @@ def _compare(place: Place, mine: dict[str, object], heard: Sequence[dict[str, ob
                     f"{place.describe()}: rank {rank} has {what} {theirs[name]}, and this rank has "
                     f"{mine[name]}: all ranks must have the same {what}"
                 )
-    local = [rank for rank, theirs in enumerate(heard) if _address(place, rank, theirs).is_loopback]
-    if local and len(local) < len(heard):
+    local = [rank for rank, theirs in enumerate(received) if _address(place, rank, theirs).is_loopback]
+    if local and len(local) < len(received):
         raise RendezvousError(
-            f"{place.describe()}: rank {local[0]} announces {heard[local[0]]['address']}, which only its own "
-            "machine can reach: pass Options(address=...) on that rank, or set MASTER_ADDR to an address "
+            f"{place.describe()}: rank {local[0]} announces {received[local[0]]['address']}, which only its "
+            "own machine can reach: pass Options(address=...) on that rank, or set MASTER_ADDR to an address "
             "that is not a loopback address"
         )
 

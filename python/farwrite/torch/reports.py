@@ -123,7 +123,7 @@ _COMPARED = 16
 _SLOWER = 1.25
 
 
-class Tally:
+class Totals:
     """Sums up the operations of a group that this rank waited for. Any thread may call its methods."""
 
     def __init__(self, name: str = "", ranks: int = 1) -> None:

@@ -14,7 +14,7 @@ import torch.distributed as dist
 from torch.futures import Future
 
 from farwrite import _native
-from farwrite.torch.reports import Tally
+from farwrite.torch.reports import Totals
 from farwrite.torch.stream import Stream
 from farwrite.torch.untraced import untraced
 
@@ -31,14 +31,14 @@ class Work(dist.Work):
         operation: str,
         started: Sequence[Started],
         outputs: Sequence[torch.Tensor],
-        tally: Tally,
+        totals: Totals,
     ) -> None:
         super().__init__()
         self._operation = operation
         self._tickets = [ticket for ticket, _ in started]
         self._stores = [store for _, store in started]
         self._outputs = list(outputs)
-        self._tally = tally
+        self._totals = totals
         self._stream = Stream(outputs)
         self._lock = Lock()
         self._stored = False
@@ -72,8 +72,8 @@ class Work(dist.Work):
                     for store, one in zip(self._stores, ended, strict=True):
                         store(one)
                 for one in ended:
-                    self._tally.add(self._operation, one)
-                self._tally.add_wait(monotonic() - started)
+                    self._totals.add(self._operation, one)
+                self._totals.add_wait(monotonic() - started)
                 self._stored = True
                 # These functions refer to copies of tensors, whose memory can be freed now.
                 self._stores = []
@@ -116,10 +116,10 @@ class Work(dist.Work):
         """Return a future of the tensors that the operation writes."""
         future: Future[Any] = Future(devices=self._stream.devices())
         # Operations can end in another order than they started, so each future has its own thread.
-        Thread(target=self._fulfil, args=(future,), name="farwrite-future", daemon=True).start()
+        Thread(target=self._complete, args=(future,), name="farwrite-future", daemon=True).start()
         return future
 
-    def _fulfil(self, future: Future[Any]) -> None:
+    def _complete(self, future: Future[Any]) -> None:
         try:
             self.wait()
         except Exception as error:

@@ -10,7 +10,7 @@ from typing import Protocol
 from weakref import WeakSet
 
 
-class Open(Protocol):
+class OpenGroup(Protocol):
     """A group that this process has not left."""
 
     def announce_end(self, reason: str | None) -> None:
@@ -23,13 +23,13 @@ class Open(Protocol):
         """Leave the group. Wait until the other ranks have the data that they still need from this rank."""
 
 
-_open: WeakSet[Open] = WeakSet()
+_open: WeakSet[OpenGroup] = WeakSet()
 #: The process that made the groups. A child process that is forked from it has no threads of these groups, so
 #: it must not use the groups.
 _process: int | None = None
 
 
-def leave_at_end(group: Open) -> None:
+def leave_at_exit(group: OpenGroup) -> None:
     """Leave a group when this process ends at its last line, by `sys.exit` or by an exception."""
     global _process
     if _process != os.getpid():
@@ -41,7 +41,7 @@ def leave_at_end(group: Open) -> None:
     _open.add(group)
 
 
-def forget(group: Open) -> None:
+def forget(group: OpenGroup) -> None:
     """Do not leave a group at the end of the process, because the process has left it."""
     _open.discard(group)
 
