@@ -198,7 +198,7 @@ impl RegionPtr {
     ///
     /// # Safety
     /// The memory must be registered.
-    pub(crate) unsafe fn copy_in(&self, bytes: &[u8]) {
+    pub unsafe fn copy_in(&self, bytes: &[u8]) {
         if let Some(base) = self.base {
             let length = bytes.len().min(self.length_in_memory());
             // SAFETY: the memory holds `length` bytes. While it is registered, only this function
@@ -211,7 +211,7 @@ impl RegionPtr {
     ///
     /// # Safety
     /// The memory must be registered.
-    pub(crate) unsafe fn copy_out(&self, out: &mut [u8]) {
+    pub unsafe fn copy_out(&self, out: &mut [u8]) {
         match self.base {
             Some(base) => {
                 let length = out.len().min(self.length_in_memory());
@@ -243,23 +243,27 @@ impl RegionPtr {
 
 /// A region that a fabric holds. It gives no safe reference to its bytes.
 #[derive(Debug)]
-pub(crate) struct Registered(Region);
+pub struct Registered(Region);
 
 // SAFETY: shared access only gives the address of the bytes, or is `unsafe`.
 unsafe impl Sync for Registered {}
 
 impl Registered {
-    pub(crate) fn new(region: Region) -> Self {
+    /// Takes a region that is being registered.
+    #[must_use]
+    pub fn new(region: Region) -> Self {
         Self(region)
     }
 
     /// Converts back to a region. No fabric holds it any more.
-    pub(crate) fn into_region(self) -> Region {
+    #[must_use]
+    pub fn into_region(self) -> Region {
         self.0
     }
 
     /// All bytes of the region.
-    pub(crate) fn bytes(&self) -> RegionPtr {
+    #[must_use]
+    pub fn bytes(&self) -> RegionPtr {
         self.0.bytes
     }
 
@@ -268,7 +272,8 @@ impl Registered {
     /// # Safety
     /// While the reference is in use, no window may be open onto the region, and nobody may write
     /// to it.
-    pub(crate) unsafe fn as_slice(&self, part: RegionPtr) -> &[u8] {
+    #[must_use]
+    pub unsafe fn as_slice(&self, part: RegionPtr) -> &[u8] {
         // SAFETY: `part` belongs to this region, which stays registered while it is borrowed. The
         // caller guarantees the rest.
         unsafe { part.as_slice() }

@@ -17,8 +17,7 @@ use std::time::Duration;
 
 pub use counters::{Counters, DropReason};
 pub use error::{Capability, FabricError, Object, Table};
-pub(crate) use memory::Registered;
-pub use memory::{Memory, Region, RegionPtr};
+pub use memory::{Memory, Region, RegionPtr, Registered};
 pub use waker::Waker;
 pub use work::{
     Capabilities, Cipher, Completion, Departed, DirectionSecret, Ecn, Lkey, QpAttr, QpRoute,
@@ -99,7 +98,8 @@ pub trait Fabric {
     /// The set is bound to the queue pairs `of`: packets reach its windows through these queue pairs
     /// only, as with InfiniBand's memory windows of type 2 (IBTA 10.6.7). So another peer cannot
     /// use the key, even if it has seen it. The binding to a queue pair ends when that queue pair is
-    /// destroyed.
+    /// destroyed. A fabric without [`Capabilities::binds_windows`] only checks that the queue pairs
+    /// exist.
     ///
     /// A software NIC gives each set one key, with addresses from zero as in the paper's Fig. 5. A
     /// remote address that the peer knows therefore stays the same when a window is closed and
@@ -134,7 +134,8 @@ pub trait Fabric {
         offset: u64,
         length: u64,
     ) -> Result<(Window, RemotePlace), FabricError>;
-    /// Closes a window. Packets that no worker has begun to apply no longer reach it.
+    /// Closes a window. Packets that no worker has begun to apply no longer reach it; with
+    /// [`Capabilities::places_on_arrival`], packets that have not arrived.
     /// [`Fabric::poll_closed`] reports when all workers are done with the others. The slot can be
     /// used again at once.
     ///

@@ -22,6 +22,20 @@ pub struct Qpn(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WindowSet(pub(crate) u32);
 
+impl WindowSet {
+    /// The set with a number that its fabric chose.
+    #[must_use]
+    pub const fn new(number: u32) -> Self {
+        Self(number)
+    }
+
+    /// The number of the set.
+    #[must_use]
+    pub const fn number(self) -> u32 {
+        self.0
+    }
+}
+
 /// An opened window. Two windows that are opened at the same slot one after the other are
 /// different.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -29,6 +43,26 @@ pub struct Window {
     pub(crate) set: WindowSet,
     pub(crate) slot: u32,
     pub(crate) serial: u64,
+}
+
+impl Window {
+    /// The window at a slot, with a serial number that its fabric uses once.
+    #[must_use]
+    pub const fn new(set: WindowSet, slot: u32, serial: u64) -> Self {
+        Self { set, slot, serial }
+    }
+
+    /// The set of the window.
+    #[must_use]
+    pub const fn set(self) -> WindowSet {
+        self.set
+    }
+
+    /// The slot of the window.
+    #[must_use]
+    pub const fn slot(self) -> u32 {
+        self.slot
+    }
 }
 
 /// The remote address of a window: where a peer writes to reach it.
@@ -266,6 +300,13 @@ pub struct Capabilities {
     /// Whether a write to a slot without an open window still completes (a null key) with its
     /// payload dropped. Higher layers must not rely on either behaviour.
     pub null_key_completes: bool,
+    /// Whether a device places packets when they arrive, and not when a worker polls. Then a packet
+    /// that arrived before its window was closed is in memory, and its completion may be polled after
+    /// the window was reported as closed.
+    pub places_on_arrival: bool,
+    /// Whether packets reach a window only through the queue pairs of its set. Otherwise they reach it
+    /// through every queue pair of the fabric, from a peer that knows the key.
+    pub binds_windows: bool,
     /// Whether [`Region::ghost`](super::Region::ghost) can be registered.
     pub ghosts: bool,
     /// Largest number of entries of [`WriteWr::local`].

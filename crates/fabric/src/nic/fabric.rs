@@ -121,6 +121,8 @@ impl<C: Carrier> Fabric for NicFabric<C> {
             max_mtu: self.carrier.max_mtu(),
             ports: self.carrier.ports(),
             null_key_completes: true,
+            places_on_arrival: false,
+            binds_windows: true,
             ghosts: C::GHOSTS,
             max_sge: MAX_SGE,
             sealing: Some(sealing::fastest_cipher()),

@@ -35,6 +35,7 @@ pub use routing_table::{path_mtu, source_for};
 pub use rx::UdpRx;
 pub use sender::UdpSender;
 pub use socket::{UdpSocket, wait};
+pub use wake_event::WakeEvent;
 
 use crate::contract::FabricError;
 use crate::nic::NicFabric;

@@ -20,7 +20,7 @@ const WOKEN: u8 = 2;
 
 /// Wakes one thread, its owner. Waking it costs a system call only while the owner sleeps.
 #[derive(Debug)]
-pub(super) struct WakeEvent {
+pub struct WakeEvent {
     /// Readable when the sleeping owner must wake. It may become readable after the owner has woken
     /// for another reason; then a later sleep ends early.
     event: OwnedFd,
@@ -28,7 +28,11 @@ pub(super) struct WakeEvent {
 }
 
 impl WakeEvent {
-    pub(super) fn new() -> Result<Arc<Self>, FabricError> {
+    /// Creates an event.
+    ///
+    /// # Errors
+    /// [`FabricError::Io`] if the system gives no event counter.
+    pub fn new() -> Result<Arc<Self>, FabricError> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let event = eventfd(0, flags).map_err(|e| FabricError::Io {
             what: "making an event counter to wake threads by".into(),
@@ -38,7 +42,8 @@ impl WakeEvent {
         Ok(Arc::new(Self { event, state }))
     }
 
-    pub(super) fn waker(self: &Arc<Self>) -> Waker {
+    /// A waker that ends sleeps of the owner.
+    pub fn waker(self: &Arc<Self>) -> Waker {
         let wake_event = Arc::clone(self);
         Waker::new(move || wake_event.wake())
     }
@@ -55,7 +60,10 @@ impl WakeEvent {
     /// Sleeps until the owner is woken, or returns at once if it was woken since the last sleep. Also
     /// ends when one of `sockets` is ready, after `at_most`, or early after a signal. Only the
     /// owner calls this.
-    pub(super) fn sleep<'a>(
+    ///
+    /// # Errors
+    /// [`FabricError::Io`].
+    pub fn sleep<'a>(
         &'a self,
         sockets: impl Iterator<Item = PollFd<'a>>,
         at_most: Duration,
