@@ -1,4 +1,4 @@
-"""Boots one guest, runs cases in it and reports: `main.py IMAGE [CASE...]`. The script `run` prepares the image."""
+"""Boots one guest, runs cases in it and reports: `main.py IMAGE PROGRAMS [CASE...]`. The script `run` prepares both."""
 
 import argparse
 import json
@@ -74,10 +74,11 @@ def report(done, chosen, results):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("image", type=pathlib.Path, help="the folder that `image` printed")
+    parser.add_argument("programs", type=pathlib.Path, help="a JSON file: the path of each program by its name")
     parser.add_argument("case", nargs="*", help="the cases to run (all)")
     parser.add_argument("--keep", type=pathlib.Path, help="a folder for logs and results, kept")
     options = parser.parse_args()
-    chosen = cases.choose(options.case)
+    chosen = cases.choose(json.loads(options.programs.read_text()), options.case)
     start = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="farwrite-vm-") as folder:
         results = options.keep or pathlib.Path(folder)

@@ -1,0 +1,122 @@
+//! What a fabric is made from.
+
+use std::net::IpAddr;
+
+use farwrite_fabric::contract::FabricError;
+
+use crate::device::PortAddress;
+
+/// Configuration of a [`VerbsFabric`](crate::VerbsFabric).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VerbsConfig {
+    /// Name of the device, as `rdma link` shows it. `None`: the first device.
+    pub device: Option<String>,
+    /// Port of the device, from 1 on.
+    pub device_port: u8,
+    /// The addresses of the ports of the fabric, from the device's table of GIDs. Empty: one port,
+    /// with the first IPv4 address, or the first address that is not link-local.
+    pub addresses: Vec<IpAddr>,
+    /// Number of write requests of a queue pair that can be posted before the first one has left.
+    pub send_depth: u32,
+    /// Number of writes that a queue pair can receive between two polls of its worker. The device
+    /// drops others.
+    pub receive_depth: u32,
+}
+
+impl VerbsConfig {
+    /// A device by its name, with one port.
+    #[must_use]
+    pub fn new(device: &str) -> Self {
+        Self {
+            device: Some(device.to_owned()),
+            ..Self::default()
+        }
+    }
+
+    /// Chooses the addresses of the fabric's ports from those of the device.
+    pub(crate) fn choose(
+        &self,
+        device: &str,
+        found: &[PortAddress],
+    ) -> Result<Vec<PortAddress>, FabricError> {
+        let listed: Vec<_> = found.iter().map(|address| address.ip.to_string()).collect();
+        let wrong = |value: String| FabricError::BadAttribute {
+            name: "RDMA address",
+            value,
+            want: match listed.is_empty() {
+                true => format!(
+                    "an address of {device}, but its table of GIDs has none for RoCE v2 (does its network \
+                     interface have an address?)"
+                ),
+                false => format!("one of {}", listed.join(", ")),
+            },
+        };
+        if self.addresses.is_empty() {
+            let usable = |address: &&PortAddress| match address.ip {
+                IpAddr::V4(_) => true,
+                IpAddr::V6(ip) => !ip.is_unicast_link_local(),
+            };
+            let first_v4 = found.iter().find(|address| address.ip.is_ipv4());
+            let first = first_v4.or_else(|| found.iter().find(usable));
+            return first
+                .map(|&first| vec![first])
+                .ok_or_else(|| wrong("any".into()));
+        }
+        let each = self.addresses.iter().map(|&ip| {
+            let address = found.iter().find(|address| address.ip == ip.to_canonical());
+            address.copied().ok_or_else(|| wrong(ip.to_string()))
+        });
+        each.collect()
+    }
+}
+
+impl Default for VerbsConfig {
+    fn default() -> Self {
+        Self {
+            device: None,
+            device_port: 1,
+            addresses: Vec::new(),
+            send_depth: 1024,
+            receive_depth: 4096,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(ips: &[&str]) -> Vec<PortAddress> {
+        let ips = (0..).zip(ips);
+        ips.map(|(index, ip)| PortAddress {
+            index,
+            ip: ip.parse().unwrap(),
+        })
+        .collect()
+    }
+
+    #[test]
+    fn ports_take_the_named_addresses_or_the_first_useful_one() {
+        let found = table(&["fe80::1", "fd00::1", "10.0.0.1", "10.0.0.2"]);
+        let chosen = |addresses: &[&str], found: &[PortAddress]| {
+            let config = VerbsConfig {
+                addresses: addresses.iter().map(|ip| ip.parse().unwrap()).collect(),
+                ..VerbsConfig::new("d0")
+            };
+            let chosen = config.choose("d0", found).map_err(|e| e.to_string())?;
+            Ok(chosen
+                .iter()
+                .map(|address| address.index)
+                .collect::<Vec<_>>())
+        };
+        assert_eq!(chosen(&[], &found), Ok(vec![2]));
+        assert_eq!(chosen(&[], &found[..2]), Ok(vec![1]));
+        assert_eq!(chosen(&["10.0.0.2", "fd00::1"], &found), Ok(vec![3, 1]));
+        let error: Result<Vec<u8>, String> = chosen(&["10.0.0.9"], &found[2..]);
+        assert_eq!(
+            error.unwrap_err(),
+            "RDMA address = 10.0.0.9: one of 10.0.0.1, 10.0.0.2"
+        );
+        assert!(chosen(&[], &found[..1]).is_err());
+    }
+}

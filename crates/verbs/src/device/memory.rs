@@ -1,0 +1,140 @@
+//! Protection domains, and memory that a device may read or write.
+
+use std::sync::Arc;
+
+use farwrite_fabric::contract::{FabricError, RegionPtr};
+
+use super::{Device, ffi, not_null};
+
+/// A protection domain: queue pairs use memory of their own domain only.
+pub(crate) struct ProtectionDomain {
+    pd: *mut ffi::IbvPd,
+    device: Arc<Device>,
+}
+
+// SAFETY: same as for `Device`.
+unsafe impl Send for ProtectionDomain {}
+// SAFETY: same as for `Device`.
+unsafe impl Sync for ProtectionDomain {}
+
+impl ProtectionDomain {
+    pub(crate) fn new(device: &Arc<Device>) -> Result<Arc<Self>, FabricError> {
+        // SAFETY: the context is open.
+        let pd = unsafe { (device.functions().ibv_alloc_pd)(device.context) };
+        let pd = not_null(pd, || {
+            format!("making a protection domain of {}", device.name)
+        })?;
+        let device = Arc::clone(device);
+        Ok(Arc::new(Self { pd, device }))
+    }
+
+    pub(super) fn as_ptr(&self) -> *mut ffi::IbvPd {
+        self.pd
+    }
+
+    pub(super) fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+}
+
+impl Drop for ProtectionDomain {
+    fn drop(&mut self) {
+        // SAFETY: memory and queue pairs of the domain hold it, so none is left.
+        unsafe { (self.device.functions().ibv_dealloc_pd)(self.pd) };
+    }
+}
+
+/// What the device may do with memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Access {
+    /// Send from it.
+    Send,
+    /// Place SENDs of peers where a receive request says.
+    Receive,
+    /// Place writes of peers that have the key.
+    RemoteWrite,
+}
+
+/// Memory that is registered with a device. The pages stay locked until it is dropped.
+pub(crate) struct Memory {
+    mr: *mut ffi::IbvMr,
+    /// The address under which peers write the first byte.
+    remote_addr: u64,
+    domain: Arc<ProtectionDomain>,
+}
+
+// SAFETY: same as for `Device`.
+unsafe impl Send for Memory {}
+// SAFETY: same as for `Device`.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    /// Registers bytes, at least one.
+    ///
+    /// # Safety
+    /// The bytes must stay valid until the memory is dropped.
+    pub(crate) unsafe fn new(
+        domain: &Arc<ProtectionDomain>,
+        bytes: RegionPtr,
+        access: Access,
+    ) -> Result<Self, FabricError> {
+        let device = domain.device();
+        let base = bytes.as_ptr().unwrap_or_default();
+        // Peers see only the place within a huge page, which the device's tables need, not the
+        // address.
+        let remote_addr = base as u64 % (2 << 20);
+        let flags = match access {
+            Access::Send => 0,
+            Access::Receive => ffi::ACCESS_LOCAL_WRITE,
+            Access::RemoteWrite => ffi::ACCESS_LOCAL_WRITE | ffi::ACCESS_REMOTE_WRITE,
+        };
+        // The length of memory fits a `usize`.
+        #[allow(clippy::cast_possible_truncation)]
+        let length = bytes.length() as usize;
+        // Local requests use addresses of this process.
+        let addr = match access {
+            Access::RemoteWrite => remote_addr,
+            Access::Send | Access::Receive => base as u64,
+        };
+        // SAFETY: the domain exists. The caller guarantees the bytes, which the device forgets when
+        // this is dropped.
+        let mr = unsafe {
+            (device.functions().ibv_reg_mr_iova)(domain.as_ptr(), base.cast(), length, addr, flags)
+        };
+        let mr = not_null(mr, || {
+            format!("registering {length} bytes with {}", device.name)
+        })?;
+        let domain = Arc::clone(domain);
+        Ok(Self {
+            mr,
+            remote_addr,
+            domain,
+        })
+    }
+
+    /// The key of local requests.
+    pub(crate) fn local_key(&self) -> u32 {
+        // SAFETY: the library made the structure, and does not change it.
+        unsafe { (*self.mr).lkey }
+    }
+
+    /// The key of peers, and the address of the first byte.
+    pub(crate) fn remote(&self) -> (u32, u64) {
+        // SAFETY: same as above.
+        (unsafe { (*self.mr).rkey }, self.remote_addr)
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        let device = self.domain.device();
+        // SAFETY: it is deregistered once. After that, the device does not touch the bytes.
+        let code = unsafe { (device.functions().ibv_dereg_mr)(self.mr) };
+        // The owner of the bytes would free memory that a device can write.
+        assert_eq!(
+            code, 0,
+            "{} keeps memory that was deregistered",
+            device.name
+        );
+    }
+}

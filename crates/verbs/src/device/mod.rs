@@ -1,0 +1,314 @@
+//! Safe objects of one RDMA device, over libibverbs.
+//!
+//! The library is opened when a device is, so a program needs neither headers when it is built nor
+//! the library when it runs without devices. Each object holds what it was made from, and destroys
+//! itself when it is dropped.
+#![allow(unsafe_code)]
+
+mod completion_queue;
+mod ffi;
+mod memory;
+mod queue_pair;
+
+use std::ffi::{CStr, c_char, c_int};
+use std::io;
+use std::net::{IpAddr, Ipv6Addr};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::sync::{Arc, OnceLock};
+
+use farwrite_fabric::contract::FabricError;
+
+pub(crate) use completion_queue::{Armed, CompletionQueue, Completions, Finished, Received};
+pub(crate) use memory::{Access, Memory, ProtectionDomain};
+pub(crate) use queue_pair::{Depths, DeviceQp, Peer, Receives, Sends};
+
+/// The library, opened once and never closed.
+struct Library {
+    functions: ffi::Functions,
+}
+
+impl Library {
+    fn get() -> Result<&'static Self, FabricError> {
+        static LIBRARY: OnceLock<Result<Library, String>> = OnceLock::new();
+        let opened = LIBRARY.get_or_init(|| {
+            // SAFETY: the initializers of libibverbs only prepare its own tables.
+            let library = unsafe { libloading::Library::new("libibverbs.so.1") };
+            let library = library.map_err(|e| e.to_string())?;
+            // Never closed, so that its functions stay valid.
+            let library: &'static _ = Box::leak(Box::new(library));
+            // SAFETY: the name says which library it is, and it is never closed.
+            let functions = unsafe { ffi::Functions::of(library) };
+            let functions = functions.map_err(|e| e.to_string())?;
+            Ok(Self { functions })
+        });
+        opened.as_ref().map_err(|reason| FabricError::Io {
+            what: "opening libibverbs, which rdma-core contains (Debian: ibverbs-providers)".into(),
+            source: io::Error::new(io::ErrorKind::NotFound, reason.as_str()),
+        })
+    }
+}
+
+/// An opened device.
+pub(crate) struct Device {
+    library: &'static Library,
+    context: *mut ffi::IbvContext,
+    name: String,
+}
+
+// SAFETY: functions of libibverbs can be called for one context from any thread, also at the same
+// time (ibv_open_device(3), and rdma-core's Documentation/libibverbs.md).
+unsafe impl Send for Device {}
+// SAFETY: same as above.
+unsafe impl Sync for Device {}
+
+/// Limits of a device.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Largest number of requests of one queue of a queue pair.
+    pub(crate) queue_depth: u32,
+    /// Largest number of scatter entries of one request.
+    pub(crate) scatter_entries: u32,
+    /// Largest number of completions in one completion queue.
+    pub(crate) completions: u32,
+}
+
+/// An address of a port: an entry of its table of GIDs, for RoCE v2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PortAddress {
+    pub(crate) index: u8,
+    pub(crate) ip: IpAddr,
+}
+
+/// What a port says about itself.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PortState {
+    pub(crate) is_active: bool,
+    pub(crate) is_ethernet: bool,
+    /// Largest payload of a packet in bytes.
+    pub(crate) mtu: u32,
+}
+
+/// Entries of a table of GIDs that are looked at, of all ports of a device.
+const MOST_GIDS: usize = 1024;
+
+impl Device {
+    /// Opens the device with this name, or the first one.
+    pub(crate) fn open(name: Option<&str>) -> Result<Arc<Self>, FabricError> {
+        let library = Library::get()?;
+        let functions = &library.functions;
+        let mut count = 0;
+        // SAFETY: the count is writable.
+        let list = unsafe { (functions.ibv_get_device_list)(&raw mut count) };
+        if list.is_null() {
+            return Err(last_error("listing RDMA devices"));
+        }
+        let mut names = Vec::new();
+        let mut found = None;
+        for index in 0..usize::try_from(count).unwrap_or(0) {
+            // SAFETY: the list has `count` entries.
+            let device = unsafe { *list.add(index) };
+            // SAFETY: the device is an entry of the list. Its name ends with a zero.
+            let this = unsafe { text((functions.ibv_get_device_name)(device)) };
+            if found.is_none() && name.is_none_or(|name| name == this) {
+                // SAFETY: the device is an entry of the list, which is freed later.
+                let context = unsafe { (functions.ibv_open_device)(device) };
+                found = Some((
+                    context,
+                    last_error(&format!("opening RDMA device {this}")),
+                    this,
+                ));
+            } else {
+                names.push(this);
+            }
+        }
+        // SAFETY: the list is freed once, and its devices are not used after that.
+        unsafe { (functions.ibv_free_device_list)(list) };
+        match found {
+            Some((context, error, _)) if context.is_null() => Err(error),
+            Some((context, _, name)) => {
+                let device = Self {
+                    library,
+                    context,
+                    name,
+                };
+                device.make_events_nonblocking()?;
+                Ok(Arc::new(device))
+            }
+            None => Err(FabricError::BadAttribute {
+                name: "RDMA device",
+                value: name.unwrap_or("any").to_owned(),
+                want: match names.is_empty() {
+                    true => {
+                        "a device of this machine, but it has none (`rdma link` lists them)".into()
+                    }
+                    false => format!("one of {}", names.join(", ")),
+                },
+            }),
+        }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn limits(&self) -> Result<Limits, FabricError> {
+        // SAFETY: zeros are valid integers.
+        let mut attr: ffi::DeviceAttr = unsafe { std::mem::zeroed() };
+        // SAFETY: the context is open, and the structure is writable.
+        let code = unsafe { (self.functions().ibv_query_device)(self.context, &raw mut attr) };
+        check(code, || format!("querying RDMA device {}", self.name))?;
+        let number = |value: c_int| u32::try_from(value).unwrap_or(0);
+        Ok(Limits {
+            queue_depth: number(attr.max_qp_wr),
+            scatter_entries: number(attr.max_sge),
+            completions: number(attr.max_cqe),
+        })
+    }
+
+    pub(crate) fn port(&self, port: u8) -> Result<PortState, FabricError> {
+        let mut attr = ffi::PortAttr::default();
+        // SAFETY: the context is open, and the structure is writable.
+        let code = unsafe { (self.functions().ibv_query_port)(self.context, port, &raw mut attr) };
+        check(code, || {
+            format!("querying port {port} of RDMA device {}", self.name)
+        })?;
+        Ok(PortState {
+            is_active: attr.state == ffi::PORT_ACTIVE,
+            is_ethernet: attr.link_layer == ffi::LINK_LAYER_ETHERNET,
+            mtu: 128 << attr.active_mtu.min(5),
+        })
+    }
+
+    /// The addresses under which a port sends RoCE v2 packets.
+    pub(crate) fn addresses(&self, port: u8) -> Result<Vec<PortAddress>, FabricError> {
+        let mut entries = vec![ffi::GidEntry::default(); MOST_GIDS];
+        // SAFETY: the context is open, and the table has room for as many entries as it says.
+        let count = unsafe {
+            (self.functions()._ibv_query_gid_table)(
+                self.context,
+                entries.as_mut_ptr(),
+                entries.len(),
+                0,
+                size_of::<ffi::GidEntry>(),
+            )
+        };
+        let count = usize::try_from(count).map_err(|_| {
+            let error = i32::try_from(-count).unwrap_or_default();
+            let what = format!("reading the addresses of RDMA device {}", self.name);
+            failed(what, io::Error::from_raw_os_error(error))
+        })?;
+        let entries = entries.iter().take(count);
+        let of_port = entries.filter(|entry| {
+            entry.gid_type == ffi::GID_TYPE_ROCE_V2 && entry.port_num == u32::from(port)
+        });
+        // An IPv4 address is mapped into IPv6 (IBTA annex A17.4.5.2).
+        let addresses = of_port.filter_map(|entry| {
+            let ip = Ipv6Addr::from(entry.gid.0).to_canonical();
+            let index = u8::try_from(entry.gid_index).ok()?;
+            Some(PortAddress { index, ip })
+        });
+        Ok(addresses.collect())
+    }
+
+    /// The descriptor that is readable when the device has an event.
+    pub(crate) fn events(&self) -> BorrowedFd<'_> {
+        // SAFETY: the context has the descriptor as long as it is open.
+        unsafe { BorrowedFd::borrow_raw((*self.context).async_fd) }
+    }
+
+    /// Takes all events of the device. Returns one after which nothing works any more.
+    pub(crate) fn take_fatal_event(&self) -> Option<String> {
+        let mut fatal = None;
+        let mut event = ffi::AsyncEvent::EMPTY;
+        // SAFETY: the context is open, and the event is writable. Each event is acknowledged once.
+        unsafe {
+            while (self.functions().ibv_get_async_event)(self.context, &raw mut event) == 0 {
+                if [ffi::EVENT_DEVICE_FATAL, ffi::EVENT_CQ_ERR].contains(&event.event_type) {
+                    fatal = Some(text((self.functions().ibv_event_type_str)(
+                        event.event_type,
+                    )));
+                }
+                (self.functions().ibv_ack_async_event)(&raw mut event);
+            }
+        }
+        fatal
+    }
+
+    fn functions(&self) -> &'static ffi::Functions {
+        &self.library.functions
+    }
+
+    fn make_events_nonblocking(&self) -> Result<(), FabricError> {
+        make_nonblocking(self.events())
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        // SAFETY: objects of the device hold it, so none is left.
+        unsafe { (self.functions().ibv_close_device)(self.context) };
+    }
+}
+
+fn make_nonblocking(fd: BorrowedFd<'_>) -> Result<(), FabricError> {
+    let set = rustix::io::ioctl_fionbio(fd, true);
+    set.map_err(|e| FabricError::Io {
+        what: format!("making descriptor {} nonblocking", fd.as_raw_fd()),
+        source: e.into(),
+    })
+}
+
+/// Copies a text of the library.
+///
+/// # Safety
+/// `text` must point to bytes that end with a zero.
+unsafe fn text(text: *const c_char) -> String {
+    if text.is_null() {
+        return "unknown".into();
+    }
+    // SAFETY: guaranteed by the caller.
+    unsafe { CStr::from_ptr(text) }
+        .to_string_lossy()
+        .into_owned()
+}
+
+/// The error of a function that returns null.
+fn last_error(what: &str) -> FabricError {
+    failed(what.into(), io::Error::last_os_error())
+}
+
+/// The error of a function that returns an error number, or -1 and sets `errno`.
+fn check(code: c_int, what: impl FnOnce() -> String) -> Result<(), FabricError> {
+    match code {
+        0 => Ok(()),
+        ..0 => Err(failed(what(), io::Error::last_os_error())),
+        code => Err(failed(what(), io::Error::from_raw_os_error(code))),
+    }
+}
+
+fn failed(mut what: String, source: io::Error) -> FabricError {
+    match source.kind() {
+        io::ErrorKind::OutOfMemory => {
+            what += " (is the limit of locked memory too low? `ulimit -l` shows it)";
+        }
+        io::ErrorKind::PermissionDenied => {
+            what += " (may this user open the files in /dev/infiniband?)";
+        }
+        _ => {}
+    }
+    FabricError::Io { what, source }
+}
+
+/// A pointer that is not null, or the last error.
+fn not_null<T>(pointer: *mut T, what: impl FnOnce() -> String) -> Result<*mut T, FabricError> {
+    match pointer.is_null() {
+        false => Ok(pointer),
+        true => Err(last_error(&what())),
+    }
+}
+
+/// A descriptor of an object that is not closed before the object.
+fn borrow<'a>(fd: RawFd, _owner: &'a impl Sized) -> BorrowedFd<'a> {
+    // SAFETY: the caller names the owner of the descriptor, and it is borrowed.
+    unsafe { BorrowedFd::borrow_raw(fd) }
+}

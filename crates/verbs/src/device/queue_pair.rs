@@ -1,0 +1,373 @@
+//! Queue pairs, and the requests that are posted to them.
+
+use std::ffi::c_int;
+use std::net::IpAddr;
+use std::ptr;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use farwrite_fabric::contract::FabricError;
+
+use super::{CompletionQueue, ProtectionDomain, check, ffi, not_null};
+
+/// An unreliable-connected queue pair of a device.
+pub(crate) struct DeviceQp {
+    qp: *mut ffi::IbvQp,
+    /// The device's functions do not allow a reset while a request is posted.
+    changing: RwLock<()>,
+    inline_bytes: u32,
+    domain: Arc<ProtectionDomain>,
+    /// The queue pair puts completions into these.
+    _queues: [Arc<CompletionQueue>; 2],
+}
+
+// SAFETY: same as for `Device`.
+unsafe impl Send for DeviceQp {}
+// SAFETY: same as for `Device`.
+unsafe impl Sync for DeviceQp {}
+
+/// How many requests a queue pair holds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Depths {
+    pub(crate) send: u32,
+    pub(crate) receive: u32,
+    /// Scatter entries of a send request.
+    pub(crate) send_entries: u32,
+    /// Bytes of a request that the device need not fetch. It may grant more.
+    pub(crate) inline_bytes: u32,
+}
+
+/// The other end of a queue pair.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer {
+    pub(crate) ip: IpAddr,
+    pub(crate) qpn: u32,
+    /// Port of the device, and index of the own address.
+    pub(crate) port: u8,
+    pub(crate) address_index: u8,
+    /// Largest payload of a packet: 256 bytes or a double of that.
+    pub(crate) path_mtu: u32,
+    /// Number of the first packet.
+    pub(crate) first_psn: u32,
+}
+
+/// Hops that a packet may take.
+const HOP_LIMIT: u8 = 64;
+
+impl DeviceQp {
+    pub(crate) fn new(
+        domain: &Arc<ProtectionDomain>,
+        send: &Arc<CompletionQueue>,
+        receive: &Arc<CompletionQueue>,
+        depths: Depths,
+    ) -> Result<Self, FabricError> {
+        let device = domain.device();
+        let mut attr = ffi::QpInitAttr {
+            qp_context: ptr::null_mut(),
+            send_cq: send.as_ptr(),
+            recv_cq: receive.as_ptr(),
+            srq: ptr::null_mut(),
+            cap: ffi::QpCap {
+                max_send_wr: depths.send,
+                max_recv_wr: depths.receive,
+                max_send_sge: depths.send_entries,
+                max_recv_sge: 1,
+                max_inline_data: depths.inline_bytes,
+            },
+            qp_type: ffi::QPT_UC,
+            sq_sig_all: 0,
+        };
+        // SAFETY: the domain and the queues exist, and belong to one device.
+        let qp = unsafe { (device.functions().ibv_create_qp)(domain.as_ptr(), &raw mut attr) };
+        let qp = not_null(qp, || {
+            format!(
+                "making an unreliable-connected queue pair of {} (not every device has them)",
+                device.name
+            )
+        })?;
+        Ok(Self {
+            qp,
+            changing: RwLock::new(()),
+            inline_bytes: attr.cap.max_inline_data,
+            domain: Arc::clone(domain),
+            _queues: [Arc::clone(send), Arc::clone(receive)],
+        })
+    }
+
+    /// The number of the queue pair.
+    pub(crate) fn number(&self) -> u32 {
+        // SAFETY: the library made the structure, and does not change the number.
+        unsafe { (*self.qp).qp_num }
+    }
+
+    /// Bytes that a request may have if they are to be copied when it is posted.
+    pub(crate) fn inline_bytes(&self) -> u32 {
+        self.inline_bytes
+    }
+
+    /// Makes the queue pair forget its peer and all requests. None of them completes after that, but
+    /// completions that were made before stay in their queues.
+    pub(crate) fn reset(&self) -> Result<(), FabricError> {
+        let attr = ffi::QpAttr {
+            qp_state: ffi::QPS_RESET,
+            ..ffi::QpAttr::default()
+        };
+        self.modify("resetting", attr, ffi::QP_STATE)
+    }
+
+    /// Prepares a queue pair that was reset for receive requests.
+    pub(crate) fn prepare(&self, port: u8) -> Result<(), FabricError> {
+        let attr = ffi::QpAttr {
+            qp_state: ffi::QPS_INIT,
+            pkey_index: 0,
+            port_num: port,
+            qp_access_flags: ffi::ACCESS_REMOTE_WRITE.unsigned_abs(),
+            ..ffi::QpAttr::default()
+        };
+        let mask = ffi::QP_STATE | ffi::QP_PKEY_INDEX | ffi::QP_PORT | ffi::QP_ACCESS_FLAGS;
+        self.modify("preparing", attr, mask)
+    }
+
+    /// Connects a queue pair that was prepared. The kernel looks up the peer's link address and may
+    /// wait for the answer.
+    pub(crate) fn connect(&self, peer: &Peer) -> Result<(), FabricError> {
+        let dgid = match peer.ip {
+            IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+            IpAddr::V6(ip) => ip,
+        };
+        let attr = ffi::QpAttr {
+            qp_state: ffi::QPS_RTR,
+            path_mtu: (peer.path_mtu / 128).trailing_zeros(),
+            // On UC, any number begins a message.
+            rq_psn: 0,
+            dest_qp_num: peer.qpn,
+            ah_attr: ffi::AddressHandleAttr {
+                grh: ffi::GlobalRoute {
+                    dgid: ffi::Gid(dgid.octets()),
+                    sgid_index: peer.address_index,
+                    hop_limit: HOP_LIMIT,
+                    ..ffi::GlobalRoute::default()
+                },
+                is_global: 1,
+                port_num: peer.port,
+                ..ffi::AddressHandleAttr::default()
+            },
+            ..ffi::QpAttr::default()
+        };
+        let mask =
+            ffi::QP_STATE | ffi::QP_AV | ffi::QP_PATH_MTU | ffi::QP_DEST_QPN | ffi::QP_RQ_PSN;
+        self.modify(&format!("connecting to {}", peer.ip), attr, mask)?;
+        let attr = ffi::QpAttr {
+            qp_state: ffi::QPS_RTS,
+            sq_psn: peer.first_psn,
+            ..ffi::QpAttr::default()
+        };
+        self.modify("making ready to send", attr, ffi::QP_STATE | ffi::QP_SQ_PSN)
+    }
+
+    fn modify(&self, what: &str, mut attr: ffi::QpAttr, mask: c_int) -> Result<(), FabricError> {
+        let _changing = self
+            .changing
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        let functions = self.domain.device().functions();
+        // SAFETY: the queue pair exists, and nobody posts to it now.
+        let code = unsafe { (functions.ibv_modify_qp)(self.qp, &raw mut attr, mask) };
+        check(code, || {
+            let number = self.number();
+            format!(
+                "{what} queue pair {number:#08x} of {}",
+                self.domain.device().name
+            )
+        })
+    }
+
+    /// Posts requests in order. After an error, some of them may have been posted.
+    ///
+    /// # Safety
+    /// The bytes of requests that are inline must be readable.
+    pub(crate) unsafe fn post_sends(&self, sends: &mut Sends) -> Result<(), FabricError> {
+        let first = sends.0.link();
+        if first.is_null() {
+            return Ok(());
+        }
+        let _posting = self.changing.read().unwrap_or_else(PoisonError::into_inner);
+        let mut bad = ptr::null_mut();
+        let context = self.domain.device().context;
+        // SAFETY: the queue pair exists. The requests and their entries are linked, and are not
+        // moved before the call returns. The device checks keys and addresses of other bytes.
+        let code = unsafe { ((*context).ops.post_send)(self.qp, first, &raw mut bad) };
+        check(code, || format!("posting to {}", self.domain.device().name))
+    }
+
+    /// Posts receive requests. After an error, some of them may have been posted.
+    pub(crate) fn post_receives(&self, receives: &mut Receives) -> Result<(), FabricError> {
+        let first = receives.0.link();
+        if first.is_null() {
+            return Ok(());
+        }
+        let _posting = self.changing.read().unwrap_or_else(PoisonError::into_inner);
+        let mut bad = ptr::null_mut();
+        let context = self.domain.device().context;
+        // SAFETY: same as in `post_sends`.
+        let code = unsafe { ((*context).ops.post_recv)(self.qp, first, &raw mut bad) };
+        check(code, || {
+            format!("posting receive requests to {}", self.domain.device().name)
+        })
+    }
+}
+
+impl Drop for DeviceQp {
+    fn drop(&mut self) {
+        // SAFETY: it is destroyed once.
+        unsafe { (self.domain.device().functions().ibv_destroy_qp)(self.qp) };
+    }
+}
+
+/// A request that can be linked to others.
+trait Request {
+    fn entries(&self) -> usize;
+    fn link(&mut self, entries: *mut ffi::ScatterEntry, next: *mut Self);
+}
+
+impl Request for ffi::SendRequest {
+    fn entries(&self) -> usize {
+        usize::try_from(self.num_sge).unwrap_or(0)
+    }
+
+    fn link(&mut self, entries: *mut ffi::ScatterEntry, next: *mut Self) {
+        (self.sg_list, self.next) = (entries, next);
+    }
+}
+
+impl Request for ffi::RecvRequest {
+    fn entries(&self) -> usize {
+        usize::try_from(self.num_sge).unwrap_or(0)
+    }
+
+    fn link(&mut self, entries: *mut ffi::ScatterEntry, next: *mut Self) {
+        (self.sg_list, self.next) = (entries, next);
+    }
+}
+
+/// Requests to post together. The memory is reused.
+struct List<R> {
+    requests: Vec<R>,
+    entries: Vec<ffi::ScatterEntry>,
+}
+
+// SAFETY: pointers in the requests are set and used only while a post borrows the list.
+unsafe impl<R> Send for List<R> {}
+
+impl<R> Default for List<R> {
+    fn default() -> Self {
+        Self {
+            requests: Vec::new(),
+            entries: Vec::new(),
+        }
+    }
+}
+
+impl<R: Request> List<R> {
+    fn clear(&mut self) {
+        self.requests.clear();
+        self.entries.clear();
+    }
+
+    /// Links the requests and their entries. Returns the first request.
+    fn link(&mut self) -> *mut R {
+        let count = self.requests.len();
+        let (requests, mut entries) = (self.requests.as_mut_ptr(), self.entries.as_mut_ptr());
+        for index in 0..count {
+            let next = match index + 1 < count {
+                true => requests.wrapping_add(index + 1),
+                false => ptr::null_mut(),
+            };
+            // SAFETY: the list has `count` requests, and nobody else uses them.
+            let request = unsafe { &mut *requests.add(index) };
+            request.link(entries, next);
+            entries = entries.wrapping_add(request.entries());
+        }
+        match count {
+            0 => ptr::null_mut(),
+            _ => requests,
+        }
+    }
+}
+
+/// Send requests to post together.
+#[derive(Default)]
+pub(crate) struct Sends(List<ffi::SendRequest>);
+
+impl Sends {
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Begins a write with immediate. [`Sends::add`] adds its bytes.
+    pub(crate) fn write(&mut self, id: u64, remote_addr: u64, rkey: u32, imm: u32) {
+        self.0.requests.push(ffi::SendRequest {
+            opcode: ffi::WR_RDMA_WRITE_WITH_IMM,
+            imm_data: imm.to_be(),
+            remote_addr,
+            rkey,
+            ..ffi::SendRequest::empty(id)
+        });
+    }
+
+    /// Begins a SEND. [`Sends::add`] adds its bytes.
+    pub(crate) fn send(&mut self, id: u64) {
+        self.0.requests.push(ffi::SendRequest {
+            opcode: ffi::WR_SEND,
+            ..ffi::SendRequest::empty(id)
+        });
+    }
+
+    /// Adds bytes to the last request.
+    pub(crate) fn add(&mut self, addr: u64, length: u32, lkey: u32) {
+        self.0
+            .entries
+            .push(ffi::ScatterEntry { addr, length, lkey });
+        if let Some(request) = self.0.requests.last_mut() {
+            request.num_sge += 1;
+        }
+    }
+
+    /// Copies the bytes of the last request when it is posted.
+    pub(crate) fn make_inline(&mut self) {
+        self.flag_last(ffi::SEND_INLINE);
+    }
+
+    /// Makes the last request complete.
+    pub(crate) fn signal(&mut self) {
+        self.flag_last(ffi::SEND_SIGNALED);
+    }
+
+    fn flag_last(&mut self, flag: u32) {
+        if let Some(request) = self.0.requests.last_mut() {
+            request.send_flags |= flag;
+        }
+    }
+}
+
+/// Receive requests to post together.
+#[derive(Default)]
+pub(crate) struct Receives(List<ffi::RecvRequest>);
+
+impl Receives {
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Adds a request, with a buffer for a SEND. A write takes only its identifier.
+    pub(crate) fn push(&mut self, wr_id: u64, addr: u64, length: u32, lkey: u32) {
+        self.0
+            .entries
+            .push(ffi::ScatterEntry { addr, length, lkey });
+        self.0.requests.push(ffi::RecvRequest {
+            wr_id,
+            next: ptr::null_mut(),
+            sg_list: ptr::null_mut(),
+            num_sge: 1,
+        });
+    }
+}

@@ -1,0 +1,29 @@
+//! The fabric contract over RDMA devices.
+//!
+//! [`VerbsFabric`] runs on unreliable-connected (UC) queue pairs of libibverbs, over RoCE v2. A write
+//! is one RDMA Write with immediate of one packet, so it looks on the wire as the packets of the UDP
+//! fabric, and either end can use either fabric. libibverbs is opened when a fabric is, so programs
+//! need neither headers nor devices to be built.
+//!
+//! [`VerbsConfig`] names a device and its addresses. `docs/rdma.md` says what was tested, and what
+//! the fabric cannot do that software can.
+#![cfg(target_os = "linux")]
+
+mod buffers;
+mod config;
+mod device;
+mod epochs;
+mod fabric;
+mod port;
+mod real_time;
+mod receiving;
+mod regions;
+mod rx;
+mod sending;
+mod tx;
+mod windows;
+
+pub use config::VerbsConfig;
+pub use fabric::VerbsFabric;
+pub use rx::VerbsRx;
+pub use tx::VerbsTx;

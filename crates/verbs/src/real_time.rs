@@ -1,0 +1,71 @@
+//! Clock and waiting.
+#![allow(unsafe_code)]
+
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use farwrite_fabric::contract::{FabricError, RealTime, RealTimeRx, RxWorker, Waker};
+use rustix::event::{PollFd, PollFlags};
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::fabric::VerbsFabric;
+use crate::rx::VerbsRx;
+
+fn when_readable(fd: BorrowedFd<'_>) -> PollFd<'_> {
+    PollFd::from_borrowed_fd(fd, PollFlags::IN)
+}
+
+impl RealTime for VerbsFabric {
+    fn now_ns(&self) -> u64 {
+        let now = clock_gettime(ClockId::Monotonic);
+        // Neither part can be negative (POSIX clock_gettime).
+        now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
+    }
+
+    fn wait(&mut self, at_most: Duration, workers: &[VerbsRx]) -> Result<(), FabricError> {
+        for worker in workers {
+            if !worker.prepare_to_sleep()? {
+                return Ok(());
+            }
+        }
+        for port in self.shared_ports() {
+            if !port.sending.prepare_to_sleep()? {
+                return Ok(());
+            }
+        }
+        let (device, fatal, wake_event) = self.parts();
+        let arrivals = workers.iter().map(VerbsRx::events);
+        let departures = self.shared_ports().map(|port| port.sending.events());
+        let events = arrivals.chain(departures).chain([device.events()]);
+        wake_event.sleep(events.map(when_readable), at_most)?;
+        workers.iter().for_each(VerbsRx::woke);
+        self.shared_ports().for_each(|port| port.sending.woke());
+        if let Some(reason) = device.take_fatal_event() {
+            fatal.set(reason);
+        }
+        Ok(())
+    }
+
+    fn waker(&self) -> Waker {
+        self.own_waker()
+    }
+}
+
+// SAFETY: `VerbsRx` enters an epoch with each batch, and `Windows` reports a window only when all
+// workers have left the epochs that they were in.
+unsafe impl RealTimeRx for VerbsRx {
+    fn wait(&mut self, at_most: Duration) -> Result<(), FabricError> {
+        self.end_batch();
+        if !self.prepare_to_sleep()? {
+            return Ok(());
+        }
+        let events = std::iter::once(when_readable(self.events()));
+        self.wake_event().sleep(events, at_most)?;
+        self.woke();
+        Ok(())
+    }
+
+    fn waker(&self) -> Waker {
+        self.wake_event().waker()
+    }
+}

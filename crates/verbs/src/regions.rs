@@ -1,0 +1,215 @@
+//! Registered regions.
+#![allow(unsafe_code)]
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use farwrite_fabric::contract::{
+    Capability, FabricError, Lkey, Object, Region, RegionPtr, Registered,
+};
+
+use crate::device::{Access, Memory, ProtectionDomain};
+
+/// A region that is registered with the device. Windows onto it and requests that name it hold it.
+pub(crate) struct MemoryRegion {
+    /// `None` for a region without bytes. Dropped before the bytes.
+    send: Option<Memory>,
+    registered: Registered,
+    /// Windows that are open or not reported as closed.
+    windows: AtomicU32,
+}
+
+impl MemoryRegion {
+    /// Local key and address of a range of the region, for a send request.
+    pub(crate) fn place(
+        &self,
+        offset: u64,
+        length: u64,
+    ) -> Result<Option<(u32, u64)>, FabricError> {
+        let part = self.registered.bytes().slice(offset, length)?;
+        let base = part.as_ptr().unwrap_or_default();
+        let send = self.send.as_ref();
+        Ok(send.map(|memory| (memory.local_key(), base as u64)))
+    }
+
+    fn has_windows(&self) -> bool {
+        self.windows.load(Ordering::Acquire) > 0
+    }
+}
+
+/// A key of peers for a part of a region. Peers can write there until it is dropped.
+pub(crate) struct RemoteKey {
+    /// `None` for no bytes.
+    memory: Option<Memory>,
+}
+
+impl RemoteKey {
+    pub(crate) fn new(
+        domain: &Arc<ProtectionDomain>,
+        region: &HeldRegion,
+        offset: u64,
+        length: u64,
+    ) -> Result<Self, FabricError> {
+        let bytes = region.0.registered.bytes().slice(offset, length)?;
+        if length == 0 {
+            return Ok(Self { memory: None });
+        }
+        // SAFETY: an open window drops its key before it lets go of its region.
+        let memory = unsafe { Memory::new(domain, bytes, Access::RemoteWrite) }?;
+        Ok(Self {
+            memory: Some(memory),
+        })
+    }
+
+    /// Key and address of the first byte.
+    pub(crate) fn remote(&self) -> (u32, u64) {
+        self.memory.as_ref().map_or((0, 0), Memory::remote)
+    }
+}
+
+/// A region that a window holds.
+pub(crate) struct HeldRegion(Arc<MemoryRegion>);
+
+impl HeldRegion {
+    fn new(region: &Arc<MemoryRegion>) -> Self {
+        region.windows.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(region))
+    }
+}
+
+impl Drop for HeldRegion {
+    fn drop(&mut self) {
+        // Release: who sees that no window is left also sees what came before.
+        self.0.windows.fetch_sub(1, Ordering::Release);
+    }
+}
+
+/// All regions of a fabric. The control object changes the table, transmit queues read it.
+#[derive(Clone, Default)]
+pub(crate) struct Regions(Arc<RwLock<Table>>);
+
+#[derive(Default)]
+pub(crate) struct Table {
+    regions: HashMap<u32, Arc<MemoryRegion>>,
+    next: u32,
+}
+
+impl Table {
+    /// The region with a key.
+    pub(crate) fn get(&self, lkey: Lkey) -> Result<&Arc<MemoryRegion>, FabricError> {
+        self.regions
+            .get(&lkey.0)
+            .ok_or(FabricError::UnknownKey(lkey.0))
+    }
+}
+
+impl Regions {
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, Table> {
+        // The table is valid even after a panic of another thread.
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Table> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn register(
+        &mut self,
+        domain: &Arc<ProtectionDomain>,
+        region: Region,
+    ) -> Result<Lkey, FabricError> {
+        if region.is_ghost() {
+            return Err(FabricError::Unsupported(Capability::GhostMemory));
+        }
+        let registered = Registered::new(region);
+        let send = match registered.bytes().length() {
+            0 => None,
+            // SAFETY: the region drops the memory before the bytes.
+            _ => Some(unsafe { Memory::new(domain, registered.bytes(), Access::Send) }?),
+        };
+        let mut table = self.write();
+        let lkey = loop {
+            table.next = table.next.wrapping_add(1);
+            if table.next != 0 && !table.regions.contains_key(&table.next) {
+                break table.next;
+            }
+        };
+        let region = MemoryRegion {
+            send,
+            registered,
+            windows: AtomicU32::new(0),
+        };
+        table.regions.insert(lkey, Arc::new(region));
+        Ok(Lkey(lkey))
+    }
+
+    pub(crate) fn deregister(&mut self, lkey: Lkey) -> Result<Region, FabricError> {
+        let mut table = self.write();
+        let unknown = FabricError::UnknownKey(lkey.0);
+        let region = table.regions.remove(&lkey.0).ok_or(unknown)?;
+        match Arc::try_unwrap(region) {
+            Ok(MemoryRegion {
+                send, registered, ..
+            }) => {
+                drop(send);
+                Ok(registered.into_region())
+            }
+            Err(held) => {
+                table.regions.insert(lkey.0, held);
+                Err(FabricError::InUse(Object::MemoryRegion))
+            }
+        }
+    }
+
+    /// Holds a region for a window.
+    pub(crate) fn hold(&mut self, lkey: Lkey) -> Result<HeldRegion, FabricError> {
+        self.read().get(lkey).map(HeldRegion::new)
+    }
+
+    pub(crate) fn bytes(&self, lkey: Lkey) -> Result<RegionPtr, FabricError> {
+        Ok(self.read().get(lkey)?.registered.bytes())
+    }
+
+    /// The bytes of a region that no peer can reach.
+    pub(crate) fn memory(&self, lkey: Lkey) -> Result<&[u8], FabricError> {
+        let table = self.read();
+        let region = table.get(lkey)?;
+        if region.has_windows() {
+            return Err(FabricError::InUse(Object::MemoryRegion));
+        }
+        let region: *const MemoryRegion = Arc::as_ptr(region);
+        // SAFETY: the region is on the heap. Deregistering it, opening a window onto it and copying
+        // into it all take `&mut self`, which is borrowed while the reference is in use. Devices
+        // only read it.
+        unsafe { Ok((*region).registered.as_slice((*region).registered.bytes())) }
+    }
+
+    pub(crate) fn copy_out(
+        &self,
+        lkey: Lkey,
+        offset: u64,
+        out: &mut [u8],
+    ) -> Result<(), FabricError> {
+        let table = self.read();
+        let part = table.get(lkey)?.registered.bytes();
+        let part = part.slice(offset, out.len() as u64)?;
+        // SAFETY: the region stays registered while the table is borrowed.
+        unsafe { part.copy_out(out) };
+        Ok(())
+    }
+
+    pub(crate) fn copy_in(
+        &mut self,
+        lkey: Lkey,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<(), FabricError> {
+        let table = self.read();
+        let part = table.get(lkey)?.registered.bytes();
+        let part = part.slice(offset, bytes.len() as u64)?;
+        // SAFETY: same as in `copy_out`.
+        unsafe { part.copy_in(bytes) };
+        Ok(())
+    }
+}

@@ -1,0 +1,198 @@
+//! The receive worker of a port.
+
+use std::collections::HashMap;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use farwrite_fabric::contract::{Completion, Ecn, FabricError, RxWorker, SendArrival, Sender};
+use farwrite_fabric::udp::WakeEvent;
+
+use crate::device::{Armed, Completions, Finished, Received, Receives};
+use crate::epochs::Worker;
+use crate::port::{Port, ReceiveBuffers};
+use crate::receiving::{Change, Connection, parts};
+
+/// Completions that are taken in one batch.
+const BATCH: usize = 64;
+
+/// The receive worker of a port of a [`VerbsFabric`](crate::VerbsFabric).
+pub struct VerbsRx {
+    port: Arc<Port>,
+    worker: Worker,
+    connections: HashMap<u64, Connection>,
+    /// Connections with spare requests.
+    touched: Vec<u64>,
+    /// Room of connections that have ended. Their last completions may still be in the queue.
+    ending: u32,
+    receives: Receives,
+    completions: Completions,
+    finished: Vec<Finished>,
+    armed: Armed,
+    wake_event: Arc<WakeEvent>,
+}
+
+impl VerbsRx {
+    pub(crate) fn new(port: Arc<Port>, worker: Worker) -> Result<Self, FabricError> {
+        Ok(Self {
+            port,
+            worker,
+            connections: HashMap::new(),
+            touched: Vec::new(),
+            ending: 0,
+            receives: Receives::default(),
+            completions: Completions::new(BATCH),
+            finished: Vec::with_capacity(BATCH),
+            armed: Armed::default(),
+            wake_event: WakeEvent::new()?,
+        })
+    }
+
+    /// Wakes this worker.
+    pub(crate) fn wake_event(&self) -> &Arc<WakeEvent> {
+        &self.wake_event
+    }
+
+    /// Readable when something arrives, after [`VerbsRx::prepare_to_sleep`].
+    pub(crate) fn events(&self) -> BorrowedFd<'_> {
+        self.port.receiving.queue.events()
+    }
+
+    /// Prepares to sleep until something arrives. Returns false if the caller must poll first.
+    pub(crate) fn prepare_to_sleep(&self) -> Result<bool, FabricError> {
+        self.armed.prepare(&self.port.receiving.queue)
+    }
+
+    /// A sleep is over.
+    pub(crate) fn woke(&self) {
+        self.armed.woke(&self.port.receiving.queue);
+    }
+
+    fn update(&mut self) {
+        for change in self.port.receiving.take() {
+            match change {
+                Change::Connect(connection) => {
+                    self.connections.insert(connection.id, *connection);
+                }
+                Change::Disconnect(id) => {
+                    let gone = self.connections.remove(&id);
+                    self.ending += gone.map_or(0, |connection| connection.depth);
+                }
+            }
+        }
+    }
+
+    fn complete(
+        &mut self,
+        finished: &Finished,
+        out: &mut Vec<Completion>,
+    ) -> Result<(), FabricError> {
+        let (id, index) = parts(finished.id);
+        if !self.connections.contains_key(&id) {
+            // The connection may have been made after the last update.
+            self.update();
+        }
+        let Some(connection) = self.connections.get_mut(&id) else {
+            return Ok(());
+        };
+        let counts = &self.port.counts;
+        let (qpn, context) = (connection.qpn, connection.context);
+        let received = match &finished.result {
+            Ok(received) => *received,
+            Err(_) => {
+                // A SEND that was too long for the request, or a queue pair that failed.
+                counts.no_receive.fetch_add(1, Ordering::Relaxed);
+                connection.spare.push(index);
+                self.touched.push(id);
+                return Ok(());
+            }
+        };
+        let datagram = match received {
+            Received::Write { imm, bytes } => {
+                out.push(Completion::Write {
+                    qpn,
+                    context,
+                    imm,
+                    bytes,
+                    ecn: Ecn::NotEct,
+                    arrived_ns: None,
+                });
+                self.port.address.write_bytes(bytes.into())
+            }
+            Received::Other { bytes } => {
+                let ReceiveBuffers::Own(buffers) = &connection.qp.buffers else {
+                    counts.no_receive.fetch_add(1, Ordering::Relaxed);
+                    connection.spare.push(index);
+                    self.touched.push(id);
+                    return Ok(());
+                };
+                let payload = buffers.read(index.into(), bytes)?;
+                out.push(Completion::Send(Box::new(SendArrival {
+                    qpn,
+                    context,
+                    payload,
+                    from: Sender::Validated,
+                    ecn: Ecn::NotEct,
+                    arrived_ns: None,
+                })));
+                self.port.address.send_bytes(bytes.into())
+            }
+        };
+        counts.received_packets.fetch_add(1, Ordering::Relaxed);
+        counts.received_bytes.fetch_add(datagram, Ordering::Relaxed);
+        connection.spare.push(index);
+        self.touched.push(id);
+        Ok(())
+    }
+
+    /// Posts requests again: those with buffers at once, others where a quarter of them is spare.
+    fn refill(&mut self) {
+        self.touched.sort_unstable();
+        self.touched.dedup();
+        let (connections, receives) = (&mut self.connections, &mut self.receives);
+        self.touched.retain(|id| {
+            let Some(connection) = connections.get_mut(id) else {
+                return false;
+            };
+            let is_few = connection.spare.len() * 4 < connection.depth as usize;
+            if is_few && matches!(connection.qp.buffers, ReceiveBuffers::Shared(_)) {
+                return true;
+            }
+            // A queue pair that failed, or was reset meanwhile, refuses them.
+            let _ = connection.refill(receives);
+            false
+        });
+    }
+}
+
+impl RxWorker for VerbsRx {
+    fn poll(&mut self, out: &mut Vec<Completion>) -> Result<bool, FabricError> {
+        self.worker.begin_batch();
+        self.update();
+        self.port.fatal.check()?;
+        let mut finished = std::mem::take(&mut self.finished);
+        finished.clear();
+        let queue = Arc::clone(&self.port.receiving.queue);
+        let polled = queue.poll(&mut self.completions, |one| finished.push(one));
+        let mut result = polled.map(|count| count == self.completions.len());
+        for one in &finished {
+            result = result.and_then(|more| self.complete(one, out).map(|()| more));
+        }
+        if !finished.is_empty() {
+            self.armed.disarm();
+            self.refill();
+        }
+        if self.ending > 0 && matches!(result, Ok(false)) {
+            // Everything that was in the queue when the connections ended was taken.
+            self.port
+                .receiving
+                .release(std::mem::take(&mut self.ending));
+        }
+        self.finished = finished;
+        result
+    }
+
+    fn end_batch(&mut self) {
+        self.worker.end_batch();
+    }
+}
