@@ -25,9 +25,9 @@ from torch.nn.functional import cross_entropy
 
 sys.path.append(str(Path(__file__).resolve().parent))
 
-from split import WAYS, Mixture, Pipeline, Tensor, Wire
+from split import WAYS, CountedGroup, Mixture, Pipeline, Tensor
 from train import Text
-from transformer import EXPERTS, HEADS, Past, Transformer, kept, windows
+from transformer import EXPERTS, HEADS, Past, Transformer, saved_model, windows
 
 from farwrite.torch import Bounded, Exact, Options, Policy
 
@@ -60,7 +60,7 @@ class Server:
     """A model that one backend serves, and its results."""
 
     way: Tensor | Pipeline | Mixture
-    wire: Wire
+    group: CountedGroup
     first_s: list[float] = field(default_factory=list)
     answer_s: list[float] = field(default_factory=list)
     #: The number of bytes of prompts that the model predicted from the bytes before them, how many
@@ -105,21 +105,21 @@ class Server:
         """Answer batches, one after the other, and then judge the answers. The first batch does not count."""
         dist.barrier()
         self.answer(batches[0], answer)
-        self.wire.is_counting = True
+        self.group.is_counting = True
         served = []
         for pieces in batches[1:]:
             hidden, _, first, others = self.answer(pieces, answer)
             served.append(hidden)
             self.first_s.append(first)
             self.answer_s.append(others)
-        self.wire.is_counting = False
+        self.group.is_counting = False
         for hidden, pieces in zip(served, batches[1:], strict=True):
             self.judge(hidden, pieces)
 
     def result(self, generated: int) -> dict[str, Any]:
         """Return the results, with the times of rank 0. All ranks must call this method."""
-        wire = self.wire
-        counts = (wire.bounded, wire.cut, wire.missing_bytes, wire.result_bytes)
+        group = self.group
+        counts = (group.bounded, group.cut, group.missing_bytes, group.result_bytes)
         sums = torch.tensor([self.asked, self.right, self.loss, *counts], dtype=torch.float64)
         dist.all_reduce(sums)
         asked, right, loss, bounded, cut, missing, whole = sums.tolist()
@@ -129,7 +129,7 @@ class Server:
             "tokens_s": generated * len(self.first_s) / (sum(self.first_s) + sum(self.answer_s)),
             "accuracy": right / asked,
             "loss": loss / asked,
-            "bounded_operations": bounded / wire.size,
+            "bounded_operations": bounded / group.size,
             "cut_share": cut / max(bounded, 1),
             "missing_share": missing / max(whole, 1),
         }
@@ -161,14 +161,14 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     # processor can give other weights.
     weights = [None]
     if dist.get_rank() == 0:
-        weights = [torch.load(kept(arguments.models, *options), weights_only=True)]
+        weights = [torch.load(saved_model(arguments.models, *options), weights_only=True)]
     dist.broadcast_object_list(weights)
     model.load_state_dict(weights[0])
     model.eval()
     servers = {}
     for backend in arguments.backends:
-        wire = Wire(group_of(backend))
-        servers[backend] = Server(WAYS[arguments.way](model, wire), wire)
+        group = CountedGroup(group_of(backend))
+        servers[backend] = Server(WAYS[arguments.way](model, group), group)
     generator = torch.Generator().manual_seed(arguments.seed)
     for _ in range(arguments.rounds):
         batches = [

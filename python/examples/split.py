@@ -15,7 +15,7 @@ from transformer import EXPERTS, LAYERS, WIDTH, Experts, Past, Transformer
 import farwrite.torch
 
 
-class Wire:
+class CountedGroup:
     """The operations of a group, and counts of its bounded operations and their missing bytes."""
 
     def __init__(self, group: dist.ProcessGroup) -> None:
@@ -79,13 +79,13 @@ class Tensor:
     There is an all-reduce after each half of a layer.
     """
 
-    def __init__(self, model: Transformer, wire: Wire) -> None:
-        self._wire = wire
+    def __init__(self, model: Transformer, group: CountedGroup) -> None:
+        self._group = group
         self.model = Transformer()
         self.model.load_state_dict(model.state_dict())
         for layer in self.model.layers:
-            layer.attention = layer.attention.part(wire.rank, wire.size)
-            layer.feed = layer.feed.part(wire.rank, wire.size)
+            layer.attention = layer.attention.part(group.rank, group.size)
+            layer.feed = layer.feed.part(group.rank, group.size)
 
     def own(self, prompts: torch.Tensor) -> torch.Tensor:
         """Return all prompts, which every rank has."""
@@ -95,7 +95,7 @@ class Tensor:
         """Compute the bytes of `text`, which begin at the place `start`, and add their keys to `past`."""
         hidden = self.model.embed(text, start)
         for number, layer in enumerate(self.model.layers):
-            hidden = layer(hidden, past, number, leave=self._wire.sum)
+            hidden = layer(hidden, past, number, leave=self._group.sum)
         return hidden
 
     def following(self, hidden: torch.Tensor | None, prompts: int) -> torch.Tensor:
@@ -112,13 +112,13 @@ class Sequence(Tensor):
 
     def own(self, prompts: torch.Tensor) -> torch.Tensor:
         """Return the prompts of this rank."""
-        return prompts.chunk(self._wire.size)[self._wire.rank]
+        return prompts.chunk(self._group.size)[self._group.rank]
 
     def step(self, text: torch.Tensor, past: Past, start: int) -> torch.Tensor | None:
         """Compute the bytes of `text`, which begin at the place `start`, and add their keys to `past`."""
         hidden = self.model.embed(text, start)
         for number, layer in enumerate(self.model.layers):
-            hidden = layer(hidden, past, number, self._wire.gather, self._wire.sum_parts)
+            hidden = layer(hidden, past, number, self._group.gather, self._group.sum_parts)
         return hidden
 
 
@@ -128,10 +128,10 @@ class Pipeline:
     The last rank sends the predicted bytes to rank 0. Sends are exact in every group.
     """
 
-    def __init__(self, model: Transformer, wire: Wire) -> None:
-        self._wire = wire
+    def __init__(self, model: Transformer, group: CountedGroup) -> None:
+        self._group = group
         self.model = model
-        self._numbers = range(LAYERS * wire.rank // wire.size, LAYERS * (wire.rank + 1) // wire.size)
+        self._numbers = range(LAYERS * group.rank // group.size, LAYERS * (group.rank + 1) // group.size)
 
     def own(self, prompts: torch.Tensor) -> torch.Tensor:
         """Return all prompts, of which rank 0 uses the bytes, and other ranks only the shape."""
@@ -139,26 +139,26 @@ class Pipeline:
 
     def step(self, text: torch.Tensor, past: Past, start: int) -> torch.Tensor | None:
         """Compute the bytes of `text`, which begin at the place `start`, and add their keys to `past`."""
-        wire = self._wire
-        if wire.rank == 0:
+        group = self._group
+        if group.rank == 0:
             hidden = self.model.embed(text, start)
         else:
-            hidden = wire.receive(torch.empty(*text.shape, WIDTH), wire.rank - 1)
+            hidden = group.receive(torch.empty(*text.shape, WIDTH), group.rank - 1)
         for number in self._numbers:
             hidden = self.model.layers[number](hidden, past, number)
-        if wire.rank + 1 == wire.size:
+        if group.rank + 1 == group.size:
             return hidden
-        wire.send(hidden, wire.rank + 1)
+        group.send(hidden, group.rank + 1)
         return None
 
     def following(self, hidden: torch.Tensor | None, prompts: int) -> torch.Tensor:
         """Return the most likely next byte of each prompt at rank 0, and zeros at other ranks."""
-        wire = self._wire
+        group = self._group
         following = torch.zeros(prompts, 1, dtype=torch.int64)
         if hidden is not None:
-            wire.send(self.model.predict(hidden[:, -1:]).argmax(dim=2), 0)
-        elif wire.rank == 0:
-            following = wire.receive(following, wire.size - 1)
+            group.send(self.model.predict(hidden[:, -1:]).argmax(dim=2), 0)
+        elif group.rank == 0:
+            following = group.receive(following, group.size - 1)
         return following
 
 
@@ -168,45 +168,45 @@ class Mixture(Sequence):
     There are two all-to-alls in each layer.
     """
 
-    def __init__(self, model: Transformer, wire: Wire) -> None:
-        self._wire = wire
+    def __init__(self, model: Transformer, group: CountedGroup) -> None:
+        self._group = group
         self.model = Transformer(has_experts=True)
         self.model.load_state_dict(model.state_dict())
         for layer in self.model.layers:
-            layer.feed = Spread(layer.feed, wire)
+            layer.feed = SplitExperts(layer.feed, group)
 
     def step(self, text: torch.Tensor, past: Past, start: int) -> torch.Tensor | None:
         """Compute the bytes of `text`, which begin at the place `start`, and add their keys to `past`."""
         return self.model(text, past, start)
 
 
-class Spread(nn.Module):
+class SplitExperts(nn.Module):
     """Experts on several ranks. The rank of its expert gets each row of values, and sends the result back.
 
     A rank sends all of its rows to each rank, but a row that is not for an expert of the receiver is 0. If a
     row is missing, its expert adds nothing.
     """
 
-    def __init__(self, experts: Experts, wire: Wire) -> None:
+    def __init__(self, experts: Experts, group: CountedGroup) -> None:
         super().__init__()
         self._experts = experts
-        self._wire = wire
-        self._each = EXPERTS // wire.size
+        self._group = group
+        self._each = EXPERTS // group.size
 
     def forward(self, values: torch.Tensor) -> torch.Tensor:
         """Return what the experts add to the values."""
-        wire = self._wire
+        group = self._group
         rows = values.flatten(0, 1)
         chosen, weights = self._experts.route(rows)
         places = chosen // self._each, torch.arange(len(rows))
-        parts = rows.new_zeros(wire.size, len(rows), WIDTH)
+        parts = rows.new_zeros(group.size, len(rows), WIDTH)
         parts[places] = rows
-        received = wire.exchange(parts).flatten(0, 1)
+        received = group.exchange(parts).flatten(0, 1)
         # This rank computes from each received row which of its experts the row is for.
-        first = wire.rank * self._each
+        first = group.rank * self._each
         mine = self._experts.router(received)[:, first : first + self._each].argmax(dim=1) + first
         mine[(received == 0).all(dim=1)] = -1
-        added = wire.exchange(self._experts.apply_some(received, mine).view(parts.shape))
+        added = group.exchange(self._experts.apply_some(received, mine).view(parts.shape))
         return (added[places] * weights[:, None]).view(values.shape)
 
 

@@ -64,7 +64,7 @@ class Attention(nn.Module):
         return part
 
 
-class Feed(nn.Module):
+class FeedForward(nn.Module):
     """Some hidden values of the feed-forward network of a layer."""
 
     def __init__(self, hidden: int = 4 * WIDTH) -> None:
@@ -76,9 +76,9 @@ class Feed(nn.Module):
         """Return what the network adds to the values."""
         return self.down(self.up(values).relu())
 
-    def part(self, number: int, of: int) -> Feed:
+    def part(self, number: int, of: int) -> FeedForward:
         """Return the hidden values of rank `number` of `of` ranks."""
-        part = Feed(self.up.out_features // of)
+        part = FeedForward(self.up.out_features // of)
         part.up.weight.data = self.up.weight.chunk(of)[number]
         part.up.bias.data = self.up.bias.chunk(of)[number]
         part.down.weight.data = self.down.weight.chunk(of, dim=1)[number].contiguous()
@@ -91,7 +91,7 @@ class Experts(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.router = nn.Linear(WIDTH, EXPERTS, bias=False)
-        self.experts = nn.ModuleList(Feed(WIDTH * 2) for _ in range(EXPERTS))
+        self.experts = nn.ModuleList(FeedForward(WIDTH * 2) for _ in range(EXPERTS))
         #: How unevenly the bytes of the last call were spread over the experts; 1 if they were spread evenly.
         self.unevenness = torch.ones(())
 
@@ -127,7 +127,7 @@ class Layer(nn.Module):
         super().__init__()
         self.norms = nn.ModuleList([nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)])
         self.attention = Attention()
-        self.feed: Feed | Experts = Experts() if has_experts else Feed()
+        self.feed: FeedForward | Experts = Experts() if has_experts else FeedForward()
 
     def forward(
         self, hidden: torch.Tensor, past: Past | None, number: int, enter: Pass = same, leave: Pass = same
@@ -190,7 +190,9 @@ def windows(text: torch.Tensor, context: int, count: int, generator: torch.Gener
     return text[starts[:, None] + torch.arange(context + 1)]
 
 
-def kept(folder: Path, seed: int, steps: int, text: torch.Tensor, context: int, has_experts: bool) -> Path:
+def saved_model(
+    folder: Path, seed: int, steps: int, text: torch.Tensor, context: int, has_experts: bool
+) -> Path:
     """Return the file of a trained model. If the file does not exist, train the model and save it."""
     path = folder / f"{'experts' if has_experts else 'dense'}-{seed}-{steps}-{context}.pt"
     if not path.exists():

@@ -89,15 +89,15 @@ def _model(way: str) -> torch.nn.Module:
 def _serve(way: str, is_bounded: bool) -> Answers:
     sys.path.append(str(EXAMPLES))
     from serve import Server
-    from split import WAYS, Wire
+    from split import WAYS, CountedGroup
 
     group = dist.new_group(pg_options=Options(trusted_store=True, policy=BOUNDED) if is_bounded else None)
-    wire = Wire(group)
-    server = Server(WAYS[way](_model(way), wire), wire)
+    counted = CountedGroup(group)
+    server = Server(WAYS[way](_model(way), counted), counted)
     pieces = _pieces()
-    wire.is_counting = True
+    counted.is_counting = True
     hidden, answered, _, _ = server.answer(pieces, ANSWER)
-    assert (wire.bounded > 0) == (is_bounded and way != "pipeline")
+    assert (counted.bounded > 0) == (is_bounded and way != "pipeline")
     numbers = server.way.own(torch.arange(PROMPTS)[:, None])[:, 0]
     dist.destroy_process_group(group)
     if hidden is None:

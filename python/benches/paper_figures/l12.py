@@ -11,7 +11,7 @@ from paper_figures.style import Array, bars, bytes_text, legend_below, log_y, pa
 PANEL = "small messages"
 
 
-def kept(settings: Settings, rows: Rows, series: str) -> Array:
+def kept_share(settings: Settings, rows: Rows, series: str) -> Array:
     """Return the goodput by message size, divided by the goodput without losses."""
     goodput, lossless = (rows.line(PANEL, name, "goodput_gbps")[1] for name in [series, settings["lossless"]])
     return goodput / lossless
@@ -19,12 +19,12 @@ def kept(settings: Settings, rows: Rows, series: str) -> Array:
 
 def numbers(settings: Settings, rows: Rows) -> Numbers:
     """Return the numbers that are compared with the paper's numbers."""
-    coded = kept(settings, rows, settings["code"])
+    coded = kept_share(settings, rows, settings["code"])
     return {
         "kept_small": float(coded[:-1].min()),
         "kept_64_kib": float(coded[-1]),
-        "narrow_kept_64_kib": float(kept(settings, rows, settings["narrow"])[-1]),
-        "plain_kept_64_kib": float(kept(settings, rows, settings["plain"])[-1]),
+        "narrow_kept_64_kib": float(kept_share(settings, rows, settings["narrow"])[-1]),
+        "plain_kept_64_kib": float(kept_share(settings, rows, settings["plain"])[-1]),
     }
 
 
@@ -34,7 +34,7 @@ def draw(settings: Settings, rows: Rows) -> Figure:
     names = [settings["plain"], settings["narrow"], settings["code"]]
     sizes, _ = rows.line(PANEL, settings["lossless"], "goodput_gbps")
     bars(left, {name: rows.line(PANEL, name, "goodput_gbps")[1] for name in [settings["lossless"], *names]})
-    bars(right, {name: kept(settings, rows, name) for name in names})
+    bars(right, {name: kept_share(settings, rows, name) for name in names})
     log_y(left)
     left.set_ylim(bottom=0.01)
     left.set_ylabel("goodput, Gbit/s")
