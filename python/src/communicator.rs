@@ -35,16 +35,16 @@ pub(crate) struct Communicator {
     /// `None` after this rank has left the group.
     inner: Mutex<Option<Arc<collectives::Communicator>>>,
     /// The memory of operations that may still run.
-    lent: Mutex<Vec<Arc<Lent>>>,
+    memory: Mutex<Vec<Arc<OperationMemory>>>,
 }
 
 /// Memory that an operation uses until its ticket is done. The views keep the memory at its address.
-struct Lent {
+struct OperationMemory {
     ticket: collectives::Ticket,
     views: Mutex<Vec<PyBuffer<u8>>>,
 }
 
-impl Lent {
+impl OperationMemory {
     /// Releases the memory of an operation that has ended.
     fn release(&self) {
         let views = take(&mut *lock(&self.views));
@@ -82,7 +82,7 @@ impl Communicator {
         };
         Ok(Self {
             inner: Mutex::new(Some(Arc::new(inner))),
-            lent: Mutex::default(),
+            memory: Mutex::default(),
         })
     }
 
@@ -151,13 +151,13 @@ impl Communicator {
             .open()?
             .submit_with(operation, options, buffers)
             .map_err(exception)?;
-        let lent = Arc::new(Lent {
+        let memory = Arc::new(OperationMemory {
             ticket,
             views: Mutex::new(input.into_iter().chain(output).collect()),
         });
         self.release_ended();
-        lock(&self.lent).push(Arc::clone(&lent));
-        Ok(Ticket(lent))
+        lock(&self.memory).push(Arc::clone(&memory));
+        Ok(Ticket(memory))
     }
 
     /// Notes that the next collective operation cannot start at this rank. The operation fails with this
@@ -209,12 +209,14 @@ impl Communicator {
 
     /// Releases the memory of operations that have ended.
     fn release_ended(&self) {
-        let mut lent = lock(&self.lent);
-        let ended: Vec<_> = lent.extract_if(.., |lent| lent.ticket.is_done()).collect();
+        let mut memory = lock(&self.memory);
+        let ended: Vec<_> = memory
+            .extract_if(.., |memory| memory.ticket.is_done())
+            .collect();
         // Releasing memory can run Python code, which may start operations, so the lock is released first.
-        drop(lent);
-        for lent in ended {
-            lent.release();
+        drop(memory);
+        for memory in ended {
+            memory.release();
         }
     }
 }
@@ -225,8 +227,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Drop for Communicator {
     fn drop(&mut self) {
-        // The group is closed before the memory in `lent` is released, because operations use the memory
-        // until the group is closed.
+        // The group is closed before `memory` is released, because operations use the memory until then.
         Python::attach(|py| self.close(py));
     }
 }
@@ -294,7 +295,7 @@ impl From<Report> for Ended {
 
 /// An operation that has been started.
 #[pyclass(frozen, module = "farwrite._native")]
-pub(crate) struct Ticket(Arc<Lent>);
+pub(crate) struct Ticket(Arc<OperationMemory>);
 
 #[pymethods]
 impl Ticket {
@@ -327,7 +328,7 @@ impl Ticket {
 
 /// Memory that an operation reads.
 fn readable(view: &PyBuffer<u8>) -> PyResult<Buffer> {
-    lend("input", view)
+    raw_buffer("input", view)
 }
 
 /// Memory that an operation writes.
@@ -335,18 +336,18 @@ fn writable(view: &PyBuffer<u8>) -> PyResult<Buffer> {
     if view.readonly() {
         return Err(PyBufferError::new_err("output: must be writable memory"));
     }
-    lend("output", view)
+    raw_buffer("output", view)
 }
 
-fn lend(argument: &str, view: &PyBuffer<u8>) -> PyResult<Buffer> {
+fn raw_buffer(argument: &str, view: &PyBuffer<u8>) -> PyResult<Buffer> {
     if !view.is_c_contiguous() {
         let why = format!("{argument}: must be contiguous memory");
         return Err(PyBufferError::new_err(why));
     }
     // SAFETY: the view is contiguous, so its `len_bytes` bytes follow each other from `buf_ptr` on. The
-    // caller keeps the view, and so the bytes, in a `Lent` until the ticket is done. `writable` checks that
-    // an output may be written; an input is only read. The user of `submit` does not access the memory until
-    // the ticket is done.
+    // caller keeps the view, and so the bytes, in an `OperationMemory` until the ticket is done. `writable`
+    // checks that an output may be written; an input is only read. The user of `submit` does not access the
+    // memory until the ticket is done.
     Ok(unsafe { Buffer::from_raw_parts(view.buf_ptr().cast(), view.len_bytes()) })
 }
 

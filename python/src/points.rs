@@ -9,7 +9,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 /// How long the evaluation ignores Ctrl-C, unless one point takes longer.
-const PATIENCE: Duration = Duration::from_millis(50);
+const SIGNALS_EVERY: Duration = Duration::from_millis(50);
 
 create_exception!(
     farwrite._native,
@@ -38,7 +38,7 @@ pub(crate) fn each<T: Send>(
     let mut results = Vec::with_capacity(count);
     while results.len() < count {
         py.detach(|| {
-            let until = Instant::now() + PATIENCE;
+            let until = Instant::now() + SIGNALS_EVERY;
             while results.len() < count && Instant::now() < until {
                 results.push(f(results.len()).map_err(|error| (error, results.len()))?);
             }
