@@ -1,4 +1,4 @@
-"""Builds the package of python/ for a caller that asks at the repository's root (PEP 517)."""
+"""A build backend (PEP 517) for the root of the repository, which builds the package in python/."""
 
 import os
 from pathlib import Path

@@ -20,7 +20,7 @@ def test_what_gloo_of_this_version_does(job: Ranks, capfd: pytest.CaptureFixture
     assert len({text for text, _ in found}) == 1
     with capfd.disabled():
         print(f"\n{found[0][0]}")
-    # Headers, and the messages of barriers, are beside the data.
+    # In addition to the data, a rank sends headers and the messages of barriers.
     assert all(0.4 < share < 0.6 for _, share in found), found
 
 

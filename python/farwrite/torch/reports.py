@@ -223,7 +223,7 @@ class Totals:
         times.append(report.elapsed_s)
         if len(times) < _COMPARED:
             return None
-        # The fastest operation is compared, because the others may have waited for ranks that start late, and
+        # The fastest operation is compared, because other operations may have waited for late ranks, and
         # for earlier operations.
         fastest_s = min(times)
         times.clear()
