@@ -84,7 +84,7 @@ class Runs:
         yield from (f"{'':>12}  failed: {problem}" for problem in self.failed)
 
     def add_to(self, table: Table, panel: str, backend: str, target: float) -> None:
-        """Add the rows of a CSV file."""
+        """Add the rows of this backend to the table of a CSV file."""
         for measure, value in self.summarize(target).items():
             if isfinite(value):
                 table.add(panel, backend, 0, measure, value)

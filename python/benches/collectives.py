@@ -57,7 +57,7 @@ def options(backend: str, size: int) -> Options:
 
 
 def new_groups(backend: str, rank: int, size: int) -> list[dist.ProcessGroup]:
-    """Return the groups of a rank: one of all ranks, or that of its site and that between the sites."""
+    """Return the groups of a rank: the group of all ranks, or the group of its site and one between sites."""
     if backend == "gloo":
         return [dist.new_group(backend="gloo")]
     if backend != "between":
@@ -109,14 +109,14 @@ def all_reduce_between(
 
 
 def largest(value: float) -> float:
-    """Return the largest of the values of all ranks."""
+    """Return the largest value of all ranks."""
     values = torch.tensor([value], dtype=torch.float64)
     dist.all_reduce(values, dist.ReduceOp.MAX)
     return float(values)
 
 
 def summed(values: Sequence[float]) -> list[float]:
-    """Return sums over all ranks."""
+    """Return the sum of each value over all ranks."""
     sums = torch.tensor(list(values), dtype=torch.float64)
     dist.all_reduce(sums)
     return sums.tolist()
@@ -211,7 +211,7 @@ def run(
 
 
 def show(size: int, loss: str, row: dict[str, Any], names: Sequence[str]) -> None:
-    """Print a row."""
+    """Print the row of an operation."""
     cells = row["backends"]
     medians = {name: median(cell["seconds"]) * 1e3 for name, cell in cells.items()}
     rounds = min(len(cell["seconds"]) for cell in cells.values())

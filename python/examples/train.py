@@ -144,12 +144,12 @@ class Alone:
         self.optimizer.step()
 
     def weights(self) -> list[torch.Tensor]:
-        """Return all weights, as this rank computes with them. All ranks must call it."""
+        """Return all weights with which this rank computes. All ranks must call this method."""
         return [parameter.detach() for parameter in self.model.parameters()]
 
 
 class Replicas(Alone):
-    """Every rank has all weights: `DistributedDataParallel`."""
+    """Training by `DistributedDataParallel`: every rank has all weights."""
 
     def __init__(self, task: Digits | Text) -> None:
         super().__init__(task)
@@ -157,7 +157,7 @@ class Replicas(Alone):
 
 
 class Shards(Alone):
-    """Every rank has a part of all weights: FSDP2."""
+    """Training by FSDP2: every rank has a part of each weight."""
 
     def __init__(self, task: Digits | Text) -> None:
         mesh = dist.init_device_mesh("cpu", (dist.get_world_size(),))
@@ -165,7 +165,7 @@ class Shards(Alone):
         super().__init__(task)
 
     def weights(self) -> list[torch.Tensor]:
-        """Return all weights, as this rank computes with them. All ranks must call it."""
+        """Return all weights with which this rank computes. All ranks must call this method."""
         self.model.unshard()
         whole = [parameter.detach().clone() for parameter in self.model.parameters()]
         self.model.reshard()
@@ -173,7 +173,7 @@ class Shards(Alone):
 
 
 class Zero3:
-    """Every rank has a part of all weights: ZeRO-3 of DeepSpeed."""
+    """Training by ZeRO-3 of DeepSpeed: every rank has a part of each weight."""
 
     def __init__(self, task: Digits | Text) -> None:
         os.environ.setdefault("DS_ACCELERATOR", "cpu")
@@ -204,7 +204,7 @@ class Zero3:
         self.model.step()
 
     def weights(self) -> list[torch.Tensor]:
-        """Return all weights, as this rank computes with them. All ranks must call it."""
+        """Return all weights with which this rank computes. All ranks must call this method."""
         parameters = list(self.model.parameters())
         with self._zero.GatheredParameters(parameters):
             return [parameter.detach().clone() for parameter in parameters]

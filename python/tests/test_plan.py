@@ -18,7 +18,7 @@ def test_the_best_is_the_best_that_the_model_knows() -> None:
     assert by_name["sr-nack"].mean_s == time.mean
     assert by_name["sr-nack"].p999_s == time.quantile(0.999)
     assert by_name["ec-mds:32,8"].parity_overhead == 0.25
-    assert "ec-mds:4,2" not in by_name  # half as much parity as data
+    assert "ec-mds:4,2" not in by_name  # its parity is half of its data, more than the limit
     assert repr(found).startswith(f"<Plan: {found.best.scheme}")
 
 

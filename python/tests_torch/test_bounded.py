@@ -68,7 +68,7 @@ def _all_reduces() -> list[bytes]:
         reports.append(report)
     # Rank 1 was late, so each other rank waited for it until the deadline.
     assert dist.get_rank() == 1 or any(report.was_cut for report in reports)
-    # An exact operation changes neither share.
+    # An exact operation changes neither `cut_share` nor `missing_share`.
     dist.barrier(group=group)
     check_shares(group, reports, exact=1)
     dist.destroy_process_group(group)

@@ -62,7 +62,7 @@ def _forced() -> None:
                 summed, part = whole.clone(), torch.empty(4)
                 dist.all_reduce(summed, op=op, group=group)
                 assert torch.equal(summed, wanted)
-                # As FSDP2 calls it, and as DeepSpeed does.
+                # FSDP2 and DeepSpeed call the operation by different names.
                 dist.reduce_scatter_single(output=part, input=whole, group=group, op=op)
                 assert torch.equal(part, wanted[4 * rank :][:4])
                 dist.reduce_scatter_tensor(part, whole, op, group)

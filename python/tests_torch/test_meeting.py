@@ -170,7 +170,7 @@ def test_what_is_no_rank_of_farwrite() -> None:
             rendezvous.meet(Place("g", store, 1, 2), b"", "10.0.0.1", OPTIONS, LONG)
 
 
-#: What rank 0 of a group stores in the first round and in a later one.
+#: The values that rank 0 of a group stores in the first round and in a later round.
 FIRST = json.dumps(
     {
         "farwrite": version("farwrite"),
@@ -262,7 +262,7 @@ def test_messages_are_bound_to_job_group_and_instance(monkeypatch: pytest.Monkey
 
 def test_the_address_that_is_bound() -> None:
     assert rendezvous.bound_address("127.0.0.1") == "127.0.0.1"
-    # An address that no machine of a test has (RFC 5737).
+    # No machine has this address, which is for documentation (RFC 5737).
     try:
         bound = rendezvous.bound_address("192.0.2.77")
     except OSError:

@@ -372,7 +372,7 @@ def test_barrier(job: Ranks) -> None:
 def _barrier() -> tuple[float, float]:
     import time
 
-    # Rank 0 arrives last. The processes share the clock of the machine.
+    # Rank 0 starts the barrier last. All processes use the clock of this machine.
     if dist.get_rank() == 0:
         time.sleep(0.3)
     entered = time.monotonic()
@@ -392,7 +392,7 @@ def _send_and_receive() -> None:
         dist.send(values(rank, dtype, (100,)), dst=after)
         work.wait()
         equal(received, values(before, dtype, (100,)))
-    # Tags distinguish sends, in any order.
+    # Tags distinguish sends: the receives are in another order than the sends.
     first, second = torch.empty(3), torch.empty(5)
     works = [dist.irecv(second, src=before, tag=2), dist.irecv(first, src=before, tag=1)]
     works += [dist.isend(values(rank, torch.float32, (3,)), dst=after, tag=1),
@@ -445,7 +445,7 @@ def test_sites_reduce_before_values_cross_between_them(four: Ranks) -> None:
 def _sites() -> None:
     options = farwrite.torch.Options(trusted_store=True, sites=[0, 1, 0, 1])
     group = dist.new_group(pg_options=options)
-    # Ranks 0 and 2 cancel each other out. Before that, a float32 cannot hold what ranks 1 and 3 add.
+    # The values of ranks 0 and 2 cancel. A sum that has only one of them rounds away those of ranks 1 and 3.
     value = (1e8, 1.0, -1e8, 1.0)[dist.get_rank()]
     # Only tensors of more than 64 KiB are reduced within sites first.
     for values, by_sites in ((100_003, True), (10, False)):
@@ -477,7 +477,7 @@ def _strides() -> None:
         dist.all_gather([view(one) for one in gathered], view(whole * (rank + 1)))
         for other, one in enumerate(gathered):
             assert torch.equal(view(one), view(whole * (other + 1)))
-        # Ranks may lay out the same values differently.
+        # Ranks may have different layouts of equal values.
         mixed = torch.ones(3, 5) if rank == 0 else torch.ones(5, 3).t()
         dist.broadcast(mixed.mul_(rank + 1), 0)
         assert torch.equal(mixed, torch.ones(3, 5))

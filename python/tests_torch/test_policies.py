@@ -56,7 +56,7 @@ def _auto() -> None:
     assert Exact("auto", expected_loss=0) == Exact("auto", expected_loss=0.0)
     expecting = Options(trusted_store=True, policy=Exact("auto", expected_loss=0.3))
     group = dist.new_group(pg_options=expecting)
-    # The first operation begins before anything is measured.
+    # The first operation begins before the ranks have measured the network.
     first, *_ = _sums(group, 1)
     assert any(scheme.startswith("ec-") for scheme in first.exact_schemes), first.exact_schemes
     dist.destroy_process_group(group)
@@ -68,7 +68,7 @@ def _auto() -> None:
 def test_rate_control(two: Ranks, rate_control: RateControl) -> None:
     """Check that sums are right with each rate control, and that the rate of the options is a limit."""
     for seconds in two.run(_rate_control, rate_control):
-        # A rank may send a burst of up to 256 KiB before the limit applies, a sixth of its bytes.
+        # Before the limit applies, a rank may send a burst of up to 256 KiB, which is a sixth of its bytes.
         assert seconds > 0.5 * 4 * VALUES * 4 * 8 / GBIT
 
 

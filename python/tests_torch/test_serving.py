@@ -34,7 +34,7 @@ def test_exact_serving_is_that_of_one_process(job: Ranks, way: str) -> None:
     for rank, (ours, numbers, answered) in enumerate(job.run(_serve, way, False)):
         torch.testing.assert_close(ours, logits[numbers], **TOLERANCE, msg=f"rank {rank}")
         judged += len(ours)
-        # The ranks of a pipeline behind the first one do not know the bytes of the answers.
+        # In a pipeline, only the first rank knows the bytes of the answers.
         if way != "pipeline" or rank == 0:
             held = numbers if way != "pipeline" else torch.arange(PROMPTS)
             assert torch.equal(answered, answers[held]), f"rank {rank}"

@@ -43,7 +43,7 @@ class ShippedMaker(Maker, Protocol):
     """A maker that also compares simulations of the shipped protocols."""
 
     def shipped(self, settings: Settings, times: Times) -> Numbers:
-        """Those of the numbers that the simulated messages give."""
+        """Return the numbers that the simulated messages of the shipped protocols give."""
 
     def points(self, figure: Figure, settings: Settings, times: Times) -> None:
         """Add the simulated messages to the plot."""
@@ -127,8 +127,8 @@ class Claim:
     expected: tuple[Number, ...]
     #: Whether the numbers are speeds of this machine. Otherwise they are computed or simulated.
     measured: bool = False
-    #: Name of the folder with results as rows, beside the folders of the claims. Empty if the numbers come
-    #: from elsewhere.
+    #: Name of the folder with results as rows, beside the folders of the claims. Empty if the module of the
+    #: claim computes or measures its numbers.
     rows: str = ""
     #: Assumptions, and parts of the claim that are not shown.
     note: str = ""

@@ -1,4 +1,4 @@
-"""LoWAR's Fig. 13: what LoWAR adds to the time of a message in a local network."""
+"""LoWAR's Fig. 13: the time that LoWAR adds to a message in a local network."""
 
 from __future__ import annotations
 

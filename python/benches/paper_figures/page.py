@@ -1,4 +1,4 @@
-"""One page with all figures, each beside its claim."""
+"""One page with all figures, each with its claim."""
 
 from __future__ import annotations
 

@@ -200,7 +200,7 @@ def refusing(place: Place) -> Iterator[None]:
     except Exception as error:
         # The store may have raised the exception. Then this rank cannot inform the other ranks.
         with suppress(RuntimeError):
-            # The identifier distinguishes this text from that of an earlier start of the job.
+            # The identifier distinguishes this value from the value of an earlier start of the job.
             reason = {"rank": place.rank, "error": str(error)[:_LONGEST_TEXT], "id": uuid4().hex}
             _refuse(place, json.dumps(reason))
         raise

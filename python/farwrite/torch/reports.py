@@ -25,7 +25,7 @@ class Arrival:
 
 @dataclass(frozen=True)
 class Peer:
-    """Measurements of another rank that this rank exchanged exact messages with."""
+    """Measurements of the network to another rank, from the exact messages that both ranks exchanged."""
 
     #: The other rank.
     rank: int
@@ -71,7 +71,7 @@ class Report:
     least_missing_share: float | None
     #: When exact messages of other ranks arrived, in the order of ranks.
     arrivals: tuple[Arrival, ...]
-    #: Measurements of the ranks that this rank exchanged exact messages with, in the order of ranks.
+    #: Measurements of the network to each rank that this rank exchanged exact messages with, in rank order.
     peers: tuple[Peer, ...]
     #: Total number of operations of the group that this rank has waited for.
     operations: int
