@@ -323,6 +323,19 @@ impl<F: Fabric> Endpoint<F> {
         Ok(())
     }
 
+    /// Clears the bitmap of a receive that has ended, and keeps its memory for a later receive of the
+    /// queue pair. Programs in other languages read the bits by their address
+    /// ([`ChunkBitmap::as_ptr`](crate::ChunkBitmap::as_ptr)): it stays readable until the queue pair is
+    /// destroyed. Returns false, and keeps nothing, if the receive is open or a clone of its handle or
+    /// bitmap exists.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchQueuePair`], [`Error::BrokenQueuePair`].
+    pub fn reuse_bitmap(&mut self, recv: RecvHandle) -> Result<bool, Error> {
+        let pair = self.queue_pairs.get_mut(recv.pair)?;
+        Ok(recv.outcome().is_some() && pair.reuse_bitmap(recv.bitmap))
+    }
+
     /// Sends a message from `source`. The bytes of `source` must not change until the send has an
     /// outcome.
     ///

@@ -18,6 +18,10 @@ impl ChunkBitmap {
         Self(memory)
     }
 
+    pub(crate) fn into_memory(self) -> Arc<SlotMemory> {
+        self.0
+    }
+
     /// Number of the message on its queue pair.
     #[must_use]
     pub fn message(&self) -> u64 {

@@ -30,6 +30,20 @@ impl Bits {
         }
     }
 
+    /// Clears all bits.
+    pub(crate) fn clear(&mut self) {
+        for word in &mut self.words {
+            *word = AtomicU64::new(0);
+        }
+        self.touched = AtomicU32::new(0);
+        self.full = AtomicU32::new(0);
+    }
+
+    /// Returns whether there is room for `bits` bits.
+    pub(crate) fn has_room_for(&self, bits: u32) -> bool {
+        bits.div_ceil(64) as usize <= self.words.len()
+    }
+
     /// Sets a bit. Returns `None` if the bit was set already, or is past the end.
     #[inline]
     pub(crate) fn insert(&self, bit: u32) -> Option<Neighbours> {

@@ -20,8 +20,9 @@ pub(crate) struct Extent {
 
 /// What has arrived of one message or parity message, in words that workers share.
 ///
-/// Its bitmaps have the length that the posted buffer needs. A `SlotMemory` belongs to one message
-/// for its whole lifetime, so a reader never sees another message in it.
+/// Its bitmaps have at least the length that the posted buffer needs. A `SlotMemory` belongs to one
+/// message while anything but its owner refers to it, so a [`ChunkBitmap`](crate::ChunkBitmap) never
+/// shows another message.
 pub(crate) struct SlotMemory {
     geometry: Geometry,
     message: MessageId,
@@ -70,6 +71,31 @@ impl SlotMemory {
             #[cfg(all(test, loom))]
             probe: crate::table::Probe::default(),
         }
+    }
+
+    /// Forgets everything that has arrived. The bits stay at their addresses.
+    pub(crate) fn clear(&mut self) {
+        self.store_extent(None);
+        self.packets.clear();
+        if let Some(chunks) = &mut self.chunks {
+            chunks.clear();
+        }
+        self.short_bytes = AtomicU64::new(0);
+        self.fragments = AtomicU32::new(0);
+        self.immediate = AtomicU32::new(0);
+    }
+
+    /// Gives cleared memory to another message, if its bitmaps are long enough. Returns whether they
+    /// are.
+    pub(crate) fn renew(&mut self, geometry: Geometry, message: MessageId, capacity: u64) -> bool {
+        let packets = geometry.packets(capacity, true);
+        if self.geometry != geometry || !self.packets.has_room_for(packets) {
+            return false;
+        }
+        self.message = message;
+        self.generation = geometry.generation(message);
+        self.capacity = capacity;
+        true
     }
 
     pub(crate) fn message(&self) -> MessageId {

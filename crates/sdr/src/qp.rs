@@ -207,6 +207,14 @@ impl SdrQp {
         Ok(place)
     }
 
+    /// Clears the bitmap of an ended receive and keeps its memory for a later receive of the queue
+    /// pair. The bits stay readable at their address until the queue pair is dropped, for readers
+    /// outside Rust ([`ChunkBitmap::as_ptr`]). Returns false, and keeps nothing, while the receive is
+    /// not released or a clone of the bitmap exists.
+    pub fn reuse_bitmap(&mut self, bitmap: ChunkBitmap) -> bool {
+        self.recv.received.reuse(bitmap.into_memory())
+    }
+
     /// The user immediate of an open receive's message.
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 //! Messages that are being received, as the owner of the queue pair sees them.
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use farwrite_wire::control::MessageId;
 
@@ -16,6 +17,8 @@ use crate::table::{SlotTable, Unpublished};
 pub struct Received {
     table: Arc<SlotTable>,
     messages: Sparse<MessageId, Entry>,
+    /// Cleared memory of ended messages, for later ones ([`Received::reuse`]).
+    spare: Vec<Arc<SlotMemory>>,
 }
 
 struct Entry {
@@ -29,6 +32,7 @@ impl Received {
         Self {
             table,
             messages: Sparse::new(),
+            spare: Vec::new(),
         }
     }
 
@@ -109,7 +113,11 @@ impl Received {
     /// Starts to accept packets of a message whose buffer holds `capacity` bytes.
     pub(crate) fn post(&mut self, message: MessageId, capacity: u64) -> Arc<SlotMemory> {
         let geometry = *self.table.geometry();
-        let memory = Arc::new(SlotMemory::new(geometry, message, capacity));
+        let memory = self.take_spare(message, capacity).unwrap_or_else(|| {
+            let mut memory = SlotMemory::new(geometry, message, self.room(capacity));
+            memory.renew(geometry, message, capacity);
+            Arc::new(memory)
+        });
         let entry = Entry {
             memory: memory.clone(),
             unpublished: None,
@@ -117,6 +125,37 @@ impl Received {
         self.messages.insert(message, entry);
         self.table.publish(memory.clone());
         memory
+    }
+
+    /// Clears the memory of an ended message and keeps it for a later one. Returns whether that was
+    /// possible: nothing else may use the memory.
+    pub(crate) fn reuse(&mut self, mut memory: Arc<SlotMemory>) -> bool {
+        let Some(only) = Arc::get_mut(&mut memory) else {
+            return false;
+        };
+        only.clear();
+        self.spare.push(memory);
+        true
+    }
+
+    /// The bytes that new bitmaps have room for. They are a power of two if memory is kept, so that few
+    /// sizes of it exist.
+    fn room(&self, capacity: u64) -> u64 {
+        let most = self.table.geometry().config().max_message_bytes;
+        match self.spare.is_empty() {
+            true => capacity,
+            false => capacity.next_power_of_two().min(most).max(capacity),
+        }
+    }
+
+    /// Takes memory that was kept, if some of it is large enough.
+    fn take_spare(&mut self, message: MessageId, capacity: u64) -> Option<Arc<SlotMemory>> {
+        let geometry = *self.table.geometry();
+        let renew = |memory: &mut Arc<SlotMemory>| {
+            Arc::get_mut(memory).is_some_and(|only| only.renew(geometry, message, capacity))
+        };
+        let fitting = self.spare.iter_mut().position(renew)?;
+        Some(self.spare.swap_remove(fitting))
     }
 
     /// Stops accepting packets of an open message.

@@ -46,3 +46,32 @@ fn a_table_outlives_its_queue_pair() {
     drop(table);
     assert_eq!(bitmaps.map(|bitmap| bitmap.bytes()), [64, 64]);
 }
+
+#[test]
+fn the_memory_of_a_bitmap_serves_a_later_receive() {
+    let mut qp = connected(small());
+    let bitmap = post(&mut qp, 1000);
+    arrive(&qp, 0, 0, 64);
+    let (packets, address) = (bitmap.packets(0), bitmap.as_ptr());
+    assert_eq!(packets, 1);
+    // It is kept only when nothing else can write or read it.
+    assert!(!qp.reuse_bitmap(bitmap.clone()));
+    qp.complete_recv(0, Outcome::Partial).unwrap();
+    release(&mut qp, 0);
+    assert!(qp.reuse_bitmap(bitmap));
+    // A shorter message fits. Nothing of the older one is in it.
+    let second = post(&mut qp, 300);
+    assert_eq!(second.as_ptr(), address);
+    assert_eq!((second.message(), second.len()), (1, 2));
+    assert_eq!(
+        (second.word(0), second.packets(0), second.bytes()),
+        (0, 0, 0)
+    );
+    for packet in 0..4 {
+        arrive(&qp, 1, packet, 64);
+    }
+    // The packets of the older message do not count for it.
+    arrive(&qp, 0, 1, 64);
+    assert_eq!((second.word(0), second.bytes()), (1, 256));
+    assert_ne!(post(&mut qp, 300).as_ptr(), address);
+}

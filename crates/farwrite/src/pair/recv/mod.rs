@@ -277,6 +277,11 @@ impl Pair {
         result
     }
 
+    /// Keeps the memory of a bitmap for a later receive.
+    pub(crate) fn reuse_bitmap(&mut self, bitmap: ChunkBitmap) -> bool {
+        self.sdr.reuse_bitmap(bitmap)
+    }
+
     /// Returns whether a receive writes into the region.
     pub(crate) fn receives_into(&self, lkey: Lkey) -> bool {
         self.recv
