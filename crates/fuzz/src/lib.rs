@@ -10,6 +10,7 @@
 )]
 
 pub mod boxes;
+pub mod capi;
 pub mod cli;
 pub mod codes;
 pub mod collectives;
@@ -53,6 +54,7 @@ macro_rules! targets {
 targets! {
     boxes_lowar: crate::boxes::lowar,
     boxes_netrt: crate::boxes::netrt,
+    capi_info: crate::capi::info,
     cli_link_file: crate::cli::link_file,
     cli_paths: crate::cli::paths,
     cli_trace: crate::cli::trace,

@@ -72,10 +72,17 @@ impl ChunkBitmap {
     }
 
     /// The packet bits of one chunk. The first packet is the least significant bit. If a chunk has
-    /// more than 64 packets, these are the first 64.
+    /// more than 64 packets, these are the first 64; [`ChunkBitmap::packet_word`] returns the others.
     #[must_use]
     pub fn packets(&self, chunk: u32) -> u64 {
-        self.0.packets_of(chunk)
+        self.0.packet_word(chunk, 0)
+    }
+
+    /// Packet bits of one chunk from its packet `64 * word` on, in one word. The first of them is the
+    /// least significant bit. Returns 0 past the end of the chunk.
+    #[must_use]
+    pub fn packet_word(&self, chunk: u32, word: u32) -> u64 {
+        self.0.packet_word(chunk, word)
     }
 
     /// Returns a copy of the bits, eight chunks per byte. The first chunk is the least significant

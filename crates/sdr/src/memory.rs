@@ -241,13 +241,16 @@ impl SlotMemory {
         total.is_some_and(|total| self.chunk_bits().count(total) == total)
     }
 
-    /// The bits of the packets of one chunk, up to 64. The first packet is the least significant
-    /// bit.
-    pub(crate) fn packets_of(&self, chunk: u32) -> u64 {
+    /// The bits of up to 64 packets of one chunk, from its packet `64 * word` on. The first of them is
+    /// the least significant bit.
+    pub(crate) fn packet_word(&self, chunk: u32, word: u32) -> u64 {
         let per_chunk = self.geometry.config().packets_per_chunk;
-        let first = chunk.checked_mul(per_chunk);
-        let unused = 64 - per_chunk.min(64);
-        first.map_or(0, |first| self.packets.window(first)) & (u64::MAX >> unused)
+        let skipped = word.saturating_mul(64);
+        let count = per_chunk.saturating_sub(skipped).min(64);
+        let start = chunk.checked_mul(per_chunk);
+        let first = start.and_then(|start| start.checked_add(skipped));
+        let used = u64::MAX.checked_shr(64 - count).unwrap_or(0);
+        first.map_or(0, |first| self.packets.window(first)) & used
     }
 
     /// The user immediate, if all its fragments have arrived.

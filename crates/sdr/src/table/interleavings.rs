@@ -187,7 +187,7 @@ fn a_message_never_shows_packets_of_the_next() {
         }
         let reader = {
             let memory = memory.clone();
-            thread::spawn(move || (memory.word(0), memory.packets_of(0)))
+            thread::spawn(move || (memory.word(0), memory.packet_word(0, 0)))
         };
         let closed = table.unpublish(MessageId::new(0)).unwrap();
         let next = post(&table, 1, 192, Some(192));
@@ -201,7 +201,7 @@ fn a_message_never_shows_packets_of_the_next() {
         // SAFETY: this thread alone takes packets in. The reader counts.
         unsafe { closed.free() };
         assert_eq!(reader.join().unwrap(), (1, 0b111));
-        assert_eq!((next.word(0), next.packets_of(0)), (0, 0b10));
+        assert_eq!((next.word(0), next.packet_word(0, 0)), (0, 0b10));
     });
 }
 

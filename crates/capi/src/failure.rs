@@ -1,0 +1,69 @@
+//! Why a call failed: a code for the caller, and a text for people.
+
+use std::cell::RefCell;
+use std::env;
+use std::ffi::{CString, c_char, c_int};
+
+use crate::sdr::sdr_errcode;
+
+/// Why a call failed.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// There are no resources at the moment, or it is not there yet.
+    Retry(String),
+    /// Everything else.
+    Error(String),
+}
+
+impl Failure {
+    pub(crate) fn new(text: impl Into<String>) -> Self {
+        Self::Error(text.into())
+    }
+}
+
+impl From<farwrite::Error> for Failure {
+    fn from(error: farwrite::Error) -> Self {
+        match error {
+            farwrite::Error::Retry { .. } => Self::Retry(error.to_string()),
+            _ => Self::Error(error.to_string()),
+        }
+    }
+}
+
+thread_local! {
+    /// Text of the last failure of this thread.
+    static LAST: RefCell<CString> = RefCell::default();
+}
+
+/// Keeps the text of a failure, and prints errors if the user asked for it.
+pub(crate) fn note(failure: &Failure) {
+    let (Failure::Retry(text) | Failure::Error(text)) = failure;
+    if matches!(failure, Failure::Error(_)) && env::var_os("FARWRITE_VERBOSE").is_some() {
+        eprintln!("farwrite: {text}");
+    }
+    let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
+    LAST.with_borrow_mut(|last| *last = text);
+}
+
+/// The text of the last failure of this thread. It is valid until the thread's next call that fails.
+pub(crate) fn last_text() -> *const c_char {
+    LAST.with_borrow(|last| last.as_ptr())
+}
+
+/// The code of `enum sdr_errcode`.
+pub(crate) fn code(result: Result<(), Failure>) -> c_int {
+    let Err(failure) = result else {
+        return sdr_errcode::SDR_SUCCESS as c_int;
+    };
+    // Programs call again and again until it is there: no text for each call.
+    if let Failure::Retry(text) = &failure
+        && text.is_empty()
+    {
+        return sdr_errcode::SDR_RETRY as c_int;
+    }
+    note(&failure);
+    match failure {
+        Failure::Retry(_) => sdr_errcode::SDR_RETRY as c_int,
+        Failure::Error(_) => sdr_errcode::SDR_ERROR as c_int,
+    }
+}

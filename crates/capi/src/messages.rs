@@ -1,0 +1,224 @@
+//! Messages of a C program: handles of sends and receives.
+//!
+//! Calls that programs repeat in a loop read atomics, and do not ask the thread of the endpoint. A
+//! handle belongs to one thread at a time: of two calls on it that overlap, the second is an error.
+//! That is found with a lock that no call waits for. It is not held while a call waits for the thread.
+
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::thread;
+
+use farwrite::{MrSlice, Outcome, RecvHandle, SendHandle};
+
+use crate::failure::Failure;
+use crate::queue_pair::Pair;
+
+/// `flags` of `sdr_send_status`: the receiver completed the message before all packets had left.
+const ENDED_BY_RECEIVER: u32 = 1;
+
+fn enter<T>(state: &Mutex<T>) -> Result<MutexGuard<'_, T>, Failure> {
+    match state.try_lock() {
+        Ok(state) => Ok(state),
+        Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => Err(Failure::new(
+            "another thread uses this handle: a handle belongs to one thread at a time",
+        )),
+    }
+}
+
+/// What `sdr_recv_handle` names.
+pub(crate) struct Receive {
+    pub(crate) pair: Arc<Pair>,
+    /// Chunks of the posted buffer.
+    chunks: u32,
+    state: Mutex<ReceiveState>,
+}
+
+struct ReceiveState {
+    /// `None` once it was completed.
+    handle: Option<RecvHandle>,
+    /// Chunks that the last call saw.
+    seen: u32,
+}
+
+fn completed() -> Failure {
+    Failure::new("the receive was completed already")
+}
+
+impl Receive {
+    pub(crate) fn new(pair: &Arc<Pair>, handle: RecvHandle, bytes: u64) -> Self {
+        let chunks = bytes.div_ceil(pair.chunk_bytes()).max(1);
+        Self {
+            pair: Arc::clone(pair),
+            chunks: u32::try_from(chunks).unwrap_or(u32::MAX),
+            state: Mutex::new(ReceiveState {
+                handle: Some(handle),
+                seen: 0,
+            }),
+        }
+    }
+
+    /// The live bitmap, and its bytes.
+    pub(crate) fn bitmap(&self) -> Result<(*mut u8, usize), Failure> {
+        let mut state = enter(&self.state)?;
+        let bitmap = state.handle.as_ref().ok_or_else(completed)?.bitmap();
+        let (bits, count) = (bitmap.as_ptr().cast_mut(), bitmap.count());
+        let is_news = count != state.seen;
+        state.seen = count;
+        drop(state);
+        if !is_news {
+            // Programs call this in a loop. With few cores, the thread of the endpoint needs this one.
+            thread::yield_now();
+        }
+        Ok((bits, self.chunks.div_ceil(8) as usize))
+    }
+
+    /// The packets of one chunk from packet `64 * word` on, in packets of the program's MTU.
+    pub(crate) fn packets(&self, chunk: u32, word: u32) -> Result<u64, Failure> {
+        if chunk >= self.chunks {
+            return Err(Failure::new(format!(
+                "chunk {chunk}: the buffer has {} chunks",
+                self.chunks
+            )));
+        }
+        let state = enter(&self.state)?;
+        let bitmap = state.handle.as_ref().ok_or_else(completed)?.bitmap();
+        let merged = self.pair.shape.packets_a_bit;
+        // A packet of the program's MTU can be several on the wire.
+        let wire = |packet: u32| bitmap.packet_word(chunk, packet / 64) >> (packet % 64) & 1 == 1;
+        if merged == 1 {
+            return Ok(bitmap.packet_word(chunk, word));
+        }
+        let most = self.pair.config().packets_per_chunk / merged;
+        let bits = (0..64_u32).filter(|bit| {
+            let packet = word.saturating_mul(64).saturating_add(*bit);
+            packet < most && (packet * merged..(packet + 1) * merged).all(wire)
+        });
+        Ok(bits.fold(0, |bits, bit| bits | 1 << bit))
+    }
+
+    /// The user immediate; [`Failure::Retry`] until all of it is there.
+    pub(crate) fn immediate(&self) -> Result<u32, Failure> {
+        let state = enter(&self.state)?;
+        let immediate = state.handle.as_ref().ok_or_else(completed)?.immediate();
+        drop(state);
+        immediate.ok_or_else(|| {
+            thread::yield_now();
+            Failure::Retry(String::new())
+        })
+    }
+
+    /// Ends the receive. When this returns, no packet changes its memory.
+    pub(crate) fn complete(&self) -> Result<(), Failure> {
+        let handle = enter(&self.state)?.handle.take().ok_or_else(completed)?;
+        let outcome = match handle.bitmap().is_complete() {
+            true => Outcome::Whole,
+            false => Outcome::Partial,
+        };
+        self.pair.context.call(move |endpoint| {
+            match endpoint.complete_recv(&handle, outcome) {
+                // The sender has withdrawn the message, or the queue pair is broken.
+                Ok(()) | Err(farwrite::Error::NoSuchMessage(_)) => {}
+                Err(error) => return Err(error),
+            }
+            endpoint.reuse_bitmap(handle).map(drop)
+        })??;
+        Ok(())
+    }
+}
+
+/// What `sdr_send_handle` names.
+pub(crate) struct Send {
+    pub(crate) pair: Arc<Pair>,
+    state: Mutex<SendState>,
+}
+
+struct SendState {
+    handle: SendHandle,
+    /// Whether chunks can be added.
+    is_stream: bool,
+    /// What the program was told, once it was told that the send is over.
+    told: Option<Result<u32, ()>>,
+}
+
+impl Send {
+    pub(crate) fn new(pair: &Arc<Pair>, handle: SendHandle, is_stream: bool) -> Self {
+        Self {
+            pair: Arc::clone(pair),
+            state: Mutex::new(SendState {
+                handle,
+                is_stream,
+                told: None,
+            }),
+        }
+    }
+
+    fn stream(state: &SendState) -> Result<SendHandle, Failure> {
+        match state.is_stream {
+            true => Ok(state.handle.clone()),
+            false => Err(Failure::new(
+                "the send is not a stream, or was ended: start one with sdr_streaming_send_start",
+            )),
+        }
+    }
+
+    /// Adds chunks to a stream.
+    pub(crate) fn add(&self, source: MrSlice, first_chunk: u32) -> Result<(), Failure> {
+        let stream = Self::stream(&*enter(&self.state)?)?;
+        let added = self
+            .pair
+            .context
+            .call(move |endpoint| endpoint.send_chunks(&stream, source, first_chunk))?;
+        Ok(added?)
+    }
+
+    /// Ends a stream.
+    pub(crate) fn end(&self) -> Result<(), Failure> {
+        let stream = {
+            let mut state = enter(&self.state)?;
+            let stream = Self::stream(&state)?;
+            state.is_stream = false;
+            stream
+        };
+        let ended = self
+            .pair
+            .context
+            .call(move |endpoint| endpoint.end_stream(&stream))?;
+        match ended {
+            // The receiver completed the message first.
+            Ok(()) | Err(farwrite::Error::NoSuchMessage(_)) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Whether all packets have left, or the receiver has completed the message: then its flags, and
+    /// whether the program learns it now for the first time.
+    pub(crate) fn poll(&self) -> Result<Option<(u32, bool)>, Failure> {
+        let mut state = enter(&self.state)?;
+        let is_new = state.told.is_none();
+        let told = state.told.or_else(|| {
+            if !state.is_stream && state.handle.is_injected() {
+                return Some(Ok(0));
+            }
+            match state.handle.outcome()? {
+                Outcome::Failed => Some(Err(())),
+                Outcome::Whole | Outcome::Partial => Some(Ok(ENDED_BY_RECEIVER)),
+            }
+        });
+        state.told = told;
+        let refusal = state.handle.refusal();
+        drop(state);
+        match told {
+            None => {
+                thread::yield_now();
+                Ok(None)
+            }
+            Some(Ok(flags)) => Ok(Some((flags, is_new))),
+            Some(Err(())) => Err(Failure::new(match refusal {
+                Some(refusal) => format!("the message failed: {refusal}"),
+                None => {
+                    "the message failed: its queue pair is broken, or the peer has ended it".into()
+                }
+            })),
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! A queue pair of a C program.
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use farwrite::schemes::scheme::SchemeTag;
+use farwrite::{MrSlice, QpConfig, QueuePair, RecvHandle, SendHandle, SendOptions};
+
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::info;
+use crate::messages::{Receive, Send};
+use crate::sdr::sdr_qp_attr;
+use crate::shape::Shape;
+use crate::table;
+
+/// What `sdr_qp` names.
+pub(crate) struct Pair {
+    pub(crate) context: Arc<Context>,
+    pub(crate) qp: QueuePair,
+    pub(crate) shape: Shape,
+    sends: bool,
+    receives: bool,
+    messages: Mutex<Messages>,
+}
+
+/// The handles of messages of a queue pair.
+#[derive(Default)]
+struct Messages {
+    is_over: bool,
+    receives: HashSet<u64>,
+    sends: HashSet<u64>,
+    /// Sends that the program has seen to be complete, oldest first.
+    seen: VecDeque<u64>,
+}
+
+impl Pair {
+    pub(crate) fn new(context: &Arc<Context>, attr: &sdr_qp_attr) -> Result<Self, Failure> {
+        let shape = Shape::new(attr, context)?;
+        let options = shape.options.clone();
+        let qp = context.call(move |endpoint| endpoint.create_qp(options))??;
+        context.begin_use();
+        Ok(Self {
+            context: Arc::clone(context),
+            qp,
+            shape,
+            sends: attr.send_enable != 0,
+            receives: attr.recv_enable != 0,
+            messages: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn config(&self) -> &QpConfig {
+        &self.shape.options.sdr
+    }
+
+    pub(crate) fn chunk_bytes(&self) -> u64 {
+        u64::from(self.config().mtu) * u64::from(self.config().packets_per_chunk)
+    }
+
+    pub(crate) fn info(&self) -> Result<Vec<u8>, Failure> {
+        let qp = self.qp;
+        let info = self.context.call(move |endpoint| endpoint.qp_info(qp))??;
+        info::encode(&info, self.context.psk.as_ref())
+    }
+
+    pub(crate) fn connect(&self, blob: &[u8]) -> Result<(), Failure> {
+        let peer = info::decode(blob, self.context.psk.as_ref())?;
+        let qp = self.qp;
+        let connected = self
+            .context
+            .call(move |endpoint| endpoint.connect_qp(qp, &peer))?;
+        Ok(connected?)
+    }
+
+    /// Memory of a message, as the program names it.
+    pub(crate) fn slice(&self, key: u32, address: u64, length: u32) -> Result<MrSlice, Failure> {
+        let mapped = self.context.region(key)?;
+        mapped.slice(address, length.into())
+    }
+
+    pub(crate) fn check_sends(&self) -> Result<(), Failure> {
+        match self.sends {
+            true => Ok(()),
+            false => Err(Failure::new(
+                "the queue pair was created with send_enable = 0",
+            )),
+        }
+    }
+
+    pub(crate) fn post_recv(&self, target: MrSlice) -> Result<RecvHandle, Failure> {
+        if !self.receives {
+            return Err(Failure::new(
+                "the queue pair was created with recv_enable = 0",
+            ));
+        }
+        let qp = self.qp;
+        let posted = self
+            .context
+            .call(move |endpoint| endpoint.post_recv(qp, target))?;
+        Ok(posted?)
+    }
+
+    /// Sends all bytes of `source`, to the peer's buffer from chunk `first_chunk` on.
+    pub(crate) fn post_send(
+        &self,
+        source: MrSlice,
+        first_chunk: u32,
+        immediate: Option<u32>,
+    ) -> Result<SendHandle, Failure> {
+        self.check_sends()?;
+        self.check_place(source.length(), first_chunk)?;
+        self.check_immediate(source.length(), first_chunk, immediate)?;
+        let qp = self.qp;
+        let options = SendOptions {
+            scheme: SchemeTag::NONE,
+            immediate,
+            ..SendOptions::default()
+        };
+        let posted = self.context.call(move |endpoint| {
+            if first_chunk == 0 {
+                return endpoint.post_send(qp, source, options);
+            }
+            let stream = endpoint.start_stream(qp, immediate)?;
+            let sent = endpoint.send_chunks(&stream, source, first_chunk);
+            match sent.and_then(|()| endpoint.end_stream(&stream)) {
+                Ok(()) => Ok(stream),
+                Err(error) => {
+                    endpoint.cancel_send(&stream)?;
+                    Err(error)
+                }
+            }
+        })?;
+        Ok(posted?)
+    }
+
+    /// A send with an offset is a stream. What is wrong with its chunks must be found before it takes the
+    /// number of a message.
+    fn check_place(&self, bytes: u64, first_chunk: u32) -> Result<(), Failure> {
+        let end = u64::from(first_chunk) * self.chunk_bytes() + bytes;
+        let most = self.config().max_message_bytes;
+        if end > most || bytes == 0 && first_chunk > 0 {
+            return Err(Failure::new(format!(
+                "{bytes} bytes at chunk {first_chunk}: the longest message of the queue pair has {most} bytes, \
+                 and a send with remote_offset at least one"
+            )));
+        }
+        Ok(())
+    }
+
+    /// An immediate is carried in parts by the packets, each part by every n-th packet (P3.4). A send
+    /// that leaves out the first chunks must have packets for all parts.
+    fn check_immediate(
+        &self,
+        bytes: u64,
+        first_chunk: u32,
+        immediate: Option<u32>,
+    ) -> Result<(), Failure> {
+        let parts = 32_u32.div_ceil(self.config().split.user_bits.max(1).into());
+        let packets = bytes.div_ceil(self.config().mtu.into());
+        if immediate.is_none() || first_chunk == 0 || packets >= u64::from(parts) {
+            return Ok(());
+        }
+        Err(Failure::new(format!(
+            "a send of {packets} packets with remote_offset = {first_chunk} cannot carry an immediate, \
+             which takes {parts} packets"
+        )))
+    }
+
+    pub(crate) fn start_stream(&self, immediate: Option<u32>) -> Result<SendHandle, Failure> {
+        self.check_sends()?;
+        let qp = self.qp;
+        let started = self
+            .context
+            .call(move |endpoint| endpoint.start_stream(qp, immediate))?;
+        Ok(started?)
+    }
+
+    fn messages(&self) -> MutexGuard<'_, Messages> {
+        self.messages.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts a new receive into the table.
+    pub(crate) fn name_receive(&self, receive: Receive) -> Result<u64, Failure> {
+        let handle = table::insert(Arc::new(receive))?;
+        self.keep(handle, |messages| &mut messages.receives)
+    }
+
+    /// Puts a new send into the table.
+    pub(crate) fn name_send(&self, send: Send) -> Result<u64, Failure> {
+        let handle = table::insert(Arc::new(send))?;
+        self.keep(handle, |messages| &mut messages.sends)
+    }
+
+    fn keep(
+        &self,
+        handle: u64,
+        set: impl FnOnce(&mut Messages) -> &mut HashSet<u64>,
+    ) -> Result<u64, Failure> {
+        let mut messages = self.messages();
+        if messages.is_over {
+            return Err(Failure::new("the queue pair was destroyed during the call"));
+        }
+        set(&mut messages).insert(handle);
+        Ok(handle)
+    }
+
+    /// Forgets a receive that was completed.
+    pub(crate) fn forget_receive(&self, handle: u64) {
+        self.messages().receives.remove(&handle);
+    }
+
+    /// Notes that the program knows that a send is complete. Its handle stays for as many messages as
+    /// can be in flight, so that a program may poll it again.
+    pub(crate) fn note_seen(&self, handle: u64) {
+        let oldest = {
+            let mut messages = self.messages();
+            messages.seen.push_back(handle);
+            let most = self.config().slots as usize;
+            let is_full = messages.seen.len() > most;
+            let oldest = is_full.then(|| messages.seen.pop_front()).flatten();
+            if let Some(oldest) = oldest {
+                messages.sends.remove(&oldest);
+            }
+            oldest
+        };
+        if let Some(oldest) = oldest {
+            let _ = table::remove::<Send>(oldest);
+        }
+    }
+
+    /// Destroys the queue pair and all of its messages.
+    pub(crate) fn destroy(&self) -> Result<(), Failure> {
+        let messages = {
+            let mut messages = self.messages();
+            messages.is_over = true;
+            std::mem::take(&mut *messages)
+        };
+        let qp = self.qp;
+        let destroyed = self.context.call(move |endpoint| endpoint.destroy_qp(qp));
+        for handle in messages.receives {
+            let _ = table::remove::<Receive>(handle);
+        }
+        for handle in messages.sends {
+            let _ = table::remove::<Send>(handle);
+        }
+        self.context.end_use();
+        Ok(destroyed??)
+    }
+}
