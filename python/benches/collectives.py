@@ -239,8 +239,12 @@ def main() -> None:
     parser.add_argument(
         "--megabytes", type=float, nargs="+", default=[1, 5, 20, 80], help="sizes of the larger tensor"
     )
-    parser.add_argument("--operations", nargs="+", choices=OPERATIONS, default=["all-reduce"])
-    parser.add_argument("--backends", nargs="+", choices=BACKENDS, default=list(BACKENDS))
+    parser.add_argument(
+        "--operations", nargs="+", choices=OPERATIONS, default=["all-reduce"], help="measured operations"
+    )
+    parser.add_argument(
+        "--backends", nargs="+", choices=BACKENDS, default=list(BACKENDS), help="gloo, or kinds of farwrite"
+    )
     parser.add_argument("--rounds", type=int, default=5, help="the most measured operations of a cell")
     parser.add_argument(
         "--seconds", type=float, default=10, help="the time after which a cell begins no further round"

@@ -130,9 +130,17 @@ def outputs(ranks: Sequence[subprocess.Popen[str]], seconds: float) -> list[str]
 
 def add_cells(parser: argparse.ArgumentParser) -> None:
     """Add the options that describe cells. There is a cell for each combination of their values."""
-    parser.add_argument("--tasks", nargs="+", choices=tuple(TARGETS), default=["text"])
-    parser.add_argument("--ways", nargs="+", choices=("ddp", "fsdp2", "zero3"), default=["ddp"])
-    parser.add_argument("--ranks", nargs="+", type=int, default=[2])
+    parser.add_argument(
+        "--tasks", nargs="+", choices=tuple(TARGETS), default=["text"], help="what is trained"
+    )
+    parser.add_argument(
+        "--ways",
+        nargs="+",
+        choices=("ddp", "fsdp2", "zero3"),
+        default=["ddp"],
+        help="how the weights are distributed over ranks",
+    )
+    parser.add_argument("--ranks", nargs="+", type=int, default=[2], help="numbers of ranks")
     parser.add_argument(
         "--links", nargs="+", default=["--rate 1Gbit --rtt 10ms --loss 1%"], help="options of `farwrite link`"
     )
@@ -169,7 +177,13 @@ def parse(options: Sequence[str] | None = None) -> argparse.Namespace:
         help=f"the loss on the test data to reach; the default depends on the task: {TARGETS}",
     )
     parser.add_argument("--seeds", type=int, default=1, help="number of seeds of each cell")
-    parser.add_argument("--backends", nargs="+", choices=BACKENDS, default=["gloo", "exact", "bounded"])
+    parser.add_argument(
+        "--backends",
+        nargs="+",
+        choices=BACKENDS,
+        default=["gloo", "exact", "bounded"],
+        help="gloo, or policies of farwrite",
+    )
     parser.add_argument(
         "--limit", type=float, default=900, help="the longest time of one training, in seconds"
     )
