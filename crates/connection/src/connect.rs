@@ -11,7 +11,7 @@ use farwrite_session::{HostPort, alternate};
 
 use crate::connection::Connection;
 use crate::driver::{ConnectFailure, Driver, give_up_ns};
-use crate::error::Error;
+use crate::error::{Error, list};
 use crate::handshake::{Initiator, InitiatorFailure, InitiatorKeys, Refusal, VERSION};
 use crate::keys::{Keys, Peer};
 use crate::node::{Node, bind, bind_any};
@@ -32,10 +32,26 @@ pub fn connect(
     peer: &str,
     options: &ConnectionOptions,
 ) -> Result<Connection, Error> {
+    // A name that this end does not know is told before the lookup.
+    choose(keys, peer)?;
+    let addresses = resolve(addr, options.connect_limit)?;
+    connect_any(&addresses, keys, peer, options)
+}
+
+/// As [`connect`], to the first of several addresses of the listener that answers. They are tried in this
+/// order, a quarter of a second apart.
+///
+/// # Errors
+/// As [`connect`].
+pub fn connect_any(
+    addresses: &[SocketAddr],
+    keys: &Keys,
+    peer: &str,
+    options: &ConnectionOptions,
+) -> Result<Connection, Error> {
     let start = Instant::now();
     let limit = options.connect_limit;
     let (initiator_keys, proven) = choose(keys, peer)?;
-    let addresses = resolve(addr, limit)?;
     let endpoint = match options.bind {
         Some(local) => bind(local)?,
         None => bind_any()?,
@@ -46,7 +62,7 @@ pub fn connect(
     let now_ns = endpoint.fabric().now_ns();
     let keys = initiator_keys.clone();
     let give_up_ns = give_up_ns(now_ns, options);
-    let initiator = Initiator::new(keys, &addresses, number, now_ns, give_up_ns);
+    let initiator = Initiator::new(keys, addresses, number, now_ns, give_up_ns);
     let driver = Driver::connect(initiator, proven.clone(), options.clone());
     let node = Node::start(endpoint, driver)?;
     // The handshake and the route have limits of their own, which name the cause.
@@ -62,7 +78,7 @@ pub fn connect(
             Err(explain(failure, &initiator_keys, limit))
         }
         None => Err(Error::Timeout {
-            what: format!("connecting to {addr}"),
+            what: format!("connecting to {}", list(addresses)),
             within: wait,
         }),
     }

@@ -11,6 +11,7 @@ use crate::error::{Ended, Error};
 use crate::keys::Peer;
 use crate::messages::{MessageOptions, Messages};
 use crate::node::Node;
+use crate::session::Session;
 
 /// A connection to a peer that has proven who it is. Queue pairs are opened over it by name.
 ///
@@ -77,6 +78,20 @@ impl Connection {
     /// Ends the connection. Messages that are under way are lost: wait for their outcomes before.
     pub fn close(&self) {
         self.0.node.close(self.0.session);
+    }
+
+    /// As [`Connection::close`], and waits until the peer knows it, at most for `limit`. A program that ends
+    /// at once after `close` leaves the peer waiting for
+    /// [`ConnectionOptions::silence_limit`](crate::ConnectionOptions::silence_limit).
+    pub fn finish(&self, limit: Duration) {
+        self.close();
+        let is_over = || {
+            let driver = self.0.node.driver();
+            let session = driver.session(self.0.session);
+            session.is_none_or(Session::is_over).then_some(())
+        };
+        // A thread that has ended has no connections.
+        let _ = self.thread().wait(limit, is_over);
     }
 
     /// The thread that polls the endpoint of this connection, to run calls and tasks on it.

@@ -211,7 +211,7 @@ fn colon(reason: &Text) -> String {
     }
 }
 
-fn list(addrs: &[SocketAddr]) -> String {
+pub(crate) fn list(addrs: &[SocketAddr]) -> String {
     let texts: Vec<_> = addrs.iter().map(|addr| shown(addr).to_string()).collect();
     texts.join(", ")
 }

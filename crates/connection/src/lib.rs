@@ -61,7 +61,7 @@ mod options;
 mod session;
 mod ticket;
 
-pub use connect::connect;
+pub use connect::{connect, connect_any};
 pub use connection::{Connection, OpenedQueuePair};
 pub use error::{Ended, Error};
 pub use handshake::RefusalCounts;
