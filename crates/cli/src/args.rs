@@ -30,6 +30,7 @@ Examples:
   farwrite demo --loss 1% --rtt 80ms --scheme sr-nack
   farwrite cp data.bin host:in/      copy a file to another machine that ssh reaches
   farwrite recv                      wait for files, and print the command for the other machine
+  tar c . | farwrite send --to far.example --psk-file far.key -
   farwrite keygen far.key            make the key that two machines share
   farwrite link --namespaces a b --rate 1Gbit --rtt 40ms
   farwrite probe far.example         measure the path to another machine
@@ -120,6 +121,11 @@ impl Command {
             Self::Trace(_) => "trace",
         };
         name.to_owned()
+    }
+
+    /// Whether the standard output of the command carries data, so that nothing else may go there.
+    pub(crate) fn writes_data(&self) -> bool {
+        matches!(self, Self::Recv(args) if args.is_pipe())
     }
 }
 

@@ -14,6 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use farwrite_transfer::{Event, FileState, Observer};
+use farwrite_units::show::{ByteRate, Bytes, Rate};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use serde_json::json;
@@ -36,6 +37,8 @@ pub(crate) struct Console {
     json: bool,
     /// Objects about events go to standard output before the result.
     lines: bool,
+    /// What is for people does not go to standard output.
+    is_output_taken: bool,
     quiet: bool,
     /// The name of the command in JSON.
     command: String,
@@ -46,11 +49,18 @@ pub(crate) struct Console {
 }
 
 impl Console {
-    /// Starts the two threads.
-    pub(crate) fn start((json, lines): (bool, bool), quiet: bool, command: String) -> Self {
+    /// Starts the two threads. `carries_data`: the command writes data to standard output.
+    pub(crate) fn start(
+        (json, lines): (bool, bool),
+        quiet: bool,
+        command: String,
+        carries_data: bool,
+    ) -> Self {
+        let json = json || lines;
         Self {
-            json: json || lines,
+            json,
             lines,
+            is_output_taken: json || carries_data,
             quiet,
             command,
             transfer: None,
@@ -88,20 +98,20 @@ impl Console {
 
     /// Whether [`Console::say`] writes to a terminal.
     pub(crate) fn says_to_terminal(&self) -> bool {
-        match self.json {
+        match self.is_output_taken {
             true => !self.quiet && io::stderr().is_terminal(),
             false => io::stdout().is_terminal(),
         }
     }
 
-    /// Shows a result to people: on standard output, unless JSON goes there.
+    /// Shows a result to people: on standard output, unless JSON or data go there.
     pub(crate) fn say(&self, text: impl fmt::Display) {
         self.say_plain(self.named(text));
     }
 
     /// As [`Console::say`], without the name of the transfer.
     fn say_plain(&self, text: String) {
-        if !self.json {
+        if !self.is_output_taken {
             self.out.offer(Item::Line(text));
         } else if !self.quiet {
             self.err.offer(Item::Line(text));
@@ -110,7 +120,11 @@ impl Console {
 
     /// As [`Console::say`], but waits until there is room for the line, so that none is lost.
     pub(crate) fn say_all(&self, text: impl fmt::Display) {
-        let stream = if self.json { &self.err } else { &self.out };
+        let stream = if self.is_output_taken {
+            &self.err
+        } else {
+            &self.out
+        };
         stream.push(Item::Line(text.to_string()));
     }
 
@@ -362,10 +376,46 @@ impl Progress {
     }
 }
 
+/// The progress of bytes that pass, of which nobody knows how many will come.
+pub(crate) struct Passing {
+    progress: Progress,
+    start: Instant,
+    shown: Instant,
+}
+
+impl Passing {
+    pub(crate) fn new(console: &Console, label: &str) -> Self {
+        let now = Instant::now();
+        Self {
+            progress: console.progress(label, 0),
+            start: now,
+            shown: now,
+        }
+    }
+
+    /// Shows that `bytes` have passed, a few times a second.
+    pub(crate) fn show(&mut self, bytes: u64) {
+        if self.shown.elapsed() >= Duration::from_millis(200) {
+            self.shown = Instant::now();
+            self.progress.show(bytes, self.detail(bytes));
+        }
+    }
+
+    pub(crate) fn finish(&self, bytes: u64) {
+        self.progress.finish(bytes, self.detail(bytes));
+    }
+
+    fn detail(&self, bytes: u64) -> String {
+        let rate = Rate(ByteRate::of(bytes, self.start.elapsed()).0 * 8.0);
+        format!("{} {rate}", Bytes(bytes))
+    }
+}
+
 /// The state of an activity.
 struct ProgressState {
     label: String,
     done: u64,
+    /// 0 if it is not known.
     total: u64,
     detail: String,
     is_last: bool,
@@ -521,9 +571,12 @@ impl Drawing {
             self.bar.set_position(state.done);
         } else if state.is_last || self.line_at.elapsed() >= LINE_PERIOD {
             self.line_at = Instant::now();
-            let percent = u128::from(state.done) * 100 / u128::from(state.total.max(1));
             let (label, detail) = (&state.label, &state.detail);
-            let _ = writeln!(stream, "  {label:<10}  {percent:>3} % {detail}");
+            let percent = match state.total {
+                0 => String::new(),
+                total => format!("{:>3} % ", u128::from(state.done) * 100 / u128::from(total)),
+            };
+            let _ = writeln!(stream, "  {label:<10}  {percent}{detail}");
         }
         if state.is_last {
             self.end(stream);
@@ -545,10 +598,13 @@ impl Drawing {
         if !self.on_terminal {
             return;
         }
-        let style =
-            ProgressStyle::with_template("  {prefix:10} [{bar:6}] {percent:>3} % {wide_msg}")
-                .expect("the template is constant")
-                .progress_chars("=> ");
+        let template = match state.total {
+            0 => "  {prefix:10} {wide_msg}",
+            _ => "  {prefix:10} [{bar:6}] {percent:>3} % {wide_msg}",
+        };
+        let style = ProgressStyle::with_template(template)
+            .expect("the templates are constant")
+            .progress_chars("=> ");
         let target = ProgressDrawTarget::stderr_with_hz(15);
         self.bar = ProgressBar::with_draw_target(Some(state.total), target).with_style(style);
         self.bar.set_prefix(state.label.clone());

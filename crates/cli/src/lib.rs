@@ -25,6 +25,7 @@ mod metrics;
 mod old_names;
 mod outcome;
 mod pages;
+mod pipe;
 mod plan;
 mod policy;
 mod probe;
@@ -44,7 +45,7 @@ use std::process::ExitCode;
 
 use args::{Cli, Command};
 use console::Console;
-use exit::Failure;
+use exit::{Exit, Failure};
 
 /// Runs the program with the arguments of this process.
 #[must_use]
@@ -54,11 +55,22 @@ pub fn main() -> ExitCode {
         Err(refused) => return refused.show(),
     };
     let command = cli.command.name();
-    let console = Console::start((cli.json, cli.json_lines), cli.quiet, command.clone());
+    let console = Console::start(
+        (cli.json, cli.json_lines),
+        cli.quiet,
+        command.clone(),
+        cli.command.writes_data(),
+    );
     for warning in old_names::warnings(&command, std::env::args_os()) {
         console.warn(warning);
     }
-    let result = run(&cli.command, &console);
+    let result = match cli.command.writes_data() && console.is_json() {
+        false => run(&cli.command, &console),
+        true => {
+            let what = "--json: standard output carries the data of this command";
+            Err(Failure::new(Exit::Usage, what))
+        }
+    };
     if let Err(failure) = &result {
         console.fail(failure);
     }

@@ -22,6 +22,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use crate::addresses::Targets;
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
+use crate::pipe::{self, PipeReceiver};
 use crate::policy::PolicyArgs;
 use crate::sealing::SealingArgs;
 use crate::serving::{Serving, Until};
@@ -40,6 +41,7 @@ Examples:
   farwrite recv --dir in --psk-file far.key --credit-rate 10Gbit
   farwrite recv --dir in --psk-file far.key --metrics 127.0.0.1:9791
   curl http://127.0.0.1:9791/metrics          shows the counters, while recv runs
+  farwrite recv --psk-file far.key - | zfs receive tank/copy
   farwrite recv --dir in --psk-file far.key --max-bytes 1TiB --reserve 50GiB --umask 027
 
 The port must be reachable by TCP and UDP. A file gets its name when its hash agrees and its bytes are
@@ -47,6 +49,9 @@ on the disk, and then replaces an existing file. Nothing is written outside the 
 cannot be written, only that file fails; a full disk ends the transfer. If several senders send a file of
 the same name, the last one to finish has it whole. Between transfers, this program answers
 `farwrite probe`.
+
+With -, the standard input of one `farwrite send -` goes to standard output. This program ends with 0 only
+if everything has arrived and its BLAKE3 agrees.
 
 Anyone with the key can put any file into the directory: use a directory only for this purpose.";
 
@@ -101,12 +106,35 @@ pub(crate) struct RecvArgs {
     trace: TraceArgs,
     #[command(flatten)]
     metrics: MetricsArgs,
+    /// Write what one `farwrite send -` sends to standard output, instead of files
+    #[arg(value_name = "-", value_parser = ["-"], conflicts_with_all = NOT_OF_PIPES)]
+    output: Option<String>,
 }
+
+/// The options that say something about files, or about transfers of files.
+const NOT_OF_PIPES: [&str; 14] = [
+    "dir",
+    "credit_rate",
+    "once",
+    "max_senders",
+    "memory",
+    "unsealed",
+    "umask",
+    "max_bytes",
+    "max_files",
+    "reserve",
+    "owner",
+    "allow_delete",
+    "trace",
+    "metrics",
+];
 
 /// Receives files. Returns the exit code.
 pub(crate) fn run(args: &RecvArgs, console: &Console) -> Result<ExitCode, Failure> {
     let cancel = interrupt::catch()?;
-    check_directory(&args.dir)?;
+    if !args.is_pipe() {
+        check_directory(&args.dir)?;
+    }
     let (psk, is_fresh) = match key::find(args.psk_file.as_deref(), &cancel)? {
         Some(psk) => (psk, false),
         None if !console.says_to_terminal() => {
@@ -116,25 +144,34 @@ pub(crate) fn run(args: &RecvArgs, console: &Console) -> Result<ExitCode, Failur
         }
         None => (key::make()?, true),
     };
+    let announce = |local: SocketAddr, targets: &Targets| {
+        let local = shown(&local);
+        match args.is_pipe() {
+            true => console.say(format_args!("listening on {local} (UDP)")),
+            false => console.say(format_args!(
+                "listening on {local} (TCP and UDP), writing into {}",
+                args.dir.display()
+            )),
+        }
+        let command = command(args, targets);
+        console.say(format_args!("on the other machine:\n\n  {command}\n"));
+        targets.show_others(console);
+        if is_fresh {
+            let key = psk.to_text();
+            console.say(format_args!("it asks for this key:\n\n  {}\n", &*key));
+        }
+    };
+    if args.is_pipe() {
+        let receiver = PipeReceiver {
+            listen: args.listen,
+            timeout: args.timeout,
+            sync: args.policy.policy().sync,
+        };
+        return pipe::receive(&receiver, &psk, &cancel, console, announce);
+    }
     let (listener, port) = listen(args.listen)?;
     let local = listener.local_addr();
-    let targets = Targets::of(local);
-    console.say(format_args!(
-        "listening on {} (TCP and UDP), writing into {}",
-        shown(&local),
-        args.dir.display()
-    ));
-    console.say(format_args!(
-        "on the other machine:\n\n  {}\n",
-        command(args, &targets)
-    ));
-    targets.show_others(console);
-    if is_fresh {
-        console.say(format_args!(
-            "it asks for this key:\n\n  {}\n",
-            &*psk.to_text()
-        ));
-    }
+    announce(local, &Targets::of(local));
     let until = match args.once {
         true => Until::First,
         false => Until::Interrupted,
@@ -188,6 +225,11 @@ pub(crate) fn receive(
 }
 
 impl RecvArgs {
+    /// Whether the data go to standard output.
+    pub(crate) fn is_pipe(&self) -> bool {
+        self.output.is_some()
+    }
+
     /// How many senders may come at once.
     fn places(&self, until: Until) -> usize {
         // A trace is of one endpoint, and credit is granted by one endpoint for the whole port.
@@ -267,5 +309,5 @@ fn command(args: &RecvArgs, targets: &Targets) -> String {
     if let Some(file) = &args.psk_file {
         line += &format!(" --psk-file {}", file.display());
     }
-    line + " PATH..."
+    line + if args.is_pipe() { " -" } else { " PATH..." }
 }

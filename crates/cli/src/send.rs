@@ -11,7 +11,8 @@ use farwrite_session::files::{Delete, ScanOptions, Source};
 use farwrite_session::{Channel, HostPort, Psk};
 use farwrite_transfer::{
     self as transfer, Cancel, DcqcnOptions, EqdsOptions, MaxRate, RateControl, RateControlName,
-    SchemeSetting, SendSettings, Start, SwiftOptions, TransferHooks, TransferReport, Unfinished,
+    SchemeSetting, Sealing, SendSettings, Start, SwiftOptions, TransferHooks, TransferReport,
+    Unfinished,
 };
 use farwrite_units::parse::{parse_memory, parse_mtu, parse_rate, parse_size, parse_timeout};
 
@@ -20,6 +21,7 @@ use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::known_paths::KnownPaths;
 use crate::link_file;
+use crate::pipe::{self, PipeSender};
 use crate::rate_file::RateFile;
 use crate::sealing::SealingArgs;
 use crate::trace::TraceArgs;
@@ -38,6 +40,8 @@ Examples:
   farwrite send --to far.example:4792 --psk-file far.key --sealed archive/
       refuses to send data that is not encrypted
   farwrite send --to far.example --psk-file far.key -X --exclude '*.o' --exclude /build/ source/
+  zfs send tank@now | farwrite send --to far.example --psk-file far.key -
+      the other machine: farwrite recv --psk-file far.key - | zfs receive tank/copy
   farwrite send --dry-run --exclude '*.o' source/         lists what would be sent
   farwrite send --to [2001:db8::7] archive/.     asks for the key that `farwrite recv` shows
 
@@ -139,7 +143,7 @@ pub(crate) struct SendArgs {
     trace: TraceArgs,
     #[command(flatten)]
     metrics: MetricsArgs,
-    /// Files and directories to send
+    /// Files and directories to send; `-` alone: the standard input, to a `farwrite recv -`
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
 }
@@ -239,6 +243,46 @@ impl SendArgs {
     }
 }
 
+/// Pipes.
+impl SendArgs {
+    /// Whether the data come from standard input.
+    fn is_pipe(&self) -> bool {
+        self.paths == [Path::new("-")]
+    }
+
+    /// The options of a pipe.
+    fn pipe(&self) -> Result<PipeSender, Failure> {
+        let is_adaptive_or_fixed = matches!(
+            self.rate_control,
+            RateControlName::Adaptive | RateControlName::Fixed
+        );
+        let unfit = [
+            ("--link", self.link.is_some()),
+            ("--rate-file", self.rate_file.is_some()),
+            ("--rate-control", !is_adaptive_or_fixed),
+            ("--unsealed", self.sealing.choice() == Sealing::Off),
+            ("--trace", self.trace.is_on()),
+            ("--metrics", self.metrics.is_given()),
+        ];
+        let unfit = unfit.iter().find(|(_, is_given)| *is_given);
+        if let Some(name) = unfit.map(|(name, _)| *name).or(self.tree.given()) {
+            let what = format!("{name} is not for standard input: leave it out, or send files");
+            return Err(Failure::new(Exit::Usage, what));
+        }
+        Ok(PipeSender {
+            to: self
+                .to
+                .as_ref()
+                .map(HostPort::to_string)
+                .unwrap_or_default(),
+            scheme: self.scheme,
+            rate_control: self.rate_control(self.rate, None)?,
+            mtu: self.mtu,
+            timeout: self.timeout,
+        })
+    }
+}
+
 /// What the file of `--link` says about the path.
 #[derive(Debug, Default)]
 struct KnownPath {
@@ -275,6 +319,11 @@ pub(crate) fn run(args: &SendArgs, console: &Console) -> Result<ExitCode, Failur
         Some(_) => interrupt::catch_but_hang_up()?,
         None => interrupt::catch()?,
     };
+    if args.is_pipe() {
+        let pipe = args.pipe()?;
+        let psk = key::needed(args.psk_file.as_deref(), &cancel)?;
+        return pipe::send(&pipe, &psk, &cancel, console);
+    }
     let options = args.tree.options()?;
     if args.tree.dry_run {
         let source = scan(args, options, &cancel, console)?;

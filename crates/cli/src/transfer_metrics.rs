@@ -25,6 +25,10 @@ pub(crate) struct MetricsArgs {
 }
 
 impl MetricsArgs {
+    pub(crate) fn is_given(&self) -> bool {
+        self.metrics.is_some()
+    }
+
     /// Starts the server if the user requested it. `name` is the name of the command.
     pub(crate) fn start(&self, name: &str) -> Result<Watch, Failure> {
         let metrics = self

@@ -50,6 +50,26 @@ pub(crate) struct TreeArgs {
 }
 
 impl TreeArgs {
+    /// An option of these that the user has given, if there is one.
+    pub(crate) fn given(&self) -> Option<&'static str> {
+        let options = [
+            ("--skip-special", self.skip_special),
+            ("--exclude", !self.exclude.is_empty()),
+            ("--include", !self.include.is_empty()),
+            ("--exclude-from", !self.exclude_from.is_empty()),
+            ("--checksum", self.checksum),
+            ("--ignore-times", self.ignore_times),
+            ("--xattrs", self.xattrs),
+            ("--owner", self.owner),
+            ("--delete", self.delete),
+            ("--dry-run", self.dry_run),
+        ];
+        options
+            .iter()
+            .find(|(_, is_given)| *is_given)
+            .map(|(name, _)| *name)
+    }
+
     /// How to list the tree.
     pub(crate) fn options(&self) -> Result<ScanOptions, Failure> {
         Ok(ScanOptions {

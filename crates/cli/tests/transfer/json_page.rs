@@ -133,9 +133,24 @@ fn fields_are_those_that_are_printed() {
 /// The table of `--json-lines`.
 const LINES: usize = 16;
 
+/// The table of `send -`.
+const PIPE: usize = 17;
+
+/// Checks that the object of a pipe has the fields that are documented.
+pub(crate) fn check_pipe(object: &Value) {
+    let mut documented = BTreeMap::new();
+    add(&mut documented, &tables()[0], "");
+    add(&mut documented, &tables()[PIPE], "result.");
+    let mut found = BTreeSet::new();
+    check(object, "", &documented, &mut found);
+    for row in &tables()[PIPE] {
+        assert!(found.contains(&format!("result.{}", row[0])), "{row:?}");
+    }
+}
+
 /// The tables that this test does not compare: `link` and `lowar` need root, the table of `sim`
-/// refers to the columns of a file, and another test compares that of `--json-lines`.
-const NOT_COMPARED: [usize; 4] = [5, 8, 9, LINES];
+/// refers to the columns of a file, and other tests compare those of `--json-lines` and `send -`.
+const NOT_COMPARED: [usize; 5] = [5, 8, 9, LINES, PIPE];
 
 /// In this transfer, two files and a link arrive, the receiver has two other files already, and one file
 /// fails.

@@ -13,6 +13,7 @@ mod many_senders;
 mod memory;
 mod metrics;
 mod moving;
+mod pipes;
 mod ports;
 mod refused;
 mod rig;

@@ -1,0 +1,95 @@
+//! `farwrite send -` and `farwrite recv -`: the standard input of one program becomes the standard output of
+//! the other (P15). The bytes cross the network on a byte stream of a connection.
+
+mod receive;
+mod send;
+mod verdict;
+
+use std::time::Duration;
+
+use farwrite_connection::Error as ConnectionError;
+use farwrite_stream::{Error as StreamError, SchemeSetting, StreamOptions};
+use farwrite_units::show::{ByteRate, Bytes, Rate, Time};
+use serde::Serialize;
+
+use crate::exit::{Exit, Failure};
+pub(crate) use receive::{PipeReceiver, receive};
+pub(crate) use send::{PipeSender, send};
+
+/// The name of the stream, with the version of P15.
+const NAME: &str = "farwrite-pipe-1";
+/// Bytes of the length before each piece of the pipe (P15.2).
+const HEAD_BYTES: usize = 4;
+/// The longest piece, which is read at a time.
+const PIECE_BYTES: usize = 256 << 10;
+/// How often an end that waits looks whether it has to stop, and shows its progress.
+const LOOK: Duration = Duration::from_millis(200);
+/// How long an end takes to tell the other one how it has ended.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// How a stream divides its bytes, which both ends must know: 32 MiB in each direction.
+pub(crate) fn stream_options(scheme: SchemeSetting) -> StreamOptions {
+    StreamOptions {
+        message_bytes: 256 << 10,
+        messages: 128,
+        scheme,
+    }
+}
+
+/// What has passed through a pipe.
+#[derive(Debug, Serialize)]
+struct Passed {
+    peer: String,
+    bytes: u64,
+    blake3: String,
+    seconds: f64,
+    goodput_bps: f64,
+}
+
+impl Passed {
+    fn new(peer: String, bytes: u64, hash: blake3::Hash, time: Duration) -> Self {
+        let goodput_bps = ByteRate::of(bytes, time).0 * 8.0;
+        Self {
+            peer,
+            bytes,
+            blake3: hash.to_hex().to_string(),
+            seconds: time.as_secs_f64(),
+            goodput_bps,
+        }
+    }
+
+    fn line(&self, verb: &str) -> String {
+        let time = Time(Duration::from_secs_f64(self.seconds));
+        let (bytes, rate) = (Bytes(self.bytes), Rate(self.goodput_bps));
+        format!("{verb} {bytes} in {time}: {rate}")
+    }
+}
+
+/// The exit code of a connection that was not made, or is over.
+pub(crate) fn of_connection(error: &ConnectionError) -> Exit {
+    match error {
+        ConnectionError::KeysDiffer { .. }
+        | ConnectionError::OtherKind { .. }
+        | ConnectionError::UnknownHere { .. }
+        | ConnectionError::UnknownPeer { .. }
+        | ConnectionError::Version { .. }
+        | ConnectionError::Refused { .. }
+        | ConnectionError::Malformed(_) => Exit::Mismatch,
+        ConnectionError::Busy { .. } => Exit::Busy,
+        ConnectionError::Noise(_) | ConnectionError::Randomness(_) | ConnectionError::NoKeys => {
+            Exit::Other
+        }
+        _ => Exit::Unreachable,
+    }
+}
+
+/// A stream that could not be opened, or broke.
+pub(crate) fn of_stream(what: &str, error: &StreamError) -> Failure {
+    let exit = match error {
+        StreamError::Connection(error) => of_connection(error),
+        StreamError::Violation(_) => Exit::Mismatch,
+        StreamError::Options(_) => Exit::Other,
+        _ => Exit::Unreachable,
+    };
+    Failure::caused(exit, what, error)
+}

@@ -1,0 +1,285 @@
+//! The end that writes what arrives to its standard output.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use blake3::{Hash, Hasher};
+use farwrite_connection::{Connection, ConnectionOptions, Ended, Keys, Listener};
+use farwrite_session::{Psk, shown};
+use farwrite_stream::{
+    ConnectionExt, Error as StreamError, ReadHalf, SchemeSetting, Stream, WriteHalf,
+};
+use farwrite_transfer::{Cancel, DEFAULT_PORT};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{FileType, fstat, fsync};
+
+use super::verdict::{GivenUp, Kind, Verdict};
+use super::{
+    HEAD_BYTES, LAST_WORDS, LOOK, NAME, PIECE_BYTES, Passed, of_connection, of_stream,
+    stream_options,
+};
+use crate::addresses::Targets;
+use crate::console::{Console, Passing};
+use crate::exit::{Exit, Failure};
+
+/// How long a sender that has connected may take to open its pipe.
+const OPENING: Duration = Duration::from_secs(10);
+
+/// What the user has chosen for a pipe.
+pub(crate) struct PipeReceiver {
+    pub(crate) listen: Option<SocketAddr>,
+    pub(crate) timeout: Duration,
+    /// Whether an output that is a file is synced.
+    pub(crate) sync: bool,
+}
+
+/// Writes what one sender sends to the standard output. `announce` tells the user where this end listens.
+/// Returns the exit code.
+pub(crate) fn receive(
+    pipe: &PipeReceiver,
+    psk: &Psk,
+    cancel: &Cancel,
+    console: &Console,
+    announce: impl FnOnce(SocketAddr, &Targets),
+) -> Result<ExitCode, Failure> {
+    let listener = listen(pipe, psk)?;
+    let local = listener.local_addr();
+    announce(local, &Targets::of(local));
+    let (connection, stream) = accept(&listener, cancel)?;
+    // The pipe has one sender.
+    drop(listener);
+    let peer = connection.peer_addr();
+    let peer = peer.map_or_else(String::new, |peer| shown(&peer).to_string());
+    let start = Instant::now();
+    let (reader, writer) = stream.split();
+    let bytes = Arc::new(AtomicU64::new(0));
+    let ended = follow(reader, &bytes, pipe.sync, cancel, console);
+    let verdict = match &ended {
+        Ok(_) => Verdict {
+            kind: Kind::Whole,
+            text: String::new(),
+        },
+        Err(stopped) => Verdict {
+            kind: stopped.kind,
+            text: stopped.failure.to_string(),
+        },
+    };
+    let is_told = tell(writer, &verdict);
+    connection.finish(LAST_WORDS);
+    let hash = ended.map_err(|stopped| stopped.failure)?;
+    if !is_told {
+        console.warn("the sender may not know that everything has arrived: it was not heard again");
+    }
+    let passed = Passed::new(peer, bytes.load(Ordering::Relaxed), hash, start.elapsed());
+    console.say(passed.line("received"));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn listen(pipe: &PipeReceiver, psk: &Psk) -> Result<Listener, Failure> {
+    let options = ConnectionOptions {
+        silence_limit: pipe.timeout,
+        ..ConnectionOptions::default()
+    };
+    let keys = Keys::of_psk(psk);
+    let bind = |addr: SocketAddr| Listener::bind(addr, &keys, &options);
+    let listener = match pipe.listen {
+        Some(addr) => bind(addr),
+        // The wildcard of IPv6 also accepts IPv4. A machine without IPv6 uses the wildcard of IPv4.
+        None => bind((Ipv6Addr::UNSPECIFIED, DEFAULT_PORT).into())
+            .or_else(|_| bind((Ipv4Addr::UNSPECIFIED, DEFAULT_PORT).into())),
+    };
+    listener.map_err(|error| Failure::caused(of_connection(&error), "listening", &error))
+}
+
+/// Waits for a sender that opens a pipe.
+fn accept(listener: &Listener, cancel: &Cancel) -> Result<(Connection, Stream), Failure> {
+    let failed = |error| of_stream("waiting for the sender", &error);
+    // Verdicts are short, whatever repairs them.
+    let options = stream_options(SchemeSetting::Auto);
+    loop {
+        cancel.check()?;
+        let accepted = listener.accept(LOOK).map_err(StreamError::Connection);
+        let Some(connection) = accepted.map_err(failed)? else {
+            continue;
+        };
+        let until = Instant::now() + OPENING;
+        while Instant::now() < until {
+            cancel.check()?;
+            match connection.accept_stream(Some(NAME), &options, LOOK) {
+                Ok(Some((_, stream))) => return Ok((connection, stream)),
+                Ok(None) => {}
+                // It has gone again, or is of another version.
+                Err(_) => break,
+            }
+        }
+    }
+}
+
+/// Why a receiver has stopped before the end, for both ends.
+struct Stopped {
+    kind: Kind,
+    failure: Failure,
+}
+
+/// Writes the output on a thread of its own, because a program that does not read blocks it. Returns the
+/// hash of the bytes.
+fn follow(
+    mut reader: ReadHalf,
+    bytes: &Arc<AtomicU64>,
+    is_synced: bool,
+    cancel: &Cancel,
+    console: &Console,
+) -> Result<Hash, Stopped> {
+    let of_thread = Arc::clone(bytes);
+    let writing = thread::spawn(move || write(&mut reader, &of_thread, is_synced));
+    let mut passing = Passing::new(console, "receiving");
+    while !writing.is_finished() {
+        passing.show(bytes.load(Ordering::Relaxed));
+        if cancel.is_set() {
+            let failure = Failure::new(Exit::Interrupted, "interrupted");
+            let kind = Kind::Interrupted;
+            return Err(Stopped { kind, failure });
+        }
+        thread::park_timeout(LOOK.min(Duration::from_millis(20)));
+    }
+    passing.finish(bytes.load(Ordering::Relaxed));
+    let written = writing.join();
+    written.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// Writes what arrives, up to the hash behind it, and compares the hash.
+fn write(reader: &mut ReadHalf, bytes: &AtomicU64, is_synced: bool) -> Result<Hash, Stopped> {
+    reader.set_timeout(Some(LOOK));
+    // Not through the buffer of `Stdout`, which looks for line ends.
+    let output = rustix::io::dup(io::stdout());
+    let mut output = output
+        .map(File::from)
+        .map_err(|error| unwritten(error.into(), 0))?;
+    let mut hasher = Hasher::new();
+    let mut piece = vec![0; PIECE_BYTES];
+    loop {
+        let written = bytes.load(Ordering::Relaxed);
+        let mut head = [0; HEAD_BYTES];
+        fill(reader, &mut head, &output, written)?;
+        let length = u32::from_be_bytes(head) as usize;
+        if length == 0 {
+            break;
+        }
+        let piece = piece.get_mut(..length).ok_or_else(|| {
+            let what = format!("a piece of {length} bytes, of at most {PIECE_BYTES}");
+            corrupt(&format!("the sender breaks the protocol: {what}"))
+        })?;
+        fill(reader, piece, &output, written)?;
+        hasher.update(piece);
+        output
+            .write_all(piece)
+            .map_err(|error| unwritten(error, written))?;
+        bytes.fetch_add(length as u64, Ordering::Relaxed);
+    }
+    let (hash, written) = (hasher.finalize(), bytes.load(Ordering::Relaxed));
+    let mut told = [0; blake3::OUT_LEN];
+    fill(reader, &mut told, &output, written)?;
+    if hash != told {
+        return Err(corrupt(
+            "the bytes that arrived are not those that were sent: their BLAKE3 differs",
+        ));
+    }
+    if is_synced && is_file(&output) {
+        fsync(&output).map_err(|error| unwritten(error.into(), written))?;
+    }
+    Ok(hash)
+}
+
+/// Reads exactly these bytes. Notices in the meantime that nobody reads the output.
+fn fill(
+    reader: &mut ReadHalf,
+    mut room: &mut [u8],
+    output: &File,
+    written: u64,
+) -> Result<(), Stopped> {
+    while !room.is_empty() {
+        match reader.read(room) {
+            Ok(0) => return Err(corrupt("the sender ends the stream before its hash")),
+            Ok(length) => room = &mut room[length..],
+            Err(error) if error.kind() == ErrorKind::TimedOut => {
+                if is_closed(output) {
+                    return Err(unwritten(ErrorKind::BrokenPipe.into(), written));
+                }
+            }
+            Err(error) => return Err(broken(&error)),
+        }
+    }
+    Ok(())
+}
+
+fn corrupt(what: &str) -> Stopped {
+    let failure = Failure::new(Exit::Corrupt, what);
+    let kind = Kind::Corrupt;
+    Stopped { kind, failure }
+}
+
+fn is_file(output: &File) -> bool {
+    fstat(output).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)
+}
+
+/// Whether the program that reads a pipe has closed it.
+fn is_closed(output: &File) -> bool {
+    let mut polled = [PollFd::new(output, PollFlags::empty())];
+    let now = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    poll(&mut polled, Some(&now)).is_ok() && polled[0].revents().contains(PollFlags::ERR)
+}
+
+fn unwritten(error: io::Error, written: u64) -> Stopped {
+    let (kind, exit) = match error.kind() {
+        ErrorKind::BrokenPipe => {
+            let what = format!("the program that reads has closed the pipe after {written} bytes");
+            let failure = Failure::new(Exit::Files, what);
+            let kind = Kind::Closed;
+            return Stopped { kind, failure };
+        }
+        ErrorKind::StorageFull => (Kind::Full, Exit::Full),
+        _ => (Kind::Unwritten, Exit::Files),
+    };
+    let failure = Failure::caused(exit, "writing to standard output", &error);
+    Stopped { kind, failure }
+}
+
+/// The stream has ended early.
+fn broken(error: &io::Error) -> Stopped {
+    let cause = error.get_ref().and_then(|cause| cause.downcast_ref());
+    let failure = match cause {
+        Some(StreamError::Reset(code)) => GivenUp::of_receiver(*code),
+        Some(StreamError::ConnectionEnded(Ended::ByPeer { .. })) => {
+            let what = "the sender has ended before everything was sent";
+            Failure::new(Exit::Unreachable, what)
+        }
+        Some(error) => of_stream("receiving", error),
+        None => Failure::caused(Exit::Other, "receiving", error),
+    };
+    let kind = Kind::Unwritten;
+    Stopped { kind, failure }
+}
+
+/// Tells the sender the verdict. Returns whether it knows it, or has ended.
+fn tell(mut writer: WriteHalf, verdict: &Verdict) -> bool {
+    writer.set_timeout(Some(LAST_WORDS));
+    if writer.write_all(&verdict.encode()).is_err() {
+        return false;
+    }
+    writer.finish();
+    match writer.wait_delivered() {
+        Ok(()) => true,
+        // It ends the connection when it has the verdict.
+        Err(StreamError::ConnectionEnded(Ended::ByPeer { .. })) => true,
+        Err(_) => false,
+    }
+}

@@ -1,0 +1,236 @@
+//! The end that sends its standard input.
+
+use std::io::{self, ErrorKind, Write};
+use std::os::fd::AsFd;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use blake3::Hasher;
+use farwrite_connection::{Connection, ConnectionOptions, Error as ConnectionError, Keys, connect};
+use farwrite_session::Psk;
+use farwrite_stream::{ConnectionExt, ReadHalf, SchemeSetting, WriteHalf};
+use farwrite_transfer::{Cancel, RateControl};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+use super::verdict::{self, GivenUp, Verdict};
+use super::{
+    HEAD_BYTES, LAST_WORDS, LOOK, NAME, PIECE_BYTES, Passed, of_connection, of_stream,
+    stream_options,
+};
+use crate::console::{Console, Passing};
+use crate::exit::{Exit, Failure, OrExit};
+
+/// What the user has chosen for a pipe.
+pub(crate) struct PipeSender {
+    /// The receiver, as `HOST:PORT`.
+    pub(crate) to: String,
+    pub(crate) scheme: SchemeSetting,
+    pub(crate) rate_control: RateControl,
+    pub(crate) mtu: Option<u32>,
+    pub(crate) timeout: Duration,
+}
+
+/// What the two threads of a sender share.
+#[derive(Default)]
+struct Shared {
+    bytes: AtomicU64,
+    /// The verdict is there, or the stream broke.
+    is_over: AtomicBool,
+}
+
+/// How the thread that reads the input has ended.
+enum Input {
+    /// Everything was sent, and this is its hash.
+    Ended(blake3::Hash),
+    /// The stream takes no more bytes: the other thread knows why.
+    Refused,
+    Interrupted,
+    Unreadable(io::Error),
+}
+
+/// Sends the standard input. Returns the exit code.
+pub(crate) fn send(
+    pipe: &PipeSender,
+    psk: &Psk,
+    cancel: &Cancel,
+    console: &Console,
+) -> Result<ExitCode, Failure> {
+    let connection = reach(pipe, psk, cancel)?;
+    let opened = {
+        let (connection, options) = (connection.clone(), stream_options(pipe.scheme));
+        let timeout = pipe.timeout;
+        cancel.run(move || connection.open_stream(NAME, &options, timeout))?
+    };
+    let stream = opened.map_err(|error| of_stream("opening the pipe", &error))?;
+    let start = Instant::now();
+    let shared = Shared::default();
+    let (mut reader, mut writer) = stream.split();
+    let (input, told) = thread::scope(|scope| {
+        let input = scope.spawn(|| feed(&mut writer, &shared, cancel));
+        let told = listen(&mut reader, &shared, cancel, console);
+        shared.is_over.store(true, Ordering::Relaxed);
+        (input.join(), told)
+    });
+    connection.finish(LAST_WORDS);
+    let input = input.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    match (input, told) {
+        (Input::Interrupted, _) => Err(Failure::new(Exit::Interrupted, "interrupted")),
+        (Input::Unreadable(error), _) => {
+            let what = "reading the standard input";
+            Err(Failure::caused(Exit::Files, what, &error))
+        }
+        (_, Err(failure)) => Err(failure),
+        (Input::Ended(hash), Ok(verdict)) => {
+            verdict.of_sender()?;
+            let bytes = shared.bytes.load(Ordering::Relaxed);
+            let passed = Passed::new(pipe.to.clone(), bytes, hash, start.elapsed());
+            console.say(passed.line("sent"));
+            console.json(&passed)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        (Input::Refused, Ok(verdict)) => {
+            verdict.of_sender()?;
+            let what = "the receiver says that it has everything before everything was sent";
+            Err(Failure::new(Exit::Corrupt, what))
+        }
+    }
+}
+
+/// Connects to the receiver, which may start later.
+fn reach(pipe: &PipeSender, psk: &Psk, cancel: &Cancel) -> Result<Connection, Failure> {
+    let keys = Keys::of_psk(psk);
+    let options = ConnectionOptions {
+        connect_limit: pipe.timeout,
+        silence_limit: pipe.timeout,
+        rate_control: pipe.rate_control,
+        largest_mtu: pipe.mtu,
+        ..ConnectionOptions::default()
+    };
+    let to = pipe.to.clone();
+    let connected = cancel.run(move || connect(&to, &keys, "the receiver", &options))?;
+    connected.map_err(|error| {
+        let what = match error {
+            ConnectionError::Silent { .. } => "connecting to `farwrite recv -`",
+            _ => "connecting",
+        };
+        Failure::caused(of_connection(&error), what, &error)
+    })
+}
+
+/// Sends the input and its hash.
+fn feed(writer: &mut WriteHalf, shared: &Shared, cancel: &Cancel) -> Input {
+    let input = feed_bytes(writer, shared, cancel);
+    match &input {
+        Input::Ended(_) => writer.finish(),
+        Input::Refused => {}
+        Input::Interrupted => writer.reset(GivenUp::Interrupted as u32),
+        Input::Unreadable(_) => writer.reset(GivenUp::Unreadable as u32),
+    }
+    if !matches!(input, Input::Ended(_) | Input::Refused) {
+        // The reset leaves before the connection ends.
+        writer.set_timeout(Some(LAST_WORDS));
+        let _ = writer.wait_delivered();
+        shared.is_over.store(true, Ordering::Relaxed);
+    }
+    input
+}
+
+fn feed_bytes(writer: &mut WriteHalf, shared: &Shared, cancel: &Cancel) -> Input {
+    writer.set_timeout(Some(LOOK));
+    let stdin = io::stdin();
+    let mut hasher = Hasher::new();
+    let mut piece = vec![0; HEAD_BYTES + PIECE_BYTES];
+    let is_over = || shared.is_over.load(Ordering::Relaxed);
+    loop {
+        let length = loop {
+            if cancel.is_set() {
+                return Input::Interrupted;
+            }
+            if is_over() {
+                return Input::Refused;
+            }
+            match read(&stdin, &mut piece[HEAD_BYTES..]) {
+                Ok(Some(length)) => break length,
+                Ok(None) => {}
+                Err(error) => return Input::Unreadable(error.into()),
+            }
+        };
+        if length == 0 {
+            break;
+        }
+        let end = HEAD_BYTES + length;
+        hasher.update(&piece[HEAD_BYTES..end]);
+        piece[..HEAD_BYTES].copy_from_slice(&head(length));
+        if let Some(ended) = write_all(writer, &piece[..end], cancel) {
+            return ended;
+        }
+        shared.bytes.fetch_add(length as u64, Ordering::Relaxed);
+    }
+    let hash = hasher.finalize();
+    let last = [&head(0)[..], hash.as_bytes()].concat();
+    write_all(writer, &last, cancel).unwrap_or(Input::Ended(hash))
+}
+
+/// The length of a piece, before its bytes.
+fn head(length: usize) -> [u8; HEAD_BYTES] {
+    u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes()
+}
+
+/// Reads, and returns `None` if nothing comes for some time.
+fn read(input: &impl AsFd, piece: &mut [u8]) -> Result<Option<usize>, Errno> {
+    let slice = Timespec {
+        tv_sec: 0,
+        tv_nsec: LOOK.subsec_nanos().into(),
+    };
+    let mut polled = [PollFd::new(input, PollFlags::IN)];
+    match poll(&mut polled, Some(&slice)) {
+        Ok(0) | Err(Errno::INTR) => return Ok(None),
+        Ok(_) => {}
+        Err(error) => return Err(error),
+    }
+    match rustix::io::read(input, piece) {
+        Ok(length) => Ok(Some(length)),
+        Err(Errno::INTR | Errno::AGAIN) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Writes all bytes. Returns why it could not.
+fn write_all(writer: &mut WriteHalf, mut bytes: &[u8], cancel: &Cancel) -> Option<Input> {
+    while !bytes.is_empty() {
+        match writer.write(bytes) {
+            Ok(length) => bytes = &bytes[length..],
+            Err(error) if error.kind() == ErrorKind::TimedOut => {
+                if cancel.is_set() {
+                    return Some(Input::Interrupted);
+                }
+            }
+            Err(_) => return Some(Input::Refused),
+        }
+    }
+    None
+}
+
+/// Waits for the verdict of the receiver, and shows the progress.
+fn listen(
+    reader: &mut ReadHalf,
+    shared: &Shared,
+    cancel: &Cancel,
+    console: &Console,
+) -> Result<Verdict, Failure> {
+    let mut passing = Passing::new(console, "sending");
+    let told = verdict::read(reader, || {
+        passing.show(shared.bytes.load(Ordering::Relaxed));
+        // The other thread gives the stream up first, and then says so.
+        !shared.is_over.load(Ordering::Relaxed)
+    });
+    passing.finish(shared.bytes.load(Ordering::Relaxed));
+    if cancel.is_set() {
+        return Err(Failure::new(Exit::Interrupted, "interrupted"));
+    }
+    let told = told.or_exit(Exit::Unreachable, "waiting for the receiver")?;
+    Verdict::decode(&told)
+}

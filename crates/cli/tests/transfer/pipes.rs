@@ -1,0 +1,200 @@
+//! `farwrite send -` and `farwrite recv -`.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use crate::json_page::check_pipe;
+use crate::rig::{Ended, Rig, Running, farwrite, pattern};
+
+/// A port that no other test uses: the listener of a pipe has no TCP port that could tell it.
+fn port() -> String {
+    let socket = std::net::UdpSocket::bind("127.0.9.1:0").expect("a socket");
+    socket.local_addr().expect("an address").to_string()
+}
+
+fn receiver(rig: &Rig, at: &str) -> Command {
+    let mut command = farwrite();
+    command.args(["recv", "--timeout", "2s", "--listen", at, "--psk-file"]);
+    command.arg(rig.key()).arg("-");
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+fn sender(rig: &Rig, at: &str, options: &[&str]) -> Command {
+    let mut command = farwrite();
+    command
+        .args(options)
+        .args(["send", "--timeout", "10s", "--to", at, "--psk-file"]);
+    command.arg(rig.key()).arg("-");
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+fn told(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn interrupt(child: &Child) {
+    let pid = child.id().to_string();
+    let sent = Command::new("kill").args(["-s", "INT", &pid]).status();
+    assert!(sent.expect("kill").success());
+}
+
+#[test]
+fn what_one_end_reads_the_other_end_writes() {
+    let (rig, at) = (Rig::new(), port());
+    let mut recv = receiver(&rig, &at).spawn().expect("it starts");
+    let mut send = sender(&rig, &at, &["--json"]).spawn().expect("it starts");
+    let (mut input, mut output) = (
+        send.stdin.take().expect("piped"),
+        recv.stdout.take().expect("piped"),
+    );
+    // The first bytes do not wait for later ones.
+    input.write_all(b"first").expect("written");
+    let mut first = [0; 5];
+    output.read_exact(&mut first).expect("read");
+    assert_eq!(&first, b"first");
+    let bytes = pattern(20_000_000);
+    let expected = bytes.clone();
+    let feeding = thread::spawn(move || input.write_all(&bytes));
+    let mut received = Vec::new();
+    output.read_to_end(&mut received).expect("read");
+    feeding.join().expect("no panic").expect("written");
+    assert!(received == expected, "other bytes: {}", received.len());
+    let recv = recv.wait_with_output().expect("it ends");
+    assert!(recv.status.success(), "{}", told(&recv));
+    let send = send.wait_with_output().expect("it ends");
+    assert!(send.status.success(), "{}", told(&send));
+    let json: serde_json::Value = serde_json::from_slice(&send.stdout).expect("JSON");
+    check_pipe(&json);
+    assert_eq!(json["result"]["bytes"], 20_000_005);
+    let hash = blake3::hash(&[b"first", &expected[..]].concat());
+    assert_eq!(json["result"]["blake3"], hash.to_hex().as_str());
+}
+
+#[test]
+fn a_reader_that_closes_its_pipe_ends_both() {
+    let (rig, at) = (Rig::new(), port());
+    let mut recv = receiver(&rig, &at).spawn().expect("it starts");
+    let mut send = sender(&rig, &at, &[]).spawn().expect("it starts");
+    // The producer pauses: the input stays open.
+    let mut input = send.stdin.take().expect("piped");
+    input.write_all(b"a line").expect("written");
+    let mut first = [0; 6];
+    let mut output = recv.stdout.take().expect("piped");
+    output.read_exact(&mut first).expect("read");
+    drop(output);
+    let send = send.wait_with_output().expect("it ends");
+    assert_eq!(send.status.code(), Some(9), "{}", told(&send));
+    assert!(
+        told(&send).contains("has closed the pipe after 6 bytes"),
+        "{}",
+        told(&send)
+    );
+    let recv = recv.wait_with_output().expect("it ends");
+    assert_eq!(recv.status.code(), Some(6), "{}", told(&recv));
+}
+
+#[test]
+fn a_part_is_never_a_success() {
+    for (signal, code, why) in [
+        ("KILL", 5, "nothing was heard"),
+        ("INT", 5, "was interrupted"),
+    ] {
+        let (rig, at) = (Rig::new(), port());
+        let mut recv = receiver(&rig, &at).spawn().expect("it starts");
+        let mut send = sender(&rig, &at, &[]).spawn().expect("it starts");
+        let mut input = send.stdin.take().expect("piped");
+        input.write_all(b"half").expect("written");
+        let mut first = [0; 4];
+        recv.stdout
+            .as_mut()
+            .expect("piped")
+            .read_exact(&mut first)
+            .expect("read");
+        match signal {
+            "KILL" => send.kill().expect("kill"),
+            _ => interrupt(&send),
+        }
+        let recv = recv.wait_with_output().expect("it ends");
+        assert_eq!(recv.status.code(), Some(code), "{}", told(&recv));
+        assert!(told(&recv).contains(why), "{}", told(&recv));
+        let send = send.wait().expect("it ends");
+        assert_eq!(send.code(), (signal == "INT").then_some(130));
+    }
+}
+
+#[test]
+fn an_end_that_cannot_go_on_tells_the_other_one() {
+    // Ctrl-C at the receiver, and an output that takes no bytes.
+    for is_full in [false, true] {
+        let (rig, at) = (Rig::new(), port());
+        let mut command = receiver(&rig, &at);
+        if is_full {
+            command.stdout(
+                fs::File::options()
+                    .write(true)
+                    .open("/dev/full")
+                    .expect("a device"),
+            );
+        }
+        let mut recv = command.spawn().expect("it starts");
+        let mut send = sender(&rig, &at, &[]).spawn().expect("it starts");
+        send.stdin
+            .as_mut()
+            .expect("piped")
+            .write_all(b"half")
+            .expect("written");
+        if !is_full {
+            let mut first = [0; 4];
+            recv.stdout
+                .as_mut()
+                .expect("piped")
+                .read_exact(&mut first)
+                .expect("read");
+            interrupt(&recv);
+        }
+        let recv = recv.wait().expect("it ends");
+        let status = send.wait().expect("it ends");
+        assert_eq!(
+            (recv.code(), status.code()),
+            if is_full {
+                (Some(8), Some(8))
+            } else {
+                (Some(130), Some(5))
+            }
+        );
+    }
+}
+
+#[test]
+fn options_of_files_are_refused() {
+    let rig = Rig::new();
+    let refused = |args: &[&str]| -> Ended {
+        let mut command = farwrite();
+        command.args(args).arg("--psk-file").arg(rig.key());
+        Running::spawn(command).end()
+    };
+    for option in ["--unsealed", "--delete", "--dry-run"] {
+        refused(&["send", "--to", "127.0.0.1:9", option, "-"]).assert(2, option);
+    }
+    refused(&["recv", "--once", "-"]).assert(2, "--once");
+    refused(&["--json", "recv", "-"]).assert(2, "standard output carries the data");
+    // The other end has another key.
+    let at = port();
+    let mut recv = receiver(&rig, &at).spawn().expect("it starts");
+    thread::sleep(Duration::from_millis(100));
+    let send = sender(&Rig::new(), &at, &[]).output().expect("it ends");
+    assert_eq!(send.status.code(), Some(3), "{}", told(&send));
+    recv.kill().expect("kill");
+    recv.wait().expect("it ends");
+}
