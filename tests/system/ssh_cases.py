@@ -1,4 +1,4 @@
-"""Copies over a real ssh server: directly, through firewalls, and with what users get wrong."""
+"""Copies and a remote shell over a real ssh server: directly, through firewalls, and with what users get wrong."""
 
 import filecmp
 import json
@@ -11,6 +11,8 @@ from lib.veth import Veth
 
 #: Of a copy that goes through ssh.
 THROUGH = "the data go through ssh"
+#: Of a remote shell that goes through ssh.
+GO_THROUGH = "go through ssh, because UDP does not pass"
 
 
 def run(report, program, directory):
@@ -21,6 +23,8 @@ def run(report, program, directory):
     where.mkdir()
     with report.case("ssh: copies"), Veth(1500) as veth:
         _copies(report, program, where, veth)
+    with report.case("ssh: a remote shell for rsync"), Veth(1500) as veth:
+        _remote_shell(report, program, where, veth)
 
 
 def _copies(report, program, where, veth):
@@ -75,3 +79,50 @@ def _copies(report, program, where, veth):
         if done.returncode != code or reason not in done.stderr or told["error"] is None:
             problems.append(f"{reason}: {done.returncode}: {done.stderr}")
     report.check("what cannot be copied has its reason", problems)
+
+
+def _remote_shell(report, program, where, veth):
+    shell = Sshd(veth, veth.b, where / "rsh-keys").shell
+    script = where / "rsh"
+    script.write_text(f"#!/bin/sh\nexec {program} rsh --rsh '{shell}' --far-program {program} \"$@\"\n")
+    script.chmod(0o755)
+    tree, there = where / "source", where / "copy"
+    (tree / "a dir").mkdir(parents=True)
+    (tree / "a dir" / "big").write_bytes(random.Random(2).randbytes(4_000_000))
+    (tree / "link").symlink_to("a dir")
+
+    def on_a(*words):
+        command = ["ip", "netns", "exec", veth.a.name, *map(str, words)]
+        return subprocess.run(command, capture_output=True, text=True, timeout=90)
+
+    def problems_of_rsync(is_through):
+        done = on_a("rsync", "-a", "--delete", "-e", script, f"{tree}/", f"{veth.b.v4}:{there}/")
+        problems = []
+        if done.returncode:
+            problems.append(f"{done.returncode}: {done.stderr}")
+        if (GO_THROUGH in done.stderr) != is_through:
+            problems.append(f"through ssh or not: {done.stderr}")
+        differing = on_a("rsync", "-ani", "--checksum", "--delete", f"{tree}/", f"{there}/").stdout
+        return problems + ([f"differs: {differing}"] if differing else [])
+
+    report.check("rsync copies a tree", problems_of_rsync(False))
+    with (tree / "a dir" / "big").open("r+b") as file:
+        file.seek(2_000_000)
+        file.write(b"changed")
+    (tree / "link").unlink()
+    report.check("rsync copies a change", problems_of_rsync(False))
+    problems = []
+    for words, code, output in [
+        (["false"], 1, ""), (["sh -c 'exit 7'"], 7, ""), (["yes | head -c 1000000 | wc -c"], 0, "1000000\n"), (["cat"], 0, ""),
+    ]:
+        done = on_a(script, f"root@{veth.b.v4}", *words)
+        if done.returncode != code or done.stdout != output or done.stderr:
+            problems.append(f"{words}: {done.returncode}: {done.stdout!r} {done.stderr!r}")
+    report.check("a command gives its output and its exit code", problems)
+    veth.b.run("nft", "add table inet one; add chain inet one in { type filter hook input priority 0; };"
+                      "add rule inet one in meta l4proto udp ct state new drop")
+    (tree / "new").write_bytes(b"new")
+    report.check("the other end calls if only this one is reached", problems_of_rsync(False))
+    veth.b.run("nft", "add rule inet one in meta l4proto udp drop")
+    (tree / "new").write_bytes(b"newer")
+    report.check("where UDP does not pass, rsync goes through ssh", problems_of_rsync(True))

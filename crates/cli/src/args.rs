@@ -20,6 +20,7 @@ use crate::pages::{CompletionsArgs, ManArgs};
 use crate::plan::PlanArgs;
 use crate::probe::ProbeArgs;
 use crate::recv::RecvArgs;
+use crate::rsh::RshArgs;
 use crate::send::SendArgs;
 use crate::sim::SimArgs;
 use crate::trace::DrawArgs;
@@ -29,6 +30,7 @@ Examples:
   farwrite demo                      see five ways of repairing losses at work on one machine
   farwrite demo --loss 1% --rtt 80ms --scheme sr-nack
   farwrite cp data.bin host:in/      copy a file to another machine that ssh reaches
+  rsync -a -e 'farwrite rsh' dir host:
   farwrite recv                      wait for files, and print the command for the other machine
   tar c . | farwrite send --to far.example --psk-file far.key -
   farwrite keygen far.key            make the key that two machines share
@@ -91,6 +93,8 @@ pub(crate) enum Command {
     Probe(ProbeArgs),
     /// Receive files from another machine.
     Recv(RecvArgs),
+    /// Run a command on another machine: a remote shell for rsync.
+    Rsh(RshArgs),
     /// Send files to another machine.
     Send(SendArgs),
     /// Simulate flows in a network of hosts and switches, or many such runs.
@@ -116,6 +120,7 @@ impl Command {
             Self::Plan(_) => "plan",
             Self::Probe(_) => "probe",
             Self::Recv(_) => "recv",
+            Self::Rsh(_) => "rsh",
             Self::Send(_) => "send",
             Self::Sim(_) => "sim",
             Self::Trace(_) => "trace",
@@ -125,7 +130,11 @@ impl Command {
 
     /// Whether the standard output of the command carries data, so that nothing else may go there.
     pub(crate) fn writes_data(&self) -> bool {
-        matches!(self, Self::Recv(args) if args.is_pipe())
+        match self {
+            Self::Recv(args) => args.is_pipe(),
+            Self::Rsh(_) => true,
+            _ => false,
+        }
     }
 }
 

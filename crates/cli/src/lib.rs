@@ -31,6 +31,7 @@ mod policy;
 mod probe;
 mod rate_file;
 mod recv;
+mod rsh;
 mod sealing;
 mod send;
 mod serving;
@@ -96,6 +97,7 @@ fn run(command: &Command, console: &Console) -> Result<ExitCode, Failure> {
         Command::Plan(args) => plan::run(args, console).map(done),
         Command::Probe(args) => probe::run(args, console),
         Command::Recv(args) => recv::run(args, console),
+        Command::Rsh(args) => Ok(rsh::run(args, console)),
         Command::Send(args) => send::run(args, console),
         Command::Sim(args) => sim::run(args, console).map(done),
         Command::Trace(args) => trace::run(args, console).map(done),

@@ -20,7 +20,7 @@ use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::send::Sending;
 use crate::serving::Until;
-use crate::{interrupt, outcome, recv};
+use crate::{interrupt, outcome, recv, rsh};
 
 /// The other end of `farwrite cp`.
 #[derive(Debug, Args)]
@@ -49,6 +49,7 @@ pub(crate) fn run_far(args: &FarArgs, console: &Console) -> Result<ExitCode, Fai
             let (options, paths) = words.split_at(options.ok_or_else(usage)?);
             send((options, &paths[1..]), &psk, pipe, console)
         }
+        Some("rsh") => rsh::run_far(words, psk, pipe, console),
         _ => Err(usage()),
     }
 }
@@ -98,17 +99,7 @@ fn send(
     mut pipe: File,
     console: &Console,
 ) -> Result<ExitCode, Failure> {
-    let told = line()?;
-    let mut meeting = told.parse::<Meeting>().map_err(|problem| {
-        Failure::new(
-            Exit::Mismatch,
-            format!("where the other end listens: {problem}"),
-        )
-    })?;
-    if let Some((there, _)) = ends_of_ssh() {
-        meeting.addresses.retain(|ip| *ip != there);
-        meeting.addresses.insert(0, there);
-    }
+    let meeting = Meeting::told_by_near(&line()?)?;
     let sender = sender(options, paths)?;
     let sending = Sending::prepare(&sender, console)?;
     let (cancel, flag) = interrupt::catch_with_flag()?;
@@ -138,7 +129,8 @@ fn read_input(relay: Arc<OnceLock<Arc<Relay>>>, flag: Arc<AtomicBool>) {
     });
 }
 
-fn greet(pipe: &mut File, rest: &str) -> Result<(), Failure> {
+/// Begins the conversation (P14.1).
+pub(crate) fn greet(pipe: &mut File, rest: &str) -> Result<(), Failure> {
     let greeting = format!("{FAR_GREETING}{FAR_VERSION}{rest}\n");
     let written = pipe.write_all(greeting.as_bytes());
     written.or_exit(Exit::Unreachable, "answering through ssh")

@@ -24,9 +24,9 @@ const DIAL: Duration = Duration::from_secs(5);
 
 /// Where the end that receives files listens. As text: its port, and its addresses, the likeliest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Meeting {
-    pub(super) port: u16,
-    pub(super) addresses: Vec<IpAddr>,
+pub(crate) struct Meeting {
+    pub(crate) port: u16,
+    pub(crate) addresses: Vec<IpAddr>,
 }
 
 impl fmt::Display for Meeting {
@@ -58,7 +58,7 @@ impl FromStr for Meeting {
 impl Meeting {
     /// This machine, for a listener that is bound at `local`. `by_ssh` is the address at which ssh has
     /// reached this machine, if it has.
-    pub(super) fn here(local: SocketAddr, by_ssh: Option<IpAddr>) -> Self {
+    pub(crate) fn here(local: SocketAddr, by_ssh: Option<IpAddr>) -> Self {
         let found = Targets::of(local).addresses();
         let found = found.into_iter().filter(|ip| by_ssh != Some(*ip));
         Self {
@@ -70,11 +70,31 @@ impl Meeting {
                 .collect(),
         }
     }
+
+    /// The meeting that the near end has told to a far end, which knows from ssh where the near end is.
+    pub(crate) fn told_by_near(line: &str) -> Result<Self, Failure> {
+        let mut meeting = line.parse::<Self>().map_err(|problem| {
+            let what = format!("where the other end listens: {problem}");
+            Failure::new(Exit::Mismatch, what)
+        })?;
+        if let Some((there, _)) = ends_of_ssh() {
+            meeting.addresses.retain(|ip| *ip != there);
+            meeting.addresses.insert(0, there);
+        }
+        Ok(meeting)
+    }
+
+    pub(crate) fn socket_addresses(&self) -> Vec<SocketAddr> {
+        let addresses = self.addresses.iter();
+        addresses
+            .map(|ip| SocketAddr::new(*ip, self.port))
+            .collect()
+    }
 }
 
 /// The addresses of the ssh connection that has started this process: of the other machine, and of this
 /// one (`SSH_CONNECTION` of sshd).
-pub(super) fn ends_of_ssh() -> Option<(IpAddr, IpAddr)> {
+pub(crate) fn ends_of_ssh() -> Option<(IpAddr, IpAddr)> {
     let text = env::var("SSH_CONNECTION").ok()?;
     let words: Vec<_> = text.split_whitespace().collect();
     let ip = |at: usize| words.get(at)?.parse::<IpAddr>().ok();
@@ -90,10 +110,7 @@ pub(super) fn send(
     console: &Console,
     relay: impl FnOnce() -> io::Result<SocketAddr>,
 ) -> Result<Result<TransferReport, Unfinished>, Failure> {
-    let addresses = meeting.addresses.iter();
-    let addresses: Vec<_> = addresses
-        .map(|ip| SocketAddr::new(*ip, meeting.port))
-        .collect();
+    let addresses = meeting.socket_addresses();
     let connect = || transfer::connect_first(&addresses, psk, DIAL, cancel);
     let sent = sending.attempt("the other end", psk, cancel, connect)?;
     let why = match &sent {

@@ -1,10 +1,10 @@
 //! `farwrite cp`: copies files to or from another machine. It starts the other end through ssh.
 
 mod far;
-mod meeting;
+pub(crate) mod meeting;
 mod place;
 mod relay;
-mod ssh;
+pub(crate) mod ssh;
 
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -25,9 +25,9 @@ use crate::recv::{self, RecvArgs};
 use crate::send::{SendArgs, Sending};
 use crate::serving::Until;
 use crate::{interrupt, key, outcome};
-pub(crate) use far::{FarArgs, run_far};
+pub(crate) use far::{FarArgs, greet, run_far};
 use meeting::Meeting;
-use place::Place;
+use place::{Place, from_home};
 use relay::Relay;
 use ssh::Remote;
 
@@ -170,7 +170,7 @@ impl CpArgs {
         let psk = key::make()?;
         let mut words: Vec<OsString> = vec!["recv".into(), self.port.to_string().into()];
         words.extend(self.options(false));
-        words.extend(["--dir".into(), directory]);
+        words.extend(["--dir".into(), from_home(&directory)]);
         let mut far = self.remote(host).start(&words, &psk, None)?;
         let meeting: Meeting = far.greeting()?.parse().map_err(|problem| {
             let what = format!("{}: {problem}", host.to_string_lossy());
@@ -212,7 +212,7 @@ impl CpArgs {
         let mut words: Vec<OsString> = vec!["send".into()];
         words.extend(self.options(true));
         words.push("--".into());
-        words.extend(paths);
+        words.extend(paths.iter().map(|path| from_home(path)));
         let mut far = self.remote(host).start(&words, &psk, Some(&meeting))?;
         far.greeting()?;
         let (out, output) = far.pipes()?;

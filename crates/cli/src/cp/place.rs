@@ -40,16 +40,22 @@ impl Place {
     }
 }
 
-/// A word for a shell on the other machine, which reads it as it is. The home directory of the user there
-/// is the working directory, so `~/` at the beginning is left out.
-pub(super) fn quoted(word: &OsStr) -> OsString {
-    let bytes = word.as_bytes();
+/// A path as the other machine takes it. The home directory of the user there is the working directory, so
+/// `~/` at the beginning is left out.
+pub(crate) fn from_home(path: &OsStr) -> OsString {
+    let bytes = path.as_bytes();
     let bytes = bytes.strip_prefix(b"~/").unwrap_or(bytes);
     let bytes = if bytes.is_empty() || bytes == b"~" {
         b"."
     } else {
         bytes
     };
+    OsString::from_vec(bytes.to_vec())
+}
+
+/// A word for a shell on the other machine, which reads it as it is.
+pub(crate) fn quoted(word: &OsStr) -> OsString {
+    let bytes = word.as_bytes();
     let mut out = vec![b'\''];
     for &byte in bytes {
         match byte {
@@ -97,12 +103,14 @@ mod tests {
             ("a b", "'a b'"),
             ("it's $HOME", "'it'\\''s $HOME'"),
             ("a\\b", "'a'\\\\'b'"),
-            ("~/in", "'in'"),
-            ("~", "'.'"),
-            ("", "'.'"),
+            ("~/in", "'~/in'"),
+            ("", "''"),
             ("-rf", "'-rf'"),
         ] {
             assert_eq!(quoted(OsStr::new(word)), want);
+        }
+        for (path, want) in [("~/in", "in"), ("~", "."), ("", "."), ("/~", "/~")] {
+            assert_eq!(from_home(OsStr::new(path)), want);
         }
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use farwrite_session::Psk;
 use zeroize::Zeroizing;
 
-use super::place::quoted;
+use super::place::{from_home, quoted};
 use super::relay::Out;
 use super::{FAR_GREETING, FAR_VERSION, Meeting};
 use crate::exit::{Exit, Failure, OrExit};
@@ -24,18 +24,18 @@ const LAST: Duration = Duration::from_secs(5);
 const BOOTSTRAP: &str = concat!(".cache/farwrite/farwrite-", env!("CARGO_PKG_VERSION"));
 
 /// How the other machine is reached, and what runs there.
-pub(super) struct Remote<'a> {
-    pub(super) host: &'a OsStr,
+pub(crate) struct Remote<'a> {
+    pub(crate) host: &'a OsStr,
     /// The command of a remote shell and its options.
-    pub(super) shell: &'a str,
+    pub(crate) shell: &'a str,
     /// The program there; `None`: `farwrite`, wherever the shell there finds it.
-    pub(super) program: Option<&'a OsStr>,
+    pub(crate) program: Option<&'a OsStr>,
     /// Whether to copy this program there first.
-    pub(super) bootstrap: bool,
+    pub(crate) bootstrap: bool,
 }
 
 /// The running program at the other machine.
-pub(super) struct Far {
+pub(crate) struct Far {
     child: Child,
     name: String,
     /// `None` once they belong to a relay.
@@ -44,13 +44,15 @@ pub(super) struct Far {
 
 impl Remote<'_> {
     /// Runs `farwrite far WORDS...` there, and gives it the key and what else it must know.
-    pub(super) fn start(
+    pub(crate) fn start(
         &self,
         words: &[OsString],
         psk: &Psk,
         meeting: Option<&Meeting>,
     ) -> Result<Far, Failure> {
-        let mut program = self.program.map_or_else(|| "farwrite".into(), quoted);
+        let mut program = self
+            .program
+            .map_or_else(|| "farwrite".into(), |path| quoted(&from_home(path)));
         if self.bootstrap {
             self.copy_program()?;
             program = BOOTSTRAP.into();
@@ -113,7 +115,7 @@ impl Remote<'_> {
 
 impl Far {
     /// Waits for the greeting of the program, and returns the rest of its line.
-    pub(super) fn greeting(&mut self) -> Result<String, Failure> {
+    pub(crate) fn greeting(&mut self) -> Result<String, Failure> {
         for _ in 0..=MAX_NOISE {
             let mut line = Vec::new();
             let output = self.pipes.as_mut().map(|(_, output)| output);
@@ -183,15 +185,24 @@ impl Far {
     }
 
     /// The standard input and output of the program, for a relay.
-    pub(super) fn pipes(&mut self) -> Result<(Out, BufReader<ChildStdout>), Failure> {
-        let pipes = self.pipes.take();
-        let (input, output) =
-            pipes.ok_or_else(|| Failure::new(Exit::Other, "ssh has no standard input"))?;
+    pub(crate) fn pipes(&mut self) -> Result<(Out, BufReader<ChildStdout>), Failure> {
+        let (input, output) = self.raw_pipes()?;
         Ok((Out::new(input), output))
     }
 
+    /// The standard input and output of the program.
+    pub(crate) fn raw_pipes(&mut self) -> Result<(ChildStdin, BufReader<ChildStdout>), Failure> {
+        let pipes = self.pipes.take();
+        pipes.ok_or_else(|| Failure::new(Exit::Other, "ssh has no standard input"))
+    }
+
+    /// Waits until the program ends by itself. Returns its status; `None` if a signal has ended ssh.
+    pub(crate) fn wait(mut self) -> Option<i32> {
+        self.child.wait().ok()?.code()
+    }
+
     /// Waits for the end of the program, whose standard input must have ended.
-    pub(super) fn end(mut self) {
+    pub(crate) fn end(mut self) {
         let start = Instant::now();
         while start.elapsed() < LAST {
             match self.child.try_wait() {

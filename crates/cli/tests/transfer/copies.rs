@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 use serde_json::Value;
 
 /// A directory with a script `rsh` and the other machine's home directory `far`.
-fn machines(name: &str) -> PathBuf {
+pub(crate) fn machines(name: &str) -> PathBuf {
     let root = Path::new(env!("CARGO_TARGET_TMPDIR"))
         .join("copies")
         .join(name);

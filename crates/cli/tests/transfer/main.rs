@@ -16,6 +16,7 @@ mod moving;
 mod pipes;
 mod ports;
 mod refused;
+mod remote_shell;
 mod rig;
 mod terminals;
 mod traces;

@@ -1,0 +1,229 @@
+//! The other end of `farwrite rsh`, which ssh starts (P14.4).
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use farwrite_connection::Connection;
+use farwrite_session::Psk;
+use farwrite_stream::{ConnectionExt, ReadHalf, WriteHalf};
+use farwrite_units::parse::parse_timeout;
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use super::way::{ATTEMPT, dial, listen};
+use super::{FAILED, NAME, OPENING, Settings, drain, feed};
+use crate::console::Console;
+use crate::cp::greet;
+use crate::cp::meeting::{Meeting, ends_of_ssh};
+use crate::exit::{Exit, Failure, OrExit};
+use crate::pipe::{of_stream, stream_options};
+
+/// The time between the hang-up signal to the command and the end of it by force.
+const GRACE: Duration = Duration::from_secs(2);
+/// The longest line of the near end.
+const MAX_LINE_BYTES: usize = 4096;
+
+/// The arguments of the far end, for [`run_far`].
+pub(super) fn words(port: u16, settings: &Settings, command: &[OsString]) -> Vec<OsString> {
+    let rate = settings.rate_bps.unwrap_or(0);
+    let timeout = format!("{}ms", settings.timeout.as_millis());
+    let mut words = vec!["rsh".to_owned(), port.to_string(), rate.to_string()];
+    words.extend([settings.scheme.to_string(), timeout]);
+    let mut words: Vec<OsString> = words.into_iter().map(OsString::from).collect();
+    // As ssh does: the shell there splits it again.
+    words.push(command.join(OsStr::new(" ")));
+    words
+}
+
+/// Runs the command that the near end asks for. Returns its exit code.
+pub(crate) fn run_far(
+    words: &[OsString],
+    psk: Psk,
+    mut pipe: File,
+    console: &Console,
+) -> Result<ExitCode, Failure> {
+    let usage = || Failure::new(Exit::Usage, "farwrite rsh starts this command, and no user");
+    let [port, rate, scheme, timeout, command] = words else {
+        return Err(usage());
+    };
+    let text = |word: &'_ OsString| word.to_str().map(str::to_owned).ok_or_else(usage);
+    let rate: u64 = text(rate)?.parse().map_err(|_| usage())?;
+    let settings = Settings {
+        rate_bps: Some(rate).filter(|rate| *rate > 0),
+        scheme: text(scheme)?.parse().map_err(|_| usage())?,
+        timeout: parse_timeout(&text(timeout)?).map_err(|_| usage())?,
+    };
+    let port = text(port)?.parse().map_err(|_| usage())?;
+    let ended = serve(port, command, &settings, &psk, &mut pipe);
+    Ok(ended.unwrap_or_else(|failure| {
+        console.fail(&failure);
+        FAILED.into()
+    }))
+}
+
+fn serve(
+    port: u16,
+    command: &OsStr,
+    settings: &Settings,
+    psk: &Psk,
+    pipe: &mut File,
+) -> Result<ExitCode, Failure> {
+    let listener = listen(port, psk, settings)?;
+    let by_ssh = ends_of_ssh().map(|(_, here)| here);
+    greet(
+        pipe,
+        &format!(" {}", Meeting::here(listener.local_addr(), by_ssh)),
+    )?;
+    loop {
+        let line = line()?;
+        match line.split_once(' ').unwrap_or((&line, "")) {
+            ("udp", _) => {
+                let accepted = listener.accept(ATTEMPT);
+                let accepted = accepted.or_exit(Exit::Unreachable, "waiting for the other end")?;
+                let gone = || Failure::new(Exit::Unreachable, "the other end has not connected");
+                return over_udp(&accepted.ok_or_else(gone)?, command, settings);
+            }
+            ("dial", meeting) => {
+                if let Ok(connection) = dial(&Meeting::told_by_near(meeting)?, psk, settings) {
+                    return over_udp(&connection, command, settings);
+                }
+            }
+            ("ssh", _) => {
+                let pipe = pipe.try_clone().or_exit(Exit::Other, "taking the pipe")?;
+                let mut child = start(command, Stdio::inherit(), pipe.into())?;
+                return Ok(exit_code(
+                    child
+                        .wait()
+                        .or_exit(Exit::Other, "waiting for the command")?,
+                ));
+            }
+            // The near end is gone.
+            ("", _) => return Ok(FAILED.into()),
+            _ => {
+                let what = format!("{line:?} is not a way that this version knows");
+                return Err(Failure::new(Exit::Mismatch, what));
+            }
+        }
+    }
+}
+
+/// Reads a line of standard input, and nothing behind it: that belongs to the command.
+fn line() -> Result<String, Failure> {
+    let mut line = Vec::new();
+    let mut byte = [0];
+    while line.len() < MAX_LINE_BYTES {
+        match rustix::io::read(io::stdin(), &mut byte) {
+            Ok(0) => break,
+            Ok(_) if byte == *b"\n" => break,
+            Ok(_) => line.push(byte[0]),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => {
+                return Err(Failure::caused(
+                    Exit::Unreachable,
+                    "reading what ssh carries",
+                    &error,
+                ));
+            }
+        }
+    }
+    Ok(String::from_utf8_lossy(&line).into_owned())
+}
+
+fn start(command: &OsStr, input: Stdio, output: Stdio) -> Result<Child, Failure> {
+    let shell = env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into());
+    let mut child = Command::new(&shell);
+    child.arg("-c").arg(command).stdin(input).stdout(output);
+    // So that all of it can be ended.
+    child.process_group(0);
+    child
+        .spawn()
+        .or_exit(Exit::Other, format_args!("starting {}", shell.display()))
+}
+
+fn exit_code(status: ExitStatus) -> ExitCode {
+    let signal = status.signal().map(|signal| 128 + signal);
+    let code = status.code().or(signal);
+    ExitCode::from(
+        code.and_then(|code| u8::try_from(code).ok())
+            .unwrap_or(FAILED),
+    )
+}
+
+/// What happens to a command.
+enum Event {
+    /// It has ended, and its output was delivered.
+    Ended(ExitStatus),
+    /// The near end or the connection to it is gone.
+    Gone,
+}
+
+fn over_udp(
+    connection: &Connection,
+    command: &OsStr,
+    settings: &Settings,
+) -> Result<ExitCode, Failure> {
+    let what = "accepting the stream of the other end";
+    let options = stream_options(settings.scheme);
+    let accepted = connection.accept_stream(Some(NAME), &options, OPENING);
+    let accepted = accepted.map_err(|error| of_stream(what, &error))?;
+    let (_, stream) = accepted.ok_or_else(|| Failure::new(Exit::Unreachable, what))?;
+    let (reader, writer) = stream.split();
+    let child = start(command, Stdio::piped(), Stdio::piped())?;
+    let group = Pid::from_child(&child);
+    let (events, came) = channel();
+    watch_near(events.clone());
+    carry(child, reader, writer, events);
+    match came.recv() {
+        Ok(Event::Ended(status)) => Ok(exit_code(status)),
+        Ok(Event::Gone) | Err(_) => {
+            // As a terminal that is closed does.
+            let _ = kill_process_group(group, Signal::HUP);
+            thread::sleep(GRACE);
+            let _ = kill_process_group(group, Signal::KILL);
+            Err(Failure::new(
+                Exit::Unreachable,
+                "the other end is gone: the command was ended",
+            ))
+        }
+    }
+}
+
+/// Notices the end of the near end: its end of the pipe of ssh is then closed.
+fn watch_near(events: Sender<Event>) {
+    thread::spawn(move || {
+        while line().is_ok_and(|line| !line.is_empty()) {}
+        let _ = events.send(Event::Gone);
+    });
+}
+
+/// Carries what the command reads and writes, on threads of their own.
+fn carry(mut child: Child, mut reader: ReadHalf, mut writer: WriteHalf, events: Sender<Event>) {
+    if let Some(mut input) = child.stdin.take() {
+        let events = events.clone();
+        thread::spawn(move || {
+            // The input ends with the stream. If that broke, so that it is not whole, the command must not
+            // take it for whole.
+            if drain(&mut reader, &mut input).is_err() {
+                let _ = events.send(Event::Gone);
+                thread::park();
+            }
+        });
+    }
+    let output = child.stdout.take();
+    thread::spawn(move || {
+        if let Some(mut output) = output {
+            feed(&mut output, &mut writer);
+        }
+        let _ = writer.wait_delivered();
+        match child.wait() {
+            Ok(status) => events.send(Event::Ended(status)),
+            Err(_) => events.send(Event::Gone),
+        }
+    });
+}

@@ -1,0 +1,243 @@
+//! `farwrite rsh`: runs a command on another machine. ssh starts it, and its standard input and output cross
+//! the network on a byte stream (P14.4).
+
+mod far;
+mod way;
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::thread;
+use std::time::Duration;
+
+use clap::Args;
+use farwrite::RateControl;
+use farwrite_connection::{Connection, ConnectionOptions};
+use farwrite_stream::{ConnectionExt, ReadHalf, SchemeSetting, Stream, WriteHalf};
+use farwrite_units::parse::{parse_rate, parse_timeout};
+
+use crate::console::Console;
+use crate::cp::ssh::Remote;
+use crate::exit::{Exit, Failure, OrExit};
+use crate::key;
+use crate::pipe::{of_stream, stream_options};
+pub(crate) use far::run_far;
+use way::Way;
+
+/// The name of the stream, with the version of P14.4.
+const NAME: &str = "farwrite-rsh-1";
+/// How long the other end may take to accept the stream.
+const OPENING: Duration = Duration::from_secs(10);
+/// The exit code of everything that goes wrong before or beside the command, as with ssh.
+const FAILED: u8 = 255;
+
+const EXAMPLES: &str = "\
+Examples:
+  rsync -a -e 'farwrite rsh' source/ me@far.example:copy/
+  farwrite rsh far.example 'tar c -C /srv data' | tar x
+  tar c data | farwrite rsh me@far.example 'tar x -C in'
+  farwrite rsh --rsh 'ssh -p 2222' far.example zfs send tank@now | zfs receive tank/copy
+
+ssh starts `farwrite` on the other machine, and carries a key of one use, the addresses and the standard
+error. Standard input and output go over UDP, encrypted. One of the two machines must be reachable by UDP at
+one port. Where neither is, they go through ssh, and a warning says what to open.
+
+The command goes to the shell of the user there, as with ssh. The exit code is that of the command, or 255
+if the command could not be run to its end. There is no terminal: use ssh for that.";
+
+/// Runs a command on another machine that ssh reaches.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct RshArgs {
+    /// The user on the other machine, as with ssh; rsync needs it
+    #[arg(short = 'l', value_name = "USER")]
+    user: Option<OsString>,
+    /// Command that runs a program on the other machine, with its options
+    #[arg(long, short = 'e', value_name = "COMMAND", default_value = "ssh")]
+    rsh: String,
+    /// The program on the other machine, if its shell does not find `farwrite`
+    #[arg(long, value_name = "PATH", conflicts_with = "bootstrap")]
+    far_program: Option<OsString>,
+    /// Copy this program to ~/.cache/farwrite of the other machine first, and use it
+    #[arg(long)]
+    bootstrap: bool,
+    /// UDP port of the other machine; without it, any free one
+    #[arg(long, value_name = "PORT", default_value_t = 0)]
+    port: u16,
+    /// Maximum bits per second on the wire, in each direction
+    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
+    rate: Option<u64>,
+    /// How losses are repaired, as of `farwrite send`
+    #[arg(long, value_name = "NAME", default_value = "auto")]
+    scheme: SchemeSetting,
+    /// Give up if the other machine is silent for this time: 1s to 1h
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_timeout)]
+    timeout: Duration,
+    /// [USER@]HOST, and the command with its arguments
+    #[arg(value_name = "HOST COMMAND", required = true, num_args = 2..)]
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    words: Vec<OsString>,
+}
+
+/// How both ends send, which the near end decides.
+#[derive(Clone, Copy, Debug)]
+struct Settings {
+    rate_bps: Option<u64>,
+    scheme: SchemeSetting,
+    timeout: Duration,
+}
+
+impl Settings {
+    fn connection(&self, connect_limit: Duration) -> ConnectionOptions {
+        ConnectionOptions {
+            connect_limit,
+            silence_limit: self.timeout,
+            rate_control: RateControl::Adaptive {
+                max_bps: self.rate_bps,
+                start: None,
+            },
+            ..ConnectionOptions::default()
+        }
+    }
+}
+
+/// Runs the command. Returns its exit code.
+pub(crate) fn run(args: &RshArgs, console: &Console) -> ExitCode {
+    match run_near(args, console) {
+        Ok(code) => code,
+        Err(failure) => {
+            console.fail(&failure);
+            FAILED.into()
+        }
+    }
+}
+
+fn run_near(args: &RshArgs, console: &Console) -> Result<ExitCode, Failure> {
+    let (host, command) = args.words.split_first().unwrap_or_else(|| unreachable!());
+    let mut host = host.clone();
+    if let Some(user) = &args.user {
+        host = [user.as_os_str(), "@".as_ref(), &host]
+            .into_iter()
+            .collect();
+    }
+    if host.as_encoded_bytes().starts_with(b"-") {
+        // ssh would take it for an option.
+        let what = "the name of a host cannot begin with `-`";
+        return Err(Failure::new(Exit::Usage, what));
+    }
+    let settings = Settings {
+        rate_bps: args.rate,
+        scheme: args.scheme,
+        timeout: args.timeout,
+    };
+    let psk = key::make()?;
+    let remote = Remote {
+        host: &host,
+        shell: &args.rsh,
+        program: args.far_program.as_deref(),
+        bootstrap: args.bootstrap,
+    };
+    let mut far = remote.start(&far::words(args.port, &settings, command), &psk, None)?;
+    let greeting = far.greeting()?;
+    let (mut input, mut output) = far.raw_pipes()?;
+    match way::find(&greeting, &psk, &settings, &mut input)? {
+        Way::Udp(connection) => {
+            let stream = open(&connection, settings.scheme)?;
+            carry(stream)?;
+            // The other end ends by itself. If this one ends first, it ends the command.
+            let status = far.wait();
+            drop(input);
+            status_of(status)
+        }
+        Way::Ssh(why) => {
+            console.warn(format_args!(
+                "standard input and output go through ssh, because UDP does not pass ({why}); open a UDP port \
+                 of the other machine, and name it with --port"
+            ));
+            thread::spawn(move || copy(&mut io::stdin().lock(), &mut input));
+            // A reader that has closed the pipe has seen enough: ssh ends with its own status.
+            copy(&mut output, &mut own_output()?);
+            drop(output);
+            status_of(far.wait())
+        }
+    }
+}
+
+fn status_of(status: Option<i32>) -> Result<ExitCode, Failure> {
+    let code = status.and_then(|code| u8::try_from(code).ok());
+    let ended = || Failure::new(Exit::Unreachable, "a signal has ended ssh");
+    Ok(code.ok_or_else(ended)?.into())
+}
+
+fn open(connection: &Connection, scheme: SchemeSetting) -> Result<Stream, Failure> {
+    let opened = connection.open_stream(NAME, &stream_options(scheme), OPENING);
+    opened.map_err(|error| of_stream("opening the stream to the command", &error))
+}
+
+/// Carries the standard input and output of this program, until the output of the command ends.
+fn carry(stream: Stream) -> Result<(), Failure> {
+    let (mut reader, mut writer) = stream.split();
+    // The command may end before the input does.
+    thread::spawn(move || feed(&mut io::stdin().lock(), &mut writer));
+    let mut output = own_output()?;
+    drain(&mut reader, &mut output).or_exit(Exit::Unreachable, "the output of the command")
+}
+
+/// The standard output, without the buffer of `Stdout`, which looks for line ends.
+fn own_output() -> Result<File, Failure> {
+    let output = rustix::io::dup(io::stdout());
+    output
+        .map(File::from)
+        .or_exit(Exit::Other, "taking the standard output")
+}
+
+/// Writes what a program or a user gives to the stream, and ends the direction.
+fn feed(input: &mut impl io::Read, writer: &mut WriteHalf) {
+    // A peer that reads no more needs no more: what it does says the rest.
+    if copy(input, writer) {
+        writer.finish();
+    }
+}
+
+/// Writes what the stream gives, until it ends or nobody reads the output.
+///
+/// # Errors
+/// The stream is broken.
+fn drain(reader: &mut ReadHalf, output: &mut impl Write) -> io::Result<()> {
+    let mut piece = vec![0; PIECE_BYTES];
+    loop {
+        let length = io::Read::read(reader, &mut piece)?;
+        if length == 0 {
+            return Ok(());
+        }
+        if output.write_all(&piece[..length]).is_err() {
+            reader.stop(0);
+            return Ok(());
+        }
+    }
+}
+
+/// Bytes that are copied at a time.
+const PIECE_BYTES: usize = 256 << 10;
+
+/// Copies to the end. Returns whether all was written.
+fn copy(from: &mut impl io::Read, to: &mut impl Write) -> bool {
+    let mut piece = vec![0; PIECE_BYTES];
+    loop {
+        match from.read(&mut piece) {
+            Ok(0) => return true,
+            Ok(length) => {
+                if to
+                    .write_all(&piece[..length])
+                    .and_then(|()| to.flush())
+                    .is_err()
+                {
+                    return false;
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return true,
+        }
+    }
+}
