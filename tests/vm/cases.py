@@ -19,7 +19,39 @@ def all_cases(programs):
             "FARWRITE_VERBS_ADDRESSES": "10.1.0.1,10.1.0.2,10.1.0.3,fd01::1,fd01::2,fd01::3",
             "FARWRITE_VERBS_STRANGERS": "10.1.0.9,fd01::9",
         }),
+        # Sockets and devices together, with loss in both directions.
+        moves(programs, "udp-to-verbs-sr", SOCKETS, DEVICE, LOSS),
+        moves(programs, "verbs-to-udp-sr", DEVICE, SOCKETS, LOSS),
+        moves(programs, "udp-to-verbs-ec", SOCKETS, DEVICE, LOSS, "ec-mds:32,8"),
+        moves(programs, "verbs-to-udp-ec", DEVICE, SOCKETS, LOSS, "ec-mds:32,8"),
+        moves(programs, "udp-to-verbs-best-effort", SOCKETS, DEVICE, LOSS, "best-effort+sr"),
+        moves(programs, "verbs-to-verbs-sr", LEFT, RIGHT, CABLE_LOSS),
+        moves(programs, "verbs-to-verbs-ec", LEFT, RIGHT, CABLE_LOSS, "ec-mds:32,8"),
     ]
+
+
+#: Ends of a move: the options of the example `move`, and the namespace.
+SOCKETS = {"options": ["--udp", "10.1.0.9:4791"], "namespace": "peer"}
+DEVICE = {"options": ["--device", "rxe0", "--address", "10.1.0.1"], "namespace": None}
+LEFT = {"options": ["--device", "rxe1"], "namespace": None}
+RIGHT = {"options": ["--device", "rxe2"], "namespace": None}
+#: netem of both interfaces of a network.
+LOSS = dict.fromkeys(["v0", "p0"], "loss 1% delay 2ms 1ms")
+CABLE_LOSS = dict.fromkeys(["w0", "w1"], "loss 1% delay 2ms 1ms")
+
+
+def moves(programs, name, sender, receiver, netem, scheme="sr-nack"):
+    """Moves four messages. netem delays packets by different times, so they also change their order."""
+    address = {"peer": "10.1.0.9", None: "10.1.0.1" if sender["namespace"] else "127.0.0.1"}[receiver["namespace"]]
+    shape = ["--scheme", scheme, "--bytes", "500000", "--messages", "4"]
+    ends = [
+        {
+            "command": [programs["move"], verb, "--meet", f"{address}:7000", *end["options"], *shape],
+            "namespace": end["namespace"],
+        }
+        for verb, end in (("recv", receiver), ("send", sender))
+    ]
+    return case(name, 60, *ends, netem=netem)
 
 
 def case(name, limit_s, *commands, **more):
