@@ -18,7 +18,7 @@ export CARGO_PROFILE_DEV_DEBUG := 0
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo explorer test test-small package macos check unit isal arm loom tsan system test-verbs browser deny python torch torch-versions gpu wheel figures figures-protocol figures-boxes figures-optinic figures-collectives figures-training bench bench-completion bench-agreement bench-path bench-paths bench-durable bench-many-files bench-model bench-sim bench-torch bench-collectives bench-hadamard bench-train bench-train-matrix bench-inference model-check sim-check fuzz soak mutants miri deb dist install hooks clean
+.PHONY: help demo explorer test test-small package macos check unit isal arm loom tsan system test-verbs browser deny python torch torch-versions gpu wheel figures figures-protocol figures-boxes figures-optinic figures-collectives figures-training bench bench-completion bench-agreement bench-path bench-paths bench-durable bench-many-files bench-model bench-sim bench-torch bench-collectives bench-hadamard bench-train bench-train-matrix bench-inference model-check sim-check fuzz soak mutants miri deb dist install install-c hooks clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -325,6 +325,11 @@ dist: ## all packages of a release for x86_64 and aarch64, with checksums, in ou
 
 install: ## install the program
 	$(CARGO) install --locked --path crates/cli
+
+PREFIX ?= /usr/local
+install-c: ## install the C library below PREFIX=/usr/local: headers, static and shared library, pkg-config, CMake, manual pages
+	$(CARGO) build --release --locked --package farwrite-capi
+	dist/c/install $${CARGO_TARGET_DIR:-target}/release/libfarwrite_capi.a "$(DESTDIR)" $(PREFIX)
 
 hooks: ## install the git hook that checks the message of each commit in this clone
 	@hook="$$(git rev-parse --git-path hooks)/commit-msg"; \

@@ -1,5 +1,10 @@
 /*
- * farwrite.h - what sdr.h does not have.
+ * farwrite.h - connections with keys, messages that the library repairs, byte streams, and what sdr.h
+ * does not have.
+ *
+ * Calls return a value of enum sdr_errcode (sdr.h), or a pointer that is NULL on failure. A call that has
+ * waited for timeout_ms milliseconds returns SDR_RETRY, or NULL. UINT32_MAX is no limit. All handles may
+ * be used by all threads.
  */
 #ifndef FARWRITE_H
 #define FARWRITE_H
@@ -12,6 +17,45 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* A UDP port that accepts connections. */
+struct farwrite_listener;
+/* A connection to a peer that has proven who it is. */
+struct farwrite_connection;
+/* A queue pair of a connection, for messages. */
+struct farwrite_qp;
+/* A message being sent, or a posted receive. */
+struct farwrite_message;
+/* Bytes in order, in both directions. */
+struct farwrite_stream;
+
+/* How a message ended. */
+enum farwrite_outcome {
+	FARWRITE_WHOLE,
+	FARWRITE_PARTIAL,
+	FARWRITE_FAILED
+};
+
+/* Files with keys: an identity and the peers that it knows, a pre-shared key, or both. NULL: none.
+ * farwrite keygen makes keys. */
+struct farwrite_keys {
+	const char *identity_file;    /* the private key of this end */
+	const char *known_peers_file; /* a name and a public key on each line */
+	const char *psk_file;         /* a pre-shared key */
+};
+
+/* How a message is sent or received. A NULL pointer to it takes what zeros mean. */
+struct farwrite_message_attr {
+	const char *scheme;     /* such as sr-nack or ec-mds:32,8; NULL: sr-nack for a send, any for a receive */
+	uint32_t deadline_ms;   /* when the message ends, from now on; 0: never */
+	uint8_t accept_partial; /* of a receive: whether it may end as partial at the deadline of the sender */
+};
+
+struct farwrite_result {
+	enum farwrite_outcome outcome;
+	uint64_t length;        /* bytes of the message; 0 if they are not known */
+	uint64_t arrived_bytes; /* of a receive: bytes that have arrived, if it is whole or partial */
+};
 
 /* Returns the version of the library, such as 0.1.0. */
 const char *farwrite_version(void);
@@ -26,6 +70,99 @@ const char *farwrite_last_error(void);
  * Returns 64 packet bits of a chunk, as sdr_recv_bitmap_chunk_expand does, from packet 64 * word on.
  */
 int farwrite_recv_packets(struct sdr_recv_handle *handle, uint32_t chunk, uint32_t word, uint64_t *bitmap);
+
+/*
+ * Listens at a UDP port, such as [::]:4792. Port 0 takes a free one.
+ *
+ * Returns NULL if the port cannot be bound or a key cannot be read.
+ */
+struct farwrite_listener *farwrite_listen(const char *addr, struct farwrite_keys *keys);
+
+/* Returns the UDP port of a listener. */
+int farwrite_listener_port(struct farwrite_listener *listener, uint32_t *port);
+
+/* Closes a listener. Connections that were accepted go on. */
+int farwrite_listener_close(struct farwrite_listener *listener);
+
+/* Waits for the next connection. */
+struct farwrite_connection *farwrite_accept(struct farwrite_listener *listener, uint32_t timeout_ms);
+
+/*
+ * Connects to the listener at HOST:PORT, which must prove that it is peer: a name of the known peers. With
+ * a pre-shared key only, peer is not used and may be NULL.
+ */
+struct farwrite_connection *farwrite_connect(const char *addr, struct farwrite_keys *keys, const char *peer);
+
+/*
+ * Writes the name of the peer, with a zero byte at its end: the name in the known peers of this end, or
+ * nothing if the peer has proven a pre-shared key only.
+ *
+ * Returns SDR_ERROR if size is too small.
+ */
+int farwrite_peer_name(struct farwrite_connection *connection, char *name, size_t size);
+
+/* Ends a connection. What is under way is lost. */
+int farwrite_connection_close(struct farwrite_connection *connection);
+
+/* Opens a queue pair by a name, which the peer accepts. */
+struct farwrite_qp *farwrite_qp_open(struct farwrite_connection *connection, const char *name, uint32_t timeout_ms);
+
+/* Accepts the next queue pair that the peer opens by this name, or by any name for NULL. */
+struct farwrite_qp *farwrite_qp_accept(struct farwrite_connection *connection, const char *name, uint32_t timeout_ms);
+
+/* Closes a queue pair, once its messages are closed. */
+int farwrite_qp_close(struct farwrite_qp *qp);
+
+/*
+ * Sends a message. The bytes must not change until farwrite_wait returns its outcome, or
+ * farwrite_message_close returns.
+ *
+ * Returns SDR_RETRY while too many messages are in flight.
+ */
+int farwrite_send(struct farwrite_qp *qp, const void *bytes, size_t length, struct farwrite_message_attr *attr,
+	struct farwrite_message **message);
+
+/*
+ * Posts a buffer for the next message of the peer. Messages and buffers match in order. The buffer belongs
+ * to the library until farwrite_wait returns its outcome, or farwrite_message_close returns.
+ *
+ * Returns SDR_RETRY while too many receives are posted.
+ */
+int farwrite_recv(struct farwrite_qp *qp, void *buffer, size_t length, struct farwrite_message_attr *attr,
+	struct farwrite_message **message);
+
+/* Waits until a message has ended. result may be NULL. */
+int farwrite_wait(struct farwrite_message *message, uint32_t timeout_ms, struct farwrite_result *result);
+
+/*
+ * Returns which chunks of a receive have arrived: one bit for each, the least significant bit first. It is
+ * valid until farwrite_message_close. num_bytes and chunk_bytes may be NULL.
+ */
+int farwrite_bitmap(struct farwrite_message *message, uint8_t **bitmap, size_t *num_bytes, uint32_t *chunk_bytes);
+
+/* Frees a message, and ends it as failed if it has not ended. */
+int farwrite_message_close(struct farwrite_message *message);
+
+/* Opens a byte stream by a name, which the peer accepts. */
+struct farwrite_stream *farwrite_stream_open(struct farwrite_connection *connection, const char *name,
+	uint32_t timeout_ms);
+
+/* Accepts the next stream that the peer opens by this name, or by any name for NULL. */
+struct farwrite_stream *farwrite_stream_accept(struct farwrite_connection *connection, const char *name,
+	uint32_t timeout_ms);
+
+/* Reads what has arrived, and waits until something has. *length is 0 at the end of the stream. */
+int farwrite_stream_read(struct farwrite_stream *stream, void *buffer, size_t size, uint32_t timeout_ms, size_t *length);
+
+/* Writes some of the bytes, and waits until there is room. *length says how many. */
+int farwrite_stream_write(struct farwrite_stream *stream, const void *bytes, size_t size, uint32_t timeout_ms,
+	size_t *length);
+
+/* Ends the direction to the peer, and waits until the peer has everything. */
+int farwrite_stream_finish(struct farwrite_stream *stream, uint32_t timeout_ms);
+
+/* Closes a stream. What was written still leaves, while the connection lasts. */
+int farwrite_stream_close(struct farwrite_stream *stream);
 
 #ifdef __cplusplus
 }

@@ -1,15 +1,70 @@
-//! `farwrite.h`: what `sdr.h` does not have.
+//! `farwrite.h`: connections, messages that are repaired, byte streams, and what `sdr.h` does not have.
 #![allow(unsafe_code, non_camel_case_types)]
 
-use std::ffi::{c_char, c_int};
+use std::ffi::{c_char, c_int, c_void};
+use std::sync::Arc;
 
-use crate::failure;
-use crate::ffi::{Out, c_header};
+use farwrite::Outcome;
+
+use crate::connections::{Connected, Keys, Listening, Opened, keys};
+use crate::failure::{self, Failure};
+use crate::ffi::{CEnum, In, Out, Text, c_header, copy_in};
 use crate::messages::Receive;
-use crate::sdr::{number, sdr_recv_handle};
+use crate::reliable::{Message, Terms};
+use crate::sdr::{named, number, sdr_recv_handle};
+use crate::streams::Streaming;
 use crate::table;
 
+/// Bytes that a stream copies at a time.
+const COPY_BYTES: usize = 1 << 16;
+
+fn read_keys(attr: In<farwrite_keys>) -> Result<Keys, Failure> {
+    let files = attr.read("keys")?;
+    keys(
+        files.identity_file.read_if_any(),
+        files.known_peers_file.read_if_any(),
+        files.psk_file.read_if_any(),
+    )
+}
+
+fn terms(attr: In<farwrite_message_attr>) -> Terms {
+    attr.read_if_any()
+        .map_or_else(Terms::default, |attr| Terms {
+            scheme: attr.scheme.read_if_any(),
+            deadline_ms: attr.deadline_ms,
+            accepts_partial: attr.accept_partial != 0,
+        })
+}
+
 c_header! {
+    opaque farwrite_listener;
+    opaque farwrite_connection;
+    opaque farwrite_qp;
+    opaque farwrite_message;
+    opaque farwrite_stream;
+
+    enum farwrite_outcome {
+        FARWRITE_WHOLE,
+        FARWRITE_PARTIAL,
+        FARWRITE_FAILED,
+    }
+
+    struct farwrite_keys {
+        identity_file: Text,
+        known_peers_file: Text,
+        psk_file: Text,
+    }
+    struct farwrite_message_attr {
+        scheme: Text,
+        deadline_ms: u32,
+        accept_partial: u8,
+    }
+    struct farwrite_result {
+        outcome: CEnum<farwrite_outcome>,
+        length: u64,
+        arrived_bytes: u64,
+    }
+
     fn farwrite_version() -> *const c_char {
         Ok(concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast())
     }
@@ -25,5 +80,178 @@ c_header! {
         bitmap.check("bitmap")?;
         bitmap.write(table::find::<Receive>(number(handle))?.packets(chunk, word)?);
         Ok(())
+    }
+    fn farwrite_listen(addr: Text, keys: In<farwrite_keys>) -> *mut farwrite_listener {
+        let listening = Listening::new(&addr.read("addr")?, &read_keys(keys)?)?;
+        Ok(named(table::insert(Arc::new(listening))?))
+    }
+    fn farwrite_listener_port(listener: *mut farwrite_listener, port: Out<u32>) -> c_int {
+        port.check("port")?;
+        let listening = table::find::<Listening>(number(listener))?;
+        port.write(listening.0.local_addr().port().into());
+        Ok(())
+    }
+    fn farwrite_listener_close(listener: *mut farwrite_listener) -> c_int {
+        table::remove::<Listening>(number(listener)).map(drop)
+    }
+    fn farwrite_accept(listener: *mut farwrite_listener, timeout_ms: u32) -> *mut farwrite_connection {
+        let listening = table::find::<Listening>(number(listener))?;
+        let connected = listening.accept(timeout_ms)?;
+        Ok(named(table::insert(Arc::new(connected))?))
+    }
+    fn farwrite_connect(addr: Text, keys: In<farwrite_keys>, peer: Text) -> *mut farwrite_connection {
+        let peer = peer.read_if_any().unwrap_or_default();
+        let connected = Connected::new(&addr.read("addr")?, &read_keys(keys)?, &peer)?;
+        Ok(named(table::insert(Arc::new(connected))?))
+    }
+    fn farwrite_peer_name(
+        connection: *mut farwrite_connection,
+        name: Out<c_char>,
+        size: usize,
+    ) -> c_int {
+        let connected = table::find::<Connected>(number(connection))?;
+        let mut text = connected.0.peer().name().unwrap_or_default().as_bytes().to_vec();
+        text.push(0);
+        if text.len() > size {
+            return Err(Failure::new(format!("size = {size}: the name takes {} bytes", text.len())));
+        }
+        name.write_bytes(&text, "name")
+    }
+    fn farwrite_connection_close(connection: *mut farwrite_connection) -> c_int {
+        table::remove::<Connected>(number(connection))?.0.close();
+        Ok(())
+    }
+    fn farwrite_qp_open(
+        connection: *mut farwrite_connection,
+        name: Text,
+        timeout_ms: u32,
+    ) -> *mut farwrite_qp {
+        let connected = table::find::<Connected>(number(connection))?;
+        let opened = connected.open_qp(&name.read("name")?, timeout_ms)?;
+        Ok(named(table::insert(Arc::new(opened))?))
+    }
+    fn farwrite_qp_accept(
+        connection: *mut farwrite_connection,
+        name: Text,
+        timeout_ms: u32,
+    ) -> *mut farwrite_qp {
+        let connected = table::find::<Connected>(number(connection))?;
+        let opened = connected.accept_qp(name.read_if_any().as_deref(), timeout_ms)?;
+        Ok(named(table::insert(Arc::new(opened))?))
+    }
+    fn farwrite_qp_close(qp: *mut farwrite_qp) -> c_int {
+        table::remove::<Opened>(number(qp)).map(drop)
+    }
+    fn farwrite_send(
+        qp: *mut farwrite_qp,
+        bytes: *const c_void,
+        length: usize,
+        attr: In<farwrite_message_attr>,
+        message: Out<*mut farwrite_message>,
+    ) -> c_int {
+        message.check("message")?;
+        let opened = table::find::<Opened>(number(qp))?;
+        let sent = Message::send(&opened, bytes.cast_mut(), length, &terms(attr))?;
+        message.write(named(table::insert(Arc::new(sent))?));
+        Ok(())
+    }
+    fn farwrite_recv(
+        qp: *mut farwrite_qp,
+        buffer: *mut c_void,
+        length: usize,
+        attr: In<farwrite_message_attr>,
+        message: Out<*mut farwrite_message>,
+    ) -> c_int {
+        message.check("message")?;
+        let opened = table::find::<Opened>(number(qp))?;
+        let posted = Message::receive(&opened, buffer, length, &terms(attr))?;
+        message.write(named(table::insert(Arc::new(posted))?));
+        Ok(())
+    }
+    fn farwrite_wait(
+        message: *mut farwrite_message,
+        timeout_ms: u32,
+        result: Out<farwrite_result>,
+    ) -> c_int {
+        let ending = table::find::<Message>(number(message))?.wait(timeout_ms)?;
+        let outcome = match ending.outcome {
+            Outcome::Whole => farwrite_outcome::FARWRITE_WHOLE,
+            Outcome::Partial => farwrite_outcome::FARWRITE_PARTIAL,
+            Outcome::Failed => farwrite_outcome::FARWRITE_FAILED,
+        };
+        result.write(farwrite_result {
+            outcome: CEnum::new(outcome as u32),
+            length: ending.length,
+            arrived_bytes: ending.arrived_bytes,
+        });
+        Ok(())
+    }
+    fn farwrite_bitmap(
+        message: *mut farwrite_message,
+        bitmap: Out<*mut u8>,
+        num_bytes: Out<usize>,
+        chunk_bytes: Out<u32>,
+    ) -> c_int {
+        bitmap.check("bitmap")?;
+        let (bits, bytes, chunk) = table::find::<Message>(number(message))?.bitmap()?;
+        bitmap.write(bits);
+        num_bytes.write(bytes);
+        chunk_bytes.write(chunk);
+        Ok(())
+    }
+    fn farwrite_message_close(message: *mut farwrite_message) -> c_int {
+        table::remove::<Message>(number(message))?.close()
+    }
+    fn farwrite_stream_open(
+        connection: *mut farwrite_connection,
+        name: Text,
+        timeout_ms: u32,
+    ) -> *mut farwrite_stream {
+        let connected = table::find::<Connected>(number(connection))?;
+        let opened = Streaming::open(&connected, &name.read("name")?, timeout_ms)?;
+        Ok(named(table::insert(Arc::new(opened))?))
+    }
+    fn farwrite_stream_accept(
+        connection: *mut farwrite_connection,
+        name: Text,
+        timeout_ms: u32,
+    ) -> *mut farwrite_stream {
+        let connected = table::find::<Connected>(number(connection))?;
+        let accepted = Streaming::accept(&connected, name.read_if_any().as_deref(), timeout_ms)?;
+        Ok(named(table::insert(Arc::new(accepted))?))
+    }
+    fn farwrite_stream_read(
+        stream: *mut farwrite_stream,
+        buffer: Out<c_void>,
+        size: usize,
+        timeout_ms: u32,
+        length: Out<usize>,
+    ) -> c_int {
+        length.check("length")?;
+        let streaming = table::find::<Streaming>(number(stream))?;
+        let mut bytes = vec![0; size.min(COPY_BYTES)];
+        let count = streaming.read(&mut bytes, timeout_ms)?;
+        buffer.write_bytes(&bytes[..count], "buffer")?;
+        length.write(count);
+        Ok(())
+    }
+    fn farwrite_stream_write(
+        stream: *mut farwrite_stream,
+        bytes: *const c_void,
+        size: usize,
+        timeout_ms: u32,
+        length: Out<usize>,
+    ) -> c_int {
+        length.check("length")?;
+        let streaming = table::find::<Streaming>(number(stream))?;
+        let bytes = copy_in(bytes, size.min(COPY_BYTES))?;
+        length.write(streaming.write(&bytes, timeout_ms)?);
+        Ok(())
+    }
+    fn farwrite_stream_finish(stream: *mut farwrite_stream, timeout_ms: u32) -> c_int {
+        table::find::<Streaming>(number(stream))?.finish(timeout_ms)
+    }
+    fn farwrite_stream_close(stream: *mut farwrite_stream) -> c_int {
+        table::remove::<Streaming>(number(stream)).map(drop)
     }
 }

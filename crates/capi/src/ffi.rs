@@ -34,6 +34,7 @@ c_types! {
     i64 => "int64_t",
     usize => "size_t",
     c_int => "int",
+    c_char => "char",
     c_void => "void",
     () => "void",
     Text => "const char *",
@@ -42,6 +43,12 @@ c_types! {
 impl<T: CType> CType for *mut T {
     fn name() -> String {
         format!("{} *", T::name())
+    }
+}
+
+impl CType for *const c_void {
+    fn name() -> String {
+        "const void *".into()
     }
 }
 
@@ -56,6 +63,10 @@ impl CType for *const c_char {
 pub struct CEnum<E>(u32, PhantomData<E>);
 
 impl<E> CEnum<E> {
+    pub(crate) fn new(value: u32) -> Self {
+        Self(value, PhantomData)
+    }
+
     pub(crate) fn value(&self) -> u32 {
         self.0
     }
@@ -117,6 +128,7 @@ impl<T: CType> CType for In<T> {
 
 /// A string that a function reads: NULL, or a string that ends with a zero byte.
 #[repr(transparent)]
+#[derive(Clone, Copy)]
 pub struct Text(*const c_char);
 
 impl Text {
@@ -125,6 +137,11 @@ impl Text {
         // SAFETY: the C program promises it.
         let text = (!self.0.is_null()).then(|| unsafe { CStr::from_ptr(self.0) })?;
         Some(text.to_string_lossy().into_owned())
+    }
+
+    pub(crate) fn read(&self, what: &str) -> Result<String, Failure> {
+        self.read_if_any()
+            .ok_or_else(|| Failure::new(format!("{what} is NULL")))
     }
 }
 
@@ -166,6 +183,17 @@ impl<T> Out<T> {
 impl<T: CType> CType for Out<T> {
     fn name() -> String {
         format!("{} *", T::name())
+    }
+}
+
+/// Copies bytes that a program gives.
+///
+/// # Errors
+/// For NULL, unless there are no bytes.
+pub(crate) fn copy_in(from: *const c_void, length: usize) -> Result<Vec<u8>, Failure> {
+    match length {
+        0 => Ok(Vec::new()),
+        _ => In::<c_void>(from).bytes(length, "bytes"),
     }
 }
 

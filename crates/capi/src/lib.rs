@@ -9,6 +9,7 @@
 //!
 //! Handles are numbers with a generation (`table.rs`), so misuse is found and is an error.
 
+mod connections;
 mod context;
 mod device;
 mod failure;
@@ -18,9 +19,11 @@ mod info;
 mod memory;
 mod messages;
 mod queue_pair;
+mod reliable;
 pub mod sdr;
 pub mod sdr_mr;
 mod shape;
+mod streams;
 mod table;
 
 #[doc(hidden)]

@@ -51,26 +51,9 @@ impl Registration {
         addr: *mut c_void,
         length: usize,
     ) -> Result<Self, Failure> {
-        let base = addr as usize;
-        if addr.is_null() {
-            return Err(Failure::new("addr is NULL"));
-        }
-        let fits = base
-            .checked_add(length)
-            .is_some_and(|end| isize::try_from(end).is_ok());
-        if length == 0 || !fits {
-            return Err(Failure::new(format!(
-                "length = {length}: a region has at least one byte, and ends within the address space"
-            )));
-        }
-        populate(base, length)?;
-        // SAFETY: the memory is mapped and writable. The program promises that it stays so until the
-        // region is deregistered or the context is destroyed, and that it does not change what is being
-        // sent; `sdr_mr.h` says so. No reference to the bytes is made: this crate does not call
-        // `Endpoint::memory`, and drops regions without looking at them.
-        let region = unsafe { Region::from_raw_parts(addr.cast(), length) };
+        let region = raw_region(addr, length, Access::Write)?;
         let region = context.call(move |endpoint| endpoint.register_region(region))??;
-        let base = base as u64;
+        let base = addr.addr() as u64;
         context.add_region(Mapped { base, region });
         Ok(Self {
             context: Arc::clone(context),
@@ -103,8 +86,42 @@ impl Registration {
     }
 }
 
-/// Brings pages into memory, writable. Linux before 5.14 cannot: then nothing is checked.
-fn populate(base: usize, length: usize) -> Result<(), Failure> {
+/// What is done with memory.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// It is only sent.
+    Read,
+    /// Peers write into it.
+    Write,
+}
+
+/// Makes a region of memory that a program owns. Its pages are brought into memory.
+pub(crate) fn raw_region(
+    addr: *mut c_void,
+    length: usize,
+    access: Access,
+) -> Result<Region, Failure> {
+    if addr.is_null() {
+        return Err(Failure::new("the address of the memory is NULL"));
+    }
+    let base = addr.addr();
+    let end = base.checked_add(length);
+    if length == 0 || end.is_none_or(|end| isize::try_from(end).is_err()) {
+        return Err(Failure::new(format!(
+            "length = {length}: memory has at least one byte, and ends within the address space"
+        )));
+    }
+    populate(base, length, access)?;
+    // SAFETY: the memory is mapped, and writable if peers write into it. The program promises that it
+    // stays so until the region is deregistered or the endpoint ends, and that it does not change what is
+    // being sent, nor sends what is being received; the headers say so. Of memory that peers write into no
+    // reference is made: this crate does not call `Endpoint::memory`, and drops regions without looking at
+    // them.
+    Ok(unsafe { Region::from_raw_parts(addr.cast(), length) })
+}
+
+/// Brings pages into memory. Linux before 5.14 cannot: then nothing is checked.
+fn populate(base: usize, length: usize, access: Access) -> Result<(), Failure> {
     // SAFETY: asks for a number.
     let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
     let start = base / page * page;
@@ -117,18 +134,26 @@ fn populate(base: usize, length: usize) -> Result<(), Failure> {
         let result = unsafe { libc::madvise(start, length_of_pages, advice) };
         (result == 0).then_some(()).ok_or_else(Error::last_os_error)
     };
-    let Err(error) = populate(libc::MADV_POPULATE_WRITE) else {
+    let wanted = match access {
+        Access::Read => libc::MADV_POPULATE_READ,
+        Access::Write => libc::MADV_POPULATE_WRITE,
+    };
+    let Err(error) = populate(wanted) else {
         return Ok(());
     };
     let is_refused = match error.raw_os_error() {
         Some(libc::EFAULT | libc::ENOMEM) => true,
         // Memory that can only be read, or else a kernel or memory for which this cannot be asked.
-        Some(libc::EINVAL) => populate(libc::MADV_POPULATE_READ).is_ok(),
+        Some(libc::EINVAL) => access == Access::Write && populate(libc::MADV_POPULATE_READ).is_ok(),
         _ => false,
+    };
+    let accessible = match access {
+        Access::Read => "readable",
+        Access::Write => "writable",
     };
     match is_refused {
         true => Err(Failure::new(format!(
-            "{length} bytes at {base:#x} are not all mapped and writable: {error}"
+            "{length} bytes at {base:#x} are not all mapped and {accessible}: {error}"
         ))),
         false => Ok(()),
     }

@@ -21,7 +21,7 @@ const INDEX_BITS: u32 = 30;
 
 /// What a handle names.
 pub(crate) trait Named: Sized + Send + Sync + 'static {
-    /// Differs between the kinds, from 1 to 7. Bits 61 to 63 of a handle are the kind, so no handle is
+    /// Differs between the kinds, from 1 to 15. Bits 60 to 63 of a handle are the kind, so no handle is
     /// an address that a program can read.
     const KIND: u64;
     /// For people.
@@ -37,6 +37,11 @@ pub(crate) enum Entry {
     Region(Arc<crate::memory::Registration>),
     Send(Arc<crate::messages::Send>),
     Receive(Arc<crate::messages::Receive>),
+    Listener(Arc<crate::connections::Listening>),
+    Connection(Arc<crate::connections::Connected>),
+    Opened(Arc<crate::connections::Opened>),
+    Message(Arc<crate::reliable::Message>),
+    Stream(Arc<crate::streams::Streaming>),
 }
 
 macro_rules! named {
@@ -63,6 +68,11 @@ named! {
     crate::memory::Registration: Region, 3, "memory region";
     crate::messages::Send: Send, 4, "send handle";
     crate::messages::Receive: Receive, 5, "receive handle";
+    crate::connections::Listening: Listener, 6, "listener";
+    crate::connections::Connected: Connection, 7, "connection";
+    crate::connections::Opened: Opened, 8, "queue pair of a connection";
+    crate::reliable::Message: Message, 9, "message";
+    crate::streams::Streaming: Stream, 10, "stream";
 }
 
 #[derive(Default)]
@@ -115,7 +125,7 @@ pub(crate) fn insert<T: Named>(value: Arc<T>) -> Result<u64, Failure> {
     let mut place = lock(get(index).ok_or_else(full)?);
     place.entry = Some(T::into_entry(value));
     let generation = u64::from(place.generation);
-    Ok(T::KIND << (GENERATION_BITS + INDEX_BITS + 1) | generation << INDEX_BITS | u64::from(index))
+    Ok(T::KIND << (GENERATION_BITS + INDEX_BITS) | generation << INDEX_BITS | u64::from(index))
 }
 
 /// Index and generation, if the number can be a handle of this kind.
@@ -124,7 +134,7 @@ fn parts<T: Named>(handle: u64) -> Result<(u32, u32), Failure> {
     if handle == 0 {
         return Err(Failure::new(format!("the {what} is NULL")));
     }
-    if handle >> (GENERATION_BITS + INDEX_BITS) != T::KIND << 1 {
+    if handle >> (GENERATION_BITS + INDEX_BITS) != T::KIND {
         return Err(Failure::new(format!("{handle:#x} is no {what}")));
     }
     let part = |bits: u64, count: u32| u32::try_from(bits & ((1 << count) - 1)).unwrap_or(0);

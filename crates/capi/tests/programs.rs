@@ -1,9 +1,10 @@
 //! Compiles C programs against the headers and the static library, with the address sanitizer and that
 //! of undefined behaviour, and runs them.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::{env, fs};
 
@@ -62,6 +63,17 @@ fn folder() -> &'static Path {
         .path()
 }
 
+/// A file with a pre-shared key.
+fn key() -> &'static Path {
+    static KEY: OnceLock<PathBuf> = OnceLock::new();
+    KEY.get_or_init(|| {
+        let file = folder().join("psk");
+        let key = farwrite_session::Psk::generate().expect("randomness");
+        key.save(&file).expect("a file");
+        file
+    })
+}
+
 /// Compiles a program, given by its path from the folder of this crate.
 fn compile(source: &str) -> PathBuf {
     let source = Path::new(CRATE).join(source);
@@ -87,9 +99,31 @@ fn every_wrong_argument_is_an_error() {
     if !has_compiler() {
         return;
     }
-    let output = run(limited().arg(compile("tests/c/misuse.c")));
+    let program = compile("tests/c/misuse.c");
+    let output = run(limited().arg(program).arg(key()));
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.contains("0 failures"), "{text}");
+}
+
+/// Starts a program that prints its port at the end of its first line. Returns it, what it prints from
+/// then on, and the port.
+fn start_server(command: &mut Command) -> (Child, BufReader<ChildStdout>, String) {
+    command.stdout(Stdio::piped());
+    let mut server = command.spawn().expect("the first end");
+    let mut lines = BufReader::new(server.stdout.take().expect("its output"));
+    let mut line = String::new();
+    lines.read_line(&mut line).expect("a line");
+    let port = line.rsplit(' ').next().expect("a port").trim().to_owned();
+    (server, lines, port)
+}
+
+/// Waits for the end of a program, and returns what it has printed.
+fn finish(mut server: Child, mut lines: BufReader<ChildStdout>) -> String {
+    let mut text = String::new();
+    lines.read_to_string(&mut text).expect("text");
+    let status = server.wait().expect("it ends");
+    assert!(status.success(), "{status}: {text}");
+    text
 }
 
 /// Runs both ends of a program. The first end prints its TCP port; the second gets it with `-p`, and
@@ -99,21 +133,11 @@ fn run_ends(program: &Path, first: &[&str], second: &[&str]) -> [String; 2] {
         let mut command = limited();
         command.arg(program).args(["-d", "udp:127.0.0.1"]);
         command.args(arguments);
-        command.stdout(Stdio::piped());
         command
     };
-    let mut server = end(&[&["-p", "0"], first].concat())
-        .spawn()
-        .expect("the first end");
-    let mut lines = BufReader::new(server.stdout.take().expect("its output"));
-    let mut line = String::new();
-    lines.read_line(&mut line).expect("a line");
-    let port = line.rsplit(' ').next().expect("a port").trim();
-    let client = run(&mut end(&[&["-p", port], second, &["127.0.0.1"]].concat()));
-    let mut text = String::new();
-    lines.read_to_string(&mut text).expect("text");
-    let status = server.wait().expect("it ends");
-    assert!(status.success(), "{status}: {text}");
+    let (server, lines, port) = start_server(&mut end(&[&["-p", "0"], first].concat()));
+    let client = run(&mut end(&[&["-p", &port], second, &["127.0.0.1"]].concat()));
+    let text = finish(server, lines);
     [text, String::from_utf8_lossy(&client.stdout).into_owned()]
 }
 
@@ -148,4 +172,78 @@ fn a_scheme_of_ones_own_repairs_what_was_left_out() {
     assert!(outputs[0].contains("received 2500001 bytes"), "{outputs:?}");
     assert!(!outputs[1].contains(" 0 chunks again"), "{outputs:?}");
     assert!(fs::read(received).expect("a file") == bytes);
+}
+
+/// The library as it is installed: what it exports, and a program that finds it with pkg-config.
+#[test]
+fn the_shared_library_exports_the_functions_of_the_headers() {
+    if !has_compiler() {
+        return;
+    }
+    let root = folder().join("installed");
+    let install = Path::new(CRATE).join("../../dist/c/install");
+    run(Command::new(install).args([&library(), &root]));
+    let lib = root.join("usr/local/lib");
+    let shared = lib.join("libfarwrite.so.0");
+    let symbols = run(Command::new("nm")
+        .args(["-D", "--defined-only"])
+        .arg(&shared));
+    let symbols = String::from_utf8_lossy(&symbols.stdout).into_owned();
+    let names = symbols.lines().filter_map(|line| line.split(' ').nth(2));
+    let exported: BTreeSet<String> = names
+        .filter(|name| !name.starts_with("FARWRITE_0"))
+        .map(|name| name.trim_end_matches("@@FARWRITE_0").to_owned())
+        .collect();
+    let headers = ["sdr.h", "sdr_mr.h", "farwrite.h"].map(|name| {
+        let header = root.join("usr/local/include").join(name);
+        fs::read_to_string(header).expect("a header")
+    });
+    let text = headers.concat();
+    let before_parens = text.split('(').filter_map(|before| {
+        let name = before.rsplit([' ', '*']).next()?;
+        let is_function = name.starts_with("sdr_") || name.starts_with("farwrite_");
+        is_function.then(|| name.to_owned())
+    });
+    assert_eq!(exported, before_parens.collect());
+    assert_eq!(
+        fs::read_dir(root.join("usr/local/share/man/man3"))
+            .expect("pages")
+            .count(),
+        exported.len()
+    );
+
+    let program = folder().join("messages");
+    let flags = run(Command::new("pkg-config")
+        .args(["--cflags", "--libs", "--define-variable"])
+        .arg(format!("prefix={}", root.join("usr/local").display()))
+        .arg(lib.join("pkgconfig/farwrite.pc")));
+    let flags = String::from_utf8_lossy(&flags.stdout).into_owned();
+    run(Command::new("cc")
+        .args(["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror"])
+        .arg(Path::new(CRATE).join("../../examples/c/messages.c"))
+        .args(flags.split_whitespace())
+        .arg("-o")
+        .arg(&program));
+    let sent = folder().join("message");
+    fs::write(&sent, vec![7; 1_000_001]).expect("a file");
+    for scheme in ["sr-nack", "ec-mds:8,2"] {
+        let end = || {
+            let mut command = limited();
+            command
+                .env("LD_LIBRARY_PATH", &lib)
+                .arg(&program)
+                .arg(key());
+            command
+        };
+        let (server, lines, port) = start_server(end().arg("127.0.0.1:0"));
+        run(end()
+            .arg(format!("127.0.0.1:{port}"))
+            .arg(&sent)
+            .arg(scheme));
+        let text = finish(server, lines);
+        assert!(
+            text.contains("outcome 0, 1000001 of 1000001 bytes"),
+            "{text}"
+        );
+    }
 }

@@ -1,0 +1,116 @@
+//! Connections with keys, for `farwrite.h`.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use farwrite::QpOptions;
+pub(crate) use farwrite_connection::Keys;
+use farwrite_connection::{Connection, ConnectionOptions, Listener, OpenedQueuePair, connect};
+use farwrite_session::{Identity, KnownPeers, Psk};
+
+use crate::failure::Failure;
+
+/// What `farwrite_listener` names.
+pub(crate) struct Listening(pub(crate) Listener);
+
+/// What `farwrite_connection` names.
+pub(crate) struct Connected(pub(crate) Connection);
+
+/// What `farwrite_qp` names.
+pub(crate) struct Opened(pub(crate) OpenedQueuePair);
+
+/// The waits of C programs: milliseconds, or `UINT32_MAX` for no limit.
+pub(crate) fn limit(timeout_ms: u32) -> Duration {
+    match timeout_ms {
+        // A century.
+        u32::MAX => Duration::from_secs(3_200_000_000),
+        ms => Duration::from_millis(ms.into()),
+    }
+}
+
+/// What to say when nothing came within a limit.
+pub(crate) fn late() -> Failure {
+    Failure::Retry("nothing came within timeout_ms".into())
+}
+
+impl From<farwrite_connection::Error> for Failure {
+    fn from(error: farwrite_connection::Error) -> Self {
+        match error {
+            farwrite_connection::Error::Timeout { .. } => Self::Retry(error.to_string()),
+            _ => Self::Error(error.to_string()),
+        }
+    }
+}
+
+/// Keys from files: an identity with the peers that it knows, a pre-shared key, or both.
+pub(crate) fn keys(
+    identity: Option<String>,
+    known_peers: Option<String>,
+    psk: Option<String>,
+) -> Result<Keys, Failure> {
+    let error = |file: &str, why: &dyn std::fmt::Display| Failure::new(format!("{file}: {why}"));
+    let mut keys = match (identity, known_peers) {
+        (Some(identity), Some(peers)) => {
+            let own = Identity::load(Path::new(&identity)).map_err(|why| error(&identity, &why))?;
+            let known = KnownPeers::load(Path::new(&peers)).map_err(|why| error(&peers, &why))?;
+            Keys::of_identity(own, known)
+        }
+        (None, None) => Keys::default(),
+        _ => {
+            return Err(Failure::new(
+                "identity_file and known_peers_file belong together: give both or neither",
+            ));
+        }
+    };
+    if let Some(file) = psk {
+        let psk = Psk::load(Path::new(&file)).map_err(|why| error(&file, &why))?;
+        keys = keys.with_psk(&psk);
+    }
+    Ok(keys)
+}
+
+impl Listening {
+    pub(crate) fn new(addr: &str, keys: &Keys) -> Result<Self, Failure> {
+        let parsed: SocketAddr = addr.parse().map_err(|_| {
+            Failure::new(format!(
+                "addr = {addr:?}: write ADDRESS:PORT, such as [::]:4792"
+            ))
+        })?;
+        let options = ConnectionOptions::default();
+        Ok(Self(Listener::bind(parsed, keys, &options)?))
+    }
+
+    pub(crate) fn accept(&self, timeout_ms: u32) -> Result<Connected, Failure> {
+        let accepted = self.0.accept(limit(timeout_ms))?;
+        accepted.map(Connected).ok_or_else(late)
+    }
+}
+
+impl Connected {
+    pub(crate) fn new(addr: &str, keys: &Keys, peer: &str) -> Result<Self, Failure> {
+        let options = ConnectionOptions::default();
+        Ok(Self(connect(addr, keys, peer, &options)?))
+    }
+
+    /// Packets are as large as the path carries.
+    fn options(&self) -> QpOptions {
+        let mut options = QpOptions::default();
+        options.sdr.mtu = self.0.mtu();
+        options
+    }
+
+    pub(crate) fn open_qp(&self, name: &str, timeout_ms: u32) -> Result<Opened, Failure> {
+        let opened = self
+            .0
+            .open_queue_pair(name, self.options(), limit(timeout_ms))?;
+        Ok(Opened(opened))
+    }
+
+    pub(crate) fn accept_qp(&self, name: Option<&str>, timeout_ms: u32) -> Result<Opened, Failure> {
+        let accepted = self
+            .0
+            .accept_queue_pair(name, &self.options(), limit(timeout_ms))?;
+        accepted.map(Opened).ok_or_else(late)
+    }
+}
