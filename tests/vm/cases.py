@@ -14,11 +14,11 @@ def all_cases(programs):
         # The kernel's driver and the library see the devices.
         case("devices", 30, ["sh", "-c", "for d in rxe0 rxe1 rxe2; do ibv_devinfo -v -d $d || exit 1; done"]),
         # One thread: the tests share two processors with the kernel's driver.
-        case("contract", 200, [programs["contract"], "--test-threads=1"], environment={
-            "FARWRITE_VERBS_DEVICE": "rxe0",
-            "FARWRITE_VERBS_ADDRESSES": "10.1.0.1,10.1.0.2,10.1.0.3,fd01::1,fd01::2,fd01::3",
-            "FARWRITE_VERBS_STRANGERS": "10.1.0.9,fd01::9",
-        }),
+        case("contract", 200, [programs["contract"], "--test-threads=1"], environment=ENVIRONMENT),
+        case("device", 60, [programs["device"], "--test-threads=1"], environment=ENVIRONMENT),
+        fails(programs, "no-permission", "chmod 600 /dev/infiniband/*", NOBODY, "may this user open"),
+        fails(programs, "no-locked-memory", "chmod 666 /dev/infiniband/*", f"prlimit --memlock=65536 {NOBODY}",
+              "limit of locked memory"),
         # Sockets and devices together, with loss in both directions.
         moves(programs, "udp-to-verbs-sr", SOCKETS, DEVICE, LOSS),
         moves(programs, "verbs-to-udp-sr", DEVICE, SOCKETS, LOSS),
@@ -30,6 +30,13 @@ def all_cases(programs):
     ]
 
 
+#: For tests of the crate.
+ENVIRONMENT = {
+    "FARWRITE_VERBS_DEVICE": "rxe0",
+    "FARWRITE_VERBS_ADDRESSES": "10.1.0.1,10.1.0.2,10.1.0.3,fd01::1,fd01::2,fd01::3",
+    "FARWRITE_VERBS_STRANGERS": "10.1.0.9,fd01::9",
+}
+NOBODY = "setpriv --reuid=65534 --regid=65534 --clear-groups"
 #: Ends of a move: the options of the example `move`, and the namespace.
 SOCKETS = {"options": ["--udp", "10.1.0.9:4791"], "namespace": "peer"}
 DEVICE = {"options": ["--device", "rxe0", "--address", "10.1.0.1"], "namespace": None}
@@ -40,10 +47,10 @@ LOSS = dict.fromkeys(["v0", "p0"], "loss 1% delay 2ms 1ms")
 CABLE_LOSS = dict.fromkeys(["w0", "w1"], "loss 1% delay 2ms 1ms")
 
 
-def moves(programs, name, sender, receiver, netem, scheme="sr-nack"):
+def moves(programs, name, sender, receiver, netem, scheme="sr-nack", size=500_000, outage=None):
     """Moves four messages. netem delays packets by different times, so they also change their order."""
     address = {"peer": "10.1.0.9", None: "10.1.0.1" if sender["namespace"] else "127.0.0.1"}[receiver["namespace"]]
-    shape = ["--scheme", scheme, "--bytes", "500000", "--messages", "4"]
+    shape = ["--scheme", scheme, "--bytes", str(size), "--messages", "4"]
     ends = [
         {
             "command": [programs["move"], verb, "--meet", f"{address}:7000", *end["options"], *shape],
@@ -51,7 +58,16 @@ def moves(programs, name, sender, receiver, netem, scheme="sr-nack"):
         }
         for verb, end in (("recv", receiver), ("send", sender))
     ]
+    if outage:
+        ends.append(["sh", "-ec", f"sleep 4; ip link set {outage} down; sleep 1; ip link set {outage} up"])
     return case(name, 60, *ends, netem=netem)
+
+
+def fails(programs, name, first, prefix, text):
+    """A program that opens a device, after the command `first`, and must end with an error that has this text."""
+    move = f"{prefix} {programs['move']} recv --meet 127.0.0.1:7000 --device rxe0"
+    script = f"{first}; if {move} >/tmp/{name} 2>&1; then exit 1; fi; cat /tmp/{name}; grep --quiet '{text}' /tmp/{name}"
+    return case(name, 20, ["sh", "-ec", script])
 
 
 def case(name, limit_s, *commands, **more):

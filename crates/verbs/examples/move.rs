@@ -13,6 +13,7 @@
 use std::error::Error;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use farwrite::fabric::udp::{SocketConfig, UdpConfig, UdpFabric};
@@ -184,11 +185,8 @@ fn receive<F: RealTime>(
 }
 
 /// Runs one end over any fabric.
-fn run<F: RealTime>(
-    mut endpoint: Endpoint<F>,
-    options: &Options,
-    mut peer: TcpStream,
-) -> Result<(), Box<dyn Error>> {
+fn run<F: RealTime>(mut endpoint: Endpoint<F>, options: &Options) -> Result<(), Box<dyn Error>> {
+    let mut peer = meet(options)?;
     let qp = connect(&mut endpoint, options, &mut peer)?;
     let start = Instant::now();
     match options.sends {
@@ -237,37 +235,38 @@ fn meet(options: &Options) -> Result<TcpStream, Box<dyn Error>> {
     }
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn work() -> Result<(), Box<dyn Error>> {
     let options = Options::parse()?;
+    if options.meet.is_empty() {
+        return Err(USAGE.into());
+    }
     let mut seed = [0; 32];
     getrandom::fill(&mut seed)?;
-    let peer = match &options.meet {
-        meet_at if meet_at.is_empty() => return Err(USAGE.into()),
-        _ => meet(&options)?,
-    };
     match (&options.device, options.udp) {
         (Some(device), None) => {
             let config = VerbsConfig {
                 addresses: options.address.into_iter().collect(),
                 ..VerbsConfig::new(device)
             };
-            run(
-                Endpoint::new(VerbsFabric::open(&config)?, seed),
-                &options,
-                peer,
-            )
+            run(Endpoint::new(VerbsFabric::open(&config)?, seed), &options)
         }
         (None, Some(bind)) => {
             let config = UdpConfig {
                 socket: SocketConfig::new(bind),
                 ports: 1,
             };
-            run(
-                Endpoint::new(UdpFabric::bind(&config)?, seed),
-                &options,
-                peer,
-            )
+            run(Endpoint::new(UdpFabric::bind(&config)?, seed), &options)
         }
         _ => Err(USAGE.into()),
+    }
+}
+
+fn main() -> ExitCode {
+    match work() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("move: {error}");
+            ExitCode::FAILURE
+        }
     }
 }

@@ -291,7 +291,8 @@ fn failed(mut what: String, source: io::Error) -> FabricError {
         io::ErrorKind::OutOfMemory => {
             what += " (is the limit of locked memory too low? `ulimit -l` shows it)";
         }
-        io::ErrorKind::PermissionDenied => {
+        // The library reports a file that it may not open as missing.
+        io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound => {
             what += " (may this user open the files in /dev/infiniband?)";
         }
         _ => {}

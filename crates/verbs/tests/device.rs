@@ -1,0 +1,224 @@
+//! What only a fabric over RDMA devices does. `make test-verbs` runs these tests; `tests/contract/main.rs`
+//! describes the variables of the environment.
+#![cfg(target_os = "linux")]
+
+use std::collections::HashSet;
+use std::net::IpAddr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use farwrite_fabric::Adapter;
+use farwrite_fabric::contract::{
+    Fabric, QpAttr, Qpn, RealTime, RealTimeRx, Region, RemotePlace, RemoteQp, RxWorker, Sge,
+    TxQueue, Waker, WriteWr,
+};
+use farwrite_verbs::{VerbsConfig, VerbsFabric};
+
+/// Longer than a test takes.
+const LONG: Duration = Duration::from_secs(60);
+const SHORT: Duration = Duration::from_millis(20);
+/// More windows than the lowest byte of a key has values.
+const WINDOWS: usize = 300;
+
+fn config() -> VerbsConfig {
+    let variable = |name| std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set"));
+    let addresses = variable("FARWRITE_VERBS_ADDRESSES");
+    let first = addresses.split(',').next().unwrap().parse().unwrap();
+    VerbsConfig {
+        addresses: vec![first],
+        ..VerbsConfig::new(&variable("FARWRITE_VERBS_DEVICE"))
+    }
+}
+
+fn open() -> VerbsFabric {
+    VerbsFabric::open(&config()).unwrap()
+}
+
+const ATTR: QpAttr = QpAttr {
+    mtu: 1024,
+    port: 0,
+    context: 0,
+    recv_buffers: 16,
+};
+
+fn connect(a: &mut VerbsFabric, qa: Qpn, b: &mut VerbsFabric, qb: Qpn) {
+    let remote = |addr, qpn| RemoteQp { addr, qpn };
+    a.connect_qp(qa, remote(b.local_addr(0), qb)).unwrap();
+    b.connect_qp(qb, remote(a.local_addr(0), qa)).unwrap();
+}
+
+fn write(local: &[Sge], place: RemotePlace) -> WriteWr<'_> {
+    WriteWr {
+        wr_id: 7,
+        signaled: true,
+        local,
+        remote_addr: place.addr,
+        rkey: place.rkey,
+        imm: 0,
+    }
+}
+
+/// Returns whether a completion comes within a time.
+fn arrives(end: &mut Adapter<VerbsFabric>, at_most: Duration) -> bool {
+    let start = Instant::now();
+    let mut completions = Vec::new();
+    while completions.is_empty() && start.elapsed() < at_most {
+        thread::sleep(Duration::from_micros(50));
+        end.poll(&mut completions).unwrap();
+    }
+    end.end_batch();
+    !completions.is_empty()
+}
+
+#[test]
+fn no_closed_key_writes_again() {
+    let [mut a, mut b] = [(); 2].map(|()| Adapter::new(open()).unwrap());
+    let (qa, qb) = (a.create_qp(ATTR).unwrap(), b.create_qp(ATTR).unwrap());
+    connect(&mut a, qa, &mut b, qb);
+    let lkey = a.register(Region::owned(vec![0xff_u8; 8])).unwrap();
+    let local = [Sge {
+        lkey,
+        offset: 0,
+        length: 8,
+    }];
+    let mut post = |place| {
+        while a.post_writes(qa, &[write(&local, place)]).unwrap() == 0 {}
+    };
+    let target = b.register(Region::owned(vec![0_u8; 64])).unwrap();
+    let set = b.create_windows(&[qb], 1, 64).unwrap();
+    let mut closed = Vec::new();
+    for _ in 0..WINDOWS {
+        let (window, place) = b.open_window(set, 0, target, 0, 64).unwrap();
+        post(place);
+        assert!(arrives(&mut b, LONG), "the key is valid");
+        b.close_window(window).unwrap();
+        assert!(b.take_closed(window));
+        b.copy_in(target, 0, &[0; 64]).unwrap();
+        post(place);
+        closed.push(place);
+    }
+    let keys: HashSet<_> = closed.iter().map(|place| place.rkey).collect();
+    assert_eq!(keys.len(), WINDOWS, "a key was used twice");
+    // Also while another window onto the same bytes is open.
+    let (_, place) = b.open_window(set, 0, target, 0, 64).unwrap();
+    closed.iter().for_each(|&place| post(place));
+    assert!(!arrives(&mut b, Duration::from_millis(200)));
+    let mut bytes = [1; 64];
+    b.copy_out(target, 0, &mut bytes).unwrap();
+    assert_eq!(bytes, [0; 64]);
+    post(place);
+    assert!(arrives(&mut b, LONG), "the queue pair still works");
+}
+
+#[test]
+fn packets_longer_than_the_queue_pair_takes_do_no_harm() {
+    let [mut a, mut b] = [(); 2].map(|()| Adapter::new(open()).unwrap());
+    let wide = QpAttr { mtu: 4096, ..ATTR };
+    let (qa, qb) = (a.create_qp(wide).unwrap(), b.create_qp(ATTR).unwrap());
+    connect(&mut a, qa, &mut b, qb);
+    assert!(a.post_send(qa, &[1; 2000]).unwrap());
+    assert!(!arrives(&mut b, Duration::from_millis(100)));
+    assert!(a.post_send(qa, &[1; 1000]).unwrap());
+    assert!(arrives(&mut b, LONG));
+}
+
+/// Returns the duration of waits until one of them is not ended early to poll.
+fn time(mut wait: impl FnMut()) -> Duration {
+    let start = Instant::now();
+    // The first wait asks for events, and the caller polls once more.
+    wait();
+    wait();
+    start.elapsed()
+}
+
+/// Checks what every wait with a waker does.
+fn keeps_the_promises(mut wait: impl FnMut(Duration) + Send, waker: &Waker) {
+    assert!(time(|| wait(SHORT)) >= SHORT, "nothing ends it");
+    waker.wake();
+    let start = Instant::now();
+    wait(LONG);
+    assert!(start.elapsed() < LONG, "a wake before it ends it");
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| {
+            let start = Instant::now();
+            wait(LONG);
+            start.elapsed()
+        });
+        thread::sleep(SHORT);
+        waker.wake();
+        assert!(waiter.join().unwrap() < LONG, "a wake ends it");
+    });
+}
+
+#[test]
+fn waits_end_by_wakers_arrivals_and_departures() {
+    let (mut a, mut b) = (open(), open());
+    let waker = RealTime::waker(&a);
+    keeps_the_promises(
+        |at_most| RealTime::wait(&mut a, at_most, &[]).unwrap(),
+        &waker,
+    );
+    let mut worker = b.take_rx(0).unwrap();
+    let waker = worker.waker();
+    keeps_the_promises(|at_most| worker.wait(at_most).unwrap(), &waker);
+
+    let (qa, qb) = (a.create_qp(ATTR).unwrap(), b.create_qp(ATTR).unwrap());
+    connect(&mut a, qa, &mut b, qb);
+    let mut tx = a.take_tx(0).unwrap();
+    let nowhere = RemotePlace {
+        addr: 0,
+        rkey: farwrite_fabric::contract::Rkey(1),
+    };
+    thread::scope(|scope| {
+        let receiver = scope.spawn(move || {
+            let mut completions = Vec::new();
+            let start = Instant::now();
+            for _ in 0..5 {
+                while completions.is_empty() {
+                    worker.wait(LONG).unwrap();
+                    worker.poll(&mut completions).unwrap();
+                }
+                completions.clear();
+            }
+            start.elapsed()
+        });
+        for _ in 0..5 {
+            thread::sleep(SHORT);
+            assert_eq!(tx.post_writes(qa, &[write(&[], nowhere)]).unwrap(), 1);
+            let (start, mut departed) = (Instant::now(), Vec::new());
+            while departed.is_empty() {
+                RealTime::wait(&mut a, LONG, &[]).unwrap();
+                tx.poll(&mut departed).unwrap();
+            }
+            assert!(start.elapsed() < LONG, "a departure ends a wait");
+        }
+        assert!(receiver.join().unwrap() < LONG, "an arrival ends a wait");
+    });
+}
+
+#[test]
+fn errors_say_what_is_wrong_and_what_there_is() {
+    let message = |config: &VerbsConfig| VerbsFabric::open(config).err().unwrap().to_string();
+    let good = config();
+    let device = good.device.clone().unwrap();
+    let unknown = message(&VerbsConfig::new("mlx9"));
+    assert!(
+        unknown.contains("mlx9") && unknown.contains(&device),
+        "{unknown}"
+    );
+    let elsewhere: IpAddr = "203.0.113.9".parse().unwrap();
+    let wrong = message(&VerbsConfig {
+        addresses: vec![elsewhere],
+        ..good.clone()
+    });
+    let right = good.addresses[0].to_string();
+    assert!(
+        wrong.contains("203.0.113.9") && wrong.contains(&right),
+        "{wrong}"
+    );
+    let port = message(&VerbsConfig {
+        device_port: 9,
+        ..good
+    });
+    assert!(port.contains("port 9"), "{port}");
+}
