@@ -27,6 +27,9 @@ def all_cases(programs):
         moves(programs, "udp-to-verbs-best-effort", SOCKETS, DEVICE, LOSS, "best-effort+sr"),
         moves(programs, "verbs-to-verbs-sr", LEFT, RIGHT, CABLE_LOSS),
         moves(programs, "verbs-to-verbs-ec", LEFT, RIGHT, CABLE_LOSS, "ec-mds:32,8"),
+        # The interface goes down for a second, and the messages continue.
+        moves(programs, "port-down-sender", DEVICE, SOCKETS, LOSS, size=4_000_000, outage="v0"),
+        moves(programs, "port-down-receiver", SOCKETS, DEVICE, LOSS, size=4_000_000, outage="v0"),
     ]
 
 

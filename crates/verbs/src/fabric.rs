@@ -18,7 +18,7 @@ use crate::device::{
 };
 use crate::epochs::{Epochs, Worker};
 use crate::port::{Counts, Fatal, Port, QueuePair, ReceiveBuffers};
-use crate::receiving::{Change, Connection, Receiving};
+use crate::receiving::{Change, Connection, Receiving, Requests};
 use crate::regions::Regions;
 use crate::rx::VerbsRx;
 use crate::sending::Sending;
@@ -200,7 +200,7 @@ impl VerbsFabric {
         let depth = port.receiving.reserve(wanted, has_buffers)?;
         let started = self.start(&port, &qp, &attr, remote, id, depth);
         let send_depth = self.config.send_depth.min(self.limits.queue_depth);
-        let started = started.and_then(|()| port.sending.connect(qpn, id, send_depth));
+        let started = started.and_then(|peer| port.sending.connect(qpn, peer, send_depth));
         if let Err(error) = started {
             let _ = qp.device.reset();
             port.receiving.push(Change::Disconnect(id));
@@ -221,30 +221,31 @@ impl VerbsFabric {
         remote: RemoteQp,
         id: u64,
         depth: u32,
-    ) -> Result<(), FabricError> {
+    ) -> Result<Peer, FabricError> {
         let prepared = qp.device.prepare(self.config.device_port);
-        #[allow(clippy::cast_possible_truncation)]
-        let spare = (0..depth).map(|index| index as u16).collect();
         let mut connection = Connection {
             id,
             qpn: Qpn(qp.device.number()),
             context: attr.context,
             qp: Arc::clone(qp),
             depth,
-            spare,
+            spare: Vec::new(),
+            requests: Requests::Gone,
         };
-        let filled = prepared.and_then(|()| connection.refill(&mut Receives::default()));
+        let filled = prepared.and_then(|()| connection.fill(&mut Receives::default()));
         // The worker knows the connection before its first completion. It also gives the room back.
         port.receiving.push(Change::Connect(Box::new(connection)));
         filled?;
-        qp.device.connect(&Peer {
+        let peer = Peer {
             ip: remote.addr.ip().to_canonical(),
             qpn: remote.qpn.0,
             port: self.config.device_port,
             address_index: port.address.index,
             path_mtu: path_mtu(attr.mtu),
             first_psn: random_psn()?,
-        })
+        };
+        qp.device.connect(&peer)?;
+        Ok(peer)
     }
 
     /// Resets a connected queue pair. With `report`, its requests count as departed.
@@ -302,7 +303,7 @@ impl Fabric for VerbsFabric {
             return Err(FabricError::InUse(Object::RxWorker));
         }
         let shared = Arc::clone(&found.shared);
-        VerbsRx::new(shared, Worker::new(&self.epochs, port.into()))
+        Ok(VerbsRx::new(shared, Worker::new(&self.epochs, port.into())))
     }
 
     fn register(&mut self, region: Region) -> Result<Lkey, FabricError> {
@@ -490,7 +491,7 @@ fn port(
     Ok(Port {
         address,
         sending: Sending::new(domain, queue()?, completions, mtu, max_sge)?,
-        receiving: Receiving::new(queue()?, completions),
+        receiving: Receiving::new(queue()?, completions)?,
         counts: Counts::default(),
         fatal: Arc::clone(fatal),
     })

@@ -9,6 +9,7 @@
 //! the fabric cannot do that software can.
 #![cfg(target_os = "linux")]
 
+mod broken;
 mod buffers;
 mod config;
 mod device;

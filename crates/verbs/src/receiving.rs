@@ -5,6 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use farwrite_fabric::contract::{FabricError, Qpn, Table};
 
+use farwrite_fabric::udp::WakeEvent;
+
 use crate::device::{CompletionQueue, Receives};
 use crate::port::{QueuePair, ReceiveBuffers};
 
@@ -14,6 +16,8 @@ const INDEX_BITS: u32 = 16;
 /// The receiving side of a port.
 pub(crate) struct Receiving {
     pub(crate) queue: Arc<CompletionQueue>,
+    /// Wakes the worker.
+    pub(crate) wake_event: Arc<WakeEvent>,
     /// Completions for which the queue has room, and that no connection has.
     free: AtomicU32,
     changed: AtomicBool,
@@ -25,6 +29,8 @@ pub(crate) enum Change {
     Connect(Box<Connection>),
     /// The queue pair was reset.
     Disconnect(u64),
+    /// The queue pair was reset and connected again, so its requests are gone.
+    Refill(Qpn),
 }
 
 /// The receiving half of a connected queue pair.
@@ -38,16 +44,29 @@ pub(crate) struct Connection {
     pub(crate) depth: u32,
     /// Requests that completed and are not posted again.
     pub(crate) spare: Vec<u16>,
+    pub(crate) requests: Requests,
+}
+
+/// What is known of the receive requests of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Requests {
+    /// Those that are not spare are posted.
+    Posted,
+    /// The device has broken the queue pair.
+    Broken,
+    /// None is posted, but completions of earlier ones may be in the queue.
+    Gone,
 }
 
 impl Receiving {
-    pub(crate) fn new(queue: Arc<CompletionQueue>, completions: u32) -> Self {
-        Self {
+    pub(crate) fn new(queue: Arc<CompletionQueue>, completions: u32) -> Result<Self, FabricError> {
+        Ok(Self {
             queue,
+            wake_event: WakeEvent::new()?,
             free: AtomicU32::new(completions),
             changed: AtomicBool::new(false),
             changes: Mutex::default(),
-        }
+        })
     }
 
     /// Reserves room for the completions of a connection. Returns how many it may have.
@@ -70,13 +89,19 @@ impl Receiving {
 
     /// Gives room back.
     pub(crate) fn release(&self, depth: u32) {
-        self.free.fetch_add(depth, Ordering::Relaxed);
+        if depth > 0 {
+            self.free.fetch_add(depth, Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn push(&self, change: Change) {
         let mut changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        let wakes = matches!(change, Change::Refill(_));
         changes.push(change);
         self.changed.store(true, Ordering::Release);
+        if wakes {
+            self.wake_event.waker().wake();
+        }
     }
 
     /// Takes all changes. Costs one atomic load if there are none.
@@ -91,6 +116,16 @@ impl Receiving {
 }
 
 impl Connection {
+    /// Posts all requests, after they are gone.
+    pub(crate) fn fill(&mut self, receives: &mut Receives) -> Result<(), FabricError> {
+        // At most 2^16 requests.
+        #[allow(clippy::cast_possible_truncation)]
+        let all = (0..self.depth).map(|index| index as u16);
+        self.spare = all.collect();
+        self.requests = Requests::Posted;
+        self.refill(receives)
+    }
+
     /// Posts all spare requests.
     pub(crate) fn refill(&mut self, receives: &mut Receives) -> Result<(), FabricError> {
         receives.clear();

@@ -11,7 +11,7 @@ use farwrite_fabric::udp::WakeEvent;
 use crate::device::{Armed, Completions, Finished, Received, Receives};
 use crate::epochs::Worker;
 use crate::port::{Port, ReceiveBuffers};
-use crate::receiving::{Change, Connection, parts};
+use crate::receiving::{Change, Connection, Requests, parts};
 
 /// Completions that are taken in one batch.
 const BATCH: usize = 64;
@@ -23,34 +23,35 @@ pub struct VerbsRx {
     connections: HashMap<u64, Connection>,
     /// Connections with spare requests.
     touched: Vec<u64>,
+    /// Connections whose requests are gone.
+    gone: Vec<u64>,
     /// Room of connections that have ended. Their last completions may still be in the queue.
     ending: u32,
     receives: Receives,
     completions: Completions,
     finished: Vec<Finished>,
     armed: Armed,
-    wake_event: Arc<WakeEvent>,
 }
 
 impl VerbsRx {
-    pub(crate) fn new(port: Arc<Port>, worker: Worker) -> Result<Self, FabricError> {
-        Ok(Self {
+    pub(crate) fn new(port: Arc<Port>, worker: Worker) -> Self {
+        Self {
             port,
             worker,
             connections: HashMap::new(),
             touched: Vec::new(),
+            gone: Vec::new(),
             ending: 0,
             receives: Receives::default(),
             completions: Completions::new(BATCH),
             finished: Vec::with_capacity(BATCH),
             armed: Armed::default(),
-            wake_event: WakeEvent::new()?,
-        })
+        }
     }
 
     /// Wakes this worker.
     pub(crate) fn wake_event(&self) -> &Arc<WakeEvent> {
-        &self.wake_event
+        &self.port.receiving.wake_event
     }
 
     /// Readable when something arrives, after [`VerbsRx::prepare_to_sleep`].
@@ -78,6 +79,13 @@ impl VerbsRx {
                     let gone = self.connections.remove(&id);
                     self.ending += gone.map_or(0, |connection| connection.depth);
                 }
+                Change::Refill(qpn) => {
+                    let mut all = self.connections.values_mut();
+                    if let Some(connection) = all.find(|connection| connection.qpn == qpn) {
+                        connection.requests = Requests::Gone;
+                        self.gone.push(connection.id);
+                    }
+                }
             }
         }
     }
@@ -100,13 +108,19 @@ impl VerbsRx {
         let received = match &finished.result {
             Ok(received) => *received,
             Err(_) => {
-                // A SEND that was too long for the request, or a queue pair that failed.
-                counts.no_receive.fetch_add(1, Ordering::Relaxed);
-                connection.spare.push(index);
-                self.touched.push(id);
+                // Something that no request could hold broke the queue pair. All requests fail with it.
+                if connection.requests == Requests::Posted {
+                    counts.no_receive.fetch_add(1, Ordering::Relaxed);
+                    connection.requests = Requests::Broken;
+                    self.port.sending.fail(&self.port, qpn)?;
+                }
                 return Ok(());
             }
         };
+        if connection.requests == Requests::Posted {
+            connection.spare.push(index);
+            self.touched.push(id);
+        }
         let datagram = match received {
             Received::Write { imm, bytes } => {
                 out.push(Completion::Write {
@@ -122,8 +136,6 @@ impl VerbsRx {
             Received::Other { bytes } => {
                 let ReceiveBuffers::Own(buffers) = &connection.qp.buffers else {
                     counts.no_receive.fetch_add(1, Ordering::Relaxed);
-                    connection.spare.push(index);
-                    self.touched.push(id);
                     return Ok(());
                 };
                 let payload = buffers.read(index.into(), bytes)?;
@@ -155,6 +167,9 @@ impl VerbsRx {
                 return false;
             };
             let is_few = connection.spare.len() * 4 < connection.depth as usize;
+            if connection.requests != Requests::Posted {
+                return false;
+            }
             if is_few && matches!(connection.qp.buffers, ReceiveBuffers::Shared(_)) {
                 return true;
             }
@@ -170,6 +185,11 @@ impl RxWorker for VerbsRx {
         self.worker.begin_batch();
         self.update();
         self.port.fatal.check()?;
+        // Changes that are found later are for the next call.
+        let (gone, ending) = (
+            std::mem::take(&mut self.gone),
+            std::mem::take(&mut self.ending),
+        );
         let mut finished = std::mem::take(&mut self.finished);
         finished.clear();
         let queue = Arc::clone(&self.port.receiving.queue);
@@ -182,11 +202,18 @@ impl RxWorker for VerbsRx {
             self.armed.disarm();
             self.refill();
         }
-        if self.ending > 0 && matches!(result, Ok(false)) {
-            // Everything that was in the queue when the connections ended was taken.
-            self.port
-                .receiving
-                .release(std::mem::take(&mut self.ending));
+        if matches!(result, Ok(false)) {
+            // The queue is empty, so no completion of an earlier request is left.
+            for id in gone {
+                if let Some(connection) = self.connections.get_mut(&id) {
+                    // A queue pair that is broken again refuses them.
+                    let _ = connection.fill(&mut self.receives);
+                }
+            }
+            self.port.receiving.release(ending);
+        } else {
+            self.gone.extend(gone);
+            self.ending += ending;
         }
         self.finished = finished;
         result

@@ -11,11 +11,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use farwrite_fabric::contract::{Departed, FabricError, Qpn, Sge, Table, WriteWr};
 
+use crate::broken::Broken;
 use crate::buffers::Buffers;
 use crate::device::{
-    Access, Armed, CompletionQueue, Completions, Finished, ProtectionDomain, Sends,
+    Access, Armed, CompletionQueue, Completions, Finished, Peer, ProtectionDomain, Sends,
 };
 use crate::port::{Port, QueuePair};
+use crate::receiving::Change;
 use crate::regions::{self, MemoryRegion};
 
 /// SENDs of a port that can be under way.
@@ -31,8 +33,9 @@ pub(crate) struct Sending {
 
 struct State {
     queue_pairs: HashMap<u32, SendQp>,
-    /// The queue pair of each connection.
+    /// The queue pair of each connection that works.
     connections: HashMap<u64, u32>,
+    next_id: u64,
     /// Completions for which the queue has room, and that no connection has.
     free: u32,
     /// Posts that have not completed.
@@ -54,12 +57,14 @@ struct SendQp {
 }
 
 struct Connection {
+    /// Unique at the port. A queue pair that is connected again has another one.
     id: u64,
+    peer: Peer,
     /// Requests that may be posted at a time.
     depth: u32,
     posted: u32,
     posts: VecDeque<Post>,
-    broken: Option<String>,
+    broken: Option<Broken>,
 }
 
 /// Requests that were posted together.
@@ -81,6 +86,7 @@ impl Sending {
         let state = State {
             queue_pairs: HashMap::new(),
             connections: HashMap::new(),
+            next_id: 0,
             free: completions,
             under_way: 0,
             departed: Vec::new(),
@@ -113,8 +119,9 @@ impl Sending {
     }
 
     /// A queue pair can send. `depth` is the number of requests that its queue holds.
-    pub(crate) fn connect(&self, qpn: Qpn, id: u64, depth: u32) -> Result<(), FabricError> {
+    pub(crate) fn connect(&self, qpn: Qpn, peer: Peer, depth: u32) -> Result<(), FabricError> {
         let mut state = self.lock();
+        let id = state.new_id();
         // Half of the room, so that it never ends at once.
         let depth = depth.min(state.free / 2);
         if depth < 16 {
@@ -125,6 +132,7 @@ impl Sending {
         if let Some(queue_pair) = state.queue_pairs.get_mut(&qpn.0) {
             queue_pair.connection = Some(Connection {
                 id,
+                peer,
                 depth,
                 posted: 0,
                 posts: VecDeque::new(),
@@ -161,6 +169,13 @@ impl Sending {
         self.lock().queue_pairs.remove(&qpn.0);
     }
 
+    /// The device has broken a queue pair that receives.
+    pub(crate) fn fail(&self, port: &Port, qpn: Qpn) -> Result<(), FabricError> {
+        let mut state = self.lock();
+        state.fail(qpn.0);
+        state.mend(port, qpn)
+    }
+
     /// Takes completions, so that regions are let go of.
     pub(crate) fn drain(&self) -> Result<usize, FabricError> {
         self.lock().drain(&self.queue)
@@ -175,7 +190,7 @@ impl Sending {
         writes: &[WriteWr<'_>],
     ) -> Result<usize, FabricError> {
         let mut state = self.lock();
-        let room = state.room(&self.queue, qpn)?;
+        let room = state.room(port, qpn)?;
         let State {
             queue_pairs,
             sends,
@@ -224,7 +239,7 @@ impl Sending {
             _held: held,
             buffer: None,
         };
-        state.post(&self.queue, qpn, post)?;
+        state.post(port, qpn, post)?;
         port.counts
             .sent_packets
             .fetch_add(taken as u64, Ordering::Relaxed);
@@ -240,7 +255,7 @@ impl Sending {
         payload: &[u8],
     ) -> Result<bool, FabricError> {
         let mut state = self.lock();
-        let room = state.room(&self.queue, qpn)?;
+        let room = state.room(port, qpn)?;
         let State {
             queue_pairs,
             sends,
@@ -272,7 +287,7 @@ impl Sending {
             _held: Vec::new(),
             buffer: Some(buffer),
         };
-        state.post(&self.queue, qpn, post)?;
+        state.post(port, qpn, post)?;
         let bytes = port.address.send_bytes(payload.len() as u64);
         port.counts.sent_packets.fetch_add(1, Ordering::Relaxed);
         port.counts.sent_bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -317,50 +332,88 @@ impl Sending {
 }
 
 impl SendQp {
-    /// The connection, if it works.
     fn id(&self, qpn: Qpn) -> Result<u64, FabricError> {
         let connection = self.connection.as_ref();
-        let connection = connection.ok_or(FabricError::NotConnected(qpn.0))?;
-        match &connection.broken {
-            None => Ok(connection.id),
-            Some(reason) => Err(broken(qpn, reason)),
-        }
+        Ok(connection.ok_or(FabricError::NotConnected(qpn.0))?.id)
     }
 }
 
 impl State {
-    /// Number of requests that a queue pair can take. Takes completions if there is no room.
-    fn room(&mut self, queue: &CompletionQueue, qpn: Qpn) -> Result<u32, FabricError> {
+    fn new_id(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id
+    }
+
+    /// Number of requests that a queue pair can take. Takes completions if there is no room, and
+    /// mends a queue pair that is broken.
+    fn room(&mut self, port: &Port, qpn: Qpn) -> Result<u32, FabricError> {
         let room = |state: &Self| {
             let connection = state.queue_pairs.get(&qpn.0)?.connection.as_ref()?;
             Some(connection.depth - connection.posted)
         };
+        self.mend(port, qpn)?;
         let no_buffer = self.free_buffers.is_empty();
         if no_buffer || room(self).is_some_and(|room| room == 0) {
-            self.drain(queue)?;
+            self.drain(port.sending.queue())?;
         }
         Ok(room(self).unwrap_or(0))
     }
 
-    /// Posts what `sends` has, and remembers it.
-    fn post(&mut self, queue: &CompletionQueue, qpn: Qpn, post: Post) -> Result<(), FabricError> {
+    /// Posts what `sends` has, and remembers it. While the queue pair is broken, it is lost.
+    fn post(&mut self, port: &Port, qpn: Qpn, post: Post) -> Result<(), FabricError> {
         let Some(queue_pair) = self.queue_pairs.get_mut(&qpn.0) else {
             return Err(FabricError::UnknownQp(qpn.0));
         };
-        let qp = Arc::clone(&queue_pair.qp);
-        if let Some(connection) = &mut queue_pair.connection {
-            connection.posted += post.requests;
-            connection.posts.push_back(post);
-            self.under_way += 1;
+        let (qp, context) = (Arc::clone(&queue_pair.qp), queue_pair.context);
+        self.under_way += 1;
+        match &mut queue_pair.connection {
+            Some(connection) if connection.broken.is_none() => {
+                connection.posted += post.requests;
+                connection.posts.push_back(post);
+            }
+            _ => {
+                self.retire(qpn.0, context, post);
+                return Ok(());
+            }
         }
         // SAFETY: inline requests name bytes of regions that `post` holds.
         let posted = unsafe { qp.device.post_sends(&mut self.sends) };
-        posted.map_err(|error| {
-            let reason = error.to_string();
-            self.fail(qpn.0, &reason);
-            let _ = self.drain(queue);
-            broken(qpn, &reason)
-        })
+        if posted.is_err() {
+            self.fail(qpn.0);
+            self.mend(port, qpn)?;
+        }
+        Ok(())
+    }
+
+    /// Connects a queue pair again that is broken, unless it is too early or not possible yet.
+    fn mend(&mut self, port: &Port, qpn: Qpn) -> Result<(), FabricError> {
+        let queue_pair = self.queue_pairs.get_mut(&qpn.0);
+        let Some((qp, connection)) =
+            queue_pair.and_then(|qp| Some((Arc::clone(&qp.qp), qp.connection.as_mut()?)))
+        else {
+            return Ok(());
+        };
+        let (Some(mut broken), peer) = (connection.broken.take(), connection.peer) else {
+            return Ok(());
+        };
+        let works = broken.retry(|| {
+            qp.device.reset()?;
+            qp.device.prepare(peer.port)?;
+            qp.device.connect(&peer)
+        });
+        connection.broken = Some(broken).filter(|_| !works);
+        if works {
+            let id = self.new_id();
+            self.connections.insert(id, qpn.0);
+            let queue_pair = self.queue_pairs.get_mut(&qpn.0);
+            if let Some(connection) = queue_pair.and_then(|qp| qp.connection.as_mut()) {
+                connection.id = id;
+            }
+            // The completions of the time before still use room.
+            self.drain(port.sending.queue())?;
+            port.receiving.push(Change::Refill(qpn));
+        }
+        Ok(())
     }
 
     /// Takes completions. Returns how many.
@@ -392,8 +445,8 @@ impl State {
         let Some(&qpn) = self.connections.get(&finished.id) else {
             return;
         };
-        if let Err(reason) = finished.result {
-            return self.fail(qpn, &reason);
+        if finished.result.is_err() {
+            return self.fail(qpn);
         }
         let Some(queue_pair) = self.queue_pairs.get_mut(&qpn) else {
             return;
@@ -408,8 +461,8 @@ impl State {
         }
     }
 
-    /// A queue pair cannot send any more. Its requests count as departed.
-    fn fail(&mut self, qpn: u32, reason: &str) {
+    /// The device has broken a queue pair. Its requests count as departed.
+    fn fail(&mut self, qpn: u32) {
         let Some(queue_pair) = self.queue_pairs.get_mut(&qpn) else {
             return;
         };
@@ -420,7 +473,7 @@ impl State {
         let Some(connection) = &mut queue_pair.connection else {
             return;
         };
-        connection.broken.get_or_insert_with(|| reason.to_owned());
+        connection.broken.get_or_insert_with(Broken::new);
         connection.posted = 0;
         // Later completions of the connection mean nothing.
         self.connections.remove(&connection.id);
@@ -439,16 +492,6 @@ impl State {
             wr_id,
         });
         self.departed.extend(departed);
-    }
-}
-
-fn broken(qpn: Qpn, reason: &str) -> FabricError {
-    FabricError::BrokenQp {
-        qpn,
-        source: Box::new(FabricError::Io {
-            what: "the RDMA device refused a request".into(),
-            source: std::io::Error::other(reason.to_owned()),
-        }),
     }
 }
 
