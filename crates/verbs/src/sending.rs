@@ -2,7 +2,8 @@
 //!
 //! The last request of each post is signalled, so one completion tells that all requests of the post
 //! have left. Until then, the post holds the regions that it names.
-#![allow(unsafe_code)]
+
+mod state;
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::BorrowedFd;
@@ -11,14 +12,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use farwrite_fabric::contract::{Departed, FabricError, Qpn, Sge, Table, WriteWr};
 
-use crate::broken::Broken;
+use self::state::{Connection, Post, SendQp, State};
 use crate::buffers::Buffers;
-use crate::device::{
-    Access, Armed, CompletionQueue, Completions, Finished, Peer, ProtectionDomain, Sends,
-};
+use crate::device::{Access, Armed, CompletionQueue, Completions, Peer, ProtectionDomain, Sends};
 use crate::port::{Port, QueuePair};
-use crate::receiving::Change;
-use crate::regions::{self, MemoryRegion};
+use crate::regions;
 
 /// SENDs of a port that can be under way.
 const SEND_BUFFERS: u32 = 64;
@@ -29,50 +27,6 @@ const BATCH: usize = 64;
 pub(crate) struct Sending {
     queue: Arc<CompletionQueue>,
     state: Mutex<State>,
-}
-
-struct State {
-    queue_pairs: HashMap<u32, SendQp>,
-    /// The queue pair of each connection that works.
-    connections: HashMap<u64, u32>,
-    next_id: u64,
-    /// Completions for which the queue has room, and that no connection has.
-    free: u32,
-    /// Posts that have not completed.
-    under_way: usize,
-    departed: Vec<Departed>,
-    buffers: Buffers,
-    free_buffers: Vec<u32>,
-    max_sge: usize,
-    sends: Sends,
-    completions: Option<Completions>,
-    armed: Armed,
-}
-
-struct SendQp {
-    qp: Arc<QueuePair>,
-    mtu: u32,
-    context: u64,
-    connection: Option<Connection>,
-}
-
-struct Connection {
-    /// Unique at the port. A queue pair that is connected again has another one.
-    id: u64,
-    peer: Peer,
-    /// Requests that may be posted at a time.
-    depth: u32,
-    posted: u32,
-    posts: VecDeque<Post>,
-    broken: Option<Broken>,
-}
-
-/// Requests that were posted together.
-struct Post {
-    requests: u32,
-    departures: Vec<u64>,
-    _held: Vec<Arc<MemoryRegion>>,
-    buffer: Option<u32>,
 }
 
 impl Sending {
@@ -328,170 +282,6 @@ impl Sending {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl SendQp {
-    fn id(&self, qpn: Qpn) -> Result<u64, FabricError> {
-        let connection = self.connection.as_ref();
-        Ok(connection.ok_or(FabricError::NotConnected(qpn.0))?.id)
-    }
-}
-
-impl State {
-    fn new_id(&mut self) -> u64 {
-        self.next_id += 1;
-        self.next_id
-    }
-
-    /// Number of requests that a queue pair can take. Takes completions if there is no room, and
-    /// mends a queue pair that is broken.
-    fn room(&mut self, port: &Port, qpn: Qpn) -> Result<u32, FabricError> {
-        let room = |state: &Self| {
-            let connection = state.queue_pairs.get(&qpn.0)?.connection.as_ref()?;
-            Some(connection.depth - connection.posted)
-        };
-        self.mend(port, qpn)?;
-        let no_buffer = self.free_buffers.is_empty();
-        if no_buffer || room(self).is_some_and(|room| room == 0) {
-            self.drain(port.sending.queue())?;
-        }
-        Ok(room(self).unwrap_or(0))
-    }
-
-    /// Posts what `sends` has, and remembers it. While the queue pair is broken, it is lost.
-    fn post(&mut self, port: &Port, qpn: Qpn, post: Post) -> Result<(), FabricError> {
-        let Some(queue_pair) = self.queue_pairs.get_mut(&qpn.0) else {
-            return Err(FabricError::UnknownQp(qpn.0));
-        };
-        let (qp, context) = (Arc::clone(&queue_pair.qp), queue_pair.context);
-        self.under_way += 1;
-        match &mut queue_pair.connection {
-            Some(connection) if connection.broken.is_none() => {
-                connection.posted += post.requests;
-                connection.posts.push_back(post);
-            }
-            _ => {
-                self.retire(qpn.0, context, post);
-                return Ok(());
-            }
-        }
-        // SAFETY: inline requests name bytes of regions that `post` holds.
-        let posted = unsafe { qp.device.post_sends(&mut self.sends) };
-        if posted.is_err() {
-            self.fail(qpn.0);
-            self.mend(port, qpn)?;
-        }
-        Ok(())
-    }
-
-    /// Connects a queue pair again that is broken, unless it is too early or not possible yet.
-    fn mend(&mut self, port: &Port, qpn: Qpn) -> Result<(), FabricError> {
-        let queue_pair = self.queue_pairs.get_mut(&qpn.0);
-        let Some((qp, connection)) =
-            queue_pair.and_then(|qp| Some((Arc::clone(&qp.qp), qp.connection.as_mut()?)))
-        else {
-            return Ok(());
-        };
-        let (Some(mut broken), peer) = (connection.broken.take(), connection.peer) else {
-            return Ok(());
-        };
-        let works = broken.retry(|| {
-            qp.device.reset()?;
-            qp.device.prepare(peer.port)?;
-            qp.device.connect(&peer)
-        });
-        connection.broken = Some(broken).filter(|_| !works);
-        if works {
-            let id = self.new_id();
-            self.connections.insert(id, qpn.0);
-            let queue_pair = self.queue_pairs.get_mut(&qpn.0);
-            if let Some(connection) = queue_pair.and_then(|qp| qp.connection.as_mut()) {
-                connection.id = id;
-            }
-            // The completions of the time before still use room.
-            self.drain(port.sending.queue())?;
-            port.receiving.push(Change::Refill(qpn));
-        }
-        Ok(())
-    }
-
-    /// Takes completions. Returns how many.
-    fn drain(&mut self, queue: &CompletionQueue) -> Result<usize, FabricError> {
-        let Some(mut buffer) = self.completions.take() else {
-            return Ok(0);
-        };
-        let mut taken = 0;
-        let result = loop {
-            let polled = queue.poll(&mut buffer, |finished| self.finish(finished));
-            match polled {
-                Ok(count) => {
-                    taken += count;
-                    if count < buffer.len() {
-                        break Ok(taken);
-                    }
-                }
-                Err(error) => break Err(error),
-            }
-        };
-        self.completions = Some(buffer);
-        if taken > 0 {
-            self.armed.disarm();
-        }
-        result
-    }
-
-    fn finish(&mut self, finished: Finished) {
-        let Some(&qpn) = self.connections.get(&finished.id) else {
-            return;
-        };
-        if finished.result.is_err() {
-            return self.fail(qpn);
-        }
-        let Some(queue_pair) = self.queue_pairs.get_mut(&qpn) else {
-            return;
-        };
-        let context = queue_pair.context;
-        let connection = queue_pair.connection.as_mut();
-        if let Some((connection, post)) =
-            connection.and_then(|c| c.posts.pop_front().map(|post| (c, post)))
-        {
-            connection.posted -= post.requests;
-            self.retire(qpn, context, post);
-        }
-    }
-
-    /// The device has broken a queue pair. Its requests count as departed.
-    fn fail(&mut self, qpn: u32) {
-        let Some(queue_pair) = self.queue_pairs.get_mut(&qpn) else {
-            return;
-        };
-        // After this, the device does not read the memory of the requests. If the device is gone, it
-        // does not read it either.
-        let _ = queue_pair.qp.device.reset();
-        let context = queue_pair.context;
-        let Some(connection) = &mut queue_pair.connection else {
-            return;
-        };
-        connection.broken.get_or_insert_with(Broken::new);
-        connection.posted = 0;
-        // Later completions of the connection mean nothing.
-        self.connections.remove(&connection.id);
-        for post in std::mem::take(&mut connection.posts) {
-            self.retire(qpn, context, post);
-        }
-    }
-
-    /// The requests of a post have left.
-    fn retire(&mut self, qpn: u32, context: u64, post: Post) {
-        self.under_way -= 1;
-        self.free_buffers.extend(post.buffer);
-        let departed = post.departures.into_iter().map(|wr_id| Departed {
-            qpn: Qpn(qpn),
-            context,
-            wr_id,
-        });
-        self.departed.extend(departed);
     }
 }
 
