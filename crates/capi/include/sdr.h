@@ -10,7 +10,7 @@
  * (farwrite.h) returns the reason; with FARWRITE_VERBOSE in the environment, it is printed as well.
  *
  * Contexts, queue pairs and memory regions may be used by all threads. A send or receive handle belongs
- * to one thread at a time: of two calls on it that overlap, one returns SDR_ERROR. Handles are not
+ * to one thread at a time: of two calls on it that overlap, one can return SDR_ERROR. Handles are not
  * addresses. A handle that was destroyed or completed gives SDR_ERROR.
  */
 #ifndef FARWRITE_SDR_H
@@ -71,7 +71,7 @@ struct sdr_dev_attr {
 
 struct sdr_qp_attr {
 	uint32_t bitmap_chunk_size_log_bytes; /* log2 of the bytes of a chunk; at least a packet */
-	size_t max_in_flight_log_bytes;       /* log2 of the longest message in bytes */
+	size_t max_in_flight_log_bytes;       /* log2 of the longest message in bytes; many messages or a small mtu lower it */
 	uint32_t max_log_num_msgs;            /* log2 of the messages in flight in one direction; at most 15 */
 	enum sdr_mtu mtu;                     /* payload bytes of a packet */
 	uint8_t send_enable;                  /* 0: sends are refused */
@@ -113,9 +113,9 @@ struct sdr_send_status {
 /*
  * Creates a context on a device.
  *
- * dev_name is udp:ADDRESS, udp:ADDRESS:PORT or udp:INTERFACE. Other names, and NULL, belong to other
- * devices: then the environment variable FARWRITE_DEVICE has the name, or the address of the default
- * route is used, with a line on the standard error output. With num_channels above 1, the sockets after
+ * dev_name is udp:ADDRESS, udp:ADDRESS:PORT or udp:INTERFACE. For any other name, and for NULL, the
+ * library takes the name in the environment variable FARWRITE_DEVICE, or else the address of the default
+ * route, with a line on the standard error output. With num_channels above 1, the sockets after
  * the first have the port numbers after it.
  *
  * FARWRITE_PSK_FILE names a file with a pre-shared key (farwrite keygen makes one). With it, what
@@ -182,7 +182,9 @@ int sdr_recv_post(struct sdr_qp *qp, struct sdr_recv_wr *wr, struct sdr_recv_han
  * first. A bit is set when all packets of its chunk are in memory. The bytes change while packets
  * arrive. They stay readable until the queue pair is destroyed, and are cleared by sdr_recv_complete.
  *
- * A last chunk that is not full counts as whole once the sender's length has arrived.
+ * A last chunk that is not full counts as whole once the sender's length has arrived. A message with an
+ * immediate has a packet for each part of it, also if these packets have no bytes: its chunks are whole
+ * when they have arrived too. Bits after the last chunk of the buffer have no meaning.
  */
 int sdr_recv_bitmap_get(struct sdr_recv_handle *handle, uint8_t **bitmap, size_t *num_bytes);
 
@@ -233,7 +235,11 @@ int sdr_streaming_send_start(struct sdr_qp *qp, struct sdr_send_start_wr *wr, st
  */
 int sdr_streaming_send_continue(struct sdr_send_handle *handle, struct sdr_send_continue_wr *wr);
 
-/* Ends a streaming message: no more chunks are added. It ends where its furthest chunks end. */
+/*
+ * Ends a streaming message: no more chunks are added. It ends where its furthest chunks end.
+ *
+ * Returns SDR_ERROR if the message does not fit the peer's buffer. The message has failed then.
+ */
 int sdr_streaming_send_end(struct sdr_send_handle *handle);
 
 /*
@@ -241,8 +247,8 @@ int sdr_streaming_send_end(struct sdr_send_handle *handle);
  * otherwise. It does not say what has arrived. Once a message is complete, its bytes may change. status
  * may be NULL; it is written when the message is complete.
  *
- * A handle can be polled again, until as many later messages of the queue pair are complete as may be in
- * flight.
+ * A handle can be polled again, until twice as many later messages as may be in flight were posted on the
+ * queue pair.
  *
  * Returns SDR_ERROR if the message failed, for example since it is longer than the peer's buffer.
  */

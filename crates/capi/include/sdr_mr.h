@@ -15,7 +15,7 @@ extern "C" {
  * Registers memory, so that messages can be sent from it and received into it. Its pages are brought into
  * memory. A peer can write into the buffers of posted receives only.
  *
- * The memory must stay mapped and writable until sdr_mr_dereg or sdr_context_destroy returns. Memory that
+ * The memory must stay mapped and writable until sdr_mr_dereg succeeds. Memory that
  * is freed before is an error of the program, as with a network card: a packet then changes what has taken
  * its place, or ends the program with SIGSEGV.
  *
@@ -26,8 +26,8 @@ struct sdr_mr *sdr_mr_reg(struct sdr_context *ctx, void *addr, size_t length, en
 /*
  * Ends a registration.
  *
- * Returns SDR_ERROR, and changes nothing, while a receive into the region is posted or a message is sent
- * from it.
+ * Returns SDR_ERROR, and changes nothing, while a receive into the region is posted, or packets of a send
+ * from it have not left.
  */
 int sdr_mr_dereg(struct sdr_mr *mr);
 

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use farwrite::fabric::udp::source_for;
 use nix::ifaddrs::getifaddrs;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, tell_user};
 
 const PREFIX: &str = "udp:";
 
@@ -33,11 +33,10 @@ pub(crate) fn address(name: Option<&str>) -> Result<SocketAddr, Failure> {
                 Some(name) => format!("no device has the name {name:?}"),
                 None => "no device is named".into(),
             };
-            eprintln!(
-                "farwrite: {asked}: using udp:{}; FARWRITE_DEVICE=udp:ADDRESS[:PORT] or udp:INTERFACE \
-                 selects another",
+            tell_user(&format!(
+                "{asked}: using udp:{}; FARWRITE_DEVICE=udp:ADDRESS[:PORT] or udp:INTERFACE selects another",
                 addr.ip()
-            );
+            ));
             Ok(addr)
         }
     }

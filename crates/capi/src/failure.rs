@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::env;
 use std::ffi::{CString, c_char, c_int};
+use std::io::{self, Write};
 
 use crate::sdr::sdr_errcode;
 
@@ -39,15 +40,22 @@ thread_local! {
 pub(crate) fn note(failure: &Failure) {
     let (Failure::Retry(text) | Failure::Error(text)) = failure;
     if matches!(failure, Failure::Error(_)) && env::var_os("FARWRITE_VERBOSE").is_some() {
-        eprintln!("farwrite: {text}");
+        tell_user(text);
     }
     let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
-    LAST.with_borrow_mut(|last| *last = text);
+    // A thread that ends has no text any more.
+    let _ = LAST.try_with(|last| *last.borrow_mut() = text);
+}
+
+/// Prints a line on the standard error output, if it can be written: a panic would end the program.
+pub(crate) fn tell_user(text: &str) {
+    let _ = writeln!(io::stderr(), "farwrite: {text}");
 }
 
 /// The text of the last failure of this thread. It is valid until the thread's next call that fails.
 pub(crate) fn last_text() -> *const c_char {
-    LAST.with_borrow(|last| last.as_ptr())
+    LAST.try_with(|last| last.borrow().as_ptr())
+        .unwrap_or(c"".as_ptr())
 }
 
 /// The code of `enum sdr_errcode`.

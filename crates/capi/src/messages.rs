@@ -28,6 +28,8 @@ fn enter<T>(state: &Mutex<T>) -> Result<MutexGuard<'_, T>, Failure> {
 /// What `sdr_recv_handle` names.
 pub(crate) struct Receive {
     pub(crate) pair: Arc<Pair>,
+    /// Bytes of the posted buffer.
+    bytes: u64,
     /// Chunks of the posted buffer.
     chunks: u32,
     state: Mutex<ReceiveState>,
@@ -49,6 +51,7 @@ impl Receive {
         let chunks = bytes.div_ceil(pair.chunk_bytes()).max(1);
         Self {
             pair: Arc::clone(pair),
+            bytes,
             chunks: u32::try_from(chunks).unwrap_or(u32::MAX),
             state: Mutex::new(ReceiveState {
                 handle: Some(handle),
@@ -81,17 +84,26 @@ impl Receive {
             )));
         }
         let state = enter(&self.state)?;
-        let bitmap = state.handle.as_ref().ok_or_else(completed)?.bitmap();
+        let handle = state.handle.as_ref().ok_or_else(completed)?;
+        let bitmap = handle.bitmap();
         let merged = self.pair.shape.packets_a_bit;
-        // A packet of the program's MTU can be several on the wire.
-        let wire = |packet: u32| bitmap.packet_word(chunk, packet / 64) >> (packet % 64) & 1 == 1;
         if merged == 1 {
             return Ok(bitmap.packet_word(chunk, word));
         }
-        let most = self.pair.config().packets_per_chunk / merged;
+        // A packet of the program's MTU is several on the wire. The last one of a message can be fewer.
+        let config = self.pair.config();
+        let bytes = handle.length().unwrap_or(self.bytes);
+        let before = u64::from(chunk) * u64::from(config.packets_per_chunk);
+        let sent = bytes.div_ceil(config.mtu.into()).saturating_sub(before);
+        let wire = |packet: u32| {
+            u64::from(packet) >= sent
+                || bitmap.packet_word(chunk, packet / 64) >> (packet % 64) & 1 == 1
+        };
+        let most = config.packets_per_chunk / merged;
         let bits = (0..64_u32).filter(|bit| {
             let packet = word.saturating_mul(64).saturating_add(*bit);
-            packet < most && (packet * merged..(packet + 1) * merged).all(wire)
+            let first = u64::from(packet) * u64::from(merged);
+            packet < most && first < sent && (packet * merged..(packet + 1) * merged).all(wire)
         });
         Ok(bits.fold(0, |bits, bit| bits | 1 << bit))
     }
@@ -114,12 +126,16 @@ impl Receive {
             true => Outcome::Whole,
             false => Outcome::Partial,
         };
+        // The program may read the bits until the queue pair is destroyed, whatever happens here.
+        let message = self.pair.keep_bits(handle.clone());
+        let pair = Arc::clone(&self.pair);
         self.pair.context.call(move |endpoint| {
             match endpoint.complete_recv(&handle, outcome) {
-                // The sender has withdrawn the message, or the queue pair is broken.
+                // The sender had withdrawn the message, or it did not fit.
                 Ok(()) | Err(farwrite::Error::NoSuchMessage(_)) => {}
                 Err(error) => return Err(error),
             }
+            pair.give_bits_back(message);
             endpoint.reuse_bitmap(handle).map(drop)
         })??;
         Ok(())
@@ -179,22 +195,28 @@ impl Send {
             state.is_stream = false;
             stream
         };
-        let ended = self
-            .pair
-            .context
-            .call(move |endpoint| endpoint.end_stream(&stream))?;
-        match ended {
-            // The receiver completed the message first.
-            Ok(()) | Err(farwrite::Error::NoSuchMessage(_)) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+        let ended = self.pair.context.call(move |endpoint| {
+            match endpoint.end_stream(&stream) {
+                // The receiver completed the message first.
+                Ok(()) | Err(farwrite::Error::NoSuchMessage(_)) => Ok(()),
+                // The message does not fit the peer's buffer. Without an end it would stay open.
+                Err(error) => endpoint.cancel_send(&stream).and(Err(error)),
+            }
+        })?;
+        Ok(ended?)
     }
 
-    /// Whether all packets have left, or the receiver has completed the message: then its flags, and
-    /// whether the program learns it now for the first time.
-    pub(crate) fn poll(&self) -> Result<Option<(u32, bool)>, Failure> {
+    /// Whether the send is over, so that nobody needs its handle any more.
+    pub(crate) fn is_over(&self) -> bool {
+        let Ok(state) = enter(&self.state) else {
+            return false;
+        };
+        state.told.is_some() || state.handle.is_injected() || state.handle.outcome().is_some()
+    }
+
+    /// Whether all packets have left, or the receiver has completed the message: then its flags.
+    pub(crate) fn poll(&self) -> Result<Option<u32>, Failure> {
         let mut state = enter(&self.state)?;
-        let is_new = state.told.is_none();
         let told = state.told.or_else(|| {
             if !state.is_stream && state.handle.is_injected() {
                 return Some(Ok(0));
@@ -212,7 +234,7 @@ impl Send {
                 thread::yield_now();
                 Ok(None)
             }
-            Some(Ok(flags)) => Ok(Some((flags, is_new))),
+            Some(Ok(flags)) => Ok(Some(flags)),
             Some(Err(())) => Err(Failure::new(match refusal {
                 Some(refusal) => format!("the message failed: {refusal}"),
                 None => {

@@ -1,6 +1,6 @@
 //! A queue pair of a C program.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use farwrite::schemes::scheme::SchemeTag;
@@ -29,9 +29,10 @@ pub(crate) struct Pair {
 struct Messages {
     is_over: bool,
     receives: HashSet<u64>,
-    sends: HashSet<u64>,
-    /// Sends that the program has seen to be complete, oldest first.
-    seen: VecDeque<u64>,
+    /// Oldest first.
+    sends: VecDeque<u64>,
+    /// Receives whose bits the program may still read, by message.
+    kept: HashMap<u64, RecvHandle>,
 }
 
 impl Pair {
@@ -182,51 +183,61 @@ impl Pair {
 
     /// Puts a new receive into the table.
     pub(crate) fn name_receive(&self, receive: Receive) -> Result<u64, Failure> {
-        let handle = table::insert(Arc::new(receive))?;
-        self.keep(handle, |messages| &mut messages.receives)
+        self.name(receive, |messages, handle| {
+            messages.receives.insert(handle);
+        })
     }
 
-    /// Puts a new send into the table.
+    /// Puts a new send into the table. Programs need not poll: a handle stays for twice as many messages
+    /// as can be in flight, and longer while its send is not over.
     pub(crate) fn name_send(&self, send: Send) -> Result<u64, Failure> {
-        let handle = table::insert(Arc::new(send))?;
-        self.keep(handle, |messages| &mut messages.sends)
+        let handle = self.name(send, |messages, handle| messages.sends.push_back(handle))?;
+        let most = 2 * self.config().slots as usize;
+        let oldest = {
+            let messages = self.messages();
+            let oldest = messages.sends.front().copied();
+            oldest.filter(|_| messages.sends.len() > most)
+        };
+        if let Some(oldest) = oldest
+            && table::find::<Send>(oldest).is_ok_and(|send| send.is_over())
+        {
+            self.messages().sends.retain(|&send| send != oldest);
+            let _ = table::remove::<Send>(oldest);
+        }
+        Ok(handle)
     }
 
-    fn keep(
+    fn name<T: table::Named>(
         &self,
-        handle: u64,
-        set: impl FnOnce(&mut Messages) -> &mut HashSet<u64>,
+        message: T,
+        note: impl FnOnce(&mut Messages, u64),
     ) -> Result<u64, Failure> {
+        let handle = table::insert(Arc::new(message))?;
         let mut messages = self.messages();
         if messages.is_over {
+            drop(messages);
+            let _ = table::remove::<T>(handle);
             return Err(Failure::new("the queue pair was destroyed during the call"));
         }
-        set(&mut messages).insert(handle);
+        note(&mut messages, handle);
         Ok(handle)
+    }
+
+    /// Keeps the bits of a receive. Returns the number to give them back by.
+    pub(crate) fn keep_bits(&self, receive: RecvHandle) -> u64 {
+        let message = receive.message();
+        self.messages().kept.insert(message, receive);
+        message
+    }
+
+    /// Lets the queue pair use the memory of the bits again.
+    pub(crate) fn give_bits_back(&self, message: u64) {
+        self.messages().kept.remove(&message);
     }
 
     /// Forgets a receive that was completed.
     pub(crate) fn forget_receive(&self, handle: u64) {
         self.messages().receives.remove(&handle);
-    }
-
-    /// Notes that the program knows that a send is complete. Its handle stays for as many messages as
-    /// can be in flight, so that a program may poll it again.
-    pub(crate) fn note_seen(&self, handle: u64) {
-        let oldest = {
-            let mut messages = self.messages();
-            messages.seen.push_back(handle);
-            let most = self.config().slots as usize;
-            let is_full = messages.seen.len() > most;
-            let oldest = is_full.then(|| messages.seen.pop_front()).flatten();
-            if let Some(oldest) = oldest {
-                messages.sends.remove(&oldest);
-            }
-            oldest
-        };
-        if let Some(oldest) = oldest {
-            let _ = table::remove::<Send>(oldest);
-        }
     }
 
     /// Destroys the queue pair and all of its messages.

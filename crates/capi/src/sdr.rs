@@ -230,11 +230,8 @@ c_header! {
         let send = table::find::<Send>(number(handle))?;
         let polled = send.poll()?;
         completed.write(polled.is_some().into());
-        if let Some((flags, is_new)) = polled {
+        if let Some(flags) = polled {
             status.write(sdr_send_status { flags });
-            if is_new {
-                send.pair.note_seen(number(handle));
-            }
         }
         Ok(())
     }

@@ -100,9 +100,12 @@ fn every_wrong_argument_is_an_error() {
         return;
     }
     let program = compile("tests/c/misuse.c");
-    let output = run(limited().arg(program).arg(key()));
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(text.contains("0 failures"), "{text}");
+    // The second time, each packet of the program is several on the wire.
+    for mtu in ["1024", "256"] {
+        let output = run(limited().arg(&program).arg(key()).env("FARWRITE_MTU", mtu));
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(text.contains("0 failures"), "{text}");
+    }
 }
 
 /// Starts a program that prints its port at the end of its first line. Returns it, what it prints from

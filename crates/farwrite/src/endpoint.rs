@@ -310,17 +310,19 @@ impl<F: Fabric> Endpoint<F> {
     }
 
     /// Ends a receive before its scheme ends it, or a receive without a scheme. When this call
-    /// returns, no packet can change the memory of the receive, and its slot is free. The sender is
-    /// notified of `outcome`.
+    /// returns, no packet can change the memory of the receive, and its slot is free, also if the
+    /// receive had ended before. The sender is notified of `outcome`.
     ///
     /// # Errors
     /// [`Error::NoSuchMessage`] once the receive has ended.
     pub fn complete_recv(&mut self, recv: &RecvHandle, outcome: Outcome) -> Result<(), Error> {
         let pair = self.queue_pairs.get_mut(recv.pair)?;
-        pair.complete_recv(&mut self.fabric, recv.message, outcome)?;
-        pair.wait_closed(&mut self.fabric, Some(recv.message));
-        self.schedule.wake(recv.pair.index);
-        Ok(())
+        let ended = pair.complete_recv(&mut self.fabric, recv.message, outcome);
+        if matches!(ended, Ok(()) | Err(Error::NoSuchMessage(_))) {
+            pair.wait_closed(&mut self.fabric, Some(recv.message));
+            self.schedule.wake(recv.pair.index);
+        }
+        ended
     }
 
     /// Clears the bitmap of a receive that has ended, and keeps its memory for a later receive of the

@@ -97,7 +97,10 @@ impl SendState {
     /// Returns whether the region is in use by a message being sent, or by packets that the fabric
     /// has taken.
     pub(super) fn sends_from(&self, lkey: Lkey) -> bool {
-        let whole = self.open.values().filter_map(|send| send.source);
+        // The packets of a message without a scheme leave once.
+        let needed = |send: &&OpenSend| !(send.scheme == SchemeTag::NONE && send.has_left());
+        let whole = self.open.values().filter(needed);
+        let whole = whole.filter_map(|send| send.source);
         let runs = self.streams.iter().map(StreamRun::source);
         whole.chain(runs).any(|source| source.region.lkey == lkey) || self.queue.sends_from(lkey)
     }
@@ -228,12 +231,16 @@ impl OpenSend {
         self.note_injected();
     }
 
-    fn note_injected(&self) {
-        let all_left = match &self.stream {
+    /// Returns whether every chunk has left at least once.
+    fn has_left(&self) -> bool {
+        match &self.stream {
             Some(stream) => stream.ended && stream.in_hand == 0,
             None => self.departed >= self.queued[0].chunks(),
-        };
-        if all_left {
+        }
+    }
+
+    fn note_injected(&self) {
+        if self.has_left() {
             self.shared.set_injected();
         }
     }
