@@ -50,6 +50,13 @@ LOSS = dict.fromkeys(["v0", "p0"], "loss 1% delay 2ms 1ms")
 CABLE_LOSS = dict.fromkeys(["w0", "w1"], "loss 1% delay 2ms 1ms")
 
 
+#: Waits until the device has carried a thousand packets, of sixteen thousand.
+WHILE_MOVING = (
+    "carried() { cd /sys/class/infiniband/rxe0/ports/1/hw_counters; echo $(($(cat sent_pkts) + $(cat rcvd_pkts))); }; "
+    "before=$(carried); while [ $(carried) -lt $((before + 1000)) ]; do sleep 0.1; done"
+)
+
+
 def moves(programs, name, sender, receiver, netem, scheme="sr-nack", size=500_000, outage=None):
     """Moves four messages. netem delays packets by different times, so they also change their order."""
     address = {"peer": "10.1.0.9", None: "10.1.0.1" if sender["namespace"] else "127.0.0.1"}[receiver["namespace"]]
@@ -62,7 +69,7 @@ def moves(programs, name, sender, receiver, netem, scheme="sr-nack", size=500_00
         for verb, end in (("recv", receiver), ("send", sender))
     ]
     if outage:
-        ends.append(["sh", "-ec", f"sleep 4; ip link set {outage} down; sleep 1; ip link set {outage} up"])
+        ends.append(["sh", "-ec", f"{WHILE_MOVING}; ip link set {outage} down; sleep 1; ip link set {outage} up"])
     return case(name, 60, *ends, netem=netem)
 
 

@@ -27,34 +27,43 @@ def sh(command):
     return done.stdout
 
 
-def load_modules(folder):
-    for module in MODULES:
-        sh(f"modprobe --dirname {folder} {module}")
-
-
 def make_network_with_sockets():
-    sh(f"ip netns add peer; ip link add v0 mtu {MTU} type veth peer name p0 mtu {MTU} netns peer")
-    for last in OWN:
-        sh(f"ip addr add 10.1.0.{last}/24 dev v0; ip addr add fd01::{last}/64 dev v0 nodad")
-    sh(f"ip -n peer addr add 10.1.0.{PEER}/24 dev p0; ip -n peer addr add fd01::{PEER}/64 dev p0 nodad")
-    sh("ip link set v0 up; ip -n peer link set p0 up; ip -n peer link set lo up")
-    sh("rdma link add rxe0 type rxe netdev v0")
+    addresses = [f"10.1.0.{last}/24 dev v0" for last in OWN] + [f"fd01::{last}/64 dev v0 nodad" for last in OWN]
+    return [
+        "ip netns add peer",
+        f"ip link add v0 mtu {MTU} type veth peer name p0 mtu {MTU} netns peer",
+        *[f"ip addr add {address}" for address in addresses],
+        f"ip -n peer addr add 10.1.0.{PEER}/24 dev p0",
+        f"ip -n peer addr add fd01::{PEER}/64 dev p0 nodad",
+        "ip link set v0 up",
+        "ip -n peer link set p0 up",
+        "ip -n peer link set lo up",
+        "rdma link add rxe0 type rxe netdev v0",
+    ]
 
 
 def make_network_of_devices():
-    sh(f"ip link add w0 mtu {MTU} type veth peer name w1 mtu {MTU}")
+    commands = [
+        f"ip link add w0 mtu {MTU} type veth peer name w1 mtu {MTU}",
+        "sysctl -qw net.ipv4.conf.all.rp_filter=0",
+    ]
     for number, other in ((0, 1), (1, 0)):
         end = f"w{number}"
-        address = sh(f"cat /sys/class/net/w{other}/address").strip()
-        sh(f"sysctl -qw net.ipv4.conf.{end}.accept_local=1 net.ipv4.conf.{end}.rp_filter=0")
-        sh(f"ip addr add 10.2.0.{number + 1}/32 dev {end}; ip link set {end} up")
-        sh(f"ip neigh add 10.2.0.{other + 1} lladdr {address} dev {end} nud permanent")
-        sh(f"ip route add 10.2.0.{other + 1} dev {end} table 10")
-        # What arrives is for this machine, whatever the table of the cable says.
-        sh(f"ip rule add preference 1 iif {end} lookup local")
-        sh(f"rdma link add rxe{number + 1} type rxe netdev {end}")
-    sh("sysctl -qw net.ipv4.conf.all.rp_filter=0")
-    sh("ip rule add preference 2 lookup 10; ip rule add preference 3 lookup local; ip rule del preference 0")
+        commands += [
+            f"sysctl -qw net.ipv4.conf.{end}.accept_local=1 net.ipv4.conf.{end}.rp_filter=0",
+            f"ip addr add 10.2.0.{number + 1}/32 dev {end}",
+            f"ip link set {end} up",
+            f"ip neigh add 10.2.0.{other + 1} lladdr $(cat /sys/class/net/w{other}/address) dev {end} nud permanent",
+            f"ip route add 10.2.0.{other + 1} dev {end} table 10",
+            # What arrives is for this machine, whatever the table of the cable says.
+            f"ip rule add preference 1 iif {end} lookup local",
+            f"rdma link add rxe{number + 1} type rxe netdev {end}",
+        ]
+    return commands + [
+        "ip rule add preference 2 lookup 10",
+        "ip rule add preference 3 lookup local",
+        "ip rule del preference 0",
+    ]
 
 
 def set_netem(netem, verb):
@@ -91,10 +100,9 @@ def run(case, results):
 
 def main(results):
     job = json.loads((results / "job.json").read_text())
-    load_modules(job["modules"])
-    sh("ip link set lo up")
-    make_network_with_sockets()
-    make_network_of_devices()
+    # One script, because each process costs the emulated machine a part of a second.
+    commands = [f"modprobe --all --dirname {job['modules']} {' '.join(MODULES)}", "ip link set lo up"]
+    sh("\n".join(commands + make_network_with_sockets() + make_network_of_devices()))
     uptime = float(pathlib.Path("/proc/uptime").read_text().split()[0])
     done = {"ready_s": uptime, "cases": []}
     for case in job["cases"]:
