@@ -1,7 +1,7 @@
 //! What a receiver's user decides about the files that arrive.
 
 use clap::Args;
-use farwrite_session::files::Policy;
+use farwrite_session::files::{PeerKey, Policy};
 use farwrite_units::parse::parse_count;
 
 #[derive(Debug, Args)]
@@ -34,6 +34,10 @@ pub(crate) struct PolicyArgs {
     /// power failure (fsync)
     #[arg(long)]
     no_sync: bool,
+    /// Remove what has arrived of a large file when its transfer is interrupted. Without this, it is kept for 7
+    /// days, and the same sender goes on with it
+    #[arg(long)]
+    no_resume: bool,
 }
 
 /// Bytes to keep free; `None`: not checked.
@@ -48,6 +52,17 @@ impl PolicyArgs {
             umask: self.umask.unwrap_or_else(own_umask),
             reserve_bytes: self.reserve.0,
             sync: !self.no_sync,
+            resume: None,
+        }
+    }
+}
+
+impl PolicyArgs {
+    /// The policy of a receiver whose interrupted files `peer` can go on with.
+    pub(crate) fn resuming(&self, peer: PeerKey) -> Policy {
+        Policy {
+            resume: (!self.no_resume).then_some(peer),
+            ..self.policy()
         }
     }
 }

@@ -12,6 +12,7 @@ use std::time::Duration;
 use clap::Args;
 use farwrite::ReservedPort;
 use farwrite::fabric::udp::SocketError;
+use farwrite_session::files::PeerKey;
 use farwrite_session::{Listener, Psk, parse_listen, shown};
 use farwrite_transfer::{
     self as transfer, Admission, Cancel, DEFAULT_PORT, MemoryPool, ReceiveSettings,
@@ -109,10 +110,13 @@ pub(crate) struct RecvArgs {
     /// Write what one `farwrite send -` sends to standard output, instead of files
     #[arg(value_name = "-", value_parser = ["-"], conflicts_with_all = NOT_OF_PIPES)]
     output: Option<String>,
+    /// Whoever can go on with interrupted files, if it is not known by the key.
+    #[arg(skip)]
+    peer: Option<PeerKey>,
 }
 
 /// The options that say something about files, or about transfers of files.
-const NOT_OF_PIPES: [&str; 14] = [
+const NOT_OF_PIPES: [&str; 15] = [
     "dir",
     "credit_rate",
     "once",
@@ -125,6 +129,7 @@ const NOT_OF_PIPES: [&str; 14] = [
     "reserve",
     "owner",
     "allow_delete",
+    "no_resume",
     "trace",
     "metrics",
 ];
@@ -196,7 +201,9 @@ pub(crate) fn receive(
         sealing: args.sealing.choice(),
         max_bytes: args.policy.max_bytes,
         max_files: args.policy.max_files,
-        policy: args.policy.policy(),
+        policy: args
+            .policy
+            .resuming(args.peer.unwrap_or_else(|| PeerKey::of_psk(&psk))),
     };
     if places > 1 {
         raise_open_files();
@@ -237,6 +244,15 @@ impl RecvArgs {
         match until {
             Until::Interrupted if !is_alone => usize::from(self.max_senders),
             _ => 1,
+        }
+    }
+
+    /// The same for a transfer through a remote shell, whose key is used once. `name` is what this end knows of
+    /// the other one.
+    pub(crate) fn through_remote_shell(self, name: &[u8]) -> Self {
+        Self {
+            peer: Some(PeerKey::of_remote_shell(name)),
+            ..self
         }
     }
 

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::files::{Compare, Delete, Detail, Entry, Present};
+use crate::files::{Compare, Delete, Detail, Entry, Partial, Present, Run};
 use crate::{ChannelMessage, Error, Reader, Text};
 
 /// A message between the two ends of a session. The order of the variants determines their numbers
@@ -100,6 +100,25 @@ pub enum Message {
         /// Files and directories.
         files: u32,
     },
+    /// From the receiver of files: files whose first bytes it has from an interrupted transfer (P8.8).
+    Partial(Vec<Partial>),
+    /// From the receiver of files: hashes of what it has of such a file.
+    BlockHashes {
+        /// Number of the file in the manifest.
+        index: u32,
+        /// The first block.
+        first: u32,
+        /// The hashes of consecutive blocks.
+        hashes: Vec<[u8; 32]>,
+    },
+    /// From the sender of files: all of these blocks were compared, and those that differ are the next bytes
+    /// of the stream.
+    BlocksCompared {
+        /// Number of the file in the manifest.
+        index: u32,
+        /// The blocks that differ.
+        runs: Vec<Run>,
+    },
 }
 
 /// The progress of an end. The sender counts what it reads, and the receiver what it writes.
@@ -164,6 +183,8 @@ impl Hello {
     /// Capability: the steps in [`Progress`] are bytes (P7.6).
     pub const BYTE_STEPS: u64 = 8;
 
+    /// Capability of the sender of files: it goes on with interrupted files (P8.8).
+    pub const RESUMES: u64 = 128;
     /// Capability of the receiver of files: it removes what the sender does not have (P8.7).
     pub const DELETES: u64 = 64;
     /// Capability of the receiver of files: it sets owners (P8.3).
@@ -302,6 +323,9 @@ impl Message {
             Self::FileKept { .. } => MessageKind::FileKept,
             Self::Delete(_) => MessageKind::Delete,
             Self::Deleted { .. } => MessageKind::Deleted,
+            Self::Partial(_) => MessageKind::Partial,
+            Self::BlockHashes { .. } => MessageKind::BlockHashes,
+            Self::BlocksCompared { .. } => MessageKind::BlocksCompared,
         }
     }
 
@@ -389,6 +413,15 @@ pub enum MessageKind {
     /// [`Message::Deleted`].
     #[error("what was removed")]
     Deleted,
+    /// [`Message::Partial`].
+    #[error("files to go on with")]
+    Partial,
+    /// [`Message::BlockHashes`].
+    #[error("hashes of blocks")]
+    BlockHashes,
+    /// [`Message::BlocksCompared`].
+    #[error("blocks that differ")]
+    BlocksCompared,
 }
 
 /// What an end expects instead of the message that arrived.

@@ -43,6 +43,12 @@ impl Client {
         self.hello.has(Hello::PROBES)
     }
 
+    /// Returns whether the peer, a sender, goes on with files of an interrupted transfer (P8.8).
+    #[must_use]
+    pub fn resumes(&self) -> bool {
+        self.hello.has(Hello::RESUMES)
+    }
+
     /// Returns the address of the peer.
     #[must_use]
     pub fn addr(&self) -> SocketAddr {

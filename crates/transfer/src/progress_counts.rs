@@ -22,6 +22,8 @@ pub(crate) struct OwnCounts {
     files: AtomicU64,
     /// Bytes of new data that arrived, as counted by the endpoint's thread.
     received: AtomicU64,
+    /// Bytes that were read only to compare them with those of the peer.
+    compared: AtomicU64,
     /// The start of the current disk operation, in milliseconds after `start`, plus 1; 0 if there
     /// is none.
     disk_since: AtomicU64,
@@ -35,6 +37,7 @@ impl Default for OwnCounts {
             arrived_bytes: AtomicU64::new(0),
             files: AtomicU64::new(0),
             received: AtomicU64::new(0),
+            compared: AtomicU64::new(0),
             disk_since: AtomicU64::new(0),
         }
     }
@@ -72,6 +75,16 @@ impl OwnCounts {
         self.files.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Counts bytes that were read only to compare them.
+    pub(crate) fn add_compared(&self, bytes: u64) {
+        self.compared.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Sets the bytes that were read only to compare them.
+    pub(crate) fn set_compared(&self, bytes: u64) {
+        self.compared.store(bytes, Ordering::Relaxed);
+    }
+
     /// Sets the bytes of new data that arrived, at this end or from it at the peer.
     pub(crate) fn set_received(&self, bytes: u64) {
         self.received.store(bytes, Ordering::Relaxed);
@@ -83,6 +96,7 @@ impl OwnCounts {
         self.stream_bytes()
             .saturating_add(files.saturating_mul(FILE_STEPS))
             .saturating_add(self.received.load(Ordering::Relaxed))
+            .saturating_add(self.compared.load(Ordering::Relaxed))
     }
 
     /// How long the current disk operation has taken at `now`; zero if there is none.

@@ -74,6 +74,8 @@ pub struct Delivered {
     bytes: u64,
     unchanged_files: u32,
     unchanged_bytes: u64,
+    resumed_files: u32,
+    resumed_bytes: u64,
     deleted_files: u32,
     arrived: Vec<Text>,
     #[serde(flatten)]
@@ -89,6 +91,8 @@ impl Delivered {
             bytes: results.verified_bytes,
             unchanged_files: results.kept_files,
             unchanged_bytes: results.kept_bytes,
+            resumed_files: results.resumed_files,
+            resumed_bytes: results.resumed_bytes,
             deleted_files: results.deleted_files,
             arrived: results.arrived,
             failed: results.failed,
@@ -259,6 +263,9 @@ pub(crate) struct FileResults {
     /// Files that were there already.
     pub(crate) kept_files: u32,
     pub(crate) kept_bytes: u64,
+    /// Files that went on after an interruption, and the bytes of them that were not sent again.
+    pub(crate) resumed_files: u32,
+    pub(crate) resumed_bytes: u64,
     /// Files and directories that were only at the receiver.
     pub(crate) deleted_files: u32,
     /// The paths of the first files that arrived.
@@ -302,6 +309,11 @@ impl FileResults {
 }
 
 impl FileResults {
+    /// Bytes of files that arrived in this transfer.
+    pub(crate) fn sent_bytes(&self) -> u64 {
+        self.verified_bytes.saturating_sub(self.resumed_bytes)
+    }
+
     /// Notes the end of a file, if an observer wants it.
     fn tell(&mut self, manifest: &Manifest, index: u32, state: FileState, hash: Option<[u8; 32]>) {
         if !self.keeps_ended {
@@ -370,6 +382,13 @@ impl SharedResults {
     /// Returns the files that have ended since the last call.
     pub(crate) fn take_ended(&self) -> Vec<EndedFile> {
         std::mem::take(&mut self.results().ended_files)
+    }
+
+    /// Notes that a file went on after an interruption, and how many of its bytes were not sent again.
+    pub(crate) fn note_resumed(&self, bytes: u64) {
+        let mut results = self.results();
+        results.resumed_files += 1;
+        results.resumed_bytes += bytes;
     }
 
     /// Notes what the receiver has removed.
@@ -493,7 +512,8 @@ impl TransferReport {
             synced: facts.synced,
             cipher: facts.cipher.map(cipher_name),
             seconds,
-            goodput_bps: real(delivered.bytes) * 8.0 / seconds,
+            goodput_bps: real(delivered.bytes.saturating_sub(delivered.resumed_bytes)) * 8.0
+                / seconds,
             delivered,
             scheme: facts.scheme,
             auto: facts.choices,
@@ -553,6 +573,10 @@ impl TransferReport {
         );
         if self.delivered.unchanged_files > 0 {
             line += &format!("; {} unchanged", self.delivered.unchanged_files);
+        }
+        if self.delivered.resumed_bytes > 0 {
+            let bytes = Bytes(self.delivered.resumed_bytes);
+            line += &format!("; {bytes} of them were there already");
         }
         if self.delivered.deleted_files > 0 {
             line += &format!("; {} deleted", self.delivered.deleted_files);

@@ -62,7 +62,8 @@ fn receive(
     mut pipe: File,
     console: &Console,
 ) -> Result<ExitCode, Failure> {
-    let receiver = receiver(words)?;
+    // ssh does not say who has started this end, but whoever it is has the rights of this user.
+    let receiver = receiver(words)?.through_remote_shell(b"");
     recv::check_directory(receiver.dir())?;
     let (listener, held) = listen(port)?;
     let by_ssh = ends_of_ssh().map(|(_, here)| here);

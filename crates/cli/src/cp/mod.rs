@@ -204,7 +204,7 @@ impl CpArgs {
         let mut words = self.options(false);
         words.extend(self.verbose.then(|| "--verbose".into()));
         words.extend(["--dir".into(), directory]);
-        let receiver = receiver(&words)?;
+        let receiver = receiver(&words)?.through_remote_shell(host.as_encoded_bytes());
         recv::check_directory(receiver.dir())?;
         let (listener, port) = listen(self.port)?;
         let meeting = Meeting::here(listener.local_addr(), None);

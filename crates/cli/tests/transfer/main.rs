@@ -17,6 +17,7 @@ mod pipes;
 mod ports;
 mod refused;
 mod remote_shell;
+mod resumed;
 mod rig;
 mod terminals;
 mod traces;

@@ -122,6 +122,11 @@ impl Directory {
         Ok(openat(&self.0, name, FILE | OFlags::WRONLY, Mode::empty())?.into())
     }
 
+    /// Opens a file for reading and writing; its contents stay.
+    pub(super) fn open_to_change(&self, name: &[u8]) -> io::Result<File> {
+        Ok(openat(&self.0, name, FILE | OFlags::RDWR, Mode::empty())?.into())
+    }
+
     /// Renames a file within this directory. This replaces a file or link that has the new name.
     pub(super) fn rename(&self, from: &[u8], to: &[u8]) -> io::Result<()> {
         Ok(renameat(&self.0, from, &self.0, to)?)

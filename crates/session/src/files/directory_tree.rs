@@ -12,9 +12,9 @@ use super::directory::Directory;
 use super::durable::{Directories, sync_around};
 use super::extra::{Listed, count, remove};
 use super::free_space::{FreeSpaceWatch, NeededSpace, free_bytes};
+use super::interrupted::{InterruptedFiles, remove_leftovers};
 use super::open_directories::{EnterError, OpenDirectories};
-use super::part_file::remove_leftovers;
-use super::receptions::Reception;
+use super::partial::SourceId;
 use super::sink::is_full;
 use super::status::{Id, Status};
 use super::{
@@ -37,9 +37,9 @@ pub(super) struct DirectoryTree {
     present: Vec<Present>,
     /// What the files were whose bytes were hashed, and when they had changed last.
     hashed: HashMap<u32, (Id, Time)>,
+    interrupted: InterruptedFiles,
     /// The modes that directories get if the transfer fails, sorted by the number of their entry.
     modes_after_failure: Vec<(u32, u16)>,
-    _reception: Reception,
 }
 
 impl DirectoryTree {
@@ -56,8 +56,8 @@ impl DirectoryTree {
             path: root.into(),
             source,
         })?;
-        let reception = Reception::begin();
-        remove_leftovers(&directory);
+        let mut interrupted = InterruptedFiles::new(policy.resume);
+        interrupted.add(None, remove_leftovers(&directory));
         let mut tree = Self {
             manifest: Arc::clone(&manifest),
             policy,
@@ -67,8 +67,8 @@ impl DirectoryTree {
             compare,
             present: Vec::new(),
             hashed: HashMap::new(),
+            interrupted,
             modes_after_failure: Vec::new(),
-            _reception: reception,
         };
         tree.check_room()?;
         let mut directories = Identities::default();
@@ -144,10 +144,32 @@ impl DirectoryTree {
                 let older = freed.map_or(0, |status| status.allocated_bytes);
                 // Without a list of its data, nobody knows how much of a sparse file is zeros.
                 let is_unknown = sparse && manifest.data(index).is_none();
-                need.add(if is_unknown { 0 } else { bytes }, older);
+                let missing = bytes.saturating_sub(self.interrupted_bytes(index, &entry));
+                need.add(if is_unknown { 0 } else { missing }, older);
             }
         }
         need.bytes()
+    }
+
+    /// Bytes that the interrupted file of an entry takes already.
+    fn interrupted_bytes(&mut self, index: u32, entry: &EntryRef<'_>) -> u64 {
+        let manifest = Arc::clone(&self.manifest);
+        let source = self.interrupted.source(&manifest, index, entry);
+        let around = source.and_then(|source| Some((source, self.around(index).ok()?)));
+        around.map_or(0, |(source, around)| {
+            InterruptedFiles::allocated_bytes(around, source)
+        })
+    }
+
+    /// The files of interrupted transfers to go on with.
+    pub(super) fn interrupted(&mut self) -> &mut InterruptedFiles {
+        &mut self.interrupted
+    }
+
+    /// Which source an entry is, if a later transfer can go on with it.
+    pub(super) fn source(&self, index: u32) -> Option<SourceId> {
+        let entry = self.manifest.entry(index)?;
+        self.interrupted.source(&self.manifest, index, &entry)
     }
 
     /// Ends the transfer if less is free than the reserve. Looks once in a while only.
@@ -268,14 +290,16 @@ impl DirectoryTree {
             Err(error) => return Err(self.failed(error.index, error.source)),
         };
         let new_mode = self.policy.mode(entry.mode);
+        let mut leftovers = Vec::new();
         let prepared = entered.status().and_then(|status| {
             if is_new {
                 return Ok((status.id, Some(new_mode)));
             }
             let former = entered.open_up()?;
-            remove_leftovers(entered);
+            leftovers = remove_leftovers(entered);
             Ok((status.id, former))
         });
+        self.interrupted.add(Some(index), leftovers);
         let (id, mode) = prepared.map_err(|source| self.failed(index, source))?;
         let mode = mode.map(|mode| (index, mode));
         self.modes_after_failure.extend(mode);
@@ -300,6 +324,8 @@ impl DirectoryTree {
             }),
             Ok(status) => {
                 let status = status.filter(|status| self.compare.may_be_same(entry, status));
+                let is_there = status.is_some() && self.compare == Compare::Time;
+                self.look_for_interrupted(index, entry, is_there);
                 if let Some(status) = status {
                     let compare = self.compare;
                     let around = self.around(index).ok();
@@ -312,6 +338,16 @@ impl DirectoryTree {
                 Ok(())
             }
             Err(source) => Err(self.failed(index, source)),
+        }
+    }
+
+    /// Looks whether an interrupted transfer has left some of a file.
+    fn look_for_interrupted(&mut self, index: u32, entry: &EntryRef<'_>, is_there: bool) {
+        let manifest = Arc::clone(&self.manifest);
+        let parent = self.directories.enter(&manifest, entry.parent);
+        if let Ok(around) = parent {
+            let found = (index, entry);
+            self.interrupted.look(found, &manifest, around, is_there);
         }
     }
 

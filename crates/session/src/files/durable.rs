@@ -81,6 +81,14 @@ impl<K: Copy + Eq> Directories<K> {
     }
 }
 
+/// Syncs a directory.
+pub(super) fn sync_directory(directory: &Directory) -> io::Result<()> {
+    match retry_on_intr(|| fsync(directory)) {
+        Err(errno) if !has_no_such_call(errno) => Err(errno.into()),
+        _ => Ok(()),
+    }
+}
+
 /// Syncs the directories around one, up to the root of its file system, since the user may have made one
 /// of them just before. It stops at a directory that this process may not read.
 pub(super) fn sync_around(directory: &Directory) -> io::Result<()> {
@@ -91,10 +99,8 @@ pub(super) fn sync_around(directory: &Directory) -> io::Result<()> {
         if outer_id == id || !outer_id.is_beside(id) {
             break;
         }
-        match retry_on_intr(|| fsync(&outer)) {
-            Err(errno) if !has_no_such_call(errno) => return Err(errno.into()),
-            _ => (inner, id) = (outer, outer_id),
-        }
+        sync_directory(&outer)?;
+        (inner, id) = (outer, outer_id);
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::io;
 use rustix::fs::FileType;
 
 use super::directory::Directory;
-use super::part_file::is_temporary;
+use super::part_name::is_temporary;
 use super::status::Id;
 use super::{CommitGate, Manifest};
 

@@ -3,7 +3,7 @@
 use std::io;
 
 use super::directory::Directory;
-use super::part_file::new_name;
+use super::part_name::new_name;
 use super::status::Id;
 
 /// A link under its temporary name, `.farwrite-RANDOM.new`.

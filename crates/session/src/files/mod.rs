@@ -48,16 +48,22 @@ mod durable;
 mod entry;
 mod exchange;
 mod extra;
+mod file_hash;
+mod file_stream;
 mod filter;
 mod final_name;
 mod free_space;
+mod in_use;
+mod interrupted;
 mod links;
 mod manifest;
 mod not_sent;
 mod open_directories;
 mod part_file;
+mod part_name;
+mod partial;
 mod policy;
-mod receptions;
+mod prefix;
 mod root;
 mod scan;
 mod sink;
@@ -77,11 +83,15 @@ pub use entry::{
 pub use exchange::{Offer, detail_messages, manifest_messages, recv_manifest};
 pub use extra::Delete;
 pub use filter::{Filter, FilterError};
+pub use interrupted::KEPT_DAYS;
 pub use manifest::{
     EntryError, MAX_DEPTH, MAX_ENTRIES, MAX_NAMES_BYTES, MAX_PATH_BYTES, Manifest, ManifestBuilder,
     ManifestError, Planned,
 };
+pub(crate) use part_name::rewritten_name;
+pub use partial::{MAX_PARTIALS, MIN_RESUMED_BYTES, Partial, PeerKey, Run};
 pub use policy::Policy;
+pub use prefix::{PrefixError, PrefixHashes, PrefixReader, ReadBlock};
 pub use scan::{ScanError, ScanOptions, Special, SpecialKind, Unreadable};
-pub use sink::{FileFailure, FileStep, Sink, SinkError, Summary, Verdict};
-pub use source::{FileRead, ReadError, Source};
+pub use sink::{FileFailure, FileStep, KeptPart, Sink, SinkError, Summary, Verdict};
+pub use source::{ComparedPrefix, FileRead, ReadError, Source};

@@ -1,5 +1,7 @@
 //! What a receiver's user decides about files.
 
+use super::PeerKey;
+
 /// What a receiver's user decides about the files that arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
@@ -16,10 +18,14 @@ pub struct Policy {
     /// Whether files are made durable (`fsync`) before their verdict, and directories before the
     /// end. Then a verified file survives a power failure.
     pub sync: bool,
+    /// For whom large files that are interrupted are kept, so that a later transfer goes on with them.
+    /// `None`: they are removed.
+    pub resume: Option<PeerKey>,
 }
 
 impl Default for Policy {
-    /// Takes permissions as the sender has them, uses all room, and makes everything durable.
+    /// Takes permissions as the sender has them, uses all room, makes everything durable, and keeps nothing
+    /// that is interrupted.
     fn default() -> Self {
         Self {
             umask: 0,
@@ -27,6 +33,7 @@ impl Default for Policy {
             delete: false,
             reserve_bytes: Some(0),
             sync: true,
+            resume: None,
         }
     }
 }

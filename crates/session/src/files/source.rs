@@ -6,20 +6,24 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::fs::FileType;
 
 use super::compare::hash_file;
 use super::directory::Directory;
+use super::file_stream::{FileStream, Step};
 use super::manifest::FileEntry;
 use super::not_sent::NotSent;
 use super::open_directories::OpenDirectories;
+use super::partial::MAX_PARTIALS;
+use super::prefix::{PrefixHashes, stream_bytes};
 use super::root::Roots;
 use super::scan::{Scan, scan};
-use super::sparse::Layout;
 use super::status::{Id, Status};
 use super::{
-    CommitGate, Compare, Delete, Kind, Manifest, Present, ScanError, ScanOptions, Unreadable,
+    CommitGate, Compare, Delete, Kind, Manifest, Partial, Present, Run, ScanError, ScanOptions,
+    Unreadable,
 };
 use crate::{Message, Text};
 
@@ -51,6 +55,11 @@ pub struct Source {
     directories: Option<(usize, OpenDirectories)>,
     /// Files that the receiver has already, in ascending order.
     present: Vec<Present>,
+    /// Files whose first bytes the receiver has, in ascending order.
+    partials: Vec<Partial>,
+    prefix_hashes: PrefixHashes,
+    /// What was compared and is not polled yet.
+    compared: Option<ComparedPrefix>,
     /// The first file from this number on comes after the current one.
     next: u32,
     current: Option<Reading>,
@@ -65,8 +74,18 @@ struct Reading {
     /// In the stream.
     bytes: u64,
     read_bytes: u64,
-    layout: Layout,
-    hasher: blake3::Hasher,
+    stream: FileStream,
+}
+
+/// The comparison of what the receiver has of a file has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ComparedPrefix {
+    /// Number of the file in the manifest.
+    pub index: u32,
+    /// The blocks that differ. They come next in the stream.
+    pub runs: Vec<Run>,
+    /// Bytes of the stream that need not be sent.
+    pub resumed_bytes: u64,
 }
 
 /// How the reading of a file ended.
@@ -127,6 +146,9 @@ impl Source {
             dropped,
             directories: None,
             present: Vec::new(),
+            partials: Vec::new(),
+            prefix_hashes: PrefixHashes::default(),
+            compared: None,
             next: 0,
             current: None,
             ended: VecDeque::new(),
@@ -152,17 +174,50 @@ impl Source {
         Ok(())
     }
 
+    /// Processes the receiver's list of files whose first bytes it has. They come in ascending order.
+    ///
+    /// # Errors
+    /// The number of the first entry that is no file, not in order, of another length than whole blocks, or one
+    /// of too many.
+    pub fn add_partials(&mut self, partials: Vec<Partial>) -> Result<(), u32> {
+        for it in partials {
+            let is_next = self
+                .partials
+                .last()
+                .is_none_or(|last| last.entry < it.entry);
+            if !is_next || !it.fits(&self.manifest) || self.partials.len() == MAX_PARTIALS {
+                return Err(it.entry);
+            }
+            self.prefix_hashes.expect(&it);
+            self.partials.push(it);
+        }
+        Ok(())
+    }
+
+    /// The files whose first bytes the receiver has.
+    #[must_use]
+    pub fn partials(&self) -> &[Partial] {
+        &self.partials
+    }
+
+    /// What compares the first bytes of files with those of the receiver.
+    #[must_use]
+    pub fn prefix_hashes(&self) -> &PrefixHashes {
+        &self.prefix_hashes
+    }
+
     /// Whether the receiver has files already, so that there may be nothing to send.
     #[must_use]
     pub fn has_present(&self) -> bool {
-        !self.present.is_empty()
+        !self.present.is_empty() || !self.partials.is_empty()
     }
 
     /// Bytes of the stream that are not sent, as far as this is known before the files are read.
     #[must_use]
     pub fn unsent_bytes(&self) -> u64 {
         let same = self.present.iter().filter(|it| it.hash.is_none());
-        same.map(|it| self.manifest.stream_bytes_of(it.entry)).sum()
+        let same: u64 = same.map(|it| self.manifest.stream_bytes_of(it.entry)).sum();
+        same.saturating_add(stream_bytes(&self.partials, &self.manifest))
     }
 
     /// Returns whether the manifest has something that only a receiver with
@@ -239,32 +294,92 @@ impl Source {
 
     /// Fills `out` with the next bytes of the stream, and returns how many. There can be fewer than fit, also
     /// none, before the end ([`Source::is_over`]). [`Source::poll_file`] then returns every file that
-    /// ended in this call.
+    /// ended in this call, and after it [`Source::poll_compared`] the comparison that ended.
     pub fn read(&mut self, out: &mut [u8]) -> usize {
         let mut filled = 0;
-        while filled < out.len() && self.ended.len() < MAX_ENDED {
+        while filled < out.len() && self.ended.len() < MAX_ENDED && self.compared.is_none() {
             if self.current.is_none() && !self.open_next() {
                 break;
             }
             let Some(mut reading) = self.current.take() else {
                 continue;
             };
-            let read = reading.read(&mut out[filled..]);
-            filled += read.as_ref().unwrap_or(&0);
-            match read {
-                Ok(1..) if reading.read_bytes < reading.bytes => self.current = Some(reading),
-                Ok(1..) => self.end(reading),
-                Ok(0) => {
-                    let error = self.cut_short(&reading);
-                    self.abandon(&reading, error);
+            if reading.read_bytes < reading.bytes {
+                let read = reading.read(&mut out[filled..]);
+                filled += read.as_ref().unwrap_or(&0);
+                match read {
+                    Ok(1..) if reading.read_bytes < reading.bytes => {
+                        self.current = Some(reading);
+                        continue;
+                    }
+                    Ok(1..) => {}
+                    Ok(0) => {
+                        let error = self.cut_short(&reading);
+                        self.abandon(&reading, error);
+                        continue;
+                    }
+                    Err(source) => {
+                        let path = self.path(reading.index);
+                        self.abandon(&reading, ReadError::Io { path, source });
+                        continue;
+                    }
                 }
-                Err(source) => {
-                    let path = self.path(reading.index);
-                    self.abandon(&reading, ReadError::Io { path, source });
-                }
+            }
+            if reading.stream.is_known() {
+                self.end(reading);
+            } else if !self.compare_prefix(reading) {
+                break;
             }
         }
         filled
+    }
+
+    /// Whether the next bytes of the stream depend on hashes that are missing.
+    #[must_use]
+    pub fn is_waiting(&self) -> bool {
+        let current = self.current.as_ref();
+        current.is_some_and(|it| it.read_bytes == it.bytes && !it.stream.is_known())
+    }
+
+    /// Waits for such a hash, up to `patience`. Returns whether the transfer goes on.
+    #[must_use]
+    pub fn wait(&self, patience: Duration) -> bool {
+        self.prefix_hashes.wait(patience)
+    }
+
+    /// Returns the comparison that has ended, if one has. The blocks that differ are the next bytes of the
+    /// stream.
+    pub fn poll_compared(&mut self) -> Option<ComparedPrefix> {
+        self.compared.take()
+    }
+
+    /// Goes on with a file of which only the first bytes are left to compare. Returns whether they are.
+    fn compare_prefix(&mut self, mut reading: Reading) -> bool {
+        let index = reading.index;
+        match self.prefix_hashes.result(index) {
+            None => {
+                self.current = Some(reading);
+                return false;
+            }
+            Some(Err(source)) => {
+                let path = self.path(index);
+                self.abandon(&reading, ReadError::Io { path, source });
+            }
+            Some(Ok((hashes, runs))) => {
+                let data = self.manifest.data(index);
+                let again: u64 = runs.iter().map(|run| run.stream_bytes(data)).sum();
+                let bytes = self.manifest.stream_bytes_of(index);
+                reading.stream.send_again(data, hashes, &runs);
+                self.compared = Some(ComparedPrefix {
+                    index,
+                    runs,
+                    resumed_bytes: bytes.saturating_sub(reading.bytes + again),
+                });
+                reading.bytes += again;
+                self.current = Some(reading);
+            }
+        }
+        true
     }
 
     /// Returns how the reading of the next file ended, if a file has ended. Files come in the order
@@ -339,29 +454,40 @@ impl Source {
         if !self.options.xattrs || self.options.files_only {
             self.dropped.look_at(&opened);
         }
-        let mut reading = Reading {
+        let at = self
+            .partials
+            .binary_search_by_key(&file.index, |it| it.entry);
+        let partial = at.ok().map(|at| self.partials[at]);
+        if partial.is_some() {
+            match opened.try_clone() {
+                Ok(opened) => self.prefix_hashes.start(file.index, opened),
+                Err(source) => return Some(Err(self.failed(file.index, source))),
+            }
+        }
+        let before = partial.map_or(0, |partial| partial.bytes);
+        let before_in_stream = partial.map_or(0, |partial| partial.stream_bytes(&manifest));
+        let reading = Reading {
             index: file.index,
             file: opened,
-            bytes: file.bytes,
+            bytes: file.bytes.saturating_sub(before_in_stream),
             read_bytes: 0,
-            layout: Layout::new(manifest.data(file.index), file.length),
-            hasher: blake3::Hasher::new(),
+            stream: FileStream::new(manifest.data(file.index), file.length, before),
         };
         if file.bytes == 0 {
-            return Some(self.ended(&mut reading));
+            return Some(self.ended(reading));
         }
         self.current = Some(reading);
         None
     }
 
     /// Returns how a file ended whose bytes were all read.
-    fn ended(&mut self, reading: &mut Reading) -> Result<[u8; 32], ReadError> {
+    fn ended(&mut self, mut reading: Reading) -> Result<[u8; 32], ReadError> {
         self.check_end(reading.index, &reading.file)?;
-        let hashed = reading
-            .layout
-            .finish(&mut reading.hasher, &CommitGate::default());
-        hashed.map_err(|source| self.failed(reading.index, source))?;
-        Ok(reading.hasher.finalize().into())
+        let gate = CommitGate::default();
+        let mut step = || reading.stream.step(&gate);
+        // Only holes are left.
+        while let Step::Zeros(_) = step().map_err(|source| self.failed(reading.index, source))? {}
+        Ok(reading.stream.hash().into())
     }
 
     /// Checks that a link is as it was listed. Returns the hash that stands for it; `None` if the entry is
@@ -447,11 +573,12 @@ impl Source {
     }
 
     /// Ends a file whose bytes were all read.
-    fn end(&mut self, mut reading: Reading) {
-        let result = self.ended(&mut reading);
+    fn end(&mut self, reading: Reading) {
+        let (index, sent_bytes) = (reading.index, reading.read_bytes);
+        let result = self.ended(reading);
         self.ended.push_back(FileRead {
-            index: reading.index,
-            sent_bytes: reading.read_bytes,
+            index,
+            sent_bytes,
             result,
             is_same: false,
         });
@@ -497,7 +624,7 @@ impl Source {
             path: self.path(reading.index),
             what: format!(
                 "it ended after {} of its {} bytes",
-                reading.layout.offset,
+                reading.stream.offset(),
                 self.bytes(reading.index)
             ),
         })
@@ -557,16 +684,21 @@ impl Source {
 }
 
 impl Reading {
-    /// Reads the next bytes up to the length of the file; returns how many, 0 at its end.
+    /// Reads the next bytes of the stream, of which some are left; returns how many, 0 if the file has
+    /// become shorter.
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let gate = CommitGate::default();
-        let left = self.layout.piece(&mut self.hasher, &gate)?;
+        let (offset, left) = loop {
+            match self.stream.step(&gate)? {
+                Step::Data { offset, bytes } => break (offset, bytes),
+                Step::Zeros(_) => {}
+                Step::Unknown | Step::End => return Ok(0),
+            }
+        };
         let room = usize::try_from(left).map_or(out.len(), |left| left.min(out.len()));
-        let read = read_some(&self.file, &mut out[..room], self.layout.offset)?;
-        self.hasher.update(&out[..read]);
-        let read_bytes = u64::try_from(read).unwrap_or(u64::MAX);
-        self.layout.advance(read_bytes);
-        self.read_bytes += read_bytes;
+        let read = read_some(&self.file, &mut out[..room], offset)?;
+        self.stream.advance(&out[..read]);
+        self.read_bytes += u64::try_from(read).unwrap_or(u64::MAX);
         Ok(read)
     }
 }

@@ -2,18 +2,20 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 
 use super::detail::MAX_EXTENTS;
+use super::file_hash::FileHasher;
 use super::{CommitGate, Extent};
 
 /// The block size that file systems allocate, or a multiple of it.
 const BLOCK_BYTES: u64 = 4096;
 
-/// Bytes of zeros that are hashed at a time.
-static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+/// Bytes of zeros that are hashed or written at a time.
+pub(super) static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 /// Returns where the data of a file of this length are; `None` if the file system does not tell. If there
 /// are very many holes, the last extent has the remaining ones.
@@ -44,38 +46,55 @@ pub(super) fn extents(file: &File, length: u64) -> Option<Vec<Extent>> {
     is_apart.then_some(extents)
 }
 
-/// Moves through a file whose holes are not in the stream, and hashes it with its holes.
+/// Moves through a part of a file whose holes are not in the stream, and hashes it with its holes.
 #[derive(Debug)]
 pub(super) struct Layout {
     /// What is left, the next last.
     rest: Vec<Extent>,
     /// Where the next byte of the stream lies in the file.
     pub(super) offset: u64,
-    length: u64,
+    end: u64,
 }
 
 impl Layout {
-    /// `extents` are those of a sparse file of this length; `None`: all of the file is in the stream.
-    pub(super) fn new(extents: Option<&[Extent]>, length: u64) -> Self {
+    /// `extents` are those of a sparse file; `None`: all of the file is in the stream. `range` is the part
+    /// of the file.
+    pub(super) fn new(extents: Option<&[Extent]>, range: Range<u64>) -> Self {
         let whole = [Extent {
             hole_bytes: 0,
-            data_bytes: length,
+            data_bytes: range.end,
         }];
-        let extents = extents.unwrap_or(&whole);
-        Self {
-            rest: extents.iter().rev().copied().collect(),
-            offset: 0,
-            length,
+        let mut rest = Vec::new();
+        // Where an extent ends, and the last one of this part.
+        let (mut at, mut last) = (0_u64, range.start);
+        for extent in extents.unwrap_or(&whole) {
+            let data = at.saturating_add(extent.hole_bytes);
+            at = data.saturating_add(extent.data_bytes);
+            let (start, end) = (data.max(range.start), at.min(range.end));
+            if start < end {
+                rest.push(Extent {
+                    hole_bytes: start - last,
+                    data_bytes: end - start,
+                });
+                last = end;
+            }
         }
+        rest.reverse();
+        Self {
+            rest,
+            offset: range.start,
+            end: range.end,
+        }
+    }
+
+    /// Bytes in the stream that are left.
+    pub(super) fn stream_bytes(&self) -> u64 {
+        self.rest.iter().map(|extent| extent.data_bytes).sum()
     }
 
     /// Goes to the next byte of the stream. Returns how many bytes lie there in one piece; 0 at the end of
     /// the data. `hasher` gets the hole before.
-    pub(super) fn piece(
-        &mut self,
-        hasher: &mut blake3::Hasher,
-        gate: &CommitGate,
-    ) -> io::Result<u64> {
+    pub(super) fn piece(&mut self, hasher: &mut FileHasher, gate: &CommitGate) -> io::Result<u64> {
         let Some(next) = self.rest.last_mut() else {
             return Ok(0);
         };
@@ -97,19 +116,15 @@ impl Layout {
     }
 
     /// Hashes the hole at the end.
-    pub(super) fn finish(
-        &mut self,
-        hasher: &mut blake3::Hasher,
-        gate: &CommitGate,
-    ) -> io::Result<()> {
-        let left = self.length.saturating_sub(self.offset);
+    pub(super) fn finish(&mut self, hasher: &mut FileHasher, gate: &CommitGate) -> io::Result<()> {
+        let left = self.end.saturating_sub(self.offset);
         self.offset += left;
         hash_zeros(hasher, left, gate)
     }
 }
 
 /// Hashes zeros. A peer can announce a hole of any length, so this ends when the gate is closed.
-fn hash_zeros(hasher: &mut blake3::Hasher, mut bytes: u64, gate: &CommitGate) -> io::Result<()> {
+fn hash_zeros(hasher: &mut FileHasher, mut bytes: u64, gate: &CommitGate) -> io::Result<()> {
     while bytes > 0 {
         if gate.is_closed() {
             return Err(io::Error::other("the transfer was stopped"));

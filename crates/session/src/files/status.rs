@@ -41,6 +41,8 @@ pub(super) struct Status {
     /// file has holes.
     pub(super) allocated_bytes: u64,
     pub(super) modified: Time,
+    /// When it was last changed, in any way.
+    pub(super) changed: Time,
     pub(super) id: Id,
     /// How many names it has.
     pub(super) links: u64,
@@ -62,7 +64,7 @@ impl Status {
 impl From<Stat> for Status {
     fn from(stat: Stat) -> Self {
         let blocks = u64::try_from(stat.st_blocks).unwrap_or(0);
-        let nanos = u32::try_from(stat.st_mtime_nsec).unwrap_or(0);
+        let nanos = |nanos: Result<u32, _>| nanos.unwrap_or(0).min(NANOS - 1);
         Self {
             kind: FileType::from_raw_mode(stat.st_mode),
             mode: u16::try_from(stat.st_mode & u32::from(MODE_BITS)).unwrap_or(0),
@@ -70,7 +72,11 @@ impl From<Stat> for Status {
             allocated_bytes: blocks.saturating_mul(BLOCK_BYTES),
             modified: Time {
                 seconds: stat.st_mtime,
-                nanos: nanos.min(NANOS - 1),
+                nanos: nanos(u32::try_from(stat.st_mtime_nsec)),
+            },
+            changed: Time {
+                seconds: stat.st_ctime,
+                nanos: nanos(u32::try_from(stat.st_ctime_nsec)),
             },
             id: Id {
                 device: stat.st_dev,

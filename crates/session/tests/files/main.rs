@@ -9,6 +9,7 @@ mod links;
 mod place;
 mod policy;
 mod present;
+mod resume;
 mod sink;
 mod source;
 mod trees;

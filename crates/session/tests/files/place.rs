@@ -74,6 +74,7 @@ pub(crate) const AT_ONCE: Policy = Policy {
     delete: false,
     reserve_bytes: Some(0),
     sync: false,
+    resume: None,
 };
 
 /// Returns a sink whose gate stays open, and that gives each verdict at once.

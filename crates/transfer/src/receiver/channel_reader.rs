@@ -79,6 +79,7 @@ fn listen(
                 sent_bytes,
                 reason,
             },
+            Message::BlocksCompared { index, runs } if !is_over => Job::Compared { index, runs },
             Message::StreamEnd { stream_bytes } if !is_over => {
                 is_over = true;
                 Job::StreamEnd { stream_bytes }

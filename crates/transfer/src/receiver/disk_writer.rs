@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use farwrite::Region;
-use farwrite_session::files::{CommitGate, Manifest, Sink, SinkError, Verdict};
+use farwrite_session::files::{CommitGate, KEPT_DAYS, Manifest, Run, Sink, SinkError, Verdict};
 use farwrite_session::{Message, Text};
 
 use super::Event;
@@ -30,6 +30,8 @@ pub(super) enum Job {
     Hash { index: u32, hash: [u8; 32] },
     /// The file that this end has already is the same.
     Same { index: u32 },
+    /// These blocks of an interrupted file differ, and come next in the stream.
+    Compared { index: u32, runs: Vec<Run> },
     /// The sender could not read a file. The first `sent_bytes` of it are in the stream.
     Abandoned {
         index: u32,
@@ -89,7 +91,7 @@ pub(super) struct DiskWriter {
 struct Progress {
     /// Segments that wait for the sender's reports on abandoned files.
     waiting: VecDeque<Segment>,
-    /// Files that the sender reported as abandoned, or as the same.
+    /// Files that the sender reported as abandoned, as the same, or as compared.
     abandoned: u32,
     written_bytes: u64,
     /// The length of the stream, once the sender has reported it.
@@ -115,6 +117,9 @@ impl DiskWriter {
             self.note(&verdict);
         }
         self.note_warnings();
+        if worked.is_err() {
+            self.note_kept_parts();
+        }
         match worked {
             Ok(results) => {
                 let _ = self.events.send(Event::Disk(Ok(results)));
@@ -153,6 +158,7 @@ impl DiskWriter {
             if self.gate.is_closed() {
                 return Err(Stop::Quiet);
             }
+            self.sink.check_taken_over()?;
             let Some(job) = self.next_job(progress)? else {
                 self.commit(progress)?;
                 continue;
@@ -166,6 +172,12 @@ impl DiskWriter {
                 Job::Same { index } => {
                     let _operation = self.heartbeat.disk_operation();
                     self.sink.handle_same(index)?;
+                    progress.abandoned += 1;
+                }
+                Job::Compared { index, runs } => {
+                    let _operation = self.heartbeat.disk_operation();
+                    let resumed_bytes = self.sink.handle_compared(index, runs)?;
+                    self.shared_results.note_resumed(resumed_bytes);
                     progress.abandoned += 1;
                 }
                 Job::Abandoned {
@@ -186,10 +198,16 @@ impl DiskWriter {
     }
 
     /// Waits for the next job. Returns `None` when files have waited long enough to become durable.
-    fn next_job(&self, progress: &mut Progress) -> Result<Option<Job>, Stop> {
+    fn next_job(&mut self, progress: &mut Progress) -> Result<Option<Job>, Stop> {
         if self.sink.uncommitted_files() == 0 {
             progress.uncommitted_since = None;
-            return self.jobs.recv().map(Some).map_err(|_| Stop::Quiet);
+            loop {
+                match self.jobs.recv_timeout(COMMIT_PERIOD) {
+                    Ok(job) => return Ok(Some(job)),
+                    Err(RecvTimeoutError::Timeout) => self.sink.check_taken_over()?,
+                    Err(RecvTimeoutError::Disconnected) => return Err(Stop::Quiet),
+                }
+            }
         }
         let since = progress.uncommitted_since.get_or_insert_with(Instant::now);
         let left = COMMIT_PERIOD.saturating_sub(since.elapsed());
@@ -267,6 +285,18 @@ impl DiskWriter {
         let failure = failure.map(|failure| (failure.cause(), Text::new(failure)));
         self.shared_results
             .add(&self.manifest, verdict.index, failure, verdict.hash);
+    }
+
+    /// Says where interrupted files wait for their transfer to go on.
+    fn note_kept_parts(&mut self) {
+        let _operation = self.heartbeat.disk_operation();
+        for kept in self.sink.keep_parts() {
+            self.shared_results.warn(format_args!(
+                "{:?} is interrupted; the same command goes on with what has arrived, which is kept for \
+                 {KEPT_DAYS} days in {:?}",
+                kept.path, kept.part
+            ));
+        }
     }
 
     fn note_warnings(&mut self) {

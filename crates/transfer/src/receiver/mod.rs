@@ -4,19 +4,20 @@ mod buffer_demand;
 mod channel_reader;
 mod cutover;
 mod disk_writer;
+mod prefix;
 mod stream;
 
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{channel, sync_channel};
+use std::sync::mpsc::{self, channel, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use farwrite::routes::{Role as RouteRole, Sizes};
 use farwrite::{
-    Cipher, Endpoint, EqdsOptions, QpConfig, QpInfo, QpOptions, QueuePair, RateControl, SchemeName,
-    Sealing,
+    Cipher, Endpoint, EqdsOptions, QpConfig, QpInfo, QpOptions, QueuePair, RateControl, Region,
+    SchemeName, Sealing,
 };
 use farwrite_session::files::{
     CommitGate, Compare, Delete, Kind, Manifest, Offer, Policy, Sink, recv_manifest,
@@ -31,13 +32,14 @@ use crate::report::{
     Facts, FileResults, Files, Role, Sending, SharedResults, TransferReport, Unfinished,
 };
 use crate::route::{Offered, RoutedEndpoint};
+use crate::sender::note_partials;
 use crate::setup::{SETUP, Setup, decode_info, failed, hello, warn_if_unsealed};
 use crate::shape::{Shape, options};
 use crate::{
     Client, DISK_END, Error, ErrorKind, MemoryPool, SchemeSetting, TransferHooks, wait_for_disk,
 };
 use buffer_demand::BufferDemand;
-use disk_writer::DiskWriter;
+use disk_writer::{DiskWriter, Job};
 use stream::{Agreed, Received, Stream};
 
 /// Reports of the sender that may wait for the disk, in addition to the segments. When the queue is
@@ -186,6 +188,11 @@ pub fn receive(
     settings: &ReceiveSettings,
     hooks: &TransferHooks<'_>,
 ) -> Result<TransferReport, Unfinished> {
+    let mut settings = *settings;
+    if !sender.resumes() {
+        settings.policy.resume = None;
+    }
+    let settings = &settings;
     let channel = sender.into_channel();
     let ends = (channel.local_addr(), channel.peer_addr());
     let close_handle = channel.close_handle();
@@ -327,6 +334,10 @@ impl Reception<'_> {
             let present = Message::Present(present.to_vec());
             self.outbox.send_or_cancel(present, self.hooks.cancel)?;
         }
+        for partials in sink.partials().chunks(PRESENT_BATCH) {
+            let partials = Message::Partial(partials.to_vec());
+            self.outbox.send_or_cancel(partials, self.hooks.cancel)?;
+        }
         Ok(sink)
     }
 
@@ -358,6 +369,32 @@ impl Reception<'_> {
         pool.unwrap_or_else(|| MemoryPool::new(self.settings.memory_bytes, 1))
     }
 
+    /// Starts the thread that writes files.
+    fn start_disk(
+        &self,
+        (sink, manifest): (Sink, &Arc<Manifest>),
+        (jobs, empties, events): (
+            mpsc::Receiver<Job>,
+            mpsc::Sender<Region>,
+            mpsc::Sender<Event>,
+        ),
+    ) -> Result<JoinHandle<()>, Error> {
+        let work = DiskWriter {
+            sink,
+            gate: self.gate.clone(),
+            manifest: Arc::clone(manifest),
+            shared_results: self.shared_results.clone(),
+            outbox: self.outbox.clone(),
+            heartbeat: Arc::clone(&self.heartbeat),
+            jobs,
+            empties,
+            events,
+        };
+        let thread = thread::Builder::new().name("disk-writer".into());
+        let thread = thread.spawn(move || work.run());
+        thread.map_err(|error| of_thread(&error))
+    }
+
     /// Receives the files. `disk` gets the handle of the disk's thread.
     fn run(
         &self,
@@ -366,30 +403,21 @@ impl Reception<'_> {
         disk: &mut Option<JoinHandle<()>>,
     ) -> Result<TransferReport, Error> {
         let (shape, plan, manifest) = (negotiated.shape, negotiated.plan, negotiated.manifest);
+        let mut sink = negotiated.sink;
         let cipher = negotiated.cipher;
         let scheme = plan.scheme.to_string();
-        let has_present = !negotiated.sink.present().is_empty();
-        let unsent_bytes = unsent_bytes(&negotiated.sink, &manifest);
+        let has_present = !sink.present().is_empty() || !sink.partials().is_empty();
+        let unsent_bytes = unsent_bytes(&sink, &manifest);
         self.announce(&manifest, &plan, (negotiated.peer, shape.mtu), unsent_bytes);
+        note_partials(sink.partials(), &manifest, self.hooks);
+        let prefix_reader = sink.prefix_reader();
         let start = Instant::now();
         let waiting = usize::try_from(shape.slots).unwrap_or(usize::MAX);
         let (jobs, to_do) = sync_channel(waiting.saturating_add(WAITING_REPORTS));
         let (give_back, empties) = channel();
         let (tell, events) = channel();
-        let work = DiskWriter {
-            sink: negotiated.sink,
-            gate: self.gate.clone(),
-            manifest: Arc::clone(&manifest),
-            shared_results: self.shared_results.clone(),
-            outbox: self.outbox.clone(),
-            heartbeat: Arc::clone(&self.heartbeat),
-            jobs: to_do,
-            empties: give_back,
-            events: tell.clone(),
-        };
-        let thread = thread::Builder::new().name("disk-writer".into());
-        let thread = thread.spawn(move || work.run());
-        *disk = Some(thread.map_err(|error| of_thread(&error))?);
+        let of_disk = (to_do, give_back, tell.clone());
+        *disk = Some(self.start_disk((sink, &manifest), of_disk)?);
         let peer = Arc::<PeerCounts>::default();
         channel_reader::start(reader, jobs.clone(), tell, Arc::clone(&peer))?;
         let agreed = Agreed {
@@ -403,6 +431,7 @@ impl Reception<'_> {
         let buffers = (demand, self.memory().join());
         let stream = Stream::new(connection, shape, agreed, buffers, (jobs, empties));
         let context = stream::StreamContext {
+            prefix_reader,
             unsent_bytes,
             has_present,
             shared_results: &self.shared_results,
@@ -456,7 +485,8 @@ fn receiving(
 /// Bytes of the stream that this end has already, as far as this is known before the files are compared.
 fn unsent_bytes(sink: &Sink, manifest: &Manifest) -> u64 {
     let same = sink.present().iter().filter(|it| it.hash.is_none());
-    same.map(|it| manifest.stream_bytes_of(it.entry)).sum()
+    let same: u64 = same.map(|it| manifest.stream_bytes_of(it.entry)).sum();
+    same.saturating_add(sink.resumed_stream_bytes())
 }
 
 fn scheme_of(plan: &TransferPlan) -> Result<SchemeSetting, Error> {

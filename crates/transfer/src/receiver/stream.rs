@@ -9,12 +9,13 @@ use farwrite::{
     MemoryRegion, Outcome, QpStats, QueuePair, RateControl, RecvHandle, Region, Sealing,
 };
 use farwrite_session::TransferPlan;
-use farwrite_session::files::Manifest;
+use farwrite_session::files::{Manifest, PrefixReader};
 use farwrite_units::show::{Percent, real};
 
 use super::Event;
 use super::buffer_demand::BufferDemand;
 use super::disk_writer::{Job, Segment};
+use super::prefix;
 use crate::channel_writer::Outbox;
 use crate::liveness::{LifeSigns, Liveness, least_steps};
 use crate::memory_pool::MemoryShare;
@@ -29,12 +30,14 @@ use crate::{Error, ErrorKind, HOUSEKEEPING, MAX_WAIT, SchemeSetting, TransferHoo
 
 /// What the endpoint's thread checks besides its endpoint.
 pub(super) struct StreamContext<'a> {
+    /// Reads what this end has of interrupted files.
+    pub(super) prefix_reader: Option<PrefixReader>,
     /// Bytes of the stream that this end has already, as far as known at the start.
     pub(super) unsent_bytes: u64,
     pub(super) has_present: bool,
     pub(super) shared_results: &'a SharedResults,
     pub(super) outbox: &'a Outbox,
-    pub(super) heartbeat: &'a OwnCounts,
+    pub(super) heartbeat: &'a Arc<OwnCounts>,
     pub(super) peer: &'a PeerCounts,
     pub(super) events: &'a Receiver<Event>,
     pub(super) timeout: Duration,
@@ -127,7 +130,7 @@ impl Stream {
     /// Receives until the disk has finished every file and the sender knows it.
     pub(super) fn run(
         mut self,
-        context: StreamContext<'_>,
+        mut context: StreamContext<'_>,
         manifest: &Arc<Manifest>,
         hooks: &TransferHooks<'_>,
     ) -> Result<Received, Error> {
@@ -135,6 +138,10 @@ impl Stream {
         self.post()?;
         let info = self.stream_qp.info(&self.routed.endpoint)?;
         send_qp_info(context.outbox, &info, hooks.cancel)?;
+        if let Some(reader) = context.prefix_reader.take() {
+            let heartbeat = Arc::clone(context.heartbeat);
+            prefix::start(reader, context.outbox.clone(), heartbeat)?;
+        }
         let total_bytes = manifest.stream_bytes().saturating_sub(context.unsent_bytes);
         let manifest = Arc::clone(manifest);
         let mut meter = ProgressMeter::new(hooks.observer, "receiving", manifest, total_bytes);
@@ -186,7 +193,7 @@ impl Stream {
             match context.events.try_recv() {
                 Ok(Event::Disk(results)) => {
                     let (results, _) = result.insert((results?, Instant::now()));
-                    meter.finish(results.verified_bytes);
+                    meter.finish(results.sent_bytes());
                     hooks.tell_files(&results.ended_files);
                     let counters = self.stream_qp.counters(&self.routed.endpoint)?;
                     hooks.observer.observe(counters);

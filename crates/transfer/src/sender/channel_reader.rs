@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
-use farwrite_session::files::Manifest;
+use farwrite_session::files::{Manifest, PrefixHashes};
 use farwrite_session::{
     CutoverAccepted, Error as SessionError, Expected, FileCause, Message, Reader, Text,
 };
@@ -21,14 +21,27 @@ pub(super) struct Verdicts {
     /// The next verdict is for the first file from this entry on.
     next: u32,
     shared_results: SharedResults,
+    prefix_hashes: PrefixHashes,
+}
+
+impl Drop for Verdicts {
+    /// Whoever waits for hashes of the receiver stops waiting.
+    fn drop(&mut self) {
+        self.prefix_hashes.close();
+    }
 }
 
 impl Verdicts {
-    pub(super) fn new(manifest: Arc<Manifest>, shared_results: SharedResults) -> Self {
+    pub(super) fn new(
+        manifest: Arc<Manifest>,
+        shared_results: SharedResults,
+        prefix_hashes: PrefixHashes,
+    ) -> Self {
         Self {
             manifest,
             next: 0,
             shared_results,
+            prefix_hashes,
         }
     }
 
@@ -132,6 +145,15 @@ fn listen(
             }
             Message::CutoverAccepted(accepted) => {
                 let _ = tell.send(ChannelEvent::CutoverAccepted(accepted));
+                continue;
+            }
+            Message::BlockHashes {
+                index,
+                first,
+                hashes,
+            } => {
+                let added = verdicts.prefix_hashes.add(index, first, &hashes);
+                added.map_err(|error| Error::new(ErrorKind::Other, error.to_string()))?;
                 continue;
             }
             Message::Deleted { files } => {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError};
+use std::time::Duration;
 
 use farwrite::Region;
 use farwrite_session::Message;
@@ -14,11 +15,14 @@ use crate::report::SharedResults;
 /// Bytes of one read. The size is small, so that a slow disk still shows progress.
 const SLICE_BYTES: usize = 256 << 10;
 
+/// How long to wait for hashes of the receiver before this end counts its own.
+const WAIT: Duration = Duration::from_millis(100);
+
 /// A buffer with the next bytes of the stream.
 pub(super) struct Filled {
     pub(super) buffer: Region,
     pub(super) bytes: u64,
-    /// Files abandoned up to the end of this buffer. The receiver must know all of them before it
+    /// Files abandoned up to the end of this buffer, and other reports that change where bytes belong. The receiver must know all of them before it
     /// can assign each byte to a file.
     pub(super) abandoned: u32,
 }
@@ -88,12 +92,24 @@ impl DiskReader {
             filled += read;
             self.heartbeat
                 .add_stream_bytes(u64::try_from(read).unwrap_or(u64::MAX));
+            self.heartbeat
+                .set_compared(source.prefix_hashes().read_bytes());
             while let Some(file) = source.poll_file() {
                 *abandoned += u32::from(file.result.is_err() || file.is_same);
                 if let Ok(hash) = file.result {
                     self.shared_results.note_hash(file.index, hash);
                 }
                 self.outbox.send(file.message())?;
+            }
+            if let Some(compared) = source.poll_compared() {
+                *abandoned += 1;
+                self.shared_results.note_resumed(compared.resumed_bytes);
+                self.outbox.send(Message::BlocksCompared {
+                    index: compared.index,
+                    runs: compared.runs,
+                })?;
+            } else if read == 0 && source.is_waiting() && !source.wait(WAIT) {
+                return Err(Closed);
             }
         }
         Ok(u64::try_from(filled).unwrap_or(u64::MAX))

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use farwrite::routes::{Role as RouteRole, Sizes};
 use farwrite::{Cipher, Endpoint, QpInfo, QueuePair, RateControl, SchemeName, Sealing};
 use farwrite_session::files::{
-    Compare, Delete, Manifest, Source, detail_messages, manifest_messages,
+    Compare, Delete, Kind, Manifest, Partial, Source, detail_messages, manifest_messages,
 };
 use farwrite_session::{
     Channel, Expected, Hello, Message, MessageKind, Psk, Reader, Text, TransferPlan,
@@ -187,7 +187,7 @@ fn negotiate(
     let cancel = hooks.cancel;
     let mut setup = Setup::new(reader, hooks, settings.timeout);
     let start = Instant::now();
-    outbox.send_or_cancel(hello(0), cancel)?;
+    outbox.send_or_cancel(hello(Hello::RESUMES), cancel)?;
     // The offer does not depend on the receiver's hello, and waiting costs a round trip.
     let mut bind = local;
     bind.set_port(0);
@@ -322,6 +322,13 @@ fn hear_present(
                     Error::new(ErrorKind::Other, what)
                 })?;
             }
+            Message::Partial(partials) if !partials.is_empty() => {
+                source.add_partials(partials).map_err(|entry| {
+                    let what =
+                        format!("the receiver cannot have a part of entry {entry} as it says");
+                    Error::new(ErrorKind::Other, what)
+                })?;
+            }
             other => {
                 let want = Expected::Message(MessageKind::QpInfo);
                 return Err(failed(&other.unexpected(want)));
@@ -406,6 +413,7 @@ fn run(
     let (peer, scheme, synced) = (negotiated.peer, negotiated.scheme, negotiated.is_synced);
     let (first_mtu, cipher) = (negotiated.shape.mtu, negotiated.cipher);
     announce(&negotiated, manifest.files(), settings, hooks);
+    note_partials(source.partials(), &manifest, hooks);
     hooks.observer.observe(Event::Start {
         peer: peer.to_string(),
         files: manifest.files(),
@@ -414,7 +422,11 @@ fn run(
     });
     let start = Instant::now();
     let peer_heartbeat = Arc::<PeerCounts>::default();
-    let verdicts = Verdicts::new(Arc::clone(&manifest), shared_results.clone());
+    let verdicts = Verdicts::new(
+        Arc::clone(&manifest),
+        shared_results.clone(),
+        source.prefix_hashes().clone(),
+    );
     let heard = channel_reader::start(
         reader,
         verdicts,
@@ -458,6 +470,28 @@ fn run(
         stats,
         sending: Sending::new(settings.rate_control, &peer_stats, &bottlenecks),
     }))
+}
+
+/// Shows people where files go on that were interrupted.
+pub(crate) fn note_partials(partials: &[Partial], manifest: &Manifest, hooks: &TransferHooks<'_>) {
+    const SHOWN: usize = 3;
+    for partial in &partials[..partials.len().min(SHOWN)] {
+        let bytes = match manifest.entry(partial.entry).map(|entry| entry.kind) {
+            Some(Kind::File { bytes, .. }) => bytes,
+            _ => 0,
+        };
+        hooks.note(format!(
+            "going on with {:?} from byte {} ({} of {})",
+            manifest.path(partial.entry),
+            partial.bytes,
+            Bytes(partial.bytes),
+            Bytes(bytes)
+        ));
+    }
+    if partials.len() > SHOWN {
+        let more = u32::try_from(partials.len() - SHOWN).unwrap_or(u32::MAX);
+        hooks.note(format!("going on with {} more", Files(more)));
+    }
 }
 
 /// Shows people what will be sent, and how.

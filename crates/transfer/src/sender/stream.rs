@@ -183,7 +183,7 @@ impl Stream {
             match heard.try_recv() {
                 Ok(ChannelEvent::Over(results)) => {
                     let results = results?;
-                    meter.finish(results.verified_bytes);
+                    meter.finish(results.sent_bytes());
                     hooks.tell_files(&results.ended_files);
                     let counters = self.stream_qp.counters(&self.routed.endpoint)?;
                     hooks.observer.observe(counters);

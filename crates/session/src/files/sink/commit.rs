@@ -1,6 +1,7 @@
 //! Makes files durable, gives them their final names, and gives their verdicts.
 
 use std::collections::VecDeque;
+use std::fs::File;
 use std::io;
 use std::mem;
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use crate::files::attributes::{Attribute, Attributes, Thing};
 use crate::files::durable::{BATCH, Directories, sync_all};
 use crate::files::links::NewLink;
 use crate::files::part_file::Part;
+use crate::files::part_name::PartName;
 use crate::files::status::{Id, Status};
 
 /// A file for which both the bytes and the sender's report have arrived.
@@ -29,6 +31,22 @@ pub(super) enum Whole {
 }
 
 impl Whole {
+    /// The name of the temporary file.
+    pub(super) fn part_name(&self) -> Option<PartName> {
+        match self {
+            Self::Part(part) => Some(part.name),
+            Self::Link(_) | Self::HardLink { .. } | Self::Kept | Self::Failed(_) => None,
+        }
+    }
+
+    /// The temporary file, if it is open.
+    pub(super) fn open_file(&self) -> Option<&File> {
+        match self {
+            Self::Part(part) => part.file.as_ref(),
+            Self::Link(_) | Self::HardLink { .. } | Self::Kept | Self::Failed(_) => None,
+        }
+    }
+
     /// The name of the temporary file or link.
     pub(super) fn temporary_name(&self) -> Option<Vec<u8>> {
         match self {
@@ -96,7 +114,7 @@ impl Sink {
                 None if is_kept => self.summary.kept_files += 1,
                 None => {
                     self.summary.verified_files += 1;
-                    self.summary.verified_bytes += self.bytes(index);
+                    self.summary.verified_bytes += self.manifest.stream_bytes_of(index);
                 }
                 Some(_) => self.summary.failed_files += 1,
             }
@@ -107,6 +125,7 @@ impl Sink {
                 hash,
             });
         }
+        self.is_full |= full.is_some();
         full.map_or(named, Err)
     }
 
@@ -116,10 +135,8 @@ impl Sink {
         if !self.policy.sync {
             return;
         }
-        let files = self.whole.iter().filter_map(|(_, whole)| match whole {
-            Whole::Part(part) => part.file.as_ref(),
-            Whole::Link(_) | Whole::HardLink { .. } | Whole::Kept | Whole::Failed(_) => None,
-        });
+        let files = self.whole.iter();
+        let files = files.filter_map(|(_, whole)| whole.open_file());
         let files: Vec<_> = files.collect();
         let mut results = sync_all(&files).into_iter();
         let mut checked = VecDeque::new();

@@ -136,6 +136,17 @@ pub enum SinkError {
         /// Number of the file.
         index: u32,
     },
+    /// The sender names blocks that come again which it cannot know.
+    #[error(
+        "the sender says which blocks of file {index} come again, which are not there or not compared"
+    )]
+    BadBlocks {
+        /// Number of the file.
+        index: u32,
+    },
+    /// A later transfer of the same peer goes on with a file of this one.
+    #[error("a later transfer of the same file goes on with it")]
+    TakenOver,
     /// Something that is only at the receiver cannot be removed.
     #[error("cannot remove what is only here, in {path:?}: {source}")]
     Delete {

@@ -2,22 +2,26 @@
 
 mod commit;
 mod error;
+mod resume;
 mod verdict;
 mod work;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
 
 use super::attributes::{Warning, Warnings};
 use super::directory_tree::DirectoryTree;
 use super::final_name::Named;
+use super::prefix::Checked;
 use super::status::Id;
-use super::{CommitGate, Compare, Delete, Manifest, Policy, Present};
+use super::{CommitGate, Compare, Delete, Manifest, Partial, Policy, Present};
 use crate::Text;
 use commit::Whole;
 pub use error::SinkError;
 pub(super) use error::is_full;
+use resume::Again;
+pub use resume::KeptPart;
 pub use verdict::{FileFailure, FileStep, Summary, Verdict};
 use work::{Current, Written};
 
@@ -65,6 +69,14 @@ pub struct Sink {
     verdicts: VecDeque<Verdict>,
     delete: Option<Delete>,
     summary: Summary,
+    /// Files that go on after an interruption, in ascending order.
+    partials: Vec<Partial>,
+    /// What of them this end has read.
+    checked: Checked,
+    /// The blocks that come again, of the files for which the sender has said so.
+    again: BTreeMap<u32, Again>,
+    /// The file system is full, so interrupted files give their room back.
+    is_full: bool,
 }
 
 /// The sender's report on a file.
@@ -125,7 +137,12 @@ impl Sink {
             verdicts: VecDeque::new(),
             delete: None,
             summary: Summary::default(),
+            partials: Vec::new(),
+            checked: Checked::default(),
+            again: BTreeMap::new(),
+            is_full: false,
         };
+        sink.partials = sink.tree.interrupted().partials().collect();
         sink.go_to(0);
         Ok(sink)
     }
@@ -134,16 +151,31 @@ impl Sink {
     ///
     /// # Errors
     /// [`SinkError::Excess`], [`SinkError::Full`], [`SinkError::Reserve`], [`SinkError::Stopped`].
-    pub fn write(&mut self, mut bytes: &[u8]) -> Result<(), SinkError> {
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), SinkError> {
+        let written = self.write_all(bytes);
+        self.is_full |= matches!(
+            written,
+            Err(SinkError::Full { .. } | SinkError::Reserve { .. })
+        );
+        written
+    }
+
+    fn write_all(&mut self, mut bytes: &[u8]) -> Result<(), SinkError> {
         while !bytes.is_empty() {
             self.leave_whole()?;
+            let excess = SinkError::Excess {
+                taken_bytes: self.taken_bytes,
+            };
             let Some(mut current) = self.current.take() else {
-                return Err(SinkError::Excess {
-                    taken_bytes: self.taken_bytes,
-                });
+                return Err(excess);
             };
             let room = self.missing_bytes(&current);
             let room = usize::try_from(room).map_or(bytes.len(), |room| room.min(bytes.len()));
+            if room == 0 {
+                // Nobody knows which blocks come again.
+                self.current = Some(current);
+                return Err(excess);
+            }
             let (piece, rest) = bytes.split_at(room);
             let taken = self.take(&mut current, piece);
             self.current = Some(current);
@@ -163,6 +195,9 @@ impl Sink {
     /// [`SinkError::OutOfTurn`], [`SinkError::Full`], [`SinkError::Stopped`].
     pub fn handle_hash(&mut self, index: u32, hash: [u8; 32]) -> Result<(), SinkError> {
         self.check_turn(index)?;
+        if self.is_open_end(index) {
+            return Err(SinkError::BadBlocks { index });
+        }
         self.handle_claim(index, SenderReport::Hash(hash.into()))
     }
 
@@ -304,7 +339,7 @@ impl Sink {
     fn leave_whole(&mut self) -> Result<(), SinkError> {
         while let Some((index, mut written)) = self.take_whole()? {
             if self.written.len() >= LOCKED_FILES {
-                written.unlock();
+                written.unlock(self.tree.interrupted().wanted());
             }
             self.written.push_back((index, written));
         }
@@ -314,7 +349,11 @@ impl Sink {
     /// Takes the current file if all its bytes have arrived, and moves to the next file.
     fn take_whole(&mut self) -> Result<Option<(u32, Written)>, SinkError> {
         let whole = match &self.current {
-            Some(current) if self.missing_bytes(current) == 0 => self.current.take(),
+            Some(current)
+                if self.missing_bytes(current) == 0 && !self.is_open_end(current.index) =>
+            {
+                self.current.take()
+            }
             _ => None,
         };
         let Some(whole) = whole else {
@@ -339,13 +378,8 @@ impl Sink {
                 *sent_bytes
             }
             Some((index, SenderReport::Same)) if *index == current.index => 0,
-            _ => current.bytes,
+            _ => self.bytes(current.index),
         };
         end.saturating_sub(current.taken_bytes)
-    }
-
-    /// Bytes of a file in the stream.
-    fn bytes(&self, index: u32) -> u64 {
-        self.manifest.stream_bytes_of(index)
     }
 }

@@ -9,15 +9,16 @@ use super::commit::Whole;
 use super::{FileFailure, FileStep, SenderReport, Sink, SinkError, is_full};
 use crate::files::Kind;
 use crate::files::attributes::{Attribute, Attributes, Thing, set_link_owner, set_link_time};
+use crate::files::in_use::{InUse, Wanted};
 use crate::files::links::NewLink;
 use crate::files::manifest::FileEntry;
-use crate::files::part_file::{LOCK, OpenPart, Part, PartName, PartOptions};
+use crate::files::part_file::{LOCK, OpenPart, Part};
+use crate::files::part_name::PartName;
 
 /// The file whose bytes come next.
 #[derive(Debug)]
 pub(super) struct Current {
     pub(super) index: u32,
-    pub(super) bytes: u64,
     pub(super) taken_bytes: u64,
     state: State,
 }
@@ -46,9 +47,16 @@ impl Current {
     pub(super) fn new(file: FileEntry) -> Self {
         Self {
             index: file.index,
-            bytes: file.bytes,
             taken_bytes: 0,
             state: State::New,
+        }
+    }
+
+    /// The temporary file, while it is open.
+    pub(super) fn open_part(&mut self) -> Option<&mut OpenPart> {
+        match &mut self.state {
+            State::Open(part) => Some(part),
+            State::New | State::Failed(_) => None,
         }
     }
 
@@ -62,9 +70,12 @@ impl Current {
 }
 
 impl Written {
-    /// Closes the temporary file, which releases its lock.
-    pub(super) fn unlock(&mut self) {
-        if let Self::Part(part) = self {
+    /// Closes the temporary file, which releases its lock. One that others may go on with stays locked.
+    pub(super) fn unlock(&mut self, by: &Wanted) {
+        if let Self::Part(part) = self
+            && part.name.source().is_none()
+        {
+            part.in_use = Some(InUse::begin(part.id, by));
             part.file = None;
         }
     }
@@ -90,21 +101,38 @@ impl Sink {
                 }
             };
         }
-        if let State::Open(part) = &mut current.state
-            && let Err(source) = part.write(bytes)
-        {
-            let name = part.name();
-            self.remove(current.index, name);
-            current.state = State::Failed(self.failure(current.index, FileStep::Write, source)?);
+        if let State::Open(part) = &mut current.state {
+            let written = part
+                .write(bytes)
+                .map_err(|source| (FileStep::Write, source));
+            let kept = written.and_then(|()| {
+                let around = self.tree.around(current.index).map_err(io::Error::from);
+                let kept = around.and_then(|around| part.keep(around));
+                kept.map_err(|source| (FileStep::Sync, source))
+            });
+            if let Err((step, source)) = kept {
+                let name = part.name();
+                self.remove(current.index, name);
+                current.state = State::Failed(self.failure(current.index, step, source)?);
+            }
         }
         Ok(())
     }
 
     /// Finishes the writing of a file whose bytes have all arrived.
     pub(super) fn end_writing(&mut self, whole: Current) -> Result<Written, SinkError> {
-        Ok(match whole.state {
+        let index = whole.index;
+        let state = match whole.state {
+            // All that has come of it is a hole.
+            State::New if self.goes_on(index) => match self.create(index) {
+                Ok(part) => State::Open(Box::new(part)),
+                Err(source) => State::Failed(self.failure(index, FileStep::Create, source)?),
+            },
+            state => state,
+        };
+        Ok(match state {
             State::New => Written::Empty,
-            State::Open(part) => match self.end_part(whole.index, *part)? {
+            State::Open(part) => match self.end_part(index, *part)? {
                 Ok(part) => Written::Part(Box::new(part)),
                 Err(failure) => Written::Failed(Box::new(failure)),
             },
@@ -211,20 +239,6 @@ impl Sink {
         }
     }
 
-    /// Makes a temporary file.
-    fn create(&mut self, index: u32) -> io::Result<OpenPart> {
-        let manifest = Arc::clone(&self.manifest);
-        let file = manifest.next_file(index).ok_or(io::ErrorKind::NotFound)?;
-        let options = PartOptions {
-            length: file.length,
-            sparse: file.sparse,
-            data: manifest.data(index),
-            sync: self.policy.sync,
-            gate: self.gate.clone(),
-        };
-        OpenPart::create(self.tree.around(index)?, options)
-    }
-
     /// Sets the attributes of a file if it has the right hash. Otherwise removes it.
     fn check(
         &mut self,
@@ -284,15 +298,19 @@ impl Sink {
 }
 
 impl Drop for Sink {
-    /// Removes files without a final name. The directories get their modes back after this.
+    /// Removes files without a final name, except those that a later transfer can go on with. The
+    /// directories get their modes back after this.
     fn drop(&mut self) {
+        let _ = self.keep_parts();
+        let stays = |name: &PartName| name.source().is_some() && !self.is_full;
         let current = self.current.take();
         let current = current.and_then(|it| Some((it.index, it.part_name()?)));
         let written = std::mem::take(&mut self.written).into_iter();
         let written = written.filter_map(|(index, it)| Some((index, it.part_name()?)));
         let whole = std::mem::take(&mut self.whole).into_iter();
+        let whole = whole.filter(|(_, it)| !it.part_name().is_some_and(|name| stays(&name)));
         let whole = whole.filter_map(|(index, it)| Some((index, it.temporary_name()?)));
-        let names = written.chain(current);
+        let names = written.chain(current).filter(|(_, name)| !stays(name));
         let names = names
             .map(|(index, name)| (index, name.bytes()))
             .chain(whole);

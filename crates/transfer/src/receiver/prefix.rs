@@ -1,0 +1,38 @@
+//! Reads what this end has of interrupted files, and tells the sender the hashes (P8.8).
+
+use std::sync::Arc;
+use std::thread;
+
+use farwrite_session::Message;
+use farwrite_session::files::PrefixReader;
+
+use crate::Error;
+use crate::channel_writer::Outbox;
+use crate::error::of_thread;
+use crate::progress_counts::OwnCounts;
+
+/// Reads in its own thread, until all is read or the transfer has ended.
+pub(super) fn start(
+    mut reader: PrefixReader,
+    outbox: Outbox,
+    heartbeat: Arc<OwnCounts>,
+) -> Result<(), Error> {
+    let work = move || {
+        while let Some(read) = reader.read() {
+            heartbeat.add_compared(PrefixReader::READ_BYTES);
+            let message = Message::BlockHashes {
+                index: read.entry,
+                first: read.block,
+                hashes: vec![read.hash],
+            };
+            if outbox.send(message).is_err() {
+                return;
+            }
+        }
+    };
+    thread::Builder::new()
+        .name("prefix-reader".into())
+        .spawn(work)
+        .map(drop)
+        .map_err(|error| of_thread(&error))
+}
