@@ -84,6 +84,7 @@ targets! {
     session_address: crate::session::address,
     session_answer: crate::session::answer,
     session_handshake: crate::session::handshake,
+    session_interrupted_name: crate::session::interrupted_name,
     session_manifest: crate::session::manifest,
     session_message: crate::session::message,
     session_messages: crate::session::channel_messages,

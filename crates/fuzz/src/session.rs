@@ -3,7 +3,9 @@
 use std::sync::LazyLock;
 
 use farwrite_session::files::{Detail, Entry, Kind, ManifestBuilder, Time};
-use farwrite_session::fuzzing::{Failed, Handshake, Keys, RecordOpener, RecordSealer, decode};
+use farwrite_session::fuzzing::{
+    Failed, Handshake, Keys, RecordOpener, RecordSealer, decode, rewritten_name,
+};
 use farwrite_session::{HostPort, Message, Psk, parse_listen, shown};
 
 /// The same in each run.
@@ -206,5 +208,12 @@ pub fn address(data: &[u8]) {
     }
     if let Ok(addr) = parse_listen(&text) {
         assert_eq!(parse_listen(&shown(&addr).to_string()), Ok(addr));
+    }
+}
+
+/// The name of a file in a directory that receives. Only what a receiver writes is a name of an interrupted file.
+pub fn interrupted_name(data: &[u8]) {
+    if let Some(written) = rewritten_name(data) {
+        assert_eq!(written, data);
     }
 }
