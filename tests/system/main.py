@@ -22,6 +22,7 @@ import path_cases
 import power_cases
 import program_cases
 import rc_cases
+import resume_cases
 import ssh_cases
 import tree_cases
 import wire_cases
@@ -34,6 +35,7 @@ WAITING = {
     "nat": lambda report, programs, directory: nat_cases.run(report, str(programs / "farwrite"), directory),
     "disk": disk_cases.run,
     "power": power_cases.run,
+    "resume": lambda report, programs, directory: resume_cases.run(report, str(programs / "farwrite"), directory),
     "tree": lambda report, programs, directory: tree_cases.run(report, str(programs / "farwrite"), directory),
     "codes": lambda report, programs, directory: codes_cases.run(report, str(programs / "farwrite"), directory),
     "deb": lambda report, programs, directory: deb_cases.run(report, str(programs / "farwrite"), directory),

@@ -21,7 +21,9 @@ IMAGE_MB = 320
 TIMEOUT = 30
 # Names, and the sizes of their files: small ones, one that is sparse, and one of many segments.
 SIZES = {f"tree/small/{n:03}": 3000 + n for n in range(300)} | {
-    "tree/empty/new/dir/empty": 0, "tree/large": 30_000_000, "tree/old": 5_000_000}
+    "tree/empty/new/dir/empty": 0, "tree/large": 50_000_000, "tree/old": 5_000_000}
+# Names of interrupted files that stay for their transfer to go on.
+LASTING = ".farwrite-*-*-*.part"
 
 
 def run(report, programs, directory):
@@ -123,7 +125,7 @@ def _survives(report, ends, disk, where):
         # Slow enough for some images in between.
         sender = ends.send(receiver, "--rate", "100Mbit", where / "tree")
         images = []
-        while sender.runs() and len(images) < 8:
+        while sender.runs() and len(images) < 12:
             images.append(disk.snapshot(f"during-{len(images)}"))
             time.sleep(0.3)
         sent = sender.end()
@@ -139,15 +141,33 @@ def _survives(report, ends, disk, where):
         report.check("after exit 0, each file and the directories around it are on the disk",
                      problems)
         problems, states = [], set()
-        for image in images:
+        has_gone_on, goes_on = False, ["no image has an interrupted file"]
+        # The last ones have most of the file.
+        for image in reversed(images):
             with disk.after_failure(image) as path:
                 found = {name: _state(path, name) for name in SIZES}
+                if not has_gone_on and list((path / "tree").glob(LASTING)):
+                    has_gone_on = True
+                    goes_on = _goes_on(ends, path, where)
             states.add(found["tree/old"])
             problems += [f"{name}: {state}" for name, state in found.items()
                          if state not in ("new", "old" if name == "tree/old" else "missing")]
         if "old" not in states:
             problems.append(f"no image has the older version: {states}")
         report.check("at any time before, each name has whole contents, older or new", problems)
+        report.check("after a power failure, the same command goes on with what is on the disk",
+                     goes_on)
+
+
+def _goes_on(ends, path, where):
+    """Gives the same command again. Returns what is wrong."""
+    receiver = ends.recv(path, "--once")
+    sent = ends.send(receiver, where / "tree").end()
+    problems = sent.problems("send", 0) + receiver.end().problems("recv", 0)
+    if not problems and sent.outcomes[-1]["result"]["resumed_bytes"] < 8 << 20:
+        problems.append(f"it started again: {sent.outcomes[-1]}")
+    return problems + [f"{name}: {_state(path, name)}" for name in SIZES
+                       if _state(path, name) != "new"][:5]
 
 
 def _state(root, name):
