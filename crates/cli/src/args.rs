@@ -17,6 +17,7 @@ use crate::exit::{Exit, Failure, exit_codes};
 use crate::keygen::KeygenArgs;
 use crate::link::LinkArgs;
 use crate::pages::{CompletionsArgs, ManArgs};
+use crate::perf::PerfArgs;
 use crate::plan::PlanArgs;
 use crate::probe::ProbeArgs;
 use crate::recv::RecvArgs;
@@ -36,6 +37,7 @@ Examples:
   farwrite keygen far.key            make the key that two machines share
   farwrite link --namespaces a b --rate 1Gbit --rtt 40ms
   farwrite probe far.example         measure the path to another machine
+  farwrite perf write_bw far.example measure messages, as ib_write_bw does
   farwrite plan --rate 400Gbit --rtt 25ms --loss 1e-5 --size 128MiB
   farwrite codes bench               measure the erasure codes on this machine
   farwrite lowar --near eth1 --far eth2 --psk-file boxes.key
@@ -87,6 +89,8 @@ pub(crate) enum Command {
     Man(ManArgs),
     /// Repeat lost RDMA packets inside the network: a box beside each NIC.
     Netrt(NetRtArgs),
+    /// Measure messages between two machines, with the options and the table of perftest.
+    Perf(Box<PerfArgs>),
     /// Predict which scheme delivers a message first, its cost, and how certain that is.
     Plan(PlanArgs),
     /// Measure the path to another machine.
@@ -117,6 +121,7 @@ impl Command {
             Self::Lowar(_) => "lowar",
             Self::Man(_) => "man",
             Self::Netrt(_) => "netrt",
+            Self::Perf(_) => "perf",
             Self::Plan(_) => "plan",
             Self::Probe(_) => "probe",
             Self::Recv(_) => "recv",
@@ -141,11 +146,36 @@ impl Command {
 impl Cli {
     /// Reads the arguments of this process.
     pub(crate) fn parse_args() -> Result<Self, Refused> {
-        Self::try_parse().map_err(|error| Refused {
+        Self::try_parse_from(perf_flags(std::env::args_os())).map_err(|error| Refused {
             arguments: std::env::args_os().skip(1).collect(),
             error,
         })
     }
+}
+
+/// `-q` is the number of queue pairs in perftest, and `--quiet` in this program. After `perf`, it has the
+/// meaning of perftest.
+fn perf_flags(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut arguments: Vec<_> = arguments.collect();
+    let Some(at) = arguments.iter().position(|argument| argument == "perf") else {
+        return arguments;
+    };
+    // A value such as the name of a file is no command.
+    if !arguments[1..at]
+        .iter()
+        .all(|before| before.as_encoded_bytes().starts_with(b"-"))
+    {
+        return arguments;
+    }
+    for argument in &mut arguments[at + 1..] {
+        if let Some(rest) = argument.to_str().and_then(|text| text.strip_prefix("-q")) {
+            *argument = match rest {
+                "" => "--qp".into(),
+                number => format!("--qp={number}").into(),
+            };
+        }
+    }
+    arguments
 }
 
 /// A command line that runs no command: it requests help, or it is invalid.

@@ -25,6 +25,7 @@ mod metrics;
 mod old_names;
 mod outcome;
 mod pages;
+mod perf;
 mod pipe;
 mod plan;
 mod policy;
@@ -94,6 +95,7 @@ fn run(command: &Command, console: &Console) -> Result<ExitCode, Failure> {
         Command::Lowar(args) => boxes::run_lowar(args, console),
         Command::Man(args) => pages::run_man(args, console).map(done),
         Command::Netrt(args) => boxes::run_netrt(args, console),
+        Command::Perf(args) => perf::run(args, console),
         Command::Plan(args) => plan::run(args, console).map(done),
         Command::Probe(args) => probe::run(args, console),
         Command::Recv(args) => recv::run(args, console),

@@ -136,21 +136,35 @@ const LINES: usize = 16;
 /// The table of `send -`.
 const PIPE: usize = 17;
 
+/// The table of `perf`.
+const PERF: usize = 18;
+
 /// Checks that the object of a pipe has the fields that are documented.
 pub(crate) fn check_pipe(object: &Value) {
+    check_table(PIPE, std::slice::from_ref(object));
+}
+
+/// The same for the objects of `perf`, together.
+pub(crate) fn check_perf(objects: &[Value]) {
+    check_table(PERF, objects);
+}
+
+fn check_table(table: usize, objects: &[Value]) {
     let mut documented = BTreeMap::new();
     add(&mut documented, &tables()[0], "");
-    add(&mut documented, &tables()[PIPE], "result.");
+    add(&mut documented, &tables()[table], "result.");
     let mut found = BTreeSet::new();
-    check(object, "", &documented, &mut found);
-    for row in &tables()[PIPE] {
+    for object in objects {
+        check(object, "", &documented, &mut found);
+    }
+    for row in &tables()[table] {
         assert!(found.contains(&format!("result.{}", row[0])), "{row:?}");
     }
 }
 
 /// The tables that this test does not compare: `link` and `lowar` need root, the table of `sim`
-/// refers to the columns of a file, and other tests compare those of `--json-lines` and `send -`.
-const NOT_COMPARED: [usize; 5] = [5, 8, 9, LINES, PIPE];
+/// refers to the columns of a file, and other tests compare those of `--json-lines`, `send -` and `perf`.
+const NOT_COMPARED: [usize; 6] = [5, 8, 9, LINES, PIPE, PERF];
 
 /// In this transfer, two files and a link arrive, the receiver has two other files already, and one file
 /// fails.

@@ -1,4 +1,4 @@
-//! Runs `farwrite send` and `farwrite recv` as users do, over real sockets on loopback.
+//! Runs `farwrite send`, `farwrite recv` and `farwrite perf` as users do, over real sockets on loopback.
 
 mod changed_files;
 mod copies;
@@ -13,6 +13,7 @@ mod many_senders;
 mod memory;
 mod metrics;
 mod moving;
+mod perf;
 mod pipes;
 mod ports;
 mod refused;

@@ -1,0 +1,225 @@
+//! The arguments of `farwrite perf`, named as those of perftest.
+
+use std::net::{IpAddr, Ipv6Addr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use farwrite::SchemeName;
+use farwrite_transfer::DEFAULT_PORT;
+use serde::{Deserialize, Serialize};
+
+const EXAMPLES: &str = "\
+Examples:
+  farwrite perf write_bw --psk-file far.key                  the server: waits for one client
+  farwrite perf write_bw far.example --psk-file far.key      the client: measures, and prints a table
+  farwrite perf write_bw far.example -a --report_gbits       sizes from 2 bytes to 8 MiB
+  farwrite perf write_lat far.example -s 64 -n 10000
+  farwrite perf read_bw far.example -s 1048576 -t 16 -q 4
+  farwrite perf write_bw far.example -s 8388608 --chunk 1,4,16,64 --scheme ec-mds:32,8
+  farwrite perf send_bw far.example -m 64 -s 65536 -c UC     the rate of packets of 64 bytes
+  farwrite perf write_bw far.example -w 900 --report_gbits || echo too slow
+
+The server needs no other options than those of its address and its key: the client tells it the rest.
+Names, columns and units are those of perftest (ib_write_bw and others); docs/perf.md says what differs.";
+
+/// Measures messages between two machines, with the options and the table of perftest.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct PerfArgs {
+    /// What to measure
+    #[arg(value_enum)]
+    pub(crate) test: Test,
+    /// The server to connect to; without it, this end is the server
+    #[arg(value_name = "HOST[:PORT]")]
+    pub(crate) host: Option<String>,
+    /// UDP port to listen on or to connect to; a server takes a free one with 0
+    #[arg(short, long, value_name = "PORT", default_value_t = DEFAULT_PORT)]
+    pub(crate) port: u16,
+    /// Address on which a server listens
+    #[arg(long, value_name = "ADDR", default_value_t = IpAddr::V6(Ipv6Addr::UNSPECIFIED))]
+    #[arg(conflicts_with = "host")]
+    pub(crate) bind: IpAddr,
+    /// Bytes of a message: 1 to 1073741824 [default: 65536, or 2 for latency]
+    #[arg(short, long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..=MOST_BYTES))]
+    pub(crate) size: Option<u64>,
+    /// Measure the sizes 2, 4, 8 and so on to 8388608
+    #[arg(short, long, conflicts_with = "size")]
+    pub(crate) all: bool,
+    /// Messages of each queue pair and size, at least 5 [default: 1000, or 5000 for `write_bw`]
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(5..=1_000_000_000))]
+    pub(crate) iters: Option<u64>,
+    /// Measure for this number of seconds instead of a number of messages
+    #[arg(short = 'D', long, value_name = "SECONDS", conflicts_with = "iters")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub(crate) duration: Option<u64>,
+    /// Queue pairs: 1 to 32. Also -q N: after `perf`, -q is not --quiet
+    #[arg(long = "qp", value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=32))]
+    pub(crate) queue_pairs: u16,
+    /// Messages in flight on each queue pair, for bandwidth: 1 to 256
+    #[arg(short, long, value_name = "N", default_value_t = 128)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub(crate) tx_depth: u16,
+    /// RC: losses are repaired by --scheme. UC: they are not repaired
+    #[arg(
+        short,
+        long,
+        value_enum,
+        value_name = "TYPE",
+        default_value = "RC",
+        ignore_case = true
+    )]
+    pub(crate) connection: Connection,
+    /// The scheme that repairs losses, such as sr-nack, sr-rto or ec-mds:32,8
+    #[arg(long, value_name = "SCHEME", default_value = "sr-nack", value_parser = parse_scheme)]
+    pub(crate) scheme: SchemeName,
+    /// Largest payload of a packet in bytes: a multiple of 4 from 64 on. The path can carry less
+    #[arg(short, long, value_name = "BYTES", default_value_t = 4096)]
+    pub(crate) mtu: u32,
+    /// Packets of a chunk, the unit of repair; with several numbers, each of them is measured
+    #[arg(long, value_name = "N,...", default_value = "1", value_delimiter = ',')]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub(crate) chunk: Vec<u32>,
+    /// Show bandwidth in Gbit/s instead of MiB/s
+    #[arg(long = "report_gbits", alias = "report-gbits")]
+    pub(crate) report_gbits: bool,
+    /// Do not compute the peak bandwidth
+    #[arg(short = 'N', long = "noPeak", alias = "no-peak")]
+    pub(crate) no_peak: bool,
+    /// Fail with exit code 1 if an average bandwidth is lower, in the unit of the table
+    #[arg(short = 'w', long = "limit_bw", alias = "limit-bw", value_name = "BW")]
+    #[arg(value_parser = parse_limit)]
+    pub(crate) limit_bw: Option<f64>,
+    /// Fail with exit code 1 if a rate of messages is lower, in millions a second
+    #[arg(
+        short = 'y',
+        long = "limit_msgrate",
+        alias = "limit-msgrate",
+        value_name = "MPPS"
+    )]
+    #[arg(value_parser = parse_limit)]
+    pub(crate) limit_msgrate: Option<f64>,
+    /// Write the report as JSON to a file
+    #[arg(long = "out_json", alias = "out-json")]
+    pub(crate) out_json: bool,
+    /// The file of `--out_json`
+    #[arg(
+        long = "out_json_file",
+        alias = "out-json-file",
+        value_name = "FILE",
+        requires = "out_json"
+    )]
+    #[arg(default_value = "perftest_out.json")]
+    pub(crate) out_json_file: PathBuf,
+    /// File with the pre-shared key of both ends; without it, the key is taken from the environment
+    /// variable `FARWRITE_PSK`, or else the program asks for it at the terminal
+    #[arg(long, value_name = "FILE")]
+    pub(crate) psk_file: Option<PathBuf>,
+}
+
+/// Bytes of the longest message.
+pub(super) const MOST_BYTES: u64 = 1 << 30;
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[value(rename_all = "snake_case")]
+pub(crate) enum Test {
+    /// Bandwidth of messages into one buffer of the server
+    WriteBw,
+    /// Half of the round trip of a message and of its answer
+    WriteLat,
+    /// Bandwidth of reads of the server's memory
+    ReadBw,
+    /// Bandwidth of messages into a buffer each
+    SendBw,
+}
+
+impl Test {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::WriteBw => "write_bw",
+            Self::WriteLat => "write_lat",
+            Self::ReadBw => "read_bw",
+            Self::SendBw => "send_bw",
+        }
+    }
+
+    /// The title of the table.
+    pub(super) fn title(self) -> &'static str {
+        match self {
+            Self::WriteBw => "RDMA_Write BW Test",
+            Self::WriteLat => "RDMA_Write Latency Test",
+            Self::ReadBw => "RDMA_Read BW Test",
+            Self::SendBw => "Send BW Test",
+        }
+    }
+}
+
+/// Whether losses are repaired, by the names of the InfiniBand services.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[value(rename_all = "UPPER")]
+pub(crate) enum Connection {
+    Rc,
+    Uc,
+}
+
+impl Connection {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Rc => "RC",
+            Self::Uc => "UC",
+        }
+    }
+}
+
+impl PerfArgs {
+    /// The sizes to measure, ascending.
+    pub(super) fn sizes(&self) -> Vec<u64> {
+        if self.all {
+            return (1..=23).map(|power| 1 << power).collect();
+        }
+        let default = if self.test == Test::WriteLat {
+            2
+        } else {
+            65_536
+        };
+        vec![self.size.unwrap_or(default)]
+    }
+
+    pub(super) fn iters(&self) -> u64 {
+        let default = if self.test == Test::WriteBw {
+            5000
+        } else {
+            1000
+        };
+        self.iters.unwrap_or(default)
+    }
+
+    pub(super) fn time(&self) -> Option<Duration> {
+        self.duration.map(Duration::from_secs)
+    }
+
+    /// The name of the scheme of the messages.
+    pub(super) fn scheme(&self) -> SchemeName {
+        match self.connection {
+            Connection::Rc => self.scheme,
+            Connection::Uc => UNREPAIRED.parse().expect("a name of a scheme"),
+        }
+    }
+}
+
+/// The scheme of messages whose losses are not repaired.
+const UNREPAIRED: &str = "best-effort";
+
+fn parse_scheme(text: &str) -> Result<SchemeName, String> {
+    text.parse::<SchemeName>()
+        .map_err(|error| error.to_string())
+}
+
+fn parse_limit(text: &str) -> Result<f64, String> {
+    let limit = text.parse::<f64>().ok();
+    let limit = limit.filter(|limit| limit.is_finite() && *limit >= 0.0);
+    limit.ok_or_else(|| "give a number from 0 on".into())
+}

@@ -1,0 +1,290 @@
+//! The client: it opens queue pairs, measures each size, and prints the table.
+
+use std::process::ExitCode;
+
+use farwrite::ExposedRegion;
+use farwrite_connection::{
+    Connection, Error as ConnectionError, Keys, MessageOptions, Messages, OpenedQueuePair, connect,
+};
+use farwrite_session::HostPort;
+use farwrite_transfer::Cancel;
+
+use super::args::{PerfArgs, Test};
+use super::control::{Answer, Arrived, Ask, MOST_LINE_BYTES, NAME, Setting};
+use super::report::{BandwidthRow, ClientReport, LatencyRow, Row};
+use super::tasks::{Flow, Goal, Inbox, Load, PingPong, Shared};
+use super::{PATIENCE, connection_options, hear, of_connection, tell, wait_for};
+use crate::console::Console;
+use crate::exit::{Exit, Failure};
+use crate::{interrupt, key};
+
+/// Measures against a server.
+pub(super) fn run(args: &PerfArgs, host: &str, console: &Console) -> Result<ExitCode, Failure> {
+    let cancel = interrupt::catch()?;
+    let target = target(host, args.port)?;
+    let settings = settings(args)?;
+    if args.out_json {
+        // A wrong name is better found before the measurement.
+        std::fs::write(&args.out_json_file, "").map_err(|error| of_file(args, &error))?;
+    }
+    let psk = key::needed(args.psk_file.as_deref(), &cancel)?;
+    let connection = connect(
+        &target.to_string(),
+        &Keys::of_psk(&psk),
+        "server",
+        &connection_options(),
+    );
+    let connection = connection.map_err(|error| of_connection("connecting", &error))?;
+    let mut report = ClientReport::new(args, &target.to_string());
+    let arrived = measure(args, &settings, &connection, &cancel, console, &mut report)?;
+    report.arrived = arrived;
+    connection.close();
+    console.say_all(report.last_line());
+    if args.out_json {
+        std::fs::write(&args.out_json_file, report.perftest_json())
+            .map_err(|error| of_file(args, &error))?;
+    }
+    console.end(report.check_limits(args), &report)
+}
+
+fn of_file(args: &PerfArgs, error: &std::io::Error) -> Failure {
+    Failure::caused(
+        Exit::Files,
+        format_args!("writing {}", args.out_json_file.display()),
+        error,
+    )
+}
+
+/// The address of the server. The port of the text comes first.
+fn target(host: &str, port: u16) -> Result<HostPort, Failure> {
+    let with_port = match host.contains(':') && !host.starts_with('[') {
+        true => format!("[{host}]:{port}"),
+        false => format!("{host}:{port}"),
+    };
+    let whole = host.parse::<HostPort>().or_else(|_| with_port.parse());
+    whole.map_err(|error| Failure::caused(Exit::Usage, format_args!("the host {host:?}"), &error))
+}
+
+/// A setting for each number of packets of a chunk.
+fn settings(args: &PerfArgs) -> Result<Vec<Setting>, Failure> {
+    let max_bytes = args.sizes().into_iter().max().unwrap_or(1);
+    let is_latency = args.test == Test::WriteLat;
+    let setting = |&packets_per_chunk: &u32| Setting {
+        test: args.test,
+        connection: args.connection,
+        scheme: args.scheme().to_string(),
+        max_bytes,
+        queue_pairs: if is_latency { 1 } else { args.queue_pairs },
+        tx_depth: if is_latency { 1 } else { args.tx_depth },
+        mtu: args.mtu,
+        packets_per_chunk,
+    };
+    let settings: Vec<_> = args.chunk.iter().map(setting).collect();
+    for setting in &settings {
+        setting
+            .check(args.test)
+            .map_err(|why| Failure::new(Exit::Usage, why))?;
+    }
+    Ok(settings)
+}
+
+fn measure(
+    args: &PerfArgs,
+    settings: &[Setting],
+    connection: &Connection,
+    cancel: &Cancel,
+    console: &Console,
+    report: &mut ClientReport,
+) -> Result<Arrived, Failure> {
+    let control = connection.open_queue_pair(NAME, farwrite::QpOptions::default(), PATIENCE);
+    let control = control.map_err(|error| match error {
+        ConnectionError::Timeout { .. } => {
+            Failure::new(Exit::Mismatch, "the server does not run `farwrite perf`")
+        }
+        error => of_connection("connecting", &error),
+    })?;
+    let options = MessageOptions {
+        longest_bytes: MOST_LINE_BYTES,
+        ..MessageOptions::default()
+    };
+    let messages = control.into_messages(options);
+    let messages = messages.map_err(|error| of_connection("connecting", &error))?;
+    for (number, setting) in settings.iter().enumerate() {
+        let opened = Opened::new(setting, number, connection, &messages, cancel)?;
+        if number == 0 {
+            report.mtu = opened.mtu;
+            console.say_all(report.head(setting));
+        }
+        if settings.len() > 1 {
+            console.say_all(format_args!(
+                " Packets of a chunk : {}",
+                setting.packets_per_chunk
+            ));
+        }
+        for bytes in args.sizes() {
+            let row = opened.measure(args, bytes, cancel)?;
+            console.say_all(row.line());
+            report.add(setting, row);
+        }
+    }
+    tell(&messages, &Ask::Finish);
+    match hear(&messages, cancel, Some(PATIENCE))? {
+        Answer::Finished(arrived) => Ok(arrived),
+        other => Err(unexpected(&other)),
+    }
+}
+
+fn unexpected(answer: &Answer) -> Failure {
+    match answer {
+        Answer::Refused { why } => Failure::new(Exit::Mismatch, why),
+        other => Failure::new(
+            Exit::Mismatch,
+            format_args!("the server sent {other:?} at the wrong time"),
+        ),
+    }
+}
+
+/// The work of the client.
+enum Client {
+    Bandwidth(Shared<Load>),
+    Latency(Shared<PingPong>),
+}
+
+/// The queue pairs of a setting.
+struct Opened {
+    client: Client,
+    connection: Connection,
+    /// The MTU that the path carries, and that both ends have.
+    mtu: u32,
+    /// They end when they are dropped.
+    _pairs: Vec<OpenedQueuePair>,
+}
+
+/// The memory of a queue pair. Also returns the MTU of the queue pair.
+fn flow(
+    setting: &Setting,
+    pair: &OpenedQueuePair,
+    source: Option<ExposedRegion>,
+) -> Result<(Flow, u32), Failure> {
+    let bytes = setting.max_bytes;
+    let made = pair.call(move |endpoint, qp| {
+        let memory = vec![0x5a_u8; usize::try_from(bytes).unwrap_or(usize::MAX)];
+        let memory = endpoint.register(memory)?;
+        let mtu = endpoint.qp_info(qp)?.config.mtu;
+        Ok::<_, farwrite::Error>((Flow::new(qp, memory, source), mtu))
+    });
+    let made = made.map_err(|error| of_connection("opening a queue pair", &error))?;
+    made.map_err(|error| Failure::caused(Exit::Other, "making a buffer", &error))
+}
+
+impl Opened {
+    fn new(
+        setting: &Setting,
+        number: usize,
+        connection: &Connection,
+        messages: &Messages,
+        cancel: &Cancel,
+    ) -> Result<Self, Failure> {
+        let failed = |error: &ConnectionError| of_connection("opening a queue pair", error);
+        let invalid = |why: String| Failure::new(Exit::Usage, why);
+        let options = setting.options().map_err(invalid)?;
+        tell(messages, &Ask::Open(setting.clone()));
+        match hear(messages, cancel, Some(PATIENCE))? {
+            Answer::Accepted => {}
+            other => return Err(unexpected(&other)),
+        }
+        let mut pairs = Vec::new();
+        for index in 0..setting.queue_pairs {
+            let name = format!("{number}.{index}");
+            let pair = connection.open_queue_pair(&name, options.clone(), PATIENCE);
+            pairs.push(pair.map_err(|error| failed(&error))?);
+        }
+        let regions = match hear(messages, cancel, Some(PATIENCE))? {
+            Answer::Opened { regions } => regions,
+            other => return Err(unexpected(&other)),
+        };
+        let (mut flows, mut mtu) = (Vec::new(), 0);
+        for (index, pair) in pairs.iter().enumerate() {
+            let source = regions.get(index).map(|&region| ExposedRegion(region));
+            let (flow, own) = flow(setting, pair, source)?;
+            flows.push(flow);
+            mtu = own;
+        }
+        let scheme = setting.scheme().map_err(invalid)?.tag();
+        let thread = connection.thread();
+        let (client, task) = match setting.test {
+            Test::WriteLat => {
+                let out = flows.remove(0);
+                let bytes = usize::try_from(setting.max_bytes).unwrap_or(usize::MAX);
+                let inbox = pairs[0].call(move |endpoint, _| endpoint.register(vec![0_u8; bytes]));
+                let inbox = inbox
+                    .map_err(|error| failed(&error))?
+                    .map_err(|error| Failure::caused(Exit::Other, "making a buffer", &error))?;
+                let inbox = Inbox::new(out.qp, vec![inbox]);
+                let work = Shared::new(PingPong::new(inbox, out.memory, scheme));
+                let task = thread.add_task(work.task());
+                (Client::Latency(work), task)
+            }
+            Test::WriteBw | Test::ReadBw | Test::SendBw => {
+                let work = Shared::new(Load::new(flows, setting.tx_depth.into(), scheme));
+                let task = thread.add_task(work.task());
+                (Client::Bandwidth(work), task)
+            }
+        };
+        task.map_err(|error| Failure::caused(Exit::Other, "measuring", &error))?;
+        Ok(Self {
+            client,
+            connection: connection.clone(),
+            mtu,
+            _pairs: pairs,
+        })
+    }
+
+    /// Measures one size.
+    fn measure(&self, args: &PerfArgs, bytes: u64, cancel: &Cancel) -> Result<Row, Failure> {
+        let goal = match args.time() {
+            Some(time) => Goal::Time(time),
+            None => Goal::Messages(args.iters()),
+        };
+        let failed = |error: &farwrite::Error| Failure::caused(Exit::Other, "measuring", error);
+        let waker = self.connection.thread().waker();
+        match &self.client {
+            Client::Bandwidth(load) => {
+                load.lock().work.begin(bytes, goal);
+                waker.wake();
+                let round = wait_for(&self.connection, cancel, || {
+                    let mut held = load.lock();
+                    let error = held.error.as_ref().map(|error| Err(failed(error)));
+                    error.or_else(|| held.work.take_ended().map(Ok))
+                })?;
+                if round.failed > 0 {
+                    let what = format!(
+                        "{} of {} messages have failed",
+                        round.failed, round.completed
+                    );
+                    return Err(Failure::new(Exit::Other, what));
+                }
+                Ok(Row::Bandwidth(BandwidthRow::new(bytes, &round, args)))
+            }
+            Client::Latency(pings) => {
+                pings.lock().work.begin(bytes, goal);
+                waker.wake();
+                let round = wait_for(&self.connection, cancel, || {
+                    let mut held = pings.lock();
+                    let error = held.error.as_ref().map(|error| Err(failed(error)));
+                    error.or_else(|| held.work.take_ended().map(Ok))
+                })?;
+                Ok(Row::Latency(LatencyRow::new(bytes, round.samples)))
+            }
+        }
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        match &self.client {
+            Client::Bandwidth(load) => load.stop(),
+            Client::Latency(pings) => pings.stop(),
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! What client and server tell each other: lines of JSON over a queue pair of their own.
+
+use std::time::Duration;
+
+use farwrite::{QpConfig, QpOptions, SchemeName};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::args::{Connection, MOST_BYTES, Test};
+
+/// The name of the queue pair of these lines.
+pub(super) const NAME: &str = "perf";
+/// The longest line.
+pub(super) const MOST_LINE_BYTES: usize = 1 << 16;
+/// The highest number of queue pairs, and of messages in flight on each.
+const MOST_QUEUE_PAIRS: u16 = 32;
+const MOST_DEPTH: u16 = 256;
+
+/// The client asks for this.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) enum Ask {
+    /// Make ready for a measurement. The client then opens the queue pairs.
+    Open(Setting),
+    /// Say what has arrived; there is no other measurement.
+    Finish,
+}
+
+/// What the server answers.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) enum Answer {
+    /// The server accepts the queue pairs of the setting.
+    Accepted,
+    /// The server is ready. For reads, the memory of each queue pair.
+    Opened {
+        regions: Vec<u64>,
+    },
+    /// The server does not do what was asked.
+    Refused {
+        why: String,
+    },
+    Finished(Arrived),
+}
+
+/// The setting of a measurement.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Setting {
+    pub(super) test: Test,
+    pub(super) connection: Connection,
+    pub(super) scheme: String,
+    pub(super) max_bytes: u64,
+    pub(super) queue_pairs: u16,
+    pub(super) tx_depth: u16,
+    pub(super) mtu: u32,
+    pub(super) packets_per_chunk: u32,
+}
+
+/// What has arrived at the server.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Arrived {
+    /// Messages of which all has arrived.
+    pub(super) whole: u64,
+    /// Messages of which a part is missing.
+    pub(super) partial: u64,
+    /// Messages that have failed.
+    pub(super) failed: u64,
+    pub(super) bytes: u64,
+}
+
+impl Setting {
+    /// Checks what a peer has sent.
+    pub(super) fn check(&self, test: Test) -> Result<(), String> {
+        if self.test != test {
+            return Err(format!(
+                "the server measures {}, and the client {}: start both with the same test",
+                test.name(),
+                self.test.name()
+            ));
+        }
+        let buffers = u64::from(self.queue_pairs) * self.buffers();
+        let is_fit = (1..=MOST_QUEUE_PAIRS).contains(&self.queue_pairs)
+            && (1..=MOST_DEPTH).contains(&self.tx_depth)
+            && (1..=MOST_BYTES).contains(&self.max_bytes)
+            && buffers.saturating_mul(self.max_bytes) <= 4 * MOST_BYTES;
+        if !is_fit {
+            return Err(format!(
+                "{} queue pairs, {} messages in flight and messages of {} bytes need too much memory at the \
+                 server: {buffers} buffers, which may have 4 GiB together; give a smaller -s, -q or -t",
+                self.queue_pairs, self.tx_depth, self.max_bytes
+            ));
+        }
+        self.options().map(drop)
+    }
+
+    /// Buffers of a queue pair at the server.
+    pub(super) fn buffers(&self) -> u64 {
+        match self.test {
+            Test::SendBw => self.tx_depth.into(),
+            Test::WriteBw | Test::WriteLat | Test::ReadBw => 1,
+        }
+    }
+
+    pub(super) fn scheme(&self) -> Result<SchemeName, String> {
+        let scheme = self.scheme.parse::<SchemeName>();
+        scheme.map_err(|error| error.to_string())
+    }
+
+    /// The options of each queue pair, which are the same at both ends.
+    pub(super) fn options(&self) -> Result<QpOptions, String> {
+        let sdr = QpConfig {
+            mtu: self.mtu,
+            packets_per_chunk: self.packets_per_chunk,
+            // Twice as many as messages are in flight, so that receives are posted ahead.
+            slots: (2 * u32::from(self.tx_depth)).next_power_of_two(),
+            // More than the messages have, because parity counts too.
+            max_message_bytes: MOST_BYTES.min(u64::from(self.mtu) << 18),
+            ..QpConfig::default()
+        };
+        sdr.validate().map_err(|error| error.to_string())?;
+        if self.max_bytes > sdr.max_message_bytes {
+            return Err(format!(
+                "a message of {} bytes is too long: with packets of {} bytes, it has at most {}",
+                self.max_bytes, self.mtu, sdr.max_message_bytes
+            ));
+        }
+        Ok(QpOptions {
+            sdr,
+            expected_scheme: self.scheme()?.tag(),
+            initial_rtt: Duration::from_millis(1),
+            max_answers: u32::from(self.tx_depth),
+            ..QpOptions::default()
+        })
+    }
+}
+
+pub(super) fn encode(line: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(line).expect("memory takes any line")
+}
+
+pub(super) fn decode<T: DeserializeOwned>(line: &[u8]) -> Result<T, String> {
+    serde_json::from_slice(line)
+        .map_err(|error| format!("the other end sent no line of perf: {error}"))
+}

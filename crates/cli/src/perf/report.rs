@@ -1,0 +1,372 @@
+//! The table of perftest, and the results as JSON.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use farwrite_units::show::real;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::args::{PerfArgs, Test};
+use super::control::{Arrived, Setting};
+use super::tasks::{MOST_TIMES, Round};
+use crate::exit::{Exit, Failure};
+
+const LINE: &str =
+    "---------------------------------------------------------------------------------------";
+
+/// The result of one size. The names are those of perftest's JSON.
+#[derive(Clone, Debug, Serialize)]
+#[serde(untagged)]
+pub(super) enum Row {
+    Bandwidth(BandwidthRow),
+    Latency(LatencyRow),
+}
+
+/// Bandwidth in the unit of the table, and messages in millions a second.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct BandwidthRow {
+    #[serde(rename = "MsgSize")]
+    bytes: u64,
+    #[serde(rename = "n_iterations")]
+    messages: u64,
+    #[serde(rename = "BW_peak")]
+    peak: f64,
+    #[serde(rename = "BW_average")]
+    average: f64,
+    #[serde(rename = "MsgRate")]
+    message_rate: f64,
+}
+
+/// Times of one direction, in microseconds.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct LatencyRow {
+    #[serde(rename = "MsgSize")]
+    bytes: u64,
+    #[serde(rename = "n_iterations")]
+    messages: u64,
+    t_min: f64,
+    t_max: f64,
+    t_typical: f64,
+    t_avg: f64,
+    t_stdev: f64,
+    t_99_percent: f64,
+    #[serde(rename = "t_99.9_percent")]
+    t_999_percent: f64,
+}
+
+/// Converts bytes in a time to the unit of the table.
+fn bandwidth(bytes: f64, time: Duration, gbits: bool) -> f64 {
+    let per_second = bytes / time.as_secs_f64().max(1e-9);
+    match gbits {
+        true => per_second * 8.0 / 1e9,
+        false => per_second / f64::from(1 << 20),
+    }
+}
+
+impl BandwidthRow {
+    pub(super) fn new(bytes: u64, round: &Round, args: &PerfArgs) -> Self {
+        let (time, messages) = (round.time(), round.completed);
+        let all = real(messages) * real(bytes);
+        Self {
+            bytes,
+            messages,
+            peak: peak(bytes, round, args),
+            average: bandwidth(all, time, args.report_gbits),
+            message_rate: real(messages) / time.as_secs_f64().max(1e-9) / 1e6,
+        }
+    }
+}
+
+/// The highest bandwidth of as many successive completions as messages were in flight; 0 if it was not
+/// requested, or there are too many or too few completions.
+fn peak(bytes: u64, round: &Round, args: &PerfArgs) -> f64 {
+    let run = usize::from(args.tx_depth) * usize::from(args.queue_pairs);
+    let times = &round.times;
+    if args.no_peak || round.completed > MOST_TIMES as u64 {
+        return 0.0;
+    }
+    let average = bandwidth(
+        real(round.completed) * real(bytes),
+        round.time(),
+        args.report_gbits,
+    );
+    let shortest = times
+        .windows(run + 1)
+        .map(|run| run[run.len() - 1] - run[0])
+        .min();
+    shortest.map_or(average, |time| {
+        bandwidth(real(run as u64) * real(bytes), time, args.report_gbits).max(average)
+    })
+}
+
+impl LatencyRow {
+    pub(super) fn new(bytes: u64, mut samples: Vec<Duration>) -> Self {
+        samples.sort_unstable();
+        let micros: Vec<f64> = samples
+            .iter()
+            .map(|time| time.as_secs_f64() * 1e6)
+            .collect();
+        let count = real(micros.len() as u64).max(1.0);
+        let average = micros.iter().sum::<f64>() / count;
+        let variance = micros
+            .iter()
+            .map(|time| (time - average).powi(2))
+            .sum::<f64>()
+            / count;
+        // The sample that this share of the others does not exceed, in thousandths.
+        let quantile = |thousandths: usize| {
+            let rank = (micros.len() * thousandths).div_ceil(1000).max(1) - 1;
+            micros.get(rank).copied().unwrap_or(0.0)
+        };
+        Self {
+            bytes,
+            messages: micros.len() as u64,
+            t_min: quantile(0),
+            t_max: quantile(1000),
+            t_typical: quantile(500),
+            t_avg: average,
+            t_stdev: variance.sqrt(),
+            t_99_percent: quantile(990),
+            t_999_percent: quantile(999),
+        }
+    }
+}
+
+impl Row {
+    /// The line of the table.
+    pub(super) fn line(&self) -> String {
+        match self {
+            Self::Bandwidth(row) => format!(
+                " {:<7}    {:<10}       {:<7.2}            {:<7.2}              {:<7.6}",
+                row.bytes, row.messages, row.peak, row.average, row.message_rate
+            ),
+            Self::Latency(row) => format!(
+                " {:<7} {:<10}     {:<7.2}        {:<7.2}      {:<7.2}          {:<7.2}        {:<7.2}           \
+                 {:<7.2}                 {:<7.2}",
+                row.bytes,
+                row.messages,
+                row.t_min,
+                row.t_max,
+                row.t_typical,
+                row.t_avg,
+                row.t_stdev,
+                row.t_99_percent,
+                row.t_999_percent
+            ),
+        }
+    }
+}
+
+/// The result of a client.
+#[derive(Debug, Serialize)]
+pub(super) struct ClientReport {
+    test: Test,
+    role: &'static str,
+    peer: String,
+    connection: &'static str,
+    scheme: String,
+    queue_pairs: u16,
+    tx_depth: u16,
+    /// Payload bytes of a packet.
+    pub(super) mtu: u32,
+    bandwidth_unit: &'static str,
+    rows: Vec<ChunkRow>,
+    pub(super) arrived: Arrived,
+}
+
+#[derive(Debug, Serialize)]
+struct ChunkRow {
+    packets_per_chunk: u32,
+    /// Packets in millions a second, of bandwidth tests.
+    #[serde(rename = "PktRate")]
+    packet_rate: Option<f64>,
+    #[serde(flatten)]
+    row: Row,
+}
+
+impl ClientReport {
+    pub(super) fn new(args: &PerfArgs, peer: &str) -> Self {
+        Self {
+            test: args.test,
+            role: "client",
+            peer: peer.to_owned(),
+            connection: args.connection.name(),
+            scheme: args.scheme().to_string(),
+            queue_pairs: 0,
+            tx_depth: 0,
+            mtu: 0,
+            bandwidth_unit: if args.report_gbits {
+                "Gb/sec"
+            } else {
+                "MiB/sec"
+            },
+            rows: Vec::new(),
+            arrived: Arrived::default(),
+        }
+    }
+
+    /// The lines above the rows.
+    pub(super) fn head(&mut self, setting: &Setting) -> String {
+        (self.queue_pairs, self.tx_depth) = (setting.queue_pairs, setting.tx_depth);
+        let mut text = format!("{LINE}\n                    {}\n", self.test.title());
+        let pairs = [
+            ("Number of qps", self.queue_pairs.to_string()),
+            ("Connection type", self.connection.to_owned()),
+            ("Scheme", self.scheme.clone()),
+            ("TX depth", self.tx_depth.to_string()),
+            ("Mtu", format!("{}[B]", self.mtu)),
+            ("Sealed", "ON".to_owned()),
+        ];
+        for (name, value) in pairs {
+            writeln!(text, " {name:<15} : {value}").expect("strings take all");
+        }
+        let columns = match self.test {
+            Test::WriteLat => {
+                " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    \
+                 t_stdev[usec]   99% percentile[usec]   99.9% percentile[usec]"
+                    .to_owned()
+            }
+            _ => format!(
+                " #bytes     #iterations    BW peak[{0}]    BW average[{0}]   MsgRate[Mpps]",
+                self.bandwidth_unit
+            ),
+        };
+        write!(text, "{LINE}\n{columns}").expect("strings take all");
+        text
+    }
+
+    pub(super) fn add(&mut self, setting: &Setting, row: Row) {
+        let packets = |row: &BandwidthRow| real(row.bytes.div_ceil(self.mtu.max(1).into()));
+        let packet_rate = match &row {
+            Row::Bandwidth(row) => Some(row.message_rate * packets(row)),
+            Row::Latency(_) => None,
+        };
+        self.rows.push(ChunkRow {
+            packets_per_chunk: setting.packets_per_chunk,
+            packet_rate,
+            row,
+        });
+    }
+
+    /// The lines below the rows.
+    pub(super) fn last_line(&self) -> String {
+        let mut text = LINE.to_owned();
+        let rates = self.rows.iter().filter_map(|row| row.packet_rate);
+        if let Some(most) = rates.reduce(f64::max) {
+            write!(text, "\nat most {most:.6} million packets a second").expect("strings take all");
+        }
+        if self.test != Test::ReadBw {
+            write!(text, "\nthe server received {}", self.arrived.text())
+                .expect("strings take all");
+        }
+        text
+    }
+
+    /// Fails if a row is slower than the user wants.
+    pub(super) fn check_limits(&self, args: &PerfArgs) -> Result<(), Failure> {
+        for row in &self.rows {
+            let Row::Bandwidth(row) = &row.row else {
+                continue;
+            };
+            let unit = self.bandwidth_unit;
+            let limits = [
+                (
+                    args.limit_bw,
+                    row.average,
+                    "the average bandwidth",
+                    unit,
+                    "--limit_bw",
+                ),
+                (
+                    args.limit_msgrate,
+                    row.message_rate,
+                    "the rate of messages",
+                    "Mpps",
+                    "--limit_msgrate",
+                ),
+            ];
+            for (limit, value, what, unit, option) in limits {
+                if let Some(limit) = limit.filter(|limit| value < *limit) {
+                    let bytes = row.bytes;
+                    let what = format!(
+                        "with {bytes} bytes, {what} is {value:.6} {unit}, less than {limit} of {option}"
+                    );
+                    return Err(Failure::new(Exit::Other, what));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The file of `--out_json`: as perftest writes it, with a list if there are several results.
+    pub(super) fn perftest_json(&self) -> String {
+        let results = match &self.rows[..] {
+            [one] => json!(one.row),
+            rows => Value::from_iter(rows.iter().map(|row| json!(row))),
+        };
+        let text = json!({
+            "test_info": {
+                "test": self.test.title().replace(' ', "_"),
+                "Device": "udp",
+                "Number_of_qps": self.queue_pairs,
+                "Connection_type": self.connection,
+                "Scheme": self.scheme,
+                "TX_depth": self.tx_depth,
+                "Mtu": self.mtu,
+                "BW_unit": self.bandwidth_unit,
+            },
+            "results": results,
+        });
+        format!("{text:#}\n")
+    }
+}
+
+impl Arrived {
+    /// Adds what another measurement has received.
+    pub(super) fn add(&mut self, other: Option<Self>) {
+        let other = other.unwrap_or_default();
+        self.whole += other.whole;
+        self.partial += other.partial;
+        self.failed += other.failed;
+        self.bytes += other.bytes;
+    }
+
+    fn text(&self) -> String {
+        let mut text = format!("{} whole messages", self.whole);
+        for (count, what) in [(self.partial, "partial"), (self.failed, "failed")] {
+            if count > 0 {
+                write!(text, ", {count} {what} ones").expect("strings take all");
+            }
+        }
+        write!(text, "; {} bytes", self.bytes).expect("strings take all");
+        text
+    }
+}
+
+/// The result of a server.
+#[derive(Debug, Serialize)]
+pub(super) struct ServerReport {
+    test: Test,
+    role: &'static str,
+    peer: String,
+    arrived: Arrived,
+}
+
+impl ServerReport {
+    pub(super) fn new(test: Test, peer: String, arrived: Arrived) -> Self {
+        Self {
+            test,
+            role: "server",
+            peer,
+            arrived,
+        }
+    }
+
+    pub(super) fn line(&self) -> String {
+        match self.test {
+            Test::ReadBw => format!("{} has read", self.peer),
+            _ => format!("received {} from {}", self.arrived.text(), self.peer),
+        }
+    }
+}
