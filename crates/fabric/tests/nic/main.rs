@@ -6,4 +6,5 @@ mod model;
 mod partial;
 mod routes;
 mod sealing;
+mod stub_carrier;
 mod two_ends;

@@ -12,14 +12,14 @@ use farwrite_fabric::contract::{
     Cipher, Completion, DirectionSecret, DropReason, Fabric, FabricError, Lkey, QpAttr, QpSealing,
     Qpn, Region, RemotePlace, RemoteQp, Rkey, Sge, WriteWr,
 };
-use farwrite_fabric::nic::{Arrival, Burst, Carrier, CarrierRx, CarrierTx, NicFabric};
+use farwrite_fabric::nic::NicFabric;
 use farwrite_fabric::sim::{Datagram, SimFabric, Verdict};
 use farwrite_rng::SplitMix;
-use farwrite_wire::icrc::Flow;
 use farwrite_wire::packet::Packet;
 use farwrite_wire::sealing::split;
 use proptest::prelude::*;
 
+use crate::stub_carrier::StubCarrier;
 use crate::two_ends::{ATTR, TwoEnds, seal, window};
 
 const BYTES: usize = 1 << 14;
@@ -384,61 +384,6 @@ fn sealing_needs_room_and_a_queue_pair_that_is_not_connected() {
     assert!(ends.a.seal_qp(Qpn(1), with).is_err());
 }
 
-/// Records all packets that it is given, and accepts some of them.
-#[derive(Clone)]
-struct Recording {
-    given: Rc<RefCell<Vec<Vec<u8>>>>,
-    room: Rc<RefCell<usize>>,
-}
-
-impl Carrier for Recording {
-    type Tx = Self;
-    type Rx = Self;
-    const GHOSTS: bool = true;
-
-    fn ports(&self) -> u16 {
-        1
-    }
-    fn max_mtu(&self) -> u32 {
-        1024
-    }
-    fn local_addr(&self, _port: u16) -> SocketAddr {
-        ([10, 0, 0, 1], 5000).into()
-    }
-    fn take_tx(&mut self, _port: u16) -> Option<Self> {
-        Some(self.clone())
-    }
-    fn take_rx(&mut self, _port: u16) -> Option<Self> {
-        Some(self.clone())
-    }
-    fn flow(&self, port: u16, remote: SocketAddr) -> Result<Flow, FabricError> {
-        Ok(Flow::new(self.local_addr(port), remote).unwrap())
-    }
-    fn socket_drops(&self) -> [u64; 2] {
-        [0, 0]
-    }
-}
-
-impl CarrierTx for Recording {
-    fn send(&mut self, burst: &Burst<'_>) -> Result<usize, FabricError> {
-        for packet in burst.packets() {
-            let mut bytes = Vec::new();
-            packet.append_to(burst.sealed_as(), 0, &mut bytes);
-            self.given.borrow_mut().push(bytes);
-        }
-        let mut room = self.room.borrow_mut();
-        let taken = burst.len().min(*room);
-        *room -= taken;
-        Ok(taken)
-    }
-}
-
-impl CarrierRx for Recording {
-    fn recv(&mut self, _each: impl FnMut(&Arrival<'_>)) -> Result<bool, FabricError> {
-        Ok(false)
-    }
-}
-
 /// What happens to a queue pair that seals.
 #[derive(Clone, Debug)]
 enum Step {
@@ -467,11 +412,21 @@ proptest! {
     /// memory changes, and also if the queue pair is connected again with the same keys.
     #[test]
     fn no_counter_seals_two_texts(steps in steps()) {
-        let carrier = Recording {
-            given: Rc::default(),
-            room: Rc::default(),
-        };
-        let (given, room) = (Rc::clone(&carrier.given), Rc::clone(&carrier.room));
+        let given: Rc<RefCell<Vec<Vec<u8>>>> = Rc::default();
+        let room: Rc<RefCell<usize>> = Rc::default();
+        let (log, left) = (Rc::clone(&given), Rc::clone(&room));
+        // It records all packets that it is given, and accepts some of them.
+        let carrier = StubCarrier::new(move |burst| {
+            for packet in burst.packets() {
+                let mut bytes = Vec::new();
+                packet.append_to(burst.sealed_as(), 0, &mut bytes);
+                log.borrow_mut().push(bytes);
+            }
+            let mut left = left.borrow_mut();
+            let taken = burst.len().min(*left);
+            *left -= taken;
+            taken
+        });
         let mut fabric = Adapter::new(NicFabric::new(carrier, [1; 32])).unwrap();
         let qpn = fabric.create_qp(QpAttr { mtu: 256, ..ATTR }).unwrap();
         let remote = RemoteQp { addr: ([10, 0, 0, 2], 5000).into(), qpn: Qpn(2) };
