@@ -234,7 +234,8 @@ fn lines_are_those_that_are_documented() {
     // A warning comes from the options of the receiver, and nothing is lost here.
     let documented: BTreeSet<_> = documented.into_keys().collect();
     let missing: Vec<_> = documented.difference(&found).map(String::as_str).collect();
-    assert_eq!(missing, ["lines"]);
+    // The number of a transfer comes only where a receiver serves several at once.
+    assert_eq!(missing, ["lines", "transfer"]);
 }
 
 /// The arguments of a short probe.
