@@ -20,7 +20,9 @@ pub struct Config {
     /// Size of the duplicate pool, in bytes of frames.
     pub pool_bytes: usize,
     /// Copies older than this are dropped first, from all flows. Otherwise, a flow that ended after
-    /// many requests would keep its copies forever.
+    /// a request would keep its copies forever, and later flows without requests would have none.
+    /// A repair takes a few round trips, so older copies are useless. A path where packets wait long
+    /// in queues needs more.
     pub copy_ns: u64,
     /// How fast packets are repeated, and when the sender is paused.
     pub rate: RateLimit,
@@ -71,7 +73,8 @@ pub struct Config {
 impl Config {
     /// Settings for ports of `rate_bps` and an unloaded round trip of `rtt_ns` between the NICs.
     ///
-    /// No key; a pool of one bandwidth-delay product, at least 16 KiB; the rates of the paper; 2560
+    /// No key; a pool of one bandwidth-delay product, at least 16 KiB, whose copies are old after 20
+    /// round trips; the rates of the paper; 2560
     /// held frames; 2048 connections that are idle after 10 s; 128 bits; requests at once and again after a
     /// round trip; 40 round trips of hold, at least 1 ms; a mark every 20 round trips, and one round
     /// trip after the end of a message; pauses by code point; repeats with code point 48 (CS6).
@@ -82,7 +85,7 @@ impl Config {
         Self {
             key: None,
             pool_bytes: pool_bytes.max(MIN_POOL_BYTES),
-            copy_ns: rtt_ns.saturating_mul(1000),
+            copy_ns: rtt_ns.saturating_mul(20),
             rate: RateLimit::new(rate_bps, pool_bytes.max(MIN_POOL_BYTES) as u64),
             max_held: 2560,
             max_connections: 2048,

@@ -173,6 +173,39 @@ fn write_much(setting: &Setting) -> (u64, u64, Path) {
     (counters.repeated, counters.timeouts, path)
 }
 
+/// Each write has a queue pair of its own and ends before the next one. A write with a loss leaves
+/// copies of a flow with a request.
+#[test]
+fn flows_that_have_ended_leave_room_for_copies_of_later_flows() {
+    let mut path = Path::new(&setting(1e-3, config(), 7));
+    path.nic(1).memory.register_ghost(RKEY, 0, 1 << 20).unwrap();
+    for number in 0..60u32 {
+        let config = QpConfig {
+            mtu_bytes: 1024,
+            window_packets: 1000,
+            ..qp_config()
+        };
+        let qpn = path.connect(number, config);
+        let to = Remote {
+            rkey: RKEY,
+            addr: 0,
+        };
+        let data = Payload::Ghost(1_000_000);
+        let request = Request::Write {
+            data,
+            to,
+            imm: None,
+        };
+        path.nic(0).post(qpn, 0, request).unwrap();
+        path.network.run_until(u64::from(number + 1) * 5_000_000);
+        let done = path.completions(0, qpn);
+        assert_eq!(done, [Completion::Acknowledged { id: 0 }], "{number}");
+    }
+    let [a, b] = [0, 1].map(|at| path.path_box(at).counters());
+    // The pool holds a round trip of copies. If a request or a repeat is lost too, they are gone.
+    assert!(b.recovered > 40 && b.given_up < 10, "{a:?} {b:?}");
+}
+
 #[test]
 fn nics_behind_boxes_repeat_nothing() {
     for loss in [0.001, 0.01, 0.05] {
