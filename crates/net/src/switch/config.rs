@@ -225,6 +225,13 @@ pub enum Policy {
         /// Ports remembered for each set of equal paths.
         m: usize,
     },
+    /// DRILL as the RDMA trees of ns-3 read it: for each frame, the least loaded of `d` different
+    /// drawn ports and the port of the last frame to the same host, which wins a tie.
+    #[serde(rename = "drill-ns3")]
+    DrillNs3 {
+        /// Ports drawn for a frame.
+        d: usize,
+    },
     /// A random port for each flowlet: a run of frames of a flow without a gap (Vanini et al., NSDI
     /// 2017).
     Flowlet {
@@ -348,6 +355,7 @@ impl SwitchConfig {
             check_priority("trim.priority", trim.priority)?;
         }
         match self.routing {
+            Policy::DrillNs3 { d } => check_drill("routing.d", d, 1),
             Policy::Drill { d, m } => {
                 check_drill("routing.d", d, 1)?;
                 check_drill("routing.m", m, 0)

@@ -29,6 +29,10 @@ pub(crate) struct Router {
     rng: Rng,
     /// The least loaded ports of each group, as DRILL remembers them.
     remembered: Vec<Vec<u16>>,
+    /// The port of the last frame to each host, as DRILL in ns-3 remembers it.
+    remembered_of_host: Vec<Option<u16>>,
+    /// The ports that DRILL in ns-3 draws from. Kept, so that no frame allocates memory.
+    drawn_from: Vec<u16>,
     flowlets: Vec<Flowlet>,
     /// The last ports of flows to hosts with a choice.
     last_ports: LastPorts,
@@ -77,6 +81,8 @@ impl Router {
             salt: rng.bits(),
             rng: Rng::new(rng.bits()),
             remembered: Vec::new(),
+            remembered_of_host: Vec::new(),
+            drawn_from: Vec::new(),
             flowlets: vec![over; flows],
             last_ports: LastPorts::default(),
         }
@@ -85,6 +91,7 @@ impl Router {
     /// Replaces the tables. DRILL forgets its remembered ports.
     pub(crate) fn set_groups(&mut self, groups: PortGroups) {
         self.remembered = vec![Vec::new(); groups.ports.len()];
+        self.remembered_of_host = vec![None; groups.of_host.len()];
         self.routes.resize(groups.of_host.len(), Route::default());
         for (route, &group) in self.routes.iter_mut().zip(&groups.of_host) {
             let ports = &groups.ports[group as usize];
@@ -118,6 +125,7 @@ impl Router {
             (ports, Policy::Ecmp) => ports[scale(hash, ports.len())],
             (ports, Policy::Spray) => ports[self.rng.below(ports.len())],
             (_, Policy::Drill { d, m }) => self.drill(group, d, m, queued_bytes),
+            (_, Policy::DrillNs3 { d }) => self.drill_ns3(group, host, d, queued_bytes),
             (_, Policy::Flowlet { gap, .. }) => {
                 let gap_ns = u64::try_from(gap.as_nanos()).unwrap_or(u64::MAX);
                 self.flowlet(group, hash, now_ns, gap_ns)
@@ -152,6 +160,32 @@ impl Router {
         }
         seen.truncate(kept);
         best
+    }
+
+    /// The choice of DRILL in the RDMA trees of ns-3: the port of the last frame to this host,
+    /// unless one of `d` other random ports has a shorter queue.
+    fn drill_ns3(
+        &mut self,
+        group: usize,
+        host: usize,
+        d: usize,
+        bytes: impl Fn(u16) -> u64,
+    ) -> u16 {
+        self.drawn_from.clone_from(&self.groups[group]);
+        let mut best = self.remembered_of_host[host].map(|port| (bytes(port), port));
+        for at in 0..d.min(self.drawn_from.len()) {
+            let left = self.drawn_from.len() - at;
+            self.drawn_from.swap(at, at + self.rng.below(left));
+            let port = self.drawn_from[at];
+            let load = bytes(port);
+            if best.is_none_or(|(least, _)| load < least) {
+                best = Some((load, port));
+            }
+        }
+        // A group of several ports has a port to draw, and `d` is at least 1.
+        let port = best.map_or(self.drawn_from[0], |(_, port)| port);
+        self.remembered_of_host[host] = Some(port);
+        port
     }
 
     fn flowlet(&mut self, group: usize, hash: u64, now_ns: u64, gap_ns: u64) -> u16 {
@@ -267,6 +301,37 @@ mod tests {
         }
         for (count, want) in frames.into_iter().zip([7000, 5000, 3000, 1000]) {
             assert!((want - 250..want + 250).contains(&count), "{frames:?}");
+        }
+    }
+
+    /// With two hosts behind the same ports, each host keeps its port while no queue is shorter.
+    #[test]
+    fn drill_of_ns3_keeps_the_port_of_a_host_at_a_tie() {
+        let mut router = router(Policy::DrillNs3 { d: 2 }, 8);
+        router.set_groups(PortGroups {
+            of_host: vec![0, 0],
+            ports: vec![(0..8).collect()],
+        });
+        let mut next =
+            |host, load: fn(u16) -> u64| router.choose(flow(1), host, 0, load).unwrap().port;
+        let first = [0, 1].map(|host| next(host, |_| 0));
+        for _ in 0..200 {
+            assert_eq!([0, 1].map(|host| next(host, |_| 0)), first);
+        }
+        // A shorter queue is found by a draw, and kept.
+        let short = |port: u16| if port == 5 { 0 } else { 1000 };
+        assert!((0..200).any(|_| next(0, short) == 5));
+        assert!((0..200).all(|_| next(0, short) == 5));
+        assert_eq!(next(1, |_| 0), first[1]);
+    }
+
+    /// The draws are different ports: two draws of two find the shorter queue at once.
+    #[test]
+    fn drill_of_ns3_draws_different_ports() {
+        for _ in 0..50 {
+            let mut router = router(Policy::DrillNs3 { d: 2 }, 2);
+            let port = router.choose(flow(1), 0, 0, |port| u64::from(port == 0));
+            assert_eq!(port.unwrap().port, 1);
         }
     }
 
