@@ -87,9 +87,11 @@ pub(crate) fn srnic(irn: QpConfig) -> QpConfig {
         Recovery::Irn {
             rto_low_ns,
             rto_low_packets,
+            goes_back,
         } => Recovery::Irn {
             rto_low_ns: rto_low_ns.saturating_add(software_ns),
             rto_low_packets,
+            goes_back,
         },
         other => other,
     };

@@ -108,6 +108,11 @@ impl Parameters for QpConfig {
                 *rto_low_packets = u32::try_from(value).unwrap_or(u32::MAX);
             }
         }),
+        Parameter::new("ns3_timeout", Quantity::Flag, |to, value| {
+            if let Recovery::Irn { goes_back, .. } = &mut to.recovery {
+                *goes_back = value != 0;
+            }
+        }),
     ];
 }
 
@@ -126,6 +131,10 @@ pub enum Recovery {
         rto_low_ns: u64,
         /// `N`: the largest number of packets in flight for which `RTO_low` applies.
         rto_low_packets: u32,
+        /// Whether a timeout retransmits all packets that are not known to have arrived, as in the
+        /// RDMA trees of ns-3. Without it, a timeout retransmits the oldest packet and the gaps
+        /// below the highest arrival, as in the paper.
+        goes_back: bool,
     },
     /// Selective repeat for switches that trim (NDP, EQDS). It works like [`Irn`](Self::Irn),
     /// except that a gap does not mean a loss, since packets may take any path. Instead, the

@@ -17,7 +17,8 @@
 //! - Lost packets go out before new ones (`Requester::poll_transmit`).
 //! - After a timeout, IRN retransmits the oldest packet and all gaps below the highest arrival. A
 //!   lost tail, above which nothing arrived, therefore costs one timeout per packet, as the rules
-//!   of the paper imply. With trimming and RACK, everything that has not arrived is retransmitted.
+//!   of the paper imply. With trimming and RACK, and with IRN's `goes_back`, everything that has not
+//!   arrived is retransmitted.
 
 use alloc::collections::VecDeque;
 use core::ops::Range;
@@ -148,8 +149,8 @@ impl Requester {
     }
 
     /// After a timeout: marks packets as lost. With IRN, these are the oldest packet and all gaps
-    /// below the highest arrival. With trimming and RACK, they are all packets that have not
-    /// arrived.
+    /// below the highest arrival. With trimming, RACK and IRN's `goes_back`, they are all packets
+    /// that have not arrived.
     pub(crate) fn lose_all(&mut self) {
         self.rack.forget_all();
         self.scoreboard.lose_again(self.oldest);
@@ -175,7 +176,12 @@ impl Requester {
             // Request the whole response again: the peer has the READ, or nothing else shows that
             // it is lost.
             (_, true) if oldest => work.end,
-            (Recovery::Irn { .. }, _) => self.scoreboard.highest_arrived().min(work.end),
+            (
+                Recovery::Irn {
+                    goes_back: false, ..
+                },
+                _,
+            ) => self.scoreboard.highest_arrived().min(work.end),
             (_, true) if self.scoreboard.is_waiting_read(work.first) => work.first,
             (_, true) => work.end,
             (_, false) => self.sent_end.min(work.end),

@@ -426,6 +426,7 @@ impl Requester {
             Recovery::Irn {
                 rto_low_ns,
                 rto_low_packets,
+                ..
             } if few(rto_low_packets) => rto_low_ns,
             _ => self.config.ack_timeout_ns,
         };

@@ -168,6 +168,7 @@ impl RdmaTransport {
                 recovery: Recovery::Irn {
                     rto_low_ns: at_least(100_000, 2),
                     rto_low_packets: 3,
+                    goes_back: false,
                 },
                 ..base
             },

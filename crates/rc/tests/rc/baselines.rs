@@ -201,6 +201,7 @@ fn irn() -> Recovery {
     Recovery::Irn {
         rto_low_ns: 50_000,
         rto_low_packets: 3,
+        goes_back: false,
     }
 }
 

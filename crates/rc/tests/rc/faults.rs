@@ -17,6 +17,7 @@ const SLOT: usize = 1500;
 const IRN: Recovery = Recovery::Irn {
     rto_low_ns: 30_000,
     rto_low_packets: 3,
+    goes_back: false,
 };
 const RACK: Recovery = Recovery::Rack {
     reorder_ns: 10_000,

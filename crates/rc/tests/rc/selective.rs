@@ -21,6 +21,7 @@ fn irn() -> QpConfig {
         recovery: Recovery::Irn {
             rto_low_ns: 200,
             rto_low_packets: 3,
+            goes_back: false,
         },
         ..config()
     }
@@ -224,6 +225,22 @@ fn the_timeout_is_short_while_few_packets_are_in_flight() {
         // Nothing else shows that later packets are lost.
         assert_eq!(psns(&ends.a_sends()), [0]);
     }
+}
+
+/// As in ns-3. What is known to have arrived is not repeated.
+#[test]
+fn a_timeout_that_goes_back_repeats_the_whole_tail() {
+    let mut config = irn();
+    if let Recovery::Irn { goes_back, .. } = &mut config.recovery {
+        *goes_back = true;
+    }
+    let (mut ends, sent) = writing(config, 5);
+    ends.b_takes(&[sent[0].clone(), sent[2].clone()]);
+    let back = ends.b_sends();
+    ends.a_takes(&back);
+    assert_eq!(psns(&ends.a_sends()), [1]);
+    ends.wait();
+    assert_eq!(psns(&ends.a_sends()), [1, 3, 4]);
 }
 
 #[test]
