@@ -437,6 +437,32 @@ fn errors_of_ns3_files_name_file_line_value_and_remedy() {
     );
 }
 
+/// Host 0 has cables to both switches, and host 1 to one of them.
+#[test]
+fn a_flow_that_its_first_cable_cannot_carry_is_refused() {
+    let plan = "[topology.t]\nfile = \"t.txt\"\n[workload.f]\nfile = \"f.txt\"\n";
+    let read = |cables: &str, flow: &str| {
+        let files = |name: &str| match name {
+            "t.txt" => Ok(format!("4 2 3\n2 3\n{cables}1 2 10Gbps 1us 0\n")),
+            _ => Ok(format!("1\n{flow} 3 1000 0\n")),
+        };
+        Plan::read(plan, &files).map_err(|why| why.to_string())
+    };
+    let away = "0 3 10Gbps 1us 0\n0 2 10Gbps 1us 0\n";
+    let toward = "0 2 10Gbps 1us 0\n0 3 10Gbps 1us 0\n";
+    // Acknowledgements leave by the first cable too.
+    for flow in ["0 1", "1 0"] {
+        let refused = read(away, flow).unwrap_err();
+        assert!(
+            refused.contains(
+                "sends by its first cable only, and that of host0 does not lead to host1"
+            ),
+            "{refused}"
+        );
+        read(toward, flow).unwrap();
+    }
+}
+
 /// The second pair of hosts has a switch of its own, without a cable to the first.
 #[test]
 fn a_flow_without_a_path_is_refused() {
@@ -471,8 +497,8 @@ fn a_flow_without_a_path_is_refused() {
     );
     // Two hosts with a cable and no switch.
     read(
-        "4 1 3\n3\n0 3 1Gbps 1us 0\n1 3 1Gbps 1us 0\n1 2 1Gbps 1us 0\n",
-        "1 2",
+        "5 1 3\n4\n0 4 1Gbps 1us 0\n1 4 1Gbps 1us 0\n2 3 1Gbps 1us 0\n",
+        "2 3",
     )
     .unwrap();
 }
