@@ -6,8 +6,9 @@ use farwrite_link::Rng;
 /// points.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sizes {
-    /// Points: bytes, and the probability that a message has at most this size. Both ascend; the
-    /// first probability is 0, the last 1.
+    /// Points: bytes, and the probability that a message has at most this size. Neither falls; the
+    /// first probability is 0, the last 1. Between two points with the same bytes, the function
+    /// steps: this share of the messages has exactly this size.
     points: Vec<(f64, f64)>,
 }
 
@@ -26,9 +27,9 @@ pub enum SizeError {
         /// The value given.
         value: f64,
     },
-    /// A point is not above the previous one.
+    /// A point is below the previous one.
     #[error(
-        "point {point}: {bytes} bytes at {percent} %: both must be above those of the point before"
+        "point {point}: {bytes} bytes at {percent} %: neither may be below that of the point before"
     )]
     Falling {
         /// Number of the point, from 1.
@@ -39,13 +40,29 @@ pub enum SizeError {
         percent: f64,
     },
     /// The percents do not go from 0 to 100.
-    #[error("the points go from {first} % to {last} %; they must go from 0 to 100")]
+    #[error(
+        "the points go from {first} to {last}; they must go from 0 to 100 (percents) or to 1 (shares)"
+    )]
     Ends {
         /// Percents of the first point.
         first: f64,
         /// Percents of the last point.
         last: f64,
     },
+}
+
+impl SizeError {
+    /// The number of the point that is wrong, from 1; `None` if it is the number of points.
+    #[must_use]
+    pub fn point(&self) -> Option<usize> {
+        match self {
+            Self::TooFew(_) => None,
+            Self::Number { point, .. } | Self::Falling { point, .. } => Some(*point),
+            // One percent at the first point may be wrong, or that of the last one.
+            Self::Ends { first, .. } if *first != 0.0 => Some(1),
+            Self::Ends { .. } => None,
+        }
+    }
 }
 
 /// A web search cluster: DCTCP (SIGCOMM 2010), with the points of HPCC (SIGCOMM 2019,
@@ -119,7 +136,7 @@ impl Sizes {
         }
     }
 
-    /// A distribution from points of bytes and percents.
+    /// A distribution from points of bytes and percents. If the last percent is 1, they are shares.
     ///
     /// # Errors
     /// [`SizeError`].
@@ -138,7 +155,7 @@ impl Sizes {
         }
         for (point, pair) in (2..).zip(points.windows(2)) {
             let (bytes, percent) = pair[1];
-            if bytes <= pair[0].0 || percent <= pair[0].1 {
+            if bytes < pair[0].0 || percent < pair[0].1 {
                 return Err(SizeError::Falling {
                     point,
                     bytes,
@@ -147,7 +164,7 @@ impl Sizes {
             }
         }
         #[expect(clippy::float_cmp, reason = "files have these very numbers")]
-        if first.1 != 0.0 || last.1 != 100.0 {
+        if first.1 != 0.0 || ![1.0, 100.0].contains(&last.1) {
             return Err(SizeError::Ends {
                 first: first.1,
                 last: last.1,
@@ -155,7 +172,7 @@ impl Sizes {
         }
         let points = points
             .iter()
-            .map(|(bytes, percent)| (*bytes, percent / 100.0));
+            .map(|(bytes, percent)| (*bytes, percent / last.1));
         Ok(Self {
             points: points.collect(),
         })
@@ -253,6 +270,19 @@ mod tests {
         assert!((square - 2.0).abs() < 0.06, "{square}");
     }
 
+    /// Half of the messages have 100 bytes, none has 101 to 199, and the others have 200.
+    #[test]
+    fn a_distribution_in_shares_may_step_and_be_flat() {
+        let points = [(100.0, 0.0), (100.0, 0.5), (200.0, 0.5), (200.0, 1.0)];
+        let sizes = Sizes::from_percents(&points).unwrap();
+        assert_eq!(sizes.mean(), 150.0);
+        let mut rng = Rng::new(4);
+        let draws: Vec<_> = (0..10_000).map(|_| sizes.draw(&mut rng)).collect();
+        assert!(draws.iter().all(|bytes| [100, 200].contains(bytes)));
+        let small = draws.iter().filter(|bytes| **bytes == 100).count();
+        assert!((4_800..5_200).contains(&small), "{small}");
+    }
+
     #[test]
     fn points_that_are_no_distribution_are_named() {
         let error = |points: &[_]| Sizes::from_percents(points).unwrap_err().to_string();
@@ -262,7 +292,7 @@ mod tests {
             falling.starts_with("point 3: 9 bytes at 100 %"),
             "{falling}"
         );
-        assert!(error(&[(0.0, 0.0), (10.0, 50.0)]).contains("0 % to 50 %"));
+        assert!(error(&[(0.0, 0.0), (10.0, 50.0)]).contains("from 0 to 50;"));
         assert!(error(&[(0.0, -1.0), (10.0, 50.0)]).starts_with("point 1: -1"));
     }
 }

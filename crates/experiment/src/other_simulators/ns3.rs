@@ -24,6 +24,12 @@ pub fn topology(file: &str, text: &str) -> Result<ImportedTopology, InputError> 
         ));
     };
     let nodes: usize = first.number(0, "the number of nodes", COUNT)?;
+    if first.words.len() == 6 {
+        return Err(first.error(
+            "6 words, as in SimAI's topologies: NODES GPUS_PER_SERVER NVSWITCHES SWITCHES CABLES GPU; \
+             here the first line is NODES SWITCHES CABLES, where SWITCHES counts NVSwitches too",
+        ));
+    }
     let switches: usize = first.number(1, "the number of switches", COUNT)?;
     let cables: usize = first.number(2, "the number of cables", COUNT)?;
     if nodes == 0 {
@@ -253,19 +259,26 @@ pub fn flows(file: &str, text: &str, host_of: &[Option<usize>]) -> Result<Worklo
     Ok(Workload::of(flows))
 }
 
-/// Reads a size distribution: lines of bytes and percents. The distribution is linear between
-/// points.
+/// Reads a size distribution: lines of bytes and percents, or shares if the last is 1. The
+/// distribution is linear between points.
 ///
 /// # Errors
 /// [`InputError`].
 pub fn sizes(file: &str, text: &str) -> Result<Sizes, InputError> {
     const POINT: &str = "a point is written BYTES PERCENT";
     let mut points = Vec::new();
-    for line in lines(file, text) {
+    let lines = lines(file, text);
+    for line in &lines {
         points.push((
             line.number(0, "bytes", POINT)?,
             line.number(1, "percent", POINT)?,
         ));
     }
-    Sizes::from_percents(&points).map_err(|why| at_end(file, text, why.to_string()))
+    Sizes::from_percents(&points).map_err(|why| {
+        let line = why.point().and_then(|point| lines.get(point - 1));
+        match line {
+            Some(line) => line.error(why.to_string()),
+            None => at_end(file, text, why.to_string()),
+        }
+    })
 }

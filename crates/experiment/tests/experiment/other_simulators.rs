@@ -435,6 +435,16 @@ fn errors_of_ns3_files_name_file_line_value_and_remedy() {
         sizes.starts_with("s.txt:3: point 3: 50 bytes at 100 %"),
         "{sizes}"
     );
+    // The line of the point, not the last one.
+    let falling = ns3::sizes("s.txt", "0 0\n\n100 50\n50 60\n200 100\n").unwrap_err();
+    assert_eq!(falling.line, 4, "{falling}");
+    let simai = ns3::topology("t.txt", "5 8 0 2 4 H100\n3 4\n")
+        .unwrap_err()
+        .to_string();
+    assert!(
+        simai.starts_with("t.txt:1: 6 words, as in SimAI's topologies"),
+        "{simai}"
+    );
 }
 
 /// Host 0 has cables to both switches, and host 1 to one of them.
