@@ -215,6 +215,7 @@ impl Plan {
             .map_err(|why| flow_error(why.to_string()))?;
         let carried = transport.check_flows(&workload.flows);
         carried.map_err(|why| flow_error(format!("with transport.{transport_name}: {why}")))?;
+        let are_default = case.switch.is_none() && laid.options.is_none();
         let mut options = self.options(case, laid.options, &workload);
         entries::adopt(&mut options, &laid.switches);
         let mut topology = match case.loss {
@@ -222,6 +223,9 @@ impl Plan {
             None => laid.topology,
         };
         let boxes = site.place_boxes(&mut topology).map_err(place_error)?;
+        if are_default {
+            entries::enlarge_buffers(&mut options, &topology);
+        }
         let changes = changes::resolve(&site.changes, &topology).map_err(place_error)?;
         Ok(CaseParts {
             topology,

@@ -67,7 +67,8 @@ impl Options {
     }
 
     /// The configuration of a switch.
-    pub(crate) fn switch_config(&self, node: NodeId) -> &SwitchConfig {
+    #[must_use]
+    pub fn switch_config(&self, node: NodeId) -> &SwitchConfig {
         self.exceptions.get(&node).unwrap_or(&self.switch)
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use farwrite_net::{CableConfig, Loss, NodeId, Options, Shape, SwitchConfig, Topology};
+use farwrite_net::{CableConfig, Loss, NodeId, Options, Role, Shape, SwitchConfig, Topology};
 
 use super::read::ReadFile;
 use crate::boxes::{BoxKind, BoxPosition, PlacedBox};
@@ -236,6 +236,35 @@ pub(super) fn adopt(options: &mut Options, switches: &[(NodeId, u64, Option<u64>
         }
         own.buffer_bytes = buffer.unwrap_or(own.buffer_bytes);
         options.exceptions.insert(node, own);
+    }
+}
+
+/// Enlarges the default buffers of switches whose headroom leaves nothing of them, as with many
+/// ports of 400 Gbit/s. Such a switch then shares the default size beyond its headroom.
+pub(super) fn enlarge_buffers(options: &mut Options, topology: &Topology) {
+    let Some(pfc) = options.switch.pfc.clone() else {
+        return;
+    };
+    let mut headroom = vec![0u64; topology.nodes().len()];
+    for cable in topology.cables() {
+        for end in cable.ends {
+            let latency = options.switch_config(end).latency;
+            let bytes = pfc.headroom_of(&cable.config, latency);
+            let of_node = &mut headroom[end.0 as usize];
+            *of_node = of_node.saturating_add(bytes);
+        }
+    }
+    for node in topology.with_role(Role::Switch) {
+        let of_ports = headroom[node.0 as usize].saturating_mul(pfc.priorities.len() as u64);
+        let switch = options.switch_config(node);
+        if of_ports >= switch.buffer_bytes {
+            let buffer_bytes = switch.buffer_bytes.saturating_add(of_ports);
+            let larger = SwitchConfig {
+                buffer_bytes,
+                ..switch.clone()
+            };
+            options.exceptions.insert(node, larger);
+        }
     }
 }
 

@@ -317,16 +317,19 @@ fn switches_of_a_plan_keep_the_other_options_of_a_topology_file() {
     );
 }
 
-/// Switches need headroom for each priority. One fits into the buffer; two do not.
+/// Switches need headroom for each priority. One fits into 9 MiB; two do not. Default switches have
+/// room for both, and those of the plan are as it says.
 #[test]
-fn default_switches_are_checked_for_each_workload() {
+fn default_switches_have_room_for_the_headroom_of_each_workload() {
     let second = "[workload.two]\npattern = \"flows\"\n\
                   flows = [{ src = 0, dst = 1, size = \"1kB\", priority = 5 }]\n";
     let long = FIRST.replace("1us", "30us");
     read(&long).unwrap();
-    let why = read(&format!("{long}{second}")).unwrap_err();
+    read(&format!("{long}{second}")).unwrap();
+    let given = "[switch.small]\npfc = { priorities = [3, 5], xoff = { alpha = 0.0625 } }\n";
+    let why = read(&format!("{long}{second}{given}")).unwrap_err();
     assert!(
-        why.starts_with("topology.rack with switch.default: "),
+        why.starts_with("topology.rack with switch.small: "),
         "{why}"
     );
     assert!(why.contains("headroom"), "{why}");
