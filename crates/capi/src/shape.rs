@@ -1,6 +1,7 @@
 //! From the attributes of `sdr_qp_create` to the options of a queue pair.
 
 use std::env;
+use std::time::Duration;
 
 use farwrite::{ImmediateSplit, QpConfig, QpOptions, RateControl, Sealing, packet_overhead_bytes};
 
@@ -80,6 +81,7 @@ impl Shape {
                 start: None,
             },
             sealing,
+            default_deadline: default_deadline()?,
             ..QpOptions::default()
         };
         Ok(Self {
@@ -155,6 +157,20 @@ fn split(log_messages: u32, in_flight: u64, mtu: u32) -> (ImmediateSplit, u64) {
     split.user_bits = 32 - id_bits - split.offset_bits;
     let longest = u64::from(mtu) << split.offset_bits;
     (split, most.min(longest))
+}
+
+/// `FARWRITE_DEADLINE_MS`.
+fn default_deadline() -> Result<Option<Duration>, Failure> {
+    let Ok(text) = env::var("FARWRITE_DEADLINE_MS") else {
+        return Ok(None);
+    };
+    match text.trim().parse() {
+        Ok(0) => Ok(None),
+        Ok(ms) => Ok(Some(Duration::from_millis(ms))),
+        Err(_) => Err(Failure::new(format!(
+            "FARWRITE_DEADLINE_MS={text}: not a number of milliseconds"
+        ))),
+    }
 }
 
 /// `SDR_QP_NUM_GENERATIONS`, within what a queue pair can have.

@@ -76,8 +76,13 @@ fn key() -> &'static Path {
 
 /// Compiles a program, given by its path from the folder of this crate.
 fn compile(source: &str) -> PathBuf {
+    let name = Path::new(source).file_stem().expect("a name");
+    compile_as(source, name.to_str().expect("text"))
+}
+
+fn compile_as(source: &str, name: &str) -> PathBuf {
     let source = Path::new(CRATE).join(source);
-    let program = folder().join(source.file_stem().expect("a name"));
+    let program = folder().join(name);
     let mut compiler = Command::new("cc");
     compiler.args(["-std=c11", "-D_GNU_SOURCE", "-O1", "-g"]);
     compiler.args(["-Wall", "-Wextra", "-Werror"]);
@@ -129,11 +134,12 @@ fn finish(mut server: Child, mut lines: BufReader<ChildStdout>) -> String {
     text
 }
 
-/// Runs both ends of a program. The first end prints its TCP port; the second gets it with `-p`, and
+/// Runs both ends of a program, sealed. The first end prints its TCP port; the second gets it with `-p`, and
 /// the host as its last argument. Returns what they print.
 fn run_ends(program: &Path, first: &[&str], second: &[&str]) -> [String; 2] {
     let end = |arguments: &[&str]| {
         let mut command = limited();
+        command.env("FARWRITE_PSK_FILE", key());
         command.arg(program).args(["-d", "udp:127.0.0.1"]);
         command.args(arguments);
         command
@@ -249,4 +255,36 @@ fn the_shared_library_exports_the_functions_of_the_headers() {
             "{text}"
         );
     }
+}
+
+/// An end with a key and one without do not connect.
+#[test]
+fn a_peer_without_the_key_is_refused() {
+    if !has_compiler() {
+        return;
+    }
+    let program = compile_as("../../examples/c/own_scheme.c", "own_scheme_without_a_key");
+    let out = folder().join("unused");
+    let mut server = limited();
+    server.env("FARWRITE_PSK_FILE", key()).arg(&program);
+    server
+        .args(["-d", "udp:127.0.0.1", "-p", "0", "-o"])
+        .arg(out);
+    let (mut server, _lines, port) = start_server(server.stderr(Stdio::null()));
+    let mut client = limited();
+    client.env("FARWRITE_VERBOSE", "1").arg(&program);
+    client.args([
+        "-d",
+        "udp:127.0.0.1",
+        "-p",
+        &port,
+        "-i",
+        "/dev/null",
+        "127.0.0.1",
+    ]);
+    let output = client.output().expect("it starts");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success(), "{text}");
+    assert!(text.contains("the peer requires sealed packets"), "{text}");
+    assert!(!server.wait().expect("it ends").success());
 }

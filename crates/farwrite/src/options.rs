@@ -207,6 +207,10 @@ pub struct QpOptions {
     /// of k. The peer chooses the code, and this end computes the parity. Reads with more parity are
     /// refused ([`ReadRefusal::Scheme`](crate::ReadRefusal::Scheme)).
     pub max_answer_parity_percent: u32,
+    /// The deadline of messages and receives that are posted without one, counted from the first poll
+    /// after they were posted. It ends them if the peer has vanished. `None`: they stay open. Reads that
+    /// this end answers or requests have no such deadline.
+    pub default_deadline: Option<Duration>,
     /// Whether data packets are sealed. A sealed packet has 24 bytes more than [`QpConfig::mtu`]. All
     /// queue pairs to a peer must be sealed, or none ([`Error::Sealing`](crate::Error::Sealing)).
     pub sealing: Sealing,
@@ -225,6 +229,7 @@ impl Default for QpOptions {
             max_parity_bytes: 1 << 30,
             max_answers: 16,
             max_answer_parity_percent: 100,
+            default_deadline: None,
             sealing: Sealing::Off,
         }
     }

@@ -150,6 +150,9 @@ static void attributes_of_queue_pairs(struct sdr_context *ctx)
 	setenv("SDR_QP_NUM_GENERATIONS", "many", 1);
 	CHECK(!sdr_qp_create(ctx, &attr));
 	unsetenv("SDR_QP_NUM_GENERATIONS");
+	setenv("FARWRITE_DEADLINE_MS", "soon", 1);
+	CHECK(!sdr_qp_create(ctx, &attr));
+	unsetenv("FARWRITE_DEADLINE_MS");
 	chosen = chosen ? strdup(chosen) : NULL;
 	setenv("FARWRITE_MTU", "1000", 1);
 	CHECK(!sdr_qp_create(ctx, &attr));
@@ -482,6 +485,35 @@ static void sends(struct end *a, struct end *b)
 	(void)sdr_recv_complete(recv);
 }
 
+/* FARWRITE_DEADLINE_MS ends a message whose peer does nothing. */
+static void vanished_peer(void)
+{
+	struct end a, b;
+	struct sdr_send_wr wr = {.length = 10};
+	struct sdr_send_handle *send;
+	void *info;
+
+	setenv("FARWRITE_DEADLINE_MS", "200", 1);
+	a = open_end();
+	b = open_end();
+	unsetenv("FARWRITE_DEADLINE_MS");
+	info = info_of(b.qp);
+	WORKS(sdr_qp_connect(a.qp, info));
+	free(info);
+	wr.lkey = a.lkey;
+	wr.local_addr = (uintptr_t)a.memory;
+	WORKS(sdr_send_post(a.qp, &wr, &send)); /* b posts no receive */
+	FAILS(poll_send(send));
+	WORKS(sdr_mr_dereg(a.mr));
+	WORKS(sdr_qp_destroy(a.qp));
+	WORKS(sdr_context_destroy(a.ctx));
+	WORKS(sdr_qp_destroy(b.qp));
+	WORKS(sdr_mr_dereg(b.mr));
+	WORKS(sdr_context_destroy(b.ctx));
+	free(a.memory);
+	free(b.memory);
+}
+
 static struct sdr_recv_handle *shared;
 static int saw_error;
 
@@ -678,6 +710,7 @@ int main(int argc, char **argv)
 	receives(&a, &b);
 	sends(&a, &b);
 	threads(&b);
+	vanished_peer();
 
 	left = post(&b, SIZE);
 	WORKS(sdr_recv_bitmap_get(left, &bitmap, &bytes));

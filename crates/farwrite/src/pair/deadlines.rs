@@ -40,6 +40,27 @@ impl Deadlines {
 }
 
 impl Pair {
+    /// Gives the default deadline to messages that were posted without one since the last poll.
+    pub(super) fn date_messages(&mut self, now_ns: u64) {
+        let limit = self.options.default_deadline;
+        let limit_ns = limit.map_or(0, |limit| {
+            u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX)
+        });
+        let deadline_ns = now_ns.saturating_add(limit_ns);
+        for message in std::mem::take(&mut self.send.undated) {
+            if let Some(send) = self.send.open.get_mut(&message) {
+                send.deadline_ns = Some(deadline_ns);
+                self.send.deadlines.insert(deadline_ns, message);
+            }
+        }
+        for message in std::mem::take(&mut self.recv.undated) {
+            if let Some(recv) = self.recv.open.get_mut(&message) {
+                recv.deadline_ns = Some(deadline_ns);
+                self.recv.deadlines.insert(deadline_ns, message);
+            }
+        }
+    }
+
     /// Ends the receives whose deadline has passed: as whole if all has arrived, otherwise as
     /// partial, or as failed if critical ranges are missing. Returns whether there were any.
     pub(super) fn expire_receives<F: Fabric>(

@@ -304,6 +304,7 @@ impl Pair {
     ) -> Result<(), Error> {
         self.events.set_now(now_ns);
         self.polled_ns = now_ns;
+        self.date_messages(now_ns);
         self.settle_closing(fabric);
         let Some(peer) = peer else {
             self.expire_receives(fabric, now_ns)?;

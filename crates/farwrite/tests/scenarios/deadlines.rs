@@ -1,6 +1,7 @@
 //! Messages that end at a deadline, at one end or at both.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
 
 use farwrite::fabric::sim::SimNetwork;
 use farwrite::{Endpoint, Outcome, QpConfig, QpOptions, RecvOptions, SchemeTag};
@@ -96,6 +97,38 @@ fn a_receive_that_was_never_offered_ends_at_its_deadline() {
     let parcel = Parcel { order, out, inn };
     assert_eq!(settle(&mut world, &parcel), [PARTIAL; 2]);
     end(world, vec![parcel]);
+}
+
+#[test]
+fn the_default_deadline_ends_messages_of_a_vanished_peer() {
+    let options = QpOptions {
+        default_deadline: Some(Duration::from_secs(2)),
+        ..options()
+    };
+    let mut world = World::new(1, long_haul(), &options);
+    world.run_for(SECOND);
+    world.set_down(true);
+    let posted_ns = world.now_ns();
+    let parcel = world.ship(order(100_000, "sr-nack"));
+    assert_eq!(settle(&mut world, &parcel), [FAILED, PARTIAL]);
+    let took_ns = world.now_ns() - posted_ns;
+    assert!(
+        (2 * SECOND..2 * SECOND + 100 * MS).contains(&took_ns),
+        "{took_ns}"
+    );
+    world.set_down(false);
+    // A deadline of the caller is not replaced.
+    let inn = world.post_recv_with(Way::Forth, 1000, until(world.now_ns() + 5 * SECOND));
+    let inn = inn.expect("a free slot");
+    world.run_for(4 * SECOND);
+    assert_eq!(inn.recv.outcome(), None);
+    world.run_for(2 * SECOND);
+    assert_eq!(inn.recv.outcome(), PARTIAL);
+    let order = order(1000, "sr-nack");
+    let out = world.post_send(&order).expect("a free slot");
+    let second = Parcel { order, out, inn };
+    assert_eq!(settle(&mut world, &second), [PARTIAL; 2]);
+    end(world, vec![parcel, second]);
 }
 
 #[test]

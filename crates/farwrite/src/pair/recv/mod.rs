@@ -34,6 +34,8 @@ pub(super) struct RecvState {
     /// Those open messages whose offer is foreseen and of which nothing has arrived.
     foreseen: BTreeSet<u64>,
     pub(super) deadlines: Deadlines,
+    /// Receives that get the default deadline at the next poll.
+    pub(super) undated: Vec<u64>,
     /// Messages with newly arrived packets. The vector is kept for its capacity.
     arrived: Vec<MessageId>,
     /// Messages that have ended, but whose memory a worker may still write.
@@ -50,6 +52,7 @@ impl RecvState {
             open: BTreeMap::new(),
             foreseen: BTreeSet::new(),
             deadlines: Deadlines::default(),
+            undated: Vec::new(),
             arrived: Vec::new(),
             closing: Vec::new(),
             expected,
@@ -74,6 +77,7 @@ impl RecvState {
         self.open = BTreeMap::new();
         self.foreseen = BTreeSet::new();
         self.deadlines = Deadlines::default();
+        self.undated = Vec::new();
         self.arrived = Vec::new();
         self.closing = Vec::new();
     }
@@ -211,8 +215,12 @@ impl Pair {
         if terms.exact_length {
             shared.set_length(target.length);
         }
-        if let Some(deadline_ns) = deadline_ns {
-            self.recv.deadlines.insert(deadline_ns, message);
+        match deadline_ns {
+            Some(deadline_ns) => self.recv.deadlines.insert(deadline_ns, message),
+            None if self.options.default_deadline.is_some() && !terms.answers_read => {
+                self.recv.undated.push(message);
+            }
+            None => {}
         }
         self.foresee(fabric, known, message)?;
         Ok(RecvHandle {

@@ -46,6 +46,8 @@ pub(super) struct SendState {
     writes: Writes,
     queue: PacketQueue,
     pub(super) deadlines: Deadlines,
+    /// Messages that get the default deadline at the next poll.
+    pub(super) undated: Vec<u64>,
     /// The state of the queue pair among the queue pairs to its peer.
     pub(super) place_in_queue: PlaceInQueue,
     /// Wire bytes that remain in its turn to send. The value is negative if more than a turn was
@@ -91,6 +93,7 @@ impl SendState {
         self.streams = VecDeque::new();
         self.writes.shrink();
         self.deadlines = Deadlines::default();
+        self.undated = Vec::new();
         self.queue.shrink();
     }
 
@@ -364,8 +367,12 @@ impl Pair {
             shared: Arc::clone(&shared),
         };
         self.send.open.insert(message, send);
-        if let Some(deadline_ns) = options.deadline_ns {
-            self.send.deadlines.insert(deadline_ns, message);
+        match options.deadline_ns {
+            Some(deadline_ns) => self.send.deadlines.insert(deadline_ns, message),
+            None if self.options.default_deadline.is_some() && !traits.answers_read => {
+                self.send.undated.push(message);
+            }
+            None => {}
         }
         Ok(SendHandle {
             pair: self.name,
