@@ -18,7 +18,7 @@ export CARGO_PROFILE_DEV_DEBUG := 0
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo explorer test test-small package macos check unit isal arm loom tsan system test-verbs browser deny python torch torch-versions gpu wheel figures figures-protocol figures-boxes figures-optinic figures-collectives figures-training bench bench-completion bench-agreement bench-path bench-paths bench-durable bench-many-files bench-model bench-sim bench-torch bench-collectives bench-hadamard bench-train bench-train-matrix bench-inference model-check sim-check fuzz soak mutants miri deb dist install install-c hooks clean
+.PHONY: help demo explorer test test-small package macos check unit isal arm loom tsan system test-verbs browser deny python torch torch-versions gpu wheel figures figures-protocol figures-boxes figures-optinic figures-collectives figures-training bench bench-completion bench-agreement bench-path bench-paths bench-durable bench-many-files bench-model bench-sim bench-torch bench-collectives bench-hadamard bench-train bench-train-matrix bench-inference model-check sim-check fuzz soak mutants miri deb deb-c dist install install-c hooks clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -318,6 +318,10 @@ miri: ## the SDR core, the memory of NICs and the Hadamard transform under Miri 
 deb: ## a Debian package: program, manual pages, shell completions, systemd units; in out/
 	$(CARGO) build --release --locked --package farwrite-cli
 	dist/deb $${CARGO_TARGET_DIR:-target}/release/farwrite out
+
+deb-c: ## Debian packages of the C library, libfarwrite0 and libfarwrite-dev; in out/
+	$(CARGO) build --release --locked --package farwrite-capi
+	dist/c/deb $${CARGO_TARGET_DIR:-target}/release/libfarwrite_capi.a out
 
 DIST := out/dist
 dist: ## all packages of a release for x86_64 and aarch64, with checksums, in out/dist (long; downloads zig); dist/check tries them
