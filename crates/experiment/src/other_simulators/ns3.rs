@@ -24,12 +24,7 @@ pub fn topology(file: &str, text: &str) -> Result<ImportedTopology, InputError> 
         ));
     };
     let nodes: usize = first.number(0, "the number of nodes", COUNT)?;
-    if first.words.len() == 6 {
-        return Err(first.error(
-            "6 words, as in SimAI's topologies: NODES GPUS_PER_SERVER NVSWITCHES SWITCHES CABLES GPU; \
-             here the first line is NODES SWITCHES CABLES, where SWITCHES counts NVSwitches too",
-        ));
-    }
+    refuse_simai(first)?;
     let switches: usize = first.number(1, "the number of switches", COUNT)?;
     let cables: usize = first.number(2, "the number of cables", COUNT)?;
     if nodes == 0 {
@@ -87,6 +82,17 @@ pub fn topology(file: &str, text: &str) -> Result<ImportedTopology, InputError> 
         host_of,
         notes,
     })
+}
+
+/// Refuses a topology of `SimAI`, whose first line has six words.
+fn refuse_simai(first: &Line<'_>) -> Result<(), InputError> {
+    if first.words.len() != 6 {
+        return Ok(());
+    }
+    Err(first.error(
+        "6 words, as in SimAI's topologies: NODES GPUS_PER_SERVER NVSWITCHES SWITCHES CABLES GPU; \
+         here the first line is NODES SWITCHES CABLES, where SWITCHES counts NVSwitches too",
+    ))
 }
 
 /// Makes nodes in the order of the file's numbers. Also returns the host index of each node.
