@@ -28,7 +28,7 @@ def _installed(report, program, directory):
               "usr/share/bash-completion/completions/farwrite",
               "usr/share/zsh/vendor-completions/_farwrite",
               "usr/share/fish/vendor_completions.d/farwrite.fish",
-              *(f"lib/systemd/system/farwrite-{unit}.service" for unit in ("recv", "lowar@", "netrt@")),
+              *(f"lib/systemd/system/farwrite-{unit}.service" for unit in ("recv", "peers", "lowar@", "netrt@")),
               "usr/lib/sysusers.d/farwrite.conf", "usr/share/doc/farwrite/README.md")
     missing = [name for name in wanted if not (there / name).is_file()]
     report.check("what people expect is in it", f"{missing} missing" if missing else None)
