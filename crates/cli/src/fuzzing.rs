@@ -1,6 +1,6 @@
 //! Readers of files, for the targets in `crates/fuzz`. Not part of an interface.
 
-use crate::{known_paths, link_file, trace};
+use crate::{known_paths, link_file, peers, trace};
 
 /// The text of a link file. The values are those of a path.
 ///
@@ -28,6 +28,19 @@ pub fn known_paths(text: &str) {
     };
     let written = toml::to_string(&known).expect("what was read can be written");
     assert_eq!(known_paths::parse(&written), Some(known), "{written}");
+}
+
+/// The text of the file of peers. All that can be read are found by their keys.
+///
+/// # Panics
+/// One is not.
+pub fn peers(text: &str) {
+    let Ok(peers) = peers::Peers::parse(text) else {
+        return;
+    };
+    for (name, key) in peers.known().iter() {
+        assert_eq!(peers.of(key).map(|peer| peer.name.as_str()), Some(name));
+    }
 }
 
 /// The bytes of a trace. What can be read can be drawn.

@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use farwrite_session::{KeyError, Psk};
+use farwrite_session::{Code, Identity, Key, KeyError, Psk};
 use farwrite_transfer::Cancel;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -17,6 +17,8 @@ use crate::exit::{Exit, Failure, OrExit};
 /// The variable that holds the key in text form. Unlike an argument, it is not visible to other
 /// users of the machine.
 const VARIABLE: &str = "FARWRITE_PSK";
+/// The variable that holds a code.
+const CODE_VARIABLE: &str = "FARWRITE_CODE";
 /// The maximum length of a line that the user types.
 const MAX_LINE_BYTES: usize = 1024;
 /// The time between two checks of whether the user cancelled.
@@ -68,9 +70,52 @@ pub(crate) fn needed(file: Option<&Path>, cancel: &Cancel) -> Result<Psk, Failur
         );
         return Err(Failure::new(Exit::Usage, what));
     }
-    let line = ask(cancel)?;
+    let line = ask("key", cancel)?;
     let key = line.parse::<Psk>();
     key.map_err(|error| of_key("reading the typed key", &error))
+}
+
+/// As [`needed`], but the user may also give the code that the receiver shows.
+///
+/// # Errors
+/// As [`needed`].
+pub(crate) fn needed_by_sender(file: Option<&Path>, cancel: &Cancel) -> Result<Key, Failure> {
+    if let Some(psk) = find(file, cancel)? {
+        return Ok(Key::PreShared(psk));
+    }
+    if let Some(text) = env::var_os(CODE_VARIABLE).filter(|text| !text.is_empty()) {
+        let code = text.to_string_lossy().parse::<Code>();
+        let code = code.map_err(|error| of_key(&format!("reading {CODE_VARIABLE}"), &error));
+        return code.map(Key::Code);
+    }
+    if !io::stdin().is_terminal() {
+        let what = format!(
+            "no key: give --psk-file or --identity, or set {VARIABLE} or {CODE_VARIABLE}; at a terminal, this \
+             program asks for the key or the code. `farwrite keygen` makes a key, `farwrite recv --code` a code"
+        );
+        return Err(Failure::new(Exit::Usage, what));
+    }
+    let line = ask("key or code", cancel)?;
+    if let Ok(code) = line.parse::<Code>() {
+        return Ok(Key::Code(code));
+    }
+    let is_code = |c: char| c.is_ascii_digit() || c == '-' || c.is_whitespace();
+    let error = match line.parse::<Psk>() {
+        Ok(psk) => return Ok(Key::PreShared(psk)),
+        Err(_) if line.chars().all(is_code) => KeyError::Code,
+        Err(error) => error,
+    };
+    Err(of_key("reading what was typed", &error))
+}
+
+/// The identity in a file.
+///
+/// # Errors
+/// The file is no identity; [`Exit::Interrupted`].
+pub(crate) fn identity(file: &Path, cancel: &Cancel) -> Result<Identity, Failure> {
+    let file = file.to_path_buf();
+    let identity = cancel.run(move || Identity::load(&file))?;
+    identity.map_err(|error| of_key("reading the identity", &error))
 }
 
 /// Generates a new key.
@@ -94,12 +139,13 @@ pub(crate) fn of_key(what: &str, error: &KeyError) -> Failure {
 }
 
 /// Asks for the key at the terminal of standard input, which does not show what the user types.
-fn ask(cancel: &Cancel) -> Result<Zeroizing<String>, Failure> {
+fn ask(what: &str, cancel: &Cancel) -> Result<Zeroizing<String>, Failure> {
     let input = io::stdin();
+    let asked = what;
     let what = "reading the key from the terminal";
     let _hidden = Hidden::start(&input).or_exit(Exit::Other, what)?;
     // If nobody sees the question, the user does not answer, and Ctrl-C ends the program.
-    let _ = write!(io::stderr(), "key that the other end shows (hidden): ");
+    let _ = write!(io::stderr(), "{asked} that the other end shows (hidden): ");
     // All the memory at once: a buffer that grows leaves copies behind.
     let mut line = Zeroizing::new(Vec::with_capacity(MAX_LINE_BYTES));
     while line.last() != Some(&b'\n') && line.len() < MAX_LINE_BYTES {

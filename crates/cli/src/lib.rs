@@ -3,6 +3,7 @@
 
 mod addresses;
 mod args;
+mod audit;
 mod axis;
 mod boxes;
 mod chart;
@@ -25,6 +26,7 @@ mod metrics;
 mod old_names;
 mod outcome;
 mod pages;
+mod peers;
 mod perf;
 mod pipe;
 mod plan;
@@ -37,6 +39,7 @@ mod sealing;
 mod send;
 mod serving;
 mod sim;
+mod supervisor;
 mod svg;
 mod table;
 mod trace;

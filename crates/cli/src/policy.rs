@@ -42,7 +42,13 @@ pub(crate) struct PolicyArgs {
 
 /// Bytes to keep free; `None`: not checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Reserve(Option<u64>);
+pub(crate) struct Reserve(Option<u64>);
+
+impl Reserve {
+    pub(crate) fn bytes(self) -> Option<u64> {
+        self.0
+    }
+}
 
 impl PolicyArgs {
     pub(crate) fn policy(&self) -> Policy {
@@ -58,6 +64,11 @@ impl PolicyArgs {
 }
 
 impl PolicyArgs {
+    /// Whether interrupted files are kept.
+    pub(crate) fn resumes(&self) -> bool {
+        !self.no_resume
+    }
+
     /// The policy of a receiver whose interrupted files `peer` can go on with.
     pub(crate) fn resuming(&self, peer: PeerKey) -> Policy {
         Policy {
@@ -77,13 +88,13 @@ fn own_umask() -> u16 {
     umask.unwrap_or(0o022)
 }
 
-fn parse_umask(text: &str) -> Result<u16, String> {
+pub(crate) fn parse_umask(text: &str) -> Result<u16, String> {
     let umask = u16::from_str_radix(text, 8).ok();
     let umask = umask.filter(|umask| *umask <= 0o777 && !text.starts_with('+'));
     umask.ok_or_else(|| "give 000 to 777, in octal".into())
 }
 
-fn parse_reserve(text: &str) -> Result<Reserve, String> {
+pub(crate) fn parse_reserve(text: &str) -> Result<Reserve, String> {
     match text {
         "none" => Ok(Reserve(None)),
         size => parse_count(size).map(|bytes| Reserve(Some(bytes))),

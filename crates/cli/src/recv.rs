@@ -5,28 +5,35 @@ use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use clap::Args;
 use farwrite::ReservedPort;
 use farwrite::fabric::udp::SocketError;
 use farwrite_session::files::PeerKey;
-use farwrite_session::{Listener, Psk, parse_listen, shown};
+use farwrite_session::{
+    Accepted, AcceptedKeys, Code, KnownPeers, Listener, OneTimeCode, parse_listen, shown,
+};
 use farwrite_transfer::{
     self as transfer, Admission, Cancel, DEFAULT_PORT, MemoryPool, ReceiveSettings,
 };
 use farwrite_units::parse::{parse_memory, parse_rate, parse_timeout};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use signal_hook::consts::SIGHUP;
+use signal_hook::flag;
 
 use crate::addresses::Targets;
+use crate::audit::Audit;
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
+use crate::peers::{Peers, SharedPeers};
 use crate::pipe::{self, PipeReceiver};
 use crate::policy::PolicyArgs;
 use crate::sealing::SealingArgs;
-use crate::serving::{Serving, Until};
+use crate::serving::{Admitting, Serving, Until};
+use crate::supervisor::Supervisor;
 use crate::trace::TraceArgs;
 use crate::transfer_metrics::MetricsArgs;
 use crate::{interrupt, key};
@@ -39,6 +46,8 @@ Examples:
   farwrite recv                     make a key, and print the command for the other machine
   farwrite recv --listen 192.0.2.7:4792 --dir in --psk-file far.key --once
   farwrite recv --listen [::]:4792 --dir in --psk-file far.key --json
+  farwrite recv --code              receive once, by a short code that the sender types
+  farwrite recv --listen [::]:4792 --dir in --identity host.key --peers peers.toml --audit audit.jsonl
   farwrite recv --dir in --psk-file far.key --credit-rate 10Gbit
   farwrite recv --dir in --psk-file far.key --metrics 127.0.0.1:9791
   curl http://127.0.0.1:9791/metrics          shows the counters, while recv runs
@@ -78,6 +87,20 @@ pub(crate) struct RecvArgs {
     /// with another rate control are refused
     #[arg(long, value_name = "RATE", value_parser = parse_rate, allow_hyphen_values = true)]
     credit_rate: Option<u64>,
+    /// Show a code of one use for the sender, and end after one transfer. Whoever tries a wrong code uses it
+    /// up
+    #[arg(long, conflicts_with_all = ["psk_file", "identity"])]
+    code: bool,
+    /// File with the identity of this machine (`farwrite keygen --identity`), for senders with identities
+    #[arg(long, value_name = "FILE", requires = "peers")]
+    identity: Option<PathBuf>,
+    /// File with the peers that may send: a table for each, with its public key, its directory and its limits.
+    /// It is read again after SIGHUP
+    #[arg(long, value_name = "FILE", requires = "identity")]
+    peers: Option<PathBuf>,
+    /// Write a JSON object on a line of this file for each transfer, probe and refusal
+    #[arg(long, value_name = "FILE")]
+    audit: Option<PathBuf>,
     /// End after one transfer
     #[arg(long)]
     once: bool,
@@ -116,7 +139,11 @@ pub(crate) struct RecvArgs {
 }
 
 /// The options that say something about files, or about transfers of files.
-const NOT_OF_PIPES: [&str; 15] = [
+const NOT_OF_PIPES: [&str; 19] = [
+    "code",
+    "identity",
+    "peers",
+    "audit",
     "dir",
     "credit_rate",
     "once",
@@ -136,19 +163,15 @@ const NOT_OF_PIPES: [&str; 15] = [
 
 /// Receives files. Returns the exit code.
 pub(crate) fn run(args: &RecvArgs, console: &Console) -> Result<ExitCode, Failure> {
-    let cancel = interrupt::catch()?;
+    let reload = Reload::prepare(args)?;
+    let cancel = match &reload {
+        Some(_) => interrupt::catch_but_hang_up()?,
+        None => interrupt::catch()?,
+    };
     if !args.is_pipe() {
         check_directory(&args.dir)?;
     }
-    let (psk, is_fresh) = match key::find(args.psk_file.as_deref(), &cancel)? {
-        Some(psk) => (psk, false),
-        None if !console.says_to_terminal() => {
-            let what = "no key: a new key is shown on a terminal only, so that no log keeps it; give \
-                        --psk-file (`farwrite keygen` makes a key), or set FARWRITE_PSK";
-            return Err(Failure::new(Exit::Usage, what));
-        }
-        None => (key::make()?, true),
-    };
+    let (accepted, secret) = accepted(args, &cancel, console)?;
     let announce = |local: SocketAddr, targets: &Targets| {
         let local = shown(&local);
         match args.is_pipe() {
@@ -158,38 +181,154 @@ pub(crate) fn run(args: &RecvArgs, console: &Console) -> Result<ExitCode, Failur
                 args.dir.display()
             )),
         }
-        let command = command(args, targets);
+        let command = command(args, targets, &accepted);
         console.say(format_args!("on the other machine:\n\n  {command}\n"));
         targets.show_others(console);
-        if is_fresh {
-            let key = psk.to_text();
-            console.say(format_args!("it asks for this key:\n\n  {}\n", &*key));
+        if let Some(secret) = &secret {
+            console.say(secret);
         }
     };
-    if args.is_pipe() {
+    if let (true, Some(psk)) = (args.is_pipe(), &accepted.psk) {
         let receiver = PipeReceiver {
             listen: args.listen,
             timeout: args.timeout,
             sync: args.policy.policy().sync,
         };
-        return pipe::receive(&receiver, &psk, &cancel, console, announce);
+        return pipe::receive(&receiver, psk, &cancel, console, announce);
     }
     let (listener, port) = listen(args.listen)?;
     let local = listener.local_addr();
     announce(local, &Targets::of(local));
-    let until = match args.once {
+    let until = match args.once || args.code {
         true => Until::First,
         false => Until::Interrupted,
     };
-    receive(args, until, (listener, &port), psk, &cancel, console)
+    let holders = accepted.psk.as_ref().map(PeerKey::of_psk);
+    let keys = AcceptedKeys::from(accepted);
+    let peers = SharedPeers::default();
+    let admitting = Admitting {
+        keys,
+        peers,
+        holders,
+    };
+    if let Some(reload) = &reload {
+        reload.load(args, &admitting)?;
+    }
+    let look = || {
+        if let Some(reload) = &reload {
+            reload.look(args, &admitting, console);
+        }
+    };
+    let admitting = (&admitting, &look as &(dyn Fn() + Sync));
+    receive_from(
+        (args, until),
+        (listener, &port),
+        admitting,
+        &cancel,
+        console,
+    )
+}
+
+/// What this end accepts, and the secret that people have to know.
+fn accepted(
+    args: &RecvArgs,
+    cancel: &Cancel,
+    console: &Console,
+) -> Result<(Accepted, Option<String>), Failure> {
+    let mut accepted = Accepted::default();
+    if args.code {
+        check_shown(console, "a code", "run this at a terminal")?;
+        let code = Code::generate().map_err(|error| key::of_key("making a code", &error))?;
+        let text = &*code.to_text();
+        let text = format!("it asks for this code, which can be used once:\n\n  {text}\n");
+        accepted.code = Some(Arc::new(OneTimeCode::new(code)));
+        return Ok((accepted, Some(text)));
+    }
+    if let Some(file) = &args.identity {
+        accepted.identity = Some((key::identity(file, cancel)?, KnownPeers::default()));
+    }
+    accepted.psk = key::find(args.psk_file.as_deref(), cancel)?;
+    if accepted.psk.is_some() || accepted.identity.is_some() {
+        return Ok((accepted, None));
+    }
+    let advice = "give --psk-file (`farwrite keygen` makes a key), or set FARWRITE_PSK";
+    check_shown(console, "a new key", advice)?;
+    let psk = key::make()?;
+    let text = format!("it asks for this key:\n\n  {}\n", &*psk.to_text());
+    accepted.psk = Some(psk);
+    Ok((accepted, Some(text)))
+}
+
+/// Checks that only a terminal shows a secret.
+fn check_shown(console: &Console, what: &str, advice: &str) -> Result<(), Failure> {
+    if console.says_to_terminal() {
+        return Ok(());
+    }
+    let what =
+        format!("no key: {what} is shown on a terminal only, so that no log keeps it; {advice}");
+    Err(Failure::new(Exit::Usage, what))
+}
+
+/// The file of peers, which is read again after a hang-up.
+struct Reload {
+    file: PathBuf,
+    hung_up: Arc<AtomicBool>,
+}
+
+impl Reload {
+    /// From now on, a hang-up does not end the program, if there is a file.
+    fn prepare(args: &RecvArgs) -> Result<Option<Self>, Failure> {
+        let Some(file) = args.peers.clone() else {
+            return Ok(None);
+        };
+        let hung_up = Arc::<AtomicBool>::default();
+        let registered = flag::register(SIGHUP, Arc::clone(&hung_up));
+        registered.or_exit(Exit::Other, "installing the handler for SIGHUP")?;
+        Ok(Some(Self { file, hung_up }))
+    }
+
+    /// Reads the file. Returns the number of peers.
+    fn load(&self, args: &RecvArgs, admitting: &Admitting) -> Result<usize, Failure> {
+        let peers = Peers::load(&self.file, &args.dir);
+        let peers = peers.map_err(|what| Failure::new(Exit::Usage, what))?;
+        let count = peers.len();
+        admitting.keys.know(peers.known().clone());
+        admitting.peers.set(peers);
+        Ok(count)
+    }
+
+    /// Reads the file again if a hang-up has come. A file that is wrong changes nothing.
+    fn look(&self, args: &RecvArgs, admitting: &Admitting, console: &Console) {
+        if !self.hung_up.swap(false, Ordering::Relaxed) {
+            return;
+        }
+        match self.load(args, admitting) {
+            Ok(count) => console.say(format_args!(
+                "{}: {count} peers may send from now on",
+                self.file.display()
+            )),
+            Err(failure) => console.warn(format_args!("{failure}; the peers stay as they were")),
+        }
+    }
 }
 
 /// Receives over a listener. Returns the exit code.
 pub(crate) fn receive(
     args: &RecvArgs,
     until: Until,
+    listening: (Listener, &ReservedPort),
+    admitting: &Admitting,
+    cancel: &Cancel,
+    console: &Console,
+) -> Result<ExitCode, Failure> {
+    let admitting = (admitting, &(|| {}) as &(dyn Fn() + Sync));
+    receive_from((args, until), listening, admitting, cancel, console)
+}
+
+fn receive_from(
+    (args, until): (&RecvArgs, Until),
     (listener, port): (Listener, &ReservedPort),
-    psk: Psk,
+    (admitting, reload): (&Admitting, &(dyn Fn() + Sync)),
     cancel: &Cancel,
     console: &Console,
 ) -> Result<ExitCode, Failure> {
@@ -200,17 +339,23 @@ pub(crate) fn receive(
         credit_bps: args.credit_rate,
         sealing: args.sealing.choice(),
         max_bytes: args.policy.max_bytes,
+        max_file_bytes: None,
+        quota_left_bytes: None,
         max_files: args.policy.max_files,
-        policy: args
-            .policy
-            .resuming(args.peer.unwrap_or_else(|| PeerKey::of_psk(&psk))),
+        policy: match args.peer.or(admitting.holders) {
+            Some(peer) => args.policy.resuming(peer),
+            None => args.policy.policy(),
+        },
     };
     if places > 1 {
         raise_open_files();
     }
-    let admission = Admission::start(listener, psk, places, Arc::new(console.clone()))?;
+    let audit = Arc::new(Audit::start(args.audit.clone(), console.clone())?);
+    let observer = Arc::<Audit>::clone(&audit);
+    let admission = Admission::start(listener, &admitting.keys, places, observer)?;
     let trace = args.trace.start()?;
     let watch = args.metrics.start("recv")?;
+    let supervisor = Supervisor::of_environment();
     let serving = Serving {
         directory: &args.dir,
         settings: &settings,
@@ -222,11 +367,19 @@ pub(crate) fn receive(
         trace: &trace,
         console,
         begun: AtomicU64::new(0),
+        peers: &admitting.peers,
+        counted: Mutex::default(),
+        audit: &audit,
+        supervisor: &supervisor,
+        reload,
+        resumes: args.policy.resumes(),
     };
+    supervisor.ready();
     let ended = match until {
         Until::Interrupted => serving.all(&admission),
         Until::First | Until::FirstMet => serving.one(&admission, until),
     };
+    supervisor.stopping();
     trace.finish(console);
     ended
 }
@@ -320,8 +473,12 @@ fn listen_tcp(asked: Option<SocketAddr>) -> Result<Listener, Failure> {
 }
 
 /// The command for the other end.
-fn command(args: &RecvArgs, targets: &Targets) -> String {
+fn command(args: &RecvArgs, targets: &Targets, accepted: &Accepted) -> String {
     let mut line = format!("farwrite send --to {}", targets.first);
+    if let Some((own, _)) = &accepted.identity {
+        line += &format!(" --identity FILE --peer-key {}", own.public());
+        return line + " PATH...";
+    }
     if let Some(file) = &args.psk_file {
         line += &format!(" --psk-file {}", file.display());
     }

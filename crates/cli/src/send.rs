@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use farwrite_session::files::{Delete, ScanOptions, Source};
-use farwrite_session::{Channel, HostPort, Psk};
+use farwrite_session::{Channel, HostPort, Key, PublicKey};
 use farwrite_transfer::{
     self as transfer, Cancel, DcqcnOptions, EqdsOptions, MaxRate, RateControl, RateControlName,
     SchemeSetting, Sealing, SendSettings, Start, SwiftOptions, TransferHooks, TransferReport,
@@ -43,7 +43,9 @@ Examples:
   zfs send tank@now | farwrite send --to far.example --psk-file far.key -
       the other machine: farwrite recv --psk-file far.key - | zfs receive tank/copy
   farwrite send --dry-run --exclude '*.o' source/         lists what would be sent
-  farwrite send --to [2001:db8::7] archive/.     asks for the key that `farwrite recv` shows
+  farwrite send --to [2001:db8::7] archive/.     asks for the key or the code that `farwrite recv` shows
+  farwrite send --to far.example --identity host.key --peer-key farwrite-public-1:... archive/
+      to a receiver with --peers
 
 Either end may be started first. A sender waits, up to --timeout, for a receiver that does not listen
 yet or is busy with another sender. A link-local address needs the name of this machine's interface:
@@ -85,9 +87,21 @@ pub(crate) struct SendArgs {
     #[arg(required_unless_present = "dry_run")]
     to: Option<HostPort>,
     /// File with the pre-shared key of both ends; without it, the key is taken from the environment
-    /// variable FARWRITE_PSK, or else the program asks for it at the terminal
+    /// variable FARWRITE_PSK, or a code from FARWRITE_CODE, or else the program asks for one of the two at
+    /// the terminal
     #[arg(long, value_name = "FILE")]
     psk_file: Option<PathBuf>,
+    /// File with the identity of this machine (`farwrite keygen --identity`), for a receiver with --peers
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "peer_key",
+        conflicts_with = "psk_file"
+    )]
+    identity: Option<PathBuf>,
+    /// Public key of the receiver, which it prints
+    #[arg(long, value_name = "KEY", requires = "identity")]
+    peer_key: Option<PublicKey>,
     /// How losses are repaired: auto, or one of the schemes below
     #[arg(long, value_name = "NAME", default_value = "auto")]
     scheme: SchemeSetting,
@@ -261,6 +275,7 @@ impl SendArgs {
             ("--rate-file", self.rate_file.is_some()),
             ("--rate-control", !is_adaptive_or_fixed),
             ("--unsealed", self.sealing.choice() == Sealing::Off),
+            ("--identity", self.identity.is_some()),
             ("--trace", self.trace.is_on()),
             ("--metrics", self.metrics.is_given()),
         ];
@@ -331,10 +346,23 @@ pub(crate) fn run(args: &SendArgs, console: &Console) -> Result<ExitCode, Failur
     }
     let to = args.to.as_ref().expect("required without --dry-run");
     let sending = Sending::prepare(args, console)?;
-    let psk = key::needed(args.psk_file.as_deref(), &cancel)?;
-    let connect = || transfer::connect(to, &psk, args.timeout, &cancel, console);
-    let sent = sending.attempt(to, &psk, &cancel, connect)?;
+    let key = args.key(&cancel)?;
+    let connect = || transfer::connect(to, &key, args.timeout, &cancel, console);
+    let sent = sending.attempt(to, &key, &cancel, connect)?;
     outcome::show(console, sent, args.verbose)
+}
+
+impl SendArgs {
+    /// How this end proves who it is.
+    fn key(&self, cancel: &Cancel) -> Result<Key, Failure> {
+        match (&self.identity, self.peer_key) {
+            (Some(file), Some(peer)) => {
+                let own = key::identity(file, cancel)?;
+                Ok(Key::Identity { own, peer })
+            }
+            _ => key::needed_by_sender(self.psk_file.as_deref(), cancel),
+        }
+    }
 }
 
 /// The arguments of a transfer, checked, with what outlives an attempt to send.
@@ -372,7 +400,7 @@ impl<'a> Sending<'a> {
     pub(crate) fn attempt(
         &self,
         to: impl fmt::Display,
-        psk: &Psk,
+        key: &Key,
         cancel: &Cancel,
         connect: impl FnOnce() -> Result<Channel, transfer::Error>,
     ) -> Result<Result<TransferReport, Unfinished>, Failure> {
@@ -397,7 +425,7 @@ impl<'a> Sending<'a> {
             max_rate: self.max_rate.as_ref(),
         };
         let trace = args.trace.start()?;
-        let sent = transfer::send(channel, psk, source, &settings, &hooks);
+        let sent = transfer::send(channel, key, source, &settings, &hooks);
         trace.finish(console);
         let learned = sent.as_ref().ok().and_then(TransferReport::learned);
         if let Some((paths, learned)) = paths.zip(learned)

@@ -1,20 +1,27 @@
 //! Serves senders: one, or several at once.
 
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use farwrite::ReservedPort;
-use farwrite_session::Channel;
+use farwrite_session::files::PeerKey;
+use farwrite_session::{AcceptedKeys, Channel, Proof, Psk};
 use farwrite_transfer::{
-    self as transfer, Admission, Cancel, Client, ErrorKind, MemoryPool, Place, ReceiveSettings,
-    TransferHooks, TransferReport, Unfinished,
+    self as transfer, Admission, Cancel, Client, Error as TransferError, ErrorKind, MemoryPool,
+    Place, ReceiveSettings, TransferHooks, TransferReport, Unfinished,
 };
+use serde_json::json;
 
+use crate::audit::Audit;
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
+use crate::peers::{Peer, SharedPeers, used_bytes};
+use crate::supervisor::Supervisor;
 use crate::trace::Tracing;
 use crate::transfer_metrics::Watch;
 use crate::{outcome, probe};
@@ -37,6 +44,26 @@ pub(crate) fn is_unmet(ended: &Result<TransferReport, Unfinished>) -> bool {
     })
 }
 
+/// Whom a receiver admits.
+pub(crate) struct Admitting {
+    pub(crate) keys: AcceptedKeys,
+    /// Those of the file of peers.
+    pub(crate) peers: SharedPeers,
+    /// Those who hold the pre-shared key, for files that they go on with.
+    pub(crate) holders: Option<PeerKey>,
+}
+
+impl Admitting {
+    /// Those who hold a pre-shared key.
+    pub(crate) fn of(psk: &Psk) -> Self {
+        Self {
+            keys: psk.into(),
+            peers: SharedPeers::default(),
+            holders: Some(PeerKey::of_psk(psk)),
+        }
+    }
+}
+
 /// What all transfers of a receiver use.
 pub(crate) struct Serving<'a> {
     pub(crate) directory: &'a Path,
@@ -50,6 +77,15 @@ pub(crate) struct Serving<'a> {
     pub(crate) console: &'a Console,
     /// Transfers that have begun.
     pub(crate) begun: AtomicU64,
+    pub(crate) peers: &'a SharedPeers,
+    /// Names of peers with a quota that are served now.
+    pub(crate) counted: Mutex<BTreeSet<String>>,
+    pub(crate) audit: &'a Audit,
+    pub(crate) supervisor: &'a Supervisor,
+    /// Reads the file of peers again, if the user wants that.
+    pub(crate) reload: &'a (dyn Fn() + Sync),
+    /// Whether interrupted files are kept.
+    pub(crate) resumes: bool,
 }
 
 /// How the service of a client has ended.
@@ -63,11 +99,19 @@ impl Serving<'_> {
     /// Serves one sender after the other, until a transfer has ended. Returns its exit code.
     pub(crate) fn one(&self, admission: &Admission, until: Until) -> Result<ExitCode, Failure> {
         loop {
-            let (channel, place) = admission.wait(self.cancel)?;
+            let (channel, place) = self.wait(admission)?;
             if let Served::Transfer(ended) = self.serve(channel, place, until, self.console) {
                 return ended;
             }
         }
+    }
+
+    /// Waits for a sender, and does what is due meanwhile.
+    fn wait(&self, admission: &Admission) -> Result<(Channel, Place), TransferError> {
+        admission.wait_while(self.cancel, || {
+            self.supervisor.alive();
+            (self.reload)();
+        })
     }
 
     /// Serves all senders that come, each in a thread of its own, until the user interrupts.
@@ -76,7 +120,7 @@ impl Serving<'_> {
         let has_reported = AtomicBool::new(false);
         let ended = thread::scope(|scope| -> Result<(), Failure> {
             loop {
-                let (channel, place) = admission.wait(self.cancel)?;
+                let (channel, place) = self.wait(admission)?;
                 let serve = || self.serve_apart(channel, place, &has_reported);
                 let thread = thread::Builder::new().name("transfer".into());
                 let started = thread.spawn_scoped(scope, serve);
@@ -98,7 +142,10 @@ impl Serving<'_> {
     /// Serves a client. Whatever happens to it ends only its own service.
     fn serve_apart(&self, channel: Channel, place: Place, has_reported: &AtomicBool) {
         let number = self.begun.fetch_add(1, Ordering::Relaxed) + 1;
-        let name = channel.peer_addr().to_string();
+        let name = match self.peer(channel.proof()) {
+            Some(peer) => peer.name,
+            None => channel.peer_addr().to_string(),
+        };
         let console = self.console.for_transfer(number, name);
         let serve = || self.serve(channel, place, Until::Interrupted, &console);
         let served = catch_unwind(AssertUnwindSafe(serve)).unwrap_or_else(|_| {
@@ -114,22 +161,79 @@ impl Serving<'_> {
         }
     }
 
+    /// The peer that has proven its identity; `None` if it is not in the file of peers.
+    fn peer(&self, proof: Proof) -> Option<Peer> {
+        let Proof::Identity(key) = proof else {
+            return None;
+        };
+        self.peers.get().of(&key).cloned()
+    }
+
     fn serve(&self, channel: Channel, mut place: Place, until: Until, console: &Console) -> Served {
         let client = match Client::accept(channel, self.cancel) {
             Ok(client) => client,
             Err(error) => return Served::Transfer(Err(error.into())),
         };
         if client.wants_probe() {
+            let probe = json!({ "event": "probe", "address": client.addr().to_string() });
             match place.take_all() {
                 Ok(()) => {
                     let answered = probe::answer(client, self.port, self.cancel, console);
                     answered.unwrap_or_else(|failure| console.warn(failure));
+                    self.audit.note(probe);
                 }
                 Err(error) => client.fail(&error),
             }
             // A probe is not a transfer: --once continues to wait for one.
             return Served::Nothing;
         }
+        let address = client.addr().to_string();
+        let peer = self.peer(client.proof());
+        if peer.is_none() && matches!(client.proof(), Proof::Identity(_)) {
+            let error = client.refuse("the receiver does not know this peer any more");
+            self.audit.note_refusal(None, &address, &error);
+            return Served::Transfer(Err(error.into()));
+        }
+        let counted = match self.count(peer.as_ref()) {
+            Ok(counted) => counted,
+            Err(error) => {
+                client.fail(&error);
+                let name = peer.as_ref().map(|peer| peer.name.as_str());
+                self.audit.note_refusal(name, &address, &error);
+                return Served::Transfer(Err(error.into()));
+            }
+        };
+        let served = self.receive(client, peer.as_ref(), until, console);
+        // The next sender comes after this one was reported.
+        drop((counted, place));
+        served
+    }
+
+    fn receive(
+        &self,
+        client: Client,
+        peer: Option<&Peer>,
+        until: Until,
+        console: &Console,
+    ) -> Served {
+        let (directory, mut settings) = match peer {
+            Some(peer) => {
+                let used = peer.quota_bytes().map(|_| used_bytes(peer.directory()));
+                let settings = peer.settings(self.settings, used.unwrap_or(0));
+                (peer.directory(), settings)
+            }
+            None => (self.directory, *self.settings),
+        };
+        match client.proof() {
+            Proof::PreShared => {}
+            // The next code is another one.
+            Proof::Code => settings.policy.resume = None,
+            Proof::Identity(key) => {
+                let peer = self.resumes.then(|| PeerKey::of_public(&key));
+                settings.policy.resume = peer;
+            }
+        }
+        let address = client.addr().to_string();
         let watched = self.watch.begin(console);
         let hooks = TransferHooks {
             redirect: &transfer::unchanged,
@@ -140,14 +244,46 @@ impl Serving<'_> {
             max_rate: None,
         };
         self.trace.begin_run("transfer");
-        let ended = transfer::receive(client, self.directory, self.settings, &hooks);
+        let ended = transfer::receive(client, directory, &settings, &hooks);
         drop(watched);
         if until == Until::FirstMet && is_unmet(&ended) {
             return Served::Nothing;
         }
-        let shown = outcome::show(console, ended, self.is_verbose);
-        // The next sender comes after this one was reported.
-        drop(place);
-        Served::Transfer(shown)
+        let name = peer.map(|peer| peer.name.as_str());
+        self.audit.note_transfer((name, &address), &ended);
+        Served::Transfer(outcome::show(console, ended, self.is_verbose))
+    }
+
+    /// Makes the transfer of a peer with a quota the only one of this peer. Otherwise two transfers could use
+    /// the same free bytes.
+    fn count(&self, peer: Option<&Peer>) -> Result<Counted<'_>, TransferError> {
+        let name = peer.filter(|peer| peer.quota_bytes().is_some());
+        let name = name.map(|peer| peer.name.clone());
+        if let Some(name) = &name
+            && !self.counted().insert(name.clone())
+        {
+            let what = "another transfer of this peer is under way, and it has a quota";
+            return Err(TransferError::new(ErrorKind::Busy, what));
+        }
+        let serving = self;
+        Ok(Counted { serving, name })
+    }
+
+    fn counted(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.counted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A transfer of a peer with a quota, until it is dropped.
+struct Counted<'a> {
+    serving: &'a Serving<'a>,
+    name: Option<String>,
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        if let Some(name) = &self.name {
+            self.serving.counted().remove(name);
+        }
     }
 }

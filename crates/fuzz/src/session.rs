@@ -1,17 +1,29 @@
 //! Targets of the session crate.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use farwrite_session::files::{Detail, Entry, Kind, ManifestBuilder, Time};
 use farwrite_session::fuzzing::{
     Failed, Handshake, Keys, RecordOpener, RecordSealer, decode, rewritten_name,
 };
-use farwrite_session::{HostPort, Message, Psk, parse_listen, shown};
+use farwrite_session::{
+    Accepted, Code, HostPort, Identity, KnownPeers, Message, OneTimeCode, Psk, parse_listen, shown,
+};
 
 /// The same in each run.
 static KEY: LazyLock<Psk> = LazyLock::new(|| {
     let text = "farwrite-psk-1:gaytemzugu3doobzmfrggzdfmztwq2lknnwg23tpobyxe43uov3n3zphea";
     text.parse().expect("a key")
+});
+
+/// A responder that accepts the key and identities.
+static ACCEPTED: LazyLock<Arc<Accepted>> = LazyLock::new(|| {
+    let identity = Identity::generate().expect("randomness");
+    Arc::new(Accepted {
+        psk: Some(KEY.clone()),
+        identity: Some((identity, KnownPeers::default())),
+        code: None,
+    })
 });
 
 /// Length of the initiator's preamble and first message.
@@ -26,7 +38,7 @@ pub fn handshake(data: &[u8]) {
     let Some((&piece_bytes, rest)) = data.split_first() else {
         return;
     };
-    let mut responder = Handshake::respond();
+    let mut responder = Handshake::respond(ACCEPTED.clone());
     for piece in rest.chunks(usize::from(piece_bytes).max(1)) {
         if let Err(failed) = take(&mut responder, piece, false) {
             assert!(failed.answer.len() <= REFUSAL_BYTES);
@@ -34,20 +46,49 @@ pub fn handshake(data: &[u8]) {
             break;
         }
     }
-    let (_, mut first) = Handshake::initiate(&KEY).expect("own parameters");
+    let (_, mut first) = Handshake::initiate(&(&*KEY).into()).expect("own parameters");
     assert_eq!(first.len(), FIRST_BYTES);
     for (byte, change) in first.iter_mut().zip(rest) {
         *byte ^= change;
     }
     let is_unchanged = rest.iter().take(FIRST_BYTES).all(|change| *change == 0);
-    let accepted = take(&mut Handshake::respond(), &first, is_unchanged).is_ok();
+    let accepted = take(
+        &mut Handshake::respond(ACCEPTED.clone()),
+        &first,
+        is_unchanged,
+    )
+    .is_ok();
     assert_eq!(accepted, is_unchanged);
+}
+
+/// Bytes for a responder that shows a code, after the preamble that asks for it. Nobody is accepted, and a
+/// guess uses the code up. The same bytes as a text are a code only if they are its digits.
+pub fn code(data: &[u8]) {
+    let code: Code = "1234-5671".parse().expect("a code");
+    let accepted = Accepted {
+        code: Some(Arc::new(OneTimeCode::new(code))),
+        ..Accepted::default()
+    };
+    let mut responder = Handshake::respond(Arc::new(accepted));
+    let mut rest = &[b"FARWRITE\x02\x03", data].concat()[..];
+    if let Ok(progress) = responder.receive(&mut rest) {
+        assert!(progress.agreed.is_none() && progress.send.len() <= REFUSAL_BYTES + 33);
+    }
+    let text = String::from_utf8_lossy(data);
+    if let Ok(code) = text.parse::<Code>() {
+        let digits = |text: &str| {
+            text.chars()
+                .filter(char::is_ascii_digit)
+                .collect::<String>()
+        };
+        assert_eq!(digits(&code.to_text()), digits(&text));
+    }
 }
 
 /// Gives bytes to an end of a handshake. It may answer only if it `accepts` the peer.
 fn take(end: &mut Handshake, bytes: &[u8], accepts: bool) -> Result<(), Failed> {
     let mut rest = bytes;
-    let progress = end.receive(&KEY, &mut rest)?;
+    let progress = end.receive(&mut rest)?;
     assert!(rest.is_empty(), "the proof is still to come");
     assert_eq!(!progress.send.is_empty(), accepts);
     assert!(
@@ -59,9 +100,9 @@ fn take(end: &mut Handshake, bytes: &[u8], accepts: bool) -> Result<(), Failed> 
 
 /// Bytes for an initiator, as an answer to its first message. It accepts none of them.
 pub fn answer(data: &[u8]) {
-    let (mut initiator, _) = Handshake::initiate(&KEY).expect("own parameters");
+    let (mut initiator, _) = Handshake::initiate(&(&*KEY).into()).expect("own parameters");
     let mut rest = data;
-    if let Ok(progress) = initiator.receive(&KEY, &mut rest) {
+    if let Ok(progress) = initiator.receive(&mut rest) {
         assert!(progress.agreed.is_none() && progress.send.is_empty());
         assert!(rest.is_empty() && initiator.wants() > 0);
     }

@@ -14,7 +14,7 @@ use crate::pending_handshake::PendingHandshake;
 use crate::records::{RecordOpener, RecordSealer};
 use crate::socket::Socket;
 use crate::time_limit::{CancellableLimit, TimeLimit};
-use crate::{Activity, CloseHandle, Error, HostPort, Psk, Reader, Writer};
+use crate::{Accepted, Activity, CloseHandle, Error, HostPort, Key, Proof, Reader, Writer};
 
 /// A type whose values each travel through a channel as one message.
 pub trait ChannelMessage: Serialize + DeserializeOwned {
@@ -25,7 +25,7 @@ pub trait ChannelMessage: Serialize + DeserializeOwned {
     const MAX_BYTES: usize;
 }
 
-/// An authenticated, encrypted connection to a peer that holds the same [`Psk`].
+/// An authenticated, encrypted connection to a peer that has proven who it is ([`Key`], [`Accepted`]).
 #[derive(Debug)]
 pub struct Channel {
     reader: Reader,
@@ -33,6 +33,7 @@ pub struct Channel {
     close_handle: CloseHandle,
     peer: SocketAddr,
     local: SocketAddr,
+    proof: Proof,
 }
 
 impl Channel {
@@ -52,12 +53,12 @@ impl Channel {
     /// [`Error::Cancelled`].
     pub fn connect(
         to: &HostPort,
-        psk: &Psk,
+        key: impl Into<Key>,
         patience: Duration,
         cancelled: impl Fn() -> bool,
     ) -> Result<Self, Error> {
         let limit = TimeLimit::new(Some(patience));
-        let (stream, agreed) = connect(to, psk, CancellableLimit::new(limit, &cancelled))?;
+        let (stream, agreed) = connect(to, &key.into(), CancellableLimit::new(limit, &cancelled))?;
         Self::new(stream, agreed)
     }
 
@@ -68,14 +69,14 @@ impl Channel {
     /// As [`Channel::connect`], without a name to look up.
     pub fn connect_first(
         addrs: &[SocketAddr],
-        psk: &Psk,
+        key: impl Into<Key>,
         patience: Duration,
         cancelled: impl Fn() -> bool,
     ) -> Result<Self, Error> {
         let limit = TimeLimit::new(Some(patience));
         let (_, stream) = first_of(addrs, CancellableLimit::new(limit, &cancelled))?;
-        let pending = PendingHandshake::initiate(stream, psk, patience)?;
-        let (stream, agreed) = pending.finish(psk, &cancelled)?;
+        let pending = PendingHandshake::initiate(stream, &key.into(), patience)?;
+        let (stream, agreed) = pending.finish(&cancelled)?;
         Self::new(stream, agreed)
     }
 
@@ -84,9 +85,13 @@ impl Channel {
     /// # Errors
     /// [`Error::NotFarwrite`], [`Error::Version`], [`Error::KeysDiffer`] (both ends learn each),
     /// [`Error::Status`], [`Error::HandshakeCut`], [`Error::Timeout`], [`Error::Io`].
-    pub fn initiate(stream: TcpStream, psk: &Psk, timeout: Duration) -> Result<Self, Error> {
-        let pending = PendingHandshake::initiate(stream, psk, timeout)?;
-        let (stream, agreed) = pending.finish(psk, &|| false)?;
+    pub fn initiate(
+        stream: TcpStream,
+        key: impl Into<Key>,
+        timeout: Duration,
+    ) -> Result<Self, Error> {
+        let pending = PendingHandshake::initiate(stream, &key.into(), timeout)?;
+        let (stream, agreed) = pending.finish(&|| false)?;
         Self::new(stream, agreed)
     }
 
@@ -95,9 +100,13 @@ impl Channel {
     ///
     /// # Errors
     /// As [`Channel::initiate`], and [`Error::Forged`] for a recorded handshake.
-    pub fn accept(stream: TcpStream, psk: &Psk, timeout: Duration) -> Result<Self, Error> {
-        let pending = PendingHandshake::respond(stream, timeout)?;
-        let (stream, agreed) = pending.finish(psk, &|| false)?;
+    pub fn accept(
+        stream: TcpStream,
+        accepted: impl Into<Accepted>,
+        timeout: Duration,
+    ) -> Result<Self, Error> {
+        let pending = PendingHandshake::respond(stream, Arc::new(accepted.into()), timeout)?;
+        let (stream, agreed) = pending.finish(&|| false)?;
         Self::new(stream, agreed)
     }
 
@@ -112,6 +121,7 @@ impl Channel {
         let peer = canonical(stream.peer_addr().map_err(io)?);
         let local = canonical(stream.local_addr().map_err(io)?);
         let socket = Arc::new(Socket::new(stream));
+        let proof = agreed.peer;
         let state = Arc::new(agreed.state);
         let incoming = RecordOpener::new(state.clone(), agreed.received);
         Ok(Self {
@@ -120,6 +130,7 @@ impl Channel {
             reader: Reader::new(socket, incoming),
             peer,
             local,
+            proof,
         })
     }
 
@@ -127,6 +138,12 @@ impl Channel {
     #[must_use]
     pub fn peer_addr(&self) -> SocketAddr {
         self.peer
+    }
+
+    /// Returns how the peer has proven who it is.
+    #[must_use]
+    pub fn proof(&self) -> Proof {
+        self.proof
     }
 
     /// Returns the address of this end. An IPv4 address stays IPv4 even on an IPv6 socket.

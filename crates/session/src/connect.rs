@@ -11,7 +11,7 @@ use crate::handshake::Agreed;
 use crate::happy_eyeballs::{alternate, first_of};
 use crate::pending_handshake::PendingHandshake;
 use crate::time_limit::CancellableLimit;
-use crate::{Activity, Error, HostPort, Psk};
+use crate::{Activity, Error, HostPort, Key};
 
 /// Pauses between attempts: the first and the longest. Each pause is twice the previous one.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -26,18 +26,18 @@ type Resolver = Arc<dyn Fn(&HostPort) -> Result<Vec<SocketAddr>, Error> + Send +
 /// Connects and completes the handshake, like [`Channel::connect`](crate::Channel::connect).
 pub(crate) fn connect(
     to: &HostPort,
-    psk: &Psk,
+    key: &Key,
     patience: CancellableLimit<'_>,
 ) -> Result<(TcpStream, Agreed), Error> {
     let resolve: Resolver = Arc::new(HostPort::resolve);
-    connect_by(&resolve, to, psk, patience)
+    connect_by(&resolve, to, key, patience)
 }
 
 /// Like [`connect`], with another resolver.
 fn connect_by(
     resolve: &Resolver,
     to: &HostPort,
-    psk: &Psk,
+    key: &Key,
     patience: CancellableLimit<'_>,
 ) -> Result<(TcpStream, Agreed), Error> {
     let mut pause = FIRST_PAUSE;
@@ -47,7 +47,7 @@ fn connect_by(
             true => find(resolve, to, patience).map(|found| addrs = alternate(&found)),
             false => Ok(()),
         };
-        let failed = match found.and_then(|()| try_all(to, &addrs, psk, patience)) {
+        let failed = match found.and_then(|()| try_all(to, &addrs, key, patience)) {
             Ok(reached) => return Ok(reached),
             Err(failed) => failed,
         };
@@ -100,7 +100,7 @@ fn find(
 fn try_all(
     to: &HostPort,
     addrs: &[SocketAddr],
-    psk: &Psk,
+    key: &Key,
     patience: CancellableLimit<'_>,
 ) -> Result<(TcpStream, Agreed), Error> {
     let mut failed = to.unresolved(ErrorKind::NotFound.into());
@@ -114,8 +114,8 @@ fn try_all(
         // A peer that is silent after it has accepted the connection leaves time for the others.
         let left = patience.limit().left().unwrap_or(ATTEMPT);
         let share = left / u32::try_from(addrs.len()).unwrap_or(u32::MAX);
-        let pending = PendingHandshake::initiate(stream, psk, share.min(ATTEMPT))?;
-        match pending.finish(psk, patience.cancelled()) {
+        let pending = PendingHandshake::initiate(stream, key, share.min(ATTEMPT))?;
+        match pending.finish(patience.cancelled()) {
             Ok(reached) => return Ok(reached),
             Err(error) if is_final(&error) => return Err(error),
             Err(error) => failed = likelier(failed, error),
@@ -139,6 +139,11 @@ fn is_final(error: &Error) -> bool {
     matches!(
         error,
         Error::KeysDiffer
+            | Error::UnknownThere
+            | Error::NotThisWay
+            | Error::WrongCode
+            | Error::CodeUsed
+            | Error::BadExchange
             | Error::NotFarwrite { .. }
             | Error::Version { .. }
             | Error::Status { .. }
@@ -186,8 +191,8 @@ mod tests {
     use std::time::Instant;
 
     use super::*;
-    use crate::Channel;
     use crate::time_limit::TimeLimit;
+    use crate::{Channel, Psk};
 
     const PATIENT: Duration = Duration::from_secs(60);
 
@@ -201,7 +206,7 @@ mod tests {
             Arc::new(move |_: &HostPort| answer(lookups.fetch_add(1, Ordering::Relaxed)));
         let to = "far.invalid:4792".parse().expect("a name");
         let patience = CancellableLimit::new(TimeLimit::new(Some(PATIENT)), &|| false);
-        let (stream, _) = connect_by(&resolve, &to, psk, patience)?;
+        let (stream, _) = connect_by(&resolve, &to, &psk.into(), patience)?;
         Ok(stream.peer_addr().expect("connected"))
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::address::shown;
 use crate::files::ManifestError;
-use crate::{Cause, Expected, MessageKind, Text};
+use crate::{Cause, Expected, MessageKind, PublicKey, Text};
 
 /// What went wrong on a channel. Every variant except [`Error::Timeout`] (when reading) and
 /// [`Error::TooLong`] (when sending) ends the channel: later calls return [`Error::Over`].
@@ -78,10 +78,32 @@ pub enum Error {
     /// The handshake does not verify (P7.3).
     #[error("the pre-shared keys of the two ends differ (or the handshake was changed on its way)")]
     KeysDiffer,
-    /// The peer answered the handshake with a status that P7.3 does not have.
+    /// The responder does not know the public key of a peer.
+    #[error("this end does not know the peer's public key: add {key} to its peers")]
+    UnknownHere {
+        /// The peer's public key.
+        key: PublicKey,
+    },
+    /// The responder does not know this end's public key.
+    #[error("the peer does not know this end's public key: `farwrite keygen --public` prints it")]
+    UnknownThere,
+    /// The responder does not accept this kind of key.
     #[error(
-        "the peer answered the handshake with status {came}, want 0 (accepted) or 1 (keys differ)"
+        "the receiver does not accept this kind of key: it wants another one of pre-shared key, identity \
+         and code, or is of an older version"
     )]
+    NotThisWay,
+    /// The sender's user has typed another code than the receiver shows.
+    #[error("the code is wrong, and is used up now: start the receiver again for a new one")]
+    WrongCode,
+    /// Somebody has used the code.
+    #[error("the code is used up: start the receiver again for a new one")]
+    CodeUsed,
+    /// A message of the exchange about a code that no code gives.
+    #[error("the exchange about the code is malformed")]
+    BadExchange,
+    /// The peer answered the handshake with a status that P7.3 does not have.
+    #[error("the peer answered the handshake with status {came}, want 0 (accepted), or 1 to 4")]
     Status {
         /// The status.
         came: u8,

@@ -20,11 +20,11 @@ impl Keys {
     /// Runs a handshake.
     #[must_use]
     pub fn agree(psk: &Psk) -> Option<Self> {
-        let (mut near, first) = Handshake::initiate(psk).ok()?;
-        let mut far = Handshake::respond();
-        let answer = far.receive(psk, &mut &first[..]).ok()?;
-        let proof = near.receive(psk, &mut &answer.send[..]).ok()?;
-        let end = far.receive(psk, &mut &proof.send[..]).ok()?;
+        let (mut near, first) = Handshake::initiate(&psk.into()).ok()?;
+        let mut far = Handshake::respond(Arc::new(psk.into()));
+        let answer = far.receive(&mut &first[..]).ok()?;
+        let proof = near.receive(&mut &answer.send[..]).ok()?;
+        let end = far.receive(&mut &proof.send[..]).ok()?;
         let (near, far) = (proof.agreed?, end.agreed?);
         Some(Self {
             sender: (Arc::new(near.state), near.sent),

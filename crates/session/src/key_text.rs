@@ -128,6 +128,11 @@ pub enum KeyError {
     /// The operating system provided no randomness.
     #[error("no random bytes from the operating system: {0}")]
     Randomness(getrandom::Error),
+    /// The text is no code.
+    #[error(
+        "this is no code: a code has 8 digits, such as 4837-2912, the last of which checks the others; was it typed right?"
+    )]
+    Code,
     /// The text has another format, or is a key of another kind.
     #[error("{}", wrong_prefix(*.want, *.came))]
     Prefix {

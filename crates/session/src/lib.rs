@@ -6,6 +6,7 @@
 
 mod address;
 mod channel;
+mod code;
 mod connect;
 mod error;
 pub mod files;
@@ -17,6 +18,7 @@ mod happy_eyeballs;
 mod identity;
 mod key_file;
 mod key_text;
+mod keys;
 mod known_peers;
 mod listener;
 mod message;
@@ -31,11 +33,13 @@ mod writer;
 
 pub use address::{AddressError, AddressForm, AddressProblem, HostPort, parse_listen, shown};
 pub use channel::{Channel, ChannelMessage};
+pub use code::{Code, OneTimeCode};
 pub use error::{Activity, Error};
 pub use handshake::VERSION;
 pub use happy_eyeballs::alternate;
 pub use identity::{Identity, PublicKey};
 pub use key_text::{KeyError, KeyKind};
+pub use keys::{Accepted, AcceptedKeys, Key, Proof};
 pub use known_peers::{KnownPeers, KnownPeersError, LineError, PeerProblem};
 pub use listener::{Listener, Refusal};
 pub use message::{

@@ -1,8 +1,9 @@
-//! Waits for a peer that holds the key.
+//! Waits for a peer that this end accepts.
 
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
@@ -12,7 +13,7 @@ use crate::channel::canonical;
 use crate::handshake_table::HandshakeTable;
 use crate::pending_handshake::PendingHandshake;
 use crate::time_limit::{TimeLimit, poll};
-use crate::{Activity, Channel, Error, Psk, shown};
+use crate::{Accepted, AcceptedKeys, Activity, Channel, Error, shown};
 
 /// The maximum number of connections that are accepted before the current handshakes continue.
 const ACCEPTS_A_TURN: usize = 16;
@@ -21,7 +22,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// The time between two reports of the same failure to accept connections.
 const REPORT_EVERY: Duration = Duration::from_secs(10);
 
-/// A TCP port that returns channels to peers that hold the key. All handshakes share one thread.
+/// A TCP port that returns channels to peers that it accepts. All handshakes share one thread.
 /// Their number is limited, in total and for each source (an IPv4 address, or an IPv6 network of 64
 /// bits): a newer connection replaces the oldest.
 pub struct Listener {
@@ -98,23 +99,25 @@ impl Listener {
     /// are in progress when this returns continue with the next call.
     ///
     /// # Errors
-    /// [`Error::Timeout`] when `patience` has elapsed, [`Error::Io`] when the port fails
+    /// [`Error::Timeout`] when `patience` has elapsed, [`Error::CodeUsed`] when a peer has used the code up and
+    /// has no channel, [`Error::Io`] when the port fails
     /// permanently.
     pub fn accept(
         &mut self,
-        psk: &Psk,
+        accepted: impl Into<AcceptedKeys>,
         timeout: Duration,
         patience: Option<Duration>,
         mut refused: impl FnMut(&Refusal),
     ) -> Result<Channel, Error> {
+        let accepted = accepted.into();
         let limit = TimeLimit::new(patience);
         loop {
-            if let Some(channel) = self.advance(psk, &mut refused) {
-                return Ok(channel);
+            if let Some(channel) = self.advance(&mut refused) {
+                return channel;
             }
             limit.check(Activity::Listening)?;
             match self.wait(limit) {
-                Ok(()) => self.admit(timeout, &mut refused)?,
+                Ok(()) => self.admit(&accepted, timeout, &mut refused)?,
                 Err(source) if AcceptFailure::of(&source) == Some(AcceptFailure::Exhausted) => {
                     self.make_room(source, &mut refused);
                     std::thread::sleep(PAUSE);
@@ -125,17 +128,21 @@ impl Listener {
     }
 
     /// Continues all handshakes; returns the channel of the first that is finished.
-    fn advance(&mut self, psk: &Psk, refused: &mut impl FnMut(&Refusal)) -> Option<Channel> {
+    fn advance(&mut self, refused: &mut impl FnMut(&Refusal)) -> Option<Result<Channel, Error>> {
         let mut at = 0;
         while let Some(peer) = self.handshakes.get_mut(at) {
-            let Some(result) = peer.pending.advance(psk) else {
+            let Some(result) = peer.pending.advance() else {
                 at += 1;
                 continue;
             };
             let HandshakingPeer { addr, pending } = self.handshakes.remove(at)?;
+            let has_used_code = pending.has_used_code();
             match result.and_then(|agreed| Channel::new(pending.into_stream(), agreed)) {
-                Ok(channel) => return Some(channel),
+                Ok(channel) => return Some(Ok(channel)),
                 Err(error) => refused(&Refusal::Peer { addr, error }),
+            }
+            if has_used_code {
+                return Some(Err(Error::CodeUsed));
             }
         }
         None
@@ -163,6 +170,7 @@ impl Listener {
     /// Accepts a few of the waiting connections.
     fn admit(
         &mut self,
+        accepted: &AcceptedKeys,
         timeout: Duration,
         refused: &mut impl FnMut(&Refusal),
     ) -> Result<(), Error> {
@@ -176,7 +184,8 @@ impl Listener {
         for _ in 0..ACCEPTS_A_TURN {
             match self.tcp.accept() {
                 Ok((stream, addr)) => {
-                    self.begin_handshake(stream, canonical(addr), timeout, refused);
+                    let accepted = accepted.get();
+                    self.begin_handshake((stream, canonical(addr)), accepted, timeout, refused);
                 }
                 Err(source) => match AcceptFailure::of(&source) {
                     Some(AcceptFailure::Nobody) => break,
@@ -199,12 +208,12 @@ impl Listener {
     /// Begins the handshake on a new connection.
     fn begin_handshake(
         &mut self,
-        stream: TcpStream,
-        addr: SocketAddr,
+        (stream, addr): (TcpStream, SocketAddr),
+        accepted: Arc<Accepted>,
         timeout: Duration,
         refused: &mut impl FnMut(&Refusal),
     ) {
-        match PendingHandshake::respond(stream, timeout) {
+        match PendingHandshake::respond(stream, accepted, timeout) {
             Ok(pending) => {
                 let newcomer = HandshakingPeer { addr, pending };
                 if let Some(oldest) = self.handshakes.admit(addr.ip(), newcomer) {

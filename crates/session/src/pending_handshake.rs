@@ -2,19 +2,21 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::PollFlags;
 
 use crate::handshake::{Agreed, Failed, Handshake};
+use crate::keys::{Accepted, Key};
 use crate::time_limit::{CancellableLimit, TimeLimit};
-use crate::{Activity, Error, Psk};
+use crate::{Activity, Error};
 
 /// How many bytes, and how long, a refused peer may still send before the connection is closed.
 const LINGER_BYTES: usize = 4096;
 const LINGER: Duration = Duration::from_millis(500);
 /// More than any step of a handshake reads.
-const BUFFER_BYTES: usize = 64;
+const BUFFER_BYTES: usize = 128;
 
 /// A connection whose handshake is in progress. Its socket does not block, so one thread can have
 /// many.
@@ -35,13 +37,17 @@ pub(crate) struct PendingHandshake {
 
 impl PendingHandshake {
     /// Begins as the responder. `timeout` limits the whole handshake.
-    pub(crate) fn respond(stream: TcpStream, timeout: Duration) -> Result<Self, Error> {
-        Self::new(stream, Handshake::respond(), Vec::new(), timeout)
+    pub(crate) fn respond(
+        stream: TcpStream,
+        accepted: Arc<Accepted>,
+        timeout: Duration,
+    ) -> Result<Self, Error> {
+        Self::new(stream, Handshake::respond(accepted), Vec::new(), timeout)
     }
 
     /// Begins as the initiator. `timeout` limits the whole handshake.
-    pub(crate) fn initiate(stream: TcpStream, psk: &Psk, timeout: Duration) -> Result<Self, Error> {
-        let (handshake, first) = Handshake::initiate(psk)?;
+    pub(crate) fn initiate(stream: TcpStream, key: &Key, timeout: Duration) -> Result<Self, Error> {
+        let (handshake, first) = Handshake::initiate(key)?;
         Self::new(stream, handshake, first, timeout)
     }
 
@@ -82,8 +88,8 @@ impl PendingHandshake {
     }
 
     /// Continues as far as the socket and the time limit allow. Returns `None` when it has to wait.
-    pub(crate) fn advance(&mut self, psk: &Psk) -> Option<Result<Agreed, Error>> {
-        let advanced = match self.try_advance(psk) {
+    pub(crate) fn advance(&mut self) -> Option<Result<Agreed, Error>> {
+        let advanced = match self.try_advance() {
             Ok(None) => self.limit.check(Activity::Handshake).err().map(Err),
             Ok(Some(agreed)) => Some(Ok(agreed)),
             Err(error) => Some(Err(error)),
@@ -94,11 +100,10 @@ impl PendingHandshake {
     /// Waits until the handshake has ended.
     pub(crate) fn finish(
         mut self,
-        psk: &Psk,
         cancelled: &dyn Fn() -> bool,
     ) -> Result<(TcpStream, Agreed), Error> {
         loop {
-            if let Some(result) = self.advance(psk) {
+            if let Some(result) = self.advance() {
                 return Ok((self.stream, result?));
             }
             let patience = CancellableLimit::new(self.limit, cancelled);
@@ -106,6 +111,11 @@ impl PendingHandshake {
                 return Err(self.reason(error));
             }
         }
+    }
+
+    /// Whether this end has used its code up.
+    pub(crate) fn has_used_code(&self) -> bool {
+        self.handshake.has_used_code()
     }
 
     /// The connection, after [`PendingHandshake::advance`] finished the handshake.
@@ -119,7 +129,7 @@ impl PendingHandshake {
         self.refused.take().unwrap_or(error)
     }
 
-    fn try_advance(&mut self, psk: &Psk) -> Result<Option<Agreed>, Error> {
+    fn try_advance(&mut self) -> Result<Option<Agreed>, Error> {
         while self.flush()? {
             if let Some(agreed) = self.agreed.take() {
                 return Ok(Some(agreed));
@@ -135,7 +145,7 @@ impl PendingHandshake {
                 }
                 continue;
             }
-            match self.handshake.receive(psk, &mut &buffer[..read]) {
+            match self.handshake.receive(&mut &buffer[..read]) {
                 Ok(progress) => {
                     self.unsent = progress.send;
                     self.agreed = progress.agreed;

@@ -29,6 +29,10 @@ use crate::{KeyError, KeyKind, key_file};
 pub struct Psk(Box<Zeroizing<[u8; KEY_BYTES]>>);
 
 impl Psk {
+    pub(crate) fn of(bytes: [u8; KEY_BYTES]) -> Self {
+        Self(Box::new(Zeroizing::new(bytes)))
+    }
+
     /// Makes a key from the operating system's randomness.
     ///
     /// # Errors

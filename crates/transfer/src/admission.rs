@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use farwrite_session::{
-    Cause, Channel, Error as SessionError, Listener, Message, Psk, Refusal, Text,
+    AcceptedKeys, Cause, Channel, Error as SessionError, Listener, Message, Refusal, Text,
 };
 
 use crate::client::LAST_MESSAGE;
@@ -31,21 +31,22 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// Starts to admit senders that hold the key, at most `places` at once.
+    /// Starts to admit senders that this end accepts, at most `places` at once.
     ///
     /// # Errors
     /// [`ErrorKind::Other`] if no thread can be started.
     pub fn start(
         mut listener: Listener,
-        psk: Psk,
+        accepted: impl Into<AcceptedKeys>,
         places: usize,
         observer: Arc<dyn Observer>,
     ) -> Result<Self, Error> {
+        let accepted = accepted.into();
         let places = Arc::new(Places::new(places));
         let (admitted, senders) = channel();
         thread::Builder::new()
             .name("admission".into())
-            .spawn(move || serve(&mut listener, &psk, &places, &admitted, &*observer))
+            .spawn(move || serve(&mut listener, &accepted, &places, &admitted, &*observer))
             .map_err(|error| of_thread(&error))?;
         Ok(Self { senders })
     }
@@ -56,8 +57,21 @@ impl Admission {
     /// # Errors
     /// [`ErrorKind::Interrupted`]; [`ErrorKind::Unreachable`] if the port fails.
     pub fn wait(&self, cancel: &Cancel) -> Result<(Channel, Place), Error> {
+        self.wait_while(cancel, || {})
+    }
+
+    /// As [`Admission::wait`]. Meanwhile calls `each` about 20 times a second.
+    ///
+    /// # Errors
+    /// As [`Admission::wait`].
+    pub fn wait_while(
+        &self,
+        cancel: &Cancel,
+        mut each: impl FnMut(),
+    ) -> Result<(Channel, Place), Error> {
         loop {
             cancel.check()?;
+            each();
             match self.senders.recv_timeout(CANCEL_PERIOD) {
                 Ok(sender) => {
                     return sender.map_err(|error| Error::of_session("listening", &error));
@@ -177,19 +191,19 @@ impl Places {
 
 fn serve(
     listener: &mut Listener,
-    psk: &Psk,
+    accepted: &AcceptedKeys,
     places: &Arc<Places>,
     admitted: &Sender<Admitted>,
     observer: &dyn Observer,
 ) {
     let mut refusals = Refusals::default();
     loop {
-        let accepted = listener.accept(psk, SETUP, None, |refusal| {
+        let came = listener.accept(accepted, SETUP, None, |refusal| {
             if let Some(line) = refusals.line(Instant::now(), refusal) {
                 observer.observe(Event::Warning(line));
             }
         });
-        match accepted {
+        match came {
             Ok(channel) => admit(channel, places, admitted),
             Err(error) => {
                 let _ = admitted.send(Err(error));

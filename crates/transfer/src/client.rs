@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use farwrite_session::{
-    Activity, Channel, Error as SessionError, Expected, Hello, Message, MessageKind, Text,
+    Activity, Channel, Error as SessionError, Expected, Hello, Message, MessageKind, Proof, Text,
 };
 
 use crate::hooks::CANCEL_PERIOD;
@@ -47,6 +47,12 @@ impl Client {
     #[must_use]
     pub fn resumes(&self) -> bool {
         self.hello.has(Hello::RESUMES)
+    }
+
+    /// Returns how the peer has proven who it is.
+    #[must_use]
+    pub fn proof(&self) -> Proof {
+        self.channel.proof()
     }
 
     /// Returns the address of the peer.

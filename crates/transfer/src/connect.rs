@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use farwrite_session::{Channel, HostPort, Psk};
+use farwrite_session::{Channel, HostPort, Key};
 
 use crate::Error;
 use crate::hooks::{Cancel, Event, Observer};
@@ -16,7 +16,7 @@ use crate::hooks::{Cancel, Event, Observer};
 /// and [`crate::ErrorKind::Interrupted`].
 pub fn connect(
     to: &HostPort,
-    psk: &Psk,
+    key: &Key,
     patience: Duration,
     cancel: &Cancel,
     observer: &dyn Observer,
@@ -30,7 +30,7 @@ pub fn connect(
         }
         cancel.is_set()
     };
-    Channel::connect(to, psk, patience, is_cancelled)
+    Channel::connect(to, key, patience, is_cancelled)
         .map_err(|error| Error::of_session(format_args!("connecting to {to}"), &error))
 }
 
@@ -41,10 +41,10 @@ pub fn connect(
 /// As [`connect`].
 pub fn connect_first(
     addrs: &[SocketAddr],
-    psk: &Psk,
+    key: &Key,
     patience: Duration,
     cancel: &Cancel,
 ) -> Result<Channel, Error> {
-    let connected = Channel::connect_first(addrs, psk, patience, || cancel.is_set());
+    let connected = Channel::connect_first(addrs, key, patience, || cancel.is_set());
     connected.map_err(|error| Error::of_session("connecting to the receiver", &error))
 }

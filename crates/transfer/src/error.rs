@@ -121,6 +121,11 @@ impl Error {
     pub fn of_session(what: impl fmt::Display, error: &SessionError) -> Self {
         let kind = match error {
             SessionError::KeysDiffer
+            | SessionError::UnknownHere { .. }
+            | SessionError::UnknownThere
+            | SessionError::NotThisWay
+            | SessionError::WrongCode
+            | SessionError::CodeUsed
             | SessionError::Version { .. }
             | SessionError::NotFarwrite { .. } => ErrorKind::Mismatch,
             SessionError::Aborted { cause, .. } => of_cause(*cause),

@@ -84,6 +84,18 @@ pub struct Delivered {
 }
 
 impl Delivered {
+    /// Files that have their final names.
+    #[must_use]
+    pub fn files(&self) -> u32 {
+        self.files
+    }
+
+    /// Bytes of these files.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     fn new(peer: String, results: FileResults) -> Self {
         Self {
             peer,

@@ -178,6 +178,8 @@ fn travel(
         },
         sealing: Sealing::Preferred,
         max_bytes: None,
+        max_file_bytes: None,
+        quota_left_bytes: None,
         max_files: None,
         policy: Policy::default(),
     };
@@ -210,7 +212,7 @@ fn travel(
             memory: None,
             max_rate: None,
         };
-        let sent = send(channel, &psk, source, &settings, &hooks);
+        let sent = send(channel, &(&psk).into(), source, &settings, &hooks);
         [sent, receives.join().expect("no panic")]
     });
     // Each end names the address that it sends to, not the address that the peer knows as its own.
@@ -477,7 +479,7 @@ fn a_receiver_that_accepts_an_unasked_cutover_is_refused() {
             accept_unasked(channel.expect("channel"));
         });
         let channel = Channel::connect(&addr.into(), &psk, SETUP, || false).expect("channel");
-        send(channel, &psk, source, &settings, &hooks).expect_err("refused")
+        send(channel, &(&psk).into(), source, &settings, &hooks).expect_err("refused")
     });
     assert_eq!(refused.kind(), ErrorKind::Mismatch);
     let text = refused.to_string();

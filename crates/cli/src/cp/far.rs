@@ -19,6 +19,7 @@ use super::{FAR_GREETING, FAR_VERSION, listen, receiver, sender};
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::send::Sending;
+use crate::serving::Admitting;
 use crate::serving::Until;
 use crate::{interrupt, outcome, recv, rsh};
 
@@ -83,7 +84,7 @@ fn receive(
         &receiver,
         Until::Interrupted,
         (listener, &held),
-        psk,
+        &Admitting::of(&psk),
         &cancel,
         console,
     );

@@ -110,9 +110,10 @@ pub(super) fn send(
     console: &Console,
     relay: impl FnOnce() -> io::Result<SocketAddr>,
 ) -> Result<Result<TransferReport, Unfinished>, Failure> {
+    let key = psk.into();
     let addresses = meeting.socket_addresses();
-    let connect = || transfer::connect_first(&addresses, psk, DIAL, cancel);
-    let sent = sending.attempt("the other end", psk, cancel, connect)?;
+    let connect = || transfer::connect_first(&addresses, &key, DIAL, cancel);
+    let sent = sending.attempt("the other end", &key, cancel, connect)?;
     let why = match &sent {
         Err(unfinished) if is_unmet(&sent) => unfinished,
         _ => return Ok(sent),
@@ -124,8 +125,8 @@ pub(super) fn send(
     let at = relay().or_exit(Exit::Other, "carrying the transfer through ssh")?;
     let to = at.to_string().parse::<HostPort>();
     let to = to.map_err(|error| Failure::new(Exit::Other, error.to_string()))?;
-    let connect = || transfer::connect(&to, psk, SETUP, cancel, console);
-    sending.attempt("the other end of ssh", psk, cancel, connect)
+    let connect = || transfer::connect(&to, &key, SETUP, cancel, console);
+    sending.attempt("the other end of ssh", &key, cancel, connect)
 }
 
 #[cfg(test)]

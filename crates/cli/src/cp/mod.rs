@@ -23,7 +23,7 @@ use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::recv::{self, RecvArgs};
 use crate::send::{SendArgs, Sending};
-use crate::serving::Until;
+use crate::serving::{Admitting, Until};
 use crate::{interrupt, key, outcome};
 pub(crate) use far::{FarArgs, greet, run_far};
 use meeting::Meeting;
@@ -231,7 +231,7 @@ impl CpArgs {
             &receiver,
             Until::FirstMet,
             (listener, &port),
-            psk,
+            &Admitting::of(&psk),
             &cancel,
             console,
         );

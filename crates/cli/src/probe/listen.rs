@@ -30,7 +30,7 @@ pub(super) fn run(args: &ProbeArgs, console: &Console) -> Result<(), Failure> {
         file.unwrap_or_default()
     ));
     targets.show_others(console);
-    let admission = Admission::start(listener, psk, 1, Arc::new(console.clone()))?;
+    let admission = Admission::start(listener, &psk, 1, Arc::new(console.clone()))?;
     serve(args, &admission, &port, &cancel, console)
 }
 

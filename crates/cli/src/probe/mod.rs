@@ -56,7 +56,8 @@ fn ask(args: &ProbeArgs, to: &HostPort, console: &Console) -> Result<ExitCode, F
     let asked = Instant::now();
     let (findings, start) = loop {
         let left = args.timeout.saturating_sub(asked.elapsed());
-        let channel = transfer::connect(to, &psk, left.max(LEAST_TIME), &cancel, console)?;
+        let channel =
+            transfer::connect(to, &(&psk).into(), left.max(LEAST_TIME), &cancel, console)?;
         console.say(format_args!(
             "probing the path to {} for {} s",
             channel.peer_addr(),

@@ -7,6 +7,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use farwrite_session::Code;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, tcgetattr};
 
@@ -79,6 +80,78 @@ impl AtTerminal {
     }
 }
 
+/// A code: typing errors are found before anything is sent, and the right one works once.
+#[test]
+fn a_code_is_shown_and_typed_and_works_once() {
+    let rig = Rig::new();
+    let (file, dir) = (rig.file("file", 10_000), rig.inbox());
+    let dir = dir.to_str().expect("plain");
+    let mut receiver = AtTerminal::start(&["recv", "--listen", V4, "--code", "--dir", dir]);
+    let command = receiver.line("farwrite send");
+    let to = command
+        .split_whitespace()
+        .nth(3)
+        .expect("an address")
+        .to_owned();
+    receiver.line("it asks for this code");
+    receiver.line("-");
+    let is_code = |line: &&str| line.trim().len() == 9 && line.trim().as_bytes()[4] == b'-';
+    let start = Instant::now();
+    let code = loop {
+        if let Some(code) = receiver.screen.lines().find(is_code) {
+            break code.trim().to_owned();
+        }
+        assert!(start.elapsed() < PATIENCE, "{}", receiver.screen);
+        if let Ok(more) = receiver.shown.recv_timeout(Duration::from_millis(50)) {
+            receiver.screen += &more;
+        }
+    };
+    let digit = |at: usize| code.as_bytes()[at] - b'0';
+    let typo = format!("{}{}", (digit(0) + 1) % 10, &code[1..]);
+    let path = file.to_str().expect("plain");
+    let type_in = |text: &str| {
+        let mut sender = AtTerminal::start(&["send", "--no-path-cache", "--to", &to, path]);
+        sender.line("that the other end shows");
+        writeln!(sender.keyboard, "{text}").expect("typed");
+        sender.end()
+    };
+    let (status, screen) = type_in(&typo);
+    assert_eq!(status, Some(2), "{screen}");
+    assert!(screen.contains("was it typed right?"), "{screen}");
+    let (status, screen) = type_in(&code.replace('-', " "));
+    assert_eq!(status, Some(0), "{screen}");
+    assert!(!screen.contains(&code), "{screen}");
+    assert_eq!(receiver.end().0, Some(0));
+    assert_eq!(rig.received(), ["file"]);
+}
+
+/// Whoever guesses has one attempt.
+#[test]
+fn a_wrong_code_is_used_up() {
+    let rig = Rig::new();
+    let (file, dir) = (rig.file("file", 10_000), rig.inbox());
+    let dir = dir.to_str().expect("plain");
+    let mut receiver = AtTerminal::start(&["recv", "--listen", V4, "--code", "--dir", dir]);
+    let command = receiver.line("farwrite send");
+    let to = command
+        .split_whitespace()
+        .nth(3)
+        .expect("an address")
+        .to_owned();
+    let guess = Code::generate().expect("a code").to_text();
+    let path = file.to_str().expect("plain");
+    let mut sender = farwrite();
+    sender.args(["send", "--no-path-cache", "--to", &to, path]);
+    sender.env("FARWRITE_CODE", &*guess);
+    Running::spawn(sender)
+        .end()
+        .assert(3, "the code is wrong, and is used up now");
+    let (status, screen) = receiver.end();
+    assert_eq!(status, Some(3), "{screen}");
+    assert!(screen.contains("the code is used up"), "{screen}");
+    assert_eq!(rig.received(), [""; 0]);
+}
+
 /// The two commands of the README.
 #[test]
 fn a_new_key_is_shown_once_and_typed_without_echo() {
@@ -98,7 +171,7 @@ fn a_new_key_is_shown_once_and_typed_without_echo() {
     assert_eq!(program, "farwrite");
     let path = file.to_str().expect("plain");
     let mut sender = AtTerminal::start(&["send", "--no-path-cache", "--to", to, path]);
-    sender.line("key that the other end shows");
+    sender.line("that the other end shows");
     writeln!(sender.keyboard, "{key}").expect("typed");
     let (code, screen) = sender.end();
     assert_eq!(code, Some(0), "{screen}");
@@ -117,7 +190,7 @@ fn the_terminal_shows_what_is_typed_after_ctrl_c() {
     let to = free_port().to_string();
     let path = file.to_str().expect("plain");
     let mut sender = AtTerminal::start(&["send", "--to", &to, path]);
-    sender.line("key that the other end shows");
+    sender.line("that the other end shows");
     let pid = sender.child.id().to_string();
     let killed = Command::new("kill").args(["-s", "INT", &pid]).status();
     assert!(killed.expect("kill").success());

@@ -20,5 +20,6 @@ mod refused;
 mod remote_shell;
 mod resumed;
 mod rig;
+mod service;
 mod terminals;
 mod traces;

@@ -64,6 +64,10 @@ pub struct ReceiveSettings {
     pub sealing: Sealing,
     /// The most bytes of one transfer. `None`: no limit.
     pub max_bytes: Option<u64>,
+    /// The most bytes of one file.
+    pub max_file_bytes: Option<u64>,
+    /// What the peer may still store, of a quota.
+    pub quota_left_bytes: Option<u64>,
     /// The most files and directories of one transfer. `None`: only that of the protocol.
     pub max_files: Option<u32>,
     /// What may be written, and when it counts as stored.
@@ -102,6 +106,14 @@ impl ReceiveSettings {
                 plan.stream_bytes
             ));
         }
+        if let Some(left) = self.quota_left_bytes
+            && plan.stream_bytes > left
+        {
+            return refused(format!(
+                "the transfer has {} bytes, but the quota at the receiver leaves {left}",
+                plan.stream_bytes
+            ));
+        }
         if let Some(most) = self.max_files
             && plan.entries > most
         {
@@ -116,17 +128,33 @@ impl ReceiveSettings {
 
     /// Checks that files with holes keep the limit too.
     fn check_lengths(&self, manifest: &Manifest) -> Result<(), Error> {
-        let lengths = manifest.entries().map(|entry| match entry.kind {
-            Kind::File { bytes, .. } => bytes,
-            _ => 0,
-        });
-        let bytes = lengths.fold(0, u64::saturating_add);
-        match self.max_bytes {
+        let lengths = || {
+            manifest.entries().map(|entry| match entry.kind {
+                Kind::File { bytes, .. } => bytes,
+                _ => 0,
+            })
+        };
+        if let Some(most) = self.max_file_bytes
+            && let Some(longest) = lengths().max()
+            && longest > most
+        {
+            let what = format!(
+                "a file has {longest} bytes, but the receiver takes files of at most {most}"
+            );
+            return Err(Error::new(ErrorKind::Mismatch, what));
+        }
+        let bytes = lengths().fold(0, u64::saturating_add);
+        let most = self
+            .max_bytes
+            .into_iter()
+            .chain(self.quota_left_bytes)
+            .min();
+        match most {
             Some(most) if bytes > most => Err(Error::new(
                 ErrorKind::Mismatch,
                 format!(
                     "the files have {bytes} bytes with their holes, but the receiver takes at most \
-                     {most} (--max-bytes)"
+                     {most} (--max-bytes, or a quota)"
                 ),
             )),
             _ => Ok(()),

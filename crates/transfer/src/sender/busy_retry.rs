@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use farwrite_session::{Channel, Psk};
+use farwrite_session::{Channel, Key};
 
 use crate::connect::connect;
 use crate::hooks::CANCEL_PERIOD;
@@ -41,7 +41,7 @@ impl BusyRetry {
     pub(super) fn connect(
         &mut self,
         to: SocketAddr,
-        psk: &Psk,
+        key: &Key,
         left: Duration,
         hooks: &TransferHooks<'_>,
     ) -> Result<Channel, Error> {
@@ -56,6 +56,6 @@ impl BusyRetry {
             hooks.cancel.check()?;
             std::thread::sleep(CANCEL_PERIOD);
         }
-        connect(&to.into(), psk, left, hooks.cancel, hooks.observer)
+        connect(&to.into(), key, left, hooks.cancel, hooks.observer)
     }
 }

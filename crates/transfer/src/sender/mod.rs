@@ -19,7 +19,7 @@ use farwrite_session::files::{
     Compare, Delete, Kind, Manifest, Partial, Source, detail_messages, manifest_messages,
 };
 use farwrite_session::{
-    Channel, Expected, Hello, Message, MessageKind, Psk, Reader, Text, TransferPlan,
+    Channel, Expected, Hello, Key, Message, MessageKind, Reader, Text, TransferPlan,
 };
 use farwrite_units::show::{Bytes, Rate, real};
 
@@ -112,7 +112,7 @@ struct Negotiated {
 /// that fail alone are in the report.
 pub fn send(
     channel: Channel,
-    psk: &Psk,
+    key: &Key,
     source: Source,
     settings: &SendSettings,
     hooks: &TransferHooks<'_>,
@@ -120,14 +120,14 @@ pub fn send(
     let shared_results = SharedResults::of(&source);
     shared_results.keep_ended(hooks.observer.wants_files());
     let peer = channel.peer_addr();
-    let sent = send_over(channel, psk, (source, &shared_results), settings, hooks);
+    let sent = send_over(channel, key, (source, &shared_results), settings, hooks);
     hooks.tell_files(&shared_results.take_ended());
     sent.map_err(|error| Unfinished::new(error, peer, &shared_results))
 }
 
 fn send_over(
     mut channel: Channel,
-    psk: &Psk,
+    key: &Key,
     (mut source, shared_results): (Source, &SharedResults),
     settings: &SendSettings,
     hooks: &TransferHooks<'_>,
@@ -152,7 +152,7 @@ fn send_over(
         {
             // The receiver has closed the channel.
             channel_writer.end(&Ok::<_, Error>(()));
-            channel = waiting.connect(ends.1, psk, left, hooks)?;
+            channel = waiting.connect(ends.1, key, left, hooks)?;
             continue;
         }
         let mut disk_reader = None;

@@ -1,0 +1,306 @@
+//! The file of peers of `farwrite recv --peers`: who may send, where to, and how much.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use farwrite_session::{KnownPeers, PublicKey};
+use farwrite_transfer::ReceiveSettings;
+use farwrite_units::input::read_text;
+use farwrite_units::parse::parse_count;
+use serde::{Deserialize, Deserializer, de};
+use toml::Spanned;
+
+use crate::policy::{Reserve, parse_reserve, parse_umask};
+
+/// The longest file. It has room for some thousand peers.
+const MOST_BYTES: u64 = 4 << 20;
+/// Permission bits with which others could add a peer.
+const OTHERS_WRITE: u32 = 0o022;
+
+/// Who may send.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Peers {
+    peers: Vec<Peer>,
+    known: KnownPeers,
+}
+
+/// A peer and what it may do.
+#[derive(Clone, Debug)]
+pub(crate) struct Peer {
+    pub(crate) name: String,
+    key: PublicKey,
+    limits: Limits,
+}
+
+/// The peers of a receiver, which it can read again. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SharedPeers(Arc<Mutex<Arc<Peers>>>);
+
+/// A table of the file.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct Limits {
+    key: Spanned<Key>,
+    /// Where the files go; below `--dir` if it is relative.
+    dir: Spanned<PathBuf>,
+    /// The most bytes in the directory.
+    #[serde(default)]
+    quota: Option<Size>,
+    /// The most bytes of a transfer.
+    #[serde(default)]
+    max_bytes: Option<Size>,
+    /// The most bytes of a file.
+    #[serde(default)]
+    max_file: Option<Size>,
+    /// The most files and directories of a transfer.
+    #[serde(default)]
+    max_files: Option<u32>,
+    #[serde(default)]
+    umask: Option<Umask>,
+    #[serde(default)]
+    reserve: Option<FreeBytes>,
+    #[serde(default)]
+    allow_delete: Option<bool>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Key(PublicKey);
+#[derive(Clone, Copy, Debug)]
+struct Size(u64);
+#[derive(Clone, Copy, Debug)]
+struct Umask(u16);
+#[derive(Clone, Copy, Debug)]
+struct FreeBytes(Reserve);
+
+impl Peers {
+    /// Reads the file. Relative directories are below `root`, and must exist.
+    ///
+    /// # Errors
+    /// What is wrong, with the file, the line and the value.
+    pub(crate) fn load(file: &Path, root: &Path) -> Result<Self, String> {
+        let named = |why: &dyn std::fmt::Display| format!("{}: {why}", file.display());
+        let mode = fs::metadata(file).map_err(|why| named(&why))?.mode() & 0o7777;
+        if mode & OTHERS_WRITE != 0 {
+            let why = format!("others may write it (mode {mode:04o}); run: chmod go-w");
+            return Err(format!("{} {}", named(&why), file.display()));
+        }
+        let text = read_text(file, MOST_BYTES).map_err(|why| named(&why))?;
+        let mut peers = Self::parse(&text).map_err(|why| named(&why))?;
+        for peer in &mut peers.peers {
+            let (name, dir) = (&peer.name, &mut peer.limits.dir);
+            let line = line_of(&text, dir.span().start);
+            *dir = Spanned::new(dir.span(), root.join(dir.get_ref()));
+            if !dir.get_ref().is_dir() {
+                let dir = dir.get_ref().display();
+                let why = format!("line {line}: the directory {dir} of {name} does not exist");
+                return Err(named(&why));
+            }
+        }
+        Ok(peers)
+    }
+
+    /// Reads the text, without looking at directories.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let tables: BTreeMap<Spanned<String>, Limits> = toml::from_str(text).map_err(|error| {
+            let start = error.span().map_or(0, |span| span.start);
+            in_line(text, start, error.message())
+        })?;
+        let mut peers = Self::default();
+        for (name, limits) in tables {
+            let key = limits.key.get_ref().0;
+            let added = peers.known.add(name.get_ref(), key);
+            added.map_err(|why| in_line(text, limits.key.span().start, &why.to_string()))?;
+            let name = name.into_inner();
+            peers.peers.push(Peer { name, key, limits });
+        }
+        Ok(peers)
+    }
+
+    /// The names and keys.
+    pub(crate) fn known(&self) -> &KnownPeers {
+        &self.known
+    }
+
+    /// The peer with a key.
+    pub(crate) fn of(&self, key: &PublicKey) -> Option<&Peer> {
+        self.peers.iter().find(|peer| peer.key == *key)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.peers.len()
+    }
+}
+
+impl SharedPeers {
+    pub(crate) fn set(&self, peers: Peers) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(peers);
+    }
+
+    pub(crate) fn get(&self) -> Arc<Peers> {
+        Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Peer {
+    pub(crate) fn directory(&self) -> &Path {
+        self.limits.dir.get_ref()
+    }
+
+    /// Whether the bytes in its directory are limited.
+    pub(crate) fn quota_bytes(&self) -> Option<u64> {
+        self.limits.quota.map(|quota| quota.0)
+    }
+
+    /// What holds for its transfers: its own limits, and those of the receiver where it has none.
+    /// `used_bytes` are in its directory.
+    pub(crate) fn settings(&self, of_all: &ReceiveSettings, used_bytes: u64) -> ReceiveSettings {
+        let limits = &self.limits;
+        let mut settings = *of_all;
+        settings.max_bytes = limits.max_bytes.map(|most| most.0).or(settings.max_bytes);
+        settings.max_files = limits.max_files.or(settings.max_files);
+        settings.max_file_bytes = limits.max_file.map(|most| most.0);
+        settings.quota_left_bytes = limits.quota.map(|most| most.0.saturating_sub(used_bytes));
+        let policy = &mut settings.policy;
+        policy.umask = limits.umask.map_or(policy.umask, |umask| umask.0);
+        if let Some(FreeBytes(reserve)) = limits.reserve {
+            policy.reserve_bytes = reserve.bytes();
+        }
+        policy.delete = limits.allow_delete.unwrap_or(policy.delete);
+        settings
+    }
+}
+
+/// The bytes of all files below a directory. Links are not followed, and what cannot be read counts nothing.
+pub(crate) fn used_bytes(directory: &Path) -> u64 {
+    let mut bytes = 0_u64;
+    let mut pending = vec![directory.to_path_buf()];
+    while let Some(directory) = pending.pop() {
+        let items = fs::read_dir(&directory).into_iter().flatten().flatten();
+        for item in items {
+            match item.metadata() {
+                Ok(metadata) if metadata.is_dir() => pending.push(item.path()),
+                Ok(metadata) if metadata.is_file() => bytes = bytes.saturating_add(metadata.len()),
+                _ => {}
+            }
+        }
+    }
+    bytes
+}
+
+fn line_of(text: &str, start: usize) -> usize {
+    let before = text.get(..start).unwrap_or(text);
+    before.matches('\n').count() + 1
+}
+
+fn in_line(text: &str, start: usize, why: &str) -> String {
+    let number = line_of(text, start);
+    let line = text.lines().nth(number - 1).unwrap_or("").trim();
+    format!("line {number}: {why}, in {line:?}")
+}
+
+/// Reads a text by a function.
+fn parsed<'de, D: Deserializer<'de>, T, E: std::fmt::Display>(
+    deserializer: D,
+    parse: impl FnOnce(&str) -> Result<T, E>,
+) -> Result<T, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    parse(&text).map_err(|why| de::Error::custom(format!("{text:?}: {why}")))
+}
+
+impl<'de> Deserialize<'de> for Key {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map(Self).map_err(de::Error::custom)
+    }
+}
+
+impl<'de> Deserialize<'de> for Size {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        parsed(deserializer, parse_count).map(Self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Umask {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        parsed(deserializer, parse_umask).map(Self)
+    }
+}
+
+impl<'de> Deserialize<'de> for FreeBytes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        parsed(deserializer, parse_reserve).map(Self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use farwrite_session::Identity;
+
+    use super::*;
+
+    fn key() -> PublicKey {
+        Identity::generate().expect("randomness").public()
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_line_and_value() {
+        let [a, b] = [key(), key()];
+        let good = format!("[a]\nkey = \"{a}\"\ndir = \"a\"\n");
+        let peers = Peers::parse(&good).expect("good");
+        assert_eq!(peers.of(&a).map(|peer| peer.name.as_str()), Some("a"));
+        assert!(peers.of(&b).is_none());
+        for (more, told) in [
+            ("quota = \"much\"", "line 4: \"much\""),
+            ("umask = \"999\"", "line 4: \"999\": give 000 to 777"),
+            ("reserve = \"-1\"", "line 4: \"-1\""),
+            ("max-file = 5", "line 4: "),
+            ("color = \"red\"", "line 4: unknown field `color`"),
+            ("dir = \"b\"", "line 4: duplicate key"),
+            (
+                &*format!("[b]\nkey = \"{a}\"\ndir = \"b\""),
+                "line 5: this key stands in an earlier",
+            ),
+            ("[b]\ndir = \"b\"", "line 4: missing field `key`"),
+            ("[b]\nkey = \"farwrite-psk-1:x\"\ndir = \"b\"", "line 5: "),
+            (
+                &*format!("[\"b c\"]\nkey = \"{b}\"\ndir = \"b\""),
+                "line 5: a name has 1 to 64",
+            ),
+            ("[", "line 4: "),
+        ] {
+            let why = Peers::parse(&format!("{good}{more}\n")).expect_err(more);
+            assert!(why.starts_with(told), "{more}: {why}");
+        }
+    }
+
+    #[test]
+    fn limits_of_a_peer_replace_those_of_the_receiver() {
+        let root = tempfile::tempdir().expect("a directory");
+        fs::create_dir(root.path().join("in")).expect("a directory");
+        fs::write(root.path().join("in/old"), [0; 700]).expect("written");
+        let file = root.path().join("peers.toml");
+        let text = format!(
+            "[a]\nkey = \"{}\"\ndir = \"in\"\nquota = \"1kB\"\numask = \"077\"\nmax-file = \"5MB\"\n",
+            key()
+        );
+        fs::write(&file, &text).expect("written");
+        let chmod = |mode| fs::set_permissions(&file, PermissionsExt::from_mode(mode));
+        chmod(0o600).expect("chmod");
+        let peers = Peers::load(&file, root.path()).expect("read");
+        let peer = &peers.peers[0];
+        assert_eq!(peer.directory(), root.path().join("in"));
+        assert_eq!(used_bytes(peer.directory()), 700);
+        chmod(0o620).expect("chmod");
+        let why = Peers::load(&file, root.path()).expect_err("others may write");
+        assert!(why.contains("chmod go-w"), "{why}");
+        chmod(0o600).expect("chmod");
+        fs::write(&file, text.replace("\"in\"", "\"out\"")).expect("written");
+        let why = Peers::load(&file, root.path()).expect_err("no directory");
+        assert!(why.contains("line 3: the directory"), "{why}");
+    }
+}
