@@ -10,7 +10,7 @@ use farwrite_session::Text;
 use slab::Slab;
 
 use crate::error::{Ended, Error};
-use crate::handshake::{HandshakeId, Initiator, Reaction, RefusalCounts, Responder};
+use crate::handshake::{HandshakeId, Initiator, Owner, Reaction, RefusalCounts, Responder, owner};
 use crate::keys::{Keys, Peer};
 use crate::message::{ByeCause, Introduction};
 use crate::options::ConnectionOptions;
@@ -18,6 +18,8 @@ use crate::session::{SESSION_MTU, Session, Shared, nanoseconds, session_options}
 
 /// What this end calls itself.
 const SOFTWARE: &str = concat!("farwrite ", env!("CARGO_PKG_VERSION"));
+/// One peer gets this part of the backlog of a listener, so that it cannot keep the others out.
+const PEER_PART: usize = 4;
 /// While each peer has a socket of its own, the fabric does not wait for packets of strangers, nor of a
 /// peer at a new address. They are looked for at this interval.
 const LOOK_NS: u64 = 20_000_000;
@@ -38,8 +40,8 @@ struct Listening {
     responder: Responder,
     /// What the handshakes that wait for their proof have taken.
     reserved: BTreeMap<HandshakeId, Reserved>,
-    /// Sessions after their handshake, in order.
-    arrived: VecDeque<usize>,
+    /// Sessions after their handshake, in order, and whose they are.
+    arrived: VecDeque<(usize, Owner)>,
 }
 
 /// What this end offers to a peer.
@@ -107,10 +109,14 @@ impl Driver {
         for packet in endpoint.fabric().take_handshake_packets() {
             self.receive(endpoint, now_ns, &packet);
         }
-        let mut next_ns = match self.keeper.poll(endpoint) {
-            Ok(next_ns) => next_ns.unwrap_or(u64::MAX),
-            Err(error) => return TaskState::Failed(error),
-        };
+        let mut failed = Vec::new();
+        let next_ns = self.keeper.poll_each(endpoint, &mut failed);
+        let mut next_ns = next_ns.unwrap_or(u64::MAX);
+        // A route that fails ends its own connection, and no other one. A broken port ends all of them: the
+        // endpoint reports it.
+        for (route, error) in failed {
+            self.end_route(endpoint, route, error);
+        }
         for (_, session) in &mut self.sessions {
             next_ns = next_ns.min(session.poll(&mut shared!(self, endpoint)));
         }
@@ -125,6 +131,19 @@ impl Driver {
         next_ns = next_ns.min(self.poll_connecting(endpoint, now_ns));
         next_ns = next_ns.min(self.poll_listening(endpoint, now_ns));
         TaskState::Until(next_ns)
+    }
+
+    /// Ends the session of a route.
+    fn end_route(
+        &mut self,
+        endpoint: &mut Endpoint<UdpFabric>,
+        route: RouteId,
+        error: farwrite::Error,
+    ) {
+        let mut sessions = self.sessions.iter_mut().map(|(_, session)| session);
+        if let Some(session) = sessions.find(|session| session.route() == route) {
+            session.end(&mut shared!(self, endpoint), error.into());
+        }
     }
 
     fn receive(&mut self, endpoint: &mut Endpoint<UdpFabric>, now_ns: u64, packet: &RouteDatagram) {
@@ -151,7 +170,12 @@ impl Driver {
             Reaction::Answered(answer) => send(endpoint, packet, &answer),
             Reaction::Asked(asked) => {
                 let open = listening.arrived.len() + listening.reserved.len();
-                let reserved = if open < self.options.backlog {
+                let arrived = listening.arrived.iter();
+                let of_peer = arrived.filter(|(_, owner)| *owner == asked.owner()).count()
+                    + listening.responder.owned(&asked);
+                let has_room = open < self.options.backlog
+                    && of_peer < self.options.backlog.div_ceil(PEER_PART);
+                let reserved = if has_room {
                     reserve(&mut self.keeper, endpoint, &self.options, packet.dst).ok()
                 } else {
                     None
@@ -174,6 +198,7 @@ impl Driver {
                 let Some(reserved) = listening.reserved.remove(&id) else {
                     return;
                 };
+                let owner = owner(&peer, packet.src);
                 // What a peer that holds a key says wrongly harms only itself.
                 if let Ok(session) = self.join(
                     endpoint,
@@ -183,7 +208,7 @@ impl Driver {
                     &payload,
                 ) && let Some(listening) = &mut self.listening
                 {
-                    listening.arrived.push_back(session);
+                    listening.arrived.push_back((session, owner));
                 }
             }
         }
@@ -277,7 +302,7 @@ impl Driver {
         }
         // A connection that ended before anyone accepted it is forgotten.
         let sessions = &mut self.sessions;
-        listening.arrived.retain(|key| {
+        listening.arrived.retain(|(key, _)| {
             let is_over = sessions.get(*key).is_none_or(Session::is_over);
             if is_over {
                 sessions.try_remove(*key);
@@ -312,9 +337,10 @@ impl Driver {
     pub(crate) fn accept(&mut self) -> Option<(usize, Peer)> {
         let listening = self.listening.as_mut()?;
         let sessions = &self.sessions;
-        let is_open = |key: &usize| sessions.get(*key).is_some_and(Session::is_open);
-        let place = listening.arrived.iter().position(is_open)?;
-        let key = listening.arrived.remove(place)?;
+        let is_open = |key: usize| sessions.get(key).is_some_and(Session::is_open);
+        let mut arrived = listening.arrived.iter();
+        let place = arrived.position(|(key, _)| is_open(*key))?;
+        let (key, _) = listening.arrived.remove(place)?;
         Some((key, sessions.get(key)?.peer.clone()))
     }
 
@@ -352,7 +378,7 @@ impl Driver {
         for reserved in listening.reserved.into_values() {
             release(&mut self.keeper, endpoint, reserved);
         }
-        for key in listening.arrived {
+        for (key, _) in listening.arrived {
             if let Some(session) = self.sessions.get_mut(key) {
                 session.close(
                     &mut shared!(self, endpoint),

@@ -22,7 +22,7 @@ pub struct ConnectionOptions {
     /// The highest number of queue pairs of one connection. The peer cannot open more.
     pub max_queue_pairs: usize,
     /// The highest number of connections that wait for [`Listener::accept`](crate::Listener::accept). More are
-    /// refused.
+    /// refused, and so are more than a quarter of it of one peer (of one host, with a pre-shared key).
     pub backlog: usize,
 }
 

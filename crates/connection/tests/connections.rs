@@ -354,3 +354,26 @@ fn queue_pairs_that_do_not_fit_are_refused() {
     assert_eq!(long.wait(LONG).expect("no failure"), Some(Outcome::Failed));
     assert_eq!(short.wait(LONG).expect("no failure"), Some(Outcome::Whole));
 }
+
+/// A listener whose program accepts nobody, and two peers.
+#[test]
+fn one_peer_does_not_fill_the_backlog() {
+    let [greedy, other, here] = [identity(), identity(), identity()];
+    let known = knows(&[("greedy", &greedy), ("other", &other)]);
+    let limits = ConnectionOptions {
+        backlog: 8,
+        ..options()
+    };
+    let addr: SocketAddr = LOOPBACK.parse().expect("an address");
+    let keys = Keys::of_identity(here.clone(), known);
+    let listener = Listener::bind(addr, &keys, &limits).expect("a port");
+    let to = listener.local_addr().to_string();
+    let try_as = |who: &Identity| {
+        let keys = Keys::of_identity(who.clone(), knows(&[("here", &here)]));
+        connect(&to, &keys, "here", &options())
+    };
+    let _two = [(); 2].map(|()| try_as(&greedy).expect("a quarter of the backlog"));
+    let third = try_as(&greedy).expect_err("more than a quarter");
+    assert!(matches!(third, Error::Busy { .. }), "{third}");
+    let _one = try_as(&other).expect("the others have room");
+}

@@ -49,6 +49,12 @@ pub(crate) struct Asked {
     state: Box<HandshakeState>,
 }
 
+impl Asked {
+    pub(crate) fn owner(&self) -> Owner {
+        owner(&self.peer, self.id.1)
+    }
+}
+
 /// A handshake that waits for its proof.
 struct Entry {
     peer: Peer,
@@ -187,11 +193,14 @@ impl Responder {
 
     /// Whether the table has room for one more handshake of this peer.
     fn has_room(&self, asked: &Asked) -> bool {
-        let owner = owner(&asked.peer, asked.id.1);
+        self.entries.len() < MOST && self.owned(asked) < MOST_OF_PEER
+    }
+
+    /// How many handshakes of the owner of a request wait for their proof.
+    pub(crate) fn owned(&self, asked: &Asked) -> usize {
         let owners = self.entries.iter();
-        let owned =
-            owners.filter(|((_, source), entry)| self::owner(&entry.peer, *source) == owner);
-        self.entries.len() < MOST && owned.count() < MOST_OF_PEER
+        let owners = owners.map(|((_, source), entry)| owner(&entry.peer, *source));
+        owners.filter(|it| *it == asked.owner()).count()
     }
 
     /// Accepts a request with a payload for the peer. Returns the name of the handshake, and the datagram
@@ -285,14 +294,14 @@ fn refused((number, _): HandshakeId, state: Box<HandshakeState>, why: u8) -> Rea
     }
 }
 
-/// Who has a share of the table.
+/// Who has a share of the table, and of the backlog: a public key, or a host that holds the pre-shared key.
 #[derive(PartialEq, Eq)]
-enum Owner {
+pub(crate) enum Owner {
     Key(PublicKey),
     Host(IpAddr),
 }
 
-fn owner(peer: &Peer, source: SocketAddr) -> Owner {
+pub(crate) fn owner(peer: &Peer, source: SocketAddr) -> Owner {
     match peer.key() {
         Some(key) => Owner::Key(key),
         None => Owner::Host(source.ip().to_canonical()),

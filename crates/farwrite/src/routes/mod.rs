@@ -267,8 +267,22 @@ impl RouteKeeper {
     /// Returns when to call it again if nothing arrives earlier.
     ///
     /// # Errors
-    /// [`Error::Fabric`] when the fabric has failed permanently.
+    /// Why a route has failed, of the first one if several have. An owner of several routes calls
+    /// [`RouteKeeper::poll_each`].
     pub fn poll(&mut self, endpoint: &mut Endpoint<UdpFabric>) -> Result<Option<u64>, Error> {
+        let mut failed = Vec::new();
+        let next_ns = self.poll_each(endpoint, &mut failed);
+        failed.pop().map_or(Ok(next_ns), |(_, error)| Err(error))
+    }
+
+    /// As [`RouteKeeper::poll`], and adds the routes that have failed to `failed`. Such a route has no
+    /// more work: remove it. An address that the system sends nothing to is a reason. A port that is
+    /// permanently broken is another one, which a poll of the endpoint reports too.
+    pub fn poll_each(
+        &mut self,
+        endpoint: &mut Endpoint<UdpFabric>,
+        failed: &mut Vec<(RouteId, Error)>,
+    ) -> Option<u64> {
         let now_ns = endpoint.fabric().now_ns();
         self.now_ns = now_ns;
         for packet in endpoint.fabric().take_route_packets() {
@@ -287,11 +301,19 @@ impl RouteKeeper {
             && due_ns <= now_ns
         {
             let kept = self.kept(index);
-            let next_ns = kept.map_or(Ok(u64::MAX), |kept| kept.serve(endpoint, now_ns))?;
+            let served = kept.map_or(Ok(u64::MAX), |kept| kept.serve(endpoint, now_ns));
+            let next_ns = served.unwrap_or_else(|error| {
+                let serial = self
+                    .routes
+                    .get(index.into())
+                    .map_or(0, |entry| entry.serial);
+                failed.push((RouteId { index, serial }, error));
+                u64::MAX
+            });
             self.set_due(index, next_ns);
         }
         let first = self.due.first().map(|(due_ns, _)| *due_ns);
-        Ok(first.into_iter().chain(look_ns).min())
+        first.into_iter().chain(look_ns).min()
     }
 
     /// Returns the route if it is known: its addresses, and the sizes if they are tested. `patience` is

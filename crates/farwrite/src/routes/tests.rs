@@ -87,6 +87,33 @@ fn poll_until_found(middle: &mut End, around: &mut [(End, RouteId, RouteId)]) {
 }
 
 #[test]
+fn a_route_that_fails_leaves_the_others() {
+    let mut middle = End::new();
+    let mut joined = |address: Option<SocketAddr>| {
+        let mut end = End::new();
+        let ((outer, mut of_end), (inner, of_middle)) = (end.offer(), middle.offer());
+        of_end.address = address.unwrap_or(of_end.address);
+        middle.join(inner, Role::Initiator, &of_end, Sizes::Untested);
+        end.join(outer, Role::Responder, &of_middle, Sizes::Untested);
+        (end, inner)
+    };
+    let (first_end, first) = joined(None);
+    // The system lets no packet go to this address.
+    let (second_end, second) = joined(Some(SocketAddr::from((Ipv4Addr::BROADCAST, 9))));
+    let mut around = [first_end, second_end];
+    let mut failed = Vec::new();
+    let until = std::time::Instant::now() + PATIENCE;
+    while failed.is_empty() || middle.found(first).is_none() {
+        assert!(std::time::Instant::now() < until, "failed: {failed:?}");
+        middle.endpoint.poll_now().expect("a poll");
+        middle.keeper.poll_each(&mut middle.endpoint, &mut failed);
+        around.iter_mut().for_each(End::poll);
+    }
+    let failed: Vec<_> = failed.iter().map(|(id, _)| *id).collect();
+    assert_eq!(failed, [second]);
+}
+
+#[test]
 fn every_peer_of_one_socket_is_found_and_gets_its_own_data() {
     let (mut middle, mut around) = star(5);
     poll_until_found(&mut middle, &mut around);
