@@ -51,6 +51,7 @@ pub mod fuzzing;
 mod handshake;
 mod keys;
 mod listener;
+#[cfg(feature = "measuring")]
 #[doc(hidden)]
 pub mod measuring;
 mod message;
