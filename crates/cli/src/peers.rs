@@ -158,7 +158,7 @@ impl Peer {
     /// `used_bytes` are in its directory.
     pub(crate) fn settings(&self, of_all: &ReceiveSettings, used_bytes: u64) -> ReceiveSettings {
         let limits = &self.limits;
-        let mut settings = *of_all;
+        let mut settings = of_all.clone();
         settings.max_bytes = limits.max_bytes.map(|most| most.0).or(settings.max_bytes);
         settings.max_files = limits.max_files.or(settings.max_files);
         settings.max_file_bytes = limits.max_file.map(|most| most.0);

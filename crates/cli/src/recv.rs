@@ -1,5 +1,6 @@
 //! `farwrite recv`: receives files from another machine.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -136,6 +137,9 @@ pub(crate) struct RecvArgs {
     /// Whoever can go on with interrupted files, if it is not known by the key.
     #[arg(skip)]
     peer: Option<PeerKey>,
+    /// What may come; all, without it. Not an option: `farwrite cp` sets it.
+    #[arg(skip)]
+    pub(crate) names: Option<Vec<OsString>>,
 }
 
 /// The options that say something about files, or about transfers of files.
@@ -342,6 +346,7 @@ fn receive_from(
         max_file_bytes: None,
         quota_left_bytes: None,
         max_files: args.policy.max_files,
+        names: args.names.clone(),
         policy: match args.peer.or(admitting.holders) {
             Some(peer) => args.policy.resuming(peer),
             None => args.policy.policy(),

@@ -222,7 +222,7 @@ impl Serving<'_> {
                 let settings = peer.settings(self.settings, used.unwrap_or(0));
                 (peer.directory(), settings)
             }
-            None => (self.directory, *self.settings),
+            None => (self.directory, self.settings.clone()),
         };
         match client.proof() {
             Proof::PreShared => {}

@@ -181,6 +181,7 @@ fn travel(
         max_file_bytes: None,
         quota_left_bytes: None,
         max_files: None,
+        names: None,
         policy: Policy::default(),
     };
     let results = thread::scope(|scope| {

@@ -27,7 +27,7 @@ use crate::serving::{Admitting, Until};
 use crate::{interrupt, key, outcome};
 pub(crate) use far::{FarArgs, greet, run_far};
 use meeting::Meeting;
-use place::{Place, from_home};
+use place::{Place, base_name, from_home};
 use relay::Relay;
 use ssh::Remote;
 
@@ -204,8 +204,10 @@ impl CpArgs {
         let mut words = self.options(false);
         words.extend(self.verbose.then(|| "--verbose".into()));
         words.extend(["--dir".into(), directory]);
-        let receiver = receiver(&words)?.through_remote_shell(host.as_encoded_bytes());
+        let mut receiver = receiver(&words)?.through_remote_shell(host.as_encoded_bytes());
         recv::check_directory(receiver.dir())?;
+        // The other end must not choose what else it writes here.
+        receiver.names = paths.iter().map(|path| base_name(path)).collect();
         let (listener, port) = listen(self.port)?;
         let meeting = Meeting::here(listener.local_addr(), None);
         let psk = key::make()?;

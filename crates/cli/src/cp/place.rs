@@ -53,6 +53,14 @@ pub(crate) fn from_home(path: &OsStr) -> OsString {
     OsString::from_vec(bytes.to_vec())
 }
 
+/// The name with which a path arrives; `None` for a path whose contents arrive, with any names.
+pub(super) fn base_name(path: &OsStr) -> Option<OsString> {
+    let mut parts = path.as_bytes().split(|byte| *byte == b'/').rev();
+    let name = parts.find(|part| !part.is_empty())?;
+    let is_contents = matches!(name, b"." | b".." | b"~");
+    (!is_contents).then(|| OsString::from_vec(name.to_vec()))
+}
+
 /// A word for a shell on the other machine, which reads it as it is.
 pub(crate) fn quoted(word: &OsStr) -> OsString {
     let bytes = word.as_bytes();
@@ -108,6 +116,16 @@ mod tests {
             ("-rf", "'-rf'"),
         ] {
             assert_eq!(quoted(OsStr::new(word)), want);
+        }
+        let contents = ["", ".", "a/.", "a/..", "/", "~", "~/"];
+        for path in contents {
+            assert_eq!(base_name(OsStr::new(path)), None, "{path}");
+        }
+        for path in ["b", "a/b", "a/b/", "/b//", "~/b"] {
+            assert_eq!(
+                base_name(OsStr::new(path)).as_deref(),
+                Some(OsStr::new("b"))
+            );
         }
         for (path, want) in [("~/in", "in"), ("~", "."), ("", "."), ("/~", "/~")] {
             assert_eq!(from_home(OsStr::new(path)), want);

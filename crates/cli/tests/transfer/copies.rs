@@ -112,3 +112,34 @@ fn what_cannot_be_copied_has_its_reason() {
         assert!(line.contains(reason), "{words:?}: {line}");
     }
 }
+
+#[test]
+fn the_other_end_writes_only_what_was_asked_for() {
+    let root = machines("not-asked");
+    fs::create_dir(root.join("back")).expect("a directory");
+    for name in [".profile", "wanted"] {
+        fs::write(root.join("far").join(name), name).expect("a file");
+    }
+    // A program there that sends another file too.
+    let evil = root.join("evil");
+    let far = env!("CARGO_BIN_EXE_farwrite");
+    let script = format!("#!/bin/sh\nexec {far} \"$@\" .profile\n");
+    fs::write(&evil, script).expect("a script");
+    fs::set_permissions(&evil, fs::Permissions::from_mode(0o755)).expect("a mode");
+    let evil = ["--far-program", evil.to_str().expect("plain")];
+    let (output, told) = copy(&root, &[&evil[..], &["host:wanted", "back"]].concat());
+    assert_eq!(output.status.code(), Some(3), "{told}");
+    let line = told["error"]["message"].to_string();
+    assert!(line.contains("was not asked for"), "{line}");
+    assert_eq!(
+        fs::read_dir(root.join("back"))
+            .expect("it is there")
+            .count(),
+        0
+    );
+    // The contents of a directory may have any names.
+    let honest = ["--far-program", far];
+    let (output, told) = copy(&root, &[&honest[..], &["host:.", "back"]].concat());
+    assert!(output.status.success(), "{told}");
+    assert!(root.join("back/wanted").exists());
+}

@@ -7,7 +7,9 @@ mod disk_writer;
 mod prefix;
 mod stream;
 
+use std::ffi::OsString;
 use std::net::SocketAddr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{self, channel, sync_channel};
@@ -50,7 +52,7 @@ const WAITING_REPORTS: usize = 1 << 14;
 const PRESENT_BATCH: usize = 2048;
 
 /// The limits of a receiver.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct ReceiveSettings {
     /// The maximum memory for messages in flight and their parity.
     pub memory_bytes: u64,
@@ -70,6 +72,9 @@ pub struct ReceiveSettings {
     pub quota_left_bytes: Option<u64>,
     /// The most files and directories of one transfer. `None`: only that of the protocol.
     pub max_files: Option<u32>,
+    /// The only names that may come directly below the directory, for a receiver that has asked for them.
+    /// `None`: all.
+    pub names: Option<Vec<OsString>>,
     /// What may be written, and when it counts as stored.
     pub policy: Policy,
 }
@@ -124,6 +129,23 @@ impl ReceiveSettings {
             ));
         }
         Ok(())
+    }
+
+    /// Checks that nothing comes that was not asked for.
+    fn check_names(&self, manifest: &Manifest) -> Result<(), Error> {
+        let Some(names) = &self.names else {
+            return Ok(());
+        };
+        let mut top = manifest.entries().filter(|entry| entry.parent.is_none());
+        let is_asked = |name: &[u8]| names.iter().any(|asked| asked.as_bytes() == name);
+        match top.find(|entry| !is_asked(entry.name)) {
+            Some(entry) => {
+                let name = String::from_utf8_lossy(entry.name);
+                let what = format!("the sender offers {name:?}, which was not asked for");
+                Err(Error::new(ErrorKind::Mismatch, what))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Checks that files with holes keep the limit too.
@@ -216,7 +238,7 @@ pub fn receive(
     settings: &ReceiveSettings,
     hooks: &TransferHooks<'_>,
 ) -> Result<TransferReport, Unfinished> {
-    let mut settings = *settings;
+    let mut settings = settings.clone();
     if !sender.resumes() {
         settings.policy.resume = None;
     }
@@ -305,6 +327,7 @@ impl Reception<'_> {
             }
         };
         self.settings.check_lengths(&manifest)?;
+        self.settings.check_names(&manifest)?;
         let shape = Shape::of_peer(&plan, &theirs.config, self.settings.memory_bytes, scheme)?;
         let control = self.settings.rate_control();
         let found = RoutedEndpoint::find(&mut setup, SETUP.min(self.settings.timeout), None)?;
