@@ -115,7 +115,15 @@ impl TreeArgs {
             let text = fs::read_to_string(file).or_exit(Exit::Files, what)?;
             patterns.extend(text.lines().map(str::to_owned));
         }
-        patterns.extend(self.exclude.iter().cloned());
+        // A line that begins with `#` is a comment in a file, and a pattern of a user is none.
+        patterns.extend(
+            self.exclude
+                .iter()
+                .map(|pattern| match pattern.starts_with('#') {
+                    true => format!("\\{pattern}"),
+                    false => pattern.clone(),
+                }),
+        );
         patterns.extend(self.include.iter().map(|pattern| format!("!{pattern}")));
         Filter::new(patterns.iter().map(String::as_str))
             .or_exit(Exit::Usage, "--exclude and --include")

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use crate::rig::{Rig, Running, V4, V6, free_port, list, pattern, tree};
+use crate::rig::{Rig, Running, V4, V6, farwrite, free_port, list, pattern, tree};
 
 /// Sends paths to a new receiver. Both ends must report success.
 #[track_caller]
@@ -393,4 +393,20 @@ fn a_sender_remembers_the_path() {
         fs::read_to_string(&cache).expect("a cache").lines().count(),
         known.lines().count()
     );
+}
+
+#[test]
+fn a_pattern_of_a_user_is_no_comment() {
+    let rig = Rig::new();
+    let tree = rig.path("tree");
+    fs::create_dir(&tree).expect("directory");
+    for name in ["#draft#", "text"] {
+        fs::write(tree.join(name), name).expect("write");
+    }
+    let mut command = farwrite();
+    command
+        .args(["--json", "send", "--dry-run", "--exclude", "#*#"])
+        .arg(&tree);
+    let listed = Running::spawn(command).end().result();
+    assert_eq!(listed["paths"], serde_json::json!(["tree", "tree/text"]));
 }
