@@ -1,7 +1,9 @@
 //! The receiver's directory and those below it.
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,7 +12,7 @@ use rustix::fs::FileType;
 use super::attributes::{Attribute, Attributes, Thing, Warnings, set_mode};
 use super::directory::Directory;
 use super::durable::{Directories, sync_around};
-use super::extra::{Listed, count, remove};
+use super::extra::{Listed, Removal, count};
 use super::free_space::{FreeSpaceWatch, NeededSpace, free_bytes};
 use super::interrupted::{InterruptedFiles, remove_leftovers};
 use super::open_directories::{EnterError, OpenDirectories};
@@ -373,11 +375,13 @@ impl DirectoryTree {
             let path = parent.map_or_else(|| self.root_path.clone(), |index| self.path(index));
             let failed = |source| SinkError::Delete {
                 path: path.clone(),
+                removed: 0,
                 source,
             };
             let entered = self.directories.enter(&manifest, parent);
             let directory = entered.map_err(|error| SinkError::Delete {
                 path: self.root_path.join(manifest.path(error.index)),
+                removed: 0,
                 source: error.source,
             })?;
             for name in listed.extra(parent, directory).map_err(failed)? {
@@ -390,15 +394,24 @@ impl DirectoryTree {
         {
             return Err(SinkError::TooMuchToDelete { count: sum, most });
         }
+        let mut removal = Removal::default();
         for (parent, name) in extra {
             let path = parent.map_or_else(|| self.root_path.clone(), |index| self.path(index));
-            let entered = self.directories.enter(&manifest, parent);
-            let removed = entered
-                .map_err(io::Error::from)
-                .and_then(|directory| remove(directory, &name, gate));
-            removed.map_err(|source| SinkError::Delete { path, source })?;
+            let path = path.join(OsStr::from_bytes(&name));
+            match self.directories.enter(&manifest, parent) {
+                Ok(directory) => removal.remove(directory, &name, &path, gate),
+                Err(error) => removal.fail(&path, error.into()),
+            }
         }
-        Ok(u32::try_from(sum).unwrap_or(u32::MAX))
+        let Removal { removed, failed } = removal;
+        match failed {
+            None => Ok(u32::try_from(removed).unwrap_or(u32::MAX)),
+            Some((path, source)) => Err(SinkError::Delete {
+                path,
+                removed,
+                source,
+            }),
+        }
     }
 
     /// Returns the files that the receiver has already, in ascending order of their numbers.

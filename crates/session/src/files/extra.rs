@@ -1,7 +1,10 @@
 //! Removes what is only at the receiver (P8.7).
 
 use std::collections::HashSet;
+use std::ffi::OsStr;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::FileType;
 
@@ -79,14 +82,52 @@ pub(super) fn count(directory: &Directory, name: &[u8]) -> io::Result<u64> {
     Ok(sum)
 }
 
-/// Removes something and all below it. Follows no link, and stays on the file system.
-pub(super) fn remove(directory: &Directory, name: &[u8], gate: &CommitGate) -> io::Result<()> {
-    if let Some(inner) = inner(directory, name)? {
-        inner.open_up()?;
-        for name in inner.names(usize::MAX, |_| true)?.unwrap_or_default() {
-            remove(&inner, &name, gate)?;
+/// What a removal has done so far.
+#[derive(Debug, Default)]
+pub(super) struct Removal {
+    /// Files and directories that were removed.
+    pub(super) removed: u64,
+    /// The first path that could not be removed, and why.
+    pub(super) failed: Option<(PathBuf, io::Error)>,
+}
+
+impl Removal {
+    pub(super) fn fail(&mut self, path: &Path, error: io::Error) {
+        self.failed
+            .get_or_insert_with(|| (path.to_path_buf(), error));
+    }
+
+    /// Removes something at a path and all below it. Follows no link, and stays on the file system. What cannot
+    /// be removed stays, with the directories around it, and the rest goes.
+    pub(super) fn remove(
+        &mut self,
+        directory: &Directory,
+        name: &[u8],
+        path: &Path,
+        gate: &CommitGate,
+    ) {
+        if gate.is_closed() {
+            return self.fail(path, io::Error::other("the transfer was stopped"));
+        }
+        match open(directory, name) {
+            Ok(None) => {}
+            Ok(Some((inner, names))) => {
+                for name in names {
+                    self.remove(&inner, &name, &path.join(OsStr::from_bytes(&name)), gate);
+                }
+            }
+            Err(error) => return self.fail(path, error),
+        }
+        match remove_one(directory, name, gate) {
+            Ok(()) => self.removed += 1,
+            // The first failure counts: a directory stays because of what it still has.
+            Err(error) => self.fail(path, error),
         }
     }
+}
+
+/// Removes a file, a link or an empty directory.
+fn remove_one(directory: &Directory, name: &[u8], gate: &CommitGate) -> io::Result<()> {
     let is_directory = directory
         .look(name)?
         .is_some_and(|it| it.kind == FileType::Directory);
@@ -97,6 +138,16 @@ pub(super) fn remove(directory: &Directory, name: &[u8], gate: &CommitGate) -> i
         true => directory.remove_directory(name),
         false => directory.remove(name),
     }
+}
+
+/// Opens a directory to remove what is in it, and lists that; `None` as [`inner`].
+fn open(directory: &Directory, name: &[u8]) -> io::Result<Option<(Directory, Vec<Vec<u8>>)>> {
+    let Some(inner) = inner(directory, name)? else {
+        return Ok(None);
+    };
+    inner.open_up()?;
+    let names = inner.names(usize::MAX, |_| true)?.unwrap_or_default();
+    Ok(Some((inner, names)))
 }
 
 /// Opens a directory in another one; `None` if it is something else, or on another file system.

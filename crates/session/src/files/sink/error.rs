@@ -147,11 +147,16 @@ pub enum SinkError {
     /// A later transfer of the same peer goes on with a file of this one.
     #[error("a later transfer of the same file goes on with it")]
     TakenOver,
-    /// Something that is only at the receiver cannot be removed.
-    #[error("cannot remove what is only here, in {path:?}: {source}")]
+    /// What is only at the receiver cannot be removed, or not all of it.
+    #[error(
+        "cannot remove what is only at the receiver: {path:?}: {source}; all files have arrived, and {removed} \
+         files and directories were removed"
+    )]
     Delete {
-        /// The directory.
+        /// The first that cannot be removed, or a directory that cannot be read.
         path: PathBuf,
+        /// How many files and directories were removed, before or after it.
+        removed: u64,
         /// The error of the operating system.
         source: io::Error,
     },
