@@ -115,8 +115,9 @@ fn idle_crowd_of_many_sources_locks_nobody_out() {
     let mut crowding = Crowding::default();
     // The connections wait in the operating system's queue, which does not hold all of them.
     let mut idle = Vec::new();
-    for source in 0..200 {
-        idle.push(connect_from([127, 0, 1, source], addr).expect("connect"));
+    for source in 0..600_u16 {
+        let [high, low] = source.to_be_bytes();
+        idle.push(connect_from([127, 1, high, low], addr).expect("connect"));
         let look = Some(Duration::from_millis(1));
         let nobody = listener.accept(&psk, PATIENT, look, |refusal| crowding.hear(refusal));
         nobody.expect_err("they are idle");
@@ -130,7 +131,7 @@ fn idle_crowd_of_many_sources_locks_nobody_out() {
         channel.expect("the peer");
     });
     assert!(start.elapsed() < PATIENT / 2, "{:?}", start.elapsed());
-    assert_eq!(crowding.0, 200 + 1 - 128);
+    assert_eq!(crowding.0, 600 + 1 - 512);
 }
 
 /// A source with too many connections loses its own oldest ones, and no other source does.
@@ -140,25 +141,25 @@ fn idle_crowd_of_one_source_evicts_its_own() {
     let mut listener = Listener::bind(ANY_PORT).expect("loopback");
     let addr = listener.local_addr();
     let mut honest = connect_from([127, 0, 2, 1], addr).expect("connect");
-    let mut idle: Vec<_> = (0..40)
+    let mut idle: Vec<_> = (0..100)
         .map(|_| connect_from([127, 0, 2, 2], addr).expect("connect"))
         .collect();
     let mut crowding = Crowding::default();
     let look = Some(Duration::from_millis(200));
     let start = Instant::now();
-    while crowding.0 < 40 - 8 && start.elapsed() < PATIENT {
+    while crowding.0 < 100 - 64 && start.elapsed() < PATIENT {
         listener
             .accept(&psk, PATIENT, look, |refusal| crowding.hear(refusal))
             .expect_err("they are idle");
     }
-    assert_eq!(crowding.0, 40 - 8);
+    assert_eq!(crowding.0, 100 - 64);
     let is_open = |stream: &mut TcpStream| {
         stream.set_nonblocking(true).expect("a socket");
         !matches!(stream.read(&mut [0]), Ok(0))
     };
     assert!(is_open(&mut honest));
     let open: Vec<_> = idle.iter_mut().map(is_open).collect();
-    assert_eq!(open, [vec![false; 32], vec![true; 8]].concat());
+    assert_eq!(open, [vec![false; 36], vec![true; 64]].concat());
 }
 
 /// A peer that connects first and is slow gets its channel from a later call.
