@@ -36,6 +36,8 @@ const FEW: usize = 8;
 pub(super) struct Peers {
     /// The socket that is not connected.
     open: Arc<SharedSocket>,
+    /// Drops of the open socket before these peers used it: other fabrics may share it.
+    first_drops: u64,
     config: SocketConfig,
     /// The port of the open socket, if this process holds it apart from the socket.
     held: Option<ReservedPort>,
@@ -83,6 +85,7 @@ impl Peers {
         held: Option<ReservedPort>,
     ) -> Self {
         Self {
+            first_drops: open.drops.load(Ordering::Relaxed),
             open,
             config,
             held,
@@ -196,7 +199,8 @@ impl Peers {
         let strangers = list.stranger_drops + since;
         let sockets = list.sockets.iter();
         let connected: u64 = sockets.map(|(_, s)| s.drops.load(Ordering::Relaxed)).sum();
-        [list.past_drops + connected + open - strangers, strangers]
+        let of_open = open - self.first_drops - strangers;
+        [list.past_drops + connected + of_open, strangers]
     }
 
     fn lock(&self) -> MutexGuard<'_, List> {
@@ -266,5 +270,25 @@ impl KnownSockets {
     /// Whether packets of some peer may arrive through the open socket.
     pub(super) fn shares(&self) -> bool {
         self.peers.shares()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drops_of_a_shared_socket_count_from_the_first_use() {
+        let addr = SocketAddr::from(([127, 0, 0, 1], 0));
+        let config = SocketConfig::new(addr);
+        let socket = Arc::new(SharedSocket::bind(&config, None).expect("a socket"));
+        socket.drops.store(5, Ordering::Relaxed);
+        let peers = Peers::new(Arc::clone(&socket), config, None);
+        assert_eq!(peers.drops(), [0, 0]);
+        socket.drops.store(7, Ordering::Relaxed);
+        assert_eq!(peers.drops(), [2, 0]);
+        peers.join(SocketAddr::from(([127, 0, 0, 1], 9)));
+        socket.drops.store(10, Ordering::Relaxed);
+        assert_eq!(peers.drops(), [2, 3]);
     }
 }

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use super::datagram::ReceivedBatch;
 use super::peers::Peers;
@@ -20,6 +20,8 @@ use crate::contract::{Ecn, FabricError};
 /// The largest number of bytes that wait for a fabric that reads slowly. Further datagrams are dropped; the
 /// network could drop them as well.
 const MOST_BYTES: usize = 1 << 20;
+/// The same for a fabric whose peers all have sockets of their own: a flood of strangers should cost little.
+const MOST_STRANGERS_BYTES: usize = 16 << 10;
 /// What a waiting datagram takes besides its payload.
 const OVERHEAD_BYTES: usize = 128;
 
@@ -51,6 +53,8 @@ struct Inbox {
 struct Waiting {
     batches: VecDeque<Batch>,
     bytes: usize,
+    /// Whether a batch has come for which the fabric was not woken.
+    is_new: bool,
 }
 
 /// A [`ReceivedBatch`] that waits.
@@ -117,8 +121,11 @@ impl SharedReader {
             each(batch.as_received());
         }
         // Whoever holds the lock reads for this fabric too, and wakes it.
-        let Ok(mut readers) = self.open.readers.try_lock() else {
-            return Ok(false);
+        let mut readers = match self.open.readers.try_lock() {
+            Ok(readers) => readers,
+            // The one that panicked reads no more.
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return Ok(false),
         };
         let now_ns = now_ns();
         if !is_awaited && now_ns < readers.read_ns + STRANGERS_NS {
@@ -135,6 +142,9 @@ impl SharedReader {
                 }
             }
         }
+        for inbox in &readers.inboxes {
+            inbox.wake();
+        }
         Ok(is_full && is_awaited)
     }
 }
@@ -149,19 +159,34 @@ impl Drop for SharedReader {
 }
 
 impl Inbox {
-    /// Adds a datagram that may be for this fabric: for its owner, or for the NIC of one whose peers have no
-    /// sockets of their own.
+    /// Adds the datagrams that may be for this fabric: those for its owner, and others if a peer has no socket
+    /// of its own.
     fn push(&self, batch: &ReceivedBatch<'_>) {
-        let is_for_owner = |payload| OwnersPacket::of(payload).is_some();
-        if !self.peers.shares() && !batch.segments().any(is_for_owner) {
+        if self.peers.shares() {
+            self.keep(batch, MOST_BYTES);
             return;
         }
+        for bytes in batch.segments() {
+            if OwnersPacket::of(bytes).is_some() {
+                let segment_bytes = bytes.len();
+                let one = ReceivedBatch {
+                    segment_bytes,
+                    bytes,
+                    ..*batch
+                };
+                self.keep(&one, MOST_STRANGERS_BYTES);
+            }
+        }
+    }
+
+    /// Adds a batch, unless `most` bytes wait already. So one datagram of any size has room.
+    fn keep(&self, batch: &ReceivedBatch<'_>, most: usize) {
         let mut waiting = self.waiting();
-        let bytes = batch.bytes.len() + OVERHEAD_BYTES;
-        if waiting.bytes + bytes > MOST_BYTES {
+        if waiting.bytes >= most {
             return;
         }
-        waiting.bytes += bytes;
+        waiting.bytes += batch.bytes.len() + OVERHEAD_BYTES;
+        waiting.is_new = true;
         waiting.batches.push_back(Batch {
             src: batch.src,
             dst: batch.dst,
@@ -170,9 +195,14 @@ impl Inbox {
             segment_bytes: batch.segment_bytes,
             bytes: batch.bytes.into(),
         });
-        drop(waiting);
-        for wake_event in &self.wake_events {
-            wake_event.waker().wake();
+    }
+
+    /// Wakes the fabric, if something has come since the last call.
+    fn wake(&self) {
+        if std::mem::take(&mut self.waiting().is_new) {
+            for wake_event in &self.wake_events {
+                wake_event.waker().wake();
+            }
         }
     }
 
@@ -195,5 +225,76 @@ impl Batch {
             segment_bytes: self.segment_bytes,
             bytes: &self.bytes,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use farwrite_wire::opcode::ROUTE_PACKET;
+
+    use super::super::config::SocketConfig;
+    use super::*;
+
+    #[test]
+    fn strangers_fill_little_of_a_fabric_whose_peers_have_sockets() {
+        let addr = SocketAddr::from(([127, 0, 0, 1], 0));
+        let config = SocketConfig::new(addr);
+        let socket = Arc::new(SharedSocket::bind(&config, None).expect("a socket"));
+        let peers = Arc::new(Peers::new(Arc::clone(&socket), config, None));
+        let open = Arc::new(SharedOpen::new(socket));
+        let wake_event = WakeEvent::new().expect("an event");
+        let SharedReader { inbox, .. } = &open.reader(&peers, [&wake_event, &wake_event]);
+        let mut bytes = [[7; 100], [ROUTE_PACKET; 100]].concat();
+        bytes.push(ROUTE_PACKET);
+        let flood = |times| {
+            for _ in 0..times {
+                inbox.push(&ReceivedBatch {
+                    src: addr,
+                    dst: addr,
+                    ecn: Ecn::NotEct,
+                    received_ns: None,
+                    segment_bytes: 100,
+                    bytes: &bytes,
+                });
+            }
+            inbox.take()
+        };
+        let whole = flood(1);
+        assert_eq!(whole[0].bytes.len(), 201, "any of them may be of a peer");
+        peers.join(SocketAddr::from(([127, 0, 0, 1], 9)));
+        assert!(!peers.shares());
+        let ours = flood(1);
+        let lengths: Vec<_> = ours.iter().map(|batch| batch.bytes.len()).collect();
+        assert_eq!(lengths, [100, 1]);
+        let kept: usize = flood(10_000).iter().map(|batch| batch.bytes.len()).sum();
+        assert!((1000..MOST_STRANGERS_BYTES).contains(&kept), "{kept}");
+    }
+
+    #[test]
+    fn a_fabric_reads_after_another_one_has_panicked() {
+        let addr = SocketAddr::from(([127, 0, 0, 1], 0));
+        let config = SocketConfig::new(addr);
+        let socket = Arc::new(SharedSocket::bind(&config, None).expect("a socket"));
+        let peers = Arc::new(Peers::new(Arc::clone(&socket), config, None));
+        let local = socket.local;
+        let open = Arc::new(SharedOpen::new(socket));
+        let wake_event = WakeEvent::new().expect("an event");
+        let reader = open.reader(&peers, [&wake_event, &wake_event]);
+        let of_thread_too = Arc::clone(&open);
+        let panics = std::thread::spawn(move || {
+            let _readers = of_thread_too.readers.lock();
+            panic!("while it reads");
+        });
+        panics.join().expect_err("it panics");
+        let stranger = std::net::UdpSocket::bind(addr).expect("a socket");
+        stranger.send_to(&[1], local).expect("sent");
+        let mut buffers = Buffers::new();
+        let start = std::time::Instant::now();
+        let mut came = 0;
+        while came == 0 && start.elapsed() < std::time::Duration::from_secs(60) {
+            let read = reader.recv(true, &mut buffers, |_| came += 1);
+            read.expect("no error");
+        }
+        assert_eq!(came, 1);
     }
 }
