@@ -1,6 +1,6 @@
 //! Admits senders, as many at a time as there are places.
 
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -43,7 +43,7 @@ impl Admission {
     ) -> Result<Self, Error> {
         let accepted = accepted.into();
         let places = Arc::new(Places::new(places));
-        let (admitted, senders) = channel();
+        let (admitted, senders) = mpsc::channel();
         thread::Builder::new()
             .name("admission".into())
             .spawn(move || serve(&mut listener, &accepted, &places, &admitted, &*observer))
@@ -167,6 +167,11 @@ impl Places {
         has_room
     }
 
+    /// Ends what [`Places::try_queue`] began.
+    fn leave_queue(&self) {
+        self.state().waiting -= 1;
+    }
+
     /// After [`Places::try_queue`], takes a place as soon as one is free, within `patience`.
     fn take(self: &Arc<Self>, patience: Duration) -> Option<Place> {
         let is_full = |state: &mut PlacesState| state.taken >= self.most;
@@ -224,11 +229,26 @@ fn admit(channel: Channel, places: &Arc<Places>, admitted: &Sender<Admitted>) {
         refuse_as_busy(channel, &places.refusal());
         return;
     }
-    let (places, admitted) = (Arc::clone(places), admitted.clone());
-    thread::spawn(move || match places.take(WAIT) {
-        Some(place) => drop(admitted.send(Ok((channel, place)))),
-        None => refuse_as_busy(channel, &places.refusal()),
-    });
+    // The sender stays here until the thread has started: without a thread, this one answers.
+    let (hand_over, senders) = mpsc::channel();
+    let (of_thread_too, admitted) = (Arc::clone(places), admitted.clone());
+    let wait = move || {
+        let place = of_thread_too.take(WAIT);
+        let Ok(channel) = senders.recv() else {
+            return;
+        };
+        match place {
+            Some(place) => drop(admitted.send(Ok((channel, place)))),
+            None => refuse_as_busy(channel, &of_thread_too.refusal()),
+        }
+    };
+    match thread::Builder::new().name("waiting".into()).spawn(wait) {
+        Ok(_) => drop(hand_over.send(channel)),
+        Err(error) => {
+            places.leave_queue();
+            refuse_as_busy(channel, &format!("{BUSY} ({})", of_thread(&error)));
+        }
+    }
 }
 
 /// Asks a sender to try again later.
