@@ -259,6 +259,9 @@ impl Sending {
     /// Prepares to sleep until a request has left. Returns false if the caller must not sleep.
     pub(crate) fn prepare_to_sleep(&self) -> Result<bool, FabricError> {
         let mut state = self.lock();
+        if !state.departed.is_empty() {
+            return Ok(false);
+        }
         if state.under_way == 0 {
             return Ok(true);
         }
@@ -267,7 +270,7 @@ impl Sending {
                 return Ok(false);
             }
         }
-        Ok(state.departed.is_empty())
+        Ok(true)
     }
 
     /// A sleep is over.

@@ -197,6 +197,31 @@ fn waits_end_by_wakers_arrivals_and_departures() {
 }
 
 #[test]
+fn no_wait_begins_before_all_departures_are_reported() {
+    let (mut a, mut b) = (open(), open());
+    let (qa, qb) = (a.create_qp(ATTR).unwrap(), b.create_qp(ATTR).unwrap());
+    connect(&mut a, qa, &mut b, qb);
+    let mut tx = a.take_tx(0).unwrap();
+    let nowhere = RemotePlace {
+        addr: 0,
+        rkey: farwrite_fabric::contract::Rkey(1),
+    };
+    // The first wait asks for events.
+    RealTime::wait(&mut a, SHORT, &[]).unwrap();
+    assert_eq!(tx.post_writes(qa, &[write(&[], nowhere)]).unwrap(), 1);
+    thread::sleep(SHORT);
+    // This takes the completion.
+    let region = a.register(Region::owned(vec![0_u8; 8])).unwrap();
+    a.deregister(region).unwrap();
+    let (start, at_most) = (Instant::now(), Duration::from_secs(5));
+    RealTime::wait(&mut a, at_most, &[]).unwrap();
+    assert!(start.elapsed() < at_most);
+    let mut departed = Vec::new();
+    tx.poll(&mut departed).unwrap();
+    assert_eq!(departed.len(), 1);
+}
+
+#[test]
 fn errors_say_what_is_wrong_and_what_there_is() {
     let message = |config: &VerbsConfig| VerbsFabric::open(config).err().unwrap().to_string();
     let good = config();
