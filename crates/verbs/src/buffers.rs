@@ -9,9 +9,8 @@ use crate::device::{Access, Memory, ProtectionDomain};
 
 /// Registered buffers of one size.
 pub(crate) struct Buffers {
-    /// Dropped before the bytes.
     memory: Memory,
-    registered: Registered,
+    registered: Arc<Registered>,
     each: u32,
 }
 
@@ -23,9 +22,9 @@ impl Buffers {
         access: Access,
     ) -> Result<Self, FabricError> {
         let bytes = count as usize * each as usize;
-        let registered = Registered::new(Region::owned(vec![0_u8; bytes.max(1)]));
-        // SAFETY: the bytes are freed after the memory was dropped.
-        let memory = unsafe { Memory::new(domain, registered.bytes(), access) }?;
+        let region = Region::owned(vec![0_u8; bytes.max(1)]);
+        let registered = Arc::new(Registered::new(region));
+        let memory = Memory::new(domain, &registered, 0, registered.bytes().length(), access)?;
         Ok(Self {
             memory,
             registered,

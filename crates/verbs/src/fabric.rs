@@ -19,7 +19,7 @@ use crate::device::{
     Access, CompletionQueue, Depths, Device, DeviceQp, Limits, PortAddress, ProtectionDomain,
 };
 use crate::epochs::{Epochs, Worker};
-use crate::port::{Counts, Fatal, Port, QueuePair, ReceiveBuffers};
+use crate::port::{Counts, Port, QueuePair, ReceiveBuffers};
 use crate::receiving::Receiving;
 use crate::regions::Regions;
 use crate::rx::VerbsRx;
@@ -53,7 +53,6 @@ pub struct VerbsFabric {
     queue_pairs: HashMap<u32, Controlled>,
     ports: Vec<ControlledPort>,
     next_connection: u64,
-    fatal: Arc<Fatal>,
     wake_event: Arc<WakeEvent>,
 }
 
@@ -106,9 +105,8 @@ impl VerbsFabric {
         let limits = device.limits()?;
         let domain = ProtectionDomain::new(&device)?;
         let epochs = Arc::new(Epochs::new(addresses.len()));
-        let fatal = Arc::new(Fatal::default());
         let ports = addresses.into_iter().map(|address| {
-            let shared = port(&device, &domain, limits, state.mtu, address, &fatal)?;
+            let shared = port(&device, &domain, limits, state.mtu, address)?;
             Ok(ControlledPort {
                 shared: Arc::new(shared),
                 has_tx: true,
@@ -130,7 +128,6 @@ impl VerbsFabric {
             queue_pairs: HashMap::new(),
             ports,
             next_connection: 1,
-            fatal,
             wake_event: WakeEvent::new()?,
         };
         fabric.check_uc()?;
@@ -154,8 +151,8 @@ impl VerbsFabric {
         self.destroy_qp(qpn)
     }
 
-    pub(crate) fn parts(&self) -> (&Arc<Device>, &Arc<Fatal>, &WakeEvent) {
-        (&self.device, &self.fatal, &self.wake_event)
+    pub(crate) fn parts(&self) -> (&Arc<Device>, &WakeEvent) {
+        (&self.device, &self.wake_event)
     }
 
     pub(crate) fn shared_ports(&self) -> impl Iterator<Item = &Arc<Port>> {
@@ -405,7 +402,6 @@ fn port(
     limits: Limits,
     mtu: u32,
     address: PortAddress,
-    fatal: &Arc<Fatal>,
 ) -> Result<Port, FabricError> {
     let completions = limits.completions.min(COMPLETIONS);
     let queue = || CompletionQueue::new(device, completions);
@@ -415,7 +411,7 @@ fn port(
         sending: Sending::new(domain, queue()?, completions, mtu, max_sge)?,
         receiving: Receiving::new(queue()?, completions)?,
         counts: Counts::default(),
-        fatal: Arc::clone(fatal),
+        device: Arc::clone(device),
     })
 }
 

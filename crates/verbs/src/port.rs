@@ -1,12 +1,12 @@
 //! What the control object, the queue and the worker of a port share.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 
-use farwrite_fabric::contract::{Counters, DropReason, FabricError};
+use farwrite_fabric::contract::{Counters, DropReason};
 
 use crate::buffers::Buffers;
-use crate::device::{DeviceQp, PortAddress};
+use crate::device::{Device, DeviceQp, PortAddress};
 use crate::receiving::Receiving;
 use crate::sending::Sending;
 
@@ -16,7 +16,7 @@ pub(crate) struct Port {
     pub(crate) sending: Sending,
     pub(crate) receiving: Receiving,
     pub(crate) counts: Counts,
-    pub(crate) fatal: Arc<Fatal>,
+    pub(crate) device: Arc<Device>,
 }
 
 /// A queue pair of the device, with the buffers of its receive requests.
@@ -33,27 +33,6 @@ pub(crate) enum ReceiveBuffers {
     /// One buffer for all requests, which nobody reads, because the queue pair receives writes only.
     /// Without a buffer, a SEND would break the queue pair of some devices.
     Shared(Arc<Buffers>),
-}
-
-/// Why the device does not work any more.
-#[derive(Default)]
-pub(crate) struct Fatal(OnceLock<String>);
-
-impl Fatal {
-    pub(crate) fn set(&self, reason: String) {
-        // The first reason is the cause.
-        let _ = self.0.set(reason);
-    }
-
-    pub(crate) fn check(&self) -> Result<(), FabricError> {
-        match self.0.get() {
-            None => Ok(()),
-            Some(reason) => Err(FabricError::Io {
-                what: "the RDMA device has failed".into(),
-                source: std::io::Error::other(reason.clone()),
-            }),
-        }
-    }
 }
 
 /// Counters of one port.

@@ -33,16 +33,14 @@ impl RealTime for VerbsFabric {
                 return Ok(());
             }
         }
-        let (device, fatal, wake_event) = self.parts();
+        let (device, wake_event) = self.parts();
         let arrivals = workers.iter().map(VerbsRx::events);
         let departures = self.shared_ports().map(|port| port.sending.events());
         let events = arrivals.chain(departures).chain([device.events()]);
         wake_event.sleep(events.map(when_readable), at_most)?;
         workers.iter().for_each(VerbsRx::woke);
         self.shared_ports().for_each(|port| port.sending.woke());
-        if let Some(reason) = device.take_fatal_event() {
-            fatal.set(reason);
-        }
+        device.take_events();
         Ok(())
     }
 

@@ -13,9 +13,9 @@ use crate::device::{Access, Memory, ProtectionDomain};
 
 /// A region that is registered with the device. Windows onto it and requests that name it hold it.
 pub(crate) struct MemoryRegion {
-    /// `None` for a region without bytes. Dropped before the bytes.
+    /// `None` for a region without bytes.
     send: Option<Memory>,
-    registered: Registered,
+    registered: Arc<Registered>,
     /// Windows that are open or not reported as closed.
     windows: AtomicU32,
 }
@@ -51,12 +51,12 @@ impl RemoteKey {
         offset: u64,
         length: u64,
     ) -> Result<Self, FabricError> {
-        let bytes = region.0.registered.bytes().slice(offset, length)?;
+        let registered = &region.0.registered;
         if length == 0 {
+            registered.bytes().slice(offset, 0)?;
             return Ok(Self { memory: None });
         }
-        // SAFETY: an open window drops its key before it lets go of its region.
-        let memory = unsafe { Memory::new(domain, bytes, Access::RemoteWrite) }?;
+        let memory = Memory::new(domain, registered, offset, length, Access::RemoteWrite)?;
         Ok(Self {
             memory: Some(memory),
         })
@@ -122,11 +122,10 @@ impl Regions {
         if region.is_ghost() {
             return Err(FabricError::Unsupported(Capability::GhostMemory));
         }
-        let registered = Registered::new(region);
+        let registered = Arc::new(Registered::new(region));
         let send = match registered.bytes().length() {
             0 => None,
-            // SAFETY: the region drops the memory before the bytes.
-            _ => Some(unsafe { Memory::new(domain, registered.bytes(), Access::Send) }?),
+            all => Some(Memory::new(domain, &registered, 0, all, Access::Send)?),
         };
         let mut table = self.write();
         let lkey = loop {
@@ -153,6 +152,11 @@ impl Regions {
                 send, registered, ..
             }) => {
                 drop(send);
+                let registered = Arc::try_unwrap(registered).map_err(|_| FabricError::Io {
+                    what: "the RDMA device may still write a region, so its memory stays in use"
+                        .into(),
+                    source: std::io::Error::other("deregistering memory has failed"),
+                })?;
                 Ok(registered.into_region())
             }
             Err(held) => {

@@ -184,7 +184,7 @@ impl RxWorker for VerbsRx {
     fn poll(&mut self, out: &mut Vec<Completion>) -> Result<bool, FabricError> {
         self.worker.begin_batch();
         self.update();
-        self.port.fatal.check()?;
+        self.port.device.check_works()?;
         // Changes that are found later are for the next call.
         let (gone, ending) = (
             std::mem::take(&mut self.gone),

@@ -21,7 +21,7 @@ impl VerbsTx {
 
 impl TxQueue for VerbsTx {
     fn post_writes(&mut self, qpn: Qpn, writes: &[WriteWr<'_>]) -> Result<usize, FabricError> {
-        self.port.fatal.check()?;
+        self.port.device.check_works()?;
         let regions = self.regions.read();
         self.port
             .sending
@@ -29,12 +29,12 @@ impl TxQueue for VerbsTx {
     }
 
     fn post_send(&mut self, qpn: Qpn, payload: &[u8]) -> Result<bool, FabricError> {
-        self.port.fatal.check()?;
+        self.port.device.check_works()?;
         self.port.sending.post_send(&self.port, qpn, payload)
     }
 
     fn poll(&mut self, out: &mut Vec<Departed>) -> Result<(), FabricError> {
         self.port.sending.poll(out)?;
-        self.port.fatal.check()
+        self.port.device.check_works()
     }
 }

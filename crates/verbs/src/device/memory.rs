@@ -1,8 +1,10 @@
 //! Protection domains, and memory that a device may read or write.
 
+use std::ffi::c_int;
 use std::sync::Arc;
 
-use farwrite_fabric::contract::{FabricError, RegionPtr};
+use farwrite_fabric::contract::{FabricError, Registered};
+use rustix::io::Errno;
 
 use super::{Device, ffi, not_null};
 
@@ -61,6 +63,7 @@ pub(crate) struct Memory {
     /// The address under which peers write the first byte.
     remote_addr: u64,
     domain: Arc<ProtectionDomain>,
+    owner: Arc<Registered>,
 }
 
 // SAFETY: same as for `Device`.
@@ -69,16 +72,16 @@ unsafe impl Send for Memory {}
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    /// Registers bytes, at least one.
-    ///
-    /// # Safety
-    /// The bytes must stay valid until the memory is dropped.
-    pub(crate) unsafe fn new(
+    /// Registers a part of `owner`, at least one byte.
+    pub(crate) fn new(
         domain: &Arc<ProtectionDomain>,
-        bytes: RegionPtr,
+        owner: &Arc<Registered>,
+        offset: u64,
+        length: u64,
         access: Access,
     ) -> Result<Self, FabricError> {
         let device = domain.device();
+        let bytes = owner.bytes().slice(offset, length)?;
         let base = bytes.as_ptr().unwrap_or_default();
         // Peers see only the place within a huge page, which the device's tables need, not the
         // address.
@@ -96,8 +99,8 @@ impl Memory {
             Access::RemoteWrite => remote_addr,
             Access::Send | Access::Receive => base as u64,
         };
-        // SAFETY: the domain exists. The caller guarantees the bytes, which the device forgets when
-        // this is dropped.
+        // SAFETY: the domain exists. The owner has the bytes, and is held until the device has
+        // forgotten them.
         let mr = unsafe {
             (device.functions().ibv_reg_mr_iova)(domain.as_ptr(), base.cast(), length, addr, flags)
         };
@@ -109,6 +112,7 @@ impl Memory {
             mr,
             remote_addr,
             domain,
+            owner: Arc::clone(owner),
         })
     }
 
@@ -128,13 +132,41 @@ impl Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         let device = self.domain.device();
-        // SAFETY: it is deregistered once. After that, the device does not touch the bytes.
+        // SAFETY: it is deregistered once.
         let code = unsafe { (device.functions().ibv_dereg_mr)(self.mr) };
-        // The owner of the bytes would free memory that a device can write.
-        assert_eq!(
-            code, 0,
-            "{} keeps memory that was deregistered",
-            device.name
-        );
+        release(&self.owner, code, || device.is_gone());
+    }
+}
+
+/// Keeps bytes for ever if the device may still write them: after a deregistration that failed with
+/// `code`, unless the device is gone.
+fn release<T>(owner: &Arc<T>, code: c_int, is_gone: impl FnOnce() -> bool) {
+    // The kernel deregisters all memory of a device that is removed, and then knows none of it.
+    let is_forgotten = code == 0 || (code == Errno::IO.raw_os_error() && is_gone());
+    if !is_forgotten {
+        std::mem::forget(Arc::clone(owner));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_that_a_device_may_write_are_never_freed() {
+        let (io, busy) = (Errno::IO.raw_os_error(), Errno::BUSY.raw_os_error());
+        for (code, is_gone, is_kept) in [
+            (0, false, false),
+            (io, true, false),
+            (io, false, true),
+            (busy, true, true),
+            (-1, true, true),
+        ] {
+            let owner = Arc::new([0_u8; 8]);
+            let bytes = Arc::downgrade(&owner);
+            release(&owner, code, || is_gone);
+            drop(owner);
+            assert_eq!(bytes.upgrade().is_some(), is_kept, "{code} {is_gone}");
+        }
     }
 }

@@ -14,6 +14,7 @@ use std::ffi::{CStr, c_char, c_int};
 use std::io;
 use std::net::{IpAddr, Ipv6Addr};
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use farwrite_fabric::contract::FabricError;
@@ -53,6 +54,10 @@ pub(crate) struct Device {
     library: &'static Library,
     context: *mut ffi::IbvContext,
     name: String,
+    /// The first event after which nothing works any more.
+    fatal: OnceLock<String>,
+    /// The device was removed, or has failed as a whole.
+    is_gone: AtomicBool,
 }
 
 // SAFETY: functions of libibverbs can be called for one context from any thread, also at the same
@@ -130,6 +135,8 @@ impl Device {
                     library,
                     context,
                     name,
+                    fatal: OnceLock::new(),
+                    is_gone: AtomicBool::new(false),
                 };
                 device.make_events_nonblocking()?;
                 Ok(Arc::new(device))
@@ -216,22 +223,39 @@ impl Device {
         unsafe { BorrowedFd::borrow_raw((*self.context).async_fd) }
     }
 
-    /// Takes all events of the device. Returns one after which nothing works any more.
-    pub(crate) fn take_fatal_event(&self) -> Option<String> {
-        let mut fatal = None;
+    /// An error if an event has said that the device has failed.
+    pub(crate) fn check_works(&self) -> Result<(), FabricError> {
+        match self.fatal.get() {
+            None => Ok(()),
+            Some(reason) => Err(FabricError::Io {
+                what: "the RDMA device has failed".into(),
+                source: io::Error::other(reason.clone()),
+            }),
+        }
+    }
+
+    /// Whether an event has said that the whole device has failed.
+    fn is_gone(&self) -> bool {
+        self.take_events();
+        self.is_gone.load(Ordering::Relaxed)
+    }
+
+    /// Takes all events of the device, and remembers whether it has failed.
+    pub(crate) fn take_events(&self) {
         let mut event = ffi::AsyncEvent::EMPTY;
         // SAFETY: the context is open, and the event is writable. Each event is acknowledged once.
         unsafe {
             while (self.functions().ibv_get_async_event)(self.context, &raw mut event) == 0 {
                 if [ffi::EVENT_DEVICE_FATAL, ffi::EVENT_CQ_ERR].contains(&event.event_type) {
-                    fatal = Some(text((self.functions().ibv_event_type_str)(
-                        event.event_type,
-                    )));
+                    let name = (self.functions().ibv_event_type_str)(event.event_type);
+                    let _ = self.fatal.set(text(name));
+                }
+                if event.event_type == ffi::EVENT_DEVICE_FATAL {
+                    self.is_gone.store(true, Ordering::Relaxed);
                 }
                 (self.functions().ibv_ack_async_event)(&raw mut event);
             }
         }
-        fatal
     }
 
     fn functions(&self) -> &'static ffi::Functions {
