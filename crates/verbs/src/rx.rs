@@ -152,8 +152,6 @@ impl VerbsRx {
         };
         counts.received_packets.fetch_add(1, Ordering::Relaxed);
         counts.received_bytes.fetch_add(datagram, Ordering::Relaxed);
-        connection.spare.push(index);
-        self.touched.push(id);
         Ok(())
     }
 
