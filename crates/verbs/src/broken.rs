@@ -6,37 +6,43 @@
 
 use std::time::{Duration, Instant};
 
-/// The shortest time between two attempts.
-const SHORTEST: Duration = Duration::from_millis(50);
-/// An attempt waits for the link address of the peer, so attempts take at most this part of the time.
+/// The shortest time after an attempt that has failed.
+pub(crate) const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(50);
+/// An attempt waits for the link address of the peer, so attempts take at most this part of the time,
+/// also if the queue pair breaks again at once.
 const SHARE: u32 = 10;
 
-/// A queue pair that does not work at the moment.
-#[derive(Debug)]
+/// Whether a queue pair is broken, and when to try again.
+#[derive(Debug, Default)]
 pub(crate) struct Broken {
-    next_try: Instant,
+    is_broken: bool,
+    next_try: Option<Instant>,
 }
 
 impl Broken {
-    /// A queue pair that may be tried at once.
-    pub(crate) fn new() -> Self {
-        Self {
-            next_try: Instant::now(),
-        }
+    pub(crate) fn is_broken(&self) -> bool {
+        self.is_broken
     }
 
-    /// Tries again, unless it is too early. Returns whether it worked.
+    /// The queue pair is broken. Returns whether that is new.
+    pub(crate) fn set(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_broken, true)
+    }
+
+    /// Tries again if it is broken, unless it is too early. Returns whether it worked.
     pub(crate) fn retry<E>(&mut self, attempt: impl FnOnce() -> Result<(), E>) -> bool {
         let start = Instant::now();
-        if start < self.next_try {
+        if !self.is_broken || self.next_try.is_some_and(|next| start < next) {
             return false;
         }
-        if attempt().is_ok() {
-            return true;
-        }
+        self.is_broken = attempt().is_err();
         let now = Instant::now();
-        self.next_try = now + SHORTEST.max((now - start) * SHARE);
-        false
+        let shortest = match self.is_broken {
+            true => BETWEEN_ATTEMPTS,
+            false => Duration::ZERO,
+        };
+        self.next_try = Some(now + shortest.max((now - start) * SHARE));
+        !self.is_broken
     }
 }
 
@@ -45,8 +51,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn attempts_that_fail_keep_a_distance() {
-        let mut broken = Broken::new();
+    fn attempts_keep_a_distance() {
+        let mut broken = Broken::default();
+        assert!(!broken.retry(|| Ok::<_, ()>(())), "it is not broken");
+        assert!(broken.set() && !broken.set());
         let mut attempts = 0;
         for _ in 0..100 {
             assert!(!broken.retry(|| {
@@ -55,7 +63,14 @@ mod tests {
             }));
         }
         assert_eq!(attempts, 1);
-        broken.next_try = Instant::now();
-        assert!(broken.retry(|| Ok::<_, ()>(())));
+        broken.next_try = None;
+        let slow = || {
+            std::thread::sleep(Duration::from_millis(10));
+            Ok::<_, ()>(())
+        };
+        assert!(broken.retry(slow) && !broken.is_broken());
+        // It breaks again at once.
+        broken.set();
+        assert!(!broken.retry(slow) && broken.is_broken());
     }
 }

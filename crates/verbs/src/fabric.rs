@@ -406,10 +406,12 @@ fn port(
     let completions = limits.completions.min(COMPLETIONS);
     let queue = || CompletionQueue::new(device, completions);
     let max_sge = max_sge(limits) as usize;
+    let receiving = Receiving::new(queue()?, completions)?;
+    let worker = receiving.wake_event.waker();
     Ok(Port {
         address,
-        sending: Sending::new(domain, queue()?, completions, mtu, max_sge)?,
-        receiving: Receiving::new(queue()?, completions)?,
+        sending: Sending::new(domain, queue()?, completions, mtu, max_sge, worker)?,
+        receiving,
         counts: Counts::default(),
         device: Arc::clone(device),
     })

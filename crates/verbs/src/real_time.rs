@@ -37,10 +37,14 @@ impl RealTime for VerbsFabric {
         let arrivals = workers.iter().map(VerbsRx::events);
         let departures = self.shared_ports().map(|port| port.sending.events());
         let events = arrivals.chain(departures).chain([device.events()]);
-        wake_event.sleep(events.map(when_readable), at_most)?;
+        let shortest = workers
+            .iter()
+            .fold(at_most, |at_most, worker| worker.sleep_at_most(at_most));
+        wake_event.sleep(events.map(when_readable), shortest)?;
         workers.iter().for_each(VerbsRx::woke);
         self.shared_ports().for_each(|port| port.sending.woke());
-        device.take_events();
+        let broken = device.take_events();
+        self.mend(&broken)?;
         Ok(())
     }
 
@@ -58,7 +62,8 @@ unsafe impl RealTimeRx for VerbsRx {
             return Ok(());
         }
         let events = std::iter::once(when_readable(self.events()));
-        self.wake_event().sleep(events, at_most)?;
+        self.wake_event()
+            .sleep(events, self.sleep_at_most(at_most))?;
         self.woke();
         Ok(())
     }

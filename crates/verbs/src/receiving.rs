@@ -29,8 +29,9 @@ pub(crate) enum Change {
     Connect(Box<Connection>),
     /// The queue pair was reset.
     Disconnect(u64),
-    /// The queue pair was reset and connected again, so its requests are gone.
-    Refill(Qpn),
+    /// The queue pair was reset and connected again, so its requests are gone. New ones name this
+    /// number of resets.
+    Refill(Qpn, u64),
 }
 
 /// The receiving half of a connected queue pair.
@@ -40,6 +41,8 @@ pub(crate) struct Connection {
     pub(crate) qpn: Qpn,
     pub(crate) context: u64,
     pub(crate) qp: Arc<QueuePair>,
+    /// What the queue pair returned when it was prepared.
+    pub(crate) resets: u64,
     /// Number of receive requests. Each has a number below.
     pub(crate) depth: u32,
     /// Requests that completed and are not posted again.
@@ -96,7 +99,7 @@ impl Receiving {
 
     pub(crate) fn push(&self, change: Change) {
         let mut changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
-        let wakes = matches!(change, Change::Refill(_));
+        let wakes = matches!(change, Change::Refill(..));
         changes.push(change);
         self.changed.store(true, Ordering::Release);
         if wakes {
@@ -126,10 +129,10 @@ impl Connection {
         self.refill(receives)
     }
 
-    /// Posts all spare requests.
+    /// Posts all spare requests. Those that the device does not take stay spare.
     pub(crate) fn refill(&mut self, receives: &mut Receives) -> Result<(), FabricError> {
         receives.clear();
-        for index in self.spare.drain(..) {
+        for &index in &self.spare {
             let id = (self.id << INDEX_BITS) | u64::from(index);
             let (addr, length, key) = match &self.qp.buffers {
                 ReceiveBuffers::Own(buffers) => buffers.place(index.into()),
@@ -137,7 +140,9 @@ impl Connection {
             };
             receives.push(id, addr, length, key);
         }
-        self.qp.device.post_receives(receives)
+        let (posted, result) = self.qp.device.post_receives(self.resets, receives);
+        self.spare.drain(..posted);
+        result
     }
 }
 

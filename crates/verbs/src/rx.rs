@@ -4,11 +4,13 @@ use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use farwrite_fabric::contract::{Completion, Ecn, FabricError, RxWorker, SendArrival, Sender};
 use farwrite_fabric::udp::WakeEvent;
 
-use crate::device::{Armed, Completions, Finished, Received, Receives};
+use crate::broken::BETWEEN_ATTEMPTS;
+use crate::device::{Armed, Completions, Finished, Received, Receives, WC_WR_FLUSH_ERR};
 use crate::epochs::Worker;
 use crate::port::{Port, ReceiveBuffers};
 use crate::receiving::{Change, Connection, Requests, parts};
@@ -64,6 +66,14 @@ impl VerbsRx {
         self.armed.prepare(&self.port.receiving.queue)
     }
 
+    /// How long a sleep may be that is to last for `at_most`: shorter while a queue pair is broken.
+    pub(crate) fn sleep_at_most(&self, at_most: Duration) -> Duration {
+        match self.port.sending.is_broken() {
+            true => at_most.min(BETWEEN_ATTEMPTS),
+            false => at_most,
+        }
+    }
+
     /// A sleep is over.
     pub(crate) fn woke(&self) {
         self.armed.woke(&self.port.receiving.queue);
@@ -79,10 +89,10 @@ impl VerbsRx {
                     let gone = self.connections.remove(&id);
                     self.ending += gone.map_or(0, |connection| connection.depth);
                 }
-                Change::Refill(qpn) => {
+                Change::Refill(qpn, resets) => {
                     let mut all = self.connections.values_mut();
                     if let Some(connection) = all.find(|connection| connection.qpn == qpn) {
-                        connection.requests = Requests::Gone;
+                        (connection.requests, connection.resets) = (Requests::Gone, resets);
                         self.gone.push(connection.id);
                     }
                 }
@@ -107,12 +117,17 @@ impl VerbsRx {
         let (qpn, context) = (connection.qpn, connection.context);
         let received = match &finished.result {
             Ok(received) => *received,
-            Err(_) => {
-                // Something that no request could hold broke the queue pair. All requests fail with it.
-                if connection.requests == Requests::Posted {
+            Err(status) => {
+                // The device broke the queue pair, so all requests fail. They are posted again when
+                // it is connected again.
+                if *status != WC_WR_FLUSH_ERR {
+                    // No request could hold what arrived.
                     counts.no_receive.fetch_add(1, Ordering::Relaxed);
+                }
+                if connection.requests == Requests::Posted {
                     connection.requests = Requests::Broken;
-                    self.port.sending.fail(&self.port, qpn)?;
+                    let port = &self.port;
+                    port.sending.fail(port, qpn, connection.resets)?;
                 }
                 return Ok(());
             }
@@ -171,9 +186,11 @@ impl VerbsRx {
             if is_few && matches!(connection.qp.buffers, ReceiveBuffers::Shared(_)) {
                 return true;
             }
-            // A queue pair that failed, or was reset meanwhile, refuses them.
-            let _ = connection.refill(receives);
-            false
+            match connection.refill(receives) {
+                // It was reset, and the worker will know.
+                Ok(()) | Err(FabricError::NotConnected(_)) => false,
+                Err(_) => true,
+            }
         });
     }
 }
@@ -183,6 +200,7 @@ impl RxWorker for VerbsRx {
         self.worker.begin_batch();
         self.update();
         self.port.device.check_works()?;
+        self.port.sending.mend(&self.port)?;
         // Changes that are found later are for the next call.
         let (gone, ending) = (
             std::mem::take(&mut self.gone),
@@ -203,9 +221,15 @@ impl RxWorker for VerbsRx {
         if matches!(result, Ok(false)) {
             // The queue is empty, so no completion of an earlier request is left.
             for id in gone {
-                if let Some(connection) = self.connections.get_mut(&id) {
-                    // A queue pair that is broken again refuses them.
-                    let _ = connection.fill(&mut self.receives);
+                let connection = self.connections.get_mut(&id);
+                if let Some(connection) = connection.filter(|c| c.requests == Requests::Gone) {
+                    let filled = connection.fill(&mut self.receives);
+                    // A queue pair that was reset again is filled after that.
+                    if filled.is_err_and(|e| !matches!(e, FabricError::NotConnected(_))) {
+                        connection.requests = Requests::Broken;
+                        let (qpn, resets) = (connection.qpn, connection.resets);
+                        self.port.sending.fail(&self.port, qpn, resets)?;
+                    }
                 }
             }
             self.port.receiving.release(ending);

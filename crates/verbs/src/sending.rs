@@ -5,14 +5,15 @@
 
 mod state;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use farwrite_fabric::contract::{Departed, FabricError, Qpn, Sge, Table, WriteWr};
+use farwrite_fabric::contract::{Departed, FabricError, Qpn, Sge, Table, Waker, WriteWr};
 
 use self::state::{Connection, Post, SendQp, State};
+use crate::broken::Broken;
 use crate::buffers::Buffers;
 use crate::device::{Access, Armed, CompletionQueue, Completions, Peer, ProtectionDomain, Sends};
 use crate::port::{Port, QueuePair};
@@ -27,16 +28,20 @@ const BATCH: usize = 64;
 pub(crate) struct Sending {
     queue: Arc<CompletionQueue>,
     state: Mutex<State>,
+    is_broken: Arc<AtomicBool>,
 }
 
 impl Sending {
+    /// `worker` wakes the worker of the port, which calls [`Sending::mend`].
     pub(crate) fn new(
         domain: &Arc<ProtectionDomain>,
         queue: Arc<CompletionQueue>,
         completions: u32,
         mtu: u32,
         max_sge: usize,
+        worker: Waker,
     ) -> Result<Self, FabricError> {
+        let is_broken = Arc::new(AtomicBool::new(false));
         let state = State {
             queue_pairs: HashMap::new(),
             connections: HashMap::new(),
@@ -44,6 +49,9 @@ impl Sending {
             free: completions,
             under_way: 0,
             departed: Vec::new(),
+            broken: BTreeSet::new(),
+            any_broken: Arc::clone(&is_broken),
+            worker,
             buffers: Buffers::new(domain, SEND_BUFFERS, mtu, Access::Send)?,
             free_buffers: (0..SEND_BUFFERS).collect(),
             max_sge,
@@ -54,6 +62,7 @@ impl Sending {
         Ok(Self {
             queue,
             state: Mutex::new(state),
+            is_broken,
         })
     }
 
@@ -68,12 +77,20 @@ impl Sending {
             mtu,
             context,
             connection: None,
+            failed: None,
         };
         self.lock().queue_pairs.insert(qpn.0, queue_pair);
     }
 
-    /// A queue pair can send. `depth` is the number of requests that its queue holds.
-    pub(crate) fn connect(&self, qpn: Qpn, peer: Peer, depth: u32) -> Result<(), FabricError> {
+    /// A queue pair can send. `depth` is the number of requests that its queue holds, and `resets`
+    /// what it returned when it was prepared.
+    pub(crate) fn connect(
+        &self,
+        qpn: Qpn,
+        peer: Peer,
+        depth: u32,
+        resets: u64,
+    ) -> Result<(), FabricError> {
         let mut state = self.lock();
         let id = state.new_id();
         // Half of the room, so that it never ends at once.
@@ -90,16 +107,25 @@ impl Sending {
                 depth,
                 posted: 0,
                 posts: VecDeque::new(),
-                broken: None,
+                broken: Broken::default(),
             });
+            if queue_pair.failed.take() == Some(resets) {
+                state.fail(qpn.0);
+            }
         }
         Ok(())
     }
 
-    /// A queue pair was reset, so the device has forgotten its requests. With `report`, they count as
-    /// departed; without, they are discarded.
+    /// Resets a connected queue pair, so that the device forgets its requests. With `report`, they
+    /// count as departed; without, they are discarded.
     pub(crate) fn disconnect(&self, qpn: Qpn, report: bool) {
         let mut state = self.lock();
+        let queue_pair = state.queue_pairs.get(&qpn.0);
+        if let Some(queue_pair) = queue_pair.filter(|qp| qp.connection.is_some()) {
+            // Within the lock, so that nobody connects it again at the same time. A device that is
+            // gone has forgotten everything too.
+            let _ = queue_pair.qp.device.reset();
+        }
         // Completions of the connection that are in the queue already use room until they are taken.
         let _ = state.drain(&self.queue);
         let queue_pair = state.queue_pairs.get_mut(&qpn.0);
@@ -123,11 +149,46 @@ impl Sending {
         self.lock().queue_pairs.remove(&qpn.0);
     }
 
-    /// The device has broken a queue pair that receives.
-    pub(crate) fn fail(&self, port: &Port, qpn: Qpn) -> Result<(), FabricError> {
+    /// The device has broken a queue pair, after this number of resets. Nothing happens if it was
+    /// reset again since then.
+    pub(crate) fn fail(&self, port: &Port, qpn: Qpn, resets: u64) -> Result<(), FabricError> {
         let mut state = self.lock();
+        let Some(queue_pair) = state.queue_pairs.get_mut(&qpn.0) else {
+            return Ok(());
+        };
+        if queue_pair.qp.device.resets() != resets {
+            return Ok(());
+        }
+        if queue_pair.connection.is_none() {
+            // It is about to be connected.
+            queue_pair.failed = Some(resets);
+            return Ok(());
+        }
         state.fail(qpn.0);
         state.mend(port, qpn)
+    }
+
+    /// Connects queue pairs again that are broken, also those that only receive. It costs one atomic
+    /// load if there are none.
+    pub(crate) fn mend(&self, port: &Port) -> Result<(), FabricError> {
+        if !self.is_broken() {
+            return Ok(());
+        }
+        let mut state = self.lock();
+        for qpn in std::mem::take(&mut state.broken) {
+            state.mend(port, Qpn(qpn))?;
+            if state.is_broken(qpn) {
+                state.broken.insert(qpn);
+            }
+        }
+        let is_broken = !state.broken.is_empty();
+        self.is_broken.store(is_broken, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Whether [`Sending::mend`] must be called again soon.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.is_broken.load(Ordering::Relaxed)
     }
 
     /// Takes completions, so that regions are let go of.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use farwrite_fabric::contract::FabricError;
 
-use super::{Device, borrow, check, ffi, make_nonblocking, not_null, text};
+use super::{Device, borrow, check, ffi, make_nonblocking, not_null};
 
 /// A completion queue with a channel for its events.
 pub(crate) struct CompletionQueue {
@@ -25,8 +25,8 @@ unsafe impl Sync for CompletionQueue {}
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Finished {
     pub(crate) id: u64,
-    /// What arrived, for a receive request; an error of the request, as a text.
-    pub(crate) result: Result<Received, String>,
+    /// What arrived, for a receive request; or the status of a request that failed.
+    pub(crate) result: Result<Received, u32>,
 }
 
 /// What arrived at a receive request. It means nothing for the request of a send.
@@ -78,29 +78,9 @@ impl CompletionQueue {
         check(count.min(0), || "polling a completion queue".into())?;
         let count = usize::try_from(count).unwrap_or(0);
         for completion in &buffer.0[..count] {
-            each(self.finished(completion));
+            each(finished(completion));
         }
         Ok(count)
-    }
-
-    fn finished(&self, completion: &ffi::WorkCompletion) -> Finished {
-        let bytes = completion.byte_len;
-        let result = match (completion.status, completion.opcode) {
-            (ffi::WC_SUCCESS, ffi::WC_RECV_RDMA_WITH_IMM) => Ok(Received::Write {
-                imm: u32::from_be(completion.imm_data),
-                bytes,
-            }),
-            (ffi::WC_SUCCESS, _) => Ok(Received::Other { bytes }),
-            (status, _) => {
-                // SAFETY: the library returns a text for every number.
-                let reason = unsafe { text((self.device.functions().ibv_wc_status_str)(status)) };
-                Err(reason)
-            }
-        };
-        Finished {
-            id: completion.wr_id,
-            result,
-        }
     }
 
     /// Asks for an event with the next completion. Completions that are in the queue already make
@@ -135,6 +115,22 @@ impl CompletionQueue {
 
     pub(super) fn as_ptr(&self) -> *mut ffi::IbvCq {
         self.cq
+    }
+}
+
+fn finished(completion: &ffi::WorkCompletion) -> Finished {
+    let bytes = completion.byte_len;
+    let result = match (completion.status, completion.opcode) {
+        (ffi::WC_SUCCESS, ffi::WC_RECV_RDMA_WITH_IMM) => Ok(Received::Write {
+            imm: u32::from_be(completion.imm_data),
+            bytes,
+        }),
+        (ffi::WC_SUCCESS, _) => Ok(Received::Other { bytes }),
+        (status, _) => Err(status),
+    };
+    Finished {
+        id: completion.wr_id,
+        result,
     }
 }
 

@@ -34,10 +34,14 @@ pub(super) const SEND_SIGNALED: u32 = 1 << 1;
 pub(super) const SEND_INLINE: u32 = 1 << 3;
 /// `enum ibv_wc_status`.
 pub(super) const WC_SUCCESS: u32 = 0;
+pub(crate) const WC_WR_FLUSH_ERR: u32 = 5;
 /// `enum ibv_wc_opcode`.
 pub(super) const WC_RECV_RDMA_WITH_IMM: u32 = 129;
 /// `enum ibv_event_type`.
 pub(super) const EVENT_CQ_ERR: u32 = 0;
+pub(super) const EVENT_QP_FATAL: u32 = 1;
+pub(super) const EVENT_QP_REQ_ERR: u32 = 2;
+pub(super) const EVENT_QP_ACCESS_ERR: u32 = 3;
 pub(super) const EVENT_DEVICE_FATAL: u32 = 8;
 /// `enum ibv_port_state`.
 pub(super) const PORT_ACTIVE: u32 = 4;
@@ -317,7 +321,8 @@ pub(super) struct PortAttr {
 /// `struct ibv_async_event`.
 #[repr(C)]
 pub(super) struct AsyncEvent {
-    element: *mut c_void,
+    /// The queue pair, for events of one.
+    pub(super) element: *mut c_void,
     pub(super) event_type: u32,
 }
 
@@ -412,7 +417,7 @@ functions! {
     ibv_ack_cq_events: fn(*mut IbvCq, u32) -> ();
     ibv_create_qp: fn(*mut IbvPd, *mut QpInitAttr) -> *mut IbvQp;
     ibv_modify_qp: fn(*mut IbvQp, *mut QpAttr, c_int) -> c_int;
+    ibv_query_qp: fn(*mut IbvQp, *mut QpAttr, c_int, *mut QpInitAttr) -> c_int;
     ibv_destroy_qp: fn(*mut IbvQp) -> c_int;
-    ibv_wc_status_str: fn(u32) -> *const c_char;
     ibv_event_type_str: fn(u32) -> *const c_char;
 }

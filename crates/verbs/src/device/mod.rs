@@ -20,6 +20,7 @@ use std::sync::{Arc, OnceLock};
 use farwrite_fabric::contract::FabricError;
 
 pub(crate) use completion_queue::{Armed, CompletionQueue, Completions, Finished, Received};
+pub(crate) use ffi::WC_WR_FLUSH_ERR;
 pub(crate) use memory::{Access, Memory, ProtectionDomain};
 pub(crate) use queue_pair::{Depths, DeviceQp, Peer, Receives, Sends};
 
@@ -240,8 +241,10 @@ impl Device {
         self.is_gone.load(Ordering::Relaxed)
     }
 
-    /// Takes all events of the device, and remembers whether it has failed.
-    pub(crate) fn take_events(&self) {
+    /// Takes all events of the device, and remembers whether it has failed. Returns the numbers of
+    /// queue pairs that may be broken.
+    pub(crate) fn take_events(&self) -> Vec<u32> {
+        let mut broken = Vec::new();
         let mut event = ffi::AsyncEvent::EMPTY;
         // SAFETY: the context is open, and the event is writable. Each event is acknowledged once.
         unsafe {
@@ -253,9 +256,16 @@ impl Device {
                 if event.event_type == ffi::EVENT_DEVICE_FATAL {
                     self.is_gone.store(true, Ordering::Relaxed);
                 }
+                if let ffi::EVENT_QP_FATAL | ffi::EVENT_QP_REQ_ERR | ffi::EVENT_QP_ACCESS_ERR =
+                    event.event_type
+                {
+                    // It is not destroyed before the event is acknowledged.
+                    broken.push((*event.element.cast::<ffi::IbvQp>()).qp_num);
+                }
                 (self.functions().ibv_ack_async_event)(&raw mut event);
             }
         }
+        broken
     }
 
     fn functions(&self) -> &'static ffi::Functions {

@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 use std::net::IpAddr;
 use std::ptr;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use farwrite_fabric::contract::FabricError;
 
@@ -12,8 +12,9 @@ use super::{CompletionQueue, ProtectionDomain, check, ffi, not_null};
 /// An unreliable-connected queue pair of a device.
 pub(crate) struct DeviceQp {
     qp: *mut ffi::IbvQp,
-    /// The device's functions do not allow a reset while a request is posted.
-    changing: RwLock<()>,
+    /// How often the queue pair was reset. The device's functions do not allow a reset while a
+    /// request is posted.
+    resets: RwLock<u64>,
     inline_bytes: u32,
     domain: Arc<ProtectionDomain>,
     /// The queue pair puts completions into these.
@@ -86,7 +87,7 @@ impl DeviceQp {
         })?;
         Ok(Self {
             qp,
-            changing: RwLock::new(()),
+            resets: RwLock::new(0),
             inline_bytes: attr.cap.max_inline_data,
             domain: Arc::clone(domain),
             _queues: [Arc::clone(send), Arc::clone(receive)],
@@ -107,6 +108,9 @@ impl DeviceQp {
     /// Makes the queue pair forget its peer and all requests. None of them completes after that, but
     /// completions that were made before stay in their queues.
     pub(crate) fn reset(&self) -> Result<(), FabricError> {
+        let mut resets = self.exclusive();
+        // Also if it fails: then the device is gone.
+        *resets += 1;
         let attr = ffi::QpAttr {
             qp_state: ffi::QPS_RESET,
             ..ffi::QpAttr::default()
@@ -114,8 +118,10 @@ impl DeviceQp {
         self.modify("resetting", attr, ffi::QP_STATE)
     }
 
-    /// Prepares a queue pair that was reset for receive requests.
-    pub(crate) fn prepare(&self, port: u8) -> Result<(), FabricError> {
+    /// Prepares a queue pair that was reset for receive requests. They must name the number that is
+    /// returned, so that none of the time before the reset is posted.
+    pub(crate) fn prepare(&self, port: u8) -> Result<u64, FabricError> {
+        let resets = self.exclusive();
         let attr = ffi::QpAttr {
             qp_state: ffi::QPS_INIT,
             pkey_index: 0,
@@ -124,11 +130,12 @@ impl DeviceQp {
             ..ffi::QpAttr::default()
         };
         let mask = ffi::QP_STATE | ffi::QP_PKEY_INDEX | ffi::QP_PORT | ffi::QP_ACCESS_FLAGS;
-        self.modify("preparing", attr, mask)
+        self.modify("preparing", attr, mask)?;
+        Ok(*resets)
     }
 
     /// Connects a queue pair that was prepared. The kernel looks up the peer's link address and may
-    /// wait for the answer.
+    /// wait for the answer. Others may post receive requests meanwhile.
     pub(crate) fn connect(&self, peer: &Peer) -> Result<(), FabricError> {
         let dgid = match peer.ip {
             IpAddr::V4(ip) => ip.to_ipv6_mapped(),
@@ -165,12 +172,8 @@ impl DeviceQp {
     }
 
     fn modify(&self, what: &str, mut attr: ffi::QpAttr, mask: c_int) -> Result<(), FabricError> {
-        let _changing = self
-            .changing
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
         let functions = self.domain.device().functions();
-        // SAFETY: the queue pair exists, and nobody posts to it now.
+        // SAFETY: the queue pair exists. Those who reset it hold the lock, so nobody posts meanwhile.
         let code = unsafe { (functions.ibv_modify_qp)(self.qp, &raw mut attr, mask) };
         check(code, || {
             let number = self.number();
@@ -179,6 +182,32 @@ impl DeviceQp {
                 self.domain.device().name
             )
         })
+    }
+
+    /// Whether a queue pair that was connected neither receives nor sends any more.
+    pub(crate) fn is_broken(&self) -> bool {
+        let mut attr = ffi::QpAttr::default();
+        // SAFETY: zeros are valid integers and pointers.
+        let mut init: ffi::QpInitAttr = unsafe { std::mem::zeroed() };
+        let functions = self.domain.device().functions();
+        // SAFETY: the queue pair exists, and both structures are writable.
+        let code = unsafe {
+            (functions.ibv_query_qp)(self.qp, &raw mut attr, ffi::QP_STATE, &raw mut init)
+        };
+        code != 0 || attr.qp_state != ffi::QPS_RTS
+    }
+
+    /// How often the queue pair was reset.
+    pub(crate) fn resets(&self) -> u64 {
+        *self.shared()
+    }
+
+    fn shared(&self) -> RwLockReadGuard<'_, u64> {
+        self.resets.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn exclusive(&self) -> RwLockWriteGuard<'_, u64> {
+        self.resets.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Posts requests in order. After an error, some of them may have been posted.
@@ -190,7 +219,7 @@ impl DeviceQp {
         if first.is_null() {
             return Ok(());
         }
-        let _posting = self.changing.read().unwrap_or_else(PoisonError::into_inner);
+        let _posting = self.shared();
         let mut bad = ptr::null_mut();
         let context = self.domain.device().context;
         // SAFETY: the queue pair exists. The requests and their entries are linked, and are not
@@ -199,20 +228,35 @@ impl DeviceQp {
         check(code, || format!("posting to {}", self.domain.device().name))
     }
 
-    /// Posts receive requests. After an error, some of them may have been posted.
-    pub(crate) fn post_receives(&self, receives: &mut Receives) -> Result<(), FabricError> {
+    /// Posts receive requests in order. Also returns how many the device took: none with
+    /// [`FabricError::NotConnected`], if the queue pair was reset since [`DeviceQp::prepare`] has
+    /// returned `resets`.
+    pub(crate) fn post_receives(
+        &self,
+        resets: u64,
+        receives: &mut Receives,
+    ) -> (usize, Result<(), FabricError>) {
         let first = receives.0.link();
         if first.is_null() {
-            return Ok(());
+            return (0, Ok(()));
         }
-        let _posting = self.changing.read().unwrap_or_else(PoisonError::into_inner);
+        let now = self.shared();
+        if *now != resets {
+            return (0, Err(FabricError::NotConnected(self.number())));
+        }
         let mut bad = ptr::null_mut();
         let context = self.domain.device().context;
         // SAFETY: same as in `post_sends`.
         let code = unsafe { ((*context).ops.post_recv)(self.qp, first, &raw mut bad) };
-        check(code, || {
+        let result = check(code, || {
             format!("posting receive requests to {}", self.domain.device().name)
-        })
+        });
+        let posted = match result {
+            Ok(()) => receives.0.requests.len(),
+            // The device names the first request that it did not take.
+            Err(_) => receives.0.before(bad),
+        };
+        (posted, result)
     }
 }
 
@@ -271,6 +315,12 @@ impl<R: Request> List<R> {
     fn clear(&mut self) {
         self.requests.clear();
         self.entries.clear();
+    }
+
+    /// Number of requests before one of them; 0 if it is not in the list.
+    fn before(&self, request: *const R) -> usize {
+        let mut all = self.requests.iter();
+        all.position(|one| ptr::eq(one, request)).unwrap_or(0)
     }
 
     /// Links the requests and their entries. Returns the first request.

@@ -28,7 +28,8 @@ impl VerbsFabric {
         let depth = port.receiving.reserve(wanted, has_buffers)?;
         let started = self.start(&port, &qp, &attr, remote, id, depth);
         let send_depth = self.config.send_depth.min(self.limits.queue_depth);
-        let started = started.and_then(|peer| port.sending.connect(qpn, peer, send_depth));
+        let started =
+            started.and_then(|(peer, resets)| port.sending.connect(qpn, peer, send_depth, resets));
         if let Err(error) = started {
             let _ = qp.device.reset();
             port.receiving.push(Change::Disconnect(id));
@@ -40,7 +41,7 @@ impl VerbsFabric {
         Ok(())
     }
 
-    /// Makes a queue pair receive and send.
+    /// Makes a queue pair receive and send. Also returns how often it was reset before.
     pub(super) fn start(
         &self,
         port: &Port,
@@ -49,21 +50,25 @@ impl VerbsFabric {
         remote: RemoteQp,
         id: u64,
         depth: u32,
-    ) -> Result<Peer, FabricError> {
+    ) -> Result<(Peer, u64), FabricError> {
         let prepared = qp.device.prepare(self.config.device_port);
         let mut connection = Connection {
             id,
             qpn: Qpn(qp.device.number()),
             context: attr.context,
             qp: Arc::clone(qp),
+            resets: *prepared.as_ref().unwrap_or(&u64::MAX),
             depth,
             spare: Vec::new(),
             requests: Requests::Gone,
         };
-        let filled = prepared.and_then(|()| connection.fill(&mut Receives::default()));
+        let filled = prepared.and_then(|resets| {
+            connection.fill(&mut Receives::default())?;
+            Ok(resets)
+        });
         // The worker knows the connection before its first completion. It also gives the room back.
         port.receiving.push(Change::Connect(Box::new(connection)));
-        filled?;
+        let resets = filled?;
         let peer = Peer {
             ip: remote.addr.ip().to_canonical(),
             qpn: remote.qpn.0,
@@ -73,7 +78,20 @@ impl VerbsFabric {
             first_psn: random_psn()?,
         };
         qp.device.connect(&peer)?;
-        Ok(peer)
+        Ok((peer, resets))
+    }
+
+    /// Connects queue pairs again that events of the device have named, if they are broken.
+    pub(crate) fn mend(&self, named: &[u32]) -> Result<(), FabricError> {
+        for queue_pair in named.iter().filter_map(|qpn| self.queue_pairs.get(qpn)) {
+            let (qp, port) = (&queue_pair.qp.device, self.port_of(queue_pair));
+            let resets = qp.resets();
+            // Its requests may have told the same before.
+            if queue_pair.connected.is_some() && qp.is_broken() {
+                port.sending.fail(port, Qpn(qp.number()), resets)?;
+            }
+        }
+        Ok(())
     }
 
     /// Resets a connected queue pair. With `report`, its requests count as departed.
@@ -82,12 +100,9 @@ impl VerbsFabric {
         let queue_pair = self.queue_pairs.get_mut(&qpn.0).ok_or(unknown)?;
         let connected = queue_pair.connected.take();
         let connected = connected.ok_or(FabricError::NotConnected(qpn.0))?;
-        let queue_pair = self.queue_pair(qpn)?;
-        // A device that is gone has forgotten everything too.
-        let _ = queue_pair.qp.device.reset();
-        let port = self.port_of(queue_pair);
-        port.receiving.push(Change::Disconnect(connected.id));
+        let port = self.port_of(self.queue_pair(qpn)?);
         port.sending.disconnect(qpn, report);
+        port.receiving.push(Change::Disconnect(connected.id));
         Ok(connected.remote)
     }
 }

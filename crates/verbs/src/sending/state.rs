@@ -1,10 +1,11 @@
 //! Requests that were posted and have not completed, of all queue pairs of a port.
 #![allow(unsafe_code)]
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use farwrite_fabric::contract::{Departed, FabricError, Qpn};
+use farwrite_fabric::contract::{Departed, FabricError, Qpn, Waker};
 
 use crate::broken::Broken;
 use crate::buffers::Buffers;
@@ -23,6 +24,12 @@ pub(super) struct State {
     /// Posts that have not completed.
     pub(super) under_way: usize,
     pub(super) departed: Vec<Departed>,
+    /// Queue pairs that the device has broken. Some may work again.
+    pub(super) broken: BTreeSet<u32>,
+    /// Whether `broken` may have an entry.
+    pub(super) any_broken: Arc<AtomicBool>,
+    /// Wakes the worker of the port.
+    pub(super) worker: Waker,
     pub(super) buffers: Buffers,
     pub(super) free_buffers: Vec<u32>,
     pub(super) max_sge: usize,
@@ -36,6 +43,8 @@ pub(super) struct SendQp {
     pub(super) mtu: u32,
     pub(super) context: u64,
     pub(super) connection: Option<Connection>,
+    /// The number of resets after which the device broke it before it had a connection here.
+    pub(super) failed: Option<u64>,
 }
 
 pub(super) struct Connection {
@@ -46,7 +55,7 @@ pub(super) struct Connection {
     pub(super) depth: u32,
     pub(super) posted: u32,
     pub(super) posts: VecDeque<Post>,
-    pub(super) broken: Option<Broken>,
+    pub(super) broken: Broken,
 }
 
 /// Requests that were posted together.
@@ -93,7 +102,7 @@ impl State {
         let (qp, context) = (Arc::clone(&queue_pair.qp), queue_pair.context);
         self.under_way += 1;
         match &mut queue_pair.connection {
-            Some(connection) if connection.broken.is_none() => {
+            Some(connection) if !connection.broken.is_broken() => {
                 connection.posted += post.requests;
                 connection.posts.push_back(post);
             }
@@ -119,15 +128,13 @@ impl State {
         else {
             return Ok(());
         };
-        let (Some(mut broken), peer) = (connection.broken.take(), connection.peer) else {
-            return Ok(());
-        };
-        let works = broken.retry(|| {
+        let peer = connection.peer;
+        let mut prepared = 0;
+        let works = connection.broken.retry(|| {
             qp.device.reset()?;
-            qp.device.prepare(peer.port)?;
+            prepared = qp.device.prepare(peer.port)?;
             qp.device.connect(&peer)
         });
-        connection.broken = Some(broken).filter(|_| !works);
         if works {
             let id = self.new_id();
             self.connections.insert(id, qpn.0);
@@ -137,7 +144,7 @@ impl State {
             }
             // The completions of the time before still use room.
             self.drain(port.sending.queue())?;
-            port.receiving.push(Change::Refill(qpn));
+            port.receiving.push(Change::Refill(qpn, prepared));
         }
         Ok(())
     }
@@ -187,19 +194,29 @@ impl State {
         }
     }
 
+    pub(super) fn is_broken(&self, qpn: u32) -> bool {
+        let connection = self.queue_pairs.get(&qpn);
+        let connection = connection.and_then(|qp| qp.connection.as_ref());
+        connection.is_some_and(|connection| connection.broken.is_broken())
+    }
+
     /// The device has broken a queue pair. Its requests count as departed.
     pub(super) fn fail(&mut self, qpn: u32) {
         let Some(queue_pair) = self.queue_pairs.get_mut(&qpn) else {
             return;
         };
-        // After this, the device does not read the memory of the requests. If the device is gone, it
-        // does not read it either.
-        let _ = queue_pair.qp.device.reset();
         let context = queue_pair.context;
         let Some(connection) = &mut queue_pair.connection else {
             return;
         };
-        connection.broken.get_or_insert_with(Broken::new);
+        // After this, the device does not read the memory of the requests. If the device is gone, it
+        // does not read it either.
+        let _ = queue_pair.qp.device.reset();
+        if connection.broken.set() {
+            self.broken.insert(qpn);
+            self.any_broken.store(true, Ordering::Relaxed);
+            self.worker.wake();
+        }
         connection.posted = 0;
         // Later completions of the connection mean nothing.
         self.connections.remove(&connection.id);
