@@ -174,9 +174,7 @@ impl Console {
     /// Prints an object about something that happens. If nobody reads the lines, some are lost, and a line
     /// says how many.
     fn event(&self, mut event: serde_json::Value) {
-        if let Some((number, _)) = &self.transfer {
-            event["transfer"] = json!(number);
-        }
+        self.add_number(&mut event);
         self.out.offer(Item::Line(event.to_string()));
     }
 
@@ -226,8 +224,16 @@ impl Console {
     }
 
     fn print_json(&self, failure: Option<&Failure>, result: serde_json::Value) {
-        let line = json_line(&self.command, failure, &result);
-        self.out.push(Item::Line(line));
+        let mut object = json_object(&self.command, failure, &result);
+        self.add_number(&mut object);
+        self.out.push(Item::Line(object.to_string()));
+    }
+
+    /// Adds the number of the transfer, if it is one of several.
+    fn add_number(&self, object: &mut serde_json::Value) {
+        if let Some((number, _)) = &self.transfer {
+            object["transfer"] = json!(number);
+        }
     }
 
     /// Starts showing progress towards `total` units.
@@ -265,6 +271,14 @@ pub(crate) fn json_line(
     failure: Option<&Failure>,
     result: &serde_json::Value,
 ) -> String {
+    json_object(command, failure, result).to_string()
+}
+
+fn json_object(
+    command: &str,
+    failure: Option<&Failure>,
+    result: &serde_json::Value,
+) -> serde_json::Value {
     let error = failure
         .map(|failure| json!({ "kind": failure.exit.name(), "message": failure.to_string() }));
     json!({
@@ -273,7 +287,6 @@ pub(crate) fn json_line(
         "error": error,
         "result": result,
     })
-    .to_string()
 }
 
 /// The line of an event in `--json-lines`; `None` for what has no line, or has one as a warning.

@@ -153,10 +153,13 @@ impl Serving<'_> {
             Served::Transfer(Err(Failure::new(Exit::Other, what)))
         });
         if let Served::Transfer(ended) = served {
-            if let Err(failure) = ended {
-                console.fail(&failure);
+            if let Err(failure) = &ended {
+                console.fail(failure);
             }
-            let is_interrupted = self.cancel.is_set();
+            let is_interrupted = match ended {
+                Ok(code) => code == Exit::Interrupted.into(),
+                Err(failure) => failure.exit == Exit::Interrupted,
+            };
             has_reported.fetch_or(is_interrupted, Ordering::Relaxed);
         }
     }

@@ -80,6 +80,8 @@ fn a_name_that_several_senders_send_is_whole() {
     for number in 1..=3 {
         let of_transfer = |line: &&Value| line["transfer"] == number && line["event"] == "file";
         assert_eq!(lines.iter().filter(of_transfer).count(), 1, "{ended:?}");
+        let of_result = |line: &&Value| line["transfer"] == number && line["result"].is_object();
+        assert_eq!(lines.iter().filter(of_result).count(), 1, "{ended:?}");
     }
 }
 
