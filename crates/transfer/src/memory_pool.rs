@@ -2,16 +2,34 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use farwrite_session::files::{Entry, Kind, MAX_ENTRIES, MAX_NAMES_BYTES};
+
 /// The memory for messages in flight of all transfers that a receiver serves at once. Clones share it.
 ///
 /// Half of it is divided equally among the places for transfers, and belongs to whoever has a place. So no
-/// transfer waits for the memory of another. The other half is for those that need more, in equal shares: one
-/// transfer alone can have all of it, and gives back what exceeds its share when others come.
+/// transfer waits for that of another. The other half is for those that need more, in equal shares: one
+/// transfer alone can have all of it, and gives back what exceeds its share when others come. Where the part of
+/// a place is smaller than a buffer, the first buffer of a transfer needs the other half too, and a transfer
+/// that finds no room for it is refused.
+///
+/// The lists of files have a pool of their own, of the same kind. So all lists together take no more memory than
+/// the longest list of a receiver with one place.
 #[derive(Clone, Debug)]
-pub struct MemoryPool(Arc<Pool>);
+pub struct MemoryPool {
+    messages: Pool,
+    lists: Pool,
+}
+
+/// The most bytes of lists of files, as [`list_bytes`] counts them: the longest list that a sender can have.
+const LISTS_BYTES: u64 = MAX_ENTRIES as u64 * ENTRY_BYTES + MAX_NAMES_BYTES;
+/// What an entry of a list takes at most besides its name and target.
+const ENTRY_BYTES: u64 = 64;
+
+#[derive(Clone, Debug)]
+struct Pool(Arc<Halves>);
 
 #[derive(Debug)]
-struct Pool {
+struct Halves {
     /// What each place has for itself.
     own_bytes: u64,
     /// What all transfers share.
@@ -29,7 +47,7 @@ struct State {
 /// The part of one transfer, which returns all of it when it is dropped.
 #[derive(Debug)]
 pub(crate) struct MemoryShare {
-    pool: MemoryPool,
+    pool: Pool,
     held_bytes: u64,
 }
 
@@ -37,16 +55,47 @@ impl MemoryPool {
     /// Divides this memory among at most `places` transfers.
     #[must_use]
     pub fn new(bytes: u64, places: usize) -> Self {
+        Self {
+            messages: Pool::new(bytes, places),
+            lists: Pool::new(LISTS_BYTES, places),
+        }
+    }
+
+    /// Returns the part of a transfer for its messages.
+    pub(crate) fn join(&self) -> MemoryShare {
+        self.messages.join()
+    }
+
+    /// Returns the part of a transfer for its list of files.
+    pub(crate) fn join_lists(&self) -> MemoryShare {
+        self.lists.join()
+    }
+}
+
+/// The memory that these entries take in a list.
+pub(crate) fn list_bytes(entries: &[Entry]) -> u64 {
+    let bytes = |entry: &Entry| {
+        let target_bytes = match &entry.kind {
+            Kind::Symlink { target } => target.len(),
+            _ => 0,
+        };
+        ENTRY_BYTES + (entry.name.len() + target_bytes) as u64
+    };
+    entries.iter().map(bytes).sum()
+}
+
+impl Pool {
+    fn new(bytes: u64, places: usize) -> Self {
         let places = u64::try_from(places).unwrap_or(u64::MAX).max(1);
         let own_bytes = bytes / 2 / places;
-        Self(Arc::new(Pool {
+        Self(Arc::new(Halves {
             own_bytes,
             common_bytes: bytes - own_bytes * places,
             state: Mutex::default(),
         }))
     }
 
-    pub(crate) fn join(&self) -> MemoryShare {
+    fn join(&self) -> MemoryShare {
         self.state().transfers += 1;
         MemoryShare {
             pool: self.clone(),
@@ -60,20 +109,26 @@ impl MemoryPool {
 }
 
 impl MemoryShare {
-    /// Takes this many bytes, if they are free and within the share of this transfer.
+    /// Takes this many bytes, if they are free and within the share of this transfer. What it takes first needs
+    /// only be free: otherwise many that come at once could make all shares too small for a buffer.
     pub(crate) fn take(&mut self, bytes: u64) -> bool {
         let held_bytes = self.held_bytes.saturating_add(bytes);
         let more = self.of_common(held_bytes) - self.of_common(self.held_bytes);
         let mut state = self.pool.state();
         let share = self.pool.0.common_bytes / state.transfers.max(1);
-        if more > self.pool.0.common_bytes - state.used_bytes || self.of_common(held_bytes) > share
-        {
+        let is_over = self.held_bytes > 0 && self.of_common(held_bytes) > share;
+        if is_over || more > self.pool.0.common_bytes - state.used_bytes {
             return false;
         }
         state.used_bytes += more;
         drop(state);
         self.held_bytes = held_bytes;
         true
+    }
+
+    /// Whether this transfer could take this many bytes more if it were alone.
+    pub(crate) fn fits_alone(&self, bytes: u64) -> bool {
+        self.of_common(self.held_bytes.saturating_add(bytes)) <= self.pool.0.common_bytes
     }
 
     /// Whether this transfer has more than its share, since others have come.
@@ -128,6 +183,32 @@ mod tests {
         assert!(second.take(40), "it is alone");
         drop(second);
         assert!(pool.join().take(90), "all is given back");
+    }
+
+    #[test]
+    fn first_buffers_that_exceed_a_share_are_as_many_as_fit() {
+        let pool = MemoryPool::new(160, 8);
+        let mut all = [(); 8].map(|()| pool.join());
+        // A buffer of 30 bytes takes 20 of the 80 bytes for all; the share of each is 10.
+        let taken = all
+            .iter_mut()
+            .filter_map(|share| share.take(30).then_some(()));
+        assert_eq!(taken.count(), 4);
+        assert!(all[0].exceeds() && !all[0].take(1));
+    }
+
+    #[test]
+    fn a_list_has_all_with_one_place_and_half_among_many() {
+        let mut alone = MemoryPool::new(0, 1).join_lists();
+        assert!(alone.take(LISTS_BYTES) && !alone.fits_alone(1));
+        let pool = MemoryPool::new(0, 64);
+        let mut first = pool.join_lists();
+        assert!(!first.fits_alone(LISTS_BYTES));
+        assert!(first.take(LISTS_BYTES / 2));
+        let mut second = pool.join_lists();
+        // 40,000 files with names of 30 bytes.
+        assert!(second.take(40_000 * (ENTRY_BYTES + 30)), "its own part");
+        assert!(second.fits_alone(LISTS_BYTES / 4) && !second.take(LISTS_BYTES / 4));
     }
 
     #[test]

@@ -203,6 +203,11 @@ impl Shape {
             .min(self.segment_bytes)
     }
 
+    /// Memory for a segment with its parity.
+    pub(crate) fn buffer_bytes(&self) -> u64 {
+        self.bytes_of(0).saturating_add(self.parity_bytes)
+    }
+
     /// Buffers that the stream needs at each end.
     pub(crate) fn buffers(&self) -> u64 {
         self.segments().min(self.slots.into())

@@ -1,6 +1,7 @@
 //! Both ends in one process, with an emulated link between their UDP sockets.
 
 mod file_reports;
+mod memory;
 mod progress;
 mod shrinking;
 
@@ -169,21 +170,10 @@ fn travel(
         receiver: addr,
         emulator: OnceLock::new(),
     };
-    let limits = ReceiveSettings {
-        memory_bytes: 1 << 26,
-        timeout: TIMEOUT,
-        credit_bps: match settings.rate_control {
-            RateControl::Eqds(options) => Some(options.line_rate_bps),
-            _ => None,
-        },
-        sealing: Sealing::Preferred,
-        max_bytes: None,
-        max_file_bytes: None,
-        quota_left_bytes: None,
-        max_files: None,
-        names: None,
-        policy: Policy::default(),
-    };
+    let limits = receive_settings(match settings.rate_control {
+        RateControl::Eqds(options) => Some(options.line_rate_bps),
+        _ => None,
+    });
     let results = thread::scope(|scope| {
         let receives = scope.spawn(|| {
             let channel = listener.accept(&psk, SETUP, None, |refusal| panic!("{refusal}"));
@@ -406,6 +396,21 @@ fn adaptive_settings() -> SendSettings {
         sealing: Sealing::Preferred,
         memory_bytes: 1 << 26,
         timeout: TIMEOUT,
+    }
+}
+
+fn receive_settings(credit_bps: Option<u64>) -> ReceiveSettings {
+    ReceiveSettings {
+        memory_bytes: 1 << 26,
+        timeout: TIMEOUT,
+        credit_bps,
+        sealing: Sealing::Preferred,
+        max_bytes: None,
+        max_file_bytes: None,
+        quota_left_bytes: None,
+        max_files: None,
+        names: None,
+        policy: Policy::default(),
     }
 }
 

@@ -29,6 +29,7 @@ use farwrite_units::show::Bytes;
 
 use crate::channel_writer::{ChannelWriter, Outbox};
 use crate::error::of_thread;
+use crate::memory_pool::{MemoryShare, list_bytes};
 use crate::progress_counts::{OwnCounts, PeerCounts};
 use crate::report::{
     Facts, FileResults, Files, Role, Sending, SharedResults, TransferReport, Unfinished,
@@ -50,6 +51,10 @@ const WAITING_REPORTS: usize = 1 << 14;
 
 /// Files in one message about what is there already.
 const PRESENT_BATCH: usize = 2048;
+
+/// How long a transfer waits for the memory of its first buffer, while others give back what exceeds their
+/// shares. Then it is refused as busy.
+const MEMORY_WAIT: Duration = Duration::from_secs(1);
 
 /// The limits of a receiver.
 #[derive(Clone, Debug)]
@@ -189,6 +194,8 @@ struct Negotiated {
     routed: RoutedEndpoint,
     qp: QueuePair,
     shape: Shape,
+    /// Holds the memory of one buffer.
+    memory: MemoryShare,
     sink: Sink,
     manifest: Arc<Manifest>,
     plan: TransferPlan,
@@ -265,8 +272,9 @@ pub fn receive(
     let mut disk = None;
     let wants_files = hooks.observer.wants_files();
     reception.shared_results.keep_ended(wants_files);
+    let mut list = reception.memory().join_lists();
     let result = reception
-        .negotiate(&mut reader, ends, directory)
+        .negotiate((&mut reader, &mut list), ends, directory)
         .and_then(|negotiated| reception.run(negotiated, reader, &mut disk));
     if result.is_err() && !reception.gate.close(DISK_END) {
         hooks.warn(
@@ -288,7 +296,7 @@ impl Reception<'_> {
     /// sender learns about the queue pair after its receives are posted.
     fn negotiate(
         &self,
-        reader: &mut Reader,
+        (reader, list): (&mut Reader, &mut MemoryShare),
         (local, peer): (SocketAddr, SocketAddr),
         directory: &Path,
     ) -> Result<Negotiated, Error> {
@@ -314,10 +322,10 @@ impl Reception<'_> {
         })?;
         let scheme = scheme_of(&plan)?.most_parity();
         if let Err(error) = self.settings.check(&plan) {
-            skip_manifest(&mut setup, &plan)?;
+            skip_entries(&mut setup, plan.entries.into())?;
             return Err(error);
         }
-        let offer = read_offer(&mut setup, &plan)?;
+        let offer = read_offer(&mut setup, &plan, list)?;
         let manifest = Arc::new(offer.manifest);
         let theirs = match offer.next {
             Message::QpInfo(blob) => decode_info(&blob)?,
@@ -329,6 +337,7 @@ impl Reception<'_> {
         self.settings.check_lengths(&manifest)?;
         self.settings.check_names(&manifest)?;
         let shape = Shape::of_peer(&plan, &theirs.config, self.settings.memory_bytes, scheme)?;
+        let memory = self.first_buffer(&mut setup, &shape)?;
         let control = self.settings.rate_control();
         let found = RoutedEndpoint::find(&mut setup, SETUP.min(self.settings.timeout), None)?;
         // The sender's offer follows its hello without a round trip between them, so the wait for it can
@@ -356,6 +365,7 @@ impl Reception<'_> {
             routed,
             qp,
             shape,
+            memory,
             sink,
             manifest,
             plan,
@@ -446,6 +456,28 @@ impl Reception<'_> {
         thread.map_err(|error| of_thread(&error))
     }
 
+    /// Takes the memory of one buffer, with which the transfer can always go on.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Busy`] if others do not give it back in time.
+    fn first_buffer(&self, setup: &mut Setup<'_>, shape: &Shape) -> Result<MemoryShare, Error> {
+        let mut memory = self.memory().join();
+        let start = Instant::now();
+        setup.until(|_| match memory.take(shape.buffer_bytes()) {
+            true => Ok(Some(())),
+            false if start.elapsed() < MEMORY_WAIT => Ok(None),
+            false => Err(Error::new(
+                ErrorKind::Busy,
+                format!(
+                    "other transfers use the memory of the receiver, and a buffer of this one takes {}; \
+                     try again later, or raise the receiver's --memory or lower its --max-senders",
+                    Bytes(shape.buffer_bytes())
+                ),
+            )),
+        })?;
+        Ok(memory)
+    }
+
     /// Receives the files. `disk` gets the handle of the disk's thread.
     fn run(
         &self,
@@ -479,7 +511,7 @@ impl Reception<'_> {
         };
         let demand = BufferDemand::new(shape.buffers(), negotiated.rtt, start);
         let connection = (negotiated.routed, negotiated.qp);
-        let buffers = (demand, self.memory().join());
+        let buffers = (demand, negotiated.memory);
         let stream = Stream::new(connection, shape, agreed, buffers, (jobs, empties));
         let context = stream::StreamContext {
             prefix_reader,
@@ -545,15 +577,49 @@ fn scheme_of(plan: &TransferPlan) -> Result<SchemeSetting, Error> {
     scheme.map_err(|error| Error::caused(ErrorKind::Mismatch, "the sender's plan", &error))
 }
 
-fn read_offer(setup: &mut Setup<'_>, plan: &TransferPlan) -> Result<Offer, Error> {
+fn read_offer(
+    setup: &mut Setup<'_>,
+    plan: &TransferPlan,
+    list: &mut MemoryShare,
+) -> Result<Offer, Error> {
+    let mut left = u64::from(plan.entries);
     // Each message has a time limit. The plan limits the number of entries, and they limit that of details.
-    recv_manifest(plan, || setup.message(SETUP))
+    recv_manifest(plan, || {
+        let message = setup.message(SETUP)?;
+        if let Message::Entries(entries) = &message {
+            left = left.saturating_sub(entries.len() as u64);
+            if !list.take(list_bytes(entries)) {
+                skip_entries(setup, left)?;
+                return Err(too_long(plan, list.fits_alone(list_bytes(entries))));
+            }
+        }
+        Ok(message)
+    })
 }
 
-/// Reads the entries of a manifest without storing them. If this end closed the channel while the sender still
-/// writes, the reason of the refusal could be lost.
-fn skip_manifest(setup: &mut Setup<'_>, plan: &TransferPlan) -> Result<(), Error> {
-    let mut left = u64::from(plan.entries);
+/// The list of files takes more memory than this end has now, or than it ever gives one of several senders.
+fn too_long(plan: &TransferPlan, fits_alone: bool) -> Error {
+    let (kind, what) = match fits_alone {
+        true => (
+            ErrorKind::Busy,
+            "the lists of other senders use the memory of the receiver; try again later",
+        ),
+        false => (
+            ErrorKind::Mismatch,
+            "this is more than the receiver takes from one of several senders; send fewer at a time, or \
+             run the receiver with --max-senders 1",
+        ),
+    };
+    let what = format!(
+        "the list has {} files and directories: {what}",
+        plan.entries
+    );
+    Error::new(kind, what)
+}
+
+/// Reads the next entries of a manifest without storing them. If this end closed the channel while the sender
+/// still writes, the reason of the refusal could be lost.
+fn skip_entries(setup: &mut Setup<'_>, mut left: u64) -> Result<(), Error> {
     while left > 0 {
         match setup.message(SETUP)? {
             Message::Entries(entries) if !entries.is_empty() => {

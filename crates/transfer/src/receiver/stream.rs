@@ -88,6 +88,7 @@ pub(super) struct Stream {
     /// Segments handed to the disk, or about to be: those before the segments in `posted`.
     pub(super) taken_segments: u64,
     demand: BufferDemand,
+    /// Holds the memory of one buffer from the start.
     memory: MemoryShare,
     /// Bytes of a buffer, with the parity of its segment.
     buffer_bytes: u64,
@@ -118,7 +119,7 @@ impl Stream {
             taken_segments: 0,
             demand,
             memory,
-            buffer_bytes: shape.bytes_of(0).saturating_add(shape.parity_bytes),
+            buffer_bytes: shape.buffer_bytes(),
             made: 0,
             ready: None,
             waiting: None,
@@ -344,7 +345,17 @@ impl Stream {
             let handle = Some(handle);
             self.posted.push_back(Posted { handle, region });
         }
+        // No segment needs a further buffer. Others may.
+        while self.made > 1 && self.empties.try_recv().is_ok() {
+            self.give_back();
+        }
         Ok(())
+    }
+
+    /// Counts a buffer less. Its memory is free already.
+    fn give_back(&mut self) {
+        self.made -= 1;
+        self.memory.give(self.buffer_bytes);
     }
 
     /// Posts the receive for a segment, given by its index after those taken. Returns `None` while
@@ -374,12 +385,14 @@ impl Stream {
         let buffer = match self.empties.try_recv() {
             // Other transfers have come, and need a part of what this one has.
             Ok(_) if self.made > 1 && self.memory.exceeds() => {
-                self.made -= 1;
-                self.memory.give(self.buffer_bytes);
+                self.give_back();
                 return Ok(None);
             }
             Ok(buffer) => buffer,
-            Err(_) if self.made < self.demand.wanted() && self.memory.take(self.buffer_bytes) => {
+            Err(_)
+                if self.made < self.demand.wanted()
+                    && (self.made == 0 || self.memory.take(self.buffer_bytes)) =>
+            {
                 self.made += 1;
                 let bytes = usize::try_from(self.shape.bytes_of(0)).unwrap_or(usize::MAX);
                 Region::owned(vec![0_u8; bytes])
