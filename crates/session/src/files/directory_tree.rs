@@ -227,10 +227,16 @@ impl DirectoryTree {
         self.root_path.join(self.manifest.path(index))
     }
 
-    /// Returns the parent directory of an entry.
+    /// Returns the parent directory of an entry. It is open to its owner: another transfer into it may have
+    /// ended meanwhile, and given it its mode.
     pub(super) fn around(&mut self, index: u32) -> Result<&Directory, EnterError> {
         let parent = self.manifest.entry(index).and_then(|entry| entry.parent);
-        self.directories.enter(&self.manifest, parent)
+        let around = self.directories.enter(&self.manifest, parent)?;
+        if let Some(index) = parent {
+            let source = around.open_up().err();
+            source.map_or(Ok(()), |source| Err(EnterError { index, source }))?;
+        }
+        Ok(around)
     }
 
     /// Gives all directories their permissions and times, innermost first, because adding a file to

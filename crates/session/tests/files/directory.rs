@@ -154,3 +154,16 @@ fn names_like_temporary_ones_clash_with_none() {
     let contents: Vec<_> = to.list().into_values().collect();
     assert_eq!(contents, [b"1", b"3", b"2"]);
 }
+
+/// A transfer that ends gives its directories the modes of its manifest, while another one uses them.
+#[test]
+fn a_directory_that_another_transfer_has_closed_is_opened_again() {
+    let to = Place::new();
+    let mut sink = new_sink(&to, &manifest(&[("d/", 0), ("d/f", 1)]));
+    let read_only = fs::Permissions::from_mode(0o555);
+    fs::set_permissions(to.path("d"), read_only).expect("chmod");
+    sink.write(b"x").expect("write");
+    assert_eq!(mode(&to.path("d")), 0o755, "root could write anyway");
+    sink.handle_hash(1, hash(b"x")).expect("in turn");
+    assert_eq!(sink.finish().expect("whole").verified_files, 1);
+}
