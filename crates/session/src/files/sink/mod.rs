@@ -9,6 +9,7 @@ mod work;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::attributes::{Warning, Warnings};
 use super::directory_tree::DirectoryTree;
@@ -25,9 +26,33 @@ pub use resume::KeptPart;
 pub use verdict::{FileFailure, FileStep, Summary, Verdict};
 use work::{Current, Written};
 
-/// Files that may wait for the sender's report and keep the lock of their temporary name. Each of
-/// them is an open file. A sender reports before the bytes arrive, so few files ever wait.
+/// Files that may wait for the sender's report and keep the lock of their temporary name, in all sinks of this
+/// process. Each of them is an open file. A sender reports before the bytes arrive, so few files ever wait.
 const LOCKED_FILES: usize = 256;
+/// The number of sinks in this process.
+static SINKS: AtomicUsize = AtomicUsize::new(0);
+
+/// Counts a sink until it is dropped.
+#[derive(Debug)]
+struct Counted;
+
+impl Counted {
+    fn new() -> Self {
+        SINKS.fetch_add(1, Ordering::Relaxed);
+        Self
+    }
+
+    /// The part of each sink in [`LOCKED_FILES`].
+    fn locked_files() -> usize {
+        LOCKED_FILES / SINKS.load(Ordering::Relaxed).max(1)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        SINKS.fetch_sub(1, Ordering::Relaxed);
+    }
+}
 
 /// Writes the files of a manifest into a directory, and gives each file its final name once its
 /// hash equals the hash of the sender.
@@ -46,6 +71,7 @@ const LOCKED_FILES: usize = 256;
 /// [`Sink::poll_verdict`] returns verdicts, and [`Sink::poll_warning`] returns warnings.
 #[derive(Debug)]
 pub struct Sink {
+    _counted: Counted,
     manifest: Arc<Manifest>,
     policy: Policy,
     tree: DirectoryTree,
@@ -121,6 +147,7 @@ impl Sink {
         compare: Compare,
     ) -> Result<Self, SinkError> {
         let mut sink = Self {
+            _counted: Counted::new(),
             tree: DirectoryTree::prepare(directory, Arc::clone(&manifest), policy, compare)?,
             manifest,
             policy,
@@ -338,7 +365,7 @@ impl Sink {
     /// Stores the files whose bytes have all arrived but whose report has not.
     fn leave_whole(&mut self) -> Result<(), SinkError> {
         while let Some((index, mut written)) = self.take_whole()? {
-            if self.written.len() >= LOCKED_FILES {
+            if self.written.len() >= Counted::locked_files() {
                 written.unlock(self.tree.interrupted().wanted());
             }
             self.written.push_back((index, written));
@@ -381,5 +408,18 @@ impl Sink {
             _ => self.bytes(current.index),
         };
         end.saturating_sub(current.taken_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sinks_of_a_process_divide_its_locked_files() {
+        let others: Vec<_> = (0..LOCKED_FILES / 2).map(|_| Counted::new()).collect();
+        // Sinks of other tests count too.
+        assert!(Counted::locked_files() <= 2);
+        drop(others);
     }
 }
