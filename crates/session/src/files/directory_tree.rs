@@ -333,7 +333,11 @@ impl DirectoryTree {
             Ok(status) => {
                 let status = status.filter(|status| self.compare.may_be_same(entry, status));
                 let is_there = status.is_some() && self.compare == Compare::Time;
-                self.look_for_interrupted(index, entry, is_there);
+                let status = match self.look_for_interrupted(index, entry, is_there) {
+                    // The earlier transfer may just have given the file its name.
+                    true => status.or_else(|| self.look_again(index, entry)),
+                    false => status,
+                };
                 if let Some(status) = status {
                     let compare = self.compare;
                     let around = self.around(index).ok();
@@ -349,14 +353,22 @@ impl DirectoryTree {
         }
     }
 
-    /// Looks whether an interrupted transfer has left some of a file.
-    fn look_for_interrupted(&mut self, index: u32, entry: &EntryRef<'_>, is_there: bool) {
+    /// Looks whether an interrupted transfer has left some of a file. Returns whether it may have waited for
+    /// an earlier transfer.
+    fn look_for_interrupted(&mut self, index: u32, entry: &EntryRef<'_>, is_there: bool) -> bool {
         let manifest = Arc::clone(&self.manifest);
         let parent = self.directories.enter(&manifest, entry.parent);
-        if let Ok(around) = parent {
+        parent.is_ok_and(|around| {
             let found = (index, entry);
-            self.interrupted.look(found, &manifest, around, is_there);
-        }
+            self.interrupted.look(found, &manifest, around, is_there)
+        })
+    }
+
+    /// Returns the status of a file that may be the one of an entry.
+    fn look_again(&mut self, index: u32, entry: &EntryRef<'_>) -> Option<Status> {
+        let around = self.around(index).ok()?;
+        let status = around.look(entry.name).ok()??;
+        self.compare.may_be_same(entry, &status).then_some(status)
     }
 
     /// Removes what is in directories of the manifest and not in the manifest. Returns the number of files and

@@ -77,28 +77,30 @@ impl InterruptedFiles {
     }
 
     /// Looks for the interrupted file of an entry. `is_there`: the file needs no bytes. Removes what no transfer
-    /// can go on with.
+    /// can go on with. Returns whether it may have waited for an earlier transfer that had the file.
     pub(super) fn look(
         &mut self,
         (index, entry): (u32, &EntryRef<'_>),
         manifest: &Manifest,
         around: &Directory,
         is_there: bool,
-    ) {
+    ) -> bool {
         let Some(names) = self.names.get(&entry.parent) else {
-            return;
+            return false;
         };
         let (Some(source), Kind::File { bytes: length, .. }) =
             (self.source(manifest, index, entry), entry.kind)
         else {
-            return;
+            return false;
         };
+        let mut may_have_waited = false;
         let of_place = names
             .iter()
             .filter(|name| name.source().is_some_and(|it| it.place == source.place));
         let mut best: Option<Interrupted> = None;
         for name in of_place {
             let may_take = !is_there && name.source() == Some(source);
+            may_have_waited |= may_take;
             let locked = match may_take {
                 true => take_over(around, *name, &self.wanted),
                 false => lock(around, *name),
@@ -126,6 +128,7 @@ impl InterruptedFiles {
             best.in_use = Some(InUse::begin(best.id, &self.wanted));
             self.taken.insert(index, best);
         }
+        may_have_waited
     }
 
     /// The files that this transfer goes on with.
