@@ -251,7 +251,10 @@ fn accepted(
     if let Some(file) = &args.identity {
         accepted.identity = Some((key::identity(file, cancel)?, KnownPeers::default()));
     }
-    accepted.psk = key::find(args.psk_file.as_deref(), cancel)?;
+    // With peers of one's own, a key that happens to be in the environment admits nobody.
+    if args.identity.is_none() || args.psk_file.is_some() {
+        accepted.psk = key::find(args.psk_file.as_deref(), cancel)?;
+    }
     if accepted.psk.is_some() || accepted.identity.is_some() {
         return Ok((accepted, None));
     }

@@ -177,6 +177,10 @@ impl Serving<'_> {
             Ok(client) => client,
             Err(error) => return Served::Transfer(Err(error.into())),
         };
+        if client.wants_probe() && client.proof() != Proof::PreShared {
+            let error = client.refuse("probes need the pre-shared key of the receiver");
+            return Served::Transfer(Err(error.into()));
+        }
         if client.wants_probe() {
             let probe = json!({ "event": "probe", "address": client.addr().to_string() });
             match place.take_all() {

@@ -192,6 +192,15 @@ impl Handshake {
         }
     }
 
+    /// Whether this initiator has sent a Noise message that follows from a code.
+    pub(crate) fn has_shown_code(&self) -> bool {
+        match &self.step {
+            Step::Second(_, proof) => *proof == Proof::Code,
+            Step::Status(begun) => matches!(**begun, Begun::Noise(_, Proof::Code)),
+            _ => false,
+        }
+    }
+
     /// Whether this end has used its code up.
     pub(crate) fn has_used_code(&self) -> bool {
         self.has_used_code

@@ -119,7 +119,7 @@ impl Listener {
             match self.wait(limit) {
                 Ok(()) => self.admit(&accepted, timeout, &mut refused)?,
                 Err(source) if AcceptFailure::of(&source) == Some(AcceptFailure::Exhausted) => {
-                    self.make_room(source, &mut refused);
+                    self.make_room(source, &mut refused)?;
                     std::thread::sleep(PAUSE);
                 }
                 Err(source) => return Err(broken(source)),
@@ -185,13 +185,13 @@ impl Listener {
             match self.tcp.accept() {
                 Ok((stream, addr)) => {
                     let accepted = accepted.get();
-                    self.begin_handshake((stream, canonical(addr)), accepted, timeout, refused);
+                    self.begin_handshake((stream, canonical(addr)), accepted, timeout, refused)?;
                 }
                 Err(source) => match AcceptFailure::of(&source) {
                     Some(AcceptFailure::Nobody) => break,
                     Some(AcceptFailure::Gone) => self.report(source, refused),
                     Some(AcceptFailure::Exhausted) => {
-                        self.make_room(source, refused);
+                        self.make_room(source, refused)?;
                         break;
                     }
                     Some(AcceptFailure::Forbidden) => {
@@ -212,23 +212,32 @@ impl Listener {
         accepted: Arc<Accepted>,
         timeout: Duration,
         refused: &mut impl FnMut(&Refusal),
-    ) {
+    ) -> Result<(), Error> {
         match PendingHandshake::respond(stream, accepted, timeout) {
             Ok(pending) => {
                 let newcomer = HandshakingPeer { addr, pending };
-                if let Some(oldest) = self.handshakes.admit(addr.ip(), newcomer) {
-                    refused(&oldest.crowded_out());
+                match self.handshakes.admit(addr.ip(), newcomer) {
+                    Some(oldest) => give_up(oldest, refused),
+                    None => Ok(()),
                 }
             }
-            Err(error) => refused(&Refusal::Peer { addr, error }),
+            Err(error) => {
+                refused(&Refusal::Peer { addr, error });
+                Ok(())
+            }
         }
     }
 
     /// Releases the descriptor and the memory of the oldest handshake, and pauses.
-    fn make_room(&mut self, source: io::Error, refused: &mut impl FnMut(&Refusal)) {
+    fn make_room(
+        &mut self,
+        source: io::Error,
+        refused: &mut impl FnMut(&Refusal),
+    ) -> Result<(), Error> {
         self.pause(source, refused);
-        if let Some(oldest) = self.handshakes.evict() {
-            refused(&oldest.crowded_out());
+        match self.handshakes.evict() {
+            Some(oldest) => give_up(oldest, refused),
+            None => Ok(()),
         }
     }
 
@@ -266,6 +275,16 @@ impl HandshakingPeer {
             addr: self.addr,
             error: self.pending.reason(Error::Crowded { after }),
         }
+    }
+}
+
+/// Closes a connection to make room for a newer one. The listener ends if that one has used the code up.
+fn give_up(oldest: HandshakingPeer, refused: &mut impl FnMut(&Refusal)) -> Result<(), Error> {
+    let has_used_code = oldest.pending.has_used_code();
+    refused(&oldest.crowded_out());
+    match has_used_code {
+        true => Err(Error::CodeUsed),
+        false => Ok(()),
     }
 }
 

@@ -124,9 +124,17 @@ impl PendingHandshake {
     }
 
     /// Returns why the handshake failed when it ends with `error`. For a refused peer, this is the
-    /// first reason.
+    /// first reason. A peer that says nothing more after a message that follows from a code may have tested a
+    /// guess by it: another attempt with the code would let it test another one.
     pub(crate) fn reason(&mut self, error: Error) -> Error {
-        self.refused.take().unwrap_or(error)
+        match self.refused.take().unwrap_or(error) {
+            Error::HandshakeCut | Error::Timeout { .. } | Error::Io { .. }
+                if self.handshake.has_shown_code() =>
+            {
+                Error::CodeUsed
+            }
+            error => error,
+        }
     }
 
     fn try_advance(&mut self) -> Result<Option<Agreed>, Error> {

@@ -108,9 +108,11 @@ impl InterruptedFiles {
             let Ok(found) = locked else {
                 continue;
             };
-            let wanted =
-                !is_there && name.source() == Some(source) && self.taken.len() < MAX_PARTIALS;
-            let offered = Partial::of(index, found.bytes, length).filter(|_| wanted);
+            if may_take && self.taken.len() >= MAX_PARTIALS {
+                // A later transfer goes on with it.
+                continue;
+            }
+            let offered = Partial::of(index, found.bytes, length).filter(|_| may_take);
             let better = offered
                 .filter(|offered| best.as_ref().is_none_or(|best| best.bytes < offered.bytes));
             let worse = match better {
