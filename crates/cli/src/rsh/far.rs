@@ -17,7 +17,7 @@ use farwrite_units::parse::parse_timeout;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::way::{ATTEMPT, dial, listen};
-use super::{FAILED, NAME, OPENING, Settings, drain, feed};
+use super::{Cut, FAILED, NAME, OPENING, Settings, drain, feed};
 use crate::console::Console;
 use crate::cp::greet;
 use crate::cp::meeting::{Meeting, ends_of_ssh};
@@ -209,7 +209,7 @@ fn carry(mut child: Child, mut reader: ReadHalf, mut writer: WriteHalf, events: 
         thread::spawn(move || {
             // The input ends with the stream. If that broke, so that it is not whole, the command must not
             // take it for whole.
-            if drain(&mut reader, &mut input).is_err() {
+            if let Err(Cut::Read(_)) = drain(&mut reader, &mut input) {
                 let _ = events.send(Event::Gone);
                 thread::park();
             }

@@ -156,10 +156,13 @@ fn run_near(args: &RshArgs, console: &Console) -> Result<ExitCode, Failure> {
                  of the other machine, and name it with --port"
             ));
             thread::spawn(move || copy(&mut io::stdin().lock(), &mut input));
-            // A reader that has closed the pipe has seen enough: ssh ends with its own status.
-            copy(&mut output, &mut own_output()?);
+            let copied = copy(&mut output, &mut own_output()?);
             drop(output);
-            status_of(far.wait())
+            let status = status_of(far.wait());
+            match copied {
+                Err(Cut::Write(source)) if !has_seen_enough(&source) => Err(unwritten(source)),
+                _ => status,
+            }
         }
     }
 }
@@ -181,7 +184,31 @@ fn carry(stream: Stream) -> Result<(), Failure> {
     // The command may end before the input does.
     thread::spawn(move || feed(&mut io::stdin().lock(), &mut writer));
     let mut output = own_output()?;
-    drain(&mut reader, &mut output).or_exit(Exit::Unreachable, "the output of the command")
+    match drain(&mut reader, &mut output) {
+        Err(Cut::Read(source)) => {
+            Err(source).or_exit(Exit::Unreachable, "the output of the command")
+        }
+        Err(Cut::Write(source)) if !has_seen_enough(&source) => Err(unwritten(source)),
+        _ => Ok(()),
+    }
+}
+
+/// Whether who reads the output has closed it, as `head` does.
+fn has_seen_enough(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::BrokenPipe
+}
+
+fn unwritten(source: io::Error) -> Failure {
+    Failure::new(
+        Exit::Files,
+        format!("writing the standard output: {source}"),
+    )
+}
+
+/// Why copying has ended before the end of the input.
+enum Cut {
+    Read(io::Error),
+    Write(io::Error),
 }
 
 /// The standard output, without the buffer of `Stdout`, which looks for line ends.
@@ -194,50 +221,39 @@ fn own_output() -> Result<File, Failure> {
 
 /// Writes what a program or a user gives to the stream, and ends the direction.
 fn feed(input: &mut impl io::Read, writer: &mut WriteHalf) {
-    // A peer that reads no more needs no more: what it does says the rest.
-    if copy(input, writer) {
-        writer.finish();
+    match copy(input, writer) {
+        Ok(()) => writer.finish(),
+        // The command must not take a part for the whole.
+        Err(Cut::Read(_)) => writer.reset(0),
+        // A peer that reads no more needs no more: what it does says the rest.
+        Err(Cut::Write(_)) => {}
     }
 }
 
-/// Writes what the stream gives, until it ends or nobody reads the output.
-///
-/// # Errors
-/// The stream is broken.
-fn drain(reader: &mut ReadHalf, output: &mut impl Write) -> io::Result<()> {
-    let mut piece = vec![0; PIECE_BYTES];
-    loop {
-        let length = io::Read::read(reader, &mut piece)?;
-        if length == 0 {
-            return Ok(());
-        }
-        if output.write_all(&piece[..length]).is_err() {
-            reader.stop(0);
-            return Ok(());
-        }
+/// Writes what the stream gives, until it ends or the output cannot be written.
+fn drain(reader: &mut ReadHalf, output: &mut impl Write) -> Result<(), Cut> {
+    let ended = copy(reader, output);
+    if let Err(Cut::Write(_)) = &ended {
+        reader.stop(0);
     }
+    ended
 }
 
 /// Bytes that are copied at a time.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// Copies to the end. Returns whether all was written.
-fn copy(from: &mut impl io::Read, to: &mut impl Write) -> bool {
+/// Copies to the end.
+fn copy(from: &mut impl io::Read, to: &mut impl Write) -> Result<(), Cut> {
     let mut piece = vec![0; PIECE_BYTES];
     loop {
         match from.read(&mut piece) {
-            Ok(0) => return true,
+            Ok(0) => return Ok(()),
             Ok(length) => {
-                if to
-                    .write_all(&piece[..length])
-                    .and_then(|()| to.flush())
-                    .is_err()
-                {
-                    return false;
-                }
+                let written = to.write_all(&piece[..length]);
+                written.and_then(|()| to.flush()).map_err(Cut::Write)?;
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(_) => return true,
+            Err(error) => return Err(Cut::Read(error)),
         }
     }
 }
