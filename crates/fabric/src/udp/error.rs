@@ -40,6 +40,16 @@ pub enum SocketError {
         /// The path MTU, IP header included; 0 if the system does not report it.
         path_mtu: u32,
     },
+    /// The system does not send to this address from this socket. Others are not concerned.
+    #[error("sending from UDP {local} to {dst}: {source}")]
+    Refused {
+        /// Address of the socket.
+        local: SocketAddr,
+        /// The destination.
+        dst: SocketAddr,
+        /// The error of the operating system.
+        source: io::Error,
+    },
     /// The system failed to send or receive.
     #[error("{what}: {source}")]
     Io {
@@ -61,6 +71,11 @@ impl From<SocketError> for FabricError {
                 name: "mtu",
                 value: format!("{bytes} bytes of UDP datagram to {dst}"),
                 want: format!("IP datagrams of at most {path_mtu} bytes, the path MTU"),
+            },
+            SocketError::Refused { local, dst, source } => Self::BadAttribute {
+                name: "address of the peer",
+                value: dst.to_string(),
+                want: format!("an address that UDP {local} can send to ({source})"),
             },
             SocketError::Io { what, source } => Self::Io { what, source },
             SocketError::Bind { addr, source } => Self::Io {

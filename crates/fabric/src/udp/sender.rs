@@ -50,7 +50,7 @@ impl UdpSender {
     /// the system cannot send batches; then the accepted part may end within a message.
     ///
     /// # Errors
-    /// [`SocketError::TooLarge`] or [`SocketError::Io`] for the first datagram. If a later one
+    /// [`SocketError::TooLarge`], [`SocketError::Refused`] or [`SocketError::Io`] for the first datagram. If a later one
     /// fails, the datagrams before it are reported as sent.
     pub fn send(&mut self, messages: &[OutgoingBatch<'_>]) -> Result<usize, SocketError> {
         let whole =
@@ -154,7 +154,11 @@ impl UdpSender {
                 path_mtu: routing_table::path_mtu(dst).unwrap_or(0),
             };
         }
-        let what = format!("sending from UDP {} to {dst}", self.shared.local);
+        let local = self.shared.local;
+        if refuses_destination(&source) {
+            return SocketError::Refused { local, dst, source };
+        }
+        let what = format!("sending from UDP {local} to {dst}");
         SocketError::Io { what, source }
     }
 }
@@ -205,6 +209,15 @@ fn has_lost_source(e: &io::Error, message: &OutgoingBatch<'_>) -> bool {
         addr.set_scope_id(scope);
     }
     StdSocket::bind(addr).is_err_and(|e| e.kind() == io::ErrorKind::AddrNotAvailable)
+}
+
+/// Whether the destination is the reason: kernels return EINVAL for an address that a loopback address
+/// cannot send to, and EACCES for one of a broadcast or one that is prohibited.
+fn refuses_destination(e: &io::Error) -> bool {
+    matches!(
+        e.raw_os_error(),
+        Some(libc::EINVAL | libc::EACCES | libc::EADDRNOTAVAIL | libc::EAFNOSUPPORT)
+    )
 }
 
 /// Whether GSO does not work on the path to the peer. Kernels return EIO for a device without
