@@ -2,6 +2,7 @@
 
 import filecmp
 import json
+import os
 import pathlib
 import random
 import subprocess
@@ -89,6 +90,8 @@ def _remote_shell(report, program, where, veth):
     tree, there = where / "source", where / "copy"
     (tree / "a dir").mkdir(parents=True)
     (tree / "a dir" / "big").write_bytes(random.Random(2).randbytes(4_000_000))
+    # rsync does not see a change within the same second.
+    os.utime(tree / "a dir" / "big", (1, 1))
     (tree / "link").symlink_to("a dir")
 
     def on_a(*words):
