@@ -162,6 +162,29 @@ fn transfer_goes_on_where_it_ended() {
     }
 }
 
+/// A file that is whole stays when the transfer ends before the file has its final name.
+#[test]
+fn file_that_waits_for_its_name_is_kept() {
+    let pair = Pair::new();
+    let mut source = pair.source();
+    let policy = Policy {
+        resume: Some(pair.key),
+        ..Policy::default()
+    };
+    let (manifest, gate) = (Arc::clone(source.manifest()), CommitGate::default());
+    let to = pair.to.0.path();
+    let sink = Sink::comparing(to, manifest, gate.clone(), policy, Compare::Time);
+    let mut sink = sink.expect("sink");
+    cross(&mut source, &mut sink);
+    assert!(gate.close(Duration::ZERO));
+    assert!(matches!(sink.commit(), Err(SinkError::Stopped)));
+    assert_eq!(sink.keep_parts().len(), 1);
+    drop(sink);
+    assert_eq!(pair.parts().len(), 1);
+    let (crossed, _) = pair.go_on(pair.key);
+    assert_eq!(crossed, LENGTH - 4 * BLOCK + 8);
+}
+
 #[test]
 fn transfer_that_is_interrupted_again_and_again_arrives() {
     let pair = Pair::new();

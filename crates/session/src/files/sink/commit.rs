@@ -171,7 +171,13 @@ impl Sink {
             };
             let failure = match whole {
                 Whole::Failed(failure) => Some(*failure),
-                Whole::Part(part) => self.name(index, (&part.name.bytes(), part.id), full)?,
+                Whole::Part(part) => {
+                    let named = self.name(index, (&part.name.bytes(), part.id), full);
+                    if matches!(named, Err(SinkError::Stopped)) {
+                        self.whole.push_front((index, Whole::Part(part)));
+                    }
+                    named?
+                }
                 Whole::Link(link) => self.name(index, (&link.name, link.id), full)?,
                 Whole::HardLink { first } => self.name_again(index, first, full)?,
                 Whole::Kept => self.keep(index),
@@ -280,12 +286,18 @@ impl Sink {
                 }
                 return Ok(None);
             }
-            Ok(NamingResult::Taken) => Ok(FileFailure::SameName),
-            Ok(NamingResult::Stopped) => Err(SinkError::Stopped),
-            Err(source) => Ok(self.verdict(index, FileStep::Name, source, full)),
+            Ok(NamingResult::Taken) => FileFailure::SameName,
+            Ok(NamingResult::Stopped) => {
+                // A later transfer goes on with a file that has a lasting name.
+                if PartName::parse(from).is_none_or(|name| name.source().is_none()) {
+                    self.remove_name(index, from);
+                }
+                return Err(SinkError::Stopped);
+            }
+            Err(source) => self.verdict(index, FileStep::Name, source, full),
         };
         self.remove_name(index, from);
-        failure.map(Some)
+        Ok(Some(failure))
     }
 
     /// Returns the verdict on a file that cannot be completed. If the disk is full, the transfer ends
