@@ -66,9 +66,11 @@ check: ## format, lints (with ISA-L, whose tools it installs on Debian as root),
 	python3 tests/commits/test_check.py --quiet
 	tests/commits/check
 	$(CARGO) fmt --all --check
-	@# With the feature `isal` where ISA-L can be built, so that nothing is checked twice.
+	@# With the feature `isal` where ISA-L can be built, so that nothing is checked twice. The tests of RDMA
+	@# devices, which `make unit` does not compile, by their names.
 	@if crates/bench/prepare-isal; then isal="--features farwrite-bench/isal"; fi; set -x; \
-		$(CARGO) clippy --workspace --features $(FEATURES) $$isal --all-targets --quiet -- -D warnings
+		$(CARGO) clippy --workspace --features $(FEATURES) $$isal --all-targets --quiet -- -D warnings && \
+		$(CARGO) clippy --workspace --features $(FEATURES) $$isal --test contract --test device --quiet -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --features $(FEATURES) --no-deps --quiet
 
 unit: ## unit, property, scenario and loopback tests
