@@ -88,8 +88,8 @@ pub(crate) struct RecvArgs {
     /// with another rate control are refused
     #[arg(long, value_name = "RATE", value_parser = parse_rate, allow_hyphen_values = true)]
     credit_rate: Option<u64>,
-    /// Show a code of one use for the sender, and end after one transfer. Whoever tries a wrong code uses it
-    /// up
+    /// Show a code of one use for the sender, and end after one transfer. One wrong
+    /// attempt uses the code up
     #[arg(long, conflicts_with_all = ["psk_file", "identity"])]
     code: bool,
     /// File with the identity of this machine (`farwrite keygen --identity`), for senders with identities
@@ -134,10 +134,11 @@ pub(crate) struct RecvArgs {
     /// Write what one `farwrite send -` sends to standard output, instead of files
     #[arg(value_name = "-", value_parser = ["-"], conflicts_with_all = NOT_OF_PIPES)]
     output: Option<String>,
-    /// Whoever can go on with interrupted files, if it is not known by the key.
+    /// The peer that may go on with interrupted files. Without it, the key of the session says which peer that
+    /// is. Not an option: `farwrite cp` sets it.
     #[arg(skip)]
     peer: Option<PeerKey>,
-    /// What may come; all, without it. Not an option: `farwrite cp` sets it.
+    /// The names that the sender may send; without it, the sender may send any name. Not an option: `farwrite cp` sets it.
     #[arg(skip)]
     pub(crate) names: Option<Vec<OsString>>,
 }

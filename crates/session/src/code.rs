@@ -34,7 +34,7 @@ const DAMM: [[u8; 10]; 10] = [
 ];
 
 /// A code that a person reads at one machine and types at the other: 7 random digits, and one that finds typing
-/// errors. Whoever tries a wrong one learns only that it was wrong, and has used the code up.
+/// errors. A peer that tries a wrong code learns only that the code was wrong, and has used it up.
 ///
 /// ```
 /// use farwrite_session::{Code, KeyError};

@@ -63,7 +63,8 @@ fn receive(
     mut pipe: File,
     console: &Console,
 ) -> Result<ExitCode, Failure> {
-    // ssh does not say who has started this end, but whoever it is has the rights of this user.
+    // ssh does not say which person has started this end. All of them have the rights of this user, so
+    // each may go on with the files of another.
     let receiver = receiver(words)?.through_remote_shell(b"");
     recv::check_directory(receiver.dir())?;
     let (listener, held) = listen(port)?;

@@ -20,7 +20,7 @@ Examples:
   farwrite perf send_bw far.example -m 64 -s 65536 -c UC     the rate of packets of 64 bytes
   farwrite perf write_bw far.example -w 900 --report_gbits || echo too slow
 
-The server needs no other options than those of its address and its key: the client tells it the rest.
+The server needs only the options of its address and its key. The client tells the server its other settings.
 Names, columns and units are those of perftest (ib_write_bw and others); docs/perf.md says what differs.";
 
 /// Measures messages between two machines, with the options and the table of perftest.

@@ -39,8 +39,8 @@ pub(crate) struct PipeReceiver {
     pub(crate) sync: bool,
 }
 
-/// Writes what one sender sends to the standard output. `announce` tells the user where this end listens.
-/// Returns the exit code.
+/// Receives from one sender, and writes the bytes to the standard output. `announce` tells the user the
+/// address at which this end listens. Returns the exit code.
 pub(crate) fn receive(
     pipe: &PipeReceiver,
     psk: &Psk,
@@ -269,7 +269,8 @@ fn broken(error: &io::Error) -> Stopped {
     Stopped { kind, failure }
 }
 
-/// Tells the sender the verdict. Returns whether it knows it, or has ended.
+/// Sends the verdict to the sender. Returns whether the sender has the verdict, or has ended the
+/// connection.
 fn tell(mut writer: WriteHalf, verdict: &Verdict) -> bool {
     writer.set_timeout(Some(LAST_WORDS));
     if writer.write_all(&verdict.encode()).is_err() {
@@ -278,7 +279,7 @@ fn tell(mut writer: WriteHalf, verdict: &Verdict) -> bool {
     writer.finish();
     match writer.wait_delivered() {
         Ok(()) => true,
-        // It ends the connection when it has the verdict.
+        // The sender ends the connection when it has the verdict.
         Err(StreamError::ConnectionEnded(Ended::ByPeer { .. })) => true,
         Err(_) => false,
     }

@@ -125,7 +125,7 @@ fn a_code_is_shown_and_typed_and_works_once() {
     assert_eq!(rig.received(), ["file"]);
 }
 
-/// Whoever guesses has one attempt.
+/// A person who guesses a code has one attempt.
 #[test]
 fn a_wrong_code_is_used_up() {
     let rig = Rig::new();

@@ -120,7 +120,7 @@ impl SharedReader {
         for batch in self.inbox.take() {
             each(batch.as_received());
         }
-        // Whoever holds the lock reads for this fabric too, and wakes it.
+        // The fabric that holds the lock reads for this fabric too, and wakes it.
         let mut readers = match self.open.readers.try_lock() {
             Ok(readers) => readers,
             // The one that panicked reads no more.

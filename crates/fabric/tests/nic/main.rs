@@ -2,9 +2,9 @@
 //! hostile packets.
 
 mod choices;
+mod closure_carrier;
 mod model;
 mod partial;
 mod routes;
 mod sealing;
-mod stub_carrier;
 mod two_ends;

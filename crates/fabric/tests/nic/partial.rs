@@ -4,12 +4,12 @@ use farwrite_fabric::Adapter;
 use farwrite_fabric::contract::{Fabric, QpAttr, Qpn, RemoteQp, Rkey, WriteWr};
 use farwrite_fabric::nic::NicFabric;
 
-use crate::stub_carrier::StubCarrier;
+use crate::closure_carrier::ClosureCarrier;
 
 /// Returns the completions of four writes with `wr_id` 0 to 3, of which only `signaled` is
 /// signalled.
 fn departures(room: usize, signaled: u64) -> Vec<u64> {
-    let carrier = StubCarrier::new(move |burst| burst.len().min(room));
+    let carrier = ClosureCarrier::new(move |burst| burst.len().min(room));
     let mut fabric = Adapter::new(NicFabric::new(carrier, [1; 32])).unwrap();
     let attr = QpAttr {
         mtu: 1024,

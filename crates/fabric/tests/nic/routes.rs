@@ -8,7 +8,7 @@ use farwrite_fabric::Adapter;
 use farwrite_fabric::contract::{Fabric, QpAttr, QpRoute, Qpn, RemoteQp};
 use farwrite_fabric::nic::NicFabric;
 
-use crate::stub_carrier::StubCarrier;
+use crate::closure_carrier::ClosureCarrier;
 
 fn addr(host: u8) -> SocketAddr {
     ([10, 0, 0, host], 5000).into()
@@ -20,7 +20,7 @@ fn addr(host: u8) -> SocketAddr {
 fn a_queue_pair_keeps_its_source_until_it_gets_a_new_route() {
     let sent_from = Rc::new(RefCell::new(Vec::new()));
     let log = Rc::clone(&sent_from);
-    let carrier = StubCarrier::new(move |burst| {
+    let carrier = ClosureCarrier::new(move |burst| {
         assert_eq!(burst.sealed_as(), burst.flow());
         log.borrow_mut().push(burst.flow().src());
         burst.len()
@@ -33,7 +33,7 @@ fn a_queue_pair_keeps_its_source_until_it_gets_a_new_route() {
         context: 0,
         recv_buffers: 1,
     };
-    let connected = |fabric: &mut Adapter<NicFabric<StubCarrier>>, host| {
+    let connected = |fabric: &mut Adapter<NicFabric<ClosureCarrier>>, host| {
         let qpn = fabric.create_qp(attr).unwrap();
         let remote = RemoteQp {
             addr: addr(host),

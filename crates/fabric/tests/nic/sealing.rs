@@ -19,7 +19,7 @@ use farwrite_wire::packet::Packet;
 use farwrite_wire::sealing::split;
 use proptest::prelude::*;
 
-use crate::stub_carrier::StubCarrier;
+use crate::closure_carrier::ClosureCarrier;
 use crate::two_ends::{ATTR, TwoEnds, seal, window};
 
 const BYTES: usize = 1 << 14;
@@ -416,7 +416,7 @@ proptest! {
         let room: Rc<RefCell<usize>> = Rc::default();
         let (log, left) = (Rc::clone(&given), Rc::clone(&room));
         // It records all packets that it is given, and accepts some of them.
-        let carrier = StubCarrier::new(move |burst| {
+        let carrier = ClosureCarrier::new(move |burst| {
             for packet in burst.packets() {
                 let mut bytes = Vec::new();
                 packet.append_to(burst.sealed_as(), 0, &mut bytes);

@@ -25,7 +25,7 @@ pub(super) struct Verdicts {
 }
 
 impl Drop for Verdicts {
-    /// Whoever waits for hashes of the receiver stops waiting.
+    /// The thread that waits for hashes of the receiver stops waiting.
     fn drop(&mut self) {
         self.prefix_hashes.close();
     }

@@ -13,13 +13,13 @@ type Send = dyn FnMut(&Burst<'_>) -> usize;
 
 /// A clone is the same carrier.
 #[derive(Clone)]
-pub(crate) struct StubCarrier {
+pub(crate) struct ClosureCarrier {
     /// The address of its port.
     pub(crate) local: Rc<Cell<SocketAddr>>,
     send: Rc<RefCell<Send>>,
 }
 
-impl StubCarrier {
+impl ClosureCarrier {
     pub(crate) fn new(send: impl FnMut(&Burst<'_>) -> usize + 'static) -> Self {
         Self {
             local: Rc::new(Cell::new(([10, 0, 0, 1], 5000).into())),
@@ -28,7 +28,7 @@ impl StubCarrier {
     }
 }
 
-impl Carrier for StubCarrier {
+impl Carrier for ClosureCarrier {
     type Tx = Self;
     type Rx = Self;
     const GHOSTS: bool = false;
@@ -56,13 +56,13 @@ impl Carrier for StubCarrier {
     }
 }
 
-impl CarrierTx for StubCarrier {
+impl CarrierTx for ClosureCarrier {
     fn send(&mut self, burst: &Burst<'_>) -> Result<usize, FabricError> {
         Ok((self.send.borrow_mut())(burst))
     }
 }
 
-impl CarrierRx for StubCarrier {
+impl CarrierRx for ClosureCarrier {
     fn recv(&mut self, _each: impl FnMut(&Arrival<'_>)) -> Result<bool, FabricError> {
         Ok(false)
     }
