@@ -1,4 +1,4 @@
-//! A short code of one use, and the key that follows from it (P7.3.8).
+//! A short code of one use, and the key that follows from it (P7.3.9).
 
 use std::fmt;
 use std::str::FromStr;
@@ -194,9 +194,9 @@ mod tests {
             let wrong = String::from_utf8(wrong).expect("digits");
             assert!(wrong.parse::<Code>().is_err(), "{wrong}");
         }
-        for at in [0, 1, 2, 5, 6, 7] {
+        for (at, next) in [(0, 1), (1, 2), (2, 3), (3, 5), (5, 6), (6, 7), (7, 8)] {
             let mut wrong = text.as_bytes().to_vec();
-            wrong.swap(at, at + 1);
+            wrong.swap(at, next);
             let is_other = wrong != text.as_bytes();
             let wrong = String::from_utf8(wrong).expect("digits");
             assert_eq!(wrong.parse::<Code>().is_err(), is_other, "{wrong}");
@@ -226,6 +226,9 @@ mod tests {
         let (second, far) = other.answer(&first).expect("a message");
         let near = begun.finish(&second).expect("a message");
         assert_ne!(near.bytes(), far.bytes());
-        assert!(one.answer(&[0x41; PAKE_BYTES]).is_err() || one.answer(&[0; PAKE_BYTES]).is_err());
+        let reflected = one.answer(&second);
+        assert!(reflected.is_err(), "a message of the same side");
+        let cut = one.answer(&first[..PAKE_BYTES - 1]);
+        assert!(cut.is_err(), "a short message");
     }
 }

@@ -89,8 +89,8 @@ pub enum Error {
     UnknownThere,
     /// The responder does not accept this kind of key.
     #[error(
-        "the receiver does not accept this kind of key: it wants another one of pre-shared key, identity \
-         and code, or is of an older version"
+        "the receiver does not accept this kind of key: it accepts another kind (pre-shared key, identity or \
+         code), or its version is older"
     )]
     NotThisWay,
     /// The sender's user has typed another code than the receiver shows.

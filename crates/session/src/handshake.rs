@@ -135,7 +135,7 @@ enum Begun {
 enum Opener {
     PreShared,
     Identities,
-    /// With the key that follows from a code, and this prologue. The answer needs no preamble.
+    /// The key follows from a code, and the prologue has the messages before. The answer has no preamble.
     Code(Psk, Vec<u8>),
 }
 

@@ -278,7 +278,8 @@ impl HandshakingPeer {
     }
 }
 
-/// Closes a connection to make room for a newer one. The listener ends if that one has used the code up.
+/// Closes a connection to make room for a newer one. The listener ends if the closed connection has used up
+/// the code.
 fn give_up(oldest: HandshakingPeer, refused: &mut impl FnMut(&Refusal)) -> Result<(), Error> {
     let has_used_code = oldest.pending.has_used_code();
     refused(&oldest.crowded_out());

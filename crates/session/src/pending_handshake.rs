@@ -124,8 +124,10 @@ impl PendingHandshake {
     }
 
     /// Returns why the handshake failed when it ends with `error`. For a refused peer, this is the
-    /// first reason. A peer that says nothing more after a message that follows from a code may have tested a
-    /// guess by it: another attempt with the code would let it test another one.
+    /// first reason.
+    ///
+    /// A peer that stops after this end's message may have tested a guess of the code with that message.
+    /// Another attempt with the code would let the peer test another guess.
     pub(crate) fn reason(&mut self, error: Error) -> Error {
         match self.refused.take().unwrap_or(error) {
             Error::HandshakeCut | Error::Timeout { .. } | Error::Io { .. }

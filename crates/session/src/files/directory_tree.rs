@@ -227,8 +227,8 @@ impl DirectoryTree {
         self.root_path.join(self.manifest.path(index))
     }
 
-    /// Returns the parent directory of an entry. It is open to its owner: another transfer into it may have
-    /// ended meanwhile, and given it its mode.
+    /// Returns the parent directory of an entry, and gives its owner access first: another transfer into the
+    /// directory may have ended meanwhile, and set its final mode.
     pub(super) fn around(&mut self, index: u32) -> Result<&Directory, EnterError> {
         let parent = self.manifest.entry(index).and_then(|entry| entry.parent);
         let around = self.directories.enter(&self.manifest, parent)?;

@@ -33,7 +33,7 @@ pub(super) struct Interrupted {
     pub(super) bytes: u64,
     /// Bytes that the file system has allocated for it.
     allocated_bytes: u64,
-    /// As long as this transfer goes on with it.
+    /// Marks the file as in use while this transfer resumes it.
     pub(super) in_use: Option<InUse>,
 }
 
@@ -109,7 +109,7 @@ impl InterruptedFiles {
                 continue;
             };
             if may_take && self.taken.len() >= MAX_PARTIALS {
-                // A later transfer goes on with it.
+                // This transfer has too many. A later transfer can resume it.
                 continue;
             }
             let offered = Partial::of(index, found.bytes, length).filter(|_| may_take);

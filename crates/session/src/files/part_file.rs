@@ -49,7 +49,7 @@ pub(super) struct OpenPart {
     synced_at: Instant,
     syncing: Option<JoinHandle<io::Result<()>>>,
     wanted: Wanted,
-    /// While a later transfer could want it.
+    /// Marks the file as in use while a later transfer could want it.
     in_use: Option<InUse>,
 }
 
@@ -61,7 +61,7 @@ pub(super) struct Part {
     pub(super) hash: blake3::Hash,
     /// The open file, which holds the lock.
     pub(super) file: Option<File>,
-    /// While another transfer could want it.
+    /// Marks the file as in use while another transfer could want it.
     pub(super) in_use: Option<InUse>,
 }
 
@@ -248,7 +248,7 @@ impl OpenPart {
         Ok(())
     }
 
-    /// Waits until this is done.
+    /// Waits until the sync in progress has ended.
     fn end_sync(&mut self) -> io::Result<()> {
         let synced = self.syncing.take().map(JoinHandle::join);
         synced.map_or(Ok(()), |synced| {

@@ -10,9 +10,10 @@ use super::sparse::Layout;
 use super::{EntryRef, Extent, Kind, Manifest};
 use crate::{Psk, PublicKey};
 
-/// A file that is not longer begins again: 16 MiB may be sent again after an interruption.
+/// A transfer resumes only a file that is longer than this. A shorter file is sent again from its start, so an
+/// interruption costs up to 16 MiB.
 pub const MIN_RESUMED_BYTES: u64 = 16 << 20;
-/// A file that an interruption leaves behind has at least this.
+/// The fewest bytes that a file must have received to be kept after an interruption.
 pub(super) const MIN_PARTIAL_BYTES: u64 = 2 * BLOCK_BYTES;
 /// Files that a receiver offers to go on with. Each is an open file.
 pub const MAX_PARTIALS: usize = 256;

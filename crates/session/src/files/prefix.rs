@@ -10,6 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use super::compare::Present;
 use super::file_hash::{BLOCK_BYTES, BlockHash, block_hash, offset_of};
 use super::partial::{Partial, Run, differences};
 use super::{CommitGate, Manifest};
@@ -240,8 +241,10 @@ impl PrefixHashes {
     }
 }
 
-/// Bytes of the stream that are the first bytes of interrupted files.
-pub(super) fn stream_bytes(partials: &[Partial], manifest: &Manifest) -> u64 {
-    let bytes = partials.iter().map(|it| it.stream_bytes(manifest));
-    bytes.fold(0, u64::saturating_add)
+/// Bytes of the stream that the receiver has already, as far as this is known before files are compared.
+pub(super) fn unsent_bytes(present: &[Present], partials: &[Partial], manifest: &Manifest) -> u64 {
+    let same = present.iter().filter(|it| it.hash.is_none());
+    let same: u64 = same.map(|it| manifest.stream_bytes_of(it.entry)).sum();
+    let first = partials.iter().map(|it| it.stream_bytes(manifest));
+    first.fold(same, u64::saturating_add)
 }

@@ -17,7 +17,7 @@ use super::manifest::FileEntry;
 use super::not_sent::NotSent;
 use super::open_directories::OpenDirectories;
 use super::partial::MAX_PARTIALS;
-use super::prefix::{PrefixHashes, stream_bytes};
+use super::prefix::{PrefixHashes, unsent_bytes};
 use super::root::Roots;
 use super::scan::{Scan, scan};
 use super::status::{Id, Status};
@@ -215,9 +215,7 @@ impl Source {
     /// Bytes of the stream that are not sent, as far as this is known before the files are read.
     #[must_use]
     pub fn unsent_bytes(&self) -> u64 {
-        let same = self.present.iter().filter(|it| it.hash.is_none());
-        let same: u64 = same.map(|it| self.manifest.stream_bytes_of(it.entry)).sum();
-        same.saturating_add(stream_bytes(&self.partials, &self.manifest))
+        unsent_bytes(&self.present, &self.partials, &self.manifest)
     }
 
     /// Returns whether the manifest has something that only a receiver with

@@ -490,7 +490,7 @@ impl Reception<'_> {
         let cipher = negotiated.cipher;
         let scheme = plan.scheme.to_string();
         let has_present = !sink.present().is_empty() || !sink.partials().is_empty();
-        let unsent_bytes = unsent_bytes(&sink, &manifest);
+        let unsent_bytes = sink.unsent_bytes();
         self.announce(&manifest, &plan, (negotiated.peer, shape.mtu), unsent_bytes);
         note_partials(sink.partials(), &manifest, self.hooks);
         let prefix_reader = sink.prefix_reader();
@@ -563,13 +563,6 @@ fn receiving(
         max_parity_bytes: shape.max_parity_bytes(),
         ..options(config, control, sealing, rtt)
     }
-}
-
-/// Bytes of the stream that this end has already, as far as this is known before the files are compared.
-fn unsent_bytes(sink: &Sink, manifest: &Manifest) -> u64 {
-    let same = sink.present().iter().filter(|it| it.hash.is_none());
-    let same: u64 = same.map(|it| manifest.stream_bytes_of(it.entry)).sum();
-    same.saturating_add(sink.resumed_stream_bytes())
 }
 
 fn scheme_of(plan: &TransferPlan) -> Result<SchemeSetting, Error> {

@@ -22,9 +22,10 @@ const WAIT: Duration = Duration::from_millis(100);
 pub(super) struct Filled {
     pub(super) buffer: Region,
     pub(super) bytes: u64,
-    /// Files abandoned up to the end of this buffer, and other reports that change where bytes belong. The receiver must know all of them before it
-    /// can assign each byte to a file.
-    pub(super) abandoned: u32,
+    /// How many reports the sender has made, up to the end of this buffer, that change where bytes belong:
+    /// on abandoned, same and compared files. The receiver must know all of them before it can assign each
+    /// byte to a file.
+    pub(super) reports: u32,
 }
 
 /// Reads files into buffers, and queues their hashes for the receiver.
@@ -57,11 +58,11 @@ impl DiskReader {
 
     /// Returns the length of the stream; `None` when the transfer has ended.
     fn read(&mut self, source: &mut Source) -> Option<u64> {
-        let mut abandoned = 0;
+        let mut reports = 0;
         let mut stream_bytes = 0;
         loop {
             let mut buffer = self.buffer()?;
-            let bytes = self.fill(source, &mut buffer, &mut abandoned).ok()?;
+            let bytes = self.fill(source, &mut buffer, &mut reports).ok()?;
             if bytes == 0 {
                 return Some(stream_bytes);
             }
@@ -69,19 +70,14 @@ impl DiskReader {
             let filled = Filled {
                 buffer,
                 bytes,
-                abandoned,
+                reports,
             };
             self.filled.send(filled).ok()?;
         }
     }
 
     /// Reads the next bytes of the stream, slice by slice, and reports each file that ends.
-    fn fill(
-        &self,
-        source: &mut Source,
-        out: &mut [u8],
-        abandoned: &mut u32,
-    ) -> Result<u64, Closed> {
+    fn fill(&self, source: &mut Source, out: &mut [u8], reports: &mut u32) -> Result<u64, Closed> {
         let mut filled = 0;
         while filled < out.len() && !source.is_over() {
             let end = out.len().min(filled + SLICE_BYTES);
@@ -95,14 +91,14 @@ impl DiskReader {
             self.heartbeat
                 .set_compared(source.prefix_hashes().read_bytes());
             while let Some(file) = source.poll_file() {
-                *abandoned += u32::from(file.result.is_err() || file.is_same);
+                *reports += u32::from(file.result.is_err() || file.is_same);
                 if let Ok(hash) = file.result {
                     self.shared_results.note_hash(file.index, hash);
                 }
                 self.outbox.send(file.message())?;
             }
             if let Some(compared) = source.poll_compared() {
-                *abandoned += 1;
+                *reports += 1;
                 self.shared_results.note_resumed(compared.resumed_bytes);
                 self.outbox.send(Message::BlocksCompared {
                     index: compared.index,

@@ -324,8 +324,9 @@ fn hear_present(
             }
             Message::Partial(partials) if !partials.is_empty() => {
                 source.add_partials(partials).map_err(|entry| {
-                    let what =
-                        format!("the receiver cannot have a part of entry {entry} as it says");
+                    let what = format!(
+                        "the receiver says that it has a part of entry {entry} that it cannot have"
+                    );
                     Error::new(ErrorKind::Other, what)
                 })?;
             }

@@ -67,8 +67,8 @@ pub(super) enum SchemePicker {
 struct Ready {
     region: MemoryRegion,
     bytes: u64,
-    /// As [`Filled::abandoned`].
-    abandoned: u32,
+    /// As [`Filled::reports`].
+    reports: u32,
 }
 
 /// Sends the stream.
@@ -397,8 +397,8 @@ impl Stream {
         };
         let options = SendOptions {
             scheme: self.pick()?.tag(),
-            // Without abandoned files, no immediate is necessary.
-            immediate: Some(ready.abandoned).filter(|abandoned| *abandoned > 0),
+            // Without such reports, no immediate is necessary.
+            immediate: Some(ready.reports).filter(|reports| *reports > 0),
             ..SendOptions::default()
         };
         let slice = ready.region.slice(0..ready.bytes);
@@ -429,7 +429,7 @@ impl Stream {
         Ok(Some(Ready {
             region: region.map_err(|error| Error::of_endpoint(&error))?,
             bytes: filled.bytes,
-            abandoned: filled.abandoned,
+            reports: filled.reports,
         }))
     }
 

@@ -136,16 +136,16 @@ pub enum SinkError {
         /// Number of the file.
         index: u32,
     },
-    /// The sender names blocks that come again which it cannot know.
+    /// The sender reports blocks that this end does not have, or has not compared.
     #[error(
-        "the sender says which blocks of file {index} come again, which are not there or not compared"
+        "the sender reports blocks of file {index} that the receiver does not have, or has not compared"
     )]
     BadBlocks {
         /// Number of the file.
         index: u32,
     },
     /// A later transfer of the same peer goes on with a file of this one.
-    #[error("a later transfer of the same file goes on with it")]
+    #[error("a later transfer of the same peer has taken over a file of this transfer")]
     TakenOver,
     /// What is only at the receiver cannot be removed, or not all of it.
     #[error(

@@ -10,7 +10,7 @@ use crate::files::file_hash::BlockHash;
 use crate::files::interrupted::make_private;
 use crate::files::part_file::{OpenPart, PartOptions};
 use crate::files::partial::are_within;
-use crate::files::prefix::stream_bytes;
+use crate::files::prefix::unsent_bytes;
 use crate::files::{Partial, PrefixReader, Run};
 
 /// The blocks of a file that come again.
@@ -51,10 +51,10 @@ impl Sink {
         (!files.is_empty()).then(|| PrefixReader::new(files, gate, checked))
     }
 
-    /// Bytes of the stream that are there of interrupted files.
+    /// Bytes of the stream that this end has already, as far as this is known before files are compared.
     #[must_use]
-    pub fn resumed_stream_bytes(&self) -> u64 {
-        stream_bytes(&self.partials, &self.manifest)
+    pub fn unsent_bytes(&self) -> u64 {
+        unsent_bytes(self.present(), &self.partials, &self.manifest)
     }
 
     /// Processes the report on which blocks of a file of [`Sink::partials`] come again. Returns how many bytes of
