@@ -56,6 +56,7 @@ mod free_space;
 mod in_use;
 mod interrupted;
 mod links;
+mod listed_files;
 mod manifest;
 mod not_sent;
 mod open_directories;
@@ -84,6 +85,7 @@ pub use exchange::{Offer, detail_messages, manifest_messages, recv_manifest};
 pub use extra::Delete;
 pub use filter::{Filter, FilterError};
 pub use interrupted::KEPT_DAYS;
+pub use listed_files::ReadError;
 pub use manifest::{
     EntryError, MAX_DEPTH, MAX_ENTRIES, MAX_NAMES_BYTES, MAX_PATH_BYTES, Manifest, ManifestBuilder,
     ManifestError, Planned,
@@ -94,4 +96,4 @@ pub use policy::Policy;
 pub use prefix::{PrefixError, PrefixHashes, PrefixReader, ReadBlock};
 pub use scan::{ScanError, ScanOptions, Special, SpecialKind, Unreadable};
 pub use sink::{FileFailure, FileStep, KeptPart, Sink, SinkError, Summary, Verdict};
-pub use source::{ComparedPrefix, FileRead, ReadError, Source};
+pub use source::{ComparedPrefix, FileRead, Source};

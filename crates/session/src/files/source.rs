@@ -8,19 +8,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::fs::FileType;
-
-use super::compare::hash_file;
-use super::directory::Directory;
 use super::file_stream::{FileStream, Step};
+use super::listed_files::{ListedFiles, ReadError};
 use super::manifest::FileEntry;
 use super::not_sent::NotSent;
-use super::open_directories::OpenDirectories;
 use super::partial::MAX_PARTIALS;
 use super::prefix::{PrefixHashes, unsent_bytes};
-use super::root::Roots;
 use super::scan::{Scan, scan};
-use super::status::{Id, Status};
 use super::{
     CommitGate, Compare, Delete, Kind, Manifest, Partial, Present, Run, ScanError, ScanOptions,
     Unreadable,
@@ -45,14 +39,10 @@ pub struct Source {
     paths: Vec<PathBuf>,
     options: ScanOptions,
     manifest: Arc<Manifest>,
-    roots: Roots,
-    /// Of each entry.
-    ids: Vec<Id>,
+    listed: ListedFiles,
     skipped: Vec<PathBuf>,
     unreadable: Vec<Unreadable>,
     dropped: NotSent,
-    /// The index of a root, and its open directories.
-    directories: Option<(usize, OpenDirectories)>,
     /// Files that the receiver has already, in ascending order.
     present: Vec<Present>,
     /// Files whose first bytes the receiver has, in ascending order.
@@ -135,16 +125,15 @@ impl Source {
             unreadable,
             dropped,
         } = scan(paths, options)?;
+        let manifest = Arc::new(manifest);
         Ok(Self {
             paths: paths.into(),
             options: options.clone(),
-            manifest: Arc::new(manifest),
-            roots,
-            ids,
+            listed: ListedFiles::new(Arc::clone(&manifest), roots, ids),
+            manifest,
             skipped,
             unreadable,
             dropped,
-            directories: None,
             present: Vec::new(),
             partials: Vec::new(),
             prefix_hashes: PrefixHashes::default(),
@@ -232,7 +221,7 @@ impl Source {
     #[must_use]
     pub fn delete(&self, max: Option<u32>) -> Option<Delete> {
         let is_all = self.unreadable.is_empty() && self.skipped.is_empty();
-        let top = self.roots.has_contents();
+        let top = self.listed.have_contents();
         (is_all && self.options.filter.is_empty()).then_some(Delete { max, top })
     }
 
@@ -280,7 +269,7 @@ impl Source {
     /// Where an entry is read from; empty for a number that no entry has.
     #[must_use]
     pub fn path(&self, index: u32) -> PathBuf {
-        self.roots.path(&self.manifest, index)
+        self.listed.path(index)
     }
 
     /// Returns whether all bytes were read, and the end of all files was polled.
@@ -414,35 +403,21 @@ impl Source {
         if let Ok(at) = self.present.binary_search_by_key(&index, |it| it.entry) {
             match self.present[at].hash {
                 None => return Some((Ok([0; 32]), true)),
-                Some(theirs) => match self.hash(index) {
+                Some(theirs) => match self.listed.hash(index) {
                     Ok(ours) if ours == theirs => return Some((Ok(ours), true)),
                     Ok(_) => {}
                     Err(error) => return Some((Err(error), false)),
                 },
             }
         }
-        self.link(index).map(|result| (result, false))
-    }
-
-    /// Reads a file only to hash it.
-    fn hash(&mut self, index: u32) -> Result<[u8; 32], ReadError> {
-        let file = self.open(index)?;
-        self.check_unchanged(index, &file)?;
-        let bytes = self.bytes(index);
-        let hash = hash_file(&file).map_err(|source| self.failed(index, source))?;
-        // A file that has grown has another hash, and is sent.
-        let status = Status::of_file(&file).map_err(|source| self.failed(index, source))?;
-        if status.bytes == bytes {
-            self.check_unchanged(index, &file)?;
-        }
-        Ok(hash)
+        self.listed.link(index).map(|result| (result, false))
     }
 
     /// Opens a file to send it. Returns its end if it has no bytes in the stream.
     fn open_file(&mut self, file: &FileEntry) -> Option<Result<[u8; 32], ReadError>> {
         let manifest = Arc::clone(&self.manifest);
-        let opened = self.open(file.index).and_then(|opened| {
-            self.check_unchanged(file.index, &opened)?;
+        let opened = self.listed.open(file.index).and_then(|opened| {
+            self.listed.check_unchanged(file.index, &opened)?;
             Ok(opened)
         });
         let opened = match opened {
@@ -459,7 +434,7 @@ impl Source {
         if partial.is_some() {
             match opened.try_clone() {
                 Ok(opened) => self.prefix_hashes.start(file.index, opened),
-                Err(source) => return Some(Err(self.failed(file.index, source))),
+                Err(source) => return Some(Err(self.listed.failed(file.index, source))),
             }
         }
         let before = partial.map_or(0, |partial| partial.bytes);
@@ -484,90 +459,10 @@ impl Source {
         let gate = CommitGate::default();
         let mut step = || reading.stream.step(&gate);
         // Only holes are left.
-        while let Step::Zeros(_) = step().map_err(|source| self.failed(reading.index, source))? {}
+        while let Step::Zeros(_) =
+            step().map_err(|source| self.listed.failed(reading.index, source))?
+        {}
         Ok(reading.stream.hash().into())
-    }
-
-    /// Checks that a link is as it was listed. Returns the hash that stands for it; `None` if the entry is
-    /// no link.
-    fn link(&mut self, index: u32) -> Option<Result<[u8; 32], ReadError>> {
-        let manifest = Arc::clone(&self.manifest);
-        let entry = manifest.entry(index)?;
-        let same = match entry.kind {
-            Kind::Directory | Kind::File { .. } => return None,
-            Kind::Symlink { target } => self.around(index).and_then(|around| {
-                let now = around.read_link(entry.name);
-                let now = now.map_err(|source| self.failed(index, source))?;
-                Ok((now == target).then(|| blake3::hash(target)))
-            }),
-            Kind::HardLink { .. } => self.look(index).map(|status| {
-                let is_same = status.is_some_and(|status| Some(&status.id) == self.id(index));
-                is_same.then(|| blake3::hash(&[]))
-            }),
-        };
-        Some(same.and_then(|hash| {
-            hash.map(Into::into).ok_or_else(|| ReadError::Changed {
-                path: self.path(index),
-                what: "another link or file has taken its place".into(),
-            })
-        }))
-    }
-
-    /// Returns the status of an entry.
-    fn look(&mut self, index: u32) -> Result<Option<Status>, ReadError> {
-        if let Some((_, root)) = self.roots.of(index)
-            && root.is(index)
-        {
-            let status = Status::of_path(root.path());
-            return status
-                .map(Some)
-                .map_err(|source| self.failed(index, source));
-        }
-        let manifest = Arc::clone(&self.manifest);
-        let name = manifest.entry(index).map_or(&[][..], |entry| entry.name);
-        let around = self.around(index)?;
-        let status = around.look(name);
-        status.map_err(|source| self.failed(index, source))
-    }
-
-    /// Opens a file from its parent directory.
-    fn open(&mut self, index: u32) -> Result<File, ReadError> {
-        let Some((_, root)) = self.roots.of(index) else {
-            return Err(self.failed(index, io::ErrorKind::NotFound.into()));
-        };
-        if root.is(index) {
-            return root
-                .open_file()
-                .map_err(|source| self.failed(index, source));
-        }
-        let manifest = Arc::clone(&self.manifest);
-        let name = manifest.entry(index).map_or(&[][..], |entry| entry.name);
-        let opened = self.around(index)?.open_to_read(name);
-        opened.map_err(|source| self.failed(index, source))
-    }
-
-    /// Returns another descriptor of the directory that an entry lies in. The entry must not be a path that the user named.
-    fn around(&mut self, index: u32) -> Result<Directory, ReadError> {
-        let (Some((at, root)), Some(entry)) = (self.roots.of(index), self.manifest.entry(index))
-        else {
-            return Err(self.failed(index, io::ErrorKind::NotFound.into()));
-        };
-        let mut directories = match self.directories.take() {
-            Some((open, directories)) if open == at => directories,
-            _ => root.open_directories().map_err(|source| ReadError::Io {
-                path: root.path().into(),
-                source,
-            })?,
-        };
-        let entered = directories.enter(&self.manifest, entry.parent);
-        let directory = entered
-            .map_err(|error| self.failed(error.index, error.source))
-            .and_then(|directory| {
-                let another = directory.another();
-                another.map_err(|source| self.failed(index, source))
-            });
-        self.directories = Some((at, directories));
-        directory
     }
 
     /// Ends a file whose bytes were all read.
@@ -595,12 +490,12 @@ impl Source {
     /// Checks that a file is unchanged, or that bytes were only appended to it. A file that has
     /// more bytes than its metadata says fails: the files of `/proc` have a length of 0 there.
     fn check_end(&mut self, index: u32, file: &File) -> Result<(), ReadError> {
-        let mut has_grown = self.check_unchanged(index, file)?;
+        let mut has_grown = self.listed.check_unchanged(index, file)?;
         if !has_grown {
-            match read_some(file, &mut [0], self.bytes(index)) {
+            match read_some(file, &mut [0], self.listed.bytes(index)) {
                 Ok(0) => return Ok(()),
-                Ok(_) => has_grown = self.check_unchanged(index, file)?,
-                Err(source) => return Err(self.failed(index, source)),
+                Ok(_) => has_grown = self.listed.check_unchanged(index, file)?,
+                Err(source) => return Err(self.listed.failed(index, source)),
             }
         }
         let path = self.path(index);
@@ -610,74 +505,22 @@ impl Source {
         }
         Err(ReadError::Longer {
             path,
-            bytes: self.bytes(index),
+            bytes: self.listed.bytes(index),
         })
     }
 
     /// Returns why a file ended before its length: it has changed, or its listed length was never
     /// right.
     fn cut_short(&self, reading: &Reading) -> ReadError {
-        let changed = self.check_unchanged(reading.index, &reading.file);
+        let changed = self.listed.check_unchanged(reading.index, &reading.file);
         changed.err().unwrap_or_else(|| ReadError::Changed {
             path: self.path(reading.index),
             what: format!(
                 "it ended after {} of its {} bytes",
                 reading.stream.offset(),
-                self.bytes(reading.index)
+                self.listed.bytes(reading.index)
             ),
         })
-    }
-
-    /// Checks that a file is unchanged, or longer. A file that was written to after it was listed may
-    /// match neither its old nor its new contents. A file that has become longer, such as a log,
-    /// most likely still begins with what was listed. Returns whether it is longer.
-    fn check_unchanged(&self, index: u32, file: &File) -> Result<bool, ReadError> {
-        let status = Status::of_file(file).map_err(|source| self.failed(index, source))?;
-        match self.change(index, &status) {
-            None => Ok(status.bytes > self.bytes(index)),
-            Some(what) => Err(ReadError::Changed {
-                path: self.path(index),
-                what,
-            }),
-        }
-    }
-
-    /// Returns how a file differs from its listed state, if it does.
-    fn change(&self, index: u32, status: &Status) -> Option<String> {
-        let entry = self.manifest.entry(index)?;
-        let id = self.id(index);
-        let bytes = self.bytes(index);
-        if status.kind != FileType::RegularFile {
-            return Some("it is no file any more".into());
-        }
-        if id != Some(&status.id) {
-            return Some("another file has taken its place".into());
-        }
-        if status.bytes < bytes {
-            return Some(format!("{bytes} bytes became {}", status.bytes));
-        }
-        let is_longer = status.bytes > bytes;
-        (!is_longer && status.modified != entry.modified).then(|| "it was written to".into())
-    }
-
-    /// Length of a file when it was listed.
-    fn bytes(&self, index: u32) -> u64 {
-        match self.manifest.entry(index).map(|entry| entry.kind) {
-            Some(Kind::File { bytes, .. }) => bytes,
-            _ => 0,
-        }
-    }
-
-    /// Identity of an entry when it was listed.
-    fn id(&self, index: u32) -> Option<&Id> {
-        self.ids.get(usize::try_from(index).ok()?)
-    }
-
-    fn failed(&self, index: u32, source: io::Error) -> ReadError {
-        ReadError::Io {
-            path: self.path(index),
-            source,
-        }
     }
 }
 
@@ -708,37 +551,4 @@ fn read_some(file: &File, out: &mut [u8], offset: u64) -> io::Result<usize> {
             read => return read,
         }
     }
-}
-
-/// Why the bytes of a file are useless.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ReadError {
-    /// The operating system returned an error.
-    #[error("cannot read {path:?}: {source}")]
-    Io {
-        /// The file, or a directory around it.
-        path: PathBuf,
-        /// The error.
-        source: io::Error,
-    },
-    /// It has changed since it was listed.
-    #[error("{path:?} changed while it was being sent: {what}")]
-    Changed {
-        /// The file.
-        path: PathBuf,
-        /// In what way.
-        what: String,
-    },
-    /// Its length is not that of its contents.
-    #[error(
-        "{path:?} holds more than the {bytes} bytes it said, as files in /proc do; \
-         send a copy of it"
-    )]
-    Longer {
-        /// The file.
-        path: PathBuf,
-        /// The length in its metadata.
-        bytes: u64,
-    },
 }

@@ -4,12 +4,12 @@ mod buffer_demand;
 mod channel_reader;
 mod cutover;
 mod disk_writer;
+mod offer;
 mod prefix;
+mod settings;
 mod stream;
 
-use std::ffi::OsString;
 use std::net::SocketAddr;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{self, channel, sync_channel};
@@ -18,18 +18,16 @@ use std::time::{Duration, Instant};
 
 use farwrite::routes::{Role as RouteRole, Sizes};
 use farwrite::{
-    Cipher, Endpoint, EqdsOptions, QpConfig, QpInfo, QpOptions, QueuePair, RateControl, Region,
-    SchemeName, Sealing,
+    Cipher, Endpoint, QpConfig, QpInfo, QpOptions, QueuePair, RateControl, Region, SchemeName,
+    Sealing,
 };
-use farwrite_session::files::{
-    CommitGate, Compare, Delete, Kind, Manifest, Offer, Policy, Sink, recv_manifest,
-};
-use farwrite_session::{Cutover, Expected, Hello, Message, MessageKind, Reader, TransferPlan};
+use farwrite_session::files::{CommitGate, Compare, Delete, Manifest, Sink};
+use farwrite_session::{Cutover, Expected, Message, MessageKind, Reader, TransferPlan};
 use farwrite_units::show::Bytes;
 
 use crate::channel_writer::{ChannelWriter, Outbox};
 use crate::error::of_thread;
-use crate::memory_pool::{MemoryShare, list_bytes};
+use crate::memory_pool::MemoryShare;
 use crate::progress_counts::{OwnCounts, PeerCounts};
 use crate::report::{
     Facts, FileResults, Files, Role, Sending, SharedResults, TransferReport, Unfinished,
@@ -43,6 +41,8 @@ use crate::{
 };
 use buffer_demand::BufferDemand;
 use disk_writer::{DiskWriter, Job};
+use offer::{read_offer, skip_entries};
+pub use settings::ReceiveSettings;
 use stream::{Agreed, Received, Stream};
 
 /// Reports of the sender that may wait for the disk, in addition to the segments. When the queue is
@@ -55,139 +55,6 @@ const PRESENT_BATCH: usize = 2048;
 /// How long a transfer waits for the memory of its first buffer, while others give back what exceeds their
 /// shares. Then it is refused as busy.
 const MEMORY_WAIT: Duration = Duration::from_secs(1);
-
-/// The limits of a receiver.
-#[derive(Clone, Debug)]
-pub struct ReceiveSettings {
-    /// The maximum memory for messages in flight and their parity.
-    pub memory_bytes: u64,
-    /// How long the peer may be silent, and how long the transfer may make no progress.
-    pub timeout: Duration,
-    /// The rate of this machine's port in bits per second, to grant credit to senders with
-    /// [`RateControl::Eqds`]. They are then the only ones that can connect. `None`: no credit is
-    /// granted.
-    pub credit_bps: Option<u64>,
-    /// Whether data packets are sealed.
-    pub sealing: Sealing,
-    /// The most bytes of one transfer. `None`: no limit.
-    pub max_bytes: Option<u64>,
-    /// The most bytes of one file.
-    pub max_file_bytes: Option<u64>,
-    /// What the peer may still store, of a quota.
-    pub quota_left_bytes: Option<u64>,
-    /// The most files and directories of one transfer. `None`: only that of the protocol.
-    pub max_files: Option<u32>,
-    /// The only names that may come directly below the directory, for a receiver that has asked for them.
-    /// `None`: all.
-    pub names: Option<Vec<OsString>>,
-    /// What may be written, and when it counts as stored.
-    pub policy: Policy,
-}
-
-impl ReceiveSettings {
-    /// The rate control of a receiver's queue pairs. It sends no data, so its own rate does not
-    /// matter.
-    fn rate_control(&self) -> RateControl {
-        let eqds = |line_rate_bps| EqdsOptions {
-            line_rate_bps,
-            first_window_bytes: 1,
-        };
-        let eqds = self.credit_bps.map(|bps| RateControl::Eqds(eqds(bps)));
-        eqds.unwrap_or_default()
-    }
-
-    /// The capabilities that depend on the settings.
-    fn capabilities(&self) -> u64 {
-        let policy = self.policy;
-        let syncs = if policy.sync { Hello::SYNCS } else { 0 };
-        let owners = if policy.owners { Hello::OWNERS } else { 0 };
-        let deletes = if policy.delete { Hello::DELETES } else { 0 };
-        syncs | owners | deletes
-    }
-
-    /// Checks that a transfer keeps the limits of this receiver.
-    fn check(&self, plan: &TransferPlan) -> Result<(), Error> {
-        let refused = |what: String| Err(Error::new(ErrorKind::Mismatch, what));
-        if let Some(most) = self.max_bytes
-            && plan.stream_bytes > most
-        {
-            return refused(format!(
-                "the transfer has {} bytes, but the receiver takes at most {most} (--max-bytes)",
-                plan.stream_bytes
-            ));
-        }
-        if let Some(left) = self.quota_left_bytes
-            && plan.stream_bytes > left
-        {
-            return refused(format!(
-                "the transfer has {} bytes, but the quota at the receiver leaves {left}",
-                plan.stream_bytes
-            ));
-        }
-        if let Some(most) = self.max_files
-            && plan.entries > most
-        {
-            return refused(format!(
-                "the transfer has {} files and directories, but the receiver takes at most {most} \
-                 (--max-files)",
-                plan.entries
-            ));
-        }
-        Ok(())
-    }
-
-    /// Checks that nothing comes that was not asked for.
-    fn check_names(&self, manifest: &Manifest) -> Result<(), Error> {
-        let Some(names) = &self.names else {
-            return Ok(());
-        };
-        let mut top = manifest.entries().filter(|entry| entry.parent.is_none());
-        let is_asked = |name: &[u8]| names.iter().any(|asked| asked.as_bytes() == name);
-        match top.find(|entry| !is_asked(entry.name)) {
-            Some(entry) => {
-                let name = String::from_utf8_lossy(entry.name);
-                let what = format!("the sender offers {name:?}, which was not asked for");
-                Err(Error::new(ErrorKind::Mismatch, what))
-            }
-            None => Ok(()),
-        }
-    }
-
-    /// Checks that files with holes keep the limit too.
-    fn check_lengths(&self, manifest: &Manifest) -> Result<(), Error> {
-        let lengths = || {
-            manifest.entries().map(|entry| match entry.kind {
-                Kind::File { bytes, .. } => bytes,
-                _ => 0,
-            })
-        };
-        if let Some(most) = self.max_file_bytes
-            && let Some(longest) = lengths().max()
-            && longest > most
-        {
-            let what = format!(
-                "a file has {longest} bytes, but the receiver takes files of at most {most}"
-            );
-            return Err(Error::new(ErrorKind::Mismatch, what));
-        }
-        let bytes = lengths().fold(0, u64::saturating_add);
-        let most = self
-            .max_bytes
-            .into_iter()
-            .chain(self.quota_left_bytes)
-            .min();
-        match most {
-            Some(most) if bytes > most => Err(Error::new(
-                ErrorKind::Mismatch,
-                format!(
-                    "the files have {bytes} bytes with their holes, but the receiver takes at most \
-                     {most} (--max-bytes, or a quota)"
-                ),
-            )),
-            _ => Ok(()),
-        }
-    }
-}
 
 /// Everything that a transfer needs after the set-up.
 struct Negotiated {
@@ -568,63 +435,6 @@ fn receiving(
 fn scheme_of(plan: &TransferPlan) -> Result<SchemeSetting, Error> {
     let scheme = plan.scheme.as_str().parse::<SchemeSetting>();
     scheme.map_err(|error| Error::caused(ErrorKind::Mismatch, "the sender's plan", &error))
-}
-
-fn read_offer(
-    setup: &mut Setup<'_>,
-    plan: &TransferPlan,
-    list: &mut MemoryShare,
-) -> Result<Offer, Error> {
-    let mut left = u64::from(plan.entries);
-    // Each message has a time limit. The plan limits the number of entries, and they limit that of details.
-    recv_manifest(plan, || {
-        let message = setup.message(SETUP)?;
-        if let Message::Entries(entries) = &message {
-            left = left.saturating_sub(entries.len() as u64);
-            if !list.take(list_bytes(entries)) {
-                skip_entries(setup, left)?;
-                return Err(too_long(plan, list.fits_alone(list_bytes(entries))));
-            }
-        }
-        Ok(message)
-    })
-}
-
-/// The list of files takes more memory than this end has now, or than it ever gives one of several senders.
-fn too_long(plan: &TransferPlan, fits_alone: bool) -> Error {
-    let (kind, what) = match fits_alone {
-        true => (
-            ErrorKind::Busy,
-            "the lists of other senders use the memory of the receiver; try again later",
-        ),
-        false => (
-            ErrorKind::Mismatch,
-            "this is more than the receiver takes from one of several senders; send fewer at a time, or \
-             run the receiver with --max-senders 1",
-        ),
-    };
-    let what = format!(
-        "the list has {} files and directories: {what}",
-        plan.entries
-    );
-    Error::new(kind, what)
-}
-
-/// Reads the next entries of a manifest without storing them. If this end closed the channel while the sender
-/// still writes, the reason of the refusal could be lost.
-fn skip_entries(setup: &mut Setup<'_>, mut left: u64) -> Result<(), Error> {
-    while left > 0 {
-        match setup.message(SETUP)? {
-            Message::Entries(entries) if !entries.is_empty() => {
-                left = left.saturating_sub(entries.len() as u64);
-            }
-            other => {
-                let want = Expected::Message(MessageKind::Entries);
-                return Err(failed(&other.unexpected(want)));
-            }
-        }
-    }
-    Ok(())
 }
 
 fn ports(ours: &QpInfo, theirs: &QpInfo) -> String {

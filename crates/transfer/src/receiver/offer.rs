@@ -1,0 +1,66 @@
+//! Reads the list of files that a sender offers.
+
+use farwrite_session::files::{Offer, recv_manifest};
+use farwrite_session::{Expected, Message, MessageKind, TransferPlan};
+
+use crate::memory_pool::{MemoryShare, list_bytes};
+use crate::setup::{SETUP, Setup, failed};
+use crate::{Error, ErrorKind};
+
+/// Reads the list. `list` bounds its memory.
+pub(super) fn read_offer(
+    setup: &mut Setup<'_>,
+    plan: &TransferPlan,
+    list: &mut MemoryShare,
+) -> Result<Offer, Error> {
+    let mut left = u64::from(plan.entries);
+    // Each message has a time limit. The plan limits the number of entries, and they limit that of details.
+    recv_manifest(plan, || {
+        let message = setup.message(SETUP)?;
+        if let Message::Entries(entries) = &message {
+            left = left.saturating_sub(entries.len() as u64);
+            if !list.take(list_bytes(entries)) {
+                skip_entries(setup, left)?;
+                return Err(too_long(plan, list.fits_alone(list_bytes(entries))));
+            }
+        }
+        Ok(message)
+    })
+}
+
+/// The list of files takes more memory than this end has now, or than it ever gives one of several senders.
+fn too_long(plan: &TransferPlan, fits_alone: bool) -> Error {
+    let (kind, what) = match fits_alone {
+        true => (
+            ErrorKind::Busy,
+            "the lists of other senders use the memory of the receiver; try again later",
+        ),
+        false => (
+            ErrorKind::Mismatch,
+            "this is more than the receiver takes from one of several senders; send fewer at a time, or \
+             run the receiver with --max-senders 1",
+        ),
+    };
+    let what = format!(
+        "the list has {} files and directories: {what}",
+        plan.entries
+    );
+    Error::new(kind, what)
+}
+
+/// Reads the next entries of a manifest without storing them. If this end closed the channel while the sender
+/// still writes, the reason of the refusal could be lost.
+pub(super) fn skip_entries(setup: &mut Setup<'_>, mut left: u64) -> Result<(), Error> {
+    while left > 0 {
+        match setup.message(SETUP)? {
+            Message::Entries(entries) if !entries.is_empty() => {
+                left = left.saturating_sub(entries.len() as u64);
+            }
+            other => {
+                let want = Expected::Message(MessageKind::Entries);
+                return Err(failed(&other.unexpected(want)));
+            }
+        }
+    }
+    Ok(())
+}
