@@ -63,22 +63,22 @@ static struct options parse(int argc, char **argv)
 	return o;
 }
 
-/* Bytes of message i. Any 8 bytes name their message and their place. */
-static void fill(uint64_t *words, size_t count, uint32_t message)
+/* Fills the buffer of a slot. Each word of 8 bytes depends on the slot and on its position. */
+static void fill(uint64_t *words, size_t count, uint32_t slot)
 {
 	size_t at;
 
 	for (at = 0; at < count; at++)
-		words[at] = (uint64_t)message << 40 ^ at * 0x9e3779b97f4a7c15u;
+		words[at] = (uint64_t)slot << 40 ^ at * 0x9e3779b97f4a7c15u;
 }
 
-/* Counts the words of `length` bytes from byte `first` on that differ from those of message i. */
-static size_t wrong_words(const uint8_t *bytes, uint64_t length, uint64_t first, uint32_t message)
+/* Counts the words of `length` bytes from byte `first` on that differ from those of the slot. */
+static size_t wrong_words(const uint8_t *bytes, uint64_t length, uint64_t first, uint32_t slot)
 {
 	uint64_t at, wrong = 0;
 
 	for (at = first; at < first + length; at += 8) {
-		uint64_t word = (uint64_t)message << 40 ^ at / 8 * 0x9e3779b97f4a7c15u;
+		uint64_t word = (uint64_t)slot << 40 ^ at / 8 * 0x9e3779b97f4a7c15u;
 		size_t count = first + length - at < 8 ? first + length - at : 8;
 
 		wrong += memcmp(bytes + at, &word, count) != 0;

@@ -3,8 +3,10 @@
  * does not have.
  *
  * Calls return a value of enum sdr_errcode (sdr.h), or a pointer that is NULL on failure. A call that has
- * waited for timeout_ms milliseconds returns SDR_RETRY, or NULL. UINT32_MAX is no limit. All handles may
- * be used by all threads.
+ * waited for timeout_ms milliseconds returns SDR_RETRY, or NULL. UINT32_MAX is no limit.
+ *
+ * All threads may use all handles. Of a stream, one thread may read while another one writes. A second reader
+ * or writer at the same time gets SDR_ERROR.
  */
 #ifndef FARWRITE_H
 #define FARWRITE_H
@@ -44,7 +46,7 @@ struct farwrite_keys {
 	const char *psk_file;         /* a pre-shared key */
 };
 
-/* How a message is sent or received. A NULL pointer to it takes what zeros mean. */
+/* How a message is sent or received. NULL means the same as a struct of zeros. */
 struct farwrite_message_attr {
 	const char *scheme;     /* such as sr-nack or ec-mds:32,8; NULL: sr-nack for a send, any for a receive */
 	uint32_t deadline_ms;   /* when the message ends, from now on; 0: never */

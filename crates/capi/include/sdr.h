@@ -34,8 +34,8 @@ struct sdr_recv_handle;
 /* A memory region (sdr_mr.h). */
 struct sdr_mr;
 
-/* What calls return. SDR_RETRY: there are no resources at the moment, or it is not there yet. Call
- * again. */
+/* What calls return. SDR_RETRY: the library has no free resources at the moment, or what the program asks for
+ * has not arrived yet. The program can call again later. */
 enum sdr_errcode {
 	SDR_SUCCESS,
 	SDR_ERROR,
@@ -138,8 +138,8 @@ int sdr_context_destroy(struct sdr_context *ctx);
  * Both ends must have the same attributes (except send_enable and recv_enable), the same number of
  * channels and the same SDR_QP_NUM_GENERATIONS (2 to 16, 4 by default). Queue pairs to one peer must have
  * the same rate_limit. If the interface carries only smaller packets than mtu, smaller ones are sent;
- * FARWRITE_MTU sets their payload bytes where a path carries less than the interface. Both ends must come
- * to the same.
+ * FARWRITE_MTU sets their payload bytes where a path carries less than the interface. Both ends must
+ * use the same payload size.
  *
  * Returns NULL for attributes that are not valid.
  */
@@ -173,7 +173,7 @@ int sdr_qp_connect(struct sdr_qp *qp, void *remote_info);
 /*
  * Posts a buffer for the next message of the peer. Messages and buffers match in order.
  *
- * Returns SDR_RETRY while as many receives are posted as messages may be in flight.
+ * Returns SDR_RETRY while 2^max_log_num_msgs receives are posted.
  */
 int sdr_recv_post(struct sdr_qp *qp, struct sdr_recv_wr *wr, struct sdr_recv_handle **handle);
 
@@ -183,8 +183,9 @@ int sdr_recv_post(struct sdr_qp *qp, struct sdr_recv_wr *wr, struct sdr_recv_han
  * arrive. They stay readable until the queue pair is destroyed, and are cleared by sdr_recv_complete.
  *
  * A last chunk that is not full counts as whole once the sender's length has arrived. A message with an
- * immediate has a packet for each part of it, also if these packets have no bytes: its chunks are whole
- * when they have arrived too. Bits after the last chunk of the buffer have no meaning.
+ * immediate is sent in at least as many packets as the immediate has parts, so some packets can have no bytes.
+ * A chunk is whole only when these packets of it have arrived too. Bits after the last chunk of the buffer have
+ * no meaning.
  */
 int sdr_recv_bitmap_get(struct sdr_recv_handle *handle, uint8_t **bitmap, size_t *num_bytes);
 
@@ -197,8 +198,8 @@ int sdr_recv_bitmap_chunk_expand(struct sdr_recv_handle *handle, uint32_t chunk,
 /*
  * Returns the user immediate of a message.
  *
- * Returns SDR_RETRY until all parts of it have arrived, also if the sender sends none. Each packet
- * carries a part: 4 of 32 bits usually.
+ * Returns SDR_RETRY until all parts of the immediate have arrived. If the sender sends no immediate, it always
+ * returns SDR_RETRY. Each packet carries one part, usually 4 of the 32 bits.
  */
 int sdr_recv_imm_get(struct sdr_recv_handle *handle, uint32_t *imm);
 
@@ -215,7 +216,7 @@ int sdr_recv_complete(struct sdr_recv_handle *handle);
  *
  * A message with a remote_offset above 0 and an immediate needs a packet for each part of the immediate.
  *
- * Returns SDR_RETRY while as many messages are in flight as may be. A message is in flight until the peer
+ * Returns SDR_RETRY while 2^max_log_num_msgs messages are in flight. A message is in flight until the peer
  * completes its receive.
  */
 int sdr_send_post(struct sdr_qp *qp, struct sdr_send_wr *wr, struct sdr_send_handle **handle);
@@ -247,8 +248,8 @@ int sdr_streaming_send_end(struct sdr_send_handle *handle);
  * otherwise. It does not say what has arrived. Once a message is complete, its bytes may change. status
  * may be NULL; it is written when the message is complete.
  *
- * A handle can be polled again, until twice as many later messages as may be in flight were posted on the
- * queue pair.
+ * The program can poll a handle again. The handle stays valid until the program has posted
+ * 2 * 2^max_log_num_msgs later messages on the queue pair.
  *
  * Returns SDR_ERROR if the message failed, for example since it is longer than the peer's buffer.
  */

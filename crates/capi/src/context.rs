@@ -8,15 +8,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{PoisonError, RwLock};
 use std::thread::available_parallelism;
 
-use farwrite::{Endpoint, Fabric, ProgressThread, UdpConfig, UdpFabric};
+use farwrite::{Endpoint, Fabric, MAX_CHANNELS, ProgressThread, UdpConfig, UdpFabric};
 use farwrite_session::Psk;
 
 use crate::device;
 use crate::failure::Failure;
 use crate::memory::Mapped;
-
-/// As many as a queue pair can have (P6).
-const MAX_CHANNELS: u32 = 64;
 
 /// What `sdr_context` names.
 pub(crate) struct Context {
@@ -42,7 +39,7 @@ impl Context {
             })?),
             None => None,
         };
-        let channels = u8::try_from(channels.clamp(1, MAX_CHANNELS)).unwrap_or(1);
+        let channels = u8::try_from(channels.clamp(1, MAX_CHANNELS.into())).unwrap_or(1);
         let mut config = UdpConfig::new(addr);
         config.ports = channels.into();
         let mut endpoint = Endpoint::over_udp(&config)?;

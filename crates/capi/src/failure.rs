@@ -10,7 +10,7 @@ use crate::sdr::sdr_errcode;
 /// Why a call failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// There are no resources at the moment, or it is not there yet.
+    /// The library has no free resources at the moment, or what the program asks for has not arrived yet.
     Retry(String),
     /// Everything else.
     Error(String),

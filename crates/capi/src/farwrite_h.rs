@@ -2,7 +2,6 @@
 #![allow(unsafe_code, non_camel_case_types)]
 
 use std::ffi::{c_char, c_int, c_void};
-use std::sync::Arc;
 
 use farwrite::Outcome;
 
@@ -11,9 +10,9 @@ use crate::failure::{self, Failure};
 use crate::ffi::{CEnum, In, Out, Text, c_header, copy_in};
 use crate::messages::Receive;
 use crate::reliable::{Message, Terms};
-use crate::sdr::{named, number, sdr_recv_handle};
+use crate::sdr::sdr_recv_handle;
 use crate::streams::Streaming;
-use crate::table;
+use crate::table::{self, number};
 
 /// Bytes that a stream copies at a time.
 const COPY_BYTES: usize = 1 << 16;
@@ -83,7 +82,7 @@ c_header! {
     }
     fn farwrite_listen(addr: Text, keys: In<farwrite_keys>) -> *mut farwrite_listener {
         let listening = Listening::new(&addr.read("addr")?, &read_keys(keys)?)?;
-        Ok(named(table::insert(Arc::new(listening))?))
+        table::publish(listening)
     }
     fn farwrite_listener_port(listener: *mut farwrite_listener, port: Out<u32>) -> c_int {
         port.check("port")?;
@@ -97,12 +96,12 @@ c_header! {
     fn farwrite_accept(listener: *mut farwrite_listener, timeout_ms: u32) -> *mut farwrite_connection {
         let listening = table::find::<Listening>(number(listener))?;
         let connected = listening.accept(timeout_ms)?;
-        Ok(named(table::insert(Arc::new(connected))?))
+        table::publish(connected)
     }
     fn farwrite_connect(addr: Text, keys: In<farwrite_keys>, peer: Text) -> *mut farwrite_connection {
         let peer = peer.read_if_any().unwrap_or_default();
         let connected = Connected::new(&addr.read("addr")?, &read_keys(keys)?, &peer)?;
-        Ok(named(table::insert(Arc::new(connected))?))
+        table::publish(connected)
     }
     fn farwrite_peer_name(
         connection: *mut farwrite_connection,
@@ -128,7 +127,7 @@ c_header! {
     ) -> *mut farwrite_qp {
         let connected = table::find::<Connected>(number(connection))?;
         let opened = connected.open_qp(&name.read("name")?, timeout_ms)?;
-        Ok(named(table::insert(Arc::new(opened))?))
+        table::publish(opened)
     }
     fn farwrite_qp_accept(
         connection: *mut farwrite_connection,
@@ -137,7 +136,7 @@ c_header! {
     ) -> *mut farwrite_qp {
         let connected = table::find::<Connected>(number(connection))?;
         let opened = connected.accept_qp(name.read_if_any().as_deref(), timeout_ms)?;
-        Ok(named(table::insert(Arc::new(opened))?))
+        table::publish(opened)
     }
     fn farwrite_qp_close(qp: *mut farwrite_qp) -> c_int {
         table::remove::<Opened>(number(qp)).map(drop)
@@ -152,7 +151,7 @@ c_header! {
         message.check("message")?;
         let opened = table::find::<Opened>(number(qp))?;
         let sent = Message::send(&opened, bytes.cast_mut(), length, &terms(attr))?;
-        message.write(named(table::insert(Arc::new(sent))?));
+        message.write(table::publish(sent)?);
         Ok(())
     }
     fn farwrite_recv(
@@ -165,7 +164,7 @@ c_header! {
         message.check("message")?;
         let opened = table::find::<Opened>(number(qp))?;
         let posted = Message::receive(&opened, buffer, length, &terms(attr))?;
-        message.write(named(table::insert(Arc::new(posted))?));
+        message.write(table::publish(posted)?);
         Ok(())
     }
     fn farwrite_wait(
@@ -209,7 +208,7 @@ c_header! {
     ) -> *mut farwrite_stream {
         let connected = table::find::<Connected>(number(connection))?;
         let opened = Streaming::open(&connected, &name.read("name")?, timeout_ms)?;
-        Ok(named(table::insert(Arc::new(opened))?))
+        table::publish(opened)
     }
     fn farwrite_stream_accept(
         connection: *mut farwrite_connection,
@@ -218,7 +217,7 @@ c_header! {
     ) -> *mut farwrite_stream {
         let connected = table::find::<Connected>(number(connection))?;
         let accepted = Streaming::accept(&connected, name.read_if_any().as_deref(), timeout_ms)?;
-        Ok(named(table::insert(Arc::new(accepted))?))
+        table::publish(accepted)
     }
     fn farwrite_stream_read(
         stream: *mut farwrite_stream,
@@ -228,6 +227,7 @@ c_header! {
         length: Out<usize>,
     ) -> c_int {
         length.check("length")?;
+        buffer.check("buffer")?;
         let streaming = table::find::<Streaming>(number(stream))?;
         let mut bytes = vec![0; size.min(COPY_BYTES)];
         let count = streaming.read(&mut bytes, timeout_ms)?;

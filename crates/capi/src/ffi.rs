@@ -31,12 +31,10 @@ c_types! {
     u8 => "uint8_t",
     u32 => "uint32_t",
     u64 => "uint64_t",
-    i64 => "int64_t",
     usize => "size_t",
     c_int => "int",
     c_char => "char",
     c_void => "void",
-    () => "void",
     Text => "const char *",
 }
 
@@ -151,14 +149,6 @@ impl Text {
 pub struct Out<T>(*mut T);
 
 impl<T: Copy> Out<T> {
-    /// Refuses NULL, before a function does anything.
-    pub(crate) fn check(&self, what: &str) -> Result<(), Failure> {
-        match self.0.is_null() {
-            true => Err(Failure::new(format!("{what} is NULL"))),
-            false => Ok(()),
-        }
-    }
-
     /// Writes the value, unless the pointer is NULL.
     pub(crate) fn write(&self, value: T) {
         if !self.0.is_null() {
@@ -169,6 +159,14 @@ impl<T: Copy> Out<T> {
 }
 
 impl<T> Out<T> {
+    /// Refuses NULL, before a function does anything.
+    pub(crate) fn check(&self, what: &str) -> Result<(), Failure> {
+        match self.0.is_null() {
+            true => Err(Failure::new(format!("{what} is NULL"))),
+            false => Ok(()),
+        }
+    }
+
     /// Copies bytes to the address.
     pub(crate) fn write_bytes(&self, bytes: &[u8], what: &str) -> Result<(), Failure> {
         if self.0.is_null() {
@@ -220,15 +218,6 @@ impl<T> CReturn for *mut T {
                 failure::note(&failure);
                 ptr::null_mut()
             }
-        }
-    }
-}
-
-impl CReturn for () {
-    type Value = ();
-    fn of(result: Result<(), Failure>) {
-        if let Err(failure) = result {
-            failure::note(&failure);
         }
     }
 }
@@ -339,7 +328,7 @@ macro_rules! c_header {
 }
 pub(crate) use c_header;
 
-/// The tokens of C source without comments and preprocessor lines, nor what is for C++ only.
+/// The tokens of C source. Comments, preprocessor lines and code for C++ only are left out.
 #[cfg(test)]
 pub(crate) fn tokens(source: &str) -> Vec<String> {
     let mut text = String::new();

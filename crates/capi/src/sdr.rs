@@ -2,8 +2,6 @@
 #![allow(unsafe_code, non_camel_case_types, clippy::upper_case_acronyms)]
 
 use std::ffi::{c_int, c_void};
-use std::ptr;
-use std::sync::Arc;
 
 use crate::context::Context;
 use crate::failure::Failure;
@@ -11,19 +9,7 @@ use crate::ffi::{CEnum, In, Out, Text, c_header};
 use crate::info::INFO_BYTES;
 use crate::messages::{Receive, Send};
 use crate::queue_pair::Pair;
-use crate::table;
-
-/// The number behind a handle.
-pub(crate) fn number<T>(handle: *mut T) -> u64 {
-    handle.addr() as u64
-}
-
-/// The handle with a number. It is not an address.
-pub(crate) fn named<T>(number: u64) -> *mut T {
-    // Handles need 64 bits, which `table` checks.
-    #[allow(clippy::cast_possible_truncation)]
-    ptr::without_provenance_mut(number as usize)
-}
+use crate::table::{self, named, number};
 
 fn immediate(opcode: u32, value: u32) -> Result<Option<u32>, Failure> {
     match opcode {
@@ -106,7 +92,7 @@ c_header! {
     fn sdr_context_create(dev_name: Text, attr: In<sdr_dev_attr>) -> *mut sdr_context {
         let attr = attr.read("attr")?;
         let context = Context::new(dev_name.read_if_any().as_deref(), attr.num_channels)?;
-        Ok(named(table::insert(Arc::new(context))?))
+        table::publish(context)
     }
     fn sdr_context_destroy(ctx: *mut sdr_context) -> c_int {
         table::find::<Context>(number(ctx))?.check_unused()?;
@@ -115,7 +101,7 @@ c_header! {
     fn sdr_qp_create(ctx: *mut sdr_context, attr: In<sdr_qp_attr>) -> *mut sdr_qp {
         let context = table::find::<Context>(number(ctx))?;
         let pair = Pair::new(&context, &attr.read("attr")?)?;
-        Ok(named(table::insert(Arc::new(pair))?))
+        table::publish(pair)
     }
     fn sdr_qp_destroy(qp: *mut sdr_qp) -> c_int {
         table::remove::<Pair>(number(qp))?.destroy()

@@ -2,14 +2,13 @@
 #![allow(unsafe_code, non_camel_case_types)]
 
 use std::ffi::{c_int, c_void};
-use std::sync::Arc;
 
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::ffi::{CEnum, Out, c_header};
 use crate::memory::Registration;
-use crate::sdr::{named, number, sdr_access_flags, sdr_context, sdr_mr};
-use crate::table;
+use crate::sdr::{sdr_access_flags, sdr_context, sdr_mr};
+use crate::table::{self, number};
 
 c_header! {
     fn sdr_mr_reg(
@@ -26,7 +25,7 @@ c_header! {
         }
         let context = table::find::<Context>(number(ctx))?;
         let registration = Registration::new(&context, addr, length)?;
-        Ok(named(table::insert(Arc::new(registration))?))
+        table::publish(registration)
     }
     fn sdr_mr_dereg(mr: *mut sdr_mr) -> c_int {
         table::find::<Registration>(number(mr))?.end()?;

@@ -3,7 +3,10 @@
 use std::env;
 use std::time::Duration;
 
-use farwrite::{ImmediateSplit, QpConfig, QpOptions, RateControl, Sealing, packet_overhead_bytes};
+use farwrite::{
+    ImmediateSplit, MAX_GENERATIONS, MIN_GENERATIONS, QpConfig, QpOptions, RateControl, Sealing,
+    packet_overhead_bytes,
+};
 
 use crate::context::Context;
 use crate::failure::Failure;
@@ -13,14 +16,6 @@ use crate::sdr::{sdr_mtu, sdr_qp_attr};
 const LEAST_MTU: u32 = 64;
 /// Bits of the user immediate in each packet, as in the paper.
 const USER_BITS: u8 = 4;
-/// The paper's split.
-const PAPER_SPLIT: ImmediateSplit = ImmediateSplit {
-    id_bits: 10,
-    offset_bits: 18,
-    user_bits: USER_BITS,
-};
-const DEFAULT_GENERATIONS: u8 = 4;
-
 /// The shape of a queue pair.
 #[derive(Clone, Debug)]
 pub(crate) struct Shape {
@@ -141,8 +136,9 @@ fn split(log_messages: u32, in_flight: u64, mtu: u32) -> (ImmediateSplit, u64) {
     let most = in_flight.min(u32::MAX.into());
     let offset_bits = |bytes: u64| bytes.div_ceil(mtu.into()).next_power_of_two().ilog2();
     let needed = offset_bits(most);
-    if log_messages <= PAPER_SPLIT.id_bits.into() && needed <= PAPER_SPLIT.offset_bits.into() {
-        return (PAPER_SPLIT, most);
+    let usual = QpConfig::default().split;
+    if log_messages <= usual.id_bits.into() && needed <= usual.offset_bits.into() {
+        return (usual, most);
     }
     let id_bits = u8::try_from(log_messages).unwrap_or(u8::MAX);
     let with = |user_bits: u8| ImmediateSplit {
@@ -176,10 +172,13 @@ fn default_deadline() -> Result<Option<Duration>, Failure> {
 /// `SDR_QP_NUM_GENERATIONS`, within what a queue pair can have.
 fn generations() -> Result<u8, Failure> {
     let Ok(text) = env::var("SDR_QP_NUM_GENERATIONS") else {
-        return Ok(DEFAULT_GENERATIONS);
+        return Ok(QpConfig::default().generations);
     };
     match text.trim().parse::<u32>() {
-        Ok(count) => Ok(u8::try_from(count.clamp(2, 16)).unwrap_or(DEFAULT_GENERATIONS)),
+        Ok(count) => {
+            let count = count.clamp(MIN_GENERATIONS.into(), MAX_GENERATIONS.into());
+            Ok(u8::try_from(count).unwrap_or(MAX_GENERATIONS))
+        }
         Err(_) => Err(Failure::new(format!(
             "SDR_QP_NUM_GENERATIONS={text}: not a number"
         ))),

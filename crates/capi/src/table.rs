@@ -5,6 +5,7 @@
 //! place, and no call can reach freed memory through it.
 
 use std::collections::VecDeque;
+use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -126,6 +127,23 @@ pub(crate) fn insert<T: Named>(value: Arc<T>) -> Result<u64, Failure> {
     place.entry = Some(T::into_entry(value));
     let generation = u64::from(place.generation);
     Ok(T::KIND << (GENERATION_BITS + INDEX_BITS) | generation << INDEX_BITS | u64::from(index))
+}
+
+/// The number behind a handle.
+pub(crate) fn number<T>(handle: *mut T) -> u64 {
+    handle.addr() as u64
+}
+
+/// The handle with a number. It is not an address.
+pub(crate) fn named<T>(number: u64) -> *mut T {
+    // Handles need 64 bits, which this file checks.
+    #[allow(clippy::cast_possible_truncation)]
+    ptr::without_provenance_mut(number as usize)
+}
+
+/// Puts something into the table, and returns its handle for C.
+pub(crate) fn publish<T: Named, H>(value: T) -> Result<*mut H, Failure> {
+    Ok(named(insert(Arc::new(value))?))
 }
 
 /// Index and generation, if the number can be a handle of this kind.

@@ -104,8 +104,8 @@ pub use farwrite_schemes as schemes;
 pub use farwrite_schemes::chunk_loss::{ChunkLoss, Markov};
 pub use farwrite_schemes::registry::SchemeName;
 pub use farwrite_sdr::{
-    Awaited, ChunkBitmap, EndpointId, ImmediateSplit, MAX_MTU, QpConfig, QpInfo, ReadRefusal,
-    Refusal, Timing, TimingError,
+    Awaited, ChunkBitmap, EndpointId, ImmediateSplit, MAX_CHANNELS, MAX_GENERATIONS, MAX_MTU,
+    MIN_GENERATIONS, QpConfig, QpInfo, ReadRefusal, Refusal, Timing, TimingError,
 };
 pub use farwrite_wire::control::{Outcome, SchemeTag};
 pub use farwrite_wire::sealing::{Cipher, SEALING_BYTES};
