@@ -16,7 +16,7 @@ BOOT_S = 180
 
 
 def qemu(image, results):
-    """Starts a guest. KVM is not used: the guest runs everywhere, and equally fast with and without it."""
+    """Starts a guest. The guest does not use KVM, so it also runs on machines without it."""
     share = "local,security_model=none,multidevs=remap"
     return subprocess.Popen(
         [

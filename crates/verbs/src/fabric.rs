@@ -7,8 +7,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use farwrite_fabric::contract::{
-    Capabilities, Counters, Fabric, FabricError, Lkey, Object, QpAttr, QpRoute, Qpn, Region,
-    RegionPtr, RemotePlace, RemoteQp, Table, Waker, Window, WindowSet,
+    Capabilities, Counters, Fabric, FabricError, Lkey, MAX_OBJECTS, Object, QpAttr, QpRoute, Qpn,
+    Region, RegionPtr, RemotePlace, RemoteQp, Table, Waker, Window, WindowSet,
 };
 use farwrite_fabric::udp::WakeEvent;
 
@@ -26,17 +26,14 @@ use crate::rx::VerbsRx;
 use crate::sending::Sending;
 use crate::tx::VerbsTx;
 use crate::windows::Windows;
+use farwrite_fabric::nic::ROCE_PORT;
 
-/// UDP port of RoCE v2 (IBTA annex A17.9.2), the only one of RDMA devices.
-const ROCE_PORT: u16 = 4791;
 /// Completions of one queue, if the device allows as many.
 const COMPLETIONS: u32 = 1 << 18;
 /// Scatter entries of a write, as software NICs have.
 const MAX_SGE: u32 = 8;
 /// Bytes of a write that are copied into its request.
 const INLINE_BYTES: u32 = 64;
-/// Largest number of queue pairs, as of software NICs.
-const MOST: usize = 1 << 20;
 
 /// UC queue pairs of one RDMA device.
 pub struct VerbsFabric {
@@ -291,16 +288,9 @@ impl Fabric for VerbsFabric {
     }
 
     fn create_qp(&mut self, attr: QpAttr) -> Result<Qpn, FabricError> {
-        let most = self.mtu;
-        if attr.mtu == 0 || !attr.mtu.is_multiple_of(4) || attr.mtu > most {
-            return Err(FabricError::BadAttribute {
-                name: "mtu",
-                value: attr.mtu.to_string(),
-                want: format!("a multiple of 4, from 4 to {most}"),
-            });
-        }
+        attr.check_mtu(self.mtu)?;
         let port = Arc::clone(&self.port(attr.port)?.shared);
-        if self.queue_pairs.len() >= MOST {
+        if self.queue_pairs.len() >= MAX_OBJECTS {
             return Err(FabricError::OutOfResources(Table::QueuePair));
         }
         let deepest = self.limits.queue_depth;
@@ -338,13 +328,7 @@ impl Fabric for VerbsFabric {
         if self.queue_pair(qpn)?.connected.is_some() {
             return Err(FabricError::InUse(Object::QueuePair));
         }
-        if remote.qpn.0 < 2 || remote.qpn.0 >= 1 << 24 {
-            return Err(FabricError::BadAttribute {
-                name: "remote qpn",
-                value: format!("{:#x}", remote.qpn.0),
-                want: "a number of 24 bits, neither 0 nor 1".into(),
-            });
-        }
+        remote.check_number()?;
         self.connect(qpn, remote)
     }
 

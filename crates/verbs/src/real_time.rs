@@ -5,8 +5,8 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use farwrite_fabric::contract::{FabricError, RealTime, RealTimeRx, RxWorker, Waker};
+use farwrite_fabric::udp::now_ns;
 use rustix::event::{PollFd, PollFlags};
-use rustix::time::{ClockId, clock_gettime};
 
 use crate::fabric::VerbsFabric;
 use crate::rx::VerbsRx;
@@ -17,9 +17,7 @@ fn when_readable(fd: BorrowedFd<'_>) -> PollFd<'_> {
 
 impl RealTime for VerbsFabric {
     fn now_ns(&self) -> u64 {
-        let now = clock_gettime(ClockId::Monotonic);
-        // Neither part can be negative (POSIX clock_gettime).
-        now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
+        now_ns()
     }
 
     fn wait(&mut self, at_most: Duration, workers: &[VerbsRx]) -> Result<(), FabricError> {

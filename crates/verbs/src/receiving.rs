@@ -92,6 +92,7 @@ impl Receiving {
 
     /// Gives room back.
     pub(crate) fn release(&self, depth: u32) {
+        // Most batches have nothing to give back.
         if depth > 0 {
             self.free.fetch_add(depth, Ordering::Relaxed);
         }

@@ -1,21 +1,19 @@
 //! Window sets.
 //!
-//! Each open window has a key of its own: a registration of its bytes. So closing it is what every
-//! device does right: after the deregistration, no packet with the key is placed.
+//! Each open window has a key of its own: a registration of its bytes. To close the window, the fabric
+//! removes the registration. After that, the device places no packet with the key.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use farwrite_fabric::contract::{
-    FabricError, Lkey, Object, RemotePlace, Rkey, Table, Window, WindowSet,
+    FabricError, Lkey, MAX_OBJECTS, Object, RemotePlace, Rkey, Table, Window, WindowSet,
+    check_windows,
 };
 
 use crate::device::ProtectionDomain;
 use crate::epochs::{Busy, Epochs};
 use crate::regions::{HeldRegion, Regions, RemoteKey};
-
-/// Largest number of sets, and of slots in one set; as of software NICs.
-const MOST: u32 = 1 << 20;
 
 /// All window sets of a fabric.
 pub(crate) struct Windows {
@@ -60,21 +58,8 @@ impl Windows {
     }
 
     pub(crate) fn create(&mut self, slots: u32, slot_bytes: u64) -> Result<WindowSet, FabricError> {
-        if slots == 0 || slots > MOST {
-            return Err(FabricError::BadAttribute {
-                name: "slots",
-                value: slots.to_string(),
-                want: format!("1 to {MOST}"),
-            });
-        }
-        if slot_bytes == 0 || slot_bytes.checked_mul(u64::from(slots)).is_none() {
-            return Err(FabricError::BadAttribute {
-                name: "slot_bytes",
-                value: slot_bytes.to_string(),
-                want: format!("at least 1, and {slots} slots within 64 bits of address"),
-            });
-        }
-        if self.sets.len() >= MOST as usize {
+        check_windows(slots, slot_bytes)?;
+        if self.sets.len() >= MAX_OBJECTS {
             return Err(FabricError::OutOfResources(Table::WindowSet));
         }
         while self.sets.contains_key(&self.next_set) {

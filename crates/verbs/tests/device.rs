@@ -117,8 +117,8 @@ fn packets_longer_than_the_queue_pair_takes_do_no_harm() {
     let wide = QpAttr { mtu: 4096, ..ATTR };
     let (qa, qb) = (a.create_qp(wide).unwrap(), b.create_qp(ATTR).unwrap());
     connect(&mut a, qa, &mut b, qb);
-    // The first breaks the queue pair of some devices. The others also come before it may be connected
-    // again, and it only receives.
+    // The first packet breaks the queue pair of some devices. Other packets arrive while the queue pair is
+    // broken. It only receives, so no post of its own mends it.
     for _ in 0..20 {
         assert!(a.post_send(qa, &[1; 2000]).unwrap());
         assert!(!arrives(&mut b, Duration::from_millis(1)));
@@ -197,10 +197,10 @@ fn connecting_again_while_packets_arrive_keeps_all_receive_requests() {
     }
 }
 
-/// Returns the duration of waits until one of them is not ended early to poll.
+/// Returns how long two waits take together. The first one returns at once, because its caller must poll
+/// again.
 fn time(mut wait: impl FnMut()) -> Duration {
     let start = Instant::now();
-    // The first wait asks for events, and the caller polls once more.
     wait();
     wait();
     start.elapsed()

@@ -7,6 +7,7 @@
 
 mod counters;
 mod error;
+mod limits;
 mod memory;
 mod racing;
 mod waker;
@@ -17,6 +18,7 @@ use std::time::Duration;
 
 pub use counters::{Counters, DropReason};
 pub use error::{Capability, FabricError, Object, Table};
+pub use limits::{MAX_OBJECTS, check_windows};
 pub use memory::{Memory, Region, RegionPtr, Registered};
 pub use waker::Waker;
 pub use work::{
@@ -119,8 +121,9 @@ pub trait Fabric {
     /// # Errors
     /// [`FabricError::UnknownKey`].
     fn destroy_windows(&mut self, set: WindowSet) -> Result<(), FabricError>;
-    /// Opens a window: the peers of the set's queue pairs may write into `length` bytes of a region, from `offset` on. The first
-    /// byte is at the returned [`RemotePlace::addr`]. Several windows may be open onto one region.
+    /// Opens a window. Through it, the peers of the set's queue pairs may write into `length` bytes of a
+    /// region, from `offset` on. The first byte is at the returned [`RemotePlace::addr`]. Several windows
+    /// may be open onto one region.
     ///
     /// # Errors
     /// [`FabricError::UnknownKey`]. [`FabricError::InUse`] if a window is open at the slot.

@@ -39,13 +39,8 @@ pub use self::tx::NicTx;
 /// + 8 + tail) = 640 pieces, within the 1024 that Linux accepts in one call.
 pub const MAX_SGE: usize = 8;
 
-/// Largest number of regions, of queue pairs, of window sets, and of slots in one set. With these
-/// limits, a guessed 32-bit key is valid with probability 2^-12 at most, and a guessed 24-bit queue
-/// pair number with probability 2^-4 at most. `docs/security.md` explains the consequences.
-const MOST: usize = 1 << 20;
-
 /// UDP port of RoCEv2 (IBTA annex A17.9.2). RNICs receive on this port only.
-pub(crate) const ROCE_PORT: u16 = 4791;
+pub const ROCE_PORT: u16 = 4791;
 
 /// Bytes of the IP and UDP headers around a RoCEv2 packet (no IP options, no extension headers).
 fn header_bytes(addr: SocketAddr) -> u64 {

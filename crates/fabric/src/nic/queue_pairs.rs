@@ -2,9 +2,10 @@
 
 use std::net::SocketAddr;
 
-use super::MOST;
 use super::numbers::{ByNumber, Numbers};
-use crate::contract::{Capabilities, FabricError, QpAttr, QpRoute, Qpn, RemoteQp, Table};
+use crate::contract::{
+    Capabilities, FabricError, MAX_OBJECTS, QpAttr, QpRoute, Qpn, RemoteQp, Table,
+};
 
 /// All queue pairs of a NIC.
 #[derive(Default)]
@@ -33,14 +34,7 @@ impl QueuePairs {
         capabilities: &Capabilities,
         attr: QpAttr,
     ) -> Result<(Qpn, u64), FabricError> {
-        let most = capabilities.max_mtu;
-        if attr.mtu == 0 || !attr.mtu.is_multiple_of(4) || attr.mtu > most {
-            return Err(FabricError::BadAttribute {
-                name: "mtu",
-                value: attr.mtu.to_string(),
-                want: format!("a multiple of 4, from 4 to {most}"),
-            });
-        }
+        attr.check_mtu(capabilities.max_mtu)?;
         if attr.port >= capabilities.ports {
             return Err(FabricError::BadAttribute {
                 name: "port",
@@ -48,7 +42,7 @@ impl QueuePairs {
                 want: format!("less than {}", capabilities.ports),
             });
         }
-        if self.table.len() >= MOST {
+        if self.table.len() >= MAX_OBJECTS {
             return Err(FabricError::OutOfResources(Table::QueuePair));
         }
         let qpn = numbers.qpn(&self.table);
@@ -78,13 +72,7 @@ impl QueuePairs {
 
 /// Checks that a queue pair can be connected to a peer with this number.
 pub(super) fn check_remote(remote: &RemoteQp) -> Result<(), FabricError> {
-    if remote.qpn.0 < 2 || remote.qpn.0 >= 1 << 24 {
-        return Err(FabricError::BadAttribute {
-            name: "remote qpn",
-            value: format!("{:#x}", remote.qpn.0),
-            want: "a number of 24 bits, neither 0 nor 1".into(),
-        });
-    }
+    remote.check_number()?;
     check_route(&QpRoute::to(remote.addr))
 }
 

@@ -8,9 +8,8 @@
 use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use super::MOST;
 use super::numbers::{ByNumber, Numbers};
-use crate::contract::{FabricError, Lkey, Object, Region, Registered, Sge, Table};
+use crate::contract::{FabricError, Lkey, MAX_OBJECTS, Object, Region, Registered, Sge, Table};
 
 /// The control object's reference to the table of regions.
 #[derive(Default)]
@@ -47,7 +46,7 @@ impl Regions {
         numbers: &mut Numbers,
         region: Region,
     ) -> Result<Lkey, FabricError> {
-        if self.table.len() >= MOST {
+        if self.table.len() >= MAX_OBJECTS {
             return Err(FabricError::OutOfResources(Table::MemoryRegion));
         }
         let lkey = numbers.key(&self.table);

@@ -171,8 +171,8 @@ impl Tables {
     }
 }
 
-/// Copies `payload` to the destination of a write through a queue pair, or returns why not; then nothing was written. An
-/// empty payload is not checked (IBTA 9.7.4.1.5).
+/// Copies the payload of a write through the queue pair `serial` to its destination. If it returns a reason,
+/// nothing was written. An empty payload is not checked (IBTA 9.7.4.1.5).
 fn place(
     windows: &mut Table<KeyState>,
     serial: u64,

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use super::MOST;
 use super::numbers::{ByNumber, Numbers};
 use super::windows::{Closings, Epochs, Slots};
-use crate::contract::{FabricError, Registered, RemotePlace, Rkey, Table, Window, WindowSet};
+use crate::contract::{
+    FabricError, MAX_OBJECTS, Registered, RemotePlace, Rkey, Table, Window, WindowSet,
+    check_windows,
+};
 
 /// All window sets of a NIC. The root key of a set is its number.
 pub(super) struct WindowSets {
@@ -31,21 +33,8 @@ impl WindowSets {
         slots: u32,
         slot_bytes: u64,
     ) -> Result<(WindowSet, Arc<Slots>), FabricError> {
-        if slots == 0 || slots as usize > MOST {
-            return Err(FabricError::BadAttribute {
-                name: "slots",
-                value: slots.to_string(),
-                want: format!("1 to {MOST}"),
-            });
-        }
-        if slot_bytes == 0 || slot_bytes.checked_mul(u64::from(slots)).is_none() {
-            return Err(FabricError::BadAttribute {
-                name: "slot_bytes",
-                value: slot_bytes.to_string(),
-                want: format!("at least 1, and {slots} slots within 64 bits of address"),
-            });
-        }
-        if self.table.len() >= MOST {
+        check_windows(slots, slot_bytes)?;
+        if self.table.len() >= MAX_OBJECTS {
             return Err(FabricError::OutOfResources(Table::WindowSet));
         }
         let key = numbers.key(&self.table);

@@ -13,8 +13,8 @@ use crate::nic::NicRx;
 /// real-time clock was set.
 const MAX_WAIT_NS: u64 = 1_000_000_000;
 
-/// The fabric's clock.
-pub(super) fn now_ns() -> u64 {
+/// Nanoseconds of the monotonic clock, which all fabrics of real time use.
+pub fn now_ns() -> u64 {
     read_ns(ClockId::Monotonic)
 }
 

@@ -50,7 +50,8 @@ impl UdpSender {
     /// the system cannot send batches; then the accepted part may end within a message.
     ///
     /// # Errors
-    /// [`SocketError::TooLarge`], [`SocketError::Refused`] or [`SocketError::Io`] for the first datagram. If a later one
+    /// [`SocketError::TooLarge`], [`SocketError::Refused`] or [`SocketError::Io`]
+    /// for the first datagram. If a later one
     /// fails, the datagrams before it are reported as sent.
     pub fn send(&mut self, messages: &[OutgoingBatch<'_>]) -> Result<usize, SocketError> {
         let whole =
@@ -211,8 +212,8 @@ fn has_lost_source(e: &io::Error, message: &OutgoingBatch<'_>) -> bool {
     StdSocket::bind(addr).is_err_and(|e| e.kind() == io::ErrorKind::AddrNotAvailable)
 }
 
-/// Whether the destination is the reason: kernels return EINVAL for an address that a loopback address
-/// cannot send to, and EACCES for one of a broadcast or one that is prohibited.
+/// Whether the system refuses the destination. Kernels return EINVAL if a loopback address cannot send to it,
+/// and EACCES if it is a broadcast address or a route prohibits it.
 fn refuses_destination(e: &io::Error) -> bool {
     matches!(
         e.raw_os_error(),

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use farwrite_fabric::Adapter;
 use farwrite_fabric::sim::{Datagram, LinkConfig, SimFabric, SimNetwork};
 
+use crate::software::SoftwareWorld;
 use crate::suite::World;
-use crate::suite::software::SoftwareWorld;
 
 /// Hosts on one network of perfect links.
 struct SimWorld {
@@ -78,10 +78,10 @@ impl SoftwareWorld for SimWorld {
 
 mod v4 {
     crate::suite::contract_tests!(crate::sim::SimWorld::v4());
-    crate::suite::software::software_tests!(crate::sim::SimWorld::v4());
+    crate::software::software_tests!(crate::sim::SimWorld::v4());
 }
 
 mod v6 {
     crate::suite::contract_tests!(crate::sim::SimWorld::v6());
-    crate::suite::software::software_tests!(crate::sim::SimWorld::v6());
+    crate::software::software_tests!(crate::sim::SimWorld::v6());
 }

@@ -8,8 +8,8 @@ use farwrite_fabric::contract::Fabric;
 use farwrite_fabric::udp::{SocketConfig, UdpConfig, UdpFabric};
 use rustix::net::sockopt;
 
+use crate::software::SoftwareWorld;
 use crate::suite::World;
-use crate::suite::software::SoftwareWorld;
 
 /// Fabrics bound to free ports of one address.
 struct UdpWorld {
@@ -62,25 +62,25 @@ impl SoftwareWorld for UdpWorld {
 
 mod v4 {
     crate::suite::contract_tests!(crate::udp::UdpWorld::new("127.0.0.1:0", true));
-    crate::suite::software::software_tests!(crate::udp::UdpWorld::new("127.0.0.1:0", true));
+    crate::software::software_tests!(crate::udp::UdpWorld::new("127.0.0.1:0", true));
 }
 
 mod v6 {
     crate::suite::contract_tests!(crate::udp::UdpWorld::new("[::1]:0", true));
-    crate::suite::software::software_tests!(crate::udp::UdpWorld::new("[::1]:0", true));
+    crate::software::software_tests!(crate::udp::UdpWorld::new("[::1]:0", true));
 }
 
 mod wildcard {
     crate::suite::contract_tests!(crate::udp::UdpWorld::new("0.0.0.0:0", true));
-    crate::suite::software::software_tests!(crate::udp::UdpWorld::new("0.0.0.0:0", true));
+    crate::software::software_tests!(crate::udp::UdpWorld::new("0.0.0.0:0", true));
 }
 
 mod dual_stack_wildcard {
     crate::suite::contract_tests!(crate::udp::UdpWorld::new("[::]:0", true));
-    crate::suite::software::software_tests!(crate::udp::UdpWorld::new("[::]:0", true));
+    crate::software::software_tests!(crate::udp::UdpWorld::new("[::]:0", true));
 }
 
 mod without_offloads {
     crate::suite::contract_tests!(crate::udp::UdpWorld::new("127.0.0.1:0", false));
-    crate::suite::software::software_tests!(crate::udp::UdpWorld::new("127.0.0.1:0", false));
+    crate::software::software_tests!(crate::udp::UdpWorld::new("127.0.0.1:0", false));
 }

@@ -324,7 +324,8 @@ fn packets_of_handshakes_do_not_displace_route_packets() {
     assert!(!a.is_wildcard(0));
 }
 
-/// Each has a peer of its own. Packets for the owner come to all, since nobody knows for whom they are.
+/// Each fabric has a peer of its own. Every fabric gets the route packets, because the socket cannot tell for
+/// which fabric they are.
 #[test]
 fn fabrics_at_one_port_get_what_is_theirs() {
     let held = ReservedPort::bind(([127, 0, 0, 1], 0).into()).expect("a port");

@@ -9,6 +9,7 @@ mod completion_queue;
 mod ffi;
 mod memory;
 mod queue_pair;
+mod requests;
 
 use std::ffi::{CStr, c_char, c_int};
 use std::io;
@@ -22,7 +23,8 @@ use farwrite_fabric::contract::FabricError;
 pub(crate) use completion_queue::{Armed, CompletionQueue, Completions, Finished, Received};
 pub(crate) use ffi::WC_WR_FLUSH_ERR;
 pub(crate) use memory::{Access, Memory, ProtectionDomain};
-pub(crate) use queue_pair::{Depths, DeviceQp, Peer, Receives, Sends};
+pub(crate) use queue_pair::{Depths, DeviceQp, Peer};
+pub(crate) use requests::{Receives, Sends};
 
 /// The library, opened once and never closed.
 struct Library {
@@ -139,7 +141,7 @@ impl Device {
                     fatal: OnceLock::new(),
                     is_gone: AtomicBool::new(false),
                 };
-                device.make_events_nonblocking()?;
+                make_nonblocking(device.events())?;
                 Ok(Arc::new(device))
             }
             None => Err(FabricError::BadAttribute {
@@ -220,8 +222,8 @@ impl Device {
 
     /// The descriptor that is readable when the device has an event.
     pub(crate) fn events(&self) -> BorrowedFd<'_> {
-        // SAFETY: the context has the descriptor as long as it is open.
-        unsafe { BorrowedFd::borrow_raw((*self.context).async_fd) }
+        // SAFETY: the context is open.
+        borrow(unsafe { (*self.context).async_fd }, self)
     }
 
     /// An error if an event has said that the device has failed.
@@ -270,10 +272,6 @@ impl Device {
 
     fn functions(&self) -> &'static ffi::Functions {
         &self.library.functions
-    }
-
-    fn make_events_nonblocking(&self) -> Result<(), FabricError> {
-        make_nonblocking(self.events())
     }
 }
 

@@ -42,7 +42,7 @@ impl VerbsFabric {
     }
 
     /// Makes a queue pair receive and send. Also returns how often it was reset before.
-    pub(super) fn start(
+    fn start(
         &self,
         port: &Port,
         qp: &Arc<QueuePair>,
@@ -86,7 +86,7 @@ impl VerbsFabric {
         for queue_pair in named.iter().filter_map(|qpn| self.queue_pairs.get(qpn)) {
             let (qp, port) = (&queue_pair.qp.device, self.port_of(queue_pair));
             let resets = qp.resets();
-            // Its requests may have told the same before.
+            // A failed request may have reported the same break before.
             if queue_pair.connected.is_some() && qp.is_broken() {
                 port.sending.fail(port, Qpn(qp.number()), resets)?;
             }
@@ -132,7 +132,7 @@ pub(super) fn check_addr(addr: SocketAddr, own: IpAddr) -> Result<(), FabricErro
 }
 
 /// The number of a first packet.
-pub(super) fn random_psn() -> Result<u32, FabricError> {
+fn random_psn() -> Result<u32, FabricError> {
     let mut bytes = [0; 4];
     getrandom::fill(&mut bytes).map_err(|e| FabricError::Io {
         what: "asking the system for randomness".into(),

@@ -4,8 +4,6 @@
 //! of each family, separated by commas. `FARWRITE_VERBS_STRANGERS` are an IPv4 and an IPv6 address of
 //! another machine in its network. `make test-verbs` makes such a device.
 
-// Devices do not run the part for software NICs.
-#[allow(dead_code, unused_imports, unused_macros)]
 #[path = "../../../fabric/tests/contract/suite/mod.rs"]
 mod suite;
 

@@ -1,12 +1,10 @@
-//! The guarantees of every fabric, as tests over a [`World`] that makes fabrics; and in
-//! [`software`], guarantees that only a software NIC can show.
+//! The guarantees of every fabric, as tests over a [`World`] that makes fabrics.
 //!
 //! A fabric joins the suite with a `World` and one line: `contract_tests!(its_world())`.
 
 pub(crate) mod memory;
 pub(crate) mod queue_pairs;
 pub(crate) mod sends;
-pub(crate) mod software;
 pub(crate) mod windows;
 pub(crate) mod writes;
 
@@ -67,7 +65,7 @@ macro_rules! contract_tests {
         })*
     };
     (@path suite, $module:ident, $name:ident) => { $crate::suite::$module::$name };
-    (@path software, $module:ident, $name:ident) => { $crate::suite::software::$module::$name };
+    (@path software, $module:ident, $name:ident) => { $crate::software::$module::$name };
 }
 pub(crate) use contract_tests;
 

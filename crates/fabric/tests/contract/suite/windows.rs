@@ -281,7 +281,7 @@ pub(crate) fn keys_of_other_queue_pairs(world: &mut impl World) {
     if pair.b.capabilities().binds_windows {
         post(&mut pair.a, second, &write(&local, place, 0));
         pair.nothing_lands();
-        // One that is made after the set has no access either, and neither has one without windows.
+        // A queue pair that is created after the set has no access either. Here it also has no windows of its own.
         let (third, _) = joined(&mut pair.a, &mut pair.b, 0);
         post(&mut pair.a, third, &write(&local, place, 0));
         pair.nothing_lands();
@@ -295,7 +295,7 @@ pub(crate) fn keys_of_other_queue_pairs(world: &mut impl World) {
     pair.arrivals(3);
     assert_eq!(pair.target()[200..208], [1, 2, 3, 4, 1, 2, 3, 4]);
     assert_eq!(pair.target()[..4], [1, 2, 3, 4]);
-    // The binding ends with the queue pair.
+    // No set can be bound to a queue pair that was destroyed.
     pair.b.destroy_qp(second_at_b).unwrap();
     let unknown = pair.b.create_windows(&both, 1, 1);
     assert!(matches!(unknown, Err(FabricError::UnknownQp(qpn)) if qpn == second_at_b.0));

@@ -11,7 +11,7 @@ use farwrite_fabric::contract::{Counters, DropReason, Fabric};
 use farwrite_wire::icrc::{Flow, Icrc};
 use farwrite_wire::request::WriteImm;
 
-use super::{PATIENCE, Pair, World, pattern};
+use crate::suite::{PATIENCE, Pair, World, pattern};
 
 /// A world that can send arbitrary bytes.
 pub(crate) trait SoftwareWorld: World {
