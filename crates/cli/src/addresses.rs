@@ -13,9 +13,21 @@ use crate::console::Console;
 
 /// Parses a host to connect to. The default port applies if none is given.
 pub(crate) fn parse_target(text: &str) -> Result<HostPort, String> {
+    parse_target_at(text, DEFAULT_PORT)
+}
+
+/// As [`parse_target`], with another port if none is given.
+pub(crate) fn parse_target_at(text: &str, port: u16) -> Result<HostPort, String> {
     let whole = text.parse::<HostPort>();
-    let port = || format!("{text}:{DEFAULT_PORT}").parse();
+    let port = || format!("{text}:{port}").parse();
     whole.or_else(|error| port().map_err(|_| error.to_string()))
+}
+
+/// Binds a port of all addresses.
+pub(crate) fn at_any<T, E>(port: u16, bind: impl Fn(SocketAddr) -> Result<T, E>) -> Result<T, E> {
+    // The wildcard of IPv6 also accepts IPv4. A machine without IPv6 uses the wildcard of IPv4.
+    bind((Ipv6Addr::UNSPECIFIED, port).into())
+        .or_else(|_| bind((Ipv4Addr::UNSPECIFIED, port).into()))
 }
 
 /// The addresses at which other machines reach a port of this machine, as `HOST:PORT`.

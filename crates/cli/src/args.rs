@@ -160,7 +160,7 @@ fn perf_flags(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let Some(at) = arguments.iter().position(|argument| argument == "perf") else {
         return arguments;
     };
-    // A value such as the name of a file is no command.
+    // If a word that is no option stands before `perf`, `perf` is an argument of another command.
     if !arguments[1..at]
         .iter()
         .all(|before| before.as_encoded_bytes().starts_with(b"-"))

@@ -37,7 +37,7 @@ pub(crate) struct Console {
     json: bool,
     /// Objects about events go to standard output before the result.
     lines: bool,
-    /// What is for people does not go to standard output.
+    /// Standard output carries JSON or data, so text for people goes to standard error.
     is_output_taken: bool,
     quiet: bool,
     /// The name of the command in JSON.
@@ -389,7 +389,7 @@ impl Progress {
     }
 }
 
-/// The progress of bytes that pass, of which nobody knows how many will come.
+/// The progress of a pipe, whose total length is unknown.
 pub(crate) struct Passing {
     progress: Progress,
     start: Instant,

@@ -4,6 +4,8 @@ use std::error::Error;
 use std::fmt;
 use std::process::ExitCode;
 
+use farwrite_connection::Error as ConnectionError;
+use farwrite_stream::Error as StreamError;
 use farwrite_transfer::error::chain;
 use farwrite_transfer::{Error as TransferError, ErrorKind, Unfinished};
 
@@ -110,6 +112,38 @@ impl From<ErrorKind> for Exit {
     }
 }
 
+/// Of a connection that was not made, or is over.
+impl From<&ConnectionError> for Exit {
+    fn from(error: &ConnectionError) -> Self {
+        match error {
+            ConnectionError::KeysDiffer { .. }
+            | ConnectionError::OtherKind { .. }
+            | ConnectionError::UnknownHere { .. }
+            | ConnectionError::UnknownPeer { .. }
+            | ConnectionError::Version { .. }
+            | ConnectionError::Refused { .. }
+            | ConnectionError::Malformed(_) => Self::Mismatch,
+            ConnectionError::Busy { .. } => Self::Busy,
+            ConnectionError::Noise(_)
+            | ConnectionError::Randomness(_)
+            | ConnectionError::NoKeys => Self::Other,
+            _ => Self::Unreachable,
+        }
+    }
+}
+
+/// Of a stream that could not be opened, or broke.
+impl From<&StreamError> for Exit {
+    fn from(error: &StreamError) -> Self {
+        match error {
+            StreamError::Connection(error) => error.into(),
+            StreamError::Violation(_) => Self::Mismatch,
+            StreamError::Options(_) => Self::Other,
+            _ => Self::Unreachable,
+        }
+    }
+}
+
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
         Self::from(exit as u8)
@@ -127,6 +161,16 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
+    /// A connection that was not made, or is over.
+    pub(crate) fn of_connection(what: &str, error: &ConnectionError) -> Self {
+        Self::caused(error.into(), what, error)
+    }
+
+    /// A stream that could not be opened, or broke.
+    pub(crate) fn of_stream(what: &str, error: &StreamError) -> Self {
+        Self::caused(error.into(), what, error)
+    }
+
     /// A failure with a complete description.
     pub(crate) fn new(exit: Exit, what: impl fmt::Display) -> Self {
         let line = what.to_string();

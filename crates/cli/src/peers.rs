@@ -239,7 +239,11 @@ impl<'de> Deserialize<'de> for FreeBytes {
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
+    use std::time::Duration;
+
+    use farwrite::Sealing;
     use farwrite_session::Identity;
+    use farwrite_session::files::Policy;
 
     use super::*;
 
@@ -295,6 +299,23 @@ mod tests {
         let peer = &peers.peers[0];
         assert_eq!(peer.directory(), root.path().join("in"));
         assert_eq!(used_bytes(peer.directory()), 700);
+        let of_all = ReceiveSettings {
+            memory_bytes: 1 << 20,
+            timeout: Duration::from_secs(1),
+            credit_bps: None,
+            sealing: Sealing::Required,
+            max_bytes: None,
+            max_file_bytes: None,
+            quota_left_bytes: None,
+            max_files: Some(7),
+            names: None,
+            policy: Policy::default(),
+        };
+        let own = peer.settings(&of_all, 700);
+        assert_eq!(own.quota_left_bytes, Some(300));
+        assert_eq!(own.max_file_bytes, Some(5_000_000));
+        assert_eq!((own.policy.umask, own.max_files), (0o077, Some(7)));
+        assert_eq!(peer.settings(&of_all, 2000).quota_left_bytes, Some(0));
         chmod(0o620).expect("chmod");
         let why = Peers::load(&file, root.path()).expect_err("others may write");
         assert!(why.contains("chmod go-w"), "{why}");

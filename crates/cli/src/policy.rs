@@ -61,9 +61,7 @@ impl PolicyArgs {
             resume: None,
         }
     }
-}
 
-impl PolicyArgs {
     /// Whether interrupted files are kept.
     pub(crate) fn resumes(&self) -> bool {
         !self.no_resume
@@ -72,7 +70,7 @@ impl PolicyArgs {
     /// The policy of a receiver whose interrupted files `peer` can go on with.
     pub(crate) fn resuming(&self, peer: PeerKey) -> Policy {
         Policy {
-            resume: (!self.no_resume).then_some(peer),
+            resume: self.resumes().then_some(peer),
             ..self.policy()
         }
     }

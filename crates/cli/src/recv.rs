@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -25,7 +25,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::consts::SIGHUP;
 use signal_hook::flag;
 
-use crate::addresses::Targets;
+use crate::addresses::{Targets, at_any};
 use crate::audit::Audit;
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
@@ -252,7 +252,8 @@ fn accepted(
     if let Some(file) = &args.identity {
         accepted.identity = Some((key::identity(file, cancel)?, KnownPeers::default()));
     }
-    // With peers of one's own, a key that happens to be in the environment admits nobody.
+    // A receiver with a file of peers ignores FARWRITE_PSK. Only a key that the user names with --psk-file
+    // admits senders.
     if args.identity.is_none() || args.psk_file.is_some() {
         accepted.psk = key::find(args.psk_file.as_deref(), cancel)?;
     }
@@ -409,8 +410,8 @@ impl RecvArgs {
         }
     }
 
-    /// The same for a transfer through a remote shell, whose key is used once. `name` is what this end knows of
-    /// the other one.
+    /// These arguments, for a transfer through a remote shell. The key of such a transfer is used once, so `name`
+    /// identifies the other end.
     pub(crate) fn through_remote_shell(self, name: &[u8]) -> Self {
         Self {
             peer: Some(PeerKey::of_remote_shell(name)),
@@ -432,7 +433,7 @@ fn raise_open_files() {
         current: limit.maximum,
         ..limit
     };
-    // If this fails, transfers fail that find no room, as they would without it.
+    // If the system refuses the higher limit, the program continues with the lower one.
     let _ = setrlimit(Resource::Nofile, raised);
 }
 
@@ -474,9 +475,7 @@ pub(crate) fn listen(asked: Option<SocketAddr>) -> Result<(Listener, ReservedPor
 fn listen_tcp(asked: Option<SocketAddr>) -> Result<Listener, Failure> {
     let listener = match asked {
         Some(addr) => Listener::bind(addr),
-        // The wildcard of IPv6 also accepts IPv4. A machine without IPv6 uses the wildcard of IPv4.
-        None => Listener::bind((Ipv6Addr::UNSPECIFIED, DEFAULT_PORT))
-            .or_else(|_| Listener::bind((Ipv4Addr::UNSPECIFIED, DEFAULT_PORT))),
+        None => at_any(DEFAULT_PORT, Listener::bind),
     };
     listener.map_err(|error| transfer::Error::of_session("starting", &error).into())
 }

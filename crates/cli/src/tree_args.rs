@@ -115,7 +115,8 @@ impl TreeArgs {
             let text = fs::read_to_string(file).or_exit(Exit::Files, what)?;
             patterns.extend(text.lines().map(str::to_owned));
         }
-        // A line that begins with `#` is a comment in a file, and a pattern of a user is none.
+        // In a file, a line that begins with `#` is a comment. A pattern of --exclude is never a comment, so its
+        // `#` is escaped.
         patterns.extend(
             self.exclude
                 .iter()

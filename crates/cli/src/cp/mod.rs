@@ -7,7 +7,6 @@ mod relay;
 pub(crate) mod ssh;
 
 use std::ffi::OsString;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,6 +17,7 @@ use clap::{Args, Parser};
 use farwrite::ReservedPort;
 use farwrite_session::Listener;
 
+use crate::addresses::at_any;
 use crate::args::{Cli, Command};
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
@@ -29,7 +29,7 @@ pub(crate) use far::{FarArgs, greet, run_far};
 use meeting::Meeting;
 use place::{Place, base_name, from_home};
 use relay::Relay;
-use ssh::Remote;
+use ssh::{RemoteArgs, check_host};
 
 /// What the other end says first, before its [`Meeting`] if it receives (P14.1).
 const FAR_GREETING: &str = "farwrite-far-";
@@ -57,15 +57,8 @@ The destination is a directory that exists. `a/b` and `a/b/` arrive as `b`, `a/b
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct CpArgs {
-    /// Command that runs a program on the other machine, with its options
-    #[arg(long, short = 'e', value_name = "COMMAND", default_value = "ssh")]
-    rsh: String,
-    /// The program on the other machine, if its shell does not find `farwrite`
-    #[arg(long, value_name = "PATH", conflicts_with = "bootstrap")]
-    far_program: Option<OsString>,
-    /// Copy this program to ~/.cache/farwrite of the other machine first, and use it
-    #[arg(long)]
-    bootstrap: bool,
+    #[command(flatten)]
+    remote: RemoteArgs,
     /// Port of the machine that receives, for TCP and UDP; without it, any free one
     #[arg(long, value_name = "PORT", default_value_t = 0)]
     port: u16,
@@ -105,11 +98,8 @@ pub(crate) fn run(args: &CpArgs, console: &Console) -> Result<ExitCode, Failure>
     let usage = |what: &str| Failure::new(Exit::Usage, what);
     let place = Place::of(destination);
     for place in sources.iter().chain([&place]) {
-        // ssh would take it for an option.
-        if let Place::There { host, .. } = place
-            && host.as_encoded_bytes().starts_with(b"-")
-        {
-            return Err(usage("the name of a host cannot begin with `-`"));
+        if let Place::There { host, .. } = place {
+            check_host(host)?;
         }
     }
     match place {
@@ -147,15 +137,6 @@ impl CpArgs {
         given.flatten().collect()
     }
 
-    fn remote<'a>(&'a self, host: &'a OsString) -> Remote<'a> {
-        Remote {
-            host,
-            shell: &self.rsh,
-            program: self.far_program.as_deref(),
-            bootstrap: self.bootstrap,
-        }
-    }
-
     /// Sends files of this machine.
     fn send(
         &self,
@@ -171,7 +152,7 @@ impl CpArgs {
         let mut words: Vec<OsString> = vec!["recv".into(), self.port.to_string().into()];
         words.extend(self.options(false));
         words.extend(["--dir".into(), from_home(&directory)]);
-        let mut far = self.remote(host).start(&words, &psk, None)?;
+        let mut far = self.remote.remote(host).start(&words, &psk, None)?;
         let meeting: Meeting = far.greeting()?.parse().map_err(|problem| {
             let what = format!("{}: {problem}", host.to_string_lossy());
             Failure::new(Exit::Mismatch, what)
@@ -215,7 +196,10 @@ impl CpArgs {
         words.extend(self.options(true));
         words.push("--".into());
         words.extend(paths.iter().map(|path| from_home(path)));
-        let mut far = self.remote(host).start(&words, &psk, Some(&meeting))?;
+        let mut far = self
+            .remote
+            .remote(host)
+            .start(&words, &psk, Some(&meeting))?;
         far.greeting()?;
         let (out, output) = far.pipes()?;
         let relay = Relay::exit(out.clone(), meeting.port);
@@ -253,9 +237,7 @@ impl CpArgs {
 
 /// Listens at a port of all addresses; 0 selects a free one.
 fn listen(port: u16) -> Result<(Listener, ReservedPort), Failure> {
-    let at = |ip: IpAddr| recv::listen(Some(SocketAddr::new(ip, port)));
-    // The wildcard of IPv6 also accepts IPv4. A machine without IPv6 uses the wildcard of IPv4.
-    at(Ipv6Addr::UNSPECIFIED.into()).or_else(|_| at(Ipv4Addr::UNSPECIFIED.into()))
+    at_any(port, |addr| recv::listen(Some(addr)))
 }
 
 /// The arguments of `farwrite send`, except those that say where to.

@@ -6,6 +6,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use clap::Args;
 use farwrite_session::Psk;
 use zeroize::Zeroizing;
 
@@ -32,6 +33,41 @@ pub(crate) struct Remote<'a> {
     pub(crate) program: Option<&'a OsStr>,
     /// Whether to copy this program there first.
     pub(crate) bootstrap: bool,
+}
+
+/// The options that say how the other machine is reached.
+#[derive(Debug, Args)]
+pub(crate) struct RemoteArgs {
+    /// Command that runs a program on the other machine, with its options
+    #[arg(long, short = 'e', value_name = "COMMAND", default_value = "ssh")]
+    rsh: String,
+    /// The program on the other machine, if its shell does not find `farwrite`
+    #[arg(long, value_name = "PATH", conflicts_with = "bootstrap")]
+    far_program: Option<OsString>,
+    /// Copy this program to ~/.cache/farwrite of the other machine first, and use it
+    #[arg(long)]
+    bootstrap: bool,
+}
+
+impl RemoteArgs {
+    /// The machine with this name, with the user before it if there is one.
+    pub(crate) fn remote<'a>(&'a self, host: &'a OsStr) -> Remote<'a> {
+        Remote {
+            host,
+            shell: &self.rsh,
+            program: self.far_program.as_deref(),
+            bootstrap: self.bootstrap,
+        }
+    }
+}
+
+/// Refuses a name that ssh would take for an option.
+pub(crate) fn check_host(host: &OsStr) -> Result<(), Failure> {
+    if host.as_encoded_bytes().starts_with(b"-") {
+        let what = "the name of a host cannot begin with `-`";
+        return Err(Failure::new(Exit::Usage, what));
+    }
+    Ok(())
 }
 
 /// The running program at the other machine.

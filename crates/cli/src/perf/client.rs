@@ -6,14 +6,14 @@ use farwrite::ExposedRegion;
 use farwrite_connection::{
     Connection, Error as ConnectionError, Keys, MessageOptions, Messages, OpenedQueuePair, connect,
 };
-use farwrite_session::HostPort;
 use farwrite_transfer::Cancel;
 
 use super::args::{PerfArgs, Test};
 use super::control::{Answer, Arrived, Ask, MOST_LINE_BYTES, NAME, Setting};
 use super::report::{BandwidthRow, ClientReport, LatencyRow, Row};
 use super::tasks::{Flow, Goal, Inbox, Load, PingPong, Shared};
-use super::{PATIENCE, connection_options, hear, of_connection, tell, wait_for};
+use super::{PATIENCE, connection_options, hear, tell, wait_for};
+use crate::addresses::parse_target_at;
 use crate::console::Console;
 use crate::exit::{Exit, Failure};
 use crate::{interrupt, key};
@@ -21,7 +21,8 @@ use crate::{interrupt, key};
 /// Measures against a server.
 pub(super) fn run(args: &PerfArgs, host: &str, console: &Console) -> Result<ExitCode, Failure> {
     let cancel = interrupt::catch()?;
-    let target = target(host, args.port)?;
+    let target = parse_target_at(host, args.port);
+    let target = target.map_err(|why| Failure::new(Exit::Usage, why))?;
     let settings = settings(args)?;
     if args.out_json {
         // A wrong name is better found before the measurement.
@@ -34,7 +35,7 @@ pub(super) fn run(args: &PerfArgs, host: &str, console: &Console) -> Result<Exit
         "server",
         &connection_options(),
     );
-    let connection = connection.map_err(|error| of_connection("connecting", &error))?;
+    let connection = connection.map_err(|error| Failure::of_connection("connecting", &error))?;
     let mut report = ClientReport::new(args, &target.to_string());
     let arrived = measure(args, &settings, &connection, &cancel, console, &mut report)?;
     report.arrived = arrived;
@@ -53,16 +54,6 @@ fn of_file(args: &PerfArgs, error: &std::io::Error) -> Failure {
         format_args!("writing {}", args.out_json_file.display()),
         error,
     )
-}
-
-/// The address of the server. The port of the text comes first.
-fn target(host: &str, port: u16) -> Result<HostPort, Failure> {
-    let with_port = match host.contains(':') && !host.starts_with('[') {
-        true => format!("[{host}]:{port}"),
-        false => format!("{host}:{port}"),
-    };
-    let whole = host.parse::<HostPort>().or_else(|_| with_port.parse());
-    whole.map_err(|error| Failure::caused(Exit::Usage, format_args!("the host {host:?}"), &error))
 }
 
 /// A setting for each number of packets of a chunk.
@@ -101,14 +92,14 @@ fn measure(
         ConnectionError::Timeout { .. } => {
             Failure::new(Exit::Mismatch, "the server does not run `farwrite perf`")
         }
-        error => of_connection("connecting", &error),
+        error => Failure::of_connection("connecting", &error),
     })?;
     let options = MessageOptions {
         longest_bytes: MOST_LINE_BYTES,
         ..MessageOptions::default()
     };
     let messages = control.into_messages(options);
-    let messages = messages.map_err(|error| of_connection("connecting", &error))?;
+    let messages = messages.map_err(|error| Failure::of_connection("connecting", &error))?;
     for (number, setting) in settings.iter().enumerate() {
         let opened = Opened::new(setting, number, connection, &messages, cancel)?;
         if number == 0 {
@@ -173,7 +164,7 @@ fn flow(
         let mtu = endpoint.qp_info(qp)?.config.mtu;
         Ok::<_, farwrite::Error>((Flow::new(qp, memory, source), mtu))
     });
-    let made = made.map_err(|error| of_connection("opening a queue pair", &error))?;
+    let made = made.map_err(|error| Failure::of_connection("opening a queue pair", &error))?;
     made.map_err(|error| Failure::caused(Exit::Other, "making a buffer", &error))
 }
 
@@ -185,7 +176,8 @@ impl Opened {
         messages: &Messages,
         cancel: &Cancel,
     ) -> Result<Self, Failure> {
-        let failed = |error: &ConnectionError| of_connection("opening a queue pair", error);
+        let failed =
+            |error: &ConnectionError| Failure::of_connection("opening a queue pair", error);
         let invalid = |why: String| Failure::new(Exit::Usage, why);
         let options = setting.options().map_err(invalid)?;
         tell(messages, &Ask::Open(setting.clone()));

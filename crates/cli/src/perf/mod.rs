@@ -19,7 +19,6 @@ pub(crate) use args::PerfArgs;
 
 use crate::console::Console;
 use crate::exit::{Exit, Failure};
-use crate::pipe;
 
 /// How long an end waits for an answer of the other one.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -61,7 +60,10 @@ fn is_alive(connection: &Connection, cancel: &Cancel) -> Result<(), Failure> {
     cancel.check()?;
     match connection.ended() {
         None => Ok(()),
-        Some(ended) => Err(of_connection("measuring", &ConnectionError::Over(ended))),
+        Some(ended) => Err(Failure::of_connection(
+            "measuring",
+            &ConnectionError::Over(ended),
+        )),
     }
 }
 
@@ -79,7 +81,7 @@ fn hear<T: DeserializeOwned>(
     let mut waited = Duration::ZERO;
     loop {
         let line = messages.receive(SLICE);
-        if let Some(line) = line.map_err(|error| of_connection("measuring", &error))? {
+        if let Some(line) = line.map_err(|error| Failure::of_connection("measuring", &error))? {
             return control::decode(&line).map_err(|why| Failure::new(Exit::Mismatch, why));
         }
         is_alive(messages.connection(), cancel)?;
@@ -92,9 +94,4 @@ fn hear<T: DeserializeOwned>(
             return Err(Failure::new(Exit::Unreachable, what));
         }
     }
-}
-
-/// A failure of a connection, with the exit code for it.
-fn of_connection(what: &str, error: &ConnectionError) -> Failure {
-    Failure::caused(pipe::of_connection(error), what, error)
 }

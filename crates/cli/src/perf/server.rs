@@ -12,7 +12,7 @@ use super::args::{PerfArgs, Test};
 use super::control::{Answer, Arrived, Ask, MOST_LINE_BYTES, NAME, Setting};
 use super::report::ServerReport;
 use super::tasks::{Inbox, Receiver, Shared};
-use super::{PATIENCE, SLICE, connection_options, hear, of_connection, tell};
+use super::{PATIENCE, SLICE, connection_options, hear, tell};
 use crate::addresses::Targets;
 use crate::console::Console;
 use crate::exit::{Exit, Failure};
@@ -24,7 +24,7 @@ pub(super) fn run(args: &PerfArgs, console: &Console) -> Result<ExitCode, Failur
     let psk = key::needed(args.psk_file.as_deref(), &cancel)?;
     let addr = SocketAddr::new(args.bind, args.port);
     let listener = Listener::bind(addr, &Keys::of_psk(&psk), &connection_options());
-    let listener = listener.map_err(|error| of_connection("listening", &error))?;
+    let listener = listener.map_err(|error| Failure::of_connection("listening", &error))?;
     let local = SocketAddr::new(args.bind, listener.local_addr().port());
     console.say(format_args!(
         "waiting for a client at UDP port {}",
@@ -42,7 +42,9 @@ pub(super) fn run(args: &PerfArgs, console: &Console) -> Result<ExitCode, Failur
     targets.show_others(console);
     let connection = loop {
         let accepted = listener.accept(SLICE);
-        if let Some(connection) = accepted.map_err(|error| of_connection("listening", &error))? {
+        if let Some(connection) =
+            accepted.map_err(|error| Failure::of_connection("listening", &error))?
+        {
             break connection;
         }
         cancel.check()?;
@@ -60,7 +62,7 @@ pub(super) fn run(args: &PerfArgs, console: &Console) -> Result<ExitCode, Failur
 fn serve(test: Test, connection: &Connection, cancel: &Cancel) -> Result<Arrived, Failure> {
     let options = farwrite::QpOptions::default();
     let control = connection.accept_queue_pair(Some(NAME), &options, PATIENCE);
-    let control = control.map_err(|error| of_connection("serving a client", &error))?;
+    let control = control.map_err(|error| Failure::of_connection("serving a client", &error))?;
     let control =
         control.ok_or_else(|| Failure::new(Exit::Mismatch, "the client is not `farwrite perf`"))?;
     let options = MessageOptions {
@@ -68,7 +70,7 @@ fn serve(test: Test, connection: &Connection, cancel: &Cancel) -> Result<Arrived
         ..MessageOptions::default()
     };
     let messages = control.into_messages(options);
-    let messages = messages.map_err(|error| of_connection("serving a client", &error))?;
+    let messages = messages.map_err(|error| Failure::of_connection("serving a client", &error))?;
     let mut sum = Arrived::default();
     let mut measured = 0;
     let mut now: Option<Measured> = None;
@@ -125,7 +127,8 @@ fn open(
     connection: &Connection,
     messages: &Messages,
 ) -> Result<Measured, Failure> {
-    let failed = |error: &farwrite_connection::Error| of_connection("opening a queue pair", error);
+    let failed =
+        |error: &farwrite_connection::Error| Failure::of_connection("opening a queue pair", error);
     let invalid = |why: String| Failure::new(Exit::Mismatch, why);
     let options = setting.options().map_err(invalid)?;
     let mut pairs = Vec::new();

@@ -5,14 +5,15 @@ mod receive;
 mod send;
 mod verdict;
 
+use std::fs::File;
+use std::io;
 use std::time::Duration;
 
-use farwrite_connection::Error as ConnectionError;
-use farwrite_stream::{Error as StreamError, SchemeSetting, StreamOptions};
+use farwrite_stream::{SchemeSetting, StreamOptions};
 use farwrite_units::show::{ByteRate, Bytes, Rate, Time};
 use serde::Serialize;
 
-use crate::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure, OrExit};
 pub(crate) use receive::{PipeReceiver, receive};
 pub(crate) use send::{PipeSender, send};
 
@@ -21,7 +22,7 @@ const NAME: &str = "farwrite-pipe-1";
 /// Bytes of the length before each piece of the pipe (P15.2).
 const HEAD_BYTES: usize = 4;
 /// The longest piece, which is read at a time.
-const PIECE_BYTES: usize = 256 << 10;
+pub(crate) const PIECE_BYTES: usize = 256 << 10;
 /// How often an end that waits looks whether it has to stop, and shows its progress.
 const LOOK: Duration = Duration::from_millis(200);
 /// How long an end takes to tell the other one how it has ended.
@@ -65,31 +66,10 @@ impl Passed {
     }
 }
 
-/// The exit code of a connection that was not made, or is over.
-pub(crate) fn of_connection(error: &ConnectionError) -> Exit {
-    match error {
-        ConnectionError::KeysDiffer { .. }
-        | ConnectionError::OtherKind { .. }
-        | ConnectionError::UnknownHere { .. }
-        | ConnectionError::UnknownPeer { .. }
-        | ConnectionError::Version { .. }
-        | ConnectionError::Refused { .. }
-        | ConnectionError::Malformed(_) => Exit::Mismatch,
-        ConnectionError::Busy { .. } => Exit::Busy,
-        ConnectionError::Noise(_) | ConnectionError::Randomness(_) | ConnectionError::NoKeys => {
-            Exit::Other
-        }
-        _ => Exit::Unreachable,
-    }
-}
-
-/// A stream that could not be opened, or broke.
-pub(crate) fn of_stream(what: &str, error: &StreamError) -> Failure {
-    let exit = match error {
-        StreamError::Connection(error) => of_connection(error),
-        StreamError::Violation(_) => Exit::Mismatch,
-        StreamError::Options(_) => Exit::Other,
-        _ => Exit::Unreachable,
-    };
-    Failure::caused(exit, what, error)
+/// The standard output, without the buffer of `Stdout`, which looks for line ends.
+pub(crate) fn own_output() -> Result<File, Failure> {
+    let output = rustix::io::dup(io::stdout());
+    output
+        .map(File::from)
+        .or_exit(Exit::Other, "taking the standard output")
 }

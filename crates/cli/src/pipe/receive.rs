@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,11 +20,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, fstat, fsync};
 
 use super::verdict::{GivenUp, Kind, Verdict};
-use super::{
-    HEAD_BYTES, LAST_WORDS, LOOK, NAME, PIECE_BYTES, Passed, of_connection, of_stream,
-    stream_options,
-};
-use crate::addresses::Targets;
+use super::{HEAD_BYTES, LAST_WORDS, LOOK, NAME, PIECE_BYTES, Passed, own_output, stream_options};
+use crate::addresses::{Targets, at_any};
 use crate::console::{Console, Passing};
 use crate::exit::{Exit, Failure};
 
@@ -90,16 +87,14 @@ fn listen(pipe: &PipeReceiver, psk: &Psk) -> Result<Listener, Failure> {
     let bind = |addr: SocketAddr| Listener::bind(addr, &keys, &options);
     let listener = match pipe.listen {
         Some(addr) => bind(addr),
-        // The wildcard of IPv6 also accepts IPv4. A machine without IPv6 uses the wildcard of IPv4.
-        None => bind((Ipv6Addr::UNSPECIFIED, DEFAULT_PORT).into())
-            .or_else(|_| bind((Ipv4Addr::UNSPECIFIED, DEFAULT_PORT).into())),
+        None => at_any(DEFAULT_PORT, bind),
     };
-    listener.map_err(|error| Failure::caused(of_connection(&error), "listening", &error))
+    listener.map_err(|error| Failure::of_connection("listening", &error))
 }
 
 /// Waits for a sender that opens a pipe.
 fn accept(listener: &Listener, cancel: &Cancel) -> Result<(Connection, Stream), Failure> {
-    let failed = |error| of_stream("waiting for the sender", &error);
+    let failed = |error| Failure::of_stream("waiting for the sender", &error);
     // Verdicts are short, whatever repairs them.
     let options = stream_options(SchemeSetting::Auto);
     loop {
@@ -114,7 +109,7 @@ fn accept(listener: &Listener, cancel: &Cancel) -> Result<(Connection, Stream), 
             match connection.accept_stream(Some(NAME), &options, LOOK) {
                 Ok(Some((_, stream))) => return Ok((connection, stream)),
                 Ok(None) => {}
-                // It has gone again, or is of another version.
+                // The sender has left, or it has another version.
                 Err(_) => break,
             }
         }
@@ -136,8 +131,12 @@ fn follow(
     cancel: &Cancel,
     console: &Console,
 ) -> Result<Hash, Stopped> {
+    let output = own_output().map_err(|failure| Stopped {
+        kind: Kind::Unwritten,
+        failure,
+    })?;
     let of_thread = Arc::clone(bytes);
-    let writing = thread::spawn(move || write(&mut reader, &of_thread, is_synced));
+    let writing = thread::spawn(move || write(&mut reader, output, &of_thread, is_synced));
     let mut passing = Passing::new(console, "receiving");
     while !writing.is_finished() {
         passing.show(bytes.load(Ordering::Relaxed));
@@ -154,13 +153,13 @@ fn follow(
 }
 
 /// Writes what arrives, up to the hash behind it, and compares the hash.
-fn write(reader: &mut ReadHalf, bytes: &AtomicU64, is_synced: bool) -> Result<Hash, Stopped> {
+fn write(
+    reader: &mut ReadHalf,
+    mut output: File,
+    bytes: &AtomicU64,
+    is_synced: bool,
+) -> Result<Hash, Stopped> {
     reader.set_timeout(Some(LOOK));
-    // Not through the buffer of `Stdout`, which looks for line ends.
-    let output = rustix::io::dup(io::stdout());
-    let mut output = output
-        .map(File::from)
-        .map_err(|error| unwritten(error.into(), 0))?;
     let mut hasher = Hasher::new();
     let mut piece = vec![0; PIECE_BYTES];
     loop {
@@ -262,7 +261,7 @@ fn broken(error: &io::Error) -> Stopped {
             let what = "the sender has ended before everything was sent";
             Failure::new(Exit::Unreachable, what)
         }
-        Some(error) => of_stream("receiving", error),
+        Some(error) => Failure::of_stream("receiving", error),
         None => Failure::caused(Exit::Other, "receiving", error),
     };
     let kind = Kind::Unwritten;

@@ -16,10 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use super::verdict::{self, GivenUp, Verdict};
-use super::{
-    HEAD_BYTES, LAST_WORDS, LOOK, NAME, PIECE_BYTES, Passed, of_connection, of_stream,
-    stream_options,
-};
+use super::{HEAD_BYTES, LAST_WORDS, LOOK, NAME, PIECE_BYTES, Passed, stream_options};
 use crate::console::{Console, Passing};
 use crate::exit::{Exit, Failure, OrExit};
 
@@ -64,7 +61,7 @@ pub(crate) fn send(
         let timeout = pipe.timeout;
         cancel.run(move || connection.open_stream(NAME, &options, timeout))?
     };
-    let stream = opened.map_err(|error| of_stream("opening the pipe", &error))?;
+    let stream = opened.map_err(|error| Failure::of_stream("opening the pipe", &error))?;
     let start = Instant::now();
     let shared = Shared::default();
     let (mut reader, mut writer) = stream.split();
@@ -116,7 +113,7 @@ fn reach(pipe: &PipeSender, psk: &Psk, cancel: &Cancel) -> Result<Connection, Fa
             ConnectionError::Silent { .. } => "connecting to `farwrite recv -`",
             _ => "connecting",
         };
-        Failure::caused(of_connection(&error), what, &error)
+        Failure::of_connection(what, &error)
     })
 }
 

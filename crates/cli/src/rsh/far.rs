@@ -22,7 +22,7 @@ use crate::console::Console;
 use crate::cp::greet;
 use crate::cp::meeting::{Meeting, ends_of_ssh};
 use crate::exit::{Exit, Failure, OrExit};
-use crate::pipe::{of_stream, stream_options};
+use crate::pipe::stream_options;
 
 /// The time between the hang-up signal to the command and the end of it by force.
 const GRACE: Duration = Duration::from_secs(2);
@@ -171,7 +171,7 @@ fn over_udp(
     let what = "accepting the stream of the other end";
     let options = stream_options(settings.scheme);
     let accepted = connection.accept_stream(Some(NAME), &options, OPENING);
-    let accepted = accepted.map_err(|error| of_stream(what, &error))?;
+    let accepted = accepted.map_err(|error| Failure::of_stream(what, &error))?;
     let (_, stream) = accepted.ok_or_else(|| Failure::new(Exit::Unreachable, what))?;
     let (reader, writer) = stream.split();
     let child = start(command, Stdio::piped(), Stdio::piped())?;

@@ -5,7 +5,6 @@ mod far;
 mod way;
 
 use std::ffi::OsString;
-use std::fs::File;
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::thread;
@@ -18,10 +17,10 @@ use farwrite_stream::{ConnectionExt, ReadHalf, SchemeSetting, Stream, WriteHalf}
 use farwrite_units::parse::{parse_rate, parse_timeout};
 
 use crate::console::Console;
-use crate::cp::ssh::Remote;
+use crate::cp::ssh::{RemoteArgs, check_host};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::key;
-use crate::pipe::{of_stream, stream_options};
+use crate::pipe::{PIECE_BYTES, own_output, stream_options};
 pub(crate) use far::run_far;
 use way::Way;
 
@@ -53,15 +52,8 @@ pub(crate) struct RshArgs {
     /// The user on the other machine, as with ssh; rsync needs it
     #[arg(short = 'l', value_name = "USER")]
     user: Option<OsString>,
-    /// Command that runs a program on the other machine, with its options
-    #[arg(long, short = 'e', value_name = "COMMAND", default_value = "ssh")]
-    rsh: String,
-    /// The program on the other machine, if its shell does not find `farwrite`
-    #[arg(long, value_name = "PATH", conflicts_with = "bootstrap")]
-    far_program: Option<OsString>,
-    /// Copy this program to ~/.cache/farwrite of the other machine first, and use it
-    #[arg(long)]
-    bootstrap: bool,
+    #[command(flatten)]
+    remote: RemoteArgs,
     /// UDP port of the other machine; without it, any free one
     #[arg(long, value_name = "PORT", default_value_t = 0)]
     port: u16,
@@ -121,23 +113,14 @@ fn run_near(args: &RshArgs, console: &Console) -> Result<ExitCode, Failure> {
             .into_iter()
             .collect();
     }
-    if host.as_encoded_bytes().starts_with(b"-") {
-        // ssh would take it for an option.
-        let what = "the name of a host cannot begin with `-`";
-        return Err(Failure::new(Exit::Usage, what));
-    }
+    check_host(&host)?;
     let settings = Settings {
         rate_bps: args.rate,
         scheme: args.scheme,
         timeout: args.timeout,
     };
     let psk = key::make()?;
-    let remote = Remote {
-        host: &host,
-        shell: &args.rsh,
-        program: args.far_program.as_deref(),
-        bootstrap: args.bootstrap,
-    };
+    let remote = args.remote.remote(&host);
     let mut far = remote.start(&far::words(args.port, &settings, command), &psk, None)?;
     let greeting = far.greeting()?;
     let (mut input, mut output) = far.raw_pipes()?;
@@ -175,7 +158,7 @@ fn status_of(status: Option<i32>) -> Result<ExitCode, Failure> {
 
 fn open(connection: &Connection, scheme: SchemeSetting) -> Result<Stream, Failure> {
     let opened = connection.open_stream(NAME, &stream_options(scheme), OPENING);
-    opened.map_err(|error| of_stream("opening the stream to the command", &error))
+    opened.map_err(|error| Failure::of_stream("opening the stream to the command", &error))
 }
 
 /// Carries the standard input and output of this program, until the output of the command ends.
@@ -193,7 +176,7 @@ fn carry(stream: Stream) -> Result<(), Failure> {
     }
 }
 
-/// Whether who reads the output has closed it, as `head` does.
+/// Whether the program that reads the output has closed it, as `head` does.
 fn has_seen_enough(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::BrokenPipe
 }
@@ -211,21 +194,13 @@ enum Cut {
     Write(io::Error),
 }
 
-/// The standard output, without the buffer of `Stdout`, which looks for line ends.
-fn own_output() -> Result<File, Failure> {
-    let output = rustix::io::dup(io::stdout());
-    output
-        .map(File::from)
-        .or_exit(Exit::Other, "taking the standard output")
-}
-
 /// Writes what a program or a user gives to the stream, and ends the direction.
 fn feed(input: &mut impl io::Read, writer: &mut WriteHalf) {
     match copy(input, writer) {
         Ok(()) => writer.finish(),
         // The command must not take a part for the whole.
         Err(Cut::Read(_)) => writer.reset(0),
-        // A peer that reads no more needs no more: what it does says the rest.
+        // The peer has stopped reading. Its exit code says why.
         Err(Cut::Write(_)) => {}
     }
 }
@@ -238,9 +213,6 @@ fn drain(reader: &mut ReadHalf, output: &mut impl Write) -> Result<(), Cut> {
     }
     ended
 }
-
-/// Bytes that are copied at a time.
-const PIECE_BYTES: usize = 256 << 10;
 
 /// Copies to the end.
 fn copy(from: &mut impl io::Read, to: &mut impl Write) -> Result<(), Cut> {

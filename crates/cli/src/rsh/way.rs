@@ -2,16 +2,15 @@
 //! (P14.4).
 
 use std::io::Write;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use farwrite_connection::{Connection, Error, Keys, Listener, connect_any};
 use farwrite_session::Psk;
 
 use super::Settings;
+use crate::addresses::at_any;
 use crate::cp::meeting::Meeting;
 use crate::exit::{Exit, Failure, OrExit};
-use crate::pipe::of_connection;
 
 /// How long one end tries to reach the other.
 pub(super) const ATTEMPT: Duration = Duration::from_secs(3);
@@ -20,7 +19,7 @@ const ALLOWANCE: Duration = Duration::from_secs(1);
 
 pub(super) enum Way {
     Udp(Connection),
-    /// And why not over UDP.
+    /// Through ssh. The text says why UDP does not pass.
     Ssh(String),
 }
 
@@ -68,8 +67,6 @@ pub(super) fn dial(meeting: &Meeting, psk: &Psk, settings: &Settings) -> Result<
 /// Listens at a UDP port of all addresses.
 pub(super) fn listen(port: u16, psk: &Psk, settings: &Settings) -> Result<Listener, Failure> {
     let (keys, options) = (Keys::of_psk(psk), settings.connection(ATTEMPT));
-    let at = |ip: IpAddr| Listener::bind(SocketAddr::new(ip, port), &keys, &options);
-    // The wildcard of IPv6 also accepts IPv4. A machine without IPv6 uses the wildcard of IPv4.
-    let listener = at(Ipv6Addr::UNSPECIFIED.into()).or_else(|_| at(Ipv4Addr::UNSPECIFIED.into()));
-    listener.map_err(|error| Failure::caused(of_connection(&error), "listening", &error))
+    let listener = at_any(port, |addr| Listener::bind(addr, &keys, &options));
+    listener.map_err(|error| Failure::of_connection("listening", &error))
 }

@@ -57,16 +57,20 @@ impl AtTerminal {
 
     /// Waits until the screen shows a text. Returns the line that it stands in.
     fn line(&mut self, text: &str) -> String {
+        self.line_that(text, |line| line.contains(text))
+    }
+
+    /// Waits until the screen shows such a line, and returns it. `what` names it.
+    fn line_that(&mut self, what: &str, is: impl Fn(&str) -> bool) -> String {
         let start = Instant::now();
         loop {
-            let mut lines = self.screen.lines();
-            if let Some(line) = lines.find(|line| line.contains(text)) {
+            if let Some(line) = self.screen.lines().find(|line| is(line)) {
                 return line.trim().to_owned();
             }
             let left = PATIENCE.saturating_sub(start.elapsed());
             match self.shown.recv_timeout(left) {
                 Ok(more) => self.screen += &more,
-                Err(_) => panic!("no {text:?} in {:?}", self.screen),
+                Err(_) => panic!("no {what:?} in {:?}", self.screen),
             }
         }
     }
@@ -80,32 +84,25 @@ impl AtTerminal {
     }
 }
 
+/// Starts a receiver that shows a code. Returns it, and its address.
+fn receiver_with_code(rig: &Rig) -> (AtTerminal, String) {
+    let dir = rig.inbox();
+    let dir = dir.to_str().expect("plain");
+    let mut receiver = AtTerminal::start(&["recv", "--listen", V4, "--code", "--dir", dir]);
+    let command = receiver.line("farwrite send");
+    let to = command.split_whitespace().nth(3);
+    (receiver, to.expect("an address").to_owned())
+}
+
 /// A code: typing errors are found before anything is sent, and the right one works once.
 #[test]
 fn a_code_is_shown_and_typed_and_works_once() {
     let rig = Rig::new();
-    let (file, dir) = (rig.file("file", 10_000), rig.inbox());
-    let dir = dir.to_str().expect("plain");
-    let mut receiver = AtTerminal::start(&["recv", "--listen", V4, "--code", "--dir", dir]);
-    let command = receiver.line("farwrite send");
-    let to = command
-        .split_whitespace()
-        .nth(3)
-        .expect("an address")
-        .to_owned();
+    let file = rig.file("file", 10_000);
+    let (mut receiver, to) = receiver_with_code(&rig);
     receiver.line("it asks for this code");
-    receiver.line("-");
-    let is_code = |line: &&str| line.trim().len() == 9 && line.trim().as_bytes()[4] == b'-';
-    let start = Instant::now();
-    let code = loop {
-        if let Some(code) = receiver.screen.lines().find(is_code) {
-            break code.trim().to_owned();
-        }
-        assert!(start.elapsed() < PATIENCE, "{}", receiver.screen);
-        if let Ok(more) = receiver.shown.recv_timeout(Duration::from_millis(50)) {
-            receiver.screen += &more;
-        }
-    };
+    let is_code = |line: &str| line.trim().len() == 9 && line.trim().as_bytes()[4] == b'-';
+    let code = receiver.line_that("a code", is_code);
     let digit = |at: usize| code.as_bytes()[at] - b'0';
     let typo = format!("{}{}", (digit(0) + 1) % 10, &code[1..]);
     let path = file.to_str().expect("plain");
@@ -129,15 +126,8 @@ fn a_code_is_shown_and_typed_and_works_once() {
 #[test]
 fn a_wrong_code_is_used_up() {
     let rig = Rig::new();
-    let (file, dir) = (rig.file("file", 10_000), rig.inbox());
-    let dir = dir.to_str().expect("plain");
-    let mut receiver = AtTerminal::start(&["recv", "--listen", V4, "--code", "--dir", dir]);
-    let command = receiver.line("farwrite send");
-    let to = command
-        .split_whitespace()
-        .nth(3)
-        .expect("an address")
-        .to_owned();
+    let file = rig.file("file", 10_000);
+    let (receiver, to) = receiver_with_code(&rig);
     let guess = Code::generate().expect("a code").to_text();
     let path = file.to_str().expect("plain");
     let mut sender = farwrite();

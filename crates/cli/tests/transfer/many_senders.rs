@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde_json::Value;
 
@@ -140,5 +140,4 @@ fn senders_at_once_all_arrive() {
     );
     assert_eq!(rig.received().len(), senders);
     assert!(receiver.running.is_running());
-    assert!(all < Duration::from_secs(600));
 }

@@ -21,13 +21,18 @@ enum End {
     Receiver(&'static str),
 }
 
-/// Starts a transfer, and sends the signal when the receiver has so many bytes on its disk. Returns what both
-/// ends said.
+/// Starts a transfer, and sends the signal when the receiver has this number of bytes on its disk. Returns
+/// what both ends said.
 fn interrupt(rig: &Rig, end: End, bytes: u64) -> [Ended; 2] {
+    interrupt_with(rig, &[], end, bytes)
+}
+
+/// As [`interrupt`], with options of the receiver.
+fn interrupt_with(rig: &Rig, options: &[&str], end: End, bytes: u64) -> [Ended; 2] {
     rig.file("small", 1000);
     rig.file("file", usize::try_from(BYTES).expect("small"));
     let addr = free_port();
-    let args = ["--json-lines", "--once", "--timeout", "5s"];
+    let args = [&["--json-lines", "--once", "--timeout", "5s"], options].concat();
     let receiver = Running::spawn(rig.recv_command(&addr.to_string(), &rig.inbox(), &args));
     let args = ["--rate", "200Mbit", "--json-lines", "--timeout", "5s"];
     let [small, file] = paths(rig);
@@ -108,15 +113,22 @@ fn interrupted_transfer_goes_on() {
                 assert_eq!(rig.received(), ["file", "small"]);
             });
         }
+        scope.spawn(|| {
+            let rig = Rig::new();
+            interrupt_with(&rig, &["--no-resume"], End::Sender("KILL"), 12 * MB);
+            assert_eq!(part_bytes(&rig), 0);
+            assert_eq!(again(&rig).0, 0);
+        });
     });
 }
 
-/// Another peer, with another key, starts at the first byte, and a receiver that keeps nothing has nothing.
+/// Another peer, with another key, starts at the first byte.
 #[test]
 fn nobody_else_goes_on() {
     let rig = Rig::new();
     interrupt(&rig, End::Receiver("KILL"), 12 * MB);
     let of_first: Vec<_> = rig.received();
+    assert!(of_first.iter().any(|name| name.ends_with(".part")));
     fs::remove_file(rig.key()).expect("remove");
     let other = Psk::generate().expect("key");
     other.save(&rig.key()).expect("key file");
