@@ -75,7 +75,7 @@ class Call:
             raise self.value_error(
                 argument,
                 f"has one value at several indices: shape {tuple(tensor.shape)}, strides {tensor.stride()}; "
-                "pass tensor.contiguous(), which is a copy",
+                "pass a copy made by tensor.contiguous(), and read the result from that copy",
             )
         return tensor
 
