@@ -20,9 +20,6 @@ use crate::session::{SESSION_MTU, Session, Shared, nanoseconds, session_options}
 const SOFTWARE: &str = concat!("farwrite ", env!("CARGO_PKG_VERSION"));
 /// One peer gets this part of the backlog of a listener, so that it cannot keep the others out.
 const PEER_PART: usize = 4;
-/// While each peer has a socket of its own, the fabric does not wait for packets of strangers, nor of a
-/// peer at a new address. They are looked for at this interval.
-const LOOK_NS: u64 = 20_000_000;
 
 /// The connections of an endpoint.
 pub(crate) struct Driver {
@@ -309,11 +306,7 @@ impl Driver {
             }
             !is_over
         });
-        let next_ns = listening.responder.next_ns();
-        match self.sessions.is_empty() {
-            true => next_ns,
-            false => next_ns.min(now_ns + LOOK_NS),
-        }
+        listening.responder.next_ns()
     }
 
     /// The result of connecting, once there is one: the number of the session.

@@ -116,3 +116,54 @@ pub(crate) fn bind(addr: SocketAddr) -> Result<Endpoint<UdpFabric>, Error> {
         error => error.into(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::thread::sleep;
+
+    use super::*;
+    use crate::{ConnectionOptions, Keys, Listener, connect};
+
+    /// How often a thread of an endpoint of this process has slept so far.
+    fn sleeps() -> u64 {
+        let threads = fs::read_dir("/proc/self/task").expect("threads");
+        let read = |entry: std::io::Result<fs::DirEntry>| {
+            let folder = entry.expect("an entry").path();
+            let name = fs::read_to_string(folder.join("comm")).ok()?;
+            let status = fs::read_to_string(folder.join("status")).ok()?;
+            let count = status
+                .lines()
+                .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
+            (name.trim() == "farwrite").then(|| count.trim().parse::<u64>().expect("a number"))
+        };
+        threads.filter_map(read).sum()
+    }
+
+    #[test]
+    fn idle_ends_sleep() {
+        const SECOND: Duration = Duration::from_secs(1);
+        let keys = Keys::of_psk(&farwrite_session::Psk::generate().expect("randomness"));
+        let options = ConnectionOptions::default();
+        let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let listener = Listener::bind(any, &keys, &options).expect("a port");
+        let at = listener.local_addr().to_string();
+        let [mut ours, mut theirs] = [Vec::new(), Vec::new()];
+        for _ in 0..2 {
+            ours.push(connect(&at, &keys, "", &options).expect("connected"));
+            theirs.push(
+                listener
+                    .accept(20 * SECOND)
+                    .expect("no failure")
+                    .expect("in time"),
+            );
+        }
+        // Finding the largest packets goes on for a moment.
+        let quiet = (0..100).any(|_| {
+            let before = sleeps();
+            sleep(SECOND / 5);
+            sleeps() - before == 0
+        });
+        assert!(quiet, "three threads have slept {} times", sleeps());
+    }
+}

@@ -60,6 +60,9 @@ impl RealTime for UdpFabric {
         if workers.clone().any(UdpRx::is_stale) {
             return Ok(());
         }
+        let at_most = workers
+            .clone()
+            .fold(at_most, |at_most, worker| worker.longest_wait(at_most));
         let workers = workers.flat_map(UdpRx::when_readable);
         let sockets = workers.chain(carrier.when_not_full());
         carrier.wake_event().sleep(sockets, at_most)
@@ -79,6 +82,7 @@ unsafe impl RealTimeRx for NicRx<UdpRx> {
         if carrier.is_stale() {
             return Ok(());
         }
+        let at_most = carrier.longest_wait(at_most);
         carrier.wake_event().sleep(carrier.when_readable(), at_most)
     }
 

@@ -1,7 +1,9 @@
 //! The receiving half of a port. It reads the port's sockets in turn.
 
+use std::cell::Cell;
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use farwrite_wire::icrc::Flow;
 use rustix::event::{PollFd, PollFlags};
@@ -17,8 +19,8 @@ use super::wake_event::WakeEvent;
 use crate::contract::FabricError;
 use crate::nic::{Arrival, CarrierRx};
 
-/// Interval between reads of a socket that only strangers send to, so that a flood costs little.
-/// Packets of a peer at a new address also arrive through that socket.
+/// Shortest interval between reads of a socket that only strangers send to, so that a flood costs
+/// little. Packets of a peer at a new address also arrive through that socket.
 pub(super) const STRANGERS_NS: u64 = 1_000_000;
 
 /// The receiving half of a port.
@@ -30,8 +32,10 @@ pub struct UdpRx {
     /// Reads `open`, if other fabrics use it too.
     shared: Option<SharedReader>,
     connected: KnownSockets,
-    /// Time of the last read of `open`.
-    open_read_ns: u64,
+    /// When only strangers send to `open`: the time before which it is not read again.
+    next_open_ns: Cell<u64>,
+    /// Whether the last read of `open` found datagrams.
+    strangers_came: bool,
     buffers: Buffers,
     wake_event: Arc<WakeEvent>,
     owners_packets: SharedOwnersPackets,
@@ -51,7 +55,8 @@ impl UdpRx {
             open: Arc::clone(open),
             shared,
             connected: KnownSockets::new(Arc::clone(peers)),
-            open_read_ns: 0,
+            next_open_ns: Cell::new(0),
+            strangers_came: false,
             buffers: Buffers::new(),
             wake_event: Arc::clone(wake_event),
             owners_packets,
@@ -69,13 +74,35 @@ impl UdpRx {
         self.connected.is_stale()
     }
 
-    /// The sockets of peers, to wait until a datagram arrives.
+    /// How long the worker may sleep: less than `at_most` while strangers send, since
+    /// [`UdpRx::when_readable`] omits the open socket until it may be read again.
+    pub(super) fn longest_wait(&self, at_most: Duration) -> Duration {
+        if self.waits_for_strangers() || self.shared.is_some() {
+            return at_most;
+        }
+        let left_ns = self.next_open_ns.get().saturating_sub(now_ns());
+        at_most.min(Duration::from_nanos(left_ns))
+    }
+
+    /// Whether a datagram of a stranger ends a sleep. During a flood it does not, and neither if
+    /// another fabric reads the socket too.
+    fn waits_for_strangers(&self) -> bool {
+        !self.strangers_came && self.shared.is_none()
+    }
+
+    /// The sockets to wait for until a datagram arrives.
     pub(super) fn when_readable(&self) -> impl Iterator<Item = PollFd<'_>> {
         let KnownSockets {
             sockets, readable, ..
         } = &self.connected;
         let each = sockets.iter().filter(|_| readable.is_none());
-        let open = Some(&self.open).filter(|_| self.connected.shares());
+        let shares = self.connected.shares();
+        let waits = shares || self.waits_for_strangers();
+        if waits {
+            // What ends the sleep is read at once.
+            self.next_open_ns.set(0);
+        }
+        let open = Some(&self.open).filter(|_| waits);
         let all = each.chain(open).map(AsFd::as_fd);
         all.chain(readable.as_ref().map(AsFd::as_fd))
             .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
@@ -112,14 +139,15 @@ impl CarrierRx for UdpRx {
         }
         if !shares {
             let now_ns = now_ns();
-            if now_ns < self.open_read_ns + STRANGERS_NS {
+            if now_ns < self.next_open_ns.get() {
                 return Ok(more);
             }
-            self.open_read_ns = now_ns;
+            self.next_open_ns.set(now_ns + STRANGERS_NS);
         }
         let (received, is_full) = self.buffers.recv(&self.open)?;
         let mut read = None;
         received.for_each(|batch| hand_on(batch, &mut read));
+        self.strangers_came = !shares && read.is_some();
         Ok(more | (is_full && shares))
     }
 }

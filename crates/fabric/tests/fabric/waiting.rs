@@ -1,6 +1,7 @@
 //! Threads that wait for a UDP fabric, and the events that end their waits.
 #![cfg(target_os = "linux")]
 
+use std::net::UdpSocket;
 use std::sync::mpsc::{self, TryRecvError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,7 +10,9 @@ use farwrite_fabric::Adapter;
 use farwrite_fabric::contract::{
     Completion, Fabric, QpAttr, Qpn, RealTime, RealTimeRx, RemoteQp, RxWorker, TxQueue, Waker,
 };
-use farwrite_fabric::udp::{SocketConfig, UdpConfig, UdpFabric};
+use farwrite_fabric::nic::NicRx;
+use farwrite_fabric::udp::{SocketConfig, UdpConfig, UdpFabric, UdpRx};
+use farwrite_wire::opcode::ROUTE_PACKET;
 
 /// Longer than a test takes.
 const LONG: Duration = Duration::from_secs(60);
@@ -106,6 +109,46 @@ fn arrivals_end_waits_of_those_that_poll() {
     assert_eq!(completions.len(), 1);
     worker.poll(&mut completions).unwrap();
     assert!(matches!(&completions[1..], [Completion::Send(send)] if send.payload == b"second"));
+}
+
+/// A peer has a socket of its own, so only strangers send to the open one. They end a wait once, and a
+/// flood of them ends one wait a millisecond.
+#[test]
+fn strangers_end_few_waits() {
+    let (mut a, mut b) = (bind(1), bind(1));
+    joined(&mut a, &mut b, 0);
+    let (_rx, mut worker) = (a.take_rx(0).unwrap(), b.take_rx(0).unwrap());
+    let mut completions = Vec::new();
+    let mut poll = |worker: &mut NicRx<UdpRx>| worker.poll(&mut completions).unwrap();
+    poll(&mut worker);
+    let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let send = || {
+        stranger
+            .send_to(&[ROUTE_PACKET; 80], b.local_addr(0))
+            .unwrap()
+    };
+    for _ in 0..3 {
+        send();
+        assert!(time(|| worker.wait(LONG).unwrap()) < LONG);
+        poll(&mut worker);
+        assert_eq!(b.take_route_packets().len(), 1);
+        // After a packet, the socket is read a second time.
+        assert!(time(|| worker.wait(LONG).unwrap()) < LONG);
+        poll(&mut worker);
+        assert!(
+            time(|| worker.wait(SHORT).unwrap()) >= SHORT,
+            "nothing comes"
+        );
+    }
+    let start = Instant::now();
+    let mut waits = 0;
+    while start.elapsed() < Duration::from_millis(100) {
+        (0..16).for_each(|_| _ = send());
+        worker.wait(LONG).unwrap();
+        poll(&mut worker);
+        waits += 1;
+    }
+    assert!(waits < 110, "{waits} waits");
 }
 
 /// The setup of an endpoint with several threads: a worker receives, and wakes the owner.
