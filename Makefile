@@ -18,7 +18,7 @@ export CARGO_PROFILE_DEV_DEBUG := 0
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo explorer test test-small package macos check unit isal arm loom tsan system test-verbs browser deny python torch torch-versions gpu wheel figures figures-protocol figures-boxes figures-optinic figures-collectives figures-training bench bench-completion bench-agreement bench-path bench-paths bench-durable bench-many-files bench-model bench-sim bench-torch bench-collectives bench-hadamard bench-train bench-train-matrix bench-inference model-check sim-check fuzz soak mutants miri deb deb-c dist install install-c hooks clean
+.PHONY: help demo explorer test test-small package macos check unit isal arm loom tsan system test-verbs test-verbs-short browser deny python torch torch-versions gpu wheel figures figures-protocol figures-boxes figures-optinic figures-collectives figures-training bench bench-completion bench-agreement bench-path bench-paths bench-durable bench-many-files bench-model bench-sim bench-torch bench-collectives bench-hadamard bench-train bench-train-matrix bench-inference model-check sim-check fuzz soak mutants miri deb deb-c dist install install-c hooks clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -101,8 +101,12 @@ loom: ## all interleavings of receive workers on the slot table, and of their no
 system: ## tests in network namespaces, checked with tshark and ISA-L (root; installs what they need on Debian)
 	tests/system/run
 
-test-verbs: ## tests with RDMA devices: Soft-RoCE in a virtual machine (root; installs what it needs on Debian; a minute)
-	tests/vm/run $(TOOLS)
+# `make test-verbs VERBS="--json out/verbs.json contract"`: options, and the names of some cases of tests/vm/cases.py.
+test-verbs: ## tests with RDMA devices, also through boxes: Soft-RoCE in a virtual machine (root; installs what it needs on Debian; five minutes)
+	tests/vm/run $(TOOLS) $(VERBS)
+
+test-verbs-short: ## the most important cases of test-verbs (root; two minutes on two idle cores)
+	tests/vm/run $(TOOLS) --short
 
 browser: explorer ## the explorer in headless Chromium (installs it on Debian as root)
 	tests/explorer/run out/explorer.html

@@ -1,10 +1,14 @@
 """The cases that run in a guest.
 
 A case has programs, which run at the same time and must all end with status 0; settings of netem for interfaces; and a
-limit of time. `guest.py` describes the networks of a guest.
+limit of time. It can have a `path`, the settings of the network with boxes, and `measures`, where a bandwidth is found.
+`guest.py` describes the networks of a guest.
 """
 
 import sys
+
+from box_cases import box_cases
+from case import case
 
 
 def all_cases(programs):
@@ -30,9 +34,15 @@ def all_cases(programs):
         # The interface goes down for a second, and the messages continue.
         moves(programs, "port-down-sender", DEVICE, SOCKETS, LOSS, size=4_000_000, outage="v0"),
         moves(programs, "port-down-receiver", SOCKETS, DEVICE, LOSS, size=4_000_000, outage="v0"),
+        *box_cases(),
     ]
 
 
+#: The cases that take at most 150 s together on two idle processors, with the start of the guest.
+SHORT = [
+    "host-is-read-only", "devices", "contract", "device", "no-permission", "no-locked-memory",
+    "udp-to-verbs-sr", "verbs-to-udp-sr", "lowar-contents-ipv6", "plain-0.02-ipv4", "lowar-0.02-ipv4",
+]
 #: For tests of the crate.
 ENVIRONMENT = {
     "FARWRITE_VERBS_DEVICE": "rxe0",
@@ -80,15 +90,11 @@ def fails(programs, name, first, prefix, text):
     return case(name, 20, ["sh", "-ec", script])
 
 
-def case(name, limit_s, *commands, **more):
-    """A case whose programs run outside of the namespace `peer`, if they do not name it."""
-    programs = [command if isinstance(command, dict) else {"command": command} for command in commands]
-    return {"name": name, "limit_s": limit_s, "programs": programs} | more
-
-
-def choose(programs, names):
+def choose(programs, names, short):
     every = all_cases(programs)
     unknown = set(names) - {case["name"] for case in every}
     if unknown:
         sys.exit(f"no case is named {', '.join(sorted(unknown))}; cases are {', '.join(c['name'] for c in every)}")
+    if short:
+        names = SHORT
     return [case for case in every if not names or case["name"] in names]

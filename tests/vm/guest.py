@@ -1,10 +1,12 @@
 """Runs in the guest: makes RDMA devices, runs the cases of `job.json`, and writes `results.json`.
 
-The folder for results is the only argument. Two networks exist for all cases:
+The folder for results is the only argument. These networks exist for all cases:
 
 - `rxe0` is on `v0`, whose peer `p0` is in the namespace `peer`: ordinary UDP sockets talk to a device.
 - `rxe1` and `rxe2` are on `w0` and `w1`, the two ends of one cable in this namespace: devices talk to devices. Rules
   of routing make packets to an address of this machine take the cable.
+- `rxe3` and `rxe4` are on `e0` and `e1`, which are network cards of the guest. Between them is the network of
+  `boxes.py`, outside of the guest. It exists if a case has a `path`: the settings of that network.
 """
 
 import json
@@ -13,7 +15,7 @@ import subprocess
 import sys
 import time
 
-MODULES = ["crc32_generic", "veth", "sch_netem", "rdma_rxe", "ib_uverbs"]
+MODULES = ["crc32_generic", "veth", "virtio_net", "sch_netem", "rdma_rxe", "ib_uverbs", "rdma_ucm"]
 #: Of an interface: its MTU. RDMA packets have 4096 bytes at most, and headers.
 MTU = 4500
 #: The last part of each address of `v0`, and of the one of `p0`.
@@ -43,27 +45,49 @@ def make_network_with_sockets():
 
 
 def make_network_of_devices():
-    commands = [
+    return [
         f"ip link add w0 mtu {MTU} type veth peer name w1 mtu {MTU}",
-        "sysctl -qw net.ipv4.conf.all.rp_filter=0",
+        *connect("w0", "w1", "10.2.0", "fd02:", 1),
     ]
-    for number, other in ((0, 1), (1, 0)):
-        end = f"w{number}"
+
+
+def make_network_with_boxes():
+    """If the guest has network cards. Their links have the numbers 1 and 2 at the end of their addresses."""
+    links = {(link / "address").read_text().strip(): link.name for link in pathlib.Path("/sys/class/net").iterdir()}
+    cards = [links.get(f"52:54:00:00:00:0{number}") for number in (1, 2)]
+    if None in cards:
+        return []
+    names = [f"ip link set {card} name e{number}" for number, card in enumerate(cards)]
+    return names + connect("e0", "e1", "10.3.0", "fd03:", 3)
+
+
+def connect(left, right, ipv4, ipv6, first_device):
+    """The commands for a device on each of two interfaces. Packets to their addresses leave this machine."""
+    commands = []
+    for number, end in enumerate((left, right)):
         commands += [
             f"sysctl -qw net.ipv4.conf.{end}.accept_local=1 net.ipv4.conf.{end}.rp_filter=0",
-            f"ip addr add 10.2.0.{number + 1}/32 dev {end}",
+            f"ip addr add {ipv4}.{number + 1}/32 dev {end}",
+            f"ip addr add {ipv6}:{number + 1}/128 dev {end} nodad",
             f"ip link set {end} up",
-            f"ip neigh add 10.2.0.{other + 1} lladdr $(cat /sys/class/net/w{other}/address) dev {end} nud permanent",
-            f"ip route add 10.2.0.{other + 1} dev {end} table 10",
             # What arrives is for this machine, whatever the table of the cable says.
             f"ip rule add preference 1 iif {end} lookup local",
-            f"rdma link add rxe{number + 1} type rxe netdev {end}",
+            f"ip -6 rule add preference 1 iif {end} lookup local",
+            f"rdma link add rxe{first_device + number} type rxe netdev {end}",
         ]
-    return commands + [
-        "ip rule add preference 2 lookup 10",
-        "ip rule add preference 3 lookup local",
-        "ip rule del preference 0",
-    ]
+    for end, other, last in ((left, right, 2), (right, left, 1)):
+        for address in (f"{ipv4}.{last}", f"{ipv6}:{last}"):
+            commands += [
+                f"ip neigh add {address} lladdr $(cat /sys/class/net/{other}/address) dev {end} nud permanent",
+                f"ip route add {address} dev {end} table 10",
+            ]
+    return commands
+
+
+def leave_machine():
+    """Rules that look into the table of the cables before that of the addresses of this machine."""
+    rules = ["add preference 2 lookup 10", "add preference 3 lookup local", "del preference 0"]
+    return ["sysctl -qw net.ipv4.conf.all.rp_filter=0"] + [f"ip {ip} rule {rule}" for ip in ("-4", "-6") for rule in rules]
 
 
 def set_netem(netem, verb):
@@ -72,8 +96,18 @@ def set_netem(netem, verb):
         sh(f"{tc} qdisc {verb} dev {device} root" + (f" netem {settings}" if verb == "add" else ""))
 
 
+def ask(case, results):
+    """Waits until the host has made the network of a case."""
+    (results / "asked.new").write_text(case["name"])
+    (results / "asked.new").rename(results / "asked")
+    answered = results / "answered"
+    while not (answered.exists() and answered.read_text() == case["name"]):
+        time.sleep(0.05)
+
+
 def run(case, results):
     """Runs the programs of a case at the same time. All must succeed."""
+    ask(case, results)
     set_netem(case.get("netem", {}), "add")
     start = time.monotonic()
     running = []
@@ -100,9 +134,11 @@ def run(case, results):
 
 def main(results):
     job = json.loads((results / "job.json").read_text())
-    # One script, because each process costs the emulated machine a part of a second.
+    # Few scripts, because each process costs the emulated machine a part of a second.
     commands = [f"modprobe --all --dirname {job['modules']} {' '.join(MODULES)}", "ip link set lo up"]
-    sh("\n".join(commands + make_network_with_sockets() + make_network_of_devices()))
+    sh("\n".join(commands))
+    networks = make_network_with_sockets() + make_network_of_devices() + make_network_with_boxes()
+    sh("\n".join(networks + leave_machine()))
     uptime = float(pathlib.Path("/proc/uptime").read_text().split()[0])
     done = {"ready_s": uptime, "cases": []}
     for case in job["cases"]:

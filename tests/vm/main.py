@@ -10,18 +10,21 @@ import tempfile
 import time
 
 import cases
+import measured
+from boxes import Boxes
 
 #: How long a guest may take besides its cases. It boots in about 10 s on an idle machine.
 BOOT_S = 180
 
 
-def qemu(image, results):
+def qemu(image, results, network):
     """Starts a guest. The guest does not use KVM, so it also runs on machines without it."""
+    inside = network.inside("").split() if network else []
     share = "local,security_model=none,multidevs=remap"
     return subprocess.Popen(
         [
-            "qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", "2048",
-            "-nographic", "-no-reboot", "-nic", "none",
+            *inside, "qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", "2048",
+            "-nographic", "-no-reboot", *(network.taps if network else ["-nic", "none"]),
             "-kernel", image / "vmlinuz", "-initrd", image / "initrd.gz",
             "-append", "console=ttyS0 panic=-1 quiet rdinit=/init mitigations=off",
             "-virtfs", f"{share},path=/,mount_tag=host,readonly=on",
@@ -31,22 +34,53 @@ def qemu(image, results):
     )
 
 
-def boot(image, chosen, results):
-    """Runs cases in a guest. Returns what the guest says about them."""
+def serve(guest, chosen, results, network, end):
+    """Makes the network of each case before it begins, until the guest ends. Returns what each network counted."""
+    paths = {case["name"]: case.get("path") for case in chosen}
+    current, counted = None, {}
+    while guest.poll() is None and time.monotonic() < end:
+        asked = results / "asked"
+        name = asked.read_text() if asked.exists() else None
+        if name != current:
+            if network:
+                counted[current] = network.clear()
+                if paths[name]:
+                    network.set(paths[name])
+            current = name
+            (results / "answered").write_text(name)
+        time.sleep(0.05)
+    if network:
+        counted[current] = network.clear()
+    if guest.poll() is None:
+        print("the guest did not end in time", flush=True)
+    return counted
+
+
+def boot(image, programs, chosen, results):
+    """Runs cases in a guest. Returns what the guest says about them, and what the networks between boxes counted."""
+    for old in ("asked", "answered", "boxes.key", "results.json"):
+        (results / old).unlink(missing_ok=True)
     (results / "python").write_text(os.path.realpath(sys.executable))
     (results / "guest").write_text(str(pathlib.Path(__file__).with_name("guest.py").resolve()))
     job = {"modules": str(image / "kernel"), "cases": chosen}
     (results / "job.json").write_text(json.dumps(job))
-    guest = qemu(image, results)
+    network = Boxes(programs["farwrite"], results) if any(case.get("path") for case in chosen) else None
+    guest = None
     try:
-        guest.wait(BOOT_S + sum(case["limit_s"] for case in chosen))
-    except subprocess.TimeoutExpired:
-        print("the guest did not end in time", flush=True)
+        guest = qemu(image, results, network)
+        end = time.monotonic() + BOOT_S + sum(case["limit_s"] for case in chosen)
+        counted = serve(guest, chosen, results, network, end)
     finally:
-        guest.kill()
-        guest.wait()
+        if guest:
+            guest.kill()
+            guest.wait()
+        if network:
+            network.close()
     path = results / "results.json"
-    return json.loads(path.read_text()) if path.exists() else {"cases": []}
+    done = json.loads(path.read_text()) if path.exists() else {"cases": []}
+    for outcome in done["cases"]:
+        outcome |= counted.get(outcome["name"], {})
+    return done
 
 
 def show_log(path):
@@ -60,10 +94,13 @@ def report(done, chosen, results):
     succeeded = True
     for case in chosen:
         outcome = outcomes.get(case["name"], {"codes": ["missing"], "seconds": 0})
-        good = all(code == 0 for code in outcome["codes"])
+        problems = outcome.get("problems", [])
+        good = all(code == 0 for code in outcome["codes"]) and not problems
         succeeded &= good
-        print(f"{'ok' if good else 'FAILED':7}{case['name']:40}{outcome['seconds']:7.1f} s  {outcome['codes']}")
+        value = measured.show(case, outcome, results)
+        print(f"{'ok' if good else 'FAILED':7}{case['name']:40}{outcome['seconds']:7.1f} s  {outcome['codes']}{value}")
         if not good:
+            print("\n".join(problems))
             for log in sorted(results.glob(f"{case['name']}-*.log")):
                 show_log(log)
     if len(outcomes) < len(chosen):
@@ -76,16 +113,21 @@ def main():
     parser.add_argument("image", type=pathlib.Path, help="the folder that `image` printed")
     parser.add_argument("programs", type=pathlib.Path, help="a JSON file: the path of each program by its name")
     parser.add_argument("case", nargs="*", help="the cases to run (all)")
+    parser.add_argument("--short", action="store_true", help="only the cases that take 150 s together")
+    parser.add_argument("--json", type=pathlib.Path, help="a file for the results")
     parser.add_argument("--keep", type=pathlib.Path, help="a folder for logs and results, kept")
-    options = parser.parse_args()
-    chosen = cases.choose(json.loads(options.programs.read_text()), options.case)
+    options = parser.parse_intermixed_args()
+    programs = json.loads(options.programs.read_text())
+    chosen = cases.choose(programs, options.case, options.short)
     start = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="farwrite-vm-") as folder:
         results = options.keep or pathlib.Path(folder)
         results.mkdir(exist_ok=True)
         results = results.resolve()
-        done = boot(options.image.resolve(), chosen, results)
+        done = boot(options.image.resolve(), programs, chosen, results)
         succeeded = report(done, chosen, results)
+    if options.json:
+        options.json.write_text(json.dumps(done, indent=1) + "\n")
     ready = f"ready after {done['ready_s']:.1f} s of the guest, " if "ready_s" in done else ""
     print(f"{ready}{time.monotonic() - start:.1f} s in all")
     sys.exit(0 if succeeded else 1)
