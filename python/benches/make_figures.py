@@ -32,9 +32,11 @@ def make(claim: Claim) -> Part:
     plot = "\n".join(line.rstrip() for line in svg.getvalue().splitlines()) + "\n"
     results: dict[str, object] = {"conditions": conditions} if conditions else {}
     results |= {"numbers": ours} | ({"shipped": shipped} if shipped else {})
+    verdicts = claim.verdicts(ours)
+    results |= {"verdict": claim.verdict(verdicts), "verdicts": verdicts}
     (claim.folder / "plot.svg").write_text(plot)
     (claim.folder / "results.json").write_text(json.dumps(results, indent=1) + "\n")
-    return Part(claim, ours, shipped, plot, conditions)
+    return Part(claim, ours, shipped, plot, conditions, verdicts)
 
 
 def main() -> int:

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import sys
+from math import inf
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -14,6 +15,7 @@ from paper_figures.claim import Claim, ShippedMaker, load_all
 from paper_figures.rows import load as load_rows
 from paper_figures.shipped import FOLDER
 from paper_figures.shipped import load as load_times
+from paper_figures.verdict import CAUSES, NOT, PARTLY, REPRODUCED, Statement, overall
 
 FIGURES = Path(__file__).parents[2] / "figures"
 CLAIMS = load_all(FIGURES)
@@ -53,10 +55,47 @@ def test_numbers(claim: Claim) -> None:
         kept = json.loads((claim.folder / "results.json").read_text())["shipped"]
         assert shipped == pytest.approx(kept, rel=1e-6), "make figures brings the kept ones up to date"
         assert set(shipped) <= set(ours)
+    verdicts = claim.verdicts(ours)
+    kept = json.loads((claim.folder / "results.json").read_text())
+    assert (kept["verdict"], kept["verdicts"]) == (claim.verdict(verdicts), verdicts)
     for number in claim.expected:
         assert number.holds(ours[number.name]), (number.name, ours[number.name])
-        # If the paper's number is outside the bounds, the claim gives a reason.
-        assert number.paper is None or number.holds(number.paper) or number.why, number.name
+        # Each difference has a cause and a reason, and what is reproduced has no cause.
+        differs = verdicts.get(number.name, REPRODUCED) != REPRODUCED
+        assert differs == bool(number.cause), (number.name, verdicts.get(number.name))
+        assert not number.cause or (number.cause in CAUSES and number.why), number.name
+
+
+@pytest.mark.parametrize(
+    ("statement", "ours", "error", "verdict"),
+    [
+        (Statement(2, 2), 2.2, 0, REPRODUCED),
+        (Statement(2, 2), 2.3, 0, PARTLY),
+        # Two standard errors of our number reach into the tolerance.
+        (Statement(2, 2), 2.3, 0.05, REPRODUCED),
+        (Statement(2, 2, 0.01), 2.1, 0, PARTLY),
+        (Statement(2, 2), 4.1, 0, NOT),
+        (Statement(2, 2), -2, 0, NOT),
+        (Statement(1.6, 2), 1.5, 0, REPRODUCED),
+        (Statement(1.6, 2), 1, 0, PARTLY),
+        # A bound holds or it does not.
+        (Statement(-inf, 1), 1.01, 0, NOT),
+        (Statement(-inf, 1), -3, 0, REPRODUCED),
+        (Statement(5, inf), 5, 0, REPRODUCED),
+        # The tolerance of a 0 is in the unit of the number.
+        (Statement(0, 0), 0.01, 0, NOT),
+        (Statement(0, 0, 0.2), -0.2, 0, REPRODUCED),
+    ],
+)
+def test_verdicts(statement: Statement, ours: float, error: float, verdict: str) -> None:
+    assert statement.verdict(ours, error) == verdict
+
+
+def test_a_claim_is_as_its_numbers() -> None:
+    assert overall([REPRODUCED, REPRODUCED]) == REPRODUCED
+    assert overall([REPRODUCED, NOT]) == overall([PARTLY]) == PARTLY
+    assert overall([NOT, NOT]) == NOT
+    assert overall([]) == ""
 
 
 def test_all_are_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

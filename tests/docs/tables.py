@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tables of docs/results/boxes.md that are made from the results in figures/boxes.
+"""Tables of docs/results/ that are made from the results in figures/.
 
 A line `<!-- table: NAME -->` stands above each of them. `tests/docs/check` fails if a table differs from its
 results. `tests/docs/tables.py --write` writes the tables.
@@ -9,51 +9,57 @@ import re
 import sys
 from pathlib import Path
 
+import claims_table
 import lowar_tables
 import netrt_tables
 import together_tables
 from results import Rows
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs/results/boxes.md"
-RESULTS = ROOT / "figures/boxes"
 MARK = re.compile(r"<!-- table: ([\w-]+) -->\n\n?((?:\|.*\n)*)")
-TABLES = lowar_tables.TABLES | netrt_tables.TABLES | together_tables.TABLES
+BOXES = lowar_tables.TABLES | netrt_tables.TABLES | together_tables.TABLES
+#: For each page: its tables, and what they are made from.
+PAGES = {
+    "docs/results/boxes.md": (BOXES, lambda: Rows(ROOT / "figures/boxes")),
+    "docs/results/claims.md": (claims_table.TABLES, lambda: ROOT / "figures"),
+}
 
 
-def made(rows, text):
-    """The page with the tables that the results have, and the names of those that differ."""
+def made(page):
+    """A page with the tables that the results have, and the names of those that differ."""
+    tables, results = PAGES[page]
+    rows = results()
     found, differ = [], []
 
     def replace(match):
         name = match[1]
-        if name not in TABLES:
-            sys.exit(f"{PAGE.name}: {name} is not one of the tables {', '.join(TABLES)}")
-        wanted = TABLES[name](rows)
+        if name not in tables:
+            sys.exit(f"{page}: {name} is not one of the tables {', '.join(tables)}")
+        wanted = tables[name](rows)
         found.append(name)
         if match[2] != wanted:
             differ.append(name)
         return f"<!-- table: {name} -->\n\n{wanted}"
 
-    text = MARK.sub(replace, text)
-    if sorted(found) != sorted(TABLES):
-        sys.exit(f"{PAGE.name}: has the tables {found}, and should have {list(TABLES)}, each once")
+    text = MARK.sub(replace, (ROOT / page).read_text())
+    if sorted(found) != sorted(tables):
+        sys.exit(f"{page}: has the tables {found}, and should have {list(tables)}, each once")
     return text, differ
 
 
 def wrong_tables():
     """The tables that differ from the results."""
-    _, differ = made(Rows(RESULTS), PAGE.read_text())
-    return [f"docs/results/boxes.md: the table {name} differs from figures/boxes: tests/docs/tables.py --write"
-            for name in differ]
+    return [f"{page}: the table {name} differs from figures/: tests/docs/tables.py --write"
+            for page in PAGES for name in made(page)[1]]
 
 
 def main():
     if sys.argv[1:] != ["--write"]:
-        sys.exit("the only option is --write, which writes the tables into docs/results/boxes.md")
-    text, differ = made(Rows(RESULTS), PAGE.read_text())
-    PAGE.write_text(text)
-    print(f"written: {', '.join(differ) or 'nothing, all are as the results'}")
+        sys.exit("the only option is --write, which writes the tables into the pages of docs/results/")
+    for page in PAGES:
+        text, differ = made(page)
+        (ROOT / page).write_text(text)
+        print(f"{page}: {', '.join(differ) or 'nothing to write, all are as the results'}")
 
 
 if __name__ == "__main__":

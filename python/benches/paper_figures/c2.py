@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from paper_figures.claim import Numbers, Settings
 from paper_figures.rows import Rows
-from paper_figures.style import REPAIRS, curve, legend_below, panels
+from paper_figures.style import REPAIRS, curve, legend_beside, panels
 
 
 def numbers(settings: Settings, rows: Rows) -> Numbers:
@@ -28,20 +28,24 @@ def numbers(settings: Settings, rows: Rows) -> Numbers:
 
 
 def draw(settings: Settings, rows: Rows) -> Figure:
-    """Draw the share of steps that have ended, over time, for each panel."""
+    """Draw the share of steps that have ended, over time: reliable transports above, bounded ones below."""
     shown = settings["panels"]
-    figure, axes = panels(len(shown), width=4.6)
-    names = [*settings["reliable"].values(), *settings["bounded"].values()]
-    for axis, panel in zip(axes, shown, strict=True):
+    groups = [list(settings["reliable"].values()), [settings["roce"], *settings["bounded"].values()]]
+    figure, axes = panels(len(shown), width=4.6, rows=len(groups))
+    for number, axis in enumerate(axes):
+        panel, names = shown[number % len(shown)], groups[number // len(shown)]
         for name in names:
             percents, times = rows.line(panel, name, "step_ms")
             curve(axis, times, percents, {"label": name, **REPAIRS[name]})
         axis.set_title(panel)
         axis.set_xscale("log")
+        axis.set_xlim(1.8, 18)
         ticks = np.array([2, 3, 4, 5, 7, 10, 15])
         axis.set_xticks(ticks, [f"{tick}" for tick in ticks])
         axis.set_xticks([], minor=True)
         axis.set_xlabel("time of a step, ms")
-    axes[0].set_ylabel("steps that have ended, %")
-    legend_below(figure, axes[0], 4)
+        if panel == shown[0]:
+            axis.set_ylabel("steps that have ended, %")
+        if panel == shown[-1]:
+            legend_beside(axis)
     return figure

@@ -6,6 +6,7 @@ import re
 import tomllib
 from dataclasses import dataclass
 from importlib import import_module
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
@@ -13,6 +14,7 @@ from paper_figures.rows import Rows
 from paper_figures.rows import load as load_rows
 from paper_figures.shipped import FOLDER, Times
 from paper_figures.shipped import load as load_times
+from paper_figures.verdict import Statement, overall
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -57,6 +59,14 @@ class ConditionedMaker(Maker, Protocol):
         """Return the conditions as a sentence without a full stop."""
 
 
+@runtime_checkable
+class EstimatedMaker(Protocol):
+    """A module of a claim that knows the standard errors of some of its numbers."""
+
+    def errors(self, settings: Settings, rows: Rows) -> Numbers:
+        """Return standard errors, by the names of the numbers."""
+
+
 class RowsMaker(Protocol):
     """The functions of the module of a claim whose numbers come from rows."""
 
@@ -88,6 +98,11 @@ class FromRows:
         """Return the conditions of the numbers."""
         return self.common + self.rows.conditions
 
+    def errors(self, settings: Settings) -> Numbers:
+        """Return the standard errors that are known."""
+        module = self.module
+        return module.errors(settings, self.rows) if isinstance(module, EstimatedMaker) else {}
+
 
 @dataclass(frozen=True)
 class Number:
@@ -96,19 +111,39 @@ class Number:
     name: str
     #: Description of the number.
     says: str
-    #: The paper's number; None if the paper only states a trend.
-    paper: float | None
     #: The section or figure of the paper.
     source: str
-    #: The bounds of our number; 0 and infinite for speeds of a machine.
+    #: The bounds of our number, for the test that it stays as it is; 0 and infinite for speeds of a machine.
     low: float
     high: float
+    #: The paper's number. If the paper states a range or a bound, its ends are below.
+    paper: float | None = None
+    paper_low: float | None = None
+    paper_high: float | None = None
+    #: The share of the paper's number by which ours may differ; None: the usual one (`verdict.TOLERANCE`).
+    tolerance: float | None = None
+    #: Whose the difference is: one of `verdict.CAUSES`. Empty if there is none.
+    cause: str = ""
     #: The reason if our number differs.
     why: str = ""
+
+    @property
+    def statement(self) -> Statement | None:
+        """What the paper states of the number; None for an addition of ours."""
+        if self.paper is not None:
+            return Statement(self.paper, self.paper, self.tolerance)
+        if self.paper_low is None and self.paper_high is None:
+            return None
+        low = -inf if self.paper_low is None else self.paper_low
+        return Statement(low, inf if self.paper_high is None else self.paper_high, self.tolerance)
 
     def holds(self, ours: float) -> bool:
         """Return whether our number is within the bounds."""
         return self.low <= ours <= self.high
+
+    def verdict(self, ours: float, error: float = 0.0) -> str:
+        """Return the verdict on our number; empty for an addition of ours."""
+        return self.statement.verdict(ours, error) if self.statement else ""
 
     def deviation(self, ours: float) -> float | None:
         """Return our number divided by the paper's, minus one; None if the paper's number is 0 or unknown."""
@@ -130,6 +165,8 @@ class Claim:
     #: Name of the folder with results as rows, beside the folders of the claims. Empty if the module of the
     #: claim computes or measures its numbers.
     rows: str = ""
+    #: The command that measures the numbers again. `make figures` draws them.
+    command: str = "make figures"
     #: Assumptions, and parts of the claim that are not shown.
     note: str = ""
 
@@ -152,6 +189,25 @@ class Claim:
         rows = load_rows(self.folder.parent / self.rows, self.name)
         return FromRows(module, rows, COMMON.get(self.rows, ""))
 
+    def errors(self) -> Numbers:
+        """Return the standard errors of our numbers that are known."""
+        maker = self.maker
+        return maker.errors(self.settings) if isinstance(maker, FromRows) else {}
+
+    def verdicts(self, ours: Numbers) -> dict[str, str]:
+        """Return the verdicts on our numbers, without those of additions."""
+        errors = self.errors()
+        found = {
+            number.name: number.verdict(ours[number.name], errors.get(number.name, 0.0))
+            for number in self.expected
+        }
+        return {name: verdict for name, verdict in found.items() if verdict}
+
+    @staticmethod
+    def verdict(verdicts: dict[str, str]) -> str:
+        """Return the verdict on the whole claim."""
+        return overall(verdicts.values())
+
     @property
     def times(self) -> Times:
         """The simulated times of the shipped protocols: times of rings if the claim is about sites."""
@@ -162,7 +218,7 @@ def load(folder: Path) -> Claim:
     """Read the claim of a folder."""
     with (folder / "claim.toml").open("rb") as file:
         content = tomllib.load(file)
-    numbers = tuple(Number(**{"paper": None, **number}) for number in content.pop("numbers"))
+    numbers = tuple(Number(**number) for number in content.pop("numbers"))
     return Claim(folder, expected=numbers, **content)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import hypot
+
 from matplotlib.figure import Figure
 
 from paper_figures.claim import Numbers, Settings
@@ -9,6 +11,7 @@ from paper_figures.rows import Rows
 from paper_figures.style import legend_below, lines, loss_places, panels
 
 GOODPUT = "goodput_gbps"
+ERROR = "error_gbps"
 
 
 def numbers(settings: Settings, rows: Rows) -> Numbers:
@@ -40,6 +43,25 @@ def numbers(settings: Settings, rows: Rows) -> Numbers:
         "ratio_many_80_ms_1e-4": ratio(settings["many_far"], 1e-4),
         "kept_many_1e-3": goodput(many, coded, 1e-3) / goodput(many, coded, 0),
         "adaptive_of_best": min(of_best(settings, rows, panel) for panel in (near, far)),
+    }
+
+
+def errors(settings: Settings, rows: Rows) -> Numbers:
+    """Return the standard errors of the ratios whose two numbers are means of several runs."""
+    near, _ = settings["panels"]
+    coded, plain = settings["code"], settings["plain"]
+
+    def relative(panel: str, series: str, loss: float) -> float:
+        return rows.value(panel, series, ERROR, loss) / rows.value(panel, series, GOODPUT, loss)
+
+    def of_ratio(panel: str, loss: float) -> float:
+        ratio = rows.value(panel, coded, GOODPUT, loss) / rows.value(panel, plain, GOODPUT, loss)
+        return ratio * hypot(relative(panel, coded, loss), relative(panel, plain, loss))
+
+    return {
+        "plain_40_ms_1e-5": rows.value(near, plain, ERROR, 1e-5),
+        "ratio_40_ms_1e-5": of_ratio(near, 1e-5),
+        "ratio_40_ms_1e-4": of_ratio(near, 1e-4),
     }
 
 

@@ -7,16 +7,9 @@ from matplotlib.figure import Figure
 
 from paper_figures.claim import Numbers, Settings
 from paper_figures.rows import Rows
-from paper_figures.style import REPAIRS, Style, legend_below, panels
+from paper_figures.style import REPAIRS, legend_below, panels
 
 SHORT = ", short timeout"
-STYLES: dict[str, Style] = {
-    "RoCE": REPAIRS["RoCE"],
-    "best effort": {"color": "#0072B2", "marker": "s"},
-    "best effort, fixed rate": {"color": "#000000", "marker": "x"},
-    "best effort, Swift": {"color": "#009E73", "marker": "^"},
-    "best effort, EQDS": {"color": "#CC79A7", "marker": "D"},
-}
 
 
 def numbers(settings: Settings, rows: Rows) -> Numbers:
@@ -45,7 +38,7 @@ def draw(settings: Settings, rows: Rows) -> Figure:
             _, tail = rows.line(collective, series, "p99_ms")
             # With a short timeout, a transport keeps its colour, and its line is dotted.
             transport = series.removesuffix(SHORT)
-            style = STYLES[transport] | ({"linestyle": ":"} if transport != series else {})
+            style = REPAIRS[transport] | {"linestyle": "-" if transport == series else ":"}
             axis.plot(sizes, mean, label=series, linewidth=1.4, **style)
             axis.plot(sizes, tail, linestyle="none", marker="_", markersize=9, color=style["color"])
         axis.set_title(collective)

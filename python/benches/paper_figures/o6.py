@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from paper_figures.claim import Numbers, Settings
 from paper_figures.rows import Rows
-from paper_figures.style import Array, bars, legend_below, panels, places
+from paper_figures.style import Array, bars, legend_beside, panels, places
 
 
 def times(settings: Settings, rows: Rows, loss: str, measure: str) -> dict[str, Array]:
@@ -36,14 +36,20 @@ def numbers(settings: Settings, rows: Rows) -> Numbers:
 
 
 def draw(settings: Settings, rows: Rows) -> Figure:
-    """Draw the paper's plot for each loss: bars are means, marks are p99."""
-    losses = settings["losses"]
-    figure, axes = panels(len(losses), width=4.6)
-    for axis, loss in zip(axes, losses, strict=True):
+    """Draw the paper's plot for each loss: bars are means, marks are p99. Bounded transports are below."""
+    losses, roce = settings["losses"], settings["roce"]
+    groups = [settings["reliable"], [roce, *settings["bounded"].values()]]
+    figure, axes = panels(len(losses), width=4.6, height=3, rows=len(groups))
+    for number, axis in enumerate(axes):
+        loss, names = losses[number % len(losses)], groups[number // len(losses)]
         mean, p99 = (times(settings, rows, loss, measure) for measure in ["mean_ms", "p99_ms"])
-        bars(axis, mean, p99)
+        bars(axis, *({name: values[name] for name in names} for values in (mean, p99)))
         places(axis, [name.replace(", ", ",\n") for name in settings["collectives"]])
         axis.set_title(loss)
-    axes[0].set_ylabel("mean and p99 of a collective, ms")
-    legend_below(figure, axes[0], 4)
+        # Both groups have one scale, so that they can be compared.
+        axis.set_ylim(0, 1.05 * max(float(values.max()) for values in p99.values()))
+        if loss == losses[0]:
+            axis.set_ylabel("mean and p99, ms")
+        if loss == losses[-1]:
+            legend_beside(axis)
     return figure

@@ -57,11 +57,11 @@ REPAIRS: dict[str, Style] = {
     "Falcon": {"color": "#56B4E9", "marker": "D"},
     "UCCL": {"color": "#0072B2", "marker": "v", "linestyle": "-."},
     "endpoint, exact": {"color": "#CC79A7", "marker": "x", "linestyle": ":"},
-    "best effort": {"color": "#999999", "marker": "x"},
+    "best effort": {"color": "#0072B2", "marker": "s"},
     "best effort, fixed rate": {"color": "#000000", "marker": "x"},
-    "best effort, DCQCN": {"color": "#BBBBBB", "marker": "x", "linestyle": ":"},
-    "best effort, Swift": {"color": "#444444", "marker": "x", "linestyle": "--"},
-    "best effort, EQDS": {"color": "#777777", "marker": "x", "linestyle": ":"},
+    "best effort, DCQCN": {"color": "#E69F00", "marker": "v", "linestyle": "-."},
+    "best effort, Swift": {"color": "#009E73", "marker": "^", "linestyle": "--"},
+    "best effort, EQDS": {"color": "#CC79A7", "marker": "D", "linestyle": ":"},
 }
 #: Hatches of bars, by their colours.
 HATCHES = {
@@ -72,9 +72,6 @@ HATCHES = {
     "#0072B2": "xx",
     "#56B4E9": "++",
     "#999999": "--",
-    "#BBBBBB": "..",
-    "#777777": "//",
-    "#444444": "xx",
     "#000000": "",
 }
 
@@ -92,11 +89,11 @@ mpl.rcParams.update(
 )
 
 
-def panels(count: int, height: float = 3.2, width: float = 3.6) -> tuple[Figure, list[Axes]]:
-    """Make a figure with panels side by side."""
-    figure = Figure(figsize=(width * count, height), layout="constrained")
-    axes = figure.subplots(1, count, squeeze=False)
-    return figure, list(axes[0])
+def panels(count: int, height: float = 3.2, width: float = 3.6, rows: int = 1) -> tuple[Figure, list[Axes]]:
+    """Make a figure with panels side by side, in one or more rows."""
+    figure = Figure(figsize=(width * count, height * rows), layout="constrained")
+    axes = figure.subplots(rows, count, squeeze=False)
+    return figure, list(axes.flat)
 
 
 def curve(axes: Axes, x: Array, y: Array, style: Style, **more: Any) -> None:
@@ -155,6 +152,11 @@ def legend_below(figure: Figure, axes: Axes, columns: int) -> None:
     """Put the legend of a panel below all panels."""
     handles, labels = axes.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=columns)
+
+
+def legend_beside(axes: Axes) -> None:
+    """Put the legend of a panel to its right."""
+    axes.legend(loc="center left", bbox_to_anchor=(1.02, 0.5))
 
 
 def legend_above(axes: Axes) -> None:
