@@ -5,8 +5,9 @@ The folder for results is the only argument. These networks exist for all cases:
 - `rxe0` is on `v0`, whose peer `p0` is in the namespace `peer`: ordinary UDP sockets talk to a device.
 - `rxe1` and `rxe2` are on `w0` and `w1`, the two ends of one cable in this namespace: devices talk to devices. Rules
   of routing make packets to an address of this machine take the cable.
-- `rxe3` and `rxe4` are on `e0` and `e1`, which are network cards of the guest. Between them is the network of
-  `boxes.py`, outside of the guest. It exists if a case has a `path`: the settings of that network.
+- `rxe3` and `rxe4` are on `e0` and `e1`, which are network cards of the guest. Between them are the boxes of `boxes.py`,
+  outside of the guest, and between the boxes the cards `f0` and `f1` in the namespace `path`. All that exists if a
+  case has a `path`: the settings of the boxes.
 """
 
 import json
@@ -15,9 +16,13 @@ import subprocess
 import sys
 import time
 
-MODULES = ["crc32_generic", "veth", "virtio_net", "sch_netem", "rdma_rxe", "ib_uverbs", "rdma_ucm"]
+MODULES = ["crc32_generic", "veth", "virtio_net", "bridge", "sch_netem", "rdma_rxe", "ib_uverbs", "rdma_ucm"]
 #: Of an interface: its MTU. RDMA packets have 4096 bytes at most, and headers.
 MTU = 4500
+#: The MTU of the path between boxes.
+PATH_MTU = 1600
+#: The namespaces of interfaces that are not in the initial one.
+NAMESPACES = {"p0": "peer", "f0": "path", "f1": "path"}
 #: The last part of each address of `v0`, and of the one of `p0`.
 OWN, PEER = (1, 2, 3), 9
 
@@ -52,13 +57,16 @@ def make_network_of_devices():
 
 
 def make_network_with_boxes():
-    """If the guest has network cards. Their links have the numbers 1 and 2 at the end of their addresses."""
+    """If the guest has network cards. The last part of their addresses says which they are."""
     links = {(link / "address").read_text().strip(): link.name for link in pathlib.Path("/sys/class/net").iterdir()}
-    cards = [links.get(f"52:54:00:00:00:0{number}") for number in (1, 2)]
-    if None in cards:
+    cards = {name: links.get(f"52:54:00:00:00:0{number}") for number, name in enumerate(("e0", "e1", "f0", "f1"), 1)}
+    if None in cards.values():
         return []
-    names = [f"ip link set {card} name e{number}" for number, card in enumerate(cards)]
-    return names + connect("e0", "e1", "10.3.0", "fd03:", 3)
+    names = [f"ip link set {card} name {name}" for name, card in cards.items()]
+    path = ["ip netns add path", f"ip -n path link add path mtu {PATH_MTU} type bridge mcast_snooping 0"]
+    for end in ("f0", "f1"):
+        path += [f"ip link set {end} netns path", f"ip -n path link set {end} mtu {PATH_MTU} master path up"]
+    return [*names, *path, "ip -n path link set path up", *connect("e0", "e1", "10.3.0", "fd03:", 3)]
 
 
 def connect(left, right, ipv4, ipv6, first_device):
@@ -87,13 +95,28 @@ def connect(left, right, ipv4, ipv6, first_device):
 def leave_machine():
     """Rules that look into the table of the cables before that of the addresses of this machine."""
     rules = ["add preference 2 lookup 10", "add preference 3 lookup local", "del preference 0"]
-    return ["sysctl -qw net.ipv4.conf.all.rp_filter=0"] + [f"ip {ip} rule {rule}" for ip in ("-4", "-6") for rule in rules]
+    families = [f"ip {ip} rule {rule}" for ip in ("-4", "-6") for rule in rules]
+    return ["sysctl -qw net.ipv4.conf.all.rp_filter=0", *families]
 
 
-def set_netem(netem, verb):
+def tc(device, command):
+    inside = f"ip netns exec {NAMESPACES[device]} " if device in NAMESPACES else ""
+    return sh(f"{inside}tc {command}")
+
+
+def begin_netem(netem):
     for device, settings in netem.items():
-        tc = "ip netns exec peer tc" if device == "p0" else "tc"
-        sh(f"{tc} qdisc {verb} dev {device} root" + (f" netem {settings}" if verb == "add" else ""))
+        tc(device, f"qdisc add dev {device} root netem {settings}")
+
+
+def end_netem(netem):
+    """Returns how many packets each interface has lost."""
+    dropped = {}
+    for device in netem:
+        (queue,) = json.loads(tc(device, f"-json -statistics qdisc show dev {device}"))
+        dropped[device] = queue["drops"]
+        tc(device, f"qdisc del dev {device} root")
+    return dropped
 
 
 def ask(case, results):
@@ -108,7 +131,8 @@ def ask(case, results):
 def run(case, results):
     """Runs the programs of a case at the same time. All must succeed."""
     ask(case, results)
-    set_netem(case.get("netem", {}), "add")
+    netem = case.get("netem", {})
+    begin_netem(netem)
     start = time.monotonic()
     running = []
     for number, program in enumerate(case["programs"]):
@@ -128,8 +152,8 @@ def run(case, results):
             program.kill()
             program.wait()
             codes.append("time")
-    set_netem(case.get("netem", {}), "del")
-    return {"name": case["name"], "codes": codes, "seconds": round(time.monotonic() - start, 2)}
+    outcome = {"name": case["name"], "codes": codes, "seconds": round(time.monotonic() - start, 2)}
+    return outcome | {"dropped": end_netem(netem)}
 
 
 def main(results):

@@ -1,21 +1,36 @@
 """What programs of a case have measured."""
 
+import json
 import re
 
 
 def show(case, outcome, results):
-    """Reads what a bandwidth test of perftest has counted in its log, if the case has one. Returns a text about it.
-
-    The number of messages is taken, not the bandwidth: perftest computes that from a frequency of the processor, which
-    it cannot find in an emulated machine that is busy, and then prints 0.
-    """
+    """Adds the bandwidth that a program of the case has measured to the outcome, if there is one. Returns a text."""
     measures = case.get("measures")
     if not measures:
         return ""
-    log = (results / f"{case['name']}-{measures['log']}.log").read_text(errors="replace")
-    row = re.search(rf"^ *{measures['bytes']} +(\d+) ", log, re.MULTILINE)
-    if not row:
-        outcome.setdefault("problems", []).append("the log has no row of perftest")
+    path = results / f"{case['name']}-{measures['program']}.log"
+    log = path.read_text(errors="replace") if path.exists() else ""
+    read = of_perftest if "messages_of" in measures else of_move
+    outcome["bytes_per_s"] = read(log, measures)
+    if outcome["bytes_per_s"] is None:
+        outcome.setdefault("problems", []).append("the log has no result")
         return ""
-    outcome["bytes_per_s"] = int(row[1]) * measures["bytes"] / measures["seconds"]
     return f"  {outcome['bytes_per_s'] / 1e6:.3g} MB/s"
+
+
+def of_perftest(log, measures):
+    """The messages that perftest has counted, over the time.
+
+    Its own bandwidth is not taken: it comes from a frequency of the processor, which perftest cannot find in an
+    emulated machine that is busy. It then prints 0.
+    """
+    row = re.search(rf"^ *{measures['messages_of']} +(\d+) ", log, re.MULTILINE)
+    return int(row[1]) * measures["messages_of"] / measures["seconds"] if row else None
+
+
+def of_move(log, _measures):
+    """The result of the example `move`."""
+    row = re.search(r"^{.*}$", log, re.MULTILINE)
+    result = json.loads(row[0]) if row else None
+    return result and result["bytes"] / result["seconds"]
