@@ -18,7 +18,7 @@ export CARGO_PROFILE_DEV_DEBUG := 0
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo explorer test test-small package macos check unit isal arm loom tsan system test-verbs test-verbs-short browser deny python torch torch-versions gpu wheel figures figures-protocol figures-boxes figures-optinic figures-collectives figures-training bench bench-completion bench-agreement bench-path bench-paths bench-durable bench-many-files bench-model bench-sim bench-torch bench-collectives bench-hadamard bench-train bench-train-matrix bench-inference model-check sim-check fuzz soak mutants miri deb deb-c dist install install-c hooks clean
+.PHONY: help demo explorer test test-small package macos check unit isal arm loom tsan system test-verbs test-verbs-short browser deny python torch torch-versions gpu wheel figures figures-protocol figures-boxes figures-optinic figures-collectives figures-training figures-vm bench bench-completion bench-agreement bench-path bench-paths bench-durable bench-many-files bench-model bench-sim bench-torch bench-collectives bench-hadamard bench-train bench-train-matrix bench-inference model-check sim-check fuzz soak mutants miri deb deb-c dist install install-c hooks clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -239,6 +239,11 @@ TRAINING_OUT := figures/training
 figures-training: ## measure: accuracy of training and inference with drops, for `make figures` (two minutes on one core)
 	@mkdir -p $(TRAINING_OUT)
 	python/run $(TOOLS) --torch python -P python/benches/drops.py --tasks digits --csv $(TRAINING_OUT)/digits.csv
+
+VM_OUT := figures/vm
+figures-vm: ## measure: reliable connections of Soft-RoCE through boxes and beside schemes, in a virtual machine, for `make figures` (root; 20 minutes)
+	@mkdir -p $(VM_OUT)
+	tests/vm/run $(TOOLS) --points 3 --csv $(VM_OUT)/rdma.csv
 
 figures: ## draw the papers' figures in figures/, and compare them with the papers' numbers in out/figures.html
 	@mkdir -p out

@@ -7,8 +7,9 @@ limit of time. It can have a `path`, the settings of the network with boxes, and
 
 import sys
 
-from box_cases import box_cases
+from box_cases import box_cases, box_points
 from case import case
+from perf_cases import perf_points
 
 
 def all_cases(programs):
@@ -91,10 +92,19 @@ def fails(programs, name, first, prefix, text):
 
 
 def choose(programs, names, short):
-    every = all_cases(programs)
-    unknown = set(names) - {case["name"] for case in every}
+    """The cases with these names, those of `SHORT`, or without names all that are not only in figures."""
+    every, points = all_cases(programs), all_points(programs)
+    known = {case["name"]: case for case in [*points, *every]}
+    unknown = set(names) - set(known)
     if unknown:
-        sys.exit(f"no case is named {', '.join(sorted(unknown))}; cases are {', '.join(c['name'] for c in every)}")
-    if short:
-        names = SHORT
-    return [case for case in every if not names or case["name"] in names]
+        sys.exit(f"no case is named {', '.join(sorted(unknown))}; cases are {', '.join(known)}")
+    return [known[name] for name in (SHORT if short else names)] or every
+
+
+def all_points(programs):
+    return [*box_points(), *perf_points(programs)]
+
+
+def repeated(chosen, runs):
+    """Cases one after the other, and all of them again, so that each meets all states of a busy machine."""
+    return [case | {"name": f"{case['name']}-run{run}"} for run in range(runs) for case in chosen]

@@ -4,6 +4,7 @@ import argparse
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -11,6 +12,7 @@ import time
 
 import cases
 import measured
+import points
 from boxes import Boxes
 
 #: How long a guest may take besides its cases. It boots in about 10 s on an idle machine.
@@ -113,12 +115,18 @@ def main():
     parser.add_argument("image", type=pathlib.Path, help="the folder that `image` printed")
     parser.add_argument("programs", type=pathlib.Path, help="a JSON file: the path of each program by its name")
     parser.add_argument("case", nargs="*", help="the cases to run (all)")
-    parser.add_argument("--short", action="store_true", help="only the cases that take 150 s together")
+    parser.add_argument("--short", action="store_true", help="the most important cases, which take 150 s together")
+    parser.add_argument("--points", type=int, metavar="RUNS", help="so often each; without CASE all points of figures")
+    parser.add_argument("--csv", type=pathlib.Path, help="a file for the points of figures that cases have measured")
     parser.add_argument("--json", type=pathlib.Path, help="a file for the results")
     parser.add_argument("--keep", type=pathlib.Path, help="a folder for logs and results, kept")
     options = parser.parse_intermixed_args()
     programs = json.loads(options.programs.read_text())
     chosen = cases.choose(programs, options.case, options.short)
+    if options.points:
+        chosen = cases.repeated(chosen if options.case else cases.all_points(programs), options.points)
+    # A guest and its network do not stay when this program is ended.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     start = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="farwrite-vm-") as folder:
         results = options.keep or pathlib.Path(folder)
@@ -128,6 +136,8 @@ def main():
         succeeded = report(done, chosen, results)
     if options.json:
         options.json.write_text(json.dumps(done, indent=1) + "\n")
+    if options.csv and succeeded:
+        points.write(options.csv, chosen, done)
     ready = f"ready after {done['ready_s']:.1f} s of the guest, " if "ready_s" in done else ""
     print(f"{ready}{time.monotonic() - start:.1f} s in all")
     sys.exit(0 if succeeded else 1)
