@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
-use farwrite::fabric::udp::RouteDatagram;
+use farwrite::fabric::udp::OwnersDatagram;
 use farwrite::routes::{Role, RouteId, RouteKeeper, RouteOffer, Sizes};
 use farwrite::{Endpoint, QpInfo, QueuePair, RealTime, Sealing, TaskState, UdpFabric};
 use farwrite_session::Text;
@@ -143,7 +143,12 @@ impl Driver {
         }
     }
 
-    fn receive(&mut self, endpoint: &mut Endpoint<UdpFabric>, now_ns: u64, packet: &RouteDatagram) {
+    fn receive(
+        &mut self,
+        endpoint: &mut Endpoint<UdpFabric>,
+        now_ns: u64,
+        packet: &OwnersDatagram,
+    ) {
         if let Some(connecting) = &mut self.connecting {
             let answered = connecting
                 .initiator
@@ -283,7 +288,9 @@ impl Driver {
         let anywhere = std::net::Ipv6Addr::UNSPECIFIED.into();
         while let Some((to, bytes)) = connecting.initiator.poll_transmit(now_ns) {
             // An address that this machine cannot send to is one that does not answer.
-            let _ = endpoint.fabric().send_route_packet(0, anywhere, to, &bytes);
+            let _ = endpoint
+                .fabric()
+                .send_owners_packet(0, anywhere, to, &bytes);
         }
         connecting.initiator.next_ns()
     }
@@ -424,10 +431,10 @@ pub(crate) enum ConnectFailure {
 }
 
 /// Sends the answer to a packet, from the address that the packet came to.
-fn send(endpoint: &Endpoint<UdpFabric>, packet: &RouteDatagram, answer: &[u8]) {
+fn send(endpoint: &Endpoint<UdpFabric>, packet: &OwnersDatagram, answer: &[u8]) {
     let fabric = endpoint.fabric();
     // The initiator asks again.
-    let _ = fabric.send_route_packet(packet.port, packet.dst.ip(), packet.src, answer);
+    let _ = fabric.send_owners_packet(packet.port, packet.dst.ip(), packet.src, answer);
 }
 
 /// Takes a session queue pair and a route, and what a peer must know of them. `local` is the address at

@@ -12,9 +12,9 @@ use super::UdpConfig;
 use super::config::Granted;
 use super::datagram::OutgoingBatch;
 use super::error::SocketError;
+use super::owners_packets::{OwnersPackets, SharedOwnersPackets};
 use super::peers::Peers;
 use super::reserved_port::ReservedPort;
-use super::route_packets::{OwnersPackets, SharedOwnersPackets};
 use super::routing_table::{self, source_for};
 use super::runs::Runs;
 use super::rx::UdpRx;
@@ -121,7 +121,7 @@ impl UdpCarrier {
 
     /// Sends one datagram that is not a packet of a queue pair. The inner result is that of the
     /// socket.
-    pub(super) fn send_route_datagram(
+    pub(super) fn send_owners_datagram(
         &self,
         port: u16,
         from: IpAddr,

@@ -9,10 +9,10 @@ use farwrite_wire::icrc::Flow;
 use rustix::event::{PollFd, PollFlags};
 
 use super::datagram::ReceivedBatch;
+use super::owners_packets::{OwnersDatagram, OwnersPacket, OwnersPackets, SharedOwnersPackets};
 use super::peers::{KnownSockets, Peers};
 use super::real_time::{Instants, now_ns};
 use super::receiver::Buffers;
-use super::route_packets::{OwnersPacket, OwnersPackets, RouteDatagram, SharedOwnersPackets};
 use super::shared_open::SharedReader;
 use super::socket::SharedSocket;
 use super::wake_event::WakeEvent;
@@ -164,7 +164,7 @@ fn hand_on(
     };
     for (payload, ipv4_id) in batch.segments().zip(0..) {
         if let Some(kind) = OwnersPacket::of(payload) {
-            let datagram = RouteDatagram {
+            let datagram = OwnersDatagram {
                 port,
                 src: batch.src,
                 dst: batch.dst,

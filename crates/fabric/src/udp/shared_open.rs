@@ -8,10 +8,10 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use super::datagram::ReceivedBatch;
+use super::owners_packets::OwnersPacket;
 use super::peers::Peers;
 use super::real_time::now_ns;
 use super::receiver::Buffers;
-use super::route_packets::OwnersPacket;
 use super::rx::STRANGERS_NS;
 use super::socket::SharedSocket;
 use super::wake_event::WakeEvent;

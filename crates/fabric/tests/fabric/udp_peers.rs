@@ -274,7 +274,7 @@ fn route_packets_come_to_the_owner_from_peers_and_strangers() {
     let to = b.local_addr(0);
     let mut bytes = vec![5; 300];
     bytes[0] = ROUTE_PACKET;
-    assert!(a.send_route_packet(0, ANY, to, &bytes).expect("sent"));
+    assert!(a.send_owners_packet(0, ANY, to, &bytes).expect("sent"));
     let stranger = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     stranger.send_to(&bytes, to).expect("sent");
     assert_eq!(unexpected(&mut b), [], "the NIC does not see them");
@@ -306,7 +306,7 @@ fn packets_of_handshakes_do_not_displace_route_packets() {
         assert_eq!(unexpected(&mut b), [], "the NIC does not see them");
     }
     let route = [ROUTE_PACKET; 80];
-    assert!(a.send_route_packet(0, ANY, to, &route).expect("sent"));
+    assert!(a.send_owners_packet(0, ANY, to, &route).expect("sent"));
     assert_eq!(unexpected(&mut b), []);
     assert_eq!(b.take_route_packets().len(), 1);
     let came = b.take_handshake_packets();
@@ -316,7 +316,7 @@ fn packets_of_handshakes_do_not_displace_route_packets() {
     // The answers go the same way.
     let answer = [HANDSHAKE_PACKET; 80];
     assert!(
-        b.send_route_packet(0, to.ip(), from, &answer)
+        b.send_owners_packet(0, to.ip(), from, &answer)
             .expect("sent")
     );
     assert_eq!(unexpected(&mut a), []);
@@ -377,7 +377,7 @@ fn a_route_packet_that_this_machine_does_not_send_is_said_to_be_too_large() {
     let [(a, _), (b, _)] = pair("127.0.0.1:0");
     let to = b.local_addr(0);
     let bytes = vec![ROUTE_PACKET; 65_508];
-    assert!(!a.send_route_packet(0, ANY, to, &bytes).expect("no error"));
-    a.send_route_packet(1, ANY, to, &bytes)
+    assert!(!a.send_owners_packet(0, ANY, to, &bytes).expect("no error"));
+    a.send_owners_packet(1, ANY, to, &bytes)
         .expect_err("one port");
 }

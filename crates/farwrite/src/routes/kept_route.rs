@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use farwrite_fabric::contract::QpRoute;
-use farwrite_fabric::udp::{RouteDatagram, UdpFabric};
+use farwrite_fabric::udp::{OwnersDatagram, UdpFabric};
 use farwrite_route::{Addresses, Route};
 
 use super::size_watch::{Finding, SizeWatch};
@@ -58,7 +58,7 @@ impl KeptRoute {
 
     /// Processes a route packet. Packets that are not from the peer change nothing. Returns whether
     /// the packet is from the peer.
-    pub(super) fn receive(&mut self, now_ns: u64, packet: &RouteDatagram) -> bool {
+    pub(super) fn receive(&mut self, now_ns: u64, packet: &OwnersDatagram) -> bool {
         let received = self
             .route
             .receive(now_ns, packet.src, packet.dst, &packet.bytes);
@@ -99,7 +99,7 @@ impl KeptRoute {
     ) -> Result<u64, Error> {
         while let Some(out) = self.route.poll_transmit(now_ns) {
             let fabric = endpoint.fabric();
-            if !fabric.send_route_packet(0, out.from, out.to, &out.bytes)? {
+            if !fabric.send_owners_packet(0, out.from, out.to, &out.bytes)? {
                 self.route.too_large(out.bytes.len());
             }
         }

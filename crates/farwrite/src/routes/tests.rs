@@ -274,7 +274,7 @@ fn packets_of_one_peer_do_not_pass_for_those_of_another() {
         let sent = thief
             .endpoint
             .fabric()
-            .send_route_packet(0, ANY, to, &bytes);
+            .send_owners_packet(0, ANY, to, &bytes);
         assert!(sent.expect("sent"));
     }
     poll_until_found(&mut middle, &mut around);

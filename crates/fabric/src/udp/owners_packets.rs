@@ -19,7 +19,7 @@ const MAX_HANDSHAKE_BYTES: usize = 1200;
 
 /// A route packet (P6.2) or a packet of a handshake (P12.3) that arrived at a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RouteDatagram {
+pub struct OwnersDatagram {
     /// The port of the fabric that received the packet.
     pub port: u16,
     /// Source address.
@@ -51,12 +51,12 @@ impl OwnersPacket {
 /// Datagrams on the way from the workers to the owner. A flood of one kind leaves the other alone.
 #[derive(Debug, Default)]
 pub(super) struct OwnersPackets {
-    route: Mutex<Vec<RouteDatagram>>,
-    handshake: Mutex<Vec<RouteDatagram>>,
+    route: Mutex<Vec<OwnersDatagram>>,
+    handshake: Mutex<Vec<OwnersDatagram>>,
 }
 
 impl OwnersPackets {
-    pub(super) fn push(&self, kind: OwnersPacket, datagram: RouteDatagram) {
+    pub(super) fn push(&self, kind: OwnersPacket, datagram: OwnersDatagram) {
         if kind == OwnersPacket::Handshake && datagram.bytes.len() > MAX_HANDSHAKE_BYTES {
             return;
         }
@@ -66,11 +66,11 @@ impl OwnersPackets {
         }
     }
 
-    fn take(&self, kind: OwnersPacket) -> Vec<RouteDatagram> {
+    fn take(&self, kind: OwnersPacket) -> Vec<OwnersDatagram> {
         std::mem::take(&mut *self.lock(kind))
     }
 
-    fn lock(&self, kind: OwnersPacket) -> MutexGuard<'_, Vec<RouteDatagram>> {
+    fn lock(&self, kind: OwnersPacket) -> MutexGuard<'_, Vec<OwnersDatagram>> {
         let list = match kind {
             OwnersPacket::Route => &self.route,
             OwnersPacket::Handshake => &self.handshake,
@@ -83,14 +83,14 @@ impl UdpFabric {
     /// Removes and returns the route packets that workers have received. Only their first byte was
     /// checked.
     #[must_use]
-    pub fn take_route_packets(&self) -> Vec<RouteDatagram> {
+    pub fn take_route_packets(&self) -> Vec<OwnersDatagram> {
         self.carrier().owners_packets().take(OwnersPacket::Route)
     }
 
     /// Removes and returns the packets of handshakes that workers have received. Only their first byte
     /// and their length were checked.
     #[must_use]
-    pub fn take_handshake_packets(&self) -> Vec<RouteDatagram> {
+    pub fn take_handshake_packets(&self) -> Vec<OwnersDatagram> {
         self.carrier()
             .owners_packets()
             .take(OwnersPacket::Handshake)
@@ -117,14 +117,14 @@ impl UdpFabric {
     /// # Errors
     /// [`FabricError::Io`] if the port is permanently broken, [`FabricError::BadAttribute`] for a
     /// port that does not exist.
-    pub fn send_route_packet(
+    pub fn send_owners_packet(
         &self,
         port: u16,
         from: IpAddr,
         to: SocketAddr,
         bytes: &[u8],
     ) -> Result<bool, FabricError> {
-        match self.carrier().send_route_datagram(port, from, to, bytes)? {
+        match self.carrier().send_owners_datagram(port, from, to, bytes)? {
             Ok(_) => Ok(true),
             Err(SocketError::TooLarge { .. }) => Ok(false),
             Err(error) => Err(error.into()),
