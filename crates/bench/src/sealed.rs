@@ -1,8 +1,11 @@
-//! What sealing costs: the full stack with sealed and with unsealed packets of the same IP length.
+//! What sealing costs: the full stack with sealed and with unsealed packets of the same IP length. Sealed packets
+//! have an ICRC, or have none.
 
 use std::time::Duration;
 
-use farwrite::{Cipher, RateControl, SEALING_BYTES, SchemeName, Sealing, packet_overhead_bytes};
+use farwrite::{
+    Cipher, QpOptions, RateControl, SEALING_BYTES, SchemeName, Sealing, packet_overhead_bytes,
+};
 use ring::aead::{AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 
 use crate::Failure;
@@ -22,22 +25,36 @@ const RATE: RateControl = RateControl::Fixed {
     rate_bps: 100_000_000_000,
 };
 
-/// Moves the memory sealed and unsealed in alternation, and prints medians.
+/// How the packets of a stack are protected: sealing, and whether the ICRC is omitted.
+const WAYS: [(Sealing, bool); 3] = [
+    (Sealing::Off, false),
+    (Sealing::Required, false),
+    (Sealing::Required, true),
+];
+
+/// Moves the memory in each way in alternation, and prints medians.
 pub(crate) fn run(runs: usize) -> Result<(), Failure> {
     let mut rows = Vec::new();
     let mut ciphers = Vec::new();
     for ip_bytes in IP_BYTES {
-        let stack = |sealing: Sealing| {
+        let stack = |(sealing, omit_icrc): (Sealing, bool)| {
             let payload = ip_bytes - packet_overhead_bytes(true) - sealing.reserved_bytes();
+            let options = QpOptions {
+                rate_control: RATE,
+                sealing,
+                omit_icrc,
+                ..QpOptions::default()
+            };
             let (source, target) = (vec![0x5a; BYTES], vec![0xff; BYTES]);
-            StackPair::new(payload / 4 * 4, RATE, 0, sealing, source, target)
+            StackPair::with_options(payload / 4 * 4, options, 0, source, target)
         };
-        let (mut plain, mut sealed) = (stack(Sealing::Off)?, stack(Sealing::Required)?);
+        let [plain, sealed, tagged] = WAYS.map(stack);
+        let (mut plain, mut sealed, mut tagged) = (plain?, sealed?, tagged?);
         ciphers.extend(sealed.cipher()?);
         let scheme = SchemeName::SrNack.tag();
         let mut rounds = Vec::new();
         for _ in 0..runs {
-            rounds.push([plain.run(scheme)?, sealed.run(scheme)?]);
+            rounds.push([plain.run(scheme)?, sealed.run(scheme)?, tagged.run(scheme)?]);
         }
         rows.push(row(
             ip_bytes,
@@ -47,8 +64,8 @@ pub(crate) fn run(runs: usize) -> Result<(), Failure> {
     }
     let cipher = ciphers.first().map(ToString::to_string);
     let title = format!(
-        "sealed packets ({}): {} MiB of cold memory over loopback, both ends in one process, sr-nack, a \
-         fixed rate;\nmedians of {runs} runs, sealed and unsealed in turn. A core-second is processor time \
+        "sealed packets ({}), with and without ICRC: {} MiB of cold memory over loopback, both ends in one \
+         process, sr-nack, a fixed rate;\nmedians of {runs} runs, in turn. A core-second is processor time \
          of both ends, user and system.",
         cipher.unwrap_or_default(),
         BYTES >> 20
@@ -57,6 +74,8 @@ pub(crate) fn run(runs: usize) -> Result<(), Failure> {
         "IP packet",
         "unsealed GB/core-s",
         "sealed GB/core-s",
+        "ratio",
+        "without ICRC GB/core-s",
         "ratio",
         "cipher and copies GB/core-s",
         "lost",
@@ -96,17 +115,20 @@ fn floor(ip_bytes: u32, cipher: Option<Cipher>) -> Result<f64, Failure> {
     Ok(moved as f64 / meter.read().cpu.as_secs_f64())
 }
 
-fn row(ip_bytes: u32, rounds: &[[Moved; 2]], floor: f64) -> [String; 6] {
-    let of = |what: &dyn Fn(&[Moved; 2]) -> f64| median(rounds.iter().map(what));
+fn row(ip_bytes: u32, rounds: &[[Moved; 3]], floor: f64) -> [String; 8] {
+    let of = |what: &dyn Fn(&[Moved; 3]) -> f64| median(rounds.iter().map(what));
     let gigabytes = |way: usize| of(&|round| round[way].bytes_per_core_second() / 1e9);
-    let ratio =
-        of(&|[plain, sealed]| sealed.bytes_per_core_second() / plain.bytes_per_core_second());
-    let lost = of(&|[_, sealed]| sealed.loss_packet() * 100.0);
+    let ratio = |way: usize| {
+        of(&|round| round[way].bytes_per_core_second() / round[0].bytes_per_core_second())
+    };
+    let lost = of(&|[_, sealed, _]| sealed.loss_packet() * 100.0);
     [
         format!("{ip_bytes} bytes"),
         format!("{:.2}", gigabytes(0)),
         format!("{:.2}", gigabytes(1)),
-        format!("{ratio:.2}"),
+        format!("{:.2}", ratio(1)),
+        format!("{:.2}", gigabytes(2)),
+        format!("{:.2}", ratio(2)),
         format!("{:.2}", floor / 1e9),
         format!("{lost:.2} %"),
     ]

@@ -41,6 +41,25 @@ impl StackPair {
         source: Vec<u8>,
         destination: Vec<u8>,
     ) -> Result<Self, Error> {
+        let options = QpOptions {
+            rate_control,
+            sealing,
+            ..QpOptions::default()
+        };
+        Self::with_options(mtu, options, workers, source, destination)
+    }
+
+    /// Same as [`StackPair::new`], with more of the options of queue pairs.
+    ///
+    /// # Errors
+    /// The endpoints'.
+    pub(crate) fn with_options(
+        mtu: u32,
+        options: QpOptions,
+        workers: u8,
+        source: Vec<u8>,
+        destination: Vec<u8>,
+    ) -> Result<Self, Error> {
         let channels = workers.max(1);
         let options = QpOptions {
             sdr: QpConfig {
@@ -50,10 +69,8 @@ impl StackPair {
                 channels,
                 ..QpConfig::default()
             },
-            rate_control,
-            sealing,
             initial_rtt: Duration::from_millis(1),
-            ..QpOptions::default()
+            ..options
         };
         let config = UdpConfig {
             ports: channels.into(),

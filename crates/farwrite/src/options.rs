@@ -214,6 +214,10 @@ pub struct QpOptions {
     /// Whether data packets are sealed. A sealed packet has 24 bytes more than [`QpConfig::mtu`]. All
     /// queue pairs to a peer must be sealed, or none ([`Error::Sealing`](crate::Error::Sealing)).
     pub sealing: Sealing,
+    /// Whether sealed packets have no ICRC, if the peer wants that too (P2.7). Their tag protects more than
+    /// the ICRC does, and an end needs less processor time without it. LoWAR and NetRT boxes do not repair such
+    /// packets.
+    pub omit_icrc: bool,
 }
 
 impl Default for QpOptions {
@@ -231,6 +235,7 @@ impl Default for QpOptions {
             max_answer_parity_percent: 100,
             default_deadline: None,
             sealing: Sealing::Off,
+            omit_icrc: false,
         }
     }
 }

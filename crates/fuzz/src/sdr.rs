@@ -46,6 +46,7 @@ pub fn qp_info_fields(data: &[u8]) {
         seals: true,
         requires_sealing: false,
         has_aes: true,
+        omits_icrc: true,
     };
     let mut bytes = good.encode().unwrap();
     let (channels, generations) = (config.channels, config.generations);

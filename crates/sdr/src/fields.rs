@@ -26,6 +26,8 @@ const SEALS: u64 = 8;
 const REQUIRES_SEALING: u64 = 16;
 /// Feature: the processor of the end has instructions for AES.
 const HAS_AES: u64 = 32;
+/// Feature: the end omits the ICRC of sealed packets if its peer does (P2.7).
+const OMITS_ICRC: u64 = 64;
 /// Bytes of a duration in nanoseconds.
 const DURATION_BYTES: usize = 8;
 
@@ -101,6 +103,7 @@ pub(crate) struct Fields {
     pub(crate) seals: bool,
     pub(crate) requires_sealing: bool,
     pub(crate) has_aes: bool,
+    pub(crate) omits_icrc: bool,
 }
 
 impl Fields {
@@ -117,6 +120,7 @@ impl Fields {
             (self.seals, SEALS),
             (self.requires_sealing, REQUIRES_SEALING),
             (self.has_aes, HAS_AES),
+            (self.omits_icrc, OMITS_ICRC),
         ];
         let bits = features.map(|(has, bit)| if has { bit } else { 0 });
         let features = bits.iter().fold(0, |all, bit| all | bit);
@@ -158,6 +162,7 @@ impl Fields {
             seals: features & SEALS != 0,
             requires_sealing: features & REQUIRES_SEALING != 0,
             has_aes: features & HAS_AES != 0,
+            omits_icrc: features & OMITS_ICRC != 0,
         })
     }
 }

@@ -55,6 +55,8 @@ pub struct QpInfo {
     pub requires_sealing: bool,
     /// Whether the processor of this end has instructions for AES, which choose the cipher.
     pub has_aes: bool,
+    /// Whether this end omits the ICRC of sealed packets if the peer does too (P2.7).
+    pub omits_icrc: bool,
 }
 
 impl fmt::Debug for QpInfo {
@@ -73,6 +75,7 @@ impl fmt::Debug for QpInfo {
             .field("seals", &self.seals)
             .field("requires_sealing", &self.requires_sealing)
             .field("has_aes", &self.has_aes)
+            .field("omits_icrc", &self.omits_icrc)
             .finish_non_exhaustive()
     }
 }
@@ -185,6 +188,7 @@ impl QpInfo {
             seals: self.seals,
             requires_sealing: self.requires_sealing,
             has_aes: self.has_aes,
+            omits_icrc: self.omits_icrc,
         };
         fields.encode(&mut out);
         Ok(out)
@@ -222,6 +226,7 @@ impl QpInfo {
         info.seals = fields.seals;
         info.requires_sealing = fields.requires_sealing;
         info.has_aes = fields.has_aes;
+        info.omits_icrc = fields.omits_icrc;
         info.check()?;
         Ok(info)
     }
@@ -266,6 +271,7 @@ impl QpInfo {
             seals: false,
             requires_sealing: false,
             has_aes: false,
+            omits_icrc: false,
         };
         Some((magic, version, info))
     }

@@ -83,6 +83,7 @@ fn pair(config: QpConfig) -> [Box<SdrQp>; 2] {
         seals: false,
         requires_sealing: false,
         has_aes: false,
+        omits_icrc: false,
     };
     [(), ()].map(|()| {
         let mut qp = Box::new(SdrQp::new(config, Timing::wide_area()).unwrap());

@@ -252,6 +252,8 @@ pub struct QpSealing {
     pub send: DirectionSecret,
     /// The secret of writes from the peer.
     pub receive: DirectionSecret,
+    /// Whether writes have no ICRC in both directions.
+    pub omits_icrc: bool,
 }
 
 /// The remote end of a connection.

@@ -47,6 +47,8 @@ pub(super) struct Payloads<'a> {
     /// Sealed payloads, and copies of bytes that a peer may write: the ICRC and the packet must have
     /// the same bytes.
     copied: &'a [u8],
+    /// Whether the packets have no ICRC.
+    omits_icrc: bool,
 }
 
 /// The bytes of one scatter entry.
@@ -140,6 +142,7 @@ impl<'a> Payloads<'a> {
             pieces,
             ends,
             copied,
+            omits_icrc: false,
         })
     }
 
@@ -194,6 +197,7 @@ impl<'a> Payloads<'a> {
             ends: (1..=pieces.len()).collect(),
             pieces,
             copied,
+            omits_icrc: sealing.sealer.omits_icrc(),
         })
     }
 
@@ -211,6 +215,7 @@ pub struct Packet<'a> {
     dest_qp: u32,
     psn: u32,
     payload_bytes: u32,
+    omits_icrc: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -320,6 +325,7 @@ impl<'a> Burst<'a> {
             dest_qp: self.remote.qpn.0,
             psn,
             payload_bytes: request.payload_bytes(),
+            omits_icrc: matches!(self.work, Work::Writes { payloads, .. } if payloads.omits_icrc),
         })
     }
 
@@ -384,16 +390,19 @@ impl<'a> Packet<'a> {
     }
 
     /// The headers and the trailer of the packet for the addresses of `flow` and the IPv4
-    /// identification `ipv4_id` (ignored for IPv6). Reads the payload to compute the ICRC.
+    /// identification `ipv4_id` (ignored for IPv6). Reads the payload to compute the ICRC. If both ends omit
+    /// it (P2.7), its bytes are zero.
     #[must_use]
     pub fn seal(&self, flow: &Flow, ipv4_id: u16) -> Seal {
         let (head, head_bytes) = self.head();
         let mut tail = [0; MAX_PAD_BYTES + ICRC_BYTES];
         let pad_bytes = usize::from(pad_bytes(self.payload_bytes)).min(MAX_PAD_BYTES);
         let (pad, icrc) = tail.split_at_mut(pad_bytes);
-        let crc = Icrc::new(flow, ipv4_id, self.udp_bytes()).update(&head[..head_bytes]);
-        let crc = self.payload().fold(crc, Icrc::update).update(pad);
-        icrc[..ICRC_BYTES].copy_from_slice(&crc.finish().to_le_bytes());
+        if !self.omits_icrc {
+            let crc = Icrc::new(flow, ipv4_id, self.udp_bytes()).update(&head[..head_bytes]);
+            let crc = self.payload().fold(crc, Icrc::update).update(pad);
+            icrc[..ICRC_BYTES].copy_from_slice(&crc.finish().to_le_bytes());
+        }
         Seal {
             head,
             head_bytes,

@@ -12,7 +12,7 @@ use super::numbers::Numbers;
 use super::port::PortState;
 use super::queue_pairs::{QueuePairs, check_remote, check_route};
 use super::regions::RegionsOwner;
-use super::sealing;
+use super::sealing::{self, OneWay};
 use super::update::{RxUpdate, SendRoute, TxUpdate};
 use super::window_sets::WindowSets;
 use super::windows::{Epochs, Worker};
@@ -260,8 +260,8 @@ impl<C: Carrier> Fabric for NicFabric<C> {
             });
         }
         let port = &self.ports[usize::from(queue_pair.port)];
-        let send = sealing.map(|with| (with.cipher, with.send));
-        let receive = sealing.map(|with| (with.cipher, with.receive));
+        let send = sealing.map(|with| OneWay::sending(&with));
+        let receive = sealing.map(|with| OneWay::receiving(&with));
         port.tx.push(TxUpdate::Seal { qpn, with: send });
         port.rx.push(RxUpdate::Seal { qpn, with: receive });
         Ok(())

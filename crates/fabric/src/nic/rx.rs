@@ -59,6 +59,18 @@ struct RecvQp {
     opener: Option<Box<Opener>>,
 }
 
+impl RecvQp {
+    /// Whether the ICRC of a packet is not checked, since its tag is.
+    fn omits_icrc(&self, request: Option<&RxRequest>) -> bool {
+        let is_write = matches!(request, Some(RxRequest::Write { .. }));
+        is_write
+            && self
+                .opener
+                .as_ref()
+                .is_some_and(|opener| opener.omits_icrc())
+    }
+}
+
 /// The meaning of a remote key.
 enum KeyState {
     Windows(Arc<Slots>),
@@ -135,7 +147,7 @@ impl Tables {
                 }
                 RxUpdate::Seal { qpn, with } => {
                     if let Some(queue_pair) = self.queue_pairs.get_mut(qpn.0) {
-                        let opener = with.map(|(cipher, secret)| Opener::new(cipher, secret, qpn));
+                        let opener = with.map(|one_way| Opener::new(one_way, qpn));
                         queue_pair.opener = opener.map(Box::new);
                     }
                 }
@@ -191,14 +203,36 @@ fn place(
     }
 }
 
-/// Parses a packet, and checks its form and its ICRC.
+/// Parses a packet, and checks its form.
 fn parse<'a>(arrival: &Arrival<'a>) -> Result<Packet<'a>, DropReason> {
     let packet = Packet::parse(arrival.payload).map_err(form)?;
     if packet.bth().pkey != DEFAULT_PKEY {
         return Err(DropReason::Malformed);
     }
-    check_icrc(arrival)?;
     Ok(packet)
+}
+
+/// Finds the queue pair of a packet, and its operation. Checks the ICRC, unless the tag replaces it, and the
+/// source: whether the packet comes from the peer. Only a SEND may come from elsewhere.
+fn find<'a>(
+    queue_pairs: &'a mut Table<RecvQp>,
+    packet: &Packet<'_>,
+    arrival: &Arrival<'_>,
+) -> Result<(&'a mut RecvQp, RxRequest, bool), DropReason> {
+    let queue_pair = queue_pairs.get_mut(packet.bth().dest_qp);
+    let request = RxRequest::of(packet);
+    let found = queue_pair.as_deref();
+    if !found.is_some_and(|queue_pair| queue_pair.omits_icrc(request.as_ref())) {
+        check_icrc(arrival)?;
+    }
+    let queue_pair = queue_pair.ok_or(DropReason::UnknownQp)?;
+    let permitted = queue_pair.source.ok_or(DropReason::Stranger)?;
+    let is_peer = is_from(permitted, arrival.flow.src());
+    if !is_peer && !matches!(request, Some(RxRequest::Send)) {
+        return Err(DropReason::Stranger);
+    }
+    let request = request.ok_or(DropReason::UnsupportedOpcode)?;
+    Ok((queue_pair, request, is_peer))
 }
 
 /// Verifies a sealed packet, and returns its payload, which is in `scratch`.
@@ -224,7 +258,7 @@ struct Receiver<'a> {
 impl Receiver<'_> {
     /// Applies a packet, or drops it and counts the reason.
     ///
-    /// The first failing check determines the reason: form, ICRC, queue pair, peer, opcode, MTU,
+    /// The first failing check determines the reason: form, ICRC (unless the tag replaces it), queue pair, peer, opcode, MTU,
     /// receive buffer, counter, tag, key, binding of the key, bounds. (An invalid opcode fails the
     /// check of the form, because the rest of the packet cannot be parsed.) Only a packet that
     /// passes all checks changes any state.
@@ -247,15 +281,7 @@ impl Receiver<'_> {
             windows,
             ..
         } = &mut *self.tables;
-        let queue_pair = queue_pairs.get_mut(bth.dest_qp);
-        let queue_pair = queue_pair.ok_or(DropReason::UnknownQp)?;
-        let permitted = queue_pair.source.ok_or(DropReason::Stranger)?;
-        let is_peer = is_from(permitted, arrival.flow.src());
-        let request = RxRequest::of(&packet);
-        if !is_peer && !matches!(request, Some(RxRequest::Send)) {
-            return Err(DropReason::Stranger);
-        }
-        let request = request.ok_or(DropReason::UnsupportedOpcode)?;
+        let (queue_pair, request, is_peer) = find(queue_pairs, &packet, arrival)?;
         let bytes = u32::try_from(packet.payload().len()).map_err(|_| DropReason::TooLong)?;
         let opener = match request {
             RxRequest::Send => None,

@@ -9,7 +9,7 @@ use farwrite_wire::sealing::{
 };
 use ring::aead::{AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, Tag, UnboundKey};
 
-use crate::contract::{DropReason, FabricError, Qpn};
+use crate::contract::{DropReason, FabricError, QpSealing, Qpn};
 
 /// The cipher that is the fastest one on this machine: AES if the processor has instructions for it.
 pub(super) fn fastest_cipher() -> Cipher {
@@ -28,42 +28,66 @@ pub(super) fn fastest_cipher() -> Cipher {
     }
 }
 
-/// The key of one epoch of a data queue pair.
-struct EpochKey {
-    epoch: u64,
-    key: LessSafeKey,
+/// How the writes of a queue pair are sealed in one direction.
+#[derive(Clone, Copy)]
+pub(super) struct OneWay {
+    cipher: Cipher,
+    secret: DirectionSecret,
+    /// Whether the packets have no ICRC.
+    omits_icrc: bool,
 }
 
-impl EpochKey {
+impl OneWay {
+    pub(super) fn sending(both: &QpSealing) -> Self {
+        Self {
+            cipher: both.cipher,
+            secret: both.send,
+            omits_icrc: both.omits_icrc,
+        }
+    }
+
+    pub(super) fn receiving(both: &QpSealing) -> Self {
+        Self {
+            secret: both.receive,
+            ..Self::sending(both)
+        }
+    }
+
     /// The key of packets to the queue pair `qpn`.
-    fn new(cipher: Cipher, secret: &DirectionSecret, qpn: u32, epoch: u64) -> Self {
-        let algorithm = match cipher {
+    fn key(&self, qpn: u32, epoch: u64) -> EpochKey {
+        let algorithm = match self.cipher {
             Cipher::Aes256Gcm => &AES_256_GCM,
             Cipher::ChaCha20Poly1305 => &CHACHA20_POLY1305,
         };
-        let key = UnboundKey::new(algorithm, &secret.key(qpn, epoch));
+        let key = UnboundKey::new(algorithm, &self.secret.key(qpn, epoch));
         let key = key.expect("the keys of both ciphers have 32 bytes");
-        Self {
+        EpochKey {
             epoch,
             key: LessSafeKey::new(key),
         }
     }
 }
 
+/// The key of one epoch of a data queue pair.
+struct EpochKey {
+    epoch: u64,
+    key: LessSafeKey,
+}
+
 /// The sealing half of a data queue pair.
 pub(super) struct Sealer {
-    cipher: Cipher,
-    secret: DirectionSecret,
+    one_way: OneWay,
     key: Option<EpochKey>,
 }
 
 impl Sealer {
-    pub(super) fn new(cipher: Cipher, secret: DirectionSecret) -> Self {
-        Self {
-            cipher,
-            secret,
-            key: None,
-        }
+    pub(super) fn new(one_way: OneWay) -> Self {
+        Self { one_way, key: None }
+    }
+
+    /// Whether the packets have no ICRC.
+    pub(super) fn omits_icrc(&self) -> bool {
+        self.one_way.omits_icrc
     }
 
     /// Encrypts `bytes[start..]`, which are the payload of a packet with the headers of `write`, and
@@ -76,14 +100,10 @@ impl Sealer {
         bytes: &mut Vec<u8>,
         start: usize,
     ) -> Result<(), FabricError> {
-        let Self {
-            cipher,
-            secret,
-            key,
-        } = self;
+        let Self { one_way, key } = self;
         let epoch = epoch(counter);
         if key.as_ref().is_none_or(|key| key.epoch != epoch) {
-            *key = Some(EpochKey::new(*cipher, secret, write.dest_qp, epoch));
+            *key = Some(one_way.key(write.dest_qp, epoch));
         }
         let sealed = key.as_ref().map(|EpochKey { key, .. }| {
             let nonce = Nonce::assume_unique_for_key(nonce(counter));
@@ -94,7 +114,7 @@ impl Sealer {
             return Err(FabricError::BadAttribute {
                 name: "sealed payload",
                 value: (bytes.len() - start).to_string(),
-                want: format!("a length that {cipher} can encrypt"),
+                want: format!("a length that {} can encrypt", one_way.cipher),
             });
         };
         bytes.extend_from_slice(&counter.to_be_bytes());
@@ -105,8 +125,7 @@ impl Sealer {
 
 /// The opening half of a data queue pair.
 pub(super) struct Opener {
-    cipher: Cipher,
-    secret: DirectionSecret,
+    one_way: OneWay,
     /// This queue pair.
     qpn: Qpn,
     window: CounterWindow,
@@ -115,14 +134,18 @@ pub(super) struct Opener {
 }
 
 impl Opener {
-    pub(super) fn new(cipher: Cipher, secret: DirectionSecret, qpn: Qpn) -> Self {
+    pub(super) fn new(one_way: OneWay, qpn: Qpn) -> Self {
         Self {
-            cipher,
-            secret,
+            one_way,
             qpn,
             window: CounterWindow::default(),
             keys: [None, None],
         }
+    }
+
+    /// Whether the packets have no ICRC.
+    pub(super) fn omits_icrc(&self) -> bool {
+        self.one_way.omits_icrc
     }
 
     /// Verifies a packet, and returns its payload, which is in `scratch`. Until the tag was verified,
@@ -147,7 +170,7 @@ impl Opener {
         let kept = self.keys[slot].as_ref().filter(|key| key.epoch == epoch);
         let derived = match kept {
             Some(_) => None,
-            None => Some(EpochKey::new(self.cipher, &self.secret, self.qpn.0, epoch)),
+            None => Some(self.one_way.key(self.qpn.0, epoch)),
         };
         let key = kept.or(derived.as_ref()).map(|key| &key.key);
         scratch.clear();
@@ -176,6 +199,14 @@ mod tests {
     const EPOCH: u64 = 1 << 23;
     const QPN: Qpn = Qpn(5);
 
+    fn one_way(cipher: Cipher) -> OneWay {
+        OneWay {
+            cipher,
+            secret: DirectionSecret::new(&[1; 32], &[2; 32]),
+            omits_icrc: false,
+        }
+    }
+
     fn write(payload_bytes: u32) -> WriteImm {
         WriteImm {
             dest_qp: QPN.0,
@@ -197,9 +228,8 @@ mod tests {
     #[test]
     fn keys_follow_the_counter_forward_and_a_window_back() {
         for cipher in [Cipher::Aes256Gcm, Cipher::ChaCha20Poly1305] {
-            let secret = DirectionSecret::new(&[1; 32], &[2; 32]);
-            let mut sealer = Sealer::new(cipher, secret);
-            let mut opener = Opener::new(cipher, secret, QPN);
+            let mut sealer = Sealer::new(one_way(cipher));
+            let mut opener = Opener::new(one_way(cipher), QPN);
             let mut scratch = Vec::new();
             let mut open = |sealer: &mut Sealer, counter, scratch: &mut Vec<u8>| {
                 let bytes = sealed(sealer, counter);
@@ -227,9 +257,8 @@ mod tests {
 
     #[test]
     fn packets_of_strangers_change_no_state() {
-        let secret = DirectionSecret::new(&[1; 32], &[2; 32]);
-        let mut sealer = Sealer::new(Cipher::Aes256Gcm, secret);
-        let mut opener = Opener::new(Cipher::Aes256Gcm, secret, QPN);
+        let mut sealer = Sealer::new(one_way(Cipher::Aes256Gcm));
+        let mut opener = Opener::new(one_way(Cipher::Aes256Gcm), QPN);
         let mut forged = sealed(&mut sealer, 9 * EPOCH);
         forged[0] ^= 1;
         let mut scratch = Vec::new();

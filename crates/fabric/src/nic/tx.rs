@@ -82,7 +82,7 @@ impl<T: CarrierTx> NicTx<T> {
                 }
                 TxUpdate::Seal { qpn, with } => {
                     if let Some(queue_pair) = self.queue_pairs.get_mut(qpn.0) {
-                        queue_pair.seal(with.map(|(cipher, secret)| Sealer::new(cipher, secret)));
+                        queue_pair.seal(with.map(Sealer::new));
                     }
                 }
                 TxUpdate::Connect { qpn, remote } => {

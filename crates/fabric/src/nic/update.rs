@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use farwrite_wire::icrc::Flow;
-use farwrite_wire::sealing::{Cipher, DirectionSecret};
 
+use super::sealing::OneWay;
 use super::windows::Slots;
 use crate::contract::{Qpn, WindowSet};
 
@@ -20,7 +20,7 @@ pub(super) enum TxUpdate {
     /// Whether the writes are sealed. Comes before `Connect`.
     Seal {
         qpn: Qpn,
-        with: Option<(Cipher, DirectionSecret)>,
+        with: Option<OneWay>,
     },
     Connect {
         qpn: Qpn,
@@ -53,7 +53,7 @@ pub(super) enum RxUpdate {
     /// Whether only sealed writes are accepted. Comes before `Permit`.
     Seal {
         qpn: Qpn,
-        with: Option<(Cipher, DirectionSecret)>,
+        with: Option<OneWay>,
     },
     /// Sets the permitted source of writes. `None` also ends sealing.
     Permit {

@@ -34,6 +34,7 @@ fn sealing(cipher: Cipher, ours: usize) -> QpSealing {
         cipher,
         send: DirectionSecret::new(theirs, ours),
         receive: DirectionSecret::new(ours, theirs),
+        omits_icrc: false,
     }
 }
 
@@ -49,18 +50,22 @@ struct Sealed {
 
 impl Sealed {
     fn new(cipher: Cipher) -> Self {
+        Self::with(|ours| sealing(cipher, ours))
+    }
+
+    fn with(sealing: impl Fn(usize) -> QpSealing) -> Self {
         let mut ends = TwoEnds::new(1);
         connect(
             &mut ends.a,
             ends.qa,
             (ends.b.local_addr(0), ends.qb),
-            sealing(cipher, 0),
+            sealing(0),
         );
         connect(
             &mut ends.b,
             ends.qb,
             (ends.a.local_addr(0), ends.qa),
-            sealing(cipher, 1),
+            sealing(1),
         );
         let bytes = SplitMix::new(7).bytes(BYTES);
         let source = ends.a.register(Region::owned(bytes)).unwrap();
@@ -232,6 +237,46 @@ fn no_changed_packet_is_accepted() {
     assert!(sealed.deliver(marked));
     assert!(!sealed.deliver(genuine));
     assert_eq!(sealed.dropped(DropReason::Replayed), 1);
+}
+
+/// Where both ends have agreed on it, the tag replaces the ICRC of data packets. Other packets keep it.
+#[test]
+fn packets_without_icrc_are_verified_by_their_tag() {
+    let mut sealed = Sealed::with(|ours| QpSealing {
+        omits_icrc: true,
+        ..sealing(Cipher::Aes256Gcm, ours)
+    });
+    let [first, second] = sealed.write(0, &[64, 64]).try_into().unwrap();
+    assert!(first.payload.ends_with(&[0; 4]), "{:?}", first.payload);
+    let mut other = first.clone();
+    *other.payload.last_chunk_mut().unwrap() = [1, 2, 3, 4];
+    assert!(sealed.deliver(other), "nobody reads these bytes");
+    assert!(!sealed.deliver(first));
+    assert_eq!(sealed.dropped(DropReason::Replayed), 1);
+    // Every bit up to the ICRC, except those of byte 4, which may change on the way.
+    for bit in (8..(second.payload.len() - 4) * 8).filter(|bit| bit / 8 != 4) {
+        let mut changed = second.clone();
+        changed.payload[bit / 8] ^= 1 << (bit % 8);
+        assert!(!sealed.deliver(changed), "bit {bit}");
+    }
+    assert!(sealed.deliver(second));
+}
+
+#[test]
+fn other_packets_of_a_queue_pair_without_icrc_keep_it() {
+    let mut sealed = Sealed::with(|ours| QpSealing {
+        omits_icrc: true,
+        ..sealing(Cipher::Aes256Gcm, ours)
+    });
+    let qa = sealed.ends.qa;
+    assert!(sealed.ends.a.post_send(qa, b"control").unwrap());
+    let mut control = std::mem::take(&mut *sealed.log.borrow_mut()).remove(0);
+    let icrc = control.payload.len() - 4;
+    control.payload[icrc] ^= 1;
+    assert!(!sealed.deliver(control.clone()));
+    assert_eq!(sealed.dropped(DropReason::BadIcrc), 1);
+    control.payload[icrc] ^= 1;
+    assert!(sealed.deliver(control));
 }
 
 #[test]

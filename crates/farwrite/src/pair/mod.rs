@@ -137,6 +137,7 @@ impl Pair {
             seals: self.seals(fabric),
             requires_sealing: self.options.sealing == Sealing::Required,
             has_aes: sealing::has_aes(fabric),
+            omits_icrc: self.seals(fabric) && self.options.omit_icrc,
         }
     }
 

@@ -42,6 +42,7 @@ impl Pair {
             },
             send: DirectionSecret::new(&peer.control_key, &key),
             receive: DirectionSecret::new(&key, &peer.control_key),
+            omits_icrc: self.options.omit_icrc && peer.omits_icrc,
         }))
     }
 }

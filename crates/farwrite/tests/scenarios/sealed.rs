@@ -1,6 +1,6 @@
 //! Sealed data packets (P2.7): which ends connect, and what an attacker on the path can do.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -119,6 +119,31 @@ fn the_pace_counts_the_bytes_of_sealing() {
     });
     assert_eq!(sealed.sent_bytes, plain.sent_bytes + 24 * 256, "{sealed:?}");
     assert_eq!(sealed.delivered_bytes, sealed.sent_bytes, "{sealed:?}");
+}
+
+/// The ICRC stays unless both ends want to omit it.
+#[test]
+fn packets_have_no_icrc_if_both_ends_want_that() {
+    for both in [true, false] {
+        let options = QpOptions {
+            omit_icrc: true,
+            ..with(Sealing::Required)
+        };
+        let links = [long_haul(); 2];
+        let mut world = World::with_infos(1, links, &options, |info| info.omits_icrc &= both);
+        let packets = Rc::new(Cell::new(0));
+        let count = Rc::clone(&packets);
+        world.traffic.filter(move |seen| {
+            let is_omitted = seen.datagram.payload.ends_with(&[0; 4]);
+            assert_eq!(is_omitted, seen.is_data() && both);
+            count.set(count.get() + usize::from(seen.is_data()));
+            Verdict::Pass
+        });
+        let parcel = world.ship(Order::new(SplitMix::new(1).bytes(100_000), tag("sr-nack")));
+        world.deliver(std::slice::from_ref(&parcel), SECOND);
+        world.finish(vec![parcel]);
+        assert!(packets.get() >= 25);
+    }
 }
 
 /// What the attacker does to a data packet on the path: the packets that arrive instead, and when.

@@ -31,7 +31,7 @@ fn any_info() -> impl Strategy<Value = QpInfo> {
             qpns.prop_map(Vec::from_iter),
             any::<[u8; 32]>(),
             any_timing(),
-            (any::<[u8; 16]>().prop_map(EndpointId), any::<[bool; 6]>()),
+            (any::<[u8; 16]>().prop_map(EndpointId), any::<[bool; 7]>()),
         )
             .prop_map(
                 move |(control, channels, qpns, control_key, timing, (endpoint, features))| {
@@ -50,6 +50,7 @@ fn any_info() -> impl Strategy<Value = QpInfo> {
                         seals: features[3],
                         requires_sealing: features[4],
                         has_aes: features[5],
+                        omits_icrc: features[6],
                     }
                 },
             )
@@ -170,10 +171,10 @@ fn unknown_fields_are_ignored_unless_they_are_required() {
     assert_eq!(info.timing, Timing::datacenter());
     assert_eq!(info.endpoint, EndpointId([5; 16]));
     assert_eq!(info.endpoint.to_string(), "05".repeat(16));
-    assert_eq!(features_of(&info), [false; 6], "older versions have none");
+    assert_eq!(features_of(&info), [false; 7], "older versions have none");
     let reserved = with_fields(&[known[0], known[1], (3, 0, &[0xff; 8])]);
     let reserved = QpInfo::decode(&reserved).unwrap();
-    assert_eq!(features_of(&reserved), [true; 6]);
+    assert_eq!(features_of(&reserved), [true; 7]);
 
     let required = with_fields(&[known[0], known[1], (4, 0, &[]), (0x1234, 0x8000, &[7])]);
     let error = QpInfo::decode(&required).unwrap_err();
@@ -182,7 +183,7 @@ fn unknown_fields_are_ignored_unless_they_are_required() {
 }
 
 /// The features of P6.1, from the least significant bit on.
-fn features_of(info: &QpInfo) -> [bool; 6] {
+fn features_of(info: &QpInfo) -> [bool; 7] {
     [
         info.answers_reads,
         info.grants_credit,
@@ -190,6 +191,7 @@ fn features_of(info: &QpInfo) -> [bool; 6] {
         info.seals,
         info.requires_sealing,
         info.has_aes,
+        info.omits_icrc,
     ]
 }
 
@@ -197,10 +199,10 @@ fn features_of(info: &QpInfo) -> [bool; 6] {
 #[test]
 fn an_end_says_which_features_it_has() {
     let timing = timing_value(Timing::wide_area());
-    for bits in 0..64_u8 {
-        let features = [1, 2, 4, 8, 16, 32].map(|bit| bits & bit != 0);
+    for bits in 0..128_u8 {
+        let features = [1, 2, 4, 8, 16, 32, 64].map(|bit| bits & bit != 0);
         let [answers_reads, grants_credit, reads_stale, ..] = features;
-        let [.., seals, requires_sealing, has_aes] = features;
+        let [.., seals, requires_sealing, has_aes, omits_icrc] = features;
         let value = [0, 0, 0, 0, 0, 0, 0, bits];
         let fields: [(u16, u16, &[u8]); 3] =
             [(1, 0x8000, &timing), (2, 0, &[9; 16]), (3, 0, &value)];
@@ -214,6 +216,7 @@ fn an_end_says_which_features_it_has() {
             seals,
             requires_sealing,
             has_aes,
+            omits_icrc,
             ..info(small())
         };
         assert_eq!(info.encode().unwrap(), bytes);

@@ -59,6 +59,7 @@ pub(crate) fn info(config: QpConfig) -> QpInfo {
         seals: false,
         requires_sealing: false,
         has_aes: false,
+        omits_icrc: false,
     }
 }
 
