@@ -13,6 +13,7 @@ import claims_table
 import lowar_tables
 import netrt_tables
 import together_tables
+import vm_tables
 from results import Rows
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,6 +23,7 @@ BOXES = lowar_tables.TABLES | netrt_tables.TABLES | together_tables.TABLES
 PAGES = {
     "docs/results/boxes.md": (BOXES, lambda: Rows(ROOT / "figures/boxes")),
     "docs/results/claims.md": (claims_table.TABLES, lambda: ROOT / "figures"),
+    "docs/results/rdma.md": (vm_tables.TABLES, lambda: Rows(ROOT / "figures/vm")),
 }
 
 

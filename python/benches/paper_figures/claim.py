@@ -27,6 +27,7 @@ Numbers: TypeAlias = dict[str, float]
 COMMON = {
     "boxes": "NICs and boxes in virtual time; ",
     "collectives": "NICs and endpoints in virtual time; ",
+    "vm": "Soft-RoCE of Linux in an emulated machine, whose rates say nothing beside ratios; ",
 }
 
 
