@@ -1,4 +1,4 @@
-//! LoWAR (IWQoS 2024): forward error correction for the packets of unmodified RDMA NICs.
+//! LoWAR (`IWQoS` 2024): forward error correction for the packets of unmodified RDMA NICs.
 //!
 //! Two boxes stand at the ends of a long path, each beside the NICs that it protects. The encoder
 //! of one box adds repair packets to blocks of data packets. The decoder of the other box uses them
