@@ -31,6 +31,23 @@ impl RepeatWaits {
     pub(crate) fn next_ns(&self, last_ns: u64) -> u64 {
         last_ns.saturating_mul(2).min(self.longest_ns.max(last_ns))
     }
+
+    /// The wait before the first repeat of a packet for which the other end waits: an eighth of
+    /// the usual one. So the loss of this packet delays the message by a small part of a round
+    /// trip.
+    pub(crate) fn soon_ns(&self) -> u64 {
+        self.first_ns / 8
+    }
+
+    /// Returns the wait before the next repeat of an offer or a request, after a wait of
+    /// `last_ns`: first the early repeat, and then the usual waits.
+    pub(crate) fn after_ns(&self, last_ns: Option<u64>) -> u64 {
+        match last_ns {
+            None => self.soon_ns(),
+            Some(last_ns) if last_ns < self.first_ns => self.first_ns,
+            Some(last_ns) => self.next_ns(last_ns),
+        }
+    }
 }
 
 /// The most receives that a peer can have posted when `started` sends are started: one more in

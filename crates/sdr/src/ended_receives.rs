@@ -141,7 +141,7 @@ impl EndedReceives {
             }
             ended.sent_now |= bit;
             if let Some(left) = echoes.checked_sub(1) {
-                let at_ns = echo_ns(now_ns, interval_ns, echoes == ECHOES);
+                let at_ns = echo_ns(now_ns, waits, echoes == ECHOES);
                 self.echoes.insert((at_ns, message), left);
             }
             return Some(Control::ReceiveComplete { message, outcome });
@@ -173,13 +173,13 @@ impl EndedReceives {
     }
 }
 
-/// When to send an end again. The first repeat comes after an eighth of the interval, because the
-/// sender waits for nothing else. The next comes after two intervals. Times are rounded to a
-/// multiple of half of the wait, so that many ends share a packet.
-fn echo_ns(now_ns: u64, interval_ns: u64, is_first: bool) -> u64 {
+/// When to send an end again: soon, because the sender waits for nothing else, and once more after
+/// two intervals. Times are rounded to a multiple of half of the wait, so that many ends share a
+/// packet.
+fn echo_ns(now_ns: u64, waits: &RepeatWaits, is_first: bool) -> u64 {
     let wait_ns = match is_first {
-        true => interval_ns / 8,
-        false => interval_ns.saturating_mul(2),
+        true => waits.soon_ns(),
+        false => waits.first_ns.saturating_mul(2),
     };
     let at_ns = now_ns.saturating_add(wait_ns);
     let grain_ns = (wait_ns / 2).max(1);

@@ -101,10 +101,7 @@ impl Requests {
                 self.timers.remove(message);
                 continue;
             };
-            let wait_ns = match requested.interval_ns {
-                None => waits.first_ns,
-                Some(last_ns) => waits.next_ns(last_ns),
-            };
+            let wait_ns = waits.after_ns(requested.interval_ns);
             requested.interval_ns = Some(wait_ns);
             let ReadSpec {
                 region,

@@ -390,10 +390,7 @@ impl SendHalf {
                 self.timers.set(message, quiet_ns);
                 continue;
             }
-            let wait_ns = match sending.interval_ns {
-                None => waits.first_ns,
-                Some(last_ns) => waits.next_ns(last_ns),
-            };
+            let wait_ns = waits.after_ns(sending.interval_ns);
             sending.interval_ns = Some(wait_ns);
             if sending.awaits_repeat() {
                 // This makes the receiver repeat the clearance of this message.

@@ -16,7 +16,8 @@ pub struct Timing {
     pub lateness_ns: u64,
     /// The minimum time between two rounds of ACKs (P5.0.4), and between two transmissions of the
     /// same offer or clearance (P3.8). An eighth of it is the minimum time between two
-    /// messages of peer feedback (P4.10), and the minimum wait before the first repeat of an end.
+    /// messages of peer feedback (P4.10), and the minimum wait before the first repeat of an offer,
+    /// of a read and of an end.
     pub min_repeat_ns: u64,
     /// The maximum time between two transmissions of the same offer or clearance (P3.8), between
     /// two pings, and between two loss messages (P4.9).

@@ -123,7 +123,7 @@ fn without_faults_control_is_sparse_and_nothing_is_sent_twice() {
     // A message costs an offer, a clearance, one report, its end, and the copies of offer and
     // clearance that go out within the first round trip.
     assert!(
-        world.controls < 100 * 9,
+        world.controls < 100 * 10,
         "{} control messages",
         world.controls
     );

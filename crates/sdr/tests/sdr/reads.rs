@@ -15,7 +15,7 @@ const SCHEME: SchemeTag = SchemeTag {
     params: [0; 6],
 };
 /// The first wait before a request is repeated.
-const FIRST_WAIT: u64 = RTT_NS / 4;
+const FIRST_WAIT: u64 = RTT_NS / 32;
 
 fn terms() -> Terms {
     Terms {
@@ -74,10 +74,10 @@ fn requests(reader: &mut SdrQp, now_ns: u64) -> Vec<ReadRequest> {
 #[test]
 fn a_request_is_repeated_until_its_message_has_started() {
     let (mut reader, mut exposer) = pair();
-    let deadline_ns = 40 * FIRST_WAIT;
+    let deadline_ns = 10 * RTT_NS;
     read(&mut reader, 600, Some(deadline_ns));
     let mut due_ns = 0;
-    for wait_ns in [FIRST_WAIT, 2 * FIRST_WAIT, 4 * FIRST_WAIT] {
+    for wait_ns in [FIRST_WAIT, RTT_NS / 4, RTT_NS / 2] {
         let [request] = requests(&mut reader, due_ns)[..] else {
             panic!("one request is due at {due_ns}");
         };
@@ -93,7 +93,7 @@ fn a_request_is_repeated_until_its_message_has_started() {
     exposer.start_send(answer(600)).unwrap();
     assert_eq!(exposer.next_read(), None);
     tell(due_ns, &mut exposer, &mut reader);
-    assert_eq!(requests(&mut reader, 100 * FIRST_WAIT), []);
+    assert_eq!(requests(&mut reader, 25 * RTT_NS), []);
 }
 
 #[test]
