@@ -5,7 +5,7 @@ use crate::excess::{Mean, Parts};
 use crate::recovery::Recovery;
 use crate::rounds::Rounds;
 use crate::sample::Sampler;
-use crate::setting::{Checked, LateEnd, Setting};
+use crate::setting::{Checked, Late, Setting};
 use crate::terms::{self, Place, Term};
 
 /// The distribution of the completion time of one setting.
@@ -88,8 +88,9 @@ impl CompletionTime {
 
     /// The mean of what rounds of repair and late ends add, in slots.
     fn later_mean(&self) -> f64 {
-        let LateEnd { share, slots } = self.setting.late_end;
-        share * slots + self.rounds.as_ref().map_or(0.0, Rounds::mean_excess)
+        let late = self.setting.late.iter();
+        let late: f64 = late.map(|Late { share, slots }| share * slots).sum();
+        late + self.rounds.as_ref().map_or(0.0, Rounds::mean_excess)
     }
 
     fn excess(&self, place: impl Fn(&Term) -> Place) -> Vec<Mean> {
@@ -173,13 +174,13 @@ impl CompletionTime {
     }
 
     fn survival_at(&self, slots: f64, place: impl Fn(&Term) -> Place) -> f64 {
-        let late = self.setting.late_end;
         let on_time = self.survival_on_time(slots, &place);
-        if late.share == 0.0 {
-            return on_time;
-        }
-        let delayed = self.survival_on_time(slots - late.slots, &place);
-        on_time + late.share * (delayed - on_time)
+        let delays = self.setting.late.iter().filter(|late| late.slots > 0.0);
+        let late = delays.filter(|late| late.share > 0.0).map(|late| {
+            let delayed = self.survival_on_time(slots - late.slots, &place);
+            late.share * (delayed - on_time)
+        });
+        on_time + late.sum::<f64>()
     }
 
     /// The survival function of messages whose end is not late.

@@ -9,7 +9,7 @@ use crate::channel::Channel;
 use crate::error::ModelError;
 use crate::loss::Loss;
 use crate::scheme::Scheme;
-use crate::setting::{Checked, Setting, Variant};
+use crate::setting::{Checked, Late, Setting, Variant};
 use crate::shipped::Shipped;
 use crate::terms::{decoding, serial_injection};
 
@@ -79,9 +79,18 @@ impl Sampler {
         if let Some(shipped) = &mut self.shipped {
             return shipped.draw();
         }
-        let late = self.setting.late_end;
-        let is_late = late.share > 0.0 && self.channel.uniform() < late.share;
-        self.draw_on_time() + if is_late { late.slots } else { 0.0 }
+        let late = self.setting.late;
+        let mut slots = 0.0;
+        if late[0].share > 0.0 {
+            let mut left = self.channel.uniform();
+            for Late { share, slots: late } in late {
+                if (0.0..share).contains(&left) {
+                    slots = late;
+                }
+                left -= share;
+            }
+        }
+        self.draw_on_time() + slots
     }
 
     fn draw_on_time(&mut self) -> f64 {

@@ -106,32 +106,34 @@ impl Setting {
     }
 }
 
-/// How messages end late because of lost packets that are not chunks.
+/// A share of messages that end late because one packet is lost: their offer, their end, or their
+/// last chunk.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct LateEnd {
-    /// Share of messages that end late.
+pub(crate) struct Late {
     pub(crate) share: f64,
-    /// Their delay in slots.
+    /// The delay in slots.
     pub(crate) slots: f64,
 }
 
-/// The delay of a late end in round trips: a packet that ends a message is repeated after this time
-/// (protocol P4.7), and a receiver that gets no further packets notices a loss this much later
-/// (P5.2.4).
-pub(crate) const LATE_RTTS: f64 = 0.25;
+/// How long after its first transmission an offer, and the end of a message, is repeated, in round
+/// trips (protocol P3.8).
+pub(crate) const REPEAT_RTTS: f64 = 1.0 / 32.0;
+/// How much later a receiver of `sr-nack` notices the loss of a chunk that no packet follows, in
+/// round trips (P5.2.4).
+pub(crate) const QUIET_RTTS: f64 = 0.25;
 
-impl LateEnd {
-    fn of(setting: &Setting, loss_chunk: f64, rtt: f64) -> Self {
-        let ways = match (setting.variant, setting.scheme) {
-            (Variant::Paper | Variant::Serial, _) => return Self::default(),
+impl Late {
+    /// `injection`: slots in which the message leaves. While it leaves, the offer is not missed.
+    fn of(setting: &Setting, loss_chunk: f64, rtt: f64, injection: f64) -> [Self; 3] {
+        let repeat = REPEAT_RTTS * rtt;
+        let quiet = match (setting.variant, setting.scheme) {
+            (Variant::Paper | Variant::Serial, _) => return <[Self; 3]>::default(),
             // No later packet shows that the last chunk is lost.
-            (_, Scheme::SrNack | Scheme::GoBackN) => 2.0,
-            _ => 1.0,
+            (_, Scheme::SrNack | Scheme::GoBackN) => QUIET_RTTS * rtt,
+            _ => 0.0,
         };
-        Self {
-            share: (ways * loss_chunk).min(1.0),
-            slots: LATE_RTTS * rtt,
-        }
+        let share = loss_chunk.min(1.0 / 3.0);
+        [(repeat - injection).max(0.0), repeat, quiet].map(|slots| Self { share, slots })
     }
 }
 
@@ -164,7 +166,8 @@ pub(crate) struct Checked {
     pub(crate) encode: f64,
     /// Slots to decode one chunk.
     pub(crate) decode: f64,
-    pub(crate) late_end: LateEnd,
+    /// What lost packets that are not repaired chunks add.
+    pub(crate) late: [Late; 3],
 }
 
 impl Checked {
@@ -225,8 +228,9 @@ impl Checked {
             Some(_) if setting.variant == Variant::Paper => Err(ModelError::PaperCoding),
             Some(rate) => positive(argument, "bit/s", rate).map(|rate| bandwidth_bps / rate),
         };
+        let injection = chunks * (1.0 + setting.scheme.parity_overhead());
         Ok(Self {
-            late_end: LateEnd::of(setting, loss_chunk, rtt),
+            late: Late::of(setting, loss_chunk, rtt, injection),
             scheme: setting.scheme,
             loss: setting.loss,
             loss_chunk,

@@ -20,7 +20,7 @@ use crate::error::{ModelError, Unsupported};
 use crate::excess::index;
 use crate::loss::Loss;
 use crate::scheme::Scheme;
-use crate::setting::{Checked, LATE_RTTS, Variant};
+use crate::setting::{Checked, QUIET_RTTS, REPEAT_RTTS, Variant};
 use crate::terms::{decoding, serial_injection};
 
 /// Mean number of lost chunks that one draw simulates at most. Of longer messages, it simulates the
@@ -160,7 +160,7 @@ impl Shipped {
             last_parity: index(last_parity),
             rtt: setting.rtt,
             loss: setting.loss_chunk,
-            unnoticed: setting.rtt * if is_coded { NO_PARITY_RTTS } else { LATE_RTTS },
+            unnoticed: setting.rtt * if is_coded { NO_PARITY_RTTS } else { QUIET_RTTS },
             max_wait: (MAX_PROBE_S / setting.slot_s).max(LATER_RTTS * setting.rtt),
             doubles: is_coded,
             skipped,
@@ -189,6 +189,10 @@ impl Shipped {
         self.forward.rest();
         self.reverse.rest();
         let mut draw = Draw::default();
+        // The scheme of the receiver begins with the offer.
+        if self.forward.loses(0.0) {
+            draw.complete = REPEAT_RTTS * self.rtt - self.skipped;
+        }
         let all = self.order.0.len();
         let mut position = 0;
         loop {
@@ -323,11 +327,11 @@ impl Shipped {
         next.fruitless = batch.fruitless;
     }
 
-    /// The last packet of a message may be lost, and is repeated (P4.7).
+    /// The last packet of a message may be lost, and is repeated (P3.8).
     fn late_end(&mut self) -> f64 {
         self.reverse.rest();
         match self.reverse.loses(0.0) {
-            true => LATE_RTTS * self.rtt,
+            true => REPEAT_RTTS * self.rtt,
             false => 0.0,
         }
     }
