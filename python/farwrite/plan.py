@@ -141,7 +141,7 @@ def plan(
     *,
     objective: str = "mean",
     max_parity_overhead: float = 0.25,
-    cores: float = 8,
+    cores: float | None = None,
     xor_bps: float | None = None,
     mds_bps: float | None = None,
     candidates: Sequence[str] | None = None,
@@ -158,7 +158,8 @@ def plan(
     max_parity_overhead
         The largest number of parity chunks that a scheme may send for each data chunk.
     cores
-        Cores that coding may use at each end. With 0, erasure codes are left out.
+        Cores that coding may use at each end. With 0, erasure codes are left out. None: the cores that
+        Farwrite's own endpoints use.
     xor_bps, mds_bps
         Speed of coding on one core, in bits of data per second. The speed of an MDS code is `mds_bps` divided
         by the number of parity chunks of a group. None: the speeds of Fig. 11 of the SDR-RDMA paper.
@@ -181,7 +182,7 @@ def plan(
 
     Examples
     --------
-    >>> plan(128 * 2**20, 400e9, 25e-3, 1e-4, objective="p99.9").best.scheme
+    >>> plan(128 * 2**20, 400e9, 25e-3, 1e-4, objective="p99.9", cores=8).best.scheme
     'ec-mds:128,2'
     """
     packets = 1
@@ -192,8 +193,8 @@ def plan(
     else:
         loss = [_one(numbers("loss_chunk", PROBABILITY, loss_chunk))]
 
-    def optional(name: str, value: float | None) -> float | None:
-        return None if value is None else _one(numbers(name, "bit/s", value))
+    def optional(name: str, value: float | None, unit: str = "bit/s") -> float | None:
+        return None if value is None else _one(numbers(name, unit, value))
 
     if not isinstance(objective, str):
         raise TypeError(f"objective must be one string, not {objective!r}")
@@ -211,7 +212,7 @@ def plan(
             max_parity_overhead=_one(
                 numbers("max_parity_overhead", "parity chunks a data chunk", max_parity_overhead)
             ),
-            cores=_one(numbers("cores", "cores", cores)),
+            cores=optional("cores", cores, "cores"),
             xor_bps=optional("xor_bps", xor_bps),
             mds_bps=optional("mds_bps", mds_bps),
             candidates=candidates,

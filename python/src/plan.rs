@@ -38,7 +38,7 @@ impl Plan {
         chunk_bytes: f64,
         objective: &str,
         max_parity_overhead: f64,
-        cores: f64,
+        cores: Option<f64>,
         xor_bps: Option<f64>,
         mds_bps: Option<f64>,
         candidates: Option<Vec<String>>,
@@ -64,7 +64,7 @@ impl Plan {
                 objective: objective.parse::<Objective>()?,
                 max_parity_overhead,
                 coding: Coding {
-                    cores,
+                    cores: cores.unwrap_or(usual.cores),
                     xor_bps: xor_bps.unwrap_or(usual.xor_bps),
                     mds_bps: mds_bps.unwrap_or(usual.mds_bps),
                 },

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use farwrite::{PeerStats, QpStats, SchemeName, packet_overhead_bytes};
 use farwrite_model::Scheme;
-use farwrite_model::plan::{Coding, Question};
+use farwrite_model::plan::Question;
 use farwrite_units::show::real;
 
 use crate::cost::{Cost, settle};
@@ -156,11 +156,6 @@ impl Chooser {
         question.loss = measured.losses();
         question.draw_work = DRAW_WORK;
         question.chunk_bytes = real(chunk_bytes);
-        // The thread that sends messages also codes them.
-        question.coding = Coding {
-            cores: 1.0,
-            ..Coding::default()
-        };
         question.candidates = self.candidates.iter().map(|(_, scheme)| *scheme).collect();
         let Ok(plan) = question.plan() else {
             return Vec::new();

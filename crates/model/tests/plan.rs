@@ -7,6 +7,13 @@ fn parsed(scheme: &str) -> Scheme {
     scheme.parse().unwrap()
 }
 
+/// A question about a path of 400 Gbit/s and 25 ms, between ends with the 8 cores of Fig. 11.
+fn with_cores(message_bytes: f64, loss_chunk: f64) -> Question {
+    let mut question = Question::new(message_bytes, 400e9, 25e-3, loss_chunk);
+    question.coding.cores = 8.0;
+    question
+}
+
 #[test]
 fn answers_are_those_of_the_paper() {
     // Fig. 9 at 400 Gbit/s and 25 ms: erasure coding wins in the middle, selective repeat
@@ -18,9 +25,7 @@ fn answers_are_those_of_the_paper() {
         (1e12, 1e-5, false),
         (131_072.0, 1e-8, false),
     ] {
-        let plan = Question::new(message_bytes, 400e9, 25e-3, loss_chunk)
-            .plan()
-            .unwrap();
+        let plan = with_cores(message_bytes, loss_chunk).plan().unwrap();
         let is_coded = matches!(plan.best().scheme, Scheme::Ec { .. });
         assert_eq!(
             is_coded,
@@ -33,7 +38,7 @@ fn answers_are_those_of_the_paper() {
 
 #[test]
 fn alternatives_are_in_order_and_within_the_budgets() {
-    let mut question = Question::new(1e8, 400e9, 25e-3, 1e-3);
+    let mut question = with_cores(1e8, 1e-3);
     question.objective = "p99.9".parse().unwrap();
     question.max_parity_overhead = 0.125;
     let plan = question.plan().unwrap();
@@ -64,7 +69,7 @@ fn alternatives_are_in_order_and_within_the_budgets() {
 
 #[test]
 fn few_cores_rule_out_what_they_cannot_compute() {
-    let mut question = Question::new(1e10, 400e9, 25e-3, 1e-4);
+    let mut question = with_cores(1e10, 1e-4);
     question.candidates = vec![
         parsed("sr-rto"),
         parsed("ec-mds:32,8"),
@@ -90,7 +95,7 @@ fn few_cores_rule_out_what_they_cannot_compute() {
 
 #[test]
 fn borders_are_where_the_answer_changes() {
-    let question = Question::new(1e10, 400e9, 25e-3, 1e-6);
+    let question = with_cores(1e10, 1e-6);
     let plan = question.plan().unwrap();
     let sensitivity = plan.sensitivity().unwrap();
     assert_eq!(sensitivity.len(), 4);
@@ -145,6 +150,7 @@ fn bursts_are_planned_for_too() {
 /// A path of 25 ms that loses chunks in bursts of this mean length.
 fn in_bursts(bytes: f64, bandwidth_bps: f64, loss: f64, mean_burst: f64) -> Question {
     let mut question = Question::new(bytes, bandwidth_bps, 25e-3, 0.0);
+    question.coding.cores = 8.0;
     question.loss = Loss::Markov {
         p_good_to_bad: loss / mean_burst / (1.0 - loss),
         p_bad_to_good: 1.0 / mean_burst,
@@ -215,7 +221,7 @@ fn codes_are_best_against_bursts_that_interleaving_spreads() {
 
 #[test]
 fn schemes_that_cannot_be_used_are_named_with_the_reason() {
-    let mut question = Question::new(1e8, 400e9, 25e-3, 1e-3);
+    let mut question = with_cores(1e8, 1e-3);
     question.candidates = ["sr-nack", "ec-mds:200,55", "ec-mds:250,10"]
         .map(parsed)
         .to_vec();
@@ -247,7 +253,7 @@ fn schemes_that_cannot_be_used_are_named_with_the_reason() {
 
 #[test]
 fn bad_questions_are_refused() {
-    let good = Question::new(1e8, 400e9, 25e-3, 1e-3);
+    let good = with_cores(1e8, 1e-3);
     let spoil: [fn(&mut Question); 6] = [
         |q| q.message_bytes = -1.0,
         |q| q.max_parity_overhead = f64::NAN,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use farwrite_model::Scheme;
-use farwrite_model::plan::Objective;
+use farwrite_model::plan::{Coding, Objective};
 
 use crate::link_file::Medium;
 use farwrite_units::Burst;
@@ -57,8 +57,10 @@ pub(crate) struct PlanArgs {
     #[arg(long, value_name = "SHARE", default_value = "25%", value_parser = parse_share)]
     #[arg(allow_hyphen_values = true)]
     pub(crate) parity_budget: f64,
-    /// Cores for coding at each end, at the paper's speeds; 0 excludes erasure coding
-    #[arg(long, value_name = "N", default_value = "8", value_parser = parse_cores)]
+    /// Cores for coding at each end, at the paper's speeds; 0 excludes erasure coding. The default is
+    /// what endpoints use
+    #[arg(long, value_name = "N", default_value_t = Coding::default().cores)]
+    #[arg(value_parser = parse_cores)]
     #[arg(allow_hyphen_values = true)]
     pub(crate) cores: f64,
     /// Schemes to choose from: sr-nack, sr-rto, gbn, ec-mds:K,M, ec-xor:K,M; without it, all, with

@@ -25,8 +25,8 @@ fn number(value: &Value) -> f64 {
         .unwrap_or_else(|| panic!("{value} is a number"))
 }
 
-/// The path of section 5.2 of the paper.
-const PATH: [&str; 4] = ["--rate", "400Gbit", "--rtt", "25ms"];
+/// The path of section 5.2 of the paper, and the cores of its Fig. 11.
+const PATH: [&str; 6] = ["--rate", "400Gbit", "--rtt", "25ms", "--cores", "8"];
 
 #[test]
 fn the_answer_is_the_papers_on_its_path() {
@@ -86,11 +86,14 @@ fn alternatives_are_in_order_and_within_the_budget() {
         );
     }
     // Without cores, the planner selects no coding.
-    let told = answer(&[&PATH[..], &args, &["--cores", "0"]].concat());
+    let told = answer(&[&PATH[..4], &args, &["--cores", "0"]].concat());
     assert_eq!(
         told["alternatives"].as_array().expect("alternatives").len(),
         3
     );
+    // What endpoints use: the thread that sends.
+    let told = answer(&[&PATH[..4], &args].concat());
+    assert_eq!(number(&told["question"]["cores"]), 1.0);
 }
 
 #[test]
@@ -211,7 +214,7 @@ fn a_link_file_says_what_the_options_do() {
 #[test]
 fn bursts_are_drawn_with_the_shipped_interleaving() {
     let path = ["--rate", "100Gbit", "--rtt", "30ms", "--loss", "1e-2"];
-    let args = ["--burst", "20", "--size", "64MiB"];
+    let args = ["--burst", "20", "--size", "64MiB", "--cores", "8"];
     let args = [
         &path[..],
         &args,

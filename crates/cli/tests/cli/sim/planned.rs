@@ -76,6 +76,9 @@ fn a_known_rate_and_a_posted_buffer_give_the_planned_time() {
         "1e-3",
         "--scheme",
         "sr-nack,ec-mds:32,8",
+        // Coding takes no time in a simulation.
+        "--cores",
+        "8",
     ]);
     let alternatives = plan["alternatives"].as_array().expect("alternatives");
     for (scheme, mean_ms) in times {
