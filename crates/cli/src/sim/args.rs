@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{ArgGroup, Args};
+use clap::{ArgGroup, Args, ValueEnum};
 
 /// An example plan for a first run.
 pub(crate) const FIRST_PLAN: &str = r#"[topology.rack]
@@ -48,7 +48,8 @@ fn examples() -> String {
     format!(
         "Examples:\n  farwrite sim plan.toml\n  farwrite sim --connections incast.cm --topology \
          rack.topo\n  farwrite sim --flows flow.txt --topology topology.txt --mtu 1024\n  \
-         farwrite sim --flows flow.txt --topology topology.txt --mtu 1024 --compare fct.txt\n  \
+         farwrite sim --flows flow.txt --topology topology.txt --mtu 1024 --like ns3 --compare \
+         fct.txt\n  \
          farwrite sim --connections permutation.cm --topology rack.topo --until 10ms\n  \
          farwrite sim plan.toml --capture 15\n\nA plan for a \
          first run:\n{}\n{}",
@@ -96,6 +97,15 @@ pub(crate) struct SimArgs {
     pub(crate) capture: Option<usize>,
 }
 
+/// A simulator whose settings a run takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Like {
+    /// The RDMA trees of ns-3 (HPCC, `ConWeave`).
+    Ns3,
+    /// htsim.
+    Htsim,
+}
+
 /// What a plan would say, for --connections and --flows.
 #[derive(Debug, Args)]
 pub(crate) struct QuickArgs {
@@ -120,14 +130,13 @@ pub(crate) struct QuickArgs {
     /// transport; with eqds, the switches spray]
     #[arg(long, value_name = "N", conflicts_with = "plan")]
     pub(crate) paths: Option<u16>,
-    /// Bytes of a frame on a cable beyond its IP datagram
-    #[arg(
-        long,
-        value_name = "BYTES",
-        default_value = "38",
-        conflicts_with = "plan"
-    )]
-    pub(crate) framing: u32,
+    /// Settings of another simulator for switches, DCQCN, NAKs and framing: ns3 (the RDMA trees) or
+    /// htsim
+    #[arg(long, value_name = "WHOSE", conflicts_with = "plan")]
+    pub(crate) like: Option<Like>,
+    /// Bytes of a frame on a cable beyond its IP datagram [default: 38, or those of --like]
+    #[arg(long, value_name = "BYTES", conflicts_with = "plan")]
+    pub(crate) framing: Option<u32>,
     /// Number of runs, each with a different seed
     #[arg(long, value_name = "N", default_value = "1", conflicts_with = "plan")]
     pub(crate) seeds: u64,

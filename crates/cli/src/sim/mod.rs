@@ -4,6 +4,7 @@ mod args;
 mod compare;
 mod completion;
 mod picture;
+mod quick;
 mod report;
 mod settings;
 mod show;
@@ -201,69 +202,7 @@ fn plan_text(args: &SimArgs) -> Result<(String, PathBuf), Failure> {
         let directory = path.parent().map_or_else(PathBuf::new, Path::to_owned);
         return Ok((text, directory));
     }
-    let quick = &args.quick;
-    let paths = quick.paths.map(|paths| format!("paths = {paths}\n"));
-    let paths = paths.unwrap_or_default();
-    let transports = whole_names(&quick.transport).into_iter().map(|name| {
-        let name = quoted(&name);
-        format!(
-            "\n[transport.{name}]\nprotocol = {name}\nmtu = {}\n{paths}",
-            quick.mtu
-        )
-    });
-    let until = quick.until.map(humantime::format_duration);
-    let until = until.map(|time| format!("until = \"{time}\"\n"));
-    let text = format!(
-        "seeds = {}\nfirst_seed = {}\nframing_bytes = {}\n{}\n{}\n{}{}",
-        quick.seeds,
-        quick.seed,
-        quick.framing,
-        until.unwrap_or_default(),
-        file_entry("topology", args.topology.as_ref()),
-        file_entry(
-            "workload",
-            args.connections.as_ref().or(args.flows.as_ref())
-        ),
-        transports.collect::<String>(),
-    );
-    Ok((text, PathBuf::new()))
-}
-
-/// The names of a list with commas. The name of a code also contains a comma, for example
-/// `farwrite-ec-mds:32,8`: its second number follows the first, and no name begins with a digit.
-fn whole_names(parts: &[String]) -> Vec<String> {
-    let mut names: Vec<String> = Vec::new();
-    for part in parts.iter().map(|part| part.trim()) {
-        match names.last_mut() {
-            Some(last)
-                if lacks_a_number(last) || part.starts_with(|c: char| c.is_ascii_digit()) =>
-            {
-                *last += ",";
-                *last += part;
-            }
-            _ => names.push(part.to_owned()),
-        }
-    }
-    names
-}
-
-/// Whether a name has only the first of the two numbers of a code.
-fn lacks_a_number(name: &str) -> bool {
-    name.contains(':') && !name.contains(',')
-}
-
-/// An entry of a plan for a file.
-fn file_entry(kind: &str, path: Option<&PathBuf>) -> String {
-    let path = path.map(|path| std::path::absolute(path).unwrap_or(path.clone()));
-    let path = path.unwrap_or_default();
-    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-    let (stem, path) = (quoted(&stem), quoted(&path.to_string_lossy()));
-    format!("[{kind}.{stem}]\nfile = {path}\n")
-}
-
-/// A quoted string for TOML, which has the syntax of a JSON string.
-fn quoted(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
+    Ok((quick::plan_text(args), PathBuf::new()))
 }
 
 /// Runs all cases. Returns the outcomes of the runs that ended, and why others did not.

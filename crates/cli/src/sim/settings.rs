@@ -11,7 +11,7 @@ use serde::Serialize;
 use toml::Value;
 use toml::de::{DeTable, DeValue};
 
-use super::quoted;
+use super::quick::quoted;
 
 /// The values of a setting, defaults included. `None` for a transport: the default of its protocol.
 #[derive(Debug, Serialize)]

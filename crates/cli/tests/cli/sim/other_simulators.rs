@@ -76,6 +76,50 @@ fn peers_files_run_as_they_are() {
     assert_eq!(result(directory.path(), &["again.toml"]), of_ns3);
 }
 
+#[test]
+fn runs_take_the_settings_of_another_simulator() {
+    let directory = peers_directory();
+    let at = directory.path();
+    for (files, like, transports, keys) in [
+        (
+            &OF_NS3[..],
+            "ns3",
+            "roce,irn,roce-nocc",
+            &[
+                "framing_bytes = 0\n",
+                "ns3_timing = true",
+                "ns3_timeout = true",
+                "alpha = 0.0625",
+            ][..],
+        ),
+        (
+            &OF_NS3,
+            "ns3",
+            "roce-lossy",
+            &["nak_every = \"4us\"", "buffer = \"8900608\""],
+        ),
+        (
+            &OF_HTSIM,
+            "htsim",
+            "roce-nocc",
+            &[
+                "framing_bytes = 20\n",
+                "xoff = { bytes = \"62040\" }",
+                "ack_every = 1\n",
+            ],
+        ),
+        (&OF_HTSIM, "htsim", "eqds", &["framing_bytes = 20\n"]),
+    ] {
+        let args = [files, &["--like", like, "--transport", transports]].concat();
+        assert_eq!(result(at, &args)["runs"][0]["done"], 2, "{args:?}");
+        let plan = fs::read_to_string(at.join("out/sim/plan.toml")).expect("plan");
+        assert!(keys.iter().all(|key| plan.contains(key)), "{plan}");
+        fs::remove_dir_all(at.join("out")).expect("removed");
+    }
+    let line = refusal(at, &[&OF_NS3[..], &["--like", "opnet"]].concat());
+    assert!(line.contains("ns3, htsim"), "{line}");
+}
+
 /// In htsim's `permutation.cm`, flows of size 0 send until the simulation ends.
 #[test]
 fn flows_without_an_end_run_for_a_given_time() {

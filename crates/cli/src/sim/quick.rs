@@ -1,0 +1,129 @@
+//! The plan of `--connections` and `--flows`.
+
+use std::path::PathBuf;
+
+use super::args::{Like, SimArgs};
+
+/// The text of the plan.
+pub(super) fn plan_text(args: &SimArgs) -> String {
+    let quick = &args.quick;
+    let paths = quick.paths.map(|paths| format!("paths = {paths}\n"));
+    let paths = paths.unwrap_or_default();
+    let names = whole_names(&quick.transport);
+    let transports: String = names
+        .iter()
+        .map(|name| {
+            let rules = quick.like.map_or_else(String::new, |like| like.rules(name));
+            let (name, mtu) = (quoted(name), quick.mtu);
+            format!("\n[transport.{name}]\nprotocol = {name}\nmtu = {mtu}\n{paths}{rules}")
+        })
+        .collect();
+    let until = quick.until.map(humantime::format_duration);
+    let until = until.map(|time| format!("until = \"{time}\"\n"));
+    let framing = quick.framing.unwrap_or_else(|| framing_bytes(quick.like));
+    let switch = quick.like.map(|like| like.switch(&names, quick.mtu));
+    format!(
+        "seeds = {}\nfirst_seed = {}\nframing_bytes = {framing}\n{}\n{}\n{}{}{transports}",
+        quick.seeds,
+        quick.seed,
+        until.unwrap_or_default(),
+        file_entry("topology", args.topology.as_ref()),
+        file_entry(
+            "workload",
+            args.connections.as_ref().or(args.flows.as_ref())
+        ),
+        switch.unwrap_or_default(),
+    )
+}
+
+/// Bytes of a frame beyond its IP datagram: those of Ethernet, or what another simulator has in
+/// place of all headers, less those of a datagram here.
+fn framing_bytes(like: Option<Like>) -> u32 {
+    match like {
+        None => 38,
+        Some(Like::Ns3) => 0,
+        Some(Like::Htsim) => 20,
+    }
+}
+
+impl Like {
+    /// What the NICs of the other simulator do differently (docs/results/sim.md).
+    fn rules(self, transport: &str) -> String {
+        let dcqcn = "dcqcn = { preset = \"ns3\", ns3_timing = true }\ngap_is_cnp = true\n";
+        match (self, transport) {
+            (Self::Ns3, "roce" | "roce-lossy") => {
+                format!("ack_every = 1\nnak_every = \"4us\"\n{dcqcn}")
+            }
+            (Self::Ns3, "roce-nocc") => "ack_every = 1\nnak_every = \"4us\"\n".to_owned(),
+            (Self::Ns3, "irn") => format!("{dcqcn}irn = {{ ns3_timeout = true }}\n"),
+            (Self::Htsim, "roce-nocc") => "ack_every = 1\n".to_owned(),
+            _ => String::new(),
+        }
+    }
+
+    /// The switches of the other simulator, with PFC if a transport needs it. Empty where those of
+    /// the transport are alike.
+    fn switch(self, transports: &[String], mtu: u32) -> String {
+        let is_lossless = |name: &String| ["roce", "roce-nocc"].contains(&name.as_str());
+        let pauses = transports.iter().any(is_lossless);
+        match (self, pauses) {
+            (Self::Ns3, true) => format!(
+                "\n[switch.ns3]\nbuffer = \"9MiB\"\n{NS3_MARKS}pfc = {{ priorities = [3], xoff = \
+                 {{ alpha = 0.0625 }}, max_frame = \"{}\" }}\n",
+                mtu + 60
+            ),
+            // ns-3 reserves 1048 bytes for each of 8 queues of 64 ports.
+            (Self::Ns3, false) => format!("\n[switch.ns3]\nbuffer = \"8900608\"\n{NS3_MARKS}"),
+            // Inputs pause at 15 packets with 40 bytes of headers, and resume at 12.
+            (Self::Htsim, true) => format!(
+                "\n[switch.htsim]\npfc = {{ priorities = [3], xoff = {{ bytes = \"{}\" }}, xon_gap \
+                 = \"{}\", max_frame = \"{}\" }}\n",
+                15 * (mtu + 40),
+                3 * (mtu + 40),
+                mtu + 80
+            ),
+            (Self::Htsim, false) => String::new(),
+        }
+    }
+}
+
+/// The marks of ns-3's scripts for 100 Gbit/s.
+const NS3_MARKS: &str =
+    "ecn = { kmin = \"100kB\", kmax = \"400kB\", pmax = 0.2, at = \"departure\" }\n";
+
+/// The names of a list with commas. The name of a code also contains a comma, for example
+/// `farwrite-ec-mds:32,8`: its second number follows the first, and no name begins with a digit.
+fn whole_names(parts: &[String]) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for part in parts.iter().map(|part| part.trim()) {
+        match names.last_mut() {
+            Some(last)
+                if lacks_a_number(last) || part.starts_with(|c: char| c.is_ascii_digit()) =>
+            {
+                *last += ",";
+                *last += part;
+            }
+            _ => names.push(part.to_owned()),
+        }
+    }
+    names
+}
+
+/// Whether a name has only the first of the two numbers of a code.
+fn lacks_a_number(name: &str) -> bool {
+    name.contains(':') && !name.contains(',')
+}
+
+/// An entry of a plan for a file.
+fn file_entry(kind: &str, path: Option<&PathBuf>) -> String {
+    let path = path.map(|path| std::path::absolute(path).unwrap_or(path.clone()));
+    let path = path.unwrap_or_default();
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let (stem, path) = (quoted(&stem), quoted(&path.to_string_lossy()));
+    format!("[{kind}.{stem}]\nfile = {path}\n")
+}
+
+/// A quoted string for TOML, which has the syntax of a JSON string.
+pub(super) fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
