@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use farwrite::{QpConfig, QpOptions, RateControl, SchemeName, packet_overhead_bytes};
+use farwrite::{QpConfig, QpOptions, RateControl, RecvOptions, SchemeName, packet_overhead_bytes};
 use farwrite_model::{Loss as ModelLoss, Scheme, Setting, Variant};
 use farwrite_net::{CableConfig, Loss};
 use farwrite_units::Burst;
@@ -33,6 +33,8 @@ pub(crate) struct Cell {
     pub(crate) burst: Option<Burst>,
     /// Whether only packets from the sender of messages are lost, and no reports.
     pub(crate) keeps_reports: bool,
+    /// Whether receives demand the length and the scheme, so that they need no offer (P3.12).
+    pub(crate) has_terms: bool,
     pub(crate) mtu: u32,
     pub(crate) samples: usize,
     pub(crate) seed: u64,
@@ -98,6 +100,15 @@ impl Cell {
     /// Messages that a site sends in one all-reduce; 1 for single messages.
     pub(crate) fn rounds(&self) -> u32 {
         self.sites.map_or(1, |sites| 2 * sites - 2)
+    }
+
+    /// The options of each receive.
+    pub(crate) fn recv_options(&self) -> RecvOptions {
+        RecvOptions {
+            scheme: self.has_terms.then(|| self.scheme.tag()),
+            exact_length: self.has_terms,
+            ..RecvOptions::default()
+        }
     }
 
     pub(crate) fn rtt(&self) -> Duration {

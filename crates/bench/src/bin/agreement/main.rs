@@ -60,6 +60,10 @@ struct Args {
     /// Lose only packets from the sender of messages, and no reports. The model still loses both.
     #[arg(long)]
     keep_reports: bool,
+    /// Post receives that demand the length and the scheme of the message, so that a lost offer
+    /// delays nothing. The model still has lost offers.
+    #[arg(long)]
+    terms: bool,
     /// Schemes to compare.
     #[arg(
         long,
@@ -123,6 +127,7 @@ impl Args {
                                 loss_packet,
                                 burst,
                                 keeps_reports: self.keep_reports,
+                                has_terms: self.terms,
                                 mtu: self.mtu,
                                 samples: self.samples.unwrap_or(Cell::usual_samples(kib << 10)),
                                 seed: self.seed,

@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use farwrite::fabric::contract::Region;
 use farwrite::fabric::net::{NetFabric, NetHost, NetPorts, Program};
-use farwrite::{Endpoint, MemoryRegion, Outcome, QueuePair, RecvHandle, SendHandle, SendOptions};
+use farwrite::{
+    Endpoint, MemoryRegion, Outcome, QueuePair, RecvHandle, RecvOptions, SendHandle, SendOptions,
+};
 use farwrite_net::{Network, NodeId, Shape};
 
 use crate::Failure;
@@ -28,6 +30,7 @@ struct Site {
     from_previous: QueuePair,
     memory: MemoryRegion,
     options: SendOptions,
+    terms: RecvOptions,
     rounds: usize,
     /// When the all-reduce starts.
     begin_ns: u64,
@@ -49,7 +52,8 @@ impl Site {
         self.done_ns = None;
         for _ in 0..self.rounds {
             let memory = self.memory.whole();
-            let receive = self.endpoint.post_recv(self.from_previous, memory)?;
+            let (qp, terms) = (self.from_previous, self.terms);
+            let receive = self.endpoint.post_recv_with(qp, memory, terms)?;
             self.receiving.push_back(receive);
         }
         Ok(())
@@ -169,6 +173,7 @@ fn site(cell: &Cell, node: NodeId) -> Result<(Site, NetPorts), Failure> {
             scheme: cell.scheme.tag(),
             ..SendOptions::default()
         },
+        terms: cell.recv_options(),
         rounds: cell.rounds() as usize,
         begin_ns: u64::MAX,
         begun: 0,

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use farwrite::fabric::contract::Region;
 use farwrite::fabric::net::{HostOptions, NetFabric, NetHost, NetPorts, Program, host};
-use farwrite::{Endpoint, MemoryRegion, Outcome, QueuePair, RecvHandle, SendHandle, SendOptions};
+use farwrite::{
+    Endpoint, MemoryRegion, Outcome, QueuePair, RecvHandle, RecvOptions, SendHandle, SendOptions,
+};
 use farwrite_net::{Device, Frame, Network, NodeId, Options, Output, Ports, Shape};
 use farwrite_rng::SplitMix;
 
@@ -49,8 +51,8 @@ struct End {
 
 enum Role {
     Sender(Box<Sender>),
-    /// Its open receive.
-    Receiver(Option<RecvHandle>),
+    /// Its open receive, and the options of each.
+    Receiver(Option<RecvHandle>, RecvOptions),
 }
 
 /// Sends messages, one after another.
@@ -78,8 +80,11 @@ impl End {
                 let send = self.endpoint.post_send(self.qp, memory, sender.options)?;
                 sender.current = Some((send, now_ns));
             }
-            Role::Receiver(open) if open.as_ref().is_none_or(|recv| recv.outcome().is_some()) => {
-                *open = Some(self.endpoint.post_recv(self.qp, self.memory.whole())?);
+            Role::Receiver(open, options)
+                if open.as_ref().is_none_or(|recv| recv.outcome().is_some()) =>
+            {
+                let memory = self.memory.whole();
+                *open = Some(self.endpoint.post_recv_with(self.qp, memory, *options)?);
             }
             _ => {}
         }
@@ -115,7 +120,7 @@ pub(crate) fn run(cell: &Cell) -> Result<Vec<f64>, Failure> {
         let sender = network.device(hosts[0]).expect("a host");
         match &sender.host.program().role {
             Role::Sender(sender) => sender.times_ns.clone(),
-            Role::Receiver(_) => Vec::new(),
+            Role::Receiver(..) => Vec::new(),
         }
     };
     loop {
@@ -142,8 +147,9 @@ fn connect(cell: &Cell, hosts: &[NodeId]) -> Result<Vec<LossyHost>, Failure> {
         next_ns: rest_ns,
         times_ns: Vec::new(),
     }));
+    let receiver = Role::Receiver(None, cell.recv_options());
     let mut ends = Vec::new();
-    for (node, role) in hosts.iter().zip([sender, Role::Receiver(None)]) {
+    for (node, role) in hosts.iter().zip([sender, receiver]) {
         ends.push(end(cell, *node, role)?);
     }
     let mut infos = Vec::new();
@@ -154,7 +160,7 @@ fn connect(cell: &Cell, hosts: &[NodeId]) -> Result<Vec<LossyHost>, Failure> {
         end.endpoint.connect_qp(end.qp, peer)?;
     }
     let station = |(end, ports): (End, NetPorts)| {
-        let loses = cell.keeps_reports && matches!(end.role, Role::Receiver(_));
+        let loses = cell.keeps_reports && matches!(end.role, Role::Receiver(..));
         LossyHost {
             host: NetHost::new(ports, end),
             loss: if loses { cell.loss_packet } else { 0.0 },
