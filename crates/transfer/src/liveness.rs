@@ -189,6 +189,11 @@ impl Liveness {
         Ok(self.slow_disk.warning(slow_disk))
     }
 
+    /// When the peer was heard of last. While this end waits for its disk, that is now.
+    pub(crate) fn heard_at(&self) -> Instant {
+        self.heard_at
+    }
+
     /// For how long nothing was heard of the peer, if that is longer than signs of life are apart.
     pub(crate) fn silence(&self, now: Instant) -> Option<Duration> {
         let silence = now.saturating_duration_since(self.heard_at);

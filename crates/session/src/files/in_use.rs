@@ -1,30 +1,78 @@
 //! Which temporary files the transfers of this process use.
 //!
 //! A sender that has lost its network is started again, while the receiver still waits for the first one. The
-//! later transfer then takes over what it can go on with (P8.8). Temporary files without a lock are listed too,
-//! so that another transfer does not take them for those of a killed receiver.
+//! later transfer then takes over what it can go on with (P8.8). If the first sender is heard, the first transfer
+//! refuses, and the later one starts at the first byte. Temporary files without a lock are listed too, so that
+//! another transfer does not take them for those of a killed receiver.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
+use super::SinkError;
 use super::status::Id;
 
 type Held = HashMap<Id, Wanted>;
 
 static HELD: LazyLock<Mutex<Held>> = LazyLock::new(Mutex::default);
 
+/// A sender that is silent for this time has most likely lost its network.
+const SILENT: Duration = Duration::from_secs(3);
+
 /// Whether a later transfer wants a file of a transfer. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Wanted(Arc<AtomicBool>);
+pub struct Wanted(Arc<Mutex<Demand>>);
+
+#[derive(Debug, Default)]
+struct Demand {
+    /// When a later transfer asked for a file, if it waits for the answer.
+    since: Option<Instant>,
+    /// How many times the answer was no.
+    refusals: u64,
+}
 
 impl Wanted {
-    pub(super) fn is_set(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+    /// Answers a later transfer of the same peer that wants a file of this transfer. If the sender of this transfer
+    /// was last heard after that transfer asked, this transfer goes on.
+    ///
+    /// # Errors
+    /// [`SinkError::TakenOver`] if the sender has been silent for some seconds: this transfer must end.
+    pub fn answer(&self, heard_at: Instant, now: Instant) -> Result<(), SinkError> {
+        let mut demand = self.demand();
+        match demand.since {
+            Some(since) if heard_at > since => {
+                demand.since = None;
+                demand.refusals += 1;
+                Ok(())
+            }
+            Some(_) if now.saturating_duration_since(heard_at) >= SILENT => {
+                Err(SinkError::TakenOver)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn demand(&self) -> MutexGuard<'_, Demand> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+/// A transfer that was asked for a file.
+#[derive(Debug)]
+pub(super) struct Asked {
+    user: Wanted,
+    /// How many times it had refused before.
+    refusals: u64,
+}
+
+impl Asked {
+    /// Whether it goes on with the file itself.
+    pub(super) fn has_refused(&self) -> bool {
+        self.user.demand().refusals != self.refusals
     }
 }
 
@@ -51,14 +99,14 @@ impl Drop for InUse {
     }
 }
 
-/// Says that a later transfer wants a file. Returns whether another transfer of this process uses it.
-pub(super) fn want(id: Id, by: &Wanted) -> bool {
-    let held = held();
-    let user = held.get(&id).filter(|user| !user.is(by));
-    if let Some(user) = user {
-        user.0.store(true, Ordering::Relaxed);
-    }
-    user.is_some()
+/// Asks the transfer of this process that uses a file to leave it to `by`; `None` if there is no other one.
+pub(super) fn want(id: Id, by: &Wanted) -> Option<Asked> {
+    let user = held().get(&id).filter(|user| !user.is(by))?.clone();
+    let mut demand = user.demand();
+    demand.since.get_or_insert_with(Instant::now);
+    let refusals = demand.refusals;
+    drop(demand);
+    Some(Asked { user, refusals })
 }
 
 /// Whether a transfer of this process uses a file.

@@ -47,6 +47,8 @@ pub(super) struct InterruptedFiles {
     /// Those that this transfer goes on with, by the number of their entry.
     taken: BTreeMap<u32, Interrupted>,
     wanted: Wanted,
+    /// How long this transfer may still wait for earlier ones.
+    patience: Duration,
 }
 
 impl InterruptedFiles {
@@ -56,6 +58,7 @@ impl InterruptedFiles {
             names: HashMap::new(),
             taken: BTreeMap::new(),
             wanted: Wanted::default(),
+            patience: TAKE_OVER,
         }
     }
 
@@ -102,7 +105,7 @@ impl InterruptedFiles {
             let may_take = !is_there && name.source() == Some(source);
             may_have_waited |= may_take;
             let locked = match may_take {
-                true => take_over(around, *name, &self.wanted),
+                true => take_over(around, *name, &self.wanted, &mut self.patience),
                 false => lock(around, *name),
             };
             let Ok(found) = locked else {
@@ -230,22 +233,33 @@ fn lock(directory: &Directory, name: PartName) -> io::Result<Interrupted> {
     }
 }
 
-/// Locks a file. If another transfer of this process holds the lock, it is of the same peer and of the same file,
-/// and most likely its sender is gone: tells it to end, and waits.
-fn take_over(directory: &Directory, name: PartName, by: &Wanted) -> io::Result<Interrupted> {
+/// Locks a file. If another transfer of this process holds the lock, it is of the same peer and of the same file:
+/// asks it, and waits until it has ended or refused.
+fn take_over(
+    directory: &Directory,
+    name: PartName,
+    by: &Wanted,
+    patience: &mut Duration,
+) -> io::Result<Interrupted> {
     let start = Instant::now();
-    loop {
+    let mut asked = None;
+    let locked = loop {
         let error = match lock(directory, name) {
-            Ok(locked) => return Ok(locked),
+            Ok(locked) => break Ok(locked),
             Err(error) => error,
         };
         let status = directory.look(&name.bytes())?;
-        let is_ours = status.is_some_and(|status| want(status.id, by));
-        if error.kind() != io::ErrorKind::WouldBlock || !is_ours || start.elapsed() >= TAKE_OVER {
-            return Err(error);
+        if asked.is_none() {
+            asked = status.and_then(|status| want(status.id, by));
+        }
+        let is_asked = asked.as_ref().is_some_and(|asked| !asked.has_refused());
+        if error.kind() != io::ErrorKind::WouldBlock || !is_asked || start.elapsed() >= *patience {
+            break Err(error);
         }
         thread::sleep(Duration::from_millis(20));
-    }
+    };
+    *patience = patience.saturating_sub(start.elapsed());
+    locked
 }
 
 /// Makes a file one that only this user can read. Returns whether it is this user's alone: one that has

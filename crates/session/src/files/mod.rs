@@ -84,6 +84,7 @@ pub use entry::{
 pub use exchange::{Offer, detail_messages, manifest_messages, recv_manifest};
 pub use extra::Delete;
 pub use filter::{Filter, FilterError};
+pub use in_use::Wanted;
 pub use interrupted::KEPT_DAYS;
 pub use listed_files::ReadError;
 pub use manifest::{

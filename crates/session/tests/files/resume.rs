@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -266,25 +267,50 @@ fn file_in_use_is_left_alone() {
     assert_eq!(pair.parts(), before);
 }
 
-/// A sender that lost its network starts again, while this process still waits for the first one.
+/// A sender starts again while this process still has its first transfer. The first one ends only if its sender
+/// is silent. Otherwise two senders with one key send the same file, and both transfers end well.
 #[test]
-fn later_transfer_takes_the_file_over() {
-    let pair = Pair::new();
-    let mut source = pair.source();
-    let mut sink = pair.sink(&source, pair.key);
-    let mut segment = vec![0; usize::try_from(12 * MIB).expect("small")];
-    let read = source.read(&mut segment);
-    sink.write(&segment[..read]).expect("write");
-    sink.check_taken_over().expect("nobody wants it");
-    let first = thread::spawn(move || {
+fn later_transfer_takes_the_file_of_a_silent_sender_over() {
+    for is_silent in [true, false] {
+        let pair = Pair::new();
+        let mut source = pair.source();
+        let mut sink = pair.sink(&source, pair.key);
+        let mut segment = vec![0; usize::try_from(12 * MIB).expect("small")];
+        let read = source.read(&mut segment);
+        sink.write(&segment[..read]).expect("write");
+        hand_over(&mut source, &mut sink);
+        let wanted = sink.wanted();
         let start = Instant::now();
-        while sink.check_taken_over().is_ok() {
-            assert!(start.elapsed() < Duration::from_secs(60), "nobody wants it");
-            thread::sleep(Duration::from_millis(1));
-        }
-    });
-    assert_eq!(pair.go_on(pair.key).0, LENGTH - 3 * BLOCK + 8);
-    first.join().expect("no panic");
+        let long_after = start + Duration::from_secs(60);
+        wanted.answer(start, long_after).expect("nobody wants it");
+        let is_over = AtomicBool::new(false);
+        let crossed = thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut sink = Some(sink);
+                while !is_over.load(Ordering::Relaxed) {
+                    assert!(start.elapsed() < Duration::from_secs(60), "nobody ends");
+                    let heard_at = if is_silent { start } else { Instant::now() };
+                    let now = if is_silent { long_after } else { heard_at };
+                    if wanted.answer(heard_at, now).is_err() {
+                        assert!(is_silent);
+                        sink = None;
+                    }
+                    thread::sleep(Duration::from_millis(1));
+                }
+                if let Some(mut sink) = sink {
+                    cross(&mut source, &mut sink);
+                    assert_eq!(sink.finish().expect("whole").verified_files, 2);
+                }
+            });
+            let (crossed, _) = pair.go_on(pair.key);
+            is_over.store(true, Ordering::Relaxed);
+            crossed
+        });
+        let had = if is_silent { 3 * BLOCK } else { 0 };
+        assert_eq!(crossed, LENGTH - had + 8);
+        assert!(pair.parts().is_empty());
+        assert!(fs::read(pair.to.path("t/large")).expect("read") == pair.bytes());
+    }
 }
 
 /// Only the very file that a receiver wrote is used: no copy, no link, no further name.

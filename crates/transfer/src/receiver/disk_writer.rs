@@ -158,7 +158,6 @@ impl DiskWriter {
             if self.gate.is_closed() {
                 return Err(Stop::Quiet);
             }
-            self.sink.check_taken_over()?;
             let Some(job) = self.next_job(progress)? else {
                 self.commit(progress)?;
                 continue;
@@ -201,13 +200,7 @@ impl DiskWriter {
     fn next_job(&mut self, progress: &mut Progress) -> Result<Option<Job>, Stop> {
         if self.sink.uncommitted_files() == 0 {
             progress.uncommitted_since = None;
-            loop {
-                match self.jobs.recv_timeout(COMMIT_PERIOD) {
-                    Ok(job) => return Ok(Some(job)),
-                    Err(RecvTimeoutError::Timeout) => self.sink.check_taken_over()?,
-                    Err(RecvTimeoutError::Disconnected) => return Err(Stop::Quiet),
-                }
-            }
+            return self.jobs.recv().map(Some).map_err(|_| Stop::Quiet);
         }
         let since = progress.uncommitted_since.get_or_insert_with(Instant::now);
         let left = COMMIT_PERIOD.saturating_sub(since.elapsed());

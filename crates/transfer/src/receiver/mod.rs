@@ -361,6 +361,7 @@ impl Reception<'_> {
         self.announce(&manifest, &plan, (negotiated.peer, shape.mtu), unsent_bytes);
         note_partials(sink.partials(), &manifest, self.hooks);
         let prefix_reader = sink.prefix_reader();
+        let wanted = sink.wanted();
         let start = Instant::now();
         let waiting = usize::try_from(shape.slots).unwrap_or(usize::MAX);
         let (jobs, to_do) = sync_channel(waiting.saturating_add(WAITING_REPORTS));
@@ -384,6 +385,7 @@ impl Reception<'_> {
             prefix_reader,
             unsent_bytes,
             has_present,
+            wanted,
             shared_results: &self.shared_results,
             outbox: &self.outbox,
             heartbeat: &self.heartbeat,

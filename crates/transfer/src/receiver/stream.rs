@@ -9,7 +9,7 @@ use farwrite::{
     MemoryRegion, Outcome, QpStats, QueuePair, RateControl, RecvHandle, Region, Sealing,
 };
 use farwrite_session::TransferPlan;
-use farwrite_session::files::{Manifest, PrefixReader};
+use farwrite_session::files::{Manifest, PrefixReader, Wanted};
 use farwrite_units::show::{Percent, real};
 
 use super::Event;
@@ -35,6 +35,8 @@ pub(super) struct StreamContext<'a> {
     /// Bytes of the stream that this end has already, as far as known at the start.
     pub(super) unsent_bytes: u64,
     pub(super) has_present: bool,
+    /// Answers later transfers that want files of this one.
+    pub(super) wanted: Wanted,
     pub(super) shared_results: &'a SharedResults,
     pub(super) outbox: &'a Outbox,
     pub(super) heartbeat: &'a Arc<OwnCounts>,
@@ -239,6 +241,8 @@ impl Stream {
         if let Some(warning) = liveness.look(now, signs)? {
             hooks.warn(warning);
         }
+        let answered = context.wanted.answer(liveness.heard_at(), now);
+        answered.map_err(|error| Error::of_sink(&error))?;
         context.heartbeat.set_arrived_bytes(self.arrived_bytes());
         if let Some(meter) = meter {
             let path = Percent(duplicate_share(&stats)).to_string();

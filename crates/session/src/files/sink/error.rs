@@ -144,8 +144,10 @@ pub enum SinkError {
         /// Number of the file.
         index: u32,
     },
-    /// A later transfer of the same peer goes on with a file of this one.
-    #[error("a later transfer of the same peer has taken over a file of this transfer")]
+    /// The sender is silent, and a later transfer of the same peer goes on with a file of this one.
+    #[error(
+        "the sender is silent, and a later transfer of the same peer has taken over a file of this transfer"
+    )]
     TakenOver,
     /// What is only at the receiver cannot be removed, or not all of it.
     #[error(

@@ -11,7 +11,7 @@ use crate::files::interrupted::make_private;
 use crate::files::part_file::{OpenPart, PartOptions};
 use crate::files::partial::are_within;
 use crate::files::prefix::unsent_bytes;
-use crate::files::{Partial, PrefixReader, Run};
+use crate::files::{Partial, PrefixReader, Run, Wanted};
 
 /// The blocks of a file that come again.
 #[derive(Debug)]
@@ -157,15 +157,9 @@ impl Sink {
         }
     }
 
-    /// Fails if a later transfer of the same peer goes on with a file of this one.
-    ///
-    /// # Errors
-    /// [`SinkError::TakenOver`].
-    pub fn check_taken_over(&mut self) -> Result<(), SinkError> {
-        match self.tree.interrupted().wanted().is_set() {
-            true => Err(SinkError::TakenOver),
-            false => Ok(()),
-        }
+    /// Returns what answers later transfers of the same peer that want a file of this one.
+    pub fn wanted(&mut self) -> Wanted {
+        self.tree.interrupted().wanted().clone()
     }
 
     /// Syncs what has arrived of the file that is under way, and returns the files that wait for their transfer
