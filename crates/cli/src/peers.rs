@@ -155,15 +155,14 @@ impl Peer {
     }
 
     /// What holds for its transfers: its own limits, and those of the receiver where it has none.
-    /// `used_bytes` are in its directory.
-    pub(crate) fn settings(&self, of_all: &ReceiveSettings, used_bytes: u64) -> ReceiveSettings {
+    pub(crate) fn settings(&self, of_all: &ReceiveSettings) -> ReceiveSettings {
         let limits = &self.limits;
         let mut settings = of_all.clone();
         settings.max_bytes = limits.max_bytes.map(|most| most.0).or(settings.max_bytes);
         settings.max_files = limits.max_files.or(settings.max_files);
         settings.max_file_bytes = limits.max_file.map(|most| most.0);
-        settings.quota_left_bytes = limits.quota.map(|most| most.0.saturating_sub(used_bytes));
         let policy = &mut settings.policy;
+        policy.quota_bytes = limits.quota.map(|most| most.0);
         policy.umask = limits.umask.map_or(policy.umask, |umask| umask.0);
         if let Some(FreeBytes(reserve)) = limits.reserve {
             policy.reserve_bytes = reserve.bytes();
@@ -171,23 +170,6 @@ impl Peer {
         policy.delete = limits.allow_delete.unwrap_or(policy.delete);
         settings
     }
-}
-
-/// The bytes of all files below a directory. Links are not followed, and what cannot be read counts nothing.
-pub(crate) fn used_bytes(directory: &Path) -> u64 {
-    let mut bytes = 0_u64;
-    let mut pending = vec![directory.to_path_buf()];
-    while let Some(directory) = pending.pop() {
-        let items = fs::read_dir(&directory).into_iter().flatten().flatten();
-        for item in items {
-            match item.metadata() {
-                Ok(metadata) if metadata.is_dir() => pending.push(item.path()),
-                Ok(metadata) if metadata.is_file() => bytes = bytes.saturating_add(metadata.len()),
-                _ => {}
-            }
-        }
-    }
-    bytes
 }
 
 fn line_of(text: &str, start: usize) -> usize {
@@ -286,7 +268,6 @@ mod tests {
     fn limits_of_a_peer_replace_those_of_the_receiver() {
         let root = tempfile::tempdir().expect("a directory");
         fs::create_dir(root.path().join("in")).expect("a directory");
-        fs::write(root.path().join("in/old"), [0; 700]).expect("written");
         let file = root.path().join("peers.toml");
         let text = format!(
             "[a]\nkey = \"{}\"\ndir = \"in\"\nquota = \"1kB\"\numask = \"077\"\nmax-file = \"5MB\"\n",
@@ -298,7 +279,6 @@ mod tests {
         let peers = Peers::load(&file, root.path()).expect("read");
         let peer = &peers.peers[0];
         assert_eq!(peer.directory(), root.path().join("in"));
-        assert_eq!(used_bytes(peer.directory()), 700);
         let of_all = ReceiveSettings {
             memory_bytes: 1 << 20,
             timeout: Duration::from_secs(1),
@@ -306,16 +286,14 @@ mod tests {
             sealing: Sealing::Required,
             max_bytes: None,
             max_file_bytes: None,
-            quota_left_bytes: None,
             max_files: Some(7),
             names: None,
             policy: Policy::default(),
         };
-        let own = peer.settings(&of_all, 700);
-        assert_eq!(own.quota_left_bytes, Some(300));
+        let own = peer.settings(&of_all);
+        assert_eq!(own.policy.quota_bytes, Some(1000));
         assert_eq!(own.max_file_bytes, Some(5_000_000));
         assert_eq!((own.policy.umask, own.max_files), (0o077, Some(7)));
-        assert_eq!(peer.settings(&of_all, 2000).quota_left_bytes, Some(0));
         chmod(0o620).expect("chmod");
         let why = Peers::load(&file, root.path()).expect_err("others may write");
         assert!(why.contains("chmod go-w"), "{why}");

@@ -57,6 +57,7 @@ impl PolicyArgs {
             delete: self.allow_delete,
             umask: self.umask.unwrap_or_else(own_umask),
             reserve_bytes: self.reserve.0,
+            quota_bytes: None,
             sync: !self.no_sync,
             resume: None,
         }

@@ -349,7 +349,6 @@ fn receive_from(
         sealing: args.sealing.choice(),
         max_bytes: args.policy.max_bytes,
         max_file_bytes: None,
-        quota_left_bytes: None,
         max_files: args.policy.max_files,
         names: args.names.clone(),
         policy: match args.peer.or(admitting.holders) {

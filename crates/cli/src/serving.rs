@@ -20,7 +20,7 @@ use serde_json::json;
 use crate::audit::Audit;
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
-use crate::peers::{Peer, SharedPeers, used_bytes};
+use crate::peers::{Peer, SharedPeers};
 use crate::supervisor::Supervisor;
 use crate::trace::Tracing;
 use crate::transfer_metrics::Watch;
@@ -225,8 +225,7 @@ impl Serving<'_> {
     ) -> Served {
         let (directory, mut settings) = match peer {
             Some(peer) => {
-                let used = peer.quota_bytes().map(|_| used_bytes(peer.directory()));
-                let settings = peer.settings(self.settings, used.unwrap_or(0));
+                let settings = peer.settings(self.settings);
                 (peer.directory(), settings)
             }
             None => (self.directory, self.settings.clone()),

@@ -202,6 +202,7 @@ impl Error {
             | SinkError::SameDirectory { .. }
             | SinkError::Delete { .. }
             | SinkError::TooMuchToDelete { .. } => ErrorKind::Files,
+            SinkError::Quota { .. } => ErrorKind::Mismatch,
             _ => ErrorKind::Other,
         };
         Self::caused(kind, "receiving files", error)

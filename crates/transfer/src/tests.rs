@@ -407,7 +407,6 @@ fn receive_settings(credit_bps: Option<u64>) -> ReceiveSettings {
         sealing: Sealing::Preferred,
         max_bytes: None,
         max_file_bytes: None,
-        quota_left_bytes: None,
         max_files: None,
         names: None,
         policy: Policy::default(),

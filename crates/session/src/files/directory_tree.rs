@@ -1,6 +1,6 @@
 //! The receiver's directory and those below it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -17,6 +17,7 @@ use super::free_space::{FreeSpaceWatch, NeededSpace, free_bytes};
 use super::interrupted::{InterruptedFiles, remove_leftovers};
 use super::open_directories::{EnterError, OpenDirectories};
 use super::partial::SourceId;
+use super::quota::Stock;
 use super::sink::is_full;
 use super::status::{Id, Status};
 use super::{
@@ -72,6 +73,7 @@ impl DirectoryTree {
             interrupted,
             modes_after_failure: Vec::new(),
         };
+        tree.check_quota()?;
         tree.check_room()?;
         let mut directories = Identities::default();
         let mut grown = Directories::new();
@@ -97,6 +99,31 @@ impl DirectoryTree {
         Ok(tree)
     }
 
+    /// Checks that the files fit into the quota. Interrupted files have what is left of it: if there is too little
+    /// room for all, those that this transfer does not need are removed.
+    fn check_quota(&mut self) -> Result<(), SinkError> {
+        let Some(quota_bytes) = self.policy.quota_bytes else {
+            return Ok(());
+        };
+        let mut stock = Stock::take(&self.root_path);
+        let left_bytes = quota_bytes.saturating_sub(stock.used_bytes);
+        let needed_bytes = self.needed_bytes(Measure::Length);
+        if needed_bytes > left_bytes {
+            return Err(SinkError::Quota {
+                needed_bytes,
+                left_bytes,
+            });
+        }
+        let entries = (0..).zip(self.manifest.entries());
+        let sources = entries.filter_map(|(index, entry)| {
+            let source = self.interrupted.source(&self.manifest, index, &entry);
+            Some(source?.place)
+        });
+        let places: HashSet<u64> = sources.collect();
+        stock.shrink_to(left_bytes - needed_bytes, &places);
+        Ok(())
+    }
+
     /// Checks that the files fit into the free bytes, as far as that can be known: a file system
     /// that compresses needs less, and holes need nothing.
     fn check_room(&mut self) -> Result<(), SinkError> {
@@ -115,7 +142,7 @@ impl DirectoryTree {
         if self.manifest.stream_bytes() <= room_bytes && free_bytes >= reserve_bytes {
             return Ok(());
         }
-        let needed_bytes = self.needed_bytes();
+        let needed_bytes = self.needed_bytes(Measure::Allocated);
         if needed_bytes <= room_bytes && free_bytes >= reserve_bytes {
             return Ok(());
         }
@@ -128,12 +155,11 @@ impl DirectoryTree {
     }
 
     /// The bytes that the files need beyond those of the files that they replace.
-    fn needed_bytes(&mut self) -> u64 {
+    fn needed_bytes(&mut self, measure: Measure) -> u64 {
         let manifest = Arc::clone(&self.manifest);
         let mut need = NeededSpace::default();
         for (index, entry) in (0..).zip(manifest.entries()) {
-            if let Kind::File { sparse, .. } = entry.kind {
-                let bytes = manifest.stream_bytes_of(index);
+            if let Kind::File { bytes, sparse } = entry.kind {
                 let around = self.around(index).ok();
                 let status = around.and_then(|around| around.look(entry.name).ok()?);
                 if let Some(status) = &status
@@ -143,11 +169,17 @@ impl DirectoryTree {
                 }
                 let freed = status
                     .filter(|status| status.kind == FileType::RegularFile && status.links == 1);
-                let older = freed.map_or(0, |status| status.allocated_bytes);
                 // Without a list of its data, nobody knows how much of a sparse file is zeros.
                 let is_unknown = sparse && manifest.data(index).is_none();
-                let missing = bytes.saturating_sub(self.interrupted_bytes(index, &entry));
-                need.add(if is_unknown { 0 } else { missing }, older);
+                let bytes = match measure {
+                    Measure::Length => bytes,
+                    Measure::Allocated if is_unknown => 0,
+                    Measure::Allocated => {
+                        let bytes = manifest.stream_bytes_of(index);
+                        bytes.saturating_sub(self.interrupted_bytes(index, &entry))
+                    }
+                };
+                need.add(bytes, freed.map_or(0, |status| measure.of(&status)));
             }
         }
         need.bytes()
@@ -157,9 +189,10 @@ impl DirectoryTree {
     fn interrupted_bytes(&mut self, index: u32, entry: &EntryRef<'_>) -> u64 {
         let manifest = Arc::clone(&self.manifest);
         let source = self.interrupted.source(&manifest, index, entry);
-        let around = source.and_then(|source| Some((source, self.around(index).ok()?)));
-        around.map_or(0, |(source, around)| {
-            InterruptedFiles::allocated_bytes(around, source)
+        let around = self.directories.enter(&manifest, entry.parent).ok();
+        source.zip(around).map_or(0, |(source, around)| {
+            let (interrupted, parent) = (&mut self.interrupted, entry.parent);
+            interrupted.allocated_bytes(parent, around, source)
         })
     }
 
@@ -467,6 +500,24 @@ impl Drop for DirectoryTree {
             if let Ok(directory) = self.directories.enter(&self.manifest, Some(index)) {
                 let _ = set_mode(directory, mode);
             }
+        }
+    }
+}
+
+/// How bytes of files are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Measure {
+    /// With holes.
+    Length,
+    /// Those that a file system has to find room for. What is there of interrupted files has room already.
+    Allocated,
+}
+
+impl Measure {
+    fn of(self, status: &Status) -> u64 {
+        match self {
+            Self::Length => status.bytes,
+            Self::Allocated => status.allocated_bytes,
         }
     }
 }

@@ -99,7 +99,7 @@ impl EntryRef<'_> {
 }
 
 /// An instant of the wall clock.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Time {
     /// Seconds since the start of 1970 (UTC, without leap seconds); negative before 1970.
     pub seconds: i64,

@@ -14,13 +14,16 @@ use super::in_use::{InUse, Wanted, is_in_use, want};
 use super::part_file::LOCK;
 use super::part_name::PartName;
 use super::partial::{MAX_PARTIALS, Partial, PeerKey, SourceId};
+use super::sink::part_of_sink;
 use super::status::{Id, Status};
 use super::{EntryRef, Kind, Manifest};
 
 /// How long an interrupted file waits for its transfer to go on.
 pub const KEPT_DAYS: i64 = 7;
-/// How long to wait for an earlier transfer that still uses a file: it syncs the file first.
+/// How long a transfer waits for earlier ones that still use its files: they sync the files first.
 const TAKE_OVER: Duration = Duration::from_secs(10);
+/// Interrupted files that wait in one directory.
+const KEPT_FILES: usize = 256;
 const DAY_SECONDS: i64 = 24 * 60 * 60;
 
 /// An interrupted file that this receiver goes on with. It is locked.
@@ -37,13 +40,16 @@ pub(super) struct Interrupted {
     pub(super) in_use: Option<InUse>,
 }
 
+/// Names of interrupted files in a directory, by the peer and the path.
+type Places = HashMap<u64, Vec<PartName>>;
+
 /// The interrupted files in the directories of a manifest.
 #[derive(Debug)]
 pub(super) struct InterruptedFiles {
     /// Whose files they may be; `None`: no transfer goes on.
     peer: Option<PeerKey>,
     /// By the number of their directory.
-    names: HashMap<Option<u32>, Vec<PartName>>,
+    names: HashMap<Option<u32>, Places>,
     /// Those that this transfer goes on with, by the number of their entry.
     taken: BTreeMap<u32, Interrupted>,
     wanted: Wanted,
@@ -65,7 +71,7 @@ impl InterruptedFiles {
     /// Adds the names in a directory.
     pub(super) fn add(&mut self, directory: Option<u32>, names: Vec<PartName>) {
         if self.peer.is_some() && !names.is_empty() {
-            self.names.insert(directory, names);
+            self.names.insert(directory, places(names));
         }
     }
 
@@ -88,20 +94,19 @@ impl InterruptedFiles {
         around: &Directory,
         is_there: bool,
     ) -> bool {
-        let Some(names) = self.names.get(&entry.parent) else {
+        if !self.names.contains_key(&entry.parent) {
             return false;
-        };
+        }
         let (Some(source), Kind::File { bytes: length, .. }) =
             (self.source(manifest, index, entry), entry.kind)
         else {
             return false;
         };
         let mut may_have_waited = false;
-        let of_place = names
-            .iter()
-            .filter(|name| name.source().is_some_and(|it| it.place == source.place));
+        let places = self.names.get(&entry.parent);
+        let names = places.and_then(|places| places.get(&source.place));
         let mut best: Option<Interrupted> = None;
-        for name in of_place {
+        for name in names.into_iter().flatten() {
             let may_take = !is_there && name.source() == Some(source);
             may_have_waited |= may_take;
             let locked = match may_take {
@@ -111,7 +116,7 @@ impl InterruptedFiles {
             let Ok(found) = locked else {
                 continue;
             };
-            if may_take && self.taken.len() >= MAX_PARTIALS {
+            if may_take && self.taken.len() >= part_of_sink(MAX_PARTIALS) {
                 // This transfer has too many. A later transfer can resume it.
                 continue;
             }
@@ -159,40 +164,74 @@ impl InterruptedFiles {
         self.taken.remove(&index)
     }
 
-    /// Bytes that the interrupted file of an entry in `around` takes already.
-    pub(super) fn allocated_bytes(around: &Directory, source: SourceId) -> u64 {
-        let is_it =
-            |name: &[u8]| PartName::parse(name).is_some_and(|name| name.source() == Some(source));
-        let names = around.names(usize::MAX, is_it);
-        let names = names.into_iter().flatten().flatten();
-        let found = names.filter_map(|name| lock(around, PartName::parse(&name)?).ok());
+    /// Bytes that the interrupted file of an entry takes already. Lists the directory `around` it once.
+    pub(super) fn allocated_bytes(
+        &mut self,
+        parent: Option<u32>,
+        around: &Directory,
+        source: SourceId,
+    ) -> u64 {
+        let listed = self.names.entry(parent);
+        let listed = listed.or_insert_with(|| places(part_names(around)));
+        let names = listed.get(&source.place).into_iter().flatten();
+        let names = names.filter(|name| name.source() == Some(source));
+        let found = names.filter_map(|name| lock(around, *name).ok());
         found.map(|it| it.allocated_bytes).max().unwrap_or(0)
     }
 }
 
-/// Removes the files of killed receivers from a directory, and those that nobody has gone on with for days.
-/// A file that cannot be removed stays: it does no harm. Returns the names of those that wait for their
-/// transfer to go on.
-pub(super) fn remove_leftovers(directory: &Directory) -> Vec<PartName> {
+fn places(names: impl IntoIterator<Item = PartName>) -> Places {
+    let mut places = Places::new();
+    for name in names {
+        if let Some(source) = name.source() {
+            places.entry(source.place).or_default().push(name);
+        }
+    }
+    places
+}
+
+/// The temporary names in a directory; none if it cannot be listed.
+fn part_names(directory: &Directory) -> impl Iterator<Item = PartName> {
     let is_name = |name: &[u8]| PartName::parse(name).is_some();
     let names = directory.names(usize::MAX, is_name);
     let names = names.into_iter().flatten().flatten();
-    let names = names.filter_map(|name| PartName::parse(&name));
+    names.filter_map(|name| PartName::parse(&name))
+}
+
+/// Removes the files of killed receivers from a directory, those that nobody has gone on with for days, and the
+/// oldest of very many. A file that cannot be removed stays: it does no harm. Returns the names of those that
+/// wait for their transfer to go on.
+pub(super) fn remove_leftovers(directory: &Directory) -> Vec<PartName> {
     let mut waiting = Vec::new();
-    for name in names {
+    for name in part_names(directory) {
         match directory.look(&name.bytes()) {
-            Ok(Some(status)) if name.source().is_some() && !is_old(&status) => waiting.push(name),
-            Ok(Some(status))
-                if is_part(name, &status)
-                    && !is_in_use(status.id)
-                    && lock(directory, name).is_ok() =>
-            {
-                let _ = directory.remove(&name.bytes());
+            Ok(Some(status)) if !is_part(name, &status) => {}
+            Ok(Some(status)) if name.source().is_some() && !is_old(&status) => {
+                waiting.push((status.changed, name));
             }
+            Ok(Some(status)) if !is_in_use(status.id) => remove_interrupted(directory, name),
             _ => {}
         }
     }
-    waiting
+    if waiting.len() > KEPT_FILES {
+        waiting.sort_unstable_by_key(|(changed, name)| (*changed, name.bytes()));
+        for (_, oldest) in waiting.drain(..waiting.len() - KEPT_FILES) {
+            remove_interrupted(directory, oldest);
+        }
+    }
+    waiting.into_iter().map(|(_, name)| name).collect()
+}
+
+/// Removes a temporary file, unless a transfer uses it.
+pub(super) fn remove_interrupted(directory: &Directory, name: PartName) {
+    if lock(directory, name).is_ok() {
+        let _ = directory.remove(&name.bytes());
+    }
+}
+
+/// Whether a name is that of a file that is being received, or was.
+pub(super) fn is_temporary_file(name: &[u8], status: &Status) -> bool {
+    PartName::parse(name).is_some_and(|name| is_part(name, status))
 }
 
 /// Whether the last change was long ago. Nobody can set this time.
@@ -315,6 +354,29 @@ mod tests {
         assert_eq!(fs::read(&own).expect("read"), b"mine");
         remove_leftovers(&Directory::open(copies.path()).expect("open"));
         assert!(copy.exists());
+    }
+
+    /// A peer that begins many files and ends none leaves a limited number in a directory.
+    #[test]
+    fn the_oldest_of_many_interrupted_files_go() {
+        let place = tempfile::tempdir().expect("directory");
+        let directory = Directory::open(place.path()).expect("open");
+        for number in 0..u64::try_from(KEPT_FILES).expect("few") + 3 {
+            let file = directory.create_new(b"new").expect("create");
+            let id = Status::of_file(&file).expect("status").id;
+            let source = SourceId {
+                place: number,
+                version: 0,
+            };
+            let name = PartName::lasting(source, id).bytes();
+            directory.rename(b"new", &name).expect("rename");
+        }
+        let waiting = remove_leftovers(&directory);
+        assert_eq!(waiting.len(), KEPT_FILES);
+        let left = fs::read_dir(place.path()).expect("list").count();
+        assert_eq!(left, KEPT_FILES);
+        let newest = waiting.iter().filter_map(|name| name.source());
+        assert!(newest.map(|source| source.place).max() > Some(KEPT_FILES as u64));
     }
 
     /// In any order of their steps, no receiver loses a file to another receiver that removes

@@ -65,6 +65,7 @@ mod part_name;
 mod partial;
 mod policy;
 mod prefix;
+mod quota;
 mod root;
 mod scan;
 mod sink;

@@ -15,6 +15,8 @@ pub struct Policy {
     /// before its first byte, and one that leaves less ends. `None`: nothing is checked, and the
     /// transfer ends when the file system is full.
     pub reserve_bytes: Option<u64>,
+    /// The most bytes of all files below the receiver's directory, with those of the transfer. `None`: no limit.
+    pub quota_bytes: Option<u64>,
     /// Whether files are made durable (`fsync`) before their verdict, and directories before the
     /// end. Then a verified file survives a power failure.
     pub sync: bool,
@@ -32,6 +34,7 @@ impl Default for Policy {
             owners: false,
             delete: false,
             reserve_bytes: Some(0),
+            quota_bytes: None,
             sync: true,
             resume: None,
         }

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, FileType, Mode, OFlags, openat};
 
 use super::directory::Directory;
+use super::interrupted::is_temporary_file;
 use super::not_sent::NotSent;
 use super::open_directories::OpenDirectories;
 use super::root::Roots;
@@ -79,7 +80,7 @@ impl Unreadable {
     }
 }
 
-/// Lists what paths lead to. See [`super::Source::scan`].
+/// Lists what paths lead to. Leaves out the temporary files of receivers below them. See [`super::Source::scan`].
 pub(super) fn scan(paths: &[PathBuf], options: &ScanOptions) -> Result<Scan, ScanError> {
     let mut scanner = Scanner {
         builder: ManifestBuilder::default(),
@@ -246,6 +247,9 @@ impl Scanner<'_> {
                 }
             };
             let (status, target) = status;
+            if is_temporary_file(&name, &status) {
+                continue;
+            }
             let is_directory = status.kind == FileType::Directory;
             if self.is_excluded(parent, &name, is_directory) {
                 continue;

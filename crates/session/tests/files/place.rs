@@ -73,6 +73,7 @@ pub(crate) const AT_ONCE: Policy = Policy {
     owners: false,
     delete: false,
     reserve_bytes: Some(0),
+    quota_bytes: None,
     sync: false,
     resume: None,
 };

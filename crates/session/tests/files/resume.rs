@@ -51,9 +51,13 @@ impl Pair {
             resume: Some(key),
             ..AT_ONCE
         };
+        self.sink_with(source, policy).expect("sink")
+    }
+
+    fn sink_with(&self, source: &Source, policy: Policy) -> Result<Sink, SinkError> {
         let manifest = Arc::clone(source.manifest());
         let gate = CommitGate::default();
-        Sink::comparing(self.to.0.path(), manifest, gate, policy, Compare::Time).expect("sink")
+        Sink::comparing(self.to.0.path(), manifest, gate, policy, Compare::Time)
     }
 
     /// A transfer that ends after so many bytes.
@@ -442,6 +446,58 @@ fn receiver_that_offers_what_it_cannot_have_is_refused() {
     assert!(hashes.add(1, 1, &[[0; 32]]).is_err());
     hashes.close();
     assert!(!source.wait(Duration::from_secs(60)));
+}
+
+/// A transfer that goes on needs no more of a quota than the files have. Interrupted files that it does not need
+/// have what is left, and go when there is too little.
+#[test]
+fn interrupted_files_do_not_use_up_a_quota() {
+    let pair = Pair::new();
+    pair.interrupt(12 * MIB);
+    let under = |source: &Source, quota_bytes| {
+        let policy = Policy {
+            resume: Some(pair.key),
+            quota_bytes: Some(quota_bytes),
+            ..AT_ONCE
+        };
+        pair.sink_with(source, policy)
+    };
+    let source = pair.source();
+    match under(&source, LENGTH + 7) {
+        Err(SinkError::Quota {
+            needed_bytes,
+            left_bytes,
+        }) => assert_eq!((needed_bytes, left_bytes), (LENGTH + 8, LENGTH + 7)),
+        other => panic!("{other:?}"),
+    }
+    let sink = under(&source, LENGTH + 8).expect("it fits");
+    assert_eq!(sink.partials()[0].bytes, 12 * MIB);
+    drop(sink);
+    fs::rename(pair.from.path("t/large"), pair.from.path("t/other")).expect("rename");
+    let other = pair.source();
+    drop(under(&other, LENGTH + 8 + 12 * MIB).expect("it fits"));
+    assert_eq!(pair.parts().len(), 1, "there is room for both");
+    drop(under(&other, LENGTH + 7 + 12 * MIB).expect("it fits"));
+    assert!(pair.parts().is_empty());
+    // What is there already needs nothing more.
+    send(&[pair.from.path("t")], &pair.to, 1 << 20);
+    under(&pair.source(), LENGTH + 8).expect("it is there");
+}
+
+/// What has arrived of a file is no file of the tree. A copy of it is one: it may be the user's.
+#[test]
+fn interrupted_files_are_not_sent() {
+    let pair = Pair::new();
+    pair.interrupt(12 * MIB);
+    let part = pair.parts().remove(0);
+    let source = scan(&[pair.to.path("t")]);
+    assert_eq!(source.manifest().entries().count(), 1);
+    let copy = pair.to.path("copy");
+    fs::copy(&part, &copy).expect("copy");
+    fs::remove_file(&part).expect("remove");
+    fs::rename(&copy, &part).expect("rename");
+    let source = scan(&[pair.to.path("t")]);
+    assert_eq!(source.manifest().entries().count(), 2);
 }
 
 /// Without a key, nothing is kept.

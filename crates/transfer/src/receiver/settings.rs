@@ -27,8 +27,6 @@ pub struct ReceiveSettings {
     pub max_bytes: Option<u64>,
     /// The most bytes of one file.
     pub max_file_bytes: Option<u64>,
-    /// What the peer may still store, of a quota.
-    pub quota_left_bytes: Option<u64>,
     /// The most files and directories of one transfer. `None`: only that of the protocol.
     pub max_files: Option<u32>,
     /// The only names that may come directly below the directory, for a receiver that has asked for them.
@@ -67,14 +65,6 @@ impl ReceiveSettings {
         {
             return refused(format!(
                 "the transfer has {} bytes, but the receiver takes at most {most} (--max-bytes)",
-                plan.stream_bytes
-            ));
-        }
-        if let Some(left) = self.quota_left_bytes
-            && plan.stream_bytes > left
-        {
-            return refused(format!(
-                "the transfer has {} bytes, but the quota at the receiver leaves {left}",
                 plan.stream_bytes
             ));
         }
@@ -125,17 +115,12 @@ impl ReceiveSettings {
             return Err(Error::new(ErrorKind::Mismatch, what));
         }
         let bytes = lengths().fold(0, u64::saturating_add);
-        let most = self
-            .max_bytes
-            .into_iter()
-            .chain(self.quota_left_bytes)
-            .min();
-        match most {
+        match self.max_bytes {
             Some(most) if bytes > most => Err(Error::new(
                 ErrorKind::Mismatch,
                 format!(
                     "the files have {bytes} bytes with their holes, but the receiver takes at most \
-                     {most} (--max-bytes, or a quota)"
+                     {most} (--max-bytes)"
                 ),
             )),
             _ => Ok(()),

@@ -55,6 +55,16 @@ pub enum SinkError {
         /// Free bytes of the file system.
         free_bytes: u64,
     },
+    /// The files do not fit into the quota. Nothing was written.
+    #[error(
+        "the files need {needed_bytes} bytes, but the quota at the receiver leaves {left_bytes}"
+    )]
+    Quota {
+        /// What the files need beyond those that they replace.
+        needed_bytes: u64,
+        /// [`Policy::quota_bytes`](crate::files::Policy::quota_bytes), without the files that are there.
+        left_bytes: u64,
+    },
     /// The transfer, or another program, has filled the file system up to the reserve.
     #[error(
         "no room in {path:?}: {free_bytes} bytes are free, and {reserve_bytes} are kept in reserve"

@@ -26,8 +26,8 @@ pub use resume::KeptPart;
 pub use verdict::{FileFailure, FileStep, Summary, Verdict};
 use work::{Current, Written};
 
-/// Files that may wait for the sender's report and keep the lock of their temporary name, in all sinks of this
-/// process. Each of them is an open file. A sender reports before the bytes arrive, so few files ever wait.
+/// Files that may wait for the sender's report and stay open, in all sinks of this process. A sender reports before
+/// the bytes arrive, so few files ever wait.
 const LOCKED_FILES: usize = 256;
 /// The number of sinks in this process.
 static SINKS: AtomicUsize = AtomicUsize::new(0);
@@ -41,11 +41,11 @@ impl Counted {
         SINKS.fetch_add(1, Ordering::Relaxed);
         Self
     }
+}
 
-    /// The part of each sink in [`LOCKED_FILES`].
-    fn locked_files() -> usize {
-        LOCKED_FILES / SINKS.load(Ordering::Relaxed).max(1)
-    }
+/// The part of each sink of this process in a number of open files.
+pub(super) fn part_of_sink(files: usize) -> usize {
+    (files / SINKS.load(Ordering::Relaxed).max(1)).max(1)
 }
 
 impl Drop for Counted {
@@ -365,8 +365,11 @@ impl Sink {
     /// Stores the files whose bytes have all arrived but whose report has not.
     fn leave_whole(&mut self) -> Result<(), SinkError> {
         while let Some((index, mut written)) = self.take_whole()? {
-            if self.written.len() >= Counted::locked_files() {
-                written.unlock(self.tree.interrupted().wanted());
+            if self.written.len() >= part_of_sink(LOCKED_FILES) {
+                let wanted = self.tree.interrupted().wanted().clone();
+                if let Ok(around) = self.tree.around(index) {
+                    written.unlock(around, &wanted);
+                }
             }
             self.written.push_back((index, written));
         }
@@ -413,13 +416,58 @@ impl Sink {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+    use std::os::unix::fs::FileExt;
+
+    use super::super::{PeerKey, ScanOptions, Source};
     use super::*;
 
     #[test]
     fn sinks_of_a_process_divide_its_locked_files() {
         let others: Vec<_> = (0..LOCKED_FILES / 2).map(|_| Counted::new()).collect();
         // Sinks of other tests count too.
-        assert!(Counted::locked_files() <= 2);
+        assert!(part_of_sink(LOCKED_FILES) <= 2);
         drop(others);
+    }
+
+    /// A sender that reports no hashes cannot make the receiver keep each long file open.
+    #[test]
+    fn few_files_that_wait_for_their_report_stay_open() {
+        let (from, to) = (place(), place());
+        for name in 0..4 {
+            let file = File::create(from.path().join(name.to_string())).expect("create");
+            file.set_len(18 << 20).expect("length");
+            file.write_all_at(b"end", (18 << 20) - 3).expect("write");
+        }
+        let from = from.path().join(".");
+        let mut source = Source::scan(&[from], &ScanOptions::default()).expect("scan");
+        let policy = Policy {
+            resume: Some(PeerKey::of_remote_shell(b"")),
+            ..Policy::default()
+        };
+        let manifest = Arc::clone(source.manifest());
+        let sink = Sink::new(to.path(), manifest, CommitGate::default(), policy);
+        let mut sink = sink.expect("sink");
+        let others: Vec<_> = (0..LOCKED_FILES).map(|_| Counted::new()).collect();
+        let mut segment = vec![0; 1 << 20];
+        let mut hashes = Vec::new();
+        while !source.is_over() {
+            let read = source.read(&mut segment);
+            while let Some(read) = source.poll_file() {
+                hashes.push((read.index, read.result.expect("read")));
+            }
+            sink.write(&segment[..read]).expect("write");
+        }
+        let lasting = sink.keep_parts().len();
+        assert_eq!(lasting, 2, "the first, and the last, which is under way");
+        for (index, hash) in hashes {
+            sink.handle_hash(index, hash).expect("in order");
+        }
+        assert_eq!(sink.finish().expect("whole").verified_files, 4);
+        drop(others);
+    }
+
+    fn place() -> tempfile::TempDir {
+        tempfile::tempdir().expect("directory")
     }
 }

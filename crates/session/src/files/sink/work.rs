@@ -9,11 +9,12 @@ use super::commit::Whole;
 use super::{FileFailure, FileStep, SenderReport, Sink, SinkError, is_full};
 use crate::files::Kind;
 use crate::files::attributes::{Attribute, Attributes, Thing, set_link_owner, set_link_time};
+use crate::files::directory::Directory;
 use crate::files::in_use::{InUse, Wanted};
 use crate::files::links::NewLink;
 use crate::files::manifest::FileEntry;
 use crate::files::part_file::{LOCK, OpenPart, Part};
-use crate::files::part_name::PartName;
+use crate::files::part_name::{PartName, new_name_of};
 
 /// The file whose bytes come next.
 #[derive(Debug)]
@@ -70,14 +71,24 @@ impl Current {
 }
 
 impl Written {
-    /// Closes the temporary file, which releases its lock. One that others may go on with stays locked.
-    pub(super) fn unlock(&mut self, by: &Wanted) {
-        if let Self::Part(part) = self
-            && part.name.source().is_none()
-        {
-            part.in_use = Some(InUse::begin(part.id, by));
-            part.file = None;
+    /// Closes the temporary file, which releases its lock. No later transfer goes on with it. If it cannot get a
+    /// name that says so, it stays open.
+    pub(super) fn unlock(&mut self, around: &Directory, by: &Wanted) {
+        let Self::Part(part) = self else {
+            return;
+        };
+        if part.name.source().is_some() {
+            let Ok((random, _)) = new_name_of() else {
+                return;
+            };
+            let name = PartName::new(random, part.id);
+            if around.rename(&part.name.bytes(), &name.bytes()).is_err() {
+                return;
+            }
+            part.name = name;
         }
+        part.in_use = Some(InUse::begin(part.id, by));
+        part.file = None;
     }
 
     /// The temporary file.
