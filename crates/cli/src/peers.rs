@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::num::NonZero;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use farwrite_session::{KnownPeers, PublicKey};
-use farwrite_transfer::ReceiveSettings;
+use farwrite_session::{KnownPeers, Proof, PublicKey};
+use farwrite_transfer::{PlaceLimits, ReceiveSettings};
 use farwrite_units::input::read_text;
 use farwrite_units::parse::parse_count;
 use serde::{Deserialize, Deserializer, de};
@@ -64,6 +65,9 @@ struct Limits {
     reserve: Option<FreeBytes>,
     #[serde(default)]
     allow_delete: Option<bool>,
+    /// The most transfers at once.
+    #[serde(default)]
+    max_senders: Option<NonZero<u16>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -142,6 +146,25 @@ impl SharedPeers {
     pub(crate) fn get(&self) -> Arc<Peers> {
         Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
+
+    /// Divides the places of a receiver. A peer without a limit of its own, and all holders of the pre-shared key
+    /// together, leave one to others.
+    pub(crate) fn limits(&self, places: usize) -> PlaceLimits {
+        let peers = self.clone();
+        let others = places.saturating_sub(1).max(1);
+        let of_peer = move |proof| {
+            let peers = peers.get();
+            let peer = match proof {
+                Proof::Identity(key) => peers.of(&key),
+                Proof::PreShared | Proof::Code => None,
+            };
+            peer.and_then(Peer::max_senders).unwrap_or(others)
+        };
+        PlaceLimits {
+            all: places,
+            of_peer: Box::new(of_peer),
+        }
+    }
 }
 
 impl Peer {
@@ -149,9 +172,12 @@ impl Peer {
         self.limits.dir.get_ref()
     }
 
-    /// Whether the bytes in its directory are limited.
-    pub(crate) fn quota_bytes(&self) -> Option<u64> {
-        self.limits.quota.map(|quota| quota.0)
+    /// The most transfers at once, if that is limited. Two transfers could use the same free bytes of a quota.
+    fn max_senders(&self) -> Option<usize> {
+        match self.limits.quota {
+            Some(_) => Some(1),
+            None => self.limits.max_senders.map(|most| most.get().into()),
+        }
     }
 
     /// What holds for its transfers: its own limits, and those of the receiver where it has none.
@@ -262,6 +288,27 @@ mod tests {
             let why = Peers::parse(&format!("{good}{more}\n")).expect_err(more);
             assert!(why.starts_with(told), "{more}: {why}");
         }
+    }
+
+    #[test]
+    fn places_are_divided_among_peers() {
+        let [a, b, c] = [key(), key(), key()];
+        let text = format!(
+            "[a]\nkey = \"{a}\"\ndir = \"a\"\nmax-senders = 2\n\
+             [b]\nkey = \"{b}\"\ndir = \"b\"\nmax-senders = 9\nquota = \"1kB\"\n\
+             [c]\nkey = \"{c}\"\ndir = \"c\"\n"
+        );
+        let peers = SharedPeers::default();
+        peers.set(Peers::parse(&text).expect("good"));
+        let limits = peers.limits(8);
+        let proofs = [a, b, c].map(Proof::Identity);
+        let [a, b, c] = proofs.map(|proof| (limits.of_peer)(proof));
+        assert_eq!((a, b, c), (2, 1, 7));
+        assert_eq!((limits.of_peer)(Proof::PreShared), 7);
+        assert_eq!((peers.limits(1).of_peer)(Proof::PreShared), 1);
+        let none = text.replace("max-senders = 2", "max-senders = 0");
+        let why = Peers::parse(&none).expect_err("none");
+        assert!(why.starts_with("line 4: "), "{why}");
     }
 
     #[test]

@@ -6,8 +6,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use clap::Args;
@@ -361,7 +361,11 @@ fn receive_from(
     }
     let audit = Arc::new(Audit::start(args.audit.clone(), console.clone())?);
     let observer = Arc::<Audit>::clone(&audit);
-    let admission = Admission::start(listener, &admitting.keys, places, observer)?;
+    let limits = match args.peers {
+        Some(_) => admitting.peers.limits(places),
+        None => places.into(),
+    };
+    let admission = Admission::start(listener, &admitting.keys, limits, observer)?;
     let trace = args.trace.start()?;
     let watch = args.metrics.start("recv")?;
     let supervisor = Supervisor::of_environment();
@@ -377,7 +381,6 @@ fn receive_from(
         console,
         begun: AtomicU64::new(0),
         peers: &admitting.peers,
-        counted: Mutex::default(),
         audit: &audit,
         supervisor: &supervisor,
         reload,

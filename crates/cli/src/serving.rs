@@ -1,11 +1,9 @@
 //! Serves senders: one, or several at once.
 
-use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use farwrite::ReservedPort;
@@ -78,8 +76,6 @@ pub(crate) struct Serving<'a> {
     /// Transfers that have begun.
     pub(crate) begun: AtomicU64,
     pub(crate) peers: &'a SharedPeers,
-    /// Names of peers with a quota that are served now.
-    pub(crate) counted: Mutex<BTreeSet<String>>,
     pub(crate) audit: &'a Audit,
     pub(crate) supervisor: &'a Supervisor,
     /// Reads the file of peers again, if the user wants that.
@@ -201,18 +197,9 @@ impl Serving<'_> {
             self.audit.note_refusal(None, &address, &error);
             return Served::Transfer(Err(error.into()));
         }
-        let counted = match self.count(peer.as_ref()) {
-            Ok(counted) => counted,
-            Err(error) => {
-                client.fail(&error);
-                let name = peer.as_ref().map(|peer| peer.name.as_str());
-                self.audit.note_refusal(name, &address, &error);
-                return Served::Transfer(Err(error.into()));
-            }
-        };
         let served = self.receive(client, peer.as_ref(), until, console);
         // The next sender comes after this one was reported.
-        drop((counted, place));
+        drop(place);
         served
     }
 
@@ -258,38 +245,5 @@ impl Serving<'_> {
         let name = peer.map(|peer| peer.name.as_str());
         self.audit.note_transfer((name, &address), &ended);
         Served::Transfer(outcome::show(console, ended, self.is_verbose))
-    }
-
-    /// Makes the transfer of a peer with a quota the only one of this peer. Otherwise two transfers could use
-    /// the same free bytes.
-    fn count(&self, peer: Option<&Peer>) -> Result<Counted<'_>, TransferError> {
-        let name = peer.filter(|peer| peer.quota_bytes().is_some());
-        let name = name.map(|peer| peer.name.clone());
-        if let Some(name) = &name
-            && !self.counted().insert(name.clone())
-        {
-            let what = "another transfer of this peer is under way, and it has a quota";
-            return Err(TransferError::new(ErrorKind::Busy, what));
-        }
-        let serving = self;
-        Ok(Counted { serving, name })
-    }
-
-    fn counted(&self) -> MutexGuard<'_, BTreeSet<String>> {
-        self.counted.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// A transfer of a peer with a quota, until it is dropped.
-struct Counted<'a> {
-    serving: &'a Serving<'a>,
-    name: Option<String>,
-}
-
-impl Drop for Counted<'_> {
-    fn drop(&mut self) {
-        if let Some(name) = &self.name {
-            self.serving.counted().remove(name);
-        }
     }
 }

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use farwrite_session::{
-    AcceptedKeys, Cause, Channel, Error as SessionError, Listener, Message, Refusal, Text,
+    AcceptedKeys, Cause, Channel, Error as SessionError, Listener, Message, Proof, Refusal, Text,
 };
 
 use crate::client::LAST_MESSAGE;
@@ -25,24 +25,42 @@ const BUSY: &str = "another transfer or probe is under way; try again later";
 
 type Admitted = Result<(Channel, Place), SessionError>;
 
+/// How many senders may have places at once.
+pub struct PlaceLimits {
+    /// All of them.
+    pub all: usize,
+    /// Those with one key. Further ones of this key are rejected at once.
+    pub of_peer: Box<dyn Fn(Proof) -> usize + Send + Sync>,
+}
+
+impl From<usize> for PlaceLimits {
+    /// One peer may have all places.
+    fn from(all: usize) -> Self {
+        Self {
+            all,
+            of_peer: Box::new(move |_| all),
+        }
+    }
+}
+
 /// Accepts connections in its own thread, which ends with the program.
 pub struct Admission {
     senders: Receiver<Admitted>,
 }
 
 impl Admission {
-    /// Starts to admit senders that this end accepts, at most `places` at once.
+    /// Starts to admit senders that this end accepts, within `places` at once.
     ///
     /// # Errors
     /// [`ErrorKind::Other`] if no thread can be started.
     pub fn start(
         mut listener: Listener,
         accepted: impl Into<AcceptedKeys>,
-        places: usize,
+        places: impl Into<PlaceLimits>,
         observer: Arc<dyn Observer>,
     ) -> Result<Self, Error> {
         let accepted = accepted.into();
-        let places = Arc::new(Places::new(places));
+        let places = Arc::new(Places::new(places.into()));
         let (admitted, senders) = mpsc::channel();
         thread::Builder::new()
             .name("admission".into())
@@ -86,9 +104,8 @@ impl Admission {
 }
 
 /// The places of senders.
-#[derive(Debug)]
 struct Places {
-    most: usize,
+    limits: PlaceLimits,
     state: Mutex<PlacesState>,
     changed: Condvar,
 }
@@ -97,12 +114,20 @@ struct Places {
 struct PlacesState {
     taken: usize,
     waiting: usize,
+    /// The key of each sender that has a place.
+    peers: Vec<Proof>,
+}
+
+impl PlacesState {
+    fn of_peer(&self, proof: Proof) -> usize {
+        self.peers.iter().filter(|peer| **peer == proof).count()
+    }
 }
 
 /// The place of a sender, which is free again when this is dropped.
-#[derive(Debug)]
 pub struct Place {
     places: Arc<Places>,
+    proof: Proof,
     /// How many places this sender takes.
     takes: usize,
 }
@@ -117,23 +142,28 @@ impl Place {
         if state.taken != self.takes {
             return Err(Error::new(ErrorKind::Busy, BUSY));
         }
-        state.taken = self.places.most;
-        self.takes = self.places.most;
+        state.taken = self.places.limits.all;
+        self.takes = self.places.limits.all;
         Ok(())
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.places.state().taken -= self.takes;
+        let mut state = self.places.state();
+        state.taken -= self.takes;
+        let own = state.peers.iter().position(|peer| *peer == self.proof);
+        own.map(|own| state.peers.swap_remove(own));
+        drop(state);
         self.places.changed.notify_all();
     }
 }
 
 impl Places {
-    fn new(most: usize) -> Self {
+    fn new(limits: PlaceLimits) -> Self {
+        let all = limits.all.max(1);
         Self {
-            most: most.max(1),
+            limits: PlaceLimits { all, ..limits },
             state: Mutex::default(),
             changed: Condvar::new(),
         }
@@ -144,25 +174,36 @@ impl Places {
     }
 
     /// Takes a place if there is one.
-    fn try_take(self: &Arc<Self>) -> Option<Place> {
-        self.take_one(self.state())
+    fn try_take(self: &Arc<Self>, proof: Proof) -> Option<Place> {
+        self.take_one(self.state(), proof)
     }
 
-    fn take_one(self: &Arc<Self>, mut state: MutexGuard<'_, PlacesState>) -> Option<Place> {
-        if state.taken >= self.most {
+    fn take_one(
+        self: &Arc<Self>,
+        mut state: MutexGuard<'_, PlacesState>,
+        proof: Proof,
+    ) -> Option<Place> {
+        if state.taken >= self.limits.all || self.is_enough(&state, proof) {
             return None;
         }
         state.taken += 1;
+        state.peers.push(proof);
         Some(Place {
             places: Arc::clone(self),
+            proof,
             takes: 1,
         })
     }
 
-    /// Registers one more waiting sender, if there is room for it.
-    fn try_queue(&self) -> bool {
+    /// Whether a peer has as many places as it may have.
+    fn is_enough(&self, state: &PlacesState, proof: Proof) -> bool {
+        state.of_peer(proof) >= (self.limits.of_peer)(proof).max(1)
+    }
+
+    /// Registers one more waiting sender, if there is room for it, and if its peer may have a place.
+    fn try_queue(&self, proof: Proof) -> bool {
         let mut state = self.state();
-        let has_room = state.waiting < WAITING;
+        let has_room = state.waiting < WAITING && !self.is_enough(&state, proof);
         state.waiting += usize::from(has_room);
         has_room
     }
@@ -173,19 +214,30 @@ impl Places {
     }
 
     /// After [`Places::try_queue`], takes a place as soon as one is free, within `patience`.
-    fn take(self: &Arc<Self>, patience: Duration) -> Option<Place> {
-        let is_full = |state: &mut PlacesState| state.taken >= self.most;
+    fn take(self: &Arc<Self>, patience: Duration, proof: Proof) -> Option<Place> {
+        let is_full = |state: &mut PlacesState| state.taken >= self.limits.all;
         let waited = self
             .changed
             .wait_timeout_while(self.state(), patience, is_full);
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         state.waiting -= 1;
-        self.take_one(state)
+        self.take_one(state, proof)
     }
 
-    /// Why there is no place.
-    fn refusal(&self) -> String {
-        match self.most {
+    /// Why there is no place for a peer.
+    fn refusal(&self, proof: Proof) -> String {
+        let of_peer = (self.limits.of_peer)(proof).max(1);
+        if of_peer < self.limits.all && self.state().of_peer(proof) >= of_peer {
+            let noun = if of_peer == 1 {
+                "transfer"
+            } else {
+                "transfers"
+            };
+            return format!(
+                "the receiver serves {of_peer} {noun} of one peer at once; try again later"
+            );
+        }
+        match self.limits.all {
             1 => BUSY.into(),
             most => format!(
                 "{BUSY}: the receiver serves {most} senders at once (--max-senders), or one probe"
@@ -220,26 +272,27 @@ fn serve(
 
 /// Admits a sender, or lets it wait in a separate thread, so that others can connect.
 fn admit(channel: Channel, places: &Arc<Places>, admitted: &Sender<Admitted>) {
-    if let Some(place) = places.try_take() {
+    let proof = channel.proof();
+    if let Some(place) = places.try_take(proof) {
         // If no thread receives this, the program is ending.
         let _ = admitted.send(Ok((channel, place)));
         return;
     }
-    if !places.try_queue() {
-        refuse_as_busy(channel, &places.refusal());
+    if !places.try_queue(proof) {
+        refuse_as_busy(channel, &places.refusal(proof));
         return;
     }
     // The sender stays here until the thread has started: without a thread, this one answers.
     let (hand_over, senders) = mpsc::channel();
     let (of_thread_too, admitted) = (Arc::clone(places), admitted.clone());
     let wait = move || {
-        let place = of_thread_too.take(WAIT);
+        let place = of_thread_too.take(WAIT, proof);
         let Ok(channel) = senders.recv() else {
             return;
         };
         match place {
             Some(place) => drop(admitted.send(Ok((channel, place)))),
-            None => refuse_as_busy(channel, &of_thread_too.refusal()),
+            None => refuse_as_busy(channel, &of_thread_too.refusal(proof)),
         }
     };
     match thread::Builder::new().name("waiting".into()).spawn(wait) {
@@ -307,29 +360,53 @@ mod tests {
 
     #[test]
     fn as_many_senders_as_places_and_the_next_gets_one_in_time() {
-        let places = Arc::new(Places::new(2));
-        let mut first = places.try_take().expect("a place");
+        let any = Proof::PreShared;
+        let places = Arc::new(Places::new(2.into()));
+        let mut first = places.try_take(any).expect("a place");
         first.take_all().expect("nobody else has one");
-        assert!(places.try_take().is_none(), "a probe has all");
+        assert!(places.try_take(any).is_none(), "a probe has all");
         drop(first);
-        let mut first = places.try_take().expect("a place");
-        let second = places.try_take().expect("a place");
+        let mut first = places.try_take(any).expect("a place");
+        let second = places.try_take(any).expect("a place");
         assert_eq!(
             first.take_all().expect_err("shared").kind(),
             ErrorKind::Busy
         );
-        assert!(places.try_queue());
-        assert!(places.take(Duration::from_millis(20)).is_none());
-        assert!(places.try_queue());
+        assert!(places.try_queue(any));
+        assert!(places.take(Duration::from_millis(20), any).is_none());
+        assert!(places.try_queue(any));
         let leave = thread::spawn(move || {
             thread::sleep(Duration::from_millis(50));
             drop(second);
         });
-        let third = places.take(Duration::from_secs(60));
+        let third = places.take(Duration::from_secs(60), any);
         assert!(third.is_some(), "it is free by then");
-        assert!(places.try_take().is_none());
+        assert!(places.try_take(any).is_none());
         leave.join().expect("no panic");
-        assert!((0..WAITING).all(|_| places.try_queue()));
-        assert!(!places.try_queue(), "no more than these may wait");
+        // They wait for a place, though they may not have one more each.
+        let places = Arc::new(Places::new(2.into()));
+        assert!((0..WAITING).all(|_| places.try_queue(any)));
+        assert!(!places.try_queue(any), "no more than these may wait");
+    }
+
+    #[test]
+    fn one_peer_leaves_places_to_others() {
+        let limits = PlaceLimits {
+            all: 3,
+            of_peer: Box::new(|proof| if proof == Proof::Code { 1 } else { 2 }),
+        };
+        let places = Arc::new(Places::new(limits));
+        let taken = [(); 2].map(|()| places.try_take(Proof::PreShared).expect("a place"));
+        assert!(places.try_take(Proof::PreShared).is_none());
+        assert!(!places.try_queue(Proof::PreShared), "it does not wait");
+        let why = places.refusal(Proof::PreShared);
+        assert!(why.contains("serves 2 transfers of one peer"), "{why}");
+        let other = places.try_take(Proof::Code).expect("the last place");
+        let why = places.refusal(Proof::Code);
+        assert!(why.contains("serves 1 transfer of one peer"), "{why}");
+        drop(taken);
+        assert!(places.try_take(Proof::Code).is_none());
+        drop(other);
+        assert!(places.try_take(Proof::Code).is_some());
     }
 }

@@ -43,7 +43,7 @@ mod tests;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-pub use admission::{Admission, Place};
+pub use admission::{Admission, Place, PlaceLimits};
 pub use client::Client;
 pub use connect::{connect, connect_first};
 pub use error::{Error, ErrorKind};
