@@ -137,6 +137,7 @@ impl Command {
     pub(crate) fn writes_data(&self) -> bool {
         match self {
             Self::Recv(args) => args.is_pipe(),
+            Self::Cp(args) => args.writes_data(),
             Self::Rsh(_) => true,
             _ => false,
         }

@@ -33,6 +33,11 @@ pub(crate) struct FarArgs {
 
 /// Receives or sends the files of a copy.
 pub(crate) fn run_far(args: &FarArgs, console: &Console) -> Result<ExitCode, Failure> {
+    if let [file, direction, path] = &args.words[..]
+        && file == "file"
+    {
+        return rsh::run_file(direction, path.as_ref());
+    }
     let pipe = take_standard_output()?;
     let usage = || Failure::new(Exit::Usage, "farwrite cp starts this command, and no user");
     let (what, words) = args.words.split_first().ok_or_else(usage)?;
@@ -50,7 +55,7 @@ pub(crate) fn run_far(args: &FarArgs, console: &Console) -> Result<ExitCode, Fai
             let (options, paths) = words.split_at(options.ok_or_else(usage)?);
             send((options, &paths[1..]), &psk, pipe, console)
         }
-        Some("rsh") => rsh::run_far(words, psk, pipe, console),
+        Some("rsh" | "write" | "read") => rsh::run_far(what, words, psk, pipe, console),
         _ => Err(usage()),
     }
 }

@@ -6,7 +6,7 @@ mod place;
 mod relay;
 pub(crate) mod ssh;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,12 +16,15 @@ use std::time::Duration;
 use clap::{Args, Parser};
 use farwrite::ReservedPort;
 use farwrite_session::Listener;
+use farwrite_stream::SchemeSetting;
+use farwrite_units::parse::{parse_rate, parse_timeout};
 
 use crate::addresses::at_any;
 use crate::args::{Cli, Command};
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::recv::{self, RecvArgs};
+use crate::rsh::{Direction, Settings, carry_file};
 use crate::send::{SendArgs, Sending};
 use crate::serving::{Admitting, Until};
 use crate::{interrupt, key, outcome};
@@ -39,12 +42,17 @@ const FAR_VERSION: &str = "1";
 /// The time between the end of the other program and the end of this one, if nothing else ends it.
 const LINGER: Duration = Duration::from_secs(3);
 
+/// How long either end of a pipe may be silent, without --timeout.
+const PIPE_TIMEOUT: Duration = Duration::from_secs(60);
+
 const EXAMPLES: &str = "\
 Examples:
   farwrite cp data.bin photos/ far.example:in      copy to a directory of another machine
   farwrite cp me@far.example:results/run7 .        copy from another machine
   farwrite cp --rsh 'ssh -p 2222' data.bin far.example:
   farwrite cp --bootstrap data.bin far.example:in  copy this program there first
+  zfs send tank@now | farwrite cp - far.example:now.zfs      copy the standard input to a file
+  farwrite cp far.example:backup.tar - | tar x               copy a file to the standard output
 
 ssh starts the other end, and carries a key of one use and the addresses. The data go over TCP and UDP
 directly, encrypted, with the schemes of `farwrite send`. The machine that receives must be reachable at
@@ -97,6 +105,9 @@ pub(crate) fn run(args: &CpArgs, console: &Console) -> Result<ExitCode, Failure>
     let remotes: Vec<_> = remotes.collect();
     let usage = |what: &str| Failure::new(Exit::Usage, what);
     let place = Place::of(destination);
+    if let Some(pipe) = pipe(&sources, &place) {
+        return args.pipe(pipe?, console);
+    }
     for place in sources.iter().chain([&place]) {
         if let Place::There { host, .. } = place {
             check_host(host)?;
@@ -125,7 +136,61 @@ pub(crate) fn run(args: &CpArgs, console: &Console) -> Result<ExitCode, Failure>
     }
 }
 
+/// A file of another machine, and what happens to it.
+type PipeEnd = (OsString, OsString, Direction);
+
+/// The other end of a pipe, if `-` is the source or the destination.
+fn pipe(sources: &[Place], destination: &Place) -> Option<Result<PipeEnd, Failure>> {
+    let is_pipe = |place: &Place| matches!(place, Place::Here(path) if path.as_os_str() == "-");
+    let all = sources.iter().chain([destination]);
+    if !all.clone().any(is_pipe) {
+        return None;
+    }
+    let end = match (sources, destination) {
+        ([source], Place::There { host, path }) if is_pipe(source) => {
+            Ok((host.clone(), path.clone(), Direction::Write))
+        }
+        ([Place::There { host, path }], _) if is_pipe(destination) => {
+            Ok((host.clone(), path.clone(), Direction::Read))
+        }
+        _ => {
+            let what = "`-` is the standard input or output, and goes with one file of another machine, as in \
+                        `- HOST:FILE` and `HOST:FILE -`; name a file `-` as ./-";
+            Err(Failure::new(Exit::Usage, what))
+        }
+    };
+    Some(end)
+}
+
 impl CpArgs {
+    /// Whether a file goes to the standard output.
+    pub(crate) fn writes_data(&self) -> bool {
+        self.paths.last().is_some_and(|path| path == "-")
+    }
+
+    /// Copies the standard input to a file of another machine, or such a file to the standard output.
+    fn pipe(
+        &self,
+        (host, path, direction): PipeEnd,
+        console: &Console,
+    ) -> Result<ExitCode, Failure> {
+        check_host(&host)?;
+        if self.memory.is_some() {
+            let what = "--memory: a pipe takes 32 MiB at each end; leave the option out";
+            return Err(Failure::new(Exit::Usage, what));
+        }
+        let settings = Settings {
+            rate_bps: parsed("--rate", self.rate.as_deref(), parse_rate)?,
+            scheme: parsed("--scheme", self.scheme.as_deref(), str::parse)?
+                .unwrap_or(SchemeSetting::Auto),
+            timeout: parsed("--timeout", self.timeout.as_deref(), parse_timeout)?
+                .unwrap_or(PIPE_TIMEOUT),
+        };
+        let path = from_home(&path);
+        let remote = (&self.remote.remote(&host), path.as_os_str());
+        carry_file(remote, direction, (self.port, &settings), console)
+    }
+
     /// The options of a sender or of both ends.
     fn options(&self, of_sender: bool) -> Vec<OsString> {
         let both = [("--memory", &self.memory), ("--timeout", &self.timeout)];
@@ -233,6 +298,20 @@ impl CpArgs {
             received => received,
         }
     }
+}
+
+/// The value of an option, if it is given.
+fn parsed<T, E: std::fmt::Display>(
+    name: &str,
+    value: Option<&OsStr>,
+    parse: impl FnOnce(&str) -> Result<T, E>,
+) -> Result<Option<T>, Failure> {
+    let parse = |value: &OsStr| {
+        let text = value.to_string_lossy();
+        let parsed = parse(&text);
+        parsed.map_err(|why| Failure::new(Exit::Usage, format!("{name} {text}: {why}")))
+    };
+    value.map(parse).transpose()
 }
 
 /// Listens at a port of all addresses; 0 selects a free one.

@@ -41,10 +41,13 @@ impl Place {
 }
 
 /// A path as the other machine takes it. The home directory of the user there is the working directory, so
-/// `~/` at the beginning is left out.
+/// `~/` at the beginning is left out, with all of its slashes.
 pub(crate) fn from_home(path: &OsStr) -> OsString {
-    let bytes = path.as_bytes();
-    let bytes = bytes.strip_prefix(b"~/").unwrap_or(bytes);
+    let mut bytes = path.as_bytes();
+    if let Some(below) = bytes.strip_prefix(b"~/") {
+        let slashes = below.iter().take_while(|byte| **byte == b'/').count();
+        bytes = &below[slashes..];
+    }
     let bytes = if bytes.is_empty() || bytes == b"~" {
         b"."
     } else {
@@ -127,7 +130,14 @@ mod tests {
                 Some(OsStr::new("b"))
             );
         }
-        for (path, want) in [("~/in", "in"), ("~", "."), ("", "."), ("/~", "/~")] {
+        for (path, want) in [
+            ("~/in", "in"),
+            ("~//in", "in"),
+            ("~///", "."),
+            ("~", "."),
+            ("", "."),
+            ("/~", "/~"),
+        ] {
             assert_eq!(from_home(OsStr::new(path)), want);
         }
     }

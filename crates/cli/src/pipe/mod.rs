@@ -1,6 +1,7 @@
 //! `farwrite send -` and `farwrite recv -`: the standard input of one program becomes the standard output of
 //! the other (P15). The bytes cross the network on a byte stream of a connection.
 
+mod pieces;
 mod receive;
 mod send;
 mod verdict;
@@ -14,6 +15,7 @@ use farwrite_units::show::{ByteRate, Bytes, Rate, Time};
 use serde::Serialize;
 
 use crate::exit::{Exit, Failure, OrExit};
+pub(crate) use pieces::{Cut, decode, encode};
 pub(crate) use receive::{PipeReceiver, receive};
 pub(crate) use send::{PipeSender, send};
 
@@ -39,7 +41,7 @@ pub(crate) fn stream_options(scheme: SchemeSetting) -> StreamOptions {
 
 /// What has passed through a pipe.
 #[derive(Debug, Serialize)]
-struct Passed {
+pub(crate) struct Passed {
     peer: String,
     bytes: u64,
     blake3: String,
@@ -48,7 +50,7 @@ struct Passed {
 }
 
 impl Passed {
-    fn new(peer: String, bytes: u64, hash: blake3::Hash, time: Duration) -> Self {
+    pub(crate) fn new(peer: String, bytes: u64, hash: blake3::Hash, time: Duration) -> Self {
         let goodput_bps = ByteRate::of(bytes, time).0 * 8.0;
         Self {
             peer,
@@ -59,7 +61,7 @@ impl Passed {
         }
     }
 
-    fn line(&self, verb: &str) -> String {
+    pub(crate) fn line(&self, verb: &str) -> String {
         let time = Time(Duration::from_secs_f64(self.seconds));
         let (bytes, rate) = (Bytes(self.bytes), Rate(self.goodput_bps));
         format!("{verb} {bytes} in {time}: {rate}")

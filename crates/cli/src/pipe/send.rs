@@ -15,6 +15,7 @@ use farwrite_transfer::{Cancel, RateControl};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
+use super::pieces::head;
 use super::verdict::{self, GivenUp, Verdict};
 use super::{HEAD_BYTES, LAST_WORDS, LOOK, NAME, PIECE_BYTES, Passed, stream_options};
 use crate::console::{Console, Passing};
@@ -169,11 +170,6 @@ fn feed_bytes(writer: &mut WriteHalf, shared: &Shared, cancel: &Cancel) -> Input
     let hash = hasher.finalize();
     let last = [&head(0)[..], hash.as_bytes()].concat();
     write_all(writer, &last, cancel).unwrap_or(Input::Ended(hash))
-}
-
-/// The length of a piece, before its bytes.
-fn head(length: usize) -> [u8; HEAD_BYTES] {
-    u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes()
 }
 
 /// Reads, and returns `None` if nothing comes for some time.

@@ -8,15 +8,16 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use farwrite_connection::Connection;
+use farwrite_connection::{Connection, Listener};
 use farwrite_session::Psk;
-use farwrite_stream::{ConnectionExt, ReadHalf, WriteHalf};
+use farwrite_stream::{ConnectionExt, ReadHalf, Stream, WriteHalf};
 use farwrite_units::parse::parse_timeout;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use super::way::{ATTEMPT, dial, listen};
+use super::way::{dial, listen};
 use super::{Cut, FAILED, NAME, OPENING, Settings, drain, feed};
 use crate::console::Console;
 use crate::cp::greet;
@@ -26,23 +27,25 @@ use crate::pipe::stream_options;
 
 /// The time between the hang-up signal to the command and the end of it by force.
 const GRACE: Duration = Duration::from_secs(2);
+/// How long to wait for one thing before another one is looked at.
+const LOOK: Duration = Duration::from_millis(50);
 /// The longest line of the near end.
 const MAX_LINE_BYTES: usize = 4096;
 
 /// The arguments of the far end, for [`run_far`].
-pub(super) fn words(port: u16, settings: &Settings, command: &[OsString]) -> Vec<OsString> {
+pub(super) fn words(what: &str, port: u16, settings: &Settings, command: &OsStr) -> Vec<OsString> {
     let rate = settings.rate_bps.unwrap_or(0);
     let timeout = format!("{}ms", settings.timeout.as_millis());
-    let mut words = vec!["rsh".to_owned(), port.to_string(), rate.to_string()];
+    let mut words = vec![what.to_owned(), port.to_string(), rate.to_string()];
     words.extend([settings.scheme.to_string(), timeout]);
     let mut words: Vec<OsString> = words.into_iter().map(OsString::from).collect();
-    // As ssh does: the shell there splits it again.
-    words.push(command.join(OsStr::new(" ")));
+    words.push(command.into());
     words
 }
 
 /// Runs the command that the near end asks for. Returns its exit code.
 pub(crate) fn run_far(
+    what: &OsStr,
     words: &[OsString],
     psk: Psk,
     mut pipe: File,
@@ -60,16 +63,28 @@ pub(crate) fn run_far(
         timeout: parse_timeout(&text(timeout)?).map_err(|_| usage())?,
     };
     let port = text(port)?.parse().map_err(|_| usage())?;
-    let ended = serve(port, command, &settings, &psk, &mut pipe);
+    let task = Task {
+        what,
+        argument: command,
+    };
+    let ended = serve(port, &task, &settings, &psk, &mut pipe);
     Ok(ended.unwrap_or_else(|failure| {
         console.fail(&failure);
         FAILED.into()
     }))
 }
 
+/// What runs here.
+struct Task<'a> {
+    /// `rsh`: a command of the shell. Otherwise what this program does with a file.
+    what: &'a OsStr,
+    /// The command, or the path of the file.
+    argument: &'a OsStr,
+}
+
 fn serve(
     port: u16,
-    command: &OsStr,
+    task: &Task<'_>,
     settings: &Settings,
     psk: &Psk,
     pipe: &mut File,
@@ -84,19 +99,20 @@ fn serve(
         let line = line()?;
         match line.split_once(' ').unwrap_or((&line, "")) {
             ("udp", _) => {
-                let accepted = listener.accept(ATTEMPT);
-                let accepted = accepted.or_exit(Exit::Unreachable, "waiting for the other end")?;
-                let gone = || Failure::new(Exit::Unreachable, "the other end has not connected");
-                return over_udp(&accepted.ok_or_else(gone)?, command, settings);
+                let (_connection, stream) = accepted(&listener, settings)?;
+                return over_udp(stream, task);
             }
             ("dial", meeting) => {
-                if let Ok(connection) = dial(&Meeting::told_by_near(meeting)?, psk, settings) {
-                    return over_udp(&connection, command, settings);
+                // The near end may have given up meanwhile: its stream says that it has not.
+                if let Ok(connection) = dial(&Meeting::told_by_near(meeting)?, psk, settings)
+                    && let Some(stream) = opened(&connection, settings)
+                {
+                    return over_udp(stream, task);
                 }
             }
             ("ssh", _) => {
                 let pipe = pipe.try_clone().or_exit(Exit::Other, "taking the pipe")?;
-                let mut child = start(command, Stdio::inherit(), pipe.into())?;
+                let mut child = start(task, Stdio::inherit(), pipe.into())?;
                 return Ok(exit_code(
                     child
                         .wait()
@@ -135,15 +151,25 @@ fn line() -> Result<String, Failure> {
     Ok(String::from_utf8_lossy(&line).into_owned())
 }
 
-fn start(command: &OsStr, input: Stdio, output: Stdio) -> Result<Child, Failure> {
+fn start(task: &Task<'_>, input: Stdio, output: Stdio) -> Result<Child, Failure> {
     let shell = env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into());
-    let mut child = Command::new(&shell);
-    child.arg("-c").arg(command).stdin(input).stdout(output);
+    let program = match task.what.to_str() {
+        Some("rsh") => shell,
+        _ => "/proc/self/exe".into(),
+    };
+    let mut child = Command::new(&program);
+    match task.what.to_str() {
+        Some("rsh") => child.arg("-c").arg(task.argument),
+        _ => child
+            .args(["--quiet", "far", "file"])
+            .args([task.what, task.argument]),
+    };
+    child.stdin(input).stdout(output);
     // So that all of it can be ended.
     child.process_group(0);
     child
         .spawn()
-        .or_exit(Exit::Other, format_args!("starting {}", shell.display()))
+        .or_exit(Exit::Other, format_args!("starting {}", program.display()))
 }
 
 fn exit_code(status: ExitStatus) -> ExitCode {
@@ -163,18 +189,52 @@ enum Event {
     Gone,
 }
 
-fn over_udp(
-    connection: &Connection,
-    command: &OsStr,
-    settings: &Settings,
-) -> Result<ExitCode, Failure> {
-    let what = "accepting the stream of the other end";
+/// Waits for the stream of the near end, which has connected, maybe over several addresses: it uses one.
+fn accepted(listener: &Listener, settings: &Settings) -> Result<(Connection, Stream), Failure> {
     let options = stream_options(settings.scheme);
-    let accepted = connection.accept_stream(Some(NAME), &options, OPENING);
-    let accepted = accepted.map_err(|error| Failure::of_stream(what, &error))?;
-    let (_, stream) = accepted.ok_or_else(|| Failure::new(Exit::Unreachable, what))?;
+    let (start, mut connections) = (Instant::now(), Vec::<Connection>::new());
+    while start.elapsed() < OPENING {
+        let accepted = listener.accept(LOOK);
+        connections.extend(accepted.or_exit(Exit::Unreachable, "waiting for the other end")?);
+        for connection in &connections {
+            if let Ok(Some((_, stream))) = connection.accept_stream(Some(NAME), &options, LOOK) {
+                return Ok((connection.clone(), stream));
+            }
+        }
+    }
+    let what = "the other end has not connected";
+    Err(Failure::new(Exit::Unreachable, what))
+}
+
+/// Waits for the stream of the near end over a connection. `None` if the near end goes another way instead.
+fn opened(connection: &Connection, settings: &Settings) -> Option<Stream> {
+    let options = stream_options(settings.scheme);
+    let start = Instant::now();
+    while start.elapsed() < OPENING {
+        match connection.accept_stream(Some(NAME), &options, LOOK) {
+            Ok(Some((_, stream))) => return Some(stream),
+            Ok(None) if has_line() => return None,
+            Ok(None) => {}
+            Err(_) => return None,
+        }
+    }
+    None
+}
+
+/// Whether the near end has said something, or has ended.
+fn has_line() -> bool {
+    let stdin = io::stdin();
+    let mut polled = [PollFd::new(&stdin, PollFlags::IN)];
+    let now = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    poll(&mut polled, Some(&now)).is_ok_and(|ready| ready > 0)
+}
+
+fn over_udp(stream: Stream, task: &Task<'_>) -> Result<ExitCode, Failure> {
     let (reader, writer) = stream.split();
-    let child = start(command, Stdio::piped(), Stdio::piped())?;
+    let child = start(task, Stdio::piped(), Stdio::piped())?;
     let group = Pid::from_child(&child);
     let (events, came) = channel();
     watch_near(events.clone());

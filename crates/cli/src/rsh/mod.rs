@@ -2,9 +2,10 @@
 //! the network on a byte stream (P14.4).
 
 mod far;
+mod file;
 mod way;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::thread;
@@ -22,6 +23,7 @@ use crate::exit::{Exit, Failure, OrExit};
 use crate::key;
 use crate::pipe::{PIECE_BYTES, own_output, stream_options};
 pub(crate) use far::run_far;
+pub(crate) use file::{Direction, carry as carry_file, run as run_file};
 use way::Way;
 
 /// The name of the stream, with the version of P14.4.
@@ -74,10 +76,10 @@ pub(crate) struct RshArgs {
 
 /// How both ends send, which the near end decides.
 #[derive(Clone, Copy, Debug)]
-struct Settings {
-    rate_bps: Option<u64>,
-    scheme: SchemeSetting,
-    timeout: Duration,
+pub(crate) struct Settings {
+    pub(crate) rate_bps: Option<u64>,
+    pub(crate) scheme: SchemeSetting,
+    pub(crate) timeout: Duration,
 }
 
 impl Settings {
@@ -121,7 +123,10 @@ fn run_near(args: &RshArgs, console: &Console) -> Result<ExitCode, Failure> {
     };
     let psk = key::make()?;
     let remote = args.remote.remote(&host);
-    let mut far = remote.start(&far::words(args.port, &settings, command), &psk, None)?;
+    // As ssh does: the shell there splits it again.
+    let command = command.join(OsStr::new(" "));
+    let words = far::words("rsh", args.port, &settings, &command);
+    let mut far = remote.start(&words, &psk, None)?;
     let greeting = far.greeting()?;
     let (mut input, mut output) = far.raw_pipes()?;
     match way::find(&greeting, &psk, &settings, &mut input)? {

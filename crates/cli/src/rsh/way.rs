@@ -13,7 +13,7 @@ use crate::cp::meeting::Meeting;
 use crate::exit::{Exit, Failure, OrExit};
 
 /// How long one end tries to reach the other.
-pub(super) const ATTEMPT: Duration = Duration::from_secs(3);
+const ATTEMPT: Duration = Duration::from_secs(3);
 /// How much longer the end that is called waits.
 const ALLOWANCE: Duration = Duration::from_secs(1);
 

@@ -1,11 +1,16 @@
 //! `farwrite rsh`, with a script in place of ssh. The system tests have a real ssh server, and rsync.
 
-use std::fs;
-use std::io::{Read, Write};
+use std::fs::{self, Permissions};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::SocketAddr;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use farwrite_connection::{ConnectionOptions, Keys, Listener};
+use farwrite_session::Psk;
 
 use crate::copies::machines;
 use crate::rig::pattern;
@@ -112,6 +117,105 @@ fn what_ends_at_one_end_ends_at_the_other() {
             start.elapsed() < Duration::from_secs(30),
             "the command goes on"
         );
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// The other end dials this one, which has given up meanwhile and goes through ssh.
+#[test]
+fn a_near_end_that_gives_up_goes_through_ssh() {
+    let psk = Psk::generate().expect("randomness");
+    let mut far = Command::new(env!("CARGO_BIN_EXE_farwrite"));
+    far.args(["--quiet", "far", "rsh", "0", "0", "auto", "5s", "cat"]);
+    far.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut far = far.spawn().expect("the program starts");
+    let mut input = far.stdin.take().expect("piped");
+    let mut output = BufReader::new(far.stdout.take().expect("piped"));
+    let here = SocketAddr::from(([127, 0, 0, 1], 0));
+    let options = ConnectionOptions::default();
+    let listener = Listener::bind(here, &Keys::of_psk(&psk), &options).expect("bound");
+    let port = listener.local_addr().port();
+    writeln!(input, "{}", &*psk.to_text()).expect("written");
+    let mut greeting = String::new();
+    output.read_line(&mut greeting).expect("a line");
+    assert!(greeting.starts_with("farwrite-far-1 "), "{greeting}");
+    writeln!(input, "dial {port} 127.0.0.1").expect("written");
+    let connection = listener.accept(Duration::from_secs(30)).expect("no error");
+    let connection = connection.expect("the far end dials");
+    writeln!(input, "ssh\nhello").expect("written");
+    drop(input);
+    let mut all = String::new();
+    output.read_to_string(&mut all).expect("read");
+    assert_eq!(all, "hello\n");
+    assert!(far.wait().expect("it ends").success());
+    drop(connection);
+}
+
+/// Runs `farwrite cp` with a pipe. Returns what it gives to the standard output.
+fn copy(root: &Path, words: &[&str], input: &[u8]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_farwrite"));
+    command.arg("cp").arg("--rsh").arg(root.join("rsh"));
+    command.args(["--far-program", env!("CARGO_BIN_EXE_farwrite")]);
+    command.args(words).stdin(Stdio::piped());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the program starts");
+    let mut stdin = child.stdin.take().expect("piped");
+    thread::scope(|scope| {
+        // An end that fails does not read its input.
+        scope.spawn(move || drop(stdin.write_all(input)));
+        child.wait_with_output().expect("it ends")
+    })
+}
+
+#[test]
+fn a_pipe_is_copied_to_a_file_and_back() {
+    let root = machines("cp-pipes");
+    let bytes = pattern(3_000_000);
+    fs::write(root.join("far/old"), "old").expect("written");
+    fs::set_permissions(root.join("far/old"), Permissions::from_mode(0o600)).expect("chmod");
+    symlink("old", root.join("far/link")).expect("a link");
+    for name in ["new", "~//it's", "link"] {
+        let sent = copy(&root, &["-", &format!("host:{name}")], &bytes);
+        assert!(sent.status.success(), "{sent:?}");
+        let back = copy(&root, &[&format!("host:{name}"), "-"], &[]);
+        assert!(back.status.success() && back.stdout == bytes, "{name}");
+    }
+    let list: Vec<_> = crate::rig::list(&root.join("far"));
+    assert_eq!(list, ["in", "it's", "link", "new", "old"]);
+    assert!(fs::read(root.join("far/old")).expect("read") == bytes);
+    for (words, code, why) in [
+        (&["-", "host:in"][..], 9, "it is a directory; name a file"),
+        (&["-", "host:none/file"], 9, "creating none/file"),
+        (&["host:none", "-"], 9, "opening none"),
+        (&["-", "-"], 2, "name a file `-` as ./-"),
+        (&["-", "data", "host:in"], 2, "goes with one file"),
+        (&["--rate", "much", "-", "host:in"], 2, "--rate much: "),
+    ] {
+        let failed = copy(&root, words, &bytes);
+        let stderr = String::from_utf8_lossy(&failed.stderr);
+        assert_eq!(failed.status.code(), Some(code), "{words:?}: {stderr}");
+        assert!(stderr.contains(why), "{words:?}: {stderr}");
+    }
+    // A sender that dies leaves the old file, and nothing beside it.
+    let mut command = Command::new(env!("CARGO_BIN_EXE_farwrite"));
+    command.arg("cp").arg("--rsh").arg(root.join("rsh"));
+    command.args(["--far-program", env!("CARGO_BIN_EXE_farwrite")]);
+    command.args(["-", "host:new"]).stdin(Stdio::piped());
+    let mut child = command.spawn().expect("the program starts");
+    let mut stdin = child.stdin.take().expect("piped");
+    stdin.write_all(&[1; 100_000]).expect("written");
+    let is_there = || crate::rig::list(&root.join("far")).len() > 5;
+    wait(is_there);
+    child.kill().expect("killed");
+    child.wait().expect("it ends");
+    wait(|| !is_there());
+    assert!(fs::read(root.join("far/new")).expect("read") == bytes);
+}
+
+fn wait(until: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !until() {
+        assert!(start.elapsed() < Duration::from_secs(30), "nothing happens");
         thread::sleep(Duration::from_millis(10));
     }
 }

@@ -1,0 +1,302 @@
+//! A file at the other end of a pipe: `farwrite cp - HOST:FILE` and `farwrite cp HOST:FILE -` (P14.5).
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{self, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{ChildStdin, ChildStdout, ExitCode, exit};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use blake3::Hash;
+use farwrite_stream::WriteHalf;
+use rustix::fs::fsync;
+use tempfile::Builder;
+
+use super::way::{self, Way};
+use super::{Settings, far, open};
+use crate::console::{Console, Passing};
+use crate::cp::ssh::Remote;
+use crate::exit::{Exit, Failure, OrExit};
+use crate::pipe::{Cut, Passed, decode, encode, own_output};
+use crate::{interrupt, key};
+
+/// How often the near end shows its progress.
+const LOOK: Duration = Duration::from_millis(100);
+/// Permissions of a new file, without those of the umask.
+const MODE: u32 = 0o666;
+
+/// What the far end does with its file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    /// Writes what comes to it.
+    Write,
+    /// Reads it.
+    Read,
+}
+
+impl Direction {
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Write => "write",
+            Self::Read => "read",
+        }
+    }
+}
+
+/// Carries the standard input to a file of the other machine, or such a file to the standard output. Returns
+/// the exit code.
+pub(crate) fn carry(
+    (remote, path): (&Remote<'_>, &OsStr),
+    direction: Direction,
+    (port, settings): (u16, &Settings),
+    console: &Console,
+) -> Result<ExitCode, Failure> {
+    let psk = key::make()?;
+    let start_time = Instant::now();
+    let words = far::words(direction.word(), port, settings, path);
+    let mut far = remote.start(&words, &psk, None)?;
+    let greeting = far.greeting()?;
+    let (mut input, output) = far.raw_pipes()?;
+    let count = Arc::<AtomicU64>::default();
+    let way = way::find(&greeting, &psk, settings, &mut input)?;
+    if let Way::Ssh(why) = &way {
+        console.warn(format_args!(
+            "the data go through ssh, because UDP does not pass ({why}); open a UDP port of the other machine, \
+             and name it with --port"
+        ));
+    }
+    let moving = start(way, (input, output), direction, (settings, &count))?;
+    let waiting = thread::spawn(move || far.wait());
+    let mut passing = Passing::new(
+        console,
+        match direction {
+            Direction::Write => "sending",
+            Direction::Read => "receiving",
+        },
+    );
+    while !waiting.is_finished() {
+        passing.show(count.load(Ordering::Relaxed));
+        thread::sleep(LOOK);
+    }
+    passing.finish(count.load(Ordering::Relaxed));
+    let of_far = check(waiting.join().ok().flatten());
+    // Without the far end, this end may wait for its input for ever.
+    if of_far.is_err() && !moving.is_finished() {
+        return of_far.map(|()| ExitCode::SUCCESS);
+    }
+    let moved = moving.join();
+    let (moved, _) = moved.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    let hash = match (moved, of_far) {
+        (Ok(hash), Ok(())) => hash,
+        // What is wrong here is the reason of what is wrong there.
+        (Err(failure @ (Moved::Cut(Cut::Write(_)) | Moved::Failed(_))), _)
+            if direction == Direction::Read =>
+        {
+            return Err(failure.into());
+        }
+        (Err(failure @ Moved::Cut(Cut::Read(_))), _) if direction == Direction::Write => {
+            return Err(failure.into());
+        }
+        (_, Err(failure)) => return Err(failure),
+        (Err(failure), Ok(())) => return Err(failure.into()),
+    };
+    report(remote, hash, (&count, start_time), direction, console)
+}
+
+/// Why the bytes of a pipe were not moved.
+enum Moved {
+    Cut(Cut),
+    Failed(Failure),
+}
+
+impl From<Moved> for Failure {
+    fn from(moved: Moved) -> Self {
+        match moved {
+            Moved::Cut(cut) => cut.into(),
+            Moved::Failed(failure) => failure,
+        }
+    }
+}
+
+/// How the bytes were moved, and the pipe to the far end while nothing is written to it: its end ends the far end.
+type Moving = JoinHandle<(Result<Hash, Moved>, Option<ChildStdin>)>;
+
+/// Moves the bytes on a thread of its own, which may block for ever.
+fn start(
+    way: Way,
+    (mut input, mut output): (ChildStdin, BufReader<ChildStdout>),
+    direction: Direction,
+    (settings, count): (&Settings, &Arc<AtomicU64>),
+) -> Result<Moving, Failure> {
+    let count = Arc::clone(count);
+    let write = |reader: &mut dyn Read, count: &AtomicU64| {
+        let mut output = own_output().map_err(Moved::Failed)?;
+        decode(reader, &mut output, count).map_err(Moved::Cut)
+    };
+    Ok(match way {
+        Way::Udp(connection) => {
+            let (mut reader, mut writer) = open(&connection, settings.scheme)?.split();
+            let moving = move || {
+                let _connection = connection;
+                let moved = match direction {
+                    Direction::Write => send(&mut writer, &count).map_err(Moved::Cut),
+                    Direction::Read => {
+                        writer.finish();
+                        write(&mut reader, &count)
+                    }
+                };
+                // If nobody reads the output, the other end is not needed any more.
+                let is_unread = matches!(moved, Err(Moved::Cut(Cut::Write(_))));
+                (moved, Some(input).filter(|_| !is_unread))
+            };
+            thread::spawn(moving)
+        }
+        Way::Ssh(_) => {
+            let moving = move || match direction {
+                Direction::Write => {
+                    let mut stdin = io::stdin().lock();
+                    let moved = encode(&mut stdin, &mut input, &count);
+                    (moved.map_err(Moved::Cut), None)
+                }
+                Direction::Read => (write(&mut output, &count), None),
+            };
+            thread::spawn(moving)
+        }
+    })
+}
+
+fn report(
+    remote: &Remote<'_>,
+    hash: Hash,
+    (count, start): (&AtomicU64, Instant),
+    direction: Direction,
+    console: &Console,
+) -> Result<ExitCode, Failure> {
+    let peer = remote.host.to_string_lossy().into_owned();
+    let passed = Passed::new(peer, count.load(Ordering::Relaxed), hash, start.elapsed());
+    console.say(passed.line(match direction {
+        Direction::Write => "sent",
+        Direction::Read => "received",
+    }));
+    if direction == Direction::Write {
+        console.json(&passed)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Sends the standard input. The far end must not take a part for the whole.
+fn send(writer: &mut WriteHalf, count: &AtomicU64) -> Result<Hash, Cut> {
+    let sent = encode(&mut io::stdin().lock(), writer, count);
+    match &sent {
+        Ok(_) => writer.finish(),
+        Err(Cut::Read(_)) => writer.reset(0),
+        Err(Cut::Write(_) | Cut::Corrupt(_)) => {}
+    }
+    let _ = writer.wait_delivered();
+    sent
+}
+
+/// What the status of the far end says. It has given its reason on the standard error.
+fn check(status: Option<i32>) -> Result<(), Failure> {
+    let is = |exit: Exit| status == Some(exit as i32);
+    let (exit, what) = match status {
+        Some(0) => return Ok(()),
+        _ if is(Exit::Files) => (Exit::PeerFiles, "the other end cannot use its file"),
+        _ if is(Exit::Full) => (Exit::Full, "the disk of the other end is full"),
+        _ if is(Exit::Corrupt) => (Exit::Corrupt, "the data did not verify at the other end"),
+        _ => (
+            Exit::Unreachable,
+            "the other end has ended before everything was there",
+        ),
+    };
+    Err(Failure::new(exit, what))
+}
+
+/// At this end of a pipe.
+impl From<Cut> for Failure {
+    fn from(cut: Cut) -> Self {
+        match cut {
+            Cut::Read(error) => Self::caused(Exit::Files, "reading what is copied", &error),
+            Cut::Write(error) if error.kind() == io::ErrorKind::StorageFull => {
+                Self::caused(Exit::Full, "writing what is copied", &error)
+            }
+            Cut::Write(error) => Self::caused(Exit::Files, "writing what is copied", &error),
+            Cut::Corrupt(what) => Self::new(Exit::Corrupt, what),
+        }
+    }
+}
+
+/// At the far end, a process of its own: reads a file, or writes what the standard input has into a file.
+pub(crate) fn run(direction: &OsStr, path: &Path) -> Result<ExitCode, Failure> {
+    let count = AtomicU64::new(0);
+    match direction.to_str() {
+        Some("read") => {
+            let mut file = open_file(path, File::options().read(true))?;
+            encode(&mut file, &mut own_output()?, &count)?;
+        }
+        Some("write") => write(path, &count)?,
+        _ => {
+            let what = "farwrite cp starts this command, and no user";
+            return Err(Failure::new(Exit::Usage, what));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn open_file(path: &Path, options: &fs::OpenOptions) -> Result<File, Failure> {
+    let what = format!("opening {}", path.display());
+    if path.is_dir() {
+        let what = format!("{what}: it is a directory; name a file");
+        return Err(Failure::new(Exit::Files, what));
+    }
+    options.open(path).or_exit(Exit::Files, what)
+}
+
+/// Removes a file when a signal ends this process, as the end of the other end does.
+fn remove_when_ended(path: PathBuf) -> Result<(), Failure> {
+    let cancel = interrupt::catch()?;
+    thread::spawn(move || {
+        while !cancel.is_set() {
+            thread::sleep(LOOK);
+        }
+        let _ = fs::remove_file(path);
+        exit(Exit::Interrupted as i32);
+    });
+    Ok(())
+}
+
+/// Writes a file under a temporary name, makes it durable, and gives it its name. A device or a pipe is written
+/// in place.
+fn write(path: &Path, count: &AtomicU64) -> Result<(), Failure> {
+    let mut stdin = io::stdin().lock();
+    let what = |step: &str| format!("{step} {}", path.display());
+    if path.exists() && !path.is_file() {
+        let mut file = open_file(path, File::options().write(true))?;
+        decode(&mut stdin, &mut file, count)?;
+        // Pipes cannot be synced.
+        let _ = fsync(&file);
+        return Ok(());
+    }
+    // A link stays, and leads to the new file.
+    let path: PathBuf = fs::canonicalize(path).unwrap_or_else(|_| path.into());
+    let directory = match path.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    };
+    let mut builder = Builder::new();
+    builder.prefix(".farwrite-").suffix(".new");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(MODE);
+    let file = builder.permissions(mode).tempfile_in(directory);
+    let mut file = file.or_exit(Exit::Files, what("creating"))?;
+    remove_when_ended(file.path().into())?;
+    decode(&mut stdin, &mut file, count)?;
+    let synced = fsync(file.as_file());
+    synced.or_exit(Exit::Files, what("syncing"))?;
+    let named = file.persist(&path).map_err(|error| error.error);
+    named.or_exit(Exit::Files, what("naming"))?;
+    let synced = File::open(directory).and_then(|directory| Ok(fsync(directory)?));
+    synced.or_exit(Exit::Files, what("syncing the directory of"))
+}
