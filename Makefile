@@ -18,7 +18,7 @@ export CARGO_PROFILE_DEV_DEBUG := 0
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo explorer test test-small package macos check unit isal arm loom tsan system test-verbs test-verbs-short browser deny python torch torch-versions gpu wheel figures figures-protocol figures-boxes figures-optinic figures-collectives figures-training figures-vm bench bench-completion bench-agreement bench-path bench-paths bench-durable bench-many-files bench-model bench-sim bench-torch bench-collectives bench-hadamard bench-train bench-train-matrix bench-inference model-check sim-check fuzz soak mutants miri deb deb-c dist install install-c hooks clean
+.PHONY: help demo explorer test test-small package macos check unit isal arm loom tsan system test-verbs test-verbs-short browser deny python torch torch-versions gpu wheel figures figures-protocol figures-boxes figures-optinic figures-collectives figures-training figures-vm bench bench-completion bench-agreement bench-path bench-paths bench-durable bench-many-files bench-scale bench-copies bench-model bench-sim bench-torch bench-collectives bench-hadamard bench-train bench-train-matrix bench-inference model-check sim-check fuzz soak mutants miri deb deb-c dist install install-c hooks clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -166,6 +166,9 @@ bench-agreement: ## measure: completion times of shipped endpoints in virtual ti
 bench-path: ## measure: a file beside rsync and QUIC, transfers, files, messages, streams, sharing, changes, delay that varies and a flood over an emulated path, compared with TCP, rsync and quinn (root; long)
 	tests/bench/run $(RUNS) $(PART)
 
+bench-copies: ## measure: farwrite cp beside rsync, scp and tar over ssh and rsync over TCP BBR, by round trip and loss (root; an hour)
+	tests/bench/run $(RUNS) copies
+
 DISK ?= /var/tmp
 
 bench-durable: ## measure: what it costs that files survive a power failure, on the disk of DISK=/var/tmp
@@ -175,6 +178,12 @@ bench-durable: ## measure: what it costs that files survive a power failure, on 
 bench-many-files: ## measure: 100,000 small files beside cp -r and sync -f, on the disk of DISK=/var/tmp
 	$(CARGO) build --release --quiet --package farwrite-cli --bin farwrite
 	PYTHONPATH=tests/system python3 tests/bench/many_files.py $${CARGO_TARGET_DIR:-target}/release/farwrite $(DISK)
+
+# SCALE=0.01 is a check that it works.
+SCALE ?= 1
+bench-scale: ## measure: 1,000,000 small files beside cp -r, 100 GB through a pipe and a file of 25 GB, with the memory of both ends, on the disk of DISK=/var/tmp (55 GB; half an hour)
+	$(CARGO) build --release --quiet --package farwrite-cli --bin farwrite
+	PYTHONPATH=tests/system python3 tests/bench/scale.py $${CARGO_TARGET_DIR:-target}/release/farwrite $(DISK) $(SCALE)
 
 VARIED := --rates 10,100,1000,10000 --rtts 5,50,600 --queues 1 --losses 0 --variations 1,3,10,20
 bench-paths: ## measure: one endpoint on 192 paths, and 40 whose delay varies, in virtual time: goodput, queue, repeats (40 minutes on two cores)

@@ -10,6 +10,7 @@ import tempfile
 
 import alternatives
 import boxes
+import copies
 import files
 import flood
 import messages
@@ -22,6 +23,7 @@ from ends import Programs
 
 _PARTS = {
     "alternatives": alternatives.run,
+    "copies": copies.run,
     "rate": rate.run,
     "file": files.run,
     "message": messages.run,

@@ -1,4 +1,4 @@
-"""Many small files beside `cp -r` and `sync -f`: `many_files.py PROGRAM DIRECTORY [FILES]`.
+"""Many small files beside `cp -r` and `sync -f`: `many_files.py PROGRAM DIRECTORY [FILES [RUNS]]`.
 
 Sends files of 4 KiB over loopback to a directory on the disk that is measured, sends them again, and copies them,
 in turn. Prints the medians in seconds, from the start of the command to its end, and the most memory of both ends.
@@ -17,14 +17,13 @@ import time
 from lib.ends import free_address
 from table import show
 
-RUNS = 3
 FILE_BYTES = 4096
 PER_DIRECTORY = 1000
 
 
-def main(program, directory, files="100000"):
+def main(program, directory, files="100000", runs="3"):
     """Measures, and prints a table."""
-    files = int(files)
+    files, runs = int(files), int(runs)
     memory = "/dev/shm" if os.path.isdir("/dev/shm") else None
     with tempfile.TemporaryDirectory(dir=memory) as source, \
             tempfile.TemporaryDirectory(dir=directory) as place:
@@ -32,7 +31,7 @@ def main(program, directory, files="100000"):
         _write(source, files)
         subprocess.run([program, "--quiet", "keygen", place / "key"], check=True)
         copied, sent, again, peaks = [], [], [], []
-        for _ in range(RUNS):
+        for _ in range(runs):
             inbox = place / "inbox"
             inbox.mkdir()
             os.sync()
@@ -46,11 +45,13 @@ def main(program, directory, files="100000"):
                 peaks.append(peak)
             shutil.rmtree(inbox)
     load = ", ".join(f"{load:.1f}" for load in os.getloadavg())
-    conditions = (f"{os.cpu_count()} cores, Linux {platform.release()}, load {load}, medians and ranges of {RUNS} "
+    conditions = (f"{os.cpu_count()} cores, Linux {platform.release()}, load {load}, medians and ranges of {runs} "
                   "runs in turn, seconds")
     rows = [[name, statistics.median(times), f"{min(times):.3g} to {max(times):.3g}"]
             for name, times in (("cp -r, sync -f", copied), ("send", sent), ("send again", again))]
     show(f"{files:,} files of 4 KiB", conditions, ["", "median", "range"], rows)
+    ratio = statistics.median(copied) / statistics.median(sent)
+    print(f"rate of send, compared with cp -r and sync -f: {ratio:.2f}")
     for name, at in (("sender", 0), ("receiver", 1)):
         print(f"most memory of the {name}: {max(peak[at] for peak in peaks) / 1024:.0f} MiB")
 

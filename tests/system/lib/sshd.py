@@ -19,7 +19,8 @@ class Sshd:
         config = directory / "sshd_config"
         config.write_text(
             f"Port {PORT}\nListenAddress {host.v4}\nHostKey {directory}/host\nPidFile none\nUsePAM no\n"
-            f"StrictModes no\nPermitRootLogin prohibit-password\nAuthorizedKeysFile {directory}/user.pub\n")
+            f"StrictModes no\nPermitRootLogin prohibit-password\nAuthorizedKeysFile {directory}/user.pub\n"
+            "Subsystem sftp internal-sftp\n")
         # sshd wants its absolute name, and its directory for privilege separation.
         subprocess.run(["mkdir", "-p", "/run/sshd"], check=True)
         self.process = network.own(host.popen([shutil.which("sshd"), "-D", "-e", "-f", str(config)],
