@@ -1,14 +1,18 @@
-"""Transfers that go on after one end was killed.
+"""Transfers that go on: after one end was killed, through an outage, and from another address.
 
 FARWRITE_KILLS sets how often each end is killed, twice without it."""
 
+import json
 import os
 import random
 import shutil
 import signal
+import subprocess
 import time
+from concurrent import futures
 
 from lib.ends import Ends, free_address
+from lib.veth import Veth, until
 
 # Names, and the sizes of their files.
 SIZES = {f"tree/small/{n:03}": 5000 + n for n in range(100)} | {
@@ -29,6 +33,15 @@ def run(report, program, directory):
         path = where / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(random.Random(name).randbytes(size))
+    with futures.ThreadPoolExecutor() as threads:
+        waiting = [(title, threads.submit(case, program, where)) for title, case in _NETWORKS.items()]
+        _kills(report, program, where)
+        with report.case("resume: networks"):
+            for title, problems in waiting:
+                report.check(title, problems.result())
+
+
+def _kills(report, program, where):
     seed = random.randrange(1 << 32)
     draw = random.Random(seed)
     kills = int(os.environ.get("FARWRITE_KILLS", "2"))
@@ -82,3 +95,85 @@ def _kill(ends, where, which, after):
     # A receiver that is killed between making a file and naming it leaves an empty one (docs/security.md).
     problems += [f"left: {path}" for path in inbox.rglob(".farwrite-*.part")]
     return problems, again, is_running
+
+
+#: Of the cases with networks. The transfer takes 5 s.
+NETWORK_RATE = "32Mbit"
+NETWORK_FILE = "tree/a"
+PORT = 4792
+
+
+def _outage(program, where):
+    """The path is cut for 5 s in the middle of a file, and of a pipe."""
+    def cut(veth):
+        veth.b.link("down")
+        time.sleep(5)
+        veth.b.link("up")
+    return _files(program, where, cut, "outage") + _pipe(program, where, cut)
+
+
+def _files(program, where, change, name, told=()):
+    """Sends a file while something happens to the network. Returns what is wrong. `told` is what the sender
+    warns of."""
+    inbox = where / name
+    inbox.mkdir()
+    with Veth(1500) as veth:
+        key = where / f"{name}.key"
+        subprocess.run([program, "--quiet", "keygen", key], check=True, capture_output=True)
+        common = ["--psk-file", str(key)]
+        veth.own(veth.b.popen([program, "--quiet", "recv", "--listen", f"{veth.b.v4}:{PORT}", "--dir", str(inbox),
+                               *common], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL))
+        until(lambda: f":{PORT}" in veth.b.run("ss", "-tln"), 10, "it listens")
+        sender = veth.own(veth.a.popen(
+            [program, "--json", "--quiet", "send", "--to", f"{veth.b.v4}:{PORT}", "--rate", NETWORK_RATE, *common,
+             str(where / NETWORK_FILE)], text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE))
+        until(lambda: veth.b.received_bytes() > 14_000_000, 60, "a transfer under way")
+        change(veth)
+        out, err = sender.communicate(timeout=60)
+    problems = [f"exit code {sender.returncode}"] if sender.returncode else []
+    warnings = [line for line in err.splitlines() if "warning" in line]
+    problems += [f"no warning of {word}" for word in told if not any(word in line for line in warnings)]
+    if len(warnings) != len(told):
+        problems.append(f"warnings: {warnings}")
+    if not problems and told and json.loads(out)["result"]["resumed_bytes"] < 8_000_000:
+        problems.append(f"it starts again: {out}")
+    if not problems and (inbox / "a").read_bytes() != (where / NETWORK_FILE).read_bytes():
+        problems.append("the file differs")
+    return problems + ([err] if problems else [])
+
+
+def _pipe(program, where, change):
+    """The same with a pipe."""
+    source, target = where / NETWORK_FILE, where / f"pipe-{random.randrange(1 << 32)}"
+    with Veth(1500) as veth, open(source, "rb") as data, open(target, "wb") as copy:
+        key = target.with_suffix(".key")
+        subprocess.run([program, "--quiet", "keygen", key], check=True, capture_output=True)
+        common = ["--psk-file", str(key), "--timeout", "30s"]
+        receiver = veth.own(veth.b.popen([program, "--quiet", "recv", "--listen", f"{veth.b.v4}:{PORT}", *common, "-"],
+                                         stdout=copy, stderr=subprocess.PIPE, text=True))
+        sender = veth.own(veth.a.popen([program, "--quiet", "send", "--to", f"{veth.b.v4}:{PORT}", "--rate", NETWORK_RATE,
+                                        *common, "-"], stdin=data, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True))
+        until(lambda: veth.b.received_bytes() > 14_000_000, 60, "a transfer under way")
+        change(veth)
+        _, err = sender.communicate(timeout=60)
+        _, of_receiver = receiver.communicate(timeout=60)
+    problems = [f"exit codes {sender.returncode}, {receiver.returncode}: {err}"] if sender.returncode or receiver.returncode else []
+    problems += [line for line in (err + of_receiver).splitlines() if "warning" in line]
+    if not problems and target.read_bytes() != source.read_bytes():
+        problems.append("the pipe gives other bytes")
+    return [f"pipe: {problem}" for problem in problems]
+
+
+def _move(veth):
+    """Gives the sender's machine another address, after a second without a network."""
+    veth.a.ip("addr", "del", f"{veth.a.v4}/24", "dev", veth.a.dev)
+    time.sleep(1)
+    veth.a.ip("addr", "add", "10.77.0.9/24", "dev", veth.a.dev)
+
+
+_NETWORKS = {
+    "an outage of 5 s passes without a warning": _outage,
+    "a file goes on when the address of the sender changes":
+        lambda program, where: _files(program, where, _move, "moved", ["goes on from another address"]),
+    "a pipe goes on when the address of the sender changes": lambda program, where: _pipe(program, where, _move),
+}

@@ -102,7 +102,9 @@ impl From<ErrorKind> for Exit {
             ErrorKind::Settings => Self::Usage,
             ErrorKind::Mismatch => Self::Mismatch,
             ErrorKind::Corrupt => Self::Corrupt,
-            ErrorKind::Unreachable | ErrorKind::RouteShrunk(_) => Self::Unreachable,
+            ErrorKind::Unreachable | ErrorKind::RouteShrunk(_) | ErrorKind::Moved => {
+                Self::Unreachable
+            }
             ErrorKind::Files => Self::Files,
             ErrorKind::PeerFiles => Self::PeerFiles,
             ErrorKind::Full => Self::Full,

@@ -3,16 +3,17 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use farwrite_session::files::{Delete, ScanOptions, Source};
 use farwrite_session::{Channel, HostPort, Key, PublicKey};
 use farwrite_transfer::{
-    self as transfer, Cancel, DcqcnOptions, EqdsOptions, MaxRate, RateControl, RateControlName,
-    SchemeSetting, Sealing, SendSettings, Start, SwiftOptions, TransferHooks, TransferReport,
-    Unfinished,
+    self as transfer, Cancel, DcqcnOptions, EqdsOptions, ErrorKind, MaxRate, RateControl,
+    RateControlName, SchemeSetting, Sealing, SendSettings, Start, SwiftOptions, TransferHooks,
+    TransferReport, Unfinished,
 };
 use farwrite_units::parse::{parse_memory, parse_mtu, parse_rate, parse_size, parse_timeout};
 
@@ -24,10 +25,14 @@ use crate::link_file;
 use crate::pipe::{self, PipeSender};
 use crate::rate_file::RateFile;
 use crate::sealing::SealingArgs;
+use crate::serving::is_unmet;
 use crate::trace::TraceArgs;
 use crate::transfer_metrics::{MetricsArgs, Watch};
 use crate::tree_args::TreeArgs;
 use crate::{dry_run, interrupt, key, outcome};
+
+/// How long to wait before a machine without a network is tried again.
+const NO_NETWORK: Duration = Duration::from_millis(500);
 
 const EXAMPLES: &str = "\
 Examples:
@@ -348,11 +353,40 @@ pub(crate) fn run(args: &SendArgs, console: &Console) -> Result<ExitCode, Failur
     let sending = Sending::prepare(args, console)?;
     let key = args.key(&cancel)?;
     let connect = || transfer::connect(to, &key, args.timeout, &cancel, console);
-    let sent = sending.attempt(to, &key, &cancel, connect)?;
+    let mut sent = sending.attempt(to, &key, &cancel, connect)?;
+    while let Err(unfinished) = &sent
+        && unfinished.kind() == ErrorKind::Moved
+    {
+        console.warn(format_args!(
+            "{}; the transfer goes on from another address",
+            unfinished.error
+        ));
+        sent = args.go_on(&sending, to, (&key, &cancel), console)?;
+    }
     outcome::show(console, sent, args.verbose)
 }
 
 impl SendArgs {
+    /// Sends again, which goes on with what has arrived. For some time, this machine may have no network.
+    fn go_on(
+        &self,
+        sending: &Sending<'_>,
+        to: &HostPort,
+        (key, cancel): (&Key, &Cancel),
+        console: &Console,
+    ) -> Result<Result<TransferReport, Unfinished>, Failure> {
+        let start = Instant::now();
+        loop {
+            let left = self.timeout.saturating_sub(start.elapsed());
+            let connect = || transfer::connect(to, key, left.max(NO_NETWORK), cancel, console);
+            let sent = sending.attempt(to, key, cancel, connect)?;
+            if !is_unmet(&sent) || left.is_zero() {
+                return Ok(sent);
+            }
+            thread::sleep(NO_NETWORK);
+        }
+    }
+
     /// How this end proves who it is.
     fn key(&self, cancel: &Cancel) -> Result<Key, Failure> {
         match (&self.identity, self.peer_key) {

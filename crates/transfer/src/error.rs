@@ -39,6 +39,8 @@ pub enum ErrorKind {
     /// }
     /// ```
     RouteShrunk(RouteShrunk),
+    /// This machine has lost the address from which it sends. A new transfer goes on from another address.
+    Moved,
     /// A file or directory of this end could not be read or written.
     Files,
     /// The other end could not read or write a file or directory.
@@ -214,7 +216,7 @@ impl Error {
             ErrorKind::Interrupted => Cause::Interrupted,
             ErrorKind::Mismatch => Cause::Mismatch,
             ErrorKind::Files => Cause::Files,
-            ErrorKind::Unreachable | ErrorKind::RouteShrunk(_) => Cause::Network,
+            ErrorKind::Unreachable | ErrorKind::RouteShrunk(_) | ErrorKind::Moved => Cause::Network,
             ErrorKind::Busy => Cause::Busy,
             ErrorKind::Full => Cause::Full,
             ErrorKind::Other | ErrorKind::Settings | ErrorKind::Corrupt | ErrorKind::PeerFiles => {

@@ -1,7 +1,8 @@
 //! The route between the UDP sockets of both ends: it is found before the first queue pair and
 //! maintained during the transfer (P6.2, P7.6).
 
-use std::net::SocketAddr;
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use farwrite::routes::{FoundRoute, Role, RouteError, RouteId, RouteKeeper, RouteShrunk, Sizes};
@@ -24,6 +25,8 @@ pub(crate) struct RoutedEndpoint {
     route: Option<RouteId>,
     /// The address of the peer, unless something changes it.
     peer: SocketAddr,
+    /// The address of this machine.
+    local: SocketAddr,
 }
 
 /// A local socket, and the offer that the peer gets of it.
@@ -31,6 +34,7 @@ pub(crate) struct Offered {
     endpoint: Endpoint<UdpFabric>,
     keeper: RouteKeeper,
     route: RouteId,
+    local: SocketAddr,
 }
 
 impl Offered {
@@ -66,6 +70,7 @@ impl Offered {
             endpoint,
             keeper,
             route,
+            local: bind,
         })
     }
 
@@ -107,6 +112,7 @@ impl Offered {
             keeper: self.keeper,
             route,
             peer: to,
+            local: self.local,
         })
     }
 }
@@ -223,6 +229,23 @@ impl RoutedEndpoint {
             .route
             .map_or(0, |route| self.keeper.heard_packets(route));
         [self.endpoint.counters().received_packets, of_route]
+    }
+
+    /// Checks that this machine still has the address that the channel uses. Otherwise the peer cannot be heard
+    /// again.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Moved`].
+    pub(crate) fn check_address(&self) -> Result<(), Error> {
+        let mut any_port = self.local;
+        any_port.set_port(0);
+        match UdpSocket::bind(any_port) {
+            Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => {
+                let what = format!("this machine has the address {} no longer", self.local.ip());
+                Err(Error::new(ErrorKind::Moved, what))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Asks the peer for a sign of life over the route, since none comes on the channel.

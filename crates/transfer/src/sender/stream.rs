@@ -237,6 +237,7 @@ impl Stream {
         self.watch_size(&signs, hooks)?;
         let silence = self.liveness.silence(now);
         if silence.is_some() {
+            self.routed.check_address()?;
             self.routed.ask();
         }
         if let Some(warning) = self.liveness.look(now, signs)? {
