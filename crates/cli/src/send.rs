@@ -344,11 +344,10 @@ pub(crate) fn run(args: &SendArgs, console: &Console) -> Result<ExitCode, Failur
         let psk = key::needed(args.psk_file.as_deref(), &cancel)?;
         return pipe::send(&pipe, &psk, &cancel, console);
     }
-    let options = args.tree.options()?;
     if args.tree.dry_run {
-        let source = scan(args, options, &cancel, console)?;
-        return dry_run::run(&source, console);
+        return args.dry_run(&cancel, console);
     }
+    args.tree.options()?;
     let to = args.to.as_ref().expect("required without --dry-run");
     let sending = Sending::prepare(args, console)?;
     let key = args.key(&cancel)?;
@@ -367,6 +366,12 @@ pub(crate) fn run(args: &SendArgs, console: &Console) -> Result<ExitCode, Failur
 }
 
 impl SendArgs {
+    /// Lists what would be sent. Returns the exit code.
+    pub(crate) fn dry_run(&self, cancel: &Cancel, console: &Console) -> Result<ExitCode, Failure> {
+        let source = scan(self, self.tree.options()?, cancel, console)?;
+        dry_run::run(&source, console)
+    }
+
     /// Sends again, which goes on with what has arrived. For some time, this machine may have no network.
     fn go_on(
         &self,

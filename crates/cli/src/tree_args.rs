@@ -1,5 +1,6 @@
-//! Which files of a tree `send` sends, and what of them.
+//! Which files of a tree `send` and `cp` send, and what of them.
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::PathBuf;
 
@@ -34,11 +35,13 @@ pub(crate) struct TreeArgs {
     /// Send extended attributes of users (user.*) and access control lists too
     #[arg(long, short = 'X')]
     xattrs: bool,
-    /// Send the numbers of the users and groups that own files; the receiver needs `recv --owner` and root
+    /// Send the numbers of the users and groups that own files; the receiver must be root, and have `recv --owner`
+    /// if it is no `cp`
     #[arg(long)]
     owner: bool,
-    /// After everything has arrived, remove at the receiver what is not here, in directories that are sent. The
-    /// receiver needs `recv --allow-delete`. Refused if something here cannot be listed or sent
+    /// After everything has arrived, remove at the receiver what is not at the sender, in directories that are
+    /// sent. The receiver must have `recv --allow-delete` if it is no `cp`. Refused if something cannot be listed
+    /// or sent
     #[arg(long, conflicts_with_all = ["exclude", "include", "exclude_from"])]
     delete: bool,
     /// With --delete: if more than this number of files and directories would be removed, remove none
@@ -107,14 +110,51 @@ impl TreeArgs {
         }
     }
 
-    /// The last pattern that matches decides, so those that include come last.
-    fn filter(&self) -> Result<Filter, Failure> {
-        let mut patterns = Vec::new();
+    /// The same options for a sender on another machine, which has not the files of --exclude-from.
+    pub(crate) fn words_of_sender(&self) -> Result<Vec<OsString>, Failure> {
+        let flags = [
+            ("--skip-special", self.skip_special),
+            ("--checksum", self.checksum),
+            ("--ignore-times", self.ignore_times),
+            ("--xattrs", self.xattrs),
+            ("--owner", self.owner),
+            ("--delete", self.delete),
+        ];
+        let flags = flags.iter().filter(|(_, is_given)| *is_given);
+        let mut words: Vec<String> = flags.map(|(name, _)| (*name).to_owned()).collect();
+        words.extend(self.max_delete.map(|most| format!("--max-delete={most}")));
+        // An empty line and a comment are no patterns, and a line with `!` means the same to --exclude.
+        let lines = self.lines()?;
+        let lines = lines
+            .iter()
+            .filter(|line| !line.trim().is_empty() && !line.starts_with('#'));
+        let excluded = lines.chain(&self.exclude);
+        words.extend(excluded.map(|pattern| format!("--exclude={pattern}")));
+        words.extend(self.include.iter().map(|it| format!("--include={it}")));
+        Ok(words.into_iter().map(OsString::from).collect())
+    }
+
+    /// The options that a receiver needs for what the user wants.
+    pub(crate) fn words_of_receiver(&self) -> Vec<OsString> {
+        let flags = [("--owner", self.owner), ("--allow-delete", self.delete)];
+        let flags = flags.iter().filter(|(_, is_given)| *is_given);
+        flags.map(|(name, _)| name.into()).collect()
+    }
+
+    /// The lines of the files of --exclude-from.
+    fn lines(&self) -> Result<Vec<String>, Failure> {
+        let mut lines = Vec::new();
         for file in &self.exclude_from {
             let what = format!("--exclude-from {}", file.display());
             let text = fs::read_to_string(file).or_exit(Exit::Files, what)?;
-            patterns.extend(text.lines().map(str::to_owned));
+            lines.extend(text.lines().map(str::to_owned));
         }
+        Ok(lines)
+    }
+
+    /// The last pattern that matches decides, so those that include come last.
+    fn filter(&self) -> Result<Filter, Failure> {
+        let mut patterns = self.lines()?;
         // In a file, a line that begins with `#` is a comment. A pattern of --exclude is never a comment, so its
         // `#` is escaped.
         patterns.extend(

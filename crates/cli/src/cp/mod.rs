@@ -27,6 +27,7 @@ use crate::recv::{self, RecvArgs};
 use crate::rsh::{Direction, Settings, carry_file};
 use crate::send::{SendArgs, Sending};
 use crate::serving::{Admitting, Until};
+use crate::tree_args::TreeArgs;
 use crate::{interrupt, key, outcome};
 pub(crate) use far::{FarArgs, greet, run_far};
 use meeting::Meeting;
@@ -50,6 +51,7 @@ Examples:
   farwrite cp data.bin photos/ far.example:in      copy to a directory of another machine
   farwrite cp me@far.example:results/run7 .        copy from another machine
   farwrite cp --rsh 'ssh -p 2222' data.bin far.example:
+  farwrite cp -X --delete source far.example:
   farwrite cp --bootstrap data.bin far.example:in  copy this program there first
   zfs send tank@now | farwrite cp - far.example:now.zfs      copy the standard input to a file
   farwrite cp far.example:backup.tar - | tar x               copy a file to the standard output
@@ -85,6 +87,11 @@ pub(crate) struct CpArgs {
     /// Give up after this time without progress, as of `farwrite send`
     #[arg(long, value_name = "TIME")]
     timeout: Option<OsString>,
+    #[command(flatten)]
+    tree: TreeArgs,
+    /// Report files as verified before they survive a power failure, as of `farwrite recv`
+    #[arg(long)]
+    no_sync: bool,
     /// Show more about the transfer at its end
     #[arg(long, short)]
     verbose: bool,
@@ -175,8 +182,10 @@ impl CpArgs {
         console: &Console,
     ) -> Result<ExitCode, Failure> {
         check_host(&host)?;
-        if self.memory.is_some() {
-            let what = "--memory: a pipe takes 32 MiB at each end; leave the option out";
+        let unfit = self.tree.given();
+        let unfit = unfit.or(self.memory.as_ref().map(|_| "--memory"));
+        if let Some(name) = unfit.or(self.no_sync.then_some("--no-sync")) {
+            let what = format!("{name} is not for pipes: leave it out, or copy files");
             return Err(Failure::new(Exit::Usage, what));
         }
         let settings = Settings {
@@ -191,15 +200,27 @@ impl CpArgs {
         carry_file(remote, direction, (self.port, &settings), console)
     }
 
-    /// The options of a sender or of both ends.
-    fn options(&self, of_sender: bool) -> Vec<OsString> {
-        let both = [("--memory", &self.memory), ("--timeout", &self.timeout)];
-        let sender = [("--rate", &self.rate), ("--scheme", &self.scheme)];
-        let options = both
-            .into_iter()
-            .chain(sender.into_iter().filter(|_| of_sender));
-        let given = options.filter_map(|(name, value)| Some([name.into(), value.clone()?]));
-        given.flatten().collect()
+    /// The options of the end that sends.
+    fn of_sender(&self) -> Result<Vec<OsString>, Failure> {
+        let mut words = self.tree.words_of_sender()?;
+        words.extend(given([
+            ("--memory", &self.memory),
+            ("--timeout", &self.timeout),
+            ("--rate", &self.rate),
+            ("--scheme", &self.scheme),
+        ]));
+        Ok(words)
+    }
+
+    /// The options of the end that receives.
+    fn of_receiver(&self) -> Vec<OsString> {
+        let mut words = self.tree.words_of_receiver();
+        words.extend(self.no_sync.then(|| "--no-sync".into()));
+        words.extend(given([
+            ("--memory", &self.memory),
+            ("--timeout", &self.timeout),
+        ]));
+        words
     }
 
     /// Sends files of this machine.
@@ -211,11 +232,14 @@ impl CpArgs {
         console: &Console,
     ) -> Result<ExitCode, Failure> {
         let cancel = interrupt::catch()?;
-        let sender = sender(&self.options(true), paths)?;
+        let sender = sender(&self.of_sender()?, paths)?;
+        if self.tree.dry_run {
+            return sender.dry_run(&cancel, console);
+        }
         let sending = Sending::prepare(&sender, console)?;
         let psk = key::make()?;
         let mut words: Vec<OsString> = vec!["recv".into(), self.port.to_string().into()];
-        words.extend(self.options(false));
+        words.extend(self.of_receiver());
         words.extend(["--dir".into(), from_home(&directory)]);
         let mut far = self.remote.remote(host).start(&words, &psk, None)?;
         let meeting: Meeting = far.greeting()?.parse().map_err(|problem| {
@@ -246,8 +270,12 @@ impl CpArgs {
         directory: OsString,
         console: &Console,
     ) -> Result<ExitCode, Failure> {
+        if self.tree.dry_run {
+            let what = "--dry-run lists files of this machine: leave it out, or run it at the other machine";
+            return Err(Failure::new(Exit::Usage, what));
+        }
         let (cancel, flag) = interrupt::catch_with_flag()?;
-        let mut words = self.options(false);
+        let mut words = self.of_receiver();
         words.extend(self.verbose.then(|| "--verbose".into()));
         words.extend(["--dir".into(), directory]);
         let mut receiver = receiver(&words)?.through_remote_shell(host.as_encoded_bytes());
@@ -258,7 +286,7 @@ impl CpArgs {
         let meeting = Meeting::here(listener.local_addr(), None);
         let psk = key::make()?;
         let mut words: Vec<OsString> = vec!["send".into()];
-        words.extend(self.options(true));
+        words.extend(self.of_sender()?);
         words.push("--".into());
         words.extend(paths.iter().map(|path| from_home(path)));
         let mut far = self
@@ -298,6 +326,16 @@ impl CpArgs {
             received => received,
         }
     }
+}
+
+/// The options that have values.
+fn given<const N: usize>(
+    options: [(&'static str, &Option<OsString>); N],
+) -> impl Iterator<Item = OsString> {
+    let given = options
+        .into_iter()
+        .filter_map(|(name, value)| Some([name.into(), value.clone()?]));
+    given.collect::<Vec<[OsString; 2]>>().into_iter().flatten()
 }
 
 /// The value of an option, if it is given.

@@ -60,6 +60,52 @@ fn files_go_there_and_back() {
     assert!(!commands.contains("psk"), "a key is in {commands}");
 }
 
+/// The options of a tree, in both directions. The file of patterns is on this machine.
+#[test]
+fn what_is_copied_of_a_tree_can_be_chosen() {
+    let root = machines("chosen");
+    let far = ["--far-program", env!("CARGO_BIN_EXE_farwrite"), "--no-sync"];
+    fs::write(root.join("patterns"), "# objects\n*.o\n!keep.o\n\n").expect("written");
+    let tree = |home: &Path, names: &[&str]| {
+        fs::create_dir_all(home.join("tree")).expect("a directory");
+        for name in names {
+            fs::write(home.join("tree").join(name), name).expect("written");
+        }
+    };
+    let names = ["a.o", "b.tmp", "c.tmp", "d", "keep.o"];
+    tree(&root, &names);
+    let chosen = ["--exclude-from", "patterns", "--exclude", "*.tmp"];
+    let chosen = [&chosen[..], &["--include", "c.tmp"]].concat();
+    let mut words = [&far[..], &chosen, &["tree", "host:in"]].concat();
+    let (_, told) = copy(&root, &[&words[..], &["--dry-run"]].concat());
+    assert_eq!(told["result"]["files"], 3, "{told}");
+    assert!(crate::rig::list(&root.join("far/in")).is_empty());
+    let (output, told) = copy(&root, &words);
+    assert!(output.status.success(), "{told}");
+    let kept = ["c.tmp", "d", "keep.o"];
+    assert_eq!(crate::rig::list(&root.join("far/in/tree")), kept);
+    tree(&root.join("far"), &names);
+    fs::create_dir(root.join("back")).expect("a directory");
+    words.truncate(words.len() - 2);
+    words.extend(["host:tree", "back"]);
+    let (output, told) = copy(&root, &words);
+    assert!(output.status.success(), "{told}");
+    assert_eq!(crate::rig::list(&root.join("back/tree")), kept);
+    fs::remove_file(root.join("far/tree/d")).expect("removed");
+    for (most, left) in [("0", 5 + 1), ("1", 5)] {
+        tree(&root.join("back"), &["d", "a.o", "b.tmp"]);
+        fs::write(root.join("far/tree/new"), "new").expect("written");
+        let words = [&far[..], &["--delete", "--max-delete", most]].concat();
+        copy(&root, &[&words[..], &["host:tree", "back"]].concat());
+        assert_eq!(crate::rig::list(&root.join("back/tree")).len(), left);
+    }
+    let (output, _) = copy(
+        &root,
+        &[&far[..], &["--dry-run", "host:tree", "back"]].concat(),
+    );
+    assert_eq!(output.status.code(), Some(2));
+}
+
 #[test]
 fn the_program_can_be_copied_first() {
     let root = machines("bootstrap");
