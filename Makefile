@@ -219,7 +219,8 @@ figures-boxes: ## measure: LoWAR and NetRT boxes in virtual time at the settings
 	$(BOXES) lowar -- connections --rtt-us 40000 --seconds 1 --csv $(BOXES_OUT)/connections.csv
 	$(BOXES) lowar -- connections --rtt-us 80000 --seconds 1.5 --csv $(BOXES_OUT)/connections-80ms.csv
 	$(BOXES) lowar -- times bursts small latency --seconds 1 --csv $(BOXES_OUT)/lowar.csv
-	$(BOXES) netrt -- chain incast spines --csv $(BOXES_OUT)/netrt.csv
+	$(BOXES) netrt -- chain incast --csv $(BOXES_OUT)/netrt.csv
+	$(BOXES) netrt -- spines --csv $(BOXES_OUT)/netrt-spines.csv
 	$(BOXES) netrt -- window --csv $(BOXES_OUT)/netrt-window.csv
 	for path in wan incast both; do $(BOXES) together -- $$path --csv $(BOXES_OUT)/together-$$path.csv || exit; done
 	$(BOXES) websearch -- --load 0.5 --buffer 2048 --seeds 8 --csv $(BOXES_OUT)/websearch-0.5-2048.csv

@@ -56,6 +56,27 @@ def n8(rows):
                   "p99: Go-Back-N", "and PFC", "IRN", "NetRT, 16 BDP", "32 BDP"], lines)
 
 
+def n9_slow(rows):
+    """Spraying over spines that are slower than NICs."""
+    lines = []
+    for gbps in ("12.5", "10"):
+        for spines in (2, 4, 8):
+            def value(series, measure, panel=f"spines at {gbps} Gbit/s", spines=spines):
+                return rows.value("N9", panel, series, spines, measure)
+
+            plain, boxes = "DRILL, Go-Back-N", "DRILL, NetRT"
+            mean, tail = value(plain, "mean_us"), value(plain, "p99_us")
+            changed = [f"{value(name, 'path_changes') / 150:.1f}" for name in (plain, boxes)]
+            repeated = [f"{value(name, 'repeated'):,.0f}" for name in (plain, boxes)]
+            lines.append([
+                gbps, str(spines), change(value("ECMP, Go-Back-N", "mean_us"), mean), f"{mean:,.0f}",
+                change(value("DRILL, IRN", "mean_us"), mean), change(value(boxes, "mean_us"), mean),
+                f"{tail:,.0f}", change(value(boxes, "p99_us"), tail), *repeated, *changed])
+    return table(["Gbit/s", "spines", "ECMP, Go-Back-N", "DRILL, Go-Back-N", "DRILL, IRN", "DRILL, NetRT",
+                  "p99: DRILL, Go-Back-N", "DRILL, NetRT", "repeated by NICs: Go-Back-N", "NetRT",
+                  "path changes for 100 KB: Go-Back-N", "NetRT"], lines)
+
+
 def n9(rows):
     """Spraying over the spines of N9."""
     lines = []
@@ -131,4 +152,4 @@ def n8_window(rows):
                   "p99: Go-Back-N", "NetRT", "dropped: Go-Back-N", "repeated by NICs: Go-Back-N", "NetRT"], lines)
 
 
-TABLES = {"n6": n6, "n8": n8, "n8-window": n8_window, "n9": n9, "n10": n10}
+TABLES = {"n6": n6, "n8": n8, "n8-window": n8_window, "n9": n9, "n9-slow": n9_slow, "n10": n10}

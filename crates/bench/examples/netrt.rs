@@ -27,7 +27,7 @@ const DRILL: Policy = Policy::Drill { d: 2, m: 1 };
 type Measure = (&'static str, fn(&Outcome) -> f64);
 
 /// What a way of repairing losses is measured by: means of its runs.
-const MEASURES: [Measure; 8] = [
+const MEASURES: [Measure; 9] = [
     ("mean_us", Outcome::mean_us),
     ("p99_us", |run| run.tail_us(0.01)),
     ("repeated", |run| run.repeated as f64),
@@ -36,6 +36,7 @@ const MEASURES: [Measure; 8] = [
     ("recovered", |run| run.boxes.recovered as f64),
     ("copies_in_vain", |run| run.boxes.copies_dropped as f64),
     ("notices", |run| run.boxes.notices_sent as f64),
+    ("path_changes", |run| run.path_changes as f64),
 ];
 
 /// The arguments.
@@ -97,28 +98,40 @@ fn arguments() -> Args {
     parsed
 }
 
+/// Makes a chain from the bytes of a write, the loss, and the number of writes.
+type Chain = fn(u32, f64, u64) -> Scene;
+
+/// The chains of N6 and N7, and what their panels add to the size.
+const CHAINS: [(&str, Chain); 3] = [
+    ("", Scene::chain),
+    (", losses both ways", Scene::chain_both_ways),
+    (", 30 us between boxes", Scene::chain_of_near_boxes),
+];
+
 /// N6 and N7.
 fn chain(rows: &Rows) {
     const WRITES: u64 = 200;
-    println!("chain, 10 Gbit/s, {WRITES} writes, losses towards the receiver; times in us");
-    head("repair");
-    for bytes in [10_000, 100_000, 1_000_000] {
-        for loss in [0.001, 0.005, 0.01, 0.05] {
-            println!("{bytes} bytes, loss {loss}");
-            let scene = Scene::chain(bytes, loss, WRITES);
-            let conditions = format!("{}, {WRITES} writes, seed 0", conditions(&scene));
-            let size = match bytes {
-                1_000_000 => "1 MB".into(),
-                _ => format!("{} KB", bytes / 1000),
-            };
-            let plain = run(&scene, &Repair::Gbn, 1);
-            let table = Table::new(rows.panel("N6", &size, &conditions), loss, &plain);
-            table.row("Go-Back-N", &plain);
-            for products in [1, 2, 4] {
-                let boxes = run(&scene, &netrt(&scene, products), 1);
-                table.row(&pool_name(products), &boxes);
-                if products == 1 {
-                    print_memory(&boxes[0], loss, &rows.panel("N7", &size, &conditions));
+    for (variant, make) in CHAINS {
+        println!("chain{variant}, 10 Gbit/s, {WRITES} writes; times in us");
+        head("repair");
+        for bytes in [10_000, 100_000, 1_000_000] {
+            for loss in [0.001, 0.005, 0.01, 0.05] {
+                println!("{bytes} bytes, loss {loss}");
+                let scene = make(bytes, loss, WRITES);
+                let conditions = format!("{}, {WRITES} writes, seed 0", conditions(&scene));
+                let size = match bytes {
+                    1_000_000 => format!("1 MB{variant}"),
+                    _ => format!("{} KB{variant}", bytes / 1000),
+                };
+                let plain = run(&scene, &Repair::Gbn, 1);
+                let table = Table::new(rows.panel("N6", &size, &conditions), loss, &plain);
+                table.row("Go-Back-N", &plain);
+                for products in [1, 2, 4] {
+                    let boxes = run(&scene, &netrt(&scene, products), 1);
+                    table.row(&pool_name(products), &boxes);
+                    if products == 1 {
+                        print_memory(&boxes[0], loss, &rows.panel("N7", &size, &conditions));
+                    }
                 }
             }
         }
@@ -133,19 +146,21 @@ fn incast(seeds: u64, rows: &Rows) {
     println!(
         "\nincast, 500 KB each, 10 us apart, 50 Gbit/s, DCQCN; times in us, means of {seeds} seeds"
     );
-    for buffer_mib in [2, 9] {
+    for (buffer_mib, has_ns3_nics) in [(2, false), (9, false), (2, true), (9, true)] {
         for senders in [15, 30, 50] {
             let scene = Scene {
                 buffer_bytes: buffer_mib << 20,
+                has_ns3_nics,
                 ..Scene::incast(senders)
             };
-            head(&format!("{senders} senders, {buffer_mib} MiB"));
+            let name = format!("{buffer_mib} MiB{}", nics(&scene));
+            head(&format!("{senders} senders, {name}"));
             let conditions = format!(
                 "{}, writes of 500 KB that begin 10 us apart, DCQCN, means of seeds 0 to {}",
                 conditions(&scene),
                 seeds - 1
             );
-            let panel = rows.panel("N8", &format!("{buffer_mib} MiB"), &conditions);
+            let panel = rows.panel("N8", &name, &conditions);
             let plain = run(&scene, &Repair::Gbn, seeds);
             let table = Table::new(panel, senders as f64, &plain);
             table.row("Go-Back-N", &plain);
@@ -195,13 +210,37 @@ fn window(seeds: u64, rows: &Rows) {
 
 /// N9.
 fn spines(seeds: u64, rows: &Rows) {
+    for (spine_rate_bps, has_ns3_nics) in [
+        (None, false),
+        (Some(12_500_000_000), false),
+        (Some(10_000_000_000), false),
+        (None, true),
+        (Some(12_500_000_000), true),
+    ] {
+        let change = |scene| Scene {
+            spine_rate_bps,
+            has_ns3_nics,
+            // The links that count add a little to the time of a packet.
+            counts_paths: spine_rate_bps.is_some() || has_ns3_nics,
+            ..scene
+        };
+        spines_at(&change, seeds, rows);
+    }
+    println!("paper: mean 37 to 60% lower than DRILL alone, no repeats by NICs");
+}
+
+/// N9 with one rate of the paths, and one kind of NICs.
+fn spines_at(change: &impl Fn(Scene) -> Scene, seeds: u64, rows: &Rows) {
     println!(
         "\n15 senders of 1 MB to one receiver, over spines; times in us, means of {seeds} seeds"
     );
     for paths in [2, 4, 8] {
-        head(&format!("{paths} spines"));
-        let ecmp = Scene::spines(paths, Policy::Ecmp);
-        let drill = Scene::spines(paths, DRILL);
+        let ecmp = change(Scene::spines(paths, Policy::Ecmp));
+        let drill = change(Scene::spines(paths, DRILL));
+        let rate = drill.spine_rate_bps.map(|bps| bps as f64 / 1e9);
+        let rate = rate.map_or_else(String::new, |gbps| format!(" at {gbps} Gbit/s"));
+        let name = format!("spines{rate}{}", nics(&drill));
+        head(&format!("{paths} {name}"));
         let plain = run(&drill, &Repair::Gbn, seeds);
         let conditions = format!(
             "{}, {} writes of 1 MB begun together, DCQCN, means of seeds 0 to {}",
@@ -209,7 +248,7 @@ fn spines(seeds: u64, rows: &Rows) {
             drill.senders,
             seeds - 1
         );
-        let panel = rows.panel("N9", "spines", &conditions);
+        let panel = rows.panel("N9", &name, &conditions);
         let table = Table::new(panel, paths as f64, &plain);
         table.row("ECMP, Go-Back-N", &run(&ecmp, &Repair::Gbn, seeds));
         table.row("DRILL, Go-Back-N", &plain);
@@ -222,7 +261,14 @@ fn spines(seeds: u64, rows: &Rows) {
         let boxes = run(&drill, &Repair::NetRt(late), seeds);
         table.row("DRILL, NetRT, 5 us delay", &boxes);
     }
-    println!("paper: mean 37 to 60% lower than DRILL alone, no repeats by NICs");
+}
+
+/// What a panel adds for the NICs.
+fn nics(scene: &Scene) -> &'static str {
+    match scene.has_ns3_nics {
+        true => ", NICs of ns-3",
+        false => "",
+    }
 }
 
 /// N7: what boxes keep while the first writes cross.
@@ -278,7 +324,7 @@ fn run(scene: &Scene, repair: &Repair, seeds: u64) -> Vec<Outcome> {
 
 fn head(what: &str) {
     println!(
-        "{what:<26} {:>8} {:>7} {:>8} {:>7} {:>9} {:>8} {:>8} {:>9} {:>8} {:>7}",
+        "{what:<26} {:>8} {:>7} {:>8} {:>7} {:>9} {:>8} {:>8} {:>9} {:>8} {:>7} {:>7}",
         "mean",
         "change",
         "p99",
@@ -288,7 +334,8 @@ fn head(what: &str) {
         "lost",
         "recovered",
         "unneeded",
-        "notices"
+        "notices",
+        "paths"
     );
 }
 
@@ -325,9 +372,10 @@ impl<'a> Table<'a> {
             recovered,
             in_vain,
             notices,
+            changes,
         ] = means;
         println!(
-            "{name:<26} {mean:>8.0} {:>6.1}% {tail:>8.0} {:>6.1}% {repeated:>9.0} {timeouts:>8.1}              {dropped:>8.0} {recovered:>9.0} {in_vain:>8.0} {notices:>7.0}",
+            "{name:<26} {mean:>8.0} {:>6.1}% {tail:>8.0} {:>6.1}% {repeated:>9.0} {timeouts:>8.1}              {dropped:>8.0} {recovered:>9.0} {in_vain:>8.0} {notices:>7.0} {changes:>7.0}",
             change(0),
             change(1),
         );

@@ -17,6 +17,8 @@ pub(crate) enum Node {
     Wire(Vec<Output>),
     /// Loses frames that go to its port 1.
     Lossy(Lossy),
+    /// Records the data packets that go to its port 1.
+    Tap(Tap),
 }
 
 /// A NIC that records when its requests complete.
@@ -32,6 +34,29 @@ impl Host {
             nic: Nic::new(node),
             done_ns: BTreeMap::new(),
         }
+    }
+}
+
+/// A link that records the data packets of one direction.
+#[derive(Default)]
+pub(crate) struct Tap {
+    out: Vec<Output>,
+    /// Queue pair of the receiver, and PSN.
+    pub(crate) passed: Vec<(u32, u32)>,
+}
+
+impl Tap {
+    fn handle(&mut self, port: usize, frame: Frame) {
+        if let Header::Roce(roce) = &frame.header
+            && port == 0
+            && frame.payload.carried_bytes() > 0
+        {
+            self.passed.push((roce.bth.dest_qp, roce.bth.psn));
+        }
+        self.out.push(Output::Send {
+            port: 1 - port,
+            frame,
+        });
     }
 }
 
@@ -90,6 +115,7 @@ impl Device for Node {
             Self::Box(device) => device.handle(now_ns, port, frame),
             Self::Lowar(device) => device.handle(now_ns, port, frame),
             Self::Lossy(lossy) => lossy.handle(port, frame),
+            Self::Tap(tap) => tap.handle(port, frame),
             Self::Wire(out) => out.push(Output::Send {
                 port: 1 - port,
                 frame,
@@ -103,6 +129,7 @@ impl Device for Node {
             Self::Box(device) => device.poll(now_ns, ports),
             Self::Lowar(device) => device.poll(now_ns, ports),
             Self::Lossy(lossy) => lossy.out.pop(),
+            Self::Tap(tap) => tap.out.pop(),
             Self::Wire(out) => out.pop(),
         }
     }
@@ -112,7 +139,7 @@ impl Device for Node {
             Self::Host(host) => host.nic.next_ns(),
             Self::Box(device) => device.next_ns(),
             Self::Lowar(device) => device.next_ns(),
-            Self::Wire(_) | Self::Lossy(_) => None,
+            Self::Wire(_) | Self::Lossy(_) | Self::Tap(_) => None,
         }
     }
 }

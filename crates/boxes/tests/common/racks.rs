@@ -6,6 +6,7 @@ mod devices;
 #[path = "scene.rs"]
 mod scene;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use farwrite_boxes::netrt::{Counters, NetRt};
@@ -17,13 +18,14 @@ use farwrite_net::{
 use farwrite_rate::DcqcnOptions;
 use farwrite_rc::{Connection, FIRST_QPN, RdmaTransport, Remote, Request};
 
-use devices::Lossy;
 pub(crate) use devices::{Host, Node};
+use devices::{Lossy, Tap};
 pub(crate) use scene::{Middle, Repair, Scene};
 
 pub(crate) const PRIORITY: u8 = 3;
 const RKEY: u32 = 1;
 const LOSSY: &str = "lossy";
+const TAP: &str = "tap";
 /// Memory of a full packet with 1024 bytes of payload.
 const FRAME_BYTES: u64 = 1106;
 /// Short queues: a queue in the box would make the round trip longer than the pool covers.
@@ -57,6 +59,8 @@ pub(crate) struct Outcome {
     pub(crate) timeouts: u64,
     /// Packets that the receiver's NIC got out of order.
     pub(crate) out_of_order: u64,
+    /// How often a data packet took another spine than the packet before it, if that is counted.
+    pub(crate) path_changes: u64,
     pub(crate) dropped: u64,
     /// Bytes that all ports sent.
     pub(crate) sent_bytes: u64,
@@ -107,15 +111,7 @@ impl Racks {
                 let core = topology.add(Role::Switch, "core");
                 [core, core]
             }
-            Middle::Spines(spines, _) => {
-                let leaves = ["left", "right"].map(|name| topology.add(Role::Switch, name));
-                for number in 0..spines {
-                    let spine = topology.add(Role::Switch, format!("spine{number}"));
-                    topology.connect(leaves[0], spine, cable);
-                    topology.connect(leaves[1], spine, cable);
-                }
-                leaves
-            }
+            Middle::Spines(spines, _) => leaves(&mut topology, scene, spines),
         };
         let (mut hosts, mut boxes) = (Vec::new(), Vec::new());
         for number in 0..=scene.senders {
@@ -137,6 +133,9 @@ impl Racks {
         let device = |id, node: &farwrite_net::Node| {
             if node.name == LOSSY {
                 return Node::Lossy(Lossy::new(scene.loss, seed));
+            }
+            if node.name == TAP {
+                return Node::Tap(Tap::default());
             }
             match (repair, boxes.iter().position(|path_box| *path_box == id)) {
                 (Repair::NetRt(config), Some(at)) if missing != Some(at) => {
@@ -169,7 +168,12 @@ impl Racks {
             _ => RdmaTransport::Roce,
         };
         let path = scene.path();
-        let dcqcn = DcqcnOptions::ns3(scene.rate_bps);
+        let ns3 = DcqcnOptions::ns3(scene.rate_bps);
+        let dcqcn = DcqcnOptions {
+            cuts_at_interval_ends: scene.has_ns3_nics,
+            paces_by_departures: scene.has_ns3_nics,
+            ..ns3
+        };
         for at in 0..self.hosts.len() {
             transport.prepare(&mut self.host(at).nic, &path, dcqcn);
         }
@@ -189,6 +193,11 @@ impl Racks {
                 let mut config = transport.config(peer_qpn, &path);
                 if transport == RdmaTransport::Roce {
                     config.ack_timeout_ns = scene.ack_timeout_ns;
+                }
+                if transport == RdmaTransport::Roce && scene.has_ns3_nics {
+                    config.ack_every_packets = 1;
+                    config.nak_every_ns = Some(4_000);
+                    config.gap_is_cnp = true;
                 }
                 config.retry_limit = 255;
                 config.window_packets = scene.window_packets.unwrap_or(config.window_packets);
@@ -282,7 +291,14 @@ impl Racks {
                 outcome.out_of_order += counters.out_of_order;
             }
         }
+        // The first spine of each packet of each queue pair.
+        let mut spines = BTreeMap::new();
         for node in self.topology.with_role(Role::Box) {
+            if let Some(Node::Tap(tap)) = self.network.device(node) {
+                for packet in &tap.passed {
+                    spines.entry(*packet).or_insert(node);
+                }
+            }
             match self.network.device(node) {
                 Some(Node::Box(device)) => {
                     let counters = device.counters();
@@ -301,10 +317,35 @@ impl Racks {
                 _ => {}
             }
         }
+        let packets: Vec<_> = spines.into_iter().collect();
+        let pairs = packets.windows(2);
+        let changes = pairs.filter(|pair| pair[0].0.0 == pair[1].0.0 && pair[0].1 != pair[1].1);
+        outcome.path_changes += changes.count() as u64;
         let totals = self.network.totals();
         outcome.sent_bytes = totals.transmitted_bytes;
         outcome.dropped += totals.all_dropped();
     }
+}
+
+/// Two leaf switches and their spines. Returns the leaves.
+fn leaves(topology: &mut Topology, scene: &Scene, spines: usize) -> [NodeId; 2] {
+    let rate_bps = scene.spine_rate_bps.unwrap_or(scene.rate_bps);
+    let cable = CableConfig::new(rate_bps, scene.delay);
+    let [left, right] = ["left", "right"].map(|name| topology.add(Role::Switch, name));
+    for number in 0..spines {
+        let spine = topology.add(Role::Switch, format!("spine{number}"));
+        if scene.counts_paths {
+            // Behind the cable, and with no delay of its own.
+            let tap = topology.add(Role::Box, TAP);
+            topology.connect(left, tap, cable);
+            let short = CableConfig::new(100_000_000_000_000, Duration::ZERO);
+            topology.connect(tap, spine, short);
+        } else {
+            topology.connect(left, spine, cable);
+        }
+        topology.connect(right, spine, cable);
+    }
+    [left, right]
 }
 
 pub(crate) fn switch(scene: &Scene, repair: &Repair) -> SwitchConfig {

@@ -42,6 +42,8 @@ pub(crate) struct Scene {
     /// Time between the starts of two senders.
     pub(crate) gap_ns: u64,
     pub(crate) rate_bps: u64,
+    /// Rate of the cables of spines; `None`: as the others.
+    pub(crate) spine_rate_bps: Option<u64>,
     /// Delay of each cable, except for cables between boxes and the core.
     pub(crate) delay: Duration,
     /// Delay of the cables between boxes and the core.
@@ -53,9 +55,14 @@ pub(crate) struct Scene {
     /// direction.
     pub(crate) cable_loss: f64,
     pub(crate) buffer_bytes: u64,
+    /// Whether paths over spines are recorded, for [`Outcome::path_changes`](super::Outcome).
+    pub(crate) counts_paths: bool,
     /// Whether NICs use DCQCN.
     pub(crate) control: bool,
     pub(crate) ack_timeout_ns: u64,
+    /// Whether NICs have the rules of the RDMA trees of ns-3 for Go-Back-N and DCQCN: a NAK each 4
+    /// us, an ACK for each packet, and notifications in ACKs and NAKs.
+    pub(crate) has_ns3_nics: bool,
     /// Packets of a sender that may be unacknowledged; `None`: as the transport has it.
     pub(crate) window_packets: Option<u32>,
 }
@@ -70,14 +77,17 @@ impl Scene {
             writes: 1,
             gap_ns: 10_000,
             rate_bps: 50_000_000_000,
+            spine_rate_bps: None,
             delay: Duration::from_nanos(500),
             core_delay: Duration::from_nanos(500),
             middle: Middle::Core,
             loss: 0.0,
             cable_loss: 0.0,
             buffer_bytes: 9 << 20,
+            counts_paths: false,
             control: true,
             ack_timeout_ns: 4_000_000,
+            has_ns3_nics: false,
             window_packets: None,
         }
     }
@@ -104,6 +114,24 @@ impl Scene {
             loss,
             control: false,
             ..Self::incast(1)
+        }
+    }
+
+    /// The same chain with losses in both directions between the core and the receiver's box.
+    pub(crate) fn chain_both_ways(bytes: u32, loss: f64, writes: u64) -> Self {
+        Self {
+            loss: 0.0,
+            cable_loss: loss,
+            ..Self::chain(bytes, loss, writes)
+        }
+    }
+
+    /// The same chain with 30 us of its round trip between the boxes.
+    pub(crate) fn chain_of_near_boxes(bytes: u32, loss: f64, writes: u64) -> Self {
+        Self {
+            delay: Duration::from_nanos(16_500),
+            core_delay: Duration::from_nanos(7_500),
+            ..Self::chain(bytes, loss, writes)
         }
     }
 
