@@ -1,6 +1,6 @@
-//! Endpoints over UDP sockets.
+//! Endpoints over fabrics of the network, such as UDP sockets.
 
-use farwrite_fabric::contract::FabricError;
+use farwrite_fabric::contract::{FabricError, RealTime};
 use farwrite_fabric::udp::{ReservedPort, UdpConfig, UdpFabric};
 
 use crate::endpoint::Endpoint;
@@ -13,7 +13,7 @@ impl Endpoint<UdpFabric> {
     /// # Errors
     /// [`Error::Fabric`] when the sockets cannot be created.
     pub fn over_udp(config: &UdpConfig) -> Result<Self, Error> {
-        Self::over_bound(UdpFabric::bind(config)?)
+        Self::over(UdpFabric::bind(config)?)
     }
 
     /// Same as [`Endpoint::over_udp`], at a port that this process holds.
@@ -21,10 +21,17 @@ impl Endpoint<UdpFabric> {
     /// # Errors
     /// As [`Endpoint::over_udp`].
     pub fn over_udp_beside(config: &UdpConfig, held: &ReservedPort) -> Result<Self, Error> {
-        Self::over_bound(UdpFabric::bind_beside(config, held)?)
+        Self::over(UdpFabric::bind_beside(config, held)?)
     }
+}
 
-    fn over_bound(fabric: UdpFabric) -> Result<Self, Error> {
+impl<F: RealTime> Endpoint<F> {
+    /// Creates an endpoint over any fabric of the network. Its keys come from the operating system's
+    /// random number generator.
+    ///
+    /// # Errors
+    /// [`Error::Fabric`] when there is no randomness, or the fabric is in use.
+    pub fn over(fabric: F) -> Result<Self, Error> {
         let mut seed = [0; 32];
         getrandom::fill(&mut seed).map_err(|e| FabricError::Io {
             what: "asking the operating system for random bytes".into(),

@@ -1,6 +1,8 @@
 //! What a fabric is made from.
 
+use std::fmt;
 use std::net::IpAddr;
+use std::str::FromStr;
 
 use farwrite_fabric::contract::FabricError;
 
@@ -13,9 +15,12 @@ pub struct VerbsConfig {
     pub device: Option<String>,
     /// Port of the device, from 1 on.
     pub device_port: u8,
-    /// The addresses of the ports of the fabric, from the device's table of GIDs. Empty: one port,
-    /// with the first IPv4 address, or the first address that is not link-local.
+    /// The addresses of the ports of the fabric, from the device's table of GIDs. Empty: the first IPv4
+    /// address, or the first address that is not link-local.
     pub addresses: Vec<IpAddr>,
+    /// With at most one address: number of ports of the fabric at this address. Each has queues and a
+    /// receive worker of its own.
+    pub ports: u16,
     /// Number of write requests of a queue pair that can be posted before the first one has left.
     pub send_depth: u32,
     /// Number of writes that a queue pair can receive between two polls of its worker. The device
@@ -31,6 +36,15 @@ impl VerbsConfig {
             device: Some(device.to_owned()),
             ..Self::default()
         }
+    }
+
+    /// The same device at this address, if no other one is chosen.
+    #[must_use]
+    pub fn at(mut self, ip: IpAddr) -> Self {
+        if self.addresses.is_empty() {
+            self.addresses.push(ip);
+        }
+        self
     }
 
     /// Chooses the addresses of the fabric's ports from those of the device.
@@ -59,14 +73,70 @@ impl VerbsConfig {
             let first_v4 = found.iter().find(|address| address.ip.is_ipv4());
             let first = first_v4.or_else(|| found.iter().find(usable));
             return first
-                .map(|&first| vec![first])
+                .map(|&first| vec![first; self.ports.max(1).into()])
                 .ok_or_else(|| wrong("any".into()));
         }
         let each = self.addresses.iter().map(|&ip| {
             let address = found.iter().find(|address| address.ip == ip.to_canonical());
             address.copied().ok_or_else(|| wrong(ip.to_string()))
         });
-        each.collect()
+        match each.collect::<Result<Vec<_>, _>>()?.as_slice() {
+            [one] => Ok(vec![*one; self.ports.max(1).into()]),
+            several => Ok(several.to_vec()),
+        }
+    }
+}
+
+/// Text that names no RDMA device: see [`VerbsConfig::from_str`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0:?} names no RDMA device: write NAME, NAME/PORT, NAME@ADDRESS or NAME/PORT@ADDRESS, such as \
+     mlx5_0/1@10.0.0.1"
+)]
+pub struct DeviceNameError(String);
+
+impl FromStr for VerbsConfig {
+    type Err = DeviceNameError;
+
+    /// Reads `NAME`, `NAME/PORT`, `NAME@ADDRESS` or `NAME/PORT@ADDRESS`. The port is that of the device, from
+    /// 1 on. The address chooses the entry of the table of GIDs.
+    fn from_str(text: &str) -> Result<Self, DeviceNameError> {
+        let wrong = || DeviceNameError(text.to_owned());
+        let (link, address) = match text.split_once('@') {
+            Some((link, address)) => (link, Some(address.parse().map_err(|_| wrong())?)),
+            None => (text, None),
+        };
+        let (name, port) = match link.split_once('/') {
+            Some((name, port)) => (name, port.parse().map_err(|_| wrong())?),
+            None => (link, 1),
+        };
+        let is_word = |name: &str| {
+            !name.is_empty()
+                && name
+                    .bytes()
+                    .all(|byte| byte.is_ascii_graphic() && byte != b':')
+        };
+        if port == 0 || !is_word(name) {
+            return Err(wrong());
+        }
+        Ok(Self {
+            device_port: port,
+            addresses: address.into_iter().collect(),
+            ..Self::new(name)
+        })
+    }
+}
+
+impl fmt::Display for VerbsConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.device.as_deref().unwrap_or("the first RDMA device"))?;
+        if self.device_port != 1 {
+            write!(f, "/{}", self.device_port)?;
+        }
+        match self.addresses.first() {
+            Some(ip) => write!(f, "@{ip}"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -76,6 +146,7 @@ impl Default for VerbsConfig {
             device: None,
             device_port: 1,
             addresses: Vec::new(),
+            ports: 1,
             send_depth: 1024,
             receive_depth: 4096,
         }
@@ -96,6 +167,33 @@ mod tests {
     }
 
     #[test]
+    fn a_name_can_have_a_port_and_an_address() {
+        for text in ["rxe0", "mlx5_0/2", "rxe0@10.1.0.1", "mlx5_0/2@fd00::1"] {
+            let config: VerbsConfig = text.parse().expect(text);
+            assert_eq!(config.to_string(), text);
+        }
+        assert_eq!("rxe0/1".parse(), Ok(VerbsConfig::new("rxe0")));
+        for text in [
+            "",
+            "@10.0.0.1",
+            "/1",
+            "rxe0/0",
+            "rxe0/",
+            "rxe0/256",
+            "rxe0@",
+            "rxe0@here",
+            "rxe0 ",
+            "udp:lo",
+        ] {
+            let read: Result<VerbsConfig, _> = text.parse();
+            assert!(
+                read.is_err_and(|error| error.to_string().contains(text)),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
     fn ports_take_the_named_addresses_or_the_first_useful_one() {
         let found = table(&["fe80::1", "fd00::1", "10.0.0.1", "10.0.0.2"]);
         let chosen = |addresses: &[&str], found: &[PortAddress]| {
@@ -112,6 +210,11 @@ mod tests {
         assert_eq!(chosen(&[], &found), Ok(vec![2]));
         assert_eq!(chosen(&[], &found[..2]), Ok(vec![1]));
         assert_eq!(chosen(&["10.0.0.2", "fd00::1"], &found), Ok(vec![3, 1]));
+        let config = VerbsConfig {
+            ports: 3,
+            ..VerbsConfig::new("d0").at("10.0.0.2".parse().unwrap())
+        };
+        assert_eq!(config.choose("d0", &found).unwrap(), [found[3]; 3]);
         let error: Result<Vec<u8>, String> = chosen(&["10.0.0.9"], &found[2..]);
         assert_eq!(
             error.unwrap_err(),

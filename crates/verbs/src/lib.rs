@@ -5,10 +5,13 @@
 //! fabric, and either end can use either fabric. libibverbs is opened when a fabric is, so programs
 //! need neither headers nor devices to be built.
 //!
+//! [`AnyFabric`] is this fabric or UDP sockets, for programs whose user chooses.
+//!
 //! [`VerbsConfig`] names a device and its addresses. `docs/rdma.md` says what was tested, and what
 //! the fabric cannot do that software can.
 #![cfg(target_os = "linux")]
 
+mod any;
 mod broken;
 mod buffers;
 mod config;
@@ -24,7 +27,9 @@ mod sending;
 mod tx;
 mod windows;
 
-pub use config::VerbsConfig;
+pub use any::{AnyFabric, AnyRx, AnyTx};
+pub use config::{DeviceNameError, VerbsConfig};
+pub use device::device_names;
 pub use fabric::VerbsFabric;
 pub use rx::VerbsRx;
 pub use tx::VerbsTx;

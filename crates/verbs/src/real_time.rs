@@ -21,7 +21,22 @@ impl RealTime for VerbsFabric {
     }
 
     fn wait(&mut self, at_most: Duration, workers: &[VerbsRx]) -> Result<(), FabricError> {
-        for worker in workers {
+        self.wait_among(at_most, workers.iter())
+    }
+
+    fn waker(&self) -> Waker {
+        self.own_waker()
+    }
+}
+
+impl VerbsFabric {
+    /// As [`RealTime::wait`], with workers that need not lie in one slice.
+    pub(crate) fn wait_among<'a>(
+        &'a mut self,
+        at_most: Duration,
+        mut workers: impl Iterator<Item = &'a VerbsRx> + Clone,
+    ) -> Result<(), FabricError> {
+        for worker in workers.clone() {
             if !worker.prepare_to_sleep()? {
                 return Ok(());
             }
@@ -32,22 +47,17 @@ impl RealTime for VerbsFabric {
             }
         }
         let (device, wake_event) = self.parts();
-        let arrivals = workers.iter().map(VerbsRx::events);
+        let arrivals = workers.clone().map(VerbsRx::events);
         let departures = self.shared_ports().map(|port| port.sending.events());
         let events = arrivals.chain(departures).chain([device.events()]);
         let shortest = workers
-            .iter()
+            .clone()
             .fold(at_most, |at_most, worker| worker.sleep_at_most(at_most));
         wake_event.sleep(events.map(when_readable), shortest)?;
-        workers.iter().for_each(VerbsRx::woke);
+        workers.by_ref().for_each(VerbsRx::woke);
         self.shared_ports().for_each(|port| port.sending.woke());
         let broken = device.take_events();
-        self.mend(&broken)?;
-        Ok(())
-    }
-
-    fn waker(&self) -> Waker {
-        self.own_waker()
+        self.mend(&broken)
     }
 }
 

@@ -28,7 +28,7 @@ pub use carrier::{UdpCarrier, UdpTx};
 pub use config::{Granted, SocketConfig};
 pub use datagram::{MAX_BATCH_BYTES, MAX_SEGMENTS, OutgoingBatch, ReceivedBatch};
 pub use error::SocketError;
-pub use owners_packets::OwnersDatagram;
+pub use owners_packets::{HasSockets, OwnersDatagram};
 pub use real_time::now_ns;
 pub use receiver::UdpReceiver;
 pub use reserved_port::ReservedPort;

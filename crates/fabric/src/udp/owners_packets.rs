@@ -8,7 +8,7 @@ use farwrite_wire::opcode::{HANDSHAKE_PACKET, ROUTE_PACKET};
 
 use super::UdpFabric;
 use super::error::SocketError;
-use crate::contract::FabricError;
+use crate::contract::{FabricError, RealTime};
 
 /// Largest number of packets of each kind that wait for the owner. Further ones are dropped; the network
 /// could drop them as well.
@@ -76,6 +76,19 @@ impl OwnersPackets {
             OwnersPacket::Handshake => &self.handshake,
         };
         list.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A fabric that can have UDP sockets. Its owner finds and keeps routes to peers with them.
+pub trait HasSockets: RealTime {
+    /// The fabric of the sockets; `None` for an RDMA device, which only talks to the addresses that it is
+    /// told.
+    fn sockets(&self) -> Option<&UdpFabric>;
+}
+
+impl HasSockets for UdpFabric {
+    fn sockets(&self) -> Option<&UdpFabric> {
+        Some(self)
     }
 }
 

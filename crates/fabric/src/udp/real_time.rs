@@ -49,14 +49,18 @@ impl Instants {
     }
 }
 
-impl RealTime for UdpFabric {
-    fn now_ns(&self) -> u64 {
-        now_ns()
-    }
-
-    fn wait(&mut self, at_most: Duration, workers: &[NicRx<UdpRx>]) -> Result<(), FabricError> {
+impl UdpFabric {
+    /// As [`RealTime::wait`], with workers that need not lie in one slice.
+    ///
+    /// # Errors
+    /// Those of [`RealTime::wait`].
+    pub fn wait_among<'a>(
+        &'a mut self,
+        at_most: Duration,
+        workers: impl Iterator<Item = &'a NicRx<UdpRx>> + Clone,
+    ) -> Result<(), FabricError> {
         let carrier = self.carrier();
-        let workers = workers.iter().map(NicRx::carrier);
+        let workers = workers.map(NicRx::carrier);
         if workers.clone().any(UdpRx::is_stale) {
             return Ok(());
         }
@@ -66,6 +70,16 @@ impl RealTime for UdpFabric {
         let workers = workers.flat_map(UdpRx::when_readable);
         let sockets = workers.chain(carrier.when_not_full());
         carrier.wake_event().sleep(sockets, at_most)
+    }
+}
+
+impl RealTime for UdpFabric {
+    fn now_ns(&self) -> u64 {
+        now_ns()
+    }
+
+    fn wait(&mut self, at_most: Duration, workers: &[NicRx<UdpRx>]) -> Result<(), FabricError> {
+        self.wait_among(at_most, workers.iter())
     }
 
     fn waker(&self) -> Waker {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use farwrite_fabric::contract::QpRoute;
-use farwrite_fabric::udp::{OwnersDatagram, UdpFabric};
+use farwrite_fabric::udp::{HasSockets, OwnersDatagram};
 use farwrite_route::{Addresses, Route};
 
 use super::size_watch::{Finding, SizeWatch};
@@ -92,14 +92,15 @@ impl KeptRoute {
 
     /// Sends due packets, and moves the queue pairs when the addresses have changed. Returns when to call
     /// again.
-    pub(super) fn serve(
+    pub(super) fn serve<F: HasSockets>(
         &mut self,
-        endpoint: &mut Endpoint<UdpFabric>,
+        endpoint: &mut Endpoint<F>,
         now_ns: u64,
     ) -> Result<u64, Error> {
-        while let Some(out) = self.route.poll_transmit(now_ns) {
-            let fabric = endpoint.fabric();
-            if !fabric.send_owners_packet(0, out.from, out.to, &out.bytes)? {
+        while let Some(sockets) = endpoint.fabric().sockets()
+            && let Some(out) = self.route.poll_transmit(now_ns)
+        {
+            if !sockets.send_owners_packet(0, out.from, out.to, &out.bytes)? {
                 self.route.too_large(out.bytes.len());
             }
         }
@@ -115,9 +116,9 @@ impl KeptRoute {
         self.route.next_ns()
     }
 
-    fn move_queue_pairs(
+    fn move_queue_pairs<F: HasSockets>(
         &mut self,
-        endpoint: &mut Endpoint<UdpFabric>,
+        endpoint: &mut Endpoint<F>,
         addresses: Addresses,
     ) -> Result<(), Error> {
         let mut result = Ok(());
@@ -137,7 +138,11 @@ impl KeptRoute {
 
     /// Records whether packets of queue pairs left and arrived since the last call. Returns whether
     /// some did.
-    pub(super) fn count_traffic(&mut self, endpoint: &Endpoint<UdpFabric>, now_ns: u64) -> bool {
+    pub(super) fn count_traffic<F: HasSockets>(
+        &mut self,
+        endpoint: &Endpoint<F>,
+        now_ns: u64,
+    ) -> bool {
         let mut sum = [0_u64; 2];
         self.queue_pairs.retain(|&qp| {
             let traffic = endpoint.traffic(qp);
@@ -158,9 +163,9 @@ impl KeptRoute {
     }
 
     /// Adds a queue pair that was connected with `addresses`.
-    pub(super) fn add(
+    pub(super) fn add<F: HasSockets>(
         &mut self,
-        endpoint: &mut Endpoint<UdpFabric>,
+        endpoint: &mut Endpoint<F>,
         qp: QueuePair,
         addresses: Addresses,
     ) -> Result<(), Error> {

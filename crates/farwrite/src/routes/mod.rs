@@ -49,7 +49,8 @@
 //! # }
 //! ```
 //!
-//! Queue pairs have one channel and use the first port of the endpoint.
+//! Queue pairs have one channel and use the first port of the endpoint. The fabric must have sockets
+//! ([`HasSockets`]): no route is found without them.
 
 mod error;
 mod kept_route;
@@ -63,8 +64,8 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use farwrite_fabric::contract::{Fabric, FabricError, RealTime};
-use farwrite_fabric::udp::UdpFabric;
+use farwrite_fabric::contract::FabricError;
+use farwrite_fabric::udp::{HasSockets, UdpFabric};
 use farwrite_route::{Config, Route, stated_index};
 use slab::Slab;
 
@@ -153,9 +154,9 @@ impl RouteKeeper {
     ///
     /// # Errors
     /// [`RouteError::TooMany`], or [`Error::Fabric`] if there is no randomness.
-    pub fn offer(
+    pub fn offer<F: HasSockets>(
         &mut self,
-        endpoint: &Endpoint<UdpFabric>,
+        endpoint: &Endpoint<F>,
     ) -> Result<(RouteId, RouteOffer), Error> {
         let too_many = RouteError::TooMany { most: MOST };
         let index = u16::try_from(self.routes.vacant_key()).map_err(|_| too_many)?;
@@ -186,9 +187,9 @@ impl RouteKeeper {
     ///
     /// # Errors
     /// [`RouteError::NoSuchRoute`], [`RouteError::Joined`], [`RouteError::NoAddress`].
-    pub fn join(
+    pub fn join<F: HasSockets>(
         &mut self,
-        endpoint: &Endpoint<UdpFabric>,
+        endpoint: &Endpoint<F>,
         id: RouteId,
         role: Role,
         theirs: &RouteOffer,
@@ -269,7 +270,10 @@ impl RouteKeeper {
     /// # Errors
     /// Why a route has failed, of the first one if several have. An owner of several routes calls
     /// [`RouteKeeper::poll_each`].
-    pub fn poll(&mut self, endpoint: &mut Endpoint<UdpFabric>) -> Result<Option<u64>, Error> {
+    pub fn poll<F: HasSockets>(
+        &mut self,
+        endpoint: &mut Endpoint<F>,
+    ) -> Result<Option<u64>, Error> {
         let mut failed = Vec::new();
         let next_ns = self.poll_each(endpoint, &mut failed);
         failed.pop().map_or(Ok(next_ns), |(_, error)| Err(error))
@@ -278,14 +282,16 @@ impl RouteKeeper {
     /// As [`RouteKeeper::poll`], and adds the routes that have failed to `failed`. Such a route has no
     /// more work: remove it. An address that the system sends nothing to is a reason. A port that is
     /// permanently broken is another one, which a poll of the endpoint reports too.
-    pub fn poll_each(
+    pub fn poll_each<F: HasSockets>(
         &mut self,
-        endpoint: &mut Endpoint<UdpFabric>,
+        endpoint: &mut Endpoint<F>,
         failed: &mut Vec<(RouteId, Error)>,
     ) -> Option<u64> {
         let now_ns = endpoint.fabric().now_ns();
         self.now_ns = now_ns;
-        for packet in endpoint.fabric().take_route_packets() {
+        let sockets = endpoint.fabric().sockets();
+        let packets = sockets.map(UdpFabric::take_route_packets);
+        for packet in packets.into_iter().flatten() {
             // Only the index selects the key: the address may be new, and to try all keys would let
             // anyone make this end compute as many hashes as it has peers.
             let index = stated_index(&packet.bytes);
@@ -351,9 +357,9 @@ impl RouteKeeper {
     ///
     /// # Errors
     /// [`RouteError::NotFound`], [`RouteError::NoSuchRoute`], and those of [`Endpoint::connect_qp`].
-    pub fn connect(
+    pub fn connect<F: HasSockets>(
         &mut self,
-        endpoint: &mut Endpoint<UdpFabric>,
+        endpoint: &mut Endpoint<F>,
         id: RouteId,
         qp: QueuePair,
         theirs: &QpInfo,
@@ -428,7 +434,11 @@ impl RouteKeeper {
 
     /// Informs the routes of the packets of their queue pairs. Returns when to do so again, if
     /// packets are not counted yet. An endpoint without traffic costs nothing.
-    fn look_at_traffic(&mut self, endpoint: &Endpoint<UdpFabric>, now_ns: u64) -> Option<u64> {
+    fn look_at_traffic<F: HasSockets>(
+        &mut self,
+        endpoint: &Endpoint<F>,
+        now_ns: u64,
+    ) -> Option<u64> {
         let counters = endpoint.counters();
         let packets = counters
             .sent_packets

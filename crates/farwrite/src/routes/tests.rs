@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
+use farwrite_fabric::contract::{Fabric, RealTime};
+
 use super::*;
 use crate::{Outcome, QpConfig, QpOptions, SendOptions, UdpConfig};
 

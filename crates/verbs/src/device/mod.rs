@@ -29,6 +29,8 @@ pub(crate) use requests::{Receives, Sends};
 /// The library, opened once and never closed.
 struct Library {
     functions: ffi::Functions,
+    /// Keeps its memory reachable, so that checkers of leaks do not report it.
+    _opened: &'static libloading::Library,
 }
 
 impl Library {
@@ -43,13 +45,69 @@ impl Library {
             // SAFETY: the name says which library it is, and it is never closed.
             let functions = unsafe { ffi::Functions::of(library) };
             let functions = functions.map_err(|e| e.to_string())?;
-            Ok(Self { functions })
+            Ok(Self {
+                functions,
+                _opened: library,
+            })
         });
         opened.as_ref().map_err(|reason| FabricError::Io {
             what: "opening libibverbs, which rdma-core contains (Debian: ibverbs-providers)".into(),
             source: io::Error::new(io::ErrorKind::NotFound, reason.as_str()),
         })
     }
+}
+
+/// The devices of this machine.
+struct DeviceList {
+    library: &'static Library,
+    list: *mut *mut ffi::IbvDevice,
+    count: usize,
+}
+
+impl DeviceList {
+    fn get(library: &'static Library) -> Result<Self, FabricError> {
+        let mut count = 0;
+        // SAFETY: the count is writable.
+        let list = unsafe { (library.functions.ibv_get_device_list)(&raw mut count) };
+        if list.is_null() {
+            return Err(last_error("listing RDMA devices"));
+        }
+        Ok(Self {
+            library,
+            list,
+            count: usize::try_from(count).unwrap_or(0),
+        })
+    }
+
+    /// The device with an index below the count.
+    fn device(&self, index: usize) -> *mut ffi::IbvDevice {
+        assert!(index < self.count);
+        // SAFETY: the list has `count` entries.
+        unsafe { *self.list.add(index) }
+    }
+
+    fn names(&self) -> Vec<String> {
+        let devices = (0..self.count).map(|index| self.device(index));
+        let names = devices.map(|device| {
+            // SAFETY: the device is an entry of the list. Its name ends with a zero.
+            unsafe { text((self.library.functions.ibv_get_device_name)(device)) }
+        });
+        names.collect()
+    }
+}
+
+impl Drop for DeviceList {
+    fn drop(&mut self) {
+        // SAFETY: the list is freed once, and its devices are not used after that.
+        unsafe { (self.library.functions.ibv_free_device_list)(self.list) };
+    }
+}
+
+/// The names of the RDMA devices of this machine. Empty if it has no libibverbs.
+#[must_use]
+pub fn device_names() -> Vec<String> {
+    let list = Library::get().and_then(DeviceList::get);
+    list.map_or_else(|_| Vec::new(), |list| list.names())
 }
 
 /// An opened device.
@@ -104,47 +162,13 @@ impl Device {
     pub(crate) fn open(name: Option<&str>) -> Result<Arc<Self>, FabricError> {
         let library = Library::get()?;
         let functions = &library.functions;
-        let mut count = 0;
-        // SAFETY: the count is writable.
-        let list = unsafe { (functions.ibv_get_device_list)(&raw mut count) };
-        if list.is_null() {
-            return Err(last_error("listing RDMA devices"));
-        }
-        let mut names = Vec::new();
-        let mut found = None;
-        for index in 0..usize::try_from(count).unwrap_or(0) {
-            // SAFETY: the list has `count` entries.
-            let device = unsafe { *list.add(index) };
-            // SAFETY: the device is an entry of the list. Its name ends with a zero.
-            let this = unsafe { text((functions.ibv_get_device_name)(device)) };
-            if found.is_none() && name.is_none_or(|name| name == this) {
-                // SAFETY: the device is an entry of the list, which is freed later.
-                let context = unsafe { (functions.ibv_open_device)(device) };
-                found = Some((
-                    context,
-                    last_error(&format!("opening RDMA device {this}")),
-                    this,
-                ));
-            } else {
-                names.push(this);
-            }
-        }
-        // SAFETY: the list is freed once, and its devices are not used after that.
-        unsafe { (functions.ibv_free_device_list)(list) };
-        match found {
-            Some((context, error, _)) if context.is_null() => Err(error),
-            Some((context, _, name)) => {
-                let device = Self {
-                    library,
-                    context,
-                    name,
-                    fatal: OnceLock::new(),
-                    is_gone: AtomicBool::new(false),
-                };
-                make_nonblocking(device.events())?;
-                Ok(Arc::new(device))
-            }
-            None => Err(FabricError::BadAttribute {
+        let list = DeviceList::get(library)?;
+        let names = list.names();
+        let found = names
+            .iter()
+            .position(|this| name.is_none_or(|name| name == this));
+        let Some(index) = found else {
+            return Err(FabricError::BadAttribute {
                 name: "RDMA device",
                 value: name.unwrap_or("any").to_owned(),
                 want: match names.is_empty() {
@@ -153,8 +177,22 @@ impl Device {
                     }
                     false => format!("one of {}", names.join(", ")),
                 },
-            }),
+            });
+        };
+        // SAFETY: the device is an entry of the list.
+        let context = unsafe { (functions.ibv_open_device)(list.device(index)) };
+        if context.is_null() {
+            return Err(last_error(&format!("opening RDMA device {}", names[index])));
         }
+        let device = Self {
+            library,
+            context,
+            name: names[index].clone(),
+            fatal: OnceLock::new(),
+            is_gone: AtomicBool::new(false),
+        };
+        make_nonblocking(device.events())?;
+        Ok(Arc::new(device))
     }
 
     pub(crate) fn name(&self) -> &str {
