@@ -11,6 +11,7 @@ mod codes;
 mod console;
 mod cp;
 mod demo;
+mod device;
 mod dry_run;
 mod exit;
 #[doc(hidden)]

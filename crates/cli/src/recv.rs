@@ -28,6 +28,7 @@ use signal_hook::flag;
 use crate::addresses::{Targets, at_any};
 use crate::audit::Audit;
 use crate::console::Console;
+use crate::device::DeviceArgs;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::peers::{Peers, SharedPeers};
 use crate::pipe::{self, PipeReceiver};
@@ -52,6 +53,7 @@ Examples:
   farwrite recv --dir in --psk-file far.key --credit-rate 10Gbit
   farwrite recv --dir in --psk-file far.key --metrics 127.0.0.1:9791
   curl http://127.0.0.1:9791/metrics          shows the counters, while recv runs
+  farwrite recv --dir in --psk-file far.key --device mlx5_0
   farwrite recv --psk-file far.key - | zfs receive tank/copy
   farwrite recv --dir in --psk-file far.key --max-bytes 1TiB --reserve 50GiB --umask 027
 
@@ -123,6 +125,8 @@ pub(crate) struct RecvArgs {
     #[command(flatten)]
     sealing: SealingArgs,
     #[command(flatten)]
+    device: DeviceArgs,
+    #[command(flatten)]
     policy: PolicyArgs,
     /// Show more about the transfer at its end: losses, repeats, packet size, scheme
     #[arg(long, short)]
@@ -144,7 +148,8 @@ pub(crate) struct RecvArgs {
 }
 
 /// The options that say something about files, or about transfers of files.
-const NOT_OF_PIPES: [&str; 19] = [
+const NOT_OF_PIPES: [&str; 20] = [
+    "device",
     "code",
     "identity",
     "peers",
@@ -175,6 +180,7 @@ pub(crate) fn run(args: &RecvArgs, console: &Console) -> Result<ExitCode, Failur
     };
     if !args.is_pipe() {
         check_directory(&args.dir)?;
+        args.device.check()?;
     }
     let (accepted, secret) = accepted(args, &cancel, console)?;
     let announce = |local: SocketAddr, targets: &Targets| {
@@ -346,7 +352,7 @@ fn receive_from(
         memory_bytes: args.memory,
         timeout: args.timeout,
         credit_bps: args.credit_rate,
-        sealing: args.sealing.choice(),
+        sealing: args.device.sealing(&args.sealing),
         max_bytes: args.policy.max_bytes,
         max_file_bytes: None,
         max_files: args.policy.max_files,
@@ -374,6 +380,7 @@ fn receive_from(
         settings: &settings,
         is_verbose: args.verbose,
         port,
+        device: args.device.config(),
         memory: MemoryPool::new(args.memory, places),
         cancel,
         watch: &watch,

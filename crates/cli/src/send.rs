@@ -19,6 +19,7 @@ use farwrite_units::parse::{parse_memory, parse_mtu, parse_rate, parse_size, par
 
 use crate::addresses::parse_target;
 use crate::console::Console;
+use crate::device::DeviceArgs;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::known_paths::KnownPaths;
 use crate::link_file;
@@ -44,6 +45,8 @@ Examples:
       later: echo 5Mbit > rate; kill -HUP $!
   farwrite send --to far.example:4792 --psk-file far.key --sealed archive/
       refuses to send data that is not encrypted
+  farwrite send --to far.example --psk-file far.key --device mlx5_0 archive/
+      over an RDMA device; the other end may have one or not
   farwrite send --to far.example --psk-file far.key -X --exclude '*.o' --exclude /build/ source/
   zfs send tank@now | farwrite send --to far.example --psk-file far.key -
       the other machine: farwrite recv --psk-file far.key - | zfs receive tank/copy
@@ -142,6 +145,8 @@ pub(crate) struct SendArgs {
     mtu: Option<u32>,
     #[command(flatten)]
     sealing: SealingArgs,
+    #[command(flatten)]
+    device: DeviceArgs,
     /// Maximum memory for data in flight, with parity, at each end: 1MiB to 16GiB
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = parse_memory)]
     #[arg(allow_hyphen_values = true)]
@@ -200,6 +205,11 @@ impl SendArgs {
     ) -> Result<RateControl, Failure> {
         use RateControlName::{Adaptive, Dcqcn, Eqds, Fixed, Swift};
         match (self.rate_control, rate) {
+            (Dcqcn, _) if self.device.config().is_some() => {
+                let what = "--rate-control dcqcn: RDMA devices show no congestion marks of packets; choose \
+                            another one, or leave out --device";
+                Err(Failure::new(Exit::Usage, what))
+            }
             (Adaptive, max_bps) => Ok(RateControl::Adaptive { max_bps, start }),
             (Fixed, Some(rate_bps)) => Ok(RateControl::Fixed { rate_bps }),
             (Dcqcn, Some(rate_bps)) => Ok(RateControl::Dcqcn(DcqcnOptions::paper(rate_bps))),
@@ -253,7 +263,7 @@ impl SendArgs {
             expected_loss: path.loss_packet,
             mtu: self.mtu,
             largest_mtu: path.largest_mtu,
-            sealing: self.sealing.choice(),
+            sealing: self.device.sealing(&self.sealing),
             memory_bytes: self.memory,
             compare: self.tree.compare(),
             delete,
@@ -279,6 +289,7 @@ impl SendArgs {
             ("--link", self.link.is_some()),
             ("--rate-file", self.rate_file.is_some()),
             ("--rate-control", !is_adaptive_or_fixed),
+            ("--device", self.device.config().is_some()),
             ("--unsealed", self.sealing.choice() == Sealing::Off),
             ("--identity", self.identity.is_some()),
             ("--trace", self.trace.is_on()),
@@ -420,6 +431,7 @@ impl<'a> Sending<'a> {
         let watch = args.metrics.start("send")?;
         let (rate, max_rate) = args.max_rate(console)?;
         args.rate_control(rate, None)?;
+        args.device.check()?;
         let file = args.link.as_deref();
         let described = file.map(|file| KnownPath::read(file, console));
         Ok(Self {
@@ -460,6 +472,7 @@ impl<'a> Sending<'a> {
             cancel,
             observer: &self.watch.begin(console),
             port: None,
+            device: args.device.config(),
             memory: None,
             max_rate: self.max_rate.as_ref(),
         };

@@ -11,7 +11,7 @@ use farwrite_session::files::PeerKey;
 use farwrite_session::{AcceptedKeys, Channel, Proof, Psk};
 use farwrite_transfer::{
     self as transfer, Admission, Cancel, Client, Error as TransferError, ErrorKind, MemoryPool,
-    Place, ReceiveSettings, TransferHooks, TransferReport, Unfinished,
+    Place, ReceiveSettings, TransferHooks, TransferReport, Unfinished, VerbsConfig,
 };
 use serde_json::json;
 
@@ -68,6 +68,8 @@ pub(crate) struct Serving<'a> {
     pub(crate) settings: &'a ReceiveSettings,
     pub(crate) is_verbose: bool,
     pub(crate) port: &'a ReservedPort,
+    /// The RDMA device of the data, if there is one.
+    pub(crate) device: Option<&'a VerbsConfig>,
     pub(crate) memory: MemoryPool,
     pub(crate) cancel: &'a Cancel,
     pub(crate) watch: &'a Watch,
@@ -233,6 +235,7 @@ impl Serving<'_> {
             cancel: self.cancel,
             observer: &watched,
             port: Some(self.port),
+            device: self.device,
             memory: Some(&self.memory),
             max_rate: None,
         };

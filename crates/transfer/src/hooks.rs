@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use farwrite::{Counters, PeerStats, QpStats, ReservedPort};
 use farwrite_session::Text;
+use farwrite_verbs::VerbsConfig;
 
 use crate::error::of_thread;
 use crate::{Error, ErrorKind, MemoryPool, RouteShrunk};
@@ -203,6 +204,8 @@ pub struct TransferHooks<'a> {
     pub observer: &'a dyn Observer,
     /// The UDP port of a receiver, if this process holds it between transfers.
     pub port: Option<&'a ReservedPort>,
+    /// The RDMA device whose packets carry the data; `None`: UDP sockets do.
+    pub device: Option<&'a VerbsConfig>,
     /// The memory of a receiver that serves several senders at once. `None`: this transfer has all of
     /// [`ReceiveSettings::memory_bytes`](crate::ReceiveSettings).
     pub memory: Option<&'a MemoryPool>,

@@ -22,6 +22,7 @@ mod channel_writer;
 mod client;
 mod connect;
 mod cutover;
+mod device;
 pub mod error;
 mod hooks;
 mod liveness;
@@ -46,12 +47,14 @@ use std::time::{Duration, Instant};
 pub use admission::{Admission, Place, PlaceLimits};
 pub use client::Client;
 pub use connect::{connect, connect_first};
+pub use device::check_device;
 pub use error::{Error, ErrorKind};
 pub use farwrite::routes::{RouteShrunk, payload_bytes};
 pub use farwrite::{
     DcqcnOptions, EqdsOptions, RateControl, RateControlName, Sealing, Start, SwiftOptions,
 };
 pub use farwrite_choice::{SchemeSetting, parity_bytes};
+pub use farwrite_verbs::VerbsConfig;
 pub use hooks::{
     Cancel, EndedFile, EndpointCounters, Event, FileState, MaxRate, Observer, ProgressNumbers,
     Redirect, TransferHooks, unchanged,

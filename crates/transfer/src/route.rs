@@ -5,11 +5,19 @@ use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
-use farwrite::routes::{FoundRoute, Role, RouteError, RouteId, RouteKeeper, RouteShrunk, Sizes};
-use farwrite::{Cipher, Endpoint, QpInfo, QueuePair, Sealing, UdpConfig, UdpFabric};
+use farwrite::fabric::nic::ROCE_PORT;
+use farwrite::fabric::udp::HasSockets;
+use farwrite::routes::{
+    FoundRoute, Role, RouteError, RouteId, RouteKeeper, RouteOffer, RouteShrunk, Sizes,
+};
+use farwrite::{
+    Cipher, Endpoint, Fabric, QpInfo, QueuePair, ReservedPort, Sealing, UdpConfig, UdpFabric,
+};
 use farwrite_session::{Message, OfferedSockets, RouteKey};
+use farwrite_verbs::AnyFabric;
 
 use crate::channel_writer::Outbox;
+use crate::device;
 use crate::setup::Setup;
 use crate::shape::MIN_TRANSFER_MTU;
 use crate::{Error, ErrorKind, TransferHooks};
@@ -19,9 +27,9 @@ pub(crate) const STEP: Duration = Duration::from_millis(1);
 
 /// An endpoint, and the route of its one channel to the peer.
 pub(crate) struct RoutedEndpoint {
-    pub(crate) endpoint: Endpoint<UdpFabric>,
+    pub(crate) endpoint: Endpoint<AnyFabric>,
     keeper: RouteKeeper,
-    /// `None` if the peer is an RDMA NIC, which does not answer route packets.
+    /// `None` if an end is an RDMA NIC, which does not answer route packets.
     route: Option<RouteId>,
     /// The address of the peer, unless something changes it.
     peer: SocketAddr,
@@ -29,16 +37,17 @@ pub(crate) struct RoutedEndpoint {
     local: SocketAddr,
 }
 
-/// A local socket, and the offer that the peer gets of it.
+/// A local socket or RDMA device, and the offer that the peer gets of it.
 pub(crate) struct Offered {
-    endpoint: Endpoint<UdpFabric>,
+    endpoint: Endpoint<AnyFabric>,
     keeper: RouteKeeper,
-    route: RouteId,
+    /// `None` for a device.
+    route: Option<RouteId>,
     local: SocketAddr,
 }
 
 impl Offered {
-    /// Binds the socket and informs the peer.
+    /// Binds the socket, or opens the device, and informs the peer.
     pub(crate) fn make(
         bind: SocketAddr,
         sealing: Sealing,
@@ -46,30 +55,32 @@ impl Offered {
         hooks: &TransferHooks<'_>,
     ) -> Result<Self, Error> {
         let mut keeper = RouteKeeper::with_sealing(sealing);
-        let mut make = || -> Result<_, farwrite::Error> {
-            let config = UdpConfig::new(bind);
-            let endpoint = match hooks.port {
-                Some(held) => Endpoint::over_udp_beside(&config, held),
-                None => Endpoint::over_udp(&config),
-            }?;
+        let (endpoint, route) = match hooks.device {
+            Some(device) => (device::open(device, bind.ip())?, None),
+            None => {
+                let opened = over_socket(bind, hooks.port).and_then(|endpoint| {
+                    let (route, ours) = keeper.offer(&endpoint)?;
+                    Ok((endpoint, Some((route, ours))))
+                });
+                opened.map_err(|error| Error::of_endpoint(&error))?
+            }
+        };
+        if let Some(sockets) = endpoint.fabric().sockets().filter(|_| route.is_some()) {
             // Route packets show which sizes no longer pass, even if the reason is this machine's
             // interface.
-            endpoint.fabric().lose_too_large();
-            let (route, ours) = keeper.offer(&endpoint)?;
-            Ok((endpoint, route, ours))
-        };
-        let (endpoint, route, ours) = make().map_err(|error| Error::of_endpoint(&error))?;
+            sockets.lose_too_large();
+        }
         // The first route of a keeper has index 0, as a session requires (P6.2).
-        debug_assert_eq!(ours.index, 0);
+        debug_assert!(route.as_ref().is_none_or(|(_, ours)| ours.index == 0));
         let offer = OfferedSockets {
-            key: Some(RouteKey(ours.key)),
-            addresses: vec![ours.address.into()],
+            key: route.as_ref().map(|(_, ours)| RouteKey(ours.key)),
+            addresses: vec![endpoint.fabric().local_addr(0).into()],
         };
         outbox.send_or_cancel(Message::Route(offer), hooks.cancel)?;
         Ok(Self {
             endpoint,
             keeper,
-            route,
+            route: route.map(|(route, _)| route),
             local: bind,
         })
     }
@@ -92,21 +103,26 @@ impl Offered {
             return Err(Error::of_route(RouteError::PortRewritten { named, seen }));
         }
         let to = (hooks.redirect)(to)?;
-        let route = theirs.key.as_ref().map(|key| {
-            let theirs = farwrite::routes::RouteOffer {
-                address: to,
-                key: key.0,
-                index: 0,
-            };
-            let (keeper, endpoint) = (&mut self.keeper, &self.endpoint);
-            let joined = keeper.join(endpoint, self.route, role, &theirs, sizes);
-            joined.map(|()| self.route)
-        });
-        let route = route.transpose();
-        let route = route.map_err(|error| Error::of_endpoint(&error))?;
-        if route.is_none() {
-            at_nic(named, peer)?;
-        }
+        let route = match (self.route, &theirs.key) {
+            (Some(route), Some(key)) => {
+                let theirs = RouteOffer {
+                    address: to,
+                    key: key.0,
+                    index: 0,
+                };
+                let (keeper, endpoint) = (&mut self.keeper, &self.endpoint);
+                let joined = keeper.join(endpoint, route, role, &theirs, sizes);
+                joined.map_err(|error| Error::of_endpoint(&error))?;
+                Some(route)
+            }
+            _ => {
+                at_nic(named, peer)?;
+                if theirs.key.is_none() && named.port() == ROCE_PORT {
+                    self.be_at_port_of_roce()?;
+                }
+                None
+            }
+        };
         Ok(RoutedEndpoint {
             endpoint: self.endpoint,
             keeper: self.keeper,
@@ -115,6 +131,36 @@ impl Offered {
             local: self.local,
         })
     }
+
+    /// A device sends to one port only, so a socket for it is there. The peer learns that with the address
+    /// of the queue pair.
+    fn be_at_port_of_roce(&mut self) -> Result<(), Error> {
+        let mut bind = self.endpoint.fabric().local_addr(0);
+        if self.route.is_none() || bind.port() == ROCE_PORT {
+            return Ok(());
+        }
+        bind.set_port(ROCE_PORT);
+        self.endpoint = over_socket(bind, None).map_err(|error| {
+            let what = format_args!(
+                "the other end has an RDMA device, which sends to UDP port {ROCE_PORT} alone; another transfer \
+                 with a device, or Soft-RoCE, may have the port at this end"
+            );
+            Error::caused(ErrorKind::Unreachable, what, &error)
+        })?;
+        Ok(())
+    }
+}
+
+fn over_socket(
+    bind: SocketAddr,
+    held: Option<&ReservedPort>,
+) -> Result<Endpoint<AnyFabric>, farwrite::Error> {
+    let config = UdpConfig::new(bind);
+    let fabric = match held {
+        Some(held) => UdpFabric::bind_beside(&config, held),
+        None => UdpFabric::bind(&config),
+    };
+    Endpoint::over(fabric?.into())
 }
 
 fn only_address(offer: &OfferedSockets) -> Result<SocketAddr, Error> {
@@ -161,6 +207,11 @@ impl RoutedEndpoint {
         let polled = self.endpoint.poll_and_wait(STEP);
         polled.map_err(|error| Error::of_endpoint(&error))?;
         self.keep()
+    }
+
+    /// The largest packets of this end.
+    pub(crate) fn max_mtu(&self) -> u32 {
+        self.endpoint.fabric().capabilities().max_mtu
     }
 
     /// The destination of packets to the peer: the validated address of the route, if there is one.

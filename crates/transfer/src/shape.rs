@@ -316,17 +316,19 @@ pub(crate) fn options(
     }
 }
 
-/// Payload of packets to an RDMA NIC, whose path cannot be probed: what was asked for, or what the
-/// route is said to carry, but at most RoCE's 4096.
+/// Payload of packets from or to an RDMA NIC, whose path cannot be probed: what was asked for, or what the
+/// route is said to carry, but at most `most`, the largest of this end. The peer may be a NIC with an
+/// interface like this one, so the default is one of RoCE's sizes.
 ///
 /// # Errors
-/// [`ErrorKind::Settings`] for more than the route carries, [`ErrorKind::Unreachable`] without one.
-pub(crate) fn nic_mtu(peer: SocketAddr, asked: Option<u32>) -> Result<u32, Error> {
+/// [`ErrorKind::Settings`] for more than the route or this end carries, [`ErrorKind::Unreachable`] without a
+/// route.
+pub(crate) fn nic_mtu(peer: SocketAddr, asked: Option<u32>, most: u32) -> Result<u32, Error> {
     let path = path_mtu(peer).map_err(|error| {
         let what = format_args!("asking for a route to {peer}");
         Error::caused(ErrorKind::Unreachable, what, &error)
     })?;
-    let room = payload_in(path, peer);
+    let room = payload_in(path, peer).min(most);
     match asked {
         Some(asked) if asked > room => Err(Error::new(
             ErrorKind::Settings,
@@ -336,8 +338,13 @@ pub(crate) fn nic_mtu(peer: SocketAddr, asked: Option<u32>) -> Result<u32, Error
             ),
         )),
         Some(asked) => Ok(asked),
-        None => Ok(room.clamp(MIN_TRANSFER_MTU, NIC_MTU)),
+        None => Ok(roce_mtu(room)),
     }
+}
+
+/// The largest MTU of RoCE that has room.
+fn roce_mtu(room: u32) -> u32 {
+    1 << room.clamp(MIN_TRANSFER_MTU, NIC_MTU).ilog2()
 }
 
 #[cfg(test)]
@@ -418,6 +425,12 @@ mod tests {
         let of_first = (0..shape.segments().min(3)).map(|i| shape.bytes_of(i));
         let stream = shape.stream_bytes.min(3 * shape.segment_bytes);
         assert_eq!(of_first.sum::<u64>(), stream);
+    }
+
+    #[test]
+    fn packets_of_a_nic_have_a_size_of_roce() {
+        let sizes = [100, 256, 1436, 2047, 2048, 4096, 8936].map(roce_mtu);
+        assert_eq!(sizes, [256, 256, 1024, 1024, 2048, 4096, 4096]);
     }
 
     #[test]

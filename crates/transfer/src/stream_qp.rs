@@ -1,6 +1,7 @@
 //! The queue pair of a stream, and the statistics of the queue pairs that it replaced.
 
-use farwrite::{Endpoint, PeerStats, QpInfo, QpOptions, QpStats, QueuePair, UdpFabric};
+use farwrite::{Endpoint, PeerStats, QpInfo, QpOptions, QpStats, QueuePair};
+use farwrite_verbs::AnyFabric;
 
 use crate::{EndpointCounters, Error, Event};
 
@@ -33,13 +34,13 @@ impl StreamQp {
     }
 
     /// What the peer needs to connect to the queue pair.
-    pub(crate) fn info(&self, endpoint: &Endpoint<UdpFabric>) -> Result<QpInfo, Error> {
+    pub(crate) fn info(&self, endpoint: &Endpoint<AnyFabric>) -> Result<QpInfo, Error> {
         let info = endpoint.qp_info(self.qp);
         info.map_err(|error| Error::of_endpoint(&error))
     }
 
     /// Sums the statistics of the queue pair and of those that it replaced.
-    pub(crate) fn stats(&self, endpoint: &Endpoint<UdpFabric>) -> Result<QpStats, Error> {
+    pub(crate) fn stats(&self, endpoint: &Endpoint<AnyFabric>) -> Result<QpStats, Error> {
         let stats = endpoint.qp_stats(self.qp);
         let stats = stats.map_err(|error| Error::of_endpoint(&error))?;
         Ok(self.past.and(&stats))
@@ -49,7 +50,7 @@ impl StreamQp {
     ///
     /// # Errors
     /// Those of a queue pair that is broken.
-    pub(crate) fn counters(&self, endpoint: &Endpoint<UdpFabric>) -> Result<Event, Error> {
+    pub(crate) fn counters(&self, endpoint: &Endpoint<AnyFabric>) -> Result<Event, Error> {
         Ok(Event::Counters(Box::new(EndpointCounters {
             stats: self.stats(endpoint)?,
             peer: self.peer_stats(endpoint)?,
@@ -59,7 +60,7 @@ impl StreamQp {
 
     /// The statistics of the peer. Until the queue pair is connected, they are those of the previous
     /// queue pair. Congestion marks and doubtful reports are summed over all queue pairs.
-    pub(crate) fn peer_stats(&self, endpoint: &Endpoint<UdpFabric>) -> Result<PeerStats, Error> {
+    pub(crate) fn peer_stats(&self, endpoint: &Endpoint<AnyFabric>) -> Result<PeerStats, Error> {
         if let Some(past) = self.past_peer.filter(|_| !self.is_open) {
             return Ok(past);
         }
@@ -80,7 +81,7 @@ impl StreamQp {
     /// Ends the queue pair and makes another with new keys. The caller must then connect it.
     pub(crate) fn replace(
         &mut self,
-        endpoint: &mut Endpoint<UdpFabric>,
+        endpoint: &mut Endpoint<AnyFabric>,
         options: QpOptions,
     ) -> Result<QpInfo, Error> {
         self.past_peer = Some(self.peer_stats(endpoint)?);

@@ -183,6 +183,7 @@ fn travel(
                 cancel,
                 observer,
                 port: None,
+                device: None,
                 memory: None,
                 max_rate: None,
             };
@@ -200,6 +201,7 @@ fn travel(
             cancel,
             observer,
             port: None,
+            device: None,
             memory: None,
             max_rate: None,
         };
@@ -475,6 +477,7 @@ fn a_receiver_that_accepts_an_unasked_cutover_is_refused() {
         cancel: &cancel,
         observer: &observer,
         port: None,
+        device: None,
         memory: None,
         max_rate: None,
     };

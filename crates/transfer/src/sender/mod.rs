@@ -207,7 +207,10 @@ fn negotiate(
     let rtt = found.map_or(waited, |found| found.rtt);
     let mtu = match found.and_then(|found| found.mtu) {
         Some(mtu) => mtu,
-        None => nic_mtu(peer, settings.mtu)?,
+        None => {
+            let most = setup.routed.as_ref().map(RoutedEndpoint::max_mtu);
+            nic_mtu(peer, settings.mtu, most.unwrap_or(u32::MAX))?
+        }
     };
 
     let listing = (source, shared_results);

@@ -29,6 +29,7 @@ fn a_transfer_that_finds_no_memory_is_busy() {
             cancel: &cancel,
             observer: &observer,
             port: None,
+            device: None,
             memory: Some(&pool),
             max_rate: None,
         };
@@ -55,6 +56,7 @@ fn a_transfer_that_finds_no_memory_is_busy() {
             cancel: &cancel,
             observer: &observer,
             port: None,
+            device: None,
             memory: None,
             max_rate: None,
         };
