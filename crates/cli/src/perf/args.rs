@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use farwrite::SchemeName;
-use farwrite_transfer::DEFAULT_PORT;
+use farwrite_transfer::{DEFAULT_PORT, VerbsConfig};
 use serde::{Deserialize, Serialize};
 
 const EXAMPLES: &str = "\
@@ -18,9 +18,10 @@ Examples:
   farwrite perf read_bw far.example -s 1048576 -t 16 -q 4
   farwrite perf write_bw far.example -s 8388608 --chunk 1,4,16,64 --scheme ec-mds:32,8
   farwrite perf send_bw far.example -m 64 -s 65536 -c UC     the rate of packets of 64 bytes
+  farwrite perf write_bw far.example -d mlx5_0               over an RDMA device at this end
   farwrite perf write_bw far.example -w 900 --report_gbits || echo too slow
 
-The server needs only the options of its address and its key. The client tells the server its other settings.
+The server needs only the options of its address, its key and its device. The client tells the server its other settings.
 Names, columns and units are those of perftest (ib_write_bw and others); docs/perf.md says what differs.";
 
 /// Measures messages between two machines, with the options and the table of perftest.
@@ -112,6 +113,16 @@ pub(crate) struct PerfArgs {
     )]
     #[arg(default_value = "perftest_out.json")]
     pub(crate) out_json_file: PathBuf,
+    /// RDMA device of this machine for the data, instead of UDP sockets: its name, /PORT for a port other
+    /// than 1, @ADDRESS for an entry of its table of GIDs. The data are not sealed then. The other end may
+    /// have a device or not. See docs/rdma.md
+    #[arg(
+        short = 'd',
+        long,
+        visible_alias = "ib-dev",
+        value_name = "NAME[/PORT][@ADDRESS]"
+    )]
+    pub(crate) device: Option<VerbsConfig>,
     /// File with the pre-shared key of both ends; without it, the key is taken from the environment
     /// variable `FARWRITE_PSK`, or else the program asks for it at the terminal
     #[arg(long, value_name = "FILE")]

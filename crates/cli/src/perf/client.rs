@@ -4,15 +4,16 @@ use std::process::ExitCode;
 
 use farwrite::ExposedRegion;
 use farwrite_connection::{
-    Connection, Error as ConnectionError, Keys, MessageOptions, Messages, OpenedQueuePair, connect,
+    Connection, Error as ConnectionError, Keys, MessageOptions, Messages, connect,
 };
-use farwrite_transfer::Cancel;
+use farwrite_transfer::{Cancel, check_device};
 
 use super::args::{PerfArgs, Test};
 use super::control::{Answer, Arrived, Ask, MOST_LINE_BYTES, NAME, Setting};
+use super::data::{Apart, Data};
 use super::report::{BandwidthRow, ClientReport, LatencyRow, Row};
 use super::tasks::{Flow, Goal, Inbox, Load, PingPong, Shared};
-use super::{PATIENCE, connection_options, hear, tell, wait_for};
+use super::{PATIENCE, connection_options, hear, tell};
 use crate::addresses::parse_target_at;
 use crate::console::Console;
 use crate::exit::{Exit, Failure};
@@ -24,6 +25,9 @@ pub(super) fn run(args: &PerfArgs, host: &str, console: &Console) -> Result<Exit
     let target = parse_target_at(host, args.port);
     let target = target.map_err(|why| Failure::new(Exit::Usage, why))?;
     let settings = settings(args)?;
+    if let Some(device) = &args.device {
+        check_device(device)?;
+    }
     if args.out_json {
         // A wrong name is better found before the measurement.
         std::fs::write(&args.out_json_file, "").map_err(|error| of_file(args, &error))?;
@@ -69,6 +73,7 @@ fn settings(args: &PerfArgs) -> Result<Vec<Setting>, Failure> {
         tx_depth: if is_latency { 1 } else { args.tx_depth },
         mtu: args.mtu,
         packets_per_chunk,
+        has_device: args.device.is_some(),
     };
     let settings: Vec<_> = args.chunk.iter().map(setting).collect();
     for setting in &settings {
@@ -101,9 +106,10 @@ fn measure(
     let messages = control.into_messages(options);
     let messages = messages.map_err(|error| Failure::of_connection("connecting", &error))?;
     for (number, setting) in settings.iter().enumerate() {
-        let opened = Opened::new(setting, number, connection, &messages, cancel)?;
+        let opened = Opened::new((setting, number), args, connection, &messages, cancel)?;
         if number == 0 {
-            report.mtu = opened.mtu;
+            report.mtu = opened.data.mtu(0)?;
+            report.is_sealed = matches!(opened.data, Data::Connected { .. });
             console.say_all(report.head(setting));
         }
         if settings.len() > 1 {
@@ -144,92 +150,97 @@ enum Client {
 /// The queue pairs of a setting.
 struct Opened {
     client: Client,
-    connection: Connection,
-    /// The MTU that the path carries, and that both ends have.
-    mtu: u32,
-    /// They end when they are dropped.
-    _pairs: Vec<OpenedQueuePair>,
+    data: Data,
 }
 
-/// The memory of a queue pair. Also returns the MTU of the queue pair.
-fn flow(
-    setting: &Setting,
-    pair: &OpenedQueuePair,
-    source: Option<ExposedRegion>,
-) -> Result<(Flow, u32), Failure> {
-    let bytes = setting.max_bytes;
-    let made = pair.call(move |endpoint, qp| {
-        let memory = vec![0x5a_u8; usize::try_from(bytes).unwrap_or(usize::MAX)];
-        let memory = endpoint.register(memory)?;
-        let mtu = endpoint.qp_info(qp)?.config.mtu;
-        Ok::<_, farwrite::Error>((Flow::new(qp, memory, source), mtu))
-    });
-    let made = made.map_err(|error| Failure::of_connection("opening a queue pair", &error))?;
-    made.map_err(|error| Failure::caused(Exit::Other, "making a buffer", &error))
+/// Opens the queue pairs of a setting.
+fn open(
+    (setting, number): (&Setting, usize),
+    args: &PerfArgs,
+    connection: &Connection,
+    messages: &Messages,
+    cancel: &Cancel,
+) -> Result<Data, Failure> {
+    let device = args.device.as_ref();
+    let mut apart = device
+        .map(|device| Apart::open(connection, Some(device)))
+        .transpose()?;
+    let mut setting = setting.clone();
+    if let Some(apart) = &apart {
+        setting.mtu = apart.mtu(&setting);
+    }
+    tell(messages, &Ask::Open(setting.clone()));
+    match hear(messages, cancel, Some(PATIENCE))? {
+        Answer::Accepted if apart.is_none() => {
+            let options = setting
+                .options()
+                .map_err(|why| Failure::new(Exit::Usage, why))?;
+            let mut pairs = Vec::new();
+            for index in 0..setting.queue_pairs {
+                let name = format!("{number}.{index}");
+                let pair = connection.open_queue_pair(&name, options.clone(), PATIENCE);
+                pairs.push(
+                    pair.map_err(|error| Failure::of_connection("opening a queue pair", &error))?,
+                );
+            }
+            let connection = connection.clone();
+            Ok(Data::Connected { connection, pairs })
+        }
+        Answer::Accepted => Err(Failure::new(
+            Exit::Mismatch,
+            "the server is of a version without RDMA devices: update it, or leave out --device",
+        )),
+        Answer::Apart { mtu, ends } => {
+            let mut apart = match apart.take() {
+                Some(apart) => apart,
+                None => Apart::open(connection, None)?,
+            };
+            setting.mtu = mtu;
+            let ours = apart.create(&setting)?;
+            apart.connect(&ends)?;
+            tell(messages, &Ask::Connect { ends: ours });
+            Ok(Data::Apart(apart))
+        }
+        other => Err(unexpected(&other)),
+    }
 }
 
 impl Opened {
     fn new(
-        setting: &Setting,
-        number: usize,
+        (setting, number): (&Setting, usize),
+        args: &PerfArgs,
         connection: &Connection,
         messages: &Messages,
         cancel: &Cancel,
     ) -> Result<Self, Failure> {
-        let failed =
-            |error: &ConnectionError| Failure::of_connection("opening a queue pair", error);
-        let invalid = |why: String| Failure::new(Exit::Usage, why);
-        let options = setting.options().map_err(invalid)?;
-        tell(messages, &Ask::Open(setting.clone()));
-        match hear(messages, cancel, Some(PATIENCE))? {
-            Answer::Accepted => {}
-            other => return Err(unexpected(&other)),
-        }
-        let mut pairs = Vec::new();
-        for index in 0..setting.queue_pairs {
-            let name = format!("{number}.{index}");
-            let pair = connection.open_queue_pair(&name, options.clone(), PATIENCE);
-            pairs.push(pair.map_err(|error| failed(&error))?);
-        }
+        let data = open((setting, number), args, connection, messages, cancel)?;
         let regions = match hear(messages, cancel, Some(PATIENCE))? {
             Answer::Opened { regions } => regions,
             other => return Err(unexpected(&other)),
         };
-        let (mut flows, mut mtu) = (Vec::new(), 0);
-        for (index, pair) in pairs.iter().enumerate() {
+        let flows = (0..data.count()).map(|index| {
             let source = regions.get(index).map(|&region| ExposedRegion(region));
-            let (flow, own) = flow(setting, pair, source)?;
-            flows.push(flow);
-            mtu = own;
-        }
-        let scheme = setting.scheme().map_err(invalid)?.tag();
-        let thread = connection.thread();
-        let (client, task) = match setting.test {
+            let memory = data.register(index, setting.max_bytes, 0x5a)?;
+            Ok(Flow::new(data.queue_pair(index), memory, source))
+        });
+        let mut flows: Vec<_> = flows.collect::<Result<_, Failure>>()?;
+        let scheme = setting.scheme();
+        let scheme = scheme.map_err(|why| Failure::new(Exit::Usage, why))?.tag();
+        let client = match setting.test {
             Test::WriteLat => {
                 let out = flows.remove(0);
-                let bytes = usize::try_from(setting.max_bytes).unwrap_or(usize::MAX);
-                let inbox = pairs[0].call(move |endpoint, _| endpoint.register(vec![0_u8; bytes]));
-                let inbox = inbox
-                    .map_err(|error| failed(&error))?
-                    .map_err(|error| Failure::caused(Exit::Other, "making a buffer", &error))?;
-                let inbox = Inbox::new(out.qp, vec![inbox]);
+                let inbox = Inbox::new(out.qp, vec![data.register(0, setting.max_bytes, 0)?]);
                 let work = Shared::new(PingPong::new(inbox, out.memory, scheme));
-                let task = thread.add_task(work.task());
-                (Client::Latency(work), task)
+                data.start(&work)?;
+                Client::Latency(work)
             }
             Test::WriteBw | Test::ReadBw | Test::SendBw => {
                 let work = Shared::new(Load::new(flows, setting.tx_depth.into(), scheme));
-                let task = thread.add_task(work.task());
-                (Client::Bandwidth(work), task)
+                data.start(&work)?;
+                Client::Bandwidth(work)
             }
         };
-        task.map_err(|error| Failure::caused(Exit::Other, "measuring", &error))?;
-        Ok(Self {
-            client,
-            connection: connection.clone(),
-            mtu,
-            _pairs: pairs,
-        })
+        Ok(Self { client, data })
     }
 
     /// Measures one size.
@@ -239,12 +250,11 @@ impl Opened {
             None => Goal::Messages(args.iters()),
         };
         let failed = |error: &farwrite::Error| Failure::caused(Exit::Other, "measuring", error);
-        let waker = self.connection.thread().waker();
         match &self.client {
             Client::Bandwidth(load) => {
                 load.lock().work.begin(bytes, goal);
-                waker.wake();
-                let round = wait_for(&self.connection, cancel, || {
+                self.data.wake();
+                let round = self.data.wait(cancel, || {
                     let mut held = load.lock();
                     let error = held.error.as_ref().map(|error| Err(failed(error)));
                     error.or_else(|| held.work.take_ended().map(Ok))
@@ -260,8 +270,8 @@ impl Opened {
             }
             Client::Latency(pings) => {
                 pings.lock().work.begin(bytes, goal);
-                waker.wake();
-                let round = wait_for(&self.connection, cancel, || {
+                self.data.wake();
+                let round = self.data.wait(cancel, || {
                     let mut held = pings.lock();
                     let error = held.error.as_ref().map(|error| Err(failed(error)));
                     error.or_else(|| held.work.take_ended().map(Ok))

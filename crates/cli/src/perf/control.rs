@@ -21,6 +21,8 @@ const MOST_DEPTH: u16 = 256;
 pub(super) enum Ask {
     /// Make ready for a measurement. The client then opens the queue pairs.
     Open(Setting),
+    /// The client's queue pairs for [`Answer::Apart`].
+    Connect { ends: Vec<Vec<u8>> },
     /// Say what has arrived; there is no other measurement.
     Finish,
 }
@@ -30,6 +32,12 @@ pub(super) enum Ask {
 pub(super) enum Answer {
     /// The server accepts the queue pairs of the setting.
     Accepted,
+    /// An end has an RDMA device, so the data are not on the connection. These are the server's queue pairs
+    /// (P6), and the bytes of a packet; the client answers with its own.
+    Apart {
+        mtu: u32,
+        ends: Vec<Vec<u8>>,
+    },
     /// The server is ready. For reads, the memory of each queue pair.
     Opened {
         regions: Vec<u64>,
@@ -52,6 +60,9 @@ pub(super) struct Setting {
     pub(super) tx_depth: u16,
     pub(super) mtu: u32,
     pub(super) packets_per_chunk: u32,
+    /// Whether the client has an RDMA device. Older versions do not know it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) has_device: bool,
 }
 
 /// What has arrived at the server.

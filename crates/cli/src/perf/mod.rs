@@ -3,6 +3,7 @@
 mod args;
 mod client;
 mod control;
+mod data;
 mod report;
 mod server;
 mod tasks;
@@ -41,21 +42,6 @@ fn connection_options() -> ConnectionOptions {
     }
 }
 
-/// Waits until `check` has a value.
-fn wait_for<T>(
-    connection: &Connection,
-    cancel: &Cancel,
-    mut check: impl FnMut() -> Option<Result<T, Failure>>,
-) -> Result<T, Failure> {
-    loop {
-        let waited = connection.thread().wait(SLICE, &mut check);
-        match waited.map_err(|error| Failure::caused(Exit::Other, "measuring", &error))? {
-            Some(result) => return result,
-            None => is_alive(connection, cancel)?,
-        }
-    }
-}
-
 fn is_alive(connection: &Connection, cancel: &Cancel) -> Result<(), Failure> {
     cancel.check()?;
     match connection.ended() {
@@ -78,6 +64,16 @@ fn hear<T: DeserializeOwned>(
     cancel: &Cancel,
     limit: Option<Duration>,
 ) -> Result<T, Failure> {
+    hear_while(messages, cancel, limit, || Ok(()))
+}
+
+/// As [`hear`], as long as `check` finds no error.
+fn hear_while<T: DeserializeOwned>(
+    messages: &Messages,
+    cancel: &Cancel,
+    limit: Option<Duration>,
+    check: impl Fn() -> Result<(), Failure>,
+) -> Result<T, Failure> {
     let mut waited = Duration::ZERO;
     loop {
         let line = messages.receive(SLICE);
@@ -85,6 +81,7 @@ fn hear<T: DeserializeOwned>(
             return control::decode(&line).map_err(|why| Failure::new(Exit::Mismatch, why));
         }
         is_alive(messages.connection(), cancel)?;
+        check()?;
         waited += SLICE;
         if limit.is_some_and(|limit| waited >= limit) {
             let what = format!(

@@ -170,6 +170,11 @@ pub(super) struct ClientReport {
     tx_depth: u16,
     /// Payload bytes of a packet.
     pub(super) mtu: u32,
+    /// `udp`, or the RDMA device of this end.
+    device: String,
+    /// Whether data packets are encrypted and authenticated.
+    #[serde(rename = "sealed")]
+    pub(super) is_sealed: bool,
     bandwidth_unit: &'static str,
     rows: Vec<ChunkRow>,
     pub(super) arrived: Arrived,
@@ -196,6 +201,11 @@ impl ClientReport {
             queue_pairs: 0,
             tx_depth: 0,
             mtu: 0,
+            device: match &args.device {
+                Some(device) => device.to_string(),
+                None => "udp".to_owned(),
+            },
+            is_sealed: true,
             bandwidth_unit: if args.report_gbits {
                 "Gb/sec"
             } else {
@@ -216,7 +226,11 @@ impl ClientReport {
             ("Scheme", self.scheme.clone()),
             ("TX depth", self.tx_depth.to_string()),
             ("Mtu", format!("{}[B]", self.mtu)),
-            ("Sealed", "ON".to_owned()),
+            ("Device", self.device.clone()),
+            (
+                "Sealed",
+                if self.is_sealed { "ON" } else { "OFF" }.to_owned(),
+            ),
         ];
         for (name, value) in pairs {
             writeln!(text, " {name:<15} : {value}").expect("strings take all");
@@ -308,7 +322,7 @@ impl ClientReport {
         let text = json!({
             "test_info": {
                 "test": self.test.title().replace(' ', "_"),
-                "Device": "udp",
+                "Device": self.device,
                 "Number_of_qps": self.queue_pairs,
                 "Connection_type": self.connection,
                 "Scheme": self.scheme,

@@ -2,17 +2,17 @@
 
 use std::net::SocketAddr;
 
-use farwrite::{MemoryRegion, QueuePair};
-use farwrite_connection::{Connection, Keys, Listener, MessageOptions, Messages, OpenedQueuePair};
-use farwrite_transfer::Cancel;
+use farwrite_connection::{Connection, Keys, Listener, MessageOptions, Messages};
+use farwrite_transfer::{Cancel, check_device};
 
 use std::process::ExitCode;
 
 use super::args::{PerfArgs, Test};
 use super::control::{Answer, Arrived, Ask, MOST_LINE_BYTES, NAME, Setting};
+use super::data::{Apart, Data};
 use super::report::ServerReport;
 use super::tasks::{Inbox, Receiver, Shared};
-use super::{PATIENCE, SLICE, connection_options, hear, tell};
+use super::{PATIENCE, SLICE, connection_options, hear, hear_while, tell};
 use crate::addresses::Targets;
 use crate::console::Console;
 use crate::exit::{Exit, Failure};
@@ -21,6 +21,9 @@ use crate::{interrupt, key};
 /// Serves one client.
 pub(super) fn run(args: &PerfArgs, console: &Console) -> Result<ExitCode, Failure> {
     let cancel = interrupt::catch()?;
+    if let Some(device) = &args.device {
+        check_device(device)?;
+    }
     let psk = key::needed(args.psk_file.as_deref(), &cancel)?;
     let addr = SocketAddr::new(args.bind, args.port);
     let listener = Listener::bind(addr, &Keys::of_psk(&psk), &connection_options());
@@ -52,14 +55,14 @@ pub(super) fn run(args: &PerfArgs, console: &Console) -> Result<ExitCode, Failur
     let from = connection.peer_addr();
     let from = from.map_or_else(|| "a client".to_owned(), |addr| addr.to_string());
     console.say(format_args!("a client at {from}"));
-    let arrived = serve(args.test, &connection, &cancel)?;
+    let arrived = serve(args, &connection, &cancel)?;
     let report = ServerReport::new(args.test, from, arrived);
     console.say(report.line());
     console.json(&report)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn serve(test: Test, connection: &Connection, cancel: &Cancel) -> Result<Arrived, Failure> {
+fn serve(args: &PerfArgs, connection: &Connection, cancel: &Cancel) -> Result<Arrived, Failure> {
     let options = farwrite::QpOptions::default();
     let control = connection.accept_queue_pair(Some(NAME), &options, PATIENCE);
     let control = control.map_err(|error| Failure::of_connection("serving a client", &error))?;
@@ -76,19 +79,27 @@ fn serve(test: Test, connection: &Connection, cancel: &Cancel) -> Result<Arrived
     let mut now: Option<Measured> = None;
     loop {
         // The client measures for as long as it wants.
-        let ask = hear(&messages, cancel, None)?;
+        let check = || now.as_ref().map_or(Ok(()), |now| now.data.check());
+        let ask = hear_while(&messages, cancel, None, check)?;
         sum.add(now.take().map(|measured| measured.end()).transpose()?);
         match ask {
             Ask::Open(setting) => {
-                if let Err(why) = setting.check(test) {
-                    tell(&messages, &Answer::Refused { why: why.clone() });
+                let checked = setting.check(args.test);
+                let opened = checked
+                    .map_err(|why| Failure::new(Exit::Mismatch, why))
+                    .and_then(|()| open(&setting, measured, args, connection, &messages, cancel));
+                let data = opened.inspect_err(|failure| {
+                    let why = failure.to_string();
+                    tell(&messages, &Answer::Refused { why });
                     // The client closes the connection when it has read that.
                     let _ = connection.wait_ended(PATIENCE);
-                    return Err(Failure::new(Exit::Mismatch, why));
-                }
-                tell(&messages, &Answer::Accepted);
-                now = Some(open(&setting, measured, connection, &messages)?);
+                })?;
+                now = Some(Measured::begin(&setting, data, &messages)?);
                 measured += 1;
+            }
+            Ask::Connect { .. } => {
+                let what = "the client connects queue pairs at the wrong time";
+                return Err(Failure::new(Exit::Mismatch, what));
             }
             Ask::Finish => {
                 tell(&messages, &Answer::Finished(sum));
@@ -101,13 +112,45 @@ fn serve(test: Test, connection: &Connection, cancel: &Cancel) -> Result<Arrived
 
 /// A measurement under way.
 struct Measured {
-    /// They end when they are dropped.
-    _pairs: Vec<OpenedQueuePair>,
+    data: Data,
     /// `None` for reads, which the endpoint answers alone.
     receiver: Option<Shared<Receiver>>,
 }
 
 impl Measured {
+    /// Posts buffers, and tells the client.
+    fn begin(setting: &Setting, data: Data, messages: &Messages) -> Result<Self, Failure> {
+        let (mut inboxes, mut regions) = (Vec::new(), Vec::new());
+        for index in 0..data.count() {
+            let buffers = (0..setting.buffers())
+                .map(|_| data.register(index, setting.max_bytes, 0))
+                .collect::<Result<Vec<_>, _>>()?;
+            if setting.test == Test::ReadBw {
+                regions.push(data.expose(index, buffers[0])?.0);
+            }
+            inboxes.push(Inbox::new(data.queue_pair(index), buffers));
+        }
+        let receiver = if setting.test == Test::ReadBw {
+            None
+        } else {
+            let scheme = setting.scheme();
+            let receiver = Shared::new(Receiver {
+                inboxes,
+                // Twice as many as the client keeps in flight, so that none waits for a receive.
+                depth: 2 * usize::from(setting.tx_depth),
+                scheme: scheme
+                    .map_err(|why| Failure::new(Exit::Mismatch, why))?
+                    .tag(),
+                answers: setting.test == Test::WriteLat,
+                arrived: Arrived::default(),
+            });
+            data.start(&receiver)?;
+            Some(receiver)
+        };
+        tell(messages, &Answer::Opened { regions });
+        Ok(Self { data, receiver })
+    }
+
     fn end(self) -> Result<Arrived, Failure> {
         let Some(receiver) = self.receiver else {
             return Ok(Arrived::default());
@@ -121,63 +164,45 @@ impl Measured {
     }
 }
 
+/// Opens the queue pairs of a setting.
 fn open(
     setting: &Setting,
     number: u32,
+    args: &PerfArgs,
     connection: &Connection,
     messages: &Messages,
-) -> Result<Measured, Failure> {
-    let failed =
-        |error: &farwrite_connection::Error| Failure::of_connection("opening a queue pair", error);
-    let invalid = |why: String| Failure::new(Exit::Mismatch, why);
-    let options = setting.options().map_err(invalid)?;
+    cancel: &Cancel,
+) -> Result<Data, Failure> {
+    if setting.has_device || args.device.is_some() {
+        let mut apart = Apart::open(connection, args.device.as_ref())?;
+        let mtu = apart.mtu(setting);
+        let setting = Setting {
+            mtu,
+            ..setting.clone()
+        };
+        let ends = apart.create(&setting)?;
+        tell(messages, &Answer::Apart { mtu, ends });
+        return match hear(messages, cancel, Some(PATIENCE))? {
+            Ask::Connect { ends } => apart.connect(&ends).map(|()| Data::Apart(apart)),
+            _ => {
+                let what = "the client connects no queue pairs";
+                Err(Failure::new(Exit::Mismatch, what))
+            }
+        };
+    }
+    tell(messages, &Answer::Accepted);
+    let options = setting
+        .options()
+        .map_err(|why| Failure::new(Exit::Mismatch, why))?;
     let mut pairs = Vec::new();
     for index in 0..setting.queue_pairs {
         let name = format!("{number}.{index}");
         let pair = connection.accept_queue_pair(Some(&name), &options, PATIENCE);
-        let pair = pair.map_err(|error| failed(&error))?;
+        let pair = pair.map_err(|error| Failure::of_connection("opening a queue pair", &error))?;
         pairs.push(
             pair.ok_or_else(|| Failure::new(Exit::Unreachable, "the client opened no queue pair"))?,
         );
     }
-    let (mut inboxes, mut regions) = (Vec::new(), Vec::new());
-    for pair in &pairs {
-        let (buffers, bytes) = (setting.buffers(), setting.max_bytes);
-        let is_read = setting.test == Test::ReadBw;
-        let made = pair.call(move |endpoint, qp| {
-            let zeros = || vec![0_u8; usize::try_from(bytes).unwrap_or(usize::MAX)];
-            let buffers: Result<Vec<MemoryRegion>, _> =
-                (0..buffers).map(|_| endpoint.register(zeros())).collect();
-            let buffers = buffers?;
-            let exposed = is_read
-                .then(|| endpoint.expose(qp, buffers[0].whole()))
-                .transpose()?;
-            Ok::<(QueuePair, _, _), farwrite::Error>((qp, buffers, exposed))
-        });
-        let (qp, buffers, exposed) = made
-            .map_err(|error| failed(&error))?
-            .map_err(|error| Failure::caused(Exit::Other, "making buffers", &error))?;
-        regions.extend(exposed.map(|region| region.0));
-        inboxes.push(Inbox::new(qp, buffers));
-    }
-    let receiver = if setting.test == Test::ReadBw {
-        None
-    } else {
-        let receiver = Shared::new(Receiver {
-            inboxes,
-            // Twice as many as the client keeps in flight, so that none waits for a receive.
-            depth: 2 * usize::from(setting.tx_depth),
-            scheme: setting.scheme().map_err(invalid)?.tag(),
-            answers: setting.test == Test::WriteLat,
-            arrived: Arrived::default(),
-        });
-        let task = connection.thread().add_task(receiver.task());
-        task.map_err(|error| Failure::caused(Exit::Other, "receiving", &error))?;
-        Some(receiver)
-    };
-    tell(messages, &Answer::Opened { regions });
-    Ok(Measured {
-        _pairs: pairs,
-        receiver,
-    })
+    let connection = connection.clone();
+    Ok(Data::Connected { connection, pairs })
 }

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use farwrite::{
-    Endpoint, Error, ExposedRegion, MemoryRegion, Outcome, QueuePair, ReadOptions, RecvHandle,
-    RecvOptions, SchemeTag, SendHandle, SendOptions, TaskState, UdpFabric,
+    Endpoint, Error, ExposedRegion, Fabric, MemoryRegion, Outcome, QueuePair, ReadOptions,
+    RecvHandle, RecvOptions, SchemeTag, SendHandle, SendOptions, TaskState,
 };
 
 use super::control::Arrived;
@@ -17,7 +17,7 @@ pub(super) const MOST_TIMES: usize = 20_000;
 /// Work that a task does with the endpoint.
 pub(super) trait Work: Send {
     /// Does what can be done now. Returns whether anything was posted.
-    fn step(&mut self, endpoint: &mut Endpoint<UdpFabric>) -> Result<bool, Error>;
+    fn step<F: Fabric>(&mut self, endpoint: &mut Endpoint<F>) -> Result<bool, Error>;
 }
 
 /// Work, shared between the thread of the endpoint and the one that waits for it.
@@ -43,9 +43,9 @@ impl<W: Work + 'static> Shared<W> {
     }
 
     /// The task that follows each poll of the endpoint.
-    pub(super) fn task(
+    pub(super) fn task<F: Fabric + 'static>(
         &self,
-    ) -> impl FnMut(&mut Endpoint<UdpFabric>) -> TaskState + Send + 'static {
+    ) -> impl FnMut(&mut Endpoint<F>) -> TaskState + Send + use<F, W> + 'static {
         let shared = Self(Arc::clone(&self.0));
         move |endpoint| {
             let mut held = shared.lock();
@@ -122,9 +122,9 @@ impl Flow {
         }
     }
 
-    fn post(
+    fn post<F: Fabric>(
         &self,
-        endpoint: &mut Endpoint<UdpFabric>,
+        endpoint: &mut Endpoint<F>,
         bytes: u64,
         scheme: SchemeTag,
     ) -> Result<Posted, Error> {
@@ -216,7 +216,7 @@ impl Load {
 }
 
 impl Work for Load {
-    fn step(&mut self, endpoint: &mut Endpoint<UdpFabric>) -> Result<bool, Error> {
+    fn step<F: Fabric>(&mut self, endpoint: &mut Endpoint<F>) -> Result<bool, Error> {
         let Some(round) = self.round.as_mut().filter(|round| round.ended.is_none()) else {
             return Ok(false);
         };
@@ -286,8 +286,8 @@ pub(super) struct Receiver {
 }
 
 /// Keeps `depth` receives posted, in turns onto the buffers.
-fn post_receives(
-    endpoint: &mut Endpoint<UdpFabric>,
+fn post_receives<F: Fabric>(
+    endpoint: &mut Endpoint<F>,
     inbox: &mut Inbox,
     depth: usize,
 ) -> Result<bool, Error> {
@@ -309,7 +309,7 @@ fn post_receives(
 }
 
 impl Work for Receiver {
-    fn step(&mut self, endpoint: &mut Endpoint<UdpFabric>) -> Result<bool, Error> {
+    fn step<F: Fabric>(&mut self, endpoint: &mut Endpoint<F>) -> Result<bool, Error> {
         let mut has_posted = false;
         for inbox in &mut self.inboxes {
             while let Some(recv) = inbox.posted.front()
@@ -401,7 +401,7 @@ impl PingPong {
 }
 
 impl Work for PingPong {
-    fn step(&mut self, endpoint: &mut Endpoint<UdpFabric>) -> Result<bool, Error> {
+    fn step<F: Fabric>(&mut self, endpoint: &mut Endpoint<F>) -> Result<bool, Error> {
         let Some(round) = self.round.as_mut().filter(|round| !round.is_over) else {
             return Ok(false);
         };

@@ -1,0 +1,276 @@
+//! Where the measured queue pairs are: on the endpoint of the connection, or on one of their own if an end has
+//! an RDMA device.
+
+use std::net::SocketAddr;
+
+use farwrite::fabric::nic::ROCE_PORT;
+use farwrite::fabric::udp::source_for;
+use farwrite::{
+    Endpoint, ExposedRegion, Fabric, MemoryRegion, ProgressThread, QpInfo, QpOptions, QueuePair,
+    UdpConfig, UdpFabric,
+};
+use farwrite_connection::{Connection, Error as ConnectionError, OpenedQueuePair};
+use farwrite_transfer::{Cancel, VerbsConfig};
+use farwrite_verbs::{AnyFabric, VerbsFabric};
+
+use super::control::Setting;
+use super::tasks::{Shared, Work};
+use super::{SLICE, is_alive};
+use crate::exit::{Exit, Failure};
+
+/// The queue pairs of a measurement. They end when this is dropped.
+pub(super) enum Data {
+    /// On the endpoint of the connection. Their packets are sealed.
+    Connected {
+        connection: Connection,
+        pairs: Vec<OpenedQueuePair>,
+    },
+    /// On an endpoint of their own. Their packets are not sealed.
+    Apart(Apart),
+}
+
+/// An endpoint over an RDMA device, or over a socket that devices can reach.
+pub(super) struct Apart {
+    connection: Connection,
+    thread: ProgressThread<AnyFabric>,
+    max_mtu: u32,
+    pairs: Vec<QueuePair>,
+}
+
+fn of_connection(error: &ConnectionError) -> Failure {
+    Failure::of_connection("measuring", error)
+}
+
+/// The fabric of the data has failed, so nothing of the peer is reached any more.
+fn of_fabric(error: &farwrite::Error) -> Failure {
+    Failure::caused(Exit::Unreachable, "measuring", error)
+}
+
+/// Runs a call with the endpoint and a queue pair of either.
+macro_rules! call {
+    ($data:expr, $index:expr, |$endpoint:ident, $qp:ident| $call:expr) => {
+        match $data {
+            Data::Connected { pairs, .. } => {
+                let called = pairs[$index].call(move |$endpoint, $qp| $call);
+                called.map_err(|error| of_connection(&error))
+            }
+            Data::Apart(apart) => {
+                let $qp = apart.pairs[$index];
+                let called = apart.thread.call(move |$endpoint| $call);
+                called.map_err(|error| of_fabric(&error))
+            }
+        }
+    };
+}
+
+impl Data {
+    /// Number of queue pairs.
+    pub(super) fn count(&self) -> usize {
+        match self {
+            Self::Connected { pairs, .. } => pairs.len(),
+            Self::Apart(apart) => apart.pairs.len(),
+        }
+    }
+
+    pub(super) fn queue_pair(&self, index: usize) -> QueuePair {
+        match self {
+            Self::Connected { pairs, .. } => pairs[index].queue_pair(),
+            Self::Apart(apart) => apart.pairs[index],
+        }
+    }
+
+    /// Payload bytes of a packet of a queue pair.
+    pub(super) fn mtu(&self, index: usize) -> Result<u32, Failure> {
+        let info = call!(self, index, |endpoint, qp| endpoint.qp_info(qp))?;
+        let info = info.map_err(|error| Failure::caused(Exit::Other, "measuring", &error))?;
+        Ok(info.config.mtu)
+    }
+
+    /// Registers memory for a queue pair.
+    pub(super) fn register(
+        &self,
+        index: usize,
+        bytes: u64,
+        fill: u8,
+    ) -> Result<MemoryRegion, Failure> {
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        let region = call!(self, index, |endpoint, _qp| endpoint
+            .register(vec![fill; bytes]))?;
+        region.map_err(|error| Failure::caused(Exit::Other, "making a buffer", &error))
+    }
+
+    /// Lets the peer read a region.
+    pub(super) fn expose(
+        &self,
+        index: usize,
+        region: MemoryRegion,
+    ) -> Result<ExposedRegion, Failure> {
+        let exposed = call!(self, index, |endpoint, qp| endpoint
+            .expose(qp, region.whole()))?;
+        exposed.map_err(|error| Failure::caused(Exit::Other, "making a buffer", &error))
+    }
+
+    /// Starts work on the thread of the endpoint.
+    pub(super) fn start<W: Work + 'static>(&self, work: &Shared<W>) -> Result<(), Failure> {
+        let started = match self {
+            Self::Connected { connection, .. } => connection.thread().add_task(work.task()),
+            Self::Apart(apart) => apart.thread.add_task(work.task()),
+        };
+        started
+            .map(drop)
+            .map_err(|error| Failure::caused(Exit::Other, "measuring", &error))
+    }
+
+    /// Makes the work look at what has changed.
+    pub(super) fn wake(&self) {
+        match self {
+            Self::Connected { connection, .. } => connection.thread().waker().wake(),
+            Self::Apart(apart) => apart.thread.waker().wake(),
+        }
+    }
+
+    /// Waits until `check` has a value, which can change with each poll of the endpoint.
+    pub(super) fn wait<T>(
+        &self,
+        cancel: &Cancel,
+        mut check: impl FnMut() -> Option<Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        loop {
+            let (connection, waited) = match self {
+                Self::Connected { connection, .. } => {
+                    (connection, connection.thread().wait(SLICE, &mut check))
+                }
+                Self::Apart(apart) => (&apart.connection, apart.thread.wait(SLICE, &mut check)),
+            };
+            match waited.map_err(|error| of_fabric(&error))? {
+                Some(result) => return result,
+                None => is_alive(connection, cancel)?,
+            }
+        }
+    }
+
+    /// Checks that the fabric has not failed.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        match self {
+            // The connection ends with its endpoint.
+            Self::Connected { .. } => Ok(()),
+            Self::Apart(apart) => {
+                let called = apart.thread.call(|_| ());
+                called.map_err(|error| of_fabric(&error))
+            }
+        }
+    }
+}
+
+impl Apart {
+    /// Opens a device, or, without one, the socket to which devices send.
+    pub(super) fn open(
+        connection: &Connection,
+        device: Option<&VerbsConfig>,
+    ) -> Result<Self, Failure> {
+        let peer = connection.peer_addr();
+        let peer = peer.ok_or_else(|| Failure::new(Exit::Unreachable, "the connection is over"))?;
+        let local = source_for(peer).map_err(|error| {
+            Failure::caused(
+                Exit::Unreachable,
+                format_args!("asking for a route to {peer}"),
+                &error,
+            )
+        })?;
+        let ip = local.to_canonical();
+        let (fabric, exit, what): (Result<AnyFabric, _>, _, _) = match device {
+            Some(device) => (
+                VerbsFabric::open(&device.clone().at(ip)).map(Into::into),
+                Exit::Usage,
+                format!("--device {device}, with the address {ip} of the way to the other end"),
+            ),
+            None => (
+                UdpFabric::bind(&UdpConfig::new(SocketAddr::new(local, ROCE_PORT))).map(Into::into),
+                Exit::Unreachable,
+                format!(
+                    "the other end has an RDMA device, which sends to UDP port {ROCE_PORT} alone"
+                ),
+            ),
+        };
+        let fabric = fabric.map_err(|error| Failure::caused(exit, what, &error))?;
+        let max_mtu = fabric.capabilities().max_mtu;
+        let thread = Endpoint::over(fabric).and_then(Endpoint::start_thread);
+        let thread = thread.map_err(|error| Failure::caused(Exit::Other, "measuring", &error))?;
+        Ok(Self {
+            connection: connection.clone(),
+            thread,
+            max_mtu,
+            pairs: Vec::new(),
+        })
+    }
+
+    /// The largest packets that this end and the path carry, up to those of the setting.
+    pub(super) fn mtu(&self, setting: &Setting) -> u32 {
+        let path = self.connection.mtu();
+        setting.mtu.min(self.max_mtu).min(path) & !3
+    }
+
+    /// Makes the queue pairs of a setting. Returns what the peer needs to connect to them.
+    pub(super) fn create(&mut self, setting: &Setting) -> Result<Vec<Vec<u8>>, Failure> {
+        let options = setting.options();
+        let options = options.map_err(|why| Failure::new(Exit::Usage, why))?;
+        let mut infos = Vec::new();
+        for _ in 0..setting.queue_pairs {
+            let (qp, info) = self.create_one(options.clone())?;
+            self.pairs.push(qp);
+            infos.push(info);
+        }
+        Ok(infos)
+    }
+
+    fn create_one(&self, options: QpOptions) -> Result<(QueuePair, Vec<u8>), Failure> {
+        let made = self.thread.call(|endpoint| {
+            let qp = endpoint.create_qp(options)?;
+            Ok((qp, endpoint.qp_info(qp)?))
+        });
+        let made: Result<_, farwrite::Error> = made.and_then(|made| made);
+        let (qp, info) =
+            made.map_err(|error| Failure::caused(Exit::Other, "making a queue pair", &error))?;
+        let info = info
+            .encode()
+            .map_err(|error| Failure::caused(Exit::Other, "making a queue pair", &error))?;
+        Ok((qp, info))
+    }
+
+    /// Connects all queue pairs to those of the peer.
+    pub(super) fn connect(&self, theirs: &[Vec<u8>]) -> Result<(), Failure> {
+        let mismatch = |why: &dyn std::fmt::Display| {
+            Failure::new(Exit::Mismatch, format_args!("the other end: {why}"))
+        };
+        if theirs.len() != self.pairs.len() {
+            let (got, want) = (theirs.len(), self.pairs.len());
+            return Err(mismatch(&format_args!(
+                "{got} queue pairs, {want} expected"
+            )));
+        }
+        let peer = self
+            .connection
+            .peer_addr()
+            .map(|addr| addr.ip().to_canonical());
+        for (&qp, theirs) in self.pairs.iter().zip(theirs) {
+            let theirs = QpInfo::decode(theirs).map_err(|error| mismatch(&error))?;
+            let is_elsewhere = |addr: &&SocketAddr| Some(addr.ip()) != peer;
+            let elsewhere = theirs.channels.iter().find(is_elsewhere);
+            let elsewhere = elsewhere.or(Some(&theirs.control).filter(is_elsewhere));
+            if let Some(&other) = elsewhere {
+                return Err(mismatch(&format_args!(
+                    "it is not at {} seen from here: address translation before an RDMA device is not \
+                     supported",
+                    other.ip()
+                )));
+            }
+            let connected = self
+                .thread
+                .call(move |endpoint| endpoint.connect_qp(qp, &theirs));
+            connected
+                .and_then(|connected| connected)
+                .map_err(|error| Failure::caused(Exit::Unreachable, "connecting", &error))?;
+        }
+        Ok(())
+    }
+}
