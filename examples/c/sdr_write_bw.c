@@ -23,7 +23,7 @@ struct options {
 
 static const char usage[] =
 	"usage: sdr_write_bw [options] [SERVER]\n"
-	"  -d DEVICE   udp:ADDRESS[:PORT] or udp:INTERFACE\n"
+	"  -d DEVICE   udp:ADDRESS[:PORT], udp:INTERFACE or an RDMA device\n"
 	"  -p PORT     TCP port of the server; 0: a free one (18515)\n"
 	"  -s BYTES    bytes of a message (8388608)\n"
 	"  -n COUNT    messages (1000)\n"

@@ -113,15 +113,20 @@ struct sdr_send_status {
 /*
  * Creates a context on a device.
  *
- * dev_name is udp:ADDRESS, udp:ADDRESS:PORT or udp:INTERFACE. For any other name, and for NULL, the
- * library takes the name in the environment variable FARWRITE_DEVICE, or else the address of the default
- * route, with a line on the standard error output. With num_channels above 1, the sockets after
- * the first have the port numbers after it.
+ * dev_name is udp:ADDRESS, udp:ADDRESS:PORT or udp:INTERFACE, or an RDMA device of this machine: NAME,
+ * NAME/PORT, NAME@ADDRESS or NAME/PORT@ADDRESS. For any other name, and for NULL, the library takes the
+ * name in the environment variable FARWRITE_DEVICE, or else the address of the default route, with a
+ * line on the standard error output. With num_channels above 1, the sockets after the first have the
+ * port numbers after it.
+ *
+ * An RDMA device sends to port 4791 only, so a peer without a device is udp:ADDRESS:4791.
  *
  * FARWRITE_PSK_FILE names a file with a pre-shared key (farwrite keygen makes one). With it, what
- * sdr_qp_info_get returns is encrypted, and so are all packets. The peer needs the same key.
+ * sdr_qp_info_get returns is encrypted, and so are all packets. The peer needs the same key. RDMA
+ * devices cannot encrypt packets, and are refused with it.
  *
- * Returns NULL if the name is wrong, the socket cannot be bound, or the key cannot be read.
+ * Returns NULL if the name is wrong, the socket cannot be bound, the device cannot be opened, or the key
+ * cannot be read.
  */
 struct sdr_context *sdr_context_create(const char *dev_name, struct sdr_dev_attr *attr);
 

@@ -1,32 +1,50 @@
-//! From a device's name to the address of a UDP socket.
+//! From a device's name to the address of a UDP socket, or to an RDMA device.
 
 use std::env;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use farwrite::fabric::udp::source_for;
+use farwrite_verbs::{VerbsConfig, device_names};
 use nix::ifaddrs::getifaddrs;
 
 use crate::failure::{Failure, tell_user};
 
 const PREFIX: &str = "udp:";
 
-/// The address to bind for a device that a program names.
+/// The device that a context uses.
+pub(crate) enum Chosen {
+    /// UDP sockets at an address.
+    Udp(SocketAddr),
+    /// An RDMA device.
+    Rdma(VerbsConfig),
+}
+
+/// The device for the name that a program gives.
 ///
-/// A name that does not begin with `udp:` belongs to another machine or another library: then the user
-/// chooses with `FARWRITE_DEVICE`, or the default route does.
-pub(crate) fn address(name: Option<&str>) -> Result<SocketAddr, Failure> {
+/// A name that is neither `udp:` nor an RDMA device of this machine belongs to another machine: then the
+/// user chooses with `FARWRITE_DEVICE`, or the default route does.
+pub(crate) fn choose(name: Option<&str>) -> Result<Chosen, Failure> {
     if let Some(device) = name.and_then(|name| name.strip_prefix(PREFIX)) {
-        return parse(device);
+        return parse(device).map(Chosen::Udp);
+    }
+    let known = name.and_then(|name| name.parse::<VerbsConfig>().ok());
+    if let Some(config) = known
+        && config
+            .device
+            .as_ref()
+            .is_some_and(|device| device_names().contains(device))
+    {
+        return Ok(Chosen::Rdma(config));
     }
     match env::var("FARWRITE_DEVICE") {
-        Ok(chosen) => {
-            let device = chosen.strip_prefix(PREFIX).ok_or_else(|| {
+        Ok(chosen) => match chosen.strip_prefix(PREFIX) {
+            Some(device) => parse(device).map(Chosen::Udp),
+            None => chosen.parse().map(Chosen::Rdma).map_err(|error| {
                 Failure::new(format!(
-                    "FARWRITE_DEVICE={chosen}: only UDP devices exist, write udp:ADDRESS[:PORT] or udp:INTERFACE"
+                    "FARWRITE_DEVICE: {error}; or write udp:ADDRESS[:PORT] or udp:INTERFACE"
                 ))
-            })?;
-            parse(device)
-        }
+            }),
+        },
         Err(_) => {
             let addr = SocketAddr::new(outward(), 0);
             let asked = match name {
@@ -34,10 +52,11 @@ pub(crate) fn address(name: Option<&str>) -> Result<SocketAddr, Failure> {
                 None => "no device is named".into(),
             };
             tell_user(&format!(
-                "{asked}: using udp:{}; FARWRITE_DEVICE=udp:ADDRESS[:PORT] or udp:INTERFACE selects another",
+                "{asked}: using udp:{}; FARWRITE_DEVICE=udp:ADDRESS[:PORT], udp:INTERFACE or the name of an RDMA \
+                 device selects another",
                 addr.ip()
             ));
-            Ok(addr)
+            Ok(Chosen::Udp(addr))
         }
     }
 }
@@ -118,11 +137,13 @@ mod tests {
             ("udp:[::1]:7", "[::1]:7"),
             ("udp:lo", "127.0.0.1:0"),
         ] {
-            let addr = address(Some(name)).expect(name);
+            let Chosen::Udp(addr) = choose(Some(name)).expect(name) else {
+                panic!("{name} is no RDMA device");
+            };
             assert_eq!(addr.to_string(), expected, "{name}");
         }
         for wrong in ["udp:", "udp:none0", "udp:127.0.0.1:99999", "udp:1.2.3"] {
-            assert!(address(Some(wrong)).is_err(), "{wrong}");
+            assert!(choose(Some(wrong)).is_err(), "{wrong}");
         }
         assert_eq!(interface_mtu(Ipv4Addr::LOCALHOST.into()), Some(65536));
     }

@@ -65,14 +65,14 @@ impl Registration {
         self.region.lkey().0
     }
 
-    /// Ends the registration, unless a message uses the memory.
+    /// Ends the registration, unless a message uses the memory. After a failure of the endpoint it succeeds.
     pub(crate) fn end(&self) -> Result<(), Failure> {
         let region = self.region;
-        let ended = self.context.call(move |endpoint| {
+        let ended = self.context.end(move |endpoint| {
             // Dropping the region does not free the memory.
             endpoint.deregister(region).map(drop)
-        })?;
-        match ended {
+        });
+        match ended.unwrap_or(Ok(())) {
             Ok(()) => {
                 self.context.remove_region(self.key());
                 Ok(())

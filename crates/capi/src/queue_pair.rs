@@ -248,7 +248,7 @@ impl Pair {
             std::mem::take(&mut *messages)
         };
         let qp = self.qp;
-        let destroyed = self.context.call(move |endpoint| endpoint.destroy_qp(qp));
+        let destroyed = self.context.end(move |endpoint| endpoint.destroy_qp(qp));
         for handle in messages.receives {
             let _ = table::remove::<Receive>(handle);
         }
@@ -256,6 +256,6 @@ impl Pair {
             let _ = table::remove::<Send>(handle);
         }
         self.context.end_use();
-        Ok(destroyed??)
+        Ok(destroyed.unwrap_or(Ok(()))?)
     }
 }

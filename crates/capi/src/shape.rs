@@ -125,7 +125,7 @@ fn wire_mtu(mtu: u32, sealing: Sealing, context: &Context) -> Result<u32, Failur
         .interface_mtu
         .unwrap_or(u32::MAX)
         .saturating_sub(overhead);
-    let fitting = 1 << room.max(LEAST_MTU).ilog2();
+    let fitting = 1 << room.min(context.max_mtu).max(LEAST_MTU).ilog2();
     Ok(mtu.min(fitting))
 }
 
