@@ -10,6 +10,7 @@ import sys
 from box_cases import box_cases, box_points
 from case import case
 from perf_cases import perf_points
+from program_cases import program_cases
 
 
 def all_cases(programs):
@@ -35,6 +36,7 @@ def all_cases(programs):
         # The interface goes down for a second, and the messages continue.
         moves(programs, "port-down-sender", DEVICE, SOCKETS, LOSS, size=4_000_000, outage="v0"),
         moves(programs, "port-down-receiver", SOCKETS, DEVICE, LOSS, size=4_000_000, outage="v0"),
+        *program_cases(programs),
         *box_cases(),
     ]
 
