@@ -59,6 +59,7 @@ mod matrix;
 #[cfg(feature = "std")]
 mod message;
 mod repair;
+mod strips;
 
 pub use code::{Code, Kind, ParseCodeError, ShapeError};
 pub use codec::Codec;
@@ -69,3 +70,4 @@ pub use layout::{Group, Layout};
 pub use mask::{ChunkMask, Present};
 #[cfg(feature = "std")]
 pub use message::MessageError;
+pub use repair::Chunk;
