@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use farwrite::fabric::contract::{
     Capabilities, Counters, Departed, Fabric, FabricError, Lkey, QpAttr, QpRoute, QpSealing, Qpn,
-    Region, RegionPtr, RemotePlace, RemoteQp, TxQueue, Window, WindowSet, WriteWr,
+    Region, RegionPtr, RegionReader, RemotePlace, RemoteQp, TxQueue, Window, WindowSet, WriteWr,
 };
 use farwrite::fabric::sim::SimFabric;
 
@@ -147,6 +147,10 @@ impl Fabric for RecordedFabric {
 
     fn copy_out(&self, lkey: Lkey, offset: u64, out: &mut [u8]) -> Result<(), FabricError> {
         self.inner.copy_out(lkey, offset, out)
+    }
+
+    fn reader(&self, lkey: Lkey) -> Result<RegionReader, FabricError> {
+        self.inner.reader(lkey)
     }
 
     fn copy_in(&mut self, lkey: Lkey, offset: u64, bytes: &[u8]) -> Result<(), FabricError> {

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use farwrite_fabric::contract::{
     Capabilities, Completion, Counters, Departed, Fabric, FabricError, Lkey, QpAttr, QpRoute,
-    QpSealing, Qpn, RealTime, RealTimeRx, Region, RegionPtr, RemotePlace, RemoteQp, RxWorker,
-    TxQueue, Waker, Window, WindowSet, WriteWr,
+    QpSealing, Qpn, RealTime, RealTimeRx, Region, RegionPtr, RegionReader, RemotePlace, RemoteQp,
+    RxWorker, TxQueue, Waker, Window, WindowSet, WriteWr,
 };
 use farwrite_fabric::udp::{HasSockets, UdpFabric};
 
@@ -114,6 +114,10 @@ impl Fabric for AnyFabric {
 
     fn copy_out(&self, lkey: Lkey, offset: u64, out: &mut [u8]) -> Result<(), FabricError> {
         either!(self, fabric => fabric.copy_out(lkey, offset, out))
+    }
+
+    fn reader(&self, lkey: Lkey) -> Result<RegionReader, FabricError> {
+        either!(self, fabric => fabric.reader(lkey))
     }
 
     fn copy_in(&mut self, lkey: Lkey, offset: u64, bytes: &[u8]) -> Result<(), FabricError> {

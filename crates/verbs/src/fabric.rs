@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use farwrite_fabric::contract::{
     Capabilities, Counters, Fabric, FabricError, Lkey, MAX_OBJECTS, Object, QpAttr, QpRoute, Qpn,
-    Region, RegionPtr, RemotePlace, RemoteQp, Table, Waker, Window, WindowSet,
+    Region, RegionPtr, RegionReader, RemotePlace, RemoteQp, Table, Waker, Window, WindowSet,
 };
 use farwrite_fabric::udp::WakeEvent;
 
@@ -244,6 +244,10 @@ impl Fabric for VerbsFabric {
 
     fn copy_out(&self, lkey: Lkey, offset: u64, out: &mut [u8]) -> Result<(), FabricError> {
         self.regions.copy_out(lkey, offset, out)
+    }
+
+    fn reader(&self, lkey: Lkey) -> Result<RegionReader, FabricError> {
+        self.regions.reader(lkey)
     }
 
     fn copy_in(&mut self, lkey: Lkey, offset: u64, bytes: &[u8]) -> Result<(), FabricError> {

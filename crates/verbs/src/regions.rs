@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use farwrite_fabric::contract::{
-    Capability, FabricError, Lkey, Object, Region, RegionPtr, Registered,
+    Capability, FabricError, Lkey, Object, Region, RegionPtr, RegionReader, Registered,
 };
 
 use crate::device::{Access, Memory, ProtectionDomain};
@@ -201,6 +201,15 @@ impl Regions {
         // SAFETY: the region stays registered while the table is borrowed.
         unsafe { part.copy_out(out) };
         Ok(())
+    }
+
+    pub(crate) fn reader(&self, lkey: Lkey) -> Result<RegionReader, FabricError> {
+        let table = self.read();
+        let region = table.get(lkey)?;
+        let bytes = region.registered.bytes();
+        // SAFETY: the region is not deregistered while there is another reference to it. The owner
+        // writes with `copy_in`. Devices write memory beside the processor, in any order.
+        Ok(unsafe { RegionReader::new(bytes, Arc::<MemoryRegion>::clone(region)) })
     }
 
     pub(crate) fn copy_in(

@@ -7,7 +7,10 @@
 //! has arrived contains the arrived bytes.
 #![allow(unsafe_code)]
 
+use std::any::Any;
 use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::{FabricError, racing};
 
@@ -243,7 +246,11 @@ impl RegionPtr {
 
 /// A region that a fabric holds. It gives no safe reference to its bytes.
 #[derive(Debug)]
-pub struct Registered(Region);
+pub struct Registered {
+    region: Region,
+    /// Windows that are open, or were closed and may still be written through.
+    windows: AtomicU32,
+}
 
 // SAFETY: shared access only gives the address of the bytes, or is `unsafe`.
 unsafe impl Sync for Registered {}
@@ -252,19 +259,28 @@ impl Registered {
     /// Takes a region that is being registered.
     #[must_use]
     pub fn new(region: Region) -> Self {
-        Self(region)
+        Self {
+            region,
+            windows: AtomicU32::new(0),
+        }
     }
 
     /// Converts back to a region. No fabric holds it any more.
     #[must_use]
     pub fn into_region(self) -> Region {
-        self.0
+        self.region
     }
 
     /// All bytes of the region.
     #[must_use]
     pub fn bytes(&self) -> RegionPtr {
-        self.0.bytes
+        self.region.bytes
+    }
+
+    /// Whether a window onto the region is held. If not, everything that was written through windows
+    /// is visible.
+    pub(crate) fn has_windows(&self) -> bool {
+        self.windows.load(Ordering::Acquire) > 0
     }
 
     /// A part of the region as a slice; empty for a ghost.
@@ -277,6 +293,66 @@ impl Registered {
         // SAFETY: `part` belongs to this region, which stays registered while it is borrowed. The
         // caller guarantees the rest.
         unsafe { part.as_slice() }
+    }
+}
+
+/// A window's hold of its region. It keeps the memory registered, and so valid.
+#[derive(Debug)]
+pub(crate) struct WindowHold(Arc<Registered>);
+
+impl WindowHold {
+    pub(crate) fn new(region: &Arc<Registered>) -> Self {
+        region.windows.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(region))
+    }
+}
+
+impl Drop for WindowHold {
+    fn drop(&mut self) {
+        // Release: who sees that no window is left also sees what was written through it.
+        self.0.windows.fetch_sub(1, Ordering::Release);
+    }
+}
+
+/// Holds a region, and copies bytes out of it on any thread. [`Fabric::reader`] makes it.
+///
+/// The region can be used as before, but not deregistered while a reader exists. If a peer or the
+/// owner writes the bytes at the same time, a copy has old bytes, new bytes or a mixture.
+///
+/// [`Fabric::reader`]: super::Fabric::reader
+#[derive(Clone)]
+pub struct RegionReader {
+    bytes: RegionPtr,
+    /// Keeps `bytes` registered.
+    _held: Arc<dyn Any + Send + Sync>,
+}
+
+impl RegionReader {
+    /// Makes a reader of a region.
+    ///
+    /// # Safety
+    /// As long as `held` or a clone of it exists, `bytes` must be registered, and all writes to them
+    /// go through [`RegionPtr::copy_in`].
+    #[must_use]
+    pub unsafe fn new(bytes: RegionPtr, held: Arc<dyn Any + Send + Sync>) -> Self {
+        Self { bytes, _held: held }
+    }
+
+    /// Copies bytes of the region, from `offset` on, to `out`; zeros from a ghost.
+    ///
+    /// # Errors
+    /// [`FabricError::OutOfBounds`].
+    pub fn copy_out(&self, offset: u64, out: &mut [u8]) -> Result<(), FabricError> {
+        let part = self.bytes.slice(offset, out.len() as u64)?;
+        // SAFETY: the region is registered while this value exists, as the maker guarantees.
+        unsafe { part.copy_out(out) };
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for RegionReader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "a reader of {} bytes", self.bytes.length())
     }
 }
 
@@ -304,6 +380,26 @@ mod tests {
         region[0] = 1;
         drop(region);
         assert_eq!(memory, [1, 5, 5, 5]);
+    }
+
+    #[test]
+    fn a_reader_keeps_the_region_and_is_no_window() {
+        let registered = Arc::new(Registered::new(Region::owned([1_u8, 2, 3])));
+        let bytes = registered.bytes();
+        // SAFETY: the reader keeps the region registered.
+        let reader = unsafe { RegionReader::new(bytes, registered.clone()) };
+        assert!(!registered.has_windows());
+        let hold = WindowHold::new(&registered);
+        assert!(registered.has_windows());
+        drop(hold);
+        assert!(!registered.has_windows());
+        drop(registered);
+        let thread = std::thread::spawn(move || {
+            let mut out = [0; 2];
+            reader.copy_out(1, &mut out).unwrap();
+            (out, reader.copy_out(2, &mut out).is_err())
+        });
+        assert_eq!(thread.join().unwrap(), ([2, 3], true));
     }
 
     #[test]

@@ -19,7 +19,8 @@ use std::time::Duration;
 pub use counters::{Counters, DropReason};
 pub use error::{Capability, FabricError, Object, Table};
 pub use limits::{MAX_OBJECTS, check_windows};
-pub use memory::{Memory, Region, RegionPtr, Registered};
+pub(crate) use memory::WindowHold;
+pub use memory::{Memory, Region, RegionPtr, RegionReader, Registered};
 pub use waker::Waker;
 pub use work::{
     Capabilities, Cipher, Completion, Departed, DirectionSecret, Ecn, Lkey, QpAttr, QpRoute,
@@ -67,8 +68,8 @@ pub trait Fabric {
     ///
     /// # Errors
     /// [`FabricError::UnknownKey`]. [`FabricError::InUse`] while a window onto the region is open
-    /// or has not been reported by [`Fabric::poll_closed`], or while a posted request that names
-    /// the region has not completed.
+    /// or has not been reported by [`Fabric::poll_closed`], while a posted request that names
+    /// the region has not completed, or while a [`RegionReader`] of it exists.
     fn deregister(&mut self, lkey: Lkey) -> Result<Region, FabricError>;
     /// The address of a region.
     ///
@@ -87,6 +88,11 @@ pub trait Fabric {
     /// # Errors
     /// [`FabricError::UnknownKey`], [`FabricError::OutOfBounds`].
     fn copy_out(&self, lkey: Lkey, offset: u64, out: &mut [u8]) -> Result<(), FabricError>;
+    /// A reader of a region, for other threads. The region counts as in use while it exists.
+    ///
+    /// # Errors
+    /// [`FabricError::UnknownKey`].
+    fn reader(&self, lkey: Lkey) -> Result<RegionReader, FabricError>;
     /// Copies `bytes` into a region, from `offset` on; a ghost ignores them. The caller must not
     /// change bytes that a posted request names.
     ///

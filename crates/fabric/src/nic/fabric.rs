@@ -19,7 +19,7 @@ use super::windows::{Epochs, Worker};
 use super::{Carrier, MAX_SGE, NicRx, NicTx};
 use crate::contract::{
     Capabilities, Capability, Counters, Fabric, FabricError, Lkey, Object, QpAttr, QpRoute,
-    QpSealing, Qpn, Region, RegionPtr, RemotePlace, RemoteQp, Window, WindowSet,
+    QpSealing, Qpn, Region, RegionPtr, RegionReader, RemotePlace, RemoteQp, Window, WindowSet,
 };
 
 /// The software NIC over a carrier `C`.
@@ -170,6 +170,10 @@ impl<C: Carrier> Fabric for NicFabric<C> {
 
     fn copy_out(&self, lkey: Lkey, offset: u64, out: &mut [u8]) -> Result<(), FabricError> {
         self.regions.read().copy_out(lkey, offset, out)
+    }
+
+    fn reader(&self, lkey: Lkey) -> Result<RegionReader, FabricError> {
+        self.regions.read().reader(lkey)
     }
 
     fn copy_in(&mut self, lkey: Lkey, offset: u64, bytes: &[u8]) -> Result<(), FabricError> {

@@ -5,11 +5,12 @@
 //! can be opened onto one.
 #![allow(unsafe_code)]
 
-use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::numbers::{ByNumber, Numbers};
-use crate::contract::{FabricError, Lkey, MAX_OBJECTS, Object, Region, Registered, Sge, Table};
+use crate::contract::{
+    FabricError, Lkey, MAX_OBJECTS, Object, Region, RegionReader, Registered, Sge, Table,
+};
 
 /// The control object's reference to the table of regions.
 #[derive(Default)]
@@ -18,7 +19,7 @@ pub(super) struct RegionsOwner(Arc<RwLock<Regions>>);
 /// A transmit queue's reference to the table of regions.
 pub(super) struct RegionsReader(Arc<RwLock<Regions>>);
 
-/// All regions of a NIC. Each window onto a region holds another reference to it.
+/// All regions of a NIC. Each window onto a region and each reader holds another reference to it.
 #[derive(Default)]
 pub(super) struct Regions {
     table: ByNumber<Arc<Registered>>,
@@ -57,7 +58,7 @@ impl Regions {
     pub(super) fn deregister(&mut self, lkey: Lkey) -> Result<Region, FabricError> {
         let unknown = FabricError::UnknownKey(lkey.0);
         let entry = self.table.get_mut(&lkey.0).ok_or(unknown)?;
-        // `get_mut` also synchronizes with the drop of the last window.
+        // `get_mut` also synchronizes with the drop of the last window or reader.
         if Arc::get_mut(entry).is_none() {
             return Err(FabricError::InUse(Object::MemoryRegion));
         }
@@ -70,6 +71,13 @@ impl Regions {
     pub(super) fn get(&self, lkey: Lkey) -> Result<&Arc<Registered>, FabricError> {
         let entry = self.table.get(&lkey.0);
         entry.ok_or(FabricError::UnknownKey(lkey.0))
+    }
+
+    pub(super) fn reader(&self, lkey: Lkey) -> Result<RegionReader, FabricError> {
+        let region = self.get(lkey)?;
+        // SAFETY: the region is not deregistered while there is another reference to it. NICs and
+        // owners write with `copy_in`.
+        Ok(unsafe { RegionReader::new(region.bytes(), Arc::<Registered>::clone(region)) })
     }
 
     /// Starts the lookups for the entries of one post.
@@ -117,7 +125,7 @@ impl<'a> Lookups<'a> {
         if part.is_ghost() {
             return Ok(Found::Ghost);
         }
-        if has_windows(region) {
+        if region.has_windows() {
             return Ok(Found::Shared);
         }
         // SAFETY: no window is open, and none is opened while the table is borrowed, since opening
@@ -166,7 +174,7 @@ impl RegionsOwner {
     pub(super) fn memory(&self, lkey: Lkey) -> Result<&[u8], FabricError> {
         let regions = self.read();
         let region = regions.get(lkey)?;
-        if has_windows(region) {
+        if region.has_windows() {
             return Err(FabricError::InUse(Object::MemoryRegion));
         }
         let region: *const Registered = Arc::as_ptr(region);
@@ -181,13 +189,4 @@ impl RegionsReader {
     pub(super) fn read(&self) -> RwLockReadGuard<'_, Regions> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Whether a window onto the region is open, or was closed and may still be written through.
-fn has_windows(region: &Arc<Registered>) -> bool {
-    let held = Arc::strong_count(region) > 1;
-    // Pairs with the release of the last window's reference: all writes through the window are
-    // visible.
-    fence(Ordering::Acquire);
-    held
 }

@@ -8,8 +8,8 @@ use std::rc::Rc;
 
 use farwrite::fabric::contract::{
     Capabilities, Counters, Departed, Fabric, FabricError, Lkey, Object, QpAttr, QpRoute,
-    QpSealing, Qpn, Region, RegionPtr, RemotePlace, RemoteQp, Rkey, Sge, Table, TxQueue, Window,
-    WindowSet, WriteWr,
+    QpSealing, Qpn, Region, RegionPtr, RegionReader, RemotePlace, RemoteQp, Rkey, Sge, Table,
+    TxQueue, Window, WindowSet, WriteWr,
 };
 use farwrite::fabric::sim::{SimFabric, SimNetwork};
 
@@ -233,6 +233,9 @@ impl Fabric for SlowFabric {
     }
     fn copy_out(&self, lkey: Lkey, offset: u64, out: &mut [u8]) -> Result<(), FabricError> {
         self.inner.copy_out(lkey, offset, out)
+    }
+    fn reader(&self, lkey: Lkey) -> Result<RegionReader, FabricError> {
+        self.inner.reader(lkey)
     }
     fn copy_in(&mut self, lkey: Lkey, offset: u64, bytes: &[u8]) -> Result<(), FabricError> {
         self.inner.copy_in(lkey, offset, bytes)

@@ -6,14 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use super::Batch;
-use crate::contract::{DropReason, FabricError, Object, RegionPtr, Registered, Window};
+use crate::contract::{DropReason, FabricError, Object, RegionPtr, Registered, Window, WindowHold};
 
 /// A window as workers see it.
 struct PublishedWindow {
     window: Window,
     memory: RegionPtr,
-    /// This reference keeps the memory registered, and so valid.
-    _region: Arc<Registered>,
+    _region: WindowHold,
 }
 
 /// Number of slots of a page.
@@ -116,7 +115,7 @@ impl Slots {
         let open = Box::new(PublishedWindow {
             window,
             memory: region.bytes().slice(offset, length)?,
-            _region: Arc::clone(region),
+            _region: WindowHold::new(region),
         });
         let mut page = page_pointer.load(Ordering::Relaxed);
         if page.is_null() {
