@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::{available_parallelism, yield_now};
 
-use farwrite::{Endpoint, Fabric, MAX_CHANNELS, ProgressThread, UdpConfig, UdpFabric};
+use farwrite::{
+    CodingThreads, Endpoint, Fabric, MAX_CHANNELS, ProgressThread, UdpConfig, UdpFabric,
+};
 use farwrite_session::Psk;
 use farwrite_verbs::{AnyFabric, VerbsFabric};
 
@@ -67,6 +69,7 @@ impl Context {
         };
         let (local, max_mtu) = (fabric.local_addr(0), fabric.capabilities().max_mtu);
         let mut endpoint = Endpoint::over(fabric)?;
+        endpoint.code_on(CodingThreads::Auto)?;
         if are_workers_useful(channels) {
             endpoint.start_workers()?;
         }

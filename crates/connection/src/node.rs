@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use farwrite::fabric::contract::{Fabric, FabricError};
-use farwrite::{Endpoint, ProgressThread, UdpConfig, UdpFabric};
+use farwrite::{CodingThreads, Endpoint, ProgressThread, UdpConfig, UdpFabric};
 
 use crate::driver::Driver;
 use crate::error::{Ended, Error};
@@ -102,7 +102,12 @@ pub(crate) fn bind_any() -> Result<Endpoint<UdpFabric>, Error> {
 }
 
 pub(crate) fn bind(addr: SocketAddr) -> Result<Endpoint<UdpFabric>, Error> {
-    Endpoint::over_udp(&UdpConfig::new(addr)).map_err(|error| match error {
+    let bound = Endpoint::over_udp(&UdpConfig::new(addr));
+    let coding = bound.and_then(|mut endpoint| {
+        endpoint.code_on(CodingThreads::Auto)?;
+        Ok(endpoint)
+    });
+    coding.map_err(|error| match error {
         farwrite::Error::Fabric(FabricError::Io { source, .. }) => Error::Bind {
             addr,
             why: source.to_string(),

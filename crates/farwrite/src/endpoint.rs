@@ -4,6 +4,8 @@ mod polling;
 mod reads;
 mod streams;
 
+use std::time::Duration;
+
 use farwrite_fabric::Adapter;
 use farwrite_fabric::contract::{
     Counters, Departed, Fabric, FabricError, Memory, Object, QpRoute, Region, Table,
@@ -14,13 +16,14 @@ use farwrite_wire::sealing::Cipher;
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
+use crate::coding::{Coded, Coding};
 use crate::completions::Notice;
 use crate::error::Error;
 use crate::events::DropEvents;
 use crate::handle::{QueuePair, RecvHandle, SendHandle};
 use crate::memory::{MemoryRegion, MrSlice};
 use crate::options::{QpOptions, RecvOptions, SendOptions};
-use crate::pair::{Coder, Pair, QpStats};
+use crate::pair::{Pair, QpStats};
 use crate::peer::{PeerStats, PeerTable};
 use crate::queue_pairs::QueuePairs;
 use crate::receiving::Receiving;
@@ -32,10 +35,12 @@ use crate::turns::Turns;
 ///
 /// An endpoint has no clock. All work happens in [`Endpoint::poll`], at the time that the caller
 /// passes, so the same code runs in real and in virtual time. An endpoint starts no threads unless
-/// the user asks for them: [`Endpoint::start_workers`] starts threads that receive, and
-/// [`Endpoint::start_thread`] starts one that polls.
+/// the user asks for them: [`Endpoint::start_workers`] starts threads that receive,
+/// [`Endpoint::code_on`] threads that compute parity, and [`Endpoint::start_thread`] one that polls.
 pub struct Endpoint<F: Fabric> {
     id: EndpointId,
+    /// Before the fabric, so that its threads end first: they read registered memory.
+    pub(crate) coding: Coding,
     pub(crate) fabric: Adapter<F>,
     queue_pairs: QueuePairs,
     peers: PeerTable,
@@ -47,10 +52,10 @@ pub struct Endpoint<F: Fabric> {
     pub(crate) receiving: Receiving,
     known: Registry,
     keys: ChaCha12Rng,
-    coder: Coder,
     // Empty between polls, kept for their capacity.
     notices: Vec<Notice>,
     departed: Vec<Departed>,
+    coded: Vec<Coded>,
     /// The time of the last poll.
     now_ns: u64,
     drop_events: DropEvents,
@@ -70,6 +75,7 @@ impl<F: Fabric> Endpoint<F> {
         keys.fill_bytes(&mut id);
         Self {
             id: EndpointId(id),
+            coding: Coding::default(),
             fabric: Adapter::new(fabric).expect("the fabric has all its queues and workers"),
             queue_pairs: QueuePairs::default(),
             peers: PeerTable::default(),
@@ -79,9 +85,9 @@ impl<F: Fabric> Endpoint<F> {
             receiving: Receiving::default(),
             known: Registry::new(),
             keys,
-            coder: Coder::default(),
             notices: Vec::new(),
             departed: Vec::new(),
+            coded: Vec::new(),
             now_ns: 0,
             drop_events: DropEvents::default(),
         }
@@ -150,6 +156,8 @@ impl<F: Fabric> Endpoint<F> {
         if self.queue_pairs.iter().any(|pair| pair.uses(region.lkey)) {
             return Err(FabricError::InUse(Object::MemoryRegion).into());
         }
+        // Threads may still code a message that has ended.
+        self.coding.settle()?;
         Ok(self.fabric.deregister(region.lkey)?)
     }
 
@@ -188,6 +196,17 @@ impl<F: Fabric> Endpoint<F> {
         bytes: &[u8],
     ) -> Result<(), Error> {
         Ok(self.fabric.copy_in(region.lkey, offset, bytes)?)
+    }
+
+    /// Lets each group of chunks be encoded or rebuilt only `delay` after the endpoint has begun with
+    /// it, while everything else goes on. In virtual time, this stands for threads that code
+    /// ([`Endpoint::code_on`]).
+    ///
+    /// # Errors
+    /// [`Error::Fabric`] if a thread has failed that coded until now.
+    pub fn delay_coding(&mut self, delay: Duration) -> Result<(), Error> {
+        let delay_ns = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
+        Ok(self.coding.delay(delay_ns)?)
     }
 
     /// Creates a queue pair: one SDR queue pair, which uses `generations * channels + 1` queue
@@ -277,6 +296,8 @@ impl<F: Fabric> Endpoint<F> {
         {
             self.peer_schedule.remove(peer_index(peer));
         }
+        // Its parity memory is given back.
+        self.coding.settle()?;
         Ok(pair.destroy(&mut self.fabric)?)
     }
 

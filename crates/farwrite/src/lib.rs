@@ -18,7 +18,7 @@
 //! clock and a way to wait, and [`Endpoint::run_until`] is the poll loop for them.
 //! [`Endpoint::start_thread`] runs this loop on a separate thread. It returns a [`ProgressThread`],
 //! which any thread can use. [`Endpoint::start_workers`] moves receiving to threads, one for each
-//! port.
+//! port. [`Endpoint::code_on`] moves the arithmetic of parity to threads.
 //!
 //! [`routes`] finds the routes to peers behind address translation, and the largest packets that they
 //! carry.
@@ -60,6 +60,7 @@
 )]
 
 mod announcement;
+mod coding;
 mod completion_context;
 mod completions;
 mod control_packets;
@@ -90,6 +91,7 @@ mod schedule;
 mod turns;
 mod writes;
 
+pub use coding::CodingThreads;
 pub use critical::{CriticalError, CriticalRanges};
 pub use endpoint::Endpoint;
 pub use error::{Error, SealingError, StreamError};

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::coding::CodingThreads;
 use crate::endpoint::Endpoint;
 use crate::error::Error;
 
@@ -58,6 +59,20 @@ impl<F: RealTime> Endpoint<F> {
             self.fabric.wait(wait.min(at_most))?;
         }
         Ok(())
+    }
+}
+
+impl<F: RealTime> Endpoint<F> {
+    /// Moves the encoding and rebuilding of chunks to threads, or back to the polls with no threads.
+    /// Data leave and arrive meanwhile. Each endpoint has threads of its own. They start when there is
+    /// something to compute, and sleep when there is nothing. If the operating system starts none,
+    /// polls compute. Memory for what threads computed is limited to four groups for each.
+    ///
+    /// # Errors
+    /// [`Error::Fabric`] if a thread has failed that computed until now.
+    pub fn code_on(&mut self, threads: CodingThreads) -> Result<(), Error> {
+        let owner = self.fabric().waker();
+        Ok(self.coding.start_threads(threads.count(), &owner)?)
     }
 }
 

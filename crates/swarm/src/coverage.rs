@@ -12,7 +12,7 @@ use crate::world::World;
 
 /// All kinds of events that a case can meet. If many cases do not meet a kind, the plans have a
 /// hole.
-const KINDS: [&str; 96] = [
+const KINDS: [&str; 97] = [
     "loss, packet by packet",
     "loss in bursts",
     "queue overflow",
@@ -31,6 +31,7 @@ const KINDS: [&str; 96] = [
     "a packet repeated more often than packets were sent",
     "sealed packets",
     "sealed packets forged",
+    "chunks rebuilt beside other work",
     "pause",
     "fabric full",
     "restart",
@@ -220,6 +221,8 @@ impl World<'_> {
                 coverage.saw_if("chunks sent again", stats.sender.retransmitted_chunks > 0);
                 coverage.saw_if("timeouts", stats.sender.timeouts > 0);
                 coverage.saw_if("chunks rebuilt", stats.rebuilt_chunks > 0);
+                let beside = self.plan.coding_ns > 0 && stats.rebuilt_chunks > 0;
+                coverage.saw_if("chunks rebuilt beside other work", beside);
                 coverage.saw_if("duplicate packets", stats.duplicate_packets > 0);
             }
         }

@@ -11,7 +11,8 @@ use farwrite::routes::{
     FoundRoute, Role, RouteError, RouteId, RouteKeeper, RouteOffer, RouteShrunk, Sizes,
 };
 use farwrite::{
-    Cipher, Endpoint, Fabric, QpInfo, QueuePair, ReservedPort, Sealing, UdpConfig, UdpFabric,
+    Cipher, CodingThreads, Endpoint, Fabric, QpInfo, QueuePair, ReservedPort, Sealing, UdpConfig,
+    UdpFabric,
 };
 use farwrite_session::{Message, OfferedSockets, RouteKey};
 use farwrite_verbs::AnyFabric;
@@ -160,7 +161,9 @@ fn over_socket(
         Some(held) => UdpFabric::bind_beside(&config, held),
         None => UdpFabric::bind(&config),
     };
-    Endpoint::over(fabric?.into())
+    let mut endpoint = Endpoint::over(fabric?.into())?;
+    endpoint.code_on(CodingThreads::Auto)?;
+    Ok(endpoint)
 }
 
 fn only_address(offer: &OfferedSockets) -> Result<SocketAddr, Error> {

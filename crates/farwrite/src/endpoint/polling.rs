@@ -37,6 +37,7 @@ impl<F: Fabric> Endpoint<F> {
         self.take_departures()?;
         // This also runs when a port is broken: other ports may have received packets.
         self.handle_notices(now_ns);
+        let next_coded = self.take_coded(now_ns)?;
         self.drop_events.report(now_ns, || self.fabric.counters());
         let more = more?;
         self.schedule.expire(now_ns);
@@ -49,6 +50,7 @@ impl<F: Fabric> Endpoint<F> {
         let next_turn = self.take_turns(now_ns)?;
         let next = [
             next_turn,
+            next_coded,
             more.then_some(now_ns),
             self.schedule.next_ns(now_ns),
             self.peer_schedule.next_ns(now_ns),
@@ -63,7 +65,13 @@ impl<F: Fabric> Endpoint<F> {
         };
         let number = pair.peer_number();
         let peer = number.map(|number| self.peers.get_mut(number));
-        let polled = pair.poll(&mut self.fabric, peer, &self.known, &mut self.coder, now_ns);
+        let polled = pair.poll(
+            &mut self.fabric,
+            peer,
+            &self.known,
+            &mut self.coding,
+            now_ns,
+        );
         if let Some(number) = number {
             let peer = self.peers.get_mut(number);
             if let Some(probed_ns) = pair.probed_ns() {
@@ -110,7 +118,7 @@ impl<F: Fabric> Endpoint<F> {
             let turn = pair.take_turn(&mut self.fabric, peer, now_ns);
             // While the pace or the fabric holds packets back, there is time to encode.
             let turn = turn.and_then(|turn| {
-                let encoded_bytes = pair.encode(&mut self.fabric, &mut self.coder, now_ns)?;
+                let encoded_bytes = pair.encode(&mut self.fabric, &mut self.coding, now_ns)?;
                 Ok((turn, encoded_bytes))
             });
             let (turn, encoded_bytes) = match turn {
@@ -181,6 +189,30 @@ impl<F: Fabric> Endpoint<F> {
             }
         }
         Ok(())
+    }
+
+    /// Takes back groups that were coded. Returns when to ask again.
+    fn take_coded(&mut self, now_ns: u64) -> Result<Option<u64>, Error> {
+        let mut coded = std::mem::take(&mut self.coded);
+        let next_ns = self.coding.take(now_ns, &mut coded)?;
+        if !coded.is_empty() {
+            for pair in self.coding.take_waiting() {
+                self.schedule.wake(pair);
+            }
+        }
+        for coded in coded.drain(..) {
+            let (index, serial) = coded.about.pair;
+            if let Some(pair) = self.queue_pairs.live(index)
+                && pair.name().serial == serial
+            {
+                let handled = pair.handle_coded(&mut self.fabric, &coded, now_ns);
+                self.schedule.wake(index);
+                self.break_if_failed(index, handled)?;
+            }
+            self.coding.recycle(coded.output);
+        }
+        self.coded = coded;
+        Ok(next_ns)
     }
 
     fn handle_notices(&mut self, now_ns: u64) {

@@ -21,6 +21,7 @@ use farwrite_schemes::scheme::PeerView;
 use farwrite_sdr::{Awaited, EndpointId, Event, Geometry, QpInfo, SdrError, SdrQp};
 use farwrite_wire::sealing::Cipher;
 
+use crate::coding::Coding;
 use crate::completions::PairReceive;
 use crate::error::Error;
 use crate::events::Events;
@@ -29,7 +30,6 @@ use crate::memory::MrSlice;
 use crate::options::{QpOptions, RateControl, Sealing};
 use crate::peer::{self, PeerState, PeerTable, RoundTrip};
 use crate::registry::{Registry, SchemeHalves, TableArrivals};
-pub(crate) use coding::Coder;
 use control::ControlState;
 use fabric_resources::FabricResources;
 use parity::ParityMemory;
@@ -300,7 +300,7 @@ impl Pair {
         fabric: &mut Adapter<F>,
         peer: Option<&mut PeerState>,
         known: &Registry,
-        coder: &mut Coder,
+        coding: &mut Coding,
         now_ns: u64,
     ) -> Result<(), Error> {
         self.events.set_now(now_ns);
@@ -318,7 +318,7 @@ impl Pair {
         self.handle_sdr_events(fabric, known, now_ns)?;
         self.handle_timeouts(now_ns);
         // Rebuild before reporting, so that no report requests a chunk that can be rebuilt.
-        self.rebuild(fabric, coder, now_ns)?;
+        self.rebuild(fabric, coding, now_ns)?;
         // Settle ended messages first, so that nothing more of them leaves.
         self.settle_sends();
         self.expire_sends(now_ns);

@@ -109,7 +109,8 @@ impl ParityMemory {
         self.spare.push_back(scratch);
     }
 
-    /// Returns memory beyond the limit to the fabric, the oldest first.
+    /// Returns memory beyond the limit to the fabric, the oldest first. Memory that is still being
+    /// coded stays.
     pub(super) fn trim<F: Fabric>(
         &mut self,
         fabric: &mut Adapter<F>,
@@ -119,8 +120,14 @@ impl ParityMemory {
         while bytes > keep_bytes
             && let Some(scratch) = self.spare.pop_front()
         {
+            match fabric.deregister(scratch.lkey) {
+                Err(FabricError::InUse(_)) => {
+                    self.spare.push_back(scratch);
+                    break;
+                }
+                deregistered => drop(deregistered?),
+            }
             bytes -= scratch.bytes;
-            fabric.deregister(scratch.lkey)?;
         }
         Ok(())
     }

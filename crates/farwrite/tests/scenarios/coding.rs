@@ -2,9 +2,10 @@
 //! happens when there is no memory for parity.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use farwrite::fabric::sim::Verdict;
-use farwrite::{QpConfig, QpOptions};
+use farwrite::{Outcome, QpConfig, QpOptions, SendOptions};
 use farwrite_link::{LinkConfig, Loss};
 use farwrite_rng::SplitMix;
 use farwrite_wire::packet::Packet;
@@ -101,6 +102,86 @@ fn every_group_just_decodable_costs_no_round_trip() {
         assert_eq!(world.b.stats().rebuilt_chunks, lost_data);
         world.finish(vec![parcel]);
     });
+}
+
+/// Data leave, and reports too, while groups are coded elsewhere. No chunk is requested that is
+/// being rebuilt.
+#[test]
+fn coding_beside_other_work_delays_only_what_it_computes() {
+    let (k, m, groups) = (8, 3, 64);
+    // Four groups are coded at once, which is faster than their packets leave.
+    let delay_ns = MS / 10;
+    for seed in 0..4 {
+        let mut world = World::new(seed, long_haul(), &expecting("ec-mds:8,3"));
+        for end in [&mut world.a, &mut world.b] {
+            let delay = Duration::from_nanos(delay_ns);
+            end.endpoint.delay_coding(delay).expect("no threads");
+        }
+        let bytes = SplitMix::new(seed).bytes(4096 * (k * groups) as usize);
+        let lost = losses(seed, groups, k, m, m as usize);
+        let lost_data = lost.iter().filter(|(parity, _)| !parity).count() as u64;
+        drop_first_copies(&world, move |parity, number| {
+            lost.contains(&(parity, number))
+        });
+        let parcel = ship_cleared(&mut world, bytes, "ec-mds:8,3");
+        let took_ns = world.deliver(std::slice::from_ref(&parcel), SECOND);
+        println!("{} us, {:?}", took_ns / 1000, world.b.stats());
+        let injection_ns = u64::from((k + m) * groups) * PACKET_NS;
+        let most_ns = injection_ns + 2 * delay_ns + RTT + MS;
+        assert!(
+            (injection_ns + RTT..=most_ns).contains(&took_ns),
+            "{took_ns}"
+        );
+        assert_eq!(world.a.stats().sender.retransmitted_chunks, 0);
+        assert_eq!(world.b.stats().rebuilt_chunks, lost_data);
+        world.finish(vec![parcel]);
+    }
+}
+
+/// Messages end while their groups are coded: their memory is free at once, and what was computed
+/// does not reach it.
+#[test]
+fn messages_can_end_while_they_are_coded() {
+    let lossy = LinkConfig {
+        loss: Loss::Iid { loss_packet: 0.05 },
+        ..long_haul()
+    };
+    let mut world = World::with_links(4, lossy, long_haul(), &expecting("ec-mds:8,3"));
+    for end in [&mut world.a, &mut world.b] {
+        let delay = Duration::from_nanos(2 * MS);
+        end.endpoint.delay_coding(delay).expect("no threads");
+    }
+    let order = Order::new(SplitMix::new(4).bytes(4096 * 64 * 8), tag("ec-mds:8,3"));
+    let (a, b) = (&mut world.a, &mut world.b);
+    let target = b
+        .endpoint
+        .register(vec![0; order.bytes.len()])
+        .expect("room");
+    let recv = b.endpoint.post_recv(b.qp, target.whole()).expect("a slot");
+    let source = a.endpoint.register(order.bytes).expect("room");
+    let options = SendOptions {
+        scheme: order.scheme,
+        ..SendOptions::default()
+    };
+    let send = a.endpoint.post_send(a.qp, source.whole(), options);
+    let send = send.expect("a slot");
+    world.run_until(SECOND, |world| world.b.stats().rebuilt_chunks > 3);
+    assert_eq!((send.outcome(), recv.outcome()), (None, None));
+    let (a, b) = (&mut world.a, &mut world.b);
+    a.endpoint.cancel_send(&send).expect("it is open");
+    b.endpoint
+        .complete_recv(&recv, Outcome::Failed)
+        .expect("it is open");
+    a.endpoint.deregister(source).expect("nothing uses it");
+    let mut memory = b.endpoint.deregister(target).expect("nothing uses it");
+    memory.fill(0xEE);
+    let target = b.endpoint.register_region(memory).expect("room");
+    world.run_for(4 * RTT);
+    let memory = world.b.endpoint.memory(target).expect("registered");
+    assert!(memory.iter().all(|&byte| byte == 0xEE));
+    let (a, b) = (&mut world.a, &mut world.b);
+    a.endpoint.destroy_qp(a.qp).expect("it exists");
+    b.endpoint.destroy_qp(b.qp).expect("it exists");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Endpoints with threads: receive workers, and a thread that polls.
 
+mod coding;
 mod ends;
 mod late;
 mod progress;

@@ -22,6 +22,9 @@ pub struct Plan {
     pub seed: u64,
     /// Whether hosts have IPv6 addresses.
     pub ipv6: bool,
+    /// How long all hosts take to code a group while they do other work, in nanoseconds. With 0, they
+    /// code at once.
+    pub coding_ns: u64,
     /// The paths between hosts.
     pub paths: Vec<PathPlan>,
     /// The queue pairs.

@@ -22,6 +22,9 @@ impl Display for Plan {
         let version = if self.ipv6 { 6 } else { 4 };
         let heal = Millis(self.heal_ns);
         writeln!(f, "IPv{version}, links without faults from {heal} on")?;
+        if self.coding_ns > 0 {
+            writeln!(f, "a group is coded in {}", Millis(self.coding_ns))?;
+        }
         for (index, path) in self.paths.iter().enumerate() {
             let [a, b] = path.hosts;
             writeln!(

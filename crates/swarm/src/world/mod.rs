@@ -12,6 +12,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::rc::Rc;
+use std::time::Duration;
 
 use farwrite::fabric::sim::{LinkCounters, SimNetwork};
 use farwrite::{Counters, Endpoint, QpInfo, QpStats, QueuePair};
@@ -72,6 +73,8 @@ pub(crate) struct Host {
     addr: SocketAddr,
     ports: u16,
     endpoint: Option<Endpoint<RecordedFabric>>,
+    /// How long it takes to code a group; 0 if it codes at once.
+    coding_ns: u64,
     pub(crate) fullness: Rc<RefCell<Fullness>>,
     paused: bool,
     /// When its last pause ended.
@@ -318,6 +321,7 @@ impl Host {
             addr: SocketAddr::new(addr, FIRST_PORT),
             ports: ports.into(),
             endpoint: None,
+            coding_ns: plan.coding_ns,
             fullness: Rc::new(RefCell::new(fullness)),
             paused: false,
             woke_ns: 0,
@@ -338,7 +342,12 @@ impl Host {
         let mut seed = [self.starts; 32];
         seed[..2].copy_from_slice(&self.ports.to_le_bytes());
         let recorded = RecordedFabric::new(fabric, Rc::clone(&self.fullness));
-        self.endpoint = Some(Endpoint::new(recorded, seed));
+        let mut endpoint = Endpoint::new(recorded, seed);
+        if self.coding_ns > 0 {
+            let delay = Duration::from_nanos(self.coding_ns);
+            endpoint.delay_coding(delay).expect("no threads");
+        }
+        self.endpoint = Some(endpoint);
     }
 
     pub(crate) fn running(&self) -> &Endpoint<RecordedFabric> {

@@ -183,6 +183,14 @@ impl Draft {
         }
     }
 
+    /// Lets hosts code beside other work, from less than a packet up to several round trips.
+    pub(super) fn code_beside(&mut self, seed: u64) {
+        let mut rng = SplitMix::new(seed ^ 10);
+        if rng.chance(0.4) {
+            self.plan.coding_ns = rng.pick(&[1, 20 * US, 1_000 * US, 30_000 * US]);
+        }
+    }
+
     pub(super) fn heal(&mut self) {
         let messages = self.plan.messages.iter();
         let posts = messages.flat_map(|message| [message.send_ns, message.recv_ns]);

@@ -70,6 +70,7 @@ impl Plan {
             plan: Self {
                 seed: rng.next(),
                 ipv6: rng.chance(0.5),
+                coding_ns: 0,
                 paths: Vec::new(),
                 pairs: Vec::new(),
                 messages: Vec::new(),
@@ -94,6 +95,7 @@ impl Plan {
         draft.add_reads(seed);
         draft.add_replay(seed);
         draft.seal(seed);
+        draft.code_beside(seed);
         draft.heal();
         draft.wait_for_datacenter_control();
         draft.plan

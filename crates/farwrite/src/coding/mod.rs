@@ -1,0 +1,282 @@
+//! The arithmetic of parity: in the polls of an endpoint's owner, or on threads beside it.
+//!
+//! A queue pair hands out a [`Task`] and gets a [`Coded`], at once or in a later poll. A task only
+//! reads the memory of messages. Its owner writes what it computed, if the message is still open.
+
+mod coder;
+mod queue;
+#[cfg(all(test, not(loom)))]
+mod tests;
+mod threads;
+
+use std::collections::{BTreeSet, VecDeque};
+
+use farwrite_codes::{Group, Layout, Present};
+use farwrite_fabric::contract::{FabricError, RegionReader, Waker};
+use farwrite_schemes::scheme::{Job, Work};
+
+use coder::Coder;
+pub use threads::CodingThreads;
+use threads::Threads;
+
+/// Maximum number of tasks for each thread that the owner has not taken back. Enough for a thread to
+/// work until the next poll.
+const TASKS_A_THREAD: usize = 4;
+/// Maximum bytes of tasks that the owner has not taken back, unless a single one is larger.
+const MOST_BYTES: usize = 64 << 20;
+/// Bytes of results after which a poll takes no more of them. The limit keeps the wait of arrivals
+/// short.
+const TAKE_BYTES_A_POLL: usize = 1 << 20;
+/// Maximum number of buffers kept for later results.
+const MAX_SPARE: usize = 16;
+
+/// A group to code.
+#[derive(Debug)]
+pub(crate) struct Task {
+    pub(crate) about: TaskInfo,
+    pub(crate) data: Source,
+    /// The parity of the group, and what is present, if data are missing. Otherwise the parity is to
+    /// be computed.
+    pub(crate) rebuild: Option<(Source, Present)>,
+}
+
+/// What identifies a task.
+#[derive(Clone, Debug)]
+pub(crate) struct TaskInfo {
+    /// Index and serial of the queue pair.
+    pub(crate) pair: (u32, u32),
+    pub(crate) job: Job,
+    pub(crate) layout: Layout,
+    pub(crate) group: Group,
+}
+
+/// Where bytes of a group are: a region, and the offset of the first byte.
+#[derive(Debug)]
+pub(crate) struct Source {
+    pub(crate) region: RegionReader,
+    pub(crate) offset: u64,
+}
+
+/// A task that is done.
+#[derive(Debug)]
+pub(crate) struct Coded {
+    pub(crate) about: TaskInfo,
+    /// The data chunks that were rebuilt, by their index in the group.
+    pub(crate) rebuilt: Vec<usize>,
+    /// The parity of the group, or the chunks that were rebuilt, each with all bytes of a chunk.
+    pub(crate) output: Vec<u8>,
+}
+
+/// Who codes.
+#[derive(Debug)]
+enum Place {
+    /// The owner, when it hands out a task.
+    Here(Coder),
+    /// Threads.
+    Threads(Threads),
+    /// The owner, but the results come later, as if other cores computed them.
+    Later {
+        coder: Coder,
+        delay_ns: u64,
+        /// Results and when they are due.
+        done: VecDeque<(u64, Coded)>,
+    },
+}
+
+/// The coding of an endpoint.
+#[derive(Debug)]
+pub(crate) struct Coding {
+    place: Place,
+    /// Results that threads have handed over and the owner has not taken.
+    ready: VecDeque<Coded>,
+    /// Tasks that the owner has not taken back, and the bytes of their results.
+    tasks: usize,
+    bytes: usize,
+    /// Queue pairs that may have tasks and found no room.
+    waiting: BTreeSet<u32>,
+    spare: Vec<Vec<u8>>,
+}
+
+impl Default for Coding {
+    fn default() -> Self {
+        Self {
+            place: Place::Here(Coder::default()),
+            ready: VecDeque::new(),
+            tasks: 0,
+            bytes: 0,
+            waiting: BTreeSet::new(),
+            spare: Vec::new(),
+        }
+    }
+}
+
+impl Coding {
+    /// Moves coding to threads; 0 moves it back. `owner` wakes the owner.
+    ///
+    /// # Errors
+    /// [`FabricError::Io`] when an earlier thread has failed.
+    pub(crate) fn start_threads(&mut self, count: usize, owner: &Waker) -> Result<(), FabricError> {
+        let place = match count {
+            0 => Place::Here(Coder::default()),
+            count => Place::Threads(Threads::new(count, owner)),
+        };
+        self.replace(place)
+    }
+
+    /// Lets results come `delay_ns` after their tasks. This replaces threads in virtual time.
+    ///
+    /// # Errors
+    /// [`FabricError::Io`] when a thread has failed.
+    pub(crate) fn delay(&mut self, delay_ns: u64) -> Result<(), FabricError> {
+        self.replace(Place::Later {
+            coder: Coder::default(),
+            delay_ns,
+            done: VecDeque::new(),
+        })
+    }
+
+    fn replace(&mut self, place: Place) -> Result<(), FabricError> {
+        let settled = self.settle();
+        if let Place::Later { done, .. } = std::mem::replace(&mut self.place, place) {
+            self.ready.extend(done.into_iter().map(|(_, coded)| coded));
+        }
+        settled
+    }
+
+    /// Whether tasks are done by the owner, at once.
+    pub(crate) fn is_here(&self) -> bool {
+        matches!(self.place, Place::Here(_))
+    }
+
+    /// Whether another task may be handed out. If not, the queue pair is woken later.
+    pub(crate) fn has_room(&mut self, pair: u32) -> bool {
+        let most = match &self.place {
+            Place::Here(_) => return true,
+            Place::Threads(threads) => threads.count() * TASKS_A_THREAD,
+            Place::Later { .. } => TASKS_A_THREAD,
+        };
+        let has_room = self.tasks < most && self.bytes < MOST_BYTES;
+        if !has_room {
+            self.waiting.insert(pair);
+        }
+        has_room
+    }
+
+    /// Codes a group. Returns the result if it exists at once.
+    pub(crate) fn code(&mut self, now_ns: u64, task: Task) -> Option<Coded> {
+        let output = self.spare.pop().unwrap_or_default();
+        let bytes = task.output_bytes();
+        // Without any thread, coding goes on here.
+        if let Place::Threads(threads) = &mut self.place
+            && !threads.start()
+        {
+            self.place = Place::Here(Coder::default());
+        }
+        match &mut self.place {
+            Place::Here(coder) => return Some(coder.code(task, output)),
+            Place::Threads(threads) => threads.push(task, output),
+            Place::Later {
+                coder,
+                delay_ns,
+                done,
+            } => done.push_back((now_ns.saturating_add(*delay_ns), coder.code(task, output))),
+        }
+        self.tasks += 1;
+        self.bytes += bytes;
+        None
+    }
+
+    /// Appends results that exist to `out`, up to a limit. Returns when to ask again.
+    ///
+    /// # Errors
+    /// [`FabricError::Io`] when a thread has failed.
+    pub(crate) fn take(
+        &mut self,
+        now_ns: u64,
+        out: &mut Vec<Coded>,
+    ) -> Result<Option<u64>, FabricError> {
+        match &mut self.place {
+            Place::Here(_) => {}
+            Place::Threads(threads) => {
+                let taken = threads.take(&mut self.ready);
+                self.note_failure(taken)?;
+            }
+            Place::Later { done, .. } => {
+                while done.front().is_some_and(|(due_ns, _)| *due_ns <= now_ns) {
+                    self.ready.extend(done.pop_front().map(|(_, coded)| coded));
+                }
+            }
+        }
+        let mut taken = 0;
+        while taken < TAKE_BYTES_A_POLL
+            && let Some(coded) = self.ready.pop_front()
+        {
+            let bytes = coded.about.output_bytes(coded.rebuilt.len());
+            taken += bytes;
+            self.bytes -= bytes;
+            self.tasks -= 1;
+            out.push(coded);
+        }
+        Ok(match &self.place {
+            _ if !self.ready.is_empty() => Some(now_ns),
+            Place::Later { done, .. } => done.front().map(|(due_ns, _)| *due_ns),
+            _ => None,
+        })
+    }
+
+    /// Returns the queue pairs that waited for room, each once.
+    pub(crate) fn take_waiting(&mut self) -> BTreeSet<u32> {
+        std::mem::take(&mut self.waiting)
+    }
+
+    /// Takes back the buffer of a result.
+    pub(crate) fn recycle(&mut self, output: Vec<u8>) {
+        if self.spare.len() < MAX_SPARE {
+            self.spare.push(output);
+        }
+    }
+
+    /// Waits until no task reads memory. The results stay for the next [`Coding::take`]. The wait is
+    /// short, because tasks are small and wait for nothing.
+    ///
+    /// # Errors
+    /// [`FabricError::Io`] when a thread has failed.
+    pub(crate) fn settle(&mut self) -> Result<(), FabricError> {
+        while let Place::Threads(threads) = &mut self.place
+            && self.ready.len() < self.tasks
+        {
+            let next = threads.wait();
+            let next = self.note_failure(next)?;
+            self.ready.push_back(next);
+        }
+        Ok(())
+    }
+
+    /// Codes here from now on if a thread has failed. Its tasks are lost.
+    fn note_failure<T>(&mut self, result: Result<T, FabricError>) -> Result<T, FabricError> {
+        if result.is_err() {
+            *self = Self::default();
+        }
+        result
+    }
+}
+
+impl Task {
+    /// Returns the length of the result.
+    fn output_bytes(&self) -> usize {
+        let missing = self.rebuild.as_ref().map_or(0, |(_, present)| {
+            present.data.missing(self.about.group.data_chunks).len()
+        });
+        self.about.output_bytes(missing)
+    }
+}
+
+impl TaskInfo {
+    /// Returns the length of the result: the parity, or a number of chunks that are rebuilt.
+    fn output_bytes(&self, rebuilt: usize) -> usize {
+        match self.job.work {
+            Work::Encode => self.group.parity.len(),
+            Work::Rebuild => rebuilt * self.layout.chunk_bytes(),
+        }
+    }
+}
