@@ -18,7 +18,7 @@ export CARGO_PROFILE_DEV_DEBUG := 0
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo explorer test test-small package macos check unit isal arm loom tsan system test-verbs test-verbs-short browser deny python torch torch-versions gpu wheel figures figures-protocol figures-boxes figures-optinic figures-collectives figures-training figures-vm bench bench-completion bench-agreement bench-path bench-paths bench-durable bench-many-files bench-scale bench-copies bench-model bench-sim bench-torch bench-collectives bench-hadamard bench-train bench-train-matrix bench-inference model-check sim-check fuzz soak mutants miri deb deb-c dist install install-c hooks clean
+.PHONY: help demo explorer test test-small package macos check unit isal arm loom tsan system test-verbs test-verbs-short browser deny python torch torch-versions gpu wheel figures figures-protocol figures-boxes figures-optinic figures-collectives figures-training figures-vm bench bench-cores bench-completion bench-agreement bench-path bench-paths bench-durable bench-many-files bench-scale bench-copies bench-model bench-sim bench-torch bench-collectives bench-hadamard bench-train bench-train-matrix bench-inference model-check sim-check fuzz soak mutants miri deb deb-c dist install install-c hooks clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -93,10 +93,10 @@ tsan: ## endpoints with threads under ThreadSanitizer (needs a nightly toolchain
 	RUSTFLAGS="-Zsanitizer=thread" CARGO_TARGET_DIR=target/tsan $(CARGO) +nightly test -Zbuild-std \
 		--target $(TSAN) --package farwrite --test threads
 
-loom: ## all interleavings of receive workers on the slot table, and of their notices
+loom: ## interleavings of receive workers on the slot table, of their notices, and of coding threads
 	@# The tests are short and everything below them is compiled again, so it is compiled without optimisation.
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom CARGO_PROFILE_DEV_OPT_LEVEL=0 $(CARGO) test \
-		--package farwrite-sdr --package farwrite --lib -- interleavings announcement
+		--package farwrite-sdr --package farwrite --lib -- interleavings
 
 system: ## tests in network namespaces, checked with tshark and ISA-L (root; installs what they need on Debian)
 	tests/system/run
@@ -144,6 +144,11 @@ $(DENY):
 
 COMPLETION := $(CARGO) run --release --quiet --package farwrite-bench --bin completion --
 AGREEMENT := $(CARGO) run --release --quiet --package farwrite-bench --bin agreement --
+
+# `make bench-cores CORES="--threads 1,2,4 --runs 5"`
+bench-cores: ## measure: codes, receiving, and messages with parity against threads (five minutes)
+	$(CARGO) build --release --package farwrite-bench
+	tests/bench/cores $${CARGO_TARGET_DIR:-target}/release/farwrite-bench $(CORES)
 
 # One part alone: `cargo run --release --package farwrite-bench -- PART`; --help lists the parts.
 bench: ## measure: goodput and processor time compared with a raw blast, many queue pairs, memory, packets into bitmaps, codes compared with ISA-L, schemes over a lossy path

@@ -4,6 +4,7 @@ mod bitmap;
 mod blast;
 mod conditions;
 mod connect;
+mod cores;
 mod counting;
 mod fabric;
 mod idle;
@@ -20,6 +21,7 @@ mod window;
 mod workers;
 
 use clap::{Parser, ValueEnum};
+use cores::CoresArgs;
 use counting::CountingAllocator;
 use loopback::LoopbackArgs;
 
@@ -39,6 +41,8 @@ struct Args {
     runs: u16,
     #[command(flatten)]
     loopback: LoopbackArgs,
+    #[command(flatten)]
+    cores: CoresArgs,
 }
 
 /// A measurement, which prints a table.
@@ -54,6 +58,8 @@ enum Part {
     Sealed,
     /// Bytes per core-second with 0, 1, 2 and 4 receive workers.
     Workers,
+    /// Codes alone, receiving, and messages with parity, against threads.
+    Cores,
     /// Processor time of a message with 0, 1,000 and 10,000 idle queue pairs.
     Idle,
     /// Messages of 256 KiB a second on 1, 100 and 1,000 queue pairs.
@@ -79,6 +85,7 @@ fn main() -> Result<(), Failure> {
             Part::Loopback => loopback::run(&args.loopback, runs)?,
             Part::Sealed => sealed::run(runs)?,
             Part::Workers => workers::run(runs)?,
+            Part::Cores => cores::run(&args.cores, runs)?,
             Part::Idle => idle::run(runs)?,
             Part::QueuePairs => queue_pairs::run(runs)?,
             Part::Transfers => transfers::run(runs)?,

@@ -5,8 +5,8 @@ use std::thread;
 use std::time::Duration;
 
 use farwrite::{
-    Cipher, Endpoint, Error, MemoryRegion, Outcome, QpConfig, QpOptions, QueuePair, RateControl,
-    SchemeTag, Sealing, SendOptions, UdpConfig, UdpFabric,
+    Cipher, CodingThreads, Endpoint, Error, MemoryRegion, Outcome, QpConfig, QpOptions, QueuePair,
+    RateControl, SchemeTag, Sealing, SendOptions, UdpConfig, UdpFabric,
 };
 
 use crate::connect::connect;
@@ -94,6 +94,15 @@ impl StackPair {
             tx: side(tx, tx_qp, source)?,
             rx: side(rx, rx_qp, destination)?,
         })
+    }
+
+    /// Lets both ends code on threads.
+    ///
+    /// # Errors
+    /// The endpoints'.
+    pub(crate) fn code_on(&mut self, threads: CodingThreads) -> Result<(), Error> {
+        self.tx.endpoint.code_on(threads)?;
+        self.rx.endpoint.code_on(threads)
     }
 
     /// The cipher of data packets; `None` if they are not sealed.
