@@ -1,11 +1,12 @@
 //! The sending side: a message from its posting until its memory belongs to the user again.
 
 mod queue;
+mod runs;
 mod stream;
 mod transmit;
 mod writes;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use farwrite_codes::Layout;
@@ -28,7 +29,8 @@ use crate::options::SendOptions;
 use crate::peer::PlaceInQueue;
 use crate::registry::Registry;
 use queue::PacketQueue;
-use stream::{Stream, StreamRun};
+use runs::StreamRuns;
+use stream::Stream;
 pub(crate) use transmit::{Halt, Turn};
 use writes::Writes;
 
@@ -42,7 +44,7 @@ pub(super) struct SendState {
     /// Bounded schemes with a message that ended before it was cleared. Newer messages of these
     /// schemes may start.
     unblocked: Vec<SchemeTag>,
-    streams: VecDeque<StreamRun>,
+    streams: StreamRuns,
     writes: Writes,
     queue: PacketQueue,
     pub(super) deadlines: Deadlines,
@@ -90,7 +92,7 @@ impl SendState {
     pub(super) fn shrink(&mut self) {
         self.open = BTreeMap::new();
         self.leaving = BTreeMap::new();
-        self.streams = VecDeque::new();
+        self.streams = StreamRuns::default();
         self.writes.shrink();
         self.deadlines = Deadlines::default();
         self.undated = Vec::new();
@@ -104,7 +106,7 @@ impl SendState {
         let needed = |send: &&OpenSend| !(send.scheme == SchemeTag::NONE && send.has_left());
         let whole = self.open.values().filter(needed);
         let whole = whole.filter_map(|send| send.source);
-        let runs = self.streams.iter().map(StreamRun::source);
+        let runs = self.streams.iter().map(|run| run.source.slice);
         whole.chain(runs).any(|source| source.region.lkey == lkey) || self.queue.sends_from(lkey)
     }
 }
@@ -526,7 +528,7 @@ impl Pair {
     fn finish_send(&mut self, message: u64, outcome: Outcome) {
         let side = &mut self.send;
         side.close_writes(message);
-        side.streams.retain(|run| run.chunks.message != message);
+        side.streams.forget(message);
         side.queue.forget(message);
         if let Some(send) = side.open.remove(&message) {
             self.events.send_ended(message, outcome);

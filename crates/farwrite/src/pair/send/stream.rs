@@ -6,6 +6,7 @@ use farwrite_schemes::scheme::Chunks;
 use farwrite_wire::control::SchemeTag;
 
 use super::queue::Source;
+use super::runs::StreamRun;
 use super::{Stage, Traits};
 use crate::error::{Error, StreamError};
 use crate::handle::SendHandle;
@@ -21,15 +22,6 @@ pub(super) struct Stream {
     /// Number of chunks that were given and have not departed.
     pub(super) in_hand: u32,
     pub(super) ended: bool,
-}
-
-/// Chunks that the user of a stream wants sent.
-pub(in crate::pair) struct StreamRun {
-    /// The chunks that remain to be sent.
-    pub(super) chunks: Chunks,
-    pub(super) source: Source,
-    /// Number of the write that the run belongs to, if it is one.
-    pub(super) write: Option<u64>,
 }
 
 /// A run of chunks that fits its stream.
@@ -48,17 +40,6 @@ impl NewRun {
     /// Returns the number of chunks.
     pub(super) fn chunks(&self) -> u32 {
         self.chunks.end - self.chunks.start
-    }
-}
-
-impl StreamRun {
-    pub(super) fn source(&self) -> MrSlice {
-        self.source.slice
-    }
-
-    /// Returns the number of chunks that remain to be sent.
-    pub(super) fn chunk_count(&self) -> u32 {
-        self.chunks.range.end - self.chunks.range.start
     }
 }
 
@@ -85,7 +66,7 @@ impl Pair {
             in_hand: chunks,
             ended: true,
         });
-        self.send.streams.push_back(StreamRun {
+        self.send.streams.push(StreamRun {
             chunks: Chunks {
                 message: message.into(),
                 range: 0..chunks,
@@ -157,7 +138,7 @@ impl Pair {
             stream.bytes = stream.bytes.max(run.end_bytes());
             stream.in_hand += run.chunks();
         }
-        self.send.streams.push_back(StreamRun {
+        self.send.streams.push(StreamRun {
             chunks: Chunks {
                 message: message.into(),
                 range: run.chunks,
@@ -187,7 +168,7 @@ impl Pair {
                 let first_chunk = geometry.chunk_of(first);
                 let range = first_chunk..geometry.chunks(bytes, has_immediate);
                 stream.in_hand += range.end - range.start;
-                self.send.streams.push_back(StreamRun {
+                self.send.streams.push(StreamRun {
                     chunks: Chunks {
                         message: message.into(),
                         range,
@@ -209,29 +190,17 @@ impl Pair {
     /// is no such run. A user may give runs of messages whose buffers are posted only after an
     /// older message has ended.
     pub(super) fn pull_stream(&mut self, max_chunks: u32) -> bool {
-        let is_clear = |run: &StreamRun| {
-            let message = run.chunks.message;
-            let send = self.send.open.get(&message.data());
+        let (open, sdr) = (&self.send.open, &self.sdr);
+        let run = self.send.streams.take(max_chunks, |message| {
             // Writes that do not fit the window were ended when the clearance was handled.
+            let send = open.get(&message);
             let is_handled = send.is_some_and(|send| send.stage >= Stage::Cleared);
-            is_handled && self.sdr.is_clear(message)
-        };
-        let Some(index) = self.send.streams.iter().position(is_clear) else {
+            is_handled && sdr.is_clear(message)
+        });
+        let Some(run) = run else {
             return false;
         };
-        let run = &mut self.send.streams[index];
-        let start = run.chunks.range.start;
-        let end = run.chunks.range.end.min(start.saturating_add(max_chunks));
-        let chunks = Chunks {
-            message: run.chunks.message,
-            range: start..end,
-        };
-        let (source, write) = (run.source, run.write);
-        run.chunks.range.start = end;
-        if run.chunks.range.is_empty() {
-            self.send.streams.remove(index);
-        }
-        self.queue_run(chunks, source, write);
+        self.queue_run(run.chunks, run.source, run.write);
         true
     }
 }

@@ -6,7 +6,6 @@ use farwrite_schemes::scheme::Chunks;
 use farwrite_sdr::PacketWrite;
 
 use super::queue::{BATCH_PACKETS, Departed, Source};
-use super::stream::StreamRun;
 use crate::error::Error;
 use crate::pair::Pair;
 use crate::peer::{PeerState, Run, TurnEnd};
@@ -85,7 +84,7 @@ impl Pair {
         let (chunk_bytes, mtu) = (geometry.chunk_bytes(), u64::from(geometry.config().mtu));
         let open = self.send.open.values();
         let of_sends = open.map(|send| send.unqueued_bytes(chunk_bytes));
-        let runs = self.send.streams.iter().map(StreamRun::chunk_count);
+        let runs = self.send.streams.iter().map(|run| run.chunk_count());
         let of_streams = runs.map(|chunks| u64::from(chunks) * chunk_bytes);
         let payload_bytes: u64 = of_sends.chain(of_streams).sum();
         let packets = payload_bytes.div_ceil(mtu);

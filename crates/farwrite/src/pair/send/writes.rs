@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use super::SendState;
 use super::queue::Departed;
-use super::stream::StreamRun;
 use crate::error::{Error, StreamError};
 use crate::memory::MrSlice;
 use crate::pair::Pair;
@@ -114,10 +113,8 @@ impl SendState {
     /// Drops all of a write that the fabric has not taken. The write ends with `outcome` once the
     /// fabric has sent the rest, or as sent if the fabric has taken all of it.
     fn cut_write(&mut self, number: u64, outcome: WriteOutcome) {
-        let of_write = |run: &StreamRun| run.write == Some(number);
-        let waiting = self.streams.iter().find(|run| of_write(run));
-        let waiting = waiting.map_or(0, |run| run.chunks.range.end - run.chunks.range.start);
-        self.streams.retain(|run| !of_write(run));
+        let write = self.writes.open.get(&number);
+        let waiting = write.map_or(0, |write| self.streams.drop_write(write.message, number));
         let dropped = self.queue.drop_write(number);
         let Some(write) = self.writes.open.get_mut(&number) else {
             return;
