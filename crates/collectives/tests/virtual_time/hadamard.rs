@@ -244,7 +244,8 @@ fn a_loss_becomes_a_small_error_of_many_values() {
     });
     let [(hole, holes), (spread, spreads)] = errors;
     assert!(hole > 0.95, "values lack a contribution: {hole}");
-    assert!(spread < 0.7, "no error is that large: {spread}");
+    // The largest of all values. It depends on which packets are lost.
+    assert!(spread < 0.8, "no error is that large: {spread}");
     assert!(spreads > 4 * holes, "{spreads} values instead of {holes}");
 }
 
