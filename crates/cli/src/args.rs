@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use serde_json::Value;
 
 use crate::boxes::{LowarArgs, NetRtArgs};
@@ -147,11 +147,43 @@ impl Command {
 impl Cli {
     /// Reads the arguments of this process.
     pub(crate) fn parse_args() -> Result<Self, Refused> {
-        Self::try_parse_from(perf_flags(std::env::args_os())).map_err(|error| Refused {
+        let matches = Self::described().try_get_matches_from(perf_flags(std::env::args_os()));
+        let parsed = matches.and_then(|matches| Self::from_arg_matches(&matches));
+        parsed.map_err(|error| Refused {
             arguments: std::env::args_os().skip(1).collect(),
             error,
         })
     }
+
+    /// The description of the command line, whose texts have the width of the terminal.
+    pub(crate) fn described() -> clap::Command {
+        with_flowing_help(Self::command())
+    }
+}
+
+/// Lets the paragraphs of the help of a command and its subcommands flow: clap keeps the line ends of a text,
+/// and breaks what is longer than a line of the terminal.
+fn with_flowing_help(command: clap::Command) -> clap::Command {
+    let text = command.get_after_help().map(ToString::to_string);
+    let command = match text {
+        Some(text) => command.after_help(flowing(&text)),
+        None => command,
+    };
+    let below = command.get_subcommands();
+    let names: Vec<_> = below.map(|below| below.get_name().to_owned()).collect();
+    let nested =
+        |command: clap::Command, name: &String| command.mut_subcommand(name, with_flowing_help);
+    names.iter().fold(command, nested)
+}
+
+/// A text with one line for each paragraph. Paragraphs with indented lines, such as examples, stay.
+fn flowing(text: &str) -> String {
+    let paragraph = |lines: &str| match lines.contains("\n ") || lines.starts_with(' ') {
+        true => lines.to_owned(),
+        false => lines.replace('\n', " "),
+    };
+    let paragraphs: Vec<_> = text.trim_end().split("\n\n").map(paragraph).collect();
+    paragraphs.join("\n\n")
 }
 
 /// `-q` is the number of queue pairs in perftest, and `--quiet` in this program. After `perf`, it has the
@@ -232,7 +264,7 @@ impl Refused {
 
     /// The command that the arguments name, with a space in front of each word.
     fn command(&self) -> String {
-        let mut command = <Cli as clap::CommandFactory>::command();
+        let mut command = Cli::command();
         let mut words = String::new();
         let names = self.arguments.iter().filter_map(|name| name.to_str());
         for name in names.filter(|name| !name.starts_with('-')) {
@@ -248,13 +280,29 @@ impl Refused {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]
     fn the_command_line_is_well_formed() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn texts_of_help_flow_and_examples_fit_a_line() {
+        let mut commands = vec![Cli::described()];
+        while let Some(command) = commands.pop() {
+            let text = command.get_after_help().map(ToString::to_string);
+            let name = command.get_name();
+            for line in text.iter().flat_map(|text| text.lines()) {
+                let is_example = line.starts_with(' ');
+                assert!(!is_example || line.len() <= 100, "{name}: {line}");
+            }
+            commands.extend(command.get_subcommands().cloned());
+        }
+        assert_eq!(
+            flowing("a\nb\n\nc:\n  d\n\ne\nf\n"),
+            "a b\n\nc:\n  d\n\ne f"
+        );
     }
 
     fn line(args: &[&str]) -> String {

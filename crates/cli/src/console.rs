@@ -19,7 +19,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::exit::{Exit, Failure, OrExit};
+use crate::exit::{Exit, Failure, OrExit, without_keys};
 
 /// The time between two lines of progress if there is no terminal to draw on.
 const LINE_PERIOD: Duration = Duration::from_secs(1);
@@ -130,6 +130,7 @@ impl Console {
 
     /// Warns people of a problem that the result alone does not show.
     pub(crate) fn warn(&self, text: impl fmt::Display) {
+        let text = without_keys(&text.to_string());
         if self.lines {
             self.event(json!({ "event": "warning", "message": text.to_string() }));
         }

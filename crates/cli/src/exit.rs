@@ -155,6 +155,24 @@ impl From<Exit> for ExitCode {
 /// The longest line of a failure.
 const MOST_CHARACTERS: usize = 2000;
 
+/// The prefixes of keys that must not be shown (P7.1).
+const SECRETS: [&str; 2] = ["farwrite-psk-1:", "farwrite-identity-1:"];
+
+/// A text without the keys in it: it may quote a file that is another one than the user believes.
+pub(crate) fn without_keys(text: &str) -> String {
+    let mut shown = text.to_owned();
+    for prefix in SECRETS {
+        let mut parts = shown.split(prefix);
+        let mut hidden = parts.next().unwrap_or_default().to_owned();
+        for part in parts {
+            let rest = part.trim_start_matches(|c: char| c.is_ascii_alphanumeric());
+            hidden += &format!("{prefix}(a key){rest}");
+        }
+        shown = hidden;
+    }
+    shown
+}
+
 /// Why a command failed, in one line, and its exit code.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -175,7 +193,7 @@ impl Failure {
 
     /// A failure with a complete description.
     pub(crate) fn new(exit: Exit, what: impl fmt::Display) -> Self {
-        let line = what.to_string();
+        let line = without_keys(&what.to_string());
         let mut line = line.split_whitespace().collect::<Vec<_>>().join(" ");
         // The line may quote an input, which may be long.
         if let Some((end, _)) = line.char_indices().nth(MOST_CHARACTERS) {
@@ -218,5 +236,22 @@ pub(crate) trait OrExit<T> {
 impl<T, E: Error> OrExit<T> for Result<T, E> {
     fn or_exit(self, exit: Exit, what: impl fmt::Display) -> Result<T, Failure> {
         self.map_err(|error| Failure::caused(exit, what, &error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_not_shown() {
+        let text = "line 1: \"farwrite-psk-1:abc234\", and farwrite-identity-1:xyz";
+        let shown = Failure::new(Exit::Usage, text).to_string();
+        let want = "line 1: \"farwrite-psk-1:(a key)\", and farwrite-identity-1:(a key)";
+        assert_eq!(shown, want);
+        assert_eq!(
+            without_keys("farwrite-public-1:abc"),
+            "farwrite-public-1:abc"
+        );
     }
 }

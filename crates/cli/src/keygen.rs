@@ -19,8 +19,14 @@ Examples:
   farwrite keygen --public host.key      print the public key of an identity
 
 Copy a pre-shared key to the other machine over a channel that you trust, such as scp: anyone with \
-the key can write files in your name. An identity stays on its machine. Add its public key to the \
-known peers of the other end, in a line `NAME PUBLIC-KEY`.";
+the key can write files in your name. An identity stays on its machine, and the other end must know \
+its public key. `farwrite recv --peers` reads it from a table (docs/service.md):
+
+  [NAME]
+  key = \"PUBLIC-KEY\"
+  dir = \"DIRECTORY\"
+
+Programs that use the connections of the library read known peers from lines `NAME PUBLIC-KEY`.";
 
 /// Makes a key: a pre-shared key, which is 256 random bits that only the two ends of a transfer have,
 /// or the identity of a machine for programs that use connections.

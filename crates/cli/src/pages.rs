@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use clap::{Args, Command, CommandFactory};
+use clap::{Args, Command};
 use clap_complete::Shell;
 use clap_mangen::Man;
 use serde_json::json;
@@ -44,7 +44,7 @@ pub(crate) struct ManArgs {
 /// Prints the script.
 pub(crate) fn run_completions(args: &CompletionsArgs, console: &Console) -> Result<(), Failure> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "farwrite", &mut script);
+    clap_complete::generate(args.shell, &mut Cli::described(), "farwrite", &mut script);
     if console.is_json() {
         return console.json(&json!({ "script": String::from_utf8_lossy(&script) }));
     }
@@ -62,7 +62,7 @@ pub(crate) fn run_man(args: &ManArgs, console: &Console) -> Result<(), Failure> 
         Exit::Files,
         format_args!("making directory {}", dir.display()),
     )?;
-    let mut command = Cli::command();
+    let mut command = Cli::described();
     command.build();
     let mut pages = Vec::new();
     write_pages(dir, &command, &mut pages)?;

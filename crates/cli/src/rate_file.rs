@@ -78,7 +78,7 @@ impl RateFile {
 }
 
 fn read(file: &Path) -> Result<u64, String> {
-    let named = |why: &dyn std::fmt::Display| format!("{}: {why}", file.display());
+    let named = |why: &dyn std::fmt::Display| format!("--rate-file {}: {why}", file.display());
     let text = read_text(file, MOST_BYTES).map_err(|why| named(&why))?;
     parse_rate(text.trim()).map_err(|why| named(&why))
 }

@@ -49,7 +49,8 @@ Examples:
   farwrite recv --listen 192.0.2.7:4792 --dir in --psk-file far.key --once
   farwrite recv --listen [::]:4792 --dir in --psk-file far.key --json
   farwrite recv --code              receive once, by a short code that the sender types
-  farwrite recv --listen [::]:4792 --dir in --identity host.key --peers peers.toml --audit audit.jsonl
+  farwrite recv --listen [::]:4792 --dir in --identity host.key \\
+    --peers peers.toml --audit audit.jsonl
   farwrite recv --dir in --psk-file far.key --credit-rate 10Gbit
   farwrite recv --dir in --psk-file far.key --metrics 127.0.0.1:9791
   curl http://127.0.0.1:9791/metrics          shows the counters, while recv runs
@@ -117,8 +118,8 @@ pub(crate) struct RecvArgs {
     #[arg(allow_hyphen_values = true)]
     memory: u64,
     /// Give a transfer up if the sender is silent for this time: 1s to 1h. Also give it up if less than
-    /// 4 KiB of new data moves in this time, or less than a tenth of what a path of 8 kbit/s carries in
-    /// it, if that is less. Waiting for a slow disk at either end does not count
+    /// 4 KiB of new data moves in this time; if this time is shorter than 41s, less than 100 bytes for each
+    /// of its seconds. Waiting for a slow disk at either end does not count
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_timeout)]
     #[arg(allow_hyphen_values = true)]
     timeout: Duration,

@@ -51,7 +51,7 @@ Examples:
   zfs send tank@now | farwrite send --to far.example --psk-file far.key -
       the other machine: farwrite recv --psk-file far.key - | zfs receive tank/copy
   farwrite send --dry-run --exclude '*.o' source/         lists what would be sent
-  farwrite send --to [2001:db8::7] archive/.     asks for the key or the code that `farwrite recv` shows
+  farwrite send --to [2001:db8::7] archive/.     asks for the key or the code that recv shows
   farwrite send --to far.example --identity host.key --peer-key farwrite-public-1:... archive/
       to a receiver with --peers
 

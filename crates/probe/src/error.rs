@@ -18,7 +18,7 @@ pub enum Error {
     #[error(transparent)]
     Channel(#[from] SessionError),
     /// The peer aborted the session.
-    #[error("the peer gave up: {reason}")]
+    #[error("the peer gave up and says: \"{reason}\"")]
     Aborted {
         /// The category of the reason.
         cause: Cause,

@@ -76,7 +76,10 @@ pub enum Error {
         theirs: u16,
     },
     /// The handshake does not verify (P7.3).
-    #[error("the pre-shared keys of the two ends differ (or the handshake was changed on its way)")]
+    #[error(
+        "the keys of the two ends differ: the pre-shared keys, or the receiver's public key and the one that \
+         the sender expects (or the handshake was changed on its way)"
+    )]
     KeysDiffer,
     /// The responder does not know the public key of a peer.
     #[error("this end does not know the peer's public key: add {key} to its peers")]
@@ -128,7 +131,7 @@ pub enum Error {
         source: io::Error,
     },
     /// The peer closed the channel between two messages.
-    #[error("the peer closed the channel")]
+    #[error("the peer closed the connection, or its program was killed")]
     Closed,
     /// The connection ended within a message.
     #[error("the connection ended within a message")]
@@ -176,7 +179,7 @@ pub enum Error {
         want: Expected,
     },
     /// The peer gave up and sent a reason.
-    #[error("the peer gave up: {reason}")]
+    #[error("the peer gave up and says: \"{reason}\"")]
     Aborted {
         /// The kind of failure at the peer.
         cause: Cause,

@@ -205,7 +205,7 @@ fn wrong_prefix(want: KeyKind, came: Option<KeyKind>) -> String {
     match came {
         Some(came) => {
             format!(
-                "this is the text of a key of the kind `{came}`, want `{want}`: `{command}` makes or prints one"
+                "this is the text of a key of the kind `{came}`, want `{want}`: `{command}` gives one"
             )
         }
         None => format!("not a {want}: it should begin with `{prefix}`, as `{command}` prints it"),

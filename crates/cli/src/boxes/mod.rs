@@ -208,7 +208,7 @@ fn carry<B: Shown>(
     let metrics = metrics.transpose()?;
     let bridge = Bridge::start(config, inner).map_err(failed)?;
     console.say(format_args!(
-        "Carrying frames between {} (near) and {} (far) until Ctrl-C",
+        "Carrying frames between {} (near) and {} (far) until Ctrl-C or the end of --for",
         args.near, args.far
     ));
     for name in bridge.down() {

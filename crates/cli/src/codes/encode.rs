@@ -17,7 +17,7 @@ use farwrite_units::show::{ByteRate, Bytes};
 const EXAMPLES: &str = "\
 Examples:
   farwrite codes encode --code ec-mds:32,8 --chunk-bytes 64KiB --in data --out data.parity
-  farwrite codes encode --code ec-xor:10,2 --chunk-bytes 1MiB --in data --out data.parity --threads 1
+  farwrite codes encode --code ec-xor:10,2 --chunk-bytes 1MiB --in data --out parity --threads 1
 
 The file is divided into chunks of N bytes, and the chunks into groups of K. The output has the M
 parity chunks of each group, group after group: byte b of parity chunk i of group g is byte

@@ -206,7 +206,9 @@ impl Far {
             ),
             Some(6) => (
                 Exit::PeerFiles,
-                format!("{name} cannot use its files or directory"),
+                format!(
+                    "{name} cannot use the files or the directory that it says above; a destination must be a directory that exists"
+                ),
             ),
             Some(code) => (
                 Exit::Other,

@@ -27,12 +27,14 @@ Examples:
   ip netns add a; ip netns add b
   farwrite link --namespaces a b --rate 1Gbit --rtt 40ms --loss 0.1%
   farwrite link --namespaces a b --rate 200Mbit --rtt 40ms --queue 1MB --ecn 5ms --no-offload
-  farwrite link --namespaces a b --rate 1Gbit --rtt 40ms --step 10s:rate=250Mbit --step 20s:rate=1Gbit
+  farwrite link --namespaces a b --rate 1Gbit --rtt 40ms \\
+    --step 10s:rate=250Mbit --step 20s:rate=1Gbit
   farwrite link --namespaces a b --ip-mtu 9000 --rate 10Gbit --rtt 25ms --for 60s --json
   farwrite link --devices tun0 tun1 --rtt 80ms --loss 1% --burst 20
   farwrite link --namespaces a b --rate 1Gbit --rtt 40ms --loss 1% --burst 2ms
   farwrite link --namespaces a b --rate 50Mbit --rtt 30ms --vary uniform:10ms/30ms
-  farwrite link --namespaces a b --rate 50Mbit --rtt 30ms --vary spikes:5%:20ms/10ms --back vary=none
+  farwrite link --namespaces a b --rate 50Mbit --rtt 30ms \\
+    --vary spikes:5%:20ms/10ms --back vary=none
   farwrite link --namespaces a b --rate 100Mbit --rtt 20ms --police 10Mbit:24kB --back police=none
   farwrite link --namespaces a b --rtt 60ms --trace lte.down --back rate=5Mbit,delay=40ms
   farwrite link --namespaces a b --rate 64kbit --rtt 100ms --step 20s:forward.rate=128kbit
@@ -266,7 +268,10 @@ impl LinkArgs {
 
 fn read_trace(file: &Path) -> Result<Arc<DeliveryTrace>, Failure> {
     let wrong = |why: &dyn std::fmt::Display| {
-        Failure::new(Exit::Usage, format_args!("{}: {why}", file.display()))
+        Failure::new(
+            Exit::Usage,
+            format_args!("--trace {}: {why}", file.display()),
+        )
     };
     let text = input::read_text(file, MOST_TRACE).map_err(|why| wrong(&why))?;
     let trace = DeliveryTrace::parse(&text).map_err(|why| wrong(&why))?;

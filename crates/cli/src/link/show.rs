@@ -22,7 +22,7 @@ pub(super) fn started(config: &TunEmulatorConfig) -> String {
         }
     });
     let [a, b] = ends;
-    format!("Carrying packets between A ({a}) and B ({b}) until Ctrl-C")
+    format!("Carrying packets between A ({a}) and B ({b}) until Ctrl-C or the end of --for")
 }
 
 /// The counters of both directions, side by side.

@@ -111,7 +111,9 @@ fn reach(pipe: &PipeSender, psk: &Psk, cancel: &Cancel) -> Result<Connection, Fa
     let connected = cancel.run(move || connect(&to, &keys, "the receiver", &options))?;
     connected.map_err(|error| {
         let what = match error {
-            ConnectionError::Silent { .. } => "connecting to `farwrite recv -`",
+            ConnectionError::Silent { .. } => {
+                "connecting to `farwrite recv -`, which needs the `-` to receive a pipe"
+            }
             _ => "connecting",
         };
         Failure::of_connection(what, &error)

@@ -149,8 +149,9 @@ fn sensitivity(answer: &Answer) -> String {
     let mut rows = vec![head.map(str::to_owned)];
     rows.extend(answer.sensitivity.iter().map(dependence));
     let mut text = format!(
-        "How sure: from where on another scheme is better by more than {}; and, were the number a tenth,\n\
-         half, twice or ten times as large, the {} of {} over the least there\n\n{}",
+        "How sure. below, better, above, better: the values from which on another scheme is better by more\n\
+         than {}, and that scheme. /10, /2, x2, x10: if the value were a tenth, half, twice or ten times as\n\
+         large, the {} of {}, divided by that of the best scheme there\n\n{}",
         Percent(answer.question.close),
         answer.question.objective,
         answer.best.scheme,

@@ -64,7 +64,8 @@ fn examples() -> String {
 #[command(after_help = examples())]
 #[command(group = ArgGroup::new("what").required(true).args(["plan", "connections", "flows"]))]
 pub(crate) struct SimArgs {
-    /// Plan of many runs
+    /// Plan of many runs, without --topology, --transport, --mtu, --paths, --framing, --seed, --seeds and
+    /// --until, which a plan sets itself
     #[arg(value_name = "PLAN.toml")]
     pub(crate) plan: Option<PathBuf>,
     /// Connection matrix of htsim

@@ -89,7 +89,7 @@ fn ctrl_c_ends_both_ends_and_leaves_nothing() {
             (receiver.end(), sender.end())
         };
         ended.assert(130, "interrupted");
-        other.assert(5, "the peer gave up: interrupted");
+        other.assert(5, "the peer gave up and says: \"interrupted\"");
         assert_eq!(rig.received(), [""; 0]);
     }
 }

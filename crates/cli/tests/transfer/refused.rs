@@ -16,7 +16,7 @@ fn another_key_is_refused_and_the_receiver_goes_on() {
     let stranger = Rig::new();
     let receiver = rig.recv(V4, &["--once"]);
     let refused = stranger.send(receiver.addr, &[], &[&file]).end();
-    refused.assert(3, "pre-shared keys of the two ends differ");
+    refused.assert(3, "keys of the two ends differ");
     assert_eq!(rig.received(), [""; 0]);
     rig.send(receiver.addr, &[], &[&file]).end().assert(0, "");
     receiver.end().assert(0, "refused");

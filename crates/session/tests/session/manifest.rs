@@ -308,7 +308,10 @@ fn manifest_other_than_planned_is_refused() {
     let reason = Text::new("disk on fire");
     let cause = Cause::Files;
     let error = verdict(&right, &[Message::Abort { cause, reason }]);
-    assert_eq!(error.to_string(), "the peer gave up: disk on fire");
+    assert_eq!(
+        error.to_string(),
+        "the peer gave up and says: \"disk on fire\""
+    );
     let error = verdict(&right, &[Message::Done]);
     assert!(error.to_string().contains("manifest entries"), "{error}");
 }
