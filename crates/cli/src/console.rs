@@ -39,6 +39,9 @@ pub(crate) struct Console {
     lines: bool,
     /// Standard output carries JSON or data, so text for people goes to standard error.
     is_output_taken: bool,
+    /// Both streams are terminals, so text for people takes the stream that draws progress: otherwise the
+    /// two would write into each other's lines.
+    is_one_terminal: bool,
     quiet: bool,
     /// The name of the command in JSON.
     command: String,
@@ -61,6 +64,7 @@ impl Console {
             json,
             lines,
             is_output_taken: json || carries_data,
+            is_one_terminal: io::stdout().is_terminal() && io::stderr().is_terminal(),
             quiet,
             command,
             transfer: None,
@@ -111,21 +115,22 @@ impl Console {
 
     /// As [`Console::say`], without the name of the transfer.
     fn say_plain(&self, text: String) {
-        if !self.is_output_taken {
-            self.out.offer(Item::Line(text));
-        } else if !self.quiet {
-            self.err.offer(Item::Line(text));
+        if !self.is_output_taken || !self.quiet {
+            self.for_people().offer(Item::Line(text));
+        }
+    }
+
+    /// The stream of results for people.
+    fn for_people(&self) -> &Stream {
+        match self.is_output_taken || self.is_one_terminal {
+            true => &self.err,
+            false => &self.out,
         }
     }
 
     /// As [`Console::say`], but waits until there is room for the line, so that none is lost.
     pub(crate) fn say_all(&self, text: impl fmt::Display) {
-        let stream = if self.is_output_taken {
-            &self.err
-        } else {
-            &self.out
-        };
-        stream.push(Item::Line(text.to_string()));
+        self.for_people().push(Item::Line(text.to_string()));
     }
 
     /// Warns people of a problem that the result alone does not show.
@@ -260,8 +265,9 @@ impl Console {
         if let Err(failure) = &written {
             self.show_failure(failure);
         }
-        // Warnings may remain unwritten.
-        let _ = self.err.flush(Some(LAST_LINES));
+        // Warnings may remain unwritten, results not.
+        let patience = (!self.is_one_terminal).then_some(LAST_LINES);
+        let _ = self.err.flush(patience);
         written
     }
 }
