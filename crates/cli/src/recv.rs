@@ -297,6 +297,8 @@ impl Reload {
         let Some(file) = args.peers.clone() else {
             return Ok(None);
         };
+        // A wrong file ends the program before it says that it listens.
+        Peers::load(&file, &args.dir).map_err(|what| Failure::new(Exit::Usage, what))?;
         let hung_up = Arc::<AtomicBool>::default();
         let registered = flag::register(SIGHUP, Arc::clone(&hung_up));
         registered.or_exit(Exit::Other, "installing the handler for SIGHUP")?;

@@ -315,13 +315,12 @@ impl CpArgs {
             console,
         );
         out.close();
-        far.end();
+        let status = far.end();
         match received {
             Err(failure)
                 if failure.exit == Exit::Interrupted && has_ended.load(Ordering::Relaxed) =>
             {
-                let what = format!("the program at {} ended", host.to_string_lossy());
-                Err(Failure::new(Exit::Unreachable, what))
+                Err(ssh::why_it_ended(&host.to_string_lossy(), status))
             }
             received => received,
         }

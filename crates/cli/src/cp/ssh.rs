@@ -157,7 +157,12 @@ impl Far {
             let output = self.pipes.as_mut().map(|(_, output)| output);
             match output.map(|output| output.take(MAX_LINE_BYTES).read_until(b'\n', &mut line)) {
                 Some(Ok(1..)) => {}
-                _ => return Err(self.why_it_ended()),
+                _ => {
+                    // The program ends when its standard input does.
+                    self.pipes = None;
+                    let status = self.child.wait().ok().and_then(|status| status.code());
+                    return Err(why_it_ended(&self.name, status));
+                }
             }
             // What a shell prints may be of any bytes.
             let line = String::from_utf8_lossy(&line);
@@ -183,45 +188,6 @@ impl Far {
         Err(Failure::new(Exit::Mismatch, what))
     }
 
-    /// The reason why the program ended before it greeted. What it has said is on standard error already.
-    fn why_it_ended(&mut self) -> Failure {
-        // It ends when its standard input does.
-        self.pipes = None;
-        let name = &self.name;
-        let status = self.child.wait().ok().and_then(|status| status.code());
-        let (exit, what) = match status {
-            Some(127 | 126) => (
-                Exit::Unreachable,
-                format!(
-                    "{name} has no program `farwrite` that it can run: install it there, name it with \
-                     --far-program, or copy this one with --bootstrap"
-                ),
-            ),
-            Some(255) => (Exit::Unreachable, format!("ssh does not reach {name}")),
-            Some(2) => (
-                Exit::Mismatch,
-                format!(
-                    "the program at {name} refuses its arguments: it may be of another version"
-                ),
-            ),
-            Some(6) => (
-                Exit::PeerFiles,
-                format!(
-                    "{name} cannot use the files or the directory that it says above; a destination must be a directory that exists"
-                ),
-            ),
-            Some(code) => (
-                Exit::Other,
-                format!("the program at {name} ended with status {code}"),
-            ),
-            None => (
-                Exit::Other,
-                format!("the program at {name} was ended by a signal"),
-            ),
-        };
-        Failure::new(exit, what)
-    }
-
     /// The standard input and output of the program, for a relay.
     pub(crate) fn pipes(&mut self) -> Result<(Out, BufReader<ChildStdout>), Failure> {
         let (input, output) = self.raw_pipes()?;
@@ -239,16 +205,52 @@ impl Far {
         self.child.wait().ok()?.code()
     }
 
-    /// Waits for the end of the program, whose standard input must have ended.
-    pub(crate) fn end(mut self) {
+    /// Waits for the end of the program, whose standard input must have ended. Returns its status; `None` if
+    /// it was killed.
+    pub(crate) fn end(mut self) -> Option<i32> {
         let start = Instant::now();
         while start.elapsed() < LAST {
             match self.child.try_wait() {
                 Ok(None) => thread::sleep(Duration::from_millis(10)),
-                Ok(Some(_)) | Err(_) => return,
+                Ok(Some(status)) => return status.code(),
+                Err(_) => return None,
             }
         }
         let _ = self.child.kill();
         let _ = self.child.wait();
+        None
     }
+}
+
+/// The reason why the program at the other machine ended. What it has said is on standard error already.
+pub(crate) fn why_it_ended(name: &str, status: Option<i32>) -> Failure {
+    let (exit, what) = match status {
+        Some(127 | 126) => (
+            Exit::Unreachable,
+            format!(
+                "{name} has no program `farwrite` that it can run: install it there, name it with \
+                 --far-program, or copy this one with --bootstrap"
+            ),
+        ),
+        Some(255) => (Exit::Unreachable, format!("ssh does not reach {name}")),
+        Some(2) => (
+            Exit::Mismatch,
+            format!("the program at {name} refuses its arguments: it may be of another version"),
+        ),
+        Some(6) => (
+            Exit::PeerFiles,
+            format!(
+                "{name} cannot use the files or the directory that it says above; a destination must be a directory that exists"
+            ),
+        ),
+        Some(code) => (
+            Exit::Other,
+            format!("the program at {name} ended with status {code}"),
+        ),
+        None => (
+            Exit::Other,
+            format!("the program at {name} was ended by a signal"),
+        ),
+    };
+    Failure::new(exit, what)
 }
