@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use farwrite::{PeerStats, QpStats, SchemeName, packet_overhead_bytes};
 use farwrite_model::Scheme;
-use farwrite_model::plan::Question;
+use farwrite_model::plan::{Coding, Question};
 use farwrite_units::show::real;
 
 use crate::cost::{Cost, settle};
@@ -39,6 +39,7 @@ impl Packets {
 pub struct Chooser {
     candidates: Vec<(SchemeName, Scheme)>,
     packets: Packets,
+    coding: Coding,
     measured: Measured,
     recent: Recent,
     /// By the size of a message in bytes.
@@ -82,10 +83,18 @@ impl Chooser {
                 .filter_map(|name| Some((name, Scheme::try_from(name).ok()?)))
                 .collect(),
             packets,
+            coding: Coding::default(),
             measured: Measured::new(None, prior_loss, rtt, rate_bps),
             recent: Recent::default(),
             sizes: BTreeMap::new(),
         }
+    }
+
+    /// Says how many cores compute parity at each end. Without this call, it is the one that polls.
+    #[must_use]
+    pub fn with_coding_cores(mut self, cores: usize) -> Self {
+        self.coding.cores = real(cores as u64);
+        self
     }
 
     /// Processes the measurements of the queue pair and its peer.
@@ -155,6 +164,7 @@ impl Chooser {
         let mut question = Question::new(real(bytes), bandwidth_bps, measured.rtt_s, 0.0);
         question.loss = measured.losses();
         question.draw_work = DRAW_WORK;
+        question.coding = self.coding;
         question.chunk_bytes = real(chunk_bytes);
         question.candidates = self.candidates.iter().map(|(_, scheme)| *scheme).collect();
         let Ok(plan) = question.plan() else {

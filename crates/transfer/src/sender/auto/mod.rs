@@ -7,7 +7,7 @@ mod choices;
 
 use std::time::Duration;
 
-use farwrite::{PeerStats, QpStats, SchemeName};
+use farwrite::{CodingThreads, PeerStats, QpStats, SchemeName};
 use farwrite_choice::{Chooser, Packets, SchemeSetting};
 use farwrite_units::show::{Percent, Rate, Time, real};
 
@@ -39,7 +39,8 @@ impl Auto {
     ) -> Self {
         let candidates = SchemeSetting::Auto.candidates();
         Self {
-            chooser: Chooser::new(candidates, packets(&shape), rtt, rate_bps, expected_loss),
+            chooser: Chooser::new(candidates, packets(&shape), rtt, rate_bps, expected_loss)
+                .with_coding_cores(CodingThreads::Auto.cores()),
             shape,
             current: None,
             sent: 0,
