@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use farwrite_link::{Policer, Spread, Variation};
 
-use common::case::{Case, FlowKind, PathStep, uniform};
+use common::case::{Case, FlowKind, PathStep, Waits, uniform};
 use common::measure::CaseResult;
 use common::network::run;
 
@@ -418,4 +418,23 @@ fn a_delay_that_varies_is_no_queue() {
         let used = run(&case.lasting(200.0, 0.0)).utilisation;
         assert!(used > least, "{variation:?} {used}");
     }
+}
+
+#[test]
+fn hosts_that_wait_do_not_hide_a_delay_that_varies() {
+    // A sender that waits has fewer bytes in flight at times. If the next ones explained each rise of
+    // the delay, a flow would take the variation for a queue, and use 0.3 of this path.
+    let waits = Waits {
+        every_ns: 7_000_000,
+        most_ns: 6_000_000,
+    };
+    let used = [1, 2, 3, 4].map(|seed| {
+        let case = Case {
+            waits: Some(waits),
+            seed,
+            ..Case::between_hosts(50_000_000, 30_000_000).varying(uniform(3, 30))
+        };
+        run(&case.lasting(333.0, 0.0)).utilisation
+    });
+    assert!(used.iter().sum::<f64>() / 4.0 > 0.5, "{used:?}");
 }

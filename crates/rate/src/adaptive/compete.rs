@@ -125,6 +125,7 @@ mod tests {
     const NOISE: Noise = Noise {
         jitter_ns: 0,
         packet_ns: 0,
+        free_bytes: 0,
     };
 
     const MS: u64 = 1_000_000;

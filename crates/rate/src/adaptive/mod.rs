@@ -241,12 +241,19 @@ impl Adaptive {
             .saturating_add(self.path.variation_ns())
     }
 
-    /// The delays of hosts and packets.
+    /// What else than a variation of the path makes the delay rise.
+    ///
+    /// The share of a new flow is uncertain. Taking its queue for a variation would be worse than
+    /// learning a variation late: such a flow would keep the queue.
     fn noise(&self) -> Noise {
         let packet_ns = time_of(self.options.packet_bytes, self.peak_bps());
         Noise {
             jitter_ns: self.options.jitter_ns,
             packet_ns: packet_ns.min(self.path.base_ns() / 2),
+            free_bytes: match self.cycle.is_young() {
+                true => 0,
+                false => self.share_bytes,
+            },
         }
     }
 

@@ -6,14 +6,15 @@ use super::constants::{
 use super::path::Sample;
 use crate::math::mul_div;
 
-/// Delays that hosts and packets cause, in nanoseconds. Shorter rises are not a variation of the
-/// path.
+/// What else than a variation of the path makes the delay rise.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Noise {
     /// [`AdaptiveOptions::jitter_ns`](super::AdaptiveOptions::jitter_ns).
     pub(super) jitter_ns: u64,
-    /// Time of one packet on the path.
+    /// Time of one packet on the path, in nanoseconds.
     pub(super) packet_ns: u64,
+    /// Bytes in flight with which the flow itself causes no queue.
+    pub(super) free_bytes: u64,
 }
 
 /// A rise of the delay that is too fast for a queue.
@@ -40,13 +41,13 @@ impl Variation {
         let Some(previous) = self.previous.replace(sample) else {
             return;
         };
-        self.end_rise(sample, rtt_ns);
+        self.end_rise(sample, rtt_ns, noise);
         let rise_ns = sample.rtt_ns.saturating_sub(previous.rtt_ns);
         let elapsed_ns = sample.departed_ns.saturating_sub(previous.departed_ns);
         let others_ns = (elapsed_ns / GROWTH_SHARE)
             .max(noise.jitter_ns)
             .saturating_add(BURST_PACKETS.saturating_mul(noise.packet_ns));
-        if rise_ns > others_ns.saturating_add(own_ns(previous, sample)) {
+        if rise_ns > others_ns.saturating_add(own_ns(previous, sample, noise)) {
             self.pending = Some(Rise {
                 ns: rise_ns,
                 top: sample,
@@ -55,7 +56,7 @@ impl Variation {
     }
 
     /// Ends the pending rise if the delay has fallen again, or if the delay has stayed long for too long.
-    fn end_rise(&mut self, sample: Sample, rtt_ns: u64) {
+    fn end_rise(&mut self, sample: Sample, rtt_ns: u64, noise: Noise) {
         let Some(rise) = self.pending else {
             return;
         };
@@ -65,7 +66,7 @@ impl Variation {
             return;
         }
         let fall_ns = rise.top.rtt_ns.saturating_sub(sample.rtt_ns);
-        if fall_ns >= (rise.ns / 2).saturating_add(own_ns(sample, rise.top)) {
+        if fall_ns >= (rise.ns / 2).saturating_add(own_ns(sample, rise.top, noise)) {
             self.pending = None;
             self.keep(rise, rtt_ns);
         }
@@ -97,10 +98,9 @@ impl Variation {
 }
 
 /// The part of the difference between two delays that the flow itself causes by what it has sent.
-fn own_ns(shorter: Sample, longer: Sample) -> u64 {
-    let added_bytes = longer
-        .in_flight_bytes
-        .saturating_sub(shorter.in_flight_bytes);
+fn own_ns(shorter: Sample, longer: Sample, noise: Noise) -> u64 {
+    let before_bytes = shorter.in_flight_bytes.max(noise.free_bytes);
+    let added_bytes = longer.in_flight_bytes.saturating_sub(before_bytes);
     mul_div(longer.rtt_ns, added_bytes, longer.in_flight_bytes)
 }
 
@@ -112,6 +112,7 @@ mod tests {
     const NOISE: Noise = Noise {
         jitter_ns: MS,
         packet_ns: MS / 4,
+        free_bytes: 0,
     };
 
     /// The variation after samples of these round trips in milliseconds, 4 ms apart.
@@ -160,10 +161,10 @@ mod tests {
         assert_eq!(after(trains), 0);
     }
 
-    #[test]
-    fn what_the_flow_has_sent_itself_is_not() {
+    /// The variation after 20 trains, of which each doubles the bytes in flight from 10,000 and adds
+    /// a third to the delay.
+    fn after_trains(noise: Noise) -> u64 {
         let mut variation = Variation::default();
-        // Without what the flow has added, each of these trains would be a rise that falls.
         for train in 0..20u64 {
             for (step, in_flight_bytes) in [(0, 10_000), (1, 20_000)] {
                 let sample = Sample {
@@ -171,10 +172,26 @@ mod tests {
                     rtt_ns: (30 + 10 * step) * MS,
                     in_flight_bytes,
                 };
-                variation.note(sample, 30 * MS, NOISE);
+                variation.note(sample, 30 * MS, noise);
             }
         }
-        assert_eq!(variation.ns(1_000 * MS), 0);
+        variation.ns(1_000 * MS) / MS
+    }
+
+    #[test]
+    fn what_the_flow_has_sent_itself_is_not() {
+        assert_eq!(after_trains(NOISE), 0);
+    }
+
+    #[test]
+    fn what_fits_on_the_path_explains_no_rise() {
+        // A host that waits for a processor sends in bursts, and fills its part of the path now and then.
+        let sharing = |free_bytes| Noise {
+            free_bytes,
+            ..NOISE
+        };
+        assert_eq!(after_trains(sharing(20_000)), 20);
+        assert_eq!(after_trains(sharing(15_000)), 0, "part of it fits");
     }
 
     #[test]

@@ -19,6 +19,13 @@ pub(crate) enum FlowKind {
     Swift,
 }
 
+impl FlowKind {
+    /// Whether the kernel sends the packets and answers them.
+    pub(crate) fn is_tcp(self) -> bool {
+        matches!(self, Self::Reno | Self::Cubic | Self::Bbr)
+    }
+}
+
 /// One flow of a case.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct FlowCase {
@@ -44,6 +51,14 @@ pub(crate) struct PathStep {
     pub(crate) at_rounds: f64,
     pub(crate) rate_factor: f64,
     pub(crate) rtt_factor: f64,
+}
+
+/// Programs that wait for a processor: in each period, from its start, both ends of a flow do nothing
+/// for a random time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Waits {
+    pub(crate) every_ns: u64,
+    pub(crate) most_ns: u64,
 }
 
 /// A path and the flows on it.
@@ -72,6 +87,9 @@ pub(crate) struct Case {
     pub(crate) jitter_ns: u64,
     /// Longest time for which a receiver takes no packets, every 7 ms.
     pub(crate) stall_ns: u64,
+    /// Waits of hosts that are busy. TCP runs in the kernel and does not wait. Kernels say when packets
+    /// arrived, so a wait counts as time for which the hosts held a report (P4.10).
+    pub(crate) waits: Option<Waits>,
     /// Mean time between two bursts of packets that the path hands over, as an emulator in software
     /// does; the longest time is twice as long. 0: it hands over each packet on its own.
     pub(crate) burst_ns: u64,
@@ -114,6 +132,7 @@ impl Case {
             packet_bytes: None,
             jitter_ns: 0,
             stall_ns: 0,
+            waits: None,
             burst_ns: 0,
             variation: Variation::default(),
             back_variation: Variation::default(),

@@ -26,7 +26,7 @@ struct Departure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ReportInFlight {
     sequence: u32,
-    hold_ns: u64,
+    pub(crate) hold_ns: u64,
     bytes: u64,
     packets: u64,
     marked: u64,
@@ -48,6 +48,8 @@ struct Backlog {
 pub(crate) struct Sender {
     controller: Box<dyn RateControl>,
     bucket: TokenBucket,
+    /// For how long the bucket fills while the sender waits, in nanoseconds.
+    burst_ns: u64,
     departures: VecDeque<Departure>,
     sequence: u32,
     sent_bytes: u64,
@@ -94,6 +96,11 @@ impl Sender {
         };
         Self {
             bucket: TokenBucket::new(controller.limits().pace_bps, 1),
+            // As endpoints on a path that they have measured.
+            burst_ns: match case.waits {
+                Some(_) => case.jitter_ns.min(case.rtt_ns / 16),
+                None => 0,
+            },
             controller,
             departures: VecDeque::new(),
             sequence: 0,
@@ -178,6 +185,8 @@ impl Sender {
             return Err(self.controller.next_timeout());
         }
         self.bucket.set_pace(now_ns, limits.pace_bps);
+        let burst_bytes = u128::from(limits.pace_bps) * u128::from(self.burst_ns) / 8_000_000_000;
+        self.bucket.set_burst(now_ns, burst_bytes as u64);
         let next_ns = self.bucket.next_ns(now_ns);
         if next_ns > now_ns {
             return Err(Some(next_ns));
@@ -268,7 +277,7 @@ pub(crate) struct Receiver {
 
 impl Receiver {
     pub(crate) fn new(case: &Case, flow: &FlowCase) -> Self {
-        let is_tcp = matches!(flow.kind, FlowKind::Reno | FlowKind::Cubic | FlowKind::Bbr);
+        let is_tcp = flow.kind.is_tcp();
         Self {
             interval_ns: match is_tcp {
                 true => 0,

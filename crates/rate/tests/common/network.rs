@@ -175,7 +175,7 @@ impl<'a> Network<'a> {
                 && at_ns <= now_ns
             {
                 self.events.pop();
-                self.handle(now_ns, event);
+                self.handle_or_wait(now_ns, event);
             }
         }
     }
@@ -251,6 +251,39 @@ impl<'a> Network<'a> {
         } else {
             first_ns
         }
+    }
+
+    /// When the ends of a flow go on, of which one has something to do at `now_ns`.
+    fn runs_ns(&self, now_ns: u64, flow: usize) -> u64 {
+        let Some(waits) = self.case.waits else {
+            return now_ns;
+        };
+        if self.case.flows[flow].kind.is_tcp() {
+            return now_ns;
+        }
+        let period = now_ns / waits.every_ns;
+        let length_ns = SplitMix::new(self.case.seed << 32 ^ period).below(waits.most_ns);
+        now_ns.max(period * waits.every_ns + length_ns)
+    }
+
+    /// Handles an event of a flow, or puts it off while the ends of the flow wait for a processor.
+    fn handle_or_wait(&mut self, now_ns: u64, event: Event) {
+        let (Event::Wake(flow) | Event::ReportDue(flow) | Event::ReportInFlight(flow, _)) = event
+        else {
+            return self.handle(now_ns, event);
+        };
+        let runs_ns = self.runs_ns(now_ns, flow);
+        if runs_ns == now_ns {
+            return self.handle(now_ns, event);
+        }
+        let event = match event {
+            Event::ReportInFlight(_, mut report) => {
+                report.hold_ns += runs_ns - now_ns;
+                Event::ReportInFlight(flow, report)
+            }
+            event => event,
+        };
+        self.schedule(runs_ns, event);
     }
 
     fn handle(&mut self, now_ns: u64, event: Event) {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use farwrite_link::{Policer, Reorder, Spread, Variation};
 
-use super::case::{Case, FlowKind, Messages, uniform};
+use super::case::{Case, FlowKind, Messages, Waits, uniform};
 use super::traces;
 
 const MS: u64 = 1_000_000;
@@ -86,6 +86,7 @@ pub(crate) fn rows() -> Vec<Row> {
     let mut rows = reported();
     rows.extend(STATED.map(stated));
     rows.extend(traced());
+    rows.extend(waiting());
     rows
 }
 
@@ -226,4 +227,24 @@ fn traced() -> Vec<Row> {
         row(name, case, mb * 1_000_000)
     })
     .collect()
+}
+
+/// Hosts that are busy, so that programs wait for a processor.
+fn waiting() -> impl Iterator<Item = Row> {
+    let waits = [(7, 1), (7, 6), (50, 20)];
+    [0, 3, 10].into_iter().flat_map(move |vary_ms| {
+        waits.map(|(every_ms, most_ms)| {
+            let case = Case {
+                waits: Some(Waits {
+                    every_ns: every_ms * MS,
+                    most_ns: most_ms * MS,
+                }),
+                ..Case::between_hosts(50 * MBIT, 30 * MS).varying(uniform(vary_ms, 30))
+            };
+            let name = format!(
+                "50 Mbit/s, 30 ms, {vary_ms} ms each 30 ms, hosts wait up to {most_ms} of {every_ms} ms"
+            );
+            row(name, case, 20_000_000)
+        })
+    })
 }
