@@ -42,7 +42,7 @@ def verdicts(folder):
         found = list(results["verdicts"].values())
         counts = ", ".join(f"{found.count(verdict)} {verdict}" for verdict in ORDER if verdict in found)
         command = claim.get("command", "make figures")
-        lines.append([f"[{name}](../../figures/{name}/plot.svg)", claim["title"], f"**{results['verdict']}**",
+        lines.append([f"[{name}](../../figures/{name}/plot.svg)", claim["title"], f"**{results['verdict'] or 'no verdict'}**",
                       counts, f"`{command}`"])
     return table(["claim", "title", "verdict", "numbers", "command"], lines)
 
