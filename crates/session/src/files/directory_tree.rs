@@ -179,7 +179,15 @@ impl DirectoryTree {
                         bytes.saturating_sub(self.interrupted_bytes(index, &entry))
                     }
                 };
-                need.add(bytes, freed.map_or(0, |status| measure.of(&status)));
+                let freed_bytes = freed.map_or(0, |status| measure.of(&status));
+                need.add(
+                    bytes,
+                    match measure {
+                        // The sender decides whether the file arrives, and so whether the older one goes.
+                        Measure::Length => freed_bytes.min(bytes),
+                        Measure::Allocated => freed_bytes,
+                    },
+                );
             }
         }
         need.bytes()

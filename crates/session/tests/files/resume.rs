@@ -15,7 +15,7 @@ use farwrite_session::files::{
 
 use rustix::fs::{FlockOperation, flock};
 
-use crate::place::{AT_ONCE, Place, hand_over, scan, send};
+use crate::place::{AT_ONCE, Place, hand_over, manifest, scan, send};
 
 const MIB: u64 = 1 << 20;
 /// Bytes of a block.
@@ -482,6 +482,28 @@ fn interrupted_files_do_not_use_up_a_quota() {
     // What is there already needs nothing more.
     send(&[pair.from.path("t")], &pair.to, 1 << 20);
     under(&pair.source(), LENGTH + 8).expect("it is there");
+}
+
+/// Nobody knows that a file arrives, so the older one of its name takes room until then.
+#[test]
+fn a_file_that_may_not_arrive_gives_no_room_to_others() {
+    let to = Place::new();
+    fs::write(to.path("a"), [0; 1000]).expect("write");
+    let policy = Policy {
+        quota_bytes: Some(1500),
+        ..AT_ONCE
+    };
+    let sink = |items: &[(&str, u64)]| {
+        Sink::new(to.0.path(), manifest(items), CommitGate::default(), policy)
+    };
+    match sink(&[("a", 1), ("b", 1000)]) {
+        Err(SinkError::Quota {
+            needed_bytes,
+            left_bytes,
+        }) => assert_eq!((needed_bytes, left_bytes), (1000, 500)),
+        other => panic!("{other:?}"),
+    }
+    sink(&[("a", 1), ("b", 500)]).expect("it fits");
 }
 
 /// What has arrived of a file is no file of the tree. A copy of it is one: it may be the user's.
