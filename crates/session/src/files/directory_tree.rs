@@ -105,7 +105,8 @@ impl DirectoryTree {
         let Some(quota_bytes) = self.policy.quota_bytes else {
             return Ok(());
         };
-        let mut stock = Stock::take(&self.root_path);
+        let stock = Stock::take(&self.root_path);
+        let mut stock = stock.map_err(|(path, source)| SinkError::Open { path, source })?;
         let left_bytes = quota_bytes.saturating_sub(stock.used_bytes);
         let needed_bytes = self.needed_bytes(Measure::Length);
         if needed_bytes > left_bytes {

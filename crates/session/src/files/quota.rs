@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -31,40 +32,49 @@ struct Waiting {
 
 impl Stock {
     /// Looks at all files below a directory, and removes the temporary files of killed receivers. Links are not
-    /// followed, and what cannot be read counts nothing.
-    pub(super) fn take(root: &Path) -> Self {
+    /// followed.
+    ///
+    /// # Errors
+    /// A directory that cannot be read, and why: a peer could store any number of bytes in it.
+    pub(super) fn take(root: &Path) -> Result<Self, (PathBuf, io::Error)> {
         let mut stock = Self::default();
         let mut pending = vec![root.to_path_buf()];
         while let Some(path) = pending.pop() {
-            let Ok(directory) = Directory::open(&path) else {
-                continue;
-            };
-            let waiting = remove_leftovers(&directory);
-            let waiting: HashSet<_> = waiting.into_iter().map(PartName::bytes).collect();
-            let names = directory.names(usize::MAX, |_| true);
-            for name in names.into_iter().flatten().flatten() {
-                match directory.look(&name) {
-                    Ok(Some(status)) if status.kind == FileType::Directory => {
-                        pending.push(path.join(OsStr::from_bytes(&name)));
-                    }
-                    Ok(Some(status)) if status.kind == FileType::RegularFile => {
-                        match PartName::parse(&name).filter(|_| waiting.contains(&name)) {
-                            Some(name) => stock.interrupted.push(Waiting {
-                                changed: status.changed,
-                                directory: path.clone(),
-                                name,
-                                bytes: status.bytes,
-                            }),
-                            None => {
-                                stock.used_bytes = stock.used_bytes.saturating_add(status.bytes);
-                            }
-                        }
-                    }
-                    _ => {}
-                }
+            match stock.add(&path, &mut pending) {
+                // Another program may remove directories meanwhile.
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err((path, error)),
+                _ => {}
             }
         }
-        stock
+        Ok(stock)
+    }
+
+    /// Adds the files directly in a directory, and the directories in it to `pending`.
+    fn add(&mut self, path: &Path, pending: &mut Vec<PathBuf>) -> io::Result<()> {
+        let directory = Directory::open(path)?;
+        let waiting = remove_leftovers(&directory);
+        let waiting: HashSet<_> = waiting.into_iter().map(PartName::bytes).collect();
+        let names = directory.names(usize::MAX, |_| true)?;
+        for name in names.into_iter().flatten() {
+            match directory.look(&name)? {
+                Some(status) if status.kind == FileType::Directory => {
+                    pending.push(path.join(OsStr::from_bytes(&name)));
+                }
+                Some(status) if status.kind == FileType::RegularFile => {
+                    match PartName::parse(&name).filter(|_| waiting.contains(&name)) {
+                        Some(name) => self.interrupted.push(Waiting {
+                            changed: status.changed,
+                            directory: path.to_path_buf(),
+                            name,
+                            bytes: status.bytes,
+                        }),
+                        None => self.used_bytes = self.used_bytes.saturating_add(status.bytes),
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     /// Removes interrupted files, the oldest first, until all of them together have at most `most_bytes`. Those
@@ -87,5 +97,24 @@ impl Stock {
             }
             bytes -= oldest.bytes;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_that_cannot_be_counted_is_an_error() {
+        let root = tempfile::tempdir().expect("a directory");
+        let name = [b'd'; 255];
+        let mut directory = Directory::open(root.path()).expect("open");
+        // A path of more than 4095 bytes cannot be opened, by root neither.
+        for _ in 0..17 {
+            assert!(directory.make(&name).expect("made"));
+            directory = directory.enter(&name).expect("open");
+        }
+        let (path, error) = Stock::take(root.path()).expect_err("too long");
+        assert!(path.as_os_str().len() > 4095, "{error}");
     }
 }
