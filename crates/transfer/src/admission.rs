@@ -29,16 +29,16 @@ type Admitted = Result<(Channel, Place), SessionError>;
 pub struct PlaceLimits {
     /// All of them.
     pub all: usize,
-    /// Those with one key. Further ones of this key are rejected at once.
+    /// Those with one key, with those that wait for a place. Further ones of this key are rejected at once.
     pub of_peer: Box<dyn Fn(Proof) -> usize + Send + Sync>,
 }
 
 impl From<usize> for PlaceLimits {
-    /// One peer may have all places.
+    /// One peer may have all places, and wait for them.
     fn from(all: usize) -> Self {
         Self {
             all,
-            of_peer: Box::new(move |_| all),
+            of_peer: Box::new(move |_| all.saturating_add(WAITING)),
         }
     }
 }
@@ -113,14 +113,23 @@ struct Places {
 #[derive(Debug, Default)]
 struct PlacesState {
     taken: usize,
-    waiting: usize,
+    /// The key of each sender that waits for a place.
+    waiting: Vec<Proof>,
     /// The key of each sender that has a place.
     peers: Vec<Proof>,
 }
 
 impl PlacesState {
+    /// How many senders of a peer have a place or wait for one.
     fn of_peer(&self, proof: Proof) -> usize {
-        self.peers.iter().filter(|peer| **peer == proof).count()
+        let all = self.peers.iter().chain(&self.waiting);
+        all.filter(|peer| **peer == proof).count()
+    }
+
+    /// Ends the wait of a sender.
+    fn leave(&mut self, proof: Proof) {
+        let own = self.waiting.iter().position(|peer| *peer == proof);
+        own.map(|own| self.waiting.swap_remove(own));
     }
 }
 
@@ -195,7 +204,7 @@ impl Places {
         })
     }
 
-    /// Whether a peer has as many places as it may have.
+    /// Whether a peer has, or waits for, as many places as it may have.
     fn is_enough(&self, state: &PlacesState, proof: Proof) -> bool {
         state.of_peer(proof) >= (self.limits.of_peer)(proof).max(1)
     }
@@ -203,14 +212,14 @@ impl Places {
     /// Registers one more waiting sender, if there is room for it, and if its peer may have a place.
     fn try_queue(&self, proof: Proof) -> bool {
         let mut state = self.state();
-        let has_room = state.waiting < WAITING && !self.is_enough(&state, proof);
-        state.waiting += usize::from(has_room);
+        let has_room = state.waiting.len() < WAITING && !self.is_enough(&state, proof);
+        state.waiting.extend(has_room.then_some(proof));
         has_room
     }
 
     /// Ends what [`Places::try_queue`] began.
-    fn leave_queue(&self) {
-        self.state().waiting -= 1;
+    fn leave_queue(&self, proof: Proof) {
+        self.state().leave(proof);
     }
 
     /// After [`Places::try_queue`], takes a place as soon as one is free, within `patience`.
@@ -220,7 +229,7 @@ impl Places {
             .changed
             .wait_timeout_while(self.state(), patience, is_full);
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        state.waiting -= 1;
+        state.leave(proof);
         self.take_one(state, proof)
     }
 
@@ -298,7 +307,7 @@ fn admit(channel: Channel, places: &Arc<Places>, admitted: &Sender<Admitted>) {
     match thread::Builder::new().name("waiting".into()).spawn(wait) {
         Ok(_) => drop(hand_over.send(channel)),
         Err(error) => {
-            places.leave_queue();
+            places.leave_queue(proof);
             refuse_as_busy(channel, &format!("{BUSY} ({})", of_thread(&error)));
         }
     }
@@ -387,6 +396,28 @@ mod tests {
         let places = Arc::new(Places::new(2.into()));
         assert!((0..WAITING).all(|_| places.try_queue(any)));
         assert!(!places.try_queue(any), "no more than these may wait");
+    }
+
+    #[test]
+    fn one_peer_leaves_room_to_wait_to_others() {
+        let limits = PlaceLimits {
+            all: 4,
+            of_peer: Box::new(|proof| if proof == Proof::Code { 4 } else { 3 }),
+        };
+        let places = Arc::new(Places::new(limits));
+        let taken = [(); 4].map(|()| places.try_take(Proof::Code).expect("a place"));
+        assert!((0..3).all(|_| places.try_queue(Proof::PreShared)));
+        assert!(!places.try_queue(Proof::PreShared), "three of it wait");
+        let why = places.refusal(Proof::PreShared);
+        assert!(why.contains("serves 3 transfers of one peer"), "{why}");
+        drop(taken);
+        let got = [(); 3].map(|()| places.take(Duration::ZERO, Proof::PreShared));
+        assert!(got.iter().all(Option::is_some), "those that waited");
+        assert!(
+            !places.try_queue(Proof::PreShared),
+            "they have three places"
+        );
+        assert!(places.try_queue(Proof::Code), "nobody else waits any more");
     }
 
     #[test]
