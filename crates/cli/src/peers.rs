@@ -350,3 +350,4 @@ mod tests {
         assert!(why.contains("line 3: the directory"), "{why}");
     }
 }
+            max_delete: None,

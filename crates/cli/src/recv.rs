@@ -146,6 +146,9 @@ pub(crate) struct RecvArgs {
     /// The names that the sender may send; without it, the sender may send any name. Not an option: `farwrite cp` sets it.
     #[arg(skip)]
     pub(crate) names: Option<Vec<OsString>>,
+    /// If a sender wants to remove more than this number, nothing is removed. Not an option: `farwrite cp` sets it.
+    #[arg(skip)]
+    pub(crate) max_delete: Option<u32>,
 }
 
 /// The options that say something about files, or about transfers of files.
@@ -360,6 +363,7 @@ fn receive_from(
         max_file_bytes: None,
         max_files: args.policy.max_files,
         names: args.names.clone(),
+        max_delete: args.max_delete,
         policy: match args.peer.or(admitting.holders) {
             Some(peer) => args.policy.resuming(peer),
             None => args.policy.policy(),

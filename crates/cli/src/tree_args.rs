@@ -46,7 +46,7 @@ pub(crate) struct TreeArgs {
     delete: bool,
     /// With --delete: if more than this number of files and directories would be removed, remove none
     #[arg(long, value_name = "N", requires = "delete")]
-    max_delete: Option<u32>,
+    pub(crate) max_delete: Option<u32>,
     /// List what would be sent, without a receiver, and send nothing. Does not know what the receiver has
     #[arg(long)]
     pub(crate) dry_run: bool,

@@ -411,6 +411,7 @@ fn receive_settings(credit_bps: Option<u64>) -> ReceiveSettings {
         max_file_bytes: None,
         max_files: None,
         names: None,
+        max_delete: None,
         policy: Policy::default(),
     }
 }

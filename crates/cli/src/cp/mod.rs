@@ -280,9 +280,10 @@ impl CpArgs {
         words.extend(["--dir".into(), directory]);
         let mut receiver = receiver(&words)?.through_remote_shell(host.as_encoded_bytes());
         recv::check_directory(receiver.dir())?;
-        // The other end must not choose what else it writes here.
+        // The other end must not choose what else it writes or removes here.
         receiver.names = paths.iter().map(|path| base_name(path)).collect();
         let (listener, port) = listen(self.port)?;
+        receiver.max_delete = self.tree.max_delete;
         let meeting = Meeting::here(listener.local_addr(), None);
         let psk = key::make()?;
         let mut words: Vec<OsString> = vec!["send".into()];

@@ -189,3 +189,39 @@ fn the_other_end_writes_only_what_was_asked_for() {
     assert!(output.status.success(), "{told}");
     assert!(root.join("back/wanted").exists());
 }
+
+/// A program there that sends the contents of `box` instead of what it was asked for, and forgets a limit.
+#[test]
+fn the_other_end_removes_only_what_was_asked_for() {
+    let root = machines("not-removed");
+    for directory in ["far/box/tree", "back/tree"] {
+        fs::create_dir_all(root.join(directory)).expect("a directory");
+    }
+    for name in ["back/mine", "back/tree/a", "back/tree/b"] {
+        fs::write(root.join(name), name).expect("a file");
+    }
+    let evil = root.join("evil");
+    let script = format!(
+        "#!/bin/sh\nfor word; do shift; case $word in --max-delete=*) ;; tree) set -- \"$@\" box/. ;; \
+         *) set -- \"$@\" \"$word\" ;; esac; done\nexec {} \"$@\"\n",
+        env!("CARGO_BIN_EXE_farwrite")
+    );
+    fs::write(&evil, script).expect("a script");
+    fs::set_permissions(&evil, fs::Permissions::from_mode(0o755)).expect("a mode");
+    let far = ["--far-program", evil.to_str().expect("plain"), "--delete"];
+    let (output, told) = copy(&root, &[&far[..], &["host:tree", "back"]].concat());
+    assert_eq!(output.status.code(), Some(3), "{told}");
+    let line = told["error"]["message"].to_string();
+    assert!(line.contains("beside those that were asked for"), "{line}");
+    let left = || ["back", "back/tree"].map(|it| crate::rig::list(&root.join(it)));
+    let all = [["mine", "tree"], ["a", "b"]];
+    assert_eq!(left(), all);
+    // The limit of this end holds.
+    let limited = ["--max-delete", "1", "host:box/tree", "back"];
+    let (output, told) = copy(&root, &[&far[..], &limited].concat());
+    assert!(!output.status.success(), "{told}");
+    assert_eq!(left(), all);
+    let (output, told) = copy(&root, &[&far[..], &["host:box/tree", "back"]].concat());
+    assert!(output.status.success(), "{told}");
+    assert_eq!(left(), [&all[0][..], &[]]);
+}

@@ -203,6 +203,7 @@ impl Reception<'_> {
         };
         self.settings.check_lengths(&manifest)?;
         self.settings.check_names(&manifest)?;
+        let delete = self.settings.limit_delete(offer.delete)?;
         let shape = Shape::of_peer(&plan, &theirs.config, self.settings.memory_bytes, scheme)?;
         let memory = self.first_buffer(&mut setup, &shape)?;
         let control = self.settings.rate_control();
@@ -223,7 +224,7 @@ impl Reception<'_> {
         let cipher = routed.cipher(qp)?;
         warn_if_unsealed(cipher, sealing, self.hooks);
         setup.routed = Some(routed);
-        let wishes = (offer.compare, offer.delete);
+        let wishes = (offer.compare, delete);
         let sink = self.make_sink(&mut setup, directory, &manifest, wishes)?;
         let routed = setup.take_routed()?;
         Ok(Negotiated {

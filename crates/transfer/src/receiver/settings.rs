@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use farwrite::{EqdsOptions, RateControl, Sealing};
-use farwrite_session::files::{Kind, Manifest, Policy};
+use farwrite_session::files::{Delete, Kind, Manifest, Policy};
 use farwrite_session::{Hello, TransferPlan};
 
 use crate::{Error, ErrorKind};
@@ -32,6 +32,9 @@ pub struct ReceiveSettings {
     /// The only names that may come directly below the directory, for a receiver that has asked for them.
     /// `None`: all.
     pub names: Option<Vec<OsString>>,
+    /// If a sender wants more than this number of files and directories to be removed, none is removed. `None`:
+    /// the sender alone sets the limit.
+    pub max_delete: Option<u32>,
     /// What may be written, and when it counts as stored.
     pub policy: Policy,
 }
@@ -95,6 +98,18 @@ impl ReceiveSettings {
             }
             None => Ok(()),
         }
+    }
+
+    /// Checks that nothing is removed that was not asked for, and limits how much is.
+    pub(super) fn limit_delete(&self, order: Option<Delete>) -> Result<Option<Delete>, Error> {
+        if self.names.is_some() && order.is_some_and(|order| order.top) {
+            let what = "the sender wants to remove files beside those that were asked for";
+            return Err(Error::new(ErrorKind::Mismatch, what));
+        }
+        Ok(order.map(|order| Delete {
+            max: order.max.into_iter().chain(self.max_delete).min(),
+            ..order
+        }))
     }
 
     /// Checks that files with holes keep the limit too.
