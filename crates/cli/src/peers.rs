@@ -103,7 +103,38 @@ impl Peers {
                 return Err(named(&why));
             }
         }
+        peers.check_quotas(&text).map_err(|why| named(&why))?;
         Ok(peers)
+    }
+
+    /// Checks that the directory of a peer with a quota is not that of another peer, nor in it or around it: the
+    /// files of both would count.
+    fn check_quotas(&self, text: &str) -> Result<(), String> {
+        let real = |peer: &Peer| fs::canonicalize(peer.directory());
+        let mut all = Vec::new();
+        for peer in &self.peers {
+            let shown = |why| format!("{}: {why}", peer.directory().display());
+            all.push((real(peer).map_err(shown)?, peer));
+        }
+        // Now a directory is behind those around it.
+        all.sort_by(|one, other| one.0.cmp(&other.0));
+        let mut around: Vec<&(PathBuf, &Peer)> = Vec::new();
+        for one in &all {
+            around.retain(|outer| one.0.starts_with(&outer.0));
+            let has_quota = |it: &Peer| it.limits.quota.is_some();
+            let both = |outer: &&&(PathBuf, &Peer)| has_quota(one.1) || has_quota(outer.1);
+            if let Some(other) = around.iter().find(both) {
+                return Err(format!(
+                    "line {}: the directory of {} is that of {} or below it, and one of the two has a quota; give \
+                     each a directory of its own",
+                    line_of(text, one.1.limits.dir.span().start),
+                    one.1.name,
+                    other.1.name
+                ));
+            }
+            around.push(one);
+        }
+        Ok(())
     }
 
     /// Reads the text, without looking at directories.
@@ -335,6 +366,7 @@ mod tests {
             max_file_bytes: None,
             max_files: Some(7),
             names: None,
+            max_delete: None,
             policy: Policy::default(),
         };
         let own = peer.settings(&of_all);
@@ -348,6 +380,27 @@ mod tests {
         fs::write(&file, text.replace("\"in\"", "\"out\"")).expect("written");
         let why = Peers::load(&file, root.path()).expect_err("no directory");
         assert!(why.contains("line 3: the directory"), "{why}");
+        fs::create_dir(root.path().join("in/deep")).expect("a directory");
+        for (dir, quota, is_good) in [
+            ("in/deep", "", false),
+            ("in/../in", "", false),
+            (".", "quota = \"1kB\"\n", false),
+            ("in/deep", "quota = \"1kB\"\n", false),
+            ("other", "quota = \"1kB\"\n", true),
+        ] {
+            fs::create_dir_all(root.path().join("other")).expect("a directory");
+            let more = format!("[b]\nkey = \"{}\"\ndir = \"{dir}\"\n{quota}", key());
+            fs::write(&file, format!("{text}{more}")).expect("written");
+            let loaded = Peers::load(&file, root.path());
+            assert_eq!(loaded.is_ok(), is_good, "{dir}: {loaded:?}");
+            if let Err(why) = loaded {
+                let line = if dir == "." { "line 3: " } else { "line 9: " };
+                assert!(why.contains(line) && why.contains("has a quota"), "{why}");
+            }
+        }
+        let shared = format!("[b]\nkey = \"{}\"\ndir = \"in\"\n", key());
+        let shared = format!("{}{shared}", text.replace("quota = \"1kB\"\n", ""));
+        fs::write(&file, shared).expect("written");
+        Peers::load(&file, root.path()).expect("peers without a quota may share a directory");
     }
 }
-            max_delete: None,
