@@ -148,8 +148,10 @@ fn start(
                         write(&mut reader, &count)
                     }
                 };
-                // If nobody reads the output, the other end is not needed any more.
-                let is_unread = matches!(moved, Err(Moved::Cut(Cut::Write(_))));
+                // If nobody reads the output, the other end is not needed any more. If the other end takes no more
+                // input, it is about to say why.
+                let is_unread =
+                    direction == Direction::Read && matches!(moved, Err(Moved::Cut(Cut::Write(_))));
                 (moved, Some(input).filter(|_| !is_unread))
             };
             thread::spawn(moving)
