@@ -25,7 +25,9 @@ use crate::{interrupt, key};
 
 /// How often the near end shows its progress.
 const LOOK: Duration = Duration::from_millis(100);
-/// Permissions of a new file, without those of the umask.
+/// How long this end may take to say why it failed, after the far end has ended.
+const LAST: Duration = Duration::from_secs(1);
+/// Permissions of a new file, with those of the umask.
 const MODE: u32 = 0o666;
 
 /// What the far end does with its file.
@@ -86,6 +88,11 @@ pub(crate) fn carry(
     // Without the far end, this end may wait for its input for ever.
     if of_far.is_err() && !moving.is_finished() {
         return of_far.map(|()| ExitCode::SUCCESS);
+    // If the far end has ended because this end failed, the reason is about to come.
+    let far_end_time = Instant::now();
+    while of_far.is_err() && !moving.is_finished() && far_end_time.elapsed() < LAST {
+        thread::sleep(Duration::from_millis(5));
+    }
     }
     let moved = moving.join();
     let (moved, _) = moved.unwrap_or_else(|panic| std::panic::resume_unwind(panic));

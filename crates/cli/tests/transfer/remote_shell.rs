@@ -1,6 +1,6 @@
 //! `farwrite rsh`, with a script in place of ssh. The system tests have a real ssh server, and rsync.
 
-use std::fs::{self, Permissions};
+use std::fs::{self, File, Permissions};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -204,6 +204,18 @@ fn a_pipe_is_copied_to_a_file_and_back() {
     let mut child = command.spawn().expect("the program starts");
     let mut stdin = child.stdin.take().expect("piped");
     stdin.write_all(&[1; 100_000]).expect("written");
+    // The reason is that of this end, and not that this end has ended the other one.
+    let mut full = Command::new(env!("CARGO_BIN_EXE_farwrite"));
+    full.arg("cp").arg("--rsh").arg(root.join("rsh"));
+    full.args(["--far-program", env!("CARGO_BIN_EXE_farwrite")]);
+    full.args(["host:new", "-"]).stderr(Stdio::null());
+    full.stdout(
+        File::options()
+            .write(true)
+            .open("/dev/full")
+            .expect("a device"),
+    );
+    assert_eq!(full.status().expect("it ends").code(), Some(8));
     let is_there = || crate::rig::list(&root.join("far")).len() > 5;
     wait(is_there);
     child.kill().expect("killed");
