@@ -79,7 +79,7 @@ impl PolicyArgs {
 
 /// The umask of this process. The only call that reads it also sets it, so another thread could
 /// make a file in between: read the number that the kernel shows instead.
-fn own_umask() -> u16 {
+pub(crate) fn own_umask() -> u16 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
     let umask = line.and_then(|umask| parse_umask(umask.trim()).ok());

@@ -1,8 +1,10 @@
 //! A file at the other end of a pipe: `farwrite cp - HOST:FILE` and `farwrite cp HOST:FILE -` (P14.5).
 
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, BufReader, Read};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, ChildStdout, ExitCode, exit};
 use std::sync::Arc;
@@ -13,7 +15,7 @@ use std::time::{Duration, Instant};
 use blake3::Hash;
 use farwrite_stream::WriteHalf;
 use rustix::fs::fsync;
-use tempfile::Builder;
+use tempfile::{Builder, NamedTempFile};
 
 use super::way::{self, Way};
 use super::{Settings, far, open};
@@ -21,6 +23,7 @@ use crate::console::{Console, Passing};
 use crate::cp::ssh::Remote;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::pipe::{Cut, Passed, decode, encode, own_output};
+use crate::policy::own_umask;
 use crate::{interrupt, key};
 
 /// How often the near end shows its progress.
@@ -85,14 +88,14 @@ pub(crate) fn carry(
     }
     passing.finish(count.load(Ordering::Relaxed));
     let of_far = check(waiting.join().ok().flatten());
-    // Without the far end, this end may wait for its input for ever.
-    if of_far.is_err() && !moving.is_finished() {
-        return of_far.map(|()| ExitCode::SUCCESS);
     // If the far end has ended because this end failed, the reason is about to come.
     let far_end_time = Instant::now();
     while of_far.is_err() && !moving.is_finished() && far_end_time.elapsed() < LAST {
         thread::sleep(Duration::from_millis(5));
     }
+    // Without the far end, this end may wait for its input for ever.
+    if of_far.is_err() && !moving.is_finished() {
+        return of_far.map(|()| ExitCode::SUCCESS);
     }
     let moved = moving.join();
     let (moved, _) = moved.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
@@ -295,17 +298,28 @@ fn write(path: &Path, count: &AtomicU64) -> Result<(), Failure> {
         Some(parent) if parent != Path::new("") => parent,
         _ => Path::new("."),
     };
-    let mut builder = Builder::new();
-    builder.prefix(".farwrite-").suffix(".new");
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(MODE);
-    let file = builder.permissions(mode).tempfile_in(directory);
+    let file = temporary(directory);
     let mut file = file.or_exit(Exit::Files, what("creating"))?;
     remove_when_ended(file.path().into())?;
     decode(&mut stdin, &mut file, count)?;
+    let former = fs::metadata(&path).map(|former| former.permissions().mode() & 0o777);
+    let mode = former.unwrap_or_else(|_| MODE & !u32::from(own_umask()));
+    let set = file.as_file().set_permissions(Permissions::from_mode(mode));
+    set.or_exit(Exit::Files, what("setting the permissions of"))?;
     let synced = fsync(file.as_file());
     synced.or_exit(Exit::Files, what("syncing"))?;
     let named = file.persist(&path).map_err(|error| error.error);
     named.or_exit(Exit::Files, what("naming"))?;
     let synced = File::open(directory).and_then(|directory| Ok(fsync(directory)?));
     synced.or_exit(Exit::Files, what("syncing the directory of"))
+}
+
+/// Makes a file that only its owner can read, under a name as receivers give to new files.
+fn temporary(directory: &Path) -> io::Result<NamedTempFile> {
+    // Any number does that no other file has.
+    let number = RandomState::new().build_hasher().finish();
+    let prefix = format!(".farwrite-{number:016x}");
+    let mut builder = Builder::new();
+    builder.prefix(&prefix).suffix(".new").rand_bytes(0);
+    builder.tempfile_in(directory)
 }

@@ -183,6 +183,14 @@ fn a_pipe_is_copied_to_a_file_and_back() {
     let list: Vec<_> = crate::rig::list(&root.join("far"));
     assert_eq!(list, ["in", "it's", "link", "new", "old"]);
     assert!(fs::read(root.join("far/old")).expect("read") == bytes);
+    // An older file keeps its permissions. A new one gets those of any new file.
+    fs::write(root.join("any"), "").expect("written");
+    let mode = |name: &str| {
+        let status = fs::metadata(root.join(name)).expect("a file");
+        status.permissions().mode() & 0o777
+    };
+    assert_eq!(mode("far/old"), 0o600);
+    assert_eq!(mode("far/new"), mode("any"));
     for (words, code, why) in [
         (&["-", "host:in"][..], 9, "it is a directory; name a file"),
         (&["-", "host:none/file"], 9, "creating none/file"),
@@ -196,14 +204,6 @@ fn a_pipe_is_copied_to_a_file_and_back() {
         assert_eq!(failed.status.code(), Some(code), "{words:?}: {stderr}");
         assert!(stderr.contains(why), "{words:?}: {stderr}");
     }
-    // A sender that dies leaves the old file, and nothing beside it.
-    let mut command = Command::new(env!("CARGO_BIN_EXE_farwrite"));
-    command.arg("cp").arg("--rsh").arg(root.join("rsh"));
-    command.args(["--far-program", env!("CARGO_BIN_EXE_farwrite")]);
-    command.args(["-", "host:new"]).stdin(Stdio::piped());
-    let mut child = command.spawn().expect("the program starts");
-    let mut stdin = child.stdin.take().expect("piped");
-    stdin.write_all(&[1; 100_000]).expect("written");
     // The reason is that of this end, and not that this end has ended the other one.
     let mut full = Command::new(env!("CARGO_BIN_EXE_farwrite"));
     full.arg("cp").arg("--rsh").arg(root.join("rsh"));
@@ -216,6 +216,14 @@ fn a_pipe_is_copied_to_a_file_and_back() {
             .expect("a device"),
     );
     assert_eq!(full.status().expect("it ends").code(), Some(8));
+    // A sender that dies leaves the old file, and nothing beside it.
+    let mut command = Command::new(env!("CARGO_BIN_EXE_farwrite"));
+    command.arg("cp").arg("--rsh").arg(root.join("rsh"));
+    command.args(["--far-program", env!("CARGO_BIN_EXE_farwrite")]);
+    command.args(["-", "host:new"]).stdin(Stdio::piped());
+    let mut child = command.spawn().expect("the program starts");
+    let mut stdin = child.stdin.take().expect("piped");
+    stdin.write_all(&[1; 100_000]).expect("written");
     let is_there = || crate::rig::list(&root.join("far")).len() > 5;
     wait(is_there);
     child.kill().expect("killed");
