@@ -366,6 +366,8 @@ pub(crate) fn run(args: &SendArgs, console: &Console) -> Result<ExitCode, Failur
     let mut sent = sending.attempt(to, &key, &cancel, connect)?;
     while let Err(unfinished) = &sent
         && unfinished.kind() == ErrorKind::Moved
+        // A code serves one connection.
+        && !matches!(key, Key::Code(_))
     {
         console.warn(format_args!(
             "{}; the transfer goes on from another address",
