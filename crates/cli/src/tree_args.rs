@@ -35,13 +35,13 @@ pub(crate) struct TreeArgs {
     /// Send extended attributes of users (user.*) and access control lists too
     #[arg(long, short = 'X')]
     xattrs: bool,
-    /// Send the numbers of the users and groups that own files; the receiver must be root, and have `recv --owner`
-    /// if it is no `cp`
+    /// Send the numbers of the users and groups that own files. The receiver must run as root. With `farwrite
+    /// send`, it also needs `recv --owner`
     #[arg(long)]
     owner: bool,
     /// After everything has arrived, remove at the receiver what is not at the sender, in directories that are
-    /// sent. The receiver must have `recv --allow-delete` if it is no `cp`. Refused if something cannot be listed
-    /// or sent
+    /// sent. With `farwrite send`, the receiver needs `recv --allow-delete`. With `farwrite cp`, it removes files
+    /// without further options. Refused if something cannot be listed or sent
     #[arg(long, conflicts_with_all = ["exclude", "include", "exclude_from"])]
     delete: bool,
     /// With --delete: if more than this number of files and directories would be removed, remove none

@@ -58,7 +58,8 @@ Examples:
 
 ssh starts the other end, and carries a key of one use and the addresses. The data go over TCP and UDP
 directly, encrypted, with the schemes of `farwrite send`. The machine that receives must be reachable at
-one port. Where it is not, the data go through ssh, and a warning says what to open.
+one port. Where it is not, the data go through ssh, and a warning says what to open. A pipe uses UDP
+only. It tries both directions, and goes through ssh if UDP passes in neither of them.
 
 The destination is a directory that exists. `a/b` and `a/b/` arrive as `b`, `a/b/.` as the contents of
 `b`. Directories are copied with all that is in them.";
@@ -282,8 +283,8 @@ impl CpArgs {
         recv::check_directory(receiver.dir())?;
         // The other end must not choose what else it writes or removes here.
         receiver.names = paths.iter().map(|path| base_name(path)).collect();
-        let (listener, port) = listen(self.port)?;
         receiver.max_delete = self.tree.max_delete;
+        let (listener, port) = listen(self.port)?;
         let meeting = Meeting::here(listener.local_addr(), None);
         let psk = key::make()?;
         let mut words: Vec<OsString> = vec!["send".into()];
