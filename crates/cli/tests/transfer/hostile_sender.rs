@@ -130,7 +130,7 @@ impl HostileSender {
             self.say(&Message::Entries(entries));
         }
         self.say(&Message::QpInfo(QpBlob(info.encode().expect("encoded"))));
-        match self.channel.recv()? {
+        match self.hear()? {
             Message::QpInfo(blob) => {
                 let theirs = QpInfo::decode(&blob.0).expect("decoded");
                 self.endpoint.connect_qp(self.qp, &theirs).expect("fits");
