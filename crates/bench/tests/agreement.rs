@@ -117,9 +117,10 @@ fn times_are_shown_by_round_trips_and_written_as_csv() {
     let counts: Vec<_> = counts.collect();
     assert_eq!(counts.iter().map(|(_, count)| count).sum::<u32>(), 1000);
     let of = |wanted| counts.iter().find(|(time, _)| time == wanted);
-    // Of 1000 messages, 810 lose neither the packet nor its acknowledgement.
+    // Of 1000 messages, about 880 do not lose the packet, and at most once their offer and their last
+    // acknowledgement, which are repeated after a 32nd of a round trip.
     let at_once = of("1.000").map_or(0, |(_, count)| *count);
-    assert!((760..860).contains(&at_once), "{counts:?}");
+    assert!((830..930).contains(&at_once), "{counts:?}");
     let written = std::fs::read_to_string(&path).expect("the file");
     let (head, row) = written.trim_end().split_once('\n').expect("two lines");
     assert_eq!(head.split(',').count(), row.split(',').count());

@@ -56,8 +56,8 @@ impl Context {
             }
             Chosen::Rdma(_) if psk.is_some() => {
                 return Err(Failure::new(
-                    "FARWRITE_PSK_FILE: RDMA devices cannot seal packets; unset it, or set \
-                     FARWRITE_DEVICE=udp:ADDRESS",
+                    "FARWRITE_PSK_FILE: RDMA devices cannot seal packets; unset it, or open \
+                     the device udp:ADDRESS",
                 ));
             }
             Chosen::Rdma(mut config) => {

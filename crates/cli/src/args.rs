@@ -294,7 +294,7 @@ mod tests {
             let text = command.get_after_help().map(ToString::to_string);
             let name = command.get_name();
             for line in text.iter().flat_map(|text| text.lines()) {
-                let is_example = line.starts_with(' ');
+                let is_example = line.starts_with("  farwrite");
                 assert!(!is_example || line.len() <= 100, "{name}: {line}");
             }
             commands.extend(command.get_subcommands().cloned());

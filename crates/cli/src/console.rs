@@ -6,9 +6,10 @@
 
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, channel, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,6 +17,7 @@ use std::time::{Duration, Instant};
 use farwrite_transfer::{Event, FileState, Observer};
 use farwrite_units::show::{ByteRate, Bytes, Rate};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use rustix::fs::fstat;
 use serde::Serialize;
 use serde_json::json;
 
@@ -64,7 +66,7 @@ impl Console {
             json,
             lines,
             is_output_taken: json || carries_data,
-            is_one_terminal: io::stdout().is_terminal() && io::stderr().is_terminal(),
+            is_one_terminal: is_one_terminal(),
             quiet,
             command,
             transfer: None,
@@ -204,13 +206,13 @@ impl Console {
             numbers: _,
         } = event
         {
-            self.err.offer(Item::Progress(ProgressState {
+            self.err.offer_progress(ProgressState {
                 label: label.to_owned(),
                 done: done_bytes,
                 total: total_bytes,
                 detail,
                 is_last,
-            }));
+            });
         }
     }
 
@@ -257,7 +259,11 @@ impl Console {
     /// [`Exit::Files`] if the result could not be written: otherwise a failure would look like success. A
     /// reader that closes a pipe early has seen enough of a text, but not of JSON.
     pub(crate) fn finish(&self) -> Result<(), Failure> {
-        let written = match self.out.flush(None) {
+        let results = match self.is_one_terminal {
+            true => self.out.flush(None).and(self.err.flush(None)),
+            false => self.out.flush(None),
+        };
+        let written = match results {
             Err(e) if e.kind() == io::ErrorKind::BrokenPipe && !self.json => Ok(()),
             written => written,
         };
@@ -265,11 +271,17 @@ impl Console {
         if let Err(failure) = &written {
             self.show_failure(failure);
         }
-        // Warnings may remain unwritten, results not.
-        let patience = (!self.is_one_terminal).then_some(LAST_LINES);
-        let _ = self.err.flush(patience);
+        // Warnings may remain unwritten.
+        let _ = self.err.flush(Some(LAST_LINES));
         written
     }
+}
+
+/// Whether standard output and standard error are one terminal.
+fn is_one_terminal() -> bool {
+    let device = |fd: BorrowedFd<'_>| fstat(fd).ok().map(|stat| stat.st_rdev);
+    let (out, err) = (io::stdout(), io::stderr());
+    out.is_terminal() && err.is_terminal() && device(out.as_fd()) == device(err.as_fd())
 }
 
 /// The object that every command prints for scripts; `docs/json.md` describes it.
@@ -386,13 +398,13 @@ impl Progress {
     }
 
     fn report(&self, done: u64, detail: impl fmt::Display, is_last: bool) {
-        self.err.offer(Item::Progress(ProgressState {
+        self.err.offer_progress(ProgressState {
             label: self.label.clone(),
             done,
             total: self.total,
             detail: detail.to_string(),
             is_last,
-        }));
+        });
     }
 }
 
@@ -456,6 +468,8 @@ enum Item {
 struct Stream {
     queue: SyncSender<Item>,
     not_shown: Arc<AtomicU64>,
+    /// Whether a state of progress is queued. Others need not follow it, and do not fill the queue.
+    has_progress: Arc<AtomicBool>,
 }
 
 impl Stream {
@@ -468,9 +482,21 @@ impl Stream {
     ) -> Self {
         let (queue, items) = sync_channel(queued);
         let not_shown = Arc::new(AtomicU64::new(0));
-        let of_thread_too = Arc::clone(&not_shown);
+        let has_progress = Arc::new(AtomicBool::new(false));
+        let of_thread_too = (Arc::clone(&not_shown), Arc::clone(&has_progress));
         thread::spawn(move || write_all(stream, drawing, is_events, &items, &of_thread_too));
-        Self { queue, not_shown }
+        Self {
+            queue,
+            not_shown,
+            has_progress,
+        }
+    }
+
+    /// Queues a state of progress, unless an earlier one waits. The last one is always queued.
+    fn offer_progress(&self, state: ProgressState) {
+        if !self.has_progress.swap(true, Ordering::Relaxed) || state.is_last {
+            self.offer(Item::Progress(state));
+        }
     }
 
     /// Queues an item, which is lost if the queue is full.
@@ -515,7 +541,7 @@ fn write_all(
     mut drawing: Option<Drawing>,
     is_events: bool,
     items: &Receiver<Item>,
-    not_shown: &AtomicU64,
+    (not_shown, has_progress): &(Arc<AtomicU64>, Arc<AtomicBool>),
 ) {
     let mut failed = None;
     loop {
@@ -541,6 +567,7 @@ fn write_all(
                 failed = failed.or(written.err());
             }
             Item::Progress(state) => {
+                has_progress.store(false, Ordering::Relaxed);
                 if let Some(drawing) = &mut drawing {
                     drawing.show(&mut stream, &state);
                 }

@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-use farwrite::Endpoint;
 use farwrite::fabric::contract::FabricError;
+use farwrite::{CodingThreads, Endpoint};
 use farwrite_verbs::{AnyFabric, VerbsConfig, VerbsFabric};
 
 use crate::{Error, ErrorKind};
@@ -12,7 +12,11 @@ use crate::{Error, ErrorKind};
 pub(crate) fn open(config: &VerbsConfig, channel: IpAddr) -> Result<Endpoint<AnyFabric>, Error> {
     let fabric = VerbsFabric::open(&config.clone().at(channel.to_canonical()));
     let fabric = fabric.map_err(|error| of_device(config, &error))?;
-    Endpoint::over(fabric.into()).map_err(|error| Error::of_endpoint(&error))
+    let opened = Endpoint::over(fabric.into()).and_then(|mut endpoint| {
+        endpoint.code_on(CodingThreads::Auto)?;
+        Ok(endpoint)
+    });
+    opened.map_err(|error| Error::of_endpoint(&error))
 }
 
 /// Checks that a device can be used, before a peer waits for it.

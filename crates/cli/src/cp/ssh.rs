@@ -239,17 +239,33 @@ pub(crate) fn why_it_ended(name: &str, status: Option<i32>) -> Failure {
         ),
         Some(6) => (
             Exit::PeerFiles,
-            format!(
-                "{name} cannot use the files or the directory that it says above; a destination must be a directory that exists"
-            ),
+            format!("{name} cannot use its files or directory, as it says above"),
         ),
+        Some(0) => (
+            Exit::Unreachable,
+            format!("the program at {name} ended before everything was there"),
+        ),
+        Some(code @ (3..=5 | 7 | 8)) => {
+            let exits = [
+                Exit::Mismatch,
+                Exit::Corrupt,
+                Exit::Unreachable,
+                Exit::Busy,
+                Exit::Full,
+            ];
+            let exit = exits.into_iter().find(|exit| *exit as i32 == code);
+            (
+                exit.unwrap_or(Exit::Other),
+                format!("the program at {name} ended with status {code}"),
+            )
+        }
         Some(code) => (
             Exit::Other,
             format!("the program at {name} ended with status {code}"),
         ),
         None => (
-            Exit::Other,
-            format!("the program at {name} was ended by a signal"),
+            Exit::Unreachable,
+            format!("the program at {name} did not end by itself"),
         ),
     };
     Failure::new(exit, what)

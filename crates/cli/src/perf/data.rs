@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use farwrite::fabric::nic::ROCE_PORT;
 use farwrite::fabric::udp::source_for;
 use farwrite::{
-    Endpoint, ExposedRegion, Fabric, MemoryRegion, ProgressThread, QpInfo, QpOptions, QueuePair,
-    UdpConfig, UdpFabric,
+    CodingThreads, Endpoint, ExposedRegion, Fabric, MemoryRegion, ProgressThread, QpInfo,
+    QpOptions, QueuePair, UdpConfig, UdpFabric,
 };
 use farwrite_connection::{Connection, Error as ConnectionError, OpenedQueuePair};
 use farwrite_transfer::{Cancel, VerbsConfig};
@@ -194,7 +194,10 @@ impl Apart {
         };
         let fabric = fabric.map_err(|error| Failure::caused(exit, what, &error))?;
         let max_mtu = fabric.capabilities().max_mtu;
-        let thread = Endpoint::over(fabric).and_then(Endpoint::start_thread);
+        let thread = Endpoint::over(fabric).and_then(|mut endpoint| {
+            endpoint.code_on(CodingThreads::Auto)?;
+            endpoint.start_thread()
+        });
         let thread = thread.map_err(|error| Failure::caused(Exit::Other, "measuring", &error))?;
         Ok(Self {
             connection: connection.clone(),
