@@ -156,8 +156,11 @@ impl<F: Fabric> Endpoint<F> {
         if self.queue_pairs.iter().any(|pair| pair.uses(region.lkey)) {
             return Err(FabricError::InUse(Object::MemoryRegion).into());
         }
-        // Threads may still code a message that has ended.
-        self.coding.settle()?;
+        match self.fabric.deregister(region.lkey) {
+            // Threads may still code a message that has ended.
+            Err(FabricError::InUse(_)) => self.coding.settle()?,
+            done => return Ok(done?),
+        }
         Ok(self.fabric.deregister(region.lkey)?)
     }
 
@@ -297,8 +300,9 @@ impl<F: Fabric> Endpoint<F> {
             self.peer_schedule.remove(peer_index(peer));
         }
         // Its parity memory is given back.
-        self.coding.settle()?;
-        Ok(pair.destroy(&mut self.fabric)?)
+        let settled = self.coding.settle();
+        let destroyed = pair.destroy(&mut self.fabric);
+        settled.and(destroyed).map_err(Error::from)
     }
 
     /// Posts a buffer for the next message of a queue pair. Buffers and messages match in order.

@@ -45,7 +45,8 @@ impl Registry {
 #[derive(Default)]
 pub(crate) struct SchemeHalves {
     senders: Vec<(SchemeTag, Box<dyn Sender + Send>)>,
-    receivers: Vec<(SchemeTag, Box<dyn Receiver + Send>)>,
+    /// With whether messages of the scheme may end as partial.
+    receivers: Vec<(SchemeTag, Box<dyn Receiver + Send>, bool)>,
     /// The sender that was pulled last. The next pull starts after it.
     turn: usize,
     /// Counters of halves that no longer exist.
@@ -91,11 +92,13 @@ impl SchemeHalves {
         tag: SchemeTag,
         known: &Registry,
     ) -> Option<&mut (dyn Receiver + Send)> {
-        let index = match self.receivers.iter().position(|(t, _)| *t == tag) {
+        let index = match self.receivers.iter().position(|(t, ..)| *t == tag) {
             Some(index) => index,
             None if self.receivers.len() >= MAX_OF_PEER => return None,
             None => {
-                self.receivers.push((tag, known.find(tag)?.receiver()));
+                let scheme = known.find(tag)?;
+                let half = (tag, scheme.receiver(), scheme.is_bounded());
+                self.receivers.push(half);
                 self.receivers.len() - 1
             }
         };
@@ -109,8 +112,8 @@ impl SchemeHalves {
     ) -> Option<&mut (dyn Receiver + Send)> {
         self.receivers
             .iter_mut()
-            .find(|(t, _)| *t == tag)
-            .map(|(_, receiver)| &mut **receiver as _)
+            .find(|(t, ..)| *t == tag)
+            .map(|(_, receiver, _)| &mut **receiver as _)
     }
 
     pub(crate) fn senders(&mut self) -> impl Iterator<Item = &mut (dyn Sender + Send)> {
@@ -122,7 +125,7 @@ impl SchemeHalves {
     pub(crate) fn receivers(&mut self) -> impl Iterator<Item = &mut (dyn Receiver + Send)> {
         self.receivers
             .iter_mut()
-            .map(|(_, receiver)| &mut **receiver as _)
+            .map(|(_, receiver, _)| &mut **receiver as _)
     }
 
     /// Returns the next sender in turn, so that no sender starves another. The first sender comes
@@ -142,6 +145,11 @@ impl SchemeHalves {
     /// Returns the receiver at an index in `0..receiver_count`.
     pub(crate) fn receiver_at(&mut self, index: usize) -> &mut (dyn Receiver + Send) {
         &mut *self.receivers[index].1
+    }
+
+    /// Whether messages of the receiver at an index may end as partial.
+    pub(crate) fn is_bounded_at(&self, index: usize) -> bool {
+        self.receivers[index].2
     }
 
     pub(crate) fn receiver_count(&self) -> usize {
@@ -180,7 +188,7 @@ impl SchemeHalves {
         let receivers = self
             .receivers
             .iter()
-            .filter_map(|(_, receiver)| receiver.next_timeout());
+            .filter_map(|(_, receiver, _)| receiver.next_timeout());
         senders.chain(receivers).min()
     }
 

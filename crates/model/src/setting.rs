@@ -166,7 +166,7 @@ pub(crate) struct Checked {
     pub(crate) encode: f64,
     /// Slots to decode one chunk.
     pub(crate) decode: f64,
-    /// What lost packets that are not repaired chunks add.
+    /// What the loss of an offer, of an end, or of the last chunk adds.
     pub(crate) late: [Late; 3],
 }
 

@@ -12,8 +12,8 @@ use crate::geometry::Geometry;
 /// How long to wait before the same information is sent again.
 #[derive(Clone, Copy)]
 pub(crate) struct RepeatWaits {
-    /// Wait before the first repeat: a quarter of the round trip, so that one loss delays the
-    /// message by only a fraction of it.
+    /// The usual wait before a repeat (r of P3.8): a quarter of the round trip. Offers, reads and ends
+    /// are first repeated after [`RepeatWaits::soon_ns`].
     pub(crate) first_ns: u64,
     /// Longest wait, for information that needs an answer.
     pub(crate) longest_ns: u64,

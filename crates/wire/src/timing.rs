@@ -14,8 +14,8 @@ pub struct Timing {
     /// How long an operating system may delay an end. Every timeout leaves this much time beyond
     /// the round trip (P5.0.7, P5.4.10). A burst takes at most half of it.
     pub lateness_ns: u64,
-    /// The minimum time between two rounds of ACKs (P5.0.4), and between two transmissions of the
-    /// same offer or clearance (P3.8). An eighth of it is the minimum time between two
+    /// The minimum time between two rounds of ACKs (P5.0.4), between two transmissions of the same
+    /// clearance, and between later repeats of an offer (P3.8). An eighth of it is the minimum time between two
     /// messages of peer feedback (P4.10), and the minimum wait before the first repeat of an offer,
     /// of a read and of an end.
     pub min_repeat_ns: u64,

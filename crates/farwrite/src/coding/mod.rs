@@ -4,6 +4,7 @@
 //! reads the memory of messages. Its owner writes what it computed, if the message is still open.
 
 mod coder;
+mod line;
 mod queue;
 #[cfg(all(test, not(loom)))]
 mod tests;
@@ -16,6 +17,7 @@ use farwrite_fabric::contract::{FabricError, RegionReader, Waker};
 use farwrite_schemes::scheme::{Job, Work};
 
 use coder::Coder;
+use line::Line;
 pub use threads::CodingThreads;
 use threads::Threads;
 
@@ -29,6 +31,8 @@ const MOST_BYTES: usize = 64 << 20;
 const TAKE_BYTES_A_POLL: usize = 1 << 20;
 /// Maximum number of buffers kept for later results.
 const MAX_SPARE: usize = 16;
+/// Maximum length of a buffer that is kept.
+const MAX_SPARE_BYTES: usize = 1 << 20;
 
 /// A group to code.
 #[derive(Debug)]
@@ -92,9 +96,13 @@ pub(crate) struct Coding {
     /// Tasks that the owner has not taken back, and the bytes of their results.
     tasks: usize,
     bytes: usize,
-    /// Queue pairs that may have tasks and found no room.
-    waiting: BTreeSet<u32>,
+    /// Queue pairs that found no room, and wait for it in this order.
+    line: Line,
+    /// Queue pairs that have left the line. Room is kept for one task of each until the next poll.
+    granted: BTreeSet<u32>,
     spare: Vec<Vec<u8>>,
+    /// Codes what cannot wait for threads.
+    urgent: Coder,
 }
 
 impl Default for Coding {
@@ -104,8 +112,10 @@ impl Default for Coding {
             ready: VecDeque::new(),
             tasks: 0,
             bytes: 0,
-            waiting: BTreeSet::new(),
+            line: Line::default(),
+            granted: BTreeSet::new(),
             spare: Vec::new(),
+            urgent: Coder::default(),
         }
     }
 }
@@ -148,18 +158,53 @@ impl Coding {
         matches!(self.place, Place::Here(_))
     }
 
-    /// Whether another task may be handed out. If not, the queue pair is woken later.
+    /// Whether the queue pair may hand out another task. If not, it is granted one later.
     pub(crate) fn has_room(&mut self, pair: u32) -> bool {
+        if self.is_here() {
+            return true;
+        }
+        // Without this order, one queue pair could take all the room again and again.
+        let is_its_turn =
+            self.granted.contains(&pair) || self.granted.is_empty() && self.line.is_empty();
+        let has_room = is_its_turn && self.room() > 0;
+        if has_room {
+            self.granted.remove(&pair);
+        } else {
+            self.line.join(pair);
+        }
+        has_room
+    }
+
+    /// How many more tasks may be handed out to threads.
+    fn room(&self) -> usize {
         let most = match &self.place {
-            Place::Here(_) => return true,
+            Place::Here(_) => return usize::MAX,
             Place::Threads(threads) => threads.count() * TASKS_A_THREAD,
             Place::Later { .. } => TASKS_A_THREAD,
         };
-        let has_room = self.tasks < most && self.bytes < MOST_BYTES;
-        if !has_room {
-            self.waiting.insert(pair);
+        match self.bytes < MOST_BYTES {
+            true => most.saturating_sub(self.tasks),
+            false => 0,
         }
-        has_room
+    }
+
+    /// Grants the room that there is to queue pairs that wait for it, and returns them. The caller lets
+    /// them hand out tasks before the next call.
+    pub(crate) fn grant(&mut self) -> impl Iterator<Item = u32> {
+        let room = self.room();
+        self.granted = self.line.leave(room).collect();
+        self.granted.clone().into_iter()
+    }
+
+    /// Whether queue pairs wait although there is room: then [`Coding::grant`] must be called again.
+    pub(crate) fn has_grants(&self) -> bool {
+        !self.line.is_empty() && self.room() > 0
+    }
+
+    /// Codes a group at once.
+    pub(crate) fn code_at_once(&mut self, task: Task) -> Coded {
+        let output = self.spare.pop().unwrap_or_default();
+        self.urgent.code(task, output)
     }
 
     /// Codes a group. Returns the result if it exists at once.
@@ -224,20 +269,15 @@ impl Coding {
         })
     }
 
-    /// Returns the queue pairs that waited for room, each once.
-    pub(crate) fn take_waiting(&mut self) -> BTreeSet<u32> {
-        std::mem::take(&mut self.waiting)
-    }
-
-    /// Takes back the buffer of a result.
+    /// Takes back the buffer of a result. Peers choose how long results are, so long ones are not kept.
     pub(crate) fn recycle(&mut self, output: Vec<u8>) {
-        if self.spare.len() < MAX_SPARE {
+        if self.spare.len() < MAX_SPARE && output.capacity() <= MAX_SPARE_BYTES {
             self.spare.push(output);
         }
     }
 
-    /// Waits until no task reads memory. The results stay for the next [`Coding::take`]. The wait is
-    /// short, because tasks are small and wait for nothing.
+    /// Waits until no task reads memory. The results stay for the next [`Coding::take`]. The wait is as
+    /// long as the longest of the tasks, which wait for nothing.
     ///
     /// # Errors
     /// [`FabricError::Io`] when a thread has failed.

@@ -51,6 +51,7 @@ impl<F: Fabric> Endpoint<F> {
         let next = [
             next_turn,
             next_coded,
+            self.coding.has_grants().then_some(now_ns),
             more.then_some(now_ns),
             self.schedule.next_ns(now_ns),
             self.peer_schedule.next_ns(now_ns),
@@ -195,11 +196,10 @@ impl<F: Fabric> Endpoint<F> {
     fn take_coded(&mut self, now_ns: u64) -> Result<Option<u64>, Error> {
         let mut coded = std::mem::take(&mut self.coded);
         let next_ns = self.coding.take(now_ns, &mut coded)?;
-        if !coded.is_empty() {
-            for pair in self.coding.take_waiting() {
-                self.schedule.wake(pair);
-            }
+        for pair in self.coding.grant() {
+            self.schedule.wake(pair);
         }
+        let mut taken = Ok(());
         for coded in coded.drain(..) {
             let (index, serial) = coded.about.pair;
             if let Some(pair) = self.queue_pairs.live(index)
@@ -207,12 +207,13 @@ impl<F: Fabric> Endpoint<F> {
             {
                 let handled = pair.handle_coded(&mut self.fabric, &coded, now_ns);
                 self.schedule.wake(index);
-                self.break_if_failed(index, handled)?;
+                // The results of other queue pairs are taken all the same.
+                taken = taken.and(self.break_if_failed(index, handled));
             }
             self.coding.recycle(coded.output);
         }
         self.coded = coded;
-        Ok(next_ns)
+        taken.map(|()| next_ns)
     }
 
     fn handle_notices(&mut self, now_ns: u64) {

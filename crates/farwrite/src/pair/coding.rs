@@ -131,7 +131,9 @@ impl Pair {
     ) -> Result<(), Error> {
         let view = self.receiver_view(now_ns);
         for index in 0..self.halves.receiver_count() {
-            while coding.has_room(self.name.index) {
+            // A message that may end as partial ends in this poll, with all that can be rebuilt (P5.9.5).
+            let is_urgent = self.halves.is_bounded_at(index);
+            while is_urgent || coding.has_room(self.name.index) {
                 let arrivals = TableArrivals(self.sdr.received());
                 let Some(job) = self.halves.receiver_at(index).poll_job(&arrivals) else {
                     break;
@@ -143,7 +145,11 @@ impl Pair {
                         receiver.handle_job(&view, &job, &arrivals);
                     }
                     Some(task) => {
-                        if let Some(coded) = coding.code(now_ns, task) {
+                        let coded = match is_urgent {
+                            true => Some(coding.code_at_once(task)),
+                            false => coding.code(now_ns, task),
+                        };
+                        if let Some(coded) = coded {
                             self.handle_coded(fabric, &coded, now_ns)?;
                             coding.recycle(coded.output);
                         }
@@ -200,6 +206,7 @@ impl Pair {
         coded: &Coded,
         now_ns: u64,
     ) -> Result<(), Error> {
+        self.events.set_now(now_ns);
         match coded.about.job.work {
             Work::Encode => self.handle_encoded(fabric, coded, now_ns),
             Work::Rebuild => self.handle_rebuilt(fabric, coded, now_ns),
@@ -282,6 +289,8 @@ impl Pair {
             count += 1;
         }
         self.rebuilt_chunks += count as u64;
-        self.events.recv_rebuilt(message, count);
+        if count > 0 {
+            self.events.recv_rebuilt(message, count);
+        }
     }
 }
