@@ -3,6 +3,7 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
+use std::time::Duration;
 
 use farwrite::QpOptions;
 use farwrite::fabric::sim::Verdict;
@@ -89,12 +90,23 @@ fn parity_repairs_without_a_round_trip_and_ends_partial_where_it_cannot() {
 
 #[test]
 fn what_can_be_rebuilt_at_the_deadline_is_rebuilt() {
+    for has_threads in [false, true] {
+        rebuild_at_the_deadline(has_threads);
+    }
+}
+
+/// With threads, groups of other schemes are rebuilt long after the deadline.
+fn rebuild_at_the_deadline(has_threads: bool) {
     let scheme = "best-effort+ec-mds:32,8";
     let parity_options = QpOptions {
         expected_scheme: tag(scheme),
         ..options()
     };
     let mut world = World::new(1, long_haul(), &parity_options);
+    if has_threads {
+        let late = Duration::from_millis(500);
+        world.b.endpoint.delay_coding(late).expect("no threads");
+    }
     // The 32 groups are interleaved. Half of them lose 4 of 32 chunks, the others 20.
     lose_packets(&world, |packet| {
         let (group, row) = (packet % 32, packet / 32);
