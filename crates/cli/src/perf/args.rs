@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 const EXAMPLES: &str = "\
 Examples:
   farwrite perf write_bw --psk-file far.key                  the server: waits for one client
-  farwrite perf write_bw far.example --psk-file far.key      the client: measures, and prints a table
+  farwrite perf write_bw far.example --psk-file far.key    the client: measures, prints a table
   farwrite perf write_bw far.example -a --report_gbits       sizes from 2 bytes to 8 MiB
   farwrite perf write_lat far.example -s 64 -n 10000
   farwrite perf read_bw far.example -s 1048576 -t 16 -q 4
