@@ -55,7 +55,7 @@ class Plan:
         chunk_bytes: float,
         objective: str,
         max_parity_overhead: float,
-        cores: float,
+        cores: float | None,
         xor_bps: float | None,
         mds_bps: float | None,
         candidates: Sequence[str] | None,

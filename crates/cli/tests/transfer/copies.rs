@@ -139,7 +139,7 @@ fn what_cannot_be_copied_has_its_reason() {
         (
             &["--far-program", far, "data", "host:none"],
             9,
-            "cannot use the files or the directory",
+            "cannot use its files or directory",
         ),
         (
             &["--far-program", "/none", "data", "host:in"],
