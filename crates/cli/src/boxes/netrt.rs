@@ -23,8 +23,8 @@ Examples:
   farwrite keygen boxes.key      then copy boxes.key to all boxes
   farwrite netrt --near eth1 --far eth2 --rate 25Gbit --rtt 20us --psk-file boxes.key
   farwrite netrt --near eth1 --far eth2 --rate 1Gbit --rtt 10ms --hold 50ms --psk-file boxes.key
-  farwrite netrt --near eth1 --far eth2 --rate 10Gbit --rtt 40ms --pool 100MB --bitmap 65536 \
-      --held 60000 --psk-file boxes.key --metrics 127.0.0.1:9791
+  farwrite netrt --near eth1 --far eth2 --rate 10Gbit --rtt 40ms --pool 100MB --bitmap 65536 \\
+    --held 60000 --psk-file boxes.key --metrics 127.0.0.1:9791
   curl http://127.0.0.1:9791/metrics
 
 Put one box beside each NIC, between the NIC and its switch, on a machine with two network interfaces. \

@@ -149,9 +149,10 @@ fn sensitivity(answer: &Answer) -> String {
     let mut rows = vec![head.map(str::to_owned)];
     rows.extend(answer.sensitivity.iter().map(dependence));
     let mut text = format!(
-        "How sure the choice is. Columns below and above: beyond this value, the scheme in the next column,\n\
-         better, is better by more than {}. Columns /10 to x10: if the value were a tenth, half, twice or ten\n\
-         times as large, the {} of {}, divided by that of the best scheme there\n\n{}",
+        "How sure the choice is. Columns below and above: beyond this value, the scheme in the next\n\
+         column, better, is better by more than {}. Columns /10 to x10: if the value were a tenth,\n\
+         half, twice or ten times as large, the {} of {}, divided by that of the best\n\
+         scheme there\n\n{}",
         Percent(answer.question.close),
         answer.question.objective,
         answer.best.scheme,

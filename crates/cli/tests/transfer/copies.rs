@@ -148,8 +148,8 @@ fn what_cannot_be_copied_has_its_reason() {
         ),
         (
             &["--far-program", "true", "data", "host:in"],
-            1,
-            "ended with status 0",
+            5,
+            "ended before everything was there",
         ),
     ] {
         let (output, told) = copy(&root, words);

@@ -98,7 +98,8 @@ pub(crate) struct Coding {
     bytes: usize,
     /// Queue pairs that found no room, and wait for it in this order.
     line: Line,
-    /// Queue pairs that have left the line. Room is kept for one task of each until the next poll.
+    /// Queue pairs that have left the line, and have handed out no task since then. Room is kept for one
+    /// task of each until the next poll.
     granted: BTreeSet<u32>,
     spare: Vec<Vec<u8>>,
     /// Codes what cannot wait for threads.
@@ -167,9 +168,7 @@ impl Coding {
         let is_its_turn =
             self.granted.contains(&pair) || self.granted.is_empty() && self.line.is_empty();
         let has_room = is_its_turn && self.room() > 0;
-        if has_room {
-            self.granted.remove(&pair);
-        } else {
+        if !has_room {
             self.line.join(pair);
         }
         has_room
@@ -211,6 +210,7 @@ impl Coding {
     pub(crate) fn code(&mut self, now_ns: u64, task: Task) -> Option<Coded> {
         let output = self.spare.pop().unwrap_or_default();
         let bytes = task.output_bytes();
+        self.granted.remove(&task.about.pair.0);
         // Without any thread, coding goes on here.
         if let Place::Threads(threads) = &mut self.place
             && !threads.start()

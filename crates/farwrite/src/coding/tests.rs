@@ -181,11 +181,15 @@ fn queue_pairs_get_room_in_the_order_in_which_they_asked() {
     assert_eq!(coding.grant().collect::<Vec<_>>(), [1, 2, 3]);
     // A queue pair that nobody granted room waits, and one that has had its task stands behind it.
     assert!(!coding.has_room(4));
-    assert!(coding.has_room(1));
-    assert!(!coding.has_room(1));
-    assert!(coding.has_room(2) && coding.has_room(3));
+    assert!(coding.has_room(3));
+    let task = memory.task(0, Work::Encode);
+    assert_eq!(task.about.pair.0, 3);
+    assert!(coding.code(5, task).is_none());
+    assert!(!coding.has_room(3));
     assert!(coding.has_grants());
-    assert_eq!(coding.grant().collect::<Vec<_>>(), [1, 4]);
+    assert_eq!(coding.grant().collect::<Vec<_>>(), [3, 4]);
+    // Those that have no task do not come back.
+    assert!(coding.has_room(3) && coding.has_room(4) && !coding.has_grants());
 }
 
 #[test]
