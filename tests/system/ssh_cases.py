@@ -73,7 +73,7 @@ def _copies(report, program, where, veth):
     for words, far, code, reason in [
         ([str(tree), f"{veth.b.v4}:{where}/none"], program, 9, "cannot use its files or directory"),
         ([str(tree), f"{veth.b.v4}:{where}"], "/none", 5, "has no program `farwrite` that it can run"),
-        ([f"{veth.b.v4}:{where}/none", str(where)], program, 5, "cannot read"),
+        ([f"{veth.b.v4}:{where}/none", str(where)], program, 9, "cannot read"),
         ([str(tree), f"nobody@{veth.b.v4}:{where}"], program, 5, "ssh does not reach nobody@"),
     ]:
         done, told = copy(*words, far=far)
