@@ -90,11 +90,10 @@ impl Chooser {
         }
     }
 
-    /// Says how many cores compute parity at each end. Without this call, it is the one that polls.
-    #[must_use]
-    pub fn with_coding_cores(mut self, cores: usize) -> Self {
+    /// Notes how many cores compute parity at each end
+    /// ([`Endpoint::coding_cores`](farwrite::Endpoint::coding_cores)); one before this call.
+    pub fn set_coding_cores(&mut self, cores: usize) {
         self.coding.cores = real(cores as u64);
-        self
     }
 
     /// Processes the measurements of the queue pair and its peer.

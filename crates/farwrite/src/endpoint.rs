@@ -39,7 +39,7 @@ use crate::turns::Turns;
 /// [`Endpoint::code_on`] threads that compute parity, and [`Endpoint::start_thread`] one that polls.
 pub struct Endpoint<F: Fabric> {
     id: EndpointId,
-    /// Before the fabric, so that its threads end first: they read registered memory.
+    /// Dropped before `fabric`: its threads read registered memory, so they end first.
     pub(crate) coding: Coding,
     pub(crate) fabric: Adapter<F>,
     queue_pairs: QueuePairs,
@@ -62,6 +62,12 @@ pub struct Endpoint<F: Fabric> {
 }
 
 impl<F: Fabric> Endpoint<F> {
+    /// How many cores compute parity at the same time.
+    #[must_use]
+    pub fn coding_cores(&self) -> usize {
+        self.coding.cores()
+    }
+
     /// Creates an endpoint over a fabric. The endpoint derives its id and the keys of control
     /// packets from `seed`. If strangers can send packets to this endpoint, `seed` must come from
     /// the operating system's random number generator.
@@ -299,7 +305,7 @@ impl<F: Fabric> Endpoint<F> {
         {
             self.peer_schedule.remove(peer_index(peer));
         }
-        // Its parity memory is given back.
+        // Threads may still read its parity memory, which is deregistered now.
         let settled = self.coding.settle();
         let destroyed = pair.destroy(&mut self.fabric);
         settled.and(destroyed).map_err(Error::from)

@@ -1,6 +1,5 @@
-//! Endpoints over fabrics of the network, such as UDP sockets.
+//! Endpoints over UDP sockets.
 
-use farwrite_fabric::contract::{FabricError, RealTime};
 use farwrite_fabric::udp::{ReservedPort, UdpConfig, UdpFabric};
 
 use crate::endpoint::Endpoint;
@@ -22,21 +21,5 @@ impl Endpoint<UdpFabric> {
     /// As [`Endpoint::over_udp`].
     pub fn over_udp_beside(config: &UdpConfig, held: &ReservedPort) -> Result<Self, Error> {
         Self::over(UdpFabric::bind_beside(config, held)?)
-    }
-}
-
-impl<F: RealTime> Endpoint<F> {
-    /// Creates an endpoint over any fabric of the network. Its keys come from the operating system's
-    /// random number generator.
-    ///
-    /// # Errors
-    /// [`Error::Fabric`] when there is no randomness, or the fabric is in use.
-    pub fn over(fabric: F) -> Result<Self, Error> {
-        let mut seed = [0; 32];
-        getrandom::fill(&mut seed).map_err(|e| FabricError::Io {
-            what: "asking the operating system for random bytes".into(),
-            source: e.into(),
-        })?;
-        Ok(Self::new(fabric, seed))
     }
 }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use farwrite_fabric::contract::FabricError;
+
 use crate::coding::CodingThreads;
 use crate::endpoint::Endpoint;
 use crate::error::Error;
@@ -13,6 +15,20 @@ pub use farwrite_fabric::contract::RealTime;
 const MAX_WAIT: Duration = Duration::from_millis(20);
 
 impl<F: RealTime> Endpoint<F> {
+    /// Creates an endpoint over any fabric of real time. Its keys come from the operating system's
+    /// random number generator.
+    ///
+    /// # Errors
+    /// [`Error::Fabric`] when there is no randomness, or the fabric is in use.
+    pub fn over(fabric: F) -> Result<Self, Error> {
+        let mut seed = [0; 32];
+        getrandom::fill(&mut seed).map_err(|e| FabricError::Io {
+            what: "asking the operating system for random bytes".into(),
+            source: e.into(),
+        })?;
+        Ok(Self::new(fabric, seed))
+    }
+
     /// Polls with the current time. See [`Endpoint::poll`].
     ///
     /// # Errors
@@ -60,13 +76,12 @@ impl<F: RealTime> Endpoint<F> {
         }
         Ok(())
     }
-}
 
-impl<F: RealTime> Endpoint<F> {
     /// Moves the encoding and rebuilding of chunks to threads, or back to the polls with no threads.
     /// Data leave and arrive meanwhile. Each endpoint has threads of its own. They start when there is
     /// something to compute, and sleep when there is nothing. If the operating system starts none,
-    /// polls compute. Memory for what threads computed is limited to four groups for each.
+    /// polls compute. Each thread has at most four groups whose results the endpoint has not taken, which
+    /// limits the memory.
     ///
     /// # Errors
     /// [`Error::Fabric`] if a thread has failed that computed until now.

@@ -45,8 +45,7 @@ impl Registry {
 #[derive(Default)]
 pub(crate) struct SchemeHalves {
     senders: Vec<(SchemeTag, Box<dyn Sender + Send>)>,
-    /// With whether messages of the scheme may end as partial.
-    receivers: Vec<(SchemeTag, Box<dyn Receiver + Send>, bool)>,
+    receivers: Vec<(SchemeTag, Box<dyn Receiver + Send>)>,
     /// The sender that was pulled last. The next pull starts after it.
     turn: usize,
     /// Counters of halves that no longer exist.
@@ -92,13 +91,11 @@ impl SchemeHalves {
         tag: SchemeTag,
         known: &Registry,
     ) -> Option<&mut (dyn Receiver + Send)> {
-        let index = match self.receivers.iter().position(|(t, ..)| *t == tag) {
+        let index = match self.receivers.iter().position(|(t, _)| *t == tag) {
             Some(index) => index,
             None if self.receivers.len() >= MAX_OF_PEER => return None,
             None => {
-                let scheme = known.find(tag)?;
-                let half = (tag, scheme.receiver(), scheme.is_bounded());
-                self.receivers.push(half);
+                self.receivers.push((tag, known.find(tag)?.receiver()));
                 self.receivers.len() - 1
             }
         };
@@ -112,8 +109,8 @@ impl SchemeHalves {
     ) -> Option<&mut (dyn Receiver + Send)> {
         self.receivers
             .iter_mut()
-            .find(|(t, ..)| *t == tag)
-            .map(|(_, receiver, _)| &mut **receiver as _)
+            .find(|(t, _)| *t == tag)
+            .map(|(_, receiver)| &mut **receiver as _)
     }
 
     pub(crate) fn senders(&mut self) -> impl Iterator<Item = &mut (dyn Sender + Send)> {
@@ -125,7 +122,7 @@ impl SchemeHalves {
     pub(crate) fn receivers(&mut self) -> impl Iterator<Item = &mut (dyn Receiver + Send)> {
         self.receivers
             .iter_mut()
-            .map(|(_, receiver, _)| &mut **receiver as _)
+            .map(|(_, receiver)| &mut **receiver as _)
     }
 
     /// Returns the next sender in turn, so that no sender starves another. The first sender comes
@@ -147,9 +144,9 @@ impl SchemeHalves {
         &mut *self.receivers[index].1
     }
 
-    /// Whether messages of the receiver at an index may end as partial.
-    pub(crate) fn is_bounded_at(&self, index: usize) -> bool {
-        self.receivers[index].2
+    /// The scheme of the receiver at an index.
+    pub(crate) fn receiver_tag(&self, index: usize) -> SchemeTag {
+        self.receivers[index].0
     }
 
     pub(crate) fn receiver_count(&self) -> usize {
@@ -188,7 +185,7 @@ impl SchemeHalves {
         let receivers = self
             .receivers
             .iter()
-            .filter_map(|(_, receiver, _)| receiver.next_timeout());
+            .filter_map(|(_, receiver)| receiver.next_timeout());
         senders.chain(receivers).min()
     }
 

@@ -60,6 +60,7 @@ impl SchemePicker {
         if auto.until_look == 0
             && let (Ok(stats), Ok(peer)) = (endpoint.qp_stats(qp), endpoint.peer_stats(qp))
         {
+            auto.chooser.set_coding_cores(endpoint.coding_cores());
             auto.chooser.look(&stats, &peer);
             auto.until_look = LOOK_MESSAGES;
         }

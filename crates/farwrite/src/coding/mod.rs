@@ -24,7 +24,7 @@ use threads::Threads;
 /// Maximum number of tasks for each thread that the owner has not taken back. Enough for a thread to
 /// work until the next poll.
 const TASKS_A_THREAD: usize = 4;
-/// Maximum bytes of tasks that the owner has not taken back, unless a single one is larger.
+/// Bytes of tasks that the owner has not taken back. From this number on, no further task is handed out.
 const MOST_BYTES: usize = 64 << 20;
 /// Bytes of results after which a poll takes no more of them. The limit keeps the wait of arrivals
 /// short.
@@ -75,12 +75,11 @@ pub(crate) struct Coded {
 #[derive(Debug)]
 enum Place {
     /// The owner, when it hands out a task.
-    Here(Coder),
+    Here,
     /// Threads.
     Threads(Threads),
     /// The owner, but the results come later, as if other cores computed them.
     Later {
-        coder: Coder,
         delay_ns: u64,
         /// Results and when they are due.
         done: VecDeque<(u64, Coded)>,
@@ -102,21 +101,21 @@ pub(crate) struct Coding {
     /// task of each until the next poll.
     granted: BTreeSet<u32>,
     spare: Vec<Vec<u8>>,
-    /// Codes what cannot wait for threads.
-    urgent: Coder,
+    /// Codes what the owner codes itself.
+    coder: Coder,
 }
 
 impl Default for Coding {
     fn default() -> Self {
         Self {
-            place: Place::Here(Coder::default()),
+            place: Place::Here,
             ready: VecDeque::new(),
             tasks: 0,
             bytes: 0,
             line: Line::default(),
             granted: BTreeSet::new(),
             spare: Vec::new(),
-            urgent: Coder::default(),
+            coder: Coder::default(),
         }
     }
 }
@@ -128,7 +127,7 @@ impl Coding {
     /// [`FabricError::Io`] when an earlier thread has failed.
     pub(crate) fn start_threads(&mut self, count: usize, owner: &Waker) -> Result<(), FabricError> {
         let place = match count {
-            0 => Place::Here(Coder::default()),
+            0 => Place::Here,
             count => Place::Threads(Threads::new(count, owner)),
         };
         self.replace(place)
@@ -140,7 +139,6 @@ impl Coding {
     /// [`FabricError::Io`] when a thread has failed.
     pub(crate) fn delay(&mut self, delay_ns: u64) -> Result<(), FabricError> {
         self.replace(Place::Later {
-            coder: Coder::default(),
             delay_ns,
             done: VecDeque::new(),
         })
@@ -154,9 +152,17 @@ impl Coding {
         settled
     }
 
+    /// How many cores code at the same time.
+    pub(crate) fn cores(&self) -> usize {
+        match &self.place {
+            Place::Threads(threads) => threads.count(),
+            Place::Here | Place::Later { .. } => 1,
+        }
+    }
+
     /// Whether tasks are done by the owner, at once.
     pub(crate) fn is_here(&self) -> bool {
-        matches!(self.place, Place::Here(_))
+        matches!(self.place, Place::Here)
     }
 
     /// Whether the queue pair may hand out another task. If not, it is granted one later.
@@ -177,7 +183,7 @@ impl Coding {
     /// How many more tasks may be handed out to threads.
     fn room(&self) -> usize {
         let most = match &self.place {
-            Place::Here(_) => return usize::MAX,
+            Place::Here => return usize::MAX,
             Place::Threads(threads) => threads.count() * TASKS_A_THREAD,
             Place::Later { .. } => TASKS_A_THREAD,
         };
@@ -187,12 +193,12 @@ impl Coding {
         }
     }
 
-    /// Grants the room that there is to queue pairs that wait for it, and returns them. The caller lets
+    /// Gives the free room to queue pairs that wait for it, and returns them. The caller lets
     /// them hand out tasks before the next call.
     pub(crate) fn grant(&mut self) -> impl Iterator<Item = u32> {
         let room = self.room();
         self.granted = self.line.leave(room).collect();
-        self.granted.clone().into_iter()
+        self.granted.iter().copied()
     }
 
     /// Whether queue pairs wait although there is room: then [`Coding::grant`] must be called again.
@@ -203,7 +209,7 @@ impl Coding {
     /// Codes a group at once.
     pub(crate) fn code_at_once(&mut self, task: Task) -> Coded {
         let output = self.spare.pop().unwrap_or_default();
-        self.urgent.code(task, output)
+        self.coder.code(task, output)
     }
 
     /// Codes a group. Returns the result if it exists at once.
@@ -215,16 +221,15 @@ impl Coding {
         if let Place::Threads(threads) = &mut self.place
             && !threads.start()
         {
-            self.place = Place::Here(Coder::default());
+            self.place = Place::Here;
         }
         match &mut self.place {
-            Place::Here(coder) => return Some(coder.code(task, output)),
+            Place::Here => return Some(self.coder.code(task, output)),
             Place::Threads(threads) => threads.push(task, output),
-            Place::Later {
-                coder,
-                delay_ns,
-                done,
-            } => done.push_back((now_ns.saturating_add(*delay_ns), coder.code(task, output))),
+            Place::Later { delay_ns, done } => {
+                let coded = self.coder.code(task, output);
+                done.push_back((now_ns.saturating_add(*delay_ns), coded));
+            }
         }
         self.tasks += 1;
         self.bytes += bytes;
@@ -241,7 +246,7 @@ impl Coding {
         out: &mut Vec<Coded>,
     ) -> Result<Option<u64>, FabricError> {
         match &mut self.place {
-            Place::Here(_) => {}
+            Place::Here => {}
             Place::Threads(threads) => {
                 let taken = threads.take(&mut self.ready);
                 self.note_failure(taken)?;
@@ -276,8 +281,8 @@ impl Coding {
         }
     }
 
-    /// Waits until no task reads memory. The results stay for the next [`Coding::take`]. The wait is as
-    /// long as the longest of the tasks, which wait for nothing.
+    /// Waits until no task reads memory. The results stay for the next [`Coding::take`]. The wait ends when
+    /// each thread has done its tasks: at most [`TASKS_A_THREAD`] for each. A task waits for nothing.
     ///
     /// # Errors
     /// [`FabricError::Io`] when a thread has failed.
@@ -292,7 +297,8 @@ impl Coding {
         Ok(())
     }
 
-    /// Codes here from now on if a thread has failed. Its tasks are lost.
+    /// If a thread has failed, the owner codes from now on. All tasks and results that it has not taken back
+    /// are lost.
     fn note_failure<T>(&mut self, result: Result<T, FabricError>) -> Result<T, FabricError> {
         if result.is_err() {
             *self = Self::default();

@@ -179,7 +179,7 @@ fn queue_pairs_get_room_in_the_order_in_which_they_asked() {
     let mut out = Vec::new();
     coding.take(5, &mut out).expect("no threads");
     assert_eq!(coding.grant().collect::<Vec<_>>(), [1, 2, 3]);
-    // A queue pair that nobody granted room waits, and one that has had its task stands behind it.
+    // Queue pair 4 has no grant, so it waits. Queue pair 3 uses its grant, and then waits too.
     assert!(!coding.has_room(4));
     assert!(coding.has_room(3));
     let task = memory.task(0, Work::Encode);

@@ -16,8 +16,8 @@ use super::queue::Queue;
 use super::{Coded, Task};
 use crate::announcement::Announcement;
 
-/// Maximum number of threads that [`CodingThreads::Auto`] means. One core codes as fast as several
-/// send.
+/// Maximum number of threads that [`CodingThreads::Auto`] means: one core encodes more bytes in a second
+/// than several cores send (`make bench-cores` measures both).
 const MOST_AUTO: usize = 4;
 
 /// How many threads compute parity for an endpoint.
@@ -158,7 +158,7 @@ impl Threads {
         Ok(())
     }
 
-    /// Waits for the next result. A task must be out.
+    /// Waits for the next result. At least one task must be in progress.
     ///
     /// # Errors
     /// [`FabricError::Io`] when a thread has failed.

@@ -11,7 +11,7 @@ use super::Pair;
 use super::parity::SPARE_BYTES;
 use crate::coding::{Coded, Coding, Source, Task, TaskInfo};
 use crate::error::Error;
-use crate::registry::TableArrivals;
+use crate::registry::{Registry, TableArrivals};
 
 /// Maximum number of data bytes that the owner encodes in one poll, unless a single group is larger.
 /// This is about the amount that one poll sends.
@@ -126,13 +126,14 @@ impl Pair {
     pub(super) fn rebuild<F: Fabric>(
         &mut self,
         fabric: &mut Adapter<F>,
+        known: &Registry,
         coding: &mut Coding,
         now_ns: u64,
     ) -> Result<(), Error> {
         let view = self.receiver_view(now_ns);
         for index in 0..self.halves.receiver_count() {
             // A message that may end as partial ends in this poll, with all that can be rebuilt (P5.9.5).
-            let is_urgent = self.halves.is_bounded_at(index);
+            let is_urgent = known.is_bounded(self.halves.receiver_tag(index));
             while is_urgent || coding.has_room(self.name.index) {
                 let arrivals = TableArrivals(self.sdr.received());
                 let Some(job) = self.halves.receiver_at(index).poll_job(&arrivals) else {

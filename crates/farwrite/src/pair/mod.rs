@@ -318,7 +318,7 @@ impl Pair {
         self.handle_sdr_events(fabric, known, now_ns)?;
         self.handle_timeouts(now_ns);
         // Rebuild before reporting, so that no report requests a chunk that can be rebuilt.
-        self.rebuild(fabric, coding, now_ns)?;
+        self.rebuild(fabric, known, coding, now_ns)?;
         // Settle ended messages first, so that nothing more of them leaves.
         self.settle_sends();
         self.expire_sends(now_ns);

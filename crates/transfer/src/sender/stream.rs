@@ -347,10 +347,11 @@ impl Stream {
     /// The scheme for the next message.
     fn pick(&mut self) -> Result<SchemeName, Error> {
         let (stats, peer) = (self.stats()?, self.peer_stats()?);
+        let cores = self.routed.endpoint.coding_cores();
         match &mut self.picker {
             SchemePicker::Named(scheme) => Ok(*scheme),
             SchemePicker::Auto(auto) => {
-                auto.look(&stats, &peer);
+                auto.look(&stats, &peer, cores);
                 Ok(auto.choose())
             }
         }

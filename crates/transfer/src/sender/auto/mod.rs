@@ -7,7 +7,7 @@ mod choices;
 
 use std::time::Duration;
 
-use farwrite::{CodingThreads, PeerStats, QpStats, SchemeName};
+use farwrite::{PeerStats, QpStats, SchemeName};
 use farwrite_choice::{Chooser, Packets, SchemeSetting};
 use farwrite_units::show::{Percent, Rate, Time, real};
 
@@ -39,8 +39,7 @@ impl Auto {
     ) -> Self {
         let candidates = SchemeSetting::Auto.candidates();
         Self {
-            chooser: Chooser::new(candidates, packets(&shape), rtt, rate_bps, expected_loss)
-                .with_coding_cores(CodingThreads::Auto.cores()),
+            chooser: Chooser::new(candidates, packets(&shape), rtt, rate_bps, expected_loss),
             shape,
             current: None,
             sent: 0,
@@ -48,8 +47,9 @@ impl Auto {
         }
     }
 
-    /// Processes the measurements of the queue pair and its path.
-    pub(super) fn look(&mut self, stats: &QpStats, peer: &PeerStats) {
+    /// Processes the measurements of the queue pair and its path. `cores`: those that compute parity.
+    pub(super) fn look(&mut self, stats: &QpStats, peer: &PeerStats, cores: usize) {
+        self.chooser.set_coding_cores(cores);
         self.chooser.look(stats, peer);
     }
 
