@@ -10,6 +10,7 @@ use farwrite_fabric::contract::{
     Capabilities, Counters, Fabric, FabricError, Lkey, MAX_OBJECTS, Object, QpAttr, QpRoute, Qpn,
     Region, RegionPtr, RegionReader, RemotePlace, RemoteQp, Table, Waker, Window, WindowSet,
 };
+use farwrite_fabric::nic::ROCE_PORT;
 use farwrite_fabric::udp::WakeEvent;
 
 use self::connecting::{check_addr, path_mtu};
@@ -26,7 +27,6 @@ use crate::rx::VerbsRx;
 use crate::sending::Sending;
 use crate::tx::VerbsTx;
 use crate::windows::Windows;
-use farwrite_fabric::nic::ROCE_PORT;
 
 /// Completions of one queue, if the device allows as many.
 const COMPLETIONS: u32 = 1 << 18;

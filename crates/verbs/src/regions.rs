@@ -2,11 +2,10 @@
 #![allow(unsafe_code)]
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use farwrite_fabric::contract::{
-    Capability, FabricError, Lkey, Object, Region, RegionPtr, RegionReader, Registered,
+    Capability, FabricError, Lkey, Object, Region, RegionPtr, RegionReader, Registered, WindowHold,
 };
 
 use crate::device::{Access, Memory, ProtectionDomain};
@@ -16,8 +15,6 @@ pub(crate) struct MemoryRegion {
     /// `None` for a region without bytes.
     send: Option<Memory>,
     registered: Arc<Registered>,
-    /// Windows that are open or not reported as closed.
-    windows: AtomicU32,
 }
 
 impl MemoryRegion {
@@ -31,10 +28,6 @@ impl MemoryRegion {
         let base = part.as_ptr().unwrap_or_default();
         let send = self.send.as_ref();
         Ok(send.map(|memory| (memory.local_key(), base as u64)))
-    }
-
-    fn has_windows(&self) -> bool {
-        self.windows.load(Ordering::Acquire) > 0
     }
 }
 
@@ -51,7 +44,7 @@ impl RemoteKey {
         offset: u64,
         length: u64,
     ) -> Result<Self, FabricError> {
-        let registered = &region.0.registered;
+        let registered = &region.region.registered;
         if length == 0 {
             registered.bytes().slice(offset, 0)?;
             return Ok(Self { memory: None });
@@ -69,19 +62,17 @@ impl RemoteKey {
 }
 
 /// A region that a window holds.
-pub(crate) struct HeldRegion(Arc<MemoryRegion>);
+pub(crate) struct HeldRegion {
+    region: Arc<MemoryRegion>,
+    _hold: WindowHold,
+}
 
 impl HeldRegion {
     fn new(region: &Arc<MemoryRegion>) -> Self {
-        region.windows.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(region))
-    }
-}
-
-impl Drop for HeldRegion {
-    fn drop(&mut self) {
-        // Release: who sees that no window is left also sees what came before.
-        self.0.windows.fetch_sub(1, Ordering::Release);
+        Self {
+            region: Arc::clone(region),
+            _hold: WindowHold::new(&region.registered),
+        }
     }
 }
 
@@ -134,11 +125,7 @@ impl Regions {
                 break table.next;
             }
         };
-        let region = MemoryRegion {
-            send,
-            registered,
-            windows: AtomicU32::new(0),
-        };
+        let region = MemoryRegion { send, registered };
         table.regions.insert(lkey, Arc::new(region));
         Ok(Lkey(lkey))
     }
@@ -179,7 +166,7 @@ impl Regions {
     pub(crate) fn memory(&self, lkey: Lkey) -> Result<&[u8], FabricError> {
         let table = self.read();
         let region = table.get(lkey)?;
-        if region.has_windows() {
+        if region.registered.has_windows() {
             return Err(FabricError::InUse(Object::MemoryRegion));
         }
         let region: *const MemoryRegion = Arc::as_ptr(region);

@@ -279,7 +279,8 @@ impl Registered {
 
     /// Whether a window onto the region is held. If not, everything that was written through windows
     /// is visible.
-    pub(crate) fn has_windows(&self) -> bool {
+    #[must_use]
+    pub fn has_windows(&self) -> bool {
         self.windows.load(Ordering::Acquire) > 0
     }
 
@@ -298,10 +299,12 @@ impl Registered {
 
 /// A window's hold of its region. It keeps the memory registered, and so valid.
 #[derive(Debug)]
-pub(crate) struct WindowHold(Arc<Registered>);
+pub struct WindowHold(Arc<Registered>);
 
 impl WindowHold {
-    pub(crate) fn new(region: &Arc<Registered>) -> Self {
+    /// Holds a region.
+    #[must_use]
+    pub fn new(region: &Arc<Registered>) -> Self {
         region.windows.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(region))
     }
@@ -331,8 +334,8 @@ impl RegionReader {
     /// Makes a reader of a region.
     ///
     /// # Safety
-    /// As long as `held` or a clone of it exists, `bytes` must be registered, and all writes to them
-    /// go through [`RegionPtr::copy_in`].
+    /// As long as `held` or a clone of it exists, `bytes` must be registered, and this program writes to
+    /// them only with [`RegionPtr::copy_in`]. Devices may write them.
     #[must_use]
     pub unsafe fn new(bytes: RegionPtr, held: Arc<dyn Any + Send + Sync>) -> Self {
         Self { bytes, _held: held }

@@ -19,8 +19,7 @@ use std::time::Duration;
 pub use counters::{Counters, DropReason};
 pub use error::{Capability, FabricError, Object, Table};
 pub use limits::{MAX_OBJECTS, check_windows};
-pub(crate) use memory::WindowHold;
-pub use memory::{Memory, Region, RegionPtr, RegionReader, Registered};
+pub use memory::{Memory, Region, RegionPtr, RegionReader, Registered, WindowHold};
 pub use waker::Waker;
 pub use work::{
     Capabilities, Cipher, Completion, Departed, DirectionSecret, Ecn, Lkey, QpAttr, QpRoute,

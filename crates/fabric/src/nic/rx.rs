@@ -60,7 +60,7 @@ struct RecvQp {
 }
 
 impl RecvQp {
-    /// Whether the ICRC of a packet is not checked, since its tag is.
+    /// Whether a packet has no ICRC to check: it is a sealed write, and its tag is checked instead.
     fn omits_icrc(&self, request: Option<&RxRequest>) -> bool {
         let is_write = matches!(request, Some(RxRequest::Write { .. }));
         is_write
@@ -258,8 +258,8 @@ struct Receiver<'a> {
 impl Receiver<'_> {
     /// Applies a packet, or drops it and counts the reason.
     ///
-    /// The first failing check determines the reason: form, ICRC (unless the tag replaces it), queue pair, peer, opcode, MTU,
-    /// receive buffer, counter, tag, key, binding of the key, bounds. (An invalid opcode fails the
+    /// The first failing check determines the reason: form, ICRC (unless the tag replaces it), queue pair,
+    /// peer, opcode, MTU, receive buffer, counter, tag, key, binding of the key, bounds. (An invalid opcode fails the
     /// check of the form, because the rest of the packet cannot be parsed.) Only a packet that
     /// passes all checks changes any state.
     fn receive(&mut self, arrival: &Arrival<'_>) {

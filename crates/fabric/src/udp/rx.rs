@@ -84,8 +84,8 @@ impl UdpRx {
         at_most.min(Duration::from_nanos(left_ns))
     }
 
-    /// Whether a datagram of a stranger ends a sleep. During a flood it does not, and neither if
-    /// another fabric reads the socket too.
+    /// Whether a datagram of a stranger ends a sleep. It does not during a flood, nor if another fabric
+    /// reads the socket too.
     fn waits_for_strangers(&self) -> bool {
         !self.strangers_came && self.shared.is_none()
     }

@@ -59,7 +59,7 @@ impl Library {
 
 /// The devices of this machine.
 struct DeviceList {
-    library: &'static Library,
+    ibverbs: &'static Library,
     list: *mut *mut ffi::IbvDevice,
     count: usize,
 }
@@ -73,7 +73,7 @@ impl DeviceList {
             return Err(last_error("listing RDMA devices"));
         }
         Ok(Self {
-            library,
+            ibverbs: library,
             list,
             count: usize::try_from(count).unwrap_or(0),
         })
@@ -90,7 +90,7 @@ impl DeviceList {
         let devices = (0..self.count).map(|index| self.device(index));
         let names = devices.map(|device| {
             // SAFETY: the device is an entry of the list. Its name ends with a zero.
-            unsafe { text((self.library.functions.ibv_get_device_name)(device)) }
+            unsafe { text((self.ibverbs.functions.ibv_get_device_name)(device)) }
         });
         names.collect()
     }
@@ -99,7 +99,7 @@ impl DeviceList {
 impl Drop for DeviceList {
     fn drop(&mut self) {
         // SAFETY: the list is freed once, and its devices are not used after that.
-        unsafe { (self.library.functions.ibv_free_device_list)(self.list) };
+        unsafe { (self.ibverbs.functions.ibv_free_device_list)(self.list) };
     }
 }
 
@@ -112,7 +112,7 @@ pub fn device_names() -> Vec<String> {
 
 /// An opened device.
 pub(crate) struct Device {
-    library: &'static Library,
+    ibverbs: &'static Library,
     context: *mut ffi::IbvContext,
     name: String,
     /// The first event after which nothing works any more.
@@ -185,7 +185,7 @@ impl Device {
             return Err(last_error(&format!("opening RDMA device {}", names[index])));
         }
         let device = Self {
-            library,
+            ibverbs: library,
             context,
             name: names[index].clone(),
             fatal: OnceLock::new(),
@@ -309,7 +309,7 @@ impl Device {
     }
 
     fn functions(&self) -> &'static ffi::Functions {
-        &self.library.functions
+        &self.ibverbs.functions
     }
 }
 
