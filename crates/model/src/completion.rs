@@ -88,9 +88,8 @@ impl CompletionTime {
 
     /// The mean of what rounds of repair and late ends add, in slots.
     fn later_mean(&self) -> f64 {
-        let late = self.setting.late.iter();
-        let late: f64 = late.map(|Late { share, slots }| share * slots).sum();
-        late + self.rounds.as_ref().map_or(0.0, Rounds::mean_excess)
+        let Late { share, slots } = self.setting.late;
+        share * slots.iter().sum::<f64>() + self.rounds.as_ref().map_or(0.0, Rounds::mean_excess)
     }
 
     fn excess(&self, place: impl Fn(&Term) -> Place) -> Vec<Mean> {
@@ -175,10 +174,17 @@ impl CompletionTime {
 
     fn survival_at(&self, slots: f64, place: impl Fn(&Term) -> Place) -> f64 {
         let on_time = self.survival_on_time(slots, &place);
-        let delays = self.setting.late.iter().filter(|late| late.slots > 0.0);
-        let late = delays.filter(|late| late.share > 0.0).map(|late| {
-            let delayed = self.survival_on_time(slots - late.slots, &place);
-            late.share * (delayed - on_time)
+        let Late {
+            share,
+            slots: delays,
+        } = self.setting.late;
+        if share == 0.0 {
+            return on_time;
+        }
+        let delays = delays.iter().filter(|delay| **delay > 0.0);
+        let late = delays.map(|delay| {
+            let delayed = self.survival_on_time(slots - delay, &place);
+            share * (delayed - on_time)
         });
         on_time + late.sum::<f64>()
     }

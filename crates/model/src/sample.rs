@@ -79,13 +79,16 @@ impl Sampler {
         if let Some(shipped) = &mut self.shipped {
             return shipped.draw();
         }
-        let late = self.setting.late;
+        let Late {
+            share,
+            slots: delays,
+        } = self.setting.late;
         let mut slots = 0.0;
-        if late[0].share > 0.0 {
+        if share > 0.0 {
             let mut left = self.channel.uniform();
-            for Late { share, slots: late } in late {
+            for delay in delays {
                 if (0.0..share).contains(&left) {
-                    slots = late;
+                    slots = delay;
                 }
                 left -= share;
             }

@@ -110,9 +110,10 @@ impl Setting {
 /// last chunk.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Late {
+    /// Of each of the three.
     pub(crate) share: f64,
-    /// The delay in slots.
-    pub(crate) slots: f64,
+    /// Their delays in slots.
+    pub(crate) slots: [f64; 3],
 }
 
 /// How long after its first transmission an offer, and the end of a message, is repeated, in round
@@ -123,17 +124,20 @@ pub(crate) const REPEAT_RTTS: f64 = 1.0 / 32.0;
 pub(crate) const QUIET_RTTS: f64 = 0.25;
 
 impl Late {
-    /// `injection`: slots in which the message leaves. While it leaves, the offer is not missed.
-    fn of(setting: &Setting, loss_chunk: f64, rtt: f64, injection: f64) -> [Self; 3] {
+    /// `injection`: slots in which the message leaves. A repeat of the offer that arrives in this time delays
+    /// nothing.
+    fn of(setting: &Setting, loss_chunk: f64, rtt: f64, injection: f64) -> Self {
         let repeat = REPEAT_RTTS * rtt;
         let quiet = match (setting.variant, setting.scheme) {
-            (Variant::Paper | Variant::Serial, _) => return <[Self; 3]>::default(),
+            (Variant::Paper | Variant::Serial, _) => return Self::default(),
             // No later packet shows that the last chunk is lost.
             (_, Scheme::SrNack | Scheme::GoBackN) => QUIET_RTTS * rtt,
             _ => 0.0,
         };
-        let share = loss_chunk.min(1.0 / 3.0);
-        [(repeat - injection).max(0.0), repeat, quiet].map(|slots| Self { share, slots })
+        Self {
+            share: loss_chunk.min(1.0 / 3.0),
+            slots: [(repeat - injection).max(0.0), repeat, quiet],
+        }
     }
 }
 
@@ -167,7 +171,7 @@ pub(crate) struct Checked {
     /// Slots to decode one chunk.
     pub(crate) decode: f64,
     /// What the loss of an offer, of an end, or of the last chunk adds.
-    pub(crate) late: [Late; 3],
+    pub(crate) late: Late,
 }
 
 impl Checked {

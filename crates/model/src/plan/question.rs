@@ -83,8 +83,8 @@ pub struct Coding {
 
 impl Default for Coding {
     /// The one core of a shipped endpoint on a machine with few cores, where the thread that sends messages
-    /// also codes them. It has the speed of a core in the paper's Fig. 11, where 400 Gbit/s need 4 cores for XOR(32, 8), and 8
-    /// for MDS(32, 8).
+    /// also codes them. It has the speed of a core in the paper's Fig. 11, where 400 Gbit/s need 4 cores
+    /// for XOR(32, 8), and 8 for MDS(32, 8).
     fn default() -> Self {
         Self {
             cores: 1.0,
