@@ -274,32 +274,6 @@ def _read_datagrams(host):
     return int(counts[names.index("InDatagrams")])
 
 
-def _roaming(report, program):
-    """The machine of a sealed connection's initiator gets another address in the middle."""
-    big = program.where / "roaming"
-    big.write_bytes(random.Random(8).randbytes(5_000_000))
-    arrived = program.where / "roamed"
-    key = ["--psk-file", str(program.key)]
-    with Veth(1500) as veth, big.open("rb") as source, arrived.open("wb") as target:
-        receiver = veth.own(veth.b.popen(
-            [program.path, "--quiet", "recv", "--listen", f"{veth.b.v4}:{PORT}", *key, "-"],
-            stdout=target, stderr=subprocess.PIPE, text=True))
-        until(lambda: f":{PORT}" in veth.b.run("ss", "-uln"), 60, "recv listens")
-        sender = veth.own(veth.a.popen(
-            [program.path, "--quiet", "send", "--to", f"{veth.b.v4}:{PORT}", "--rate", "20Mbit", *key, "-"],
-            stdin=source, stderr=subprocess.PIPE, text=True))
-        until(lambda: veth.b.received_bytes() > 1_000_000, 60, "a transfer under way")
-        veth.a.ip("addr", "del", f"{veth.a.v4}/24", "dev", veth.a.dev)
-        veth.a.ip("addr", "add", "10.77.0.9/24", "dev", veth.a.dev)
-        before = veth.b.received_bytes()
-        problems = [f"{name}: {end.returncode}: {err}" for name, end in (("send", sender), ("recv", receiver))
-                    if (err := end.communicate(timeout=60)[1]) and end.returncode != 0]
-        after = veth.b.received_bytes()
-    problems += ["it was over before"] if after < before + 2_000_000 else []
-    problems += ["the bytes differ"] if arrived.read_bytes() != big.read_bytes() else []
-    report.check("a connection whose initiator gets another address: the pipe goes on", problems)
-
-
 def _forged_icmp(report, program):
     big = program.where / "big-icmp"
     big.write_bytes(random.Random(6).randbytes(20_000_000))
@@ -363,7 +337,6 @@ _CASES = {
     "losses": _losses,
     "an interface that is down for 2 s in the middle": _outage,
     "copies of a packet": _copies,
-    "another address in the middle": _roaming,
     "forged ICMP": _forged_icmp,
     "what people see": _shown,
 }

@@ -174,6 +174,6 @@ def _move(veth):
 _NETWORKS = {
     "an outage of 5 s passes without a warning": _outage,
     "a file goes on when the address of the sender changes":
-        lambda program, where: _files(program, where, _move, "moved", ["goes on from another address"]),
+        lambda program, where: _files(program, where, _move, "moved", ["continues from another address"]),
     "a pipe goes on when the address of the sender changes": lambda program, where: _pipe(program, where, _move),
 }

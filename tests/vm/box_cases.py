@@ -72,7 +72,7 @@ MEASURES = {"program": 1, "messages_of": MESSAGE_BYTES, "seconds": SECONDS - 2}
 
 
 def writes(left, right, addresses, in_flight):
-    """The two ends of a bandwidth test of perftest, with so many messages under way."""
+    """Return the commands of the two ends of a bandwidth test of perftest. `in_flight`: its messages in flight."""
     return perftest(right, addresses[1], in_flight), perftest(left, addresses[0], in_flight, "127.0.0.1")
 
 

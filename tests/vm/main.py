@@ -90,13 +90,20 @@ def show_log(path):
     print(path.read_text(errors="replace")[-6000:])
 
 
+def without_losses(case, outcome):
+    """A case whose netem loses many packets says nothing if none was lost."""
+    lossy = [device for device, settings in case.get("netem", {}).items() if "loss 1%" in settings]
+    dropped = outcome.get("dropped", {})
+    return ["netem has lost no packet"] if lossy and not any(dropped.get(device) for device in lossy) else []
+
+
 def report(done, chosen, results):
     """Prints each case and the logs of those that failed. Returns whether all succeeded."""
     outcomes = {case["name"]: case for case in done["cases"]}
     succeeded = True
     for case in chosen:
         outcome = outcomes.get(case["name"], {"codes": ["missing"], "seconds": 0})
-        problems = outcome.get("problems", [])
+        problems = outcome.get("problems", []) + without_losses(case, outcome)
         good = all(code == 0 for code in outcome["codes"]) and not problems
         succeeded &= good
         value = measured.show(case, outcome, results)

@@ -166,7 +166,7 @@ fn coding(bytes: usize, counts: &[u8], runs: usize) -> Result<(), Failure> {
 }
 
 fn pair(mtu: usize, workers: u8, bytes: usize) -> Result<StackPair, Failure> {
-    let mut pair = StackPair::new(
+    let pair = StackPair::new(
         u32::try_from(mtu)?,
         RATE,
         workers,
@@ -174,7 +174,6 @@ fn pair(mtu: usize, workers: u8, bytes: usize) -> Result<StackPair, Failure> {
         vec![1; bytes],
         vec![2; bytes],
     )?;
-    pair.code_on(CodingThreads::Count(0))?;
     Ok(pair)
 }
 

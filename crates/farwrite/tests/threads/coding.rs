@@ -7,8 +7,8 @@ use crate::ends::{endpoint, options, payload};
 const BYTES: usize = 3_000_001;
 const MESSAGES: u8 = 10;
 
-/// Moves messages with an end that codes on threads and another one, in both directions. While one
-/// message is coded, memory of another is taken back.
+/// Moves messages from one end to another, with these numbers of coding threads at the sender and at the
+/// receiver. While one message is coded, memory of another is deregistered.
 fn deliver(threads: [u16; 2], scheme: &str) {
     let scheme: SchemeName = scheme.parse().expect("a scheme");
     let (mut a, mut b) = (endpoint(1), endpoint(1));
@@ -52,6 +52,15 @@ fn deliver(threads: [u16; 2], scheme: &str) {
     // The loss of packets depends on the sockets, so it may be that nothing was rebuilt.
     let rebuilt = b.qp_stats(qb).expect("it exists").rebuilt_chunks;
     println!("{threads:?} {scheme}: {rebuilt} chunks rebuilt");
+    let tasks = std::fs::read_dir("/proc/self/task").expect("on Linux");
+    let names = tasks
+        .flatten()
+        .map(|task| std::fs::read_to_string(task.path().join("comm")));
+    let is_coding = |name: &String| name.starts_with("farwrite-code-");
+    assert!(
+        names.flatten().any(|name| is_coding(&name)),
+        "no thread codes"
+    );
     a.code_on(CodingThreads::Count(0)).expect("no threads");
 }
 
