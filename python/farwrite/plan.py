@@ -158,8 +158,8 @@ def plan(
     max_parity_overhead
         The largest number of parity chunks that a scheme may send for each data chunk.
     cores
-        Cores that coding may use at each end. With 0, erasure codes are left out. None: the cores that
-        Farwrite's own endpoints use.
+        Cores that coding may use at each end. With 0, erasure codes are left out. None: one core,
+        whatever the machine.
     xor_bps, mds_bps
         Speed of coding on one core, in bits of data per second. The speed of an MDS code is `mds_bps` divided
         by the number of parity chunks of a group. None: the speeds of Fig. 11 of the SDR-RDMA paper.

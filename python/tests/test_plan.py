@@ -27,7 +27,7 @@ def test_budgets() -> None:
     assert {at.scheme for at in without.alternatives} == {"sr-nack", "sr-rto", "gbn"}
     few = plan(*LONG_HAUL, 1e-4, candidates=["sr-rto", "gbn"])
     assert few.best.scheme == "sr-rto"
-    # Without a number of cores, the one that endpoints use: too slow for 8 parities at 400 Gbit/s.
+    # Without a number of cores, one: too slow for 8 parities at 400 Gbit/s.
     usual, one, eight = (
         plan(*LONG_HAUL, 1e-4, candidates=["ec-mds:32,8"], cores=cores).best.mean_s for cores in [None, 1, 8]
     )
