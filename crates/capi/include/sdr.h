@@ -123,7 +123,7 @@ struct sdr_send_status {
  *
  * FARWRITE_PSK_FILE names a file with a pre-shared key (farwrite keygen makes one). With it, what
  * sdr_qp_info_get returns is encrypted, and so are all packets. The peer needs the same key. RDMA
- * devices cannot encrypt packets, and are refused with it.
+ * devices cannot encrypt packets: with this variable set, the call returns NULL for them.
  *
  * Returns NULL if the name is wrong, the socket cannot be bound, the device cannot be opened, or the key
  * cannot be read.

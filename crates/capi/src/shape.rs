@@ -16,6 +16,7 @@ use crate::sdr::{sdr_mtu, sdr_qp_attr};
 const LEAST_MTU: u32 = 64;
 /// Bits of the user immediate in each packet, as in the paper.
 const USER_BITS: u8 = 4;
+
 /// The shape of a queue pair.
 #[derive(Clone, Debug)]
 pub(crate) struct Shape {

@@ -19,8 +19,11 @@ pub(crate) fn parse_target(text: &str) -> Result<HostPort, String> {
 /// As [`parse_target`], with another port if none is given.
 pub(crate) fn parse_target_at(text: &str, port: u16) -> Result<HostPort, String> {
     let whole = text.parse::<HostPort>();
-    let port = || format!("{text}:{port}").parse();
-    whole.or_else(|error| port().map_err(|_| error.to_string()))
+    let with_port = match text.parse::<Ipv6Addr>() {
+        Ok(ip) => format!("[{ip}]:{port}"),
+        Err(_) => format!("{text}:{port}"),
+    };
+    whole.or_else(|error| with_port.parse().map_err(|_| error.to_string()))
 }
 
 /// Binds a port of all addresses.

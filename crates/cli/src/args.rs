@@ -161,8 +161,8 @@ impl Cli {
     }
 }
 
-/// Lets the paragraphs of the help of a command and its subcommands flow: clap keeps the line ends of a text,
-/// and breaks what is longer than a line of the terminal.
+/// Joins the lines of each paragraph in the help of a command and its subcommands: clap keeps line ends, and
+/// breaks only lines that are longer than the terminal.
 fn with_flowing_help(command: clap::Command) -> clap::Command {
     let text = command.get_after_help().map(ToString::to_string);
     let command = match text {
@@ -176,7 +176,8 @@ fn with_flowing_help(command: clap::Command) -> clap::Command {
     names.iter().fold(command, nested)
 }
 
-/// A text with one line for each paragraph. Paragraphs with indented lines, such as examples, stay.
+/// A text with one line for each paragraph. Paragraphs with indented lines, such as examples, are not
+/// changed.
 fn flowing(text: &str) -> String {
     let paragraph = |lines: &str| match lines.contains("\n ") || lines.starts_with(' ') {
         true => lines.to_owned(),
@@ -296,6 +297,10 @@ mod tests {
             for line in text.iter().flat_map(|text| text.lines()) {
                 let is_example = line.starts_with("  farwrite");
                 assert!(!is_example || line.len() <= 100, "{name}: {line}");
+            }
+            for part in text.iter().flat_map(|text| text.split("\n\n")) {
+                let is_indented = part.starts_with(' ') || part.contains("\n ");
+                assert!(is_indented || !part.contains('\n'), "{name}: {part}");
             }
             commands.extend(command.get_subcommands().cloned());
         }

@@ -468,7 +468,8 @@ enum Item {
 struct Stream {
     queue: SyncSender<Item>,
     not_shown: Arc<AtomicU64>,
-    /// Whether a state of progress is queued. Others need not follow it, and do not fill the queue.
+    /// Whether a state of progress is queued. Later states are dropped until it is written, so that they do
+    /// not fill the queue.
     has_progress: Arc<AtomicBool>,
 }
 
@@ -494,16 +495,19 @@ impl Stream {
 
     /// Queues a state of progress, unless an earlier one waits. The last one is always queued.
     fn offer_progress(&self, state: ProgressState) {
-        if !self.has_progress.swap(true, Ordering::Relaxed) || state.is_last {
-            self.offer(Item::Progress(state));
+        let is_due = !self.has_progress.swap(true, Ordering::Relaxed) || state.is_last;
+        if is_due && !self.offer(Item::Progress(state)) {
+            self.has_progress.store(false, Ordering::Relaxed);
         }
     }
 
-    /// Queues an item, which is lost if the queue is full.
-    fn offer(&self, item: Item) {
-        if self.queue.try_send(item).is_err() {
+    /// Queues an item, which is lost if the queue is full. Returns whether it was queued.
+    fn offer(&self, item: Item) -> bool {
+        let is_queued = self.queue.try_send(item).is_ok();
+        if !is_queued {
             self.not_shown.fetch_add(1, Ordering::Relaxed);
         }
+        is_queued
     }
 
     /// Queues an item that must not be lost.

@@ -11,7 +11,7 @@ pub(crate) struct DeviceArgs {
     /// Move the data over an RDMA device of this machine instead of UDP sockets: its name, as `rdma link`
     /// shows it, then /PORT for a port other than 1, then @ADDRESS to choose an entry of its table of GIDs;
     /// without it, the address of this end of the connection. Data packets are not sealed. The other end
-    /// may have a device or not; without one, it uses UDP port 4791 for the data. See docs/rdma.md
+    /// may use a device or a UDP socket, which then has port 4791. See docs/rdma.md
     #[arg(long, value_name = "NAME[/PORT][@ADDRESS]", conflicts_with = "sealed")]
     device: Option<VerbsConfig>,
 }

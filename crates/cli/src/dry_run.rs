@@ -58,7 +58,7 @@ pub(crate) fn run(source: &Source, console: &Console) -> Result<ExitCode, Failur
         left_out: left_out.len(),
     };
     console.say(format_args!(
-        "files and links: {}, directories: {}, {}: nothing was sent",
+        "files and links: {}, directories: {}, size: {}; nothing was sent",
         result.files,
         result.directories,
         Bytes(result.bytes)

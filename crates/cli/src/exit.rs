@@ -5,6 +5,7 @@ use std::fmt;
 use std::process::ExitCode;
 
 use farwrite_connection::Error as ConnectionError;
+use farwrite_session::KeyKind;
 use farwrite_stream::Error as StreamError;
 use farwrite_transfer::error::chain;
 use farwrite_transfer::{Error as TransferError, ErrorKind, Unfinished};
@@ -80,6 +81,11 @@ impl Exit {
         }
     }
 
+    /// The exit with a code.
+    pub(crate) fn of_code(code: i32) -> Option<Self> {
+        Self::ALL.into_iter().find(|exit| *exit as i32 == code)
+    }
+
     /// The name in JSON.
     pub(crate) fn name(self) -> &'static str {
         self.words().0
@@ -114,7 +120,7 @@ impl From<ErrorKind> for Exit {
     }
 }
 
-/// Of a connection that was not made, or is over.
+/// The exit code for a connection that was not made, or has ended.
 impl From<&ConnectionError> for Exit {
     fn from(error: &ConnectionError) -> Self {
         match error {
@@ -134,7 +140,7 @@ impl From<&ConnectionError> for Exit {
     }
 }
 
-/// Of a stream that could not be opened, or broke.
+/// The exit code for a stream that could not be opened, or has broken.
 impl From<&StreamError> for Exit {
     fn from(error: &StreamError) -> Self {
         match error {
@@ -155,13 +161,14 @@ impl From<Exit> for ExitCode {
 /// The longest line of a failure.
 const MOST_CHARACTERS: usize = 2000;
 
-/// The prefixes of keys that must not be shown (P7.1).
-const SECRETS: [&str; 2] = ["farwrite-psk-1:", "farwrite-identity-1:"];
+/// Keys that must not be shown.
+const SECRETS: [KeyKind; 2] = [KeyKind::PreShared, KeyKind::Identity];
 
-/// A text without the keys in it: it may quote a file that is another one than the user believes.
+/// Replaces the keys in a text. A message may quote a file, and the user may have named a file of keys by
+/// mistake.
 pub(crate) fn without_keys(text: &str) -> String {
     let mut shown = text.to_owned();
-    for prefix in SECRETS {
+    for prefix in SECRETS.map(KeyKind::prefix) {
         let mut parts = shown.split(prefix);
         let mut hidden = parts.next().unwrap_or_default().to_owned();
         for part in parts {

@@ -116,7 +116,7 @@ impl Peers {
             let shown = |why| format!("{}: {why}", peer.directory().display());
             all.push((real(peer).map_err(shown)?, peer));
         }
-        // Now a directory is behind those around it.
+        // After this, each directory comes after those that contain it.
         all.sort_by(|one, other| one.0.cmp(&other.0));
         let mut around: Vec<&(PathBuf, &Peer)> = Vec::new();
         for one in &all {

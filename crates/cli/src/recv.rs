@@ -117,9 +117,9 @@ pub(crate) struct RecvArgs {
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = parse_memory)]
     #[arg(allow_hyphen_values = true)]
     memory: u64,
-    /// Give a transfer up if the sender is silent for this time: 1s to 1h. Also give it up if less than
-    /// 4 KiB of new data moves in this time; if this time is shorter than 41s, less than 100 bytes for each
-    /// of its seconds. Waiting for a slow disk at either end does not count
+    /// Give a transfer up if the sender is silent for this time: 1s to 1h. Also give it up if too
+    /// little new data moves in this time: less than 100 bytes for each of its seconds, or less than 4 KiB if
+    /// the time is longer than 41s. Waiting for a slow disk at either end does not count
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_timeout)]
     #[arg(allow_hyphen_values = true)]
     timeout: Duration,
@@ -226,9 +226,10 @@ pub(crate) fn run(args: &RecvArgs, console: &Console) -> Result<ExitCode, Failur
         peers,
         holders,
     };
-    if let Some(reload) = &reload {
-        reload.load(args, &admitting)?;
-    }
+    let reload = reload.map(|(reload, peers)| {
+        admit(peers, &admitting);
+        reload
+    });
     let look = || {
         if let Some(reload) = &reload {
             reload.look(args, &admitting, console);
@@ -295,27 +296,18 @@ struct Reload {
 }
 
 impl Reload {
-    /// From now on, a hang-up does not end the program, if there is a file.
-    fn prepare(args: &RecvArgs) -> Result<Option<Self>, Failure> {
+    /// Reads the file, if there is one. From then on, a hang-up does not end the program.
+    fn prepare(args: &RecvArgs) -> Result<Option<(Self, Peers)>, Failure> {
         let Some(file) = args.peers.clone() else {
             return Ok(None);
         };
         // A wrong file ends the program before it says that it listens.
-        Peers::load(&file, &args.dir).map_err(|what| Failure::new(Exit::Usage, what))?;
+        let peers = Peers::load(&file, &args.dir);
+        let peers = peers.map_err(|what| Failure::new(Exit::Usage, what))?;
         let hung_up = Arc::<AtomicBool>::default();
         let registered = flag::register(SIGHUP, Arc::clone(&hung_up));
         registered.or_exit(Exit::Other, "installing the handler for SIGHUP")?;
-        Ok(Some(Self { file, hung_up }))
-    }
-
-    /// Reads the file. Returns the number of peers.
-    fn load(&self, args: &RecvArgs, admitting: &Admitting) -> Result<usize, Failure> {
-        let peers = Peers::load(&self.file, &args.dir);
-        let peers = peers.map_err(|what| Failure::new(Exit::Usage, what))?;
-        let count = peers.len();
-        admitting.keys.know(peers.known().clone());
-        admitting.peers.set(peers);
-        Ok(count)
+        Ok(Some((Self { file, hung_up }, peers)))
     }
 
     /// Reads the file again if a hang-up has come. A file that is wrong changes nothing.
@@ -323,14 +315,24 @@ impl Reload {
         if !self.hung_up.swap(false, Ordering::Relaxed) {
             return;
         }
-        match self.load(args, admitting) {
-            Ok(count) => console.say(format_args!(
-                "{}: {count} peers may send from now on",
-                self.file.display()
-            )),
-            Err(failure) => console.warn(format_args!("{failure}; the peers stay as they were")),
+        match Peers::load(&self.file, &args.dir) {
+            Ok(peers) => {
+                let count = peers.len();
+                admit(peers, admitting);
+                console.say(format_args!(
+                    "{}: {count} peers may send from now on",
+                    self.file.display()
+                ));
+            }
+            Err(what) => console.warn(format_args!("{what}; the peers stay as they were")),
         }
     }
+}
+
+/// Lets these peers send, and no others with identities.
+fn admit(peers: Peers, admitting: &Admitting) {
+    admitting.keys.know(peers.known().clone());
+    admitting.peers.set(peers);
 }
 
 /// Receives over a listener. Returns the exit code.

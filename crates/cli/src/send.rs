@@ -26,13 +26,12 @@ use crate::link_file;
 use crate::pipe::{self, PipeSender};
 use crate::rate_file::RateFile;
 use crate::sealing::SealingArgs;
-use crate::serving::is_unmet;
 use crate::trace::TraceArgs;
 use crate::transfer_metrics::{MetricsArgs, Watch};
 use crate::tree_args::TreeArgs;
 use crate::{dry_run, interrupt, key, outcome};
 
-/// How long to wait before a machine without a network is tried again.
+/// How long to wait before the next attempt while this machine has no network.
 const NO_NETWORK: Duration = Duration::from_millis(500);
 
 const EXAMPLES: &str = "\
@@ -152,8 +151,8 @@ pub(crate) struct SendArgs {
     #[arg(allow_hyphen_values = true)]
     memory: u64,
     /// Give up if the receiver cannot be reached, is silent, or serves another sender for this time:
-    /// 1s to 1h. Also give up if less than 4 KiB of new data moves in this time, or less than a tenth
-    /// of what a path of 8 kbit/s carries in it, if that is less. Waiting for a slow disk at either end
+    /// 1s to 1h. Also give up if too little new data moves in this time: less than 100 bytes for each of
+    /// its seconds, or less than 4 KiB if the time is longer than 41s. Waiting for a slow disk at either end
     /// does not count
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_timeout)]
     #[arg(allow_hyphen_values = true)]
@@ -358,7 +357,6 @@ pub(crate) fn run(args: &SendArgs, console: &Console) -> Result<ExitCode, Failur
     if args.tree.dry_run {
         return args.dry_run(&cancel, console);
     }
-    args.tree.options()?;
     let to = args.to.as_ref().expect("required without --dry-run");
     let sending = Sending::prepare(args, console)?;
     let key = args.key(&cancel)?;
@@ -370,7 +368,7 @@ pub(crate) fn run(args: &SendArgs, console: &Console) -> Result<ExitCode, Failur
         && !matches!(key, Key::Code(_))
     {
         console.warn(format_args!(
-            "{}; the transfer goes on from another address",
+            "{}; the transfer continues from another address",
             unfinished.error
         ));
         sent = args.go_on(&sending, to, (&key, &cancel), console)?;
@@ -385,7 +383,8 @@ impl SendArgs {
         dry_run::run(&source, console)
     }
 
-    /// Sends again, which goes on with what has arrived. For some time, this machine may have no network.
+    /// Sends again, and resumes what has arrived. Tries to connect until the timeout, because this machine may
+    /// have no network for some time.
     fn go_on(
         &self,
         sending: &Sending<'_>,
@@ -394,15 +393,17 @@ impl SendArgs {
         console: &Console,
     ) -> Result<Result<TransferReport, Unfinished>, Failure> {
         let start = Instant::now();
-        loop {
+        let connect = || loop {
             let left = self.timeout.saturating_sub(start.elapsed());
-            let connect = || transfer::connect(to, key, left.max(NO_NETWORK), cancel, console);
-            let sent = sending.attempt(to, key, cancel, connect)?;
-            if !is_unmet(&sent) || left.is_zero() {
-                return Ok(sent);
+            let connected = transfer::connect(to, key, left.max(NO_NETWORK), cancel, console);
+            match &connected {
+                Err(error) if error.kind() == ErrorKind::Unreachable && !left.is_zero() => {
+                    thread::sleep(NO_NETWORK);
+                }
+                _ => return connected,
             }
-            thread::sleep(NO_NETWORK);
-        }
+        };
+        sending.attempt(to, key, cancel, connect)
     }
 
     /// How this end proves who it is.
@@ -434,6 +435,7 @@ impl<'a> Sending<'a> {
         let (rate, max_rate) = args.max_rate(console)?;
         args.rate_control(rate, None)?;
         args.device.check()?;
+        args.tree.options()?;
         let file = args.link.as_deref();
         let described = file.map(|file| KnownPath::read(file, console));
         Ok(Self {

@@ -110,7 +110,8 @@ impl TreeArgs {
         }
     }
 
-    /// The same options for a sender on another machine, which has not the files of --exclude-from.
+    /// The same options for a sender on another machine, which does not have the files of
+    /// --exclude-from.
     pub(crate) fn words_of_sender(&self) -> Result<Vec<OsString>, Failure> {
         let flags = [
             ("--skip-special", self.skip_special),

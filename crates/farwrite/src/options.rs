@@ -216,7 +216,7 @@ pub struct QpOptions {
     pub sealing: Sealing,
     /// Whether sealed packets have no ICRC, if the peer wants that too (P2.7). Their tag protects more than
     /// the ICRC does, and an end needs less processor time without it. LoWAR and NetRT boxes do not repair such
-    /// packets. Until the peer has connected, such packets count as damaged.
+    /// packets. An end that has not connected yet does not know that packets have no ICRC, so it drops them as damaged.
     pub omit_icrc: bool,
 }
 

@@ -132,9 +132,9 @@
 //! the delay by at most a quarter of the time that passes. A train raises it faster, but its queue
 //! stays until senders react, which takes a round trip. So a rise by more than a third of the time, more
 //! than the noise of the hosts and two packets, and more than the flow itself has sent counts if the
-//! delay falls by half of it within two round trips. What a flow with a known share sends up to it causes no
-//! queue, so it explains no rise. A host that waits for a processor sends less for a moment and then
-//! more; otherwise its flow would learn the variation late. Five such rises in 10 s show a variation: twice
+//! delay falls by half of it within two round trips. While a flow that knows its share has no more than this share
+//! in flight, it causes no queue, so these bytes explain no rise. Without this rule, a host that waits for
+//! a processor would learn the variation late: it sends less for a moment and then more. Five such rises in 10 s show a variation: twice
 //! the longest of them. It is added to the base. When it changes, the share changes with the base, so
 //! that the rate stays. A cut then keeps at least what arrived in the last two round trips, because
 //! the delay of one packet says little.

@@ -14,7 +14,7 @@ use crate::geometry::Geometry;
 pub(crate) struct RepeatWaits {
     /// The usual wait before a repeat (r of P3.8): a quarter of the round trip. Offers, reads and ends
     /// are first repeated after [`RepeatWaits::soon_ns`].
-    pub(crate) first_ns: u64,
+    pub(crate) usual_ns: u64,
     /// Longest wait, for information that needs an answer.
     pub(crate) longest_ns: u64,
 }
@@ -22,7 +22,7 @@ pub(crate) struct RepeatWaits {
 impl RepeatWaits {
     pub(crate) fn new(timing: &Timing, rtt_ns: u64) -> Self {
         Self {
-            first_ns: (rtt_ns / 4).max(timing.min_repeat_ns),
+            usual_ns: (rtt_ns / 4).max(timing.min_repeat_ns),
             longest_ns: timing.max_repeat_ns,
         }
     }
@@ -36,7 +36,7 @@ impl RepeatWaits {
     /// the usual one. So the loss of this packet delays the message by a small part of a round
     /// trip.
     pub(crate) fn soon_ns(&self) -> u64 {
-        self.first_ns / 8
+        self.usual_ns / 8
     }
 
     /// Returns the wait before the next repeat of an offer or a request, after a wait of
@@ -44,7 +44,7 @@ impl RepeatWaits {
     pub(crate) fn after_ns(&self, last_ns: Option<u64>) -> u64 {
         match last_ns {
             None => self.soon_ns(),
-            Some(last_ns) if last_ns < self.first_ns => self.first_ns,
+            Some(last_ns) if last_ns < self.usual_ns => self.usual_ns,
             Some(last_ns) => self.next_ns(last_ns),
         }
     }
@@ -204,7 +204,7 @@ impl Clearances {
         is_known: impl Fn(u64) -> bool,
     ) -> Option<Range<u64>> {
         if let Some(first) = self.pull.take() {
-            self.recent.forget(now_ns, waits.first_ns, posted.start);
+            self.recent.forget(now_ns, waits.usual_ns, posted.start);
             if !self.recent.holds(first) {
                 self.cursor = self.cursor.min(first);
             }
@@ -226,13 +226,13 @@ impl Clearances {
             self.cursor += 1;
         }
         if first < self.cursor {
-            self.recent.forget(now_ns, waits.first_ns, posted.start);
+            self.recent.forget(now_ns, waits.usual_ns, posted.start);
             self.recent.add(now_ns, first);
         }
         self.answer_ns = None;
         if self.fresh {
             self.fresh = false;
-            let wait_ns = waits.first_ns;
+            let wait_ns = waits.usual_ns;
             self.repeat = Some((now_ns.saturating_add(wait_ns), wait_ns));
         }
         Some(first..self.cursor)

@@ -113,7 +113,7 @@ impl EndedReceives {
 
     /// Returns the next end to send now.
     pub(crate) fn poll(&mut self, now_ns: u64, waits: &RepeatWaits) -> Option<Control> {
-        let interval_ns = waits.first_ns;
+        let interval_ns = waits.usual_ns;
         self.enter_window(now_ns / (interval_ns / 2).max(1));
         while self
             .echoes
@@ -179,7 +179,7 @@ impl EndedReceives {
 fn echo_ns(now_ns: u64, waits: &RepeatWaits, is_first: bool) -> u64 {
     let wait_ns = match is_first {
         true => waits.soon_ns(),
-        false => waits.first_ns.saturating_mul(2),
+        false => waits.usual_ns.saturating_mul(2),
     };
     let at_ns = now_ns.saturating_add(wait_ns);
     let grain_ns = (wait_ns / 2).max(1);

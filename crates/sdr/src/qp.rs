@@ -301,7 +301,7 @@ impl SdrQp {
     pub fn handle_control(&mut self, now_ns: u64, control: &Control) -> Result<(), Violation> {
         match control {
             Control::Offer(offer) => {
-                let answer_ns = now_ns.saturating_add(self.waits.first_ns);
+                let answer_ns = now_ns.saturating_add(self.waits.usual_ns);
                 self.recv.handle_offer(answer_ns, offer, &mut self.events)
             }
             Control::ClearToSend(cts) => {

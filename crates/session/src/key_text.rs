@@ -27,7 +27,8 @@ impl KeyKind {
     const ALL: [Self; 3] = [Self::PreShared, Self::Identity, Self::Public];
 
     /// What the text form begins with.
-    pub(crate) fn prefix(self) -> &'static str {
+    #[must_use]
+    pub fn prefix(self) -> &'static str {
         match self {
             Self::PreShared => "farwrite-psk-1:",
             Self::Identity => "farwrite-identity-1:",

@@ -39,7 +39,7 @@ pub enum ErrorKind {
     /// }
     /// ```
     RouteShrunk(RouteShrunk),
-    /// This machine has lost the address from which it sends. A new transfer goes on from another address.
+    /// This machine has lost the address from which it sends. A new transfer can continue from another address.
     Moved,
     /// A file or directory of this end could not be read or written.
     Files,

@@ -189,7 +189,7 @@ impl Liveness {
         Ok(self.slow_disk.warning(slow_disk))
     }
 
-    /// When the peer was heard of last. While this end waits for its disk, that is now.
+    /// When the peer was last heard. While this end waits for its disk, this is the present time.
     pub(crate) fn heard_at(&self) -> Instant {
         self.heard_at
     }

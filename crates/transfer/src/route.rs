@@ -133,7 +133,7 @@ impl Offered {
         })
     }
 
-    /// A device sends to one port only, so a socket for it is there. The peer learns that with the address
+    /// A device sends to one port only, so this end binds its socket to that port. The peer learns that with the address
     /// of the queue pair.
     fn be_at_port_of_roce(&mut self) -> Result<(), Error> {
         let mut bind = self.endpoint.fabric().local_addr(0);
@@ -295,7 +295,7 @@ impl RoutedEndpoint {
         any_port.set_port(0);
         match UdpSocket::bind(any_port) {
             Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => {
-                let what = format!("this machine has the address {} no longer", self.local.ip());
+                let what = format!("this machine no longer has the address {}", self.local.ip());
                 Err(Error::new(ErrorKind::Moved, what))
             }
             _ => Ok(()),

@@ -68,8 +68,8 @@ fn receive(
     mut pipe: File,
     console: &Console,
 ) -> Result<ExitCode, Failure> {
-    // ssh does not say which person has started this end. All of them have the rights of this user, so
-    // each may go on with the files of another.
+    // ssh does not say which person started this end. Everyone who can start it has the rights of this
+    // user, so each may resume the files of another.
     let receiver = receiver(words)?.through_remote_shell(b"");
     recv::check_directory(receiver.dir())?;
     let (listener, held) = listen(port)?;

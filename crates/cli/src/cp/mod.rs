@@ -162,8 +162,8 @@ fn pipe(sources: &[Place], destination: &Place) -> Option<Result<PipeEnd, Failur
             Ok((host.clone(), path.clone(), Direction::Read))
         }
         _ => {
-            let what = "`-` is the standard input or output, and goes with one file of another machine, as in \
-                        `- HOST:FILE` and `HOST:FILE -`; name a file `-` as ./-";
+            let what = "`-` means the standard input or output, and the other path must name one file of another \
+                        machine: `- HOST:FILE` or `HOST:FILE -`; for a file named `-`, write ./-";
             Err(Failure::new(Exit::Usage, what))
         }
     };

@@ -243,26 +243,22 @@ pub(crate) fn why_it_ended(name: &str, status: Option<i32>) -> Failure {
         ),
         Some(0) => (
             Exit::Unreachable,
-            format!("the program at {name} ended before everything was there"),
+            format!("the program at {name} ended before all data had arrived"),
         ),
-        Some(code @ (3..=5 | 7 | 8)) => {
-            let exits = [
+        Some(code) => {
+            let known = [
                 Exit::Mismatch,
                 Exit::Corrupt,
                 Exit::Unreachable,
                 Exit::Busy,
                 Exit::Full,
             ];
-            let exit = exits.into_iter().find(|exit| *exit as i32 == code);
+            let exit = Exit::of_code(code).filter(|exit| known.contains(exit));
             (
                 exit.unwrap_or(Exit::Other),
                 format!("the program at {name} ended with status {code}"),
             )
         }
-        Some(code) => (
-            Exit::Other,
-            format!("the program at {name} ended with status {code}"),
-        ),
         None => (
             Exit::Unreachable,
             format!("the program at {name} did not end by itself"),

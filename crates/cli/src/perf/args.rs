@@ -21,7 +21,7 @@ Examples:
   farwrite perf write_bw far.example -d mlx5_0               over an RDMA device at this end
   farwrite perf write_bw far.example -w 900 --report_gbits || echo too slow
 
-The server needs only the options of its address, its key and its device. The client tells the server its other settings.
+Give the server its address, its key and, if it has one, its device. It gets all other settings from the client.
 Names, columns and units are those of perftest (ib_write_bw and others); docs/perf.md says what differs.";
 
 /// Measures messages between two machines, with the options and the table of perftest.
@@ -115,7 +115,7 @@ pub(crate) struct PerfArgs {
     pub(crate) out_json_file: PathBuf,
     /// RDMA device of this machine for the data, instead of UDP sockets: its name, /PORT for a port other
     /// than 1, @ADDRESS for an entry of its table of GIDs. The data are not sealed then. The other end may
-    /// have a device or not. See docs/rdma.md
+    /// use a device or a UDP socket. See docs/rdma.md
     #[arg(
         short = 'd',
         long,

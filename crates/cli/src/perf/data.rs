@@ -41,7 +41,7 @@ fn of_connection(error: &ConnectionError) -> Failure {
     Failure::of_connection("measuring", error)
 }
 
-/// The fabric of the data has failed, so nothing of the peer is reached any more.
+/// The fabric that carries the data has failed, so the peer cannot be reached.
 fn of_fabric(error: &farwrite::Error) -> Failure {
     Failure::caused(Exit::Unreachable, "measuring", error)
 }
@@ -182,7 +182,7 @@ impl Apart {
             Some(device) => (
                 VerbsFabric::open(&device.clone().at(ip)).map(Into::into),
                 Exit::Usage,
-                format!("--device {device}, with the address {ip} of the way to the other end"),
+                format!("--device {device}, with the address {ip} of the route to the other end"),
             ),
             None => (
                 UdpFabric::bind(&UdpConfig::new(SocketAddr::new(local, ROCE_PORT))).map(Into::into),

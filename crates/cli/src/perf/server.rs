@@ -118,7 +118,7 @@ struct Measured {
 }
 
 impl Measured {
-    /// Posts buffers, and tells the client.
+    /// Posts the buffers for the messages of the client, and sends the client the answer that they are ready.
     fn begin(setting: &Setting, data: Data, messages: &Messages) -> Result<Self, Failure> {
         let (mut inboxes, mut regions) = (Vec::new(), Vec::new());
         for index in 0..data.count() {

@@ -36,8 +36,8 @@ pub(crate) struct PipeReceiver {
     pub(crate) sync: bool,
 }
 
-/// Receives from one sender, and writes the bytes to the standard output. `announce` tells the user the
-/// address at which this end listens. Returns the exit code.
+/// Receives from one sender, and writes the bytes to the standard output. Calls `announce` with the address
+/// at which this end listens, and with those at which senders reach it. Returns the exit code.
 pub(crate) fn receive(
     pipe: &PipeReceiver,
     psk: &Psk,

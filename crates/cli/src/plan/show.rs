@@ -149,10 +149,10 @@ fn sensitivity(answer: &Answer) -> String {
     let mut rows = vec![head.map(str::to_owned)];
     rows.extend(answer.sensitivity.iter().map(dependence));
     let mut text = format!(
-        "How sure the choice is. Columns below and above: beyond this value, the scheme in the next\n\
-         column, better, is better by more than {}. Columns /10 to x10: if the value were a tenth,\n\
-         half, twice or ten times as large, the {} of {}, divided by that of the best\n\
-         scheme there\n\n{}",
+        "How sure the choice is. If the value is less than in column `below`, or more than in column\n\
+         `above`, the scheme named after it is better by more than {}. Columns /10 to x10 divide the\n\
+         value by 10 or 2, or multiply it by 2 or 10: they have the {} of {},\n\
+         divided by that of the best scheme there\n\n{}",
         Percent(answer.question.close),
         answer.question.objective,
         answer.best.scheme,

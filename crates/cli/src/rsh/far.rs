@@ -27,7 +27,7 @@ use crate::pipe::stream_options;
 
 /// The time between the hang-up signal to the command and the end of it by force.
 const GRACE: Duration = Duration::from_secs(2);
-/// How long to wait for one thing before another one is looked at.
+/// How long to wait for a connection or a stream before looking at the other.
 const LOOK: Duration = Duration::from_millis(50);
 /// The longest line of the near end.
 const MAX_LINE_BYTES: usize = 4096;
@@ -103,7 +103,7 @@ fn serve(
                 return over_udp(stream, task);
             }
             ("dial", meeting) => {
-                // The near end may have given up meanwhile: its stream says that it has not.
+                // The near end may have given up meanwhile. If it opens a stream, it has not.
                 if let Ok(connection) = dial(&Meeting::told_by_near(meeting)?, psk, settings)
                     && let Some(stream) = opened(&connection, settings)
                 {
@@ -189,7 +189,8 @@ enum Event {
     Gone,
 }
 
-/// Waits for the stream of the near end, which has connected, maybe over several addresses: it uses one.
+/// Waits for the stream of the near end. The near end may have connected over several addresses, and uses
+/// one of these connections.
 fn accepted(listener: &Listener, settings: &Settings) -> Result<(Connection, Stream), Failure> {
     let options = stream_options(settings.scheme);
     let (start, mut connections) = (Instant::now(), Vec::<Connection>::new());

@@ -30,7 +30,7 @@ use crate::{interrupt, key};
 const LOOK: Duration = Duration::from_millis(100);
 /// How long this end may take to say why it failed, after the far end has ended.
 const LAST: Duration = Duration::from_secs(1);
-/// Permissions of a new file, with those of the umask.
+/// Permissions of a new file, before the umask takes some away.
 const MODE: u32 = 0o666;
 
 /// What the far end does with its file.
@@ -101,7 +101,7 @@ pub(crate) fn carry(
     let (moved, _) = moved.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     let hash = match (moved, of_far) {
         (Ok(hash), Ok(())) => hash,
-        // What is wrong here is the reason of what is wrong there.
+        // The failure at this end has caused the one at the far end.
         (Err(failure @ (Moved::Cut(Cut::Write(_)) | Moved::Failed(_))), _)
             if direction == Direction::Read =>
         {
@@ -131,7 +131,8 @@ impl From<Moved> for Failure {
     }
 }
 
-/// How the bytes were moved, and the pipe to the far end while nothing is written to it: its end ends the far end.
+/// The result, and the pipe to the far end if nothing was written to it. When that pipe is dropped, the far
+/// end ends.
 type Moving = JoinHandle<(Result<Hash, Moved>, Option<ChildStdin>)>;
 
 /// Moves the bytes on a thread of its own, which may block for ever.
@@ -221,7 +222,7 @@ fn check(status: Option<i32>) -> Result<(), Failure> {
         _ if is(Exit::Corrupt) => (Exit::Corrupt, "the data did not verify at the other end"),
         _ => (
             Exit::Unreachable,
-            "the other end has ended before everything was there",
+            "the other end has ended before all data had arrived",
         ),
     };
     Err(Failure::new(exit, what))
@@ -267,7 +268,8 @@ fn open_file(path: &Path, options: &fs::OpenOptions) -> Result<File, Failure> {
     options.open(path).or_exit(Exit::Files, what)
 }
 
-/// Removes a file when a signal ends this process, as the end of the other end does.
+/// Removes a file when a signal ends this process. The far end also sends one to itself when the near end is
+/// gone.
 fn remove_when_ended(path: PathBuf) -> Result<(), Failure> {
     let cancel = interrupt::catch()?;
     thread::spawn(move || {
@@ -316,7 +318,7 @@ fn write(path: &Path, count: &AtomicU64) -> Result<(), Failure> {
 
 /// Makes a file that only its owner can read, under a name as receivers give to new files.
 fn temporary(directory: &Path) -> io::Result<NamedTempFile> {
-    // Any number does that no other file has.
+    // Any number that no other file has.
     let number = RandomState::new().build_hasher().finish();
     let prefix = format!(".farwrite-{number:016x}");
     let mut builder = Builder::new();

@@ -64,8 +64,8 @@ fn examples() -> String {
 #[command(after_help = examples())]
 #[command(group = ArgGroup::new("what").required(true).args(["plan", "connections", "flows"]))]
 pub(crate) struct SimArgs {
-    /// Plan of many runs, without --topology, --transport, --mtu, --paths, --framing, --seed, --seeds and
-    /// --until, which a plan sets itself
+    /// Plan of many runs. It sets --topology, --transport, --mtu, --paths, --like, --framing, --seed, --seeds
+    /// and --until itself, so these options are refused with it
     #[arg(value_name = "PLAN.toml")]
     pub(crate) plan: Option<PathBuf>,
     /// Connection matrix of htsim
@@ -133,7 +133,7 @@ pub(crate) struct QuickArgs {
     pub(crate) paths: Option<u16>,
     /// Settings of another simulator for switches, DCQCN, NAKs and framing: ns3 (the RDMA trees) or
     /// htsim
-    #[arg(long, value_name = "WHOSE", conflicts_with = "plan")]
+    #[arg(long, value_name = "SIMULATOR", conflicts_with = "plan")]
     pub(crate) like: Option<Like>,
     /// Bytes of a frame on a cable beyond its IP datagram [default: 38, or those of --like]
     #[arg(long, value_name = "BYTES", conflicts_with = "plan")]

@@ -36,8 +36,8 @@ pub(super) fn plan_text(args: &SimArgs) -> String {
     )
 }
 
-/// Bytes of a frame beyond its IP datagram: those of Ethernet, or what another simulator has in
-/// place of all headers, less those of a datagram here.
+/// Bytes of a frame beyond its IP datagram. For another simulator: the bytes of all its headers, minus
+/// those of the headers in a datagram here.
 fn framing_bytes(like: Option<Like>) -> u32 {
     match like {
         None => 38,
@@ -61,8 +61,8 @@ impl Like {
         }
     }
 
-    /// The switches of the other simulator, with PFC if a transport needs it. Empty where those of
-    /// the transport are alike.
+    /// The switches of the other simulator, with PFC if a transport needs it. Empty if the
+    /// default switches of the transport are the same.
     fn switch(self, transports: &[String], mtu: u32) -> String {
         let is_lossless = |name: &String| ["roce", "roce-nocc"].contains(&name.as_str());
         let pauses = transports.iter().any(is_lossless);

@@ -435,7 +435,7 @@ fn help_has_examples_and_says_how_parity_lies() {
         ("codes bench", &["Examples:", "--kernel"]),
     ] {
         let output = place.farwrite(&format!("{command} --help"));
-        // Help breaks lines anywhere.
+        // The help can break a line between any two words.
         let stdout = text(&output.stdout);
         let stdout = stdout.split_whitespace().collect::<Vec<_>>().join(" ");
         for word in words {

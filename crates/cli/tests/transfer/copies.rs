@@ -149,7 +149,7 @@ fn what_cannot_be_copied_has_its_reason() {
         (
             &["--far-program", "true", "data", "host:in"],
             5,
-            "ended before everything was there",
+            "ended before all data had arrived",
         ),
     ] {
         let (output, told) = copy(&root, words);

@@ -159,8 +159,7 @@ fn a_file_of_an_exabyte_takes_no_more_than_what_comes_of_it() {
     let send = liar.post(vec![1; SEGMENT]);
     assert_eq!(liar.drive(&send, SOON), Some(Outcome::Whole));
     drop(liar);
-    // The channel or the connection of the data ends first.
-    nothing_left(&rig, receiver).assert(5, "closed the c");
+    nothing_left(&rig, receiver).assert(5, "closed the connection");
 }
 
 #[test]
@@ -285,8 +284,7 @@ fn a_sender_that_dies_in_the_middle_leaves_nothing() {
     let send = liar.post(vec![1; SEGMENT]);
     assert_eq!(liar.drive(&send, SOON), Some(Outcome::Whole));
     drop(liar);
-    // The channel or the connection of the data ends first.
-    nothing_left(&rig, receiver).assert(5, "closed the c");
+    nothing_left(&rig, receiver).assert(5, "closed the connection");
 }
 
 #[test]

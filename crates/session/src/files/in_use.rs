@@ -33,7 +33,7 @@ struct Demand {
 
 impl Wanted {
     /// Answers a later transfer of the same peer that wants a file of this transfer. If the sender of this transfer
-    /// was last heard after that transfer asked, this transfer goes on.
+    /// was last heard after that transfer asked, this transfer keeps the file.
     ///
     /// # Errors
     /// [`SinkError::TakenOver`] if the sender has been silent for some seconds: this transfer must end.
@@ -70,7 +70,7 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// Whether it goes on with the file itself.
+    /// Whether that transfer keeps the file.
     pub(super) fn has_refused(&self) -> bool {
         self.user.demand().refusals != self.refusals
     }

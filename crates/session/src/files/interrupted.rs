@@ -22,7 +22,7 @@ use super::{EntryRef, Kind, Manifest};
 pub const KEPT_DAYS: i64 = 7;
 /// How long a transfer waits for earlier ones that still use its files: they sync the files first.
 const TAKE_OVER: Duration = Duration::from_secs(10);
-/// Interrupted files that wait in one directory.
+/// The most interrupted files that are kept in one directory.
 const KEPT_FILES: usize = 256;
 const DAY_SECONDS: i64 = 24 * 60 * 60;
 

@@ -62,7 +62,8 @@ pub enum SinkError {
     Quota {
         /// What the files need beyond those that they replace.
         needed_bytes: u64,
-        /// [`Policy::quota_bytes`](crate::files::Policy::quota_bytes), without the files that are there.
+        /// The quota ([`Policy::quota_bytes`](crate::files::Policy::quota_bytes)) less the bytes of the files
+        /// that are in the directory.
         left_bytes: u64,
     },
     /// The transfer, or another program, has filled the file system up to the reserve.

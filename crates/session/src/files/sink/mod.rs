@@ -43,7 +43,7 @@ impl Counted {
     }
 }
 
-/// The part of each sink of this process in a number of open files.
+/// The share of one sink when all sinks of this process divide this number of open files.
 pub(super) fn part_of_sink(files: usize) -> usize {
     (files / SINKS.load(Ordering::Relaxed).max(1)).max(1)
 }

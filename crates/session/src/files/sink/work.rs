@@ -71,8 +71,8 @@ impl Current {
 }
 
 impl Written {
-    /// Closes the temporary file, which releases its lock. No later transfer goes on with it. If it cannot get a
-    /// name that says so, it stays open.
+    /// Closes the temporary file, which releases its lock, and renames it so that no later transfer resumes
+    /// it. If it cannot be renamed, it stays open.
     pub(super) fn unlock(&mut self, around: &Directory, by: &Wanted) {
         let Self::Part(part) = self else {
             return;
