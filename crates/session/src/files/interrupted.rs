@@ -11,10 +11,10 @@ use rustix::process::geteuid;
 
 use super::directory::Directory;
 use super::in_use::{InUse, Wanted, is_in_use, want};
+use super::open_files::part_of_sink;
 use super::part_file::LOCK;
 use super::part_name::PartName;
 use super::partial::{MAX_PARTIALS, Partial, PeerKey, SourceId};
-use super::sink::part_of_sink;
 use super::status::{Id, Status};
 use super::{EntryRef, Kind, Manifest};
 

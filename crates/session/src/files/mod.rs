@@ -60,6 +60,7 @@ mod listed_files;
 mod manifest;
 mod not_sent;
 mod open_directories;
+mod open_files;
 mod part_file;
 mod part_name;
 mod partial;

@@ -9,11 +9,11 @@ mod work;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::attributes::{Warning, Warnings};
 use super::directory_tree::DirectoryTree;
 use super::final_name::Named;
+use super::open_files::{Counted, part_of_sink};
 use super::prefix::Checked;
 use super::status::Id;
 use super::{CommitGate, Compare, Delete, Manifest, Partial, Policy, Present};
@@ -29,30 +29,6 @@ use work::{Current, Written};
 /// Files that may wait for the sender's report and stay open, in all sinks of this process. A sender reports before
 /// the bytes arrive, so few files ever wait.
 const LOCKED_FILES: usize = 256;
-/// The number of sinks in this process.
-static SINKS: AtomicUsize = AtomicUsize::new(0);
-
-/// Counts a sink until it is dropped.
-#[derive(Debug)]
-struct Counted;
-
-impl Counted {
-    fn new() -> Self {
-        SINKS.fetch_add(1, Ordering::Relaxed);
-        Self
-    }
-}
-
-/// The share of one sink when all sinks of this process divide this number of open files.
-pub(super) fn part_of_sink(files: usize) -> usize {
-    (files / SINKS.load(Ordering::Relaxed).max(1)).max(1)
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        SINKS.fetch_sub(1, Ordering::Relaxed);
-    }
-}
 
 /// Writes the files of a manifest into a directory, and gives each file its final name once its
 /// hash equals the hash of the sender.
