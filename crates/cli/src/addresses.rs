@@ -234,11 +234,12 @@ mod tests {
             ("far.example", "far.example:4792"),
             ("192.0.2.7", "192.0.2.7:4792"),
             ("[2001:db8::7]", "[2001:db8::7]:4792"),
+            ("2001:db8::7", "[2001:db8::7]:4792"),
             ("far.example:9", "far.example:9"),
         ] {
             assert_eq!(parse_target(text).expect(text).to_string(), shown);
         }
-        for wrong in ["far:", "far:x", "2001:db8::7", "[::1]:0", ""] {
+        for wrong in ["far:", "far:x", "[::1]:0", ""] {
             parse_target(wrong).expect_err(wrong);
         }
     }

@@ -195,8 +195,8 @@ fn a_pipe_is_copied_to_a_file_and_back() {
         (&["-", "host:in"][..], 9, "it is a directory; name a file"),
         (&["-", "host:none/file"], 9, "creating none/file"),
         (&["host:none", "-"], 9, "opening none"),
-        (&["-", "-"], 2, "name a file `-` as ./-"),
-        (&["-", "data", "host:in"], 2, "goes with one file"),
+        (&["-", "-"], 2, "for a file named `-`, write ./-"),
+        (&["-", "data", "host:in"], 2, "the other path must name one file"),
         (&["--rate", "much", "-", "host:in"], 2, "--rate much: "),
     ] {
         let failed = copy(&root, words, &bytes);
