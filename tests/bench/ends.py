@@ -10,6 +10,7 @@ from lib.path import Path
 from lib.veth import sh, until
 
 PORT = 4792
+LOOPBACK = "127.0.0.1"
 #: A link whose packets leave later than this is too slow for the path that it emulates.
 LATE_MS = 1.0
 #: Runs a program with a real-time priority: on two cores, other programs would otherwise delay it.
@@ -99,20 +100,22 @@ def shown(*runs):
     return f"{late:.2f}{mark}{f', {unread} unread!' if unread else ''}"
 
 
-def receive(programs, path, directory, port=PORT):
-    """Starts `farwrite recv` on `b`."""
-    process = path.own(path.b.popen(
-        [programs.farwrite, "--json", "--quiet", "recv", "--listen", f"{path.b.v4}:{port}",
+def receive(programs, path, directory, port=PORT, loopback=False):
+    """Starts `farwrite recv` on `b`. With `loopback`, both ends are on `a`."""
+    host, address = (path.a, LOOPBACK) if loopback else (path.b, path.b.v4)
+    process = path.own(host.popen(
+        [programs.farwrite, "--json", "--quiet", "recv", "--listen", f"{address}:{port}",
          "--once", "--dir", str(directory), "--psk-file", str(programs.key)],
         text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE))
-    until(lambda: f":{port}" in path.b.run("ss", "-tln"), 10, "farwrite recv listens")
+    until(lambda: f":{port}" in host.run("ss", "-tln"), 10, "farwrite recv listens")
     return process
 
 
-def send(programs, path, what, *options, port=PORT):
+def send(programs, path, what, *options, port=PORT, loopback=False):
     """Starts `farwrite send` on `a`. It knows nothing about the path except `options`."""
+    address = LOOPBACK if loopback else path.b.v4
     return path.own(path.a.popen(
-        [programs.farwrite, "--json", "--quiet", "send", "--to", f"{path.b.v4}:{port}",
+        [programs.farwrite, "--json", "--quiet", "send", "--to", f"{address}:{port}",
          "--psk-file", str(programs.key), "--no-path-cache", *programs.options, *options,
          str(what)],
         text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE))
@@ -120,18 +123,37 @@ def send(programs, path, what, *options, port=PORT):
 
 def move(programs, path, source, *options):
     """Moves a file with `farwrite`. Returns the seconds from the start of `send` to its end."""
+    return move_counted(programs, path, source, *options)[0]
+
+
+def move_counted(programs, path, source, *options, loopback=False):
+    """Moves a file with `farwrite`. Returns the seconds from the start of `send` to its end, and the seconds that
+    processors have spent on `send` and on `recv`."""
     directory = programs.directory / "in"
     directory.mkdir(exist_ok=True)
-    receiver = receive(programs, path, directory)
+    receiver = receive(programs, path, directory, loopback=loopback)
     start = time.monotonic()
-    sender = send(programs, path, source, *options)
-    out, err = sender.communicate(timeout=300)
+    sender = send(programs, path, source, *options, loopback=loopback)
+    sent = _processor_seconds(sender, 300)
     seconds = time.monotonic() - start
-    receiver.communicate(timeout=30)
+    received = _processor_seconds(receiver, 30)
     if sender.returncode != 0 or receiver.returncode != 0:
-        raise Failed(f"farwrite send: {err.strip() or out}")
+        raise Failed(f"farwrite send: {sender.stderr.read().strip() or sender.stdout.read()}")
     (directory / source.name).unlink()
-    return seconds
+    return seconds, sent, received
+
+
+def _processor_seconds(process, limit_s):
+    """Waits for the end of a process that writes little. Returns the seconds that processors have spent on it."""
+    end = time.monotonic() + limit_s
+    while True:
+        pid, status, usage = os.wait4(process.pid, os.WNOHANG)
+        if pid:
+            process.returncode = os.waitstatus_to_exitcode(status)
+            return usage.ru_utime + usage.ru_stime
+        if time.monotonic() > end:
+            raise Failed(f"{process.args} took longer than {limit_s} s")
+        time.sleep(0.002)
 
 
 def tcp_copy(programs, path, source, cc):

@@ -15,6 +15,7 @@ import files
 import flood
 import messages
 import rate
+import sealed
 import sharing
 import steps
 import streams
@@ -26,6 +27,7 @@ _PARTS = {
     "copies": copies.run,
     "rate": rate.run,
     "file": files.run,
+    "sealed": sealed.run,
     "message": messages.run,
     "beside": messages.run_beside,
     "streams": streams.run,
