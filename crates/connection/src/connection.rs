@@ -11,7 +11,7 @@ use crate::error::{Ended, Error};
 use crate::keys::Peer;
 use crate::messages::{MessageOptions, Messages};
 use crate::node::Node;
-use crate::session::Session;
+use crate::session::{Session, Shared};
 
 /// A connection to a peer that has proven who it is. Queue pairs are opened over it by name.
 ///
@@ -34,6 +34,14 @@ impl Connection {
             session,
             peer,
         }))
+    }
+
+    /// Runs `call` on the session, on the endpoint's thread.
+    pub(crate) fn on_session<R: Send + 'static>(
+        &self,
+        call: impl FnOnce(&mut Session, &mut Shared<'_>) -> R + Send + 'static,
+    ) -> Result<R, Error> {
+        self.0.node.on_session(self.0.session, call)
     }
 
     /// The peer, as it has proven itself.
@@ -117,11 +125,8 @@ impl Connection {
     ) -> Result<OpenedQueuePair, Error> {
         let inner = &self.0;
         let named = name.to_owned();
-        let number = inner
-            .node
-            .on_session(inner.session, move |session, shared| {
-                session.begin_open(shared, &named, options)
-            })??;
+        let number =
+            self.on_session(move |session, shared| session.begin_open(shared, &named, options))??;
         // From here on, dropping this closes the queue pair.
         let mut opened = OpenedQueuePair {
             connection: self.clone(),
@@ -169,11 +174,9 @@ impl Connection {
             };
             is_asked.then(|| {
                 let (name, options) = (name.map(str::to_owned), options.clone());
-                let accepted = inner
-                    .node
-                    .on_session(inner.session, move |session, shared| {
-                        session.accept_pair(shared, name.as_deref(), &options)
-                    });
+                let accepted = self.on_session(move |session, shared| {
+                    session.accept_pair(shared, name.as_deref(), &options)
+                });
                 accepted.and_then(|accepted| accepted).transpose()
             })?
         })?;
@@ -260,12 +263,10 @@ impl OpenedQueuePair {
 
 impl Drop for OpenedQueuePair {
     fn drop(&mut self) {
-        let (inner, number) = (&self.connection.0, self.number);
+        let number = self.number;
         // A connection that is over has no queue pairs.
-        let _ = inner
-            .node
-            .on_session(inner.session, move |session, shared| {
-                session.close_pair(shared, number);
-            });
+        let _ = self
+            .connection
+            .on_session(move |session, shared| session.close_pair(shared, number));
     }
 }

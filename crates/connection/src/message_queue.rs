@@ -64,6 +64,13 @@ impl MessageQueue {
         self.waiting.len() + usize::from(self.next.is_some()) + self.sent.len()
     }
 
+    /// Posts no more buffers.
+    #[cfg(test)]
+    pub(crate) fn take_no_more(&mut self) {
+        self.posted.clear();
+        self.idle.clear();
+    }
+
     /// The next message that has arrived.
     pub(crate) fn take(&mut self) -> Option<Vec<u8>> {
         let message = self.arrived.pop_front()?;

@@ -16,6 +16,9 @@ use crate::message::{self, ByeCause, Malformed, Message};
 use crate::message_queue::MessageQueue;
 use crate::options::ConnectionOptions;
 
+#[cfg(test)]
+mod lies;
+
 /// The MTU of the session queue pair (P12.5). Each path of IPv6 carries such packets.
 pub(crate) const SESSION_MTU: u32 = 1024;
 /// Buffers of each end for messages of the session.
@@ -106,7 +109,7 @@ pub(crate) struct Session {
     requests: VecDeque<Request>,
     /// The number of the next queue pair that this end opens, and the least one of the peer's next.
     next_number: u32,
-    next_theirs: u32,
+    next_theirs: u64,
 }
 
 impl Session {
@@ -297,6 +300,14 @@ impl Session {
     }
 
     fn receive(&mut self, shared: &mut Shared<'_>, message: Message) -> Result<(), Ended> {
+        if let Phase::Closing { why, .. } = &self.phase {
+            // The first reason stays, and nothing is opened any more.
+            let why = why.clone();
+            if matches!(message, Message::Bye { .. }) {
+                self.end(shared, why);
+            }
+            return Ok(());
+        }
         match message {
             Message::Ready { mtu } => {
                 if self.role == Role::Responder {
@@ -304,9 +315,11 @@ impl Session {
                     if !is_fit {
                         return Err(Malformed::new(format!("an MTU of {mtu} bytes")).into());
                     }
-                    self.mtu = mtu;
                 }
                 if let Phase::Greeting { .. } = self.phase {
+                    if self.role == Role::Responder {
+                        self.mtu = mtu;
+                    }
                     self.phase = Phase::Open;
                 }
             }
@@ -342,10 +355,10 @@ impl Session {
     ) -> Result<(), Ended> {
         let is_theirs = number % 2 != u32::from(self.role == Role::Responder);
         // A peer numbers its queue pairs in ascending order, and numbers none twice (P12.6.2).
-        if !is_theirs || number < self.next_theirs {
+        if !is_theirs || u64::from(number) < self.next_theirs {
             return Err(Malformed::new(format!("it numbers a queue pair {number}")).into());
         }
-        self.next_theirs = number.saturating_add(2);
+        self.next_theirs = u64::from(number) + 2;
         if self.pairs.len() + self.requests.len() >= shared.options.max_queue_pairs {
             let reason = Text::new(format!(
                 "it has {} queue pairs, the most of one connection",

@@ -5,7 +5,8 @@ use std::net::{Ipv4Addr, Shutdown, SocketAddr};
 use std::thread::spawn;
 use std::time::Duration;
 
-use farwrite_connection::{Connection, ConnectionOptions, Keys, Listener, connect};
+use farwrite::QpOptions;
+use farwrite_connection::{Connection, ConnectionOptions, Keys, Listener, MessageOptions, connect};
 use farwrite_rng::SplitMix;
 use farwrite_session::Psk;
 use farwrite_stream::{ConnectionExt, Stream, StreamOptions};
@@ -115,4 +116,38 @@ fn different_options_are_refused() {
         .expect_err("refused")
         .to_string();
     assert!(error.contains("odd"), "{error}");
+}
+
+/// A peer that breaks the protocol of streams ends that stream. The connection and its other streams go
+/// on.
+#[test]
+fn a_stream_of_a_liar_ends_alone() {
+    let (_listener, connection) = connected();
+    let [mut to_b, mut to_a] = opened(&connection, "honest");
+    let [a, b] = connection;
+    let options = StreamOptions::default();
+    let mut base = QpOptions::default();
+    base.sdr.mtu = a.mtu();
+    let shape = options.queue_pair(&base);
+    for lie in [&b"\x09unknown"[..], b"", b"\0"] {
+        let (opener, shape) = (a.clone(), shape.clone());
+        let opening = spawn(move || opener.open_queue_pair("lie", shape, LONG));
+        let accepted = b.accept_stream(Some("lie"), &options, LONG);
+        let (_, mut stream) = accepted.expect("accepted").expect("in time");
+        let pair = opening.join().expect("no panic").expect("opened");
+        let liar = pair
+            .into_messages(MessageOptions::default())
+            .expect("buffers");
+        liar.send(&b"\0right"[..]);
+        liar.send(lie);
+        let mut heard = Vec::new();
+        let error = stream.read_to_end(&mut heard).expect_err("a lie");
+        assert_eq!(error.kind(), ErrorKind::InvalidData, "{error}");
+        assert_eq!(heard, b"right");
+        stream.write_all(b"more").expect_err("it has ended");
+    }
+    to_b.write_all(b"honest").expect("written");
+    let mut heard = [0; 6];
+    to_a.read_exact(&mut heard).expect("read");
+    assert_eq!(&heard, b"honest");
 }
