@@ -72,6 +72,10 @@ pub struct Config {
     /// How long a packet waits for a missing earlier packet. This must be far below the NIC's ACK
     /// timeout. The sending half closes a block after three quarters of this time, full or not.
     pub hold_ns: u64,
+    /// Whether the box relies on another box at the other end of the path. Then it sends repair packets from
+    /// the first packet of a stream on, until no question was answered for `silence_ns`. Otherwise, it sends
+    /// them after the other box has answered about the stream.
+    pub peer_known: bool,
     /// The interval at which the sending half asks the other box for a report.
     pub probe_ns: u64,
     /// When a question stays unanswered for this time, the box stops sending repair packets. This
@@ -90,8 +94,8 @@ impl Config {
 
 impl Default for Config {
     /// No key, adaptive coding, path MTU 1500, 1280 units, 2560 held frames, 2048 connections that
-    /// are idle after 10 s; 4 ms of hold, a question every 10 ms, silence after 1 s, blocks of
-    /// one-packet messages close after 1 ms.
+    /// are idle after 10 s; 4 ms of hold, no known peer, a question every 10 ms, silence after 1 s, blocks
+    /// of one-packet messages close after 1 ms.
     fn default() -> Self {
         Self {
             key: None,
@@ -102,6 +106,7 @@ impl Default for Config {
             max_connections: 2048,
             idle_ns: 10_000_000_000,
             hold_ns: 4_000_000,
+            peer_known: false,
             probe_ns: 10_000_000,
             silence_ns: 1_000_000_000,
             close_ns: 1_000_000,

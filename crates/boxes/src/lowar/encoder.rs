@@ -3,8 +3,8 @@
 //! A block collects up to r consecutive packets of a message. Packet i is added to coding unit i
 //! mod c by XOR. When the block is full or the message ends, each unit is sent as a repair packet.
 //! An announcement before the first packet of a block names its PSN, whenever the other box cannot
-//! derive it from the previous block. Packets are coded only while the other box answers, and only
-//! if their repair packets fit the path. A probe says where packets without coding begin, so that the
+//! derive it from the previous block. Packets are coded only while the other box answers, or while a known
+//! one was not silent for long, and only if their repair packets fit the path. A probe says where packets without coding begin, so that the
 //! other box waits for no repair of them.
 //!
 //! Algorithm 1 of the paper sends all units when `i mod c = 0 or i = n`. Taken literally, a block
@@ -48,6 +48,7 @@ struct EncoderShared {
     path_mtu_bytes: usize,
     close_ns: u64,
     hold_ns: u64,
+    peer_known: bool,
     seal: Seal,
     counters: Counters,
 }
@@ -107,6 +108,7 @@ impl Encoder {
                 path_mtu_bytes: config.path_mtu_bytes,
                 close_ns: config.close_ns,
                 hold_ns: config.hold_ns,
+                peer_known: config.peer_known,
                 seal: config.seal(),
                 counters: Counters::default(),
             },
@@ -146,7 +148,7 @@ impl Encoder {
         }
         if self.streams.get(now_ns, &key).is_none() {
             let source = Source::of(view);
-            let stream = OutgoingStream::new(source, shared.coding, shared.hold_ns);
+            let stream = OutgoingStream::new(source, shared);
             for (key, stream) in self.streams.insert(now_ns, key, source, stream) {
                 shared.release(key, stream.block);
             }
@@ -200,15 +202,15 @@ impl Encoder {
 }
 
 impl OutgoingStream {
-    fn new(source: Source, coding: Coding, hold_ns: u64) -> Self {
-        let shape = match coding {
+    fn new(source: Source, shared: &EncoderShared) -> Self {
+        let shape = match shared.coding {
             Coding::Fixed(shape) => shape,
             Coding::Adaptive => Shape::DEFAULT,
         };
         Self {
             source,
-            negotiation: Negotiation::default(),
-            controller: Controller::new(shape, hold_ns),
+            negotiation: Negotiation::new(shared.peer_known),
+            controller: Controller::new(shape, shared.hold_ns),
             shape,
             sequence: Sequence::new(),
             aligned: false,

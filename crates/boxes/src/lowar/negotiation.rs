@@ -19,6 +19,7 @@ pub(crate) struct ProbeTiming {
 /// The sending box's state of the negotiation about one stream.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Negotiation {
+    /// Whether the other box answers, or is relied on and was not silent for long.
     answered: bool,
     /// When the oldest unanswered question was sent.
     waits_since_ns: Option<u64>,
@@ -40,12 +41,20 @@ struct Measurement {
 }
 
 impl Negotiation {
+    /// The negotiation about a new stream. `peer_known`: as [`Config::peer_known`](super::Config::peer_known).
+    pub(crate) fn new(peer_known: bool) -> Self {
+        Self {
+            answered: peer_known,
+            ..Self::default()
+        }
+    }
+
     /// Counts a data packet.
     pub(crate) fn sent(&mut self) {
         self.sent += 1;
     }
 
-    /// Whether the other box answers. Packets are coded only while it does.
+    /// Whether the other box counts as there. Packets are coded only while it does.
     pub(crate) fn answers(&mut self, now_ns: u64, timing: ProbeTiming) -> bool {
         let silent = self
             .waits_since_ns

@@ -8,8 +8,8 @@ use std::thread;
 use std::time::Duration;
 
 use exchange::{RKEY, asks, exchange, many, qp_config};
-use farwrite_boxes::Backpressure;
 use farwrite_boxes::lowar::{Coding, Config, Lowar, Shape};
+use farwrite_boxes::Backpressure;
 use farwrite_net::{Loss, Payload};
 use farwrite_rc::{QpConfig, Remote, Request};
 use proptest::prelude::*;
@@ -106,6 +106,43 @@ fn a_missing_box_changes_nothing() {
         exchange(&mut path, &many(), |_, _| {});
         let counters = path.path_box(1 - missing).counters();
         assert_eq!((counters.repairs_sent, counters.recovered), (0, 0));
+    }
+}
+
+/// The first window of a stream, which the sender has sent before any answer of the other box can be back.
+#[test]
+fn a_known_peer_repairs_the_first_window() {
+    let repeated = |peer_known| {
+        let config = Config {
+            peer_known,
+            ..coding(8, 1)
+        };
+        let lost = [0, 11, 39].into();
+        let mut path = Path::with_lost(&setting(0.0, config, 1), lost);
+        let qpn = write_much(&mut path, 1);
+        let repeated = path.nic(0).qp_counters(qpn).unwrap().repeated;
+        (path.path_box(1).counters().recovered, repeated)
+    };
+    assert_eq!(repeated(true), (3, 0));
+    let (recovered, repeated) = repeated(false);
+    assert!(recovered == 0 && repeated > 0, "{repeated}");
+}
+
+/// An unmodified NIC gets the repair packets of a box that relies on another one, and drops them.
+#[test]
+fn a_peer_that_is_not_there_gets_repairs_for_a_while() {
+    let known = Config {
+        peer_known: true,
+        silence_ns: 2_000_000,
+        ..coding(4, 2)
+    };
+    for missing in 0..2 {
+        let mut setting = setting(0.02, known.clone(), 3);
+        setting.boxes[missing] = None;
+        let mut path = Path::new(&setting);
+        exchange(&mut path, &many(), |_, _| {});
+        let counters = path.path_box(1 - missing).counters();
+        assert!(counters.repairs_sent > 0 && counters.recovered == 0);
     }
 }
 

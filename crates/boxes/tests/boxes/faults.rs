@@ -62,6 +62,48 @@ fn without_an_answer_nothing_is_added_and_questions_become_rare() {
     assert!(counters.questions_sent <= 12, "{}", counters.questions_sent);
 }
 
+#[test]
+fn a_known_peer_that_never_answers_counts_as_silent_after_a_second() {
+    let mut pair = Pair::new(&known(4, 1));
+    let mut coded_until_ns = 0;
+    for number in 0..300 {
+        pair.now_ns += 10_000_000;
+        for frame in write(4 * number, 4) {
+            let sent = pair.encode(&frame);
+            if sent.iter().any(|frame| is_repair(IPV4, frame)) {
+                coded_until_ns = pair.now_ns;
+            }
+        }
+    }
+    assert_eq!(coded_until_ns, 1_010_000_000, "from 10 ms on");
+    let counters = pair.a.counters();
+    // One before each block, and then a few.
+    let asked = counters.questions_sent;
+    assert!((101..=105).contains(&asked), "{asked}");
+}
+
+/// The announcement of the first block is lost, so its packets pass. Its repair packet shows where the next
+/// block begins.
+#[test]
+fn a_stream_becomes_known_by_a_repair_packet() {
+    let mut pair = Pair::new(&known(4, 1));
+    let frames = write(0, 12);
+    // The announcement; four packets and a repair packet; a packet of the second block.
+    assert_eq!(send_without(&mut pair, &frames, &[0, 7]), frames);
+    assert_eq!(pair.b.counters().recovered, 1);
+    // Without the repair packet, the next one shows it.
+    let mut pair = Pair::new(&known(4, 1));
+    assert_eq!(send_without(&mut pair, &frames, &[0, 5, 12]), frames);
+}
+
+/// Boxes that rely on each other.
+fn known(packets: u16, units: u8) -> Config {
+    Config {
+        peer_known: true,
+        ..config(packets, units)
+    }
+}
+
 /// The path bypasses the other box, or its answers take another route.
 #[test]
 fn a_box_that_falls_silent_gets_no_more_repairs() {

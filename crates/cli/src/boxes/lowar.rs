@@ -22,6 +22,7 @@ Examples:
   farwrite keygen boxes.key      then copy boxes.key to the machine at the other end
   farwrite lowar --near eth1 --far eth2 --psk-file boxes.key
   farwrite lowar --near eth1 --far eth2 --psk-file boxes.key --coding 32,1 --ip-mtu 4200
+  farwrite lowar --near eth1 --far eth2 --psk-file boxes.key --peer-known
   farwrite lowar --near eth1 --far eth2 --psk-file boxes.key --metrics unix:/run/lowar.sock
   curl --unix-socket /run/lowar.sock http://localhost/metrics
 
@@ -63,6 +64,10 @@ pub(crate) struct LowarArgs {
     units: u32,
     #[command(flatten)]
     limits: LimitArgs,
+    /// Send repair packets from the first packet of each connection on: there is a box at the other end
+    /// of the path. Without this, the box first waits for the answer of the other one, about a round trip
+    #[arg(long)]
+    peer_known: bool,
     /// Only forward frames: no repair packets, no recovery
     #[arg(long)]
     forward: bool,
@@ -98,6 +103,7 @@ impl LowarArgs {
             path_mtu_bytes: self.ip_mtu.map_or(default.path_mtu_bytes, usize::from),
             // The value is at most one day.
             hold_ns: u64::try_from(self.hold.as_nanos()).unwrap_or(u64::MAX),
+            peer_known: self.peer_known,
             max_units: self.units as usize,
             max_held: self.limits.held as usize,
             max_connections: self.limits.connections as usize,
@@ -145,6 +151,14 @@ mod tests {
             Coding::Fixed(Shape::new(32, 2).expect("fine"))
         );
         assert_eq!((config.path_mtu_bytes, config.hold_ns), (4200, 2_000_000));
+        let known = |more| {
+            parse(more)
+                .expect("fine")
+                .config()
+                .expect("fine")
+                .peer_known
+        };
+        assert!(!known("--no-key") && known("--no-key --peer-known"));
         let limits = |more| {
             let config = parse(more).expect("fine").config().expect("fine");
             [config.max_units, config.max_held, config.max_connections]
