@@ -5,6 +5,8 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
+use farwrite_wire::header::ICRC_BYTES;
+
 use crate::Side;
 use crate::shares::{Part, Shares, Source};
 
@@ -83,7 +85,7 @@ impl Shape {
 }
 
 /// The XOR of packets. It covers UDP payload lengths, IPv4 identifications, and UDP payloads from
-/// the BTH to the ICRC. Shorter payloads are padded with zeros.
+/// the BTH to the ICRC, which is [mixed](mixed). Shorter payloads are padded with zeros.
 #[derive(Debug, Default)]
 pub(crate) struct CodingUnit {
     bytes: Vec<u8>,
@@ -103,7 +105,13 @@ impl CodingUnit {
             .to_be_bytes();
         let [c, d] = ipv4_id.to_be_bytes();
         self.xor(0, &[a, b, c, d]);
-        self.xor(UNIT_EXTRA_BYTES, payload);
+        match payload.split_last_chunk::<ICRC_BYTES>() {
+            Some((before, icrc)) => {
+                self.xor(UNIT_EXTRA_BYTES, before);
+                self.xor(UNIT_EXTRA_BYTES + before.len(), &mixed(*icrc));
+            }
+            None => self.xor(UNIT_EXTRA_BYTES, payload),
+        }
     }
 
     /// XORs another unit into this one.
@@ -123,11 +131,15 @@ impl CodingUnit {
 
     /// Reads the unit as one packet: its identification and payload. Meaningful if exactly one
     /// packet is left in the unit. Then zeros follow the packet.
-    pub(crate) fn packet(&self) -> Option<(u16, &[u8])> {
+    pub(crate) fn packet(&self) -> Option<(u16, Vec<u8>)> {
         let ([a, b, c, d], payload) = self.bytes.split_first_chunk()?;
         let bytes = usize::from(u16::from_be_bytes([*a, *b]));
         let (packet, rest) = payload.split_at_checked(bytes)?;
         let is_one = rest.iter().all(|byte| *byte == 0);
+        let mut packet = packet.to_vec();
+        if let Some(icrc) = packet.last_chunk_mut::<ICRC_BYTES>() {
+            *icrc = unmixed(*icrc);
+        }
         is_one.then_some((u16::from_be_bytes([*c, *d]), packet))
     }
 
@@ -141,6 +153,28 @@ impl CodingUnit {
             *mine ^= byte;
         }
     }
+}
+
+/// An ICRC as a unit has it: a permutation of the numbers of 32 bits that is not linear (the finaliser of
+/// `MurmurHash3`).
+///
+/// The ICRC is linear, so the XOR of three packets with right ICRCs has a right one too. A NIC that sends a packet
+/// again may change it. For instance, the MSN of a READ response is a newer one. If the announcement of the
+/// repeated block was lost, the receiving box may have the old packet in its unit, and the repair packet the new
+/// one. Then the XOR is no packet, and its ICRC shows it only because of this.
+fn mixed(icrc: [u8; ICRC_BYTES]) -> [u8; ICRC_BYTES] {
+    let mut x = u32::from_be_bytes(icrc);
+    x = (x ^ x >> 16).wrapping_mul(0x85EB_CA6B);
+    x = (x ^ x >> 13).wrapping_mul(0xC2B2_AE35);
+    (x ^ x >> 16).to_be_bytes()
+}
+
+/// The inverse of [`mixed`].
+fn unmixed(icrc: [u8; ICRC_BYTES]) -> [u8; ICRC_BYTES] {
+    let mut x = u32::from_be_bytes(icrc);
+    x = (x ^ x >> 16).wrapping_mul(0x7ED1_B41D);
+    x = (x ^ x >> 13 ^ x >> 26).wrapping_mul(0xA5CB_9243);
+    (x ^ x >> 16).to_be_bytes()
 }
 
 /// The free coding units. Blocks allocate and release them in FIFO order (LoWAR, appendix).
@@ -219,9 +253,23 @@ mod tests {
                 }
             }
             unit.add_unit(repair.bytes());
-            let want = (7 + missing, packets[usize::from(missing)]);
+            let want = (7 + missing, packets[usize::from(missing)].to_vec());
             assert_eq!(unit.packet(), Some(want));
         }
+    }
+
+    #[test]
+    fn three_packets_are_not_one() {
+        for packet in [[0; 4], [1, 2, 3, 4], [255; 4]] {
+            assert_eq!(unmixed(mixed(packet)), packet);
+        }
+        let [a, b, c] = [[3, 1, 4, 1], [5, 9, 2, 6], [5, 3, 5, 8]];
+        let mut unit = CodingUnit::default();
+        for icrc in [a, b, c] {
+            unit.add(0, &icrc);
+        }
+        let sum = [0, 1, 2, 3].map(|at| a[at] ^ b[at] ^ c[at]);
+        assert_ne!(unit.packet(), Some((0, sum.to_vec())));
     }
 
     #[test]

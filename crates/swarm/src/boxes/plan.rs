@@ -190,6 +190,7 @@ fn draw_lowar(rng: &mut SplitMix, key: Option<[u8; 32]>) -> lowar::Config {
         max_connections: rng.pick(&[512, 512, 512, 1, 0]),
         idle_ns: rng.pick(&[10_000 * MS, MS]),
         hold_ns: rng.pick(&[4 * MS, 300 * US]),
+        peer_known: rng.chance(0.5),
         probe_ns: rng.pick(&[10 * MS, 100 * US]),
         silence_ns: rng.pick(&[1000 * MS, 20 * MS]),
         ..lowar::Config::default()

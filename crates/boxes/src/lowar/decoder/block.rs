@@ -216,7 +216,7 @@ impl IncomingBlock {
         if bytes.is_some_and(|bytes| usize::from(bytes) != payload.len()) {
             return None;
         }
-        let frame = envelope.wrap(ipv4_id, payload);
+        let frame = envelope.wrap(ipv4_id, &payload);
         let view = View::parse(&frame).filter(View::icrc_holds)?;
         let PacketKind::Data(data) = PacketKind::of(&Packet::parse(view.payload()).ok()?) else {
             return None;
