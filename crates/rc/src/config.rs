@@ -36,6 +36,15 @@ pub struct QpConfig {
     /// from the last progress, before it retransmits from the oldest unacknowledged packet on
     /// (IBTA, "Detecting Lost Acknowledge Messages and Timeouts").
     pub ack_timeout_ns: u64,
+    /// With Go-Back-N, the first timeout. After each retransmission without progress, the timeout doubles, up to
+    /// [`ack_timeout_ns`](Self::ack_timeout_ns). `None`: all timeouts are `ack_timeout_ns`. This is a model of the
+    /// adaptive retransmission of NVIDIA's NICs ("Adaptive Retransmission: Parameters Control", algorithm).
+    pub first_timeout_ns: Option<u64>,
+    /// With Go-Back-N, the window after a retransmission, in packets. It grows by each packet that is acknowledged
+    /// since, so it doubles in a round trip. `None`: the whole window. NVIDIA's NICs have a slow restart
+    /// (`roce_slow_restart` in the register `ROCE_ACCL`), but its algorithm is not public. This is the slow start
+    /// of TCP (RFC 5681).
+    pub slow_restart_packets: Option<u32>,
     /// Largest number of consecutive retransmissions without progress, after timeouts and sequence
     /// errors. Sequence errors do not count if [`nak_every_ns`](Self::nak_every_ns) is set.
     pub retry_limit: u8,
@@ -205,7 +214,7 @@ pub enum ConfigError {
 
 impl QpConfig {
     /// Settings for a datacenter: MTU 1024, a window of 256 packets, an acknowledgement every 16
-    /// packets, 16 READs, a timeout of 1 ms, 7 retries, unlimited RNR retries with waits of 10 us,
+    /// packets, 16 READs, a timeout of 1 ms, no slow restart, 7 retries, unlimited RNR retries with waits of 10 us,
     /// PSNs from 0, Go-Back-N with one NAK for a gap, one path, and no host software.
     #[must_use]
     pub fn new(peer_qpn: u32) -> Self {
@@ -218,6 +227,8 @@ impl QpConfig {
             ack_every_packets: 16,
             max_reads: 16,
             ack_timeout_ns: 1_000_000,
+            first_timeout_ns: None,
+            slow_restart_packets: None,
             retry_limit: 7,
             rnr_retry_limit: None,
             rnr_timer: RnrTimer::SHORTEST,
@@ -260,6 +271,16 @@ impl QpConfig {
         check(self.max_reads > 0, ConfigError::NoReads)?;
         let field = "ack_timeout_ns";
         check(self.ack_timeout_ns > 0, ConfigError::ZeroTime { field })?;
+        let field = "first_timeout_ns";
+        check(
+            self.first_timeout_ns != Some(0),
+            ConfigError::ZeroTime { field },
+        )?;
+        let field = "slow_restart_packets";
+        check(
+            self.slow_restart_packets != Some(0),
+            ConfigError::Zero { field },
+        )?;
         let field = "paths.ports";
         check(self.paths.ports > 0, ConfigError::Zero { field })?;
         let field = "paths.packets_each";

@@ -46,6 +46,8 @@ pub(crate) struct Requester {
     /// Value of `oldest` at the last go-back. Until there is progress, READ responses after a hole
     /// do not cause another go-back.
     went_back_at: Option<u64>,
+    /// Largest number of packets in flight since the last go-back, with a slow restart.
+    restart_window: u64,
     /// End (exclusive) of the counts that the peer has acknowledged cumulatively. Responses to
     /// READs below it may still be missing.
     pub(crate) acked_end: u64,
@@ -74,6 +76,7 @@ impl Requester {
             retries: 0,
             not_ready_retries: 0,
             went_back_at: None,
+            restart_window: u64::MAX,
             acked_end: start,
             scoreboard: Scoreboard::default(),
             rack: Rack::default(),
@@ -126,9 +129,14 @@ impl Requester {
             .as_ref()
             .is_none_or(CongestionControl::has_window);
         self.next < self.posted_end
-            && self.next - self.oldest < u64::from(self.config.window_packets)
+            && self.next - self.oldest < self.window()
             && window
             && !self.waits_for_reads()
+    }
+
+    /// Largest number of packets in flight.
+    fn window(&self) -> u64 {
+        u64::from(self.config.window_packets).min(self.restart_window)
     }
 
     /// Whether requests are in progress or queued.
@@ -376,6 +384,7 @@ impl Requester {
     ) {
         debug_assert!(self.oldest < to && to <= self.sent_end);
         debug_assert!(self.sent_end <= self.posted_end);
+        self.restart_window = self.restart_window.saturating_add(to - self.oldest);
         self.oldest = to;
         self.next = self.next.max(to);
         (self.retries, self.not_ready_retries) = (0, 0);
@@ -414,6 +423,9 @@ impl Requester {
         self.next = self.oldest;
         self.asked_end = self.oldest;
         self.waits_since_ns = None;
+        if let Some(packets) = self.config.slow_restart_packets {
+            self.restart_window = u64::from(packets);
+        }
         if let Some(control) = &mut self.control {
             control.on_go_back(self.oldest);
         }
@@ -428,6 +440,7 @@ impl Requester {
                 rto_low_packets,
                 ..
             } if few(rto_low_packets) => rto_low_ns,
+            Recovery::GoBackN => self.timeout_ns(),
             _ => self.config.ack_timeout_ns,
         };
         let wait_ns = self
@@ -436,12 +449,20 @@ impl Requester {
         Some(self.waits_since_ns?.saturating_add(wait_ns))
     }
 
+    /// The timeout of Go-Back-N after the retransmissions so far.
+    fn timeout_ns(&self) -> u64 {
+        let longest_ns = self.config.ack_timeout_ns;
+        let doubled = |first_ns: u64| first_ns.saturating_mul(1 << self.retries.min(63));
+        let first_ns = self.config.first_timeout_ns;
+        first_ns.map_or(longest_ns, |first_ns| doubled(first_ns).min(longest_ns))
+    }
+
     /// Whether a packet asks for an acknowledgement in Go-Back-N.
     fn needs_ack(&self, work: &WorkRequest, count: u64) -> bool {
         let after = count + 1;
         after == work.end
             || after.is_multiple_of(u64::from(self.config.ack_every_packets))
-            || after - self.oldest >= u64::from(self.config.window_packets)
+            || after - self.oldest >= self.window()
     }
 
     /// Whether the next packet is a READ and the limit of outstanding READs is reached.

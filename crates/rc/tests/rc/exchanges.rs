@@ -535,3 +535,51 @@ fn no_packet_breaks_a_queue_pair() {
     }
     assert!(answers > 500, "{answers}");
 }
+
+#[test]
+fn a_slow_restart_begins_with_few_packets_and_doubles() {
+    let mut ends = Ends::new(QpConfig {
+        slow_restart_packets: Some(2),
+        ..config()
+    });
+    ends.a.post(1, write(0, message(1, 5120), None)).unwrap();
+    let sent = ends.a_sends();
+    assert_eq!(sent.len(), 20, "the whole window before a loss");
+    ends.b_takes(&sent[1..]);
+    let mut flights = Vec::new();
+    loop {
+        let back = ends.b_sends();
+        ends.a_takes(&back);
+        let sent = ends.a_sends();
+        if sent.is_empty() {
+            break;
+        }
+        flights.push(sent.len());
+        ends.b_takes(&sent);
+    }
+    assert_eq!(flights, [2, 4, 8, 6]);
+    let done = completions(&mut ends.a);
+    assert_eq!(done, [Completion::Acknowledged { id: 1 }]);
+}
+
+#[test]
+fn timeouts_grow_from_the_first_one_to_the_longest() {
+    let mut ends = Ends::new(QpConfig {
+        first_timeout_ns: Some(100),
+        ..config()
+    });
+    ends.a.post(1, write(0, message(1, 256), None)).unwrap();
+    let mut waits = Vec::new();
+    for _ in 0..6 {
+        assert_eq!(ends.a_sends().len(), 1);
+        let before_ns = ends.now_ns;
+        waits.push(ends.wait() - before_ns);
+    }
+    assert_eq!(waits, [100, 200, 400, 800, 1000, 1000]);
+    // Progress makes them short again.
+    ends.run();
+    ends.a.post(2, write(0, message(1, 256), None)).unwrap();
+    assert_eq!(ends.a_sends().len(), 1);
+    let before_ns = ends.now_ns;
+    assert_eq!(ends.wait() - before_ns, 100);
+}
