@@ -24,6 +24,7 @@ mod port_queue;
 mod psn;
 mod reorder;
 mod shares;
+mod shim;
 mod streams;
 mod timers;
 
@@ -31,6 +32,7 @@ pub use backpressure::Backpressure;
 pub use device::BoxDevice;
 pub use message::KEY_BYTES;
 pub use port_queue::PortQueue;
+pub use shim::{ReceiveTimes, ShimDevice};
 
 /// A side of a box.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -4,12 +4,13 @@
 
 use crate::exchange;
 use crate::network;
+use std::collections::BTreeSet;
 use std::thread;
 use std::time::Duration;
 
 use exchange::{RKEY, asks, exchange, many, qp_config};
 use farwrite_boxes::lowar::{Coding, Config, Lowar, Shape};
-use farwrite_boxes::Backpressure;
+use farwrite_boxes::{Backpressure, ReceiveTimes};
 use farwrite_net::{Loss, Payload};
 use farwrite_rc::{QpConfig, Remote, Request};
 use proptest::prelude::*;
@@ -126,6 +127,48 @@ fn a_known_peer_repairs_the_first_window() {
     assert_eq!(repeated(true), (3, 0));
     let (recovered, repeated) = repeated(false);
     assert!(recovered == 0 && repeated > 0, "{repeated}");
+}
+
+/// The receive path takes a time for each frame, and another one for each frame that has waited.
+#[test]
+fn a_box_inside_a_nic_takes_the_time_of_its_receive_path() {
+    let done_ns = |times, lost| {
+        let config = Config {
+            peer_known: true,
+            ..coding(8, 1)
+        };
+        let mut path = Path::with_shims(&setting(0.0, config, 1), times, Some(lost));
+        let qpn = path.connect(0, qp_config());
+        path.nic(1).memory.register_ghost(RKEY, 0, 2048).unwrap();
+        let request = Request::Write {
+            data: Payload::Ghost(2048),
+            to: Remote {
+                rkey: RKEY,
+                addr: 0,
+            },
+            imm: None,
+        };
+        path.nic(0).post(qpn, 0, request).unwrap();
+        while path.completions(0, qpn).is_empty() {
+            let now_ns = path.network.now_ns();
+            assert!(now_ns < 1_000_000, "{times:?}");
+            path.network.run_until(now_ns + 1);
+        }
+        assert_eq!(path.nic(0).qp_counters(qpn).unwrap().repeated, 0);
+        path.network.now_ns()
+    };
+    let times = |frame_ns, drain_ns| ReceiveTimes { frame_ns, drain_ns };
+    let none = BTreeSet::new;
+    let at_once = done_ns(times(0, 0), none());
+    // An announcement before the packets, and the acknowledgement.
+    assert_eq!(done_ns(times(10, 10), none()) - at_once, 20);
+    let recovered = done_ns(times(0, 0), [0].into());
+    // The repair packet shows the first packet, and seven have waited for it.
+    assert!(recovered > at_once);
+    assert_eq!(done_ns(times(0, 1000), [0].into()) - recovered, 8000);
+    assert_eq!(done_ns(times(10, 1000), [0].into()) - recovered, 8020);
+    // A burst in another block takes as long as one loss.
+    assert_eq!(done_ns(times(0, 1000), [3].into()) - recovered, 5000);
 }
 
 /// An unmodified NIC gets the repair packets of a box that relies on another one, and drops them.

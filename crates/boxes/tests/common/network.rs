@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use farwrite_boxes::{Backpressure, BoxDevice, Middlebox};
+use farwrite_boxes::{Backpressure, BoxDevice, Middlebox, ReceiveTimes, ShimDevice};
 use farwrite_net::header::Header;
 use farwrite_net::{
     CableConfig, Device, Frame, Loss, Network, NodeId, Options, Output, Ports, Role, Topology,
@@ -14,6 +14,8 @@ use farwrite_rc::{Completion, Connection, FIRST_QPN, Nic, QpConfig};
 pub(crate) enum Node<B: Middlebox> {
     Nic(Box<Nic>),
     Box(Box<BoxDevice<B>>),
+    /// A NIC with a box inside.
+    Shim(Box<ShimDevice<Nic, B>>),
     /// Forwards all frames. It takes the place of a missing box.
     Wire(Vec<Output>),
     Gaps(Gaps),
@@ -29,6 +31,14 @@ pub(crate) struct Gaps {
 }
 
 impl Gaps {
+    fn new(lost: BTreeSet<u64>) -> Self {
+        Self {
+            lost,
+            packets: 0,
+            out: Vec::new(),
+        }
+    }
+
     fn handle(&mut self, port: usize, frame: Frame) {
         let is_packet = matches!(frame.header, Header::Roce(_));
         if port == 0 && is_packet {
@@ -70,6 +80,7 @@ impl<B: Middlebox> Device for Node<B> {
         match self {
             Self::Nic(nic) => nic.handle(now_ns, port, frame),
             Self::Box(device) => device.handle(now_ns, port, frame),
+            Self::Shim(shim) => shim.handle(now_ns, port, frame),
             Self::Wire(out) => out.push(Output::Send {
                 port: 1 - port,
                 frame,
@@ -83,6 +94,7 @@ impl<B: Middlebox> Device for Node<B> {
         match self {
             Self::Nic(nic) => nic.poll(now_ns, ports),
             Self::Box(device) => device.poll(now_ns, ports),
+            Self::Shim(shim) => shim.poll(now_ns, ports),
             Self::Wire(out) => out.pop(),
             Self::Gaps(gaps) => gaps.out.pop(),
             Self::Fork(fork) => fork.out.pop(),
@@ -93,6 +105,7 @@ impl<B: Middlebox> Device for Node<B> {
         match self {
             Self::Nic(nic) => nic.next_ns(),
             Self::Box(device) => device.next_ns(),
+            Self::Shim(shim) => shim.next_ns(),
             Self::Wire(_) | Self::Gaps(_) | Self::Fork(_) => None,
         }
     }
@@ -135,6 +148,44 @@ where
     /// messages do not count.
     pub(crate) fn with_lost(setting: &Setting<B::Config>, lost: BTreeSet<u64>) -> Self {
         Self::build(setting, Some(lost), [[false; 2]; 2])
+    }
+
+    /// Makes a path whose boxes are inside the NICs, without a cable between them, and which may lose the
+    /// packets with these numbers. There are no forks, and no backpressure and buffer of boxes.
+    pub(crate) fn with_shims(
+        setting: &Setting<B::Config>,
+        times: ReceiveTimes,
+        mut lost: Option<BTreeSet<u64>>,
+    ) -> Self {
+        let mut topology = Topology::new();
+        let hosts = ["a", "b"].map(|name| topology.add(Role::Host, name));
+        let long = CableConfig {
+            loss: setting.loss,
+            ..CableConfig::new(setting.rate_bps, setting.delay)
+        };
+        let mut near_end = hosts[0];
+        if lost.is_some() {
+            near_end = topology.add(Role::Box, GAPS);
+            let short = CableConfig::new(setting.rate_bps, Duration::from_nanos(100));
+            topology.connect(hosts[0], near_end, short);
+        }
+        topology.connect(near_end, hosts[1], long);
+        let device = |id, _: &farwrite_net::Node| {
+            let at = hosts.iter().position(|host| *host == id);
+            match at.map(|at| &setting.boxes[at]) {
+                Some(Some(config)) => {
+                    Node::Shim(Box::new(ShimDevice::new(Nic::new(id), config, times)))
+                }
+                Some(None) => Node::Nic(Box::new(Nic::new(id))),
+                None => Node::Gaps(Gaps::new(lost.take().unwrap_or_default())),
+            }
+        };
+        let network = Network::new(&topology, &Options::default(), setting.seed, device).unwrap();
+        Self {
+            network,
+            hosts,
+            boxes: hosts,
+        }
     }
 
     /// Makes a path on which some frames bypass the boxes beside a and b.
@@ -186,11 +237,9 @@ where
             topology.connect(near, far, short);
         }
         let device = |id, node: &farwrite_net::Node| match node.role {
-            Role::Box if node.name == GAPS => Node::Gaps(Gaps {
-                lost: lost.take().unwrap_or_default(),
-                packets: 0,
-                out: Vec::new(),
-            }),
+            Role::Box if node.name == GAPS => {
+                Node::Gaps(Gaps::new(lost.take().unwrap_or_default()))
+            }
             Role::Box if forks.contains_key(&id) => Node::Fork(Fork {
                 around: forks[&id],
                 out: Vec::new(),
@@ -218,6 +267,7 @@ where
     pub(crate) fn nic(&mut self, at: usize) -> &mut Nic {
         match self.network.device_mut(self.hosts[at]) {
             Some(Node::Nic(nic)) => nic,
+            Some(Node::Shim(shim)) => &mut shim.nic,
             _ => panic!("no NIC"),
         }
     }
