@@ -223,7 +223,11 @@ figures-boxes: ## measure: LoWAR and NetRT boxes in virtual time at the settings
 	$(BOXES) lowar -- goodput --rtt-us 80000 --loss 1e-3 --seconds 1.5 --seeds 8 --csv $(BOXES_OUT)/goodput-80ms-1e-3.csv
 	$(BOXES) lowar -- connections --rtt-us 40000 --seconds 1 --csv $(BOXES_OUT)/connections.csv
 	$(BOXES) lowar -- connections --rtt-us 80000 --seconds 1.5 --csv $(BOXES_OUT)/connections-80ms.csv
-	$(BOXES) lowar -- times bursts small latency --seconds 1 --csv $(BOXES_OUT)/lowar.csv
+	$(BOXES) lowar -- nics --rtt-us 40000 --seconds 1 --csv $(BOXES_OUT)/nics-40ms.csv
+	$(BOXES) lowar -- nics --rtt-us 80000 --seconds 1.5 --csv $(BOXES_OUT)/nics-80ms.csv
+	$(BOXES) lowar -- degradation --connections 1,16,32 --seconds 0.2 --csv $(BOXES_OUT)/degradation.csv
+	$(BOXES) lowar -- times bursts small --seconds 1 --csv $(BOXES_OUT)/lowar.csv
+	$(BOXES) lowar -- latency --csv $(BOXES_OUT)/latency.csv
 	$(BOXES) netrt -- chain incast --csv $(BOXES_OUT)/netrt.csv
 	$(BOXES) netrt -- spines --csv $(BOXES_OUT)/netrt-spines.csv
 	$(BOXES) netrt -- window --csv $(BOXES_OUT)/netrt-window.csv

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use farwrite_boxes::Backpressure;
 use farwrite_boxes::lowar::{Coding, Config, Lowar};
+use farwrite_boxes::{Backpressure, ReceiveTimes};
 use farwrite_experiment::parallel_map;
 use farwrite_net::{Loss, Payload};
 use farwrite_rc::{QpConfig, Remote, Request};
@@ -20,12 +20,32 @@ pub(crate) const SEED: u64 = 9;
 /// Far above the time for which a box holds packets.
 const MIN_ACK_TIMEOUT_NS: u64 = 20_000_000;
 
+/// Where the boxes are.
+#[derive(Clone, Copy)]
+pub(crate) enum Place {
+    /// Behind the NICs, on cables that are this number of times as fast as the path.
+    Cable(u64),
+    /// Inside the NICs, whose receive paths take these times.
+    Nic(ReceiveTimes),
+}
+
+/// What NICs do about losses.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Restart {
+    /// `None`: four round trips.
+    pub(crate) ack_timeout: Option<Duration>,
+    pub(crate) first_timeout: Option<Duration>,
+    pub(crate) slow_restart_packets: Option<u32>,
+}
+
 /// Connections that always have messages to send.
 #[derive(Clone, Copy)]
 pub(crate) struct Case {
     pub(crate) rate_bps: u64,
-    /// How many times as fast the cables between NICs and boxes are.
-    pub(crate) near_factor: u64,
+    pub(crate) place: Place,
+    /// Whether boxes protect connections from the first packet on.
+    pub(crate) peer_known: bool,
+    pub(crate) restart: Restart,
     pub(crate) rtt: Duration,
     pub(crate) loss: Loss,
     pub(crate) coding: Option<Coding>,
@@ -92,11 +112,16 @@ impl Case {
     fn path(&self, lost: Option<BTreeSet<u64>>) -> (network::Path<Lowar>, Vec<u32>) {
         let config = self.coding.map(|coding| Config {
             coding,
+            peer_known: self.peer_known,
             ..Config::default()
         });
+        let near_factor = match self.place {
+            Place::Cable(factor) => factor,
+            Place::Nic(_) => 1,
+        };
         let setting = Setting {
             rate_bps: self.rate_bps,
-            near_factor: self.near_factor,
+            near_factor,
             delay: self.rtt / 2,
             loss: self.loss,
             seed: self.seed,
@@ -104,14 +129,24 @@ impl Case {
             backpressure: Backpressure::default(),
             buffer: None,
         };
-        let mut path = match lost {
-            Some(lost) => network::Path::<Lowar>::with_lost(&setting, lost),
-            None => network::Path::<Lowar>::new(&setting),
+        let mut path = match (self.place, lost) {
+            (Place::Nic(times), lost) => network::Path::<Lowar>::with_shims(&setting, times, lost),
+            (Place::Cable(_), Some(lost)) => network::Path::<Lowar>::with_lost(&setting, lost),
+            (Place::Cable(_), None) => network::Path::<Lowar>::new(&setting),
         };
+        let nanos = |time: Duration| time.as_nanos() as u64;
+        let Restart {
+            ack_timeout,
+            first_timeout,
+            slow_restart_packets,
+        } = self.restart;
+        let far_above_ns = (4 * nanos(self.rtt)).max(MIN_ACK_TIMEOUT_NS);
         let config = QpConfig {
             mtu_bytes: MTU_BYTES,
             window_packets: 200_000,
-            ack_timeout_ns: (4 * self.rtt.as_nanos() as u64).max(MIN_ACK_TIMEOUT_NS),
+            ack_timeout_ns: ack_timeout.map_or(far_above_ns, nanos),
+            first_timeout_ns: first_timeout.map(nanos),
+            slow_restart_packets,
             retry_limit: 255,
             ..QpConfig::new(2)
         };
@@ -166,14 +201,16 @@ impl Case {
     }
 
     /// From the post of a message until its acknowledgement, for messages one after the other, in us.
-    /// A message of a packet goes before them, so that the boxes know each other.
+    /// If boxes do not know each other, a message of a packet goes before them.
     pub(crate) fn times_us(&self, count: u64, lost: Option<BTreeSet<u64>>) -> Vec<f64> {
         let (mut path, qpns) = self.path(lost);
         let qpn = qpns[0];
-        post(&mut path, qpn, 0, 1000);
-        path.network
-            .run_until(2 * self.rtt.as_nanos() as u64 + 1_000_000);
-        path.completions(0, qpn);
+        if !self.peer_known {
+            post(&mut path, qpn, count, 1000);
+            let introduced_ns = 2 * self.rtt.as_nanos() as u64 + 1_000_000;
+            path.network.run_until(introduced_ns);
+            path.completions(0, qpn);
+        }
         let step_ns = (self.rtt.as_nanos() as u64 / 10_000).clamp(100, 5_000);
         let mut time_us = |number| {
             let began_ns = path.network.now_ns();
@@ -184,7 +221,7 @@ impl Case {
             }
             (path.network.now_ns() - began_ns) as f64 / 1000.0
         };
-        (1..=count).map(&mut time_us).collect()
+        (0..count).map(&mut time_us).collect()
     }
 }
 

@@ -9,7 +9,7 @@ use crate::rows::Rows;
 use crate::{GOODPUT, LONG, Options, fixed, iid, series};
 
 /// A packet of 1024 bytes on a cable.
-const FRAME_BYTES: f64 = 1106.0;
+pub(crate) const FRAME_BYTES: f64 = 1106.0;
 /// Classes of 2 to 256 packets. The last ones also repair bursts, at the cost of (8, 1).
 const SHAPES: [(u16, u8); 11] = [
     (256, 1),

@@ -3,12 +3,19 @@
 //! - `goodput` (figure 9, claim L9): one connection over 40 and 80 ms with random losses, messages
 //!   of 1 MB: Go-Back-N alone, LoWAR with fixed r and c, and LoWAR that adapts.
 //! - `connections` (L9): 1 to 32 connections over 40 and 80 ms.
+//! - `nics` (L9): NICs that restart slowly and have other timeouts, beside LoWAR, with one connection.
+//! - `degradation` (figure 3, L3): Go-Back-N in a local network and over 40 ms, with 1 to 32 connections.
 //! - `times` (figure 10, L10): completion times of messages of 1 MB over 40 ms.
 //! - `bursts` (figure 11, L11): LoWAR(64, 8) over 40 ms with bursts of losses, beside the best of other
 //!   shapes.
 //! - `small` (figure 12, L12): small messages, of which 128 are under way, over 40 ms at 0.1% loss.
-//! - `latency` (figure 13, L13): one message of 1 MB in a local network, with chosen losses. The cables
-//!   between NICs and boxes are as fast as the path, then 4 and 40 times as fast.
+//! - `latency` (figure 13, L13): one message of 1 MB in a local network, with chosen losses. LoWAR is inside
+//!   NICs whose receive paths take different times, and then in boxes behind cables that are as fast as the
+//!   path, and 4 and 40 times as fast.
+//!
+//! In `latency`, boxes know that the other one is there, so they protect connections from the first packet on.
+//! In `times`, they learn it from a message of one packet before the others. In the rest, the first round trip of
+//! a run is unprotected.
 //!
 //! Without a name: all. `--seconds S` sets the length of the runs, `--gbps R` their rate, `--rtt-us T,T`
 //! the round trips of `goodput` and `connections`, and `--loss P,P` the losses of `goodput`. `--seeds N`
@@ -22,15 +29,18 @@
 )]
 
 mod case;
+mod degradation;
 mod goodput;
+mod latency;
 #[path = "../../../boxes/tests/common/network.rs"]
 mod network;
+mod nics;
 mod options;
 #[path = "../common/rows.rs"]
 mod rows;
 
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use case::Case;
 use farwrite_boxes::lowar::{Coding, Shape};
@@ -68,6 +78,12 @@ fn main() {
     if options.wants("connections") {
         goodput::of_many(&options, &rows);
     }
+    if options.wants("nics") {
+        nics::of_all(&options, &rows);
+    }
+    if options.wants("degradation") {
+        degradation::of_all(&options, &rows);
+    }
     if options.wants("times") {
         times(&options, &rows);
     }
@@ -78,7 +94,7 @@ fn main() {
         small(&options, &rows);
     }
     if options.wants("latency") {
-        latency(&options, &rows);
+        latency::of_all(&options, &rows);
     }
     rows.write(options.csv.as_deref());
     println!("{:.0} s", began.elapsed().as_secs_f64());
@@ -263,74 +279,4 @@ fn small(options: &Options, rows: &Rows) {
         );
     }
     println!("paper: LoWAR nearly equals lossless, the ConnectX-5 falls");
-}
-
-/// L13: what LoWAR adds to one message without losses, and what losses add to that.
-fn latency(options: &Options, rows: &Rows) {
-    for near_factor in [1, 4, 40] {
-        let case = Case {
-            near_factor,
-            ..local(options)
-        };
-        latency_of(&case, rows);
-    }
-    println!("paper: added is the time of the repair packets; losses add in proportion to r,");
-    println!("       twice as much in two blocks, and 16 in one block as much as one");
-}
-
-fn latency_of(case: &Case, rows: &Rows) {
-    /// Where losses begin, of which the mean is taken.
-    const PLACES: u64 = 20;
-    let near = match case.near_factor {
-        1 => String::new(),
-        factor => format!(", cables of NICs {factor} times as fast"),
-    };
-    println!("local network{near}, one message of 1 MB, time in us");
-    println!(
-        "{:>9} {:>9} {:>9} {:>10} {:>10} {:>11}",
-        "", "lossless", "added", "one loss", "16 losses", "two blocks"
-    );
-    let conditions = format!("{}, one message of 1 MB{near}", case.conditions());
-    let conditions = format!("{conditions}, with losses the mean of {PLACES} places");
-    let panel = rows.panel("L13", &format!("latency{near}"), &conditions);
-    let time_us = |coding, lost| Case { coding, ..*case }.times_us(1, Some(lost))[0];
-    let plain = time_us(None, BTreeSet::new());
-    println!("{:>9} {plain:>9.1}", "GBN");
-    for (r, c) in [(8, 1), (32, 1), (64, 1), (128, 1), (128, 16)] {
-        let run = |lost: BTreeSet<u64>| time_us(fixed(r, c), lost);
-        let lossless = run(BTreeSet::new());
-        // The message follows one of a packet. Losses begin at several places of several blocks,
-        // where a burst of c packets does not leave its block.
-        let (block, places) = (u64::from(r), u64::from(r - u16::from(c) + 1));
-        let first = |place: u64| 1 + (1 + 37 * place % 700) / block * block + 29 * place % places;
-        let firsts = (0..PLACES).map(first);
-        let added_by = |lost: &dyn Fn(u64) -> BTreeSet<u64>| {
-            mean(firsts.clone().map(|at| run(lost(at)) - lossless))
-        };
-        let one = added_by(&|at| [at].into());
-        let two = added_by(&|at| [at, at + block].into());
-        let many = (c == 16).then(|| added_by(&|at| (at..at + 16).collect()));
-        let (shape, added) = (format!("({r},{c})"), lossless - plain);
-        let measures = [
-            ("added_us", Some(added)),
-            ("one_loss_us", Some(one)),
-            ("16_losses_us", many),
-            ("two_blocks_us", Some(two)),
-        ];
-        for (measure, value) in measures {
-            if let Some(value) = value {
-                panel.add(&series(fixed(r, c)), r.into(), measure, value);
-            }
-        }
-        let many = many.map_or_else(String::new, |many| format!("{many:.1}"));
-        println!("{shape:>9} {lossless:>9.1} {added:>9.1} {one:>10.1} {many:>10} {two:>11.1}");
-    }
-}
-
-/// A message of 1 MB in a local network.
-fn local(options: &Options) -> Case {
-    Case {
-        rtt: Duration::from_micros(10),
-        ..options.case()
-    }
 }

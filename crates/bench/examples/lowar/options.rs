@@ -3,19 +3,28 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::case::{Case, MB, SEED};
+use crate::case::{Case, MB, Place, Restart, SEED};
 use farwrite_net::Loss;
 
-const FIGURES: [&str; 6] = [
+const FIGURES: [&str; 8] = [
     "goodput",
     "connections",
+    "nics",
+    "degradation",
     "times",
     "bursts",
     "small",
     "latency",
 ];
 /// Those whose numbers may be means over several runs.
-const MEANS: [&str; 4] = ["goodput", "connections", "bursts", "small"];
+const MEANS: [&str; 6] = [
+    "goodput",
+    "connections",
+    "nics",
+    "degradation",
+    "bursts",
+    "small",
+];
 /// Bursts have this number of packets, or a mean of it.
 const LENGTHS: [&str; 2] = ["fixed", "mean"];
 /// Each run has a thread.
@@ -124,7 +133,9 @@ impl Options {
     pub(crate) fn case(&self) -> Case {
         Case {
             rate_bps: self.rate_bps,
-            near_factor: 1,
+            place: Place::Cable(1),
+            peer_known: false,
+            restart: Restart::default(),
             rtt: Duration::from_millis(40),
             loss: Loss::None,
             coding: None,
