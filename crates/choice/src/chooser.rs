@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use farwrite::{PeerStats, QpStats, SchemeName, packet_overhead_bytes};
+use farwrite::{PeerStats, QpStats, SchemeName, payload_share, sealed_overhead_bytes};
 use farwrite_model::Scheme;
 use farwrite_model::plan::{Coding, Question};
 use farwrite_units::show::real;
@@ -39,6 +39,8 @@ impl Packets {
 pub struct Chooser {
     candidates: Vec<(SchemeName, Scheme)>,
     packets: Packets,
+    /// Bytes of a packet on the wire other than the payload.
+    overhead_bytes: u32,
     coding: Coding,
     measured: Measured,
     recent: Recent,
@@ -83,6 +85,8 @@ impl Chooser {
                 .filter_map(|name| Some((name, Scheme::try_from(name).ok()?)))
                 .collect(),
             packets,
+            // Until the peer is known: sealed packets over IPv4.
+            overhead_bytes: sealed_overhead_bytes(true),
             coding: Coding::default(),
             measured: Measured::new(None, prior_loss, rtt, rate_bps),
             recent: Recent::default(),
@@ -102,6 +106,7 @@ impl Chooser {
         let counts = [loss.judged_chunks(), loss.lost_chunks(), loss.bursts()];
         let losses = self.recent.losses(counts);
         let rtt = Duration::from_nanos(peer.rtt_ns);
+        self.overhead_bytes = peer.overhead_bytes;
         // The pace of an adaptive controller changes all the time, but its learned rate does not.
         let rate_bps = peer
             .learned
@@ -157,9 +162,7 @@ impl Chooser {
 
     fn plan(&self, bytes: u64, measured: &Measured) -> Vec<Cost> {
         let Packets { mtu, chunk_bytes } = self.packets;
-        // For IPv4; with IPv6 the share of the payload is slightly smaller.
-        let payload = f64::from(mtu) / f64::from(mtu + packet_overhead_bytes(true));
-        let bandwidth_bps = measured.pace_bps * payload;
+        let bandwidth_bps = measured.pace_bps * payload_share(mtu, self.overhead_bytes);
         let mut question = Question::new(real(bytes), bandwidth_bps, measured.rtt_s, 0.0);
         question.loss = measured.losses();
         question.draw_work = DRAW_WORK;
@@ -292,6 +295,25 @@ mod tests {
             assert!(chosen.starts_with("ec-mds:"), "{burst}: {chosen}");
         }
         assert_eq!(choose(2000.0), SchemeName::SrNack);
+    }
+
+    /// A sealed packet takes longer on the wire than its payload alone.
+    #[test]
+    fn a_plan_counts_what_packets_have_beside_their_payload() {
+        let injection_s = |overhead_bytes| {
+            let mut chooser = chooser(100, None);
+            chooser.overhead_bytes = overhead_bytes;
+            chooser.choose(1 << 20, 10, 8);
+            let sr = chooser.costs(1 << 20).iter();
+            let mut sr = sr.filter(|cost| cost.scheme == SchemeName::SrNack);
+            sr.next().expect("a candidate").injection_s
+        };
+        let wire_bytes = f64::from(256 * (4096 + 64 + 24));
+        let expected_s = wire_bytes * 8.0 / RATE_BPS as f64;
+        let sealed_s = injection_s(sealed_overhead_bytes(true));
+        assert!((sealed_s / expected_s - 1.0).abs() < 1e-9, "{sealed_s}");
+        let unsealed_s = injection_s(farwrite::packet_overhead_bytes(true));
+        assert!((sealed_s / unsealed_s - 4184.0 / 4160.0).abs() < 1e-9);
     }
 
     #[test]

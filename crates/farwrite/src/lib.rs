@@ -116,7 +116,10 @@ pub use memory::{MemoryRegion, MrSlice};
 pub use options::{QpOptions, RateControl, RecvOptions, Sealing, SendOptions};
 pub use pair::QpStats;
 pub use partial::Partial;
-pub use peer::{EcnField, PeerStats, ROCE_OVERHEAD_BYTES, SendLimit, packet_overhead_bytes};
+pub use peer::{
+    EcnField, PeerStats, ROCE_OVERHEAD_BYTES, SendLimit, packet_overhead_bytes, payload_share,
+    sealed_overhead_bytes,
+};
 pub use progress::{ProgressThread, TaskId, TaskState};
 pub use reads::{ExposedRegion, ReadOptions, ReadRefused};
 pub use real_time::RealTime;

@@ -32,6 +32,8 @@ pub(super) struct Answer {
 #[derive(Debug, Serialize)]
 pub(super) struct Asked {
     pub(super) message_bytes: f64,
+    /// The rate of the path, and the part of it that is payload.
+    pub(super) rate_bps: f64,
     pub(super) bandwidth_bps: f64,
     pub(super) rtt_s: f64,
     pub(super) chunk_bytes: f64,
@@ -135,7 +137,7 @@ impl Answer {
         });
         let sensitivity = sensitivity.iter().map(|of| Sensitivity::new(question, of));
         Ok(Self {
-            question: Asked::new(question, path.burst)?,
+            question: Asked::new(question, path)?,
             best: alternative(plan.best()),
             alternatives: plan.alternatives().iter().map(alternative).collect(),
             left_out: left_out.collect(),
@@ -154,7 +156,7 @@ impl Answer {
 }
 
 impl Asked {
-    fn new(question: &Question, burst: Option<Burst>) -> Result<Self, ModelError> {
+    fn new(question: &Question, path: &PlannedPath) -> Result<Self, ModelError> {
         let (chain, packets_per_chunk) = match question.loss {
             Loss::Iid { .. } => (None, None),
             Loss::Markov {
@@ -169,13 +171,14 @@ impl Asked {
         };
         Ok(Self {
             message_bytes: question.message_bytes,
+            rate_bps: path.rate_bps,
             bandwidth_bps: question.bandwidth_bps,
             rtt_s: question.rtt_s,
             chunk_bytes: question.chunk_bytes,
             loss_chunk: question.loss.loss_chunk()?,
             p_good_to_bad: chain.map(|[to_bad, _]| to_bad),
             p_bad_to_good: chain.map(|[_, to_good]| to_good),
-            burst_s: match burst {
+            burst_s: match path.burst {
                 Some(Burst::Time(time)) => Some(time.as_secs_f64()),
                 _ => None,
             },

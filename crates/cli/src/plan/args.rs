@@ -23,7 +23,7 @@ Examples:
   farwrite plan --link link.toml --size 8MiB --json
 
 A link.toml describes a path with the values of the options; options have priority over it:
-  rate = \"400Gbit\"           # bits per second
+  rate = \"400Gbit\"           # bits per second, with headers
   rtt = \"25ms\"               # or: distance = \"3750km\", and signal = \"fibre\" or \"vacuum\"
   loss_chunk = 1e-5          # or: loss_packet = 1e-6
   mean_burst_chunks = 1.5    # optional; with loss_packet: mean_burst_packets; or mean_burst_time
@@ -79,7 +79,7 @@ pub(crate) struct PathArgs {
     /// File that describes the path, in the format below
     #[arg(long, value_name = "FILE")]
     pub(crate) link: Option<PathBuf>,
-    /// Bits per second that the path carries: 1kbit to 1000Tbit
+    /// Bits per second that the path carries, with the headers of packets: 1kbit to 1000Tbit
     #[arg(long, value_name = "RATE", value_parser = parse_path_rate, allow_hyphen_values = true)]
     pub(crate) rate: Option<f64>,
     /// Round-trip time: above 0, to 1h
@@ -107,7 +107,7 @@ pub(crate) struct PathArgs {
     /// Bytes of a chunk, which is acknowledged, repeated and coded as a whole [default: 4KiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_chunk, allow_hyphen_values = true)]
     pub(crate) chunk: Option<u64>,
-    /// Payload bytes of a packet, for --loss-packet [default: 4096]
+    /// Payload bytes of a packet; sealing and headers take 88 more [default: 4096]
     #[arg(long, value_name = "BYTES", value_parser = parse_mtu, allow_hyphen_values = true)]
     pub(crate) mtu: Option<u32>,
 }

@@ -32,7 +32,7 @@ pub(crate) fn run(args: &PlanArgs, console: &Console) -> Result<(), Failure> {
 
 /// The question that the command line asks.
 fn question(args: &PlanArgs, path: &PlannedPath) -> Result<Question, Failure> {
-    let mut question = Question::new(real(args.size), path.rate_bps, path.rtt_s, 0.0);
+    let mut question = Question::new(real(args.size), path.payload_bps(), path.rtt_s, 0.0);
     question.loss = path.loss()?;
     question.chunk_bytes = real(path.chunk_bytes);
     question.objective = args.objective;

@@ -1,5 +1,6 @@
 //! Combines a file and the command line into a path.
 
+use farwrite::{packet_overhead_bytes, payload_share, sealed_overhead_bytes};
 use farwrite_model::Loss;
 use farwrite_model::plan::Question;
 
@@ -11,6 +12,8 @@ use farwrite_units::show::real;
 
 /// The default chunk size in bytes: one packet of the largest MTU of RoCE.
 const CHUNK_BYTES: u64 = 4096;
+/// The default payload of a packet in bytes.
+const MTU: u32 = 4096;
 
 /// The description from the command line.
 fn of_args(args: &PathArgs) -> Description {
@@ -44,6 +47,8 @@ pub(super) struct PlannedPath {
     pub(super) burst: Option<Burst>,
     /// The number of packets in a chunk.
     packets: u32,
+    /// The payload bytes of a packet.
+    mtu: u32,
 }
 
 impl PlannedPath {
@@ -84,11 +89,10 @@ impl PlannedPath {
         };
         let described_burst = described.burst_time.map(Burst::Time).or(described_burst);
         let chunk_bytes = described.chunk_bytes.unwrap_or(CHUNK_BYTES);
-        let mtu = match described.mtu {
-            Some(mtu) => u64::from(mtu),
-            None => CHUNK_BYTES.min(chunk_bytes),
-        };
-        let packets = u32::try_from(chunk_bytes.div_ceil(mtu));
+        let mtu = described.mtu.unwrap_or(MTU);
+        let packets = u32::try_from(chunk_bytes.div_ceil(mtu.into()));
+        // A chunk can be shorter than a packet.
+        let mtu = u32::try_from(chunk_bytes).map_or(mtu, |bytes| mtu.min(bytes));
         Ok(Self {
             rate_bps,
             rtt_s,
@@ -96,6 +100,7 @@ impl PlannedPath {
             unit,
             loss,
             burst: burst.or(described_burst),
+            mtu,
             packets: packets.map_err(|_| "a chunk has too many packets".to_owned())?,
         })
     }
@@ -141,9 +146,14 @@ impl PlannedPath {
         reason = "rates of paths fit"
     )]
     pub(super) fn search_round_trips(&self) -> [u32; 2] {
-        let payload_bytes = self.chunk_bytes.div_ceil(u64::from(self.packets));
-        let packet_bytes = payload_bytes + u64::from(farwrite::packet_overhead_bytes(true));
+        let packet_bytes = u64::from(self.mtu) + u64::from(sealed_overhead_bytes(true));
         farwrite::RateControl::search_round_trips(packet_bytes, self.rate_bps as u64)
+    }
+
+    /// The rate of the payload in bits a second: the rest of the rate is what sealed packets over IPv4 have
+    /// beside their payload.
+    pub(super) fn payload_bps(&self) -> f64 {
+        self.rate_bps * payload_share(self.mtu, sealed_overhead_bytes(true))
     }
 
     /// Time from a chunk to the next one, or from a packet to the next one where losses count
@@ -153,7 +163,7 @@ impl PlannedPath {
             Unit::Chunks => 1.0,
             Unit::Packets => f64::from(self.packets),
         };
-        8.0 * real(self.chunk_bytes) / units / self.rate_bps
+        8.0 * real(self.chunk_bytes) / units / self.payload_bps()
     }
 
     /// `question` with packets instead of chunks, which is the view of a box in the path.
@@ -193,6 +203,8 @@ impl PlannedPath {
         };
         Question {
             loss,
+            // RDMA NICs do not seal.
+            bandwidth_bps: self.rate_bps * payload_share(self.mtu, packet_overhead_bytes(true)),
             chunk_bytes: question.chunk_bytes / packets,
             ..question.clone()
         }
@@ -261,7 +273,7 @@ mod tests {
 
     #[test]
     fn a_time_becomes_the_losses_that_it_takes_at_the_rate() {
-        // A packet of 4096 bytes takes 32.8 us at 1 Gbit/s, and a chunk four times as long.
+        // A sealed packet with 4096 bytes takes 33.5 us at 1 Gbit/s, and a chunk four times as long.
         let burst = |unit, time_us| {
             let described = Description {
                 loss: Some((unit, 0.01)),
@@ -274,9 +286,9 @@ mod tests {
                 .expect("fine")
         };
         for (unit, time_us, interval_us) in [
-            (Unit::Packets, 2_000, 32.768),
-            (Unit::Packets, 20, 32.768),
-            (Unit::Chunks, 2_000, 131.072),
+            (Unit::Packets, 2_000, 33.472),
+            (Unit::Packets, 20, 33.472),
+            (Unit::Chunks, 2_000, 133.888),
         ] {
             let loss = burst(unit, time_us);
             let Loss::Markov {

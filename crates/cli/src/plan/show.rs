@@ -54,7 +54,7 @@ fn asked(question: &Asked) -> String {
         "{} at {}, round trip {}, loss {} of chunks of {}, {bursts}\n\
          least {} (within {}, least parity); parity at most {}, {} cores for coding at either end",
         Bytes(whole(question.message_bytes)),
-        Rate(question.bandwidth_bps),
+        Rate(question.rate_bps),
         seconds(question.rtt_s),
         small(question.loss_chunk),
         Bytes(whole(question.chunk_bytes)),
@@ -147,7 +147,10 @@ fn sensitivity(answer: &Answer) -> String {
         "", "given", "below", "better", "above", "better", "/10", "/2", "x2", "x10",
     ];
     let mut rows = vec![head.map(str::to_owned)];
-    rows.extend(answer.sensitivity.iter().map(dependence));
+    // People think of the rate of the path, and the model of its payload.
+    let wire_share = answer.question.rate_bps / answer.question.bandwidth_bps;
+    let dependences = answer.sensitivity.iter();
+    rows.extend(dependences.map(|of| dependence(of, wire_share)));
     let mut text = format!(
         "How sure the choice is. If the value is less than in column `below`, or more than in column\n\
          `above`, the scheme named after it is better by more than {}. Columns /10 to x10 divide the\n\
@@ -244,12 +247,18 @@ fn unmodified(answer: &Answer, advice: &Advice) -> String {
     )
 }
 
-fn dependence(of: &Sensitivity) -> [String; 10] {
-    let (name, show): (_, fn(f64) -> String) = match of.input {
-        "loss_chunk" => ("loss", small),
-        "rtt_s" => ("RTT", seconds),
-        "bandwidth_bps" => ("rate", |bps| Rate(bps).to_string()),
-        _ => ("size", |bytes| Bytes(whole(bytes)).to_string()),
+fn dependence(of: &Sensitivity, wire_share: f64) -> [String; 10] {
+    let name = match of.input {
+        "loss_chunk" => "loss",
+        "rtt_s" => "RTT",
+        "bandwidth_bps" => "rate",
+        _ => "size",
+    };
+    let show = |value: f64| match name {
+        "loss" => small(value),
+        "RTT" => seconds(value),
+        "rate" => Rate(value * wire_share).to_string(),
+        _ => Bytes(whole(value)).to_string(),
     };
     let border = |border: &Option<Border>| match border {
         Some(border) => [show(border.value), border.scheme.clone()],

@@ -22,6 +22,7 @@ mod table;
 
 use farwrite_wire::packet::ip_udp_bytes;
 use farwrite_wire::request::WriteImm;
+use farwrite_wire::sealing::SEALING_BYTES;
 
 pub(crate) use flight::ReportedPacket;
 pub(crate) use packet_log::Run;
@@ -43,4 +44,24 @@ pub const ROCE_OVERHEAD_BYTES: u32 = WriteImm::OVERHEAD_BYTES;
 #[must_use]
 pub const fn packet_overhead_bytes(is_ipv4: bool) -> u32 {
     ip_udp_bytes(is_ipv4) + ROCE_OVERHEAD_BYTES
+}
+
+/// The same of sealed packets ([`Sealing`](crate::Sealing)).
+#[must_use]
+pub const fn sealed_overhead_bytes(is_ipv4: bool) -> u32 {
+    packet_overhead_bytes(is_ipv4) + SEALING_BYTES
+}
+
+/// The share of a rate on the wire that is payload, if packets have `mtu` bytes of payload and
+/// `overhead_bytes` of anything else.
+///
+/// ```
+/// use farwrite::{payload_share, packet_overhead_bytes, sealed_overhead_bytes};
+///
+/// assert_eq!(payload_share(4096, packet_overhead_bytes(true)), 4096.0 / 4160.0);
+/// assert_eq!(payload_share(4096, sealed_overhead_bytes(true)), 4096.0 / 4184.0);
+/// ```
+#[must_use]
+pub fn payload_share(mtu: u32, overhead_bytes: u32) -> f64 {
+    f64::from(mtu) / (f64::from(mtu) + f64::from(overhead_bytes))
 }

@@ -298,9 +298,14 @@ impl PeerSending {
         }
     }
 
-    /// Returns the statistics of the peer. `rtt_ns` is the round trip, and `ecn_from_peer` is the
-    /// state of the ECN field in packets from the peer.
-    pub(super) fn stats(&self, rtt_ns: u64, ecn_from_peer: EcnField) -> PeerStats {
+    /// Returns the statistics of the peer. `rtt_ns` is the round trip, `overhead_bytes` is what data packets
+    /// have beside their payload, and `ecn_from_peer` is the state of the ECN field in packets from the peer.
+    pub(super) fn stats(
+        &self,
+        rtt_ns: u64,
+        overhead_bytes: u32,
+        ecn_from_peer: EcnField,
+    ) -> PeerStats {
         let limits = self.controller.get().limits();
         let (sent, reported_bytes) = (self.flight.sent(), self.flight.reported_bytes());
         let received = self.flight.received();
@@ -309,6 +314,7 @@ impl PeerSending {
             rtt_ns,
             base_rtt_ns: self.controller.base_rtt_ns(),
             pace_bps: limits.pace_bps,
+            overhead_bytes,
             window_bytes: (limits.window_bytes < u64::MAX).then_some(limits.window_bytes),
             in_flight_bytes: self.in_flight_bytes(),
             limit: match self.send_queue.is_wanting() {
@@ -392,7 +398,7 @@ mod tests {
     }
 
     fn base_rtt_ns(sending: &PeerSending) -> Option<u64> {
-        sending.stats(0, EcnField::of(0, 0)).base_rtt_ns
+        sending.stats(0, 0, EcnField::of(0, 0)).base_rtt_ns
     }
 
     #[test]

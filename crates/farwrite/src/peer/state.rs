@@ -9,18 +9,17 @@ use farwrite_schemes::rtt::RttEstimator;
 use farwrite_sdr::EndpointId;
 use farwrite_wire::control::{self, Control, Credit, CreditRequest, Echo, PeerFeedback};
 use farwrite_wire::packet::ip_udp_bytes;
-use farwrite_wire::sealing::SEALING_BYTES;
 use farwrite_wire::timing::Timing;
 
 use super::credit_grants::CreditGrants;
 use super::credit_requests::{PACKETS_A_REQUEST, RequestTimes};
 use super::flight::ReportedPacket;
 use super::packet_log::Run;
-use super::packet_overhead_bytes;
 use super::reports::{NewestPacket, Reports};
 use super::send_queue::{PlaceInQueue, TurnEnd};
 use super::sending::PeerSending;
 use super::stats::{EcnField, PeerStats};
+use super::{packet_overhead_bytes, sealed_overhead_bytes};
 use crate::completions::{Latest, ReceiveCounts};
 use crate::options::{QpOptions, RateControl};
 
@@ -53,7 +52,7 @@ pub(crate) struct PeerState {
     pub(super) queue_pairs: usize,
     /// Whether the data packets of all queue pairs are sealed.
     pub(super) is_sealed: bool,
-    overhead_bytes: u64,
+    overhead_bytes: u32,
     pub(super) timing: Timing,
     pub(super) pacing: PeerSending,
     pub(super) reports: Reports,
@@ -105,10 +104,13 @@ impl PeerState {
         is_sealed: bool,
         counters: &Counters,
     ) -> Self {
-        let sealing_bytes = if is_sealed { SEALING_BYTES } else { 0 };
-        let overhead_bytes = packet_overhead_bytes(name.address.is_ipv4()) + sealing_bytes;
-        let overhead_bytes = u64::from(overhead_bytes);
-        let packet_bytes = u64::from(options.sdr.mtu) + overhead_bytes;
+        let is_ipv4 = name.address.is_ipv4();
+        let overhead_bytes = if is_sealed {
+            sealed_overhead_bytes(is_ipv4)
+        } else {
+            packet_overhead_bytes(is_ipv4)
+        };
+        let packet_bytes = u64::from(options.sdr.mtu) + u64::from(overhead_bytes);
         Self {
             name,
             rtt: RttEstimator::new(options.initial_rtt),
@@ -125,7 +127,7 @@ impl PeerState {
                 packet_bytes,
                 options.timing,
             ),
-            reports: Reports::new(opened, overhead_bytes, &options.timing, counters),
+            reports: Reports::new(opened, overhead_bytes.into(), &options.timing, counters),
             credit_grants: CreditGrants::default(),
         }
     }
@@ -181,7 +183,7 @@ impl PeerState {
 
     /// Returns the bytes of a data packet on the wire other than its payload.
     pub(crate) fn overhead_bytes(&self) -> u64 {
-        self.overhead_bytes
+        self.overhead_bytes.into()
     }
 
     /// Returns how many bytes queue pair `index` may send now. The last packet may exceed this
@@ -364,6 +366,8 @@ impl PeerState {
     pub(crate) fn stats(&self) -> PeerStats {
         let counts = self.reports.counts();
         let ecn_from_peer = EcnField::of(counts.data_packets, counts.ect_packets);
-        self.pacing.stats(self.rtt.smoothed_ns(), ecn_from_peer)
+        let rtt_ns = self.rtt.smoothed_ns();
+        self.pacing
+            .stats(rtt_ns, self.overhead_bytes, ecn_from_peer)
     }
 }

@@ -14,6 +14,9 @@ pub struct PeerStats {
     pub base_rtt_ns: Option<u64>,
     /// Rate at which packets are paced, in bits per second on the wire.
     pub pace_bps: u64,
+    /// Bytes of a data packet on the wire other than the payload
+    /// ([`packet_overhead_bytes`](crate::packet_overhead_bytes)).
+    pub overhead_bytes: u32,
     /// Maximum number of bytes in flight. `None`: no limit.
     pub window_bytes: Option<u64>,
     /// Bytes sent that were neither reported nor given up.
