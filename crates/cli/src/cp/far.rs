@@ -15,7 +15,7 @@ use zeroize::Zeroizing;
 
 use super::meeting::{self, Meeting, ends_of_ssh};
 use super::relay::{Out, Relay};
-use super::{FAR_GREETING, FAR_VERSION, listen, receiver, sender};
+use super::{FAR_GREETING, FAR_VERSION, file, listen, receiver, sender};
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::send::Sending;
@@ -36,7 +36,7 @@ pub(crate) fn run_far(args: &FarArgs, console: &Console) -> Result<ExitCode, Fai
     if let [file, direction, path] = &args.words[..]
         && file == "file"
     {
-        return rsh::run_file(direction, path.as_ref());
+        return file::run(direction, path.as_ref());
     }
     let pipe = take_standard_output()?;
     let usage = || Failure::new(Exit::Usage, "farwrite cp starts this command, and no user");

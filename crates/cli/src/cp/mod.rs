@@ -1,6 +1,7 @@
 //! `farwrite cp`: copies files to or from another machine. It starts the other end through ssh.
 
 mod far;
+mod file;
 pub(crate) mod meeting;
 mod place;
 mod relay;
@@ -24,12 +25,13 @@ use crate::args::{Cli, Command};
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::recv::{self, RecvArgs};
-use crate::rsh::{Direction, Settings, carry_file};
+use crate::rsh::Settings;
 use crate::send::{SendArgs, Sending};
 use crate::serving::{Admitting, Until};
 use crate::tree_args::TreeArgs;
 use crate::{interrupt, key, outcome};
 pub(crate) use far::{FarArgs, greet, run_far};
+use file::Direction;
 use meeting::Meeting;
 use place::{Place, base_name, from_home};
 use relay::Relay;
@@ -198,7 +200,7 @@ impl CpArgs {
         };
         let path = from_home(&path);
         let remote = (&self.remote.remote(&host), path.as_os_str());
-        carry_file(remote, direction, (self.port, &settings), console)
+        file::carry(remote, direction, (self.port, &settings), console)
     }
 
     /// The options of the end that sends.

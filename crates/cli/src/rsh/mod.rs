@@ -2,7 +2,6 @@
 //! the network on a byte stream (P14.4).
 
 mod far;
-mod file;
 mod way;
 
 use std::ffi::{OsStr, OsString};
@@ -22,9 +21,8 @@ use crate::cp::ssh::{RemoteArgs, check_host};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::key;
 use crate::pipe::{PIECE_BYTES, own_output, stream_options};
-pub(crate) use far::run_far;
-pub(crate) use file::{Direction, carry as carry_file, run as run_file};
-use way::Way;
+pub(crate) use far::{run_far, words};
+pub(crate) use way::{Way, find};
 
 /// The name of the stream, with the version of P14.4.
 const NAME: &str = "farwrite-rsh-1";
@@ -125,11 +123,11 @@ fn run_near(args: &RshArgs, console: &Console) -> Result<ExitCode, Failure> {
     let remote = args.remote.remote(&host);
     // As ssh does: the shell there splits it again.
     let command = command.join(OsStr::new(" "));
-    let words = far::words("rsh", args.port, &settings, &command);
+    let words = words("rsh", args.port, &settings, &command);
     let mut far = remote.start(&words, &psk, None)?;
     let greeting = far.greeting()?;
     let (mut input, mut output) = far.raw_pipes()?;
-    match way::find(&greeting, &psk, &settings, &mut input)? {
+    match find(&greeting, &psk, &settings, &mut input)? {
         Way::Udp(connection) => {
             let stream = open(&connection, settings.scheme)?;
             carry(stream)?;
@@ -161,7 +159,7 @@ fn status_of(status: Option<i32>) -> Result<ExitCode, Failure> {
     Ok(code.ok_or_else(ended)?.into())
 }
 
-fn open(connection: &Connection, scheme: SchemeSetting) -> Result<Stream, Failure> {
+pub(crate) fn open(connection: &Connection, scheme: SchemeSetting) -> Result<Stream, Failure> {
     let opened = connection.open_stream(NAME, &stream_options(scheme), OPENING);
     opened.map_err(|error| Failure::of_stream("opening the stream to the command", &error))
 }

@@ -17,14 +17,14 @@ const ATTEMPT: Duration = Duration::from_secs(3);
 /// How much longer the end that is called waits.
 const ALLOWANCE: Duration = Duration::from_secs(1);
 
-pub(super) enum Way {
+pub(crate) enum Way {
     Udp(Connection),
     /// Through ssh. The text says why UDP does not pass.
     Ssh(String),
 }
 
 /// Tries to reach the far end, and then lets it try. Tells it the way that was found.
-pub(super) fn find(
+pub(crate) fn find(
     greeting: &str,
     psk: &Psk,
     settings: &Settings,

@@ -17,13 +17,12 @@ use farwrite_stream::WriteHalf;
 use rustix::fs::fsync;
 use tempfile::{Builder, NamedTempFile};
 
-use super::way::{self, Way};
-use super::{Settings, far, open};
+use super::ssh::Remote;
 use crate::console::{Console, Passing};
-use crate::cp::ssh::Remote;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::pipe::{Cut, Passed, decode, encode, own_output};
 use crate::policy::own_umask;
+use crate::rsh::{self, Settings, Way};
 use crate::{interrupt, key};
 
 /// How often the near end shows its progress.
@@ -43,7 +42,7 @@ pub(crate) enum Direction {
 }
 
 impl Direction {
-    pub(super) fn word(self) -> &'static str {
+    fn word(self) -> &'static str {
         match self {
             Self::Write => "write",
             Self::Read => "read",
@@ -61,12 +60,12 @@ pub(crate) fn carry(
 ) -> Result<ExitCode, Failure> {
     let psk = key::make()?;
     let start_time = Instant::now();
-    let words = far::words(direction.word(), port, settings, path);
+    let words = rsh::words(direction.word(), port, settings, path);
     let mut far = remote.start(&words, &psk, None)?;
     let greeting = far.greeting()?;
     let (mut input, output) = far.raw_pipes()?;
     let count = Arc::<AtomicU64>::default();
-    let way = way::find(&greeting, &psk, settings, &mut input)?;
+    let way = rsh::find(&greeting, &psk, settings, &mut input)?;
     if let Way::Ssh(why) = &way {
         console.warn(format_args!(
             "the data go through ssh, because UDP does not pass ({why}); open a UDP port of the other machine, \
@@ -149,7 +148,7 @@ fn start(
     };
     Ok(match way {
         Way::Udp(connection) => {
-            let (mut reader, mut writer) = open(&connection, settings.scheme)?.split();
+            let (mut reader, mut writer) = rsh::open(&connection, settings.scheme)?.split();
             let moving = move || {
                 let _connection = connection;
                 let moved = match direction {
