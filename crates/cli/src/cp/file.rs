@@ -1,9 +1,9 @@
 //! A file at the other end of a pipe: `farwrite cp - HOST:FILE` and `farwrite cp HOST:FILE -` (P14.5).
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Permissions};
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, BufReader, Read};
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, ChildStdout, ExitCode, exit};
@@ -13,6 +13,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use blake3::Hash;
+use farwrite_session::files::new_name;
 use farwrite_stream::WriteHalf;
 use rustix::fs::fsync;
 use tempfile::{Builder, NamedTempFile};
@@ -317,10 +318,9 @@ fn write(path: &Path, count: &AtomicU64) -> Result<(), Failure> {
 
 /// Makes a file that only its owner can read, under a name as receivers give to new files.
 fn temporary(directory: &Path) -> io::Result<NamedTempFile> {
-    // Any number that no other file has.
-    let number = RandomState::new().build_hasher().finish();
-    let prefix = format!(".farwrite-{number:016x}");
-    let mut builder = Builder::new();
-    builder.prefix(&prefix).suffix(".new").rand_bytes(0);
-    builder.tempfile_in(directory)
+    let name = OsString::from_vec(new_name()?);
+    Builder::new()
+        .prefix(&name)
+        .rand_bytes(0)
+        .tempfile_in(directory)
 }

@@ -18,12 +18,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::way::{dial, listen};
-use super::{Cut, FAILED, NAME, OPENING, Settings, drain, feed};
+use super::{FAILED, NAME, OPENING, Settings, drain, feed};
 use crate::console::Console;
 use crate::cp::greet;
 use crate::cp::meeting::{Meeting, ends_of_ssh};
 use crate::exit::{Exit, Failure, OrExit};
-use crate::pipe::stream_options;
+use crate::pipe::{Cut, stream_options};
 
 /// The time between the hang-up signal to the command and the end of it by force.
 const GRACE: Duration = Duration::from_secs(2);

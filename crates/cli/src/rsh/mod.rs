@@ -20,7 +20,7 @@ use crate::console::Console;
 use crate::cp::ssh::{RemoteArgs, check_host};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::key;
-use crate::pipe::{PIECE_BYTES, own_output, stream_options};
+use crate::pipe::{Cut, PIECE_BYTES, own_output, stream_options};
 pub(crate) use far::{run_far, words};
 pub(crate) use way::{Way, find};
 
@@ -191,12 +191,6 @@ fn unwritten(source: io::Error) -> Failure {
     )
 }
 
-/// Why copying has ended before the end of the input.
-enum Cut {
-    Read(io::Error),
-    Write(io::Error),
-}
-
 /// Writes what a program or a user gives to the stream, and ends the direction.
 fn feed(input: &mut impl io::Read, writer: &mut WriteHalf) {
     match copy(input, writer) {
@@ -204,7 +198,7 @@ fn feed(input: &mut impl io::Read, writer: &mut WriteHalf) {
         // The command must not take a part for the whole.
         Err(Cut::Read(_)) => writer.reset(0),
         // The peer has stopped reading. Its exit code says why.
-        Err(Cut::Write(_)) => {}
+        Err(Cut::Write(_) | Cut::Corrupt(_)) => {}
     }
 }
 

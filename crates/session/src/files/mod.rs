@@ -93,6 +93,7 @@ pub use manifest::{
     EntryError, MAX_DEPTH, MAX_ENTRIES, MAX_NAMES_BYTES, MAX_PATH_BYTES, Manifest, ManifestBuilder,
     ManifestError, Planned,
 };
+pub use part_name::new_name;
 pub(crate) use part_name::rewritten_name;
 pub use partial::{MAX_PARTIALS, MIN_RESUMED_BYTES, Partial, PeerKey, Run};
 pub use policy::Policy;

@@ -110,7 +110,10 @@ impl PartName {
 }
 
 /// A temporary name that nothing has and nobody looks for.
-pub(super) fn new_name() -> io::Result<Vec<u8>> {
+///
+/// # Errors
+/// The operating system provides no randomness.
+pub fn new_name() -> io::Result<Vec<u8>> {
     Ok(new_name_of()?.1)
 }
 
