@@ -1,15 +1,18 @@
 //! The end that sends its standard input.
 
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsFd;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use blake3::Hasher;
 use farwrite_connection::{Connection, ConnectionOptions, Error as ConnectionError, Keys, connect};
-use farwrite_session::Psk;
+use farwrite_session::{HostPort, Psk};
 use farwrite_stream::{ConnectionExt, ReadHalf, SchemeSetting, WriteHalf};
 use farwrite_transfer::{Cancel, RateControl};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -20,6 +23,10 @@ use super::verdict::{self, GivenUp, Verdict};
 use super::{HEAD_BYTES, LAST_WORDS, LOOK, NAME, PIECE_BYTES, Passed, stream_options};
 use crate::console::{Console, Passing};
 use crate::exit::{Exit, Failure, OrExit};
+
+/// The time without an answer over UDP after which this end looks whether the other one receives files, and the
+/// time for which that one has to keep a connection open.
+const UNANSWERED: Duration = Duration::from_secs(1);
 
 /// What the user has chosen for a pipe.
 pub(crate) struct PipeSender {
@@ -108,7 +115,30 @@ fn reach(pipe: &PipeSender, psk: &Psk, cancel: &Cancel) -> Result<Connection, Fa
         ..ConnectionOptions::default()
     };
     let to = pipe.to.clone();
-    let connected = cancel.run(move || connect(&to, &keys, "the receiver", &options))?;
+    let connected = cancel.run(move || {
+        let (outcomes, first) = channel();
+        let (connected, named) = (outcomes.clone(), to.clone());
+        thread::spawn(move || {
+            let _ = connected.send(Some(connect(&named, &keys, "the receiver", &options)));
+        });
+        let is_over = Arc::<AtomicBool>::default();
+        let watching = Arc::clone(&is_over);
+        thread::spawn(move || {
+            if receives_files(&to, &watching) {
+                let _ = outcomes.send(None);
+            }
+        });
+        let outcome = first.recv();
+        is_over.store(true, Ordering::Relaxed);
+        outcome.ok().flatten()
+    })?;
+    let Some(connected) = connected else {
+        let what = format!(
+            "{} receives files: start `farwrite recv -` there, with the `-`, to receive a pipe, or send files",
+            pipe.to
+        );
+        return Err(Failure::new(Exit::Mismatch, what));
+    };
     connected.map_err(|error| {
         let what = match error {
             ConnectionError::Silent { .. } => {
@@ -118,6 +148,31 @@ fn reach(pipe: &PipeSender, psk: &Psk, cancel: &Cancel) -> Result<Connection, Fa
         };
         Failure::of_connection(what, &error)
     })
+}
+
+/// Waits until the port shows itself to be that of a receiver of files: it takes connections over TCP, and waits
+/// for the other end to speak first. A receiver of pipes has no TCP port. Returns false once `is_over` is set.
+fn receives_files(to: &str, is_over: &AtomicBool) -> bool {
+    let addresses = || -> Option<Vec<SocketAddr>> { to.parse::<HostPort>().ok()?.resolve().ok() };
+    loop {
+        thread::sleep(UNANSWERED);
+        if is_over.load(Ordering::Relaxed) {
+            return false;
+        }
+        let mut addresses = addresses().unwrap_or_default().into_iter();
+        if addresses.any(|at| waits_over_tcp(at).unwrap_or(false)) {
+            return true;
+        }
+    }
+}
+
+/// Whether a program at this address takes a connection, and keeps it open without a word. A proxy on the way,
+/// which takes connections itself, closes them when it reaches nothing.
+fn waits_over_tcp(at: SocketAddr) -> io::Result<bool> {
+    let mut channel = TcpStream::connect_timeout(&at, UNANSWERED)?;
+    channel.set_read_timeout(Some(UNANSWERED))?;
+    let read = channel.read(&mut [0]);
+    Ok(read.is_err_and(|error| error.kind() == ErrorKind::WouldBlock))
 }
 
 /// Sends the input and its hash.

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::json_page::check_pipe;
 use crate::rig::{Ended, Rig, Running, farwrite, pattern};
@@ -197,4 +197,22 @@ fn options_of_files_are_refused() {
     assert_eq!(send.status.code(), Some(3), "{}", told(&send));
     recv.kill().expect("kill");
     recv.wait().expect("it ends");
+}
+
+/// The sender does not wait until its timeout for a receiver that lacks the `-`, which goes on.
+#[test]
+fn a_pipe_to_a_receiver_of_files_is_told() {
+    let rig = Rig::new();
+    let recv = rig.recv("127.0.0.1:0", &["--once"]);
+    let at = recv.addr.to_string();
+    let start = Instant::now();
+    let send = sender(&rig, &at, &[]).output().expect("it ends");
+    assert_eq!(send.status.code(), Some(3), "{}", told(&send));
+    let expected = format!("{at} receives files: start `farwrite recv -` there");
+    assert!(told(&send).contains(&expected), "{}", told(&send));
+    // The timeout of the sender is 10 s.
+    assert!(start.elapsed() < Duration::from_secs(8));
+    let file = rig.file("a", 1000);
+    rig.send(recv.addr, &[], &[&file]).end().assert(0, "");
+    recv.end().assert(0, "");
 }
