@@ -379,6 +379,7 @@ pub(crate) fn run(args: &SendArgs, console: &Console) -> Result<ExitCode, Failur
 impl SendArgs {
     /// Lists what would be sent. Returns the exit code.
     pub(crate) fn dry_run(&self, cancel: &Cancel, console: &Console) -> Result<ExitCode, Failure> {
+        self.tree.check_dry_run()?;
         let source = scan(self, self.tree.options()?, cancel, console)?;
         dry_run::run(&source, console)
     }

@@ -47,7 +47,8 @@ pub(crate) struct TreeArgs {
     /// With --delete: if more than this number of files and directories would be removed, remove none
     #[arg(long, value_name = "N", requires = "delete")]
     pub(crate) max_delete: Option<u32>,
-    /// List what would be sent, without a receiver, and send nothing. Does not know what the receiver has
+    /// List what would be sent, without a receiver, and send nothing. Does not know what the receiver has, so
+    /// it is refused with --delete
     #[arg(long)]
     pub(crate) dry_run: bool,
 }
@@ -88,13 +89,24 @@ impl TreeArgs {
         })
     }
 
+    /// Checks that what --dry-run lists is all that would happen.
+    pub(crate) fn check_dry_run(&self) -> Result<(), Failure> {
+        if !self.delete {
+            return Ok(());
+        }
+        let what = "--dry-run does not ask the receiver, so it cannot list what --delete would remove: leave out \
+                    --delete; or leave out --dry-run, and add --max-delete 0, which sends the files, removes \
+                    nothing, and says how much there is to remove";
+        Err(Failure::new(Exit::Usage, what))
+    }
+
     /// What the receiver has to remove.
     pub(crate) fn delete(&self, source: &Source) -> Result<Option<Delete>, Failure> {
         if !self.delete {
             return Ok(None);
         }
         let what = "--delete: something here cannot be listed or sent, and would be lost at the receiver; run \
-                    with --dry-run to see what";
+                    with --dry-run and without --delete to see what";
         let order = source.delete(self.max_delete);
         order
             .map(Some)

@@ -410,3 +410,15 @@ fn a_pattern_of_a_user_is_no_comment() {
     let listed = Running::spawn(command).end().result();
     assert_eq!(listed["paths"], serde_json::json!(["tree", "tree/text"]));
 }
+
+/// A list without what would be removed would be wrong.
+#[test]
+fn a_dry_run_does_not_leave_out_what_would_be_removed() {
+    let rig = Rig::new();
+    let mut command = farwrite();
+    command
+        .args(["send", "--dry-run", "--delete"])
+        .arg(rig.file("a", 1));
+    let refused = Running::spawn(command).end();
+    refused.assert(2, "cannot list what --delete would remove");
+}
