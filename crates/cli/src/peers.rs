@@ -14,6 +14,7 @@ use farwrite_units::parse::parse_count;
 use serde::{Deserialize, Deserializer, de};
 use toml::Spanned;
 
+use crate::exit::{Exit, Failure, OrExit};
 use crate::policy::{Reserve, parse_reserve, parse_umask};
 
 /// The longest file. It has room for some thousand peers.
@@ -84,26 +85,34 @@ impl Peers {
     ///
     /// # Errors
     /// What is wrong, with the file, the line and the value.
-    pub(crate) fn load(file: &Path, root: &Path) -> Result<Self, String> {
-        let named = |why: &dyn std::fmt::Display| format!("{}: {why}", file.display());
-        let mode = fs::metadata(file).map_err(|why| named(&why))?.mode() & 0o7777;
+    pub(crate) fn load(file: &Path, root: &Path) -> Result<Self, Failure> {
+        let name = file.display();
+        let mode = fs::metadata(file).or_exit(Exit::Files, &name)?.mode() & 0o7777;
         if mode & OTHERS_WRITE != 0 {
-            let why = format!("others may write it (mode {mode:04o}); run: chmod go-w");
-            return Err(format!("{} {}", named(&why), file.display()));
+            let what =
+                format!("{name}: others may write it (mode {mode:04o}); run: chmod go-w {name}");
+            return Err(Failure::new(Exit::Files, what));
         }
-        let text = read_text(file, MOST_BYTES).map_err(|why| named(&why))?;
-        let mut peers = Self::parse(&text).map_err(|why| named(&why))?;
+        let text = read_text(file, MOST_BYTES).or_exit(Exit::Files, &name)?;
+        let peers = Self::parse(&text).and_then(|peers| peers.below(root, &text));
+        peers.map_err(|why| Failure::new(Exit::Usage, format!("{name}: {why}")))
+    }
+
+    /// The same with directories that are relative to `root` and exist.
+    fn below(self, root: &Path, text: &str) -> Result<Self, String> {
+        let mut peers = self;
         for peer in &mut peers.peers {
             let (name, dir) = (&peer.name, &mut peer.limits.dir);
-            let line = line_of(&text, dir.span().start);
+            let line = line_of(text, dir.span().start);
             *dir = Spanned::new(dir.span(), root.join(dir.get_ref()));
             if !dir.get_ref().is_dir() {
                 let dir = dir.get_ref().display();
-                let why = format!("line {line}: the directory {dir} of {name} does not exist");
-                return Err(named(&why));
+                return Err(format!(
+                    "line {line}: the directory {dir} of {name} does not exist"
+                ));
             }
         }
-        peers.check_quotas(&text).map_err(|why| named(&why))?;
+        peers.check_quotas(text)?;
         Ok(peers)
     }
 
@@ -375,10 +384,12 @@ mod tests {
         assert_eq!((own.policy.umask, own.max_files), (0o077, Some(7)));
         chmod(0o620).expect("chmod");
         let why = Peers::load(&file, root.path()).expect_err("others may write");
+        let why = why.to_string();
         assert!(why.contains("chmod go-w"), "{why}");
         chmod(0o600).expect("chmod");
         fs::write(&file, text.replace("\"in\"", "\"out\"")).expect("written");
         let why = Peers::load(&file, root.path()).expect_err("no directory");
+        let why = why.to_string();
         assert!(why.contains("line 3: the directory"), "{why}");
         fs::create_dir(root.path().join("in/deep")).expect("a directory");
         for (dir, quota, is_good) in [
@@ -393,7 +404,7 @@ mod tests {
             fs::write(&file, format!("{text}{more}")).expect("written");
             let loaded = Peers::load(&file, root.path());
             assert_eq!(loaded.is_ok(), is_good, "{dir}: {loaded:?}");
-            if let Err(why) = loaded {
+            if let Err(why) = loaded.map_err(|why| why.to_string()) {
                 let line = if dir == "." { "line 3: " } else { "line 9: " };
                 assert!(why.contains(line) && why.contains("has a quota"), "{why}");
             }

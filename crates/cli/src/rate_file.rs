@@ -44,7 +44,7 @@ impl RateFile {
     /// # Errors
     /// A file that cannot be read, or has no rate.
     pub(crate) fn read(&self) -> Result<u64, Failure> {
-        read(&self.file).map_err(|what| Failure::new(Exit::Usage, what))
+        read(&self.file)
     }
 
     /// Reads the file again after each hang-up, on a thread of its own, until the program ends. A file
@@ -77,10 +77,11 @@ impl RateFile {
     }
 }
 
-fn read(file: &Path) -> Result<u64, String> {
-    let named = |why: &dyn std::fmt::Display| format!("--rate-file {}: {why}", file.display());
-    let text = read_text(file, MOST_BYTES).map_err(|why| named(&why))?;
-    parse_rate(text.trim()).map_err(|why| named(&why))
+fn read(file: &Path) -> Result<u64, Failure> {
+    let named = format!("--rate-file {}", file.display());
+    let text = read_text(file, MOST_BYTES).or_exit(Exit::Files, &named)?;
+    let rate = parse_rate(text.trim());
+    rate.map_err(|why| Failure::new(Exit::Usage, format!("{named}: {why}")))
 }
 
 #[cfg(test)]
@@ -103,10 +104,11 @@ mod tests {
             fs::write(&file, text).expect("written");
             match (read(&file), want) {
                 (Ok(bps), Ok(want)) => assert_eq!(bps, want),
-                (Err(why), Err(want)) => assert!(why.contains(want), "{why}"),
+                (Err(why), Err(want)) => assert!(why.to_string().contains(want), "{why}"),
                 (read, _) => panic!("{text:?}: {read:?}"),
             }
         }
-        assert!(read(folder.path()).is_err_and(|why| why.contains("a directory")));
+        let why = read(folder.path()).expect_err("a directory").to_string();
+        assert!(why.contains("a directory"), "{why}");
     }
 }

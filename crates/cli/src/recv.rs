@@ -302,8 +302,7 @@ impl Reload {
             return Ok(None);
         };
         // A wrong file ends the program before it says that it listens.
-        let peers = Peers::load(&file, &args.dir);
-        let peers = peers.map_err(|what| Failure::new(Exit::Usage, what))?;
+        let peers = Peers::load(&file, &args.dir)?;
         let hung_up = Arc::<AtomicBool>::default();
         let registered = flag::register(SIGHUP, Arc::clone(&hung_up));
         registered.or_exit(Exit::Other, "installing the handler for SIGHUP")?;

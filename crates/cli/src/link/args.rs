@@ -12,7 +12,7 @@ use farwrite_units::{Burst, input};
 
 use super::changes::{Back, StepAt, parse_back};
 use super::quantities::{Addresses, Marks, Queue, parse_policer, parse_reorder, parse_variation};
-use crate::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure, OrExit};
 
 /// The default queue is a round trip, but at least this time, and the time of this number of full
 /// packets.
@@ -267,15 +267,10 @@ impl LinkArgs {
 }
 
 fn read_trace(file: &Path) -> Result<Arc<DeliveryTrace>, Failure> {
-    let wrong = |why: &dyn std::fmt::Display| {
-        Failure::new(
-            Exit::Usage,
-            format_args!("--trace {}: {why}", file.display()),
-        )
-    };
-    let text = input::read_text(file, MOST_TRACE).map_err(|why| wrong(&why))?;
-    let trace = DeliveryTrace::parse(&text).map_err(|why| wrong(&why))?;
-    Ok(Arc::new(trace))
+    let named = format!("--trace {}", file.display());
+    let text = input::read_text(file, MOST_TRACE).or_exit(Exit::Files, &named)?;
+    let trace = DeliveryTrace::parse(&text);
+    Ok(Arc::new(trace.or_exit(Exit::Usage, &named)?))
 }
 
 #[cfg(test)]

@@ -97,7 +97,7 @@ impl Peer {
             )));
         }
         let file = path.display().to_string();
-        let text = read_text(path, MOST_FILE_BYTES).or_exit(Exit::Usage, &file)?;
+        let text = read_text(path, MOST_FILE_BYTES).or_exit(Exit::Files, &file)?;
         let parts = plan.parts(&cases[0]).or_exit(Exit::Usage, "the plan")?;
         let flows = completion_times(&file, &text, &parts.host_of);
         let flows = flows.or_exit(Exit::Usage, "--compare")?;

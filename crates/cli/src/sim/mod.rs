@@ -198,7 +198,7 @@ fn check_captured(plan: &Plan, run: usize, host: usize) -> Result<(), Failure> {
 /// The text of the plan, and the directory of the files that it names.
 fn plan_text(args: &SimArgs) -> Result<(String, PathBuf), Failure> {
     if let Some(path) = &args.plan {
-        let text = read_text(path, plan::MOST_BYTES).or_exit(Exit::Usage, path.display())?;
+        let text = read_text(path, plan::MOST_BYTES).or_exit(Exit::Files, path.display())?;
         let directory = path.parent().map_or_else(PathBuf::new, Path::to_owned);
         return Ok((text, directory));
     }

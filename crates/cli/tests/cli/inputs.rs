@@ -39,12 +39,12 @@ fn refusal(command: &str, stdin: Stdio) -> (String, Option<i32>) {
 fn inputs_without_an_end_are_refused() {
     const DEVICE: &str = "/dev/zero: this is a device; want a regular file or a pipe";
     for (command, code, want) in [
-        ("sim /dev/zero", 2, DEVICE),
+        ("sim /dev/zero", 6, DEVICE),
         ("sim flows.toml", 2, DEVICE),
         ("sim sizes.toml", 2, DEVICE),
         (
             "sim long",
-            2,
+            6,
             "long: it has more than 16 MiB: is this the right file?",
         ),
         (
@@ -52,7 +52,7 @@ fn inputs_without_an_end_are_refused() {
             2,
             "long: it has more than 256 MiB: is this the right file?",
         ),
-        ("sim plan.toml --compare /dev/zero", 2, DEVICE),
+        ("sim plan.toml --compare /dev/zero", 6, DEVICE),
         ("sim --flows /dev/zero --topology /dev/zero", 2, DEVICE),
         ("plan --size 1MB --link /dev/zero", 6, DEVICE),
         (
@@ -89,7 +89,7 @@ fn inputs_without_an_end_are_refused() {
 #[test]
 fn a_pipe_is_read_up_to_the_limit() {
     for (command, code, want) in [
-        ("sim /dev/stdin", 2, "/dev/stdin: it has more than 16 MiB"),
+        ("sim /dev/stdin", 6, "/dev/stdin: it has more than 16 MiB"),
         (
             "plan --size 1MB --link /dev/stdin",
             6,

@@ -427,6 +427,62 @@ fn help_has_examples_and_exit_codes() {
 }
 
 #[test]
+fn a_file_that_cannot_be_read_has_one_exit_code() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let key = folder.path().join("key");
+    let key = key.to_str().expect("plain");
+    assert!(farwrite(&["keygen", key]).status.success());
+    let none = &format!("{key}-none")[..];
+    for args in [
+        &["send", "--to", "[::1]:9", "--psk-file", none, key][..],
+        &["send", "--to", "[::1]:9", "--psk-file", key, none],
+        &[
+            "send",
+            "--to",
+            "[::1]:9",
+            "--psk-file",
+            key,
+            "--link",
+            none,
+            key,
+        ],
+        &[
+            "send",
+            "--to",
+            "[::1]:9",
+            "--psk-file",
+            key,
+            "--rate-file",
+            none,
+            key,
+        ],
+        &[
+            "send",
+            "--to",
+            "[::1]:9",
+            "--psk-file",
+            key,
+            "--exclude-from",
+            none,
+            key,
+        ],
+        &["recv", "--identity", key, "--peers", none],
+        &["plan", "--link", none, "--size", "1MiB"],
+        &["sim", none],
+        &["trace", none],
+        &["link", "--namespaces", "a", "b", "--trace", none],
+    ] {
+        let output = farwrite(args);
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(6), "{args:?}: {stderr}");
+        assert!(
+            stderr.contains(none) && stderr.contains("No such file"),
+            "{stderr}"
+        );
+    }
+}
+
+#[test]
 fn keygen_writes_a_key_that_only_its_owner_reads_and_never_twice() {
     use std::os::unix::fs::PermissionsExt;
 

@@ -273,8 +273,6 @@ fn what_cannot_run_is_refused_before_anything_runs() {
         ),
         "{line}"
     );
-    let line = refusal(at, &["no.toml"]);
-    assert!(line.contains("no.toml"), "{line}");
     let line = refusal(at, &["--connections", "bad.cm"]);
     assert!(line.contains("--topology"), "{line}");
     let line = refusal(at, &["many.toml", "--picture", "99999"]);
