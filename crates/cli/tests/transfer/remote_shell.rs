@@ -196,7 +196,11 @@ fn a_pipe_is_copied_to_a_file_and_back() {
         (&["-", "host:none/file"], 9, "creating none/file"),
         (&["host:none", "-"], 9, "opening none"),
         (&["-", "-"], 2, "for a file named `-`, write ./-"),
-        (&["-", "data", "host:in"], 2, "the other path must name one file"),
+        (
+            &["-", "data", "host:in"],
+            2,
+            "the other path must name one file",
+        ),
         (&["--rate", "much", "-", "host:in"], 2, "--rate much: "),
     ] {
         let failed = copy(&root, words, &bytes);
