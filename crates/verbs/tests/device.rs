@@ -130,6 +130,88 @@ fn packets_longer_than_the_queue_pair_takes_do_no_harm() {
     }
 }
 
+#[test]
+fn what_comes_while_nobody_polls_is_lost_and_no_queue_pair_breaks() {
+    const DEPTH: u32 = 32;
+    let shallow = VerbsConfig {
+        receive_depth: DEPTH,
+        ..config()
+    };
+    let mut a = Adapter::new(open()).unwrap();
+    let mut b = Adapter::new(VerbsFabric::open(&shallow).unwrap()).unwrap();
+    let data = QpAttr {
+        recv_buffers: 0,
+        ..ATTR
+    };
+    // Two for writes and one for SENDs, which share the queue of completions.
+    let pairs = [data, data, ATTR].map(|attr| {
+        let (qa, qb) = (a.create_qp(attr).unwrap(), b.create_qp(attr).unwrap());
+        connect(&mut a, qa, &mut b, qb);
+        (qa, qb, attr.recv_buffers)
+    });
+    let target = b.register(Region::owned(vec![0_u8; 8])).unwrap();
+    let set = b.create_windows(&[pairs[0].1], 1, 8).unwrap();
+    let (_, place) = b.open_window(set, 0, target, 0, 8).unwrap();
+    let post = |a: &mut Adapter<VerbsFabric>, qpn, buffers| {
+        while !match buffers {
+            0 => a.post_writes(qpn, &[write(&[], place)]).unwrap() == 1,
+            _ => a.post_send(qpn, &[1]).unwrap(),
+        } {}
+    };
+    for _ in 0..4 * DEPTH {
+        for (qa, _, buffers) in pairs {
+            post(&mut a, qa, buffers);
+        }
+    }
+    thread::sleep(Duration::from_millis(200));
+    let mut completions = Vec::new();
+    while b.poll(&mut completions).unwrap() {}
+    b.end_batch();
+    for (_, qb, buffers) in pairs {
+        let arrived = completions.iter().filter(|one| one.qpn() == qb);
+        let most = if buffers == 0 { DEPTH } else { buffers };
+        assert_eq!(arrived.count(), most as usize);
+    }
+    for (qa, _, buffers) in pairs {
+        post(&mut a, qa, buffers);
+        assert!(arrives(&mut b, LONG), "the queue pair still works");
+    }
+}
+
+#[test]
+fn queue_pairs_never_have_more_requests_than_their_queue_of_completions_has_room() {
+    let deep = VerbsConfig {
+        receive_depth: u32::MAX,
+        ..config()
+    };
+    let (mut a, mut b) = (VerbsFabric::open(&deep).unwrap(), open());
+    let mut worker = a.take_rx(0).unwrap();
+    let attr = QpAttr {
+        recv_buffers: 0,
+        ..ATTR
+    };
+    let qb = b.create_qp(attr).unwrap();
+    let remote = RemoteQp {
+        addr: b.local_addr(0),
+        qpn: qb,
+    };
+    for _ in 0..2 {
+        let mut made = Vec::new();
+        let error = loop {
+            let qa = a.create_qp(attr).unwrap();
+            made.push(qa);
+            if let Err(error) = a.connect_qp(qa, remote) {
+                break error.to_string();
+            }
+        };
+        assert!(made.len() > 2, "there was no room for two: {error}");
+        assert!(error.contains("no room for another queue pair"), "{error}");
+        made.into_iter().for_each(|qa| a.destroy_qp(qa).unwrap());
+        // The worker gives the room back.
+        worker.poll(&mut Vec::new()).unwrap();
+    }
+}
+
 /// Posts SENDs with these payloads, one after the other.
 fn send(tx: &mut impl TxQueue, qpn: Qpn, payloads: std::ops::Range<u8>) {
     for payload in payloads {

@@ -130,7 +130,7 @@ unsafe impl Sync for Device {}
 /// Limits of a device.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// Largest number of requests of one queue of a queue pair.
+    /// Largest number of requests of one queue of a queue pair that can be posted.
     pub(crate) queue_depth: u32,
     /// Largest number of scatter entries of one request.
     pub(crate) scatter_entries: u32,
@@ -207,7 +207,9 @@ impl Device {
         check(code, || format!("querying RDMA device {}", self.name))?;
         let number = |value: c_int| u32::try_from(value).unwrap_or(0);
         Ok(Limits {
-            queue_depth: number(attr.max_qp_wr),
+            // Each request needs room for its completion, and memory of the kernel even if it is never
+            // posted.
+            queue_depth: number(attr.max_qp_wr).min(number(attr.max_cqe)),
             scatter_entries: number(attr.max_sge),
             completions: number(attr.max_cqe),
         })
