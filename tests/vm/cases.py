@@ -9,6 +9,7 @@ import sys
 
 from box_cases import box_cases, box_points
 from case import case
+from gone_cases import gone_cases
 from perf_cases import perf_points
 from program_cases import program_cases
 
@@ -36,6 +37,7 @@ def all_cases(programs):
         # The interface goes down for a second, and the messages continue.
         moves(programs, "port-down-sender", DEVICE, SOCKETS, LOSS, size=4_000_000, outage="v0"),
         moves(programs, "port-down-receiver", SOCKETS, DEVICE, LOSS, size=4_000_000, outage="v0"),
+        *gone_cases(programs),
         *program_cases(programs),
         *box_cases(),
     ]

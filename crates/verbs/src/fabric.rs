@@ -152,6 +152,10 @@ impl VerbsFabric {
         (&self.device, &self.wake_event)
     }
 
+    pub(crate) fn device_port(&self) -> u8 {
+        self.config.device_port
+    }
+
     pub(crate) fn shared_ports(&self) -> impl Iterator<Item = &Arc<Port>> {
         self.ports.iter().map(|port| &port.shared)
     }

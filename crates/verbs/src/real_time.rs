@@ -11,6 +11,9 @@ use rustix::event::{PollFd, PollFlags};
 use crate::fabric::VerbsFabric;
 use crate::rx::VerbsRx;
 
+/// How long a sleep is at most while the port may be gone.
+const BETWEEN_CHECKS: Duration = Duration::from_secs(1);
+
 fn when_readable(fd: BorrowedFd<'_>) -> PollFd<'_> {
     PollFd::from_borrowed_fd(fd, PollFlags::IN)
 }
@@ -50,13 +53,18 @@ impl VerbsFabric {
         let arrivals = workers.clone().map(VerbsRx::events);
         let departures = self.shared_ports().map(|port| port.sending.events());
         let events = arrivals.chain(departures).chain([device.events()]);
+        let most = match device.is_port_in_doubt() {
+            true => at_most.min(BETWEEN_CHECKS),
+            false => at_most,
+        };
         let shortest = workers
             .clone()
-            .fold(at_most, |at_most, worker| worker.sleep_at_most(at_most));
+            .fold(most, |most, worker| worker.sleep_at_most(most));
         wake_event.sleep(events.map(when_readable), shortest)?;
         workers.by_ref().for_each(VerbsRx::woke);
         self.shared_ports().for_each(|port| port.sending.woke());
         let broken = device.take_events();
+        device.check_port(self.device_port());
         self.mend(&broken)
     }
 }

@@ -43,6 +43,8 @@ pub(super) const EVENT_QP_FATAL: u32 = 1;
 pub(super) const EVENT_QP_REQ_ERR: u32 = 2;
 pub(super) const EVENT_QP_ACCESS_ERR: u32 = 3;
 pub(super) const EVENT_DEVICE_FATAL: u32 = 8;
+pub(super) const EVENT_PORT_ERR: u32 = 10;
+pub(super) const EVENT_GID_CHANGE: u32 = 18;
 /// `enum ibv_port_state`.
 pub(super) const PORT_ACTIVE: u32 = 4;
 /// `enum ibv_gid_type`.

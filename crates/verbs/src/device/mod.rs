@@ -115,10 +115,12 @@ pub(crate) struct Device {
     ibverbs: &'static Library,
     context: *mut ffi::IbvContext,
     name: String,
-    /// The first event after which nothing works any more.
+    /// Why nothing works any more.
     fatal: OnceLock<String>,
     /// The device was removed, or has failed as a whole.
     is_gone: AtomicBool,
+    /// A port may be down, or may not exist any more.
+    is_port_in_doubt: AtomicBool,
 }
 
 // SAFETY: functions of libibverbs can be called for one context from any thread, also at the same
@@ -190,6 +192,7 @@ impl Device {
             name: names[index].clone(),
             fatal: OnceLock::new(),
             is_gone: AtomicBool::new(false),
+            is_port_in_doubt: AtomicBool::new(false),
         };
         make_nonblocking(device.events())?;
         Ok(Arc::new(device))
@@ -266,7 +269,35 @@ impl Device {
         borrow(unsafe { (*self.context).async_fd }, self)
     }
 
-    /// An error if an event has said that the device has failed.
+    /// Something failed or changed that may mean that the port is gone.
+    pub(crate) fn doubt_port(&self) {
+        self.is_port_in_doubt.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether [`Device::check_port`] must be called soon.
+    pub(crate) fn is_port_in_doubt(&self) -> bool {
+        self.is_port_in_doubt.load(Ordering::Relaxed)
+    }
+
+    /// Asks whether a port that may be gone still exists. No event says it: when the network interface of
+    /// Soft-RoCE is removed, the kernel reports lost addresses and broken queue pairs alone, and keeps the
+    /// device until its programs have closed it.
+    pub(crate) fn check_port(&self, port: u8) {
+        // Before the query, so that a later doubt is not forgotten.
+        if !self.is_port_in_doubt.swap(false, Ordering::Relaxed) {
+            return;
+        }
+        match self.port(port) {
+            Ok(state) if state.is_active => {}
+            Ok(_) => self.doubt_port(),
+            Err(error) => {
+                let reason = format!("{error} (was its network interface removed?)");
+                let _ = self.fatal.set(reason);
+            }
+        }
+    }
+
+    /// An error if the device has failed.
     pub(crate) fn check_works(&self) -> Result<(), FabricError> {
         match self.fatal.get() {
             None => Ok(()),
@@ -283,7 +314,7 @@ impl Device {
         self.is_gone.load(Ordering::Relaxed)
     }
 
-    /// Takes all events of the device, and remembers whether it has failed. Returns the numbers of
+    /// Takes all events of the device, and remembers what they say about it. Returns the numbers of
     /// queue pairs that may be broken.
     pub(crate) fn take_events(&self) -> Vec<u32> {
         let mut broken = Vec::new();
@@ -297,6 +328,9 @@ impl Device {
                 }
                 if event.event_type == ffi::EVENT_DEVICE_FATAL {
                     self.is_gone.store(true, Ordering::Relaxed);
+                }
+                if [ffi::EVENT_PORT_ERR, ffi::EVENT_GID_CHANGE].contains(&event.event_type) {
+                    self.doubt_port();
                 }
                 if let ffi::EVENT_QP_FATAL | ffi::EVENT_QP_REQ_ERR | ffi::EVENT_QP_ACCESS_ERR =
                     event.event_type

@@ -133,7 +133,9 @@ impl State {
         let works = connection.broken.retry(|| {
             qp.device.reset()?;
             prepared = qp.device.prepare(peer.port)?;
-            qp.device.connect(&peer)
+            qp.device
+                .connect(&peer)
+                .inspect_err(|_| port.device.doubt_port())
         });
         if works {
             let id = self.new_id();
