@@ -179,6 +179,24 @@ impl Shape {
         })
     }
 
+    /// Checks that packets fit the ports of this end.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Mismatch`].
+    pub(crate) fn check_mtu(&self, most: u32) -> Result<(), Error> {
+        if self.mtu <= most {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::Mismatch,
+            format!(
+                "the sender's packets have {} bytes, and the network interface of the receiver carries at \
+                 most {most}: give the sender --mtu {most}",
+                self.mtu
+            ),
+        ))
+    }
+
     /// The same segments in packets of `mtu` bytes, which must be smaller than before. Returns
     /// `None` if a segment or its parity would have too many packets.
     pub(crate) fn with_mtu(self, mtu: u32, scheme: SchemeName) -> Option<Self> {
@@ -350,6 +368,16 @@ fn roce_mtu(room: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn larger_packets_than_the_receiver_carries_are_refused() {
+        let shape = choose(MIB, GBIT, 10, 64 * MIB);
+        assert!(shape.check_mtu(shape.mtu).is_ok());
+        let error = shape.check_mtu(shape.mtu - 4).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Mismatch);
+        let hint = format!("--mtu {}", shape.mtu - 4);
+        assert!(error.to_string().ends_with(&hint), "{error}");
+    }
 
     const GBIT: u64 = 1_000_000_000;
     const MIB: u64 = 1 << 20;

@@ -214,6 +214,7 @@ impl Reception<'_> {
         let sealing = self.settings.sealing;
         let options = receiving(theirs.config, (control, sealing), (&shape, scheme), rtt);
         let mut routed = setup.take_routed()?;
+        shape.check_mtu(routed.max_mtu())?;
         let make = |endpoint: &mut Endpoint<_>| -> Result<_, farwrite::Error> {
             let qp = endpoint.create_qp(options)?;
             Ok((qp, endpoint.qp_info(qp)?))
