@@ -25,6 +25,7 @@ def program_cases(programs):
         send(farwrite, "send-device-to-udp", DEVICE, SOCKETS, LOSS),
         send(farwrite, "send-udp-to-device", SOCKETS, DEVICE, LOSS),
         send(farwrite, "send-device-to-device", LEFT, RIGHT, CABLE_LOSS),
+        send_to_smaller_mtu(farwrite, "send-to-smaller-mtu"),
         c_benchmark(programs["sdr_write_bw"], "c-device-to-device", ("FARWRITE_DEVICE=rxe1", LEFT), ("-d rxe2", RIGHT)),
         c_benchmark(programs["sdr_write_bw"], "c-two-channels", ("-d rxe1", LEFT), ("-d rxe2", RIGHT), "-q 2"),
         c_benchmark(programs["sdr_write_bw"], "c-udp-to-device", ("-d udp:10.1.0.9:4791", SOCKETS),
@@ -55,13 +56,25 @@ def over_device(script, end, least=1000):
 
 
 def send(farwrite, name, sender, receiver, netem, size_kib=2000):
-    """Sends a file, and compares what has arrived."""
+    """Sends a file, and compares what has arrived. It has 500 packets of the largest MTU."""
     source, into = f"/tmp/{name}.bin", f"/tmp/{name}.d"
     receive = f"{farwrite} recv --once --listen {receiver[1]}:4792 --dir {into} {device(receiver)}"
     return shells(name, 60, netem, [
-        (over_device(f"mkdir {into}; {receive}; cmp {source} {into}/{name}.bin", receiver), receiver),
+        (over_device(f"mkdir {into}; {receive}; cmp {source} {into}/{name}.bin", receiver, 500), receiver),
         (over_device(f"dd if=/dev/urandom of={source} bs=1024 count={size_kib} 2>/dev/null; "
-                     f"{farwrite} send --no-path-cache --to {receiver[1]} {device(sender)} {source}", sender), sender),
+                     f"{farwrite} send --no-path-cache --to {receiver[1]} {device(sender)} {source}", sender, 500), sender),
+    ])
+
+
+def send_to_smaller_mtu(farwrite, name):
+    """The interface of the receiver carries smaller packets than that of the sender. An error says what to do."""
+    receive = f"{farwrite} recv --once --listen {RIGHT[1]}:4792 --dir /tmp/{name} {device(RIGHT)}"
+    send = f"{farwrite} send --no-path-cache --to {RIGHT[1]} {device(LEFT)} /etc/services"
+    return shells(name, 60, {}, [
+        (f"ip link set w1 mtu 1500; mkdir /tmp/{name}; {receive} || {receive}; ip link set w1 mtu 4500; "
+         f"cmp /etc/services /tmp/{name}/services", RIGHT),
+        (f"if {send} 2>/tmp/{name}.log; then exit 1; fi; cat /tmp/{name}.log; "
+         f"grep --quiet 'give the sender --mtu 1024' /tmp/{name}.log; {send} --mtu 1024", LEFT),
     ])
 
 
