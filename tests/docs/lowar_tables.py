@@ -139,6 +139,30 @@ def latency(rows):
     return table(["", "added", "one loss", "16 losses in a block", "one loss in each of two blocks", *more], lines)
 
 
+def receivers(rows):
+    """L13: LoWAR inside a NIC, by the times of its receive path."""
+    panels = ["latency, in the NIC, " + times for times in (
+        "0% and 0%", "0% and 100%", "50% and 50%", "50% and 100%", "90% and 50%", "100% and 25%", "100% and 50%",
+        "100% and 100%")]
+    lines = []
+    for panel in [*panels, "latency"]:
+        def time(shape, measure, panel=panel):
+            return rows.value("L13", panel, coded(shape), shape[0], measure)
+
+        one = [time((r, 1), "one_loss_us") for r in (32, 64, 128)]
+        two = time((128, 1), "two_blocks_us")
+        burst = [time((128, 16), measure) for measure in ("one_loss_us", "16_losses_us")]
+        # Below a microsecond, a ratio says nothing.
+        ratios = [f"{above / below:.2f}" if below > 1 else ""
+                  for above, below in ((one[2], one[1]), (two, one[2]), (burst[1], burst[0]))]
+        name = panel.removeprefix("latency, in the NIC, ").replace("latency", "box behind a cable")
+        times = name.split(" and ")
+        cells = [f"{time((128, 1), 'added_us'):.1f}", *(f"{value:.1f}" for value in (*one, two))]
+        lines.append([*(times if len(times) == 2 else [name, ""]), *cells, *ratios])
+    return table(["receive", "drain", "added, (128, 1)", "one loss, (32, 1)", "(64, 1)", "(128, 1)",
+                  "two blocks, (128, 1)", "(128, 1) / (64, 1)", "two / one", "16 losses / one, (128, 16)"], lines)
+
+
 TABLES = {
     "l9-goodput": goodput,
     "l9-computed": computed,
@@ -147,4 +171,5 @@ TABLES = {
     "l11-bursts": bursts,
     "l12-small": small,
     "l13-latency": latency,
+    "l13-receivers": receivers,
 }

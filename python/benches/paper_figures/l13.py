@@ -12,7 +12,12 @@ from paper_figures.claim import Numbers, Settings
 from paper_figures.rows import Rows
 from paper_figures.style import Array, bars, legend_above, panels, places
 
-PANEL = "latency"
+#: LoWAR in a NIC whose receive path takes as long for a packet as the cable, and as long to drain one.
+PANEL = "latency, in the NIC, 100% and 100%"
+#: LoWAR in a NIC whose receive path takes no time, like that of the NIC without LoWAR.
+FAST = "latency, in the NIC, 0% and 0%"
+#: LoWAR in a box behind a cable.
+BOX = "latency"
 
 
 def shape(name: str) -> tuple[int, int]:
@@ -21,14 +26,14 @@ def shape(name: str) -> tuple[int, int]:
     return int(r), int(c)
 
 
-def time(rows: Rows, series: str, measure: str) -> float:
+def time(rows: Rows, series: str, measure: str, panel: str = PANEL) -> float:
     """Return the microseconds that LoWAR adds to the time of the message."""
-    return rows.value(PANEL, series, measure, shape(series)[0])
+    return rows.value(panel, series, measure, shape(series)[0])
 
 
-def times(rows: Rows, names: Sequence[str], measure: str) -> Array:
+def times(rows: Rows, names: Sequence[str], measure: str, panel: str = PANEL) -> Array:
     """Return the added microseconds of several series."""
-    return np.array([time(rows, name, measure) for name in names])
+    return np.array([time(rows, name, measure, panel) for name in names])
 
 
 def repairs_us(settings: Settings, series: str) -> float:
@@ -43,13 +48,15 @@ def numbers(settings: Settings, rows: Rows) -> Numbers:
     """Return the numbers that are compared with the paper's numbers."""
     half, whole = settings["single"][-2:]
     burst = settings["burst"]
-    added = {name: time(rows, name, "added_us") / repairs_us(settings, name) for name in rows.series(PANEL)}
+    added = {name: time(rows, name, "added_us", FAST) / repairs_us(settings, name) for name in rows.series(PANEL)}
     return {
         "added_least": min(added.values()),
         "added_most": max(added.values()),
         "by_block": time(rows, whole, "one_loss_us") / time(rows, half, "one_loss_us"),
         "two_blocks": time(rows, whole, "two_blocks_us") / time(rows, whole, "one_loss_us"),
         "burst": time(rows, burst, "16_losses_us") / time(rows, burst, "one_loss_us"),
+        "box_by_block": time(rows, whole, "one_loss_us", BOX) / time(rows, half, "one_loss_us", BOX),
+        "box_two_blocks": time(rows, whole, "two_blocks_us", BOX) / time(rows, whole, "one_loss_us", BOX),
     }
 
 
@@ -58,7 +65,7 @@ def draw(settings: Settings, rows: Rows) -> Figure:
     figure, (added, recovering, burst) = panels(3, width=4.0)
     names = rows.series(PANEL)
     single = settings["single"]
-    bars(added, {"the message": times(rows, names, "added_us")})
+    bars(added, {"the message": times(rows, names, "added_us", FAST)})
     repairs = [repairs_us(settings, name) for name in names]
     added.plot(repairs, linestyle="none", marker="_", markersize=24, color="black", label="repair packets")
     added.set_title("(a) without losses")
