@@ -117,7 +117,12 @@ pub(crate) fn raw_region(
     // being sent, nor sends what is being received; the headers say so. Of memory that peers write into no
     // reference is made: this crate does not call `Endpoint::memory`, and drops regions without looking at
     // them.
-    Ok(unsafe { Region::from_raw_parts(addr.cast(), length) })
+    Ok(unsafe {
+        match access {
+            Access::Write => Region::from_raw_parts(addr.cast(), length),
+            Access::Read => Region::read_only_from_raw_parts(addr.cast(), length),
+        }
+    })
 }
 
 /// Brings pages into memory. Linux before 5.14 cannot: then nothing is checked.

@@ -155,7 +155,10 @@ impl Regions {
 
     /// Holds a region for a window.
     pub(crate) fn hold(&mut self, lkey: Lkey) -> Result<HeldRegion, FabricError> {
-        self.read().get(lkey).map(HeldRegion::new)
+        let table = self.read();
+        let region = table.get(lkey)?;
+        region.registered.check_writable()?;
+        Ok(HeldRegion::new(region))
     }
 
     pub(crate) fn bytes(&self, lkey: Lkey) -> Result<RegionPtr, FabricError> {
@@ -206,8 +209,9 @@ impl Regions {
         bytes: &[u8],
     ) -> Result<(), FabricError> {
         let table = self.read();
-        let part = table.get(lkey)?.registered.bytes();
-        let part = part.slice(offset, bytes.len() as u64)?;
+        let registered = &table.get(lkey)?.registered;
+        registered.check_writable()?;
+        let part = registered.bytes().slice(offset, bytes.len() as u64)?;
         // SAFETY: same as in `copy_out`.
         unsafe { part.copy_in(bytes) };
         Ok(())

@@ -28,6 +28,9 @@ pub enum FabricError {
         /// Bytes available.
         limit: u64,
     },
+    /// The memory region may only be read.
+    #[error("the memory region is read-only: receive into another one")]
+    ReadOnly,
     /// The object is still in use.
     #[error("{0} is still in use")]
     InUse(Object),

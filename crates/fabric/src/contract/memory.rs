@@ -21,21 +21,30 @@ impl<T: AsMut<[u8]> + Send> Memory for T {}
 /// Memory before it is registered with a fabric, and after it is deregistered.
 ///
 /// A region that is not registered dereferences to its bytes. [`Fabric::register`] consumes it, and
-/// [`Fabric::deregister`] returns it. A ghost dereferences to an empty slice.
+/// [`Fabric::deregister`] returns it. A ghost dereferences to an empty slice, and so does a read-only
+/// region to an empty mutable one.
 ///
 /// [`Fabric::register`]: super::Fabric::register
 /// [`Fabric::deregister`]: super::Fabric::deregister
 pub struct Region {
     bytes: RegionPtr,
+    access: Access,
     /// The pointer from [`Box::into_raw`] for owned memory. `bytes` borrows from it until the
     /// region is dropped.
-    owner: Option<*mut dyn Memory>,
+    owner: Option<*mut dyn Send>,
+}
+
+/// What may be done with the bytes of a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Access {
+    Read,
+    Write,
 }
 
 impl Region {
     /// A region that owns its memory.
     pub fn owned(memory: impl Memory + 'static) -> Self {
-        let owner: *mut dyn Memory = Box::into_raw(Box::new(memory));
+        let owner = Box::into_raw(Box::new(memory));
         // SAFETY: `owner` comes from a box, so it is valid and not shared. The borrow lasts until
         // `drop` restores the box; until then nothing else uses `owner`.
         let bytes = unsafe { (*owner).as_mut() };
@@ -43,8 +52,29 @@ impl Region {
             base: Some(bytes.as_mut_ptr()),
             length: bytes.len() as u64,
         };
-        let owner = Some(owner);
-        Self { bytes, owner }
+        Self {
+            bytes,
+            access: Access::Write,
+            owner: Some(owner),
+        }
+    }
+
+    /// A region of memory that is only read, for example a static, an `Arc<[u8]>` or a memory map.
+    /// Messages are sent from it. A window onto it, and so a receive into it, is refused
+    /// ([`FabricError::ReadOnly`]).
+    pub fn read_only(memory: impl AsRef<[u8]> + Send + 'static) -> Self {
+        let owner = Box::into_raw(Box::new(memory));
+        // SAFETY: as in `owned`. The region never writes to the bytes.
+        let bytes = unsafe { (*owner).as_ref() };
+        let bytes = RegionPtr {
+            base: Some(bytes.as_ptr().cast_mut()),
+            length: bytes.len() as u64,
+        };
+        Self {
+            bytes,
+            access: Access::Read,
+            owner: Some(owner),
+        }
     }
 
     /// A region at `base`, for memory that Rust does not own: a C caller's or a GPU's. Dropping the
@@ -65,19 +95,43 @@ impl Region {
             base: Some(base),
             length: length as u64,
         };
-        Self { bytes, owner: None }
+        Self {
+            bytes,
+            access: Access::Write,
+            owner: None,
+        }
+    }
+
+    /// A region at `base`, for memory that Rust does not own and that is only read, as with
+    /// [`Region::read_only`].
+    ///
+    /// # Safety
+    /// The same as for [`Region::from_raw_parts`], but the bytes need not be writable, and other regions
+    /// that are only read may cover them too.
+    #[must_use]
+    pub unsafe fn read_only_from_raw_parts(base: *const u8, length: usize) -> Self {
+        let bytes = RegionPtr {
+            base: Some(base.cast_mut()),
+            length: length as u64,
+        };
+        Self {
+            bytes,
+            access: Access::Read,
+            owner: None,
+        }
     }
 
     /// A ghost: a region of `length` bytes without memory. Writes into it complete, but store
     /// nothing. Sends from it carry zeros. Only fabrics with [`Capabilities::ghosts`] accept it.
     ///
     /// [`Capabilities::ghosts`]: super::Capabilities::ghosts
-    ///
-    /// [`Capabilities::ghosts`]: super::Capabilities::ghosts
     #[must_use]
     pub fn ghost(length: u64) -> Self {
-        let bytes = RegionPtr { base: None, length };
-        Self { bytes, owner: None }
+        Self {
+            bytes: RegionPtr { base: None, length },
+            access: Access::Write,
+            owner: None,
+        }
     }
 
     /// Length in bytes, also of a ghost.
@@ -110,10 +164,10 @@ impl DerefMut for Region {
             // SAFETY: same as above, and the region is borrowed exclusively. The length comes from
             // a slice or from `from_raw_parts`, so it fits a `usize`.
             #[allow(clippy::cast_possible_truncation)]
-            Some(base) => unsafe {
+            Some(base) if self.access == Access::Write => unsafe {
                 std::slice::from_raw_parts_mut(base, self.bytes.length as usize)
             },
-            None => &mut [],
+            _ => &mut [],
         }
     }
 }
@@ -277,6 +331,17 @@ impl Registered {
         self.region.bytes
     }
 
+    /// Checks that the region may be written. A fabric asks before it opens a window or copies bytes in.
+    ///
+    /// # Errors
+    /// [`FabricError::ReadOnly`].
+    pub fn check_writable(&self) -> Result<(), FabricError> {
+        match self.region.access {
+            Access::Write => Ok(()),
+            Access::Read => Err(FabricError::ReadOnly),
+        }
+    }
+
     /// Whether a window onto the region is held. If not, everything that was written through windows
     /// is visible.
     #[must_use]
@@ -383,6 +448,30 @@ mod tests {
         region[0] = 1;
         drop(region);
         assert_eq!(memory, [1, 5, 5, 5]);
+    }
+
+    #[test]
+    fn memory_that_is_only_read_gives_no_mutable_bytes() {
+        const BYTES: &[u8] = &[1, 2, 3];
+        let mut region = Region::read_only(BYTES);
+        assert_eq!(region.iter_mut().count(), 0);
+        assert_eq!(*region, *BYTES);
+        let shared: Arc<[u8]> = Arc::new([4, 5]);
+        let registered = Registered::new(Region::read_only(shared.clone()));
+        assert!(matches!(
+            registered.check_writable(),
+            Err(FabricError::ReadOnly)
+        ));
+        let mut out = [0; 2];
+        // SAFETY: it is registered.
+        unsafe { registered.bytes().copy_out(&mut out) };
+        assert_eq!(out, [4, 5]);
+        drop(registered.into_region());
+        assert_eq!(Arc::strong_count(&shared), 1);
+        // SAFETY: the bytes are static.
+        let raw = unsafe { Region::read_only_from_raw_parts(BYTES.as_ptr(), 3) };
+        assert_eq!(*raw, *BYTES);
+        assert!(Registered::new(raw).check_writable().is_err());
     }
 
     #[test]

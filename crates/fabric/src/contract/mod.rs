@@ -96,7 +96,7 @@ pub trait Fabric {
     /// change bytes that a posted request names.
     ///
     /// # Errors
-    /// [`FabricError::UnknownKey`], [`FabricError::OutOfBounds`].
+    /// [`FabricError::UnknownKey`], [`FabricError::OutOfBounds`], [`FabricError::ReadOnly`].
     fn copy_in(&mut self, lkey: Lkey, offset: u64, bytes: &[u8]) -> Result<(), FabricError>;
 
     /// Creates a set of `slots` windows of at most `slot_bytes` each, all closed. Closed windows
@@ -133,7 +133,7 @@ pub trait Fabric {
     /// # Errors
     /// [`FabricError::UnknownKey`]. [`FabricError::InUse`] if a window is open at the slot.
     /// [`FabricError::OutOfBounds`] for a slot that does not exist, for more bytes than the slot
-    /// holds, or for bytes outside the region.
+    /// holds, or for bytes outside the region. [`FabricError::ReadOnly`].
     fn open_window(
         &mut self,
         set: WindowSet,

@@ -109,8 +109,9 @@ impl Regions {
         offset: u64,
         bytes: &[u8],
     ) -> Result<(), FabricError> {
-        let region = self.get(lkey)?.bytes();
-        let part = region.slice(offset, bytes.len() as u64)?;
+        let region = self.get(lkey)?;
+        region.check_writable()?;
+        let part = region.bytes().slice(offset, bytes.len() as u64)?;
         // SAFETY: same as in `copy_out`.
         unsafe { part.copy_in(bytes) };
         Ok(())

@@ -96,6 +96,7 @@ impl Slots {
         offset: u64,
         length: u64,
     ) -> Result<u64, FabricError> {
+        region.check_writable()?;
         let (index, count) = (window.slot, self.count);
         let (page_pointer, in_page) = self.find(index).ok_or(FabricError::OutOfBounds {
             offset: index.into(),

@@ -103,6 +103,29 @@ pub(crate) fn a_callers_memory(world: &mut impl World) {
     );
 }
 
+pub(crate) fn read_only(world: &mut impl World) {
+    const BYTES: &[u8] = &[7; 20];
+    let mut pair = Pair::new(world);
+    let lkey = pair.a.register(Region::read_only(BYTES)).unwrap();
+    let set = pair.a.create_windows(&[pair.qa], 1, 20).unwrap();
+    let opened = pair.a.open_window(set, 0, lkey, 0, 20);
+    assert!(matches!(opened, Err(FabricError::ReadOnly)));
+    let copied = pair.a.copy_in(lkey, 0, &[1]);
+    assert!(matches!(copied, Err(FabricError::ReadOnly)));
+    // It can be sent.
+    let (_, place) = pair.open(0..20);
+    let local = [sge(lkey, 0..20)];
+    let write = WriteWr {
+        signaled: true,
+        ..write(&local, place, 0)
+    };
+    post(&mut pair.a, pair.qa, &write);
+    pair.arrivals(1);
+    assert_eq!(pair.target()[..20], *BYTES);
+    departures(pair.world, &mut pair.a, 1);
+    assert_eq!(*pair.a.deregister(lkey).unwrap(), *BYTES);
+}
+
 pub(crate) fn comes_back_after_departure(world: &mut impl World) {
     let mut pair = Pair::new(world);
     let (_, place) = pair.open(0..100);
