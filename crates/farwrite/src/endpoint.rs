@@ -162,12 +162,13 @@ impl<F: Fabric> Endpoint<F> {
         if self.queue_pairs.iter().any(|pair| pair.uses(region.lkey)) {
             return Err(FabricError::InUse(Object::MemoryRegion).into());
         }
-        match self.fabric.deregister(region.lkey) {
-            // Threads may still code a message that has ended.
-            Err(FabricError::InUse(_)) => self.coding.settle()?,
-            done => return Ok(done?),
+        loop {
+            match self.fabric.deregister(region.lkey) {
+                // Threads may still code a message that has ended.
+                Err(FabricError::InUse(_)) if self.coding.wait_for_one()? => {}
+                done => return Ok(done?),
+            }
         }
-        Ok(self.fabric.deregister(region.lkey)?)
     }
 
     /// Returns the bytes of a region that has no open receive. A ghost has no bytes.
@@ -306,7 +307,7 @@ impl<F: Fabric> Endpoint<F> {
             self.peer_schedule.remove(peer_index(peer));
         }
         // Threads may still read its parity memory, which is deregistered now.
-        let settled = self.coding.settle();
+        let settled = self.coding.forget((index, pair.name().serial));
         let destroyed = pair.destroy(&mut self.fabric);
         settled.and(destroyed).map_err(Error::from)
     }

@@ -95,6 +95,8 @@ pub(crate) struct Coding {
     /// Tasks that the owner has not taken back, and the bytes of their results.
     tasks: usize,
     bytes: usize,
+    /// The queue pairs of the tasks that threads have not handed over, one entry for each task.
+    at_threads: Vec<(u32, u32)>,
     /// Queue pairs that found no room, and wait for it in this order.
     line: Line,
     /// Queue pairs that have left the line, and have handed out no task since then. Room is kept for one
@@ -112,6 +114,7 @@ impl Default for Coding {
             ready: VecDeque::new(),
             tasks: 0,
             bytes: 0,
+            at_threads: Vec::new(),
             line: Line::default(),
             granted: BTreeSet::new(),
             spare: Vec::new(),
@@ -225,7 +228,10 @@ impl Coding {
         }
         match &mut self.place {
             Place::Here => return Some(self.coder.code(task, output)),
-            Place::Threads(threads) => threads.push(task, output),
+            Place::Threads(threads) => {
+                self.at_threads.push(task.about.pair);
+                threads.push(task, output);
+            }
             Place::Later { delay_ns, done } => {
                 let coded = self.coder.code(task, output);
                 done.push_back((now_ns.saturating_add(*delay_ns), coded));
@@ -248,8 +254,9 @@ impl Coding {
         match &mut self.place {
             Place::Here => {}
             Place::Threads(threads) => {
-                let taken = threads.take(&mut self.ready);
-                self.note_failure(taken)?;
+                for result in threads.take() {
+                    self.note_result(result)?;
+                }
             }
             Place::Later { done, .. } => {
                 while done.front().is_some_and(|(due_ns, _)| *due_ns <= now_ns) {
@@ -286,24 +293,69 @@ impl Coding {
     ///
     /// # Errors
     /// [`FabricError::Io`] when a thread has failed.
-    pub(crate) fn settle(&mut self) -> Result<(), FabricError> {
-        while let Place::Threads(threads) = &mut self.place
-            && self.ready.len() < self.tasks
-        {
-            let next = threads.wait();
-            let next = self.note_failure(next)?;
-            self.ready.push_back(next);
+    fn settle(&mut self) -> Result<(), FabricError> {
+        while self.wait_for_one()? {}
+        Ok(())
+    }
+
+    /// Waits for the result of one task, which stays for the next [`Coding::take`]. Returns false if threads
+    /// have none.
+    ///
+    /// # Errors
+    /// [`FabricError::Io`] when a thread has failed.
+    pub(crate) fn wait_for_one(&mut self) -> Result<bool, FabricError> {
+        let Place::Threads(threads) = &self.place else {
+            return Ok(false);
+        };
+        if self.at_threads.is_empty() {
+            return Ok(false);
+        }
+        let result = threads.wait();
+        self.note_result(result)?;
+        Ok(true)
+    }
+
+    /// Waits until no task of a queue pair, by its index and serial, reads memory. Tasks that no thread has
+    /// begun are dropped, so this waits at most for one task of each thread.
+    ///
+    /// # Errors
+    /// [`FabricError::Io`] when a thread has failed.
+    pub(crate) fn forget(&mut self, pair: (u32, u32)) -> Result<(), FabricError> {
+        if let Place::Threads(threads) = &self.place {
+            for task in threads.withdraw(|task| task.about.pair == pair) {
+                self.tasks -= 1;
+                self.bytes -= task.output_bytes();
+                self.leave_threads(pair);
+            }
+        }
+        while self.at_threads.contains(&pair) {
+            self.wait_for_one()?;
         }
         Ok(())
     }
 
-    /// If a thread has failed, the owner codes from now on. All tasks and results that it has not taken back
-    /// are lost.
-    fn note_failure<T>(&mut self, result: Result<T, FabricError>) -> Result<T, FabricError> {
-        if result.is_err() {
-            *self = Self::default();
+    /// Keeps a result that a thread has handed over. If a thread has failed, the owner codes from now on, and
+    /// all tasks and results that it has not taken back are lost.
+    fn note_result(&mut self, result: Result<Coded, FabricError>) -> Result<(), FabricError> {
+        match result {
+            Ok(coded) => {
+                self.leave_threads(coded.about.pair);
+                self.ready.push_back(coded);
+                Ok(())
+            }
+            Err(error) => {
+                *self = Self::default();
+                Err(error)
+            }
         }
-        result
+    }
+
+    /// Notes that a task of a queue pair is not at the threads any more.
+    fn leave_threads(&mut self, pair: (u32, u32)) {
+        let of_pair = |other: &(u32, u32)| *other == pair;
+        if let Some(at) = self.at_threads.iter().position(of_pair) {
+            self.at_threads.swap_remove(at);
+        }
     }
 }
 

@@ -66,6 +66,14 @@ impl<T> Queue<T> {
         }
     }
 
+    /// Takes out work that is wanted back, and that no thread has taken.
+    pub(super) fn remove(&self, mut is_wanted: impl FnMut(&T) -> bool) -> Vec<T> {
+        let mut state = self.lock();
+        let (removed, kept) = state.work.drain(..).partition(|work| is_wanted(work));
+        state.work = kept;
+        Vec::from(removed)
+    }
+
     /// Drops work that no thread has taken, and ends the threads.
     pub(super) fn close(&self) {
         let mut state = self.lock();

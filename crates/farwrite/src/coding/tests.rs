@@ -1,8 +1,8 @@
 //! Threads give the results of the owner, in any order, and end with it.
 
 use std::net::Ipv4Addr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use farwrite_codes::Present;
@@ -51,6 +51,10 @@ impl Memory {
 
     /// The task of a group: to encode it, or to rebuild its first two chunks.
     fn task(&self, group: u32, work: Work) -> Task {
+        self.task_of((3, 4), group, work)
+    }
+
+    fn task_of(&self, pair: (u32, u32), group: u32, work: Work) -> Task {
         let layout = self.layout;
         let bytes = layout.group(group as usize).expect("a group");
         let rebuild = (work == Work::Rebuild).then(|| {
@@ -63,7 +67,7 @@ impl Memory {
             data: self.source(self.data, bytes.data.start),
             rebuild,
             about: TaskInfo {
-                pair: (3, 4),
+                pair,
                 job: Job {
                     message: 5,
                     group,
@@ -161,6 +165,41 @@ fn settled_tasks_leave_memory_free_and_results_in_place() {
     assert!(coding.has_grants());
     assert_eq!(coding.grant().collect::<Vec<_>>(), [1]);
     assert!(coding.has_room(1));
+}
+
+#[test]
+fn a_queue_pair_that_ends_waits_for_its_own_tasks_only() {
+    let mut memory = Memory::new();
+    let mut coding = Coding::default();
+    // The thread stops after its first task, until the test goes on or 10 s have passed.
+    let (go_on, wait) = mpsc::channel::<()>();
+    let wait = Mutex::new(wait);
+    let owner = Waker::new(move || {
+        let _ = wait
+            .lock()
+            .expect("one thread")
+            .recv_timeout(Duration::from_secs(10));
+    });
+    coding.start_threads(1, &owner).expect("a thread");
+    for pair in [(3, 4), (3, 4), (9, 1), (3, 4)] {
+        let task = memory.task_of(pair, 0, Work::Encode);
+        assert!(coding.code(0, task).is_none());
+    }
+    // The thread cannot have begun the third task.
+    coding.forget((9, 1)).expect("a thread");
+    assert_eq!(coding.at_threads, [(3, 4); 3]);
+    assert_eq!(coding.tasks, 3);
+    drop(go_on);
+    coding.forget((3, 4)).expect("a thread");
+    assert!(coding.at_threads.is_empty());
+    memory
+        .fabric
+        .deregister(memory.data)
+        .expect("no task reads it");
+    let mut out = Vec::new();
+    coding.take(0, &mut out).expect("the thread");
+    assert!(out.iter().all(|coded| coded.about.pair == (3, 4)));
+    assert_eq!((coding.tasks, coding.bytes), (0, 0));
 }
 
 #[test]

@@ -1,6 +1,5 @@
 //! Threads that code.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -146,16 +145,17 @@ impl Threads {
         self.shared.queue.push((task, output));
     }
 
-    /// Appends the results that exist to `ready`.
-    ///
-    /// # Errors
-    /// [`FabricError::Io`] when a thread has failed.
-    pub(super) fn take(&self, ready: &mut VecDeque<Coded>) -> Result<(), FabricError> {
+    /// Takes the results that exist; [`FabricError::Io`] when a thread has failed.
+    pub(super) fn take(&self) -> Vec<Result<Coded, FabricError>> {
         self.shared.announcement.take();
-        for result in self.from_threads.try_iter() {
-            ready.push_back(result.map_err(failed)?);
-        }
-        Ok(())
+        let results = self.from_threads.try_iter();
+        results.map(|result| result.map_err(failed)).collect()
+    }
+
+    /// Takes back tasks that no thread has begun.
+    pub(super) fn withdraw(&self, mut is_wanted: impl FnMut(&Task) -> bool) -> Vec<Task> {
+        let withdrawn = self.shared.queue.remove(|(task, _)| is_wanted(task));
+        withdrawn.into_iter().map(|(task, _)| task).collect()
     }
 
     /// Waits for the next result. At least one task must be in progress.
