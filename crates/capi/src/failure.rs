@@ -26,6 +26,14 @@ impl From<farwrite::Error> for Failure {
     fn from(error: farwrite::Error) -> Self {
         match error {
             farwrite::Error::Retry { .. } => Self::Retry(error.to_string()),
+            // The names that C programs know.
+            farwrite::Error::SwitchedOff { switch, .. } => {
+                let attribute = match switch {
+                    "sends" => "send_enable",
+                    _ => "recv_enable",
+                };
+                Self::Error(format!("the queue pair was created with {attribute} = 0"))
+            }
             _ => Self::Error(error.to_string()),
         }
     }

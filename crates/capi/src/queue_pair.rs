@@ -19,8 +19,6 @@ pub(crate) struct Pair {
     pub(crate) context: Arc<Context>,
     pub(crate) qp: QueuePair,
     pub(crate) shape: Shape,
-    sends: bool,
-    receives: bool,
     messages: Mutex<Messages>,
 }
 
@@ -45,8 +43,6 @@ impl Pair {
             context: Arc::clone(context),
             qp,
             shape,
-            sends: attr.send_enable != 0,
-            receives: attr.recv_enable != 0,
             messages: Mutex::default(),
         })
     }
@@ -80,21 +76,7 @@ impl Pair {
         mapped.slice(address, length.into())
     }
 
-    pub(crate) fn check_sends(&self) -> Result<(), Failure> {
-        match self.sends {
-            true => Ok(()),
-            false => Err(Failure::new(
-                "the queue pair was created with send_enable = 0",
-            )),
-        }
-    }
-
     pub(crate) fn post_recv(&self, target: MrSlice) -> Result<RecvHandle, Failure> {
-        if !self.receives {
-            return Err(Failure::new(
-                "the queue pair was created with recv_enable = 0",
-            ));
-        }
         let qp = self.qp;
         let posted = self
             .context
@@ -109,67 +91,20 @@ impl Pair {
         first_chunk: u32,
         immediate: Option<u32>,
     ) -> Result<SendHandle, Failure> {
-        self.check_sends()?;
-        self.check_place(source.length(), first_chunk)?;
-        self.check_immediate(source.length(), first_chunk, immediate)?;
         let qp = self.qp;
         let options = SendOptions {
             scheme: SchemeTag::NONE,
             immediate,
+            first_chunk,
             ..SendOptions::default()
         };
-        let posted = self.context.call(move |endpoint| {
-            if first_chunk == 0 {
-                return endpoint.post_send(qp, source, options);
-            }
-            let stream = endpoint.start_stream(qp, immediate)?;
-            let sent = endpoint.send_chunks(&stream, source, first_chunk);
-            match sent.and_then(|()| endpoint.end_stream(&stream)) {
-                Ok(()) => Ok(stream),
-                Err(error) => {
-                    endpoint.cancel_send(&stream)?;
-                    Err(error)
-                }
-            }
-        })?;
+        let posted = self
+            .context
+            .call(move |endpoint| endpoint.post_send(qp, source, options))?;
         Ok(posted?)
     }
 
-    /// A send with an offset is a stream. What is wrong with its chunks must be found before it takes the
-    /// number of a message.
-    fn check_place(&self, bytes: u64, first_chunk: u32) -> Result<(), Failure> {
-        let end = u64::from(first_chunk) * self.chunk_bytes() + bytes;
-        let most = self.config().max_message_bytes;
-        if end > most || bytes == 0 && first_chunk > 0 {
-            return Err(Failure::new(format!(
-                "{bytes} bytes at chunk {first_chunk}: the longest message of the queue pair has {most} bytes, \
-                 and a send with remote_offset at least one"
-            )));
-        }
-        Ok(())
-    }
-
-    /// An immediate is carried in parts by the packets, each part by every n-th packet (P3.4). A send
-    /// that leaves out the first chunks must have packets for all parts.
-    fn check_immediate(
-        &self,
-        bytes: u64,
-        first_chunk: u32,
-        immediate: Option<u32>,
-    ) -> Result<(), Failure> {
-        let parts = 32_u32.div_ceil(self.config().split.user_bits.max(1).into());
-        let packets = bytes.div_ceil(self.config().mtu.into());
-        if immediate.is_none() || first_chunk == 0 || packets >= u64::from(parts) {
-            return Ok(());
-        }
-        Err(Failure::new(format!(
-            "a send of {packets} packets with remote_offset = {first_chunk} cannot carry an immediate, \
-             which takes {parts} packets"
-        )))
-    }
-
     pub(crate) fn start_stream(&self, immediate: Option<u32>) -> Result<SendHandle, Failure> {
-        self.check_sends()?;
         let qp = self.qp;
         let started = self
             .context

@@ -78,6 +78,8 @@ impl Shape {
             },
             sealing,
             default_deadline: default_deadline()?,
+            sends: attr.send_enable != 0,
+            receives: attr.recv_enable != 0,
             ..QpOptions::default()
         };
         Ok(Self {

@@ -328,7 +328,8 @@ impl<F: Fabric> Endpoint<F> {
     /// [`Error::Retry`] while all slots are posted, or while no packet has arrived yet for the last
     /// message in the next slot; [`Error::OutOfBounds`], [`Error::TooLong`],
     /// [`Error::UnknownScheme`], [`Error::Sdr`] if an immediate is expected and the queue pair
-    /// carries none, [`Error::Direction`] if reads were posted on it.
+    /// carries none, [`Error::Direction`] if reads were posted on it, [`Error::SwitchedOff`],
+    /// [`Error::Fabric`] for a region that is not registered here, or read-only.
     pub fn post_recv_with(
         &mut self,
         qp: QueuePair,
@@ -376,8 +377,9 @@ impl<F: Fabric> Endpoint<F> {
     /// # Errors
     /// [`Error::Retry`] while all slots are in flight, [`Error::NotConnected`],
     /// [`Error::OutOfBounds`], [`Error::TooLong`], [`Error::UnknownScheme`], [`Error::Sdr`],
-    /// [`Error::Direction`] if the queue pair answers reads, [`Error::Fabric`] for a region that is
-    /// not registered here.
+    /// [`Error::Direction`] if the queue pair answers reads, [`Error::SwitchedOff`],
+    /// [`Error::Stream`] for a [`SendOptions::first_chunk`] that the message cannot have,
+    /// [`Error::Fabric`] for a region that is not registered here.
     pub fn post_send(
         &mut self,
         qp: QueuePair,

@@ -117,6 +117,16 @@ pub enum Error {
         /// What it was asked to carry.
         wanted: &'static str,
     },
+    /// The queue pair was created without this direction.
+    #[error(
+        "queue pair {queue_pair} was created with {switch} = false: create it with {switch} = true"
+    )]
+    SwitchedOff {
+        /// Its number.
+        queue_pair: u32,
+        /// The field of [`QpOptions`](crate::QpOptions).
+        switch: &'static str,
+    },
     /// The peer is of a version that does not answer reads.
     #[error(
         "the peer of queue pair {0} does not answer reads: its version is older, update that end"
@@ -215,6 +225,24 @@ pub enum StreamError {
     /// The run ends within a chunk that another run continues.
     #[error("a run must end where a chunk ends, or the message")]
     EndsWithinChunk,
+    /// A message with a scheme begins at the first chunk of the peer's buffer.
+    #[error(
+        "first_chunk = {0}: a message with a scheme begins at chunk 0; send it without a scheme"
+    )]
+    OffsetWithScheme(u32),
+    /// A message that leaves out the first chunks has too few packets for its immediate (P3.4).
+    #[error(
+        "a message of {packets} packets that begins at chunk {first_chunk} cannot carry an immediate, \
+         which takes {parts} packets"
+    )]
+    TooShortForImmediate {
+        /// Packets of the message.
+        packets: u64,
+        /// The chunk at which it begins.
+        first_chunk: u32,
+        /// Packets that carry a part of the immediate each.
+        parts: u32,
+    },
     /// A write reaches beyond the peer's buffer.
     #[error("the write ends at byte {end_bytes}, and the peer's window has {window_bytes} bytes")]
     OutsideWindow {

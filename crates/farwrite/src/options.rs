@@ -211,6 +211,12 @@ pub struct QpOptions {
     /// after they were posted. It ends them if the peer has vanished. `None`: they stay open. Reads that
     /// this end answers or requests have no such deadline.
     pub default_deadline: Option<Duration>,
+    /// Whether this end sends: messages, and answers to the peer's reads. If not, calls that would are
+    /// refused ([`Error::SwitchedOff`](crate::Error::SwitchedOff)).
+    pub sends: bool,
+    /// Whether this end receives: messages, and answers to its reads. If not, calls that would are refused,
+    /// and messages of the peer wait.
+    pub receives: bool,
     /// Whether data packets are sealed. A sealed packet has 24 bytes more than [`QpConfig::mtu`]. All
     /// queue pairs to a peer must be sealed, or none ([`Error::Sealing`](crate::Error::Sealing)).
     pub sealing: Sealing,
@@ -234,6 +240,8 @@ impl Default for QpOptions {
             max_answers: 16,
             max_answer_parity_percent: 100,
             default_deadline: None,
+            sends: true,
+            receives: true,
             sealing: Sealing::Off,
             omit_icrc: false,
         }
@@ -262,6 +270,10 @@ pub struct SendOptions {
     pub scheme: SchemeTag,
     /// A user immediate to send with the message.
     pub immediate: Option<u32>,
+    /// The chunk of the peer's buffer at which the bytes begin. The message has its first bytes there, so
+    /// the chunks before are never sent. Above 0, the message must have no scheme, at least one byte, and
+    /// with an immediate a packet for each part of it (P3.4).
+    pub first_chunk: u32,
     /// The deadline of the send, by the clock of [`Endpoint::poll`](crate::Endpoint::poll). The
     /// first poll at or after that time stops the send. The send ends as partial if it was cleared
     /// to send and the receiver accepts that ([`RecvOptions::accept_partial`]), and as failed
@@ -278,6 +290,7 @@ impl Default for SendOptions {
         Self {
             scheme: SchemeName::SrNack.tag(),
             immediate: None,
+            first_chunk: 0,
             deadline_ns: None,
             critical: CriticalRanges::NONE,
         }

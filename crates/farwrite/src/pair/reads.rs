@@ -72,8 +72,30 @@ impl Reads {
 }
 
 impl Pair {
+    /// Checks that this end may send `wanted`.
+    pub(super) fn check_sends(&self, wanted: Carries) -> Result<(), Error> {
+        self.check_switch(self.options.sends, "sends")?;
+        self.check_direction(self.reads.sends, wanted)
+    }
+
+    /// Checks that this end may receive `wanted`.
+    pub(super) fn check_receives(&self, wanted: Carries) -> Result<(), Error> {
+        self.check_switch(self.options.receives, "receives")?;
+        self.check_direction(self.reads.receives, wanted)
+    }
+
+    fn check_switch(&self, is_on: bool, switch: &'static str) -> Result<(), Error> {
+        match is_on {
+            true => Ok(()),
+            false => Err(Error::SwitchedOff {
+                queue_pair: self.name.serial,
+                switch,
+            }),
+        }
+    }
+
     /// Checks that a direction which carries `carried` may carry `wanted`.
-    pub(super) fn check_direction(&self, carried: Carries, wanted: Carries) -> Result<(), Error> {
+    fn check_direction(&self, carried: Carries, wanted: Carries) -> Result<(), Error> {
         if carried == wanted || carried == Carries::Nothing {
             return Ok(());
         }
@@ -87,7 +109,7 @@ impl Pair {
     /// Lets the peer read a slice.
     pub(crate) fn expose(&mut self, slice: MrSlice) -> Result<ExposedRegion, Error> {
         Self::check_bounds(&slice)?;
-        self.check_direction(self.reads.sends, Carries::Answers)?;
+        self.check_sends(Carries::Answers)?;
         let region = self.reads.next_region;
         self.reads.sends = Carries::Answers;
         self.reads.next_region += 1;
@@ -220,6 +242,7 @@ impl Pair {
                 let options = SendOptions {
                     scheme: read.scheme,
                     immediate: None,
+                    first_chunk: 0,
                     deadline_ns: read.deadline_ns.map(|at_ns| self.reader_deadline_ns(at_ns)),
                     critical: CriticalRanges::NONE,
                 };

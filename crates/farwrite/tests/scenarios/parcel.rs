@@ -67,6 +67,7 @@ impl World {
         let options = SendOptions {
             scheme: order.scheme,
             immediate: order.immediate,
+            first_chunk: 0,
             deadline_ns: order.deadline_ns,
             critical: order.critical,
         };

@@ -1,13 +1,15 @@
 //! Sends without a scheme: whole messages whose losses are not repaired, and streams whose receiver
 //! watches the bitmap and requests what is missing.
 
-use farwrite::{Error, Outcome, QpConfig, QpOptions, RateControl, RecvHandle, SchemeTag};
+use farwrite::{
+    Error, Outcome, QpConfig, QpOptions, RateControl, RecvHandle, SchemeTag, SendOptions,
+};
 use farwrite_link::{LinkConfig, Loss};
 use farwrite_rng::SplitMix;
 
 use crate::parcel::{Order, UNTOUCHED};
 use crate::seeds;
-use crate::world::{MS, RTT, SECOND, Way, World, long_haul, options};
+use crate::world::{MS, RTT, SECOND, Way, World, long_haul, options, tag};
 
 const MESSAGE: usize = 1_000_003;
 const CHUNK: u64 = 4 * 1024;
@@ -68,6 +70,83 @@ fn a_message_without_a_scheme_arrives_in_part() {
         vec![(Way::Forth, parcel.out)],
         vec![(Way::Forth, parcel.inn)],
     );
+}
+
+#[test]
+fn a_message_without_a_scheme_begins_where_its_sender_says() {
+    let mut world = World::new(1, long_haul(), &four_packets_a_chunk());
+    let inn = world.post_recv(Way::Forth, MESSAGE).expect("a free slot");
+    let bytes = SplitMix::new(1).bytes(20 * 1024 + 5);
+    let source = world.a.endpoint.register(bytes.clone()).expect("room");
+    let (a, qp) = (&mut world.a.endpoint, world.a.qp);
+    let options = |first_chunk, immediate| SendOptions {
+        scheme: SchemeTag::NONE,
+        immediate,
+        first_chunk,
+        ..SendOptions::default()
+    };
+    let mut refused = |bytes: u64, options: SendOptions| {
+        let error = a.post_send(qp, source.slice(0..bytes), options);
+        error.expect_err("it is wrong").to_string()
+    };
+    // Wrong sends take no message number: the next one comes into the first buffer.
+    let with_scheme = SendOptions {
+        scheme: tag("sr-nack"),
+        ..options(1, None)
+    };
+    assert!(refused(10, with_scheme).contains("first_chunk = 1"));
+    assert!(refused(0, options(1, None)).contains("at least one byte"));
+    assert!(refused(10, options(1 << 20, None)).contains("exceed"));
+    let short = refused(7 * 1024, options(3, Some(77)));
+    assert!(short.contains("7 packets that begins at chunk 3") && short.contains("takes 8"));
+
+    let sent = a.post_send(qp, source.whole(), options(3, Some(77)));
+    let send = sent.expect("a free slot");
+    world.run_for(4 * RTT);
+    assert!(send.is_injected());
+    assert_eq!(missing(&inn.recv), [0, 1, 2]);
+    assert_eq!(inn.recv.length(), Some(3 * CHUNK + bytes.len() as u64));
+    assert_eq!(inn.recv.immediate(), Some(77));
+    let buffer = world.buffer(Way::Forth, &inn);
+    let (before, arrived) = buffer.split_at(3 * 4096);
+    assert!(before.iter().all(|&byte| byte == UNTOUCHED));
+    assert!(arrived.starts_with(&bytes));
+    let recv = &inn.recv;
+    let done = world.b.endpoint.complete_recv(recv, Outcome::Partial);
+    done.expect("open");
+}
+
+#[test]
+fn a_direction_that_is_switched_off_is_refused() {
+    let mut world = World::new(1, long_haul(), &options());
+    let end = &mut world.a.endpoint;
+    let region = end.register(vec![0; 10]).expect("room");
+    let mut create = |sends, receives| {
+        let options = QpOptions {
+            sends,
+            receives,
+            ..options()
+        };
+        let qp = end.create_qp(options).expect("good options");
+        [
+            end.post_recv(qp, region.whole()).err(),
+            end.start_stream(qp, None).err(),
+            end.post_send(qp, region.whole(), SendOptions::default())
+                .err(),
+            end.expose(qp, region.whole()).err(),
+        ]
+        .map(|error| error.map_or_else(String::new, |error| error.to_string()))
+    };
+    let off = |error: &str, switch: &str| error.contains(&format!("{switch} = false"));
+    let [recv, stream, send, expose] = create(false, true);
+    assert_eq!(recv, "");
+    assert!(
+        [stream, send, expose]
+            .iter()
+            .all(|error| off(error, "sends"))
+    );
+    let [recv, stream, ..] = create(true, false);
+    assert!(off(&recv, "receives") && stream.contains("not connected"));
 }
 
 #[test]

@@ -228,6 +228,7 @@ impl World<'_> {
         let options = SendOptions {
             scheme,
             immediate: plan.immediate,
+            first_chunk: 0,
             deadline_ns: self.deadline_ns(plan.send_limit_ns),
             critical: plan.critical,
         };

@@ -169,7 +169,7 @@ impl Pair {
     ) -> Result<RecvHandle, Error> {
         self.check_slice(&target)?;
         let carries = Carries::of(terms.answers_read);
-        self.check_direction(self.reads.receives, carries)?;
+        self.check_receives(carries)?;
         let place = self.sdr.next_recv().map_err(|e| self.sdr_error(e))?;
         self.settle_closing(fabric);
         if self.has_laggard(place.message.data()) {

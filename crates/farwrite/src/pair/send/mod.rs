@@ -259,6 +259,9 @@ impl Pair {
         options: SendOptions,
         known: &Registry,
     ) -> Result<SendHandle, Error> {
+        if options.first_chunk > 0 {
+            return self.post_from(source, options);
+        }
         self.send_message(source, options, known, false)
     }
 
@@ -322,11 +325,11 @@ impl Pair {
         layout: Option<Layout>,
         traits: Traits,
     ) -> Result<SendHandle, Error> {
+        let carries = Carries::of(traits.answers_read);
+        self.check_sends(carries)?;
         if self.connected.is_none() {
             return Err(Error::NotConnected(self.name.serial));
         }
-        let carries = Carries::of(traits.answers_read);
-        self.check_direction(self.reads.sends, carries)?;
         let slots = self.geometry().slots();
         let oldest = self.send.leaving.keys().next();
         if oldest.is_some_and(|oldest| oldest + u64::from(slots) <= self.sdr.next_send()) {

@@ -8,6 +8,7 @@ use farwrite_wire::control::SchemeTag;
 use super::queue::Source;
 use super::runs::StreamRun;
 use super::{Stage, Traits};
+use crate::critical::CriticalError;
 use crate::error::{Error, StreamError};
 use crate::handle::SendHandle;
 use crate::memory::MrSlice;
@@ -46,11 +47,57 @@ impl NewRun {
 impl Pair {
     /// Starts a message of unknown length. [`Pair::continue_stream`] adds its chunks.
     pub(crate) fn start_stream(&mut self, immediate: Option<u32>) -> Result<SendHandle, Error> {
-        let options = SendOptions {
+        self.open_stream(SendOptions {
             immediate,
             scheme: SchemeTag::NONE,
             ..SendOptions::default()
-        };
+        })
+    }
+
+    /// Starts a message whose bytes are all in `source`, and begin behind the first chunk of the peer's
+    /// buffer. It is a stream of one run. What is wrong with it is found before it takes the number of a
+    /// message.
+    pub(super) fn post_from(
+        &mut self,
+        source: MrSlice,
+        options: SendOptions,
+    ) -> Result<SendHandle, Error> {
+        let first_chunk = options.first_chunk;
+        if options.scheme != SchemeTag::NONE {
+            return Err(StreamError::OffsetWithScheme(first_chunk).into());
+        }
+        if !options.critical.is_empty() {
+            return Err(CriticalError::Scheme {
+                scheme: options.scheme.id,
+            }
+            .into());
+        }
+        self.check_slice(&source)?;
+        if source.length == 0 {
+            return Err(StreamError::EmptyRun.into());
+        }
+        let geometry = self.geometry();
+        self.check_length(u64::from(first_chunk) * geometry.chunk_bytes() + source.length)?;
+        let (packets, parts) = (
+            source.length.div_ceil(geometry.mtu().into()),
+            geometry.fragments(),
+        );
+        if options.immediate.is_some() && packets < u64::from(parts) {
+            return Err(StreamError::TooShortForImmediate {
+                packets,
+                first_chunk,
+                parts,
+            }
+            .into());
+        }
+        let handle = self.open_stream(options)?;
+        let run = self.check_run(handle.message, source, first_chunk)?;
+        self.add_run(handle.message, run, None);
+        self.end_stream(handle.message)?;
+        Ok(handle)
+    }
+
+    fn open_stream(&mut self, options: SendOptions) -> Result<SendHandle, Error> {
         let handle = self.start_send(None, options, None, Traits::default())?;
         let send = self.send.open.get_mut(&handle.message);
         send.expect("just inserted").stream = Some(Stream::default());
