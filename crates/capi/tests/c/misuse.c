@@ -97,6 +97,8 @@ static void contexts(void)
 	CHECK(qp);
 	FAILS(sdr_context_destroy(ctx)); /* it has a queue pair */
 	FAILS(sdr_context_destroy((struct sdr_context *)qp));
+	FAILS(sdr_qp_destroy(NULL));
+	FAILS(sdr_qp_destroy((struct sdr_qp *)ctx));
 	WORKS(sdr_qp_destroy(qp));
 	FAILS(sdr_qp_destroy(qp));
 	copy = ctx;
@@ -389,6 +391,9 @@ static void sends(struct end *a, struct end *b)
 	FAILS(sdr_send_post(a->qp, &wr, &send));
 	wr.remote_offset = UINT64_MAX;
 	FAILS(sdr_send_post(a->qp, &wr, &send));
+	wr.remote_offset = 1;
+	wr.length = 0;
+	FAILS(sdr_send_post(a->qp, &wr, &send));
 	wr.remote_offset = 1; /* one packet has no room for an immediate, unless it is the first */
 	wr.length = 10;
 	wr.opcode = SDR_WR_WRITE_WITH_IMM;
@@ -461,6 +466,21 @@ static void sends(struct end *a, struct end *b)
 	WORKS(sdr_recv_complete(recv));
 
 	departed(a, b);
+
+	/* A message goes to where it is sent. */
+	recv = post(b, SIZE);
+	a->memory[99] = 7;
+	wr = (struct sdr_send_wr){
+		.length = 100, .lkey = a->lkey, .local_addr = (uintptr_t)a->memory, .remote_offset = 2};
+	while ((completed = sdr_send_post(a->qp, &wr, &send)) == SDR_RETRY)
+		usleep(1000);
+	WORKS(completed);
+	WORKS(poll_send(send));
+	do
+		WORKS(sdr_recv_bitmap_get(recv, &bitmap, &bytes));
+	while (*bitmap != 1 << 2);
+	CHECK(!memcmp(b->memory + 2 * CHUNK, a->memory, 100));
+	WORKS(sdr_recv_complete(recv));
 
 	/* A message that is longer than its buffer fails. */
 	recv = post(b, 100);

@@ -142,6 +142,7 @@ static void connections(char *psk_file)
 	FAILS(farwrite_stream_close(NULL));
 	WORKS(farwrite_stream_close(stream));
 	FAILS(farwrite_stream_close(stream));
+	FAILS(farwrite_stream_finish(stream, 0));
 	FAILS(farwrite_stream_close((struct farwrite_stream *)server.qp));
 	WORKS(farwrite_stream_close(server.stream));
 	FAILS(farwrite_qp_close(NULL));

@@ -1,6 +1,8 @@
 //! Compiles C programs against the headers and the static library, with the address sanitizer and the
 //! undefined-behaviour sanitizer, and runs them.
 
+mod misuse_cases;
+
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
