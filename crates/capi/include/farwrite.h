@@ -22,7 +22,7 @@ extern "C" {
 
 /* A UDP port that accepts connections. */
 struct farwrite_listener;
-/* A connection to a peer that has proven who it is. */
+/* A connection to a peer that has proven who it is. It ends when nothing is heard of the peer for 60 s. */
 struct farwrite_connection;
 /* A queue pair of a connection, for messages. */
 struct farwrite_qp;
@@ -91,7 +91,7 @@ struct farwrite_connection *farwrite_accept(struct farwrite_listener *listener, 
 
 /*
  * Connects to the listener at HOST:PORT, which must prove that it is peer: a name of the known peers. With
- * a pre-shared key only, peer is not used and may be NULL.
+ * a pre-shared key only, peer is not used and may be NULL. This takes 10 s at most.
  */
 struct farwrite_connection *farwrite_connect(const char *addr, struct farwrite_keys *keys, const char *peer);
 
@@ -103,13 +103,17 @@ struct farwrite_connection *farwrite_connect(const char *addr, struct farwrite_k
  */
 int farwrite_peer_name(struct farwrite_connection *connection, char *name, size_t size);
 
-/* Ends a connection. What is under way is lost. */
+/* Ends a connection. What is under way is lost: finish streams and wait for messages before. */
 int farwrite_connection_close(struct farwrite_connection *connection);
 
 /* Opens a queue pair by a name, which the peer accepts. */
 struct farwrite_qp *farwrite_qp_open(struct farwrite_connection *connection, const char *name, uint32_t timeout_ms);
 
-/* Accepts the next queue pair that the peer opens by this name, or by any name for NULL. */
+/*
+ * Accepts the next queue pair that the peer opens by this name, or by any name for NULL. Those of other names wait
+ * to be accepted. A stream is a queue pair too, so use other names for streams, and names rather than NULL where
+ * the peer opens both.
+ */
 struct farwrite_qp *farwrite_qp_accept(struct farwrite_connection *connection, const char *name, uint32_t timeout_ms);
 
 /* Closes a queue pair, once its messages are closed. */
@@ -149,7 +153,10 @@ int farwrite_message_close(struct farwrite_message *message);
 struct farwrite_stream *farwrite_stream_open(struct farwrite_connection *connection, const char *name,
 	uint32_t timeout_ms);
 
-/* Accepts the next stream that the peer opens by this name, or by any name for NULL. */
+/*
+ * Accepts the next stream that the peer opens by this name, or by any name for NULL. Those of other names wait to be
+ * accepted. The names of streams and of queue pairs must differ (farwrite_qp_accept).
+ */
 struct farwrite_stream *farwrite_stream_accept(struct farwrite_connection *connection, const char *name,
 	uint32_t timeout_ms);
 
