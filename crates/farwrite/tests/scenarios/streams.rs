@@ -117,6 +117,22 @@ fn a_message_without_a_scheme_begins_where_its_sender_says() {
 }
 
 #[test]
+fn all_packet_bits_of_a_long_chunk_can_be_read() {
+    let mut options = four_packets_a_chunk();
+    options.sdr.packets_per_chunk = 128;
+    let mut world = World::new(1, long_haul(), &options);
+    let order = Order::new(vec![7; 100 * 1024], SchemeTag::NONE);
+    let parcel = world.ship(order);
+    world.run_for(4 * RTT);
+    let bitmap = parcel.inn.recv.bitmap();
+    let words = [0, 1, 2].map(|word| bitmap.packet_word(0, word));
+    assert_eq!(words, [u64::MAX, (1 << 36) - 1, 0]);
+    let recv = &parcel.inn.recv;
+    let done = world.b.endpoint.complete_recv(recv, Outcome::Whole);
+    done.expect("open");
+}
+
+#[test]
 fn a_direction_that_is_switched_off_is_refused() {
     let mut world = World::new(1, long_haul(), &options());
     let end = &mut world.a.endpoint;
