@@ -7,7 +7,8 @@
  * The file is cut into messages. The sender streams the chunks of a message. The receiver watches the
  * bitmap. When the bitmap does not change for the time of a round trip, the receiver tells the sender
  * which chunks are missing, over the TCP connection, and the sender sends these again. This is selective
- * repeat with NACKs. When all chunks are there, the receiver says so, and the next message follows.
+ * repeat with NACKs. When all chunks are there, the receiver says so, the sender answers, and the next
+ * message follows.
  *
  * -l 1/N leaves out one of N chunks at first, so that there is something to repair without a lossy path.
  */
@@ -81,6 +82,7 @@ static void receive_message(struct end *end, uint32_t length, double round_trip)
 	struct report report;
 	double changed = seconds();
 	uint32_t before = 0;
+	uint8_t heard;
 	int code;
 
 	while ((code = sdr_recv_post(end->qp, &wr, &recv)) == SDR_RETRY)
@@ -109,9 +111,11 @@ static void receive_message(struct end *end, uint32_t length, double round_trip)
 			changed = seconds();
 		}
 	}
-	check(sdr_recv_complete(recv), "sdr_recv_complete");
 	memset(&report, 0, sizeof(report)); /* nothing is missing */
 	tell(end->peer, &report, sizeof(report));
+	/* The sender may still answer older reports, and needs the message to be open for that. */
+	hear(end->peer, &heard, sizeof(heard));
+	check(sdr_recv_complete(recv), "sdr_recv_complete");
 }
 
 /* Sends a whole chunk: the length of a stream is not known to the receiver before it ends. */
@@ -135,6 +139,7 @@ static uint32_t send_message(struct end *end, uint32_t length, uint32_t left_out
 	struct sdr_send_handle *stream;
 	struct report report;
 	int code, completed = 0, is_missing;
+	uint8_t heard = 1;
 
 	while ((code = sdr_streaming_send_start(end->qp, &wr, &stream)) == SDR_RETRY)
 		continue;
@@ -157,6 +162,7 @@ static uint32_t send_message(struct end *end, uint32_t length, uint32_t left_out
 			break;
 	}
 	check(sdr_streaming_send_end(stream), "sdr_streaming_send_end");
+	tell(end->peer, &heard, sizeof(heard));
 	while (!completed)
 		check(sdr_send_poll(stream, &completed, NULL), "sdr_send_poll");
 	return repeats;
