@@ -18,7 +18,7 @@ export CARGO_PROFILE_DEV_DEBUG := 0
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo explorer test test-small package macos check unit isal arm loom tsan system test-verbs test-verbs-short browser deny python torch torch-versions gpu wheel figures figures-protocol figures-boxes figures-optinic figures-collectives figures-training figures-vm bench bench-cores bench-completion bench-agreement bench-path bench-paths bench-durable bench-many-files bench-scale bench-copies bench-model bench-sim bench-torch bench-collectives bench-hadamard bench-train bench-train-matrix bench-inference model-check sim-check fuzz soak mutants miri deb deb-c dist install install-c hooks clean
+.PHONY: help demo explorer test test-small package macos check unit isal arm loom tsan asan system test-verbs test-verbs-short browser deny python torch torch-versions gpu wheel figures figures-protocol figures-boxes figures-optinic figures-collectives figures-training figures-vm bench bench-cores bench-completion bench-agreement bench-path bench-paths bench-durable bench-many-files bench-scale bench-copies bench-model bench-sim bench-torch bench-collectives bench-hadamard bench-train bench-train-matrix bench-inference model-check sim-check fuzz soak mutants miri deb deb-c dist install install-c hooks clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -88,10 +88,25 @@ isal: ## compare parity bytes with those of ISA-L (installs nasm and autotools o
 arm: ## the codes, and the fabric's copies, on an emulated 64-bit Arm (installs qemu and a linker on Debian)
 	crates/codes/tests/arm
 
-TSAN := x86_64-unknown-linux-gnu
-tsan: ## endpoints with threads under ThreadSanitizer (needs a nightly toolchain with rust-src)
-	RUSTFLAGS="-Zsanitizer=thread" CARGO_TARGET_DIR=target/tsan $(CARGO) +nightly test -Zbuild-std \
-		--target $(TSAN) --package farwrite --test threads
+# Sanitizers need a nightly compiler. This one was tried.
+NIGHTLY ?= nightly-2026-05-20
+# $(call sanitized,NAME,FLAGS): fabrics, endpoints with threads, the C library and its C programs, with the sanitizer NAME.
+# FLAGS are what -fsanitize of the C compiler gets; the runtime is that of the Rust compiler.
+define sanitized
+	@[ -d "$$(rustc +$(NIGHTLY) --print sysroot 2>/dev/null)/lib/rustlib/src" ] || \
+		rustup toolchain install $(NIGHTLY) --profile minimal --component rust-src
+	RUSTFLAGS="-Zsanitizer=$(firstword $(subst $(comma), ,$(2)))" CARGO_TARGET_DIR=target/$(1) FARWRITE_SANITIZERS=$(2) \
+		FARWRITE_SANITIZER_RUNTIME="$$(rustc +$(NIGHTLY) --print target-libdir)/librustc-nightly_rt.$(1).a" \
+		$(CARGO) +$(NIGHTLY) test -Zbuild-std --target x86_64-unknown-linux-gnu --package farwrite-fabric --test contract \
+		--package farwrite --test threads --package farwrite-capi --test programs
+endef
+comma := ,
+
+tsan: ## fabrics, endpoints with threads and C programs under ThreadSanitizer (downloads a nightly compiler)
+	$(call sanitized,tsan,thread)
+
+asan: ## the same under AddressSanitizer, which also looks for leaks (downloads a nightly compiler)
+	$(call sanitized,asan,address$(comma)undefined)
 
 loom: ## interleavings of receive workers on the slot table, of their notices, and of coding threads
 	@# The tests are short and everything below them is compiled again, so it is compiled without optimisation.

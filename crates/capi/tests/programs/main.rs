@@ -1,5 +1,6 @@
 //! Compiles C programs against the headers and the static library, with the address sanitizer and the
-//! undefined-behaviour sanitizer, and runs them.
+//! undefined-behaviour sanitizer, and runs them. `make asan` and `make tsan` run the same tests with a library
+//! that was built with a sanitizer, too.
 
 mod misuse_cases;
 
@@ -53,7 +54,8 @@ fn run(command: &mut Command) -> Output {
 /// A command that runs a program and ends it if it hangs.
 fn limited() -> Command {
     let mut command = Command::new("timeout");
-    command.arg("60");
+    // Programs under ThreadSanitizer are ten times as slow.
+    command.arg(if sanitizers().is_some() { "300" } else { "60" });
     command
 }
 
@@ -76,6 +78,13 @@ fn key() -> &'static Path {
     })
 }
 
+/// What `make asan` and `make tsan` set: the sanitizers of this build, and their runtime, which the library
+/// and the programs share.
+fn sanitizers() -> Option<(String, String)> {
+    let text = |name| env::var(name).ok();
+    text("FARWRITE_SANITIZERS").zip(text("FARWRITE_SANITIZER_RUNTIME"))
+}
+
 /// Compiles a program, given by its path from the folder of this crate.
 fn compile(source: &str) -> PathBuf {
     let name = Path::new(source).file_stem().expect("a name");
@@ -85,19 +94,26 @@ fn compile(source: &str) -> PathBuf {
 fn compile_as(source: &str, name: &str) -> PathBuf {
     let source = Path::new(CRATE).join(source);
     let program = folder().join(name);
-    let mut compiler = Command::new("cc");
-    compiler.args(["-std=c11", "-D_GNU_SOURCE", "-O1", "-g"]);
-    compiler.args(["-Wall", "-Wextra", "-Werror"]);
-    compiler.args([
-        "-fsanitize=address,undefined",
-        "-fno-sanitize-recover=undefined",
-    ]);
-    compiler.arg("-I").arg(Path::new(CRATE).join("include"));
-    compiler.args([&source, &library()]);
-    compiler
-        .args(["-lpthread", "-ldl", "-lm", "-o"])
-        .arg(&program);
-    run(&mut compiler);
+    let object = program.with_extension("o");
+    // The C compiler links its own runtime where its name of a sanitizer is given.
+    let (sanitize, runtime) = match sanitizers() {
+        Some((names, runtime)) => (format!("-fsanitize={names}"), runtime),
+        None => (
+            "-fsanitize=address,undefined".into(),
+            "-fsanitize=address,undefined".into(),
+        ),
+    };
+    run(Command::new("cc")
+        .args(["-std=c11", "-D_GNU_SOURCE", "-O1", "-g", "-c"])
+        .args(["-Wall", "-Wextra", "-Werror"])
+        .args([&sanitize, "-fno-sanitize-recover=undefined"])
+        .arg("-I")
+        .arg(Path::new(CRATE).join("include"))
+        .args([&source, Path::new("-o"), &object]));
+    run(Command::new("cc")
+        .args([&object, &library()])
+        .args([&runtime, "-lpthread", "-ldl", "-lm", "-lresolv", "-o"])
+        .arg(&program));
     program
 }
 
@@ -199,15 +215,23 @@ fn a_scheme_of_ones_own_repairs_what_was_left_out() {
     assert!(fs::read(received).expect("a file") == bytes);
 }
 
-/// The library as it is installed: what it exports, and a program that finds it with pkg-config.
+/// The folder below which the library is installed.
+fn installed() -> &'static Path {
+    static ROOT: OnceLock<PathBuf> = OnceLock::new();
+    ROOT.get_or_init(|| {
+        let root = folder().join("installed");
+        let install = Path::new(CRATE).join("../../dist/c/install");
+        run(Command::new(install).args([&library(), &root]));
+        root
+    })
+}
+
 #[test]
 fn the_shared_library_exports_the_functions_of_the_headers() {
-    if !has_compiler() {
+    if !has_compiler() || sanitizers().is_some() {
         return;
     }
-    let root = folder().join("installed");
-    let install = Path::new(CRATE).join("../../dist/c/install");
-    run(Command::new(install).args([&library(), &root]));
+    let root = installed();
     let lib = root.join("usr/local/lib");
     let shared = lib.join("libfarwrite.so.0");
     let symbols = run(Command::new("nm")
@@ -236,19 +260,40 @@ fn the_shared_library_exports_the_functions_of_the_headers() {
             .count(),
         exported.len()
     );
+}
 
-    let program = folder().join("messages");
+/// Compiles a program that finds the installed library with pkg-config.
+fn compile_with_pkg_config(source: &str) -> PathBuf {
+    let prefix = installed().join("usr/local");
+    let program = folder().join("with_pkg_config");
     let flags = run(Command::new("pkg-config")
         .args(["--cflags", "--libs", "--define-variable"])
-        .arg(format!("prefix={}", root.join("usr/local").display()))
-        .arg(lib.join("pkgconfig/farwrite.pc")));
+        .arg(format!("prefix={}", prefix.display()))
+        .arg(prefix.join("lib/pkgconfig/farwrite.pc")));
     let flags = String::from_utf8_lossy(&flags.stdout).into_owned();
     run(Command::new("cc")
         .args(["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror"])
-        .arg(Path::new(CRATE).join("../../examples/c/messages.c"))
+        .arg(Path::new(CRATE).join(source))
         .args(flags.split_whitespace())
         .arg("-o")
         .arg(&program));
+    program
+}
+
+#[test]
+fn messages_arrive_over_connections() {
+    if !has_compiler() {
+        return;
+    }
+    let source = "../../examples/c/messages.c";
+    // Sanitizers need the static library.
+    let (program, lib) = match sanitizers() {
+        Some(_) => (compile(source), PathBuf::new()),
+        None => (
+            compile_with_pkg_config(source),
+            installed().join("usr/local/lib"),
+        ),
+    };
     let sent = folder().join("message");
     fs::write(&sent, vec![7; 1_000_001]).expect("a file");
     for scheme in ["sr-nack", "ec-mds:8,2"] {
