@@ -48,7 +48,8 @@ def numbers(settings: Settings, rows: Rows) -> Numbers:
     """Return the numbers that are compared with the paper's numbers."""
     half, whole = settings["single"][-2:]
     burst = settings["burst"]
-    added = {name: time(rows, name, "added_us", FAST) / repairs_us(settings, name) for name in rows.series(PANEL)}
+    names = rows.series(PANEL)
+    added = {name: time(rows, name, "added_us", FAST) / repairs_us(settings, name) for name in names}
     return {
         "added_least": min(added.values()),
         "added_most": max(added.values()),
