@@ -1,22 +1,57 @@
-//! An RDMA device at this end of a transfer.
+//! An RDMA device at this end, or at the other end, of a transfer or a measurement.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use farwrite::fabric::contract::FabricError;
-use farwrite::{CodingThreads, Endpoint};
+use farwrite::fabric::nic::ROCE_PORT;
+use farwrite::{CodingThreads, Endpoint, ReservedPort, UdpConfig, UdpFabric};
 use farwrite_verbs::{AnyFabric, VerbsConfig, VerbsFabric};
 
 use crate::{Error, ErrorKind};
 
-/// Opens an endpoint over a device, at the address of this end of the channel if the user names none.
-pub(crate) fn open(config: &VerbsConfig, channel: IpAddr) -> Result<Endpoint<AnyFabric>, Error> {
+/// Opens an endpoint over a device. `channel` is the local address of the channel to the peer: the device
+/// uses it if the user names no address.
+///
+/// # Errors
+/// As of [`check_device`].
+pub fn open_device(config: &VerbsConfig, channel: IpAddr) -> Result<Endpoint<AnyFabric>, Error> {
     let fabric = VerbsFabric::open(&config.clone().at(channel.to_canonical()));
     let fabric = fabric.map_err(|error| of_device(config, &error))?;
-    let opened = Endpoint::over(fabric.into()).and_then(|mut endpoint| {
-        endpoint.code_on(CodingThreads::Auto)?;
-        Ok(endpoint)
-    });
-    opened.map_err(|error| Error::of_endpoint(&error))
+    over(fabric.into()).map_err(|error| Error::of_endpoint(&error))
+}
+
+/// Opens an endpoint over a socket of the one port to which the devices of peers send.
+///
+/// # Errors
+/// [`ErrorKind::Unreachable`] if the port cannot be used.
+pub fn open_for_device(local: IpAddr) -> Result<Endpoint<AnyFabric>, Error> {
+    let opened = open_socket(SocketAddr::new(local, ROCE_PORT), None);
+    opened.map_err(|error| {
+        let what = format_args!(
+            "the other end has an RDMA device, which sends to UDP port {ROCE_PORT} alone; another program \
+             with a device, or Soft-RoCE, may have the port at this end"
+        );
+        Error::caused(ErrorKind::Unreachable, what, &error)
+    })
+}
+
+/// Opens an endpoint over a socket, which is beside the one that holds its port.
+pub(crate) fn open_socket(
+    bind: SocketAddr,
+    held: Option<&ReservedPort>,
+) -> Result<Endpoint<AnyFabric>, farwrite::Error> {
+    let config = UdpConfig::new(bind);
+    let fabric = match held {
+        Some(held) => UdpFabric::bind_beside(&config, held),
+        None => UdpFabric::bind(&config),
+    };
+    over(fabric?.into())
+}
+
+fn over(fabric: AnyFabric) -> Result<Endpoint<AnyFabric>, farwrite::Error> {
+    let mut endpoint = Endpoint::over(fabric)?;
+    endpoint.code_on(CodingThreads::Auto)?;
+    Ok(endpoint)
 }
 
 /// Checks that a device can be used, before a peer waits for it.

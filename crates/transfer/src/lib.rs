@@ -47,7 +47,7 @@ use std::time::{Duration, Instant};
 pub use admission::{Admission, Place, PlaceLimits};
 pub use client::Client;
 pub use connect::{connect, connect_first};
-pub use device::check_device;
+pub use device::{check_device, open_device, open_for_device};
 pub use error::{Error, ErrorKind};
 pub use farwrite::routes::{RouteShrunk, payload_bytes};
 pub use farwrite::{

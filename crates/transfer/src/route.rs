@@ -10,15 +10,12 @@ use farwrite::fabric::udp::HasSockets;
 use farwrite::routes::{
     FoundRoute, Role, RouteError, RouteId, RouteKeeper, RouteOffer, RouteShrunk, Sizes,
 };
-use farwrite::{
-    Cipher, CodingThreads, Endpoint, Fabric, QpInfo, QueuePair, ReservedPort, Sealing, UdpConfig,
-    UdpFabric,
-};
+use farwrite::{Cipher, Endpoint, Fabric, QpInfo, QueuePair, Sealing};
 use farwrite_session::{Message, OfferedSockets, RouteKey};
 use farwrite_verbs::AnyFabric;
 
 use crate::channel_writer::Outbox;
-use crate::device;
+use crate::device::{open_device, open_for_device, open_socket};
 use crate::setup::Setup;
 use crate::shape::MIN_TRANSFER_MTU;
 use crate::{Error, ErrorKind, TransferHooks};
@@ -57,9 +54,9 @@ impl Offered {
     ) -> Result<Self, Error> {
         let mut keeper = RouteKeeper::with_sealing(sealing);
         let (endpoint, route) = match hooks.device {
-            Some(device) => (device::open(device, bind.ip())?, None),
+            Some(device) => (open_device(device, bind.ip())?, None),
             None => {
-                let opened = over_socket(bind, hooks.port).and_then(|endpoint| {
+                let opened = open_socket(bind, hooks.port).and_then(|endpoint| {
                     let (route, ours) = keeper.offer(&endpoint)?;
                     Ok((endpoint, Some((route, ours))))
                 });
@@ -136,34 +133,12 @@ impl Offered {
     /// A device sends to one port only, so this end binds its socket to that port. The peer learns that with the address
     /// of the queue pair.
     fn be_at_port_of_roce(&mut self) -> Result<(), Error> {
-        let mut bind = self.endpoint.fabric().local_addr(0);
-        if self.route.is_none() || bind.port() == ROCE_PORT {
-            return Ok(());
+        let bound = self.endpoint.fabric().local_addr(0);
+        if self.route.is_some() && bound.port() != ROCE_PORT {
+            self.endpoint = open_for_device(bound.ip())?;
         }
-        bind.set_port(ROCE_PORT);
-        self.endpoint = over_socket(bind, None).map_err(|error| {
-            let what = format_args!(
-                "the other end has an RDMA device, which sends to UDP port {ROCE_PORT} alone; another transfer \
-                 with a device, or Soft-RoCE, may have the port at this end"
-            );
-            Error::caused(ErrorKind::Unreachable, what, &error)
-        })?;
         Ok(())
     }
-}
-
-fn over_socket(
-    bind: SocketAddr,
-    held: Option<&ReservedPort>,
-) -> Result<Endpoint<AnyFabric>, farwrite::Error> {
-    let config = UdpConfig::new(bind);
-    let fabric = match held {
-        Some(held) => UdpFabric::bind_beside(&config, held),
-        None => UdpFabric::bind(&config),
-    };
-    let mut endpoint = Endpoint::over(fabric?.into())?;
-    endpoint.code_on(CodingThreads::Auto)?;
-    Ok(endpoint)
 }
 
 fn only_address(offer: &OfferedSockets) -> Result<SocketAddr, Error> {

@@ -3,15 +3,11 @@
 
 use std::net::SocketAddr;
 
-use farwrite::fabric::nic::ROCE_PORT;
 use farwrite::fabric::udp::source_for;
-use farwrite::{
-    CodingThreads, Endpoint, ExposedRegion, Fabric, MemoryRegion, ProgressThread, QpInfo,
-    QpOptions, QueuePair, UdpConfig, UdpFabric,
-};
+use farwrite::{ExposedRegion, Fabric, MemoryRegion, ProgressThread, QpInfo, QpOptions, QueuePair};
 use farwrite_connection::{Connection, Error as ConnectionError, OpenedQueuePair};
-use farwrite_transfer::{Cancel, VerbsConfig};
-use farwrite_verbs::{AnyFabric, VerbsFabric};
+use farwrite_transfer::{Cancel, VerbsConfig, open_device, open_for_device};
+use farwrite_verbs::AnyFabric;
 
 use super::control::Setting;
 use super::tasks::{Shared, Work};
@@ -177,27 +173,12 @@ impl Apart {
                 &error,
             )
         })?;
-        let ip = local.to_canonical();
-        let (fabric, exit, what): (Result<AnyFabric, _>, _, _) = match device {
-            Some(device) => (
-                VerbsFabric::open(&device.clone().at(ip)).map(Into::into),
-                Exit::Usage,
-                format!("--device {device}, with the address {ip} of the route to the other end"),
-            ),
-            None => (
-                UdpFabric::bind(&UdpConfig::new(SocketAddr::new(local, ROCE_PORT))).map(Into::into),
-                Exit::Unreachable,
-                format!(
-                    "the other end has an RDMA device, which sends to UDP port {ROCE_PORT} alone"
-                ),
-            ),
+        let endpoint = match device {
+            Some(device) => open_device(device, local)?,
+            None => open_for_device(local)?,
         };
-        let fabric = fabric.map_err(|error| Failure::caused(exit, what, &error))?;
-        let max_mtu = fabric.capabilities().max_mtu;
-        let thread = Endpoint::over(fabric).and_then(|mut endpoint| {
-            endpoint.code_on(CodingThreads::Auto)?;
-            endpoint.start_thread()
-        });
+        let max_mtu = endpoint.fabric().capabilities().max_mtu;
+        let thread = endpoint.start_thread();
         let thread = thread.map_err(|error| Failure::caused(Exit::Other, "measuring", &error))?;
         Ok(Self {
             connection: connection.clone(),
