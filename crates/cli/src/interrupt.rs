@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use farwrite_transfer::Cancel;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -27,6 +28,14 @@ pub(crate) fn catch_with_flag() -> Result<(Cancel, Arc<AtomicBool>), Failure> {
     let flag = Arc::new(AtomicBool::new(false));
     let cancel = catch_into(&[SIGHUP, SIGINT, SIGTERM], &flag)?;
     Ok((cancel, flag))
+}
+
+/// Says when a program ends that carries data until Ctrl-C, or for a time.
+pub(crate) fn until(time: Option<Duration>) -> &'static str {
+    match time {
+        Some(_) => "until Ctrl-C or the end of --for",
+        None => "until Ctrl-C",
+    }
 }
 
 fn catch_signals(signals: &[i32]) -> Result<Cancel, Failure> {

@@ -208,8 +208,10 @@ fn carry<B: Shown>(
     let metrics = metrics.transpose()?;
     let bridge = Bridge::start(config, inner).map_err(failed)?;
     console.say(format_args!(
-        "Carrying frames between {} (near) and {} (far) until Ctrl-C or the end of --for",
-        args.near, args.far
+        "Carrying frames between {} (near) and {} (far) {}",
+        args.near,
+        args.far,
+        interrupt::until(args.duration)
     ));
     for name in bridge.down() {
         console.say(format_args!(

@@ -26,7 +26,7 @@ pub(crate) fn run(args: &LinkArgs, console: &Console) -> Result<ExitCode, Failur
     let config = args.config()?;
     let emulator = TunEmulator::start(&config).map_err(|error| failure(&error))?;
     let end = args.duration.map(|duration| Instant::now() + duration);
-    console.say(show::started(&config));
+    console.say(show::started(&config, args.duration));
     while emulator.is_running() && !cancel.is_set() && end.is_none_or(|end| Instant::now() < end) {
         thread::sleep(LOOK);
     }

@@ -6,10 +6,11 @@ use farwrite_emulator::tun::{DirectionReport, TunEmulatorConfig, TunEnd, TunRepo
 use farwrite_units::show::{Bytes, Rate, Time, real};
 use serde_json::{Value, json};
 
+use crate::interrupt;
 use crate::table::lay_out;
 
 /// The first line of output.
-pub(super) fn started(config: &TunEmulatorConfig) -> String {
+pub(super) fn started(config: &TunEmulatorConfig, duration: Option<Duration>) -> String {
     let ends = config.ends.each_ref().map(|end| match end {
         TunEnd::Attach { device } => device.clone(),
         TunEnd::Create {
@@ -22,7 +23,8 @@ pub(super) fn started(config: &TunEmulatorConfig) -> String {
         }
     });
     let [a, b] = ends;
-    format!("Carrying packets between A ({a}) and B ({b}) until Ctrl-C or the end of --for")
+    let until = interrupt::until(duration);
+    format!("Carrying packets between A ({a}) and B ({b}) {until}")
 }
 
 /// The counters of both directions, side by side.
