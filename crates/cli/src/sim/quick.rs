@@ -127,3 +127,52 @@ fn file_entry(kind: &str, path: Option<&PathBuf>) -> String {
 pub(super) fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use toml::Table;
+
+    use super::*;
+
+    /// A table of a plan whose results docs/results/sim.md compares with those of the other simulator.
+    fn measured(plan: &str, section: &str, name: &str) -> Table {
+        let plans = concat!(env!("CARGO_MANIFEST_DIR"), "/../experiment/plans");
+        let plan = fs::read_to_string(format!("{plans}/{plan}.toml")).expect("a plan");
+        let plan: Table = plan.parse().expect("TOML");
+        plan[section][name].as_table().expect("a table").clone()
+    }
+
+    #[test]
+    fn switches_and_rules_of_another_simulator_are_those_of_the_measured_plans() {
+        for (like, transport, plan, name) in [
+            (Like::Ns3, "roce", "ns3-dcqcn", "shared"),
+            (Like::Ns3, "irn", "ns3-lossy", "lossy"),
+            (Like::Htsim, "roce-nocc", "htsim-star", "packets"),
+        ] {
+            let ours = like.switch(&[transport.to_owned()], 1024);
+            let ours: Table = ours.parse().expect("TOML");
+            let (_, ours) = ours["switch"]
+                .as_table()
+                .and_then(|all| all.iter().next())
+                .expect("one");
+            assert_eq!(
+                ours.as_table(),
+                Some(&measured(plan, "switch", name)),
+                "{plan}"
+            );
+        }
+        for (like, transport, plan, name) in [
+            (Like::Ns3, "roce-lossy", "ns3-lossy", "rules"),
+            (Like::Htsim, "roce-nocc", "htsim-star", "roce-nocc"),
+        ] {
+            let rules = format!(
+                "protocol = \"{transport}\"\nmtu = 1024\n{}",
+                like.rules(transport)
+            );
+            let rules: Table = rules.parse().expect("TOML");
+            assert_eq!(rules, measured(plan, "transport", name), "{plan}");
+        }
+    }
+}
