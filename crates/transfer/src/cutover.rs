@@ -8,8 +8,8 @@ use crate::shape::{MIN_TRANSFER_MTU, Shape};
 use crate::{Error, ErrorKind, SchemeSetting};
 
 /// How often a stream may change to another queue pair. Common links have ten sizes (`shape.rs`),
-/// and a path rarely meets more than one of them.
-pub(crate) const MAX_CUTOVERS: u32 = 8;
+/// and a path rarely meets more than one of them. Each takes seconds, so tests have a lower limit.
+pub(crate) const MAX_CUTOVERS: u32 = if cfg!(test) { 2 } else { 8 };
 
 /// The state that a receiver checks a cutover against.
 #[derive(Clone, Copy, Debug)]
