@@ -43,8 +43,9 @@ def main():
     """Runs the requested parts."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     parser = argparse.ArgumentParser(description="Benchmarks over an emulated path.")
-    parser.add_argument("--programs", type=pathlib.Path, required=True)
-    parser.add_argument("--quinn", type=pathlib.Path, required=True)
+    # Shells of other directories start the programs too.
+    parser.add_argument("--programs", type=lambda text: pathlib.Path(text).resolve(), required=True)
+    parser.add_argument("--quinn", type=lambda text: pathlib.Path(text).resolve(), required=True)
     parser.add_argument("--runs", type=int, default=3, help="of which medians are printed")
     parser.add_argument("--scale", type=float, default=1.0,
                         help="of the lengths of flows and the numbers of messages; below 1 it is a "
