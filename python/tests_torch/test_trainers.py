@@ -81,6 +81,6 @@ def _monitored() -> None:
     try:
         dist.monitored_barrier(timeout=timedelta(seconds=60))
     except ValueError as error:
-        # torch 2.7 itself refuses this call for all backends except gloo.
-        if not torch.__version__.startswith("2.7.") or "only implemented for GLOO" not in str(error):
+        # These versions of torch refuse this call for all backends except gloo.
+        if not torch.__version__.startswith(("2.7.", "2.11.")) or "only implemented for GLOO" not in str(error):
             raise
