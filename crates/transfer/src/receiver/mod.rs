@@ -158,6 +158,17 @@ pub fn receive(
     result.map_err(|error| Unfinished::new(error, ends.1, &reception.shared_results))
 }
 
+/// The queue pair of the sender, which follows its offer.
+fn info_of(message: Message) -> Result<QpInfo, Error> {
+    match message {
+        Message::QpInfo(blob) => decode_info(&blob),
+        other => {
+            let want = Expected::Message(MessageKind::QpInfo);
+            Err(failed(&other.unexpected(want)))
+        }
+    }
+}
+
 impl Reception<'_> {
     /// Agrees with the sender on the transfer, and makes everything that it needs (P8.1). The
     /// sender learns about the queue pair after its receives are posted.
@@ -194,13 +205,7 @@ impl Reception<'_> {
         }
         let offer = read_offer(&mut setup, &plan, list)?;
         let manifest = Arc::new(offer.manifest);
-        let theirs = match offer.next {
-            Message::QpInfo(blob) => decode_info(&blob)?,
-            other => {
-                let want = Expected::Message(MessageKind::QpInfo);
-                return Err(failed(&other.unexpected(want)));
-            }
-        };
+        let theirs = info_of(offer.next)?;
         self.settings.check_lengths(&manifest)?;
         self.settings.check_names(&manifest)?;
         let delete = self.settings.limit_delete(offer.delete)?;
