@@ -163,6 +163,25 @@ def receivers(rows):
                   "two blocks, (128, 1)", "(128, 1) / (64, 1)", "two / one", "16 losses / one, (128, 16)"], lines)
 
 
+def nics(rows):
+    """L9: NICs with a slow restart and other timeouts."""
+    lines = []
+    for timeout in ("4 round trips", "67 ms", "17 ms to 67 ms"):
+        for window in ("the window", "16384", "4096", "1024"):
+            series = f"timeout {timeout}, restart from {window}"
+            cells = []
+            for rtt in ("40 ms", "80 ms"):
+                values = [rows.value("L9", f"{rtt}, NICs", series, loss, GOODPUT) for loss in (0, 1e-5, 1e-4)]
+                own = [rows.value("L9", rtt, coded("(32, 1)"), loss, GOODPUT) for loss in (1e-5, 1e-4)]
+                cells += [f"{value:.2f}" for value in values]
+                cells += [f"{coded_ / plain:.2f}" for coded_, plain in zip(own, values[1:])]
+            lines.append([timeout, window.removeprefix("the ").replace("window", "none"), *cells])
+    lines.append(["paper", "", "9.21", "2.92", "", "2.05", "5.01", "", "", "", "11.55", "19.07"])
+    head = [f"{rtt}: 0" if cell == "0" else cell for rtt in ("40 ms", "80 ms")
+            for cell in ("0", "1e-5", "1e-4", "ratio, 1e-5", "1e-4")]
+    return table(["timeout", "slow restart, packets", *head], lines)
+
+
 TABLES = {
     "l9-goodput": goodput,
     "l9-computed": computed,
@@ -172,4 +191,5 @@ TABLES = {
     "l12-small": small,
     "l13-latency": latency,
     "l13-receivers": receivers,
+    "l9-nics": nics,
 }
