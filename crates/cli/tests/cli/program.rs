@@ -433,48 +433,21 @@ fn a_file_that_cannot_be_read_has_one_exit_code() {
     let key = key.to_str().expect("plain");
     assert!(farwrite(&["keygen", key]).status.success());
     let none = &format!("{key}-none")[..];
-    for args in [
-        &["send", "--to", "[::1]:9", "--psk-file", none, key][..],
-        &["send", "--to", "[::1]:9", "--psk-file", key, none],
-        &[
-            "send",
-            "--to",
-            "[::1]:9",
-            "--psk-file",
-            key,
-            "--link",
-            none,
-            key,
-        ],
-        &[
-            "send",
-            "--to",
-            "[::1]:9",
-            "--psk-file",
-            key,
-            "--rate-file",
-            none,
-            key,
-        ],
-        &[
-            "send",
-            "--to",
-            "[::1]:9",
-            "--psk-file",
-            key,
-            "--exclude-from",
-            none,
-            key,
-        ],
-        &["recv", "--identity", key, "--peers", none],
-        &["plan", "--link", none, "--size", "1MiB"],
-        &["sim", none],
-        &["trace", none],
-        &["link", "--namespaces", "a", "b", "--trace", none],
+    for line in [
+        format!("send --to [::1]:9 --psk-file {none} {key}"),
+        format!("send --to [::1]:9 --psk-file {key} {none}"),
+        format!("send --to [::1]:9 --psk-file {key} --link {none} {key}"),
+        format!("send --to [::1]:9 --psk-file {key} --rate-file {none} {key}"),
+        format!("send --to [::1]:9 --psk-file {key} --exclude-from {none} {key}"),
+        format!("recv --identity {key} --peers {none}"),
+        format!("plan --link {none} --size 1MiB"),
+        format!("sim {none}"),
+        format!("trace {none}"),
+        format!("link --namespaces a b --trace {none}"),
     ] {
-        let output = farwrite(args);
+        let output = farwrite(&line.split(' ').collect::<Vec<_>>());
         let stderr = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(6), "{args:?}: {stderr}");
+        assert_eq!(output.status.code(), Some(6), "{line}: {stderr}");
         assert!(
             stderr.contains(none) && stderr.contains("No such file"),
             "{stderr}"

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::{OF_HTSIM, OF_NS3, TIMES, first_plan, peers_directory, refusal, result, sim, text};
+use super::{
+    OF_HTSIM, OF_NS3, TIMES, first_plan, peers_directory, refusal, refusal_with, result, sim, text,
+};
 
 #[test]
 fn times_of_ns3_are_compared_flow_by_flow() {
@@ -159,6 +161,8 @@ fn a_comparison_that_cannot_be_is_refused_before_anything_runs() {
     );
     let line = of_ns3("f.txt");
     assert!(line.contains("f.txt:1: 1 words from \"2\" on"), "{line}");
+    let line = refusal_with(6, at, &[&OF_NS3[..], &["--compare", "none.txt"]].concat());
+    assert!(line.contains("none.txt"), "{line}");
     let line = refusal(at, &["two.toml", "--compare", "fct.txt"]);
     assert!(
         line.contains("several networks or workloads") && line.contains("keep one"),

@@ -48,8 +48,13 @@ fn result(directory: &Path, args: &[&str]) -> Value {
 /// Runs the program and returns the line of its usage error.
 #[track_caller]
 fn refusal(directory: &Path, args: &[&str]) -> String {
+    refusal_with(2, directory, args)
+}
+
+/// The same with another exit code.
+fn refusal_with(code: i32, directory: &Path, args: &[&str]) -> String {
     let output = sim(directory, args);
-    assert_eq!(output.status.code(), Some(2), "{args:?}");
+    assert_eq!(output.status.code(), Some(code), "{args:?}");
     assert!(!directory.join("out").exists(), "nothing has run");
     text(&output.stderr).trim().to_owned()
 }

@@ -7,7 +7,9 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use super::{MATRIX, TREE, first_plan, peers_directory, refusal, result, sim, text, texts};
+use super::{
+    MATRIX, TREE, first_plan, peers_directory, refusal, refusal_with, result, sim, text, texts,
+};
 
 #[test]
 fn the_plan_of_the_help_is_short_and_runs() {
@@ -273,6 +275,8 @@ fn what_cannot_run_is_refused_before_anything_runs() {
         ),
         "{line}"
     );
+    let line = refusal_with(6, at, &["no.toml"]);
+    assert!(line.contains("no.toml"), "{line}");
     let line = refusal(at, &["--connections", "bad.cm"]);
     assert!(line.contains("--topology"), "{line}");
     let line = refusal(at, &["many.toml", "--picture", "99999"]);
