@@ -7,8 +7,8 @@
  * The file is cut into messages. The sender streams the chunks of a message. The receiver watches the
  * bitmap. When the bitmap does not change for the time of a round trip, the receiver tells the sender
  * which chunks are missing, over the TCP connection, and the sender sends these again. This is selective
- * repeat with NACKs. When all chunks are there, the receiver says so, the sender answers, and the next
- * message follows.
+ * repeat with NACKs. When the receiver has all chunks of a message, it tells the sender. The sender
+ * answers, and both ends begin the next message.
  *
  * -l 1/N leaves out one of N chunks at first, so that there is something to repair without a lossy path.
  */
