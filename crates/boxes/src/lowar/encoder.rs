@@ -4,8 +4,8 @@
 //! mod c by XOR. When the block is full or the message ends, each unit is sent as a repair packet.
 //! An announcement before the first packet of a block names its PSN, whenever the other box cannot
 //! derive it from the previous block. Packets are coded only while the other box answers, or while a known
-//! one was not silent for long, and only if their repair packets fit the path. A probe says where packets without coding begin, so that the
-//! other box waits for no repair of them.
+//! one was not silent for long, and only if their repair packets fit the path. A probe says where packets
+//! without coding begin, so that the other box waits for no repair of them.
 //!
 //! Algorithm 1 of the paper sends all units when `i mod c = 0 or i = n`. Taken literally, a block
 //! has c packets, and each unit is a copy of one packet. The text and figure 6 describe blocks of r
