@@ -82,5 +82,6 @@ def _monitored() -> None:
         dist.monitored_barrier(timeout=timedelta(seconds=60))
     except ValueError as error:
         # These versions of torch refuse this call for all backends except gloo.
-        if not torch.__version__.startswith(("2.7.", "2.11.")) or "only implemented for GLOO" not in str(error):
+        known = torch.__version__.startswith(("2.7.", "2.11."))
+        if not known or "only implemented for GLOO" not in str(error):
             raise
