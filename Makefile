@@ -23,7 +23,7 @@ endif
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-DEMO := $(CARGO) run --release --package farwrite-cli -- demo
+DEMO := $(CARGO) run --profile demo --package farwrite-cli -- demo
 
 demo: ## a long and a short message over an emulated long link, with each scheme; pictures in out/
 	@echo "A long message: repeats take a round trip, sending takes forty."
