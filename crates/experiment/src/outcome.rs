@@ -55,6 +55,9 @@ pub struct FlowOutcome {
     pub repeated: u64,
     /// Timeouts of the sender.
     pub timeouts: u64,
+    /// Bytes of a flow without an end that were acknowledged when the run ended; `None` for other
+    /// flows, and for those that did not start.
+    pub endless_bytes: Option<u64>,
 }
 
 /// The outcome of a run. Flows are in the order of the workload.
@@ -100,6 +103,15 @@ impl FlowOutcome {
             (FlowEnd::Done { at_ns }, Some(start_ns)) => Some(at_ns - start_ns),
             _ => None,
         }
+    }
+
+    /// Goodput of a flow without an end in bits per second, in a run that ends at `end_ns`; `None`
+    /// for other flows.
+    #[must_use]
+    pub fn endless_goodput_bps(&self, end_ns: u64) -> Option<f64> {
+        let real = farwrite_units::show::real;
+        let time_ns = end_ns.checked_sub(self.start_ns?).filter(|&ns| ns > 0)?;
+        Some(real(self.endless_bytes?) * 8e9 / real(time_ns))
     }
 
     /// The completion time divided by the ideal time.
@@ -151,6 +163,15 @@ impl Outcome {
     #[must_use]
     pub fn missing_bytes(&self) -> u64 {
         self.flows.iter().map(|flow| flow.missing_bytes).sum()
+    }
+
+    /// Mean goodput of all flows without an end together, in bits per second: their acknowledged
+    /// bytes, each flow from its start to the end of the run. `None` if there is no such flow.
+    #[must_use]
+    pub fn endless_goodput_bps(&self) -> Option<f64> {
+        let flows = self.flows.iter();
+        let each = flows.filter_map(|flow| flow.endless_goodput_bps(self.end_ns));
+        each.reduce(|sum, goodput| sum + goodput)
     }
 
     /// Timeouts of senders, over all flows.

@@ -348,14 +348,19 @@ impl<'a> Running<'a> {
             if self.flows[number].end == FlowEnd::NotStarted {
                 continue;
             }
-            let src = self.hosts[self.setup.workload.flows[number].src];
-            let host = self.network.device_mut(src);
+            let planned = &self.setup.workload.flows[number];
+            let host = self.network.device_mut(self.hosts[planned.src]);
             let counted = host.map(|host| host.finish(now_ns, number));
             let counted = counted.unwrap_or_default();
             let flow = &mut self.flows[number];
             flow.packets = counted.packets;
             flow.repeated = counted.repeated;
             flow.timeouts = counted.timeouts;
+            if planned.is_endless() {
+                // All packets of its WRITEs are full.
+                let mtu = u64::from(self.setup.transport.mtu());
+                flow.endless_bytes = Some(counted.acknowledged * mtu);
+            }
         }
         self.take_done();
         let mut boxes = BoxTotals::default();
@@ -462,6 +467,7 @@ impl UnstartedFlows {
             packets: 0,
             repeated: 0,
             timeouts: 0,
+            endless_bytes: None,
         };
         // A flow without a path fails with any settings.
         let nowhere = PathProfile {

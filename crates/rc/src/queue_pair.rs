@@ -46,6 +46,8 @@ pub struct QpCounters {
     pub sent: u64,
     /// Request packets retransmitted.
     pub repeated: u64,
+    /// Request packets acknowledged, each once. READs count the packets of their responses.
+    pub acknowledged: u64,
     /// Timeouts of the requester.
     pub timeouts: u64,
     /// Request packets that arrived after a gap. Go-Back-N drops them.
@@ -167,7 +169,10 @@ impl QueuePair {
     /// The counters of the queue pair.
     #[must_use]
     pub fn counters(&self) -> QpCounters {
-        self.counters
+        QpCounters {
+            acknowledged: self.requester.acknowledged(),
+            ..self.counters
+        }
     }
 
     /// Whether the queue pair has failed: the error state of IBTA, "QP States".

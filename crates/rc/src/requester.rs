@@ -139,6 +139,11 @@ impl Requester {
         u64::from(self.config.window_packets).min(self.restart_window)
     }
 
+    /// Number of packets before the oldest unacknowledged one.
+    pub(crate) fn acknowledged(&self) -> u64 {
+        self.oldest - psn::start(self.config.send_psn)
+    }
+
     /// Whether requests are in progress or queued.
     pub(crate) fn is_busy(&self) -> bool {
         self.oldest < self.posted_end

@@ -69,6 +69,8 @@ pub(super) struct Run {
     pub(super) marked: u64,
     pub(super) trimmed: u64,
     pub(super) pfc_frames: u64,
+    /// Goodput of all flows without an end together; `None` if there are none.
+    pub(super) endless_bps: Option<f64>,
     /// The sum over all ports.
     pub(super) pfc_stopped_us: f64,
     pub(super) path_changes: u64,
@@ -211,6 +213,7 @@ impl Run {
             marked: totals.marked,
             trimmed: totals.trimmed,
             pfc_frames: totals.pauses_sent,
+            endless_bps: outcome.endless_goodput_bps(),
             pfc_stopped_us: real(totals.stopped_ns) / 1e3,
             path_changes: totals.path_changes,
             box_repairs: outcome.boxes.repairs,

@@ -5,9 +5,9 @@ use std::path::Path;
 use farwrite_experiment::other_simulators::Found;
 
 use super::compare::{ComparedFlow, ComparedSetting, ComparedSize, Comparison};
-use super::report::{Estimate, Key, Report, Setting};
+use super::report::{Estimate, Key, Report, Setting, Spread};
 use crate::table::lay_out;
-use farwrite_units::show::Bytes;
+use farwrite_units::show::{Bytes, Rate};
 
 /// A table of all settings, and the location of the other results.
 pub(super) fn text(report: &Report, out: &Path) -> String {
@@ -20,9 +20,10 @@ pub(super) fn text(report: &Report, out: &Path) -> String {
     let out = out.display();
     let compared = report.comparison.as_ref().map(compared).unwrap_or_default();
     format!(
-        "{}{}{compared}{}\n\nOver seeds: mean and 95% confidence interval. Flows, runs, sizes and pictures: {out}",
+        "{}{}{}{compared}{}\n\nOver seeds: mean and 95% confidence interval. Flows, runs, sizes and pictures: {out}",
         lay_out(&rows, 1),
         missing(report),
+        endless(report),
         start_costs(report)
     )
 }
@@ -65,6 +66,24 @@ fn missing(report: &Report) -> String {
                 Bytes(bytes)
             )
         })
+    };
+    report.settings.iter().filter_map(of_setting).collect()
+}
+
+/// The goodput of flows without an end, by setting; empty if there are none.
+fn endless(report: &Report) -> String {
+    let of_setting = |setting: &Setting| {
+        let runs = report
+            .runs
+            .iter()
+            .filter(|run| is_of(&run.key, &setting.key));
+        let goodputs: Vec<_> = runs.filter_map(|run| run.endless_bps).collect();
+        let of = Spread::of(goodputs)?;
+        let name = name(&setting.key);
+        let goodput = Rate(of.mean);
+        Some(format!(
+            "\n{name}: {goodput} of goodput by all flows without an end together"
+        ))
     };
     report.settings.iter().filter_map(of_setting).collect()
 }

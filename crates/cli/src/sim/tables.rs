@@ -16,7 +16,7 @@ pub(super) fn runs(report: &Report) -> String {
         "run,{KEY},seed,flows,done,failed,fct_mean_us,fct_p50_us,fct_p99_us,fct_max_us,\
          slowdown_mean,slowdown_p50,slowdown_p99,slowdown_max,last_done_us,packets,repeated,timeouts,\
          missing_bytes,dropped_buffer,dropped_headroom,dropped_cable,dropped_cable_down,dropped_no_route,marked,\
-         trimmed,pfc_frames,pfc_stopped_us,path_changes,box_repairs,box_recovered,box_given_up,\
+         trimmed,pfc_frames,endless_bps,pfc_stopped_us,path_changes,box_repairs,box_recovered,box_given_up,\
          box_peak_held,queue_peak_bytes,queue_mean_bytes,packet_hops,events,trace\n"
     );
     for run in &report.runs {
@@ -45,7 +45,9 @@ fn row(run: &Run) -> String {
         run.pfc_frames,
     ];
     let counts = counts.map(|count| count.to_string());
+    let endless_bps = run.endless_bps.map(|bps| format!("{bps:.0}"));
     let tail = [
+        endless_bps.unwrap_or_default(),
         format!("{:.3}", run.pfc_stopped_us),
         run.path_changes.to_string(),
         run.box_repairs.to_string(),
@@ -101,7 +103,7 @@ pub(super) fn write_flows(file: &mut impl Write, outcomes: &[CaseOutcome]) -> io
     writeln!(
         file,
         "run,flow,src,dst,bytes,start_ns,fct_ns,ideal_ns,slowdown,packets,repeated,timeouts,missing_bytes,\
-         end"
+         endless_bps,end"
     )?;
     for case in outcomes {
         let Ok(outcome) = &case.outcome else {
@@ -109,7 +111,8 @@ pub(super) fn write_flows(file: &mut impl Write, outcomes: &[CaseOutcome]) -> io
         };
         for (number, (flow, of_flow)) in case.flows.iter().zip(&outcome.flows).enumerate() {
             let run = case.case.number;
-            writeln!(file, "{run},{number},{}", flow_cells(flow, of_flow))?;
+            let cells = flow_cells(flow, of_flow, outcome.end_ns);
+            writeln!(file, "{run},{number},{cells}")?;
         }
     }
     Ok(())
@@ -164,7 +167,7 @@ fn compared_cells(row: &ComparedFlow) -> String {
     .join(",")
 }
 
-fn flow_cells(flow: &Flow, outcome: &FlowOutcome) -> String {
+fn flow_cells(flow: &Flow, outcome: &FlowOutcome, end_ns: u64) -> String {
     let whole = |value: Option<u64>| value.map_or_else(String::new, |value| value.to_string());
     let real = |value: Option<f64>, digits: usize| {
         value.map_or_else(String::new, |value| format!("{value:.digits$}"))
@@ -182,6 +185,7 @@ fn flow_cells(flow: &Flow, outcome: &FlowOutcome) -> String {
         outcome.repeated.to_string(),
         outcome.timeouts.to_string(),
         outcome.missing_bytes.to_string(),
+        real(outcome.endless_goodput_bps(end_ns), 0),
         outcome.end.name().to_owned(),
     ]
     .join(",")

@@ -164,6 +164,8 @@ impl EndpointFlows {
             packets: stats.sender.sent_chunks,
             repeated: stats.sender.retransmitted_chunks,
             timeouts: stats.sender.timeouts,
+            // Only endless flows need this number, and endpoints refuse them.
+            acknowledged: 0,
         })
     }
 }

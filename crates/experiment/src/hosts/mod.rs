@@ -53,6 +53,8 @@ pub(crate) struct FlowCounters {
     pub(crate) packets: u64,
     pub(crate) repeated: u64,
     pub(crate) timeouts: u64,
+    /// Packets of a NIC that the receiver has acknowledged, each once.
+    pub(crate) acknowledged: u64,
 }
 
 /// A flow that is about to start.

@@ -208,6 +208,7 @@ fn counters_of(counters: &QpCounters) -> FlowCounters {
         packets: counters.sent,
         repeated: counters.repeated,
         timeouts: counters.timeouts,
+        acknowledged: counters.acknowledged,
     }
 }
 

@@ -47,6 +47,9 @@ pub enum Tier {
 
 const FLOW: &str = "a flow is written SRC->DST id N start PICOSECONDS size BYTES, or with trigger N \
                     in place of start; without size, or with size 0, it sends until the run ends";
+/// UEC's htsim sends flows with this word and the same `id` over one connection.
+const MSG: &str = "msg: several messages of one connection are not simulated: each flow has a \
+                   connection of its own. Remove msg, and give each flow an id of its own";
 
 /// Reads a connection matrix. Times are in picoseconds and are rounded to nanoseconds.
 ///
@@ -161,6 +164,7 @@ impl Reader {
                 "recv_done_trigger" => flow.when_received = Some(self.named(line, at)?),
                 // htsim reads this word and ignores it.
                 "addon" => at -= 1,
+                "msg" => return Err(line.error(MSG)),
                 _ => return Err(line.error(format!("{key:?} is no part of a flow: {FLOW}"))),
             }
             at += 2;

@@ -89,7 +89,12 @@ fn flows_without_a_size_send_until_the_run_ends() {
             // Both use their links almost alone: 1.25 GB in 100 ms.
             assert!(flow.packets * 4096 > 1 << 30, "{} packets", flow.packets);
             assert_eq!((flow.ideal_ns, flow.slowdown()), (None, None));
+            let gbps = flow.endless_goodput_bps(outcome.end_ns).expect("no end") / 1e9;
+            assert!((90.0..100.0).contains(&gbps), "{gbps} Gbit/s");
         }
+        assert_eq!(sized.endless_goodput_bps(outcome.end_ns), None);
+        let all_gbps = outcome.endless_goodput_bps().expect("two flows") / 1e9;
+        assert!((180.0..200.0).contains(&all_gbps), "{all_gbps} Gbit/s");
     }
 }
 
@@ -179,6 +184,11 @@ fn errors_of_a_matrix_name_file_line_value_and_remedy() {
             "size 2000",
             "sice 2000",
             "x.cm:7: \"sice\" is no part of a flow: a flow is written",
+        ),
+        (
+            "size 2000",
+            "msg size 2000",
+            "x.cm:7: msg: several messages",
         ),
         (
             "start 1500000",
