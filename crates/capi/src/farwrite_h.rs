@@ -7,7 +7,7 @@ use farwrite::Outcome;
 
 use crate::connections::{Connected, Keys, Listening, Opened, keys};
 use crate::failure::{self, Failure};
-use crate::ffi::{CEnum, In, Out, Text, c_header, copy_in};
+use crate::ffi::{CEnum, Char, In, Out, Text, c_header, copy_in};
 use crate::messages::Receive;
 use crate::reliable::{Message, Terms};
 use crate::sdr::sdr_recv_handle;
@@ -105,7 +105,7 @@ c_header! {
     }
     fn farwrite_peer_name(
         connection: *mut farwrite_connection,
-        name: Out<c_char>,
+        name: Out<Char>,
         size: usize,
     ) -> c_int {
         let connected = table::find::<Connected>(number(connection))?;

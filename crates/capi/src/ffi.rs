@@ -33,7 +33,7 @@ c_types! {
     u64 => "uint64_t",
     usize => "size_t",
     c_int => "int",
-    c_char => "char",
+    Char => "char",
     c_void => "void",
     Text => "const char *",
 }
@@ -123,6 +123,11 @@ impl<T: CType> CType for In<T> {
         format!("{} *", T::name())
     }
 }
+
+/// A character of C. `c_char` is `i8` for some processors, and `u8` for others.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub struct Char(c_char);
 
 /// A string that a function reads: NULL, or a string that ends with a zero byte.
 #[repr(transparent)]
