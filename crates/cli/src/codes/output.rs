@@ -22,8 +22,20 @@ impl Output {
     /// # Errors
     /// [`Exit::Usage`] if it is one of the inputs; [`Exit::Files`] if the name belongs to something
     /// that is not a file, or if no file can be created.
+    ///
+    /// A link keeps leading to its target, which is replaced.
     pub(super) fn create(path: &Path, inputs: &[&Input]) -> Result<Self, Failure> {
         let shown = path.display();
+        // Names there lead to what is open: a new file would take the place of the device.
+        if ["/dev", "/proc"]
+            .iter()
+            .any(|place| path.starts_with(place))
+        {
+            let what = format!("--out {shown} is a device and no file: give another name");
+            return Err(Failure::new(Exit::Files, what));
+        }
+        let resolved = fs::canonicalize(path);
+        let path = resolved.as_deref().unwrap_or(path);
         match fs::metadata(path) {
             Ok(there) => {
                 let is_there = |input: &&&Input| {

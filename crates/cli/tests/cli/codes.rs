@@ -472,3 +472,19 @@ fn assert_mode(path: &Path) {
     fs::write(&plain, b"").expect("a file");
     assert_eq!(mode(path), mode(&plain));
 }
+
+#[test]
+fn links_are_followed_and_devices_are_refused() {
+    let place = Place::new();
+    place.write("data", &random(1000));
+    place.write("old", b"old");
+    std::os::unix::fs::symlink("old", place.path("link")).expect("a link");
+    let encode = "codes encode --code ec-mds:32,8 --chunk-bytes 100 --in data";
+    place.json(&format!("{encode} --out link"));
+    assert_eq!(place.read("old").len(), 800);
+    assert!(place.path("link").is_symlink());
+    for device in ["/dev/stdout", "/proc/self/fd/1"] {
+        let why = place.fail(6, &format!("{encode} --out {device}"));
+        assert!(why.contains("is a device and no file"), "{why}");
+    }
+}
