@@ -14,8 +14,8 @@ const LEFT: u32 = 72;
 const TOP: u32 = 44;
 const PLOT_WIDTH: u32 = 530;
 const PLOT_HEIGHT: u32 = 298;
-/// The width of a character of a legend, at most.
-const CHARACTER: u32 = 8;
+/// The height of a line of a legend.
+const LEGEND_LINE: u32 = 20;
 
 /// The scale of an axis, without a value at or below 0 if it is logarithmic.
 #[derive(Clone, Debug)]
@@ -161,24 +161,19 @@ impl Chart {
     }
 }
 
-/// Writes a legend at the lower right: names of lines, and the attributes of their strokes.
+/// The height of a picture with a chart, and a legend of this number of lines below it.
+pub(crate) fn height_with_legend(lines: usize) -> u32 {
+    HEIGHT + LEGEND_LINE * u32::try_from(lines).unwrap_or(0)
+}
+
+/// Writes a legend below the chart: names of lines, and the attributes of their strokes.
 pub(crate) fn write_legend(svg: &mut String, lines: &[(String, String)]) -> fmt::Result {
-    let count = |length: usize| u32::try_from(length).unwrap_or(0);
-    let longest = lines.iter().map(|(name, _)| count(name.chars().count()));
-    let width = (38 + longest.max().unwrap_or(0) * CHARACTER).min(PLOT_WIDTH - 10);
-    let height = 20 * count(lines.len()) + 8;
-    let (left, top) = (PLOT_WIDTH - 10 - width, PLOT_HEIGHT - 10 - height);
-    writeln!(
-        svg,
-        r##"<rect x="{left}" y="{top}" width="{width}" height="{height}" fill="#ffffff" fill-opacity="0.9" stroke="{LINE}"/>"##
-    )?;
     for (number, (name, style)) in (0_u32..).zip(lines) {
-        let (x, y) = (left + 8, top + 18 + 20 * number);
+        let y = PLOT_HEIGHT + 70 + LEGEND_LINE * number;
         writeln!(
             svg,
-            r#"<path d="M{x} {}h18" fill="none" {style}/><text x="{}" y="{y}">{}</text>"#,
+            r#"<path d="M0 {}h18" fill="none" {style}/><text x="24" y="{y}">{}</text>"#,
             y - 4,
-            x + 24,
             escaped(name)
         )?;
     }

@@ -8,7 +8,7 @@ use farwrite_experiment::{FlowEnd, FlowOutcome};
 use farwrite_units::show::real;
 
 use super::report::{Estimate, Key, Report, Setting, SizeClass};
-use crate::chart::{Chart, HEIGHT, Scale, WIDTH, write_legend};
+use crate::chart::{Chart, Scale, WIDTH, height_with_legend, write_legend};
 use crate::svg::begin;
 
 /// One for each colour.
@@ -47,13 +47,18 @@ pub(super) fn draw(
     if ours.iter().all(|line| line.times_us.is_empty()) {
         return Ok(None);
     }
-    let has_classes = report.settings.iter().any(|at| of_one_size(at).len() > 1);
+    let drawn = &report.settings[..ours.len()];
+    let has_classes = drawn.iter().any(|at| of_one_size(at).len() > 1);
+    let theirs = theirs(report);
+    let others = report.settings.len() - ours.len();
+    let lines = ours.len() + usize::from(theirs.is_some()) + usize::from(others > 0);
+    let height = height_with_legend(lines);
     let charts = if has_classes { 2 } else { 1 };
     let mut svg = String::new();
-    begin(&mut svg, (WIDTH * charts, HEIGHT), "Completion times")?;
-    write_distributions(&mut svg, &ours, theirs(report).as_ref())?;
+    begin(&mut svg, (WIDTH * charts, height), "Completion times")?;
+    write_distributions(&mut svg, &ours, theirs.as_ref(), others)?;
     if has_classes {
-        write_slowdowns(&mut svg, &report.settings)?;
+        write_slowdowns(&mut svg, drawn)?;
     }
     svg.push_str("</svg>\n");
     Ok(Some(svg))
@@ -113,6 +118,7 @@ fn write_distributions(
     svg: &mut String,
     ours: &[Distribution],
     theirs: Option<&Distribution>,
+    others: usize,
 ) -> fmt::Result {
     let times = ours.iter().chain(theirs).flat_map(|line| &line.times_us);
     let chart = Chart {
@@ -133,13 +139,16 @@ fn write_distributions(
         chart.line(svg, theirs.points(), DASHED)?;
         legend.push((theirs.label.clone(), DASHED.to_owned()));
     }
+    if others > 0 {
+        let text = format!("not drawn: {others} more settings, which the files have");
+        legend.push((text, r#"stroke="none""#.to_owned()));
+    }
     write_legend(svg, &legend)?;
     svg.push_str("</g>\n");
     Ok(())
 }
 
 fn write_slowdowns(svg: &mut String, settings: &[Setting]) -> fmt::Result {
-    let settings = &settings[..settings.len().min(MAX_LINES)];
     let classes = || settings.iter().flat_map(of_one_size);
     let values = classes().flat_map(|class| {
         let [mean, p99] = [class.slowdown_mean, class.slowdown_p99].map(ends);

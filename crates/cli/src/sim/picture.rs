@@ -98,14 +98,17 @@ fn write_header(
         .last_done_ns()
         .saturating_sub(outcome.depths.start_ns);
     let last = Time(Duration::from_nanos(last_ns));
+    let loss = case.case.loss;
+    let loss = loss.map_or_else(String::new, |loss| format!(", loss {loss}"));
     writeln!(
         svg,
         r##"<text x="{LEFT}" y="30" font-size="18" font-weight="600">{} on {}: {} of {} flows done, the last {last} after the first began</text>
-<text x="{LEFT}" y="52" fill="{GREY}">transport {}, switches {}, seed {}; {} packets sent again, {} frames dropped, {} PFC frames</text>"##,
+<text x="{LEFT}" y="52" fill="{GREY}">run {}: transport {}, switches {}{loss}, seed {}; {} packets sent again, {} frames dropped, {} PFC frames</text>"##,
         escaped(names.workload),
         escaped(names.topology),
         outcome.done(),
         outcome.flows.len(),
+        case.case.number,
         escaped(names.transport),
         escaped(names.switch),
         case.case.seed,
@@ -168,7 +171,7 @@ fn write_flows(svg: &mut String, flows: &[Flow], outcome: &Outcome, axis: &Axis)
             writeln!(
                 svg,
                 r##"<text x="-6" y="{:.1}" text-anchor="end" font-size="10" fill="{GREY}">{} → {}</text>"##,
-                top + row * 0.7,
+                top + row * 0.425 + 4.0,
                 flow.src,
                 flow.dst
             )?;
