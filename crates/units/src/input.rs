@@ -27,6 +27,21 @@ pub fn open(path: &Path) -> Result<File> {
     Err(Error::new(ErrorKind::InvalidInput, what))
 }
 
+/// The message of an error in a text, whose first byte with the error is `start`, with its line.
+///
+/// ```
+/// use farwrite_units::input::at_line;
+///
+/// assert_eq!(at_line("a = 1\n b = x\n", 11, "no number"), "line 2: no number, in \"b = x\"");
+/// ```
+#[must_use]
+pub fn at_line(text: &str, start: usize, message: &str) -> String {
+    let before = text.get(..start).unwrap_or(text);
+    let number = before.matches('\n').count() + 1;
+    let line = text.lines().nth(number - 1).unwrap_or("").trim();
+    format!("line {number}: {message}, in {line:?}")
+}
+
 /// Reads the text of a regular file or a pipe that has at most `most_bytes` bytes.
 ///
 /// # Errors

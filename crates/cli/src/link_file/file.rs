@@ -10,7 +10,7 @@ use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 use super::{Description, Medium, Unit};
 use crate::exit::{Exit, Failure, OrExit};
 use farwrite_units::Burst;
-use farwrite_units::input::read_text;
+use farwrite_units::input::{at_line, read_text};
 use farwrite_units::parse::{
     parse_chunk, parse_distance, parse_extent, parse_moment, parse_mtu, parse_path_loss,
     parse_path_rate, parse_path_rtt, parse_rtt,
@@ -171,10 +171,7 @@ fn check_either(one: Named<'_>, other: Named<'_>) -> Result<(), String> {
 /// A description of the error in the file, with its line number.
 fn in_line(text: &str, error: &toml::de::Error) -> String {
     let start = error.span().map_or(0, |span| span.start);
-    let before = text.get(..start).unwrap_or(text);
-    let number = before.matches('\n').count() + 1;
-    let line = text.lines().nth(number - 1).unwrap_or("").trim();
-    format!("line {number}: {}, in {line:?}", error.message())
+    at_line(text, start, error.message())
 }
 
 impl<'de> Deserialize<'de> for Quantity {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use farwrite_net::{Shape, SwitchConfig};
+use farwrite_units::input::at_line;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
@@ -107,7 +108,8 @@ pub(super) fn read(text: &str, read_file: ReadFile<'_>) -> Result<Plan, PlanErro
             FileKind::Ns3 => "; files of ns-3: --flows FILE --topology FILE",
             FileKind::Toml => "",
         };
-        let why = one_line(&why);
+        let start = why.span().map_or(0, |span| span.start);
+        let why = at_line(text, start, &with_number_ranges(why.message()));
         // A list and a table of the same name.
         let hint = match why.contains("cannot extend value of type array") {
             true => "; write transport as a list, or as tables [transport.NAME], not both",
@@ -493,9 +495,13 @@ fn shown(value: &Value) -> String {
     }
 }
 
-/// The error of the parser in one line. The names of number types are replaced by their values.
+/// The error of the parser in one line.
 fn one_line(error: &toml::de::Error) -> String {
-    let text = error.to_string();
+    with_number_ranges(&error.to_string())
+}
+
+/// The text in one line, in which the names of number types are replaced by their values.
+fn with_number_ranges(text: &str) -> String {
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let mut text = text.replace("internally tagged enum Pattern", PATTERN);
     for (name, values) in NUMBERS {

@@ -110,7 +110,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     (
         "[topology.rack]",
         "until = \"25h\"\n[topology.rack]",
-        "TOML parse error at line 2, column 9 | 2 | until = \"25h\" | ^^^^^ a time of at most a day (86400s)",
+        "line 2: a time of at most a day (86400s), in \"until = \\\"25h\\\"\"",
     ),
     (
         "[topology.rack]",
