@@ -19,7 +19,7 @@ use path::PlannedPath;
 
 /// Plans for the path and the message of the command line, and shows the result.
 pub(crate) fn run(args: &PlanArgs, console: &Console) -> Result<(), Failure> {
-    let path = PlannedPath::find(&args.path)?;
+    let path = PlannedPath::find(&args.path, args.size)?;
     let question = question(args, &path)?;
     let refused = |error: ModelError| Failure::caused(Exit::Usage, "planning", &error);
     let plan = question.plan().map_err(refused)?;

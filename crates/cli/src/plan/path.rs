@@ -52,14 +52,17 @@ pub(super) struct PlannedPath {
 }
 
 impl PlannedPath {
-    /// Combines the command line and the file that it names.
+    /// Combines the command line and the file that it names, for a message of `size` bytes. A shorter message than a
+    /// chunk is one chunk of its own length.
     ///
     /// # Errors
     /// [`Exit::Usage`] if a value is missing or invalid, and the errors of the file.
-    pub(super) fn find(args: &PathArgs) -> Result<Self, Failure> {
+    pub(super) fn find(args: &PathArgs, size: u64) -> Result<Self, Failure> {
         let file = args.link.as_deref().map(link_file::read).transpose()?;
-        Self::new(of_args(args).or(file.unwrap_or_default()), args.burst)
-            .map_err(|what| Failure::new(Exit::Usage, what))
+        let mut described = of_args(args).or(file.unwrap_or_default());
+        let chunk_bytes = described.chunk_bytes.unwrap_or(CHUNK_BYTES);
+        described.chunk_bytes = Some(chunk_bytes.min(size));
+        Self::new(described, args.burst).map_err(|what| Failure::new(Exit::Usage, what))
     }
 
     /// A number of losses in `burst` has the same unit as the loss.
