@@ -92,24 +92,45 @@ impl Share {
     /// The share `part / all`, with Wilson's interval (1927); `None` if `all` is 0.
     #[must_use]
     pub fn of(part: u64, all: u64) -> Option<Self> {
-        /// 95% of a normal distribution lie within this number of standard deviations.
-        const Z: f64 = 1.96;
         if all == 0 {
             return None;
         }
-        let (n, share) = (real(all), real(part.min(all)) / real(all));
+        Some(Self::in_trials(real(all), real(part.min(all)) / real(all)))
+    }
+
+    /// The share `part / all` of losses that come in bursts of `mean_packets` on average: fewer
+    /// independent trials, by the variance of a two-state chain (Gilbert).
+    ///
+    /// ```
+    /// use farwrite_probe::estimate::Share;
+    ///
+    /// let [alone, in_bursts] = [1.0, 30.0].map(|mean| Share::in_bursts(100, 10_000, mean));
+    /// let [alone, in_bursts] = [alone, in_bursts].map(|share| share.expect("packets were sent"));
+    /// assert!(alone.low > 0.008 && alone.high < 0.013);
+    /// assert!(in_bursts.low < 0.004 && in_bursts.high > 0.025);
+    /// ```
+    #[must_use]
+    pub fn in_bursts(part: u64, all: u64, mean_packets: f64) -> Option<Self> {
+        let independent = Self::of(part, all)?;
+        let trials = (real(all) / (2.0 * mean_packets.max(1.0) - 1.0)).max(1.0);
+        Some(Self::in_trials(trials, independent.share))
+    }
+
+    fn in_trials(n: f64, share: f64) -> Self {
+        /// 95% of a normal distribution lie within this number of standard deviations.
+        const Z: f64 = 1.96;
         let weight = 1.0 + Z * Z / n;
         let centre = (share + Z * Z / (2.0 * n)) / weight;
         let half = Z * (share * (1.0 - share) / n + Z * Z / (4.0 * n * n)).sqrt() / weight;
-        Some(Self {
+        Self {
             share,
-            low: if part == 0 {
-                0.0
-            } else {
+            low: if share > 0.0 {
                 (centre - half).max(0.0)
+            } else {
+                0.0
             },
             high: (centre + half).min(1.0),
-        })
+        }
     }
 }
 

@@ -234,6 +234,8 @@ impl Findings {
         let bursts = sum(&|trial| trial.counts.bursts.into());
         let longest = good().map(|trial| trial.counts.longest_burst).max();
         let all = || self.trials.iter().map(|trial| &trial.counts);
+        let in_bursts = Bursts::of(packets, lost, bursts, longest.unwrap_or(0).into());
+        let mean_burst = in_bursts.map_or(1.0, |bursts| bursts.mean_packets);
         DirectionFindings {
             packets: self
                 .trials
@@ -241,9 +243,9 @@ impl Findings {
                 .map(|trial| u64::from(trial.packets))
                 .sum(),
             lost: self.trials.iter().map(TrialFindings::lost_on_path).sum(),
-            loss: Share::of(lost, packets),
+            loss: Share::in_bursts(lost, packets, mean_burst),
             loss_packets: packets,
-            bursts: Bursts::of(packets, lost, bursts, longest.unwrap_or(0).into()),
+            bursts: in_bursts,
             burst_time: (bursts > 0).then(|| {
                 let lost_time = |trial: &TrialFindings| {
                     let sent = f64::from(trial.packets.max(1));
