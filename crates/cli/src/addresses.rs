@@ -4,7 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use farwrite::fabric::udp::source_for;
-use farwrite_session::HostPort;
+use farwrite_session::{AddressError, AddressProblem, HostPort};
 use farwrite_transfer::DEFAULT_PORT;
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::InterfaceFlags;
@@ -23,7 +23,14 @@ pub(crate) fn parse_target_at(text: &str, port: u16) -> Result<HostPort, String>
         Ok(ip) => format!("[{ip}]:{port}"),
         Err(_) => format!("{text}:{port}"),
     };
-    whole.or_else(|error| with_port.parse().map_err(|_| error.to_string()))
+    whole.or_else(|error| {
+        // A port is not needed, so its absence is not what is wrong.
+        let why = |other: AddressError| match error.problem {
+            AddressProblem::NoPort => other.to_string(),
+            _ => error.to_string(),
+        };
+        with_port.parse().map_err(why)
+    })
 }
 
 /// Binds a port of all addresses.
@@ -239,6 +246,7 @@ mod tests {
         ] {
             assert_eq!(parse_target(text).expect(text).to_string(), shown);
         }
+        assert!(parse_target("").unwrap_err().starts_with("there is no host"));
         for wrong in ["far:", "far:x", "[::1]:0", ""] {
             parse_target(wrong).expect_err(wrong);
         }
