@@ -18,7 +18,7 @@ export CARGO_PROFILE_DEV_DEBUG := 0
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo explorer test test-small package macos check unit isal arm loom tsan asan system test-verbs test-verbs-short browser deny python torch torch-versions gpu wheel figures figures-protocol figures-boxes figures-optinic figures-collectives figures-training figures-vm bench bench-cores bench-completion bench-agreement bench-path bench-paths bench-durable bench-many-files bench-scale bench-copies bench-model bench-sim bench-torch bench-collectives bench-hadamard bench-train bench-train-matrix bench-inference model-check sim-check fuzz soak mutants miri deb deb-c dist install install-c hooks clean
+.PHONY: help demo explorer test test-small package macos check unit isal arm loom tsan asan system test-verbs test-verbs-short browser deny python torch torch-versions gpu wheel figures figures-protocol figures-boxes figures-optinic figures-collectives figures-training figures-vm bench bench-cores bench-packet-time bench-completion bench-agreement bench-path bench-paths bench-durable bench-many-files bench-scale bench-copies bench-model bench-sim bench-torch bench-collectives bench-hadamard bench-train bench-train-matrix bench-inference model-check sim-check fuzz soak mutants miri deb deb-c dist install install-c hooks clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -170,6 +170,10 @@ bench: ## measure: goodput and processor time compared with a raw blast, many qu
 	$(CARGO) run --release --package farwrite-bench
 	crates/bench/prepare-isal && $(CARGO) run --release --package farwrite-bench --features isal --bin codes
 	$(COMPLETION) --size-kib 8192 --loss 1e-4,1e-2 --samples 20
+
+bench-packet-time: ## measure: where the processor time of a packet goes, beside a raw blast, with perf (root)
+	$(CARGO) build --release --quiet --package farwrite-bench
+	python3 tests/bench/packet_time.py $${CARGO_TARGET_DIR:-target}/release/farwrite-bench
 
 bench-completion: ## measure: completion times by scheme, over an emulated path (long)
 	$(COMPLETION) --size-kib 8192 --samples 100

@@ -1,7 +1,7 @@
 //! Moves cold memory over loopback with more and more layers of the stack, compared with sockets
 //! alone.
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use farwrite::{RateControl, SchemeName, Sealing};
 
 use crate::Failure;
@@ -32,6 +32,28 @@ pub(crate) struct LoopbackArgs {
     #[arg(long = "scheme", value_name = "SCHEME", value_parser = SchemeName::parse_exact,
           default_values = ["sr-nack", "ec-mds:32,8"])]
     schemes: Vec<SchemeName>,
+    /// A way to move the memory; can be repeated; all if not given.
+    #[arg(long = "way", value_enum)]
+    ways: Vec<Way>,
+}
+
+/// How the memory is moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Way {
+    /// Sockets alone.
+    Blast,
+    /// The UDP fabric alone.
+    Fabric,
+    /// The full stack with a fixed rate, by each scheme.
+    Fixed,
+    /// The full stack with the adaptive rate, by each scheme.
+    Adaptive,
+}
+
+impl LoopbackArgs {
+    fn has(&self, way: Way) -> bool {
+        self.ways.is_empty() || self.ways.contains(&way)
+    }
 }
 
 /// Moves the memory in all ways in alternation, and prints medians.
@@ -43,22 +65,30 @@ pub(crate) fn run(args: &LoopbackArgs, runs: usize) -> Result<(), Failure> {
         mtu: args.mtu,
         window_bytes: args.window_kib << 10,
     };
-    let mut fabric = FabricPair::new(args.mtu, cold(0x5a), cold(0xff))?;
+    let mut fabric = match args.has(Way::Fabric) {
+        true => Some(FabricPair::new(args.mtu, cold(0x5a), cold(0xff))?),
+        false => None,
+    };
     let rate_bps = args.rate_gbps * 1_000_000_000;
     let mtu = u32::try_from(args.mtu)?;
     let controls = [
-        ("fixed", RateControl::Fixed { rate_bps }),
-        ("adaptive", RateControl::default()),
+        (Way::Fixed, "fixed", RateControl::Fixed { rate_bps }),
+        (Way::Adaptive, "adaptive", RateControl::default()),
     ];
     let mut stacks = Vec::new();
-    for (name, control) in controls {
+    for (_, name, control) in controls.into_iter().filter(|(way, ..)| args.has(*way)) {
         let stack = StackPair::new(mtu, control, 0, Sealing::Off, cold(0x5a), cold(0xff))?;
         stacks.push((name, stack));
     }
     let mut rounds = Vec::new();
     for _ in 0..runs {
-        let mut round = vec![blast(config, &source, &mut destination)?];
-        round.push(fabric.run(config)?);
+        let mut round = Vec::new();
+        if args.has(Way::Blast) {
+            round.push(blast(config, &source, &mut destination)?);
+        }
+        if let Some(fabric) = &mut fabric {
+            round.push(fabric.run(config)?);
+        }
         for scheme in &args.schemes {
             for (_, stack) in &mut stacks {
                 round.push(stack.run(scheme.tag())?);
@@ -70,13 +100,15 @@ pub(crate) fn run(args: &LoopbackArgs, runs: usize) -> Result<(), Failure> {
         let names = stacks.iter();
         names.map(move |(control, _)| format!("full stack, {scheme}, {control}"))
     });
-    let names = ["raw blast".to_owned(), "UDP fabric alone".to_owned()];
-    let rows = names.into_iter().chain(stacks).enumerate();
+    let names = [(Way::Blast, "raw blast"), (Way::Fabric, "UDP fabric alone")];
+    let names = names.into_iter().filter(|(way, _)| args.has(*way));
+    let names = names.map(|(_, name)| name.to_owned());
+    let rows = names.chain(stacks).enumerate();
     let rows: Vec<_> = rows.map(|(way, name)| row(name, &rounds, way)).collect();
     let title = format!(
         "loopback: {} MiB of cold memory in packets of {} bytes, both ends in one process; medians \
          of {runs} runs.\nBytes are those of the message, without parity. A core-second is \
-         processor time of both ends, user and\nsystem. Ratios are to the raw blast of the same \
+         processor time of both ends, user and\nsystem. Ratios are to the first row of the same \
          run.",
         args.size_mib, args.mtu
     );
@@ -85,7 +117,7 @@ pub(crate) fn run(args: &LoopbackArgs, runs: usize) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The medians of one way. The first way of each round is the raw blast.
+/// The medians of one way.
 fn row(name: String, rounds: &[Vec<Moved>], way: usize) -> [String; 7] {
     let of = |what: fn(&Moved) -> f64| median(rounds.iter().map(|round| what(&round[way])));
     let ratio = |what: fn(&Moved) -> f64| {
