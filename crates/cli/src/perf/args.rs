@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use farwrite::SchemeName;
+use farwrite::{CodingThreads, MAX_CHANNELS, SchemeName};
 use farwrite_transfer::{DEFAULT_PORT, VerbsConfig};
 use serde::{Deserialize, Serialize};
 
@@ -19,9 +19,11 @@ Examples:
   farwrite perf write_bw far.example -s 8388608 --chunk 1,4,16,64 --scheme ec-mds:32,8
   farwrite perf send_bw far.example -m 64 -s 65536 -c UC     the rate of packets of 64 bytes
   farwrite perf write_bw far.example -d mlx5_0               over an RDMA device at this end
+  farwrite perf write_bw far.example --channels 4 --receive-threads
   farwrite perf write_bw far.example -w 900 --report_gbits || echo too slow
 
-Give the server its address, its key and, if it has one, its device. It gets all other settings from the client.
+Give the server its address, its key, its threads and, if it has one, its device. It gets all other settings from
+the client.
 Names, columns and units are those of perftest (ib_write_bw and others); docs/perf.md says what differs.";
 
 /// Measures messages between two machines, with the options and the table of perftest.
@@ -82,6 +84,18 @@ pub(crate) struct PerfArgs {
     #[arg(long, value_name = "N,...", default_value = "1", value_delimiter = ',')]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub(crate) chunk: Vec<u32>,
+    /// Channels of each queue pair: 1 to 64. Its packets take turns on as many sockets of each end. With more
+    /// than one, the data have UDP ports of their own at both ends
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "device")]
+    #[arg(value_parser = clap::value_parser!(u8).range(1..=i64::from(MAX_CHANNELS)))]
+    pub(crate) channels: u8,
+    /// Receive on threads at this end, one for each channel. The data then have UDP ports of their own
+    #[arg(long)]
+    pub(crate) receive_threads: bool,
+    /// Threads of this end that compute parity: 0 to 1024, or auto: none on two cores, otherwise one for each
+    /// further core, at most 4
+    #[arg(long, value_name = "N", default_value = "auto")]
+    pub(crate) coding_threads: CodingThreads,
     /// Show bandwidth in Gbit/s instead of MiB/s
     #[arg(long = "report_gbits", alias = "report-gbits")]
     pub(crate) report_gbits: bool,

@@ -10,7 +10,7 @@ use farwrite_transfer::{Cancel, check_device};
 
 use super::args::{PerfArgs, Test};
 use super::control::{Answer, Arrived, Ask, MOST_LINE_BYTES, NAME, Setting};
-use super::data::{Apart, Data};
+use super::data::{Apart, Carrier, Data};
 use super::report::{BandwidthRow, ClientReport, LatencyRow, Row};
 use super::tasks::{Flow, Goal, Inbox, Load, PingPong, Shared};
 use super::{PATIENCE, connection_options, hear, tell};
@@ -74,6 +74,8 @@ fn settings(args: &PerfArgs) -> Result<Vec<Setting>, Failure> {
         mtu: args.mtu,
         packets_per_chunk,
         has_device: args.device.is_some(),
+        has_sockets: args.device.is_none() && (args.channels > 1 || args.receive_threads),
+        channels: args.channels,
     };
     let settings: Vec<_> = args.chunk.iter().map(setting).collect();
     for setting in &settings {
@@ -109,7 +111,7 @@ fn measure(
         let opened = Opened::new((setting, number), args, connection, &messages, cancel)?;
         if number == 0 {
             report.mtu = opened.data.mtu(0)?;
-            report.is_sealed = matches!(opened.data, Data::Connected { .. });
+            report.is_sealed = opened.data.is_sealed(0)?;
             console.say_all(report.head(setting));
         }
         if settings.len() > 1 {
@@ -163,7 +165,7 @@ fn open(
 ) -> Result<Data, Failure> {
     let device = args.device.as_ref();
     let mut apart = device
-        .map(|device| Apart::open(connection, Some(device)))
+        .map(|device| Apart::open(args, connection, &Carrier::Device(device)))
         .transpose()?;
     let mut setting = setting.clone();
     if let Some(apart) = &apart {
@@ -171,7 +173,7 @@ fn open(
     }
     tell(messages, &Ask::Open(setting.clone()));
     match hear(messages, cancel, Some(PATIENCE))? {
-        Answer::Accepted if apart.is_none() => {
+        Answer::Accepted if !setting.has_device && !setting.has_sockets => {
             let options = setting
                 .options()
                 .map_err(|why| Failure::new(Exit::Usage, why))?;
@@ -183,17 +185,27 @@ fn open(
                     pair.map_err(|error| Failure::of_connection("opening a queue pair", &error))?,
                 );
             }
-            let connection = connection.clone();
-            Ok(Data::Connected { connection, pairs })
+            Data::connected(args, connection, pairs)
         }
         Answer::Accepted => Err(Failure::new(
             Exit::Mismatch,
-            "the server is of a version without RDMA devices: update it, or leave out --device",
+            "the server is of a version that has all data on the connection: update it, or leave out --device, \
+             --channels and --receive-threads",
         )),
-        Answer::Apart { mtu, ends } => {
+        Answer::Apart {
+            mtu,
+            ends,
+            has_device,
+        } => {
+            let carrier = match has_device {
+                true => Carrier::SocketForDevice,
+                false => Carrier::Sockets {
+                    channels: setting.channels,
+                },
+            };
             let mut apart = match apart.take() {
                 Some(apart) => apart,
-                None => Apart::open(connection, None)?,
+                None => Apart::open(args, connection, &carrier)?,
             };
             setting.mtu = mtu;
             let ours = apart.create(&setting)?;

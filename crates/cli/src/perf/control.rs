@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use farwrite::{QpConfig, QpOptions, SchemeName};
+use farwrite::{QpConfig, QpOptions, SchemeName, Sealing};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -32,11 +32,14 @@ pub(super) enum Ask {
 pub(super) enum Answer {
     /// The server accepts the queue pairs of the setting.
     Accepted,
-    /// An end has an RDMA device, so the data are not on the connection. These are the server's queue pairs
-    /// (P6), and the bytes of a packet; the client answers with its own.
+    /// An end has an RDMA device, or sockets for the data, so these are not on the connection. These are the
+    /// server's queue pairs (P6), and the bytes of a packet; the client answers with its own.
     Apart {
         mtu: u32,
         ends: Vec<Vec<u8>>,
+        /// Whether an end has a device. Servers of older versions do not say it, and have one.
+        #[serde(default = "yes")]
+        has_device: bool,
     },
     /// The server is ready. For reads, the memory of each queue pair.
     Opened {
@@ -63,6 +66,20 @@ pub(super) struct Setting {
     /// Whether the client has an RDMA device. Older versions do not know it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) has_device: bool,
+    /// Whether the client wants sockets of their own for the data. Older versions do not know it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) has_sockets: bool,
+    /// Channels of each queue pair.
+    #[serde(default = "one")]
+    pub(super) channels: u8,
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn one() -> u8 {
+    1
 }
 
 /// What has arrived at the server.
@@ -124,6 +141,7 @@ impl Setting {
             slots: (2 * u32::from(self.tx_depth)).next_power_of_two(),
             // More than the messages have, because parity counts too.
             max_message_bytes: MOST_BYTES.min(u64::from(self.mtu) << 18),
+            channels: self.channels,
             ..QpConfig::default()
         };
         sdr.validate().map_err(|error| error.to_string())?;
@@ -138,6 +156,8 @@ impl Setting {
             expected_scheme: self.scheme()?.tag(),
             initial_rtt: Duration::from_millis(1),
             max_answers: u32::from(self.tx_depth),
+            // RDMA devices do not seal.
+            sealing: Sealing::Preferred,
             ..QpOptions::default()
         })
     }

@@ -1,14 +1,18 @@
 //! Where the measured queue pairs are: on the endpoint of the connection, or on one of their own if an end has
-//! an RDMA device.
+//! an RDMA device, several channels or threads that receive.
 
 use std::net::SocketAddr;
 
 use farwrite::fabric::udp::source_for;
-use farwrite::{ExposedRegion, Fabric, MemoryRegion, ProgressThread, QpInfo, QpOptions, QueuePair};
+use farwrite::{
+    Endpoint, ExposedRegion, Fabric, MemoryRegion, ProgressThread, QpInfo, QpOptions, QueuePair,
+    UdpConfig, UdpFabric,
+};
 use farwrite_connection::{Connection, Error as ConnectionError, OpenedQueuePair};
 use farwrite_transfer::{Cancel, VerbsConfig, open_device, open_for_device};
 use farwrite_verbs::AnyFabric;
 
+use super::args::PerfArgs;
 use super::control::Setting;
 use super::tasks::{Shared, Work};
 use super::{SLICE, is_alive};
@@ -21,11 +25,22 @@ pub(super) enum Data {
         connection: Connection,
         pairs: Vec<OpenedQueuePair>,
     },
-    /// On an endpoint of their own. Their packets are not sealed.
+    /// On an endpoint of their own. Their packets are sealed unless an end has a device.
     Apart(Apart),
 }
 
-/// An endpoint over an RDMA device, or over a socket that devices can reach.
+/// What carries the data of an [`Apart`].
+pub(super) enum Carrier<'a> {
+    Device(&'a VerbsConfig),
+    /// A socket that the device of the other end can reach.
+    SocketForDevice,
+    /// A socket for each channel. The device of neither end takes part.
+    Sockets {
+        channels: u8,
+    },
+}
+
+/// An endpoint for the data alone.
 pub(super) struct Apart {
     connection: Connection,
     thread: ProgressThread<AnyFabric>,
@@ -60,6 +75,23 @@ macro_rules! call {
 }
 
 impl Data {
+    /// Queue pairs of the connection, whose endpoint gets the threads that code.
+    pub(super) fn connected(
+        args: &PerfArgs,
+        connection: &Connection,
+        pairs: Vec<OpenedQueuePair>,
+    ) -> Result<Self, Failure> {
+        let threads = args.coding_threads;
+        let started = connection
+            .thread()
+            .call(move |endpoint| endpoint.code_on(threads));
+        started
+            .and_then(|started| started)
+            .map_err(|error| of_fabric(&error))?;
+        let connection = connection.clone();
+        Ok(Self::Connected { connection, pairs })
+    }
+
     /// Number of queue pairs.
     pub(super) fn count(&self) -> usize {
         match self {
@@ -80,6 +112,13 @@ impl Data {
         let info = call!(self, index, |endpoint, qp| endpoint.qp_info(qp))?;
         let info = info.map_err(|error| Failure::caused(Exit::Other, "measuring", &error))?;
         Ok(info.config.mtu)
+    }
+
+    /// Whether the packets of a queue pair are sealed.
+    pub(super) fn is_sealed(&self, index: usize) -> Result<bool, Failure> {
+        let cipher = call!(self, index, |endpoint, qp| endpoint.cipher(qp))?;
+        let cipher = cipher.map_err(|error| Failure::caused(Exit::Other, "measuring", &error))?;
+        Ok(cipher.is_some())
     }
 
     /// Registers memory for a queue pair.
@@ -159,27 +198,45 @@ impl Data {
 }
 
 impl Apart {
-    /// Opens a device, or, without one, the socket to which devices send.
+    /// Opens a device or sockets, and starts the threads of the endpoint.
     pub(super) fn open(
+        args: &PerfArgs,
         connection: &Connection,
-        device: Option<&VerbsConfig>,
+        carrier: &Carrier<'_>,
     ) -> Result<Self, Failure> {
         let peer = connection.peer_addr();
         let peer = peer.ok_or_else(|| Failure::new(Exit::Unreachable, "the connection is over"))?;
-        let local = source_for(peer).map_err(|error| {
-            Failure::caused(
-                Exit::Unreachable,
-                format_args!("asking for a route to {peer}"),
-                &error,
-            )
-        })?;
-        let endpoint = match device {
-            Some(device) => open_device(device, local)?,
-            None => open_for_device(local)?,
+        // The peer expects the data at the address where it has found this end.
+        let local = match args.bind.is_unspecified() {
+            true => source_for(peer).map_err(|error| {
+                let what = format_args!("asking for a route to {peer}");
+                Failure::caused(Exit::Unreachable, what, &error)
+            })?,
+            false => args.bind,
+        };
+        let mut endpoint = match carrier {
+            Carrier::Device(device) => open_device(device, local)?,
+            Carrier::SocketForDevice => open_for_device(local)?,
+            &Carrier::Sockets { channels } => {
+                let config = UdpConfig {
+                    ports: channels.into(),
+                    ..UdpConfig::new(SocketAddr::new(local, 0))
+                };
+                let bound = UdpFabric::bind(&config).map_err(farwrite::Error::from);
+                let opened = bound.and_then(|bound| Endpoint::over(AnyFabric::from(bound)));
+                opened.map_err(|error| Failure::caused(Exit::Other, "opening sockets", &error))?
+            }
         };
         let max_mtu = endpoint.fabric().capabilities().max_mtu;
-        let thread = endpoint.start_thread();
-        let thread = thread.map_err(|error| Failure::caused(Exit::Other, "measuring", &error))?;
+        let thread = || {
+            endpoint.code_on(args.coding_threads)?;
+            if args.receive_threads {
+                endpoint.start_workers()?;
+            }
+            endpoint.start_thread()
+        };
+        let thread =
+            thread().map_err(|error| Failure::caused(Exit::Other, "starting threads", &error))?;
         Ok(Self {
             connection: connection.clone(),
             thread,
@@ -243,8 +300,8 @@ impl Apart {
             let elsewhere = elsewhere.or(Some(&theirs.control).filter(is_elsewhere));
             if let Some(&other) = elsewhere {
                 return Err(mismatch(&format_args!(
-                    "it is not at {} seen from here: address translation before an RDMA device is not \
-                     supported",
+                    "it is not at {} seen from here: address translation is supported neither before an \
+                     RDMA device nor with --channels or --receive-threads",
                     other.ip()
                 )));
             }

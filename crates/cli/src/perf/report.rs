@@ -168,6 +168,10 @@ pub(super) struct ClientReport {
     scheme: String,
     queue_pairs: u16,
     tx_depth: u16,
+    channels: u8,
+    /// Threads of this end that receive and that compute parity. With 0, the thread that polls does it.
+    receive_threads: u8,
+    coding_threads: usize,
     /// Payload bytes of a packet.
     pub(super) mtu: u32,
     /// `udp`, or the RDMA device of this end.
@@ -200,6 +204,13 @@ impl ClientReport {
             scheme: args.scheme().to_string(),
             queue_pairs: 0,
             tx_depth: 0,
+            channels: args.channels,
+            receive_threads: if args.receive_threads {
+                args.channels
+            } else {
+                0
+            },
+            coding_threads: args.coding_threads.count(),
             mtu: 0,
             device: match &args.device {
                 Some(device) => device.to_string(),
@@ -225,6 +236,9 @@ impl ClientReport {
             ("Connection type", self.connection.to_owned()),
             ("Scheme", self.scheme.clone()),
             ("TX depth", self.tx_depth.to_string()),
+            ("Channels", self.channels.to_string()),
+            ("Receive threads", self.receive_threads.to_string()),
+            ("Coding threads", self.coding_threads.to_string()),
             ("Mtu", format!("{}[B]", self.mtu)),
             ("Device", self.device.clone()),
             (
@@ -327,6 +341,9 @@ impl ClientReport {
                 "Connection_type": self.connection,
                 "Scheme": self.scheme,
                 "TX_depth": self.tx_depth,
+                "Channels": self.channels,
+                "Receive_threads": self.receive_threads,
+                "Coding_threads": self.coding_threads,
                 "Mtu": self.mtu,
                 "BW_unit": self.bandwidth_unit,
             },

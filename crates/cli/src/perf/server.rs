@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use super::args::{PerfArgs, Test};
 use super::control::{Answer, Arrived, Ask, MOST_LINE_BYTES, NAME, Setting};
-use super::data::{Apart, Data};
+use super::data::{Apart, Carrier, Data};
 use super::report::ServerReport;
 use super::tasks::{Inbox, Receiver, Shared};
 use super::{PATIENCE, SLICE, connection_options, hear, hear_while, tell};
@@ -173,15 +173,32 @@ fn open(
     messages: &Messages,
     cancel: &Cancel,
 ) -> Result<Data, Failure> {
-    if setting.has_device || args.device.is_some() {
-        let mut apart = Apart::open(connection, args.device.as_ref())?;
+    let has_device = setting.has_device || args.device.is_some();
+    if has_device && setting.channels > 1 {
+        let what = "an end has an RDMA device, over which `farwrite perf` has one channel: leave out --channels";
+        return Err(Failure::new(Exit::Mismatch, what));
+    }
+    if has_device || setting.has_sockets || args.receive_threads {
+        let carrier = match &args.device {
+            Some(device) => Carrier::Device(device),
+            None if has_device => Carrier::SocketForDevice,
+            None => Carrier::Sockets {
+                channels: setting.channels,
+            },
+        };
+        let mut apart = Apart::open(args, connection, &carrier)?;
         let mtu = apart.mtu(setting);
         let setting = Setting {
             mtu,
             ..setting.clone()
         };
         let ends = apart.create(&setting)?;
-        tell(messages, &Answer::Apart { mtu, ends });
+        let answer = Answer::Apart {
+            mtu,
+            ends,
+            has_device,
+        };
+        tell(messages, &answer);
         return match hear(messages, cancel, Some(PATIENCE))? {
             Ask::Connect { ends } => apart.connect(&ends).map(|()| Data::Apart(apart)),
             _ => {
@@ -203,6 +220,5 @@ fn open(
             pair.ok_or_else(|| Failure::new(Exit::Unreachable, "the client opened no queue pair"))?,
         );
     }
-    let connection = connection.clone();
-    Ok(Data::Connected { connection, pairs })
+    Data::connected(args, connection, pairs)
 }

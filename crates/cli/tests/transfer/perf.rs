@@ -6,7 +6,7 @@ use crate::json_page::check_perf;
 use crate::rig::{Ended, Rig, Running, farwrite};
 
 /// Starts a server, and returns it with its address.
-fn server(rig: &Rig, test: &str) -> (Running, String) {
+fn server(rig: &Rig, test: &str, args: &[&str]) -> (Running, String) {
     let mut command = farwrite();
     command.args([
         "perf",
@@ -17,7 +17,7 @@ fn server(rig: &Rig, test: &str) -> (Running, String) {
         "0",
         "--psk-file",
     ]);
-    command.arg(rig.key());
+    command.arg(rig.key()).args(args);
     let mut running = Running::spawn(command);
     let line = running.line("farwrite perf");
     let addr = line.split_whitespace().nth(3).expect("an address");
@@ -25,17 +25,21 @@ fn server(rig: &Rig, test: &str) -> (Running, String) {
 }
 
 fn client(rig: &Rig, test: &str, addr: &str, args: &[&str]) -> Ended {
+    start_client(rig, test, addr, args).end()
+}
+
+fn start_client(rig: &Rig, test: &str, addr: &str, args: &[&str]) -> Running {
     let mut command = farwrite();
     command
         .args(["perf", test, addr, "--psk-file"])
         .arg(rig.key());
     command.args(args);
-    Running::spawn(command).end()
+    Running::spawn(command)
 }
 
 /// Runs both ends, and returns the object of the client and the last line of the server.
-fn measured(rig: &Rig, test: &str, args: &[&str]) -> (Value, String) {
-    let (there, addr) = server(rig, test);
+fn measured(rig: &Rig, test: &str, args: &[&str], there_args: &[&str]) -> (Value, String) {
+    let (there, addr) = server(rig, test, there_args);
     let ended = client(rig, test, &addr, &[&["--json"], args].concat());
     ended.assert(0, "");
     let there = there.end();
@@ -74,7 +78,7 @@ fn each_test_moves_what_it_says() {
         ),
         ("write_lat", &["-n", "10"], 10, 2),
     ] {
-        let (object, last) = measured(&rig, test, args);
+        let (object, last) = measured(&rig, test, args, &[]);
         let result = &object["result"];
         let row = &result["rows"][0];
         assert_eq!(row["MsgSize"], bytes, "{result}");
@@ -108,7 +112,7 @@ fn each_test_moves_what_it_says() {
 #[test]
 fn sizes_chunks_and_limits_are_in_the_table_and_in_the_file() {
     let rig = Rig::new();
-    let (there, addr) = server(&rig, "write_bw");
+    let (there, addr) = server(&rig, "write_bw", &[]);
     let file = rig.path("out.json");
     let file = file.to_str().expect("plain");
     let args = [
@@ -144,15 +148,87 @@ fn sizes_chunks_and_limits_are_in_the_table_and_in_the_file() {
 }
 
 #[test]
+fn channels_and_threads_carry_all_tests() {
+    let rig = Rig::new();
+    let threads = ["--receive-threads", "--coding-threads", "2"];
+    let channels = ["--channels", "3"];
+    let codes = ["--scheme", "ec-mds:8,2"];
+    let both = [&threads[..], &channels].concat();
+    for (test, here, there, received) in [
+        ("write_bw", [&both[..], &codes].concat(), &threads[..], 20),
+        ("write_bw", threads.to_vec(), &[], 20),
+        ("write_bw", Vec::new(), &threads, 20),
+        ("send_bw", [&channels[..], &["-c", "uc"]].concat(), &[], 20),
+        ("read_bw", both.clone(), &threads, 0),
+        ("write_lat", both.clone(), &threads, 10),
+    ] {
+        let sized = ["-s", "70000", "-n", "10", "-t", "4", "-q", "2"];
+        let (object, _) = measured(&rig, test, &[&sized, &here[..]].concat(), there);
+        let result = &object["result"];
+        assert_eq!(result["arrived"]["whole"], received, "{result}");
+        assert_eq!(result["arrived"]["bytes"], received * 70_000, "{result}");
+        assert_eq!(result["sealed"], true, "{result}");
+        let (channels, threads) = (here.contains(&"3"), here.contains(&"--receive-threads"));
+        let channels = if channels { 3 } else { 1 };
+        assert_eq!(result["channels"], channels, "{result}");
+        let receive_threads = if threads { channels } else { 0 };
+        assert_eq!(result["receive_threads"], receive_threads, "{result}");
+        if threads {
+            assert_eq!(result["coding_threads"], 2, "{result}");
+        }
+    }
+}
+
+/// The names of the threads of a process.
+fn threads_of(running: &Running) -> Vec<String> {
+    let threads = std::fs::read_dir(format!("/proc/{}/task", running.id())).expect("a process");
+    let name = |thread: std::io::Result<std::fs::DirEntry>| {
+        let name = std::fs::read_to_string(thread.ok()?.path().join("comm")).ok()?;
+        Some(name.trim().to_owned())
+    };
+    threads.filter_map(name).collect()
+}
+
+#[test]
+fn threads_are_at_the_end_that_has_the_option() {
+    let rig = Rig::new();
+    let (there, addr) = server(&rig, "write_bw", &["--receive-threads"]);
+    let args = ["-D", "3", "-t", "4", "--channels", "2"];
+    let mut here = start_client(&rig, "write_bw", &addr, &args);
+    let heading = here.line("BW average");
+    let received_there = threads_of(&there);
+    for thread in ["farwrite-rx-0", "farwrite-rx-1"] {
+        assert!(
+            received_there.iter().any(|name| name == thread),
+            "{heading}: {received_there:?}"
+        );
+    }
+    let here_too = threads_of(&here);
+    assert!(
+        !here_too.iter().any(|name| name.starts_with("farwrite-rx")),
+        "{here_too:?}"
+    );
+    here.end().assert(0, "");
+    there.end().assert(0, "");
+}
+
+#[test]
 fn ends_that_do_not_fit_say_why() {
     let rig = Rig::new();
-    let (there, addr) = server(&rig, "read_bw");
+    let (there, addr) = server(&rig, "read_bw", &[]);
     let why = "the server measures read_bw, and the client write_bw";
     client(&rig, "write_bw", &addr, &["-n", "5"]).assert(3, why);
     there.end().assert(3, why);
     for (args, code, told) in [
         (&["-q", "33"][..], 2, "1..=32"),
         (&["-m", "66"], 2, "multiple of 4"),
+        (&["--channels", "65"], 2, "1..=64"),
+        (
+            &["--channels", "2", "-d", "mlx5_0"],
+            2,
+            "cannot be used with",
+        ),
+        (&["--coding-threads", "2000"], 2, "from 0 to 1024"),
         (&["-m", "64", "-s", "20000000"], 2, "at most 16777216"),
         (&["-s", "1073741824", "-q", "5"], 2, "too much memory"),
         (
