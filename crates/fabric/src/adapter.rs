@@ -5,21 +5,38 @@ use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
 use crate::contract::{
-    Completion, Departed, Fabric, FabricError, QpAttr, Qpn, RealTime, RxWorker, TxQueue, Window,
-    WriteWr,
+    Capability, Completion, Departed, Fabric, FabricError, QpAttr, Qpn, RealTime, RealTimeTx,
+    RxWorker, TxQueue, Waker, Window, WriteWr,
 };
+use crate::sending::SendThread;
 
 /// A fabric together with the queues and workers of all its ports.
 ///
 /// It dereferences to the control object. It creates and destroys queue pairs itself, so that it
 /// knows the port of each.
 pub struct Adapter<F: Fabric> {
+    /// Dropped before `fabric`: threads send from registered memory, so they end first.
+    tx: Vec<Sending<F::Tx>>,
     fabric: F,
-    tx: Vec<F::Tx>,
     rx: Vec<F::Rx>,
-    ports: HashMap<Qpn, u16>,
+    queue_pairs: HashMap<Qpn, Placed>,
     /// Windows that are closed and that the caller has not asked for yet.
     closed: HashSet<Window>,
+}
+
+/// Who sends the packets of a port.
+enum Sending<T> {
+    /// The caller, when it posts.
+    Here(T),
+    Thread(SendThread),
+}
+
+/// What the adapter knows of a queue pair.
+#[derive(Clone, Copy)]
+struct Placed {
+    port: u16,
+    /// [`QpAttr::context`].
+    context: u64,
 }
 
 impl<F: Fabric> Adapter<F> {
@@ -29,7 +46,9 @@ impl<F: Fabric> Adapter<F> {
     /// [`FabricError::InUse`] if a queue or worker was taken before.
     pub fn new(mut fabric: F) -> Result<Self, FabricError> {
         let ports = 0..fabric.capabilities().ports;
-        let tx = ports.clone().map(|port| fabric.take_tx(port));
+        let tx = ports
+            .clone()
+            .map(|port| fabric.take_tx(port).map(Sending::Here));
         let tx = tx.collect::<Result<_, _>>()?;
         let rx = ports.map(|port| fabric.take_rx(port));
         let rx = rx.collect::<Result<_, _>>()?;
@@ -37,7 +56,7 @@ impl<F: Fabric> Adapter<F> {
             fabric,
             tx,
             rx,
-            ports: HashMap::new(),
+            queue_pairs: HashMap::new(),
             closed: HashSet::new(),
         })
     }
@@ -48,7 +67,8 @@ impl<F: Fabric> Adapter<F> {
     /// Those of [`Fabric::create_qp`].
     pub fn create_qp(&mut self, attr: QpAttr) -> Result<Qpn, FabricError> {
         let qpn = self.fabric.create_qp(attr)?;
-        self.ports.insert(qpn, attr.port);
+        let (port, context) = (attr.port, attr.context);
+        self.queue_pairs.insert(qpn, Placed { port, context });
         Ok(qpn)
     }
 
@@ -57,25 +77,56 @@ impl<F: Fabric> Adapter<F> {
     /// # Errors
     /// Those of [`Fabric::destroy_qp`].
     pub fn destroy_qp(&mut self, qpn: Qpn) -> Result<(), FabricError> {
+        self.discard(qpn);
         self.fabric.destroy_qp(qpn)?;
-        self.ports.remove(&qpn);
+        self.queue_pairs.remove(&qpn);
         Ok(())
     }
 
-    /// Calls [`TxQueue::post_writes`] on the queue pair's port.
+    /// Same as [`Fabric::disconnect_qp`].
+    ///
+    /// # Errors
+    /// Those of [`Fabric::disconnect_qp`].
+    pub fn disconnect_qp(&mut self, qpn: Qpn) -> Result<(), FabricError> {
+        self.discard(qpn);
+        self.fabric.disconnect_qp(qpn)
+    }
+
+    /// Makes the thread of a queue pair's port, if it has one, drop what it has not sent.
+    fn discard(&self, qpn: Qpn) {
+        if let Ok(port) = self.port(qpn)
+            && let Sending::Thread(thread) = &self.tx[port]
+        {
+            thread.discard(qpn);
+        }
+    }
+
+    /// Calls [`TxQueue::post_writes`] on the queue pair's port. If a thread sends, most errors come later, with
+    /// [`Adapter::take_broken`].
     ///
     /// # Errors
     /// Those of [`TxQueue::post_writes`].
     pub fn post_writes(&mut self, qpn: Qpn, writes: &[WriteWr<'_>]) -> Result<usize, FabricError> {
-        self.tx(qpn)?.post_writes(qpn, writes)
+        let port = self.port(qpn)?;
+        match &mut self.tx[port] {
+            Sending::Here(tx) => tx.post_writes(qpn, writes),
+            Sending::Thread(thread) => {
+                thread.post_writes(qpn, writes, |lkey| self.fabric.reader(lkey))
+            }
+        }
     }
 
-    /// Calls [`TxQueue::post_send`] on the queue pair's port.
+    /// Calls [`TxQueue::post_send`] on the queue pair's port. If a thread sends, most errors come later, with
+    /// [`Adapter::take_broken`].
     ///
     /// # Errors
     /// Those of [`TxQueue::post_send`].
     pub fn post_send(&mut self, qpn: Qpn, payload: &[u8]) -> Result<bool, FabricError> {
-        self.tx(qpn)?.post_send(qpn, payload)
+        let port = self.port(qpn)?;
+        match &mut self.tx[port] {
+            Sending::Here(tx) => tx.post_send(qpn, payload),
+            Sending::Thread(thread) => Ok(thread.post_send(qpn, payload)),
+        }
     }
 
     /// Polls the worker of every port. Returns whether more packets may be waiting. The workers
@@ -104,10 +155,27 @@ impl<F: Fabric> Adapter<F> {
     /// Same as [`Adapter::poll`].
     pub fn poll_departed(&mut self, departed: &mut Vec<Departed>) -> Result<(), FabricError> {
         let mut result = Ok(());
-        for tx in &mut self.tx {
-            result = result.and(tx.poll(departed));
+        for sending in &mut self.tx {
+            result = result.and(match sending {
+                Sending::Here(tx) => tx.poll(departed),
+                Sending::Thread(thread) => thread.take_departed(departed),
+            });
         }
         result
+    }
+
+    /// Takes a queue pair whose packets a thread cannot send: its [`QpAttr::context`], and the error that the
+    /// post would have returned without the thread.
+    pub fn take_broken(&mut self) -> Option<(u64, FabricError)> {
+        for sending in &self.tx {
+            if let Sending::Thread(thread) = sending
+                && let Some((qpn, error)) = thread.take_broken()
+                && let Some(placed) = self.queue_pairs.get(&qpn)
+            {
+                return Some((placed.context, error));
+            }
+        }
+        None
     }
 
     /// Whether [`Fabric::poll_closed`] has reported a window as closed. Returns true once for each
@@ -126,10 +194,41 @@ impl<F: Fabric> Adapter<F> {
         std::mem::take(&mut self.rx)
     }
 
-    fn tx(&mut self, qpn: Qpn) -> Result<&mut F::Tx, FabricError> {
-        let port = self.ports.get(&qpn);
-        let tx = port.and_then(|&port| self.tx.get_mut(usize::from(port)));
-        tx.ok_or(FabricError::UnknownQp(qpn.0))
+    /// The port of a queue pair, which has a place in `tx`.
+    fn port(&self, qpn: Qpn) -> Result<usize, FabricError> {
+        let placed = self.queue_pairs.get(&qpn);
+        let port = placed.map(|placed| usize::from(placed.port));
+        port.filter(|&port| port < self.tx.len())
+            .ok_or(FabricError::UnknownQp(qpn.0))
+    }
+}
+
+impl<F: Fabric<Tx: RealTimeTx + 'static>> Adapter<F> {
+    /// Moves the queue of each port to a thread of its own. Posts then cost their copies; the threads seal
+    /// packets and make the system calls. `owner` wakes the caller when packets have left, or there is room
+    /// again. A second call does nothing.
+    ///
+    /// Changes of a route then also apply to packets that were posted before and have not left.
+    ///
+    /// # Errors
+    /// [`FabricError::Unsupported`] if the fabric sends beside its caller without threads.
+    /// [`FabricError::Io`] when the operating system cannot start a thread. The fabric then sends nothing.
+    pub fn start_send_threads(&mut self, owner: &Waker) -> Result<(), FabricError> {
+        let is_slow = |sending: &Sending<F::Tx>| match sending {
+            Sending::Here(tx) => tx.sends_in_posts(),
+            Sending::Thread(_) => true,
+        };
+        if !self.tx.iter().all(is_slow) {
+            return Err(FabricError::Unsupported(Capability::SendThreads));
+        }
+        let ports = std::mem::take(&mut self.tx);
+        for (port, sending) in ports.into_iter().enumerate() {
+            self.tx.push(match sending {
+                Sending::Here(tx) => Sending::Thread(SendThread::start(port, tx, owner)?),
+                thread @ Sending::Thread(_) => thread,
+            });
+        }
+        Ok(())
     }
 }
 

@@ -10,6 +10,7 @@ mod adapter;
 pub mod contract;
 pub mod net;
 pub mod nic;
+mod sending;
 pub mod sim;
 #[cfg(target_os = "linux")]
 pub mod udp;

@@ -61,6 +61,11 @@ impl<T: CarrierTx> NicTx<T> {
         }
     }
 
+    /// The carrier of the port.
+    pub fn carrier(&self) -> &T {
+        &self.carrier
+    }
+
     /// Applies the updates of the control object.
     fn update(&mut self) {
         for update in self.port.tx.take() {

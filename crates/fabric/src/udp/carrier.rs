@@ -4,6 +4,7 @@ use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use farwrite_wire::icrc::Flow;
 use rustix::event::{PollFd, PollFlags};
@@ -19,7 +20,7 @@ use super::routing_table::{self, source_for};
 use super::runs::Runs;
 use super::rx::UdpRx;
 use super::sender::UdpSender;
-use super::socket::SharedSocket;
+use super::socket::{SharedSocket, poll};
 use super::wake_event::WakeEvent;
 use crate::contract::FabricError;
 use crate::nic::{Burst, Carrier, CarrierTx, Packet, Seal};
@@ -234,6 +235,16 @@ impl Carrier for UdpCarrier {
 }
 
 impl UdpTx {
+    /// See [`RealTimeTx::wait_for_room`](crate::contract::RealTimeTx::wait_for_room).
+    pub(super) fn wait_for_room(&self, at_most: Duration) -> Result<(), FabricError> {
+        let socket = &*self.0.shared;
+        let waited = poll(&mut [PollFd::new(socket, PollFlags::OUT)], Some(at_most));
+        waited.map(drop).map_err(|source| FabricError::Io {
+            what: "waiting for room in a socket".into(),
+            source,
+        })
+    }
+
     fn loses_too_large(&self) -> bool {
         self.0.shared.loses_too_large.load(Ordering::Relaxed)
     }

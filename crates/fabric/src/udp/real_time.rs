@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-use super::{UdpFabric, UdpRx};
-use crate::contract::{FabricError, RealTime, RealTimeRx, RxWorker, Waker};
-use crate::nic::NicRx;
+use super::{UdpFabric, UdpRx, UdpTx};
+use crate::contract::{FabricError, RealTime, RealTimeRx, RealTimeTx, RxWorker, Waker};
+use crate::nic::{NicRx, NicTx};
 
 /// Longest time for which a datagram can have waited in a socket. A longer time means that the
 /// real-time clock was set.
@@ -102,6 +102,16 @@ unsafe impl RealTimeRx for NicRx<UdpRx> {
 
     fn waker(&self) -> Waker {
         self.carrier().wake_event().waker()
+    }
+}
+
+impl RealTimeTx for NicTx<UdpTx> {
+    fn sends_in_posts(&self) -> bool {
+        true
+    }
+
+    fn wait_for_room(&mut self, at_most: Duration) -> Result<(), FabricError> {
+        self.carrier().wait_for_room(at_most)
     }
 }
 

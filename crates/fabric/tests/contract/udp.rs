@@ -4,7 +4,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use farwrite_fabric::Adapter;
-use farwrite_fabric::contract::Fabric;
+use farwrite_fabric::contract::{Fabric, RealTime};
 use farwrite_fabric::udp::{SocketConfig, UdpConfig, UdpFabric};
 use rustix::net::sockopt;
 
@@ -15,6 +15,8 @@ use crate::suite::World;
 struct UdpWorld {
     socket: SocketConfig,
     stranger: UdpSocket,
+    /// Whether threads send.
+    has_threads: bool,
 }
 
 impl UdpWorld {
@@ -26,7 +28,19 @@ impl UdpWorld {
         let ports = 1;
         let any = UdpFabric::bind(&UdpConfig { socket, ports }).unwrap();
         let stranger = UdpSocket::bind((any.local_addr(0).ip(), 0)).unwrap();
-        Self { socket, stranger }
+        Self {
+            socket,
+            stranger,
+            has_threads: false,
+        }
+    }
+
+    /// A world whose fabrics send on threads.
+    fn with_threads(bind: &str, offload: bool) -> Self {
+        Self {
+            has_threads: true,
+            ..Self::new(bind, offload)
+        }
     }
 }
 
@@ -36,7 +50,13 @@ impl World for UdpWorld {
     fn end(&mut self, ports: u16) -> Adapter<UdpFabric> {
         let socket = self.socket;
         let fabric = UdpFabric::bind(&UdpConfig { socket, ports }).unwrap();
-        Adapter::new(fabric).unwrap()
+        let mut end = Adapter::new(fabric).unwrap();
+        if self.has_threads {
+            let owner = end.waker();
+            end.start_send_threads(&owner).unwrap();
+            end.start_send_threads(&owner).expect("they run already");
+        }
+        end
     }
 
     fn step(&mut self) {
@@ -83,4 +103,31 @@ mod dual_stack_wildcard {
 mod without_offloads {
     crate::suite::contract_tests!(crate::udp::UdpWorld::new("127.0.0.1:0", false));
     crate::software::software_tests!(crate::udp::UdpWorld::new("127.0.0.1:0", false));
+}
+
+/// All tests but those of errors that a post returns: with threads, they come later.
+mod send_threads {
+    crate::suite::contract_tests! {
+        @each suite, crate::udp::UdpWorld::with_threads("127.0.0.1:0", true),
+        memory: [
+            comes_and_goes, copies_stay_in_bounds, in_use_while_a_window_is_open,
+            a_callers_memory, read_only, comes_back_after_departure, sent_while_a_peer_may_write, ghosts,
+        ],
+        queue_pairs: [
+            attributes, halves_are_handed_out_once, connecting, destroying,
+            completions_wait, contexts, several_ports, both_directions,
+            only_control_takes_sends, a_new_route,
+        ],
+        sends: [every_length],
+        windows: [
+            bounds, bounds_of_opening, several_onto_one_region, slots_are_apart, straddling,
+            late_packets_write_nothing, closed_after_the_batch, a_slot_is_free_at_once,
+            closing_twice, destroying_a_set,
+            guessed_keys, keys_of_other_queue_pairs, attributes,
+        ],
+        writes: [
+            land_where_sent, every_length, zero_length, in_bulk, departures,
+            departures_of_many_queue_pairs,
+        ],
+    }
 }

@@ -177,7 +177,7 @@ impl<F: Fabric> Endpoint<F> {
         Ok(())
     }
 
-    /// Processes the packets that have left.
+    /// Processes the packets that have left, and ends the queue pairs whose packets a thread cannot send.
     pub(super) fn take_departures(&mut self) -> Result<(), Error> {
         self.fabric.poll_departed(&mut self.departed)?;
         for departed in self.departed.drain(..) {
@@ -188,6 +188,10 @@ impl<F: Fabric> Endpoint<F> {
                 pair.handle_departed(self.now_ns, departed.qpn, departed.wr_id);
                 self.schedule.wake(context.index);
             }
+        }
+        while let Some((context, error)) = self.fabric.take_broken() {
+            let index = CompletionContext::decode(context).index;
+            self.break_if_failed(index, Err(error.into()))?;
         }
         Ok(())
     }

@@ -1,0 +1,384 @@
+//! The queue between the owner of a port and the thread that sends its packets.
+//!
+//! The owner appends jobs and takes what has become of them. The thread takes one job at a time. One mutex
+//! protects all state on which one of them sleeps, so no wake is lost.
+
+use std::collections::VecDeque;
+
+#[cfg(not(all(test, loom)))]
+use std::sync::{Condvar, Mutex, MutexGuard};
+
+#[cfg(all(test, loom))]
+use loom::sync::{Condvar, Mutex, MutexGuard};
+
+use super::writes::Writes;
+use crate::contract::{Departed, FabricError, Qpn};
+
+/// Most writes that the thread has not sent: two batches of an endpoint, so that one is prepared while
+/// the other is sent.
+pub(super) const MOST_WRITES: usize = 256;
+/// Most SENDs that the thread has not sent. They have a limit of their own, so that control packets are
+/// accepted while there is no room for data.
+const MOST_SENDS: usize = 64;
+
+/// What the thread does next.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) qpn: Qpn,
+    pub(super) work: Work,
+}
+
+#[derive(Debug)]
+pub(super) enum Work {
+    Writes(Writes),
+    Send(Vec<u8>),
+}
+
+impl Work {
+    /// The numbers of its writes and of its SENDs.
+    fn counts(&self) -> [usize; 2] {
+        match self {
+            Self::Writes(writes) => [writes.len(), 0],
+            Self::Send(_) => [0, 1],
+        }
+    }
+}
+
+/// Jobs for one thread, and their results.
+#[derive(Debug)]
+pub(super) struct Queue {
+    state: Mutex<State>,
+    /// There is a job, or the queue is closed.
+    filled: Condvar,
+    /// A job that nobody wants any more is over.
+    settled: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    waiting: VecDeque<Job>,
+    under_way: Option<UnderWay>,
+    /// Writes and SENDs that wait or are under way.
+    writes: usize,
+    sends: usize,
+    /// Whether the owner found no room, and has not been woken since.
+    is_refused: bool,
+    /// Whether the thread sleeps, or was woken and does not run yet.
+    is_asleep: bool,
+    is_closed: bool,
+    /// Departures that the owner has not taken.
+    departed: Vec<Departed>,
+    /// Why packets of queue pairs cannot be sent: the first error of each.
+    broken: Vec<(Qpn, FabricError)>,
+    has_failed: bool,
+    /// Why the thread has failed, until the owner has heard it.
+    failure: Option<FabricError>,
+}
+
+/// The job that the thread has taken.
+#[derive(Debug)]
+struct UnderWay {
+    qpn: Qpn,
+    counts: [usize; 2],
+    /// False once the jobs of its queue pair were discarded.
+    is_wanted: bool,
+}
+
+/// For the owner.
+impl Queue {
+    pub(super) fn new() -> Self {
+        Self {
+            state: Mutex::new(State::default()),
+            filled: Condvar::new(),
+            settled: Condvar::new(),
+        }
+    }
+
+    /// For how many of `wanted` writes there is room. If not for all, the thread wakes the owner later.
+    pub(super) fn room_for_writes(&self, wanted: usize) -> usize {
+        let mut state = self.lock();
+        let room = match state.has_failed {
+            true => 0,
+            false => MOST_WRITES.saturating_sub(state.writes),
+        };
+        state.is_refused |= room < wanted;
+        room.min(wanted)
+    }
+
+    /// Whether there is room for a SEND. If not, the thread wakes the owner later.
+    pub(super) fn has_room_for_send(&self) -> bool {
+        let mut state = self.lock();
+        let has_room = state.sends < MOST_SENDS && !state.has_failed;
+        state.is_refused |= !has_room;
+        has_room
+    }
+
+    /// Appends a job, for which there is room.
+    pub(super) fn push(&self, job: Job) {
+        let mut state = self.lock();
+        let [writes, sends] = job.work.counts();
+        state.writes += writes;
+        state.sends += sends;
+        state.waiting.push_back(job);
+        // A wake costs a system call even if nobody sleeps.
+        let is_asleep = state.is_asleep;
+        drop(state);
+        if is_asleep {
+            self.filled.notify_one();
+        }
+    }
+
+    /// Takes the departures since the last call.
+    ///
+    /// # Errors
+    /// [`FabricError::Io`] if the thread has failed.
+    pub(super) fn take_departed(&self, out: &mut Vec<Departed>) -> Result<(), FabricError> {
+        let mut state = self.lock();
+        out.append(&mut state.departed);
+        match state.failure.take() {
+            Some(failure) => Err(failure),
+            None if state.has_failed => Err(FabricError::Io {
+                what: "sending".into(),
+                source: std::io::Error::other("the thread that sends has failed"),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes a queue pair whose packets cannot be sent, with the reason.
+    pub(super) fn take_broken(&self) -> Option<(Qpn, FabricError)> {
+        self.lock().broken.pop()
+    }
+
+    /// Drops the jobs of a queue pair and their results. Waits for the one under way, if any.
+    pub(super) fn discard(&self, qpn: Qpn) {
+        let mut state = self.lock();
+        let waiting = std::mem::take(&mut state.waiting);
+        for job in waiting {
+            match job.qpn == qpn {
+                true => state.leave(job.work.counts()),
+                false => state.waiting.push_back(job),
+            }
+        }
+        while let Some(job) = state.under_way.as_mut().filter(|job| job.qpn == qpn) {
+            job.is_wanted = false;
+            state = match self.settled.wait(state) {
+                Ok(state) => state,
+                Err(poisoned) => poisoned.into_inner(),
+            };
+        }
+        state.departed.retain(|departed| departed.qpn != qpn);
+        state.broken.retain(|(broken, _)| *broken != qpn);
+    }
+
+    /// Ends the thread after the jobs that wait, as far as the carrier has room for them.
+    pub(super) fn close(&self) {
+        self.lock().is_closed = true;
+        self.filled.notify_one();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // The state is valid even after a panic of another thread.
+        match self.state.lock() {
+            Ok(state) => state,
+            Err(poisoned) => poisoned.into_inner(),
+        }
+    }
+}
+
+/// For the thread.
+impl Queue {
+    /// Takes the next job; sleeps until there is one. Returns `None` once the queue is closed and empty.
+    /// [`Queue::finish`] follows.
+    pub(super) fn take(&self) -> Option<Job> {
+        let mut state = self.lock();
+        loop {
+            if let Some(job) = state.waiting.pop_front() {
+                state.under_way = Some(UnderWay {
+                    qpn: job.qpn,
+                    counts: job.work.counts(),
+                    is_wanted: true,
+                });
+                return Some(job);
+            }
+            if state.is_closed {
+                return None;
+            }
+            state.is_asleep = true;
+            state = match self.filled.wait(state) {
+                Ok(state) => state,
+                Err(poisoned) => poisoned.into_inner(),
+            };
+            state.is_asleep = false;
+        }
+    }
+
+    /// Whether the thread should wait until the carrier has room for the job under way.
+    pub(super) fn is_worth_waiting(&self) -> bool {
+        let state = self.lock();
+        let is_wanted = state.under_way.as_ref().is_some_and(|job| job.is_wanted);
+        is_wanted && !state.is_closed
+    }
+
+    /// Reports the end of the job under way, which was dropped, and takes its departures. Returns whether
+    /// the owner must be woken.
+    pub(super) fn finish(&self, departed: &mut Vec<Departed>, error: Option<FabricError>) -> bool {
+        let mut state = self.lock();
+        let Some(job) = state.under_way.take() else {
+            return false;
+        };
+        state.leave(job.counts);
+        let mut wakes = error.is_some();
+        if job.is_wanted {
+            state.departed.append(departed);
+            let is_known = state.broken.iter().any(|(qpn, _)| *qpn == job.qpn);
+            let error = error.filter(|_| !is_known);
+            state.broken.extend(error.map(|error| (job.qpn, error)));
+        } else {
+            departed.clear();
+        }
+        // While jobs wait, the owner has time: it is woken for room for a batch, and with the last job.
+        wakes |= state.is_refused && state.writes <= MOST_WRITES / 2 || state.waiting.is_empty();
+        state.is_refused &= !wakes;
+        drop(state);
+        if !job.is_wanted {
+            self.settled.notify_one();
+        }
+        wakes
+    }
+
+    /// Reports that the thread ends, because the port has failed.
+    pub(super) fn fail(&self, failure: FabricError) {
+        let mut state = self.lock();
+        state.has_failed = true;
+        state.failure = Some(failure);
+        state.under_way = None;
+        state.waiting.clear();
+        drop(state);
+        self.settled.notify_one();
+    }
+}
+
+impl State {
+    fn leave(&mut self, [writes, sends]: [usize; 2]) {
+        self.writes -= writes;
+        self.sends -= sends;
+    }
+}
+
+#[cfg(all(test, loom))]
+mod interleavings {
+    use std::sync::Mutex as Results;
+
+    use loom::sync::Arc;
+    use loom::thread;
+
+    use super::*;
+    use crate::contract::Waker;
+
+    fn job(qpn: u32) -> Job {
+        Job {
+            qpn: Qpn(qpn),
+            work: Work::Send(Vec::new()),
+        }
+    }
+
+    fn departed(qpn: Qpn) -> Departed {
+        Departed {
+            qpn,
+            context: 0,
+            wr_id: 0,
+        }
+    }
+
+    /// What a thread does that sends without a carrier. `owner` wakes the owner.
+    fn send_all(queue: &Queue, owner: &Waker) {
+        while let Some(Job { qpn, .. }) = queue.take() {
+            if queue.finish(&mut vec![departed(qpn)], None) {
+                owner.wake();
+            }
+        }
+    }
+
+    /// All interleavings with few preemptions; all of them would take hours.
+    fn check(test: impl Fn() + Send + Sync + 'static) {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(3);
+        model.check(test);
+    }
+
+    /// The owner sleeps for departures until it is woken. A lost wake would be a deadlock, which loom
+    /// reports.
+    #[test]
+    fn all_jobs_depart_once_and_the_owner_hears_of_the_last() {
+        check(|| {
+            let queue = Arc::new(Queue::new());
+            let woken = Arc::new(loom::sync::Notify::new());
+            let thread = thread::spawn({
+                let (queue, woken) = (Arc::clone(&queue), Arc::clone(&woken));
+                move || send_all(&queue, &Waker::new(move || woken.notify()))
+            });
+            queue.push(job(1));
+            queue.push(job(2));
+            let mut seen = Vec::new();
+            while seen.len() < 2 {
+                woken.wait();
+                queue.take_departed(&mut seen).unwrap();
+            }
+            assert_eq!(seen, [departed(Qpn(1)), departed(Qpn(2))]);
+            queue.close();
+            thread.join().unwrap();
+        });
+    }
+
+    /// After a discard, no job of the queue pair runs, and no departure of it comes.
+    #[test]
+    fn discarded_jobs_are_over() {
+        check(|| {
+            let queue = Arc::new(Queue::new());
+            let running = std::sync::Arc::new(Results::new(0));
+            let thread = thread::spawn({
+                let (queue, running) = (Arc::clone(&queue), std::sync::Arc::clone(&running));
+                move || {
+                    while let Some(Job { qpn, .. }) = queue.take() {
+                        *running.lock().unwrap() = qpn.0;
+                        thread::yield_now();
+                        *running.lock().unwrap() = 0;
+                        queue.finish(&mut vec![departed(qpn)], None);
+                    }
+                }
+            });
+            queue.push(job(1));
+            queue.push(job(2));
+            queue.discard(Qpn(1));
+            assert_ne!(*running.lock().unwrap(), 1);
+            queue.close();
+            thread.join().unwrap();
+            let mut seen = Vec::new();
+            queue.take_departed(&mut seen).unwrap();
+            assert_eq!(seen, [departed(Qpn(2))], "closing sends what waits");
+        });
+    }
+
+    /// The thread fails while the owner waits for it.
+    #[test]
+    fn a_failure_ends_a_discard() {
+        check(|| {
+            let queue = Arc::new(Queue::new());
+            let thread = thread::spawn({
+                let queue = Arc::clone(&queue);
+                move || {
+                    let job = queue.take();
+                    assert!(job.is_some());
+                    queue.fail(FabricError::UnknownQp(1));
+                }
+            });
+            queue.push(job(1));
+            queue.discard(Qpn(1));
+            queue.push(job(1));
+            thread.join().unwrap();
+            assert!(queue.take_departed(&mut Vec::new()).is_err());
+            assert!(!queue.has_room_for_send());
+        });
+    }
+}
