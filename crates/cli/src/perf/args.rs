@@ -92,6 +92,9 @@ pub(crate) struct PerfArgs {
     /// Receive on threads at this end, one for each channel. The data then have UDP ports of their own
     #[arg(long)]
     pub(crate) receive_threads: bool,
+    /// Send on threads at this end, one for each channel. The data then have UDP ports of their own
+    #[arg(long, conflicts_with = "device")]
+    pub(crate) send_threads: bool,
     /// Threads of this end that compute parity: 0 to 1024, or auto: none on two cores, otherwise one for each
     /// further core, at most 4
     #[arg(long, value_name = "N", default_value = "auto")]
@@ -200,6 +203,11 @@ impl Connection {
 }
 
 impl PerfArgs {
+    /// Whether this end needs an endpoint for the data alone: that of connections has one socket and one thread.
+    pub(super) fn has_own_threads(&self) -> bool {
+        self.receive_threads || self.send_threads
+    }
+
     /// The sizes to measure, ascending.
     pub(super) fn sizes(&self) -> Vec<u64> {
         if self.all {

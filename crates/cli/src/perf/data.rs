@@ -1,5 +1,5 @@
 //! Where the measured queue pairs are: on the endpoint of the connection, or on one of their own if an end has
-//! an RDMA device, several channels or threads that receive.
+//! an RDMA device, several channels, or threads that receive or send.
 
 use std::net::SocketAddr;
 
@@ -233,6 +233,9 @@ impl Apart {
             if args.receive_threads {
                 endpoint.start_workers()?;
             }
+            if args.send_threads {
+                endpoint.start_send_threads()?;
+            }
             endpoint.start_thread()
         };
         let thread =
@@ -301,7 +304,7 @@ impl Apart {
             if let Some(&other) = elsewhere {
                 return Err(mismatch(&format_args!(
                     "it is not at {} seen from here: address translation is supported neither before an \
-                     RDMA device nor with --channels or --receive-threads",
+                     RDMA device nor with --channels, --receive-threads or --send-threads",
                     other.ip()
                 )));
             }
