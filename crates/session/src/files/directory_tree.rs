@@ -12,7 +12,7 @@ use rustix::fs::FileType;
 use super::attributes::{Attribute, Attributes, Thing, Warnings, set_mode};
 use super::directory::Directory;
 use super::durable::{Directories, sync_around};
-use super::extra::{Listed, Removal, count};
+use super::extra::{Extra, Listed, Removal, find, walk};
 use super::free_space::{FreeSpaceWatch, NeededSpace, free_bytes};
 use super::interrupted::{InterruptedFiles, remove_leftovers};
 use super::open_directories::{EnterError, OpenDirectories};
@@ -281,6 +281,11 @@ impl DirectoryTree {
         Ok(around)
     }
 
+    /// Returns the path of a directory, for display.
+    fn path_of(&self, parent: Option<u32>) -> PathBuf {
+        parent.map_or_else(|| self.root_path.clone(), |index| self.path(index))
+    }
+
     /// Gives all directories their permissions and times, innermost first, because adding a file to
     /// a directory changes its time. An attribute that cannot be set causes a warning, since the
     /// files have arrived. Syncs the directories.
@@ -430,24 +435,28 @@ impl DirectoryTree {
         let directories = directories.filter(|(_, entry)| entry.kind.is_directory());
         let directories = directories.map(|(index, _)| Some(index));
         let top = order.top.then_some(None);
-        let (mut extra, mut sum) = (Vec::new(), 0_u64);
-        for parent in top.into_iter().chain(directories) {
-            let path = parent.map_or_else(|| self.root_path.clone(), |index| self.path(index));
-            let failed = |source| SinkError::Delete {
-                path: path.clone(),
+        let parents = top.into_iter().chain(directories);
+        let found = find(&mut self.directories, &listed, parents);
+        let failed = |(parent, source)| SinkError::Delete {
+            path: self.path_of(parent),
+            removed: 0,
+            source,
+        };
+        let extra = found.map_err(failed)?;
+        let mut sum = 0_u64;
+        for Extra { parent, name } in &extra {
+            let entered = self.directories.enter(&manifest, *parent);
+            let counted = entered.map_err(io::Error::from).and_then(|directory| {
+                walk(directory, Path::new(""), name, &mut |_| {
+                    sum += 1;
+                    Ok(())
+                })
+            });
+            counted.map_err(|source| SinkError::Delete {
+                path: self.path_of(*parent),
                 removed: 0,
                 source,
-            };
-            let entered = self.directories.enter(&manifest, parent);
-            let directory = entered.map_err(|error| SinkError::Delete {
-                path: self.root_path.join(manifest.path(error.index)),
-                removed: 0,
-                source: error.source,
             })?;
-            for name in listed.extra(parent, directory).map_err(failed)? {
-                sum += count(directory, &name).map_err(failed)?;
-                extra.push((parent, name));
-            }
         }
         if let Some(most) = order.max
             && sum > u64::from(most)
@@ -455,9 +464,8 @@ impl DirectoryTree {
             return Err(SinkError::TooMuchToDelete { count: sum, most });
         }
         let mut removal = Removal::default();
-        for (parent, name) in extra {
-            let path = parent.map_or_else(|| self.root_path.clone(), |index| self.path(index));
-            let path = path.join(OsStr::from_bytes(&name));
+        for Extra { parent, name } in extra {
+            let path = self.path_of(parent).join(OsStr::from_bytes(&name));
             match self.directories.enter(&manifest, parent) {
                 Ok(directory) => removal.remove(directory, &name, &path, gate),
                 Err(error) => removal.fail(&path, error.into()),

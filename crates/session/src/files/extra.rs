@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::FileType;
 
 use super::directory::Directory;
+use super::open_directories::OpenDirectories;
 use super::part_name::is_temporary;
 use super::status::Id;
 use super::{CommitGate, Manifest};
@@ -49,11 +50,7 @@ impl<'a> Listed<'a> {
 
     /// The names in a directory of the manifest that are not in the manifest. Temporary files of receivers and
     /// what belongs to another file system stay.
-    pub(super) fn extra(
-        &self,
-        parent: Option<u32>,
-        directory: &Directory,
-    ) -> io::Result<Vec<Vec<u8>>> {
+    fn extra(&self, parent: Option<u32>, directory: &Directory) -> io::Result<Vec<Vec<u8>>> {
         let here = directory.status()?.id;
         let is_listed = |name: &[u8]| {
             let found = self
@@ -71,15 +68,50 @@ impl<'a> Listed<'a> {
     }
 }
 
-/// Counts something and all below it.
-pub(super) fn count(directory: &Directory, name: &[u8]) -> io::Result<u64> {
-    let mut sum = 1;
-    if let Some(inner) = inner(directory, name)? {
-        for name in inner.names(usize::MAX, |_| true)?.unwrap_or_default() {
-            sum += count(&inner, &name)?;
-        }
+/// Something in a directory of a manifest that is not in the manifest.
+#[derive(Debug)]
+pub(super) struct Extra {
+    pub(super) parent: Option<u32>,
+    pub(super) name: Vec<u8>,
+}
+
+/// Returns what is in these directories of a manifest and not in the manifest.
+///
+/// # Errors
+/// The number of a directory that cannot be read, and why.
+pub(super) fn find(
+    directories: &mut OpenDirectories,
+    listed: &Listed<'_>,
+    parents: impl IntoIterator<Item = Option<u32>>,
+) -> Result<Vec<Extra>, (Option<u32>, io::Error)> {
+    let mut found = Vec::new();
+    for parent in parents {
+        let entered = directories.enter(listed.manifest, parent);
+        let directory = entered.map_err(|error| (Some(error.index), error.source))?;
+        let names = listed.extra(parent, directory);
+        let names = names.map_err(|source| (parent, source))?;
+        found.extend(names.into_iter().map(|name| Extra { parent, name }));
     }
-    Ok(sum)
+    Ok(found)
+}
+
+/// Tells the path of something, and those of all below it. `around` is the path of its directory. The path of a
+/// directory ends with `/`.
+pub(super) fn walk(
+    directory: &Directory,
+    around: &Path,
+    name: &[u8],
+    tell: &mut dyn FnMut(&[u8]) -> io::Result<()>,
+) -> io::Result<()> {
+    let path = around.join(OsStr::from_bytes(name));
+    let Some(inner) = inner(directory, name)? else {
+        return tell(path.as_os_str().as_bytes());
+    };
+    tell(path.join("").as_os_str().as_bytes())?;
+    for name in inner.names(usize::MAX, |_| true)?.unwrap_or_default() {
+        walk(&inner, &path, &name, tell)?;
+    }
+    Ok(())
 }
 
 /// What a removal has done so far.
