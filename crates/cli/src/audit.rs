@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::SystemTime;
 
-use farwrite_transfer::{Event, Observer, TransferReport, Unfinished};
+use farwrite_transfer::{DryRun, Error, Event, Observer, TransferReport, Unfinished};
 use farwrite_units::show::Moment;
 use serde_json::{Value, json};
 
@@ -66,6 +66,24 @@ impl Audit {
             "peer": peer,
             "address": address,
             "message": why.to_string(),
+        }));
+    }
+
+    /// Notes what a dry run has told a sender.
+    pub(crate) fn note_dry_run(
+        &self,
+        (peer, address): (Option<&str>, &str),
+        ended: &Result<DryRun, Error>,
+    ) {
+        let removal = ended.as_ref().ok().and_then(|run| run.removal.as_ref());
+        let error = ended.as_ref().err();
+        self.note(json!({
+            "event": "dry_run",
+            "peer": peer,
+            "address": address,
+            "outcome": error.map_or("done", |error| Exit::from(error.kind()).name()),
+            "listed": removal.map_or(0, |removal| removal.count),
+            "message": error.map(ToString::to_string),
         }));
     }
 

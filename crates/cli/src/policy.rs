@@ -27,7 +27,7 @@ pub(crate) struct PolicyArgs {
     #[arg(long)]
     owner: bool,
     /// Let senders with --delete remove files and directories that they do not have, in directories that they
-    /// send
+    /// send, and list their names with --dry-run
     #[arg(long)]
     allow_delete: bool,
     /// Report files as verified when the operating system has them, instead of when they survive a

@@ -149,6 +149,9 @@ pub(crate) struct RecvArgs {
     /// If a sender wants to remove more than this number, nothing is removed. Not an option: `farwrite cp` sets it.
     #[arg(skip)]
     pub(crate) max_delete: Option<u32>,
+    /// Whether the user wants to see what would happen, and nothing may change. Not an option: `farwrite cp` sets it.
+    #[arg(skip)]
+    pub(crate) dry_run: bool,
 }
 
 /// The options that say something about files, or about transfers of files.
@@ -400,6 +403,7 @@ fn receive_from(
         supervisor: &supervisor,
         reload,
         resumes: args.policy.resumes(),
+        is_dry_run: args.dry_run,
     };
     supervisor.ready();
     let ended = match until {

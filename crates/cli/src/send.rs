@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -11,7 +12,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use farwrite_session::files::{Delete, ScanOptions, Source};
 use farwrite_session::{Channel, HostPort, Key, PublicKey};
 use farwrite_transfer::{
-    self as transfer, Cancel, DcqcnOptions, EqdsOptions, ErrorKind, MaxRate, RateControl,
+    self as transfer, Cancel, DcqcnOptions, DryRun, EqdsOptions, ErrorKind, MaxRate, RateControl,
     RateControlName, SchemeSetting, Sealing, SendSettings, Start, SwiftOptions, TransferHooks,
     TransferReport, Unfinished,
 };
@@ -50,6 +51,8 @@ Examples:
   zfs send tank@now | farwrite send --to far.example --psk-file far.key -
       the other machine: farwrite recv --psk-file far.key - | zfs receive tank/copy
   farwrite send --dry-run --exclude '*.o' source/         lists what would be sent
+  farwrite send --to far.example --psk-file far.key --dry-run --delete source/
+      also lists what the receiver would remove, and changes nothing
   farwrite send --to [2001:db8::7] archive/.     asks for the key or the code that recv shows
   farwrite send --to far.example --identity host.key --peer-key farwrite-public-1:... archive/
       to a receiver with --peers
@@ -354,10 +357,13 @@ pub(crate) fn run(args: &SendArgs, console: &Console) -> Result<ExitCode, Failur
         let psk = key::needed(args.psk_file.as_deref(), &cancel)?;
         return pipe::send(&pipe, &psk, &cancel, console);
     }
-    if args.tree.dry_run {
-        return args.dry_run(&cancel, console);
+    if args.tree.lists_only() {
+        return args.list(&cancel, console);
     }
-    let to = args.to.as_ref().expect("required without --dry-run");
+    let to = args.to.as_ref().ok_or_else(|| {
+        let what = "--dry-run --delete asks the receiver what it would remove: name it with --to";
+        Failure::new(Exit::Usage, what)
+    })?;
     let sending = Sending::prepare(args, console)?;
     let key = args.key(&cancel)?;
     let connect = || transfer::connect(to, &key, args.timeout, &cancel, console);
@@ -373,15 +379,45 @@ pub(crate) fn run(args: &SendArgs, console: &Console) -> Result<ExitCode, Failur
         ));
         sent = args.go_on(&sending, to, (&key, &cancel), console)?;
     }
-    outcome::show(console, sent, args.verbose)
+    show(console, sent, args.verbose)
+}
+
+/// How a command that sends has ended.
+pub(crate) enum Sent {
+    Transfer(Box<TransferReport>),
+    DryRun(Box<(Source, DryRun)>),
+}
+
+/// Shows it to people and scripts. Returns the exit code.
+///
+/// # Errors
+/// As [`outcome::show`].
+pub(crate) fn show(
+    console: &Console,
+    sent: Result<Sent, Unfinished>,
+    is_verbose: bool,
+) -> Result<ExitCode, Failure> {
+    let ended = match sent {
+        Ok(Sent::DryRun(found)) => {
+            let (source, run) = &*found;
+            return dry_run::show(run, Some(source.unreadable()), Exit::PeerFiles, console);
+        }
+        Ok(Sent::Transfer(report)) => Ok(*report),
+        Err(unfinished) => Err(unfinished),
+    };
+    outcome::show(console, ended, is_verbose)
 }
 
 impl SendArgs {
-    /// Lists what would be sent. Returns the exit code.
-    pub(crate) fn dry_run(&self, cancel: &Cancel, console: &Console) -> Result<ExitCode, Failure> {
-        self.tree.check_dry_run()?;
+    /// Lists what would be sent, without a receiver. Returns the exit code.
+    pub(crate) fn list(&self, cancel: &Cancel, console: &Console) -> Result<ExitCode, Failure> {
         let source = scan(self, self.tree.options()?, cancel, console)?;
-        dry_run::run(&source, console)
+        let listed = DryRun {
+            manifest: Arc::clone(source.manifest()),
+            unchanged: None,
+            removal: None,
+        };
+        dry_run::show(&listed, Some(source.unreadable()), Exit::Files, console)
     }
 
     /// Sends again, and resumes what has arrived. Tries to connect until the timeout, because this machine may
@@ -392,7 +428,7 @@ impl SendArgs {
         to: &HostPort,
         (key, cancel): (&Key, &Cancel),
         console: &Console,
-    ) -> Result<Result<TransferReport, Unfinished>, Failure> {
+    ) -> Result<Result<Sent, Unfinished>, Failure> {
         let start = Instant::now();
         let connect = || loop {
             let left = self.timeout.saturating_sub(start.elapsed());
@@ -449,7 +485,7 @@ impl<'a> Sending<'a> {
         })
     }
 
-    /// Lists the files, connects to the receiver `to`, and sends the files.
+    /// Lists the files, connects to the receiver `to`, and sends the files, or asks what that would do.
     ///
     /// # Errors
     /// What is wrong at this end before a transfer begins. How a transfer has ended is in the value.
@@ -459,7 +495,7 @@ impl<'a> Sending<'a> {
         key: &Key,
         cancel: &Cancel,
         connect: impl FnOnce() -> Result<Channel, transfer::Error>,
-    ) -> Result<Result<TransferReport, Unfinished>, Failure> {
+    ) -> Result<Result<Sent, Unfinished>, Failure> {
         let (args, console) = (self.args, self.console);
         let source = scan(args, args.tree.options()?, cancel, console)?;
         let delete = args.tree.delete(&source)?;
@@ -481,6 +517,11 @@ impl<'a> Sending<'a> {
             memory: None,
             max_rate: self.max_rate.as_ref(),
         };
+        if args.tree.dry_run {
+            let asked = transfer::dry_run(channel, source.manifest(), &settings, &hooks);
+            let asked = asked.map(|run| Sent::DryRun(Box::new((source, run))));
+            return Ok(asked.map_err(Unfinished::from));
+        }
         let trace = args.trace.start()?;
         let sent = transfer::send(channel, key, source, &settings, &hooks);
         trace.finish(console);
@@ -492,7 +533,7 @@ impl<'a> Sending<'a> {
                 "what was learned about the path is not kept for the next transfer: {error}"
             ));
         }
-        Ok(sent)
+        Ok(sent.map(|report| Sent::Transfer(Box::new(report))))
     }
 }
 

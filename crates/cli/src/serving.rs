@@ -11,7 +11,7 @@ use farwrite_session::files::PeerKey;
 use farwrite_session::{AcceptedKeys, Channel, Proof, Psk};
 use farwrite_transfer::{
     self as transfer, Admission, Cancel, Client, Error as TransferError, ErrorKind, MemoryPool,
-    Place, ReceiveSettings, TransferHooks, TransferReport, Unfinished, VerbsConfig,
+    Place, ReceiveSettings, TransferHooks, Unfinished, VerbsConfig,
 };
 use serde_json::json;
 
@@ -22,7 +22,7 @@ use crate::peers::{Peer, SharedPeers};
 use crate::supervisor::Supervisor;
 use crate::trace::Tracing;
 use crate::transfer_metrics::Watch;
-use crate::{outcome, probe};
+use crate::{dry_run, outcome, probe};
 
 /// When a receiver ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub(crate) enum Until {
 }
 
 /// Whether the ends of a transfer did not reach each other, so that another way may help.
-pub(crate) fn is_unmet(ended: &Result<TransferReport, Unfinished>) -> bool {
+pub(crate) fn is_unmet<T>(ended: &Result<T, Unfinished>) -> bool {
     ended.as_ref().is_err_and(|unfinished| {
         unfinished.kind() == ErrorKind::Unreachable && unfinished.arrived_files() == 0
     })
@@ -84,6 +84,8 @@ pub(crate) struct Serving<'a> {
     pub(crate) reload: &'a (dyn Fn() + Sync),
     /// Whether interrupted files are kept.
     pub(crate) resumes: bool,
+    /// Whether the user of this end wants a dry run, so that nothing else may come.
+    pub(crate) is_dry_run: bool,
 }
 
 /// How the service of a client has ended.
@@ -239,6 +241,16 @@ impl Serving<'_> {
             memory: Some(&self.memory),
             max_rate: None,
         };
+        if client.wants_dry_run() {
+            return self.answer_dry_run(client, (directory, &settings), peer, &hooks, console);
+        }
+        if self.is_dry_run {
+            let error = client.refuse(
+                "the other end would send files, and not only list them: update the program there, or leave out \
+                 --dry-run",
+            );
+            return Served::Transfer(Err(error.into()));
+        }
         self.trace.begin_run("transfer");
         let ended = transfer::receive(client, directory, &settings, &hooks);
         drop(watched);
@@ -248,5 +260,37 @@ impl Serving<'_> {
         let name = peer.map(|peer| peer.name.as_str());
         self.audit.note_transfer((name, &address), &ended);
         Served::Transfer(outcome::show(console, ended, self.is_verbose))
+    }
+
+    /// Tells a sender what a transfer would do, or the user of this end if that one wants to know.
+    fn answer_dry_run(
+        &self,
+        client: Client,
+        (directory, settings): (&Path, &ReceiveSettings),
+        peer: Option<&Peer>,
+        hooks: &TransferHooks<'_>,
+        console: &Console,
+    ) -> Served {
+        let (address, proof) = (client.addr().to_string(), client.proof());
+        let is_own = self.is_dry_run;
+        let ended = transfer::answer_dry_run(client, directory, settings, is_own, hooks);
+        let name = peer.map(|peer| peer.name.as_str());
+        self.audit.note_dry_run((name, &address), &ended);
+        match ended {
+            Ok(run) if is_own => Served::Transfer(dry_run::show(&run, None, Exit::Files, console)),
+            Err(error) if is_own && error.kind() == ErrorKind::Unreachable => Served::Nothing,
+            Err(error) if is_own => Served::Transfer(Err(error.into())),
+            ended => {
+                match &ended {
+                    Ok(run) => console.say(dry_run::line_of_receiver(run)),
+                    Err(error) => console.warn(format_args!("a dry run has failed: {error}")),
+                }
+                // A dry run is not a transfer: --once continues to wait for one. But a code serves one sender.
+                match proof {
+                    Proof::Code => Served::Transfer(console.json(&()).map(|()| ExitCode::SUCCESS)),
+                    _ => Served::Nothing,
+                }
+            }
+        }
     }
 }

@@ -47,8 +47,8 @@ pub(crate) struct TreeArgs {
     /// With --delete: if more than this number of files and directories would be removed, remove none
     #[arg(long, value_name = "N", requires = "delete")]
     pub(crate) max_delete: Option<u32>,
-    /// List what would be sent, without a receiver, and send nothing. Does not know what the receiver has, so
-    /// it is refused with --delete
+    /// List what would be sent, and change nothing. Without --delete, no receiver is asked. With --delete, also
+    /// list what the receiver would remove, and leave out the files that it has with the same length and time
     #[arg(long)]
     pub(crate) dry_run: bool,
 }
@@ -89,15 +89,9 @@ impl TreeArgs {
         })
     }
 
-    /// Checks that what --dry-run lists is all that would happen.
-    pub(crate) fn check_dry_run(&self) -> Result<(), Failure> {
-        if !self.delete {
-            return Ok(());
-        }
-        let what = "--dry-run does not ask the receiver, so it cannot list what --delete would remove: leave out \
-                    --delete; or leave out --dry-run, and add --max-delete 0, which sends the files, removes \
-                    nothing, and says how much there is to remove";
-        Err(Failure::new(Exit::Usage, what))
+    /// Whether the files are only listed, and no receiver is asked.
+    pub(crate) fn lists_only(&self) -> bool {
+        self.dry_run && !self.delete
     }
 
     /// What the receiver has to remove.
@@ -132,6 +126,7 @@ impl TreeArgs {
             ("--xattrs", self.xattrs),
             ("--owner", self.owner),
             ("--delete", self.delete),
+            ("--dry-run", self.dry_run),
         ];
         let flags = flags.iter().filter(|(_, is_given)| *is_given);
         let mut words: Vec<String> = flags.map(|(name, _)| (*name).to_owned()).collect();

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use farwrite_session::files::{Detail, Entry, Kind, ManifestBuilder, Time};
+use farwrite_session::files::{Detail, Entry, Kind, ManifestBuilder, PathList, Time};
 use farwrite_session::fuzzing::{
     Failed, Handshake, Keys, RecordOpener, RecordSealer, decode, rewritten_name,
 };
@@ -166,11 +166,12 @@ fn channel() -> (RecordSealer, RecordOpener) {
 }
 
 /// Manifest entries of a peer: each is refused or gets the next number. Or details, for a manifest with one entry of
-/// each kind.
+/// each kind. Or the paths of a dry run.
 pub fn manifest(data: &[u8]) {
     let entries = match decode(data) {
         Ok(Message::Entries(entries)) => entries,
         Ok(Message::Details(details)) => return manifest_details(details),
+        Ok(Message::Extra(paths)) => return extra_paths(&paths),
         _ => return,
     };
     let mut builder = ManifestBuilder::default();
@@ -185,6 +186,13 @@ pub fn manifest(data: &[u8]) {
     if let Ok(manifest) = builder.build() {
         assert_eq!(manifest.entries().len(), count);
     }
+}
+
+/// Paths of a dry run are refused, or the list gives them back.
+fn extra_paths(paths: &[Vec<u8>]) {
+    let mut list = PathList::default();
+    let taken: Vec<_> = paths.iter().filter(|path| list.push(path)).collect();
+    assert!(list.iter().eq(taken));
 }
 
 /// Details are refused, or the manifest gives them back.

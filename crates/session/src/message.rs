@@ -119,6 +119,9 @@ pub enum Message {
         /// The blocks that differ.
         runs: Vec<Run>,
     },
+    /// From the receiver of files, in a dry run: paths of what it would remove. Those of directories end with `/`
+    /// (P8.9).
+    Extra(Vec<Vec<u8>>),
 }
 
 /// The progress of an end. The sender counts what it reads, and the receiver what it writes.
@@ -183,6 +186,9 @@ impl Hello {
     /// Capability: the steps in [`Progress`] are bytes (P7.6).
     pub const BYTE_STEPS: u64 = 8;
 
+    /// Capability: of the sender of files, that the session is a dry run; of the receiver, that it answers dry runs
+    /// (P8.9).
+    pub const DRY_RUNS: u64 = 256;
     /// Capability of the sender of files: it goes on with interrupted files (P8.8).
     pub const RESUMES: u64 = 128;
     /// Capability of the receiver of files: it removes what the sender does not have (P8.7).
@@ -326,6 +332,7 @@ impl Message {
             Self::Partial(_) => MessageKind::Partial,
             Self::BlockHashes { .. } => MessageKind::BlockHashes,
             Self::BlocksCompared { .. } => MessageKind::BlocksCompared,
+            Self::Extra(_) => MessageKind::Extra,
         }
     }
 
@@ -422,6 +429,9 @@ pub enum MessageKind {
     /// [`Message::BlocksCompared`].
     #[error("blocks that differ")]
     BlocksCompared,
+    /// [`Message::Extra`].
+    #[error("paths that only the receiver has")]
+    Extra,
 }
 
 /// What an end expects instead of the message that arrived.

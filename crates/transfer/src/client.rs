@@ -43,6 +43,12 @@ impl Client {
         self.hello.has(Hello::PROBES)
     }
 
+    /// Returns whether the peer, a sender, asks what a transfer would do, and sends nothing (P8.9).
+    #[must_use]
+    pub fn wants_dry_run(&self) -> bool {
+        self.hello.has(Hello::DRY_RUNS)
+    }
+
     /// Returns whether the peer, a sender, goes on with files of an interrupted transfer (P8.8).
     #[must_use]
     pub fn resumes(&self) -> bool {

@@ -203,6 +203,7 @@ impl Error {
             | SinkError::InTheWay { .. }
             | SinkError::SameDirectory { .. }
             | SinkError::Delete { .. }
+            | SinkError::Extra { .. }
             | SinkError::TooMuchToDelete { .. } => ErrorKind::Files,
             SinkError::Quota { .. } => ErrorKind::Mismatch,
             _ => ErrorKind::Other,

@@ -23,6 +23,7 @@ mod client;
 mod connect;
 mod cutover;
 mod device;
+mod dry_run;
 pub mod error;
 mod hooks;
 mod liveness;
@@ -48,6 +49,7 @@ pub use admission::{Admission, Place, PlaceLimits};
 pub use client::Client;
 pub use connect::{connect, connect_first};
 pub use device::{check_device, open_device, open_for_device};
+pub use dry_run::{DryRun, Removal, answer_dry_run, dry_run};
 pub use error::{Error, ErrorKind};
 pub use farwrite::routes::{RouteShrunk, payload_bytes};
 pub use farwrite::{

@@ -18,10 +18,10 @@ use super::relay::{Out, Relay};
 use super::{FAR_GREETING, FAR_VERSION, file, listen, receiver, sender};
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
-use crate::send::Sending;
+use crate::send::{self, Sending};
 use crate::serving::Admitting;
 use crate::serving::Until;
-use crate::{interrupt, outcome, recv, rsh};
+use crate::{interrupt, recv, rsh};
 
 /// The other end of `farwrite cp`.
 #[derive(Debug, Args)]
@@ -53,7 +53,7 @@ pub(crate) fn run_far(args: &FarArgs, console: &Console) -> Result<ExitCode, Fai
         Some("send") => {
             let options = words.iter().position(|word| word == "--");
             let (options, paths) = words.split_at(options.ok_or_else(usage)?);
-            send((options, &paths[1..]), &psk, pipe, console)
+            send_files((options, &paths[1..]), &psk, pipe, console)
         }
         Some("rsh" | "write" | "read") => rsh::run_far(what, words, psk, pipe, console),
         _ => Err(usage()),
@@ -101,7 +101,7 @@ fn receive(
 }
 
 /// Sends to where the other end says that it listens.
-fn send(
+fn send_files(
     (options, paths): (&[OsString], &[OsString]),
     psk: &Psk,
     mut pipe: File,
@@ -120,7 +120,7 @@ fn send(
         Ok(at)
     };
     let sent = meeting::send(&sending, &meeting, (psk, &cancel), console, enter)?;
-    outcome::show(console, sent, false)
+    send::show(console, sent, false)
 }
 
 /// Gives frames of the pipe to the relay, which must exist when the first one comes. The end of the pipe

@@ -9,12 +9,12 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use farwrite_session::{HostPort, Psk};
-use farwrite_transfer::{self as transfer, Cancel, SETUP, TransferReport, Unfinished};
+use farwrite_transfer::{self as transfer, Cancel, SETUP, Unfinished};
 
 use crate::addresses::Targets;
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
-use crate::send::Sending;
+use crate::send::{Sending, Sent};
 use crate::serving::is_unmet;
 
 /// The most addresses of a meeting that are tried.
@@ -109,7 +109,7 @@ pub(super) fn send(
     (psk, cancel): (&Psk, &Cancel),
     console: &Console,
     relay: impl FnOnce() -> io::Result<SocketAddr>,
-) -> Result<Result<TransferReport, Unfinished>, Failure> {
+) -> Result<Result<Sent, Unfinished>, Failure> {
     let key = psk.into();
     let addresses = meeting.socket_addresses();
     let connect = || transfer::connect_first(&addresses, &key, DIAL, cancel);

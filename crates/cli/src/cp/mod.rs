@@ -26,10 +26,10 @@ use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::recv::{self, RecvArgs};
 use crate::rsh::Settings;
-use crate::send::{SendArgs, Sending};
+use crate::send::{self, SendArgs, Sending};
 use crate::serving::{Admitting, Until};
 use crate::tree_args::TreeArgs;
-use crate::{interrupt, key, outcome};
+use crate::{interrupt, key};
 pub(crate) use far::{FarArgs, greet, run_far};
 use file::Direction;
 use meeting::Meeting;
@@ -53,6 +53,7 @@ Examples:
   farwrite cp data.bin photos/ far.example:in      copy to a directory of another machine
   farwrite cp me@far.example:results/run7 .        copy from another machine
   farwrite cp --rsh 'ssh -p 2222' data.bin far.example:
+  farwrite cp -X --dry-run --delete source far.example:     list what the next line copies and removes
   farwrite cp -X --delete source far.example:
   farwrite cp --bootstrap data.bin far.example:in  copy this program there first
   zfs send tank@now | farwrite cp - far.example:now.zfs      copy the standard input to a file
@@ -236,8 +237,8 @@ impl CpArgs {
     ) -> Result<ExitCode, Failure> {
         let cancel = interrupt::catch()?;
         let sender = sender(&self.of_sender()?, paths)?;
-        if self.tree.dry_run {
-            return sender.dry_run(&cancel, console);
+        if self.tree.lists_only() {
+            return sender.list(&cancel, console);
         }
         let sending = Sending::prepare(&sender, console)?;
         let psk = key::make()?;
@@ -262,7 +263,7 @@ impl CpArgs {
         let sent = meeting::send(&sending, &meeting, (&psk, &cancel), console, enter);
         out.close();
         far.end();
-        outcome::show(console, sent?, self.verbose)
+        send::show(console, sent?, self.verbose)
     }
 
     /// Receives files of another machine.
@@ -273,10 +274,6 @@ impl CpArgs {
         directory: OsString,
         console: &Console,
     ) -> Result<ExitCode, Failure> {
-        if self.tree.dry_run {
-            let what = "--dry-run lists files of this machine: leave it out, or run it at the other machine";
-            return Err(Failure::new(Exit::Usage, what));
-        }
         let (cancel, flag) = interrupt::catch_with_flag()?;
         let mut words = self.of_receiver();
         words.extend(self.verbose.then(|| "--verbose".into()));
@@ -286,6 +283,7 @@ impl CpArgs {
         // The other end must not choose what else it writes or removes here.
         receiver.names = paths.iter().map(|path| base_name(path)).collect();
         receiver.max_delete = self.tree.max_delete;
+        receiver.dry_run = self.tree.dry_run;
         let (listener, port) = listen(self.port)?;
         let meeting = Meeting::here(listener.local_addr(), None);
         let psk = key::make()?;

@@ -99,11 +99,75 @@ fn what_is_copied_of_a_tree_can_be_chosen() {
         copy(&root, &[&words[..], &["host:tree", "back"]].concat());
         assert_eq!(crate::rig::list(&root.join("back/tree")).len(), left);
     }
-    let (output, _) = copy(
+}
+
+#[test]
+fn a_dry_run_lists_what_a_copy_would_remove_in_both_directions() {
+    let root = machines("dry");
+    let far = ["--far-program", env!("CARGO_BIN_EXE_farwrite"), "--delete"];
+    for (home, names) in [("far", &["a", "b", "c"][..]), (".", &["c", "d"])] {
+        fs::create_dir_all(root.join(home).join("tree")).expect("a directory");
+        for name in names {
+            fs::write(root.join(home).join("tree").join(name), name).expect("written");
+        }
+    }
+    let there = root.join("far/tree");
+    let dry = [&far[..], &["--dry-run"]].concat();
+    for (paths, removed) in [
+        (["tree", "host:"], &["tree/a", "tree/b"][..]),
+        (["host:tree", "."], &["tree/d"]),
+    ] {
+        let before = [
+            crate::rig::tree(&root.join("tree")),
+            crate::rig::tree(&there),
+        ];
+        let (output, told) = copy(&root, &[&dry[..], &paths].concat());
+        assert!(output.status.success(), "{told}");
+        assert_eq!(told["result"]["deleted_paths"], serde_json::json!(removed));
+        let (output, told) = copy(&root, &[&dry[..], &["--max-delete", "0"], &paths].concat());
+        let line = told["error"]["message"].to_string();
+        assert!(
+            !output.status.success() && line.contains("at most 0 may be removed"),
+            "{line}"
+        );
+        let after = [
+            crate::rig::tree(&root.join("tree")),
+            crate::rig::tree(&there),
+        ];
+        assert_eq!(before, after);
+    }
+    // Without --delete, a copy from there is listed too.
+    let (_, told) = copy(
         &root,
-        &[&far[..], &["--dry-run", "host:tree", "back"]].concat(),
+        &[&far[..2], &["--dry-run", "host:tree", "."]].concat(),
     );
-    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(told["result"]["files"], 3, "{told}");
+    assert!(told["result"]["deleted_paths"].is_null(), "{told}");
+    let (output, told) = copy(&root, &[&far[..], &["tree", "host:"]].concat());
+    assert!(output.status.success(), "{told}");
+    assert_eq!(crate::rig::list(&there), ["c", "d"]);
+}
+
+/// A program there that sends the files, as one of an older version does.
+#[test]
+fn the_other_end_changes_nothing_in_a_dry_run() {
+    let root = machines("not-dry");
+    fs::create_dir(root.join("back")).expect("a directory");
+    fs::write(root.join("far/file"), "file").expect("written");
+    let evil = root.join("evil");
+    let script = format!(
+        "#!/bin/sh\nfor word; do shift; case $word in --dry-run) ;; *) set -- \"$@\" \"$word\" ;; esac; \
+         done\nexec {} \"$@\"\n",
+        env!("CARGO_BIN_EXE_farwrite")
+    );
+    fs::write(&evil, script).expect("a script");
+    fs::set_permissions(&evil, fs::Permissions::from_mode(0o755)).expect("a mode");
+    let far = ["--far-program", evil.to_str().expect("plain"), "--dry-run"];
+    let (output, told) = copy(&root, &[&far[..], &["host:file", "back"]].concat());
+    assert_eq!(output.status.code(), Some(3), "{told}");
+    let line = told["error"]["message"].to_string();
+    assert!(line.contains("and not only list them"), "{line}");
+    assert!(crate::rig::list(&root.join("back")).is_empty());
 }
 
 #[test]

@@ -10,8 +10,8 @@ use farwrite::fabric::Adapter;
 use farwrite::fabric::contract::{Fabric, QpAttr, Qpn, Region, RemoteQp, Rkey, Sge, WriteWr};
 use farwrite::{Outcome, QpConfig, UdpConfig, UdpFabric};
 use farwrite_rng::SplitMix;
-use farwrite_session::files::{Entry, Kind};
-use farwrite_session::{Message, Text, TransferPlan};
+use farwrite_session::files::{Delete, Entry, Kind};
+use farwrite_session::{Channel, Hello, Message, Text, TransferPlan};
 
 use crate::hostile_sender::{HostileSender, SEGMENT, SEGMENT_BYTES, config, file, plan};
 use crate::rig::{Ended, Receiver, Rig, V4, list, pattern};
@@ -73,6 +73,41 @@ fn names_that_lead_elsewhere_are_refused() {
     receiver.running.signal("INT");
     nothing_left(&rig, receiver).assert(130, "manifest entry 1");
     assert_eq!(list(&rig.path("")), ["in", "key"]);
+}
+
+/// The sender of a dry run wants names that it may not remove.
+#[test]
+fn a_dry_run_lists_nothing_without_the_right_to_remove() {
+    let rig = Rig::new();
+    std::fs::write(rig.inbox().join("secret"), "x").expect("write");
+    let receiver = rig.recv(V4, &[]);
+    let mut channel =
+        Channel::connect(&receiver.addr.into(), &rig.psk, SOON, || false).expect("the key fits");
+    channel.set_read_timeout(Some(SOON));
+    let hello = Hello {
+        software: Text::new("liar"),
+        capabilities: Hello::DRY_RUNS,
+    };
+    let order = Delete {
+        max: None,
+        top: true,
+    };
+    for message in [
+        Message::Hello(hello),
+        Message::Plan(plan(&[])),
+        Message::Delete(order),
+        Message::StreamEnd { stream_bytes: 0 },
+    ] {
+        channel.send(&message).expect("sent");
+    }
+    let reason = loop {
+        match channel.recv::<Message>().expect("the reason") {
+            Message::Hello(_) | Message::Progress(_) => {}
+            Message::Abort { reason, .. } => break reason,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(reason.as_str().contains("--allow-delete"), "{reason}");
 }
 
 #[test]

@@ -68,8 +68,8 @@ impl HostileSender {
         channel.set_read_timeout(Some(PATIENCE));
         let hello = Hello {
             software: Text::new("liar"),
-            // All capabilities of later versions, except probes.
-            capabilities: !Hello::PROBES,
+            // All capabilities of later versions, except those that make it another session.
+            capabilities: !(Hello::PROBES | Hello::DRY_RUNS),
         };
         channel.send(&Message::Hello(hello)).expect("sent");
         assert!(matches!(channel.recv(), Ok(Message::Hello(_))));

@@ -411,14 +411,89 @@ fn a_pattern_of_a_user_is_no_comment() {
     assert_eq!(listed["paths"], serde_json::json!(["tree", "tree/text"]));
 }
 
-/// A list without what would be removed would be wrong.
 #[test]
-fn a_dry_run_does_not_leave_out_what_would_be_removed() {
+fn a_dry_run_says_what_is_then_removed_and_changes_nothing() {
+    let rig = Rig::new();
+    let root = rig.path("tree");
+    fs::create_dir_all(root.join("sub")).expect("directory");
+    for name in ["same", "sub/other", "new"] {
+        fs::write(root.join(name), "sent").expect("write");
+    }
+    let receiver = rig.recv(V4, &["--once"]);
+    rig.send(receiver.addr, &[], &[&root]).end().assert(0, "");
+    receiver.end();
+    let there = rig.inbox().join("tree");
+    fs::remove_file(there.join("new")).expect("remove");
+    fs::write(there.join("sub/other"), "older").expect("write");
+    fs::create_dir_all(there.join("gone/deep")).expect("directory");
+    for name in ["gone/deep/x", "sub/\x1b[2J", "sub/twin"] {
+        fs::write(there.join(name), "old").expect("write");
+    }
+    fs::hard_link(there.join("sub/other"), there.join("sub/link")).expect("link");
+    symlink("/", there.join("gone/out")).expect("link");
+    let before = tree(&rig.inbox());
+
+    // An end that does not allow it says so, and --once is not used up.
+    let receiver = rig.recv(V4, &["--once"]);
+    let asked = ["--dry-run", "--delete", "--json"];
+    let refused = rig.send(receiver.addr, &asked, &[&root]).end();
+    refused.assert(3, "--allow-delete");
+    drop(receiver);
+
+    let receiver = rig.recv(V4, &["--once", "--allow-delete"]);
+    let told = rig.send(receiver.addr, &asked, &[&root]).end();
+    told.assert(0, "");
+    let found = told.result();
+    let sent = ["tree", "tree/new", "tree/sub", "tree/sub/other"];
+    assert_eq!(found["paths"], serde_json::json!(sent));
+    assert_eq!(
+        (&found["unchanged_files"], &found["deleted_files"]),
+        (&1.into(), &7.into())
+    );
+    let listed = [
+        "tree/gone/",
+        "tree/gone/deep/",
+        "tree/gone/deep/x",
+        "tree/gone/out",
+        "tree/sub/\u{fffd}[2J",
+        "tree/sub/link",
+        "tree/sub/twin",
+    ];
+    assert_eq!(found["deleted_paths"], serde_json::json!(listed));
+    let limited = ["--dry-run", "--delete", "--max-delete", "6"];
+    let limited = rig.send(receiver.addr, &limited, &[&root]).end();
+    limited.assert(
+        9,
+        "7 files and directories are only at the receiver, at most 6",
+    );
+    for line in [
+        "delete tree/gone/deep/\n",
+        "\ntree/new\n",
+        "to delete: 7; nothing",
+    ] {
+        assert!(limited.stdout.contains(line), "{line:?}: {limited:?}");
+    }
+    assert_eq!(tree(&rig.inbox()), before);
+
+    let sent = rig
+        .send(receiver.addr, &["--delete", "--json"], &[&root])
+        .end();
+    assert_eq!(sent.result()["deleted_files"], 7);
+    let received = receiver.end();
+    received.assert(0, "");
+    assert!(
+        received.stdout.contains("a dry run: 3 files"),
+        "{received:?}"
+    );
+    assert_eq!(tree(&rig.inbox()).len(), 1 + 4);
+}
+
+#[test]
+fn a_dry_run_that_asks_a_receiver_needs_its_address() {
     let rig = Rig::new();
     let mut command = farwrite();
     command
         .args(["send", "--dry-run", "--delete"])
         .arg(rig.file("a", 1));
-    let refused = Running::spawn(command).end();
-    refused.assert(2, "cannot list what --delete would remove");
+    Running::spawn(command).end().assert(2, "name it with --to");
 }

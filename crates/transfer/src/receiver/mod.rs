@@ -41,7 +41,7 @@ use crate::{
 };
 use buffer_demand::BufferDemand;
 use disk_writer::{DiskWriter, Job};
-use offer::{read_offer, skip_entries};
+pub(crate) use offer::{read_offer, skip_entries};
 pub use settings::ReceiveSettings;
 use stream::{Agreed, Received, Stream};
 
@@ -50,7 +50,7 @@ use stream::{Agreed, Received, Stream};
 const WAITING_REPORTS: usize = 1 << 14;
 
 /// Files in one message about what is there already.
-const PRESENT_BATCH: usize = 2048;
+pub(crate) const PRESENT_BATCH: usize = 2048;
 
 /// How long a transfer waits for the memory of its first buffer, while others give back what exceeds their
 /// shares. Then it is refused as busy.

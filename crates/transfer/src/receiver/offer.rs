@@ -8,7 +8,7 @@ use crate::setup::{SETUP, Setup, failed};
 use crate::{Error, ErrorKind};
 
 /// Reads the list. `list` bounds its memory.
-pub(super) fn read_offer(
+pub(crate) fn read_offer(
     setup: &mut Setup<'_>,
     plan: &TransferPlan,
     list: &mut MemoryShare,
@@ -50,7 +50,7 @@ fn too_long(plan: &TransferPlan, fits_alone: bool) -> Error {
 
 /// Reads the next entries of a manifest without storing them. If this end closed the channel while the sender
 /// still writes, the reason of the refusal could be lost.
-pub(super) fn skip_entries(setup: &mut Setup<'_>, mut left: u64) -> Result<(), Error> {
+pub(crate) fn skip_entries(setup: &mut Setup<'_>, mut left: u64) -> Result<(), Error> {
     while left > 0 {
         match setup.message(SETUP)? {
             Message::Entries(entries) if !entries.is_empty() => {

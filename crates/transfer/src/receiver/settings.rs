@@ -42,7 +42,7 @@ pub struct ReceiveSettings {
 impl ReceiveSettings {
     /// The rate control of a receiver's queue pairs. It sends no data, so its own rate does not
     /// matter.
-    pub(super) fn rate_control(&self) -> RateControl {
+    pub(crate) fn rate_control(&self) -> RateControl {
         let eqds = |line_rate_bps| EqdsOptions {
             line_rate_bps,
             first_window_bytes: 1,
@@ -52,16 +52,16 @@ impl ReceiveSettings {
     }
 
     /// The capabilities that depend on the settings.
-    pub(super) fn capabilities(&self) -> u64 {
+    pub(crate) fn capabilities(&self) -> u64 {
         let policy = self.policy;
         let syncs = if policy.sync { Hello::SYNCS } else { 0 };
         let owners = if policy.owners { Hello::OWNERS } else { 0 };
         let deletes = if policy.delete { Hello::DELETES } else { 0 };
-        syncs | owners | deletes
+        syncs | owners | deletes | Hello::DRY_RUNS
     }
 
     /// Checks that a transfer keeps the limits of this receiver.
-    pub(super) fn check(&self, plan: &TransferPlan) -> Result<(), Error> {
+    pub(crate) fn check(&self, plan: &TransferPlan) -> Result<(), Error> {
         let refused = |what: String| Err(Error::new(ErrorKind::Mismatch, what));
         if let Some(most) = self.max_bytes
             && plan.stream_bytes > most
@@ -84,7 +84,7 @@ impl ReceiveSettings {
     }
 
     /// Checks that nothing comes that was not asked for.
-    pub(super) fn check_names(&self, manifest: &Manifest) -> Result<(), Error> {
+    pub(crate) fn check_names(&self, manifest: &Manifest) -> Result<(), Error> {
         let Some(names) = &self.names else {
             return Ok(());
         };
@@ -101,7 +101,7 @@ impl ReceiveSettings {
     }
 
     /// Checks that nothing is removed that was not asked for, and limits how much is.
-    pub(super) fn limit_delete(&self, order: Option<Delete>) -> Result<Option<Delete>, Error> {
+    pub(crate) fn limit_delete(&self, order: Option<Delete>) -> Result<Option<Delete>, Error> {
         if self.names.is_some() && order.is_some_and(|order| order.top) {
             let what = "the sender wants to remove files beside those that were asked for";
             return Err(Error::new(ErrorKind::Mismatch, what));
@@ -113,7 +113,7 @@ impl ReceiveSettings {
     }
 
     /// Checks that files with holes keep the limit too.
-    pub(super) fn check_lengths(&self, manifest: &Manifest) -> Result<(), Error> {
+    pub(crate) fn check_lengths(&self, manifest: &Manifest) -> Result<(), Error> {
         let lengths = || {
             manifest.entries().map(|entry| match entry.kind {
                 Kind::File { bytes, .. } => bytes,

@@ -37,6 +37,10 @@ use busy_retry::BusyRetry;
 use channel_reader::Verdicts;
 use stream::{Sent, Stream};
 
+/// Why a receiver refuses to remove anything.
+pub(crate) const REMOVES_NOTHING: &str =
+    "the receiver removes nothing (--delete); it does with `farwrite recv --allow-delete`";
+
 /// The settings of a sender's user.
 #[derive(Clone, Copy, Debug)]
 pub struct SendSettings {
@@ -233,10 +237,8 @@ fn negotiate(
         entries: u32::try_from(manifest.entries().len()).unwrap_or(u32::MAX),
         stream_bytes: shape.stream_bytes,
     };
-    send_offer(outbox, plan, manifest, compare, cancel)?;
-    if let Some(order) = settings.delete {
-        outbox.send_or_cancel(Message::Delete(order), cancel)?;
-    }
+    let wishes = (compare, settings.delete);
+    send_offer(outbox, plan, manifest, wishes, cancel)?;
     send_qp_info(outbox, &ours, cancel)?;
     // Meanwhile the receiver makes its directories.
     let theirs = hear_present(&mut setup, source, compare, settings.timeout)?;
@@ -270,11 +272,7 @@ fn fit<'s>(
     receiver: &Hello,
     settings: &SendSettings,
 ) -> Result<(&'s mut Source, Compare), Error> {
-    if settings.delete.is_some() && !receiver.has(Hello::DELETES) {
-        let what =
-            "the receiver removes nothing (--delete); it does with `farwrite recv --allow-delete`";
-        return Err(Error::new(ErrorKind::Mismatch, what));
-    }
+    check_delete(settings.delete, receiver)?;
     if source.sends_owners() && !receiver.has(Hello::OWNERS) {
         setup
             .warn("the receiver does not set owners; it does as root with `farwrite recv --owner`");
@@ -291,12 +289,20 @@ fn fit<'s>(
     Ok((source, compare))
 }
 
+/// Checks that the receiver removes what the user wants to be removed.
+pub(crate) fn check_delete(delete: Option<Delete>, receiver: &Hello) -> Result<(), Error> {
+    if delete.is_some() && !receiver.has(Hello::DELETES) {
+        return Err(Error::new(ErrorKind::Mismatch, REMOVES_NOTHING));
+    }
+    Ok(())
+}
+
 /// Sends what the transfer consists of (P8.1.2).
-fn send_offer(
+pub(crate) fn send_offer(
     outbox: &Outbox,
     plan: TransferPlan,
     manifest: &Manifest,
-    compare: Compare,
+    (compare, delete): (Compare, Option<Delete>),
     cancel: &Cancel,
 ) -> Result<(), Error> {
     outbox.send_or_cancel(Message::Plan(plan), cancel)?;
@@ -305,6 +311,9 @@ fn send_offer(
     }
     if compare != Compare::Nothing {
         outbox.send_or_cancel(Message::Compare(compare), cancel)?;
+    }
+    if let Some(order) = delete {
+        outbox.send_or_cancel(Message::Delete(order), cancel)?;
     }
     Ok(())
 }

@@ -173,6 +173,14 @@ pub enum SinkError {
         /// The error of the operating system.
         source: io::Error,
     },
+    /// In a dry run, what is only at the receiver cannot be listed.
+    #[error("cannot list what is only at the receiver: {path:?}: {source}")]
+    Extra {
+        /// A directory that cannot be read.
+        path: PathBuf,
+        /// The error of the operating system.
+        source: io::Error,
+    },
     /// More would be removed than is allowed. Nothing was.
     #[error(
         "{count} files and directories are only at the receiver, at most {most} may be removed \

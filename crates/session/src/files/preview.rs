@@ -1,0 +1,152 @@
+//! What a transfer would find and remove at the receiver, without a change there (P8.9).
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::FileType;
+
+use super::directory::Directory;
+use super::extra::{Extra, Listed, find, walk};
+use super::open_directories::OpenDirectories;
+use super::status::Id;
+use super::{Compare, Delete, Kind, Manifest, Present, SinkError};
+
+/// Looks at the receiver's directory as a [`Sink`](super::Sink) would, but only reads.
+#[derive(Debug)]
+pub struct Preview {
+    manifest: Arc<Manifest>,
+    root_path: PathBuf,
+    directories: OpenDirectories,
+    present: Vec<Present>,
+    /// The directories of the manifest that exist.
+    there: HashSet<u32>,
+    /// What would still be there under the name of an entry after the transfer.
+    kept: HashMap<u32, Id>,
+}
+
+impl Preview {
+    /// Looks for everything in a manifest, in an existing directory.
+    ///
+    /// # Errors
+    /// Those with which a transfer would end before its first byte: [`SinkError::Open`], [`SinkError::Prepare`],
+    /// [`SinkError::InTheWay`]. Room, quota, and whether this end may write are not checked.
+    pub fn look(root: &Path, manifest: Arc<Manifest>, compare: Compare) -> Result<Self, SinkError> {
+        let directory = Directory::open(root).map_err(|source| SinkError::Open {
+            path: root.into(),
+            source,
+        })?;
+        let mut preview = Self {
+            manifest: Arc::clone(&manifest),
+            root_path: root.into(),
+            directories: OpenDirectories::new(directory, None),
+            present: Vec::new(),
+            there: HashSet::new(),
+            kept: HashMap::new(),
+        };
+        for (index, entry) in (0..).zip(manifest.entries()) {
+            if entry.parent.is_some_and(|it| !preview.there.contains(&it)) {
+                continue;
+            }
+            let looked = match entry.kind {
+                Kind::Directory => preview.look_into(index),
+                _ => preview.look_at(index, compare),
+            };
+            looked?;
+        }
+        Ok(preview)
+    }
+
+    /// Returns the files that are there already, in ascending order of their entries.
+    #[must_use]
+    pub fn present(&self) -> &[Present] {
+        &self.present
+    }
+
+    /// Tells the paths below the receiver's directory that `order` would remove, each directory before what is in
+    /// it. The path of a directory ends with `/`. Returns how many there are.
+    ///
+    /// # Errors
+    /// [`SinkError::Extra`] if a directory cannot be read, or with an error of `tell`.
+    pub fn tell_extra(
+        &mut self,
+        order: Delete,
+        tell: &mut dyn FnMut(&[u8]) -> io::Result<()>,
+    ) -> Result<u64, SinkError> {
+        let manifest = Arc::clone(&self.manifest);
+        let listed = Listed::new(&manifest, |index| self.kept.get(&index).copied());
+        let mut parents: Vec<_> = self.there.iter().map(|index| Some(*index)).collect();
+        parents.extend(order.top.then_some(None));
+        parents.sort_unstable();
+        let root_path = &self.root_path;
+        let path = |parent: Option<u32>| parent.map_or_else(PathBuf::new, |it| manifest.path(it));
+        let failed = |(parent, source)| SinkError::Extra {
+            path: root_path.join(path(parent)),
+            source,
+        };
+        let mut count = 0;
+        for Extra { parent, name } in
+            find(&mut self.directories, &listed, parents).map_err(failed)?
+        {
+            let entered = self.directories.enter(&manifest, parent);
+            let told = entered.map_err(io::Error::from).and_then(|directory| {
+                walk(directory, &path(parent), &name, &mut |path| {
+                    count += 1;
+                    tell(path)
+                })
+            });
+            told.map_err(|source| failed((parent, source)))?;
+        }
+        Ok(count)
+    }
+
+    /// Looks whether a directory of the manifest exists.
+    fn look_into(&mut self, index: u32) -> Result<(), SinkError> {
+        let entered = self.directories.enter(&self.manifest, Some(index));
+        let status = entered.map_err(io::Error::from).and_then(Directory::status);
+        match status {
+            Ok(status) => {
+                self.there.insert(index);
+                self.kept.insert(index, status.id);
+                Ok(())
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(source) => Err(self.failed(index, source)),
+        }
+    }
+
+    /// Looks what has the name of a file or link.
+    fn look_at(&mut self, index: u32, compare: Compare) -> Result<(), SinkError> {
+        let Some(entry) = self.manifest.entry(index) else {
+            return Ok(());
+        };
+        let around = self.directories.enter(&self.manifest, entry.parent);
+        let looked = around
+            .map_err(io::Error::from)
+            .and_then(|around| around.look(entry.name));
+        let Some(status) = looked.map_err(|source| self.failed(index, source))? else {
+            return Ok(());
+        };
+        if status.kind == FileType::Directory {
+            return Err(SinkError::InTheWay {
+                path: self.root_path.join(self.manifest.path(index)),
+            });
+        }
+        let stays = compare.may_be_same(&entry, &status);
+        // A file that is replaced leaves its other names behind.
+        if stays || status.links == 1 {
+            self.kept.insert(index, status.id);
+        }
+        if stays && compare == Compare::Time {
+            let hash = None;
+            self.present.push(Present { entry: index, hash });
+        }
+        Ok(())
+    }
+
+    fn failed(&self, index: u32, source: io::Error) -> SinkError {
+        let path = self.root_path.join(self.manifest.path(index));
+        SinkError::Prepare { path, source }
+    }
+}
