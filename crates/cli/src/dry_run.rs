@@ -62,7 +62,10 @@ pub(crate) fn show(
     let failure = run.removal.as_ref().and_then(excess_of);
     let failure = failure.or_else(|| {
         let count = left_out.map_or(0, <[_]>::len);
-        let what = format!("{count} files or directories cannot be sent");
+        let what = match count {
+            1 => "1 file or directory cannot be sent".to_owned(),
+            _ => format!("{count} files or directories cannot be sent"),
+        };
         (count > 0).then(|| Failure::new(Exit::Files, what))
     });
     console.end(failure.map_or(Ok(()), Err), &result)

@@ -53,7 +53,7 @@ Examples:
   farwrite cp data.bin photos/ far.example:in      copy to a directory of another machine
   farwrite cp me@far.example:results/run7 .        copy from another machine
   farwrite cp --rsh 'ssh -p 2222' data.bin far.example:
-  farwrite cp -X --dry-run --delete source far.example:     list what the next line copies and removes
+  farwrite cp -X --dry-run --delete source far.example:      list what the next line changes
   farwrite cp -X --delete source far.example:
   farwrite cp --bootstrap data.bin far.example:in  copy this program there first
   zfs send tank@now | farwrite cp - far.example:now.zfs      copy the standard input to a file
