@@ -246,7 +246,11 @@ mod tests {
         ] {
             assert_eq!(parse_target(text).expect(text).to_string(), shown);
         }
-        assert!(parse_target("").unwrap_err().starts_with("there is no host"));
+        assert!(
+            parse_target("")
+                .unwrap_err()
+                .starts_with("there is no host")
+        );
         for wrong in ["far:", "far:x", "[::1]:0", ""] {
             parse_target(wrong).expect_err(wrong);
         }

@@ -13,7 +13,7 @@ use super::control::{Answer, Arrived, Ask, MOST_LINE_BYTES, NAME, Setting};
 use super::data::{Apart, Carrier, Data};
 use super::report::{BandwidthRow, ClientReport, LatencyRow, Row};
 use super::tasks::{Flow, Goal, Inbox, Load, PingPong, Shared};
-use super::{PATIENCE, connection_options, hear, tell};
+use super::{PATIENCE, connection_options, hear, is_alive, tell};
 use crate::addresses::parse_target_at;
 use crate::console::Console;
 use crate::exit::{Exit, Failure};
@@ -121,7 +121,9 @@ fn measure(
             ));
         }
         for bytes in args.sizes() {
-            let row = opened.measure(args, bytes, cancel)?;
+            let row = opened.measure(args, bytes, cancel);
+            // When the connection is over, its queue pairs are gone: that is not the reason.
+            let row = row.or_else(|failure| is_alive(connection, cancel).and(Err(failure)))?;
             console.say_all(row.line());
             report.add(setting, row);
         }

@@ -200,7 +200,7 @@ fn threads_of(running: &Running) -> Vec<String> {
 fn threads_are_at_the_end_that_has_the_option() {
     let rig = Rig::new();
     let (there, addr) = server(&rig, "write_bw", &["--receive-threads", "--send-threads"]);
-    let args = ["-D", "3", "-t", "4", "--channels", "2"];
+    let args = ["-D", "60", "-t", "4", "--channels", "2"];
     let mut here = start_client(&rig, "write_bw", &addr, &args);
     let heading = here.line("BW average");
     let received_there = threads_of(&there);
@@ -222,8 +222,10 @@ fn threads_are_at_the_end_that_has_the_option() {
             .any(|name| name.starts_with("farwrite-rx") || name.starts_with("farwrite-tx")),
         "{here_too:?}"
     );
-    here.end().assert(0, "");
-    there.end().assert(0, "");
+    // The client learns that the connection is over, not only that its queue pairs are gone.
+    there.signal("TERM");
+    here.end().assert(5, "the connection is over");
+    there.end().assert(130, "interrupted");
 }
 
 #[test]
