@@ -164,6 +164,13 @@ impl<F: Fabric> Adapter<F> {
         result
     }
 
+    /// Whether threads send. Then the caller need not poll to learn that packets have left, or that there is room
+    /// again: the threads wake it.
+    pub fn has_send_threads(&self) -> bool {
+        let is_thread = |sending: &Sending<_>| matches!(sending, Sending::Thread(_));
+        self.tx.iter().any(is_thread)
+    }
+
     /// Takes a queue pair whose packets a thread cannot send: its [`QpAttr::context`], and the error that the
     /// post would have returned without the thread.
     pub fn take_broken(&mut self) -> Option<(u64, FabricError)> {

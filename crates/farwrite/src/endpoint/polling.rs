@@ -81,7 +81,8 @@ impl<F: Fabric> Endpoint<F> {
             let next_ns = peer.next_ns(now_ns);
             self.peer_schedule.set_timer(peer_index(number), next_ns);
         }
-        self.schedule.set_timer(index, pair.next_ns(now_ns));
+        let next_ns = pair.next_ns(now_ns, self.fabric.has_send_threads());
+        self.schedule.set_timer(index, next_ns);
         self.turns.join(index);
         self.break_if_failed(index, polled)
     }
@@ -129,7 +130,8 @@ impl<F: Fabric> Endpoint<F> {
                     continue;
                 }
             };
-            self.schedule.set_timer(index, pair.next_ns(now_ns));
+            let next_ns = pair.next_ns(now_ns, self.fabric.has_send_threads());
+            self.schedule.set_timer(index, next_ns);
             has_posted |= turn.halt == Halt::Idle { posted: true };
             retry_ns = retry_ns.min(pair.fabric_retry_ns());
             self.turns.note(index, &turn, encoded_bytes);
@@ -139,6 +141,8 @@ impl<F: Fabric> Endpoint<F> {
         }
         Ok(match self.turns.end() {
             Unserved::More => Some(now_ns),
+            // They wake the owner when packets have left.
+            Unserved::Full | Unserved::Empty if self.fabric.has_send_threads() => None,
             // Most fabrics know at the next poll that the packets have left. The timeouts of the
             // packets begin then.
             _ if has_posted => Some(now_ns),
