@@ -450,7 +450,7 @@ static void sends(struct end *a, struct end *b)
 	WORKS(poll_send(stream)); /* again */
 	do
 		WORKS(sdr_recv_bitmap_get(recv, &bitmap, &bytes));
-	while (*bitmap != 3);
+	while (__atomic_load_n(bitmap, __ATOMIC_ACQUIRE) != 3);
 	CHECK(!memcmp(b->memory, a->memory, CHUNK));
 	WORKS(sdr_recv_complete(recv));
 
@@ -478,7 +478,7 @@ static void sends(struct end *a, struct end *b)
 	WORKS(poll_send(send));
 	do
 		WORKS(sdr_recv_bitmap_get(recv, &bitmap, &bytes));
-	while (*bitmap != 1 << 2);
+	while (__atomic_load_n(bitmap, __ATOMIC_ACQUIRE) != 1 << 2);
 	CHECK(!memcmp(b->memory + 2 * CHUNK, a->memory, 100));
 	WORKS(sdr_recv_complete(recv));
 
