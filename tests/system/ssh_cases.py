@@ -74,7 +74,7 @@ def _copies(report, program, where, veth):
         ([str(tree), f"{veth.b.v4}:{where}/none"], program, 9, "cannot use its files or directory"),
         ([str(tree), f"{veth.b.v4}:{where}"], "/none", 5, "has no program `farwrite` that it can run"),
         ([f"{veth.b.v4}:{where}/none", str(where)], program, 9, "cannot read"),
-        ([str(tree), f"nobody@{veth.b.v4}:{where}"], program, 5, "ssh does not reach nobody@"),
+        ([str(tree), f"nobody@{veth.b.v4}:{where}"], program, 5, "ssh to nobody@"),
     ]:
         done, told = copy(*words, far=far)
         if done.returncode != code or reason not in done.stderr or told["error"] is None:

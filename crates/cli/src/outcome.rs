@@ -22,7 +22,9 @@ pub(crate) fn show(
 ) -> Result<ExitCode, Failure> {
     let report = match ended {
         Ok(report) => report,
-        Err(Unfinished { error, delivered }) => {
+        Err(Unfinished {
+            error, delivered, ..
+        }) => {
             let failure = Failure::from(error);
             let Some(delivered) = delivered else {
                 return Err(failure);

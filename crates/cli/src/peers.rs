@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::num::NonZero;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -59,7 +58,7 @@ struct Limits {
     max_file: Option<Size>,
     /// The most files and directories of a transfer.
     #[serde(default)]
-    max_files: Option<u32>,
+    max_files: Option<Count<0, { u32::MAX }>>,
     #[serde(default)]
     umask: Option<Umask>,
     #[serde(default)]
@@ -68,7 +67,7 @@ struct Limits {
     allow_delete: Option<bool>,
     /// The most transfers at once.
     #[serde(default)]
-    max_senders: Option<NonZero<u16>>,
+    max_senders: Option<Count<1, 65_535>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -79,6 +78,9 @@ struct Size(u64);
 struct Umask(u16);
 #[derive(Clone, Copy, Debug)]
 struct FreeBytes(Reserve);
+/// A number within bounds.
+#[derive(Clone, Copy, Debug)]
+struct Count<const LEAST: u32, const MOST: u32>(u32);
 
 impl Peers {
     /// Reads the file. Relative directories are below `root`, and must exist.
@@ -216,7 +218,10 @@ impl Peer {
     fn max_senders(&self) -> Option<usize> {
         match self.limits.quota {
             Some(_) => Some(1),
-            None => self.limits.max_senders.map(|most| most.get().into()),
+            None => self
+                .limits
+                .max_senders
+                .and_then(|most| usize::try_from(most.0).ok()),
         }
     }
 
@@ -225,7 +230,7 @@ impl Peer {
         let limits = &self.limits;
         let mut settings = of_all.clone();
         settings.max_bytes = limits.max_bytes.map(|most| most.0).or(settings.max_bytes);
-        settings.max_files = limits.max_files.or(settings.max_files);
+        settings.max_files = limits.max_files.map(|most| most.0).or(settings.max_files);
         settings.max_file_bytes = limits.max_file.map(|most| most.0);
         let policy = &mut settings.policy;
         policy.quota_bytes = limits.quota.map(|most| most.0);
@@ -283,6 +288,18 @@ impl<'de> Deserialize<'de> for FreeBytes {
     }
 }
 
+impl<'de, const LEAST: u32, const MOST: u32> Deserialize<'de> for Count<LEAST, MOST> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = toml::Value::deserialize(deserializer)?;
+        let number = value.as_integer().and_then(|it| u32::try_from(it).ok());
+        let number = number.filter(|it| (LEAST..=MOST).contains(it));
+        number.map(Self).ok_or_else(|| {
+            let what = format!("{value}: give a whole number from {LEAST} to {MOST}");
+            de::Error::custom(what)
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
@@ -311,6 +328,15 @@ mod tests {
             ("umask = \"999\"", "line 4: \"999\": give 000 to 777"),
             ("reserve = \"-1\"", "line 4: \"-1\""),
             ("max-file = 5", "line 4: "),
+            (
+                "max-files = -1",
+                "line 4: -1: give a whole number from 0 to 4294967295",
+            ),
+            (
+                "max-senders = 0",
+                "line 4: 0: give a whole number from 1 to 65535",
+            ),
+            ("max-senders = \"2\"", "line 4: \"2\": give a whole number"),
             ("color = \"red\"", "line 4: unknown field `color`"),
             ("dir = \"b\"", "line 4: duplicate key"),
             (

@@ -21,6 +21,7 @@ use farwrite_transfer::{
     self as transfer, Admission, Cancel, DEFAULT_PORT, MemoryPool, ReceiveSettings,
 };
 use farwrite_units::parse::{parse_memory, parse_rate, parse_timeout};
+use rustix::fs::{Access, AtFlags, CWD, accessat};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::consts::SIGHUP;
 use signal_hook::flag;
@@ -36,8 +37,8 @@ use crate::policy::PolicyArgs;
 use crate::sealing::SealingArgs;
 use crate::serving::{Admitting, Serving, Until};
 use crate::supervisor::Supervisor;
-use crate::trace::TraceArgs;
-use crate::transfer_metrics::MetricsArgs;
+use crate::trace::{TraceArgs, Tracing};
+use crate::transfer_metrics::{MetricsArgs, Watch};
 use crate::{interrupt, key};
 
 /// The number of ports that are tried before the search for a free port fails.
@@ -180,13 +181,14 @@ const NOT_OF_PIPES: [&str; 20] = [
 
 /// Receives files. Returns the exit code.
 pub(crate) fn run(args: &RecvArgs, console: &Console) -> Result<ExitCode, Failure> {
-    let reload = Reload::prepare(args)?;
+    let reload = Reload::prepare(args, console)?;
     let cancel = match &reload {
         Some(_) => interrupt::catch_but_hang_up()?,
         None => interrupt::catch()?,
     };
     if !args.is_pipe() {
         check_directory(&args.dir)?;
+        warn_if_unwritable(&args.dir, console);
         args.device.check()?;
     }
     let (accepted, secret) = accepted(args, &cancel, console)?;
@@ -215,6 +217,7 @@ pub(crate) fn run(args: &RecvArgs, console: &Console) -> Result<ExitCode, Failur
         return pipe::receive(&receiver, psk, &cancel, console, announce);
     }
     let (listener, port) = listen(args.listen)?;
+    let outputs = Outputs::start(args, console)?;
     let local = listener.local_addr();
     announce(local, &Targets::of(local));
     let until = match args.once || args.code {
@@ -240,7 +243,7 @@ pub(crate) fn run(args: &RecvArgs, console: &Console) -> Result<ExitCode, Failur
     };
     let admitting = (&admitting, &look as &(dyn Fn() + Sync));
     receive_from(
-        (args, until),
+        (args, until, outputs),
         (listener, &port),
         admitting,
         &cancel,
@@ -300,12 +303,18 @@ struct Reload {
 
 impl Reload {
     /// Reads the file, if there is one. From then on, a hang-up does not end the program.
-    fn prepare(args: &RecvArgs) -> Result<Option<(Self, Peers)>, Failure> {
+    fn prepare(args: &RecvArgs, console: &Console) -> Result<Option<(Self, Peers)>, Failure> {
         let Some(file) = args.peers.clone() else {
             return Ok(None);
         };
         // A wrong file ends the program before it says that it listens.
         let peers = Peers::load(&file, &args.dir)?;
+        if peers.len() == 0 {
+            console.warn(format_args!(
+                "{}: there are no peers in it, so no peer may send",
+                file.display()
+            ));
+        }
         let hung_up = Arc::<AtomicBool>::default();
         let registered = flag::register(SIGHUP, Arc::clone(&hung_up));
         registered.or_exit(Exit::Other, "installing the handler for SIGHUP")?;
@@ -321,8 +330,9 @@ impl Reload {
             Ok(peers) => {
                 let count = peers.len();
                 admit(peers, admitting);
+                let noun = if count == 1 { "peer" } else { "peers" };
                 console.say(format_args!(
-                    "{}: {count} peers may send from now on",
+                    "{}: {count} {noun} may send from now on",
                     self.file.display()
                 ));
             }
@@ -346,12 +356,37 @@ pub(crate) fn receive(
     cancel: &Cancel,
     console: &Console,
 ) -> Result<ExitCode, Failure> {
+    let outputs = Outputs::start(args, console)?;
     let admitting = (admitting, &(|| {}) as &(dyn Fn() + Sync));
-    receive_from((args, until), listening, admitting, cancel, console)
+    receive_from(
+        (args, until, outputs),
+        listening,
+        admitting,
+        cancel,
+        console,
+    )
+}
+
+/// Where a receiver writes what happens, beside the console.
+struct Outputs {
+    audit: Arc<Audit>,
+    trace: Tracing,
+    watch: Watch,
+}
+
+impl Outputs {
+    /// Opens them, so that what is wrong with one of them ends the program before it says that it listens.
+    fn start(args: &RecvArgs, console: &Console) -> Result<Self, Failure> {
+        Ok(Self {
+            audit: Arc::new(Audit::start(args.audit.clone(), console.clone())?),
+            trace: args.trace.start()?,
+            watch: args.metrics.start("recv")?,
+        })
+    }
 }
 
 fn receive_from(
-    (args, until): (&RecvArgs, Until),
+    (args, until, outputs): (&RecvArgs, Until, Outputs),
     (listener, port): (Listener, &ReservedPort),
     (admitting, reload): (&Admitting, &(dyn Fn() + Sync)),
     cancel: &Cancel,
@@ -376,15 +411,17 @@ fn receive_from(
     if places > 1 {
         raise_open_files();
     }
-    let audit = Arc::new(Audit::start(args.audit.clone(), console.clone())?);
+    let Outputs {
+        audit,
+        trace,
+        watch,
+    } = outputs;
     let observer = Arc::<Audit>::clone(&audit);
     let limits = match args.peers {
         Some(_) => admitting.peers.limits(places),
         None => places.into(),
     };
     let admission = Admission::start(listener, &admitting.keys, limits, observer)?;
-    let trace = args.trace.start()?;
-    let watch = args.metrics.start("recv")?;
     let supervisor = Supervisor::of_environment();
     let serving = Serving {
         directory: &args.dir,
@@ -466,6 +503,17 @@ pub(crate) fn check_directory(dir: &Path) -> Result<(), Failure> {
         Ok(())
     } else {
         Err(Failure::new(Exit::Files, format!("{what}: it is a file")))
+    }
+}
+
+/// Says now that files will be refused. Those of a directory that exists below this one arrive all the same.
+fn warn_if_unwritable(dir: &Path, console: &Console) {
+    let access = Access::WRITE_OK | Access::EXEC_OK;
+    if let Err(error) = accessat(CWD, dir, access, AtFlags::EACCESS) {
+        console.warn(format_args!(
+            "the directory {} cannot be written, so only directories that exist in it can receive files: {error}",
+            dir.display()
+        ));
     }
 }
 

@@ -38,7 +38,7 @@ pub(crate) enum Until {
 /// Whether the ends of a transfer did not reach each other, so that another way may help.
 pub(crate) fn is_unmet<T>(ended: &Result<T, Unfinished>) -> bool {
     ended.as_ref().is_err_and(|unfinished| {
-        unfinished.kind() == ErrorKind::Unreachable && unfinished.arrived_files() == 0
+        unfinished.kind() == ErrorKind::Unreachable && !unfinished.has_met()
     })
 }
 

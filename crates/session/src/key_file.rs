@@ -2,7 +2,7 @@
 
 use std::env;
 use std::fs::{File, OpenOptions};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
@@ -44,9 +44,14 @@ pub(crate) fn load<K>(
         source,
     };
     let mut file = File::open(path).map_err(io)?;
-    let mode = file.metadata().map_err(io)?.mode() & 0o777;
+    let metadata = file.metadata().map_err(io)?;
+    let mode = metadata.mode() & 0o777;
     let credentials = env::var_os("CREDENTIALS_DIRECTORY");
     if mode & others(path, credentials.as_deref().map(Path::new)) != 0 {
+        if !metadata.is_file() {
+            let what = format!("it is open to others (mode {mode:04o}), and no regular file");
+            return Err(io(std::io::Error::new(ErrorKind::InvalidInput, what)));
+        }
         let path = path.into();
         return Err(KeyError::Exposed { path, mode });
     }

@@ -205,6 +205,12 @@ mod tests {
         }
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o400)).expect("chmod");
         assert!(Psk::load(&path).is_ok());
+        let error = Psk::load("/dev/null".as_ref()).expect_err("no file of the user");
+        let error = error.to_string();
+        assert!(
+            error.contains("no regular file") && !error.contains("chmod"),
+            "{error}"
+        );
     }
 
     #[test]

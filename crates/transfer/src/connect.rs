@@ -1,12 +1,17 @@
 //! Connects to a receiver.
 
+use std::io::ErrorKind::ConnectionRefused;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use farwrite_session::{Channel, HostPort, Key};
+use farwrite_session::{Channel, Error as SessionError, HostPort, Key};
 
 use crate::Error;
 use crate::hooks::{Cancel, Event, Observer};
+
+/// What the user may have started at a port without TCP.
+const NO_TCP: &str =
+    "no receiver of files listens there (`farwrite recv -` receives a pipe, over UDP only)";
 
 /// Connects to the receiver at `to` and completes the handshake. Waits up to `patience` for the
 /// receiver to listen, and reports the wait once.
@@ -30,8 +35,16 @@ pub fn connect(
         }
         cancel.is_set()
     };
-    Channel::connect(to, key, patience, is_cancelled)
-        .map_err(|error| Error::of_session(format_args!("connecting to {to}"), &error))
+    let connected = Channel::connect(to, key, patience, is_cancelled);
+    connected.map_err(|error| {
+        let told = Error::of_session(format_args!("connecting to {to}"), &error);
+        match error {
+            SessionError::Connect { source, .. } if source.kind() == ConnectionRefused => {
+                Error::new(told.kind(), format_args!("{told}; {NO_TCP}"))
+            }
+            _ => told,
+        }
+    })
 }
 
 /// Connects to the first of a receiver's addresses that answers, and completes the handshake. It does not

@@ -140,7 +140,9 @@ impl Error {
             | SessionError::Io { .. }
             | SessionError::Closed
             | SessionError::Truncated => ErrorKind::Unreachable,
-            SessionError::Cancelled => ErrorKind::Interrupted,
+            SessionError::Cancelled => {
+                return Self::new(ErrorKind::Interrupted, "interrupted");
+            }
             // All other errors mean that the peer breaks the protocol.
             _ => ErrorKind::Other,
         };
@@ -293,6 +295,13 @@ mod tests {
         let inner = Link("no\nroom", None);
         let middle = Link("binding: no\nroom", Some(Box::new(inner)));
         assert_eq!(chain("starting", &middle), "starting: binding: no room");
+    }
+
+    #[test]
+    fn an_interrupt_is_named_as_such_whatever_it_interrupts() {
+        let error = Error::of_session("connecting to far", &SessionError::Cancelled);
+        assert_eq!(error.kind(), ErrorKind::Interrupted);
+        assert_eq!(error.to_string(), "interrupted");
     }
 
     #[test]

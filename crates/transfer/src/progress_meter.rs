@@ -8,6 +8,7 @@ use farwrite_session::Text;
 use farwrite_session::files::Manifest;
 
 use crate::hooks::{Event, Observer, ProgressNumbers};
+use crate::report::Files;
 use farwrite_units::show::{Rate, Time, real};
 
 /// The displayed rate is the mean over this time.
@@ -107,9 +108,8 @@ impl<'a> ProgressMeter<'a> {
         // waits.
         let path = status.wait().unwrap_or_else(|| status.path.to_owned());
         let at = self.name(done_bytes);
-        let mean = Rate(mean_bps);
-        let detail =
-            format!("{rate:>10} {left:>4} left {path} mean {mean} {files_left} files  {at}");
+        let (mean, files) = (Rate(mean_bps), Files(files_left));
+        let detail = format!("{rate:>10} {left:>4} left {path} mean {mean} {files}  {at}");
         self.report(done_bytes, detail, numbers, false);
     }
 

@@ -133,15 +133,21 @@ impl Delivered {
     /// One line for people.
     #[must_use]
     pub fn line(&self) -> String {
-        let verb = match self.files {
+        let files = self.files.saturating_add(self.unchanged_files);
+        let verb = match files {
             0 => return "no file has its final name at the receiver".to_owned(),
             1 => "has its",
             _ => "have their",
         };
+        let bytes = self.bytes.saturating_add(self.unchanged_bytes);
+        let unchanged = match self.unchanged_files {
+            0 => String::new(),
+            count => format!(", {count} of them unchanged"),
+        };
         format!(
-            "{} with {} {verb} final name at the receiver",
-            Files(self.files),
-            Bytes(self.bytes)
+            "{} with {} {verb} final name at the receiver{unchanged}",
+            Files(files),
+            Bytes(bytes)
         )
     }
 }
@@ -153,6 +159,7 @@ pub struct Unfinished {
     pub error: Error,
     /// What became of the files before; `None` if there is nothing to say.
     pub delivered: Option<Box<Delivered>>,
+    has_met: bool,
 }
 
 impl Unfinished {
@@ -163,6 +170,7 @@ impl Unfinished {
         shared_results: &SharedResults,
     ) -> Self {
         let results = shared_results.take();
+        let has_met = results.has_met || results.verified_files > 0;
         let delivered = Delivered::new(peer.to_string(), results);
         let is_empty = delivered.files == 0
             && delivered.unchanged_files == 0
@@ -171,6 +179,7 @@ impl Unfinished {
         Self {
             error,
             delivered: (!is_empty).then(|| Box::new(delivered)),
+            has_met,
         }
     }
 
@@ -187,12 +196,11 @@ impl Unfinished {
         self.error.kind()
     }
 
-    /// The number of files that have their final name at the receiver.
+    /// Whether the two ends have reached each other: a sender knows of data that have arrived. A receiver
+    /// has given a file its final name.
     #[must_use]
-    pub fn arrived_files(&self) -> u32 {
-        self.delivered
-            .as_ref()
-            .map_or(0, |delivered| delivered.files)
+    pub fn has_met(&self) -> bool {
+        self.has_met
     }
 }
 
@@ -201,6 +209,7 @@ impl From<Error> for Unfinished {
         Self {
             error,
             delivered: None,
+            has_met: false,
         }
     }
 }
@@ -289,6 +298,8 @@ pub(crate) struct FileResults {
     pub(crate) keeps_ended: bool,
     /// Files that the observer has not been told.
     pub(crate) ended_files: Vec<EndedFile>,
+    /// Whether a sender knows of data that have arrived.
+    pub(crate) has_met: bool,
     /// Hashes of files without a verdict.
     pub(crate) hashes: HashMap<u32, [u8; 32]>,
 }
@@ -406,6 +417,11 @@ impl SharedResults {
     /// Notes what the receiver has removed.
     pub(crate) fn note_deleted(&self, files: u32) {
         self.results().deleted_files = files;
+    }
+
+    /// Notes that data have arrived at the receiver, and packets of it here.
+    pub(crate) fn note_met(&self) {
+        self.results().has_met = true;
     }
 
     /// How many files have a verdict.
@@ -660,5 +676,27 @@ impl TransferReport {
             ));
         }
         lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_were_there_already_have_their_names_too() {
+        let line = |verified_files, kept_files| {
+            let results = FileResults {
+                verified_files,
+                kept_files,
+                kept_bytes: 10 * u64::from(kept_files),
+                ..FileResults::default()
+            };
+            Delivered::new("there".into(), results).line()
+        };
+        assert_eq!(line(0, 0), "no file has its final name at the receiver");
+        let unchanged = "1 file with 10 B has its final name at the receiver, 1 of them unchanged";
+        assert_eq!(line(0, 1), unchanged);
+        assert!(line(1, 2).starts_with("3 files with 20 B have their final name"));
     }
 }

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use blake3::Hash;
 use farwrite_session::files::new_name;
 use farwrite_stream::WriteHalf;
+use farwrite_transfer::Cancel;
 use rustix::fs::fsync;
 use tempfile::{Builder, NamedTempFile};
 
@@ -62,8 +63,10 @@ pub(crate) fn carry(
     let psk = key::make()?;
     let start_time = Instant::now();
     let words = rsh::words(direction.word(), port, settings, path);
-    let mut far = remote.start(&words, &psk, None)?;
-    let greeting = far.greeting()?;
+    // Ctrl-C ends this program at once.
+    let cancel = Cancel::default();
+    let mut far = remote.start(&words, &psk, None, &cancel)?;
+    let greeting = far.greeting(&cancel)?;
     let (mut input, output) = far.raw_pipes()?;
     let count = Arc::<AtomicU64>::default();
     let way = rsh::find(&greeting, &psk, settings, &mut input)?;

@@ -18,6 +18,7 @@ use clap::{Args, Parser};
 use farwrite::ReservedPort;
 use farwrite_session::Listener;
 use farwrite_stream::SchemeSetting;
+use farwrite_transfer::{Error as TransferError, ErrorKind};
 use farwrite_units::parse::{parse_rate, parse_timeout};
 
 use crate::addresses::at_any;
@@ -245,8 +246,9 @@ impl CpArgs {
         let mut words: Vec<OsString> = vec!["recv".into(), self.port.to_string().into()];
         words.extend(self.of_receiver());
         words.extend(["--dir".into(), from_home(&directory)]);
-        let mut far = self.remote.remote(host).start(&words, &psk, None)?;
-        let meeting: Meeting = far.greeting()?.parse().map_err(|problem| {
+        let remote = self.remote.remote(host);
+        let mut far = remote.start(&words, &psk, None, &cancel)?;
+        let meeting: Meeting = far.greeting(&cancel)?.parse().map_err(|problem| {
             let what = format!("{}: {problem}", host.to_string_lossy());
             Failure::new(Exit::Mismatch, what)
         })?;
@@ -262,8 +264,16 @@ impl CpArgs {
         };
         let sent = meeting::send(&sending, &meeting, (&psk, &cancel), console, enter);
         out.close();
-        far.end();
-        send::show(console, sent?, self.verbose)
+        let status = far.end();
+        let mut sent = sent?;
+        if let Err(unfinished) = &mut sent
+            && unfinished.kind() == ErrorKind::Unreachable
+            && ssh::was_killed(status)
+        {
+            let why = ssh::why_it_ended(&host.to_string_lossy(), status);
+            unfinished.error = TransferError::new(ErrorKind::Unreachable, why);
+        }
+        send::show(console, sent, self.verbose)
     }
 
     /// Receives files of another machine.
@@ -294,8 +304,8 @@ impl CpArgs {
         let mut far = self
             .remote
             .remote(host)
-            .start(&words, &psk, Some(&meeting))?;
-        far.greeting()?;
+            .start(&words, &psk, Some(&meeting), &cancel)?;
+        far.greeting(&cancel)?;
         let (out, output) = far.pipes()?;
         let relay = Relay::exit(out.clone(), meeting.port);
         let relay = relay.or_exit(Exit::Other, "preparing to carry the transfer through ssh")?;

@@ -1,13 +1,16 @@
 //! The program at the other machine, started through ssh (P14.1).
 
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use farwrite_session::Psk;
+use farwrite_transfer::Cancel;
 use zeroize::Zeroizing;
 
 use super::place::{from_home, quoted};
@@ -85,12 +88,13 @@ impl Remote<'_> {
         words: &[OsString],
         psk: &Psk,
         meeting: Option<&Meeting>,
+        cancel: &Cancel,
     ) -> Result<Far, Failure> {
         let mut program = self
             .program
             .map_or_else(|| "farwrite".into(), |path| quoted(&from_home(path)));
         if self.bootstrap {
-            self.copy_program()?;
+            self.copy_program(cancel)?;
             program = BOOTSTRAP.into();
         }
         let mut line = program;
@@ -130,28 +134,45 @@ impl Remote<'_> {
 
     /// Copies this program into the cache directory of the user there. It must be able to run there: the
     /// static program of a release can.
-    fn copy_program(&self) -> Result<(), Failure> {
+    fn copy_program(&self, cancel: &Cancel) -> Result<(), Failure> {
         let what = "copying this program to the other machine";
-        let mut own = std::fs::File::open("/proc/self/exe").or_exit(Exit::Files, what)?;
-        let line = format!(
-            "umask 077 && mkdir -p .cache/farwrite && cat > {BOOTSTRAP}.new && chmod 700 \
-             {BOOTSTRAP}.new && mv {BOOTSTRAP}.new {BOOTSTRAP}"
-        );
-        let mut child = self.command(OsStr::new(&line), Stdio::null())?;
-        if let Some(mut input) = child.stdin.take() {
-            io::copy(&mut own, &mut input).or_exit(Exit::Unreachable, what)?;
+        let mut own = File::open("/proc/self/exe").or_exit(Exit::Files, what)?;
+        let bytes = own.metadata().or_exit(Exit::Files, what)?.len();
+        let mut line = OsString::from("exec sh -c ");
+        line.push(quoted(OsStr::new(&keep_program(bytes))));
+        let mut child = self.command(&line, Stdio::null())?;
+        let input = child.stdin.take();
+        let mut input = input.ok_or_else(|| Failure::new(Exit::Other, "ssh has no input"))?;
+        let copied = cancel.run(move || io::copy(&mut own, &mut input));
+        if copied.is_err() {
+            let _ = child.kill();
         }
         let status = child.wait().or_exit(Exit::Other, what)?;
-        match status.success() {
-            true => Ok(()),
-            false => Err(Failure::new(Exit::Unreachable, format!("{what}: {status}"))),
+        // Ctrl-C reaches ssh too, whose end would be reported otherwise.
+        cancel.check()?;
+        match (copied?, status.code()) {
+            (Ok(_), Some(0)) => Ok(()),
+            (_, Some(255)) => Err(why_it_ended(&self.host.to_string_lossy(), Some(255))),
+            // If the other end has failed, its status says more than the broken pipe.
+            (Err(error), Some(0)) => Err(error).or_exit(Exit::Unreachable, what),
+            _ => Err(Failure::new(Exit::Unreachable, format!("{what}: {status}"))),
         }
     }
 }
 
+/// The script that keeps this program of so many bytes there. Several of them may run at once, and the
+/// program may be cut off, so it gets its name when it is whole.
+fn keep_program(bytes: u64) -> String {
+    format!(
+        "umask 077; new={BOOTSTRAP}.$$; trap \"rm -f $new\" EXIT; trap \"exit 1\" HUP INT TERM; \
+         mkdir -p .cache/farwrite && cat > $new && [ $(wc -c < $new) -eq {bytes} ] && \
+         chmod 700 $new && mv -f $new {BOOTSTRAP}"
+    )
+}
+
 impl Far {
     /// Waits for the greeting of the program, and returns the rest of its line.
-    pub(crate) fn greeting(&mut self) -> Result<String, Failure> {
+    pub(crate) fn greeting(&mut self, cancel: &Cancel) -> Result<String, Failure> {
         for _ in 0..=MAX_NOISE {
             let mut line = Vec::new();
             let output = self.pipes.as_mut().map(|(_, output)| output);
@@ -161,6 +182,8 @@ impl Far {
                     // The program ends when its standard input does.
                     self.pipes = None;
                     let status = self.child.wait().ok().and_then(|status| status.code());
+                    // Ctrl-C ends ssh too.
+                    cancel.check()?;
                     return Err(why_it_ended(&self.name, status));
                 }
             }
@@ -205,14 +228,16 @@ impl Far {
         self.child.wait().ok()?.code()
     }
 
-    /// Waits for the end of the program, whose standard input must have ended. Returns its status; `None` if
-    /// it was killed.
+    /// Waits for the end of the program, whose standard input must have ended. Returns its status, as shells
+    /// do if a signal has ended it; `None` if it did not end.
     pub(crate) fn end(mut self) -> Option<i32> {
         let start = Instant::now();
         while start.elapsed() < LAST {
             match self.child.try_wait() {
                 Ok(None) => thread::sleep(Duration::from_millis(10)),
-                Ok(Some(status)) => return status.code(),
+                Ok(Some(status)) => {
+                    return status.code().or(status.signal().map(|signal| 128 + signal));
+                }
                 Err(_) => return None,
             }
         }
@@ -220,6 +245,11 @@ impl Far {
         let _ = self.child.wait();
         None
     }
+}
+
+/// Whether a status says that ssh failed, or that a signal has ended the program at the other machine.
+pub(crate) fn was_killed(status: Option<i32>) -> bool {
+    matches!(status, Some(129..=255))
 }
 
 /// The reason why the program at the other machine ended. What it has said is on standard error already.
@@ -232,7 +262,11 @@ pub(crate) fn why_it_ended(name: &str, status: Option<i32>) -> Failure {
                  --far-program, or copy this one with --bootstrap"
             ),
         ),
-        Some(255) => (Exit::Unreachable, format!("ssh does not reach {name}")),
+        // sshd reports a signal without a status, and then ssh ends with 255.
+        _ if was_killed(status) => (
+            Exit::Unreachable,
+            format!("ssh to {name} failed, or the program there was killed"),
+        ),
         Some(2) => (
             Exit::Mismatch,
             format!("the program at {name} refuses its arguments: it may be of another version"),

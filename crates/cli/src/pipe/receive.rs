@@ -240,7 +240,9 @@ fn is_closed(output: &File) -> bool {
 fn unwritten(error: io::Error, written: u64) -> Stopped {
     let (kind, exit) = match error.kind() {
         ErrorKind::BrokenPipe => {
-            let what = format!("the program that reads has closed the pipe after {written} bytes");
+            let what = format!(
+                "the program that reads has closed the pipe after at least {written} bytes"
+            );
             let failure = Failure::new(Exit::Files, what);
             let kind = Kind::Closed;
             return Stopped { kind, failure };

@@ -14,6 +14,7 @@ use clap::Args;
 use farwrite::RateControl;
 use farwrite_connection::{Connection, ConnectionOptions};
 use farwrite_stream::{ConnectionExt, ReadHalf, SchemeSetting, Stream, WriteHalf};
+use farwrite_transfer::Cancel;
 use farwrite_units::parse::{parse_rate, parse_timeout};
 
 use crate::console::Console;
@@ -43,7 +44,8 @@ error. Standard input and output go over UDP, encrypted. One of the two machines
 one port. Where neither is, they go through ssh, and a warning says what to open.
 
 The command goes to the shell of the user there, as with ssh. The exit code is that of the command, or 255
-if the command could not be run to its end. There is no terminal: use ssh for that.";
+if the command could not be run to its end. There is no terminal: use ssh for that. --json is refused, since
+the standard output is that of the command.";
 
 /// Runs a command on another machine that ssh reaches.
 #[derive(Debug, Args)]
@@ -67,7 +69,7 @@ pub(crate) struct RshArgs {
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_timeout)]
     timeout: Duration,
     /// [USER@]HOST, and the command with its arguments
-    #[arg(value_name = "HOST COMMAND", required = true, num_args = 2..)]
+    #[arg(value_names = ["HOST", "COMMAND"], required = true, num_args = 2..)]
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     words: Vec<OsString>,
 }
@@ -124,8 +126,10 @@ fn run_near(args: &RshArgs, console: &Console) -> Result<ExitCode, Failure> {
     // As ssh does: the shell there splits it again.
     let command = command.join(OsStr::new(" "));
     let words = words("rsh", args.port, &settings, &command);
-    let mut far = remote.start(&words, &psk, None)?;
-    let greeting = far.greeting()?;
+    // Ctrl-C ends this program at once.
+    let cancel = Cancel::default();
+    let mut far = remote.start(&words, &psk, None, &cancel)?;
+    let greeting = far.greeting(&cancel)?;
     let (mut input, mut output) = far.raw_pipes()?;
     match find(&greeting, &psk, &settings, &mut input)? {
         Way::Udp(connection) => {

@@ -184,6 +184,20 @@ fn the_program_can_be_copied_first() {
     assert_eq!(copied.len(), 1, "{copied:?}");
     let mode = copied[0].metadata().expect("a file").permissions().mode();
     assert_eq!(mode & 0o777, 0o700);
+    // A program that is cut off replaces nothing, and an interrupt is named as such.
+    let before = fs::metadata(copied[0].path()).expect("a file").len();
+    for (script, code) in [
+        ("head -c 100000 | sh -c \"$*\"", 5),
+        ("kill -INT $PPID; exit 255", 130),
+    ] {
+        let script = format!("#!/bin/sh\nshift\ncd {}/far\n{script}\n", root.display());
+        fs::write(root.join("rsh"), script).expect("a script");
+        let (output, told) = copy(&root, &["--bootstrap", "data", "host:in"]);
+        assert_eq!(output.status.code(), Some(code), "{told}");
+        assert_eq!(crate::rig::list(&root.join("far/.cache/farwrite")).len(), 1);
+        let after = fs::metadata(copied[0].path()).expect("a file").len();
+        assert_eq!(after, before);
+    }
 }
 
 #[test]
@@ -221,6 +235,31 @@ fn what_cannot_be_copied_has_its_reason() {
         assert_eq!(output.status.code(), Some(code), "{words:?}: {told}");
         assert!(line.contains(reason), "{words:?}: {line}");
     }
+}
+
+/// The data have gone directly until then, so they do not go through ssh.
+#[test]
+fn a_receiver_that_is_killed_is_named() {
+    let root = machines("killed");
+    fs::write(root.join("data"), vec![7; 30_000_000]).expect("a file");
+    let script = format!(
+        "#!/bin/sh\nexec 3<&0\n{} \"$@\" <&3 & far=$!\nwhile kill -0 $far && ! [ \"$(find in -name '.*' -size +1000k)\" ]; do \
+         sleep 0.05; done\nsleep 0.2; kill -9 $far; wait $far\n",
+        env!("CARGO_BIN_EXE_farwrite")
+    );
+    let far = root.join("killed");
+    fs::write(&far, script).expect("a script");
+    fs::set_permissions(&far, fs::Permissions::from_mode(0o755)).expect("a mode");
+    let far = ["--far-program", far.to_str().expect("plain")];
+    let (output, told) = copy(
+        &root,
+        &[&far[..], &["--rate", "80Mbit", "data", "host:in"]].concat(),
+    );
+    assert_eq!(output.status.code(), Some(5), "{told}");
+    let line = told["error"]["message"].to_string();
+    assert!(line.contains("was killed"), "{line}");
+    let warnings = String::from_utf8_lossy(&output.stderr);
+    assert!(!warnings.contains("through ssh"), "{warnings}");
 }
 
 #[test]

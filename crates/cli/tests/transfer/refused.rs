@@ -72,12 +72,25 @@ fn a_sender_tells_strangers_from_other_versions() {
 }
 
 #[test]
+fn a_log_that_cannot_be_written_ends_the_receiver_before_it_listens() {
+    let rig = Rig::new();
+    for option in ["--audit", "--trace"] {
+        let command = rig.recv_command(V4, &rig.inbox(), &[option, "/none/log"]);
+        let ended = Running::spawn(command).end();
+        ended.assert(6, "/none/log");
+        assert!(!ended.stdout.contains("listening"), "{ended:?}");
+    }
+}
+
+#[test]
 fn nobody_there_is_unreachable_after_the_timeout() {
     let rig = Rig::new();
     let file = rig.file("file", 1000);
     let nobody = free_port();
     let sender = rig.send(nobody, &["--timeout", "1s"], &[&file]);
-    sender.end().assert(5, &format!("connecting to {nobody}"));
+    let ended = sender.end();
+    ended.assert(5, &format!("connecting to {nobody}"));
+    ended.assert(5, "`farwrite recv -` receives a pipe");
 }
 
 #[test]

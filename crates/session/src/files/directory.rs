@@ -9,8 +9,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{
-    AtFlags, CWD, Dir, Mode, OFlags, RenameFlags, fchmod, fstat, linkat, mkdirat, openat,
-    readlinkat, renameat, renameat_with, statat, symlinkat, unlinkat,
+    Access, AtFlags, CWD, Dir, Mode, OFlags, RenameFlags, accessat, fchmod, fstat, linkat, mkdirat,
+    openat, readlinkat, renameat, renameat_with, statat, symlinkat, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -34,6 +34,12 @@ impl Directory {
     /// Opens the directory that a user named. Links in that path are trusted.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         Ok(Self(openat(CWD, path, OPEN, Mode::empty())?))
+    }
+
+    /// Checks that this process may make names in the directory.
+    pub(super) fn check_writable(&self) -> io::Result<()> {
+        let access = Access::WRITE_OK | Access::EXEC_OK;
+        Ok(accessat(&self.0, ".", access, AtFlags::EACCESS)?)
     }
 
     /// Returns another descriptor of this directory.

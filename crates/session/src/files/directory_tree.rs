@@ -47,7 +47,7 @@ pub(super) struct DirectoryTree {
 
 impl DirectoryTree {
     /// Makes all directories of a manifest in an existing one, if there is room for its files, and
-    /// checks that no directory has the name of a file. Removes the leftovers of killed receivers
+    /// checks that no directory has the name of a file, and that the files can get names. Removes the leftovers of killed receivers
     /// from directories that existed before.
     pub(super) fn prepare(
         root: &Path,
@@ -90,6 +90,7 @@ impl DirectoryTree {
             }
         }
         tree.sync_grown(&mut grown)?;
+        tree.check_writable()?;
         if policy.sync {
             sync_around(tree.directories.root()).map_err(|source| SinkError::Prepare {
                 path: root.into(),
@@ -97,6 +98,30 @@ impl DirectoryTree {
             })?;
         }
         Ok(tree)
+    }
+
+    /// Checks that the files get into the first directory, if none of them goes into another one. So the sender
+    /// learns of a directory that cannot be written before it sends them.
+    fn check_writable(&self) -> Result<(), SinkError> {
+        let entries = (0..).zip(self.manifest.entries());
+        let is_present = |index: u32| {
+            let found = self.present.binary_search_by_key(&index, |it| it.entry);
+            found.is_ok()
+        };
+        let mut files = entries.filter(|(_, entry)| !entry.kind.is_directory());
+        let mut has_new = false;
+        let are_first = files.all(|(index, entry)| {
+            has_new |= !is_present(index);
+            entry.parent.is_none()
+        });
+        if !(are_first && has_new) {
+            return Ok(());
+        }
+        let checked = self.directories.root().check_writable();
+        checked.map_err(|source| SinkError::Prepare {
+            path: self.root_path.clone(),
+            source,
+        })
     }
 
     /// Checks that the files fit into the quota. Interrupted files have what is left of it: if there is too little

@@ -14,7 +14,7 @@ use crate::{Psk, PublicKey};
 /// interruption costs up to 16 MiB.
 pub const MIN_RESUMED_BYTES: u64 = 16 << 20;
 /// The fewest bytes that a file must have received to be kept after an interruption.
-pub(super) const MIN_PARTIAL_BYTES: u64 = 2 * BLOCK_BYTES;
+pub(super) const MIN_PARTIAL_BYTES: u64 = BLOCK_BYTES;
 /// Files that a receiver offers to go on with. Each is an open file.
 pub const MAX_PARTIALS: usize = 256;
 /// Runs in one message, which has room for more.

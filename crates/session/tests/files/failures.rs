@@ -1,13 +1,15 @@
 //! Files that cannot be written. Each fails alone, unless the file system is full.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
 use farwrite_session::files::{CommitGate, FileFailure, FileStep, Policy, Sink, SinkError};
+use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
-use crate::place::{AT_ONCE, Place, child, child_with_mounts, hash, manifest, new_sink};
+use crate::place::{AT_ONCE, Place, child, child_with_mounts, hash, manifest, new_sink, try_sink};
 
 /// Returns the result of each file that ended since the last call: its failure, or `None` if it was
 /// verified.
@@ -50,6 +52,26 @@ fn file_that_cannot_be_created_fails_alone() {
     let summary = sink.finish().expect("all ended");
     assert_eq!((summary.verified_files, summary.failed_files), (2, 2));
     assert_eq!(to.list().keys().collect::<Vec<_>>(), ["x", "x/a", "z"]);
+}
+
+/// Whoever may write everywhere gives up this right in the thread of the test.
+#[test]
+fn directory_that_cannot_be_written_is_refused_before_the_bytes() {
+    let to = Place::new();
+    to.write("x/old", "old");
+    fs::set_permissions(to.0.path(), Permissions::from_mode(0o555)).expect("chmod");
+    let mut rights = capabilities(None).expect("capabilities");
+    rights.effective.remove(CapabilitySet::DAC_OVERRIDE);
+    rights.permitted.remove(CapabilitySet::DAC_OVERRIDE);
+    set_capabilities(None, rights).expect("fewer capabilities");
+    let error = try_sink(&to, &manifest(&[("a", 1), ("b", 0)])).expect_err("refused");
+    assert!(matches!(&error, SinkError::Prepare { .. }), "{error}");
+    for into in [
+        &[("x/", 0), ("x/a", 1)][..],
+        &[("x/", 0), ("x/a", 1), ("b", 1)],
+    ] {
+        new_sink(&to, &manifest(into));
+    }
 }
 
 #[test]

@@ -147,7 +147,8 @@ fn pattern(seed: u64) -> Vec<u8> {
 fn transfer_goes_on_where_it_ended() {
     for (bytes, kept) in [
         (5, 0),
-        (2 * BLOCK - 1, 0),
+        (BLOCK - 1, 0),
+        (BLOCK, BLOCK),
         (2 * BLOCK, 2 * BLOCK),
         (13 * MIB, 3 * BLOCK),
         (LENGTH - 1, 4 * BLOCK),

@@ -162,8 +162,8 @@ pub enum SinkError {
     TakenOver,
     /// What is only at the receiver cannot be removed, or not all of it.
     #[error(
-        "cannot remove what is only at the receiver: {path:?}: {source}; all files have arrived, and {removed} \
-         files and directories were removed"
+        "cannot remove what is only at the receiver: {path:?}: {source}; all files have arrived, and the receiver \
+         has removed {}", things(*removed)
     )]
     Delete {
         /// The first that cannot be removed, or a directory that cannot be read.
@@ -183,8 +183,8 @@ pub enum SinkError {
     },
     /// More would be removed than is allowed. Nothing was.
     #[error(
-        "{count} files and directories are only at the receiver, at most {most} may be removed \
-         (--max-delete); all files have arrived, and nothing was removed"
+        "{} only at the receiver, at most {most} may be removed (--max-delete); all files have arrived, and \
+         nothing was removed", things(*count)
     )]
     TooMuchToDelete {
         /// How many there are.
@@ -198,4 +198,11 @@ pub enum SinkError {
         /// How many.
         missing_files: u32,
     },
+}
+
+fn things(count: u64) -> String {
+    match count {
+        1 => "1 file or directory".into(),
+        count => format!("{count} files and directories"),
+    }
 }
