@@ -50,9 +50,9 @@ def run(programs):
     table.show(
         "Seconds for a file, from the start of the command to its end",
         "1500-byte packets, offloads, queue of one round trip (four packets at least), loss both ways, files in "
-        "memory, an unknown\npath. Medians. farwrite send: encrypted names and hashes, data in clear, verified. "
-        "rsync over ssh: encrypted. rsync daemon:\nin clear. quinn: the bytes alone, encrypted, not written to a "
-        f"file. >: stopped after {LIMIT_S:g} s. -: broke off. Late: the worst\nrun's lateness of the link.",
+        "memory, an unknown\npath. Medians. farwrite send: encrypted, verified. rsync over ssh: encrypted. rsync daemon: in clear. "
+        "quinn: the bytes\nalone, encrypted, not written to a "
+        f"file. >: stopped after {LIMIT_S:g} s. -: broke off. Late: the worst run's lateness of\nthe link.",
         ["path", *contestants, "late"], rows)
 
 
