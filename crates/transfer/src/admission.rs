@@ -46,6 +46,17 @@ impl From<usize> for PlaceLimits {
 /// Accepts connections in its own thread, which ends with the program.
 pub struct Admission {
     senders: Receiver<Admitted>,
+    refusals: Arc<Mutex<Refusals>>,
+    observer: Arc<dyn Observer>,
+}
+
+impl Drop for Admission {
+    fn drop(&mut self) {
+        let line = lock(&self.refusals).rest();
+        if let Some(line) = line {
+            self.observer.observe(Event::Warning(line));
+        }
+    }
 }
 
 impl Admission {
@@ -62,11 +73,18 @@ impl Admission {
         let accepted = accepted.into();
         let places = Arc::new(Places::new(places.into()));
         let (admitted, senders) = mpsc::channel();
+        let admission = Self {
+            senders,
+            refusals: Arc::default(),
+            observer: Arc::clone(&observer),
+        };
+        let refusals = Arc::clone(&admission.refusals);
+        let warnings = (refusals, observer);
         thread::Builder::new()
             .name("admission".into())
-            .spawn(move || serve(&mut listener, &accepted, &places, &admitted, &*observer))
+            .spawn(move || serve(&mut listener, &accepted, &places, &admitted, &warnings))
             .map_err(|error| of_thread(&error))?;
-        Ok(Self { senders })
+        Ok(admission)
     }
 
     /// Waits for a sender. While all places are taken, other senders wait a short time and are then
@@ -179,7 +197,7 @@ impl Places {
     }
 
     fn state(&self) -> MutexGuard<'_, PlacesState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Takes a place if there is one.
@@ -260,17 +278,24 @@ fn serve(
     accepted: &AcceptedKeys,
     places: &Arc<Places>,
     admitted: &Sender<Admitted>,
-    observer: &dyn Observer,
+    (refusals, observer): &(Arc<Mutex<Refusals>>, Arc<dyn Observer>),
 ) {
-    let mut refusals = Refusals::default();
+    let warn = |line: Option<String>| {
+        if let Some(line) = line {
+            observer.observe(Event::Warning(line));
+        }
+    };
     loop {
-        let came = listener.accept(accepted, SETUP, None, |refusal| {
-            if let Some(line) = refusals.line(Instant::now(), refusal) {
-                observer.observe(Event::Warning(line));
-            }
+        let came = listener.accept(accepted, SETUP, Some(QUIET), |refusal| {
+            let line = lock(refusals).line(Instant::now(), refusal);
+            warn(line);
         });
         match came {
             Ok(channel) => admit(channel, places, admitted),
+            Err(SessionError::Timeout { .. }) => {
+                let line = lock(refusals).rest_after(Instant::now());
+                warn(line);
+            }
             Err(error) => {
                 let _ = admitted.send(Err(error));
                 return;
@@ -324,6 +349,10 @@ fn refuse_as_busy(mut channel: Channel, reason: &str) {
     });
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Limits the lines about failed connections, so that a person can read them.
 #[derive(Debug, Default)]
 struct Refusals {
@@ -333,7 +362,7 @@ struct Refusals {
 
 impl Refusals {
     fn line(&mut self, now: Instant, refusal: &Refusal) -> Option<String> {
-        if self.shown_at.is_some_and(|at| now - at < QUIET) {
+        if !self.is_time(now) {
             self.not_shown += 1;
             return None;
         }
@@ -343,6 +372,26 @@ impl Refusals {
             more => format!(" (and {more} more before)"),
         };
         Some(format!("{refusal}{more}"))
+    }
+
+    fn is_time(&self, now: Instant) -> bool {
+        self.shown_at.is_none_or(|at| now - at >= QUIET)
+    }
+
+    /// A line about those that were not shown, if the last line is old enough.
+    fn rest_after(&mut self, now: Instant) -> Option<String> {
+        self.is_time(now).then(|| self.rest()).flatten()
+    }
+
+    /// A line about those that were not shown.
+    fn rest(&mut self) -> Option<String> {
+        let more = std::mem::take(&mut self.not_shown);
+        let noun = if more == 1 {
+            "connection"
+        } else {
+            "connections"
+        };
+        (more > 0).then(|| format!("{more} more {noun} failed"))
     }
 }
 
@@ -365,6 +414,16 @@ mod tests {
         assert!((1..1000).all(|ms| line(ms).is_none()));
         assert!(line(1000).expect("a second later").contains("999 more"));
         assert!(!line(2000).expect("another").contains("more"));
+        let now = start + Duration::from_millis(2400);
+        assert!(refusals.line(now, &refusal).is_none());
+        assert!(
+            refusals.rest_after(now).is_none(),
+            "it may come with the next"
+        );
+        let later = start + Duration::from_secs(3);
+        let rest = refusals.rest_after(later).expect("one more");
+        assert_eq!(rest, "1 more connection failed");
+        assert_eq!(refusals.rest(), None);
     }
 
     #[test]
