@@ -169,9 +169,12 @@ impl QueuePair {
     /// The counters of the queue pair.
     #[must_use]
     pub fn counters(&self) -> QpCounters {
-        QpCounters {
-            acknowledged: self.requester.acknowledged(),
-            ..self.counters
+        match self.broken {
+            true => self.counters,
+            false => QpCounters {
+                acknowledged: self.requester.acknowledged(),
+                ..self.counters
+            },
         }
     }
 
@@ -346,6 +349,8 @@ impl QueuePair {
         }
         self.broken = true;
         self.slow_path.clear();
+        // A failure completes all requests, and with them the packets that nobody has acknowledged.
+        self.counters.acknowledged = self.requester.acknowledged();
         let error = failure.unwrap_or(RequestError::Flushed);
         self.requester.fail(error, &mut self.completions);
         self.responder.fail(&mut self.completions);

@@ -265,6 +265,7 @@ fn silence_ends_in_an_error_after_the_retries() {
     assert!(ends.a_sends().is_empty() && ends.a.next_timeout().is_none());
     assert_eq!(ends.a.post(3, read(0, 1)), Err(PostError::Broken));
     assert!(ends.a.is_broken());
+    assert_eq!(ends.a.counters().acknowledged, 0);
 }
 
 #[test]
