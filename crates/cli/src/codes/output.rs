@@ -23,14 +23,10 @@ impl Output {
     /// [`Exit::Usage`] if it is one of the inputs; [`Exit::Files`] if the name belongs to something
     /// that is not a file, or if no file can be created.
     ///
-    /// A link keeps leading to its target, which is replaced.
+    /// A link to a file keeps leading to it, and the file is replaced.
     pub(super) fn create(path: &Path, inputs: &[&Input]) -> Result<Self, Failure> {
         let shown = path.display();
-        // Names there lead to what is open: a new file would take the place of the device.
-        if ["/dev", "/proc"]
-            .iter()
-            .any(|place| path.starts_with(place))
-        {
+        if is_device_name(path) {
             let what = format!("--out {shown} is a device and no file: give another name");
             return Err(Failure::new(Exit::Files, what));
         }
@@ -106,4 +102,15 @@ impl Output {
             .map(drop)
             .map_err(|error| Failure::caused(Exit::Files, doing, &error.error))
     }
+}
+
+/// Whether the path is in a directory whose names lead to devices, or to what is open: a new file would take the place
+/// of such a name.
+fn is_device_name(path: &Path) -> bool {
+    let parent = path.parent().filter(|parent| *parent != Path::new(""));
+    let directory = fs::canonicalize(parent.unwrap_or(Path::new(".")));
+    directory.is_ok_and(|directory| {
+        let is_below = |place| directory.starts_with(place);
+        (is_below("/dev") && !is_below("/dev/shm")) || is_below("/proc")
+    })
 }
