@@ -22,6 +22,7 @@ use farwrite_transfer::{
 };
 use farwrite_units::parse::{parse_memory, parse_rate, parse_timeout};
 use rustix::fs::{Access, AtFlags, CWD, accessat};
+use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::consts::SIGHUP;
 use signal_hook::flag;
@@ -509,7 +510,9 @@ pub(crate) fn check_directory(dir: &Path) -> Result<(), Failure> {
 /// Says now that files will be refused. Those of a directory that exists below this one arrive all the same.
 fn warn_if_unwritable(dir: &Path, console: &Console) {
     let access = Access::WRITE_OK | Access::EXEC_OK;
-    if let Err(error) = accessat(CWD, dir, access, AtFlags::EACCESS) {
+    let asked = accessat(CWD, dir, access, AtFlags::EACCESS);
+    // Other errors say that it cannot be asked.
+    if let Err(error @ (Errno::ACCESS | Errno::ROFS)) = asked {
         console.warn(format_args!(
             "the directory {} cannot be written, so only directories that exist in it can receive files: {error}",
             dir.display()
