@@ -99,9 +99,10 @@ impl Listing {
             each.sum()
         };
         let removal = run.removal.as_ref();
+        let there = u32::try_from(unchanged.map_or(0, <[_]>::len)).unwrap_or(u32::MAX);
         Self {
-            files: manifest.files(),
-            bytes: manifest.stream_bytes(),
+            files: manifest.files().saturating_sub(there),
+            bytes: manifest.stream_bytes() - unchanged.map_or(0, bytes),
             directories: manifest
                 .entries()
                 .filter(|it| it.kind.is_directory())
@@ -118,16 +119,15 @@ impl Listing {
 
     /// The last line, for people.
     fn line(&self) -> String {
-        let mut line = format!("files and links: {}", self.files);
-        if let Some(unchanged) = self.unchanged_files {
-            line += &format!(", of which unchanged: {unchanged}");
-        }
-        let bytes = self.bytes - self.unchanged_bytes.unwrap_or(0);
-        line += &format!(
-            ", directories: {}, size: {}",
+        let mut line = format!(
+            "files and links: {}, directories: {}, size: {}",
+            self.files,
             self.directories,
-            Bytes(bytes)
+            Bytes(self.bytes)
         );
+        if let Some(unchanged) = self.unchanged_files {
+            line += &format!(", unchanged: {unchanged}");
+        }
         if let Some(deleted) = self.deleted_files {
             line += &format!(", to delete: {deleted}");
         }

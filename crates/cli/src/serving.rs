@@ -281,14 +281,22 @@ impl Serving<'_> {
             Err(error) if is_own && error.kind() == ErrorKind::Unreachable => Served::Nothing,
             Err(error) if is_own => Served::Transfer(Err(error.into())),
             ended => {
-                match &ended {
-                    Ok(run) => console.say(dry_run::line_of_receiver(run)),
-                    Err(error) => console.warn(format_args!("a dry run has failed: {error}")),
-                }
                 // A dry run is not a transfer: --once continues to wait for one. But a code serves one sender.
-                match proof {
-                    Proof::Code => Served::Transfer(console.json(&()).map(|()| ExitCode::SUCCESS)),
-                    _ => Served::Nothing,
+                match (ended, proof) {
+                    (Err(error), Proof::Code) => Served::Transfer(Err(error.into())),
+                    (Err(error), _) => {
+                        console.warn(format_args!("a dry run has failed: {error}"));
+                        Served::Nothing
+                    }
+                    (Ok(run), proof) => {
+                        console.say(dry_run::line_of_receiver(&run));
+                        match proof {
+                            Proof::Code => {
+                                Served::Transfer(console.json(&()).map(|()| ExitCode::SUCCESS))
+                            }
+                            _ => Served::Nothing,
+                        }
+                    }
                 }
             }
         }

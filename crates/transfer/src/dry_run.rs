@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use farwrite_session::files::{
-    Compare, Delete, Kind, Manifest, PathBound, PathList, Present, Preview, SinkError,
+    Compare, Delete, Kind, Manifest, PathBound, PathList, Present, Preview,
 };
 use farwrite_session::{
     Channel, Expected, Hello, Message, MessageKind, Reader, Text, TransferPlan,
@@ -282,23 +282,31 @@ impl Answer<'_> {
     ) -> Result<Removal, Error> {
         let (outbox, cancel) = (self.outbox.clone(), self.hooks.cancel.clone());
         let is_own = self.is_own;
-        let find = move || -> Result<_, SinkError> {
+        let find = move || {
+            // Why the sender was not told, which is no fault of a file.
+            let mut unsent = None;
             let mut paths = PathList::default();
             let mut batch = Batch::default();
-            let send = |paths| {
+            let mut send = |paths| {
                 let sent = outbox.send_or_cancel(Message::Extra(paths), &cancel);
-                sent.map_err(io::Error::other)
+                sent.map_err(|error| {
+                    unsent = Some(error);
+                    io::Error::other("not told")
+                })
             };
             let count = preview.tell_extra(order, &mut |path| {
                 match is_own {
                     true => drop(paths.push(path)),
-                    false => batch.add(path).map_or(Ok(()), send)?,
+                    false => batch.add(path).map_or(Ok(()), &mut send)?,
                 }
                 Ok(())
-            })?;
-            Ok((count, paths, batch.paths))
+            });
+            (count.map(|count| (count, paths, batch.paths)), unsent)
         };
-        let found = setup.run(self.heartbeat, find)?;
+        let (found, unsent) = setup.run(self.heartbeat, find)?;
+        if let Some(error) = unsent {
+            return Err(error);
+        }
         let (count, paths, last) = found.map_err(|error| Error::of_sink(&error))?;
         let count = u32::try_from(count).unwrap_or(u32::MAX);
         let cancel = self.hooks.cancel;
