@@ -164,7 +164,7 @@ fn channels_and_threads_carry_all_tests() {
         ("write_bw", threads.to_vec(), &[], 20),
         ("write_bw", Vec::new(), &threads, 20),
         ("write_bw", Vec::new(), &["--send-threads"], 20),
-        ("send_bw", [&channels[..], &["-c", "uc"]].concat(), &[], 20),
+        ("send_bw", channels.to_vec(), &[], 20),
         ("read_bw", both.clone(), &threads, 0),
         ("write_lat", both.clone(), &threads, 10),
     ] {

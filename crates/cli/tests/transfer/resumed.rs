@@ -127,7 +127,12 @@ fn interrupted_transfer_goes_on() {
 fn nobody_else_goes_on() {
     let rig = Rig::new();
     interrupt(&rig, End::Receiver("KILL"), 12 * MB);
-    let of_first: Vec<_> = rig.received();
+    // A small file that did not get its name in time leaves a temporary file, which is not kept.
+    let is_large = |name: &String| {
+        let file = fs::metadata(rig.inbox().join(name)).expect("a file");
+        file.len() >= 12 * MB
+    };
+    let of_first: Vec<_> = rig.received().into_iter().filter(is_large).collect();
     assert!(of_first.iter().any(|name| name.ends_with(".part")));
     fs::remove_file(rig.key()).expect("remove");
     let other = Psk::generate().expect("key");
