@@ -152,16 +152,31 @@ impl<F: Fabric> Adapter<F> {
     /// Polls the queue of every port.
     ///
     /// # Errors
-    /// Same as [`Adapter::poll`].
+    /// Same as [`Adapter::poll`]. If threads send, [`Adapter::check_send_threads`] returns their errors.
     pub fn poll_departed(&mut self, departed: &mut Vec<Departed>) -> Result<(), FabricError> {
         let mut result = Ok(());
         for sending in &mut self.tx {
             result = result.and(match sending {
                 Sending::Here(tx) => tx.poll(departed),
-                Sending::Thread(thread) => thread.take_departed(departed),
+                Sending::Thread(thread) => {
+                    thread.take_departed(departed);
+                    Ok(())
+                }
             });
         }
         result
+    }
+
+    /// Checks that no thread that sends has failed. Memory can be deregistered all the same.
+    ///
+    /// # Errors
+    /// [`FabricError::Io`] if the port of a thread has failed permanently.
+    pub fn check_send_threads(&self) -> Result<(), FabricError> {
+        let mut threads = self.tx.iter().filter_map(|sending| match sending {
+            Sending::Thread(thread) => Some(thread),
+            Sending::Here(_) => None,
+        });
+        threads.try_for_each(SendThread::check)
     }
 
     /// Whether threads send. Then the caller need not poll to learn that packets have left, or that there is room
@@ -219,7 +234,8 @@ impl<F: Fabric<Tx: RealTimeTx + 'static>> Adapter<F> {
     ///
     /// # Errors
     /// [`FabricError::Unsupported`] if the fabric sends beside its caller without threads.
-    /// [`FabricError::Io`] when the operating system cannot start a thread. The fabric then sends nothing.
+    /// [`FabricError::Io`] when the operating system cannot start a thread, or a port has failed
+    /// permanently. The fabric then sends nothing, and later calls fail.
     pub fn start_send_threads(&mut self, owner: &Waker) -> Result<(), FabricError> {
         let is_slow = |sending: &Sending<F::Tx>| match sending {
             Sending::Here(tx) => tx.sends_in_posts(),
@@ -228,13 +244,19 @@ impl<F: Fabric<Tx: RealTimeTx + 'static>> Adapter<F> {
         if !self.tx.iter().all(is_slow) {
             return Err(FabricError::Unsupported(Capability::SendThreads));
         }
-        let ports = std::mem::take(&mut self.tx);
-        for (port, sending) in ports.into_iter().enumerate() {
-            self.tx.push(match sending {
-                Sending::Here(tx) => Sending::Thread(SendThread::start(port, tx, owner)?),
-                thread @ Sending::Thread(_) => thread,
+        if self.tx.is_empty() {
+            return Err(FabricError::Io {
+                what: "starting threads that send".into(),
+                source: std::io::Error::other("an earlier call has failed"),
             });
         }
+        let ports = std::mem::take(&mut self.tx).into_iter().enumerate();
+        let started = ports.map(|(port, sending)| match sending {
+            Sending::Here(tx) => SendThread::start(port, tx, owner).map(Sending::Thread),
+            thread @ Sending::Thread(_) => Ok(thread),
+        });
+        // After an error, no port is left: they would send some packets of a queue pair, and not others.
+        self.tx = started.collect::<Result<_, _>>()?;
         Ok(())
     }
 }

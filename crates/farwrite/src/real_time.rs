@@ -115,8 +115,9 @@ impl<F: RealTime<Tx: RealTimeTx + 'static>> Endpoint<F> {
     /// messages that have not left, which pace and window count as sent. A second call does nothing.
     ///
     /// # Errors
-    /// [`Error::Fabric`] if the fabric is a device, which sends beside its owner without threads, or when
-    /// the operating system cannot start a thread. The endpoint then sends nothing.
+    /// [`Error::Fabric`] if the fabric is a device, which sends beside its owner without threads; when
+    /// the operating system cannot start a thread, or the fabric has failed. In the second and third case,
+    /// the endpoint then sends nothing, and later calls fail.
     pub fn start_send_threads(&mut self) -> Result<(), Error> {
         let owner = self.fabric().waker();
         Ok(self.fabric.start_send_threads(&owner)?)

@@ -24,6 +24,7 @@ const WAIT_SLICE: Duration = Duration::from_millis(1);
 #[derive(Debug)]
 pub(crate) struct SendThread {
     queue: Arc<Queue>,
+    owner: Waker,
     /// `None` once the thread is joined.
     handle: Option<JoinHandle<()>>,
 }
@@ -32,13 +33,18 @@ impl SendThread {
     /// Starts the thread of a port. `owner` wakes the owner.
     ///
     /// # Errors
-    /// [`FabricError::Io`] when the operating system cannot start a thread.
+    /// [`FabricError::Io`] when the operating system cannot start a thread, or the port has failed
+    /// permanently.
     pub(crate) fn start<T: RealTimeTx + 'static>(
         port: usize,
-        tx: T,
+        mut tx: T,
         owner: &Waker,
     ) -> Result<Self, FabricError> {
-        let queue = Arc::new(Queue::new());
+        // The thread takes departures with its jobs only. These belong to earlier posts.
+        let mut departed = Vec::new();
+        tx.poll(&mut departed)?;
+        let wakes = !departed.is_empty();
+        let queue = Arc::new(Queue::new(departed));
         let mut sender = Sender {
             tx,
             queue: Arc::clone(&queue),
@@ -51,8 +57,12 @@ impl SendThread {
             what: "starting a thread that sends".into(),
             source,
         })?;
+        if wakes {
+            owner.wake();
+        }
         Ok(Self {
             queue,
+            owner: owner.clone(),
             handle: Some(handle),
         })
     }
@@ -88,11 +98,16 @@ impl SendThread {
     }
 
     /// Takes the departures since the last call.
+    pub(crate) fn take_departed(&self, out: &mut Vec<Departed>) {
+        self.queue.take_departed(out);
+    }
+
+    /// Checks that the port has not failed.
     ///
     /// # Errors
-    /// [`FabricError::Io`] if the port has failed permanently.
-    pub(crate) fn take_departed(&self, out: &mut Vec<Departed>) -> Result<(), FabricError> {
-        self.queue.take_departed(out)
+    /// [`FabricError::Io`] if it has failed permanently.
+    pub(crate) fn check(&self) -> Result<(), FabricError> {
+        self.queue.check()
     }
 
     /// Takes a queue pair whose packets cannot be sent, with the reason.
@@ -103,7 +118,9 @@ impl SendThread {
     /// Drops the packets of a queue pair that have not left, and its departures. Then the thread uses
     /// neither the queue pair nor the memory of its packets.
     pub(crate) fn discard(&self, qpn: Qpn) {
-        self.queue.discard(qpn);
+        if self.queue.discard(qpn) {
+            self.owner.wake();
+        }
     }
 }
 

@@ -86,9 +86,14 @@ struct UnderWay {
 
 /// For the owner.
 impl Queue {
-    pub(super) fn new() -> Self {
+    /// `departed` are departures from before the thread, which the owner has not taken.
+    pub(super) fn new(departed: Vec<Departed>) -> Self {
+        let state = State {
+            departed,
+            ..State::default()
+        };
         Self {
-            state: Mutex::new(State::default()),
+            state: Mutex::new(state),
             filled: Condvar::new(),
             settled: Condvar::new(),
         }
@@ -113,9 +118,13 @@ impl Queue {
         has_room
     }
 
-    /// Appends a job, for which there is room.
+    /// Appends a job, for which there is room. Drops it if the thread has failed since, so that its memory
+    /// is not in use.
     pub(super) fn push(&self, job: Job) {
         let mut state = self.lock();
+        if state.has_failed {
+            return;
+        }
         let [writes, sends] = job.work.counts();
         state.writes += writes;
         state.sends += sends;
@@ -129,12 +138,16 @@ impl Queue {
     }
 
     /// Takes the departures since the last call.
+    pub(super) fn take_departed(&self, out: &mut Vec<Departed>) {
+        out.append(&mut self.lock().departed);
+    }
+
+    /// Checks that the thread has not failed.
     ///
     /// # Errors
-    /// [`FabricError::Io`] if the thread has failed.
-    pub(super) fn take_departed(&self, out: &mut Vec<Departed>) -> Result<(), FabricError> {
+    /// [`FabricError::Io`] if it has. The first call returns the reason.
+    pub(super) fn check(&self) -> Result<(), FabricError> {
         let mut state = self.lock();
-        out.append(&mut state.departed);
         match state.failure.take() {
             Some(failure) => Err(failure),
             None if state.has_failed => Err(FabricError::Io {
@@ -150,16 +163,20 @@ impl Queue {
         self.lock().broken.pop()
     }
 
-    /// Drops the jobs of a queue pair and their results. Waits for the one under way, if any.
-    pub(super) fn discard(&self, qpn: Qpn) {
+    /// Drops the jobs of a queue pair and their results. Waits for the one under way, if any. Returns
+    /// whether the owner must be woken, because a dropped job would have done so at its end.
+    pub(super) fn discard(&self, qpn: Qpn) -> bool {
         let mut state = self.lock();
         let waiting = std::mem::take(&mut state.waiting);
+        let count = waiting.len();
         for job in waiting {
             match job.qpn == qpn {
                 true => state.leave(job.work.counts()),
                 false => state.waiting.push_back(job),
             }
         }
+        let wakes = state.waiting.len() < count;
+        state.is_refused &= !wakes;
         while let Some(job) = state.under_way.as_mut().filter(|job| job.qpn == qpn) {
             job.is_wanted = false;
             state = match self.settled.wait(state) {
@@ -169,6 +186,7 @@ impl Queue {
         }
         state.departed.retain(|departed| departed.qpn != qpn);
         state.broken.retain(|(broken, _)| *broken != qpn);
+        wakes
     }
 
     /// Ends the thread after the jobs that wait, as far as the carrier has room for them.
@@ -312,7 +330,7 @@ mod interleavings {
     #[test]
     fn all_jobs_depart_once_and_the_owner_hears_of_the_last() {
         check(|| {
-            let queue = Arc::new(Queue::new());
+            let queue = Arc::new(Queue::new(Vec::new()));
             let woken = Arc::new(loom::sync::Notify::new());
             let thread = thread::spawn({
                 let (queue, woken) = (Arc::clone(&queue), Arc::clone(&woken));
@@ -323,7 +341,7 @@ mod interleavings {
             let mut seen = Vec::new();
             while seen.len() < 2 {
                 woken.wait();
-                queue.take_departed(&mut seen).unwrap();
+                queue.take_departed(&mut seen);
             }
             assert_eq!(seen, [departed(Qpn(1)), departed(Qpn(2))]);
             queue.close();
@@ -335,7 +353,7 @@ mod interleavings {
     #[test]
     fn discarded_jobs_are_over() {
         check(|| {
-            let queue = Arc::new(Queue::new());
+            let queue = Arc::new(Queue::new(Vec::new()));
             let running = std::sync::Arc::new(Results::new(0));
             let thread = thread::spawn({
                 let (queue, running) = (Arc::clone(&queue), std::sync::Arc::clone(&running));
@@ -355,7 +373,7 @@ mod interleavings {
             queue.close();
             thread.join().unwrap();
             let mut seen = Vec::new();
-            queue.take_departed(&mut seen).unwrap();
+            queue.take_departed(&mut seen);
             assert_eq!(seen, [departed(Qpn(2))], "closing sends what waits");
         });
     }
@@ -364,7 +382,7 @@ mod interleavings {
     #[test]
     fn a_failure_ends_a_discard() {
         check(|| {
-            let queue = Arc::new(Queue::new());
+            let queue = Arc::new(Queue::new(Vec::new()));
             let thread = thread::spawn({
                 let queue = Arc::clone(&queue);
                 move || {
@@ -377,8 +395,43 @@ mod interleavings {
             queue.discard(Qpn(1));
             queue.push(job(1));
             thread.join().unwrap();
-            assert!(queue.take_departed(&mut Vec::new()).is_err());
+            assert!(queue.check().is_err());
             assert!(!queue.has_room_for_send());
+            assert!(queue.lock().waiting.is_empty(), "it keeps memory");
+        });
+    }
+
+    /// The thread cannot send the packets of a queue pair, so the owner destroys it. The job that is
+    /// discarded was to wake the owner for a departure of another queue pair.
+    #[test]
+    fn a_discard_loses_no_wake() {
+        check(|| {
+            let queue = Arc::new(Queue::new(Vec::new()));
+            let woken = Arc::new(loom::sync::Notify::new());
+            for qpn in [1, 2, 1] {
+                queue.push(job(qpn));
+            }
+            let thread = thread::spawn({
+                let (queue, woken) = (Arc::clone(&queue), Arc::clone(&woken));
+                move || {
+                    while let Some(Job { qpn, .. }) = queue.take() {
+                        let error = (qpn == Qpn(1)).then_some(FabricError::NotConnected(1));
+                        if queue.finish(&mut vec![departed(qpn)], error) {
+                            woken.notify();
+                        }
+                    }
+                }
+            });
+            let mut seen = Vec::new();
+            while !seen.contains(&departed(Qpn(2))) {
+                woken.wait();
+                queue.take_departed(&mut seen);
+                if queue.take_broken().is_some() && queue.discard(Qpn(1)) {
+                    woken.notify();
+                }
+            }
+            queue.close();
+            thread.join().unwrap();
         });
     }
 }

@@ -107,6 +107,36 @@ mod without_offloads {
 
 /// All tests but those of errors that a post returns: with threads, they come later.
 mod send_threads {
+    use farwrite_fabric::Adapter;
+    use farwrite_fabric::contract::{RealTime, RemotePlace, Rkey, WriteWr};
+    use farwrite_fabric::udp::{UdpConfig, UdpFabric};
+
+    use super::UdpWorld;
+    use crate::suite::{departures, joined, post, write};
+
+    /// Writes that were posted before the threads started depart all the same.
+    #[test]
+    fn earlier_departures() {
+        let mut world = UdpWorld::new("127.0.0.1:0", true);
+        let (socket, ports) = (world.socket, 1);
+        let ends = [(); 2].map(|()| UdpFabric::bind(&UdpConfig { socket, ports }).unwrap());
+        let [mut a, mut b] = ends.map(|fabric| Adapter::new(fabric).unwrap());
+        let (qa, _) = joined(&mut a, &mut b, 0);
+        let place = RemotePlace {
+            addr: 0,
+            rkey: Rkey(1),
+        };
+        let posted = WriteWr {
+            wr_id: 7,
+            signaled: true,
+            ..write(&[], place, 0)
+        };
+        post(&mut a, qa, &posted);
+        let owner = a.waker();
+        a.start_send_threads(&owner).unwrap();
+        assert_eq!(departures(&mut world, &mut a, 1)[0].wr_id, 7);
+    }
+
     crate::suite::contract_tests! {
         @each suite, crate::udp::UdpWorld::with_threads("127.0.0.1:0", true),
         memory: [

@@ -40,6 +40,7 @@ impl<F: Fabric> Endpoint<F> {
         let next_coded = self.take_coded(now_ns)?;
         self.drop_events.report(now_ns, || self.fabric.counters());
         let more = more?;
+        self.fabric.check_send_threads()?;
         self.schedule.expire(now_ns);
         self.serve_peers(now_ns);
         for _ in 0..self.schedule.ready_count().min(MOST_VISITS) {
