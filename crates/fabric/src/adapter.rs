@@ -92,7 +92,7 @@ impl<F: Fabric> Adapter<F> {
         self.fabric.disconnect_qp(qpn)
     }
 
-    /// Makes the thread of a queue pair's port, if it has one, drop what it has not sent.
+    /// Makes the thread of a queue pair's port, if it has one, drop the writes that it has not sent.
     fn discard(&self, qpn: Qpn) {
         if let Ok(port) = self.port(qpn)
             && let Sending::Thread(thread) = &self.tx[port]

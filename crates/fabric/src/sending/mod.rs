@@ -115,8 +115,8 @@ impl SendThread {
         self.queue.take_broken()
     }
 
-    /// Drops the packets of a queue pair that have not left, and its departures. Then the thread uses
-    /// neither the queue pair nor the memory of its packets.
+    /// Drops the writes of a queue pair that have not left, and its departures. Its SENDs leave first, if the
+    /// carrier has room. Then the thread uses neither the queue pair nor the memory of its packets.
     pub(crate) fn discard(&self, qpn: Qpn) {
         if self.queue.discard(qpn) {
             self.owner.wake();

@@ -21,6 +21,10 @@ pub(super) const MOST_WRITES: usize = 256;
 /// accepted while there is no room for data.
 const MOST_SENDS: usize = 64;
 
+/// How often the thread may report progress while a discard waits for SENDs: more often than it sends,
+/// and few enough that a full carrier holds up the owner for a tenth of a second at most.
+const MOST_REPORTS: usize = MOST_SENDS + 36;
+
 /// What the thread does next.
 #[derive(Debug)]
 pub(super) struct Job {
@@ -50,7 +54,7 @@ pub(super) struct Queue {
     state: Mutex<State>,
     /// There is a job, or the queue is closed.
     filled: Condvar,
-    /// A job that nobody wants any more is over.
+    /// The thread has done something that a discard waits for, or could not.
     settled: Condvar,
 }
 
@@ -58,6 +62,8 @@ pub(super) struct Queue {
 struct State {
     waiting: VecDeque<Job>,
     under_way: Option<UnderWay>,
+    /// The queue pair that the owner discards, while it waits for the thread.
+    ending: Option<Qpn>,
     /// Writes and SENDs that wait or are under way.
     writes: usize,
     sends: usize,
@@ -163,27 +169,38 @@ impl Queue {
         self.lock().broken.pop()
     }
 
-    /// Drops the jobs of a queue pair and their results. Waits for the one under way, if any. Returns
-    /// whether the owner must be woken, because a dropped job would have done so at its end.
+    /// Drops the writes of a queue pair and the results of its jobs. Waits for the job under way, if any, and
+    /// for its SENDs, which go before other jobs and do not wait for room. Returns whether the owner must
+    /// be woken, because a dropped job would have done so at its end.
     pub(super) fn discard(&self, qpn: Qpn) -> bool {
         let mut state = self.lock();
-        let waiting = std::mem::take(&mut state.waiting);
-        let count = waiting.len();
-        for job in waiting {
-            match job.qpn == qpn {
-                true => state.leave(job.work.counts()),
-                false => state.waiting.push_back(job),
+        let mut wakes =
+            state.drop_jobs(|job| job.qpn == qpn && matches!(job.work, Work::Writes(_)));
+        let waiting = state.waiting.make_contiguous();
+        waiting.sort_by_key(|job| job.qpn != qpn);
+        state.ending = Some(qpn);
+        for reports in 0_usize.. {
+            // Another queue pair may find no room for long.
+            if reports == MOST_REPORTS {
+                wakes |= state.drop_jobs(|job| job.qpn == qpn);
             }
-        }
-        let wakes = state.waiting.len() < count;
-        state.is_refused &= !wakes;
-        while let Some(job) = state.under_way.as_mut().filter(|job| job.qpn == qpn) {
-            job.is_wanted = false;
+            let is_under_way = match &mut state.under_way {
+                Some(job) if job.qpn == qpn => {
+                    job.is_wanted = false;
+                    true
+                }
+                _ => false,
+            };
+            if !is_under_way && state.waiting.iter().all(|job| job.qpn != qpn) {
+                break;
+            }
             state = match self.settled.wait(state) {
                 Ok(state) => state,
                 Err(poisoned) => poisoned.into_inner(),
             };
         }
+        state.ending = None;
+        state.is_refused &= !wakes;
         state.departed.retain(|departed| departed.qpn != qpn);
         state.broken.retain(|(broken, _)| *broken != qpn);
         wakes
@@ -215,7 +232,7 @@ impl Queue {
                 state.under_way = Some(UnderWay {
                     qpn: job.qpn,
                     counts: job.work.counts(),
-                    is_wanted: true,
+                    is_wanted: state.ending != Some(job.qpn),
                 });
                 return Some(job);
             }
@@ -234,6 +251,9 @@ impl Queue {
     /// Whether the thread should wait until the carrier has room for the job under way.
     pub(super) fn is_worth_waiting(&self) -> bool {
         let state = self.lock();
+        if state.ending.is_some() {
+            self.settled.notify_one();
+        }
         let is_wanted = state.under_way.as_ref().is_some_and(|job| job.is_wanted);
         is_wanted && !state.is_closed
     }
@@ -258,8 +278,9 @@ impl Queue {
         // While jobs wait, the owner has time: it is woken for room for a batch, and with the last job.
         wakes |= state.is_refused && state.writes <= MOST_WRITES / 2 || state.waiting.is_empty();
         state.is_refused &= !wakes;
+        let is_ending = state.ending.is_some();
         drop(state);
-        if !job.is_wanted {
+        if is_ending {
             self.settled.notify_one();
         }
         wakes
@@ -278,6 +299,19 @@ impl Queue {
 }
 
 impl State {
+    /// Drops the jobs that wait and that `is_dropped` names. Returns whether there were any.
+    fn drop_jobs(&mut self, is_dropped: impl Fn(&Job) -> bool) -> bool {
+        let count = self.waiting.len();
+        let (dropped, kept) = std::mem::take(&mut self.waiting)
+            .into_iter()
+            .partition::<VecDeque<_>, _>(is_dropped);
+        self.waiting = kept;
+        for job in dropped {
+            self.leave(job.work.counts());
+        }
+        self.waiting.len() < count
+    }
+
     fn leave(&mut self, [writes, sends]: [usize; 2]) {
         self.writes -= writes;
         self.sends -= sends;
@@ -285,153 +319,39 @@ impl State {
 }
 
 #[cfg(all(test, loom))]
-mod interleavings {
-    use std::sync::Mutex as Results;
+mod interleavings;
 
-    use loom::sync::Arc;
-    use loom::thread;
-
+#[cfg(all(test, not(loom)))]
+mod tests {
     use super::*;
-    use crate::contract::Waker;
 
-    fn job(qpn: u32) -> Job {
-        Job {
-            qpn: Qpn(qpn),
-            work: Work::Send(Vec::new()),
-        }
-    }
-
-    fn departed(qpn: Qpn) -> Departed {
-        Departed {
-            qpn,
-            context: 0,
-            wr_id: 0,
-        }
-    }
-
-    /// What a thread does that sends without a carrier. `owner` wakes the owner.
-    fn send_all(queue: &Queue, owner: &Waker) {
-        while let Some(Job { qpn, .. }) = queue.take() {
-            if queue.finish(&mut vec![departed(qpn)], None) {
-                owner.wake();
-            }
-        }
-    }
-
-    /// All interleavings with few preemptions; all of them would take hours.
-    fn check(test: impl Fn() + Send + Sync + 'static) {
-        let mut model = loom::model::Builder::new();
-        model.preemption_bound = Some(3);
-        model.check(test);
-    }
-
-    /// The owner sleeps for departures until it is woken. A lost wake would be a deadlock, which loom
-    /// reports.
+    /// The carrier is full for good. The owner waits for a SEND behind it, but not for ever.
     #[test]
-    fn all_jobs_depart_once_and_the_owner_hears_of_the_last() {
-        check(|| {
-            let queue = Arc::new(Queue::new(Vec::new()));
-            let woken = Arc::new(loom::sync::Notify::new());
-            let thread = thread::spawn({
-                let (queue, woken) = (Arc::clone(&queue), Arc::clone(&woken));
-                move || send_all(&queue, &Waker::new(move || woken.notify()))
-            });
-            queue.push(job(1));
-            queue.push(job(2));
-            let mut seen = Vec::new();
-            while seen.len() < 2 {
-                woken.wait();
-                queue.take_departed(&mut seen);
-            }
-            assert_eq!(seen, [departed(Qpn(1)), departed(Qpn(2))]);
-            queue.close();
-            thread.join().unwrap();
-        });
-    }
-
-    /// After a discard, no job of the queue pair runs, and no departure of it comes.
-    #[test]
-    fn discarded_jobs_are_over() {
-        check(|| {
-            let queue = Arc::new(Queue::new(Vec::new()));
-            let running = std::sync::Arc::new(Results::new(0));
-            let thread = thread::spawn({
-                let (queue, running) = (Arc::clone(&queue), std::sync::Arc::clone(&running));
-                move || {
-                    while let Some(Job { qpn, .. }) = queue.take() {
-                        *running.lock().unwrap() = qpn.0;
-                        thread::yield_now();
-                        *running.lock().unwrap() = 0;
-                        queue.finish(&mut vec![departed(qpn)], None);
+    fn a_full_carrier_does_not_stop_the_owner() {
+        let queue = Queue::new(Vec::new());
+        let send = |qpn| {
+            let work = Work::Send(Vec::new());
+            queue.push(Job { qpn, work });
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while queue.take().is_some() {
+                    while queue.is_worth_waiting() {
+                        std::thread::yield_now();
                     }
+                    queue.finish(&mut Vec::new(), None);
                 }
             });
-            queue.push(job(1));
-            queue.push(job(2));
-            queue.discard(Qpn(1));
-            assert_ne!(*running.lock().unwrap(), 1);
-            queue.close();
-            thread.join().unwrap();
-            let mut seen = Vec::new();
-            queue.take_departed(&mut seen);
-            assert_eq!(seen, [departed(Qpn(2))], "closing sends what waits");
-        });
-    }
-
-    /// The thread fails while the owner waits for it.
-    #[test]
-    fn a_failure_ends_a_discard() {
-        check(|| {
-            let queue = Arc::new(Queue::new(Vec::new()));
-            let thread = thread::spawn({
-                let queue = Arc::clone(&queue);
-                move || {
-                    let job = queue.take();
-                    assert!(job.is_some());
-                    queue.fail(FabricError::UnknownQp(1));
-                }
-            });
-            queue.push(job(1));
-            queue.discard(Qpn(1));
-            queue.push(job(1));
-            thread.join().unwrap();
-            assert!(queue.check().is_err());
-            assert!(!queue.has_room_for_send());
-            assert!(queue.lock().waiting.is_empty(), "it keeps memory");
-        });
-    }
-
-    /// The thread cannot send the packets of a queue pair, so the owner destroys it. The job that is
-    /// discarded was to wake the owner for a departure of another queue pair.
-    #[test]
-    fn a_discard_loses_no_wake() {
-        check(|| {
-            let queue = Arc::new(Queue::new(Vec::new()));
-            let woken = Arc::new(loom::sync::Notify::new());
-            for qpn in [1, 2, 1] {
-                queue.push(job(qpn));
+            send(Qpn(1));
+            while queue.lock().under_way.is_none() {
+                std::thread::yield_now();
             }
-            let thread = thread::spawn({
-                let (queue, woken) = (Arc::clone(&queue), Arc::clone(&woken));
-                move || {
-                    while let Some(Job { qpn, .. }) = queue.take() {
-                        let error = (qpn == Qpn(1)).then_some(FabricError::NotConnected(1));
-                        if queue.finish(&mut vec![departed(qpn)], error) {
-                            woken.notify();
-                        }
-                    }
-                }
-            });
-            let mut seen = Vec::new();
-            while !seen.contains(&departed(Qpn(2))) {
-                woken.wait();
-                queue.take_departed(&mut seen);
-                if queue.take_broken().is_some() && queue.discard(Qpn(1)) {
-                    woken.notify();
-                }
-            }
+            send(Qpn(2));
+            assert!(queue.discard(Qpn(2)), "it was dropped");
+            let state = queue.lock();
+            assert_eq!((state.sends, state.waiting.len()), (1, 0));
+            drop(state);
             queue.close();
-            thread.join().unwrap();
         });
     }
 }

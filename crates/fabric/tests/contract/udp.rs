@@ -112,7 +112,7 @@ mod send_threads {
     use farwrite_fabric::udp::{UdpConfig, UdpFabric};
 
     use super::UdpWorld;
-    use crate::suite::{departures, joined, post, write};
+    use crate::suite::{Pair, departures, joined, post, write};
 
     /// Writes that were posted before the threads started depart all the same.
     #[test]
@@ -135,6 +135,18 @@ mod send_threads {
         let owner = a.waker();
         a.start_send_threads(&owner).unwrap();
         assert_eq!(departures(&mut world, &mut a, 1)[0].wr_id, 7);
+    }
+
+    /// SENDs that were accepted leave, although their queue pair is destroyed at once.
+    #[test]
+    fn last_sends() {
+        let mut world = UdpWorld::with_threads("127.0.0.1:0", true);
+        let mut pair = Pair::new(&mut world);
+        for _ in 0..60 {
+            assert!(pair.a.post_send(pair.qa, &[1]).unwrap());
+        }
+        pair.a.destroy_qp(pair.qa).unwrap();
+        pair.arrivals(60);
     }
 
     crate::suite::contract_tests! {
