@@ -5,15 +5,15 @@ use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
 use crate::contract::{
-    Capability, Completion, Departed, Fabric, FabricError, QpAttr, Qpn, RealTime, RealTimeTx,
-    RxWorker, TxQueue, Waker, Window, WriteWr,
+    Capability, Completion, Departed, Fabric, FabricError, QpAttr, QpRoute, QpSealing, Qpn,
+    RealTime, RealTimeTx, RemoteQp, RxWorker, TxQueue, Waker, Window, WriteWr,
 };
 use crate::sending::SendThread;
 
 /// A fabric together with the queues and workers of all its ports.
 ///
-/// It dereferences to the control object. It creates and destroys queue pairs itself, so that it
-/// knows the port of each.
+/// It dereferences to the control object. It creates, changes and destroys queue pairs itself, so that it
+/// knows the port of each, and a thread that sends hears of them.
 pub struct Adapter<F: Fabric> {
     /// Dropped before `fabric`: threads send from registered memory, so they end first.
     tx: Vec<Sending<F::Tx>>,
@@ -69,7 +69,38 @@ impl<F: Fabric> Adapter<F> {
         let qpn = self.fabric.create_qp(attr)?;
         let (port, context) = (attr.port, attr.context);
         self.queue_pairs.insert(qpn, Placed { port, context });
+        self.update_thread(qpn);
         Ok(qpn)
+    }
+
+    /// Same as [`Fabric::seal_qp`].
+    ///
+    /// # Errors
+    /// Those of [`Fabric::seal_qp`].
+    pub fn seal_qp(&mut self, qpn: Qpn, sealing: Option<QpSealing>) -> Result<(), FabricError> {
+        self.fabric.seal_qp(qpn, sealing)?;
+        self.update_thread(qpn);
+        Ok(())
+    }
+
+    /// Same as [`Fabric::connect_qp`].
+    ///
+    /// # Errors
+    /// Those of [`Fabric::connect_qp`].
+    pub fn connect_qp(&mut self, qpn: Qpn, remote: RemoteQp) -> Result<(), FabricError> {
+        self.fabric.connect_qp(qpn, remote)?;
+        self.update_thread(qpn);
+        Ok(())
+    }
+
+    /// Same as [`Fabric::set_route`].
+    ///
+    /// # Errors
+    /// Those of [`Fabric::set_route`].
+    pub fn set_route(&mut self, qpn: Qpn, route: QpRoute) -> Result<(), FabricError> {
+        self.fabric.set_route(qpn, route)?;
+        self.update_thread(qpn);
+        Ok(())
     }
 
     /// Same as [`Fabric::destroy_qp`].
@@ -79,6 +110,7 @@ impl<F: Fabric> Adapter<F> {
     pub fn destroy_qp(&mut self, qpn: Qpn) -> Result<(), FabricError> {
         self.discard(qpn);
         self.fabric.destroy_qp(qpn)?;
+        self.update_thread(qpn);
         self.queue_pairs.remove(&qpn);
         Ok(())
     }
@@ -89,15 +121,29 @@ impl<F: Fabric> Adapter<F> {
     /// Those of [`Fabric::disconnect_qp`].
     pub fn disconnect_qp(&mut self, qpn: Qpn) -> Result<(), FabricError> {
         self.discard(qpn);
-        self.fabric.disconnect_qp(qpn)
+        self.fabric.disconnect_qp(qpn)?;
+        self.update_thread(qpn);
+        Ok(())
     }
 
     /// Makes the thread of a queue pair's port, if it has one, drop the writes that it has not sent.
     fn discard(&self, qpn: Qpn) {
-        if let Ok(port) = self.port(qpn)
-            && let Sending::Thread(thread) = &self.tx[port]
-        {
+        if let Some(thread) = self.thread(qpn) {
             thread.discard(qpn);
+        }
+    }
+
+    /// Makes the thread of a queue pair's port, if it has one, apply a change of the queue pair.
+    fn update_thread(&self, qpn: Qpn) {
+        if let Some(thread) = self.thread(qpn) {
+            thread.update();
+        }
+    }
+
+    fn thread(&self, qpn: Qpn) -> Option<&SendThread> {
+        match &self.tx[self.port(qpn).ok()?] {
+            Sending::Thread(thread) => Some(thread),
+            Sending::Here(_) => None,
         }
     }
 

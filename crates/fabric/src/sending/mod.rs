@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use crate::contract::{Departed, FabricError, Lkey, Qpn, RealTimeTx, RegionReader, Waker, WriteWr};
 
-use queue::{Job, Queue, Work};
+use queue::{Job, Next, Queue, Work};
 use writes::Writes;
 
 /// How long the thread waits for room before it looks whether the job is still wanted.
@@ -115,6 +115,11 @@ impl SendThread {
         self.queue.take_broken()
     }
 
+    /// Makes the transmit queue apply what has become of queue pairs.
+    pub(crate) fn update(&self) {
+        self.queue.update();
+    }
+
     /// Drops the writes of a queue pair that have not left, and its departures. Its SENDs leave first, if the
     /// carrier has room. Then the thread uses neither the queue pair nor the memory of its packets.
     pub(crate) fn discard(&self, qpn: Qpn) {
@@ -164,7 +169,11 @@ impl<T: RealTimeTx> Sender<T> {
     /// # Errors
     /// [`FabricError::Io`] if the port has failed permanently.
     fn send_jobs(&mut self) -> Result<(), FabricError> {
-        while let Some(Job { qpn, work }) = self.queue.take() {
+        while let Some(next) = self.queue.take() {
+            let Next::Job(Job { qpn, work }) = next else {
+                self.tx.poll(&mut self.departed)?;
+                continue;
+            };
             let sent = match &work {
                 Work::Writes(writes) => self.send_writes(qpn, &writes.requests()),
                 Work::Send(payload) => self.send_one(qpn, payload),

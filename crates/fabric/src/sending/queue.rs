@@ -27,6 +27,15 @@ const MOST_REPORTS: usize = MOST_SENDS + 36;
 
 /// What the thread does next.
 #[derive(Debug)]
+pub(super) enum Next {
+    /// [`Queue::finish`] follows.
+    Job(Job),
+    /// Poll the transmit queue, so that it applies what has become of queue pairs. Jobs do that too.
+    Update,
+}
+
+/// Packets of a queue pair.
+#[derive(Debug)]
 pub(super) struct Job {
     pub(super) qpn: Qpn,
     pub(super) work: Work,
@@ -52,7 +61,7 @@ impl Work {
 #[derive(Debug)]
 pub(super) struct Queue {
     state: Mutex<State>,
-    /// There is a job, or the queue is closed.
+    /// There is a job or an update, or the queue is closed.
     filled: Condvar,
     /// The thread has done something that a discard waits for, or could not.
     settled: Condvar,
@@ -62,6 +71,8 @@ pub(super) struct Queue {
 struct State {
     waiting: VecDeque<Job>,
     under_way: Option<UnderWay>,
+    /// Whether queue pairs have changed since the last job was taken.
+    has_updates: bool,
     /// The queue pair that the owner discards, while it waits for the thread.
     ending: Option<Qpn>,
     /// Writes and SENDs that wait or are under way.
@@ -135,6 +146,18 @@ impl Queue {
         state.writes += writes;
         state.sends += sends;
         state.waiting.push_back(job);
+        self.wake_thread(state);
+    }
+
+    /// Makes the transmit queue apply what has become of queue pairs, if no job does. Otherwise the changes,
+    /// secrets among them, would accumulate on a port that sends nothing.
+    pub(super) fn update(&self) {
+        let mut state = self.lock();
+        state.has_updates = true;
+        self.wake_thread(state);
+    }
+
+    fn wake_thread(&self, state: MutexGuard<'_, State>) {
         // A wake costs a system call even if nobody sleeps.
         let is_asleep = state.is_asleep;
         drop(state);
@@ -223,9 +246,9 @@ impl Queue {
 
 /// For the thread.
 impl Queue {
-    /// Takes the next job; sleeps until there is one. Returns `None` once the queue is closed and empty.
-    /// [`Queue::finish`] follows.
-    pub(super) fn take(&self) -> Option<Job> {
+    /// Takes what to do next; sleeps until there is something. Returns `None` once the queue is closed and
+    /// empty.
+    pub(super) fn take(&self) -> Option<Next> {
         let mut state = self.lock();
         loop {
             if let Some(job) = state.waiting.pop_front() {
@@ -234,7 +257,11 @@ impl Queue {
                     counts: job.work.counts(),
                     is_wanted: state.ending != Some(job.qpn),
                 });
-                return Some(job);
+                state.has_updates = false;
+                return Some(Next::Job(job));
+            }
+            if std::mem::take(&mut state.has_updates) {
+                return Some(Next::Update);
             }
             if state.is_closed {
                 return None;
@@ -335,7 +362,7 @@ mod tests {
         };
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                while queue.take().is_some() {
+                while let Some(Next::Job(_)) = queue.take() {
                     while queue.is_worth_waiting() {
                         std::thread::yield_now();
                     }

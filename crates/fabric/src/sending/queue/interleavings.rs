@@ -1,6 +1,7 @@
 //! Interleavings of the owner and the thread.
 
 use std::sync::Mutex as Results;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use loom::sync::Arc;
 use loom::thread;
@@ -42,7 +43,7 @@ fn departed(qpn: Qpn) -> Departed {
 
 /// What a thread does that sends without a carrier. `owner` wakes the owner.
 fn send_all(queue: &Queue, owner: &Waker) {
-    while let Some(Job { qpn, .. }) = queue.take() {
+    while let Some(Next::Job(Job { qpn, .. })) = queue.take() {
         if queue.finish(&mut vec![departed(qpn)], None) {
             owner.wake();
         }
@@ -89,7 +90,7 @@ fn discarded_jobs_are_over() {
         let thread = thread::spawn({
             let (queue, running) = (Arc::clone(&queue), std::sync::Arc::clone(&running));
             move || {
-                while let Some(Job { qpn, .. }) = queue.take() {
+                while let Some(Next::Job(Job { qpn, .. })) = queue.take() {
                     *running.lock().unwrap() = qpn.0;
                     thread::yield_now();
                     *running.lock().unwrap() = 0;
@@ -145,7 +146,7 @@ fn a_discard_loses_no_wake() {
         let thread = thread::spawn({
             let (queue, woken) = (Arc::clone(&queue), Arc::clone(&woken));
             move || {
-                while let Some(Job { qpn, .. }) = queue.take() {
+                while let Some(Next::Job(Job { qpn, .. })) = queue.take() {
                     let error = (qpn == Qpn(1)).then_some(FabricError::NotConnected(1));
                     if queue.finish(&mut vec![departed(qpn)], error) {
                         woken.notify();
@@ -178,7 +179,7 @@ fn a_discard_keeps_sends() {
         let thread = thread::spawn({
             let (queue, sent) = (Arc::clone(&queue), std::sync::Arc::clone(&sent));
             move || {
-                while let Some(Job { qpn, work }) = queue.take() {
+                while let Some(Next::Job(Job { qpn, work })) = queue.take() {
                     if matches!(work, Work::Send(_)) {
                         sent.lock().unwrap().push(qpn);
                     }
@@ -188,6 +189,39 @@ fn a_discard_keeps_sends() {
         });
         queue.discard(Qpn(1));
         assert_eq!(*sent.lock().unwrap(), [Qpn(1)]);
+        queue.close();
+        thread.join().unwrap();
+    });
+}
+
+/// The thread applies a change of a queue pair, whether it has a job or not.
+#[test]
+fn changes_are_applied() {
+    check(|| {
+        let queue = Arc::new(Queue::new(Vec::new()));
+        let is_changed = std::sync::Arc::new(AtomicBool::new(false));
+        let applied = Arc::new(loom::sync::Notify::new());
+        let thread = thread::spawn({
+            let (queue, applied) = (Arc::clone(&queue), Arc::clone(&applied));
+            let is_changed = std::sync::Arc::clone(&is_changed);
+            move || {
+                while let Some(next) = queue.take() {
+                    if is_changed.swap(false, Ordering::AcqRel) {
+                        applied.notify();
+                    }
+                    if matches!(next, Next::Job(_)) {
+                        queue.finish(&mut Vec::new(), None);
+                    }
+                }
+            }
+        });
+        queue.push(job(1));
+        thread::yield_now();
+        is_changed.store(true, Ordering::Release);
+        queue.update();
+        while is_changed.load(Ordering::Acquire) {
+            applied.wait();
+        }
         queue.close();
         thread.join().unwrap();
     });
