@@ -190,6 +190,12 @@ impl RealTimeTx for AnyTx {
         matches!(self, Self::Udp(_))
     }
 
+    fn leave_owner(&mut self) {
+        if let Self::Udp(queue) = self {
+            queue.leave_owner();
+        }
+    }
+
     fn wait_for_room(&mut self, at_most: Duration) -> Result<(), FabricError> {
         match self {
             Self::Udp(queue) => queue.wait_for_room(at_most),

@@ -66,6 +66,11 @@ impl<T: CarrierTx> NicTx<T> {
         &self.carrier
     }
 
+    /// The same, to change its settings.
+    pub fn carrier_mut(&mut self) -> &mut T {
+        &mut self.carrier
+    }
+
     /// Applies the updates of the control object.
     fn update(&mut self) {
         for update in self.port.tx.take() {

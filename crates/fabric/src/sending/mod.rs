@@ -40,6 +40,7 @@ impl SendThread {
         mut tx: T,
         owner: &Waker,
     ) -> Result<Self, FabricError> {
+        tx.leave_owner();
         // The thread takes departures with its jobs only. These belong to earlier posts.
         let mut departed = Vec::new();
         tx.poll(&mut departed)?;

@@ -33,6 +33,8 @@ const MAX_MTU: u32 = (65_507 - 32 - 4) / 4 * 4;
 /// in the cache when the kernel copies it.
 const BATCHES_AHEAD: usize = 4;
 const SINGLES_AHEAD: usize = 64;
+/// Time after which a device whose queue was full is tried again. Nothing tells when it has room.
+const DEVICE_PAUSE: Duration = Duration::from_micros(100);
 
 /// Moves packets through UDP sockets.
 #[derive(Debug)]
@@ -55,7 +57,11 @@ struct UdpPort {
 
 /// The sending half of a port.
 #[derive(Debug)]
-pub struct UdpTx(UdpSender);
+pub struct UdpTx {
+    sender: UdpSender,
+    /// Whether the owner of the fabric waits for room, and not the user of this half.
+    tells_owner: bool,
+}
 
 impl UdpCarrier {
     pub(super) fn bind(
@@ -190,7 +196,10 @@ impl Carrier for UdpCarrier {
 
     fn take_tx(&mut self, port: u16) -> Option<UdpTx> {
         let port = self.ports.get_mut(usize::from(port))?;
-        port.sender.take().map(UdpTx)
+        port.sender.take().map(|sender| UdpTx {
+            sender,
+            tells_owner: true,
+        })
     }
 
     fn take_rx(&mut self, port: u16) -> Option<UdpRx> {
@@ -235,9 +244,19 @@ impl Carrier for UdpCarrier {
 }
 
 impl UdpTx {
+    /// See [`RealTimeTx::leave_owner`](crate::contract::RealTimeTx::leave_owner).
+    pub(super) fn leave_owner(&mut self) {
+        self.tells_owner = false;
+        self.sender.shared.full.store(false, Ordering::Relaxed);
+    }
+
     /// See [`RealTimeTx::wait_for_room`](crate::contract::RealTimeTx::wait_for_room).
     pub(super) fn wait_for_room(&self, at_most: Duration) -> Result<(), FabricError> {
-        let socket = &*self.0.shared;
+        if self.sender.is_device_full() {
+            std::thread::sleep(at_most.min(DEVICE_PAUSE));
+            return Ok(());
+        }
+        let socket = &*self.sender.shared;
         let waited = poll(&mut [PollFd::new(socket, PollFlags::OUT)], Some(at_most));
         waited.map(drop).map_err(|source| FabricError::Io {
             what: "waiting for room in a socket".into(),
@@ -246,7 +265,7 @@ impl UdpTx {
     }
 
     fn loses_too_large(&self) -> bool {
-        self.0.shared.loses_too_large.load(Ordering::Relaxed)
+        self.sender.shared.loses_too_large.load(Ordering::Relaxed)
     }
 }
 
@@ -256,13 +275,13 @@ impl CarrierTx for UdpTx {
         let mut rest = &packets[..];
         let mut full = false;
         while !rest.is_empty() && !full {
-            let (joined, ahead) = if self.0.gso() {
+            let (joined, ahead) = if self.sender.gso() {
                 (true, BATCHES_AHEAD)
             } else {
                 (false, SINGLES_AHEAD)
             };
             let runs: Vec<_> = Runs::new(rest, joined).take(ahead).collect();
-            match send_runs(&mut self.0, burst, &runs) {
+            match send_runs(&mut self.sender, burst, &runs) {
                 Ok(sent) => {
                     full = sent < runs.iter().map(|run| run.len()).sum();
                     rest = &rest[sent..];
@@ -270,7 +289,7 @@ impl CarrierTx for UdpTx {
                 Err(SocketError::TooLarge { bytes, .. }) if self.loses_too_large() => {
                     let is_lost = |packet: &&Packet<'_>| packet.udp_bytes() >= bytes;
                     let lost = rest.iter().take_while(is_lost).count().max(1);
-                    self.0.give_up(lost);
+                    self.sender.give_up(lost);
                     rest = &rest[lost..];
                 }
                 // The error comes again with the next send.
@@ -278,7 +297,8 @@ impl CarrierTx for UdpTx {
                 Err(e) => return Err(e.into()),
             }
         }
-        self.0.shared.full.store(full, Ordering::Relaxed);
+        let full = full && self.tells_owner;
+        self.sender.shared.full.store(full, Ordering::Relaxed);
         Ok(packets.len() - rest.len())
     }
 }

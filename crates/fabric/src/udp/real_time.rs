@@ -110,6 +110,10 @@ impl RealTimeTx for NicTx<UdpTx> {
         true
     }
 
+    fn leave_owner(&mut self) {
+        self.carrier_mut().leave_owner();
+    }
+
     fn wait_for_room(&mut self, at_most: Duration) -> Result<(), FabricError> {
         self.carrier().wait_for_room(at_most)
     }
