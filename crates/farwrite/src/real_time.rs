@@ -114,6 +114,9 @@ impl<F: RealTime<Tx: RealTimeTx + 'static>> Endpoint<F> {
     /// when; the threads seal packets and make the system calls. Each thread has at most 256 packets of
     /// messages that have not left, which pace and window count as sent. A second call does nothing.
     ///
+    /// Calls that register or deregister memory, write to it or open it for a receive can wait until a thread
+    /// has posted the packets that it is sealing.
+    ///
     /// # Errors
     /// [`Error::Fabric`] if the fabric is a device, which sends beside its owner without threads; when
     /// the operating system cannot start a thread, or the fabric has failed. In the second and third case,
