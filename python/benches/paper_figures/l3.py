@@ -36,8 +36,14 @@ def draw(settings: Settings, rows: Rows) -> Figure:
     for panel, name in zip(axes, ["LAN", "WAN"], strict=True):
         for number, series in enumerate(settings["connections"]):
             losses, values = rows.line(name, series, GOODPUT)
-            look = {"color": SPLITS[number], "marker": MARKERS[number], "linewidth": 1.4}
-            panel.plot(range(len(losses)), values, label=series, **look)
+            panel.plot(
+                range(len(losses)),
+                values,
+                label=series,
+                color=SPLITS[number],
+                marker=MARKERS[number],
+                linewidth=1.4,
+            )
         loss_places(panel, losses)
         panel.tick_params(axis="x", labelsize=7)
         panel.set_ylim(0, 10)
