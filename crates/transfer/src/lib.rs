@@ -33,6 +33,7 @@ mod progress_counts;
 mod progress_meter;
 mod receiver;
 mod report;
+mod results;
 mod route;
 mod sender;
 mod setup;
@@ -64,7 +65,8 @@ pub use hooks::{
 pub use loss::PathLoss;
 pub use memory_pool::MemoryPool;
 pub use receiver::{ReceiveSettings, receive};
-pub use report::{Delivered, FailedFile, Role, TransferReport, Unfinished};
+pub use report::{Delivered, Role, TransferReport, Unfinished};
+pub use results::FailedFile;
 pub use sender::{Choices, SendSettings, send};
 pub use setup::SETUP;
 pub use shape::MIN_TRANSFER_MTU;

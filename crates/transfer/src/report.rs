@@ -1,29 +1,20 @@
 //! The result of a transfer, for people and for programs.
 
-use std::collections::HashMap;
 use std::error::Error as StdError;
 use std::fmt;
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use farwrite::{Cipher, EcnField, PeerStats, QpStats, RateControl, Start};
-use farwrite_session::files::{Kind, Manifest, Source};
+use farwrite_session::files::Source;
 use farwrite_session::{FileCause, Text};
 use farwrite_units::show::{Bytes, Percent, Rate, Time, real};
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
-use crate::hooks::{EndedFile, FileState};
 use crate::loss::PathLoss;
+use crate::results::{FailedFile, FailedFiles, FileResults, SharedResults};
 use crate::sender::{Bottleneck, BottleneckShares, Bottlenecks, Choices};
 use crate::shape::Shape;
 use crate::{Error, ErrorKind};
-
-/// The number of failed files that are listed. The others are only counted, so that a peer that
-/// fails a million files does not fill the memory.
-pub(crate) const LISTED_FAILURES: usize = 1000;
-/// The number of files that arrived that are listed: 5 MB of names at most.
-const LISTED_ARRIVALS: usize = 10_000;
 
 /// The state of an ECN field that does not arrive, in JSON.
 const CLEARED: &str = "cleared";
@@ -229,228 +220,6 @@ impl fmt::Display for Files {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let noun = if self.0 == 1 { "file" } else { "files" };
         write!(f, "{} {noun}", self.0)
-    }
-}
-
-/// A file that did not arrive.
-#[derive(Debug, Serialize)]
-pub struct FailedFile {
-    /// Its intended path below the receiver's directory.
-    pub path: Text,
-    /// Why it failed, for people.
-    pub reason: Text,
-    /// Why it failed, for programs.
-    #[serde(serialize_with = "cause_name")]
-    pub cause: FileCause,
-}
-
-fn cause_name<S: Serializer>(cause: &FileCause, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(match cause {
-        FileCause::Corrupt => "corrupt",
-        FileCause::Unreadable => "unreadable",
-        FileCause::Unwritable => "unwritable",
-    })
-}
-
-/// The files that did not arrive: a count, and the first of them.
-#[derive(Debug, Default, Serialize)]
-pub(crate) struct FailedFiles {
-    failed_files: u32,
-    failures: Vec<FailedFile>,
-    #[serde(skip)]
-    any_corrupt: bool,
-}
-
-impl FailedFiles {
-    /// Adds something that did not arrive, by its path below the receiver's directory.
-    fn add(&mut self, path: impl FnOnce() -> PathBuf, cause: FileCause, reason: Text) {
-        self.failed_files += 1;
-        self.any_corrupt |= cause == FileCause::Corrupt;
-        if self.failures.len() < LISTED_FAILURES {
-            self.failures.push(FailedFile {
-                path: Text::new(path().display()),
-                reason,
-                cause,
-            });
-        }
-    }
-}
-
-/// The files that arrived, and those that did not.
-#[derive(Debug, Default)]
-pub(crate) struct FileResults {
-    pub(crate) verified_files: u32,
-    pub(crate) verified_bytes: u64,
-    /// Files that were there already.
-    pub(crate) kept_files: u32,
-    pub(crate) kept_bytes: u64,
-    /// Files that went on after an interruption, and the bytes of them that were not sent again.
-    pub(crate) resumed_files: u32,
-    pub(crate) resumed_bytes: u64,
-    /// Files and directories that were only at the receiver.
-    pub(crate) deleted_files: u32,
-    /// The paths of the first files that arrived.
-    pub(crate) arrived: Vec<Text>,
-    pub(crate) failed: FailedFiles,
-    /// A few lines, whatever the number of files.
-    pub(crate) warnings: Vec<String>,
-    /// Whether an observer wants each file.
-    pub(crate) keeps_ended: bool,
-    /// Files that the observer has not been told.
-    pub(crate) ended_files: Vec<EndedFile>,
-    /// Whether a sender knows of data that have arrived.
-    pub(crate) has_met: bool,
-    /// Hashes of files without a verdict.
-    pub(crate) hashes: HashMap<u32, [u8; 32]>,
-}
-
-impl FileResults {
-    /// Adds the verdict on a file. `failure` says why it did not arrive.
-    fn add(
-        &mut self,
-        manifest: &Manifest,
-        index: u32,
-        failure: Option<(FileCause, Text)>,
-        hash: Option<[u8; 32]>,
-    ) {
-        let state = match &failure {
-            None => FileState::Arrived,
-            Some((_, reason)) => FileState::Failed(reason.clone()),
-        };
-        self.tell(manifest, index, state, hash);
-        if let Some((cause, reason)) = failure {
-            let path = || manifest.path(index);
-            self.failed.add(path, cause, reason);
-            return;
-        }
-        self.verified_files += 1;
-        self.verified_bytes += manifest.stream_bytes_of(index);
-        if self.arrived.len() < LISTED_ARRIVALS {
-            self.arrived.push(Text::new(manifest.path(index).display()));
-        }
-    }
-}
-
-impl FileResults {
-    /// Bytes of files that arrived in this transfer.
-    pub(crate) fn sent_bytes(&self) -> u64 {
-        self.verified_bytes.saturating_sub(self.resumed_bytes)
-    }
-
-    /// Notes the end of a file, if an observer wants it.
-    fn tell(&mut self, manifest: &Manifest, index: u32, state: FileState, hash: Option<[u8; 32]>) {
-        if !self.keeps_ended {
-            return;
-        }
-        let is_file = manifest
-            .entry(index)
-            .is_some_and(|entry| matches!(entry.kind, Kind::File { .. }));
-        let hash = hash.or(self.hashes.remove(&index));
-        self.ended_files.push(EndedFile {
-            path: Text::new(manifest.path(index).display()),
-            bytes: manifest.stream_bytes_of(index),
-            hash: hash.filter(|_| is_file && !matches!(state, FileState::Failed(_))),
-            state,
-        });
-    }
-}
-
-/// The verdicts and warnings so far. Other threads add them, and one reads them when the transfer ends.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct SharedResults(Arc<Mutex<FileResults>>);
-
-impl SharedResults {
-    /// Begins with what the sender could not list.
-    pub(crate) fn of(source: &Source) -> Self {
-        let shared_results = Self::default();
-        shared_results.begin(source);
-        shared_results
-    }
-
-    /// Begins again with another listing.
-    pub(crate) fn begin(&self, source: &Source) {
-        let mut results = FileResults::default();
-        for it in source.unreadable() {
-            let (path, reason) = (|| it.path.clone(), Text::new(it.reason()));
-            results.failed.add(path, FileCause::Unreadable, reason);
-        }
-        results.keeps_ended = self.results().keeps_ended;
-        *self.results() = results;
-    }
-
-    /// Adds the verdict on a file. `failure` says why it did not arrive.
-    pub(crate) fn add(
-        &self,
-        manifest: &Manifest,
-        index: u32,
-        failure: Option<(FileCause, Text)>,
-        hash: Option<[u8; 32]>,
-    ) {
-        self.results().add(manifest, index, failure, hash);
-    }
-
-    /// Remembers the end of each file for an observer, or does not.
-    pub(crate) fn keep_ended(&self, wanted: bool) {
-        self.results().keeps_ended = wanted;
-    }
-
-    /// Notes the hash of a file that has no verdict yet.
-    pub(crate) fn note_hash(&self, index: u32, hash: [u8; 32]) {
-        let mut results = self.results();
-        if results.keeps_ended && hash != [0; 32] {
-            results.hashes.insert(index, hash);
-        }
-    }
-
-    /// Returns the files that have ended since the last call.
-    pub(crate) fn take_ended(&self) -> Vec<EndedFile> {
-        std::mem::take(&mut self.results().ended_files)
-    }
-
-    /// Notes that a file went on after an interruption, and how many of its bytes were not sent again.
-    pub(crate) fn note_resumed(&self, bytes: u64) {
-        let mut results = self.results();
-        results.resumed_files += 1;
-        results.resumed_bytes += bytes;
-    }
-
-    /// Notes what the receiver has removed.
-    pub(crate) fn note_deleted(&self, files: u32) {
-        self.results().deleted_files = files;
-    }
-
-    /// Notes that data have arrived at the receiver, and packets of it here.
-    pub(crate) fn note_met(&self) {
-        self.results().has_met = true;
-    }
-
-    /// How many files have a verdict.
-    pub(crate) fn count(&self) -> u32 {
-        let results = self.results();
-        let arrived = results.verified_files + results.kept_files;
-        arrived + results.failed.failed_files
-    }
-
-    /// Adds a file that was there already.
-    pub(crate) fn keep(&self, manifest: &Manifest, index: u32) {
-        let mut results = self.results();
-        results.kept_files += 1;
-        results.kept_bytes += manifest.stream_bytes_of(index);
-        results.tell(manifest, index, FileState::Unchanged, None);
-    }
-
-    /// Adds a warning that the verdicts do not show. Callers add a few, whatever the number of files.
-    pub(crate) fn warn(&self, warning: impl fmt::Display) {
-        self.results().warnings.push(warning.to_string());
-    }
-
-    /// Returns everything, and keeps nothing.
-    pub(crate) fn take(&self) -> FileResults {
-        std::mem::take(&mut self.results())
-    }
-
-    fn results(&self) -> MutexGuard<'_, FileResults> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

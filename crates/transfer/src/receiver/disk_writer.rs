@@ -12,7 +12,7 @@ use farwrite_session::{Message, Text};
 use super::Event;
 use crate::channel_writer::{Closed, Outbox};
 use crate::progress_counts::OwnCounts;
-use crate::report::{FileResults, SharedResults};
+use crate::results::{FileResults, SharedResults};
 use crate::{Error, ErrorKind};
 
 /// Bytes of one write. The size is small, so that a slow disk still shows progress.

@@ -29,9 +29,8 @@ use crate::channel_writer::{ChannelWriter, Outbox};
 use crate::error::of_thread;
 use crate::memory_pool::MemoryShare;
 use crate::progress_counts::{OwnCounts, PeerCounts};
-use crate::report::{
-    Facts, FileResults, Files, Role, Sending, SharedResults, TransferReport, Unfinished,
-};
+use crate::report::{Facts, Files, Role, Sending, TransferReport, Unfinished};
+use crate::results::{FileResults, SharedResults};
 use crate::route::{Offered, RoutedEndpoint};
 use crate::sender::note_partials;
 use crate::setup::{SETUP, Setup, decode_info, failed, hello, warn_if_unsealed};

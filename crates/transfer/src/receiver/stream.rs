@@ -21,7 +21,7 @@ use crate::liveness::{LifeSigns, Liveness, least_steps};
 use crate::memory_pool::MemoryShare;
 use crate::progress_counts::{OwnCounts, PeerCounts};
 use crate::progress_meter::{ProgressMeter, Status};
-use crate::report::{FileResults, SharedResults};
+use crate::results::{FileResults, SharedResults};
 use crate::route::RoutedEndpoint;
 use crate::setup::send_qp_info;
 use crate::shape::Shape;

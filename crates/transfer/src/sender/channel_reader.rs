@@ -11,7 +11,7 @@ use farwrite_session::{
 
 use crate::error::of_thread;
 use crate::progress_counts::{OwnCounts, PeerCounts};
-use crate::report::{FileResults, SharedResults};
+use crate::results::{FileResults, SharedResults};
 use crate::{Error, ErrorKind};
 
 /// The receiver's reports on the files.

@@ -10,7 +10,7 @@ use farwrite_session::files::Source;
 
 use crate::channel_writer::{Closed, Outbox};
 use crate::progress_counts::OwnCounts;
-use crate::report::SharedResults;
+use crate::results::SharedResults;
 
 /// Bytes of one read. The size is small, so that a slow disk still shows progress.
 const SLICE_BYTES: usize = 256 << 10;

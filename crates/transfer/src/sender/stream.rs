@@ -20,7 +20,7 @@ use crate::channel_writer::Outbox;
 use crate::liveness::{LifeSigns, Liveness, least_steps};
 use crate::progress_counts::{OwnCounts, PeerCounts};
 use crate::progress_meter::{ProgressMeter, Status};
-use crate::report::{FileResults, SharedResults};
+use crate::results::{FileResults, SharedResults};
 use crate::route::RoutedEndpoint;
 use crate::shape::Shape;
 use crate::stream_qp::StreamQp;
