@@ -5,7 +5,7 @@ use std::path::Path;
 use farwrite_experiment::other_simulators::Found;
 
 use super::compare::{ComparedFlow, ComparedSetting, ComparedSize, Comparison};
-use super::report::{Estimate, Key, Report, Setting, Spread};
+use super::report::{Estimate, Key, Report, Run, Setting, Spread};
 use crate::table::lay_out;
 use farwrite_units::show::{Bytes, Rate};
 
@@ -54,10 +54,7 @@ fn start_costs(report: &Report) -> String {
 /// The missing bytes of flows with a deadline, by setting; empty if nothing is missing.
 fn missing(report: &Report) -> String {
     let of_setting = |setting: &Setting| {
-        let runs = report
-            .runs
-            .iter()
-            .filter(|run| is_of(&run.key, &setting.key));
+        let runs = runs_of(report, setting);
         let bytes: u64 = runs.map(|run| run.missing_bytes).sum();
         (bytes > 0).then(|| {
             let name = name(&setting.key);
@@ -73,19 +70,21 @@ fn missing(report: &Report) -> String {
 /// The goodput of flows without an end, by setting; empty if there are none.
 fn endless(report: &Report) -> String {
     let of_setting = |setting: &Setting| {
-        let runs = report
-            .runs
-            .iter()
-            .filter(|run| is_of(&run.key, &setting.key));
+        let runs = runs_of(report, setting);
         let goodputs: Vec<_> = runs.filter_map(|run| run.endless_bps).collect();
         let of = Spread::of(goodputs)?;
         let name = name(&setting.key);
         let goodput = Rate(of.mean);
         Some(format!(
-            "\n{name}: {goodput} of goodput by all flows without an end together"
+            "\n{name}: the flows without an end together have a goodput of {goodput}"
         ))
     };
     report.settings.iter().filter_map(of_setting).collect()
+}
+
+fn runs_of<'a>(report: &'a Report, setting: &'a Setting) -> impl Iterator<Item = &'a Run> {
+    let runs = report.runs.iter();
+    runs.filter(|run| is_of(&run.key, &setting.key))
 }
 
 fn is_of(one: &Key, other: &Key) -> bool {
@@ -109,10 +108,7 @@ fn name(key: &Key) -> String {
 }
 
 fn row(report: &Report, setting: &Setting) -> [String; 10] {
-    let runs = report
-        .runs
-        .iter()
-        .filter(|run| is_of(&run.key, &setting.key));
+    let runs = runs_of(report, setting);
     let mut counts = [0; 5];
     for run in runs {
         let dropped = run.dropped_buffer
