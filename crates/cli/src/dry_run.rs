@@ -23,7 +23,7 @@ const WARNED: usize = 20;
 /// The result for scripts.
 #[derive(Serialize)]
 struct Listing {
-    /// Files and links, with those that the receiver has.
+    /// Files and links that would be sent, without those that the receiver has.
     files: u32,
     bytes: u64,
     directories: usize,

@@ -262,7 +262,7 @@ impl Serving<'_> {
         Served::Transfer(outcome::show(console, ended, self.is_verbose))
     }
 
-    /// Tells a sender what a transfer would do, or the user of this end if that one wants to know.
+    /// Answers a dry run. If the user of this end asked for it, this end shows the result. Otherwise the sender gets it.
     fn answer_dry_run(
         &self,
         client: Client,
@@ -280,23 +280,17 @@ impl Serving<'_> {
             Ok(run) if is_own => Served::Transfer(dry_run::show(&run, None, Exit::Files, console)),
             Err(error) if is_own && error.kind() == ErrorKind::Unreachable => Served::Nothing,
             Err(error) if is_own => Served::Transfer(Err(error.into())),
-            ended => {
-                // A dry run is not a transfer: --once continues to wait for one. But a code serves one sender.
-                match (ended, proof) {
-                    (Err(error), Proof::Code) => Served::Transfer(Err(error.into())),
-                    (Err(error), _) => {
-                        console.warn(format_args!("a dry run has failed: {error}"));
-                        Served::Nothing
-                    }
-                    (Ok(run), proof) => {
-                        console.say(dry_run::line_of_receiver(&run));
-                        match proof {
-                            Proof::Code => {
-                                Served::Transfer(console.json(&()).map(|()| ExitCode::SUCCESS))
-                            }
-                            _ => Served::Nothing,
-                        }
-                    }
+            // A dry run is not a transfer: --once continues to wait for one. But a code serves one sender.
+            Err(error) if proof == Proof::Code => Served::Transfer(Err(error.into())),
+            Err(error) => {
+                console.warn(format_args!("a dry run has failed: {error}"));
+                Served::Nothing
+            }
+            Ok(run) => {
+                console.say(dry_run::line_of_receiver(&run));
+                match proof == Proof::Code {
+                    true => Served::Transfer(console.json(&()).map(|()| ExitCode::SUCCESS)),
+                    false => Served::Nothing,
                 }
             }
         }

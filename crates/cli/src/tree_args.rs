@@ -47,8 +47,9 @@ pub(crate) struct TreeArgs {
     /// With --delete: if more than this number of files and directories would be removed, remove none
     #[arg(long, value_name = "N", requires = "delete")]
     pub(crate) max_delete: Option<u32>,
-    /// List what would be sent, and change nothing. Without --delete, no receiver is asked, except by `cp` from another machine. With --delete, also
-    /// list what the receiver would remove, and leave out the files that it has with the same length and time
+    /// List what would be sent, and change nothing. Without --delete, no receiver is asked, except by `cp` from
+    /// another machine. With --delete, also list what the receiver would remove, and leave out the files that it has
+    /// with the same length and time
     #[arg(long)]
     pub(crate) dry_run: bool,
 }

@@ -165,8 +165,8 @@ fn channel() -> (RecordSealer, RecordOpener) {
     KEYS.records()
 }
 
-/// Manifest entries of a peer: each is refused or gets the next number. Or details, for a manifest with one entry of
-/// each kind. Or the paths of a dry run.
+/// Manifest entries of a peer: each is refused or gets the next number. The data can also be details, for a manifest
+/// with one entry of each kind, or the paths of a dry run.
 pub fn manifest(data: &[u8]) {
     let entries = match decode(data) {
         Ok(Message::Entries(entries)) => entries,

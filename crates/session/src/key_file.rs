@@ -49,7 +49,7 @@ pub(crate) fn load<K>(
     let credentials = env::var_os("CREDENTIALS_DIRECTORY");
     if mode & others(path, credentials.as_deref().map(Path::new)) != 0 {
         if !metadata.is_file() {
-            let what = format!("it is open to others (mode {mode:04o}), and no regular file");
+            let what = format!("it is open to others (mode {mode:04o}), and it is no regular file");
             return Err(io(std::io::Error::new(ErrorKind::InvalidInput, what)));
         }
         let path = path.into();

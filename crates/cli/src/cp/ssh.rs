@@ -160,8 +160,9 @@ impl Remote<'_> {
     }
 }
 
-/// The script that keeps this program of so many bytes there. Several of them may run at once, and the
-/// program may be cut off, so it gets its name when it is whole.
+/// Returns the script that saves this program at the other machine, from its standard input. `bytes` is the length of
+/// the program. The connection can end early, and several scripts can run at the same time. So each script writes to a
+/// name of its own, and renames the file only if it has this length.
 fn keep_program(bytes: u64) -> String {
     format!(
         "umask 077; new={BOOTSTRAP}.$$; trap \"rm -f $new\" EXIT; trap \"exit 1\" HUP INT TERM; \

@@ -33,7 +33,8 @@ const MAX_MTU: u32 = (65_507 - 32 - 4) / 4 * 4;
 /// in the cache when the kernel copies it.
 const BATCHES_AHEAD: usize = 4;
 const SINGLES_AHEAD: usize = 64;
-/// Time after which a device whose queue was full is tried again. Nothing tells when it has room.
+/// After the queue of a network device was full, the thread tries again after this time. The kernel does not report
+/// when that queue has room.
 const DEVICE_PAUSE: Duration = Duration::from_micros(100);
 
 /// Moves packets through UDP sockets.

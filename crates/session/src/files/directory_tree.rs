@@ -46,8 +46,8 @@ pub(super) struct DirectoryTree {
 }
 
 impl DirectoryTree {
-    /// Makes all directories of a manifest in an existing one, if there is room for its files, and
-    /// checks that no directory has the name of a file, and that the files can get names. Removes the leftovers of killed receivers
+    /// Makes all directories of a manifest in an existing one, if there is room for its files. Checks that no
+    /// directory has the name of a file, and that the files can get names. Removes the leftovers of killed receivers
     /// from directories that existed before.
     pub(super) fn prepare(
         root: &Path,

@@ -95,8 +95,8 @@ pub(super) fn find(
     Ok(found)
 }
 
-/// Tells the path of something, and those of all below it. `around` is the path of its directory. The path of a
-/// directory ends with `/`.
+/// Calls `tell` with the path of the file or directory `name`, and then with the path of each file and directory below
+/// it. `around` is the path of the directory that has `name`. The path of a directory ends with `/`.
 pub(super) fn walk(
     directory: &Directory,
     around: &Path,

@@ -58,14 +58,14 @@ impl Preview {
         Ok(preview)
     }
 
-    /// Returns the files that are there already, in ascending order of their entries.
+    /// Returns the files that the receiver already has, in ascending order of their entries.
     #[must_use]
     pub fn present(&self) -> &[Present] {
         &self.present
     }
 
-    /// Tells the paths below the receiver's directory that `order` would remove, each directory before what is in
-    /// it. The path of a directory ends with `/`. Returns how many there are.
+    /// Calls `tell` with each path that `order` would remove, relative to the receiver's directory. A directory comes
+    /// before what is in it, and its path ends with `/`. Returns the number of paths.
     ///
     /// # Errors
     /// [`SinkError::Extra`] if a directory cannot be read, or with an error of `tell`.
