@@ -95,8 +95,8 @@ pub(crate) struct PerfArgs {
     /// Send on threads at this end, one for each channel. The data then have UDP ports of their own
     #[arg(long, conflicts_with = "device")]
     pub(crate) send_threads: bool,
-    /// Threads of this end that compute parity: 0 to 1024, or auto: none on two cores, otherwise one for each
-    /// further core, at most 4
+    /// Threads of this end that compute parity: 0 to 1024, or auto: none on one core, one on two or three
+    /// cores, otherwise one for each core beyond two, at most 4
     #[arg(long, value_name = "N", default_value = "auto")]
     pub(crate) coding_threads: CodingThreads,
     /// Show bandwidth in Gbit/s instead of MiB/s

@@ -22,9 +22,8 @@ const MOST_AUTO: usize = 4;
 /// How many threads compute parity for an endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CodingThreads {
-    /// As many as the machine has room for: none on one or two cores, where the thread that polls
-    /// and the threads of the program use all of them; otherwise one for each core beyond two, at
-    /// most four.
+    /// As many as the machine has room for: none on one core, one on two or three cores, and one
+    /// for each core beyond two on larger machines, at most four.
     #[default]
     Auto,
     /// This many. With 0, the thread that polls computes parity.
@@ -49,7 +48,9 @@ impl CodingThreads {
 }
 
 fn auto(cores: usize) -> usize {
-    cores.saturating_sub(2).min(MOST_AUTO)
+    // Also with two cores, messages with parity are faster if the thread that polls does not code.
+    let least = cores.saturating_sub(1).min(1);
+    cores.saturating_sub(2).clamp(least, MOST_AUTO)
 }
 
 impl fmt::Display for CodingThreads {
@@ -208,8 +209,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_or_two_cores_code_where_they_poll() {
-        let expected = [(1, 0), (2, 0), (3, 1), (4, 2), (6, 4), (64, 4)];
+    fn one_core_codes_where_it_polls() {
+        let expected = [(1, 0), (2, 1), (3, 1), (4, 2), (6, 4), (64, 4)];
         for (cores, threads) in expected {
             assert_eq!(auto(cores), threads, "{cores} cores");
         }
