@@ -150,6 +150,12 @@ impl LinkArgs {
     pub(super) fn config(&self) -> Result<TunEmulatorConfig, Failure> {
         let default = Back::default();
         let back = self.back.as_ref().unwrap_or(&default);
+        let most_loss = self.loss.max(back.loss.unwrap_or(0.0));
+        if self.burst.is_some() && most_loss == 0.0 {
+            let what =
+                "--burst says how losses follow each other, and nothing is lost; give --loss too";
+            return Err(Failure::new(Exit::Usage, what));
+        }
         let forward = LinkConfig {
             delay: self.rtt / 2,
             rate_bps: self.rate,
@@ -410,6 +416,8 @@ mod tests {
         assert_eq!(loss("20"), Loss::in_bursts(0.01, 20.0));
         let time = Duration::from_millis(2);
         assert_eq!(loss("2ms"), Loss::in_timed_bursts(0.01, time));
+        let error = config("--namespaces a b --burst 20").expect_err("nothing is lost");
+        assert!(error.contains("--loss"), "{error}");
     }
 
     #[test]

@@ -70,6 +70,13 @@ struct TraceReport {
 /// Runs the command.
 pub(crate) fn run(args: &DrawArgs, console: &Console) -> Result<(), Failure> {
     let runs = read::read(&args.trace)?;
+    if args.out.is_none() && !args.trace.is_file() {
+        let what = format!(
+            "{} is no file, so the picture has no name; give --out",
+            args.trace.display()
+        );
+        return Err(Failure::new(Exit::Usage, what));
+    }
     let picture = args.out.clone();
     let picture = picture.unwrap_or_else(|| recorder::picture_of(&args.trace));
     if picture == args.trace {
