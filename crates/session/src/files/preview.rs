@@ -22,6 +22,7 @@ pub struct Preview {
     present: Vec<Present>,
     /// The directories of the manifest that exist.
     there: HashSet<u32>,
+    entry_by_directory: HashMap<Id, u32>,
     /// What would still be there under the name of an entry after the transfer.
     kept: HashMap<u32, Id>,
 }
@@ -31,7 +32,7 @@ impl Preview {
     ///
     /// # Errors
     /// Those with which a transfer would end before its first byte: [`SinkError::Open`], [`SinkError::Prepare`],
-    /// [`SinkError::InTheWay`]. Room, quota, and whether this end may write are not checked.
+    /// [`SinkError::InTheWay`], [`SinkError::SameDirectory`]. Room, quota, and whether this end may write are not checked.
     pub fn look(root: &Path, manifest: Arc<Manifest>, compare: Compare) -> Result<Self, SinkError> {
         let directory = Directory::open(root).map_err(|source| SinkError::Open {
             path: root.into(),
@@ -43,6 +44,7 @@ impl Preview {
             directories: OpenDirectories::new(directory, None),
             present: Vec::new(),
             there: HashSet::new(),
+            entry_by_directory: HashMap::new(),
             kept: HashMap::new(),
         };
         for (index, entry) in (0..).zip(manifest.entries()) {
@@ -107,6 +109,12 @@ impl Preview {
         let status = entered.map_err(io::Error::from).and_then(Directory::status);
         match status {
             Ok(status) => {
+                if let Some(first) = self.entry_by_directory.insert(status.id, index) {
+                    return Err(SinkError::SameDirectory {
+                        first: self.root_path.join(self.manifest.path(first)),
+                        second: self.root_path.join(self.manifest.path(index)),
+                    });
+                }
                 self.there.insert(index);
                 self.kept.insert(index, status.id);
                 Ok(())

@@ -6,7 +6,9 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use farwrite_session::files::{CommitGate, FileFailure, FileStep, Policy, Sink, SinkError};
+use farwrite_session::files::{
+    CommitGate, Compare, FileFailure, FileStep, Policy, Preview, Sink, SinkError,
+};
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
 use crate::place::{AT_ONCE, Place, child, child_with_mounts, hash, manifest, new_sink, try_sink};
@@ -220,13 +222,16 @@ fn child_with_one_directory_for_two() {
     let Some(to) = std::env::var_os("FARWRITE_TEST_DIR") else {
         return;
     };
+    let to = Path::new(&to);
     let items = manifest(&[("a/", 0), ("A/", 0), ("a/f", 1), ("A/f", 1)]);
-    let error =
-        Sink::new(Path::new(&to), items, CommitGate::default(), AT_ONCE).expect_err("one for two");
-    let SinkError::SameDirectory { first, second } = &error else {
-        panic!("{error}")
-    };
-    assert!(first.ends_with("a") && second.ends_with("A"), "{error}");
+    let dry = Preview::look(to, items.clone(), Compare::Time).expect_err("one for two");
+    let real = Sink::new(to, items, CommitGate::default(), AT_ONCE).expect_err("one for two");
+    for error in [dry, real] {
+        let SinkError::SameDirectory { first, second } = &error else {
+            panic!("{error}")
+        };
+        assert!(first.ends_with("a") && second.ends_with("A"), "{error}");
+    }
 }
 
 #[test]
