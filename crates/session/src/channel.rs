@@ -118,6 +118,7 @@ impl Channel {
         };
         // Messages are short, and the peer waits for each: send each message at once.
         stream.set_nodelay(true).map_err(io)?;
+        use_bbr(&stream);
         let peer = canonical(stream.peer_addr().map_err(io)?);
         let local = canonical(stream.local_addr().map_err(io)?);
         let socket = Arc::new(Socket::new(stream));
@@ -191,6 +192,17 @@ impl Channel {
         (&mut self.reader, &mut self.writer)
     }
 }
+
+/// Uses BBR for what this end sends. The names and hashes of a large tree are megabytes, and CUBIC, the default of many
+/// systems, needs seconds for them if random packets are lost. A system that lacks BBR, or lets only an administrator
+/// choose it, keeps its default.
+#[cfg(target_os = "linux")]
+fn use_bbr(stream: &TcpStream) {
+    let _ = rustix::net::sockopt::set_tcp_congestion(stream, "bbr");
+}
+
+#[cfg(not(target_os = "linux"))]
+fn use_bbr(_: &TcpStream) {}
 
 /// Converts an IPv4 address that is mapped into IPv6 back to IPv4.
 pub(crate) fn canonical(mut addr: SocketAddr) -> SocketAddr {
