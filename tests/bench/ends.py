@@ -215,10 +215,10 @@ def quinn_command(programs, cc):
     return [programs.quinn, "--certificate", str(programs.directory / "certificate"), "--cc", cc]
 
 
-def quinn_receiver(programs, path, cc, host=None, address=None):
+def quinn_receiver(programs, path, cc, host=None, address=None, role="take"):
     """Starts the receiving QUIC end, on `b` if no host is named."""
     host, address = host or path.b, address or path.b.v4
-    receiver = path.own(host.popen([*quinn_command(programs, cc), "take", f"{address}:4433"],
+    receiver = path.own(host.popen([*quinn_command(programs, cc), role, f"{address}:4433"],
                                    text=True, stdout=subprocess.PIPE))
     if receiver.stdout.readline() != "ready\n":
         raise Failed("quinn does not listen")

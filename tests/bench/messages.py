@@ -12,6 +12,8 @@ import table
 RATE = 10_000_000_000
 RTT = 0.025
 LOSSES = (0, 1e-4, 1e-3, 1e-2)
+#: Seconds after which the messages of one cell are stopped.
+LIMIT_S = 60
 BESIDE_RATE = 1_000_000_000
 BESIDE_MESSAGES = 30
 #: Payload bytes of our packets where the MTU is 1500.
@@ -25,12 +27,17 @@ def run(programs):
     for size, count in ((8 * MIB, 40), (128 * MIB, 12)):
         count = max(2, int(count * programs.scale))
         for loss in LOSSES:
-            for name, exchange in _contestants(programs):
+            for name, exchange in (*_contestants(programs), *_more_contestants(programs)):
                 for cold in (True, False):
                     # A cold message needs a new connection.
                     with programs.path("--rate", RATE, "--rtt", "25ms", "--ip-mtu", 9000, "--loss",
                                        loss) as path:
-                        times = exchange(path, size, max(2, count // 2) if cold else count, cold)
+                        try:
+                            times = exchange(path, size, max(2, count // 2) if cold else count, cold)
+                        except (subprocess.TimeoutExpired, ends.Failed):
+                            rows.append([f"{size // MIB} MiB, loss {loss:g}", name, "cold" if cold else "warm",
+                                         *["-"] * 4])
+                            continue
                         times = times if cold else times[1:]
                         late = ends.shown(ends.lateness(path.stop()))
                     least = size * 8 / RATE + RTT
@@ -41,7 +48,7 @@ def run(programs):
         "Milliseconds for a message, from its posting to the sender's knowing that it has arrived",
         "10 Gbit/s, 25 ms, MTU 9000, offloads, queue of one round trip, loss both ways. Cold: the "
         "first of a connection, for TCP\nwith its handshake. Warm: one after the other, without the "
-        "first. Least: size / rate + round trip. Late: p99 in ms.",
+        f"first. Least: size / rate + round trip. -: broke off, or took more than {LIMIT_S} s in all. Late: p99 in ms.",
         ["message", "program", "", "mean", "p99", "of the least", "late"], rows)
 
 
@@ -92,6 +99,29 @@ def _contestants(programs):
         yield "TCP bbr", _tcp
 
 
+def _more_contestants(programs):
+    yield "farwrite, 2 channels", lambda *arguments: _ours(programs, *arguments, options=("--channels", "2"))
+    yield ("farwrite, a receive thread",
+           lambda *arguments: _ours(programs, *arguments, options=("--receive-threads",)))
+    if programs.quinn:
+        for cc in ("cubic", "bbr"):
+            yield f"quinn {cc}", lambda *arguments, cc=cc: _quinn(programs, cc, *arguments)
+
+
+def _quinn(programs, cc, path, size, count, cold):
+    receiver = ends.quinn_receiver(programs, path, cc, role="answer")
+    sender = path.own(path.a.popen(
+        [*ends.quinn_command(programs, cc), "ask", f"{path.b.v4}:4433", "--bytes", str(size),
+         "--messages", str(count if cold else count + 1), *(["--cold"] if cold else [])],
+        text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL))
+    seconds, _ = sender.communicate(timeout=LIMIT_S)
+    receiver.terminate()
+    receiver.wait(timeout=10)
+    if sender.returncode != 0:
+        raise ends.Failed(f"quinn ended with {sender.returncode}")
+    return json.loads(seconds)["seconds"]
+
+
 def _tcp(path, size, count, cold, pause_ms=0, _payload=None):
     common = ["--bytes", size, "--messages", count if cold else count + 1]
     receiver = path.start(path.b, "tcp-answer", *common)
@@ -102,19 +132,19 @@ def _tcp(path, size, count, cold, pause_ms=0, _payload=None):
     return seconds
 
 
-def _ours(programs, path, size, count, cold, pause_ms=150, payload=8192):
+def _ours(programs, path, size, count, cold, pause_ms=150, payload=8192, options=()):
     if cold:
-        return [_connection(programs, path, size, 1, pause_ms, payload)[0] for _ in range(count)]
-    return _connection(programs, path, size, count + 1, pause_ms, payload)
+        return [_connection(programs, path, size, 1, pause_ms, payload, options)[0] for _ in range(count)]
+    return _connection(programs, path, size, count + 1, pause_ms, payload, options)
 
 
-def _connection(programs, path, size, count, pause_ms, payload):
+def _connection(programs, path, size, count, pause_ms, payload, options):
     """Connects two ends: passes the information of each end to the other."""
     ends_of = []
     for host, role in ((path.b, "take"), (path.a, "send")):
         ends_of.append(path.own(host.popen(
             [programs.messages, role, "--bind", f"{host.v4}:4791", "--bytes", str(size),
-             "--messages", str(count), "--pause-ms", str(pause_ms), "--mtu", str(payload)],
+             "--messages", str(count), "--pause-ms", str(pause_ms), "--mtu", str(payload), *options],
             text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)))
     receiver, sender = ends_of
     infos = [process.stdout.readline() for process in ends_of]

@@ -44,6 +44,12 @@ struct Args {
     /// The repair scheme.
     #[arg(long, default_value = "sr-nack", value_parser = SchemeName::parse_exact)]
     scheme: SchemeName,
+    /// Sockets, on which the packets of the queue pair take turns.
+    #[arg(long, default_value_t = 1)]
+    channels: u16,
+    /// Receive on threads, one for each channel.
+    #[arg(long)]
+    receive_threads: bool,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -56,7 +62,13 @@ enum Role {
 
 fn main() -> Result<(), Failure> {
     let args = Args::parse();
-    let mut endpoint = Endpoint::over_udp(&UdpConfig::new(args.bind))?;
+    let mut endpoint = Endpoint::over_udp(&UdpConfig {
+        ports: args.channels,
+        ..UdpConfig::new(args.bind)
+    })?;
+    if args.receive_threads {
+        endpoint.start_workers()?;
+    }
     let qp = endpoint.create_qp(QpOptions {
         sdr: QpConfig {
             mtu: args.mtu,

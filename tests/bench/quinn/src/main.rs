@@ -1,4 +1,5 @@
-//! One end of a QUIC connection: sends for some seconds or sends a file, or takes bytes in and measures how fast.
+//! One end of a QUIC connection: sends for some seconds, sends a file, or takes bytes in and measures how fast. Or sends
+//! messages and measures their times, or answers each message.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -37,6 +38,27 @@ enum Role {
     Send { to: SocketAddr, seconds: f64 },
     /// Sends the bytes of a file on one stream, and waits until the receiver has all of them.
     SendFile { to: SocketAddr, file: PathBuf },
+    /// Answers each stream with one byte when all of it has arrived, until a connection of the sender ends in order.
+    Answer { at: SocketAddr },
+    /// Sends messages, each on a stream of its own; prints the seconds from each to its answer.
+    Ask(Ask),
+}
+
+#[derive(Parser)]
+struct Ask {
+    to: SocketAddr,
+    /// Length of a message in bytes.
+    #[arg(long)]
+    bytes: usize,
+    /// Number of messages, sent one after the other.
+    #[arg(long)]
+    messages: usize,
+    /// Seconds between an answer and the next message.
+    #[arg(long, default_value_t = 0.0)]
+    pause: f64,
+    /// Connect again for each message. The time of the handshake counts.
+    #[arg(long)]
+    cold: bool,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -52,6 +74,8 @@ async fn main() -> Result<(), Failure> {
         Role::Take { at } => take(&args, at).await,
         Role::Send { to, seconds } => send(&args, to, Duration::from_secs_f64(seconds)).await,
         Role::SendFile { to, ref file } => send_file(&args, to, file).await,
+        Role::Answer { at } => answer(&args, at).await,
+        Role::Ask(ref ask) => send_messages(&args, ask).await,
     }
 }
 
@@ -69,7 +93,8 @@ fn transport(cc: Congestion) -> Arc<TransportConfig> {
     Arc::new(transport)
 }
 
-async fn take(args: &Args, at: SocketAddr) -> Result<(), Failure> {
+/// Makes an endpoint that accepts connections, and says so.
+fn listen(args: &Args, at: SocketAddr) -> Result<Endpoint, Failure> {
     let own = rcgen::generate_simple_self_signed(["far".to_owned()])?;
     let key = PrivatePkcs8KeyDer::from(own.signing_key.serialize_der());
     let certificate = own.cert.der().clone();
@@ -78,6 +103,11 @@ async fn take(args: &Args, at: SocketAddr) -> Result<(), Failure> {
     config.transport_config(transport(args.cc));
     let endpoint = Endpoint::server(config, at)?;
     println!("ready");
+    Ok(endpoint)
+}
+
+async fn take(args: &Args, at: SocketAddr) -> Result<(), Failure> {
+    let endpoint = listen(args, at)?;
     let connection = endpoint.accept().await.ok_or("no connection")?.await?;
     let mut stream = connection.accept_uni().await?;
     let (mut bytes, mut first, mut last) = (0, None, Instant::now());
@@ -133,5 +163,45 @@ async fn send(args: &Args, to: SocketAddr, time: Duration) -> Result<(), Failure
         Err(_over) => stream.reset(VarInt::from_u32(0))?,
     }
     connection.closed().await;
+    Ok(())
+}
+
+async fn answer(args: &Args, at: SocketAddr) -> Result<(), Failure> {
+    let endpoint = listen(args, at)?;
+    while let Some(incoming) = endpoint.accept().await {
+        let connection = incoming.await?;
+        while let Ok((mut reply, mut message)) = connection.accept_bi().await {
+            while message.read_chunk(1 << 20, true).await?.is_some() {}
+            reply.write_all(b".").await?;
+            reply.finish()?;
+        }
+    }
+    Ok(())
+}
+
+async fn send_messages(args: &Args, ask: &Ask) -> Result<(), Failure> {
+    let message = vec![1; ask.bytes];
+    let mut seconds = Vec::new();
+    let mut kept = None;
+    for number in 0..ask.messages {
+        if number > 0 {
+            tokio::time::sleep(Duration::from_secs_f64(ask.pause)).await;
+        }
+        let start = Instant::now();
+        let connection = match kept.take() {
+            Some(connection) => connection,
+            None => connect(args, ask.to).await?,
+        };
+        let (mut stream, mut reply) = connection.open_bi().await?;
+        stream.write_all(&message).await?;
+        stream.finish()?;
+        reply.read_to_end(1).await?;
+        seconds.push(start.elapsed().as_secs_f64());
+        match ask.cold {
+            true => connection.close(VarInt::from_u32(0), b""),
+            false => kept = Some(connection),
+        }
+    }
+    println!("{{\"seconds\": {seconds:?}}}");
     Ok(())
 }
