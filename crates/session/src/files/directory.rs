@@ -5,8 +5,10 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+#[cfg(target_os = "linux")]
+use std::sync::LazyLock;
 
 use rustix::fs::{
     Access, AtFlags, CWD, Dir, Mode, OFlags, RenameFlags, accessat, fchmod, fstat, linkat, mkdirat,
@@ -26,6 +28,9 @@ const FILE: OFlags = OFlags::NOFOLLOW
     .union(OFlags::CLOEXEC);
 /// What this end needs to put files into a directory.
 const OWNER: Mode = Mode::RWXU;
+
+/// Where a process finds what it has open. Without privileges, only a link there gives an open file a name.
+const OPEN_FILES: &str = "/proc/self/fd";
 
 #[derive(Debug)]
 pub(super) struct Directory(OwnedFd);
@@ -120,6 +125,33 @@ impl Directory {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         let mode = Mode::RUSR | Mode::WUSR;
         Ok(openat(&self.0, name, flags | OFlags::CLOEXEC, mode)?.into())
+    }
+
+    /// Makes a file without a name on the file system of this directory, which only its owner can read. It is gone
+    /// when it is closed, unless [`Directory::link`] has given it a name.
+    ///
+    /// # Errors
+    /// The file system has no such files.
+    #[cfg(target_os = "linux")]
+    pub(super) fn create_unnamed(&self) -> io::Result<File> {
+        static CAN_LINK: LazyLock<bool> = LazyLock::new(|| Path::new(OPEN_FILES).is_dir());
+        if !*CAN_LINK {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        let flags = OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC;
+        let mode = Mode::RUSR | Mode::WUSR;
+        Ok(openat(&self.0, ".", flags, mode)?.into())
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub(super) fn create_unnamed(&self) -> io::Result<File> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Gives a file of [`Directory::create_unnamed`] a name in this directory. Fails if the name is taken.
+    pub(super) fn link(&self, file: &File, name: &[u8]) -> Result<(), Errno> {
+        let path = format!("{OPEN_FILES}/{}", file.as_raw_fd());
+        linkat(CWD, path, &self.0, name, AtFlags::SYMLINK_FOLLOW)
     }
 
     /// Opens a file for reading.

@@ -1,12 +1,56 @@
 //! Gives files their final names.
 
 use std::collections::{HashMap, HashSet};
+use std::fs::File;
 use std::io;
 
 use rustix::io::Errno;
 
 use super::directory::Directory;
+use super::part_name::{PartName, new_name};
 use super::status::{Id, Status};
+
+/// A file that has no final name yet.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Nameless<'a> {
+    /// It has this name in the same directory.
+    Temporary(&'a [u8]),
+    /// It has no name.
+    Unnamed(&'a File),
+}
+
+impl Nameless<'_> {
+    /// Whether a later transfer can go on with the file.
+    pub(super) fn lasts(self) -> bool {
+        let Self::Temporary(name) = self else {
+            return false;
+        };
+        PartName::parse(name).is_some_and(|name| name.source().is_some())
+    }
+
+    /// Gives the file a name that is free.
+    fn take_free(self, directory: &Directory, name: &[u8]) -> Result<(), Errno> {
+        match self {
+            Self::Temporary(former) => directory.rename_to_free(former, name),
+            Self::Unnamed(file) => directory.link(file, name),
+        }
+    }
+
+    /// Gives the file a name, in place of another file.
+    fn take(self, directory: &Directory, name: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Temporary(former) => directory.rename(former, name),
+            Self::Unnamed(file) => {
+                let former = new_name()?;
+                directory.link(file, &former)?;
+                let renamed = directory.rename(&former, name);
+                renamed.inspect_err(|_| {
+                    let _ = directory.remove(&former);
+                })
+            }
+        }
+    }
+}
 
 /// The files that got their final names in this transfer.
 ///
@@ -33,16 +77,15 @@ impl Named {
         self.given.contains(&file.id) || kept.is_some_and(|kept| file.links <= *kept)
     }
 
-    /// Renames the file `id` within a directory. Returns `false` if a file of this transfer has the
-    /// new name.
-    pub(super) fn rename(
+    /// Gives the file `id` a name in a directory. Returns `false` if a file of this transfer has the name.
+    pub(super) fn give(
         &mut self,
         directory: &Directory,
-        from: &[u8],
+        from: Nameless<'_>,
         to: &[u8],
         id: Id,
     ) -> io::Result<bool> {
-        match directory.rename_to_free(from, to) {
+        match from.take_free(directory, to) {
             Ok(()) => {}
             // The name is taken, or the file system cannot check this itself.
             Err(Errno::EXIST | Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
@@ -50,7 +93,7 @@ impl Named {
                 if owner.is_some_and(|owner| self.has(&owner)) {
                     return Ok(false);
                 }
-                directory.rename(from, to)?;
+                from.take(directory, to)?;
             }
             Err(error) => return Err(error.into()),
         }
@@ -62,7 +105,9 @@ impl Named {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::io::Write as _;
 
+    use super::Nameless::{Temporary, Unnamed};
     use super::*;
 
     #[test]
@@ -77,7 +122,7 @@ mod tests {
         let mut named = Named::default();
         write("A", "before the transfer");
         let first = write("1", "first");
-        let renamed = named.rename(&directory, b"1", b"A", first);
+        let renamed = named.give(&directory, Temporary(b"1"), b"A", first);
         assert!(
             renamed.expect("rename"),
             "what was there before is replaced"
@@ -85,7 +130,7 @@ mod tests {
         // A file system that ignores case looks like this: the name `a` leads to `A`.
         fs::hard_link(place.path().join("A"), place.path().join("a")).expect("link");
         let second = write("2", "second");
-        let renamed = named.rename(&directory, b"2", b"a", second);
+        let renamed = named.give(&directory, Temporary(b"2"), b"a", second);
         assert!(!renamed.expect("looked"), "a file of this transfer is kept");
         let left = fs::read(place.path().join("A")).expect("read");
         assert_eq!(left, b"first");
@@ -105,13 +150,38 @@ mod tests {
         let first = id(b"1");
         assert!(
             named
-                .rename(&directory, b"1", b"other", first)
+                .give(&directory, Temporary(b"1"), b"other", first)
                 .expect("rename")
         );
         let second = id(b"2");
-        let renamed = named.rename(&directory, b"2", b"stays", second);
+        let renamed = named.give(&directory, Temporary(b"2"), b"stays", second);
         assert!(!renamed.expect("looked"), "it has no further name");
         let left = fs::read(place.path().join("stays")).expect("read");
         assert_eq!(left, b"old");
+    }
+
+    #[test]
+    fn a_file_without_a_name_gets_one_and_replaces_only_what_was_there_before() {
+        let place = tempfile::tempdir().expect("place");
+        let directory = Directory::open(place.path()).expect("open");
+        let Ok(mut file) = directory.create_unnamed() else {
+            // This file system has no such files.
+            return;
+        };
+        file.write_all(b"new").expect("write");
+        let id = Status::of_file(&file).expect("status").id;
+        fs::write(place.path().join("A"), "before the transfer").expect("write");
+        let mut named = Named::default();
+        let given = named.give(&directory, Unnamed(&file), b"A", id);
+        assert!(given.expect("given"), "what was there before is replaced");
+        assert_eq!(fs::read(place.path().join("A")).expect("read"), b"new");
+        let second = directory.create_unnamed().expect("as before");
+        let id = Status::of_file(&second).expect("status").id;
+        let given = named.give(&directory, Unnamed(&second), b"A", id);
+        assert!(!given.expect("looked"), "a file of this transfer is kept");
+        let given = named.give(&directory, Unnamed(&second), b"B", id);
+        assert!(given.expect("given"), "the name is free");
+        let names = directory.names(9, |_| true).expect("list");
+        assert_eq!(names, Some(vec![b"A".to_vec(), b"B".to_vec()]));
     }
 }

@@ -317,11 +317,13 @@ mod tests {
 
     use super::super::CommitGate;
     use super::super::part_file::{OpenPart, PartOptions};
+    use super::super::partial::MIN_PARTIAL_BYTES;
     use super::*;
 
+    /// A file that has a name while it is written.
     fn plain() -> PartOptions<'static> {
         PartOptions {
-            length: 0,
+            length: MIN_PARTIAL_BYTES,
             sparse: false,
             data: None,
             source: None,
@@ -339,7 +341,8 @@ mod tests {
         let copies = tempfile::tempdir().expect("directory");
         let directory = Directory::open(place.path()).expect("open");
         let part = OpenPart::create(&directory, plain()).expect("create");
-        let name = String::from_utf8(part.name().bytes()).expect("digits");
+        let name = part.name().expect("it has one").bytes();
+        let name = String::from_utf8(name).expect("digits");
         let copy = copies.path().join(&name);
         fs::copy(place.path().join(&name), &copy).expect("copy");
         let own = place
@@ -396,12 +399,10 @@ mod tests {
             for _ in 0..500 {
                 let part = OpenPart::create(&directory, plain()).expect("create");
                 thread::yield_now();
-                let named = directory.look(&part.name().bytes()).expect("look");
-                assert!(
-                    named.is_some_and(|named| part.name().is_of(named.id)),
-                    "removed"
-                );
-                directory.remove(&part.name().bytes()).expect("remove");
+                let name = part.name().expect("it has one");
+                let named = directory.look(&name.bytes()).expect("look");
+                assert!(named.is_some_and(|named| name.is_of(named.id)), "removed");
+                directory.remove(&name.bytes()).expect("remove");
             }
             done.store(true, Ordering::Relaxed);
         });

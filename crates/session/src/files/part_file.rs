@@ -1,4 +1,5 @@
-//! A file that is being received, under a temporary name.
+//! A file that is being received, under a temporary name. A short file has no name until it is whole, where the file
+//! system allows it: that saves changes of the directory, and the kernel removes it if the receiver is killed.
 //!
 //! The receiver holds an advisory lock on the file, so that another receiver can distinguish it from a
 //! file that a killed receiver left behind.
@@ -36,7 +37,8 @@ const SYNC_PERIOD: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(super) struct OpenPart {
     file: File,
-    name: PartName,
+    /// `None`: it has no name.
+    name: Option<PartName>,
     id: Id,
     stream: FileStream,
     length: u64,
@@ -56,7 +58,8 @@ pub(super) struct OpenPart {
 /// A file whose bytes have all arrived, with the hash of these bytes.
 #[derive(Debug)]
 pub(super) struct Part {
-    pub(super) name: PartName,
+    /// `None`: it has no name, and is open.
+    pub(super) name: Option<PartName>,
     pub(super) id: Id,
     pub(super) hash: blake3::Hash,
     /// The open file, which holds the lock.
@@ -84,8 +87,14 @@ pub(super) struct PartOptions<'a> {
 }
 
 impl OpenPart {
-    /// Makes a file in a directory, and locks it.
+    /// Makes a file in a directory. If it has a name, it is locked.
     pub(super) fn create(directory: &Directory, options: PartOptions<'_>) -> io::Result<Self> {
+        if options.length < MIN_PARTIAL_BYTES
+            && let Ok(file) = directory.create_unnamed()
+        {
+            let id = Status::of_file(&file)?.id;
+            return Ok(Self::of(file, (id, None), 0, options));
+        }
         // The inode is known after the file was made. Nobody else looks for files of this name, and
         // when the file gets the name that others look for, it is locked.
         let (random, first) = new_name_of()?;
@@ -101,7 +110,7 @@ impl OpenPart {
         let (id, name) = prepared().inspect_err(|_: &io::Error| {
             let _ = directory.remove(&first);
         })?;
-        Ok(Self::of(file, (id, name), 0, options))
+        Ok(Self::of(file, (id, Some(name)), 0, options))
     }
 
     /// Goes on with the file of an interrupted transfer.
@@ -117,11 +126,16 @@ impl OpenPart {
         file.set_len(bytes)?;
         Ok(Self {
             in_use,
-            ..Self::of(file, (id, name), bytes, options)
+            ..Self::of(file, (id, Some(name)), bytes, options)
         })
     }
 
-    fn of(file: File, (id, name): (Id, PartName), bytes: u64, options: PartOptions<'_>) -> Self {
+    fn of(
+        file: File,
+        (id, name): (Id, Option<PartName>),
+        bytes: u64,
+        options: PartOptions<'_>,
+    ) -> Self {
         Self {
             file,
             name,
@@ -139,7 +153,7 @@ impl OpenPart {
         }
     }
 
-    pub(super) fn name(&self) -> PartName {
+    pub(super) fn name(&self) -> Option<PartName> {
         self.name
     }
 
@@ -210,16 +224,16 @@ impl OpenPart {
     /// # Errors
     /// The file cannot be renamed, or bytes of it may be lost.
     pub(super) fn keep(&mut self, directory: &Directory) -> io::Result<()> {
-        let Some(source) = self.source else {
+        let (Some(source), Some(former)) = (self.source, self.name) else {
             return Ok(());
         };
         if self.stream.offset() < MIN_PARTIAL_BYTES {
             return Ok(());
         }
-        if self.name.source().is_none() {
+        if former.source().is_none() {
             let name = PartName::lasting(source, self.id);
-            directory.rename(&self.name.bytes(), &name.bytes())?;
-            self.name = name;
+            directory.rename(&former.bytes(), &name.bytes())?;
+            self.name = Some(name);
             self.in_use = Some(InUse::begin(self.id, &self.wanted));
             self.start_sync(directory)?;
         }

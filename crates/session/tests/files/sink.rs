@@ -70,19 +70,30 @@ fn hashes_may_come_before_bytes() {
     assert_eq!(to.list()["a"], b"aa");
 }
 
+/// Length of a file that has a temporary name while it is written. Shorter ones have none.
+const LONG: usize = 4 << 20;
+const LONG_LENGTH: u64 = LONG as u64;
+
 #[test]
 fn dropped_half_way_leaves_nothing() {
-    for bytes in 0..=6 {
+    for (length, halves) in [2, LONG_LENGTH]
+        .into_iter()
+        .flat_map(|it| (0..=6).map(move |halves| (it, halves)))
+    {
         let to = Place::new();
         to.write("b", "before");
-        let mut sink = new_sink(&to, &manifest(&[("a", 2), ("b", 2), ("d/", 0), ("d/c", 2)]));
+        let files = manifest(&[("a", length), ("b", length), ("d/", 0), ("d/c", length)]);
+        let mut sink = new_sink(&to, &files);
+        let bytes = usize::try_from(halves * length / 2).expect("few");
         sink.write(&vec![1; bytes]).expect("write");
-        assert_eq!(
-            to.list().len(),
-            2 + bytes.div_ceil(2),
-            "temporary files: {:?}",
-            to.list()
-        );
+        if length == LONG_LENGTH {
+            assert_eq!(
+                parts(&to) as u64,
+                halves.div_ceil(2),
+                "{:?}",
+                to.list().keys()
+            );
+        }
         drop(sink);
         let left: Vec<_> = to.list().into_iter().collect();
         assert_eq!(
@@ -144,9 +155,9 @@ fn child_that_is_killed() {
     let Some(to) = std::env::var_os("FARWRITE_TEST_DIR") else {
         return;
     };
-    let items = manifest(&[("a", 4), ("b", 4)]);
+    let items = manifest(&[("a", LONG_LENGTH), ("b", LONG_LENGTH)]);
     let mut sink = Sink::new(Path::new(&to), items, CommitGate::default(), AT_ONCE).expect("sink");
-    sink.write(b"aaaabb").expect("write");
+    sink.write(&vec![1; LONG + 2]).expect("write");
     println!("written");
     std::thread::sleep(Duration::from_secs(60));
 }
@@ -210,18 +221,20 @@ fn next_receiver_removes_what_a_killed_one_left() {
 #[test]
 fn parts_of_a_live_receiver_are_left_alone() {
     let to = Place::new();
-    let mut first = new_sink(&to, &manifest(&[("a", 2), ("b", 2)]));
+    let bytes = vec![7; LONG];
+    let mut first = new_sink(&to, &manifest(&[("a", LONG_LENGTH), ("b", LONG_LENGTH)]));
     // One file is being written, and one waits for its hash.
-    first.write(b"aab").expect("write");
+    first.write(&bytes).expect("write");
+    first.write(&bytes[1..]).expect("write");
     assert_eq!(parts(&to), 2);
-    let mut second = new_sink(&to, &manifest(&[("c", 1)]));
-    second.write(b"c").expect("write");
+    let mut second = new_sink(&to, &manifest(&[("c", LONG_LENGTH)]));
+    second.write(&bytes).expect("write");
     assert_eq!(parts(&to), 3);
-    second.handle_hash(0, hash(b"c")).expect("in turn");
+    second.handle_hash(0, hash(&bytes)).expect("in turn");
     second.finish().expect("whole");
-    first.write(b"b").expect("write");
-    first.handle_hash(0, hash(b"aa")).expect("in turn");
-    first.handle_hash(1, hash(b"bb")).expect("in turn");
+    first.write(&bytes[..1]).expect("write");
+    first.handle_hash(0, hash(&bytes)).expect("in turn");
+    first.handle_hash(1, hash(&bytes)).expect("in turn");
     assert_eq!(first.finish().expect("whole").verified_files, 2);
     assert_eq!(to.list().keys().collect::<Vec<_>>(), ["a", "b", "c"]);
 }
@@ -231,14 +244,15 @@ fn empty_files_wait_for_their_hashes_without_files() {
     let to = Place::new();
     let names: Vec<_> = (0..2000).map(|index| format!("empty {index}")).collect();
     let mut items: Vec<_> = names.iter().map(|name| (name.as_str(), 0)).collect();
-    items.push(("last", 1));
+    items.push(("last", LONG_LENGTH));
+    let last = vec![7; LONG];
     let mut sink = new_sink(&to, &manifest(&items));
-    sink.write(b"x").expect("write");
+    sink.write(&last).expect("write");
     assert_eq!(to.list().len(), 1, "the last alone");
     for index in 0..2000 {
         sink.handle_hash(index, hash(b"")).expect("in turn");
     }
-    sink.handle_hash(2000, hash(b"x")).expect("in turn");
+    sink.handle_hash(2000, hash(&last)).expect("in turn");
     assert_eq!(sink.finish().expect("whole").verified_files, 2001);
     assert_eq!(to.list().len(), 2001);
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use super::{FileFailure, FileStep, Sink, SinkError, Verdict, is_full};
 use crate::files::attributes::{Attribute, Attributes, Thing};
 use crate::files::durable::{BATCH, Directories, sync_all};
+use crate::files::final_name::Nameless::{self, Temporary, Unnamed};
 use crate::files::links::NewLink;
 use crate::files::part_file::Part;
 use crate::files::part_name::PartName;
@@ -34,7 +35,7 @@ impl Whole {
     /// The name of the temporary file.
     pub(super) fn part_name(&self) -> Option<PartName> {
         match self {
-            Self::Part(part) => Some(part.name),
+            Self::Part(part) => part.name,
             Self::Link(_) | Self::HardLink { .. } | Self::Kept | Self::Failed(_) => None,
         }
     }
@@ -50,7 +51,7 @@ impl Whole {
     /// The name of the temporary file or link.
     pub(super) fn temporary_name(&self) -> Option<Vec<u8>> {
         match self {
-            Self::Part(part) => Some(part.name.bytes()),
+            Self::Part(part) => part.name.map(PartName::bytes),
             Self::Link(link) => Some(link.name.clone()),
             Self::HardLink { .. } | Self::Kept | Self::Failed(_) => None,
         }
@@ -172,13 +173,19 @@ impl Sink {
             let failure = match whole {
                 Whole::Failed(failure) => Some(*failure),
                 Whole::Part(part) => {
-                    let named = self.name(index, (&part.name.bytes(), part.id), full);
+                    let named = match (part.name, &part.file) {
+                        (None, Some(file)) => self.name(index, (Unnamed(file), part.id), full),
+                        (name, _) => {
+                            let name = name.map(PartName::bytes).unwrap_or_default();
+                            self.name(index, (Temporary(&name), part.id), full)
+                        }
+                    };
                     if matches!(named, Err(SinkError::Stopped)) {
                         self.whole.push_front((index, Whole::Part(part)));
                     }
                     named?
                 }
-                Whole::Link(link) => self.name(index, (&link.name, link.id), full)?,
+                Whole::Link(link) => self.name(index, (Temporary(&link.name), link.id), full)?,
                 Whole::HardLink { first } => self.name_again(index, first, full)?,
                 Whole::Kept => self.keep(index),
             };
@@ -253,7 +260,7 @@ impl Sink {
             return Ok(Some(FileFailure::NoFirst));
         };
         match self.make_hard_link(index, first, id) {
-            Ok(Some(link)) => self.name(index, (&link.name, id), full),
+            Ok(Some(link)) => self.name(index, (Temporary(&link.name), id), full),
             Ok(None) => Ok(None),
             Err(source) => Ok(Some(self.verdict(index, FileStep::Link, source, full))),
         }
@@ -276,7 +283,7 @@ impl Sink {
     fn name(
         &mut self,
         index: u32,
-        (from, id): (&[u8], Id),
+        (from, id): (Nameless<'_>, Id),
         full: &mut Option<SinkError>,
     ) -> Result<Option<FileFailure>, SinkError> {
         let failure = match self.give_name(index, from, id) {
@@ -289,15 +296,22 @@ impl Sink {
             Ok(NamingResult::Taken) => FileFailure::SameName,
             Ok(NamingResult::Stopped) => {
                 // A later transfer goes on with a file that has a lasting name.
-                if PartName::parse(from).is_none_or(|name| name.source().is_none()) {
-                    self.remove_name(index, from);
+                if !from.lasts() {
+                    self.discard(index, from);
                 }
                 return Err(SinkError::Stopped);
             }
             Err(source) => self.verdict(index, FileStep::Name, source, full),
         };
-        self.remove_name(index, from);
+        self.discard(index, from);
         Ok(Some(failure))
+    }
+
+    /// Removes the temporary name. A file without one is gone when it is closed.
+    fn discard(&mut self, index: u32, from: Nameless<'_>) {
+        if let Temporary(name) = from {
+            self.remove_name(index, name);
+        }
     }
 
     /// Returns the verdict on a file that cannot be completed. If the disk is full, the transfer ends
@@ -320,15 +334,15 @@ impl Sink {
         FileFailure::Io { tried, source }
     }
 
-    fn give_name(&mut self, index: u32, from: &[u8], id: Id) -> io::Result<NamingResult> {
+    fn give_name(&mut self, index: u32, from: Nameless<'_>, id: Id) -> io::Result<NamingResult> {
         let manifest = Arc::clone(&self.manifest);
         let entry = manifest.entry(index).ok_or(io::ErrorKind::NotFound)?;
         let Some(_pass) = self.gate.pass() else {
             return Ok(NamingResult::Stopped);
         };
         let directory = self.tree.around(index)?;
-        let renamed = self.named.rename(directory, from, entry.name, id)?;
-        Ok(if renamed {
+        let given = self.named.give(directory, from, entry.name, id)?;
+        Ok(if given {
             NamingResult::Given
         } else {
             NamingResult::Taken

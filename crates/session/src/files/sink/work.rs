@@ -64,28 +64,33 @@ impl Current {
     /// The temporary file.
     pub(super) fn part_name(&self) -> Option<PartName> {
         match &self.state {
-            State::Open(part) => Some(part.name()),
+            State::Open(part) => part.name(),
             State::New | State::Failed(_) => None,
         }
     }
 }
 
 impl Written {
-    /// Closes the temporary file, which releases its lock, and renames it so that no later transfer resumes
-    /// it. If it cannot be renamed, it stays open.
+    /// Closes the temporary file, which releases its lock, under a name by which no later transfer resumes it. If
+    /// it cannot get that name, it stays open.
     pub(super) fn unlock(&mut self, around: &Directory, by: &Wanted) {
         let Self::Part(part) = self else {
             return;
         };
-        if part.name.source().is_some() {
+        if part.name.is_none_or(|name| name.source().is_some()) {
             let Ok((random, _)) = new_name_of() else {
                 return;
             };
             let name = PartName::new(random, part.id);
-            if around.rename(&part.name.bytes(), &name.bytes()).is_err() {
+            let named = match (part.name, &part.file) {
+                (Some(former), _) => around.rename(&former.bytes(), &name.bytes()),
+                (None, Some(file)) => around.link(file, &name.bytes()).map_err(Into::into),
+                (None, None) => Err(io::ErrorKind::NotFound.into()),
+            };
+            if named.is_err() {
                 return;
             }
-            part.name = name;
+            part.name = Some(name);
         }
         part.in_use = Some(InUse::begin(part.id, by));
         part.file = None;
@@ -94,7 +99,7 @@ impl Written {
     /// The temporary file.
     pub(super) fn part_name(&self) -> Option<PartName> {
         match self {
-            Self::Part(part) => Some(part.name),
+            Self::Part(part) => part.name,
             Self::Empty | Self::Failed(_) => None,
         }
     }
@@ -176,9 +181,7 @@ impl Sink {
         let whole = match (written, claim) {
             (Written::Failed(failure), _) => Whole::Failed(failure),
             (written, SenderReport::Abandoned { reason, .. }) => {
-                if let Some(name) = written.part_name() {
-                    self.remove(index, name);
-                }
+                self.remove(index, written.part_name());
                 Whole::Failed(Box::new(FileFailure::Abandoned { reason }))
             }
             // The sink has counted no bytes for it.
@@ -238,9 +241,11 @@ impl Sink {
     }
 
     /// Removes the temporary file of an entry. If this fails, the file is unlocked soon and the
-    /// next receiver removes it.
-    pub(super) fn remove(&mut self, index: u32, name: PartName) {
-        self.remove_name(index, &name.bytes());
+    /// next receiver removes it. One without a name is gone when it is closed.
+    pub(super) fn remove(&mut self, index: u32, name: Option<PartName>) {
+        if let Some(name) = name {
+            self.remove_name(index, &name.bytes());
+        }
     }
 
     /// Removes a temporary file or link.
@@ -280,7 +285,8 @@ impl Sink {
             Some(file) => file,
             None => {
                 let directory = self.tree.around(index)?;
-                let file = directory.open_to_write(&part.name.bytes())?;
+                let name = part.name.ok_or(io::ErrorKind::NotFound)?;
+                let file = directory.open_to_write(&name.bytes())?;
                 // The file waits for the commit. On a file system without locks, no receiver removes
                 // the files of another.
                 let _ = flock(&file, LOCK);
