@@ -22,6 +22,9 @@ def all_cases(programs):
         case("devices", 30, ["sh", "-c", "for d in rxe0 rxe1 rxe2; do ibv_devinfo -v -d $d || exit 1; done"]),
         # One thread: the tests share two processors with the kernel's driver.
         case("contract", 200, [programs["contract"], "--test-threads=1"], environment=ENVIRONMENT),
+        # Soft-RoCE does not keep packets within memory windows.
+        case("contract-memory-windows", 200, [programs["contract"], "--test-threads=1", *WITHOUT_BOUNDS],
+             environment=ENVIRONMENT | {"FARWRITE_VERBS_MEMORY_WINDOWS": "1"}),
         case("device", 60, [programs["device"], "--test-threads=1"], environment=ENVIRONMENT),
         fails(programs, "no-permission", "chmod 600 /dev/infiniband/*", NOBODY, "may this user open"),
         fails(programs, "no-locked-memory", "chmod 666 /dev/infiniband/*", f"prlimit --memlock=65536 {NOBODY}",
@@ -34,6 +37,7 @@ def all_cases(programs):
         moves(programs, "udp-to-verbs-best-effort", SOCKETS, DEVICE, LOSS, "best-effort+sr"),
         moves(programs, "verbs-to-verbs-sr", LEFT, RIGHT, CABLE_LOSS),
         moves(programs, "verbs-to-verbs-ec", LEFT, RIGHT, CABLE_LOSS, "ec-mds:32,8"),
+        moves(programs, "verbs-to-verbs-memory-windows", LEFT, RIGHT, CABLE_LOSS, options=["--memory-windows", "true"]),
         # The interface goes down for a second, and the messages continue.
         moves(programs, "port-down-sender", DEVICE, SOCKETS, LOSS, size=4_000_000, outage="v0"),
         moves(programs, "port-down-receiver", SOCKETS, DEVICE, LOSS, size=4_000_000, outage="v0"),
@@ -54,6 +58,8 @@ ENVIRONMENT = {
     "FARWRITE_VERBS_ADDRESSES": "10.1.0.1,10.1.0.2,10.1.0.3,fd01::1,fd01::2,fd01::3",
     "FARWRITE_VERBS_STRANGERS": "10.1.0.9,fd01::9",
 }
+#: Options that leave out tests of the contract suite: those that write beyond a window.
+WITHOUT_BOUNDS = [f"--skip={name}" for name in ("bounds", "straddling")]
 NOBODY = "setpriv --reuid=65534 --regid=65534 --clear-groups"
 #: Ends of a move: the options of the example `move`, and the namespace.
 SOCKETS = {"options": ["--udp", "10.1.0.9:4791"], "namespace": "peer"}
@@ -72,10 +78,10 @@ WHILE_MOVING = (
 )
 
 
-def moves(programs, name, sender, receiver, netem, scheme="sr-nack", size=500_000, outage=None):
+def moves(programs, name, sender, receiver, netem, scheme="sr-nack", size=500_000, outage=None, options=()):
     """Moves four messages. netem delays packets by different times, so they also change their order."""
     address = {"peer": "10.1.0.9", None: "10.1.0.1" if sender["namespace"] else "127.0.0.1"}[receiver["namespace"]]
-    shape = ["--scheme", scheme, "--bytes", str(size), "--messages", "4"]
+    shape = ["--scheme", scheme, "--bytes", str(size), "--messages", "4", *options]
     ends = [
         {
             "command": [programs["move"], verb, "--meet", f"{address}:7000", *end["options"], *shape],

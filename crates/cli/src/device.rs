@@ -23,7 +23,8 @@ impl DeviceArgs {
 
     /// Checks that the device can be used, before the other end waits for it.
     pub(crate) fn check(&self) -> Result<(), Failure> {
-        Ok(self.device.as_ref().map_or(Ok(()), check_device)?)
+        self.device.as_ref().map(check_device).transpose()?;
+        Ok(())
     }
 
     /// Whether to seal data packets, which devices cannot.

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use farwrite::fabric::contract::FabricError;
+use farwrite::fabric::contract::{Fabric, FabricError, WindowKeys};
 use farwrite::fabric::nic::ROCE_PORT;
 use farwrite::{CodingThreads, Endpoint, ReservedPort, UdpConfig, UdpFabric};
 use farwrite_verbs::{AnyFabric, VerbsConfig, VerbsFabric};
@@ -54,14 +54,15 @@ fn over(fabric: AnyFabric) -> Result<Endpoint<AnyFabric>, farwrite::Error> {
     Ok(endpoint)
 }
 
-/// Checks that a device can be used, before a peer waits for it.
+/// Checks that a device can be used, before a peer waits for it. Returns what its keys of open windows are.
 ///
 /// # Errors
 /// [`ErrorKind::Settings`] for a device or an address that does not exist, [`ErrorKind::Unreachable`] for a
 /// port that is down, [`ErrorKind::Other`] otherwise.
-pub fn check_device(config: &VerbsConfig) -> Result<(), Error> {
-    let opened = VerbsFabric::open(config).map(drop);
-    opened.map_err(|error| of_device(config, &error))
+pub fn check_device(config: &VerbsConfig) -> Result<WindowKeys, Error> {
+    let opened = VerbsFabric::open(config);
+    let opened = opened.map_err(|error| of_device(config, &error))?;
+    Ok(opened.capabilities().window_keys)
 }
 
 fn of_device(config: &VerbsConfig, error: &FabricError) -> Error {

@@ -25,8 +25,9 @@ use farwrite_verbs::{VerbsConfig, VerbsFabric};
 
 const USAGE: &str = "usage: move send|recv --meet ADDRESS:PORT (--device NAME [--address IP] | --udp ADDRESS:4791)
             [--scheme NAME] [--bytes N] [--messages N] [--mtu N] [--rate BITS-PER-SECOND]
+            [--memory-windows true|false]
 Both ends need the same --scheme, --bytes, --messages and --mtu. An end with a device talks to port 4791 alone, so a UDP
-end binds that port.";
+end binds that port. --memory-windows chooses what keys of a device are: without it, the device is tried.";
 
 /// The command line.
 struct Options {
@@ -40,6 +41,7 @@ struct Options {
     messages: usize,
     mtu: u32,
     rate_bps: Option<u64>,
+    memory_windows: Option<bool>,
 }
 
 impl Options {
@@ -61,6 +63,7 @@ impl Options {
             messages: 4,
             mtu: 1024,
             rate_bps: None,
+            memory_windows: None,
         };
         while let Some(name) = args.next() {
             let value = args
@@ -76,6 +79,7 @@ impl Options {
                 "--messages" => options.messages = value.parse()?,
                 "--mtu" => options.mtu = value.parse()?,
                 "--rate" => options.rate_bps = Some(value.parse()?),
+                "--memory-windows" => options.memory_windows = Some(value.parse()?),
                 _ => return Err(format!("{name} is unknown\n{USAGE}").into()),
             }
         }
@@ -208,13 +212,14 @@ fn run<F: RealTime>(mut endpoint: Endpoint<F>, options: &Options) -> Result<(), 
     let (stats, counters) = (endpoint.qp_stats(qp)?, endpoint.counters());
     println!(
         "{{\"bytes\": {}, \"seconds\": {seconds:.3}, \"sent_packets\": {}, \"received_packets\": {}, \
-         \"retransmitted_chunks\": {}, \"rebuilt_chunks\": {}, \"late_packets\": {}}}",
+         \"retransmitted_chunks\": {}, \"rebuilt_chunks\": {}, \"late_packets\": {}, \"windows\": \"{}\"}}",
         options.bytes * options.messages,
         counters.sent_packets,
         counters.received_packets,
         stats.sender.retransmitted_chunks,
         stats.rebuilt_chunks,
         stats.late_packets,
+        endpoint.fabric().capabilities().window_keys,
     );
     endpoint.destroy_qp(qp)?;
     Ok(())
@@ -246,6 +251,7 @@ fn work() -> Result<(), Box<dyn Error>> {
         (Some(device), None) => {
             let config = VerbsConfig {
                 addresses: options.address.into_iter().collect(),
+                memory_windows: options.memory_windows,
                 ..VerbsConfig::new(device)
             };
             run(Endpoint::new(VerbsFabric::open(&config)?, seed), &options)

@@ -32,6 +32,11 @@ impl Buffers {
         })
     }
 
+    /// The registration of all buffers.
+    pub(crate) fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
     /// Address, length and key of a buffer.
     pub(crate) fn place(&self, index: u32) -> (u64, u32, u32) {
         let base = self.registered.bytes().as_ptr().unwrap_or_default();

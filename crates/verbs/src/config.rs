@@ -26,6 +26,10 @@ pub struct VerbsConfig {
     /// Number of writes that a queue pair can receive between two polls of its worker. The device
     /// drops others.
     pub receive_depth: u32,
+    /// Whether the key of an open window is a memory window of type 1, and not a registration. `None`: if the
+    /// device has memory windows and was found to keep packets within them. With `Some(true)`, on a device
+    /// that does not, a peer with the key of a window can write to the whole region.
+    pub memory_windows: Option<bool>,
 }
 
 impl VerbsConfig {
@@ -149,6 +153,7 @@ impl Default for VerbsConfig {
             ports: 1,
             send_depth: 1024,
             receive_depth: 4096,
+            memory_windows: None,
         }
     }
 }

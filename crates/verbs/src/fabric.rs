@@ -20,6 +20,7 @@ use crate::device::{
     Access, CompletionQueue, Depths, Device, DeviceQp, Limits, PortAddress, ProtectionDomain,
 };
 use crate::epochs::{Epochs, Worker};
+use crate::keys::Keys;
 use crate::port::{Counts, Port, QueuePair, ReceiveBuffers};
 use crate::receiving::Receiving;
 use crate::regions::Regions;
@@ -102,6 +103,13 @@ impl VerbsFabric {
         let limits = device.limits()?;
         let domain = ProtectionDomain::new(&device)?;
         let epochs = Arc::new(Epochs::new(addresses.len()));
+        let keys = Keys::new(
+            &domain,
+            config.memory_windows,
+            limits,
+            addresses[0],
+            config.device_port,
+        )?;
         let ports = addresses.into_iter().map(|address| {
             let shared = port(&device, &domain, limits, state.mtu, address)?;
             Ok(ControlledPort {
@@ -114,7 +122,7 @@ impl VerbsFabric {
         let unwanted = Buffers::new(&domain, 1, state.mtu, Access::Receive)?;
         let mut fabric = Self {
             unwanted: Arc::new(unwanted),
-            windows: Windows::new(&domain, &epochs),
+            windows: Windows::new(keys, &epochs),
             device,
             domain,
             config: config.clone(),
@@ -197,6 +205,7 @@ impl Fabric for VerbsFabric {
             null_key_completes: false,
             places_on_arrival: true,
             binds_windows: false,
+            window_keys: self.windows.keys(),
             ghosts: false,
             max_sge: max_sge(self.limits) as usize,
             sealing: None,

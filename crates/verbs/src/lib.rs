@@ -12,12 +12,14 @@
 #![cfg(target_os = "linux")]
 
 mod any;
+mod binder;
 mod broken;
 mod buffers;
 mod config;
 mod device;
 mod epochs;
 mod fabric;
+mod keys;
 mod port;
 mod real_time;
 mod receiving;

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use farwrite_fabric::contract::{
     Capability, FabricError, Lkey, Object, Region, RegionPtr, RegionReader, Registered, WindowHold,
@@ -14,6 +14,8 @@ use crate::device::{Access, Memory, ProtectionDomain};
 pub(crate) struct MemoryRegion {
     /// `None` for a region without bytes.
     send: Option<Memory>,
+    /// All bytes, for memory windows.
+    root: OnceLock<Memory>,
     registered: Arc<Registered>,
 }
 
@@ -31,36 +33,6 @@ impl MemoryRegion {
     }
 }
 
-/// A key of peers for a part of a region. Peers can write there until it is dropped.
-pub(crate) struct RemoteKey {
-    /// `None` for no bytes.
-    memory: Option<Memory>,
-}
-
-impl RemoteKey {
-    pub(crate) fn new(
-        domain: &Arc<ProtectionDomain>,
-        region: &HeldRegion,
-        offset: u64,
-        length: u64,
-    ) -> Result<Self, FabricError> {
-        let registered = &region.region.registered;
-        if length == 0 {
-            registered.bytes().slice(offset, 0)?;
-            return Ok(Self { memory: None });
-        }
-        let memory = Memory::new(domain, registered, offset, length, Access::RemoteWrite)?;
-        Ok(Self {
-            memory: Some(memory),
-        })
-    }
-
-    /// Key and address of the first byte.
-    pub(crate) fn remote(&self) -> (u32, u64) {
-        self.memory.as_ref().map_or((0, 0), Memory::remote)
-    }
-}
-
 /// A region that a window holds.
 pub(crate) struct HeldRegion {
     region: Arc<MemoryRegion>,
@@ -73,6 +45,20 @@ impl HeldRegion {
             region: Arc::clone(region),
             _hold: WindowHold::new(&region.registered),
         }
+    }
+
+    pub(crate) fn registered(&self) -> &Arc<Registered> {
+        &self.region.registered
+    }
+
+    /// The registration of all bytes, at least one, to which memory windows are bound. The first call makes it.
+    pub(crate) fn root(&self, domain: &Arc<ProtectionDomain>) -> Result<&Memory, FabricError> {
+        let (root, owner) = (&self.region.root, self.registered());
+        if let Some(memory) = root.get() {
+            return Ok(memory);
+        }
+        let memory = Memory::new(domain, owner, 0, owner.bytes().length(), Access::Bind)?;
+        Ok(root.get_or_init(|| memory))
     }
 }
 
@@ -125,7 +111,11 @@ impl Regions {
                 break table.next;
             }
         };
-        let region = MemoryRegion { send, registered };
+        let region = MemoryRegion {
+            send,
+            root: OnceLock::new(),
+            registered,
+        };
         table.regions.insert(lkey, Arc::new(region));
         Ok(Lkey(lkey))
     }
@@ -136,9 +126,11 @@ impl Regions {
         let region = table.regions.remove(&lkey.0).ok_or(unknown)?;
         match Arc::try_unwrap(region) {
             Ok(MemoryRegion {
-                send, registered, ..
+                send,
+                root,
+                registered,
             }) => {
-                drop(send);
+                drop((send, root));
                 let registered = Arc::try_unwrap(registered).map_err(|_| FabricError::Io {
                     what: "the RDMA device may still write a region, so its memory stays in use"
                         .into(),

@@ -1,23 +1,23 @@
 //! Window sets.
 //!
-//! Each open window has a key of its own: a registration of its bytes. To close the window, the fabric
-//! removes the registration. After that, the device places no packet with the key.
+//! Each open window has a key of its own. To close the window, the fabric removes the key. After that,
+//! the device places no packet with it.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use farwrite_fabric::contract::{
-    FabricError, Lkey, MAX_OBJECTS, Object, RemotePlace, Rkey, Table, Window, WindowSet,
-    check_windows,
+    FabricError, Lkey, MAX_OBJECTS, Object, RemotePlace, Rkey, Table, Window, WindowKeys,
+    WindowSet, check_windows,
 };
 
-use crate::device::ProtectionDomain;
 use crate::epochs::{Busy, Epochs};
-use crate::regions::{HeldRegion, Regions, RemoteKey};
+use crate::keys::{Keys, RemoteKey};
+use crate::regions::{HeldRegion, Regions};
 
 /// All window sets of a fabric.
 pub(crate) struct Windows {
-    domain: Arc<ProtectionDomain>,
+    keys: Keys,
     epochs: Arc<Epochs>,
     sets: HashMap<u32, Set>,
     closing: VecDeque<Closing>,
@@ -46,15 +46,20 @@ struct Closing {
 }
 
 impl Windows {
-    pub(crate) fn new(domain: &Arc<ProtectionDomain>, epochs: &Arc<Epochs>) -> Self {
+    pub(crate) fn new(keys: Keys, epochs: &Arc<Epochs>) -> Self {
         Self {
-            domain: Arc::clone(domain),
+            keys,
             epochs: Arc::clone(epochs),
             sets: HashMap::new(),
             closing: VecDeque::new(),
             next_set: 0,
             next_serial: 0,
         }
+    }
+
+    /// How keys are made.
+    pub(crate) fn keys(&self) -> WindowKeys {
+        self.keys.kind()
     }
 
     pub(crate) fn create(&mut self, slots: u32, slot_bytes: u64) -> Result<WindowSet, FabricError> {
@@ -111,7 +116,7 @@ impl Windows {
         if found.open.contains_key(&slot) {
             return Err(FabricError::InUse(Object::Slot));
         }
-        let key = RemoteKey::new(&self.domain, &region, offset, length)?;
+        let key = self.keys.open(&region, offset, length)?;
         let (rkey, addr) = key.remote();
         let window = Window::new(set, slot, self.next_serial);
         self.next_serial += 1;
@@ -148,7 +153,7 @@ impl Windows {
             key,
             region,
         } = open;
-        drop(key);
+        self.keys.close(key, &region);
         let busy = self.epochs.busy();
         self.closing.push_back(Closing {
             window,

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use farwrite_fabric::Adapter;
 use farwrite_fabric::contract::{
-    Completion, Fabric, QpAttr, Qpn, RealTime, RealTimeRx, Region, RemotePlace, RemoteQp, RxWorker,
-    Sge, TxQueue, Waker, WriteWr,
+    Completion, Fabric, Lkey, QpAttr, Qpn, RealTime, RealTimeRx, Region, RemotePlace, RemoteQp,
+    RxWorker, Sge, TxQueue, Waker, WindowKeys, WriteWr,
 };
 use farwrite_verbs::{VerbsConfig, VerbsFabric};
 
@@ -71,44 +71,184 @@ fn arrives(end: &mut Adapter<VerbsFabric>, at_most: Duration) -> bool {
     !completions.is_empty()
 }
 
-#[test]
-fn no_closed_key_writes_again() {
-    let [mut a, mut b] = [(); 2].map(|()| Adapter::new(open()).unwrap());
-    let (qa, qb) = (a.create_qp(ATTR).unwrap(), b.create_qp(ATTR).unwrap());
-    connect(&mut a, qa, &mut b, qb);
-    let lkey = a.register(Region::owned(vec![0xff_u8; 8])).unwrap();
-    let local = [Sge {
-        lkey,
-        offset: 0,
-        length: 8,
-    }];
-    let mut post = |place| {
-        while a.post_writes(qa, &[write(&local, place)]).unwrap() == 0 {}
-    };
-    let target = b.register(Region::owned(vec![0_u8; 64])).unwrap();
-    let set = b.create_windows(&[qb], 1, 64).unwrap();
+/// The target of the writes of a [`Writer`].
+const TARGET_BYTES: u64 = 64;
+
+/// A queue pair that writes eight bytes to `b`.
+struct Writer {
+    a: Adapter<VerbsFabric>,
+    b: Adapter<VerbsFabric>,
+    qa: Qpn,
+    qb: Qpn,
+    source: Lkey,
+    target: Lkey,
+}
+
+impl Writer {
+    /// `memory_windows` of the end that is written to.
+    fn new(memory_windows: Option<bool>) -> Self {
+        let target = VerbsConfig {
+            memory_windows,
+            ..config()
+        };
+        let ends = [open(), VerbsFabric::open(&target).unwrap()];
+        let [mut a, mut b] = ends.map(|end| Adapter::new(end).unwrap());
+        let (qa, qb) = (a.create_qp(ATTR).unwrap(), b.create_qp(ATTR).unwrap());
+        connect(&mut a, qa, &mut b, qb);
+        let source = a.register(Region::owned(vec![0xff_u8; 8])).unwrap();
+        let target = vec![0_u8; usize::try_from(TARGET_BYTES).unwrap()];
+        let target = b.register(Region::owned(target)).unwrap();
+        Self {
+            a,
+            b,
+            qa,
+            qb,
+            source,
+            target,
+        }
+    }
+
+    fn keys(&self) -> WindowKeys {
+        self.b.capabilities().window_keys
+    }
+
+    fn post(&mut self, place: RemotePlace) {
+        let local = [Sge {
+            lkey: self.source,
+            offset: 0,
+            length: 8,
+        }];
+        while self
+            .a
+            .post_writes(self.qa, &[write(&local, place)])
+            .unwrap()
+            == 0
+        {}
+    }
+
+    /// Waits until everything has arrived that was posted before. Returns how many writes did, and whether the
+    /// target has other bytes than zeros.
+    fn arrived(&mut self) -> (usize, bool) {
+        while !self.a.post_send(self.qa, &[1]).unwrap() {}
+        let start = Instant::now();
+        let (mut completions, mut writes) = (Vec::new(), 0);
+        let is_last = |completion: &Completion| matches!(completion, Completion::Send(_));
+        while !completions.iter().any(is_last) {
+            assert!(start.elapsed() < LONG, "the queue pair does not work");
+            writes += completions.len();
+            completions.clear();
+            thread::sleep(Duration::from_micros(50));
+            self.b.poll(&mut completions).unwrap();
+        }
+        self.b.end_batch();
+        writes += completions.len() - 1;
+        let mut bytes = [1; TARGET_BYTES as usize];
+        self.b.copy_out(self.target, 0, &mut bytes).unwrap();
+        (writes, bytes != [0; TARGET_BYTES as usize])
+    }
+}
+
+/// Opens and closes windows, and writes with the key of each while it is open, after it was closed, and when all
+/// were closed.
+fn closes_keys(memory_windows: Option<bool>) {
+    let mut writer = Writer::new(memory_windows);
+    let set = writer.b.create_windows(&[writer.qb], 1, 64).unwrap();
+    let zeros = [0; TARGET_BYTES as usize];
     let mut closed = Vec::new();
     for _ in 0..WINDOWS {
-        let (window, place) = b.open_window(set, 0, target, 0, 64).unwrap();
-        post(place);
-        assert!(arrives(&mut b, LONG), "the key is valid");
-        b.close_window(window).unwrap();
-        assert!(b.take_closed(window));
-        b.copy_in(target, 0, &[0; 64]).unwrap();
-        post(place);
+        let (b, target) = (&mut writer.b, writer.target);
+        let (window, place) = b.open_window(set, 0, target, 0, TARGET_BYTES).unwrap();
+        writer.post(place);
+        assert_eq!(writer.arrived(), (1, true), "the key is valid");
+        writer.b.close_window(window).unwrap();
+        assert!(writer.b.take_closed(window));
+        writer.b.copy_in(writer.target, 0, &zeros).unwrap();
+        writer.post(place);
+        assert_eq!(
+            writer.arrived(),
+            (0, false),
+            "the key is not valid any more"
+        );
         closed.push(place);
     }
     let keys: HashSet<_> = closed.iter().map(|place| place.rkey).collect();
     assert_eq!(keys.len(), WINDOWS, "a key was used twice");
     // Also while another window onto the same bytes is open.
-    let (_, place) = b.open_window(set, 0, target, 0, 64).unwrap();
-    closed.iter().for_each(|&place| post(place));
-    assert!(!arrives(&mut b, Duration::from_millis(200)));
-    let mut bytes = [1; 64];
-    b.copy_out(target, 0, &mut bytes).unwrap();
-    assert_eq!(bytes, [0; 64]);
-    post(place);
-    assert!(arrives(&mut b, LONG), "the queue pair still works");
+    let (b, target) = (&mut writer.b, writer.target);
+    let (window, place) = b.open_window(set, 0, target, 0, TARGET_BYTES).unwrap();
+    for &place in &closed {
+        writer.post(place);
+    }
+    assert_eq!(writer.arrived(), (0, false));
+    writer.post(place);
+    assert_eq!(writer.arrived(), (1, true), "the queue pair still works");
+    // Nothing holds the region any more.
+    writer.b.close_window(window).unwrap();
+    assert!(writer.b.take_closed(window));
+    assert!(writer.b.deregister(writer.target).is_ok());
+}
+
+#[test]
+fn no_closed_key_of_a_registration_writes_again() {
+    closes_keys(Some(false));
+}
+
+/// There are more windows than a memory window has keys.
+#[test]
+fn no_closed_key_of_a_memory_window_writes_again() {
+    assert_eq!(Writer::new(Some(true)).keys(), WindowKeys::MemoryWindows);
+    closes_keys(Some(true));
+}
+
+#[test]
+fn memory_windows_are_chosen_where_the_device_keeps_their_bounds() {
+    let chosen = Writer::new(None).keys();
+    let mut writer = Writer::new(Some(true));
+    let set = writer.b.create_windows(&[writer.qb], 1, 64).unwrap();
+    let opened = writer.b.open_window(set, 0, writer.target, 0, 8);
+    let (_, place) = opened.unwrap();
+    let beyond = RemotePlace {
+        addr: place.addr + 8,
+        ..place
+    };
+    writer.post(beyond);
+    let (_, has_landed) = writer.arrived();
+    let keeps_bounds = !has_landed;
+    println!("the device keeps bounds: {keeps_bounds}, so keys are {chosen}");
+    assert_eq!(chosen == WindowKeys::MemoryWindows, keeps_bounds);
+}
+
+/// More windows are open at once than one memory window can be.
+#[test]
+fn several_memory_windows_are_open_at_once() {
+    let mut writer = Writer::new(Some(true));
+    let set = writer.b.create_windows(&[writer.qb], 8, 64).unwrap();
+    let mut open = Vec::new();
+    for slot in 0..8 {
+        let at = u64::from(slot) * 8;
+        open.push(
+            writer
+                .b
+                .open_window(set, slot, writer.target, at, 8)
+                .unwrap(),
+        );
+    }
+    // Those that are closed do not change the others.
+    let (closed, left) = open.split_at(4);
+    for (window, _) in closed {
+        writer.b.close_window(*window).unwrap();
+    }
+    for (_, place) in &open {
+        writer.post(*place);
+    }
+    assert_eq!(writer.arrived(), (left.len(), true));
+    let mut bytes = [1; TARGET_BYTES as usize];
+    writer.b.copy_out(writer.target, 0, &mut bytes).unwrap();
+    assert_eq!(bytes, [[0; 32], [0xff; 32]].concat()[..]);
+    // The set closes the rest.
+    writer.b.destroy_windows(set).unwrap();
+    while writer.b.poll_closed().is_some() {}
+    assert!(writer.b.deregister(writer.target).is_ok());
 }
 
 #[test]

@@ -25,9 +25,7 @@ pub(super) fn run(args: &PerfArgs, host: &str, console: &Console) -> Result<Exit
     let target = parse_target_at(host, args.port);
     let target = target.map_err(|why| Failure::new(Exit::Usage, why))?;
     let settings = settings(args)?;
-    if let Some(device) = &args.device {
-        check_device(device)?;
-    }
+    let windows = args.device.as_ref().map(check_device).transpose()?;
     if args.out_json {
         // A wrong name is better found before the measurement.
         std::fs::write(&args.out_json_file, "").map_err(|error| of_file(args, &error))?;
@@ -41,6 +39,7 @@ pub(super) fn run(args: &PerfArgs, host: &str, console: &Console) -> Result<Exit
     );
     let connection = connection.map_err(|error| Failure::of_connection("connecting", &error))?;
     let mut report = ClientReport::new(args, &target.to_string());
+    report.windows = windows.map(|keys| keys.to_string());
     let arrived = measure(args, &settings, &connection, &cancel, console, &mut report)?;
     report.arrived = arrived;
     connection.close();

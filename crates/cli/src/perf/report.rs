@@ -177,6 +177,8 @@ pub(super) struct ClientReport {
     pub(super) mtu: u32,
     /// `udp`, or the RDMA device of this end.
     device: String,
+    /// What the keys of open windows of that device are.
+    pub(super) windows: Option<String>,
     /// Whether data packets are encrypted and authenticated.
     #[serde(rename = "sealed")]
     pub(super) is_sealed: bool,
@@ -218,6 +220,7 @@ impl ClientReport {
                 Some(device) => device.to_string(),
                 None => "udp".to_owned(),
             },
+            windows: None,
             is_sealed: true,
             bandwidth_unit: if args.report_gbits {
                 "Gb/sec"
@@ -243,7 +246,13 @@ impl ClientReport {
             ("Send threads", self.send_threads.to_string()),
             ("Coding threads", self.coding_threads.to_string()),
             ("Mtu", format!("{}[B]", self.mtu)),
-            ("Device", self.device.clone()),
+            (
+                "Device",
+                match &self.windows {
+                    Some(windows) => format!("{}, windows are {windows}", self.device),
+                    None => self.device.clone(),
+                },
+            ),
             (
                 "Sealed",
                 if self.is_sealed { "ON" } else { "OFF" }.to_owned(),

@@ -23,8 +23,8 @@ pub use memory::{Memory, Region, RegionPtr, RegionReader, Registered, WindowHold
 pub use waker::Waker;
 pub use work::{
     Capabilities, Cipher, Completion, Departed, DirectionSecret, Ecn, Lkey, QpAttr, QpRoute,
-    QpSealing, Qpn, RemotePlace, RemoteQp, Rkey, SendArrival, Sender, Sge, Window, WindowSet,
-    WriteWr,
+    QpSealing, Qpn, RemotePlace, RemoteQp, Rkey, SendArrival, Sender, Sge, Window, WindowKeys,
+    WindowSet, WriteWr,
 };
 
 /// The control object of a UC NIC.

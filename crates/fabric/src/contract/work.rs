@@ -292,6 +292,27 @@ impl QpRoute {
     }
 }
 
+/// What the key of an open window is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WindowKeys {
+    /// An entry of a table of software.
+    Table,
+    /// A registration of the window's bytes with a device.
+    Registrations,
+    /// A memory window of type 1 of a device (IBTA 10.6.7). Opening it costs the same for any number of bytes.
+    MemoryWindows,
+}
+
+impl std::fmt::Display for WindowKeys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Table => "table",
+            Self::Registrations => "registrations",
+            Self::MemoryWindows => "memory windows",
+        })
+    }
+}
+
 /// Capabilities of a fabric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
@@ -309,6 +330,8 @@ pub struct Capabilities {
     /// Whether packets reach a window only through the queue pairs of its set. Otherwise they reach it
     /// through every queue pair of the fabric, from a peer that knows the key.
     pub binds_windows: bool,
+    /// What the key of an open window is.
+    pub window_keys: WindowKeys,
     /// Whether [`Region::ghost`](super::Region::ghost) can be registered.
     pub ghosts: bool,
     /// Largest number of entries of [`WriteWr::local`].

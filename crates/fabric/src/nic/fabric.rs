@@ -19,7 +19,8 @@ use super::windows::{Epochs, Worker};
 use super::{Carrier, MAX_SGE, NicRx, NicTx};
 use crate::contract::{
     Capabilities, Capability, Counters, Fabric, FabricError, Lkey, Object, QpAttr, QpRoute,
-    QpSealing, Qpn, Region, RegionPtr, RegionReader, RemotePlace, RemoteQp, Window, WindowSet,
+    QpSealing, Qpn, Region, RegionPtr, RegionReader, RemotePlace, RemoteQp, Window, WindowKeys,
+    WindowSet,
 };
 
 /// The software NIC over a carrier `C`.
@@ -123,6 +124,7 @@ impl<C: Carrier> Fabric for NicFabric<C> {
             null_key_completes: true,
             places_on_arrival: false,
             binds_windows: true,
+            window_keys: WindowKeys::Table,
             ghosts: C::GHOSTS,
             max_sge: MAX_SGE,
             sealing: Some(sealing::fastest_cipher()),

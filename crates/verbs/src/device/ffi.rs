@@ -26,6 +26,11 @@ pub(super) const QP_DEST_QPN: c_int = 1 << 20;
 /// `enum ibv_access_flags`.
 pub(super) const ACCESS_LOCAL_WRITE: c_int = 1;
 pub(super) const ACCESS_REMOTE_WRITE: c_int = 1 << 1;
+pub(super) const ACCESS_MW_BIND: c_int = 1 << 4;
+/// `enum ibv_device_cap_flags`.
+pub(super) const DEVICE_MEM_WINDOW: u32 = 1 << 17;
+/// `enum ibv_mw_type`.
+pub(super) const MW_TYPE_1: u32 = 1;
 /// `enum ibv_wr_opcode`.
 pub(super) const WR_RDMA_WRITE_WITH_IMM: u32 = 1;
 pub(super) const WR_SEND: u32 = 2;
@@ -73,7 +78,11 @@ pub(super) struct IbvContext {
 /// `struct ibv_context_ops`: functions that the header calls from inline functions.
 #[repr(C)]
 pub(super) struct Operations {
-    before_poll_cq: [Unused; 11],
+    before_alloc_mw: [Unused; 7],
+    pub(super) alloc_mw: Option<unsafe extern "C" fn(*mut IbvPd, u32) -> *mut IbvMw>,
+    pub(super) bind_mw: Option<unsafe extern "C" fn(*mut IbvQp, *mut IbvMw, *mut MwBind) -> c_int>,
+    pub(super) dealloc_mw: Option<unsafe extern "C" fn(*mut IbvMw) -> c_int>,
+    before_poll_cq: Unused,
     pub(super) poll_cq: unsafe extern "C" fn(*mut IbvCq, c_int, *mut WorkCompletion) -> c_int,
     pub(super) req_notify_cq: unsafe extern "C" fn(*mut IbvCq, c_int) -> c_int,
     before_post_send: [Unused; 12],
@@ -100,6 +109,27 @@ pub(super) struct IbvMr {
     handle: u32,
     pub(super) lkey: u32,
     pub(super) rkey: u32,
+}
+
+/// `struct ibv_mw`.
+#[repr(C)]
+pub(super) struct IbvMw {
+    context: *mut IbvContext,
+    pd: *mut IbvPd,
+    pub(super) rkey: u32,
+    handle: u32,
+    window_type: u32,
+}
+
+/// `struct ibv_mw_bind`, with its `struct ibv_mw_bind_info`.
+#[repr(C)]
+pub(super) struct MwBind {
+    pub(super) wr_id: u64,
+    pub(super) send_flags: u32,
+    pub(super) mr: *mut IbvMr,
+    pub(super) addr: u64,
+    pub(super) length: u64,
+    pub(super) access: u32,
 }
 
 /// `struct ibv_comp_channel`.
@@ -298,7 +328,7 @@ pub(super) struct WorkCompletion {
 pub(super) struct DeviceAttr {
     before_max_qp_wr: [u32; 28],
     pub(super) max_qp_wr: c_int,
-    device_cap_flags: u32,
+    pub(super) device_cap_flags: u32,
     pub(super) max_sge: c_int,
     max_sge_rd: c_int,
     max_cq: c_int,
@@ -339,11 +369,16 @@ impl AsyncEvent {
 #[cfg(target_pointer_width = "64")]
 const _: () = {
     assert!(size_of::<Operations>() == 256);
+    assert!(offset_of!(Operations, alloc_mw) == 56);
+    assert!(offset_of!(Operations, dealloc_mw) == 72);
     assert!(offset_of!(Operations, poll_cq) == 88);
     assert!(offset_of!(Operations, post_send) == 200);
     assert!(offset_of!(IbvContext, ops) == 8);
     assert!(offset_of!(IbvContext, async_fd) == 268);
     assert!(offset_of!(IbvMr, lkey) == 36);
+    assert!(offset_of!(IbvMw, rkey) == 16);
+    assert!(offset_of!(MwBind, mr) == 16);
+    assert!(size_of::<MwBind>() == 48);
     assert!(offset_of!(IbvChannel, fd) == 8);
     assert!(offset_of!(IbvQp, qp_num) == 52);
     assert!(size_of::<QpInitAttr>() == 64);
@@ -362,6 +397,7 @@ const _: () = {
     assert!(size_of::<WorkCompletion>() == 48);
     assert!(size_of::<DeviceAttr>() == 232);
     assert!(offset_of!(DeviceAttr, max_qp_wr) == 112);
+    assert!(offset_of!(DeviceAttr, device_cap_flags) == 116);
     assert!(offset_of!(DeviceAttr, max_sge) == 120);
     assert!(offset_of!(DeviceAttr, max_cqe) == 132);
     assert!(size_of::<PortAttr>() == 52);

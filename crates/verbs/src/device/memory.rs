@@ -34,7 +34,7 @@ impl ProtectionDomain {
         self.pd
     }
 
-    pub(super) fn device(&self) -> &Arc<Device> {
+    pub(crate) fn device(&self) -> &Arc<Device> {
         &self.device
     }
 }
@@ -55,6 +55,8 @@ pub(crate) enum Access {
     Receive,
     /// Place writes of peers that have the key.
     RemoteWrite,
+    /// Place writes of peers that have the key of a memory window onto it.
+    Bind,
 }
 
 /// Memory that is registered with a device. The pages stay locked until it is dropped.
@@ -90,13 +92,14 @@ impl Memory {
             Access::Send => 0,
             Access::Receive => ffi::ACCESS_LOCAL_WRITE,
             Access::RemoteWrite => ffi::ACCESS_LOCAL_WRITE | ffi::ACCESS_REMOTE_WRITE,
+            Access::Bind => ffi::ACCESS_LOCAL_WRITE | ffi::ACCESS_MW_BIND,
         };
         // The length of memory fits a `usize`.
         #[allow(clippy::cast_possible_truncation)]
         let length = bytes.length() as usize;
         // Local requests use addresses of this process.
         let addr = match access {
-            Access::RemoteWrite => remote_addr,
+            Access::RemoteWrite | Access::Bind => remote_addr,
             Access::Send | Access::Receive => base as u64,
         };
         // SAFETY: the domain exists. The owner has the bytes, and is held until the device has
@@ -126,6 +129,10 @@ impl Memory {
     pub(crate) fn remote(&self) -> (u32, u64) {
         // SAFETY: same as above.
         (unsafe { (*self.mr).rkey }, self.remote_addr)
+    }
+
+    pub(super) fn as_ptr(&self) -> *mut ffi::IbvMr {
+        self.mr
     }
 }
 

@@ -8,6 +8,7 @@
 mod completion_queue;
 mod ffi;
 mod memory;
+mod memory_window;
 mod queue_pair;
 mod requests;
 
@@ -23,6 +24,7 @@ use farwrite_fabric::contract::FabricError;
 pub(crate) use completion_queue::{Armed, CompletionQueue, Completions, Finished, Received};
 pub(crate) use ffi::WC_WR_FLUSH_ERR;
 pub(crate) use memory::{Access, Memory, ProtectionDomain};
+pub(crate) use memory_window::MemoryWindow;
 pub(crate) use queue_pair::{Depths, DeviceQp, Peer};
 pub(crate) use requests::{Receives, Sends};
 
@@ -138,6 +140,8 @@ pub(crate) struct Limits {
     pub(crate) scatter_entries: u32,
     /// Largest number of completions in one completion queue.
     pub(crate) completions: u32,
+    /// Whether the device says that it has memory windows.
+    pub(crate) has_memory_windows: bool,
 }
 
 /// An address of a port: an entry of its table of GIDs, for RoCE v2.
@@ -215,6 +219,7 @@ impl Device {
             queue_depth: number(attr.max_qp_wr).min(number(attr.max_cqe)),
             scatter_entries: number(attr.max_sge),
             completions: number(attr.max_cqe),
+            has_memory_windows: attr.device_cap_flags & ffi::DEVICE_MEM_WINDOW != 0,
         })
     }
 

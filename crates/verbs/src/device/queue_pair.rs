@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use farwrite_fabric::contract::FabricError;
 
 use super::requests::{Receives, Sends};
-use super::{CompletionQueue, ProtectionDomain, check, ffi, not_null};
+use super::{CompletionQueue, Memory, MemoryWindow, ProtectionDomain, check, ffi, not_null};
 
 /// An unreliable-connected queue pair of a device.
 pub(crate) struct DeviceQp {
@@ -122,12 +122,21 @@ impl DeviceQp {
     /// Prepares a queue pair that was reset for receive requests. They must name the number that is
     /// returned, so that none of the time before the reset is posted.
     pub(crate) fn prepare(&self, port: u8) -> Result<u64, FabricError> {
+        self.prepare_for(port, ffi::ACCESS_REMOTE_WRITE)
+    }
+
+    /// As [`DeviceQp::prepare`], for a queue pair that also binds memory windows.
+    pub(crate) fn prepare_to_bind(&self, port: u8) -> Result<u64, FabricError> {
+        self.prepare_for(port, ffi::ACCESS_REMOTE_WRITE | ffi::ACCESS_MW_BIND)
+    }
+
+    fn prepare_for(&self, port: u8, access: c_int) -> Result<u64, FabricError> {
         let resets = self.exclusive();
         let attr = ffi::QpAttr {
             qp_state: ffi::QPS_INIT,
             pkey_index: 0,
             port_num: port,
-            qp_access_flags: ffi::ACCESS_REMOTE_WRITE.unsigned_abs(),
+            qp_access_flags: access.unsigned_abs(),
             ..ffi::QpAttr::default()
         };
         let mask = ffi::QP_STATE | ffi::QP_PKEY_INDEX | ffi::QP_PORT | ffi::QP_ACCESS_FLAGS;
@@ -227,6 +236,19 @@ impl DeviceQp {
         // moved before the call returns. The device checks keys and addresses of other bytes.
         let code = unsafe { ((*context).ops.post_send)(self.qp, first, &raw mut bad) };
         check(code, || format!("posting to {}", self.domain.device().name))
+    }
+
+    /// Posts a request that binds a memory window to a part of a registration, at most the whole. No bytes
+    /// close the window. It completes with the identifier 0, and the window has another key at once.
+    pub(crate) fn post_bind(
+        &self,
+        window: &mut MemoryWindow,
+        memory: &Memory,
+        offset: u64,
+        length: u64,
+    ) -> Result<(), FabricError> {
+        let _posting = self.shared();
+        window.bind(self.qp, memory, offset, length)
     }
 
     /// Posts receive requests in order. Also returns how many the device took: none with

@@ -2,7 +2,8 @@
 //!
 //! `FARWRITE_VERBS_DEVICE` is the name of the device. `FARWRITE_VERBS_ADDRESSES` are its addresses, three
 //! of each family, separated by commas. `FARWRITE_VERBS_STRANGERS` are an IPv4 and an IPv6 address of
-//! another machine in its network. `make test-verbs` makes such a device.
+//! another machine in its network. With `FARWRITE_VERBS_MEMORY_WINDOWS`, keys are memory windows, whatever was
+//! found out about the device. `make test-verbs` makes such a device.
 
 #[path = "../../../fabric/tests/contract/suite/mod.rs"]
 mod suite;
@@ -20,6 +21,7 @@ struct VerbsWorld {
     device: String,
     addresses: Vec<IpAddr>,
     stranger: SocketAddr,
+    memory_windows: Option<bool>,
 }
 
 impl VerbsWorld {
@@ -36,6 +38,7 @@ impl VerbsWorld {
                 .filter(|ip: &IpAddr| ip.is_ipv4() == stranger.is_ipv4())
                 .collect(),
             stranger: SocketAddr::new(stranger, 4791),
+            memory_windows: std::env::var_os("FARWRITE_VERBS_MEMORY_WINDOWS").map(|_| true),
         }
     }
 }
@@ -46,6 +49,7 @@ impl World for VerbsWorld {
     fn end(&mut self, ports: u16) -> Adapter<VerbsFabric> {
         let config = VerbsConfig {
             addresses: self.addresses[..usize::from(ports)].to_vec(),
+            memory_windows: self.memory_windows,
             ..VerbsConfig::new(&self.device)
         };
         Adapter::new(VerbsFabric::open(&config).unwrap()).unwrap()
