@@ -380,7 +380,8 @@ impl<F: Fabric> Endpoint<F> {
     /// [`Error::OutOfBounds`], [`Error::TooLong`], [`Error::UnknownScheme`], [`Error::Sdr`],
     /// [`Error::Direction`] if the queue pair answers reads, [`Error::SwitchedOff`],
     /// [`Error::Stream`] for a [`SendOptions::first_chunk`] that the message cannot have,
-    /// [`Error::Fabric`] for a region that is not registered here.
+    /// [`Error::Fabric`] for a region that is not registered here, or that the processor does not reach
+    /// ([`Region::of_dma_buf`]) if the scheme computes parity.
     pub fn post_send(
         &mut self,
         qp: QueuePair,
@@ -388,8 +389,11 @@ impl<F: Fabric> Endpoint<F> {
         options: SendOptions,
     ) -> Result<SendHandle, Error> {
         // A wrong region that is found only while sending would break the queue pair.
-        self.fabric.region(source.region.lkey)?;
+        let region = self.fabric.region(source.region.lkey)?;
         let pair = self.queue_pairs.get_mut(qp)?;
+        if pair.codes(&self.known, options.scheme, source.length) {
+            region.check_mapped()?;
+        }
         let posted = pair.post_send(source, options, &self.known)?;
         self.schedule.wake(qp.index);
         Ok(posted)

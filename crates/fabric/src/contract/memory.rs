@@ -9,6 +9,8 @@
 
 use std::any::Any;
 use std::ops::{Deref, DerefMut};
+#[cfg(unix)]
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -29,6 +31,9 @@ impl<T: AsMut<[u8]> + Send> Memory for T {}
 pub struct Region {
     bytes: RegionPtr,
     access: Access,
+    /// How devices reach memory of another device.
+    #[cfg(unix)]
+    export: Option<DmaBuf>,
     /// The pointer from [`Box::into_raw`] for owned memory. `bytes` borrows from it until the
     /// region is dropped.
     owner: Option<*mut dyn Send>,
@@ -41,7 +46,48 @@ enum Access {
     Write,
 }
 
+/// Memory of another device, such as a GPU, as its driver exports it (a DMA buffer of Linux).
+#[cfg(unix)]
+#[derive(Debug)]
+pub struct DmaBuf {
+    /// The exported buffer.
+    pub fd: OwnedFd,
+    /// The first byte of the region in the buffer. Its place within a page is also that of the address in
+    /// [`Region::mapped_at`].
+    pub offset: u64,
+}
+
 impl Region {
+    /// A region of another device's memory: `length` bytes of the buffer, from [`DmaBuf::offset`] on. The
+    /// fabric only lets devices read and write them, because the processor does not reach them. Calls that
+    /// copy the bytes fail ([`FabricError::NotMapped`]), so no parity is computed from them or for them.
+    /// The region dereferences to an empty slice. Only fabrics over RDMA devices take it.
+    #[cfg(unix)]
+    #[must_use]
+    pub fn of_dma_buf(export: DmaBuf, length: u64) -> Self {
+        Self {
+            bytes: RegionPtr {
+                place: Place::Unmapped,
+                length,
+            },
+            access: Access::Write,
+            export: Some(export),
+            owner: None,
+        }
+    }
+
+    /// The same region, whose first byte the processor reaches at `base`. It can be used as any other memory,
+    /// and devices reach it as before.
+    ///
+    /// # Safety
+    /// As for [`Region::from_raw_parts`].
+    #[cfg(unix)]
+    #[must_use]
+    pub unsafe fn mapped_at(mut self, base: *mut u8) -> Self {
+        self.bytes.place = Place::Mapped(base);
+        self
+    }
+
     /// A region that owns its memory.
     pub fn owned(memory: impl Memory + 'static) -> Self {
         let owner = Box::into_raw(Box::new(memory));
@@ -49,12 +95,14 @@ impl Region {
         // `drop` restores the box; until then nothing else uses `owner`.
         let bytes = unsafe { (*owner).as_mut() };
         let bytes = RegionPtr {
-            base: Some(bytes.as_mut_ptr()),
+            place: Place::Mapped(bytes.as_mut_ptr()),
             length: bytes.len() as u64,
         };
         Self {
             bytes,
             access: Access::Write,
+            #[cfg(unix)]
+            export: None,
             owner: Some(owner),
         }
     }
@@ -67,12 +115,14 @@ impl Region {
         // SAFETY: as in `owned`. The region never writes to the bytes.
         let bytes = unsafe { (*owner).as_ref() };
         let bytes = RegionPtr {
-            base: Some(bytes.as_ptr().cast_mut()),
+            place: Place::Mapped(bytes.as_ptr().cast_mut()),
             length: bytes.len() as u64,
         };
         Self {
             bytes,
             access: Access::Read,
+            #[cfg(unix)]
+            export: None,
             owner: Some(owner),
         }
     }
@@ -92,12 +142,14 @@ impl Region {
     /// [`Fabric::memory`]: super::Fabric::memory
     pub unsafe fn from_raw_parts(base: *mut u8, length: usize) -> Self {
         let bytes = RegionPtr {
-            base: Some(base),
+            place: Place::Mapped(base),
             length: length as u64,
         };
         Self {
             bytes,
             access: Access::Write,
+            #[cfg(unix)]
+            export: None,
             owner: None,
         }
     }
@@ -111,12 +163,14 @@ impl Region {
     #[must_use]
     pub unsafe fn read_only_from_raw_parts(base: *const u8, length: usize) -> Self {
         let bytes = RegionPtr {
-            base: Some(base.cast_mut()),
+            place: Place::Mapped(base.cast_mut()),
             length: length as u64,
         };
         Self {
             bytes,
             access: Access::Read,
+            #[cfg(unix)]
+            export: None,
             owner: None,
         }
     }
@@ -128,8 +182,13 @@ impl Region {
     #[must_use]
     pub fn ghost(length: u64) -> Self {
         Self {
-            bytes: RegionPtr { base: None, length },
+            bytes: RegionPtr {
+                place: Place::Ghost,
+                length,
+            },
             access: Access::Write,
+            #[cfg(unix)]
+            export: None,
             owner: None,
         }
     }
@@ -144,6 +203,14 @@ impl Region {
     #[must_use]
     pub fn is_ghost(&self) -> bool {
         self.bytes.is_ghost()
+    }
+
+    /// Checks that the processor reaches the bytes.
+    ///
+    /// # Errors
+    /// [`FabricError::NotMapped`].
+    pub fn check_mapped(&self) -> Result<(), FabricError> {
+        self.bytes.check_mapped()
     }
 }
 
@@ -160,11 +227,11 @@ impl Deref for Region {
 
 impl DerefMut for Region {
     fn deref_mut(&mut self) -> &mut [u8] {
-        match self.bytes.base {
+        match self.bytes.place {
             // SAFETY: same as above, and the region is borrowed exclusively. The length comes from
             // a slice or from `from_raw_parts`, so it fits a `usize`.
             #[allow(clippy::cast_possible_truncation)]
-            Some(base) if self.access == Access::Write => unsafe {
+            Place::Mapped(base) if self.access == Access::Write => unsafe {
                 std::slice::from_raw_parts_mut(base, self.bytes.length as usize)
             },
             _ => &mut [],
@@ -187,7 +254,11 @@ unsafe impl Send for Region {}
 
 impl std::fmt::Debug for Region {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let kind = if self.is_ghost() { "ghost" } else { "memory" };
+        let kind = match self.bytes.place {
+            Place::Mapped(_) => "memory",
+            Place::Unmapped => "memory of a device",
+            Place::Ghost => "ghost",
+        };
         write!(f, "{} bytes of {kind}", self.length())
     }
 }
@@ -201,9 +272,18 @@ impl std::fmt::Debug for Region {
 /// [`Fabric::copy_out`]: super::Fabric::copy_out
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegionPtr {
-    /// `None` for a ghost.
-    base: Option<*mut u8>,
+    place: Place,
     length: u64,
+}
+
+/// Where bytes are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Mapped(*mut u8),
+    /// Where only devices reach them.
+    Unmapped,
+    /// Nowhere.
+    Ghost,
 }
 
 // SAFETY: this is only an address. Every use of it is `unsafe` and has its own justification.
@@ -221,13 +301,27 @@ impl RegionPtr {
     /// Whether the range has no bytes.
     #[must_use]
     pub fn is_ghost(&self) -> bool {
-        self.base.is_none()
+        self.place == Place::Ghost
     }
 
-    /// Pointer to the first byte; `None` for a ghost.
+    /// Checks that the processor reaches the bytes. A ghost has none, so it is mapped.
+    ///
+    /// # Errors
+    /// [`FabricError::NotMapped`].
+    pub fn check_mapped(&self) -> Result<(), FabricError> {
+        match self.place {
+            Place::Unmapped => Err(FabricError::NotMapped),
+            Place::Mapped(_) | Place::Ghost => Ok(()),
+        }
+    }
+
+    /// Pointer to the first byte; `None` for a ghost, and for bytes that the processor does not reach.
     #[must_use]
     pub fn as_ptr(&self) -> Option<*mut u8> {
-        self.base
+        match self.place {
+            Place::Mapped(base) => Some(base),
+            Place::Unmapped | Place::Ghost => None,
+        }
     }
 
     /// The bytes `offset..offset + length` of this range.
@@ -247,16 +341,20 @@ impl RegionPtr {
         // The offset is at most the length of memory, which fits a `usize`. For a ghost it is not
         // used.
         #[allow(clippy::cast_possible_truncation)]
-        let base = self.base.map(|base| base.wrapping_add(offset as usize));
-        Ok(Self { base, length })
+        let place = match self.place {
+            Place::Mapped(base) => Place::Mapped(base.wrapping_add(offset as usize)),
+            place => place,
+        };
+        Ok(Self { place, length })
     }
 
-    /// Copies `bytes` to the start of the range, as many as fit; a ghost ignores them.
+    /// Copies `bytes` to the start of the range, as many as fit; a ghost ignores them, and so does memory
+    /// that is not mapped.
     ///
     /// # Safety
     /// The memory must be registered.
     pub unsafe fn copy_in(&self, bytes: &[u8]) {
-        if let Some(base) = self.base {
+        if let Some(base) = self.as_ptr() {
             let length = bytes.len().min(self.length_in_memory());
             // SAFETY: the memory holds `length` bytes. While it is registered, only this function
             // writes it, and while a window onto it is open, only `copy_out` reads it.
@@ -264,12 +362,13 @@ impl RegionPtr {
         }
     }
 
-    /// Copies the start of the range to `out`, as many bytes as there are; zeros from a ghost.
+    /// Copies the start of the range to `out`, as many bytes as there are; zeros from a ghost, and from
+    /// memory that is not mapped.
     ///
     /// # Safety
     /// The memory must be registered.
     pub unsafe fn copy_out(&self, out: &mut [u8]) {
-        match self.base {
+        match self.as_ptr() {
             Some(base) => {
                 let length = out.len().min(self.length_in_memory());
                 // SAFETY: as in `copy_in`.
@@ -279,12 +378,12 @@ impl RegionPtr {
         }
     }
 
-    /// The bytes as a slice; empty for a ghost.
+    /// The bytes as a slice; empty for a ghost, and if it is not mapped.
     ///
     /// # Safety
     /// While the reference is in use, the memory must stay registered, and nobody may write to it.
     unsafe fn as_slice<'a>(&self) -> &'a [u8] {
-        match self.base {
+        match self.as_ptr() {
             // SAFETY: guaranteed by the caller; the length is that of the memory.
             Some(base) => unsafe { std::slice::from_raw_parts(base, self.length_in_memory()) },
             None => &[],
@@ -340,6 +439,21 @@ impl Registered {
             Access::Write => Ok(()),
             Access::Read => Err(FabricError::ReadOnly),
         }
+    }
+
+    /// Checks that the processor reaches the bytes. A fabric asks before it copies them or gives them out.
+    ///
+    /// # Errors
+    /// [`FabricError::NotMapped`].
+    pub fn check_mapped(&self) -> Result<(), FabricError> {
+        self.region.check_mapped()
+    }
+
+    /// How devices reach memory of another device; `None` for memory of this machine.
+    #[cfg(unix)]
+    #[must_use]
+    pub fn export(&self) -> Option<&DmaBuf> {
+        self.region.export.as_ref()
     }
 
     /// Whether a window onto the region is held. If not, everything that was written through windows
@@ -427,6 +541,26 @@ impl std::fmt::Debug for RegionReader {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn memory_of_a_device_has_no_bytes_until_it_is_mapped() {
+        let fd = std::fs::File::open("/dev/zero").unwrap().into();
+        let mut region = Region::of_dma_buf(DmaBuf { fd, offset: 4096 }, 3);
+        assert!(!region.is_ghost());
+        assert_eq!((region.length(), &*region), (3, &[][..]));
+        region[..].fill(1);
+        let part = region.bytes.slice(1, 2).unwrap();
+        assert!(matches!(part.check_mapped(), Err(FabricError::NotMapped)));
+        assert_eq!(part.as_ptr(), None);
+        let mut memory = [1_u8, 2, 3];
+        // SAFETY: the bytes outlive the region, which is not registered.
+        let region = unsafe { region.mapped_at(memory.as_mut_ptr()) };
+        assert_eq!(*region, [1, 2, 3]);
+        let registered = Registered::new(region);
+        assert!(registered.check_mapped().is_ok());
+        assert_eq!(registered.export().unwrap().offset, 4096);
+    }
 
     #[test]
     fn owned_memory_comes_back_as_it_was_changed() {

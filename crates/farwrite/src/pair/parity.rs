@@ -147,6 +147,11 @@ impl Pair {
         known.find(tag)?.layout(&message)
     }
 
+    /// Whether the scheme computes parity of a message.
+    pub(crate) fn codes(&self, known: &Registry, tag: SchemeTag, bytes: u64) -> bool {
+        self.layout(known, tag, bytes).is_some()
+    }
+
     /// Posts memory for the parity of an open receive. If the receive already has memory, it keeps
     /// that memory, even if it is too small. A receive without enough memory for parity is repaired
     /// by retransmission. Returns whether there is enough memory.
@@ -174,7 +179,12 @@ impl Pair {
         if bytes > most_bytes {
             return Ok(false);
         }
-        let is_ghost = fabric.region(recv.target().region.lkey)?.is_ghost();
+        let target = fabric.region(recv.target().region.lkey)?;
+        if target.check_mapped().is_err() {
+            // Nothing can be rebuilt there.
+            return Ok(false);
+        }
+        let is_ghost = target.is_ghost();
         let taken = self.parity_memory.take(fabric, bytes, most_bytes, is_ghost);
         let scratch = match taken {
             // The message can be repaired without parity.
@@ -212,7 +222,12 @@ impl Pair {
             let region = send
                 .source()
                 .map(|source| fabric.region(source.region.lkey));
-            let is_ghost = region.transpose()?.is_some_and(|region| region.is_ghost());
+            let region = region.transpose()?;
+            if region.is_some_and(|region| region.check_mapped().is_err()) {
+                // An answer to a read, of memory from which no parity can be computed.
+                return Ok(());
+            }
+            let is_ghost = region.is_some_and(|region| region.is_ghost());
             send.parity = match self.parity_memory.take(fabric, bytes, most_bytes, is_ghost) {
                 Err(FabricError::OutOfResources(_)) => None,
                 taken => Some(Parity {

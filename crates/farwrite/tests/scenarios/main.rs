@@ -47,6 +47,7 @@ mod sweep;
 mod terms;
 mod traffic;
 mod turncoat;
+mod unmapped;
 mod windows;
 mod world;
 mod wraparound;

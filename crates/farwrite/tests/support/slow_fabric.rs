@@ -1,5 +1,6 @@
 //! A simulated fabric that uses the freedom of the fabric contract: it sends requests later than it
-//! takes them, port by port; it takes only a part of a batch; and it runs out of resources.
+//! takes them, port by port; it takes only a part of a batch; and it runs out of resources. It takes memory of devices:
+//! its packets carry zeros, and what they bring is not stored.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -8,8 +9,8 @@ use std::rc::Rc;
 
 use farwrite::fabric::contract::{
     Capabilities, Counters, Departed, Fabric, FabricError, Lkey, Object, QpAttr, QpRoute,
-    QpSealing, Qpn, Region, RegionPtr, RegionReader, RemotePlace, RemoteQp, Rkey, Sge, Table,
-    TxQueue, Window, WindowSet, WriteWr,
+    QpSealing, Qpn, Region, RegionPtr, RegionReader, Registered, RemotePlace, RemoteQp, Rkey, Sge,
+    Table, TxQueue, Window, WindowSet, WriteWr,
 };
 use farwrite::fabric::sim::{SimFabric, SimNetwork};
 
@@ -69,6 +70,7 @@ pub(crate) struct SlowFabric {
     network: SimNetwork,
     controls: Controls,
     shared: Shared,
+    unmapped: HashMap<Lkey, Registered>,
 }
 
 /// The queue of one port.
@@ -87,7 +89,13 @@ impl SlowFabric {
             network: network.clone(),
             controls: controls.clone(),
             shared: Shared::default(),
+            unmapped: HashMap::new(),
         }
+    }
+
+    /// Checks that the processor reaches a region.
+    fn check_mapped(&self, lkey: Lkey) -> Result<(), FabricError> {
+        self.region(lkey)?.check_mapped()
     }
 
     fn count<T>(&self, change: i64, result: Result<T, FabricError>) -> Result<T, FabricError> {
@@ -215,7 +223,12 @@ impl Fabric for SlowFabric {
         if self.controls.is_out_of_memory.get() {
             return Err(FabricError::OutOfResources(Table::MemoryRegion));
         }
-        self.inner.register(region)
+        if region.check_mapped().is_ok() {
+            return self.inner.register(region);
+        }
+        let lkey = self.inner.register(Region::ghost(region.length()))?;
+        self.unmapped.insert(lkey, Registered::new(region));
+        Ok(lkey)
     }
     fn deregister(&mut self, lkey: Lkey) -> Result<Region, FabricError> {
         let held = self.shared.held.borrow();
@@ -223,21 +236,30 @@ impl Fabric for SlowFabric {
         if local.any(|sge| sge.lkey == lkey) {
             return Err(FabricError::InUse(Object::MemoryRegion));
         }
-        self.inner.deregister(lkey)
+        let region = self.inner.deregister(lkey)?;
+        let unmapped = self.unmapped.remove(&lkey);
+        Ok(unmapped.map_or(region, Registered::into_region))
     }
     fn region(&self, lkey: Lkey) -> Result<RegionPtr, FabricError> {
-        self.inner.region(lkey)
+        match self.unmapped.get(&lkey) {
+            Some(region) => Ok(region.bytes()),
+            None => self.inner.region(lkey),
+        }
     }
     fn memory(&self, lkey: Lkey) -> Result<&[u8], FabricError> {
+        self.check_mapped(lkey)?;
         self.inner.memory(lkey)
     }
     fn copy_out(&self, lkey: Lkey, offset: u64, out: &mut [u8]) -> Result<(), FabricError> {
+        self.check_mapped(lkey)?;
         self.inner.copy_out(lkey, offset, out)
     }
     fn reader(&self, lkey: Lkey) -> Result<RegionReader, FabricError> {
+        self.check_mapped(lkey)?;
         self.inner.reader(lkey)
     }
     fn copy_in(&mut self, lkey: Lkey, offset: u64, bytes: &[u8]) -> Result<(), FabricError> {
+        self.check_mapped(lkey)?;
         self.inner.copy_in(lkey, offset, bytes)
     }
     fn create_windows(

@@ -111,6 +111,22 @@ pub(super) struct IbvMr {
     pub(super) rkey: u32,
 }
 
+#[cfg(test)]
+impl IbvMr {
+    /// A registration that only has keys.
+    pub(super) fn with_keys(lkey: u32, rkey: u32) -> Self {
+        Self {
+            context: std::ptr::null_mut(),
+            pd: std::ptr::null_mut(),
+            addr: std::ptr::null_mut(),
+            length: 0,
+            handle: 0,
+            lkey,
+            rkey,
+        }
+    }
+}
+
 /// `struct ibv_mw`.
 #[repr(C)]
 pub(super) struct IbvMw {
@@ -406,12 +422,17 @@ const _: () = {
     assert!(size_of::<AsyncEvent>() == 16);
 };
 
+/// Registers a part of a DMA buffer. Older libraries do not have it.
+pub(super) type RegDmabufMr =
+    unsafe extern "C" fn(*mut IbvPd, u64, usize, u64, c_int, c_int) -> *mut IbvMr;
+
 /// Makes the type of the functions that are looked up by name, and the lookup.
 macro_rules! functions {
     ($($name:ident: fn($($argument:ty),*) -> $result:ty;)*) => {
         /// Functions of the library, by their names.
         pub(super) struct Functions {
             $(pub(super) $name: unsafe extern "C" fn($($argument),*) -> $result,)*
+            pub(super) ibv_reg_dmabuf_mr: Option<RegDmabufMr>,
         }
 
         impl Functions {
@@ -426,7 +447,22 @@ macro_rules! functions {
                         // SAFETY: the type is that of the header for this name.
                         *unsafe { library.get(name) }?
                     },)*
+                    // SAFETY: same as above.
+                    ibv_reg_dmabuf_mr: unsafe { library.get(b"ibv_reg_dmabuf_mr\0") }
+                        .ok()
+                        .map(|found| *found),
                 })
+            }
+        }
+
+        #[cfg(test)]
+        impl Functions {
+            /// Functions that must not be called, for tests that replace some of them.
+            pub(super) fn uncalled() -> Self {
+                $(extern "C" fn $name($(_: $argument),*) -> $result {
+                    unreachable!(stringify!($name))
+                })*
+                Self { $($name,)* ibv_reg_dmabuf_mr: None }
             }
         }
     };

@@ -6,6 +6,8 @@
 #![allow(unsafe_code)]
 
 mod completion_queue;
+#[cfg(test)]
+pub(crate) mod fake;
 mod ffi;
 mod memory;
 mod memory_window;

@@ -1,7 +1,9 @@
 //! Memory: registration, copies, sends from it, writes into it, deregistration.
 #![allow(unsafe_code)]
 
-use farwrite_fabric::contract::{Fabric, FabricError, Lkey, Region, RemotePlace, Rkey, WriteWr};
+use farwrite_fabric::contract::{
+    DmaBuf, Fabric, FabricError, Lkey, Region, RemotePlace, Rkey, WriteWr,
+};
 
 use super::{
     Got, MTU, Pair, TARGET_BYTES, World, arrivals, bytes, close, closed, departures, joined,
@@ -173,6 +175,17 @@ pub(crate) fn sent_while_a_peer_may_write(world: &mut impl World) {
     let local = [sge(pair.target, 0..4)];
     post(&mut pair.b, pair.qb, &write(&local, back, 0));
     arrivals(pair.world, &mut pair.a, 1);
+}
+
+/// No device takes a file that is no buffer of a device, and software takes none of these buffers.
+pub(crate) fn of_another_device(world: &mut impl World) {
+    let mut end = world.end(1);
+    let fd = std::fs::File::open("/dev/zero").unwrap().into();
+    let region = Region::of_dma_buf(DmaBuf { fd, offset: 0 }, 4096);
+    let error = end.register(region).unwrap_err();
+    let is_refused = matches!(error, FabricError::NotMapped | FabricError::Io { .. });
+    assert!(is_refused, "{error}");
+    assert!(error.to_string().contains("to ordinary memory"), "{error}");
 }
 
 pub(crate) fn ghosts(world: &mut impl World) {

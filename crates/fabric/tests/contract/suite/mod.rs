@@ -36,7 +36,8 @@ macro_rules! contract_tests {
             @each suite, $world,
             memory: [
                 comes_and_goes, copies_stay_in_bounds, in_use_while_a_window_is_open,
-                a_callers_memory, read_only, comes_back_after_departure, sent_while_a_peer_may_write, ghosts,
+                a_callers_memory, read_only, comes_back_after_departure, sent_while_a_peer_may_write,
+                of_another_device, ghosts,
             ],
             queue_pairs: [
                 attributes, halves_are_handed_out_once, connecting, disconnecting, destroying,
