@@ -81,8 +81,10 @@ impl Keys {
         if length == 0 {
             return Ok(RemoteKey::Nothing);
         }
-        if let Some(binder) = &mut self.binder {
-            let root = region.root(&self.domain)?;
+        // All of the region may be more than may be locked again, and a part of it less.
+        if let Some(binder) = &mut self.binder
+            && let Ok(root) = region.root(&self.domain)
+        {
             match binder.open(root, offset, length) {
                 Ok(window) => return Ok(RemoteKey::Window(window, root.remote().1 + offset)),
                 Err(_) => self.binder = None,
@@ -103,5 +105,115 @@ impl Keys {
                 self.binder = None;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use farwrite_fabric::contract::{Lkey, Region};
+
+    use super::*;
+    use crate::device::fake::{
+        domain_with_memory_windows, fail_binds, take_registrations, windows,
+    };
+    use crate::regions::Regions;
+
+    struct Opened {
+        keys: Keys,
+        regions: Regions,
+        lkey: Lkey,
+    }
+
+    impl Opened {
+        /// A region of 100 bytes at a device with memory windows.
+        fn new() -> Self {
+            let domain = domain_with_memory_windows();
+            let limits = Limits {
+                queue_depth: 16,
+                scatter_entries: 1,
+                completions: 16,
+                has_memory_windows: true,
+            };
+            let address = PortAddress {
+                index: 0,
+                ip: "10.0.0.1".parse().unwrap(),
+            };
+            let keys = Keys::new(&domain, Some(true), limits, address, 1).unwrap();
+            let mut regions = Regions::default();
+            let lkey = regions.register(&domain, Region::owned(vec![0_u8; 100]));
+            Self {
+                keys,
+                lkey: lkey.unwrap(),
+                regions,
+            }
+        }
+
+        fn open(&mut self, offset: u64) -> (RemoteKey, HeldRegion) {
+            let region = self.regions.hold(self.lkey).unwrap();
+            (self.keys.open(&region, offset, 10).unwrap(), region)
+        }
+
+        /// Bytes of each open window, by its key.
+        fn open_windows() -> Vec<(u32, u64)> {
+            let open = windows().into_iter().filter(|(_, bytes)| *bytes > 0);
+            open.collect()
+        }
+    }
+
+    #[test]
+    fn each_window_has_a_key_that_was_never_used() {
+        let mut opened = Opened::new();
+        let mut used = HashSet::new();
+        for round in 0..1000 {
+            let (key, region) = opened.open(round % 90);
+            let (rkey, _) = key.remote();
+            assert!(used.insert(rkey), "key {rkey:#x} again");
+            assert_eq!(Opened::open_windows(), [(rkey, 10)]);
+            opened.keys.close(key, &region);
+            assert_eq!(Opened::open_windows(), []);
+            assert!(windows().len() <= 1, "worn windows are destroyed");
+        }
+        assert_eq!(opened.keys.kind(), WindowKeys::MemoryWindows);
+    }
+
+    #[test]
+    fn a_device_that_fails_to_bind_has_registrations() {
+        let mut opened = Opened::new();
+        let (first, second, third) = (opened.open(0), opened.open(10), opened.open(20));
+        let addresses = [&first, &second].map(|(key, _)| key.remote().1);
+        assert_eq!(addresses[0] + 10, addresses[1]);
+        opened.keys.close(third.0, &third.1);
+        assert_eq!((Opened::open_windows().len(), windows().len()), (2, 3));
+        fail_binds();
+        opened.keys.close(first.0, &first.1);
+        // It was destroyed instead, and so was the spare one.
+        let (rkey, _) = second.0.remote();
+        assert_eq!(windows().into_iter().collect::<Vec<_>>(), [(rkey, 10)]);
+        assert_eq!(opened.keys.kind(), WindowKeys::Registrations);
+        let fourth = opened.open(0);
+        assert!(matches!(fourth.0, RemoteKey::Registration(_)));
+        assert_eq!(fourth.0.remote().1, addresses[0]);
+        opened.keys.close(second.0, &second.1);
+        assert!(windows().is_empty());
+        opened.keys.close(fourth.0, &fourth.1);
+        // That of the fourth window.
+        assert_eq!(take_registrations().1, 1);
+        drop((first.1, second.1, third.1, fourth.1));
+        assert!(opened.regions.deregister(opened.lkey).is_ok());
+        // Those of the region.
+        assert_eq!(take_registrations().1, 2);
+    }
+
+    #[test]
+    fn opening_falls_back_too() {
+        let mut opened = Opened::new();
+        fail_binds();
+        let (key, region) = opened.open(0);
+        assert!(matches!(key, RemoteKey::Registration(_)));
+        assert_eq!(opened.keys.kind(), WindowKeys::Registrations);
+        assert!(windows().is_empty());
+        opened.keys.close(key, &region);
     }
 }

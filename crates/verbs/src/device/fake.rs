@@ -1,4 +1,6 @@
-//! A device for tests, which only registers memory. It records what it is asked for.
+//! A device for tests, which registers memory and binds windows. It records what it is asked for.
+
+mod binding;
 
 use std::cell::{Cell, RefCell};
 use std::ffi::c_int;
@@ -9,6 +11,8 @@ use std::sync::{Arc, OnceLock};
 use rustix::io::Errno;
 
 use super::{Device, Library, ProtectionDomain, ffi};
+
+pub(crate) use binding::{domain_with_memory_windows, fail_binds, windows};
 
 /// A registration of a part of a DMA buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,24 +114,39 @@ unsafe extern "C" fn close(_context: *mut ffi::IbvContext) -> c_int {
 }
 
 fn domain(register: Option<ffi::RegDmabufMr>) -> Arc<ProtectionDomain> {
-    let functions = ffi::Functions {
+    // Its functions are not called.
+    let context = Box::leak(Box::new(MaybeUninit::zeroed()));
+    domain_of(functions(register), context.as_mut_ptr())
+}
+
+/// Forgets what earlier tests of this thread have done.
+fn forget() {
+    take_registrations();
+    binding::forget();
+}
+
+/// Functions that every device of these tests has.
+fn functions(register: Option<ffi::RegDmabufMr>) -> ffi::Functions {
+    ffi::Functions {
         ibv_reg_dmabuf_mr: register,
         ibv_dereg_mr: remove,
         ibv_alloc_pd: alloc_pd,
         ibv_dealloc_pd: dealloc_pd,
         ibv_close_device: close,
         ..ffi::Functions::uncalled()
-    };
+    }
+}
+
+fn domain_of(functions: ffi::Functions, context: *mut ffi::IbvContext) -> Arc<ProtectionDomain> {
+    forget();
     let opened = libloading::os::unix::Library::this().into();
     let library = Library {
         functions,
         _opened: Box::leak(Box::new(opened)),
     };
-    // Its functions are not called.
-    let context = Box::leak(Box::new(MaybeUninit::<ffi::IbvContext>::zeroed()));
     let device = Device {
         ibverbs: Box::leak(Box::new(library)),
-        context: context.as_mut_ptr(),
+        context,
         name: "fake0".into(),
         fatal: OnceLock::new(),
         is_gone: AtomicBool::new(false),

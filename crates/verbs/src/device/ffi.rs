@@ -137,6 +137,20 @@ pub(super) struct IbvMw {
     window_type: u32,
 }
 
+#[cfg(test)]
+impl IbvMw {
+    /// A window that only has a key.
+    pub(super) fn with_key(rkey: u32) -> Self {
+        Self {
+            context: std::ptr::null_mut(),
+            pd: std::ptr::null_mut(),
+            rkey,
+            handle: 0,
+            window_type: MW_TYPE_1,
+        }
+    }
+}
+
 /// `struct ibv_mw_bind`, with its `struct ibv_mw_bind_info`.
 #[repr(C)]
 pub(super) struct MwBind {
@@ -153,6 +167,17 @@ pub(super) struct MwBind {
 pub(super) struct IbvChannel {
     context: *mut IbvContext,
     pub(super) fd: c_int,
+}
+
+#[cfg(test)]
+impl IbvChannel {
+    /// A channel that only has a descriptor.
+    pub(super) fn with_fd(fd: c_int) -> Self {
+        Self {
+            context: std::ptr::null_mut(),
+            fd,
+        }
+    }
 }
 
 /// `struct ibv_cq`.
