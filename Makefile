@@ -118,10 +118,10 @@ system: ## tests in network namespaces, checked with tshark and ISA-L (root; ins
 
 # `make test-verbs VERBS="--json out/verbs.json contract"`: options, and the names of some cases of tests/vm/cases.py.
 test-verbs: ## tests with RDMA devices, also through boxes: Soft-RoCE in a virtual machine (root; installs what it needs on Debian; five minutes)
-	tests/vm/run $(TOOLS) $(VERBS)
+	FEATURES="$(FEATURES)" tests/vm/run $(TOOLS) $(VERBS)
 
 test-verbs-short: ## the most important cases of test-verbs (root; two minutes on two idle cores)
-	tests/vm/run $(TOOLS) --short
+	FEATURES="$(FEATURES)" tests/vm/run $(TOOLS) --short
 
 browser: explorer ## the explorer in headless Chromium (installs it on Debian as root)
 	tests/explorer/run out/explorer.html
