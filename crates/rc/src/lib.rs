@@ -1,5 +1,5 @@
 //! Reliable connections of RDMA NICs over RoCEv2 packets: queue pairs without clock or I/O, and a
-//! NIC that is a host of [`farwrite_net`].
+//! NIC that is a host of [`farwrite_net`]. [`xp`] is a transport without reliability.
 //!
 //! A [`QueuePair`] serves SEND, RDMA WRITE (both with and without immediate) and RDMA READ. A
 //! [`Nic`] has many queue pairs. [`RdmaTransport`] names presets: `roce`, `irn`, `eqds`, and models
@@ -131,6 +131,7 @@ mod software;
 mod syndrome;
 mod transport;
 mod work;
+pub mod xp;
 
 pub use config::{ConfigError, MAX_PACKETS, Paths, QpConfig, Recovery};
 pub use memory::{Memory, RegisterError};

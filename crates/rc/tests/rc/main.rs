@@ -7,3 +7,4 @@ mod faults;
 mod incast;
 mod nic;
 mod selective;
+mod xp;

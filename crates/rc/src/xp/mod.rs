@@ -1,0 +1,51 @@
+//! XP, the transport of `OptiNIC` and Celeris: WRITEs with immediate that end in time, without retransmission
+//! and without order.
+//!
+//! A [`QueuePair`] has a [`Context`] of 52 bytes, the part that a NIC keeps in its memory: 20 bytes of transport
+//! and 32 bytes of DCQCN (Celeris III.A). Work requests, their deadlines and completions are in queues that
+//! belong to the host. Parameters that all queue pairs share are registers of the NIC.
+//!
+//! # Rules
+//!
+//! Sections are those of the `OptiNIC` paper.
+//!
+//! - Messages are numbered (`wqe_seq`), and each takes one posted receive. The receiver has one active message,
+//!   the expected one (3.1.1).
+//! - Each packet says where its payload belongs, so a packet of the active message is placed at once, in any order.
+//! - A packet of a later message ends the active message, and all messages between them. A packet of an earlier
+//!   message is dropped.
+//! - A receive ends with the last packet of its message, or at its deadline, or by a later message (3.1.2). The
+//!   completion has the number of bytes that were placed. Packets that come after their message's last packet are
+//!   late.
+//! - A send ends when its last packet has left, or at its deadline. Nothing is acknowledged.
+//! - Only the timer of the active receive runs, and that of the active send. A later one whose deadline is earlier
+//!   ends when it becomes active.
+//! - Packets with ECN marks cause congestion notifications, and these lower the rate (3.1.3).
+//!
+//! # On the wire
+//!
+//! | packet | content |
+//! |---|---|
+//! | fragment | UC RDMA WRITE Only; PSN: `wqe_seq`; RETH: address of this fragment, key, bytes of the whole message |
+//! | last fragment | the same with immediate; the bit that asks for an acknowledgement marks it |
+//! | notification | CNP (IBTA A17.9.3) |
+//!
+//! # Differences from the paper
+//!
+//! - Section 3.1 says that a receive completes when all fragments have arrived, section 3.1.2 that the last one
+//!   completes it. This is the second rule. It needs no state for each packet, but a path that reorders packets
+//!   makes the last ones late.
+//! - The byte counter counts a packet that arrives twice twice, because nothing remembers which packets arrived.
+//! - Timeouts are deadlines on the clock of the queue pair, which run from the post on.
+//! - SEND, READ, and WRITE without immediate are not implemented, nor is the stride of section 3.2.
+
+mod context;
+mod dcqcn;
+mod fragment;
+mod queue_pair;
+mod work;
+
+pub use context::Context;
+pub use dcqcn::DcqcnContext;
+pub use queue_pair::{Counters, QueuePair};
+pub use work::{Completion, Config, ConfigError, End, PostError, Receive, Write};
