@@ -37,7 +37,7 @@ pub fn memory_bytes(setup: &RunSetup<'_>) -> u64 {
             flows.saturating_mul(ENDPOINT_FLOW),
             pieces(setup, mtu).saturating_mul(ENDPOINT_PACKET),
         ],
-        Transport::Nic(_) => [
+        Transport::Nic(_) | Transport::Xp(_) => [
             0,
             flows.saturating_mul(FLOW),
             pieces(setup, MAX_WRITE_BYTES).saturating_mul(WRITE),

@@ -11,9 +11,10 @@ use farwrite_net::{Device, Ecn, Frame, NodeId, Output, PRIORITIES, Payload, Port
 
 use farwrite_rate::{NotificationPoint, PullPacer, RateControl, ReceiverControl};
 
+use crate::end::End;
 use crate::{
     Completion, ConfigError, Memory, Packet, Paths, PostError, QpConfig, QpCounters, QueuePair,
-    Request, earliest,
+    Request, earliest, xp,
 };
 
 /// Number of a NIC's first queue pair. Further queue pairs have the numbers after it. InfiniBand
@@ -81,7 +82,7 @@ pub struct NicCounters {
 /// A queue pair with its scheduling state.
 #[derive(Debug)]
 pub(crate) struct ScheduledPair {
-    pub(crate) pair: QueuePair,
+    pub(crate) pair: End,
     connection: Connection,
     /// Time at which the rate limit allows the next packet.
     pace: Option<Serialiser>,
@@ -150,8 +151,8 @@ impl Nic {
         rate: Box<dyn RateControl + Send>,
     ) -> Result<(), PostError> {
         let now_ns = self.now_ns;
-        let (at, end) = self.pair_mut(qpn).ok_or(PostError::NoQueuePair(qpn))?;
-        end.pair.set_control(now_ns, rate);
+        let (at, pair) = self.reliable(qpn)?;
+        pair.set_control(now_ns, rate);
         self.reschedule(at);
         Ok(())
     }
@@ -164,19 +165,43 @@ impl Nic {
         if to.rate_bps == Some(0) {
             return Err(ConfigError::NoRate);
         }
+        let pair = End::Reliable(QueuePair::new(config)?);
+        let number = self.add(to, pair, config.paths);
+        number.map_err(ConfigError::QueuePairs)
+    }
+
+    /// Adds a queue pair of XP and returns its number, which is one of those of [`connect`](Self::connect). The
+    /// queue pair has a controller of its own.
+    ///
+    /// # Errors
+    /// [`xp::ConfigError`].
+    pub fn connect_xp(
+        &mut self,
+        to: Connection,
+        config: &xp::Config,
+    ) -> Result<u32, xp::ConfigError> {
+        if to.rate_bps == Some(0) {
+            return Err(xp::ConfigError::Zero { field: "rate_bps" });
+        }
+        let pair = End::Xp(xp::QueuePair::new(config)?);
+        let number = self.add(to, pair, Paths::ONE);
+        number.map_err(xp::ConfigError::QueuePairs)
+    }
+
+    /// Adds a queue pair and returns its number, or the number of queue pairs if all numbers are in use.
+    fn add(&mut self, to: Connection, pair: End, paths: Paths) -> Result<u32, usize> {
         let pairs = self.ends.len();
         let qpn = u32::try_from(pairs).ok().map(|pairs| pairs + FIRST_QPN);
-        let qpn = qpn.filter(|qpn| *qpn < 1 << 24);
-        let qpn = qpn.ok_or(ConfigError::QueuePairs(pairs))?;
+        let qpn = qpn.filter(|qpn| *qpn < 1 << 24).ok_or(pairs)?;
         self.ends.push(Some(Box::new(ScheduledPair {
-            pair: QueuePair::new(config)?,
+            pair,
             connection: Connection {
                 priority: to.priority.min(7),
                 ..to
             },
             pace: to.rate_bps.map(Serialiser::new),
             tag: 0,
-            paths: config.paths,
+            paths,
             sent: [0; 2],
             listed_tag: None,
             listed_ack: false,
@@ -196,8 +221,9 @@ impl Nic {
         rate: Box<dyn RateControl + Send>,
     ) -> Result<u32, ConfigError> {
         let qpn = self.connect(to, config)?;
-        if let Some(Some(end)) = self.ends.last_mut() {
-            end.pair.set_control(self.now_ns, rate);
+        let now_ns = self.now_ns;
+        if let Ok((_, pair)) = self.reliable(qpn) {
+            pair.set_control(now_ns, rate);
         }
         Ok(qpn)
     }
@@ -208,8 +234,30 @@ impl Nic {
     /// # Errors
     /// [`PostError`].
     pub fn post(&mut self, qpn: u32, id: u64, request: Request) -> Result<(), PostError> {
-        let (at, end) = self.pair_mut(qpn).ok_or(PostError::NoQueuePair(qpn))?;
-        end.pair.post(id, request)?;
+        let (at, pair) = self.reliable(qpn)?;
+        pair.post(id, request)?;
+        self.reschedule(at);
+        Ok(())
+    }
+
+    /// Posts a message to a queue pair of XP.
+    ///
+    /// # Errors
+    /// [`xp::PostError`].
+    pub fn post_xp_write(&mut self, qpn: u32, write: xp::Write) -> Result<(), xp::PostError> {
+        let (at, pair) = self.xp(qpn)?;
+        pair.post_write(write)?;
+        self.reschedule(at);
+        Ok(())
+    }
+
+    /// Posts a receive to a queue pair of XP.
+    ///
+    /// # Errors
+    /// [`xp::PostError`].
+    pub fn post_xp_receive(&mut self, qpn: u32, receive: xp::Receive) -> Result<(), xp::PostError> {
+        let (at, pair) = self.xp(qpn)?;
+        pair.post_receive(receive)?;
         self.reschedule(at);
         Ok(())
     }
@@ -219,18 +267,25 @@ impl Nic {
     /// # Errors
     /// [`PostError`].
     pub fn post_receive(&mut self, qpn: u32, id: u64, max_bytes: u32) -> Result<(), PostError> {
-        let (_, end) = self.pair_mut(qpn).ok_or(PostError::NoQueuePair(qpn))?;
-        end.pair.post_receive(id, max_bytes)
+        let (_, pair) = self.reliable(qpn)?;
+        pair.post_receive(id, max_bytes)
     }
 
     /// Removes and returns the oldest completion of a queue pair.
     pub fn poll_completion(&mut self, qpn: u32) -> Option<Completion> {
-        let (_, end) = self.pair_mut(qpn)?;
-        end.pair.poll_completion()
+        let (_, pair) = self.reliable(qpn).ok()?;
+        pair.poll_completion()
+    }
+
+    /// Removes and returns the oldest completion of a queue pair of XP.
+    pub fn poll_xp_completion(&mut self, qpn: u32) -> Option<xp::Completion> {
+        let (_, pair) = self.xp(qpn).ok()?;
+        pair.poll_completion()
     }
 
     /// Removes and returns a queue pair that got completions since the last call without a frame
-    /// for it: from host software ([`Software`](crate::Software)), or by a timeout.
+    /// for it: from host software ([`Software`](crate::Software)), by a timeout, or, with XP, because a
+    /// message has left.
     pub fn poll_finished(&mut self) -> Option<u32> {
         let at = self.finished.pop_first()?;
         Some(u32::try_from(at).unwrap_or(u32::MAX) + FIRST_QPN)
@@ -240,7 +295,17 @@ impl Nic {
     #[must_use]
     pub fn qp_counters(&self, qpn: u32) -> Option<QpCounters> {
         let end = self.ends.get(index_of(qpn)?)?.as_ref()?;
-        Some(end.pair.counters())
+        Some(end.pair.reliable()?.counters())
+    }
+
+    /// The counters of a queue pair of XP.
+    #[must_use]
+    pub fn xp_counters(&self, qpn: u32) -> Option<xp::Counters> {
+        let end = self.ends.get(index_of(qpn)?)?.as_ref()?;
+        match &end.pair {
+            End::Reliable(_) => None,
+            End::Xp(pair) => Some(pair.counters()),
+        }
     }
 
     /// The counters of dropped frames.
@@ -250,7 +315,7 @@ impl Nic {
     }
 
     /// Frees the memory of a queue pair and returns its counters. Its number is not used again, and
-    /// packets for it count as strangers. `None`, without effect: the queue pair does not exist, or
+    /// packets for it count as strangers. `None`, without effect: the queue pair does not exist, is one of XP, or
     /// has something to do: a request that is not complete, a packet to send, a completion that was
     /// not polled, or packets that wait for software.
     ///
@@ -259,10 +324,11 @@ impl Nic {
     pub fn release(&mut self, qpn: u32) -> Option<QpCounters> {
         let (at, end) = self.pair_mut(qpn)?;
         let is_scheduled = end.listed_ack || end.listed_tag.is_some() || end.timer_ns.is_some();
-        if is_scheduled || !end.pair.is_idle() {
+        let pair = end.pair.reliable()?;
+        if is_scheduled || !pair.is_idle() {
             return None;
         }
-        let counters = end.pair.counters();
+        let counters = pair.counters();
         self.ends[at] = None;
         Some(counters)
     }
@@ -272,6 +338,20 @@ impl Nic {
         let at = index_of(qpn)?;
         let end = self.ends.get_mut(at)?.as_mut()?;
         Some((at, end))
+    }
+
+    /// A reliable connection and its index.
+    fn reliable(&mut self, qpn: u32) -> Result<(usize, &mut QueuePair), PostError> {
+        let pair = self.pair_mut(qpn);
+        let pair = pair.and_then(|(at, end)| Some((at, end.pair.reliable_mut()?)));
+        pair.ok_or(PostError::NoQueuePair(qpn))
+    }
+
+    /// A queue pair of XP and its index.
+    fn xp(&mut self, qpn: u32) -> Result<(usize, &mut xp::QueuePair), xp::PostError> {
+        let pair = self.pair_mut(qpn);
+        let pair = pair.and_then(|(at, end)| Some((at, end.pair.xp_mut()?)));
+        pair.ok_or(xp::PostError::NoQueuePair(qpn))
     }
 
     /// Updates the schedule entries of a queue pair after its state changed.
@@ -286,7 +366,7 @@ impl Nic {
             end.listed_ack = true;
         }
         let listed_tag = end.listed_tag.take();
-        let mut timer_ns = end.pair.next_timeout();
+        let mut timer_ns = end.pair.next_timeout(self.now_ns);
         if end.pair.has_data() {
             let free_ns = end.pace.as_ref().map_or(0, Serialiser::free_ns);
             let free_ns = free_ns.max(end.pair.next_send_ns(self.now_ns));
@@ -352,6 +432,9 @@ impl Nic {
             let packet = end.pair.poll_data(self.now_ns, &self.memory)?;
             let frame = end.frame(self.node, 1, packet);
             end.charge(self.now_ns, u64::from(frame.ip_bytes()));
+            if end.pair.xp_mut().is_some_and(|pair| pair.has_completion()) {
+                self.finished.insert(at);
+            }
             (at, frame)
         };
         self.reschedule(at);

@@ -5,6 +5,7 @@ mod box_node;
 mod captured;
 mod endpoint;
 mod nic;
+mod nic_xp;
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -91,7 +92,9 @@ impl HostOrBox {
         board: &FlowReports,
     ) -> Result<Self, RunError> {
         Ok(match transport {
-            Transport::Nic(_) => Self::Nic(Box::new(NicHost::new(node, Rc::clone(board)))),
+            Transport::Nic(_) | Transport::Xp(_) => {
+                Self::Nic(Box::new(NicHost::new(node, Rc::clone(board))))
+            }
             Transport::Endpoint(transport) => {
                 let host = endpoint::host(node, transport, seed, Rc::clone(board));
                 let host = host.map_err(|why| RunError::Host {
@@ -170,6 +173,7 @@ pub(crate) fn start(
     let now_ns = network.now_ns();
     match transport {
         Transport::Nic(transport) => nic::start(network, transport, starting).map(|()| now_ns),
+        Transport::Xp(transport) => nic_xp::start(network, transport, starting).map(|()| now_ns),
         Transport::Endpoint(transport) => endpoint::start(network, transport, starting),
     }
 }

@@ -6,12 +6,13 @@ use farwrite_net::header::Header;
 use farwrite_net::{Device, Frame, Network, NodeId, Output, Payload, Ports};
 use farwrite_rc::{Completion, Connection, FIRST_QPN, Nic, QpCounters, Remote, Request};
 
+use super::nic_xp::XpFlows;
 use super::{FlowCounters, FlowProgress, FlowReport, FlowReports, FlowSetup, HostOrBox};
 use crate::outcome::FlowError;
 use crate::transport::NicTransport;
 
 /// The key of the memory that each host registers for its peers.
-const RKEY: u32 = 1;
+pub(super) const RKEY: u32 = 1;
 /// Longer messages are sent as several WRITEs, one after the other.
 pub(crate) const MAX_WRITE_BYTES: u64 = 1 << 30;
 /// In place of a number of WRITEs: an endless flow.
@@ -25,6 +26,7 @@ pub(crate) struct NicHost {
     /// Index of the flow of each queue pair, in the order of their numbers from [`FIRST_QPN`] on.
     flows: Vec<usize>,
     sent: BTreeMap<usize, SentFlow>,
+    pub(super) xp: XpFlows,
 }
 
 /// A flow that the host sends.
@@ -46,6 +48,7 @@ impl NicHost {
             board,
             flows: Vec::new(),
             sent: BTreeMap::new(),
+            xp: XpFlows::default(),
         }
     }
 
@@ -75,7 +78,7 @@ impl NicHost {
             self.report(now_ns, qpn);
         }
         match self.sent.get(&flow) {
-            None => FlowCounters::default(),
+            None => self.xp.counters(&self.nic, flow),
             Some(SentFlow::Over(counters)) => *counters,
             Some(&SentFlow::Open { qpn, .. }) => {
                 counters_of(&self.nic.qp_counters(qpn).unwrap_or_default())
@@ -115,6 +118,8 @@ impl NicHost {
         let Some(&flow) = index.and_then(|index| self.flows.get(index)) else {
             return;
         };
+        let ended = self.xp.ended(&mut self.nic, qpn, flow, at_ns);
+        self.board.borrow_mut().extend(ended);
         while let Some(completion) = self.nic.poll_completion(qpn) {
             let what = match completion {
                 Completion::Acknowledged { .. } => {
@@ -144,25 +149,16 @@ pub(super) fn start(
     starting: &FlowSetup,
 ) -> Result<(), String> {
     let flow = starting.flow;
-    let mut qpns = [0; 2];
-    for (qpn, node) in qpns.iter_mut().zip(starting.ends) {
-        let host = nic(network, node)?;
-        let next = u32::try_from(host.flows.len()).map_err(|why| why.to_string())?;
-        *qpn = FIRST_QPN + next;
-        host.flows.push(starting.number);
-    }
     let [src, dst] = starting.ends;
-    for (node, peer, peer_qpn) in [(src, dst, qpns[1]), (dst, src, qpns[0])] {
-        let to = Connection {
-            peer,
-            src_port: starting.src_port,
-            priority: flow.priority.unwrap_or(transport.priority),
-            rate_bps: None,
-        };
-        let nic = &mut nic(network, node)?.nic;
-        let connected = transport.connect(nic, to, peer_qpn, &starting.path);
-        connected.map_err(|why| why.to_string())?;
-    }
+    let qpns = connect(
+        network,
+        starting,
+        transport.priority,
+        |nic, to, peer_qpn| {
+            let connected = transport.connect(nic, to, peer_qpn, &starting.path);
+            connected.map_err(|why| why.to_string())
+        },
+    )?;
     let is_reported = flow.when_received.is_some();
     if is_reported {
         let posted = nic(network, dst)?.nic.post_receive(qpns[1], 0, 0);
@@ -190,6 +186,33 @@ pub(super) fn start(
     Ok(())
 }
 
+/// Adds a queue pair for a flow at both ends. Returns their numbers.
+pub(super) fn connect(
+    network: &mut Network<HostOrBox>,
+    starting: &FlowSetup,
+    priority: u8,
+    add: impl Fn(&mut Nic, Connection, u32) -> Result<u32, String>,
+) -> Result<[u32; 2], String> {
+    let mut qpns = [0; 2];
+    for (qpn, node) in qpns.iter_mut().zip(starting.ends) {
+        let host = nic(network, node)?;
+        let next = u32::try_from(host.flows.len()).map_err(|why| why.to_string())?;
+        *qpn = FIRST_QPN + next;
+        host.flows.push(starting.number);
+    }
+    let [src, dst] = starting.ends;
+    for (node, peer, peer_qpn) in [(src, dst, qpns[1]), (dst, src, qpns[0])] {
+        let to = Connection {
+            peer,
+            src_port: starting.src_port,
+            priority: starting.flow.priority.unwrap_or(priority),
+            rate_bps: None,
+        };
+        add(&mut nic(network, node)?.nic, to, peer_qpn)?;
+    }
+    Ok(qpns)
+}
+
 /// A WRITE of the next part of a flow, of which `rest` bytes are left.
 fn write(rest: u64, imm: Option<u32>) -> Request {
     let bytes = u32::try_from(rest.min(MAX_WRITE_BYTES)).unwrap_or(u32::MAX);
@@ -212,7 +235,7 @@ fn counters_of(counters: &QpCounters) -> FlowCounters {
     }
 }
 
-fn nic(network: &mut Network<HostOrBox>, node: NodeId) -> Result<&mut NicHost, String> {
+pub(super) fn nic(network: &mut Network<HostOrBox>, node: NodeId) -> Result<&mut NicHost, String> {
     match network.device_mut(node).map(HostOrBox::uncaptured) {
         Some(HostOrBox::Nic(host)) => Ok(host),
         _ => Err(format!("node {} has no NIC", node.0)),

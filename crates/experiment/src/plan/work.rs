@@ -62,7 +62,7 @@ impl CaseParts {
         let hops = self.data_packets().saturating_mul(self.path_cables());
         let hops_per_s = match self.transport {
             Transport::Endpoint(_) => ENDPOINT_HOPS_PER_S,
-            Transport::Nic(_) => NIC_HOPS_PER_S,
+            Transport::Nic(_) | Transport::Xp(_) => NIC_HOPS_PER_S,
         };
         Work {
             hops,

@@ -6,9 +6,15 @@ use farwrite_rc::{RdmaTransport, Recovery};
 
 use super::name::{ControlName, Protocol};
 use super::nic::recovery;
-use super::{ENDPOINT_OFFSET_BITS, MOST_PATHS, Transport, TransportError, TransportSettings};
+use super::{
+    ENDPOINT_OFFSET_BITS, EndpointTransport, MOST_PATHS, Transport, TransportError,
+    TransportSettings,
+};
 use crate::parameters::Swift;
 use crate::{Flow, Start};
+
+/// Longest message of a NIC (IBTA 9.7).
+const MAX_XP_BYTES: u64 = 1 << 31;
 
 impl TransportSettings {
     /// Checks the values that have the same range with every protocol, and that the protocol has the
@@ -57,19 +63,24 @@ impl TransportSettings {
                 ),
             ]
             .to_vec(),
+            Protocol::Xp => [
+                ("rate", self.rate.is_some()),
+                ("posted", self.posted),
+                ("port", self.port.is_some()),
+                ("dcqcn", self.dcqcn.is_some()),
+                ("swift", self.swift.is_some()),
+                ("eqds", self.eqds.is_some()),
+                ("irn", self.irn.is_some()),
+            ]
+            .into_iter()
+            .chain(self.of_reliable_nics())
+            .collect(),
             Protocol::Endpoint(scheme, control) => [
                 (
                     "rate",
                     self.rate.is_some() && control != ControlName::DEFAULT,
                 ),
                 ("deadline", self.deadline.is_some() && scheme.is_exact()),
-                ("window", self.window.is_some()),
-                ("ack_every", self.ack_every.is_some()),
-                ("timeout", self.timeout.is_some()),
-                ("retries", self.retries.is_some()),
-                ("nak_every", self.nak_every.is_some()),
-                ("gap_is_cnp", self.gap_is_cnp.is_some()),
-                ("paths", self.paths.is_some()),
                 (
                     "dcqcn",
                     self.dcqcn.is_some() && control != ControlName::Of(RateControlName::Dcqcn),
@@ -84,8 +95,23 @@ impl TransportSettings {
                 ),
                 ("irn", self.irn.is_some()),
             ]
-            .to_vec(),
+            .into_iter()
+            .chain(self.of_reliable_nics())
+            .collect(),
         }
+    }
+
+    /// The settings that only NICs with reliable connections have, and whether each is set.
+    fn of_reliable_nics(&self) -> [(&'static str, bool); 7] {
+        [
+            ("window", self.window.is_some()),
+            ("ack_every", self.ack_every.is_some()),
+            ("timeout", self.timeout.is_some()),
+            ("retries", self.retries.is_some()),
+            ("nak_every", self.nak_every.is_some()),
+            ("gap_is_cnp", self.gap_is_cnp.is_some()),
+            ("paths", self.paths.is_some()),
+        ]
     }
 }
 
@@ -100,32 +126,27 @@ impl Transport {
         match self {
             Self::Nic(nic) => Ok(nic.queue_pair(2, &self.path(0)).validate()?),
             Self::Endpoint(endpoint) => endpoint.check(),
+            Self::Xp(xp) => xp.check(&self.path(0)),
         }
     }
 
-    /// Checks that the transport can carry all flows of a workload. NICs carry any.
+    /// Checks that the transport can carry all flows of a workload. NICs carry any, but XP carries whole messages
+    /// only.
     ///
     /// # Errors
     /// [`TransportError`] names the first flow that it cannot carry.
     pub(crate) fn check_flows(&self, flows: &[Flow]) -> Result<(), TransportError> {
-        let endpoint = match self {
+        let most = match self {
             Self::Nic(_) => return Ok(()),
-            Self::Endpoint(endpoint) => endpoint,
+            Self::Endpoint(endpoint) => u64::from(endpoint.mtu) << ENDPOINT_OFFSET_BITS,
+            Self::Xp(_) => MAX_XP_BYTES,
         };
-        let most = u64::from(endpoint.mtu) << ENDPOINT_OFFSET_BITS;
         for (number, flow) in flows.iter().enumerate() {
             if flow.is_endless() {
                 return Err(TransportError::EndlessFlow { flow: number });
             }
-            if let Some(priority) = flow.priority.filter(|own| *own != endpoint.priority) {
-                return Err(TransportError::FlowPriority {
-                    flow: number,
-                    priority,
-                    of_transport: endpoint.priority,
-                });
-            }
-            if endpoint.posted && !matches!(flow.start, Start::At(_)) {
-                return Err(TransportError::PostedFlow { flow: number });
+            if let Self::Endpoint(endpoint) = self {
+                endpoint.check_flow(number, flow)?;
             }
             if flow.bytes > most {
                 return Err(TransportError::FlowLength {
@@ -134,6 +155,23 @@ impl Transport {
                     most,
                 });
             }
+        }
+        Ok(())
+    }
+}
+
+impl EndpointTransport {
+    /// Checks the priority and the start of a flow.
+    fn check_flow(&self, number: usize, flow: &Flow) -> Result<(), TransportError> {
+        if let Some(priority) = flow.priority.filter(|own| *own != self.priority) {
+            return Err(TransportError::FlowPriority {
+                flow: number,
+                priority,
+                of_transport: self.priority,
+            });
+        }
+        if self.posted && !matches!(flow.start, Start::At(_)) {
+            return Err(TransportError::PostedFlow { flow: number });
         }
         Ok(())
     }

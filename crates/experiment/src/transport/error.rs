@@ -38,6 +38,9 @@ pub enum TransportError {
     /// A setting of an endpoint is out of range.
     #[error("{0}")]
     Endpoint(String),
+    /// A setting of XP is out of range.
+    #[error("{0}")]
+    Xp(String),
     /// The protocol does not have this setting.
     #[error("{key}: {protocol} has no such setting; leave the key out")]
     NoSetting {
@@ -74,18 +77,18 @@ pub enum TransportError {
         /// Index of the flow.
         flow: usize,
     },
-    /// A flow has no end, and the hosts are endpoints.
+    /// A flow has no end, and the hosts are endpoints or have XP.
     #[error(
-        "flow {flow} has no size, so it sends until the run ends; endpoints send whole messages: give \
-         it a size, or choose a transport of NICs"
+        "flow {flow} has no size, so it sends until the run ends; endpoints and xp send whole messages: \
+         give it a size, or choose another transport of NICs"
     )]
     EndlessFlow {
         /// Index of the flow.
         flow: usize,
     },
-    /// A flow has more packets than a message of an endpoint can have.
+    /// A flow is longer than a message of an endpoint or of XP can be.
     #[error(
-        "flow {flow} has {bytes} bytes; a message of an endpoint has at most {most} at this mtu"
+        "flow {flow} has {bytes} bytes; a message has at most {most} with this transport and mtu"
     )]
     FlowLength {
         /// Index of the flow.

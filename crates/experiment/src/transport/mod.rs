@@ -7,6 +7,7 @@ mod name;
 mod nic;
 mod settings;
 mod switches;
+mod xp;
 
 use farwrite_rc::PathProfile;
 use serde::{Serialize, Serializer};
@@ -17,6 +18,7 @@ pub use error::TransportError;
 pub use name::{described, names, renamed};
 pub(crate) use nic::NicTransport;
 pub use settings::TransportSettings;
+pub(crate) use xp::XpTransport;
 
 /// Bits of the immediate that hold the packet index of an endpoint's message. The paper's split has
 /// 18.
@@ -35,6 +37,9 @@ pub enum Transport {
     /// Endpoints of [`farwrite`].
     #[non_exhaustive]
     Endpoint(EndpointTransport),
+    /// NICs with XP, whose messages end at a deadline.
+    #[non_exhaustive]
+    Xp(XpTransport),
 }
 
 impl Transport {
@@ -53,6 +58,7 @@ impl Transport {
         match self {
             Self::Nic(nic) => nic.protocol.to_string(),
             Self::Endpoint(endpoint) => endpoint.protocol(),
+            Self::Xp(_) => xp::XP.to_owned(),
         }
     }
 
@@ -62,6 +68,7 @@ impl Transport {
         match self {
             Self::Nic(nic) => nic.mtu,
             Self::Endpoint(endpoint) => endpoint.mtu,
+            Self::Xp(xp) => xp.mtu,
         }
     }
 
@@ -71,6 +78,7 @@ impl Transport {
         match self {
             Self::Nic(nic) => nic.priority,
             Self::Endpoint(endpoint) => endpoint.priority,
+            Self::Xp(xp) => xp.priority,
         }
     }
 
@@ -78,7 +86,7 @@ impl Transport {
     pub(crate) fn window(&self) -> Option<u32> {
         match self {
             Self::Nic(nic) => nic.window,
-            Self::Endpoint(_) => None,
+            Self::Endpoint(_) | Self::Xp(_) => None,
         }
     }
 
@@ -87,17 +95,17 @@ impl Transport {
     #[must_use]
     pub fn start_costs(&self) -> Option<String> {
         match self {
-            Self::Nic(_) => None,
+            Self::Nic(_) | Self::Xp(_) => None,
             Self::Endpoint(endpoint) => endpoint.start_costs(),
         }
     }
 
-    /// Retransmission timeout of a NIC in nanoseconds; the maximum value for endpoints, which have
-    /// none.
+    /// Retransmission timeout of a NIC in nanoseconds; the maximum value for endpoints and XP, which
+    /// have none.
     pub(crate) fn timeout_ns(&self, path: &PathProfile) -> u64 {
         match self {
             Self::Nic(nic) => nic.queue_pair(2, path).ack_timeout_ns,
-            Self::Endpoint(_) => u64::MAX,
+            Self::Endpoint(_) | Self::Xp(_) => u64::MAX,
         }
     }
 

@@ -5,6 +5,7 @@ use farwrite::{RateControlName, SchemeName};
 use farwrite_rc::RdmaTransport;
 
 use super::TransportError;
+use super::xp::XP;
 
 /// Prefix of the names of endpoint transports. The name of a scheme follows.
 pub(super) const ENDPOINT: &str = "farwrite-";
@@ -18,6 +19,8 @@ const KNOWN: &str = "known";
 pub(super) enum Protocol {
     /// A NIC model with reliable connections.
     Nic(RdmaTransport),
+    /// NICs with XP.
+    Xp,
     /// An endpoint of [`farwrite`], with this scheme for each flow.
     Endpoint(SchemeName, ControlName),
 }
@@ -34,6 +37,9 @@ pub(super) enum ControlName {
 impl Protocol {
     /// Parses a name.
     pub(super) fn parse(name: &str) -> Result<Self, TransportError> {
+        if name == XP {
+            return Ok(Self::Xp);
+        }
         let given = || name.to_owned();
         let renamed = renamed(name);
         let name = renamed.as_deref().unwrap_or(name);
@@ -91,7 +97,7 @@ pub fn renamed(name: &str) -> Option<String> {
 pub fn names() -> String {
     let nics = RdmaTransport::ALL.map(RdmaTransport::name);
     format!(
-        "{}, or {ENDPOINT}SCHEME, such as {ENDPOINT}sr-nack or {ENDPOINT}sr-nack{AT}dcqcn",
+        "{}, {XP}, or {ENDPOINT}SCHEME, such as {ENDPOINT}sr-nack or {ENDPOINT}sr-nack{AT}dcqcn",
         nics.join(", ")
     )
 }
@@ -119,7 +125,7 @@ pub fn described() -> String {
     let nics = RdmaTransport::ALL.map(line);
     let endpoints = "endpoints of farwrite with a scheme, such as";
     format!(
-        "{}; {endpoints} {ENDPOINT}sr-nack or {ENDPOINT}ec-mds:32,8, and a congestion control in \
+        "{}; {XP} (no repair, messages end at a deadline, DCQCN; OptiNIC); {endpoints} {ENDPOINT}sr-nack or {ENDPOINT}ec-mds:32,8, and a congestion control in \
          place of their own: {ENDPOINT}sr-nack{AT}dcqcn, {ENDPOINT}sr-nack{AT}swift or \
          {ENDPOINT}sr-nack{AT}eqds; or with knowledge of the path: {ENDPOINT}sr-nack{AT}known, or the \
          rate of the path as it is: {ENDPOINT}sr-nack{AT}fixed",

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::endpoint::{EndpointControl, EndpointTransport};
 use super::name::{ControlName, Protocol};
 use super::nic::{LossRepair, NicControl, NicTransport};
-use super::{Transport, TransportError};
+use super::{Transport, TransportError, XpTransport};
 use crate::parameters::{Dcqcn, Eqds, Irn, Swift};
 
 /// A transport as plans write it: a protocol and its settings. [`transport`](Self::transport) checks
@@ -18,7 +18,7 @@ use crate::parameters::{Dcqcn, Eqds, Irn, Swift};
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct TransportSettings {
-    /// The name of an [`RdmaTransport`](farwrite_rc::RdmaTransport), or `farwrite-` and the name of
+    /// The name of an [`RdmaTransport`](farwrite_rc::RdmaTransport), `xp`, or `farwrite-` and the name of
     /// a scheme, which `@known` or `@` and a [`RateControlName`](farwrite::RateControlName) may follow.
     /// Window, acknowledgements, timeout and retries are settings of NICs only.
     pub protocol: String,
@@ -77,8 +77,8 @@ pub struct TransportSettings {
     /// first packet by half a round trip.
     #[serde(default)]
     pub posted: bool,
-    /// With endpoints and a best-effort scheme: longest duration of a flow. At the deadline, the
-    /// flow ends with the bytes that have arrived.
+    /// With endpoints and a best-effort scheme, and with XP: longest duration of a flow. At the
+    /// deadline, the flow ends with the bytes that have arrived.
     #[serde(
         default,
         deserialize_with = "crate::units::maybe_wait",
@@ -127,6 +127,7 @@ impl TransportSettings {
         self.check(protocol)?;
         let transport = match protocol {
             Protocol::Nic(nic) => Transport::Nic(self.nic(nic)),
+            Protocol::Xp => Transport::Xp(self.xp()?),
             Protocol::Endpoint(scheme, control) => {
                 Transport::Endpoint(self.endpoint(scheme, control))
             }
@@ -168,6 +169,15 @@ impl TransportSettings {
             repair,
             control,
         }
+    }
+
+    fn xp(&self) -> Result<XpTransport, TransportError> {
+        let missing = || TransportError::Xp("xp: needs a deadline, such as \"3ms\"".to_owned());
+        Ok(XpTransport {
+            mtu: self.mtu,
+            priority: self.priority,
+            deadline: self.deadline.ok_or_else(missing)?,
+        })
     }
 
     fn endpoint(&self, scheme: SchemeName, control: ControlName) -> EndpointTransport {
@@ -240,6 +250,7 @@ impl From<&Transport> for TransportSettings {
                     NicControl::Eqds(eqds) => settings.eqds.clone_from(eqds),
                 }
             }
+            Transport::Xp(xp) => settings.deadline = Some(xp.deadline),
             Transport::Endpoint(endpoint) => {
                 settings.posted = endpoint.posted;
                 settings.deadline = endpoint.deadline;

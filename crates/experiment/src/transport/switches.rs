@@ -24,6 +24,8 @@ impl Transport {
             Self::Endpoint(endpoint) if endpoint.has_dcqcn() => {
                 RdmaTransport::RoceLossy.switch(priorities, &self.path(framing_bytes))
             }
+            // The marks of DCQCN's paper.
+            Self::Xp(_) => RdmaTransport::RoceLossy.switch(priorities, &self.path(framing_bytes)),
             // Endpoints have no other requirements on switches.
             Self::Endpoint(_) => SwitchConfig::default(),
         }
@@ -40,7 +42,7 @@ impl Transport {
     pub(crate) fn lacks(&self, switch: &SwitchConfig) -> Option<&'static str> {
         let nic = match self {
             Self::Nic(nic) => Some(nic.protocol),
-            Self::Endpoint(_) => None,
+            Self::Endpoint(_) | Self::Xp(_) => None,
         };
         let has_dcqcn = match nic {
             Some(RdmaTransport::Eqds) if switch.trim.is_none() => {
@@ -55,7 +57,10 @@ impl Transport {
                 );
             }
             Some(nic) => nic.has_dcqcn(),
-            None => matches!(self, Self::Endpoint(endpoint) if endpoint.has_dcqcn()),
+            None => match self {
+                Self::Endpoint(endpoint) => endpoint.has_dcqcn(),
+                _ => true,
+            },
         };
         let lacks_marks = has_dcqcn && switch.ecn.is_none();
         lacks_marks.then_some("the switches do not mark, so DCQCN never slows a flow; add ecn")

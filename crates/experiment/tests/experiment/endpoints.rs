@@ -183,6 +183,50 @@ fn a_flow_with_a_deadline_ends_then_with_what_has_arrived() {
     assert!(outcome.flows[3].time_ns() < Some(500_000));
 }
 
+/// The same flows with XP: without loss, the last packet ends a flow before its deadline.
+#[test]
+fn a_flow_of_xp_ends_with_its_last_packet_or_at_its_deadline() {
+    let settings = TransportSettings {
+        deadline: Some(std::time::Duration::from_millis(2)),
+        ..TransportSettings::new("xp")
+    };
+    let transport = settings.transport().unwrap();
+    assert_eq!(transport.protocol(), "xp");
+    let mut flows: Vec<_> = (0..3).map(|src| Flow::new(src, 3, 8_000_000, 0)).collect();
+    flows.push(Flow::new(3, 0, 100_000, 0));
+    let outcome = run_over(&star(4, 10, 1000), &Workload::of(flows), &transport);
+    assert_eq!(outcome.done(), 4);
+    for flow in &outcome.flows[..3] {
+        assert_eq!(flow.time_ns(), Some(2_000_000));
+        assert!(
+            (5_000_000..8_000_000).contains(&flow.missing_bytes),
+            "{flow:?}"
+        );
+    }
+    assert_eq!(outcome.flows[3].missing_bytes, 0);
+    assert!(outcome.flows[3].time_ns() < Some(200_000));
+    assert_eq!(outcome.flows[3].packets, 100_000_u64.div_ceil(4096));
+
+    let refused = |settings: TransportSettings| settings.transport().unwrap_err().to_string();
+    let missing = refused(TransportSettings::new("xp"));
+    assert!(missing.contains("needs a deadline"), "{missing}");
+    let foreign = refused(TransportSettings {
+        window: Some(1),
+        ..settings.clone()
+    });
+    assert!(foreign.starts_with("window: xp has no such"), "{foreign}");
+    let mtu = refused(TransportSettings {
+        mtu: 1500,
+        ..settings
+    });
+    assert!(mtu.starts_with("mtu = 1500"), "{mtu}");
+    let long = Workload::of(vec![Flow::new(0, 1, (1 << 31) + 1, 0)]);
+    let (topology, options) = (star(2, 10, 1000), Options::default());
+    let error = run(&setup(&topology, &options, &long, &transport));
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("2147483649 bytes"), "{error}");
+}
+
 #[test]
 fn a_flow_may_name_the_priority_of_the_transport_and_no_other() {
     let (topology, options) = (star(2, 10, 1000), Options::default());
@@ -233,7 +277,7 @@ fn a_flow_that_is_too_long_for_a_message_is_refused_before_the_run() {
     let error = run(&setup(&topology, &options, &workload, &transport)).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "flow 0 has 8589934593 bytes; a message of an endpoint has at most 8589934592 at this mtu"
+        "flow 0 has 8589934593 bytes; a message has at most 8589934592 with this transport and mtu"
     );
 }
 

@@ -58,3 +58,11 @@ impl Fragment {
         })
     }
 }
+
+/// Whether a packet may have a fragment.
+pub(crate) fn is_data(packet: &Packet) -> bool {
+    matches!(
+        packet.header.bth.opcode,
+        UC_WRITE_ONLY | UC_WRITE_ONLY_WITH_IMM
+    )
+}

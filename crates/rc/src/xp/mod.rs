@@ -47,5 +47,6 @@ mod work;
 
 pub use context::Context;
 pub use dcqcn::DcqcnContext;
+pub(crate) use fragment::is_data;
 pub use queue_pair::{Counters, QueuePair};
 pub use work::{Completion, Config, ConfigError, End, PostError, Receive, Write};

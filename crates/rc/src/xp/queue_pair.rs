@@ -114,6 +114,12 @@ impl QueuePair {
         self.completions.pop_front()
     }
 
+    /// Whether there is a completion to poll.
+    #[must_use]
+    pub fn has_completion(&self) -> bool {
+        !self.completions.is_empty()
+    }
+
     /// The counters.
     #[must_use]
     pub fn counters(&self) -> Counters {

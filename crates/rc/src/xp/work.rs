@@ -34,6 +34,9 @@ pub enum ConfigError {
         /// The name of the field.
         field: &'static str,
     },
+    /// All numbers of queue pairs of the NIC are in use.
+    #[error("queue pairs = {0}: at most 16777214")]
+    QueuePairs(usize),
 }
 
 impl Config {
@@ -120,6 +123,9 @@ pub enum Completion {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PostError {
+    /// There is no such queue pair of XP.
+    #[error("queue pair {0} of XP does not exist")]
+    NoQueuePair(u32),
     /// Too many requests are open.
     #[error("{0} requests are open, which is max_requests; poll completions first, or raise it")]
     Full(usize),

@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use crate::common::network::{Node, cable, connection, network, nic};
 use farwrite_link::Rng;
-use farwrite_net::Payload;
 use farwrite_net::header::Roce;
+use farwrite_net::{
+    CableConfig, Loss, MarkAt, Network, NodeId, Options, Payload, Red, Shape, SwitchConfig,
+};
 use farwrite_rc::xp::{Completion, Config, ConfigError, End, PostError, QueuePair, Receive, Write};
-use farwrite_rc::{Memory, Packet, Remote};
+use farwrite_rc::{Connection, Memory, Packet, Remote};
 use farwrite_wire::header::{Bth, Reth};
 use proptest::prelude::*;
 
@@ -417,5 +420,93 @@ fn what_cannot_be_set_is_named() {
     ] {
         assert_eq!(wrong.validate(), Err(why));
         assert_eq!(QueuePair::new(&wrong).unwrap_err(), why);
+    }
+}
+
+const BYTES: u32 = 4_000_000;
+const DEADLINE_NS: u64 = 5_000_000;
+
+/// Three NICs at a switch that marks, on cables that lose packets.
+fn lossy_star() -> (Network<Node>, Vec<NodeId>) {
+    let cable = CableConfig {
+        loss: Loss::Iid { loss_packet: 1e-2 },
+        ..cable(25, 1_000)
+    };
+    let topology = Shape::Star { hosts: 3, cable }.build().unwrap();
+    let switch = SwitchConfig {
+        ecn: Some(Red {
+            kmin_bytes: 5_000,
+            kmax_bytes: 200_000,
+            pmax: 0.01,
+            at: MarkAt::Departure,
+        }),
+        ..SwitchConfig::default()
+    };
+    let network = network(&topology, &Options::with_switches(switch), 3);
+    (network, topology.hosts().collect())
+}
+
+/// Posts a message from one NIC to another one, on queue pairs with these numbers.
+fn post(network: &mut Network<Node>, ends: [(NodeId, u32); 2]) {
+    let [(src, src_qpn), (dst, dst_qpn)] = ends;
+    for (node, peer, peer_qpn) in [(src, dst, dst_qpn), (dst, src, src_qpn)] {
+        let config = Config {
+            peer_qpn,
+            mtu_bytes: 4096,
+            line_rate_bps: 25_000_000_000,
+            max_requests: 2,
+        };
+        let to = Connection {
+            peer,
+            ..connection()
+        };
+        nic(network, node).connect_xp(to, &config).unwrap();
+    }
+    let deadline_ns = Some(DEADLINE_NS);
+    let receive = Receive { id: 0, deadline_ns };
+    let receiver = nic(network, dst);
+    receiver.post_xp_receive(dst_qpn, receive).unwrap();
+    let write = Write {
+        data: Payload::Ghost(BYTES),
+        to: Remote { rkey: 1, addr: 0 },
+        deadline_ns,
+        ..write(0, 0)
+    };
+    nic(network, src).post_xp_write(src_qpn, write).unwrap();
+}
+
+#[test]
+fn nics_share_a_port_and_every_message_ends_in_time() {
+    let (mut network, hosts) = lossy_star();
+    let memory = &mut nic(&mut network, hosts[2]).memory;
+    memory.register_ghost(1, 0, BYTES.into()).unwrap();
+    for (qpn, src) in (2..).zip(&hosts[..2]) {
+        post(&mut network, [(*src, 2), (hosts[2], qpn)]);
+    }
+    network.run_until(DEADLINE_NS + 1);
+    for (qpn, src) in (2..).zip(&hosts[..2]) {
+        let receiver = nic(&mut network, hosts[2]);
+        let received = receiver.poll_xp_completion(qpn).unwrap();
+        let placed = receiver.xp_counters(qpn).unwrap().placed;
+        let Completion::Received { bytes, .. } = received else {
+            panic!("{received:?}")
+        };
+        // Each of two cables loses 1 %, and the last packet is shorter.
+        let share = f64::from(bytes) / f64::from(BYTES);
+        assert!((0.95..1.0).contains(&share), "{share}");
+        assert_eq!(u64::from(bytes.div_ceil(4096)), placed);
+        let sender = nic(&mut network, *src);
+        assert_eq!(sender.poll_finished(), Some(2));
+        let sent = sender.poll_xp_completion(2);
+        assert_eq!(
+            sent,
+            Some(Completion::Sent {
+                id: 0,
+                bytes: BYTES
+            })
+        );
+        assert!(sender.xp_counters(2).unwrap().notifications > 0);
+        let of_other_kind = (sender.qp_counters(2), sender.poll_completion(2));
+        assert_eq!(of_other_kind, (None, None));
     }
 }
