@@ -258,11 +258,12 @@ figures-boxes: ## measure: LoWAR and NetRT boxes in virtual time at the settings
 
 OPTINIC := $(CARGO) run --release --quiet --package farwrite-bench --bin optinic --
 OPTINIC_OUT := figures/optinic
-figures-optinic: ## measure: the Hadamard transform and the adaptive timeouts at the settings of OptiNIC, for `make figures` (a minute or two on one core)
+figures-optinic: ## measure: the Hadamard transform, the adaptive timeouts and the memory of queue pairs at the settings of OptiNIC, for `make figures` (a minute or two on one core)
 	@mkdir -p $(OPTINIC_OUT)
 	$(OPTINIC) layouts --csv $(OPTINIC_OUT)/layouts.csv
 	$(OPTINIC) splits --csv $(OPTINIC_OUT)/splits.csv
 	$(OPTINIC) timeouts --csv $(OPTINIC_OUT)/timeouts.csv
+	$(CARGO) run --release --quiet --package farwrite-bench -- memory --csv $(OPTINIC_OUT)/state.csv
 
 # With the settings of figures/C2, figures/O5 and figures/O6.
 TAILS := $(CARGO) run --release --quiet --package farwrite-bench --example tails

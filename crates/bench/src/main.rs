@@ -12,6 +12,8 @@ mod loopback;
 mod memory;
 mod meter;
 mod queue_pairs;
+#[path = "../examples/common/rows.rs"]
+mod rows;
 mod sealed;
 mod sim;
 mod stack;
@@ -19,6 +21,8 @@ mod table;
 mod transfers;
 mod window;
 mod workers;
+
+use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
 use cores::CoresArgs;
@@ -39,6 +43,9 @@ struct Args {
     /// Runs of each measurement; medians are printed.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
     runs: u16,
+    /// The file for the bytes of queue pairs that `memory` measures, one row for each number.
+    #[arg(long)]
+    csv: Option<PathBuf>,
     #[command(flatten)]
     loopback: LoopbackArgs,
     #[command(flatten)]
@@ -50,7 +57,7 @@ struct Args {
 enum Part {
     // This part runs first: memory that other parts have freed would hide the memory of queue
     // pairs.
-    /// Memory of an idle queue pair.
+    /// Memory of an idle queue pair, beside the bytes of XP in a NIC.
     Memory,
     /// Goodput and bytes per core-second over loopback, beside UDP sockets alone.
     Loopback,
@@ -81,7 +88,7 @@ fn main() -> Result<(), Failure> {
     };
     for part in parts {
         match part {
-            Part::Memory => memory::run()?,
+            Part::Memory => memory::run(args.csv.as_deref())?,
             Part::Loopback => loopback::run(&args.loopback, runs)?,
             Part::Sealed => sealed::run(runs)?,
             Part::Workers => workers::run(runs)?,

@@ -1,6 +1,7 @@
-//! Measures the memory of an idle queue pair after use.
+//! Measures the memory of an idle queue pair after use, beside what a NIC keeps of a queue pair of XP.
 
 use std::fs::read_to_string;
+use std::path::Path;
 use std::time::Duration;
 
 use farwrite::fabric::sim::LinkConfig;
@@ -8,8 +9,11 @@ use farwrite::{
     Endpoint, Error, Fabric, MemoryRegion, Outcome, QpOptions, QueuePair, SendHandle, SendOptions,
 };
 
+use farwrite_rc::xp::{Context, DcqcnContext};
+
 use crate::Failure;
 use crate::counting::count;
+use crate::rows::Rows;
 use crate::sim::SimEnds;
 use crate::table;
 
@@ -21,8 +25,8 @@ const MESSAGE_BYTES: usize = 4096;
 const GRAIN: Duration = Duration::from_millis(1);
 
 /// Creates queue pairs, uses all slots of each once in both directions, and prints the memory that
-/// they keep.
-pub(crate) fn run() -> Result<(), Failure> {
+/// they keep. Writes it to `csv` too, with the bytes of XP, for claim OT4.
+pub(crate) fn run(csv: Option<&Path>) -> Result<(), Failure> {
     let options = QpOptions::default();
     let mut ends = Ends::new()?;
     // Allocate first what the ends need independent of the number of queue pairs.
@@ -38,11 +42,11 @@ pub(crate) fn run() -> Result<(), Failure> {
     used?;
     let resident = resident_bytes()?.saturating_sub(resident);
     // Both ends are in this process.
-    let each = |bytes: usize| kib(bytes / (2 * QUEUE_PAIRS));
-    let allocated = usize::try_from(allocated).unwrap_or(0);
+    let each = |bytes: usize| bytes / (2 * QUEUE_PAIRS);
+    let allocated = each(usize::try_from(allocated).unwrap_or(0));
     let rows = [
-        ["allocated".to_owned(), each(allocated), "1024".to_owned()],
-        ["resident".to_owned(), each(resident), "8".to_owned()],
+        ["allocated".to_owned(), kib(allocated), "1024".to_owned()],
+        ["resident".to_owned(), kib(each(resident)), "8".to_owned()],
     ];
     let title = format!(
         "memory: of an idle queue pair with its part of the fabric, KiB, as the mean of \
@@ -52,7 +56,27 @@ pub(crate) fn run() -> Result<(), Failure> {
         options.sdr.max_message_bytes >> 20,
     );
     table::print(&title, ["", "KiB", "goal"], &rows);
+    write_rows(allocated, csv);
     Ok(())
+}
+
+/// Writes the bytes of a queue pair of an endpoint, and those of XP in the memory of a NIC.
+fn write_rows(endpoint_bytes: usize, csv: Option<&Path>) {
+    let rows = Rows::new();
+    let conditions = format!(
+        "queue pairs of an endpoint: idle, with default options, after use of all slots, the mean of {QUEUE_PAIRS} \
+         at each end"
+    );
+    let panel = rows.panel("OT4", "state", &conditions);
+    for (series, bytes) in [
+        ("XP", size_of::<Context>()),
+        ("XP, transport", Context::TRANSPORT_BYTES),
+        ("XP, DCQCN", size_of::<DcqcnContext>()),
+        ("endpoint", endpoint_bytes),
+    ] {
+        panel.add(series, 0.0, "bytes", bytes as f64);
+    }
+    rows.write(csv);
 }
 
 fn kib(bytes: usize) -> String {

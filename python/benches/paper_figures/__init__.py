@@ -5,8 +5,9 @@ LoWAR and N is NetRT: boxes and NICs in virtual time, whose results ``make figur
 files. C is Celeris and O is OptiNIC. C2, O5 and O6 are NICs and endpoints in virtual time (``make
 figures-collectives``). O2 is training and inference with drops (``make figures-training``). O3 is training
 and O4 is inference over a path (``make bench-train``, ``make bench-inference``). OT4 and OT5 are tables of
-NICs from `farwrite.model.nic`. O7, OA and OT3 are the Hadamard transform and the timeouts (``make
-figures-optinic``). LV and SV are RDMA devices of the kernel in a virtual machine (``make figures-vm``).
+NICs from `farwrite.model.nic`. O7, OA and OT3 are the Hadamard transform and the timeouts, and OT4 has the
+bytes of queue pairs (``make figures-optinic``). LV and SV are RDMA devices of the kernel in a virtual machine
+(``make figures-vm``).
 
 A figure is a folder with a ``claim.toml``: the claim of the paper and its place, the settings, and the
 paper's numbers, each with bounds for our number. To examine other settings, copy a folder and change its

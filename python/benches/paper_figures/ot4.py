@@ -1,8 +1,13 @@
-"""OptiNIC's Table 4 and Celeris' Table I: queue pairs in a NIC's memory, and the clusters they reach."""
+"""OptiNIC's Table 4 and Celeris' Table I: queue pairs in a NIC's memory, and the clusters they reach.
+
+The state of OptiNIC is that of the NIC model of XP (`farwrite_rc::xp`), whose size is a row. The state of
+the other designs is the papers'.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -10,6 +15,7 @@ from matplotlib.figure import Figure
 
 from farwrite.model import nic
 from paper_figures.claim import Numbers, Settings
+from paper_figures.rows import Rows
 from paper_figures.style import legend_below, log_y, panels, places
 
 
@@ -19,23 +25,55 @@ def computed(table: str, name: str) -> nic.Row:
     return row
 
 
-def numbers(settings: Settings) -> Numbers:
+def state(rows: Rows, series: str) -> float:
+    """Return the bytes of a queue pair of ours."""
+    return rows.value("state", series, "bytes", 0)
+
+
+def ours(settings: Settings, rows: Rows, row: nic.Row) -> nic.Row:
+    """Return a row. Those of OptiNIC have the numbers that follow from the bytes of XP."""
+    pairs = nic.queue_pairs(state(rows, settings["xp"]))
+    replaced = {
+        f"{settings['optinic']}: queue pairs": pairs,
+        f"{settings['optinic']}: cluster size": nic.cluster_size(pairs),
+    }
+    return replace(row, computed=replaced[row.name]) if row.name in replaced else row
+
+
+def follow(rows: Iterable[tuple[str, nic.Row]]) -> Numbers:
+    """Return the computed numbers of rows, by the names of the numbers. Quoted rows have none."""
+    return {name: float(row.computed) for name, row in rows if row.computed is not None}
+
+
+def numbers(settings: Settings, rows: Rows) -> Numbers:
     """Return the numbers that are compared with the papers' numbers."""
-    found = {name: computed(*place) for name, place in settings["rows"].items()}
-    return {name: float(row.computed) for name, row in found.items() if row.computed is not None}
+    found = follow((name, ours(settings, rows, computed(*place))) for name, place in settings["rows"].items())
+    endpoint = state(rows, settings["endpoint"])
+    return found | {
+        "state_optinic": state(rows, settings["xp"]),
+        "state_transport": state(rows, settings["xp_transport"]),
+        "state_dcqcn": state(rows, settings["xp_dcqcn"]),
+        "state_endpoint": endpoint,
+        "pairs_endpoint": nic.queue_pairs(endpoint),
+    }
 
 
-def draw(settings: Settings) -> Figure:
-    """Draw the computed numbers beside those of OptiNIC's table."""
+def draw(settings: Settings, rows: Rows) -> Figure:
+    """Draw the computed numbers beside those of OptiNIC's table, and those of our endpoint."""
     figure, (left, right) = panels(2, width=5.6, height=3.6)
     designs, table = settings["designs"], settings["table"]
-    beside(left, [computed(table, f"{name}: queue pairs") for name in designs])
+    beside(left, [ours(settings, rows, computed(table, f"{name}: queue pairs")) for name in designs])
+    endpoint = state(rows, settings["endpoint"])
+    pairs = nic.queue_pairs(endpoint)
+    bar = left.bar(len(designs), pairs, 0.4, color="#0072B2", hatch="xx", edgecolor="white")
+    left.bar_label(bar, [thousands(pairs)], padding=2, fontsize=7)
     left.set_ylabel("queue pairs in 4 MiB")
-    beside(right, [computed(table, f"{name}: cluster size") for name in designs])
+    beside(right, [ours(settings, rows, computed(table, f"{name}: cluster size")) for name in designs])
     right.set_ylabel("peers of the table's queue pairs")
     states = [computed(table, f"{name}: state").quoted for name in designs]
     connections = settings["connections"]
-    places(left, [f"{name}\n{state:g} B" for name, state in zip(designs, states, strict=True)])
+    texts = [f"{name}\n{state:g} B" for name, state in zip(designs, states, strict=True)]
+    places(left, [*texts, f"endpoint\n{endpoint / 1024:.1f} KiB"])
     places(right, [f"{name}\n{connections.get(name, 2)}" for name in designs])
     left.set_xlabel("state of a queue pair")
     right.set_xlabel("connections to a peer")

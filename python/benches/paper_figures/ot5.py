@@ -8,15 +8,15 @@ from matplotlib.figure import Figure
 
 from farwrite.model import nic
 from paper_figures.claim import Numbers, Settings
-from paper_figures.ot4 import computed
-from paper_figures.ot4 import numbers as numbers_of_rows
+from paper_figures.ot4 import computed, follow
 from paper_figures.style import Style, log_y, panels
 
 
 def numbers(settings: Settings) -> Numbers:
     """Return the numbers that are compared with the papers' numbers."""
     stated = stated_hours(settings, settings["bram_roce"])
-    return numbers_of_rows(settings) | {"mtbf_roce_stated": stated}
+    found = follow((name, computed(*place)) for name, place in settings["rows"].items())
+    return found | {"mtbf_roce_stated": stated}
 
 
 def stated_hours(settings: Settings, bram: float) -> float:

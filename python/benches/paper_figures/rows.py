@@ -3,10 +3,10 @@
 The files are in folders beside the folders of the claims. ``make figures-boxes`` writes ``boxes``: NICs with
 and without LoWAR and NetRT boxes, in virtual time. ``make figures-collectives`` writes ``collectives``:
 collectives with NICs and endpoints, in virtual time. ``make figures-optinic`` writes ``optinic``: the
-Hadamard transform and the adaptive timeouts. ``make figures-training`` writes ``training``: training and
-inference with drops; ``make bench-train`` adds ``lossy.csv``: training over a path. ``make bench-inference``
-writes ``inference``: inference over a path. ``make figures-vm`` writes ``vm``: RDMA devices of the kernel in
-a virtual machine.
+Hadamard transform, the adaptive timeouts and the bytes of queue pairs. ``make figures-training`` writes
+``training``: training and inference with drops; ``make bench-train`` adds ``lossy.csv``: training over a
+path. ``make bench-inference`` writes ``inference``: inference over a path. ``make figures-vm`` writes ``vm``:
+RDMA devices of the kernel in a virtual machine.
 """
 
 from __future__ import annotations
