@@ -245,7 +245,8 @@ figures-boxes: ## measure: LoWAR and NetRT boxes in virtual time at the settings
 	$(BOXES) lowar -- nics --rtt-us 40000 --seconds 1 --csv $(BOXES_OUT)/nics-40ms.csv
 	$(BOXES) lowar -- nics --rtt-us 80000 --seconds 1.5 --csv $(BOXES_OUT)/nics-80ms.csv
 	$(BOXES) lowar -- degradation --connections 1,16,32 --seconds 0.2 --csv $(BOXES_OUT)/degradation.csv
-	$(BOXES) lowar -- times bursts small --seconds 1 --csv $(BOXES_OUT)/lowar.csv
+	$(BOXES) lowar -- times --seconds 1 --seeds 4 --csv $(BOXES_OUT)/times.csv
+	$(BOXES) lowar -- bursts small --seconds 1 --csv $(BOXES_OUT)/lowar.csv
 	$(BOXES) lowar -- latency --csv $(BOXES_OUT)/latency.csv
 	$(BOXES) netrt -- chain incast --csv $(BOXES_OUT)/netrt.csv
 	$(BOXES) netrt -- spines --csv $(BOXES_OUT)/netrt-spines.csv

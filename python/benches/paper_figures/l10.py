@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import hypot
+
 from matplotlib.figure import Figure
 
 from paper_figures.claim import Numbers, Settings
@@ -22,9 +24,26 @@ def numbers(settings: Settings, rows: Rows) -> Numbers:
         "mean_1e-4": time(plain, "mean_ms", 1e-4) / time(coded, "mean_ms", 1e-4),
         "mean_5e-4": time(plain, "mean_ms", 5e-4) / time(coded, "mean_ms", 5e-4),
         "plain_tail_1e-5": time(plain, "p99_ms", 1e-5) / time(plain, "p99_ms", 0),
+        "plain_tail_1e-4": time(plain, "p99_ms", 1e-4) / time(plain, "p99_ms", 0),
         "coded_tail_5e-4": time(coded, "p99_ms", 5e-4) / time(coded, "p99_ms", 0),
         "coded_mean_1e-3": time(coded, "mean_ms", 1e-3) / time(coded, "mean_ms", 0),
     }
+
+
+def errors(settings: Settings, rows: Rows) -> Numbers:
+    """Return the standard errors of the ratios of means."""
+
+    def relative(series: str, loss: float) -> float:
+        return rows.value(PANEL, series, "error_ms", loss) / rows.value(PANEL, series, "mean_ms", loss)
+
+    found = numbers(settings, rows)
+    losses = {"mean_1e-4": 1e-4, "mean_5e-4": 5e-4}
+    both = {
+        name: hypot(relative(settings["plain"], loss), relative(settings["code"], loss))
+        for name, loss in losses.items()
+    }
+    both["coded_mean_1e-3"] = relative(settings["code"], 1e-3)
+    return {name: found[name] * error for name, error in both.items()}
 
 
 def draw(settings: Settings, rows: Rows) -> Figure:

@@ -201,16 +201,9 @@ impl Case {
     }
 
     /// From the post of a message until its acknowledgement, for messages one after the other, in us.
-    /// If boxes do not know each other, a message of a packet goes before them.
     pub(crate) fn times_us(&self, count: u64, lost: Option<BTreeSet<u64>>) -> Vec<f64> {
         let (mut path, qpns) = self.path(lost);
         let qpn = qpns[0];
-        if !self.peer_known {
-            post(&mut path, qpn, count, 1000);
-            let introduced_ns = 2 * self.rtt.as_nanos() as u64 + 1_000_000;
-            path.network.run_until(introduced_ns);
-            path.completions(0, qpn);
-        }
         let step_ns = (self.rtt.as_nanos() as u64 / 10_000).clamp(100, 5_000);
         let mut time_us = |number| {
             let began_ns = path.network.now_ns();

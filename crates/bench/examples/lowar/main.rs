@@ -13,14 +13,13 @@
 //!   NICs whose receive paths take different times, and then in boxes behind cables that are as fast as the
 //!   path, and 4 and 40 times as fast.
 //!
-//! In `latency`, boxes know that the other one is there, so they protect connections from the first packet on.
-//! In `times`, they learn it from a message of one packet before the others. In the rest, the first round trip of
-//! a run is unprotected.
+//! In `times` and `latency`, boxes know that the other one is there, so they protect connections from the first
+//! packet on. In the rest, the first round trip of a run is unprotected.
 //!
 //! Without a name: all. `--seconds S` sets the length of the runs, `--gbps R` their rate, `--rtt-us T,T`
 //! the round trips of `goodput` and `connections`, and `--loss P,P` the losses of `goodput`. `--seeds N`
-//! sets the number of runs for each number of `goodput`, `connections`, `bursts` and `small`, with one
-//! seed after the other, on all cores. `--connections N,N` sets those of `connections`, and
+//! sets the number of runs for each number of all but `latency`, with one seed after the other, on all
+//! cores. `--connections N,N` sets those of `connections`, and
 //! `--bursts L,L` the lengths of `bursts`, in packets, and `--lengths mean` or `fixed` shows one kind of
 //! them. `--csv FILE` writes the results as rows.
 #![allow(
@@ -44,9 +43,10 @@ use std::time::Instant;
 
 use case::Case;
 use farwrite_boxes::lowar::{Coding, Shape};
+use farwrite_experiment::parallel_map;
 use farwrite_link::Rng;
 use farwrite_net::Loss;
-use farwrite_units::stats::{mean, percentile};
+use farwrite_units::stats::{mean, percentile, standard_error};
 use options::Options;
 use rows::Rows;
 
@@ -127,7 +127,7 @@ fn times(options: &Options, rows: &Rows) {
     const COUNT: f64 = 500.0;
     let count = (COUNT * options.seconds).ceil() as u64;
     let conditions = options.case().conditions();
-    let conditions = format!("{conditions}, {count} {LONG} one after the other for each number");
+    let conditions = format!("{conditions}, {count} {LONG} one after the other in each run");
     let panel = rows.panel("L10", "times", &conditions);
     println!("round trip 40 ms, one message of 1 MB after the other; time in ms");
     println!(
@@ -137,16 +137,21 @@ fn times(options: &Options, rows: &Rows) {
     for loss in [0.0, 1e-5, 1e-4, 5e-4, 1e-3] {
         let run = |coding| {
             let case = Case {
+                peer_known: true,
                 loss: iid(loss),
                 coding,
                 ..options.case()
             };
-            let mut times = case.times_us(count, None);
+            let seeds: Vec<u64> = (case.seed..case.seed + case.runs).collect();
+            let times = parallel_map(&seeds, |&seed| Case { seed, ..case }.times_us(count, None));
+            let mut times = times.concat();
             times.sort_by(f64::total_cmp);
             let tail = percentile(&times, 99).unwrap_or(f64::NAN);
-            let [mean, tail] = [mean(&times), tail].map(|us| us / 1000.0);
+            let all = [mean(&times), tail, standard_error(&times)];
+            let [mean, tail, error] = all.map(|us| us / 1000.0);
             panel.add(&series(coding), loss, "mean_ms", mean);
             panel.add(&series(coding), loss, "p99_ms", tail);
+            panel.add(&series(coding), loss, "error_ms", error);
             [mean, tail]
         };
         let [plain, wide, narrow] = [None, fixed(32, 1), fixed(8, 1)].map(run);

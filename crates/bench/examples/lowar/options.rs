@@ -16,15 +16,8 @@ const FIGURES: [&str; 8] = [
     "small",
     "latency",
 ];
-/// Those whose numbers may be means over several runs.
-const MEANS: [&str; 6] = [
-    "goodput",
-    "connections",
-    "nics",
-    "degradation",
-    "bursts",
-    "small",
-];
+/// The one whose numbers are from one run.
+const SINGLE: &str = "latency";
 /// Bursts have this number of packets, or a mean of it.
 const LENGTHS: [&str; 2] = ["fixed", "mean"];
 /// Each run has a thread.
@@ -43,7 +36,7 @@ pub(crate) struct Options {
     /// Numbers of connections.
     pub(crate) connections: Vec<u32>,
     pub(crate) seconds: f64,
-    /// Runs for each number, of the figures in [`MEANS`].
+    /// Runs for each number, but of [`SINGLE`].
     runs: u64,
     pub(crate) csv: Option<PathBuf>,
 }
@@ -74,14 +67,12 @@ impl Options {
         if options.figures.is_empty() {
             options.figures = FIGURES.map(String::from).to_vec();
         }
-        let single = |figure: &&String| !MEANS.contains(&figure.as_str());
-        match options.figures.iter().find(single) {
-            Some(figure) if options.runs > 1 => Err(format!(
-                "--seeds: {figure} has one run for each number; name figures of {}",
-                MEANS.join(", ")
-            )),
-            _ => Ok(options),
+        if options.runs > 1 && options.wants(SINGLE) {
+            return Err(format!(
+                "--seeds: {SINGLE} has one run for each number; name other figures"
+            ));
         }
+        Ok(options)
     }
 
     fn set(&mut self, option: &str, value: &str) -> Result<(), String> {
