@@ -266,14 +266,15 @@ figures-optinic: ## measure: the Hadamard transform, the adaptive timeouts and t
 	$(OPTINIC) timeouts --csv $(OPTINIC_OUT)/timeouts.csv
 	$(CARGO) run --release --quiet --package farwrite-bench -- memory --csv $(OPTINIC_OUT)/state.csv
 
-# With the settings of figures/C2, figures/O5 and figures/O6.
+# With the settings of figures/C2, figures/O5, figures/O6 and figures/OL.
 TAILS := $(CARGO) run --release --quiet --package farwrite-bench --example tails
 COLLECTIVES_OUT := figures/collectives
-figures-collectives: ## measure: collectives with RDMA NICs and endpoints in virtual time at the settings of the papers' figures, for `make figures` (80 minutes of processor time, on all cores)
+figures-collectives: ## measure: collectives with RDMA NICs and endpoints in virtual time at the settings of the papers' figures, for `make figures` (90 minutes of processor time, on all cores)
 	@mkdir -p $(COLLECTIVES_OUT)
 	$(TAILS) celeris --csv $(COLLECTIVES_OUT)/celeris.csv
 	$(TAILS) optinic --csv $(COLLECTIVES_OUT)/optinic.csv
 	$(TAILS) sizes --runs 10 --csv $(COLLECTIVES_OUT)/sizes.csv
+	$(TAILS) losses --runs 12 --csv $(COLLECTIVES_OUT)/losses.csv
 
 TRAINING_OUT := figures/training
 figures-training: ## measure: accuracy of training and inference with drops, for `make figures` (two minutes on one core)

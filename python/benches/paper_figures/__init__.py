@@ -2,7 +2,7 @@
 
 The first letter of a figure's name is its paper. S is SDR-RDMA: its figures that follow from the model. L is
 LoWAR and N is NetRT: boxes and NICs in virtual time, whose results ``make figures-boxes`` writes as CSV
-files. C is Celeris and O is OptiNIC. C2, O5 and O6 are NICs and endpoints in virtual time (``make
+files. C is Celeris and O is OptiNIC. C2, O5, O6 and OL are NICs and endpoints in virtual time (``make
 figures-collectives``). O2 is training and inference with drops (``make figures-training``). O3 is training
 and O4 is inference over a path (``make bench-train``, ``make bench-inference``). OT4 and OT5 are tables of
 NICs from `farwrite.model.nic`. O7, OA and OT3 are the Hadamard transform and the timeouts, and OT4 has the

@@ -61,6 +61,7 @@ REPAIRS: dict[str, Style] = {
     "SRNIC": {"color": "#009E73", "marker": "^", "linestyle": "--"},
     "Falcon": {"color": "#56B4E9", "marker": "D"},
     "UCCL": {"color": "#0072B2", "marker": "v", "linestyle": "-."},
+    "XP": {"color": "#009E73", "marker": "P"},
     "endpoint, exact": {"color": "#CC79A7", "marker": "x", "linestyle": ":"},
     "best effort": {"color": "#0072B2", "marker": "s"},
     "best effort, fixed rate": {"color": "#000000", "marker": "x"},

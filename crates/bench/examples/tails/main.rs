@@ -1,12 +1,13 @@
 //! Tails of collectives: RDMA NICs and models of SRNIC, Falcon and UCCL beside endpoints that end
-//! in time (claims C2, Celeris Fig. 2, and O5 and O6, OptiNIC Figs. 5 and 6).
+//! in time (claims C2, Celeris Fig. 2, and O5, O6 and OL, OptiNIC Figs. 5 and 6).
 //!
-//! `cargo run --release -p farwrite-bench --example tails -- celeris|optinic|sizes [--OPTION
+//! `cargo run --release -p farwrite-bench --example tails -- celeris|optinic|sizes|losses [--OPTION
 //! N]... [--csv FILE]`. Options are the fields of `celeris::Setting` and `optinic::Setting`, with
-//! dashes. `sizes` has those of `optinic`, and `--short-percent`.
+//! dashes. `sizes` has those of `optinic`, and `--short-percent`; `losses` has them and `--small-kb`.
 //! Without `--csv`, the rows go to the standard output.
 
 mod celeris;
+mod losses;
 mod measure;
 mod optinic;
 mod sizes;
@@ -56,7 +57,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         "celeris" => celeris::measure(numbers)?,
         "optinic" => optinic::measure(numbers)?,
         "sizes" => sizes::measure(numbers)?,
-        other => return Err(format!("{other:?}: choose celeris, optinic or sizes").into()),
+        "losses" => losses::measure(numbers)?,
+        other => return Err(format!("{other:?}: choose celeris, optinic, sizes or losses").into()),
     };
     match file {
         Some(file) => Ok(fs::write(file, table.csv())?),

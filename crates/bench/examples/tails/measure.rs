@@ -24,12 +24,13 @@ pub(crate) fn cable(rate_bps: u64, loss_packet: f64) -> CableConfig {
 }
 
 /// The protocols with DCQCN, whose switches mark packets.
-const MARKED: [&str; 5] = [
+const MARKED: [&str; 6] = [
     "roce",
     "roce-lossy",
     "irn",
     "srnic",
     "farwrite-best-effort@dcqcn",
+    "xp",
 ];
 
 /// Endpoints whose messages end at a deadline: the name in the figure, the protocol, and whether
@@ -58,6 +59,20 @@ pub(crate) struct Subject {
 impl Subject {
     pub(crate) fn new(name: &'static str, protocol: &str) -> Self {
         Self::of(name, &TransportSettings::new(protocol))
+    }
+
+    /// A protocol of NICs that never gives up, with this ACK timeout or its own.
+    pub(crate) fn patient(
+        name: &'static str,
+        protocol: &str,
+        ack_timeout: Option<Duration>,
+    ) -> Self {
+        let settings = TransportSettings {
+            timeout: ack_timeout,
+            retries: Some(u8::MAX),
+            ..TransportSettings::new(protocol)
+        };
+        Self::of(name, &settings)
     }
 
     fn of(name: &'static str, settings: &TransportSettings) -> Self {

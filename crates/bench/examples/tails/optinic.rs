@@ -14,7 +14,7 @@ use farwrite_net::{Shape, Topology};
 
 use crate::Numbers;
 use crate::measure::{BOUNDED, Bursts, LOSSES, Subject, Table, at, cable, to_the_next};
-use farwrite_units::stats::mean;
+use farwrite_units::stats::{deviation, mean, standard_error};
 
 const HOSTS: usize = 8;
 const RATE_BPS: u64 = 25_000_000_000;
@@ -31,18 +31,18 @@ pub(crate) const COLLECTIVES: [(&str, usize); 2] = [
 ];
 
 /// Parameters of the collectives and of the random other traffic.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Setting {
     /// Measured collectives of each kind.
     pub(crate) runs: u64,
     /// Bytes of the tensor in MB.
     pub(crate) tensor_mb: u64,
     /// Hosts that send bursts, their mean length in kB, and the mean silence in us.
-    senders: u64,
-    burst_kb: u64,
-    silence_us: u64,
+    pub(crate) senders: u64,
+    pub(crate) burst_kb: u64,
+    pub(crate) silence_us: u64,
     /// Buffer of the switch.
-    buffer_kb: u64,
+    pub(crate) buffer_kb: u64,
     /// Rate of endpoints with a fixed rate.
     pub(crate) rate_mbps: u64,
 }
@@ -228,6 +228,16 @@ impl Times {
             ("repeated", counts[0]),
             ("timeouts", counts[1]),
             ("dropped", counts[2]),
+        ] {
+            table.add(panel, name, x, measure, value);
+        }
+    }
+
+    /// Adds the standard deviation of the times at a place, and the standard error of their mean.
+    pub(crate) fn write_spread(&self, table: &mut Table, (panel, x): (&str, f64), name: &str) {
+        for (measure, value) in [
+            ("deviation_ms", deviation(&self.times)),
+            ("error_ms", standard_error(&self.times)),
         ] {
             table.add(panel, name, x, measure, value);
         }

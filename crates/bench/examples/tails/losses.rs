@@ -1,0 +1,129 @@
+//! OptiNIC's Figs. 5 and 6 where packets are lost: `AllReduce` of 20 MB by loss, ACK timeout, PFC and buffer.
+//!
+//! The paper names neither the loss of its network nor the ACK timeout of its NICs. Here, all cables lose packets,
+//! with the same probability, and RoCE has the timeouts 10, 12 and 14 of InfiniBand: 4.096 us, doubled as many times.
+//! With 7 retries, the default, some connections would break where switches drop packets of bursts, so all have 255.
+//! Network, collectives and timeouts of best effort are those of `optinic`. Warm-ups of endpoints lose packets too.
+
+use std::error::Error;
+use std::time::Duration;
+
+use crate::Numbers;
+use crate::measure::{BOUNDED, Subject, Table};
+use crate::optinic::{COLLECTIVES, Setting, Times, WARM_UP_NS, WARM_UPS, topology};
+
+/// Probabilities that a cable loses a packet. Each packet passes two cables.
+const LOSSES: [f64; 6] = [0.0, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2];
+
+/// RoCE: the name in the figure, the protocol, and the ACK timeout of InfiniBand.
+const ROCE: [(&str, &str, u32); 6] = [
+    ("RoCE, 4 ms", "roce", 10),
+    ("RoCE, 16 ms", "roce", 12),
+    ("RoCE, 67 ms", "roce", 14),
+    ("RoCE, no PFC, 4 ms", "roce-lossy", 10),
+    ("RoCE, no PFC, 16 ms", "roce-lossy", 12),
+    ("RoCE, no PFC, 67 ms", "roce-lossy", 14),
+];
+
+/// The NIC model of `OptiNIC`, with DCQCN.
+const XP: (&str, &str, bool) = ("XP", "xp", false);
+
+/// Other traffic, and the buffer of the switch.
+struct Panel {
+    name: &'static str,
+    has_bursts: bool,
+    buffer_kb: u64,
+}
+
+/// The panels. `buffer_kb` is that of the last one.
+fn panels(setting: &Setting, small_kb: u64) -> [Panel; 3] {
+    let panel = |name, has_bursts, buffer_kb| Panel {
+        name,
+        has_bursts,
+        buffer_kb,
+    };
+    [
+        panel("no other traffic", false, setting.buffer_kb),
+        panel("bursts", true, setting.buffer_kb),
+        panel("bursts, small buffer", true, small_kb),
+    ]
+}
+
+/// RoCE with all timeouts, and the reliable transports whose timeouts follow from the path.
+fn reliable() -> Vec<Subject> {
+    let roce = ROCE.map(|(name, protocol, timeout)| {
+        let ack_timeout = Duration::from_nanos(4_096 << timeout);
+        Subject::patient(name, protocol, Some(ack_timeout))
+    });
+    let others = [
+        ("IRN", "irn"),
+        ("SRNIC", "srnic"),
+        ("Falcon", "falcon"),
+        ("UCCL", "uccl"),
+    ];
+    let others = others.map(|(name, protocol)| Subject::patient(name, protocol, None));
+    roce.into_iter().chain(others).collect()
+}
+
+/// The timeout of a step of XP: from warm-ups on cables without losses, with the buffer that is not small. If the
+/// last packet of a message is lost, only the timeout ends its step, so warm-ups with losses would measure their own
+/// timeout.
+fn xp_timeout_ns(setting: &Setting, panel: &Setting, steps: usize) -> Result<u64, Box<dyn Error>> {
+    let own = Setting {
+        buffer_kb: setting.buffer_kb,
+        ..*panel
+    };
+    let warm_up = [Subject::bounded(XP, WARM_UP_NS, 0)];
+    let runs = (steps, own.runs.min(WARM_UPS));
+    let warm = Times::of(&own, &topology(0.0)?, &warm_up, runs)?;
+    Ok(warm[0].timeout_ns(steps))
+}
+
+pub(crate) fn measure(mut numbers: Numbers) -> Result<Table, Box<dyn Error>> {
+    let small_kb = numbers.take("small-kb", 400);
+    let setting = Setting::parse(numbers)?;
+    let (_, steps) = COLLECTIVES[0];
+    let tensor = format!("{} MB", setting.tensor_mb);
+    let mut table = Table::new(
+        format!(
+            "{}; a buffer of {small_kb} kB where it is small; each cable loses packets; ACK timeouts of RoCE: 4.2, \
+             16.8 and 67.1 ms; timeout of a step of best effort and XP: 1.25 warm-ups and 50 us",
+            setting.conditions(&tensor)
+        ),
+        "OL",
+    );
+    let [_, _, _, swift, eqds] = BOUNDED;
+    let members = [swift, eqds];
+    for panel in panels(&setting, small_kb) {
+        let own = Setting {
+            buffer_kb: panel.buffer_kb,
+            senders: if panel.has_bursts { setting.senders } else { 0 },
+            ..setting
+        };
+        let xp_timeout_ns = xp_timeout_ns(&setting, &own, steps)?;
+        for loss in LOSSES {
+            let topology = topology(loss)?;
+            // Neither has a fixed rate.
+            let warm_ups = members.map(|member| Subject::bounded(member, WARM_UP_NS, 0));
+            let runs = (steps, own.runs.min(WARM_UPS));
+            let warm = Times::of(&own, &topology, &warm_ups, runs)?;
+            let mut subjects = reliable();
+            let xp_timeout_ms = xp_timeout_ns as f64 / 1e6;
+            table.add(panel.name, XP.0, loss, "timeout_ms", xp_timeout_ms);
+            subjects.push(Subject::bounded(XP, xp_timeout_ns, 0));
+            for (member, warm) in members.into_iter().zip(warm) {
+                let timeout_ns = warm.timeout_ns(steps);
+                let timeout_ms = timeout_ns as f64 / 1e6;
+                table.add(panel.name, member.0, loss, "timeout_ms", timeout_ms);
+                subjects.push(Subject::bounded(member, timeout_ns, 0));
+            }
+            let times = Times::of(&own, &topology, &subjects, (steps, own.runs))?;
+            for (subject, times) in subjects.iter().zip(times) {
+                let place = (panel.name, loss);
+                times.write(&mut table, place, subject.name);
+                times.write_spread(&mut table, place, subject.name);
+            }
+        }
+    }
+    Ok(table)
+}
