@@ -8,15 +8,18 @@ from paper_figures.claim import Numbers, Settings
 from paper_figures.rows import Rows
 from paper_figures.style import bars, legend_below, log_y, loss_places, panels
 
+#: What the panels with losses both ways add to the size of the writes.
+BOTH = ", losses both ways"
+
 
 def numbers(settings: Settings, rows: Rows) -> Numbers:
     """Return the numbers that are compared with the paper's numbers."""
 
-    def most_lower(boxes: str) -> float:
+    def most_lower(boxes: str, ways: str = "") -> float:
         lower = []
         for size in settings["sizes"]:
             (_, plain), (_, repaired) = (
-                rows.line(size, name, "mean_us") for name in [settings["plain"], boxes]
+                rows.line(size + ways, name, "mean_us") for name in [settings["plain"], boxes]
             )
             lower.append(float(100 * (1 - repaired / plain).max()))
         return max(lower)
@@ -35,14 +38,20 @@ def numbers(settings: Settings, rows: Rows) -> Numbers:
         "growth_100_kb": growth(middle, one),
         "growth_1_mb": growth(large, two),
         "repeated_1_mb_5e-2": rows.value(large, two, "repeated", 0.05),
+        "both_lower_1_bdp": most_lower(one, BOTH),
+        "both_lower_2_bdp": most_lower(two, BOTH),
+        "both_growth_10_kb": growth(small + BOTH, one),
+        "both_growth_100_kb": growth(middle + BOTH, one),
+        "both_growth_1_mb": growth(large + BOTH, two),
     }
 
 
 def draw(settings: Settings, rows: Rows) -> Figure:
-    """Draw the paper's plot with our numbers."""
-    figure, axes = panels(3)
+    """Draw the paper's plot with our numbers: losses toward the receiver above, and both ways below."""
+    figure, axes = panels(3, rows=2)
     names = [settings["plain"], settings["one"], settings["two"]]
-    for panel, size in zip(axes, settings["sizes"], strict=True):
+    shown = [size + ways for ways in ("", BOTH) for size in settings["sizes"]]
+    for panel, size in zip(axes, shown, strict=True):
         means, tails = (
             {name: rows.line(size, name, measure)[1] for name in names} for measure in ["mean_us", "p99_us"]
         )
@@ -50,6 +59,7 @@ def draw(settings: Settings, rows: Rows) -> Figure:
         loss_places(panel, rows.line(size, names[0], "mean_us")[0])
         log_y(panel)
         panel.set_title(f"writes of {size}")
-    axes[0].set_ylabel("mean time, us (marks: p99)")
+    for panel in (axes[0], axes[3]):
+        panel.set_ylabel("mean time, us (marks: p99)")
     legend_below(figure, axes[0], len(names))
     return figure

@@ -22,6 +22,8 @@ def numbers(settings: Settings, rows: Rows) -> Numbers:
         "buffer_peak_kb": rows.value(size, BUFFER, "peak_kb", loss),
         "buffer_mean_kb": rows.value(size, BUFFER, "mean_kb", loss),
         "buffer_most_kb": float(max(peaks)),
+        "near_peak_kb": rows.value(settings["near"], BUFFER, "peak_kb", loss),
+        "near_mean_kb": rows.value(settings["near"], BUFFER, "mean_kb", loss),
     }
 
 
