@@ -40,7 +40,7 @@ explorer: ## the completion-time model as a web page that works offline: out/exp
 	python3 crates/explorer/bundle.py \
 		$${CARGO_TARGET_DIR:-target}/$(WASM)/page/farwrite_explorer.wasm out/explorer.html
 
-test: check deny unit isal loom system browser python torch package macos ## all tests: format, lints, dependency policy, unit, scenario, system, browser, Python and PyTorch tests, packages, what compiles for macOS
+test: check deny unit isal loom system browser python torch package macos test-verbs-short ## all tests: format, lints, dependency policy, unit, scenario, system, browser, Python and PyTorch tests, packages, what compiles for macOS, RDMA devices in a virtual machine
 
 test-small: check deny unit loom python package ## the tests that need neither root nor PyTorch
 
