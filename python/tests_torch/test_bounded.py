@@ -213,6 +213,38 @@ def _bounded_parts() -> list[bytes]:
     return results
 
 
+def test_bounded_parts_of_transformed_sums(two: Ranks) -> None:
+    """Both phases of an all-reduce are best effort, and contributions are transformed, as in OptiNIC."""
+    results = list(zip(*two.run(_transformed_parts), strict=True))
+    assert any(one != other for one, other in results), "a rank was late, and results are the same"
+
+
+def _transformed_parts() -> list[bytes]:
+    policy = Bounded(0.02, min_bytes=4096, parts="bounded", hadamard_block=64)
+    group = dist.new_group(pg_options=Options(trusted_store=True, policy=policy))
+    rank = dist.get_rank()
+    inputs = [torch.randn(VALUES, generator=torch.Generator().manual_seed(seed)) for seed in (1, 2)]
+    results, was_alone = [], False
+    for step in range(10):
+        tensor = inputs[rank].clone()
+        if rank == 1 and step == 5:
+            be_late(group)
+        dist.all_reduce(tensor, group=group)
+        report = farwrite.torch.last_report(group)
+        assert report is not None
+        if report.missing_bytes == 0:
+            torch.testing.assert_close(tensor, inputs[0] + inputs[1], rtol=0, atol=1e-4)
+        # The part of the other rank is lost as a whole, if that rank is late.
+        theirs = slice(VALUES // 2, None) if rank == 0 else slice(VALUES // 2)
+        is_alone = torch.allclose(tensor[theirs], inputs[rank][theirs], rtol=0, atol=1e-4)
+        assert not is_alone or report.missing_bytes >= 2 * VALUES
+        was_alone = was_alone or is_alone
+        results.append(tensor.numpy().tobytes())
+    assert was_alone or rank == 1, "rank 1 was late, and rank 0 has its part"
+    dist.destroy_process_group(group)
+    return results
+
+
 def test_replicas_that_drift_apart_are_resynchronised(job: Ranks) -> None:
     for drifts in job.run(_resynchronised):
         assert drifts[0] is None, "the step is no multiple"

@@ -61,8 +61,9 @@ def test_training_over_a_lossy_path(clean: dict[str, Any], tmp_path: Path) -> No
 
 
 @NETWORK
-def test_training_with_replicas_that_drift_apart(clean: dict[str, Any]) -> None:
-    result = _train(*LOSSY, options=("--bounded", "0.05", "--resynchronise", "10"))
+@pytest.mark.parametrize("transform", [(), ("--hadamard", "1024")], ids=["plain", "hadamard"])
+def test_training_with_replicas_that_drift_apart(clean: dict[str, Any], transform: tuple[str, ...]) -> None:
+    result = _train(*LOSSY, options=("--bounded", "0.05", "--resynchronise", "10", *transform))
     print(f"drift before each resynchronisation: {result['drifts']}")
     # Replicas are made equal after the last step.
     check(result, clean)

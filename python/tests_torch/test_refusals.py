@@ -254,6 +254,8 @@ test_groups = every_rank(_groups)
     ({"missing_log": "logs", "trusted_store": True}, r"missing_log = 'logs': needs policy=Bounded"),
     ({"replay_log": 1}, r"replay_log = 1: must be the name of a folder"),
     ({"missing_log": "a", "replay_log": "b", "policy": Bounded()}, r"'a', replay_log = 'b': a replayed run"),
+    ({"missing_log": "a", "policy": Bounded(parts="bounded", hadamard_block=64)},
+     r"missing_log = 'a': all-reduces with parts='bounded' and a hadamard_block cannot be replayed"),
     ({"trusted_store": True, "rate_control": 1e9}, r"rate_control = 1000000000.0: must be Adaptive"),
     ({"trusted_store": True, "packet_bytes": 1001}, r"packet_bytes = 1001: must be a multiple of 8 from 64"),
     ({"trusted_store": True, "address": "localhost"}, r"address = 'localhost': must be an IPv4 or IPv6"),
@@ -279,7 +281,6 @@ def test_options(arguments: dict[str, Any], problem: str) -> None:
     ({"hadamard_block": 64, "hadamard_stride": 0}, r"hadamard_stride = 0: must be a power of two"),
     ({"hadamard_stride": 8}, r"hadamard_stride = 8: needs a hadamard_block"),
     ({"parts": "late"}, r"parts = 'late': must be 'exact' or 'bounded'"),
-    ({"parts": "bounded", "hadamard_block": 64}, r"hadamard_block = 64: needs parts='exact'"),
     ({"scheme": 3}, r"scheme = 3: must be the name of a scheme"),
     ({"exact": "sr-nack"}, r"exact = 'sr-nack': must be Exact"),
 ])  # fmt: skip

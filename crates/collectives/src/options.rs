@@ -402,10 +402,6 @@ impl GroupOptions {
             let value = format!("{hadamard:?}");
             return invalid("bounded.hadamard", &value, &problem.to_string());
         }
-        if self.bounded.parts == Delivery::Bounded && self.bounded.hadamard.is_some() {
-            let expected = "exact parts with bounded.hadamard";
-            return invalid("bounded.parts", &"bounded", expected);
-        }
         None
     }
 }

@@ -82,7 +82,9 @@ class Bounded:
     operations: tuple[str, ...] = ("all-reduce", "reduce-scatter")
     #: How the reduced parts of an all-reduce reach all ranks: `exact`, or `bounded`, with a deadline for the
     #: whole operation. In place of a reduced part that has not arrived at the deadline, a rank uses its own
-    #: contribution. So replicas of a model drift apart: use `resynchronise`.
+    #: contribution. So replicas of a model drift apart: use `resynchronise`. With `hadamard_block`, a rank
+    #: scales up what has arrived of a group of blocks, and uses its own contribution only in place of a group
+    #: of which nothing has arrived. Such all-reduces cannot be logged and replayed.
     parts: str = "exact"
     #: An operation whose result at a rank has fewer bytes is exact.
     min_bytes: int = 65536
@@ -120,8 +122,6 @@ class Bounded:
                 )
         if self.parts not in ("exact", "bounded"):
             raise ValueError(problem(f"parts = {self.parts!r}: must be 'exact' or 'bounded'"))
-        if self.parts == "bounded" and self.hadamard_block is not None:
-            raise ValueError(problem(f"hadamard_block = {self.hadamard_block}: needs parts='exact'"))
         if self.hadamard_stride is not None and self.hadamard_block is None:
             raise ValueError(problem(f"hadamard_stride = {self.hadamard_stride}: needs a hadamard_block"))
 
@@ -130,6 +130,10 @@ class Bounded:
         if self.hadamard_block is None:
             return None
         return self.hadamard_block, self.hadamard_stride or 0
+
+    def can_replay(self) -> bool:
+        """Return whether the missing contributions of operations determine their results."""
+        return self.parts == "exact" or self.hadamard_block is None
 
     def native(self) -> dict[str, object]:
         """Return the settings of bounded operations for the native module."""
@@ -329,6 +333,13 @@ class Options:
                     problem(
                         f"{name} = {folder!r}: needs policy=Bounded(...), because exact groups lack no "
                         "contributions"
+                    )
+                )
+            if folder is not None and isinstance(self.policy, Bounded) and not self.policy.can_replay():
+                raise ValueError(
+                    problem(
+                        f"{name} = {folder!r}: all-reduces with parts='bounded' and a hadamard_block cannot "
+                        "be replayed, because a rank does not know the contributors of a packet that it lacks"
                     )
                 )
         if self.missing_log is not None and self.replay_log is not None:

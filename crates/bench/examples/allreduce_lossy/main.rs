@@ -219,6 +219,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut parts = exact.clone();
     parts.bounded.parts = Delivery::Bounded;
     setting.measure("bounded, bounded parts", &parts, Delivery::Bounded);
+    parts.bounded.hadamard = Some(Hadamard::default());
+    setting.measure("bounded parts, Hadamard", &parts, Delivery::Bounded);
     for (name, options) in [("bounded, sr-nack", exact), ("bounded, ec-mds:32,8", coded)] {
         setting.measure(name, &options, Delivery::Bounded);
         let mut transformed = options;

@@ -39,8 +39,8 @@ impl Contribution {
 }
 
 impl Exchange {
-    /// Combines the contributions that have arrived, rank by rank, starting after this rank. Does
-    /// nothing if the operation does not reduce.
+    /// Combines the contributions that have arrived, rank by rank, starting after this rank. They
+    /// remain transformed. Does nothing if the operation does not reduce.
     pub(super) fn reduce(&self, contributions: &mut [&mut Contribution], work: &mut [u8]) {
         let Some((element, reduction)) = self.reduction else {
             return;
@@ -74,8 +74,12 @@ impl Exchange {
             let bytes = bytes_of(&set, own.len());
             kernel::divide(element, &mut own[bytes], contributors);
         }
+    }
+
+    /// Transforms the reduced part of this rank back, if contributions are transformed.
+    pub(super) fn decode(&self, work: &mut [u8]) {
         if let Some(encoding) = self.encoding {
-            encoding.decode(own);
+            encoding.decode(&mut work[to_range(&self.receives[self.rank])]);
         }
     }
 }

@@ -2,13 +2,14 @@
 //!
 //! A contribution to a part is a separate segment, so groups of blocks end where parts end. The
 //! transform is linear. Contributions are added in transformed form, each one scaled up for its
-//! missing packets, and the sum is transformed back once.
+//! missing packets, and the sum is transformed back once. If the reduced parts have a deadline too,
+//! they are sent in transformed form, and each rank transforms back what it has.
 
 use std::fmt::Debug;
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use bytemuck::{Pod, cast_slice, pod_collect_to_vec};
+use bytemuck::{Pod, bytes_of, cast_slice, pod_collect_to_vec, pod_read_unaligned};
 use farwrite_codes::hadamard::{Element, Interleave, Rescale, Transform, TransformError};
 use half::{bf16, f16};
 
@@ -79,6 +80,16 @@ impl Encoding {
         }
     }
 
+    /// The number of bytes in a group of blocks, which share packets. The last group of a part can have fewer.
+    pub(crate) fn group_bytes(&self) -> u64 {
+        self.transform.interleave().group() as u64 * self.element.bytes()
+    }
+
+    /// Multiplies transformed values.
+    pub(crate) fn scale(&self, coefficients: &mut [u8], factor: f32) {
+        self.values.scale(coefficients, factor);
+    }
+
     /// Transforms a part back.
     pub(crate) fn decode(&self, part: &mut [u8]) {
         self.values.decode(self.transform, part);
@@ -90,6 +101,7 @@ trait Values: Debug + Sync {
     /// Segments end at the values `ends`.
     fn encode(&self, transform: Transform, source: &[u8], ends: &[usize]) -> Vec<u8>;
     fn rescale(&self, transform: Transform, segment: &mut [u8], arrived: &[bool]);
+    fn scale(&self, coefficients: &mut [u8], factor: f32);
     fn decode(&self, transform: Transform, segment: &mut [u8]);
 }
 
@@ -113,6 +125,13 @@ impl<T: Element + Pod + Debug + Sync> Values for Of<T> {
         let done = transform.rescale(&mut values, &ends, has_arrived, Rescale::ByArrived);
         done.expect("the tensor is one segment");
         segment.copy_from_slice(cast_slice(&values));
+    }
+
+    fn scale(&self, coefficients: &mut [u8], factor: f32) {
+        for bytes in coefficients.chunks_exact_mut(size_of::<T>()) {
+            let value = pod_read_unaligned::<T>(bytes).to_f32() * factor;
+            bytes.copy_from_slice(bytes_of(&T::from_f32(value)));
+        }
     }
 
     fn decode(&self, transform: Transform, segment: &mut [u8]) {

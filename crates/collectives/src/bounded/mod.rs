@@ -250,7 +250,10 @@ impl Bounded {
             let times = self.times(started_ns, 1);
             let scheme = self.terms.map_or(SchemeName::BestEffort, |t| t.scheme);
             match &self.plan.shares {
-                None => self.end(group, collected, work)?,
+                None => {
+                    self.plan.exchange.decode(work);
+                    self.end(group, collected, work)?;
+                }
                 Some(shares) => {
                     let carrier = (&mut *group.qps, scheme.tag());
                     let exchange = &self.plan.exchange;
@@ -272,8 +275,16 @@ impl Bounded {
         let phase = std::mem::replace(&mut self.phase, Phase::Broken);
         if let (Phase::Sharing(sharing), Some(shares)) = (phase, &self.plan.shares) {
             let (endpoint, qps) = (&*group.endpoint, &mut *group.qps);
+            let source = self.plan.encoded.as_deref().unwrap_or(source);
             let (memory, now_ns) = ((source, &mut *work), group.now_ns);
-            let collected = sharing.finish(shares, endpoint, qps, memory, now_ns, group.scratch)?;
+            let collected = sharing.finish(
+                (shares, &self.plan.exchange),
+                endpoint,
+                qps,
+                memory,
+                now_ns,
+                group.scratch,
+            )?;
             self.end(group, collected, work)?;
         }
         Ok(())

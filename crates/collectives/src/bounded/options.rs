@@ -25,7 +25,8 @@ pub struct BoundedOptions {
     /// is the same at all ranks, and the operation waits for all of them. With
     /// [`Delivery::Bounded`], the time of the operation covers this phase too. In place of what has
     /// not arrived by then, a rank uses its own contribution, so **results differ between ranks**.
-    /// This excludes [`BoundedOptions::hadamard`].
+    /// With [`BoundedOptions::hadamard`], it does so only for a group of blocks of which nothing has
+    /// arrived, and scales up what has arrived of the others.
     pub parts: Delivery,
 }
 

@@ -22,8 +22,8 @@ use crate::sizes::Sizes;
 ///
 /// # Errors
 /// [`CollectiveError::Argument`]: an option is invalid, the operation is always exact, `rank` is not in the group, inputs
-/// have different or wrong lengths, or a missing range or rank is outside of the result or the
-/// group.
+/// have different or wrong lengths, a missing range or rank is outside of the result or the group, or the
+/// operation is an all-reduce of transformed contributions with bounded parts.
 pub fn replay(
     options: &GroupOptions,
     rank: usize,
@@ -43,6 +43,12 @@ pub fn replay(
     let begun: Result<Vec<_>, _> = begun.collect();
     let (plans, mut memory): (Vec<_>, Vec<_>) = begun?.into_iter().unzip();
     let plan = &plans[rank];
+    if plan.shares.is_some() && plan.exchange.encoding.is_some() {
+        let expected = "exact parts with bounded.hadamard in a replay: a rank cannot tell which packets \
+                        of contributions are part of reduced packets that it did not get";
+        let view = options.view(rank, replay.ranks);
+        return Err(view.wrong("bounded.parts", "bounded", expected));
+    }
     let mut output = std::mem::take(&mut memory[rank]);
     match plan.parts() {
         // Each owner reduces its part, and all ranks get all parts.
@@ -149,6 +155,7 @@ impl Replay<'_> {
             contributions.push(contribution);
         }
         exchange.reduce(&mut contributions.iter_mut().collect::<Vec<_>>(), work);
+        exchange.decode(work);
     }
 
     /// Places the data of all ranks, and zeros where it is missing.

@@ -8,7 +8,7 @@ use farwrite::{Endpoint, Error, Fabric, SchemeTag};
 
 use super::collect::{Collect, Collected, Times};
 use super::exchange::Exchange;
-use super::frames::Frames;
+use super::frames::{Frames, Piece};
 use super::missing_ranges::MissingRanges;
 use super::qp::BoundedQp;
 use crate::index::{to_range, to_usize};
@@ -128,14 +128,14 @@ impl Sharing {
             .progress(endpoint, qps, &self.framed, &mut self.received, now_ns)
     }
 
-    /// Ends the second phase: fills in the parts of other ranks in `work`. `source` has the
-    /// contributions of this rank.
+    /// Ends the second phase: fills in the parts of other ranks in `work`. `exchange` is that of the
+    /// first phase, and `source` has the contributions of this rank as they were sent.
     ///
     /// # Errors
     /// Those of the endpoint.
     pub(super) fn finish<F: Fabric>(
         self,
-        shares: &Shares,
+        (shares, exchange): (&Shares, &Exchange),
         endpoint: &Endpoint<F>,
         qps: &mut [Option<BoundedQp>],
         (source, work): (&[u8], &mut [u8]),
@@ -164,9 +164,11 @@ impl Sharing {
                     first.arrived[rank][packet]
                 });
             } else {
-                shares.fill(part, (framed, arrived), own, (source, work), &mut lacks);
+                let packets = (framed, &arrived[..]);
+                shares.fill(part, packets, exchange, (source, work), &mut lacks);
             }
         }
+        exchange.decode(work);
         scratch.give(framed);
         scratch.give(received);
         Ok(Collected {
@@ -183,16 +185,25 @@ impl Sharing {
 impl Shares {
     /// Fills in the part of another rank: the packets that arrived, and in place of the others the
     /// contribution of this rank.
+    ///
+    /// If contributions are transformed, packets hold coefficients of all values of their group of
+    /// blocks. Only a group of which nothing arrived becomes the contribution of this rank. In
+    /// others, what arrived is scaled up for what did not.
     fn fill(
         &self,
         part: &Range<u64>,
         (framed, arrived): (&[u8], &[bool]),
-        own: usize,
+        first: &Exchange,
         (source, work): (&[u8], &mut [u8]),
         lacks: &mut MissingRanges,
     ) {
         let length = part.end - part.start;
         let in_part = |range: Range<u64>| part.start + range.start..part.start + range.end;
+        let ranks = 0..self.parts.len();
+        let groups = first.encoding.map(|encoding| {
+            let groups = self.group_shares(length, arrived, encoding.group_bytes());
+            (encoding, groups)
+        });
         for (packet, &has_arrived) in arrived.iter().enumerate() {
             if has_arrived {
                 for (piece, data, ranks) in self.frames.read(framed, length, packet) {
@@ -203,11 +214,49 @@ impl Shares {
                 continue;
             }
             for piece in self.frames.pieces(length, packet) {
+                let has_others = groups.as_ref().is_some_and(|(encoding, groups)| {
+                    groups[to_usize(piece.range.start / encoding.group_bytes())] > 0.0
+                });
                 let range = in_part(piece.range);
-                work[to_range(&range)].copy_from_slice(&source[to_range(&range)]);
-                let others = (0..self.parts.len()).filter(|&rank| rank != own);
-                lacks.add(range, others.collect());
+                let target = &mut work[to_range(&range)];
+                if has_others {
+                    target.fill(0);
+                    lacks.add(range, ranks.clone().collect());
+                } else {
+                    target.copy_from_slice(&source[to_range(&range)]);
+                    let others = ranks.clone().filter(|&rank| rank != first.rank);
+                    lacks.add(range, others.collect());
+                }
             }
         }
+        if let Some((encoding, groups)) = groups {
+            let part = &mut work[to_range(part)];
+            let in_groups = part.chunks_mut(to_usize(encoding.group_bytes()));
+            for (group, share) in in_groups.zip(groups) {
+                if share > 0.0 && share < 1.0 {
+                    encoding.scale(group, share.recip());
+                }
+            }
+            encoding.decode(part);
+        }
+    }
+
+    /// For each group of a part: the share of its bytes that arrived.
+    fn group_shares(&self, length: u64, arrived: &[bool], group_bytes: u64) -> Vec<f32> {
+        let mut bytes = vec![0; to_usize(length.div_ceil(group_bytes))];
+        for (packet, _) in arrived.iter().enumerate().filter(|(_, arrived)| **arrived) {
+            for Piece { range, .. } in self.frames.pieces(length, packet) {
+                // A piece belongs to one packet of contributions, and that to one group.
+                bytes[to_usize(range.start / group_bytes)] += range.end - range.start;
+            }
+        }
+        let ends = (1..).map(|group| length.min(group * group_bytes));
+        let starts = (0..).map(|group| group * group_bytes);
+        let sizes = starts.zip(ends).map(|(start, end)| end - start);
+        let shares = bytes.iter().zip(sizes);
+        #[expect(clippy::cast_precision_loss, reason = "a share needs no more digits")]
+        shares
+            .map(|(&there, size)| there as f32 / size as f32)
+            .collect()
     }
 }

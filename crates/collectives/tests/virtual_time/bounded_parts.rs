@@ -4,11 +4,9 @@
 use std::time::Duration;
 
 use farwrite_collectives::{
-    BoundedOptions, CollectiveError, Delivery, GroupOptions, Hadamard, Member, Operation,
-    Reduction, Report,
+    CollectiveError, Delivery, GroupOptions, Member, Operation, Reduction, Report,
 };
 
-use crate::bounded::problem;
 use crate::late_ranks;
 use crate::rounds::{F32, Loop, MARGIN};
 use crate::world::{MS, SECOND, address, clean, faulty};
@@ -181,15 +179,6 @@ fn operations_in_flight_keep_their_contributors_apart() {
 
 #[test]
 fn options_that_do_not_fit_are_refused_by_name() {
-    let transformed = GroupOptions {
-        bounded: BoundedOptions {
-            hadamard: Some(Hadamard::default()),
-            ..options().bounded
-        },
-        ..options()
-    };
-    let expected = "rank 0: bounded.parts = bounded: exact parts with bounded.hadamard";
-    assert_eq!(problem(transformed).as_deref(), Some(expected));
     let member = |ranks, options: &GroupOptions| {
         let network = farwrite::fabric::sim::SimNetwork::new(1);
         let fabric = network.endpoint(address(0), 1).unwrap();
