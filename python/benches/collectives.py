@@ -2,9 +2,10 @@
 
 The backend `between` does what `farwrite.torch.Sites` does. First, ranks reduce parts inside their site,
 exactly. Then each rank all-reduces its part with its counterpart in the other site, in a bounded operation.
-Then each site gathers the parts. `between` has all-reduces only. The column `missing` is the share of bytes
-of all results that lack a contribution. The loss target limits the share of missing contributions, which is
-lower. The column `cut` is the number of operations in which a deadline ended the wait of any rank.
+Then each site gathers the parts. The backends `ring` and `ring-parts` are bounded all-reduces around a ring,
+with exact and with bounded parts. These three have all-reduces only. The column `missing` is the share of
+bytes of all results that lack a contribution. The loss target limits the share of missing contributions,
+which is lower. The column `cut` is the number of operations in which a deadline ended the wait of any rank.
 
 Ranks are processes. Half of them are in each of two network namespaces that `farwrite link` joins. With each
 size, the backends take turns. The time of an operation is that of the slowest rank. If gloo of the installed
@@ -41,16 +42,23 @@ from same_operations import FORCED, force  # noqa: E402
 from training import outputs  # noqa: E402
 
 OPERATIONS = ("all-reduce", "reduce-scatter", "all-gather", "all-to-all")
-BACKENDS = ("gloo", "exact", "sites", "bounded", "between")
+BACKENDS = ("gloo", "exact", "sites", "bounded", "ring", "ring-parts", "between")
 #: Backends in whose results contributions can be missing.
-LOSING = ("bounded", "between")
+LOSING = ("bounded", "ring", "ring-parts", "between")
+#: Backends that differ from others in all-reduces only.
+ALL_REDUCE_ONLY = ("sites", "ring", "ring-parts", "between")
 LOSS_TARGET = 0.02
 
 
 def options(backend: str, size: int) -> Options:
     """Return the options of a group of farwrite."""
     if backend in LOSING:
-        policy = Bounded(loss_target=LOSS_TARGET, operations=OPERATIONS)
+        policy = Bounded(
+            loss_target=LOSS_TARGET,
+            operations=OPERATIONS,
+            algorithm="ring" if backend.startswith("ring") else "direct",
+            parts="bounded" if backend == "ring-parts" else "exact",
+        )
         return Options(trusted_store=True, policy=policy)
     sites = [rank * 2 // size for rank in range(size)] if backend == "sites" else None
     return Options(trusted_store=True, sites=sites)
@@ -150,8 +158,7 @@ def measure(
     name: str, values: int, groups: dict[str, list[dist.ProcessGroup]], arguments: argparse.Namespace
 ) -> dict[str, Any]:
     """Return the times of one operation with each backend, the missing share, and how many were cut."""
-    # Only all-reduces depend on sites.
-    wanted = [b for b in groups if b not in ("sites", "between") or name == "all-reduce"]
+    wanted = [b for b in groups if b not in ALL_REDUCE_ONLY or name == "all-reduce"]
     size = dist.get_world_size()
     calls = {backend: operation(name, values, size, groups[backend]) for backend in wanted}
     times: dict[str, list[float]] = {backend: [] for backend in wanted}

@@ -242,6 +242,8 @@ def replay(
     missing: Sequence[tuple[int, int, Sequence[int]]],
     *,
     packet_bytes: int,
+    algorithm: str,
+    sites: Sequence[int],
     hadamard: tuple[int, int] | None = None,
     element: str | None = None,
     reduction: str | None = None,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use farwrite::{DcqcnOptions, EqdsOptions, RateControl, RateControlName, SchemeName, SwiftOptions};
-use farwrite_collectives::{BoundedOptions, Delivery, GroupOptions, Hadamard};
+use farwrite_collectives::{Algorithm, BoundedOptions, Delivery, GroupOptions, Hadamard};
 use farwrite_deadline::{Bounds, Policy};
 use pyo3::prelude::*;
 
@@ -34,6 +34,7 @@ struct Bounded {
     /// The block and the stride of the Hadamard transform.
     hadamard: Option<(u32, u32)>,
     has_bounded_parts: bool,
+    algorithm: String,
 }
 
 /// The rate control: how fast packets are sent.
@@ -72,6 +73,7 @@ impl Bounded {
     fn options(&self, rank: usize) -> PyResult<BoundedOptions> {
         let mut options = BoundedOptions {
             scheme: parse::<SchemeName>(rank, "bounded", &self.scheme)?,
+            algorithm: algorithm(&self.algorithm)?,
             hadamard: self
                 .hadamard
                 .map(|(block, stride)| Hadamard { block, stride }),
@@ -138,6 +140,13 @@ where
             "rank {rank}: scheme of {operations} operations = {scheme:?}: {error}"
         ))
     })
+}
+
+/// Parses the name of the algorithm of bounded all-reduces.
+pub(crate) fn algorithm(name: &str) -> PyResult<Algorithm> {
+    let mut all = Algorithm::ALL.into_iter();
+    let found = all.find(|algorithm| algorithm.to_string() == name);
+    found.ok_or_else(|| value_error(format!("algorithm = {name:?}: unknown")))
 }
 
 fn nanoseconds(value: f64) -> PyResult<u64> {

@@ -6,13 +6,14 @@ use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 
 use crate::communicator::exception;
-use crate::operation;
+use crate::{group_options, operation};
 
-/// Computes the result of a bounded operation at a rank again. `inputs` are those of all ranks. `missing`
-/// has ranges of bytes of the result: start, end, and the ranks whose contributions the range lacks.
+/// Computes the result of a bounded operation at a rank again. `algorithm` and `sites` are those of the group.
+/// `inputs` are those of all ranks. `missing` has ranges of bytes of the result: start, end, and the ranks whose contributions the range lacks.
 #[pyfunction]
 #[pyo3(signature = (
-    operation, rank, inputs, missing, *, packet_bytes, hadamard=None, element=None, reduction=None,
+    operation, rank, inputs, missing, *, packet_bytes, algorithm, sites, hadamard=None, element=None,
+    reduction=None,
 ))]
 #[expect(clippy::too_many_arguments, reason = "keywords of Python")]
 pub(crate) fn replay<'py>(
@@ -22,6 +23,8 @@ pub(crate) fn replay<'py>(
     inputs: Vec<PyReadonlyArray1<'py, u8>>,
     missing: Vec<(u64, u64, Vec<usize>)>,
     packet_bytes: u32,
+    algorithm: &str,
+    sites: Vec<u32>,
     hadamard: Option<(u32, u32)>,
     element: Option<&str>,
     reduction: Option<&str>,
@@ -34,8 +37,10 @@ pub(crate) fn replay<'py>(
     )?;
     let mut options = GroupOptions {
         packet_bytes,
+        sites,
         ..GroupOptions::default()
     };
+    options.bounded.algorithm = group_options::algorithm(algorithm)?;
     options.bounded.hadamard = hadamard.map(|(block, stride)| Hadamard { block, stride });
     let missing = missing.into_iter();
     let missing = missing.map(|(start, end, ranks)| Missing {

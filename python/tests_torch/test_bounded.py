@@ -75,6 +75,35 @@ def _all_reduces() -> list[bytes]:
     return results
 
 
+def test_an_all_reduce_around_a_ring_names_what_it_lacks(job: Ranks) -> None:
+    results = job.run(_rings)
+    for exact in zip(*(exact for exact, _ in results), strict=True):
+        assert len(set(exact)) == 1, "ranks have different results"
+
+
+def _rings() -> tuple[list[bytes], list[bytes]]:
+    results: tuple[list[bytes], list[bytes]] = ([], [])
+    for parts, of_group in zip(("exact", "bounded"), results, strict=True):
+        policy = Bounded(0.02, min_bytes=4096, algorithm="ring", parts=parts)
+        group = dist.new_group(pg_options=Options(trusted_store=True, policy=policy))
+        cut = False
+        for step in range(10):
+            tensor = torch.full((VALUES,), 2.0 ** dist.get_rank())
+            if dist.get_rank() == 1 and step == 5:
+                be_late(group)
+            dist.all_reduce(tensor, group=group)
+            report = farwrite.torch.last_report(group)
+            assert report is not None
+            assert report.missing_bytes == 4 * contributors(tensor, dist.get_world_size())
+            cut = cut or report.was_cut
+            of_group.append(tensor.numpy().tobytes())
+        # The rank after the late one has waited for it.
+        assert cut or dist.get_rank() != 2 % dist.get_world_size()
+        dist.barrier(group=group)
+        dist.destroy_process_group(group)
+    return results
+
+
 def test_a_rank_that_is_late_is_left_out(two: Ranks) -> None:
     assert all(two.run(_late))
 

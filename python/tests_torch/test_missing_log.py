@@ -22,14 +22,21 @@ LONGEST_S = 0.25
 ALL = ("all-reduce", "reduce-scatter", "all-gather", "all-to-all")
 
 
-@pytest.mark.parametrize(("block", "parts"), [(None, "exact"), (1024, "exact"), (None, "bounded")])
-def test_a_replay_has_the_same_bits(tmp_path: Path, block: int | None, parts: str) -> None:
+@pytest.mark.parametrize(("block", "parts", "algorithm"), [
+    (None, "exact", "auto"),
+    (1024, "exact", "auto"),
+    (None, "bounded", "auto"),
+    (None, "exact", "ring"),
+    (1024, "bounded", "ring"),
+])  # fmt: skip
+def test_a_replay_has_the_same_bits(tmp_path: Path, block: int | None, parts: str, algorithm: str) -> None:
     policy = Bounded(
         0.02,
         operations=ALL,
         min_bytes=4096,
         hadamard_block=block,
         parts=parts,
+        algorithm=algorithm,
         timeout_range_s=(1e-3, LONGEST_S),
     )
     runs = []
@@ -96,7 +103,7 @@ def _exchange(values: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
 
 
 PLACE = Place("a/b", HashStore(), 0, 2)
-HEAD = Head("a/b", 0, 2, "Bounded()", 1408, (1024, 0))
+HEAD = Head("a/b", 0, 2, "Bounded()", 1408, (1024, 0), (0, 1), "auto")
 SUM = Entry(3, "all-reduce", "float32", "sum", 8, [(0, 4, [1])])
 
 
@@ -109,9 +116,9 @@ def test_a_log_that_exists_is_not_overwritten(tmp_path: Path) -> None:
 
 
 def test_a_log_of_another_run_is_refused_by_value(tmp_path: Path) -> None:
-    head = Head("a/b", 0, 2, "Bounded()", 1408, None)
+    head = Head("a/b", 0, 2, "Bounded()", 1408, None, (), "auto")
     Writer(str(tmp_path), PLACE, head).add(SUM)
-    log = Reader(str(tmp_path), PLACE, Head("a/b", 0, 2, "Bounded()", 8192, None))
+    log = Reader(str(tmp_path), PLACE, Head("a/b", 0, 2, "Bounded()", 8192, None, (), "auto"))
     inputs = [np.array(values, dtype=np.float32).view(np.uint8) for values in ([1, 2], [3, 4])]
     # Rank 0 reduces the first value and rank 1 the second. The first lacks the contribution of rank 1.
     assert log.result(SUM, inputs).view(np.float32).tolist() == [1, 6]
@@ -125,7 +132,7 @@ def test_a_log_of_another_run_is_refused_by_value(tmp_path: Path) -> None:
         (Entry(3, "all-reduce", "float32", "sum", 16, []), "has result_bytes 8, this run has 16"),
     ]:
         assert problem in message(MissingLogError, lambda wanted=wanted: log.result(wanted, inputs))
-    other = Head("a/b", 0, 2, "Bounded(0.5)", 1408, None)
+    other = Head("a/b", 0, 2, "Bounded(0.5)", 1408, None, (), "auto")
     said = message(MissingLogError, lambda: Reader(str(tmp_path), PLACE, other))
     assert "is of a run with policy Bounded(), this run has Bounded(0.5)" in said
 

@@ -192,6 +192,11 @@ impl Execution {
         self.bounded.as_ref().and_then(Bounded::deadline_ns)
     }
 
+    /// The time at which the current step of a bounded operation around a ring ends.
+    pub(crate) fn step_limit_ns(&self) -> Option<u64> {
+        self.bounded.as_ref().and_then(Bounded::step_deadline_ns)
+    }
+
     /// Whether a bounded operation has handed all messages with a deadline to the queue pairs.
     pub(crate) fn is_sent(&self) -> bool {
         self.bounded.as_ref().is_none_or(Bounded::is_sent)

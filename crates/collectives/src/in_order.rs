@@ -157,12 +157,13 @@ impl OrderedOperations {
         Ok(moved)
     }
 
-    /// The time at which the first phase ends, for the oldest bounded operation in that phase.
+    /// The time at which the first phase ends, for the oldest bounded operation in that phase, or at which a
+    /// step around a ring ends, for any.
     pub(crate) fn limit_ns(&self) -> Option<u64> {
-        let mut running = self.running();
-        running
-            .find(|execution| !execution.has_collected())?
-            .limit_ns()
+        let mut open = self.running().filter(|running| !running.has_collected());
+        let oldest = open.next()?.limit_ns();
+        let steps = open.filter_map(Execution::step_limit_ns);
+        oldest.into_iter().chain(steps).min()
     }
 
     /// How often a deadline cut bounded operations, and how much data that cost.

@@ -19,7 +19,8 @@
 //!  73  u32      values of a block of the Hadamard transform; 0: contributions are not transformed
 //!  77  u32      its stride; 0: as many blocks as a packet has values
 //!  81  u32      1 if the reduced parts of bounded all-reduces have a deadline, otherwise 0
-//!  85  u32      for each rank: its site, plus 1; 0 where there are no sites
+//!  85  u32      algorithm of bounded all-reduces: 1 by sites, 2 ring, 3 direct
+//!  89  u32      for each rank: its site, plus 1; 0 where there are no sites
 //!               for each other rank, in order, four times, for collective operations, for
 //!               bounded ones, for point-to-point operations and for control messages:
 //!               u16 bytes, and as many bytes of queue-pair information (P6)
@@ -34,7 +35,7 @@ use crate::bounded::BoundedOptions;
 use crate::operation::Delivery;
 
 /// The version of the messages between ranks.
-pub(crate) const VERSION: u16 = 8;
+pub(crate) const VERSION: u16 = 9;
 /// The maximum number of ranks in a group.
 pub(crate) const MAX_RANKS: usize = 1024;
 
@@ -77,6 +78,8 @@ pub(crate) struct BoundedShape {
     hadamard: [u32; 2],
     /// Whether the reduced parts of all-reduces have a deadline.
     parts: u32,
+    /// The algorithm of all-reduces.
+    algorithm: u32,
 }
 
 impl From<BoundedOptions> for BoundedShape {
@@ -84,6 +87,7 @@ impl From<BoundedOptions> for BoundedShape {
         let BoundedOptions {
             scheme,
             policy,
+            algorithm,
             bounds,
             hadamard,
             parts,
@@ -98,6 +102,7 @@ impl From<BoundedOptions> for BoundedShape {
             bounds_ns: [bounds.min_ns, bounds.max_ns],
             hadamard: hadamard.map_or([0; 2], |hadamard| [hadamard.block, hadamard.stride]),
             parts: u32::from(parts == Delivery::Bounded),
+            algorithm: algorithm.code().into(),
         }
     }
 }
@@ -130,7 +135,8 @@ impl MemberInfo {
         for number in bounded.policy.iter().chain(&bounded.bounds_ns) {
             out.extend_from_slice(&number.to_be_bytes());
         }
-        let numbers = bounded.hadamard.iter().chain([&bounded.parts]);
+        let last = [&bounded.parts, &bounded.algorithm];
+        let numbers = bounded.hadamard.iter().chain(last);
         for number in numbers.chain(sites) {
             out.extend_from_slice(&number.to_be_bytes());
         }
@@ -177,6 +183,7 @@ impl MemberInfo {
                     bounds_ns: [reader.u64()?, reader.u64()?],
                     hadamard: [reader.u32()?, reader.u32()?],
                     parts: reader.u32()?,
+                    algorithm: reader.u32()?,
                 },
                 sites: Vec::new(),
             };
@@ -247,6 +254,7 @@ impl<'a> Reader<'a> {
 mod tests {
     use super::*;
     use crate::bounded::Hadamard;
+    use crate::operation::Algorithm;
     use proptest::prelude::*;
 
     fn info() -> MemberInfo {
@@ -280,7 +288,7 @@ mod tests {
     #[test]
     fn every_bounded_option_counts() {
         let default = BoundedOptions::default();
-        let mut others = [default; 6];
+        let mut others = [default; 7];
         others[0].scheme = "best-effort+sr".parse().unwrap();
         others[1].policy = Policy::Celeris;
         others[2].policy = Policy::LossTarget {
@@ -290,6 +298,7 @@ mod tests {
         others[3].bounds.max_ns += 1;
         others[4].hadamard = Some(Hadamard::default());
         others[5].parts = Delivery::Bounded;
+        others[6].algorithm = Algorithm::Ring;
         for other in others {
             assert_ne!(BoundedShape::from(other), BoundedShape::from(default));
         }

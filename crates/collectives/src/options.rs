@@ -126,6 +126,7 @@ impl GroupOptions {
             packet_bytes: self.bounded_packet_bytes(),
             packets_per_segment: self.packets_per_segment,
             hadamard: self.bounded.hadamard,
+            bounded_algorithm: self.bounded.algorithm,
             parts: self.bounded.parts,
             sites: self.sites.clone(),
         }
@@ -369,6 +370,11 @@ impl GroupOptions {
             && !(0.0..1.0).contains(&loss)
         {
             return invalid("expected_loss", &loss, "a share from 0 to below 1");
+        }
+        let known = [Algorithm::Auto, Algorithm::Direct, Algorithm::Ring];
+        if !known.contains(&self.bounded.algorithm) {
+            let value = &self.bounded.algorithm;
+            return invalid("bounded.algorithm", value, "auto, direct or ring");
         }
         // A segment has no critical ranges, and with `+exact` its receiver would wait for an offer.
         let is_critical = matches!(

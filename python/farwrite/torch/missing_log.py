@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -40,6 +40,10 @@ class Head:
     packet_bytes: int
     #: The block and the stride of the Hadamard transform.
     hadamard: tuple[int, int] | None
+    #: The site of each rank, or none.
+    sites: tuple[int, ...]
+    #: The algorithm of bounded all-reduces.
+    algorithm: str
 
 
 @dataclass(frozen=True)
@@ -98,7 +102,7 @@ class Reader:
         except (OSError, ValueError, TypeError) as error:
             raise MissingLogError(f"{place.describe()}: replay_log: {self._path}: {error}") from error
         # A replay may have another packet size than the logged run, for example over a loopback address.
-        for name in ("group", "rank", "size", "policy", "hadamard"):
+        for name in ("group", "rank", "size", "policy", "hadamard", "sites"):
             theirs, ours = getattr(self._head, name), getattr(head, name)
             if theirs != ours:
                 raise MissingLogError(
@@ -130,6 +134,8 @@ class Reader:
                 inputs,
                 entry.missing,
                 packet_bytes=self._head.packet_bytes,
+                algorithm=self._head.algorithm,
+                sites=self._head.sites,
                 hadamard=self._head.hadamard,
                 element=entry.element,
                 reduction=entry.reduction,
@@ -142,8 +148,16 @@ def open_logs(place: Place, options: Options, packet_bytes: int) -> tuple[Writer
     """Return the log that a rank writes and the log that it replays; None for a log that the options lack."""
     if not isinstance(options.policy, Bounded):
         return None, None
-    hadamard = options.policy.hadamard()
-    head = Head(place.group, place.rank, place.size, repr(options.policy), packet_bytes, hadamard)
+    head = Head(
+        place.group,
+        place.rank,
+        place.size,
+        repr(options.policy),
+        packet_bytes,
+        options.policy.hadamard(),
+        tuple(options.sites or ()),
+        options.policy.algorithm,
+    )
     return (
         None if options.missing_log is None else Writer(options.missing_log, place, head),
         None if options.replay_log is None else Reader(options.replay_log, place, head),
@@ -163,4 +177,4 @@ def _entry(line: dict[str, Any]) -> Entry:
 def _head(line: dict[str, Any]) -> Head:
     head = Head(**line)
     hadamard = None if head.hadamard is None else (head.hadamard[0], head.hadamard[1])
-    return Head(head.group, head.rank, head.size, head.policy, head.packet_bytes, hadamard)
+    return replace(head, hadamard=hadamard, sites=tuple(head.sites))

@@ -65,6 +65,12 @@ class Bounded:
     timeouts: str = "loss-target"
     #: The shortest and the longest deadline, in seconds.
     timeout_range_s: tuple[float, float] = (1e-3, 60.0)
+    #: How the contributions to an all-reduce travel. `direct`: each rank sends them to the owners of the
+    #: parts, so a lost packet costs the contribution of one rank. `ring`: partial sums travel from rank to
+    #: rank, in the order of ranks, so each byte crosses a path between sites once or twice, and a lost packet
+    #: costs the contributions of all ranks that were added before. `auto`: `ring` if more than two ranks are
+    #: in several `sites` and the ranks of each site follow each other, else `direct`.
+    algorithm: str = "auto"
     #: Name of the scheme that carries contributions. With `best-effort`, a rank adds parity or repeats that
     #: fit into the deadline, if the network drops more than `loss_target`. `best-effort+sr` always has
     #: repeats, and `best-effort+ec-mds:32,8` always has parity.
@@ -84,7 +90,7 @@ class Bounded:
     #: whole operation. In place of a reduced part that has not arrived at the deadline, a rank uses its own
     #: contribution. So replicas of a model drift apart: use `resynchronise`. With `hadamard_block`, a rank
     #: scales up what has arrived of a group of blocks, and uses its own contribution only in place of a group
-    #: of which nothing has arrived. Such all-reduces cannot be logged and replayed.
+    #: of which nothing has arrived. Such all-reduces can be logged and replayed only with a ring.
     parts: str = "exact"
     #: An operation whose result at a rank has fewer bytes is exact.
     min_bytes: int = 65536
@@ -104,6 +110,10 @@ class Bounded:
                     f"timeout_range_s = {self.timeout_range_s!r}: must be two times in seconds, "
                     f"above 0 and at most {_LONGEST_S:g}, the shorter first"
                 )
+            )
+        if self.algorithm not in _ALGORITHMS:
+            raise ValueError(
+                problem(f"algorithm = {self.algorithm!r}: must be one of {', '.join(_ALGORITHMS)}")
             )
         _check_scheme(self.scheme)
         if not isinstance(self.exact, Exact):
@@ -133,7 +143,7 @@ class Bounded:
 
     def can_replay(self) -> bool:
         """Return whether the missing contributions of operations determine their results."""
-        return self.parts == "exact" or self.hadamard_block is None
+        return self.parts == "exact" or self.hadamard_block is None or self.algorithm == "ring"
 
     def native(self) -> dict[str, object]:
         """Return the settings of bounded operations for the native module."""
@@ -144,10 +154,12 @@ class Bounded:
             "timeout_range_s": tuple(self.timeout_range_s),
             "hadamard": self.hadamard(),
             "has_bounded_parts": self.parts == "bounded",
+            "algorithm": self.algorithm,
         }
 
 
 _TIMEOUTS = ("loss-target", "optinic", "celeris")
+_ALGORITHMS = ("auto", "direct", "ring")
 #: The longest time that options accept, in seconds: longer than any operation takes.
 _LONGEST_S = 86400.0
 _SHORTEST_DEAD_AFTER_S = 0.1
@@ -338,8 +350,9 @@ class Options:
             if folder is not None and isinstance(self.policy, Bounded) and not self.policy.can_replay():
                 raise ValueError(
                     problem(
-                        f"{name} = {folder!r}: all-reduces with parts='bounded' and a hadamard_block cannot "
-                        "be replayed, because a rank does not know the contributors of a packet that it lacks"
+                        f"{name} = {folder!r}: all-reduces with parts='bounded' and a hadamard_block can be "
+                        "replayed only with algorithm='ring': otherwise, a rank does not know the "
+                        "contributors of a packet that it lacks"
                     )
                 )
         if self.missing_log is not None and self.replay_log is not None:

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use farwrite::fabric::sim::LinkConfig;
 use farwrite_collectives::{
-    Buffers, Delivery, ElementType, GroupOptions, Operation, OperationOptions, Reduction,
+    Algorithm, Buffers, Delivery, ElementType, GroupOptions, Operation, OperationOptions, Reduction,
 };
 
 use super::world::{SECOND, World, address};
@@ -22,6 +22,11 @@ pub(super) fn measure(setting: &Setting, options: &GroupOptions) {
     sites.sites = (0..setting.ranks).map(site).collect();
     setting.measure("exact, sites", &sites, Delivery::Exact);
     setting.measure("bounded", options, Delivery::Bounded);
+    let mut ring = options.clone();
+    ring.bounded.algorithm = Algorithm::Ring;
+    setting.measure("bounded ring", &ring, Delivery::Bounded);
+    ring.bounded.parts = Delivery::Bounded;
+    setting.measure("bounded ring, bounded parts", &ring, Delivery::Bounded);
     measure_between(setting, options);
 }
 

@@ -9,6 +9,7 @@ use farwrite_deadline::{
 };
 
 use super::collect::Collected;
+use super::hop_times::HopTimes;
 use super::options::BoundedOptions;
 use super::qp::BoundedQp;
 
@@ -18,6 +19,8 @@ pub(crate) struct GroupMeasurements {
     options: BoundedOptions,
     timeouts: Timeouts,
     agreements: BTreeMap<TimeoutKey, Agreements>,
+    /// For operations around a ring.
+    hop_times: BTreeMap<TimeoutKey, HopTimes>,
     /// The losses on the paths to this rank at the end of the previous operation.
     losses: ChunkLoss,
     /// The share of packets that the paths dropped, in millionths, when they last carried any.
@@ -57,6 +60,18 @@ pub(crate) struct Measured {
     rtt_ns: Option<u64>,
 }
 
+impl Measured {
+    /// The same for contributions that travel around a ring of these many ranks. A contribution is lost
+    /// with any packet on its way, which has half as many steps as there are ranks on average.
+    pub(crate) fn over_hops(self, ranks: usize) -> Self {
+        let loss_ppm = u64::from(self.loss_ppm) * ranks as u64 / 2;
+        Self {
+            loss_ppm: u32::try_from(loss_ppm.min(1_000_000)).unwrap_or(u32::MAX),
+            ..self
+        }
+    }
+}
+
 impl GroupMeasurements {
     /// The initial state, without measurements. A packet is one chunk.
     pub(crate) fn new(options: BoundedOptions, packets_per_segment: u32) -> Self {
@@ -69,6 +84,7 @@ impl GroupMeasurements {
             options,
             timeouts,
             agreements: BTreeMap::new(),
+            hop_times: BTreeMap::new(),
             losses: ChunkLoss::default(),
             loss_ppm: 0,
         }
@@ -108,6 +124,10 @@ impl GroupMeasurements {
                 break;
             };
             timeout.agree(bytes, &proposals);
+            self.hop_times
+                .entry(key)
+                .or_default()
+                .note_proposals(&proposals);
             of_key.used += 1;
         }
         of_key.begun += 1;
@@ -179,6 +199,15 @@ impl GroupMeasurements {
     /// Processes the proposals of all ranks after an operation of `bytes` bytes.
     pub(crate) fn agree(&mut self, key: TimeoutKey, bytes: u64, proposals: &[Proposal]) {
         self.timeouts.get_mut(key).agree(bytes, proposals);
+        self.hop_times
+            .entry(key)
+            .or_default()
+            .note_proposals(proposals);
+    }
+
+    /// What is known of the steps around a ring.
+    pub(crate) fn hop_times(&mut self, key: TimeoutKey) -> &mut HopTimes {
+        self.hop_times.entry(key).or_default()
     }
 }
 

@@ -10,14 +10,20 @@
 //! of what is missing from it. With [`BoundedOptions::parts`], they do this in best-effort messages,
 //! until a second deadline ([`shares`]).
 //!
+//! With [`BoundedOptions::algorithm`], the phases of an all-reduce that have deadlines run around a
+//! [`ring`] ([`circle`]). Its ranks combine contributions on the way, and each packet has the number
+//! of contributions in it.
+//!
 //! Ranks also exchange [`record`]s of what the operation cost them. In an all-reduce with exact
 //! parts, they are part of the second phase. Other operations do not wait for them ([`open_records`]).
 
+mod circle;
 pub(crate) mod collect;
 mod contribution;
 mod exchange;
 pub(crate) mod frames;
 pub(crate) mod hadamard;
+mod hop_times;
 pub(crate) mod measurements;
 mod missing_ranges;
 pub(crate) mod open_records;
@@ -26,6 +32,7 @@ pub(crate) mod plan;
 pub(crate) mod qp;
 pub(crate) mod record;
 pub(crate) mod replay;
+mod ring;
 mod shares;
 
 use std::ops::Range;
@@ -33,6 +40,7 @@ use std::ops::Range;
 use farwrite::{Endpoint, Error, Fabric, SchemeName};
 use farwrite_deadline::{Proposal, RepairChoice, TimeoutKey, phase_ends_ns};
 
+use self::circle::Circle;
 use self::collect::{Collect, Collected, Times};
 use self::contribution::runs;
 use self::exchange::Exchange;
@@ -75,6 +83,8 @@ enum Phase {
     Waiting,
     Collecting(Box<Collect>),
     Sharing(Box<Sharing>),
+    /// Both phases around a ring, or the first one of them.
+    Circling(Box<Circle>),
     /// The first phase has ended.
     Collected(Collected),
     /// An error has ended the operation.
@@ -123,6 +133,7 @@ impl Bounded {
         match &self.phase {
             Phase::Collecting(collect) => self.plan.shares.is_none() && collect.is_sent(),
             Phase::Sharing(sharing) => sharing.is_sent(),
+            Phase::Circling(circle) => circle.is_sent(),
             phase => matches!(phase, Phase::Collected(_)),
         }
     }
@@ -133,6 +144,7 @@ impl Bounded {
         match &self.phase {
             Phase::Collecting(collect) => collect.waits_for(),
             Phase::Sharing(sharing) => sharing.waits_for(),
+            Phase::Circling(circle) => circle.waits_for(),
             _ => None,
         }
     }
@@ -142,6 +154,15 @@ impl Bounded {
         match &self.phase {
             Phase::Collecting(collect) => collect.deadline_ns,
             Phase::Sharing(sharing) => sharing.deadline_ns(),
+            _ => self.step_deadline_ns(),
+        }
+    }
+
+    /// The time at which the current step around a ring ends, even if earlier operations have not
+    /// ended.
+    pub(crate) fn step_deadline_ns(&self) -> Option<u64> {
+        match &self.phase {
+            Phase::Circling(circle) => circle.deadline_ns(),
             _ => None,
         }
     }
@@ -190,6 +211,13 @@ impl Bounded {
             self.begin(&mut group);
         }
         let mut moved = self.progress_first(&mut group, source, work, may_end)?;
+        if let Phase::Circling(circle) = &mut self.phase {
+            moved |= circle.progress(group.endpoint, group.qps, work, group.now_ns)?;
+            if may_end && circle.is_complete() {
+                self.end_circle(&mut group, source, work)?;
+                moved = true;
+            }
+        }
         if let Phase::Sharing(sharing) = &mut self.phase {
             let now_ns = group.now_ns;
             moved |= sharing.progress(group.endpoint, group.qps, now_ns)?;
@@ -204,6 +232,16 @@ impl Bounded {
     fn begin<F: Fabric>(&mut self, group: &mut BoundedGroup<'_, F>) {
         let terms = group.learned.terms(self.key(), self.plan.bytes);
         self.terms = Some(terms);
+        if let Some(ring) = &self.plan.ring {
+            let times = group.learned.hop_times(self.key());
+            let ends_ns = terms
+                .timeout_ns
+                .map(|ns| times.deadlines_ns(ns, self.plan.bytes, ring.hops()));
+            let times = (group.now_ns, ends_ns.unwrap_or_default());
+            let circle = Circle::new(ring, group.qps, terms.scheme.tag(), times, group.scratch);
+            self.phase = Phase::Circling(Box::new(circle));
+            return;
+        }
         let exchange = self.plan.exchange.clone();
         let times = self.times(group.now_ns, 0);
         let scheme = terms.scheme.tag();
@@ -290,6 +328,24 @@ impl Bounded {
         Ok(())
     }
 
+    fn end_circle<F: Fabric>(
+        &mut self,
+        group: &mut BoundedGroup<'_, F>,
+        source: &[u8],
+        work: &mut [u8],
+    ) -> Result<(), Error> {
+        if let Phase::Circling(circle) = std::mem::replace(&mut self.phase, Phase::Broken) {
+            let (key, bytes) = self.size();
+            if let Some(ends_ns) = circle.hop_ends_ns() {
+                group.learned.hop_times(key).note_ends(ends_ns, bytes);
+            }
+            let source = self.plan.encoded.as_deref().unwrap_or(source);
+            let collected = circle.finish((source, &mut *work), group.scratch);
+            self.end(group, collected, work)?;
+        }
+        Ok(())
+    }
+
     /// Ends the phases that have a deadline: makes the record of this rank.
     fn end<F: Fabric>(
         &mut self,
@@ -298,7 +354,10 @@ impl Bounded {
         work: &mut [u8],
     ) -> Result<(), Error> {
         let (key, bytes) = (self.key(), self.plan.bytes);
-        let measured = group.learned.measure(group.endpoint, group.qps)?;
+        let mut measured = group.learned.measure(group.endpoint, group.qps)?;
+        if let Some(ring) = &self.plan.ring {
+            measured = measured.over_hops(ring.ranks());
+        }
         let learned = &mut *group.learned;
         let proposal = learned.propose(key, bytes, self.terms, &collected, measured);
         match &self.plan.gather {
@@ -351,7 +410,14 @@ impl Bounded {
         } = &self.plan.exchange;
         let mut lacks = MissingRanges::default();
         match (&self.plan.gather, reduction) {
-            (Some(Gather { parts, layout }), _) => {
+            (
+                Some(Gather {
+                    parts,
+                    layout,
+                    packet_bytes,
+                }),
+                _,
+            ) => {
                 for (owner, part) in parts.iter().enumerate() {
                     let record = self.record(work, *layout, owner);
                     let has_arrived = |from, packet| layout.has_arrived(record, from, packet);

@@ -3,7 +3,7 @@
 use farwrite::SchemeName;
 use farwrite_deadline::{Bounds, Policy};
 
-use crate::operation::Delivery;
+use crate::operation::{Algorithm, Delivery};
 
 /// How bounded operations of a group work. All ranks must have the same options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +15,14 @@ pub struct BoundedOptions {
     pub scheme: SchemeName,
     /// How the timeout is computed from the durations of earlier operations.
     pub policy: Policy,
+    /// How the contributions to an all-reduce travel. With [`Algorithm::Direct`], every rank sends them to the
+    /// owners of the parts, so a lost packet costs one contribution. With [`Algorithm::Ring`], partial
+    /// sums travel from rank to rank: each byte crosses the path between two ranks that follow each
+    /// other once, and a lost packet costs the contributions of all ranks before. The ring is in the
+    /// order of ranks. [`Algorithm::Auto`] selects the ring if more than two ranks are in several
+    /// [`sites`](crate::GroupOptions::sites) and the ranks of each site follow each other, and
+    /// otherwise the direct exchange. Other algorithms are invalid.
+    pub algorithm: Algorithm,
     /// The minimum and the maximum timeout.
     pub bounds: Bounds,
     /// How contributions to sums and means of `F32`, `F16` and `Bf16` are transformed, so that a
@@ -31,7 +39,7 @@ pub struct BoundedOptions {
 }
 
 impl Default for BoundedOptions {
-    /// No transform, exact parts. The timeout is the shortest one that keeps missing bytes below 1%, from 1 ms
+    /// No transform, exact parts, the algorithm by sites. The timeout is the shortest one that keeps missing bytes below 1%, from 1 ms
     /// to one minute.
     fn default() -> Self {
         Self {
@@ -40,6 +48,7 @@ impl Default for BoundedOptions {
                 target_ppm: 10_000,
                 rtt_ns: 10_000_000,
             },
+            algorithm: Algorithm::Auto,
             bounds: Bounds {
                 min_ns: 1_000_000,
                 max_ns: 60_000_000_000,

@@ -8,6 +8,7 @@ use super::exchange::Exchange;
 use super::frames::Frames;
 use super::hadamard::Encoding;
 use super::record::Layout;
+use super::ring::RingPlan;
 use super::shares::Shares;
 use crate::element::{ElementType, Reduction};
 use crate::error::CollectiveError;
@@ -33,6 +34,9 @@ pub(crate) struct BoundedPlan {
     pub(crate) gather: Option<Gather>,
     /// The same if the parts have a deadline.
     pub(crate) shares: Option<Shares>,
+    /// For an all-reduce around a ring, instead of the exchange: its steps. With a deadline for the
+    /// parts too, there are neither `gather` nor `shares`.
+    pub(crate) ring: Option<RingPlan>,
     /// The contributions of this rank, if they are transformed.
     pub(crate) encoded: Option<Vec<u8>>,
 }
@@ -44,6 +48,8 @@ pub(crate) struct Gather {
     pub(crate) parts: Vec<Range<u64>>,
     /// The layout of the records that are sent with the parts.
     pub(crate) layout: Layout,
+    /// The number of bytes of a part that a packet of the first phase carries.
+    pub(crate) packet_bytes: u64,
 }
 
 impl BoundedPlan {
@@ -68,22 +74,41 @@ impl BoundedPlan {
             own,
         } = Contributions::of(view, operation, values, sizes)?;
         let packet_bytes = u64::from(view.packet_bytes);
+        let segment_bytes = packet_bytes * u64::from(view.packets_per_segment);
+        let encoding = Encoding::new(view.hadamard, values, packet_bytes);
         let is_all_reduce = collective == Collective::AllReduce;
         let has_shares = is_all_reduce && view.parts == Delivery::Bounded;
-        let frames = Frames::new(ranks, packet_bytes).filter(|_| has_shares);
+        let ring = values.filter(|_| is_all_reduce && view.has_ring());
+        let ring = ring.map(|values| RingPlan {
+            parts: sends.clone(),
+            rank,
+            values,
+            encoding,
+            packet_bytes,
+            segment_bytes,
+            has_shares,
+        });
+        let frames = Frames::new(ranks, packet_bytes).filter(|_| has_shares && ring.is_none());
         let shares = frames.map(|frames| Shares {
             parts: sends.clone(),
             frames,
         });
         let gather = (is_all_reduce && !has_shares).then(|| {
+            let packet_bytes = ring.as_ref().map_or(packet_bytes, RingPlan::data_bytes);
             let lengths = sends.iter().map(|part| part.end - part.start);
             let packets = lengths.max().unwrap_or(0).div_ceil(packet_bytes);
             let packets = to_usize(packets);
             Gather {
                 parts: sends.clone(),
                 layout: Layout { ranks, packets },
+                packet_bytes,
             }
         });
+        // Around a ring, a rank contributes to all parts on their way.
+        let own = match &ring {
+            Some(_) => (0..sizes.total, 0),
+            None => own,
+        };
         Ok(Self {
             collective,
             bytes: sizes.total,
@@ -93,13 +118,14 @@ impl BoundedPlan {
                 sends,
                 receives,
                 reduction: values,
-                encoding: Encoding::new(view.hadamard, values, packet_bytes),
+                encoding,
                 rank,
                 packet_bytes,
-                segment_bytes: packet_bytes * u64::from(view.packets_per_segment),
+                segment_bytes,
             },
             gather,
             shares,
+            ring,
             encoded: None,
         })
     }
@@ -107,7 +133,7 @@ impl BoundedPlan {
     /// The steps of the second phase.
     pub(crate) fn steps(&self, algorithm: Algorithm) -> Vec<Step> {
         let rank = self.exchange.rank;
-        let Some(Gather { parts, layout }) = &self.gather else {
+        let Some(Gather { parts, layout, .. }) = &self.gather else {
             return Vec::new();
         };
         let mut steps = match algorithm {

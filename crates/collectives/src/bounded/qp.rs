@@ -62,6 +62,11 @@ impl BoundedQp {
         self.buffers.open(endpoint)
     }
 
+    /// Whether this rank has stopped waiting for all messages of the other rank before this one.
+    pub(crate) fn is_next(&self, number: u64) -> bool {
+        self.current >= number
+    }
+
     /// Begins an operation for which the other rank sends `messages` messages. Returns the number
     /// of the first one.
     pub(crate) fn begin(&mut self, messages: u64) -> u64 {
@@ -70,7 +75,7 @@ impl BoundedQp {
         first
     }
 
-    /// Ends the oldest operation. This rank stops waiting for messages of the other rank before
+    /// Ends the oldest operation, or a part of it. This rank stops waiting for messages of the other rank before
     /// `end`. It did not send `unsent` messages to the other rank.
     pub(crate) fn end(&mut self, end: u64, unsent: u64) {
         self.current = self.current.max(end);

@@ -3,10 +3,13 @@
 use std::ops::Range;
 
 use super::contribution::Contribution;
+use super::missing_ranges::MissingRanges;
 use super::plan::BoundedPlan;
+use super::ring::RingPlan;
 use crate::buffer::Buffers;
 use crate::error::CollectiveError;
 use crate::index::{to_range, to_usize};
+use crate::kernel;
 use crate::operation::Operation;
 use crate::options::GroupOptions;
 use crate::plan::check_values;
@@ -50,6 +53,11 @@ pub fn replay(
         return Err(view.wrong("bounded.parts", "bounded", expected));
     }
     let mut output = std::mem::take(&mut memory[rank]);
+    if let Some(ring) = &plan.ring {
+        replay.circle(&plans, ring, &mut output);
+        output.truncate(to_usize(plan.result_bytes));
+        return Ok(output);
+    }
     match plan.parts() {
         // Each owner reduces its part, and all ranks get all parts.
         Some(parts) => {
@@ -156,6 +164,40 @@ impl Replay<'_> {
         }
         exchange.reduce(&mut contributions.iter_mut().collect::<Vec<_>>(), work);
         exchange.decode(work);
+    }
+
+    /// Sums up all parts around a ring.
+    fn circle(&self, plans: &[BoundedPlan], ring: &RingPlan, work: &mut [u8]) {
+        let source = |rank: usize| plans[rank].encoded.as_deref().unwrap_or(self.inputs[rank]);
+        let (element, reduction) = ring.values;
+        for owner in 0..self.ranks {
+            let packets = 0..ring.packets(owner);
+            let count = |packet| {
+                let at = ring.place(owner, packet).start as u64;
+                let there = (0..self.ranks)
+                    .filter(|&rank| !self.lacks(rank, at))
+                    .count();
+                let there = if self.lacks(owner, at) { 0 } else { there };
+                u16::try_from(there).unwrap_or(u16::MAX)
+            };
+            let counts: Vec<u16> = packets.clone().map(count).collect();
+            for (packet, count) in packets.zip(&counts) {
+                let place = ring.place(owner, packet);
+                let mut partial = Vec::new();
+                // The sum begins at the rank that is farthest from the owner.
+                for distance in (0..usize::from(*count)).rev() {
+                    let rank = (owner + self.ranks - distance) % self.ranks;
+                    let mut sum = source(rank)[place.clone()].to_vec();
+                    if !partial.is_empty() {
+                        kernel::reduce(element, reduction, &mut sum, &partial);
+                    }
+                    partial = sum;
+                }
+                work[place][..partial.len()].copy_from_slice(&partial);
+            }
+            let memory = (source(ring.rank), &mut *work);
+            ring.settle(owner, &counts, memory, &mut MissingRanges::default());
+        }
     }
 
     /// Places the data of all ranks, and zeros where it is missing.

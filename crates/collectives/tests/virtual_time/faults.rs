@@ -492,7 +492,7 @@ fn information_that_does_not_fit_is_refused_by_name() {
     let ours = info(0, 2, 512).info().unwrap();
     let good = info(1, 2, 512).info().unwrap();
     let mut newer = good.clone();
-    newer[5] = 9;
+    newer[5] = 10;
     let cases = [
         (vec![1, 2, 3], "3 bytes are too few"),
         (good[..good.len() - 1].to_vec(), "bytes are too few"),
@@ -503,7 +503,7 @@ fn information_that_does_not_fit_is_refused_by_name() {
         ),
         (
             newer,
-            "it speaks version 9 of the protocol of groups, this rank 8",
+            "it speaks version 10 of the protocol of groups, this rank 9",
         ),
         (info(0, 2, 512).info().unwrap(), "says that it is rank 0"),
         (

@@ -3,6 +3,7 @@
 mod auto;
 mod bounded;
 mod bounded_parts;
+mod bounded_ring;
 mod exact;
 mod faults;
 mod hadamard;

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use farwrite_collectives::{
-    Algorithm, Buffers, ElementType, Missing, Operation, Reduction, kernel,
+    Algorithm, Buffers, ElementType, GroupOptions, Missing, Operation, Reduction, kernel,
 };
 use farwrite_rng::SplitMix;
 
@@ -90,7 +90,7 @@ pub(super) fn expected(
     step: &Step,
     number: usize,
     (rank, ranks): (usize, usize),
-    sites: &[u32],
+    options: &GroupOptions,
     missing: &[Missing],
 ) -> Vec<u8> {
     let all: Vec<Vec<u8>> = (0..ranks)
@@ -99,7 +99,7 @@ pub(super) fn expected(
     let bytes = step.bytes();
     let part = |from: usize, of: usize| all[from][of * bytes..][..bytes].to_vec();
     let mut output = match step.operation {
-        Operation::AllReduce { .. } => return all_reduce(step, &all, sites, missing),
+        Operation::AllReduce { .. } => return all_reduce(step, &all, options, missing),
         Operation::ReduceScatter { .. } => {
             let column: Vec<_> = (0..ranks).map(|from| part(from, rank)).collect();
             let first = rank + usize::from(is_ring(step, bytes * ranks));
@@ -133,19 +133,30 @@ fn is_ring(step: &Step, bytes: usize) -> bool {
     }
 }
 
-fn all_reduce(step: &Step, all: &[Vec<u8>], sites: &[u32], missing: &[Missing]) -> Vec<u8> {
+fn all_reduce(
+    step: &Step,
+    all: &[Vec<u8>],
+    options: &GroupOptions,
+    missing: &[Missing],
+) -> Vec<u8> {
     let ranks = all.len();
     let refs: Vec<_> = all.iter().collect();
     match step.options.algorithm {
         Algorithm::Tree => return divided(step, tree(step, &refs, 0), ranks),
         Algorithm::HalvingDoubling => return divided(step, halving(step, all), ranks),
-        Algorithm::Hierarchical => return divided(step, hierarchical(step, all, sites), ranks),
+        Algorithm::Hierarchical => {
+            return divided(step, hierarchical(step, all, &options.sites), ranks);
+        }
         _ => {}
     }
     let mut output = vec![0; step.bytes()];
+    let is_ring = match step.is_bounded() {
+        true => options.bounded.algorithm == Algorithm::Ring,
+        false => is_ring(step, step.bytes()),
+    };
     for part in 0..ranks {
         let range = part_of(step, step.bytes(), ranks, part);
-        let first = part + usize::from(is_ring(step, step.bytes()));
+        let first = part + usize::from(is_ring);
         reduce_part(step, all, &range, first, missing, &mut output);
     }
     output

@@ -42,6 +42,7 @@ impl CollectivePlan {
         };
         let path_seed = rng.next();
         let clocks = clocks(rng, ranks);
+        options.bounded.algorithm = rng.pick(&[Algorithm::Direct, Algorithm::Ring]);
         // Ranks that only stall, or are only cut off, are not dead.
         options.dead_after = Duration::from_millis(match has_end {
             true => rng.pick(&[500, 1_000, 2_000]),
@@ -158,6 +159,7 @@ fn bounded(rng: &mut SplitMix) -> BoundedOptions {
             true => Delivery::Bounded,
             false => Delivery::Exact,
         },
+        ..BoundedOptions::default()
     }
 }
 

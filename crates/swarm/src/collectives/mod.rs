@@ -23,13 +23,14 @@ pub use plan::{CollectivePlan, Fault, Step};
 
 /// All kinds of events that cases of collectives can meet. If many cases do not meet a kind, the
 /// plans have a hole.
-pub const KINDS: [&str; 25] = [
+pub const KINDS: [&str; 26] = [
     "exact result",
     "bounded result",
     "transformed result",
     "send and receive",
     "contribution missing",
     "bounded parts",
+    "bounded ring",
     "own contribution alone",
     "limit reached",
     "parity or repeats",

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use farwrite::SchemeName;
 use farwrite::fabric::sim::{Loss, SimClock};
-use farwrite_collectives::{ElementType, Missing, Reduction, Report, replay};
+use farwrite_collectives::{Algorithm, ElementType, Missing, Reduction, Report, replay};
 
 use super::bound::{Bound, bounds, is_learned};
 use super::data;
@@ -216,8 +216,8 @@ impl Oracle<'_> {
         let expected = match is_transformed {
             true => self.replayed(number, step, rank, &report.missing),
             false => {
-                let sites = &self.plan.options.sites;
-                data::expected(step, number, (rank, ranks), sites, &report.missing)
+                let options = &self.plan.options;
+                data::expected(step, number, (rank, ranks), options, &report.missing)
             }
         };
         if *output != expected {
@@ -297,6 +297,7 @@ impl Oracle<'_> {
     fn note_result(&mut self, step: &Step, report: &Report, is_transformed: bool) {
         let is_bounded_sum = step.is_bounded() && step.is_all_reduce();
         let has_bounded_parts = is_bounded_sum && !self.plan.has_exact_phase(step);
+        let is_around = self.plan.options.bounded.algorithm == Algorithm::Ring;
         let others = self.plan.ranks - 1;
         let is_alone = report
             .missing
@@ -310,6 +311,7 @@ impl Oracle<'_> {
             ("send and receive", step.is_send()),
             ("contribution missing", report.missing_bytes > 0),
             ("bounded parts", has_bounded_parts),
+            ("bounded ring", is_bounded_sum && is_around),
             ("own contribution alone", has_bounded_parts && is_alone),
             ("limit reached", report.was_cut),
             (
