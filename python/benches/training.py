@@ -35,10 +35,13 @@ from table import Table  # noqa: E402
 BACKENDS = {
     "gloo": ["--backend", "gloo"],
     "exact": [],
+    "exact-ec": ["--exact", "ec-mds:32,8"],
     "bounded": ["--bounded", "0.02"],
     "bounded-ec": ["--bounded", "0.02", "--exact", "ec-mds:32,8"],
     "hadamard": ["--bounded", "0.02", "--hadamard", "1024"],
     "hadamard-ec": ["--bounded", "0.02", "--hadamard", "1024", "--exact", "ec-mds:32,8"],
+    # The all-reduce of OptiNIC: both phases are best effort, with the transform.
+    "optinic": ["--bounded", "0.02", "--hadamard", "1024", "--resynchronise", "100"],
 }
 
 #: For each task: the loss on the test data up to which times are measured. It is fixed, so that it does not

@@ -113,12 +113,13 @@ def join(arguments: argparse.Namespace) -> None:
     if arguments.backend != "farwrite":
         dist.init_process_group(arguments.backend)
         return
-    policy: farwrite.torch.Policy = farwrite.torch.Exact()
+    exact = farwrite.torch.Exact(**({"scheme": arguments.exact} if arguments.exact else {}))
+    policy: farwrite.torch.Policy = exact
     if arguments.bounded is not None:
         policy = farwrite.torch.Bounded(
             arguments.bounded,
             hadamard_block=arguments.hadamard,
-            exact=farwrite.torch.Exact(**({"scheme": arguments.exact} if arguments.exact else {})),
+            exact=exact,
             parts="bounded" if arguments.resynchronise else "exact",
         )
     # The second line, with options. The store must be on a network that only the ranks use.
@@ -305,7 +306,7 @@ def main() -> None:
         type=int,
         help="with --bounded: the number of values of a block of the Hadamard transform",
     )
-    parser.add_argument("--exact", help="with --bounded: the scheme of exact operations")
+    parser.add_argument("--exact", help="the scheme of exact operations")
     parser.add_argument(
         "--resynchronise",
         type=int,
@@ -326,10 +327,9 @@ def main() -> None:
     if arguments.steps <= UNTIMED:
         parser.error(f"--steps {arguments.steps}: must be more than {UNTIMED}: the first steps are not timed")
 
-    for name in ("exact", "hadamard"):
-        if getattr(arguments, name) != parser.get_default(name) and arguments.bounded is None:
-            parser.error(f"--{name} {getattr(arguments, name)}: needs --bounded")
-    for name in ("bounded", "log", "replay", "trace"):
+    if arguments.hadamard != parser.get_default("hadamard") and arguments.bounded is None:
+        parser.error(f"--hadamard {arguments.hadamard}: needs --bounded")
+    for name in ("bounded", "exact", "log", "replay", "trace"):
         if getattr(arguments, name) is not None and arguments.backend != "farwrite":
             parser.error(f"--{name} {getattr(arguments, name)}: needs --backend farwrite")
     every = arguments.resynchronise

@@ -22,6 +22,7 @@ def numbers(settings: Settings, rows: Rows) -> Numbers:
     for short, series in settings["series"].items():
         found[f"{short}_sooner"] = total(base, "s_to_loss") / total(series, "s_to_loss")
     for short in ("bounded", "parity"):
+        found[f"{short}_over_exact"] = found[f"{short}_sooner"] / found["exact_sooner"]
         last = total(settings["series"][short], "final_loss")
         found[f"{short}_loss_percent"] = 100 * (last / total(base, "final_loss") - 1)
     found["missing_percent"] = total(settings["series"]["bounded"], "missing_percent")

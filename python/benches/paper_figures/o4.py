@@ -28,6 +28,8 @@ def numbers(settings: Settings, rows: Rows) -> Numbers:
         found[f"{short}_first_mean"] = float(base_times.mean() / times.mean())
         found[f"{short}_tokens"] = _over(rows, split, series, base, "tokens_s", loss, seeds)
     for short in settings["inexact"]:
+        for measure in ("first_p99", "tokens"):
+            found[f"{short}_over_exact_{measure}"] = found[f"{short}_{measure}"] / found[f"exact_{measure}"]
         series = settings["series"][short]
         found[f"{short}_accuracy"] = _mean(rows, split, series, "accuracy_percent", loss, seeds) - _mean(
             rows, split, base, "accuracy_percent", loss, seeds
