@@ -72,7 +72,8 @@ fn arrives(end: &mut Adapter<VerbsFabric>, at_most: Duration) -> bool {
 }
 
 /// The target of the writes of a [`Writer`].
-const TARGET_BYTES: u64 = 64;
+const TARGET: usize = 64;
+const TARGET_BYTES: u64 = TARGET as u64;
 
 /// A queue pair that writes eight bytes to `b`.
 struct Writer {
@@ -96,7 +97,7 @@ impl Writer {
         let (qa, qb) = (a.create_qp(ATTR).unwrap(), b.create_qp(ATTR).unwrap());
         connect(&mut a, qa, &mut b, qb);
         let source = a.register(Region::owned(vec![0xff_u8; 8])).unwrap();
-        let target = vec![0_u8; usize::try_from(TARGET_BYTES).unwrap()];
+        let target = vec![0_u8; TARGET];
         let target = b.register(Region::owned(target)).unwrap();
         Self {
             a,
@@ -142,9 +143,9 @@ impl Writer {
         }
         self.b.end_batch();
         writes += completions.len() - 1;
-        let mut bytes = [1; TARGET_BYTES as usize];
+        let mut bytes = [1; TARGET];
         self.b.copy_out(self.target, 0, &mut bytes).unwrap();
-        (writes, bytes != [0; TARGET_BYTES as usize])
+        (writes, bytes != [0; TARGET])
     }
 }
 
@@ -153,7 +154,7 @@ impl Writer {
 fn closes_keys(memory_windows: Option<bool>) {
     let mut writer = Writer::new(memory_windows);
     let set = writer.b.create_windows(&[writer.qb], 1, 64).unwrap();
-    let zeros = [0; TARGET_BYTES as usize];
+    let zeros = [0; TARGET];
     let mut closed = Vec::new();
     for _ in 0..WINDOWS {
         let (b, target) = (&mut writer.b, writer.target);
@@ -242,7 +243,7 @@ fn several_memory_windows_are_open_at_once() {
         writer.post(*place);
     }
     assert_eq!(writer.arrived(), (left.len(), true));
-    let mut bytes = [1; TARGET_BYTES as usize];
+    let mut bytes = [1; TARGET];
     writer.b.copy_out(writer.target, 0, &mut bytes).unwrap();
     assert_eq!(bytes, [[0; 32], [0xff; 32]].concat()[..]);
     // The set closes the rest.
