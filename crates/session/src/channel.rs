@@ -4,6 +4,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
+#[cfg(target_os = "linux")]
+use rustix::net::sockopt::{set_tcp_congestion, tcp_congestion};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -195,10 +197,13 @@ impl Channel {
 
 /// Uses BBR for what this end sends. The names and hashes of a large tree are megabytes, and CUBIC, the default of many
 /// systems, needs seconds for them if random packets are lost. A system that lacks BBR, or lets only an administrator
-/// choose it, keeps its default.
+/// choose it, keeps its default. So does one with a default that someone has chosen.
 #[cfg(target_os = "linux")]
 fn use_bbr(stream: &TcpStream) {
-    let _ = rustix::net::sockopt::set_tcp_congestion(stream, "bbr");
+    let is_common = |name: &String| matches!(name.as_str(), "cubic" | "reno");
+    if tcp_congestion(stream).is_ok_and(|name| is_common(&name)) {
+        let _ = set_tcp_congestion(stream, "bbr");
+    }
 }
 
 #[cfg(not(target_os = "linux"))]

@@ -4,10 +4,12 @@ use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io;
 
+use rustix::fs::flock;
 use rustix::io::Errno;
 
 use super::directory::Directory;
-use super::part_name::{PartName, new_name};
+use super::part_file::LOCK;
+use super::part_name::{PartName, new_name_of};
 use super::status::{Id, Status};
 
 /// A file that has no final name yet.
@@ -37,11 +39,14 @@ impl Nameless<'_> {
     }
 
     /// Gives the file a name, in place of another file.
-    fn take(self, directory: &Directory, name: &[u8]) -> io::Result<()> {
+    fn take(self, directory: &Directory, name: &[u8], id: Id) -> io::Result<()> {
         match self {
             Self::Temporary(former) => directory.rename(former, name),
             Self::Unnamed(file) => {
-                let former = new_name()?;
+                // The next receiver removes a file of such a name, if this one is killed now.
+                let (random, _) = new_name_of()?;
+                let former = PartName::new(random, id).bytes();
+                let _ = flock(file, LOCK);
                 directory.link(file, &former)?;
                 let renamed = directory.rename(&former, name);
                 renamed.inspect_err(|_| {
@@ -93,7 +98,7 @@ impl Named {
                 if owner.is_some_and(|owner| self.has(&owner)) {
                     return Ok(false);
                 }
-                from.take(directory, to)?;
+                from.take(directory, to, id)?;
             }
             Err(error) => return Err(error.into()),
         }

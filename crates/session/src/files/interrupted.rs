@@ -317,18 +317,18 @@ mod tests {
 
     use super::super::CommitGate;
     use super::super::part_file::{OpenPart, PartOptions};
-    use super::super::partial::MIN_PARTIAL_BYTES;
     use super::*;
 
     /// A file that has a name while it is written.
     fn plain() -> PartOptions<'static> {
         PartOptions {
-            length: MIN_PARTIAL_BYTES,
+            length: 0,
             sparse: false,
             data: None,
             source: None,
             wanted: Wanted::default(),
             sync: true,
+            unnamed: false,
             gate: CommitGate::default(),
         }
     }

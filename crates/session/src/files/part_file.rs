@@ -78,6 +78,8 @@ pub(super) struct PartOptions<'a> {
     pub(super) data: Option<&'a [Extent]>,
     /// The file will be synced.
     pub(super) sync: bool,
+    /// It may be without a name until it is whole. Some systems refuse a name to a file that belongs to another user.
+    pub(super) unnamed: bool,
     /// Which file it is, if a later transfer can go on with it.
     pub(super) source: Option<SourceId>,
     /// Whether a later transfer wants a file of this one.
@@ -89,7 +91,8 @@ pub(super) struct PartOptions<'a> {
 impl OpenPart {
     /// Makes a file in a directory. If it has a name, it is locked.
     pub(super) fn create(directory: &Directory, options: PartOptions<'_>) -> io::Result<Self> {
-        if options.length < MIN_PARTIAL_BYTES
+        if options.unnamed
+            && options.length < MIN_PARTIAL_BYTES
             && let Ok(file) = directory.create_unnamed()
         {
             let id = Status::of_file(&file)?.id;

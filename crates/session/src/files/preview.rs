@@ -32,7 +32,7 @@ impl Preview {
     ///
     /// # Errors
     /// Those with which a transfer would end before its first byte: [`SinkError::Open`], [`SinkError::Prepare`],
-    /// [`SinkError::InTheWay`], [`SinkError::SameDirectory`]. Room, quota, and whether this end may write are not checked.
+    /// [`SinkError::InTheWay`], [`SinkError::SameDirectory`] of directories that exist. Room, quota, and whether this end may write are not checked.
     pub fn look(root: &Path, manifest: Arc<Manifest>, compare: Compare) -> Result<Self, SinkError> {
         let directory = Directory::open(root).map_err(|source| SinkError::Open {
             path: root.into(),

@@ -137,6 +137,7 @@ impl Sink {
             sparse: file.sparse,
             data: manifest.data(index),
             sync: self.policy.sync,
+            unnamed: !self.policy.owners,
             source: self.tree.source(index),
             wanted: self.tree.interrupted().wanted().clone(),
             gate: self.gate.clone(),
