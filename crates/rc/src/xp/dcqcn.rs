@@ -91,7 +91,9 @@ impl DcqcnContext {
         self.target_kbps = self.rate_kbps;
         let share = u64::from(self.rate_kbps) * u64::from(self.alpha) / (2 * u64::from(ONE));
         let share = u32::try_from(share).unwrap_or(u32::MAX);
-        self.rate_kbps = (self.rate_kbps - share).max(kbps(options.min_rate_bps));
+        // A line may be slower than the slowest rate.
+        let least_bps = options.min_rate_bps.min(options.line_rate_bps);
+        self.rate_kbps = (self.rate_kbps - share).max(kbps(least_bps));
         self.alpha -= self.alpha >> options.g_shift;
         self.alpha = (self.alpha + (ONE >> options.g_shift)).min(ONE);
         self.period_us = now_us;
@@ -251,6 +253,17 @@ mod tests {
         assert_eq!(context.rate_bps(), LINE / 2);
         context.run_timer(wrap_ns + 35_000, &options);
         assert_eq!(context.rate_bps(), LINE / 4 * 3);
+    }
+
+    #[test]
+    fn a_slow_line_keeps_its_rate() {
+        let options = DcqcnOptions::paper(1_000_000);
+        let mut context = DcqcnContext::new(1_000_000);
+        for now_ns in (0..100).map(|round| round * 55_000) {
+            context.on_notification(now_ns, &options);
+            context.run_timer(now_ns + 55_000, &options);
+            assert_eq!(context.rate_bps(), 1_000_000);
+        }
     }
 
     #[test]

@@ -27,7 +27,7 @@
 //! | packet | content |
 //! |---|---|
 //! | fragment | UC RDMA WRITE Only; PSN: `wqe_seq`; RETH: address of this fragment, key, bytes of the whole message |
-//! | last fragment | the same with immediate; the bit that asks for an acknowledgement marks it |
+//! | last fragment | the same with immediate |
 //! | notification | CNP (IBTA A17.9.3) |
 //!
 //! # Differences from the paper
