@@ -64,8 +64,8 @@ impl Binder {
         })
     }
 
-    /// Opens a window onto a part of a registration, at least one byte. It has a key that no window
-    /// of this binder had before.
+    /// Opens a window onto a part of a registration, at least one byte. It has a key that it had not before. (After a
+    /// window has had all of its keys, the device may give them to another one, as it does with registrations.)
     pub(crate) fn open(
         &mut self,
         memory: &Memory,

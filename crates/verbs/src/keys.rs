@@ -8,6 +8,9 @@ use crate::binder::Binder;
 use crate::device::{Access, Limits, Memory, MemoryWindow, PortAddress, ProtectionDomain};
 use crate::regions::HeldRegion;
 
+/// The longest memory window that drivers bind.
+const MOST_BOUND_BYTES: u64 = 1 << 31;
+
 /// Makes and removes keys.
 pub(crate) struct Keys {
     domain: Arc<ProtectionDomain>,
@@ -81,8 +84,10 @@ impl Keys {
         if length == 0 {
             return Ok(RemoteKey::Nothing);
         }
-        // All of the region may be more than may be locked again, and a part of it less.
-        if let Some(binder) = &mut self.binder
+        // mlx5 binds no window to an export, and none of more bytes. All of the region may be more than may be locked
+        // again, and a part of it less.
+        let can_bind = region.registered().export().is_none() && length <= MOST_BOUND_BYTES;
+        if let Some(binder) = self.binder.as_mut().filter(|_| can_bind)
             && let Ok(root) = region.root(&self.domain)
         {
             match binder.open(root, offset, length) {
