@@ -11,13 +11,12 @@
 //! until a second deadline ([`shares`]).
 //!
 //! With [`BoundedOptions::algorithm`], the phases of an all-reduce that have deadlines run around a
-//! [`ring`] ([`circle`]). Its ranks combine contributions on the way, and each packet has the number
+//! [`ring`] ([`ring_run`]). Its ranks combine contributions on the way, and each packet has the number
 //! of contributions in it.
 //!
 //! Ranks also exchange [`record`]s of what the operation cost them. In an all-reduce with exact
 //! parts, they are part of the second phase. Other operations do not wait for them ([`open_records`]).
 
-mod circle;
 pub(crate) mod collect;
 mod contribution;
 mod exchange;
@@ -33,6 +32,7 @@ pub(crate) mod qp;
 pub(crate) mod record;
 pub(crate) mod replay;
 mod ring;
+mod ring_run;
 mod shares;
 
 use std::ops::Range;
@@ -40,7 +40,6 @@ use std::ops::Range;
 use farwrite::{Endpoint, Error, Fabric, SchemeName};
 use farwrite_deadline::{Proposal, RepairChoice, TimeoutKey, phase_ends_ns};
 
-use self::circle::Circle;
 use self::collect::{Collect, Collected, Times};
 use self::contribution::runs;
 use self::exchange::Exchange;
@@ -49,6 +48,7 @@ use self::missing_ranges::MissingRanges;
 use self::plan::{BoundedPlan, Gather};
 use self::qp::BoundedQp;
 use self::record::Layout;
+use self::ring_run::RingRun;
 use self::shares::{Shares, Sharing};
 use crate::index::to_range;
 use crate::report::Missing;
@@ -84,7 +84,7 @@ enum Phase {
     Collecting(Box<Collect>),
     Sharing(Box<Sharing>),
     /// Both phases around a ring, or the first one of them.
-    Circling(Box<Circle>),
+    Ring(Box<RingRun>),
     /// The first phase has ended.
     Collected(Collected),
     /// An error has ended the operation.
@@ -133,7 +133,7 @@ impl Bounded {
         match &self.phase {
             Phase::Collecting(collect) => self.plan.shares.is_none() && collect.is_sent(),
             Phase::Sharing(sharing) => sharing.is_sent(),
-            Phase::Circling(circle) => circle.is_sent(),
+            Phase::Ring(run) => run.is_sent(),
             phase => matches!(phase, Phase::Collected(_)),
         }
     }
@@ -144,7 +144,7 @@ impl Bounded {
         match &self.phase {
             Phase::Collecting(collect) => collect.waits_for(),
             Phase::Sharing(sharing) => sharing.waits_for(),
-            Phase::Circling(circle) => circle.waits_for(),
+            Phase::Ring(run) => run.waits_for(),
             _ => None,
         }
     }
@@ -162,7 +162,7 @@ impl Bounded {
     /// ended.
     pub(crate) fn step_deadline_ns(&self) -> Option<u64> {
         match &self.phase {
-            Phase::Circling(circle) => circle.deadline_ns(),
+            Phase::Ring(run) => run.deadline_ns(),
             _ => None,
         }
     }
@@ -211,10 +211,10 @@ impl Bounded {
             self.begin(&mut group);
         }
         let mut moved = self.progress_first(&mut group, source, work, may_end)?;
-        if let Phase::Circling(circle) = &mut self.phase {
-            moved |= circle.progress(group.endpoint, group.qps, work, group.now_ns)?;
-            if may_end && circle.is_complete() {
-                self.end_circle(&mut group, source, work)?;
+        if let Phase::Ring(run) = &mut self.phase {
+            moved |= run.progress(group.endpoint, group.qps, work, group.now_ns)?;
+            if may_end && run.is_complete() {
+                self.end_ring(&mut group, source, work)?;
                 moved = true;
             }
         }
@@ -238,8 +238,8 @@ impl Bounded {
                 .timeout_ns
                 .map(|ns| times.deadlines_ns(ns, self.plan.bytes, ring.hops()));
             let times = (group.now_ns, ends_ns.unwrap_or_default());
-            let circle = Circle::new(ring, group.qps, terms.scheme.tag(), times, group.scratch);
-            self.phase = Phase::Circling(Box::new(circle));
+            let run = RingRun::new(ring, group.qps, terms.scheme.tag(), times, group.scratch);
+            self.phase = Phase::Ring(Box::new(run));
             return;
         }
         let exchange = self.plan.exchange.clone();
@@ -328,19 +328,19 @@ impl Bounded {
         Ok(())
     }
 
-    fn end_circle<F: Fabric>(
+    fn end_ring<F: Fabric>(
         &mut self,
         group: &mut BoundedGroup<'_, F>,
         source: &[u8],
         work: &mut [u8],
     ) -> Result<(), Error> {
-        if let Phase::Circling(circle) = std::mem::replace(&mut self.phase, Phase::Broken) {
+        if let Phase::Ring(run) = std::mem::replace(&mut self.phase, Phase::Broken) {
             let (key, bytes) = self.size();
-            if let Some(ends_ns) = circle.hop_ends_ns() {
+            if let Some(ends_ns) = run.hop_ends_ns() {
                 group.learned.hop_times(key).note_ends(ends_ns, bytes);
             }
             let source = self.plan.encoded.as_deref().unwrap_or(source);
-            let collected = circle.finish((source, &mut *work), group.scratch);
+            let collected = run.finish((source, &mut *work), group.scratch);
             self.end(group, collected, work)?;
         }
         Ok(())

@@ -39,8 +39,8 @@ pub struct BoundedOptions {
 }
 
 impl Default for BoundedOptions {
-    /// No transform, exact parts, the algorithm by sites. The timeout is the shortest one that keeps missing bytes below 1%, from 1 ms
-    /// to one minute.
+    /// No transform, exact parts, the algorithm by sites. The timeout is the shortest one that keeps missing
+    /// bytes below 1%, from 1 ms to one minute.
     fn default() -> Self {
         Self {
             scheme: SchemeName::BestEffort,

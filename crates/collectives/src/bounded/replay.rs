@@ -54,7 +54,7 @@ pub fn replay(
     }
     let mut output = std::mem::take(&mut memory[rank]);
     if let Some(ring) = &plan.ring {
-        replay.circle(&plans, ring, &mut output);
+        replay.around_ring(&plans, ring, &mut output);
         output.truncate(to_usize(plan.result_bytes));
         return Ok(output);
     }
@@ -167,7 +167,7 @@ impl Replay<'_> {
     }
 
     /// Sums up all parts around a ring.
-    fn circle(&self, plans: &[BoundedPlan], ring: &RingPlan, work: &mut [u8]) {
+    fn around_ring(&self, plans: &[BoundedPlan], ring: &RingPlan, work: &mut [u8]) {
         let source = |rank: usize| plans[rank].encoded.as_deref().unwrap_or(self.inputs[rank]);
         let (element, reduction) = ring.values;
         for owner in 0..self.ranks {

@@ -16,7 +16,7 @@ use crate::scratch::Scratch;
 
 /// An all-reduce around a ring in progress.
 #[derive(Debug)]
-pub(super) struct Circle {
+pub(super) struct RingRun {
     plan: RingPlan,
     /// By part and packet: the number of contributions in the values of this rank. 0 if a reduced
     /// packet has not arrived.
@@ -60,7 +60,7 @@ impl Cursor {
     }
 }
 
-impl Circle {
+impl RingRun {
     /// Begins at `started_ns`. `ends_ns` has the deadline of each step, counted from then; it is empty
     /// if there are none. The queue pair to the rank before this one expects the messages of this
     /// operation.
@@ -191,7 +191,8 @@ impl Circle {
         Ok(())
     }
 
-    /// Sends the next message if its values are there. At the deadline of its step, it is left out.
+    /// Sends the next message if this rank has its values. After the deadline of its step, this rank leaves the
+    /// message out.
     fn send<F: Fabric>(
         &mut self,
         endpoint: &mut Endpoint<F>,
