@@ -14,6 +14,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, channel, sync_chan
 use std::thread;
 use std::time::{Duration, Instant};
 
+use farwrite_session::printable;
 use farwrite_transfer::{Event, FileState, Observer};
 use farwrite_units::show::{ByteRate, Bytes, Rate};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -118,7 +119,7 @@ impl Console {
     /// As [`Console::say`], without the name of the transfer.
     fn say_plain(&self, text: String) {
         if !self.is_output_taken || !self.quiet {
-            self.for_people().offer(Item::Line(text));
+            self.for_people().offer(Item::for_people(&text));
         }
     }
 
@@ -132,7 +133,7 @@ impl Console {
 
     /// As [`Console::say`], but waits until there is room for the line, so that none is lost.
     pub(crate) fn say_all(&self, text: impl fmt::Display) {
-        self.for_people().push(Item::Line(text.to_string()));
+        self.for_people().push(Item::for_people(&text.to_string()));
     }
 
     /// Warns people of a problem that the result alone does not show.
@@ -142,7 +143,7 @@ impl Console {
             self.event(json!({ "event": "warning", "message": text.to_string() }));
         }
         let line = format!("farwrite: warning: {}", self.named(text));
-        self.err.offer(Item::Line(line));
+        self.err.offer(Item::for_people(&line));
     }
 
     /// Prints the result as JSON, if the user requested it.
@@ -219,7 +220,7 @@ impl Console {
     fn show_failure(&self, failure: &Failure) {
         self.err.offer(Item::EndProgress);
         let line = format!("farwrite: {}", self.named(failure));
-        self.err.offer(Item::Line(line));
+        self.err.offer(Item::for_people(&line));
     }
 
     /// Shows why a command failed: one line for people, and an object for scripts if JSON was
@@ -461,6 +462,13 @@ enum Item {
     EndProgress,
     /// Requests the first error since the start, if there is one.
     Flush(std::sync::mpsc::Sender<io::Result<()>>),
+}
+
+impl Item {
+    /// Lines for people. Names of files in them cannot control the terminal.
+    fn for_people(text: &str) -> Self {
+        Self::Line(printable(text))
+    }
 }
 
 /// A stream, and the lines that wait to be written.

@@ -49,5 +49,5 @@ pub use message::{
 pub use psk::Psk;
 pub use reader::Reader;
 pub use socket::CloseHandle;
-pub use text::Text;
+pub use text::{Text, printable};
 pub use writer::Writer;

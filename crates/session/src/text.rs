@@ -30,7 +30,7 @@ impl Text {
 impl From<String> for Text {
     fn from(raw: String) -> Self {
         let mut text = String::with_capacity(raw.len().min(MAX_BYTES));
-        for c in raw.chars().map(|c| if unfit(c) { '\u{fffd}' } else { c }) {
+        for c in raw.chars().map(fit) {
             if text.len() + c.len_utf8() > MAX_BYTES {
                 break;
             }
@@ -46,9 +46,23 @@ impl fmt::Display for Text {
     }
 }
 
-fn unfit(c: char) -> bool {
+/// Replaces what could control a terminal in a text of our own, which can hold a name of a file. Line
+/// ends stay.
+#[must_use]
+pub fn printable(text: &str) -> String {
+    text.chars()
+        .map(|c| if c == '\n' { c } else { fit(c) })
+        .collect()
+}
+
+/// The character itself, or U+FFFD in place of one that could control a terminal.
+fn fit(c: char) -> char {
     let is_mark = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}');
-    c.is_control() || is_mark || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    let turns = matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    match c.is_control() || is_mark || turns {
+        true => '\u{fffd}',
+        false => c,
+    }
 }
 
 #[cfg(test)]
@@ -65,12 +79,20 @@ mod tests {
         );
     }
 
+    #[test]
+    fn our_own_text_keeps_its_line_ends() {
+        assert_eq!(
+            printable("opening a\x1b[31m\r\nnot found"),
+            "opening a\u{fffd}[31m\u{fffd}\nnot found"
+        );
+    }
+
     proptest! {
         #[test]
         fn any_string_becomes_printable(raw in ".{0,600}|[\\x00-\\x1f\\u{2028}-\\u{2069}]{0,300}") {
             let text = Text::from(raw);
             prop_assert!(text.as_str().len() <= MAX_BYTES);
-            prop_assert!(!text.as_str().chars().any(unfit));
+            prop_assert!(text.as_str().chars().all(|c| fit(c) == c));
             let sent = postcard::to_stdvec(&text).expect("serialised");
             prop_assert_eq!(postcard::from_bytes::<Text>(&sent), Ok(text));
         }
@@ -79,7 +101,7 @@ mod tests {
         fn a_raw_string_of_a_peer_is_cleaned(raw in "\\PC{0,20}[\\x00-\\x1f]{1,20}") {
             let sent = postcard::to_stdvec(&raw).expect("serialised");
             let text: Text = postcard::from_bytes(&sent).expect("a string");
-            prop_assert!(!text.as_str().chars().any(unfit));
+            prop_assert!(text.as_str().chars().all(|c| fit(c) == c));
         }
     }
 }

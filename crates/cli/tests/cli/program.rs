@@ -456,6 +456,17 @@ fn a_file_that_cannot_be_read_has_one_exit_code() {
 }
 
 #[test]
+fn a_name_in_an_error_cannot_control_the_terminal() {
+    let name = "a\u{1b}[31mname";
+    for line in [["trace", name], ["sim", name]] {
+        let output = farwrite(&line);
+        let stderr = text(&output.stderr);
+        assert!(stderr.contains("[31mname"), "{stderr}");
+        assert!(!stderr.contains('\u{1b}'), "{stderr:?}");
+    }
+}
+
+#[test]
 fn keygen_writes_a_key_that_only_its_owner_reads_and_never_twice() {
     use std::os::unix::fs::PermissionsExt;
 
