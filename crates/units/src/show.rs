@@ -32,6 +32,23 @@ impl fmt::Display for Bytes {
     }
 }
 
+/// Shows a number of things, whose plural ends in s: `1 message`, `2 messages`.
+///
+/// ```
+/// use farwrite_units::show::Count;
+///
+/// assert_eq!(Count(1, "chunk").to_string(), "1 chunk");
+/// assert_eq!(Count(0, "chunk").to_string(), "0 chunks");
+/// ```
+pub struct Count(pub u64, pub &'static str);
+
+impl fmt::Display for Count {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(number, thing) = self;
+        write!(f, "{number} {thing}{}", if *number == 1 { "" } else { "s" })
+    }
+}
+
 /// Shows a rate in bits per second: `1.87 Gbit/s`.
 pub struct Rate(pub f64);
 

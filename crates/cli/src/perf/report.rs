@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use farwrite_units::show::real;
+use farwrite_units::show::{Count, real};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -377,7 +377,7 @@ impl Arrived {
     }
 
     fn text(&self) -> String {
-        let mut text = format!("{} whole messages", self.whole);
+        let mut text = Count(self.whole, "whole message").to_string();
         for (count, what) in [(self.partial, "partial"), (self.failed, "failed")] {
             if count > 0 {
                 write!(text, ", {count} {what} ones").expect("strings take all");

@@ -52,7 +52,7 @@ fn asked(question: &Asked) -> String {
     };
     format!(
         "{} at {}, round trip {}, loss {} of chunks of {}, {bursts}\n\
-         least {} (within {}, least parity); parity at most {}, {} cores for coding at either end",
+         least {} (within {}, least parity); parity at most {}, cores for coding at either end: {}",
         Bytes(whole(question.message_bytes)),
         Rate(question.rate_bps),
         seconds(question.rtt_s),

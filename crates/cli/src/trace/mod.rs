@@ -9,6 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use farwrite_units::show::Count;
 use serde::Serialize;
 
 pub(crate) use recorder::{TraceArgs, Tracing};
@@ -150,13 +151,19 @@ fn described(run: &Run, report: &RunReport) -> String {
     let time = waits::shown(run.end_ms - run.start_ms);
     text.push_str(&match run.side() {
         Side::Sender => format!(
-            "{} messages in {time}: {} chunks sent, {} of them again; {} of parity; {} gaps reported\n",
-            report.messages, report.sent_chunks, report.repeated_chunks, report.parity_chunks,
-            report.reported_gaps,
+            "{} in {time}: {} sent, {} of them again; {} of parity; {} reported\n",
+            Count(report.messages as u64, "message"),
+            Count(report.sent_chunks, "chunk"),
+            report.repeated_chunks,
+            report.parity_chunks,
+            Count(report.reported_gaps as u64, "gap"),
         ),
         Side::Receiver => format!(
-            "{} messages in {time}: {} gaps reported, {} chunks rebuilt, {} duplicate and {} late packets\n",
-            report.messages, report.reported_gaps, report.rebuilt_chunks, report.duplicate_packets,
+            "{} in {time}: {} reported, {} rebuilt, {} duplicate and {} late packets\n",
+            Count(report.messages as u64, "message"),
+            Count(report.reported_gaps as u64, "gap"),
+            Count(report.rebuilt_chunks, "chunk"),
+            report.duplicate_packets,
             report.late_packets,
         ),
     });

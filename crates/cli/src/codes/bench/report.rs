@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::BenchArgs;
 use super::work::Task;
 use crate::table;
-use farwrite_units::show::{Bytes, real};
+use farwrite_units::show::{Bytes, Count, real};
 
 /// 400 Gbit/s, the rate of the links of SDR-RDMA's evaluation (section 5.2).
 const LINE_BPS: f64 = 400e9;
@@ -122,15 +122,12 @@ impl BenchReport {
         if let Some(cpu) = &self.cpu {
             writeln!(text, "  machine   {cpu}").expect("strings take all");
         }
-        let plural = |n: u16| if n == 1 { "" } else { "s" };
         write!(
             text,
-            "  measured  chunks of {}, one behind the other; {} thread{}; median of {} round{}",
+            "  measured  chunks of {}, one behind the other; {}; median of {}",
             Bytes(self.chunk_bytes),
-            self.threads,
-            plural(self.threads),
-            self.rounds,
-            plural(self.rounds)
+            Count(self.threads.into(), "thread"),
+            Count(self.rounds.into(), "round")
         )
         .expect("strings take all");
         text
