@@ -92,8 +92,13 @@ fn save(args: &ProbeArgs, findings: &Findings, console: &Console) -> Result<(), 
         console.say(format_args!("wrote {}", file.display()));
         Ok::<_, Failure>(())
     };
-    if let Some(file) = &args.plot {
-        write(file, picture::draw(findings))?;
+    match &args.plot {
+        Some(file) if findings.trials.is_empty() => console.warn(format_args!(
+            "no trial has ended: {} is not drawn",
+            file.display()
+        )),
+        Some(file) => write(file, picture::draw(findings))?,
+        None => {}
     }
     if let Some(file) = &args.save {
         write(file, link_file::text(findings, SystemTime::now())?)?;
