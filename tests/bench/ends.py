@@ -11,6 +11,8 @@ from lib.veth import sh, until
 
 PORT = 4792
 LOOPBACK = "127.0.0.1"
+#: Bytes of a file that takes longer than each measurement of flows: two minutes at 200 Mbit/s.
+LONG = 3 << 30
 #: A link whose packets leave later than this is too slow for the path that it emulates.
 LATE_MS = 1.0
 #: Runs a program with a real-time priority: on two cores, other programs would otherwise delay it.
@@ -57,11 +59,14 @@ class Programs:
                     missing -= file.write(piece[:missing])
         return path
 
-    def holes(self, size):
-        """Makes a file without content, for flows whose data do not matter."""
-        path = self.directory / f"holes-{size}"
-        path.touch()
-        os.truncate(path, size)
+    def zeros(self, size):
+        """Makes a file for flows whose data do not matter. The zeros are written: holes of a file are not sent."""
+        path = self.directory / f"zeros-{size}"
+        if not path.exists():
+            block = bytes(1 << 20)
+            with path.open("wb") as file:
+                for _ in range(size // len(block)):
+                    file.write(block)
         return path
 
     def fill(self, rate, mtu, *options):
@@ -100,6 +105,13 @@ def shown(*runs):
     return f"{late:.2f}{mark}{f', {unread} unread!' if unread else ''}"
 
 
+def empty(directory):
+    """Makes an empty directory. A transfer must not resume one that another measurement has cut off."""
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir()
+    return directory
+
+
 def receive(programs, path, directory, port=PORT, loopback=False):
     """Starts `farwrite recv` on `b`. With `loopback`, both ends are on `a`."""
     host, address = (path.a, LOOPBACK) if loopback else (path.b, path.b.v4)
@@ -109,6 +121,12 @@ def receive(programs, path, directory, port=PORT, loopback=False):
         text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE))
     until(lambda: f":{port}" in host.run("ss", "-tln"), 10, "farwrite recv listens")
     return process
+
+
+def check_runs(receiver):
+    """Raises an error if a receiver has ended, because then its flow has, before the end of a measurement."""
+    if receiver.poll() is not None:
+        raise RuntimeError(f"a flow ended too early: {receiver.communicate()}")
 
 
 def send(programs, path, what, *options, port=PORT, loopback=False):

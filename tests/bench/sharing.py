@@ -23,17 +23,20 @@ class _Flows:
     def __init__(self, programs, path):
         self.programs = programs
         self.path = path
-        self.source = programs.holes(1 << 34)
-        self.count = 0
+        self.source = programs.zeros(ends.LONG)
+        self.receivers = []
 
     def start(self):
         """Starts another flow, on the next port."""
-        directory = self.programs.directory / f"flow-{self.count}"
-        directory.mkdir(exist_ok=True)
-        port = ends.PORT + 10 * self.count
-        self.count += 1
-        ends.receive(self.programs, self.path, directory, port)
+        directory = ends.empty(self.programs.directory / f"flow-{len(self.receivers)}")
+        port = ends.PORT + 10 * len(self.receivers)
+        self.receivers.append(ends.receive(self.programs, self.path, directory, port))
         ends.send(self.programs, self.path, self.source, port=port)
+
+    def check_run(self):
+        """Raises an error if a flow has ended."""
+        for receiver in self.receivers:
+            ends.check_runs(receiver)
 
 
 def run(programs):
@@ -71,8 +74,10 @@ def _pair(programs, queue, loss, cc, seconds):
             path.start(path.b, "tcp-sink")
             path.start(path.a, "tcp-source", "--to", path.b.v4, "--cc", cc, "--seconds",
                        seconds + 5)
-            _Flows(programs, path).start()
+            own = _Flows(programs, path)
+            own.start()
             time.sleep(seconds)
+        own.check_run()
         return meter.rates(seconds / 4, seconds), ends.lateness(path.stop())
 
 
@@ -87,6 +92,7 @@ def _beside_own(programs):
                 for _ in flows:
                     own.start()
                 time.sleep(seconds)
+            own.check_run()
             rates = meter.rates(seconds / 4, seconds)
             late = ends.shown(ends.lateness(path.stop()))
         jain = sum(rates) ** 2 / max(1.0, count * sum(rate ** 2 for rate in rates))
@@ -99,6 +105,7 @@ def _beside_own(programs):
             begin = time.monotonic() - meter.start
             own.start()
             time.sleep(seconds)
+        own.check_run()
         after = meter.first_at_least(1, 0.8 * RATE / 2, begin)
         rates = meter.rates(begin + seconds / 2, begin + seconds)
         late = ends.shown(ends.lateness(path.stop()))

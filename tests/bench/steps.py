@@ -62,10 +62,9 @@ def _against(value, goal):
 
 def _contestants(programs):
     def ours(path):
-        directory = programs.directory / "steps"
-        directory.mkdir(exist_ok=True)
+        directory = ends.empty(programs.directory / "steps")
         receiver = ends.receive(programs, path, directory)
-        ends.send(programs, path, programs.holes(1 << 34))
+        ends.send(programs, path, programs.zeros(ends.LONG))
         return ("udp", ends.PORT), receiver
 
     yield "farwrite send", ours
@@ -106,6 +105,7 @@ def _steps(programs, start):
             receiver.send_signal(signal.SIGCONT)
             resumed = time.monotonic() - meter.start
             time.sleep(period)
+        ends.check_runs(receiver)
         echoes = path.result(ping)["echoes"]
         late = ends.shown(ends.lateness(path.stop()))
     # There are 100 datagrams per second. The times below count from the step of the rate.
@@ -131,11 +131,11 @@ def _start_up(programs):
     for seed in range(programs.runs):
         with programs.path("--rate", rate, "--rtt", "40ms", "--queue", "10ms", "--no-offload",
                            "--seed", seed) as path:
-            directory = programs.directory / "start"
-            directory.mkdir(exist_ok=True)
-            ends.receive(programs, path, directory)
-            ends.send(programs, path, programs.holes(1 << 34))
+            directory = ends.empty(programs.directory / "start")
+            receiver = ends.receive(programs, path, directory)
+            ends.send(programs, path, programs.zeros(ends.LONG))
             time.sleep(3)
+            ends.check_runs(receiver)
             lost.append(path.stop()["forward"]["queue_dropped"])
     table.show(
         "Start-up of farwrite send on a short queue",
