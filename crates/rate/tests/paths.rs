@@ -83,9 +83,9 @@ fn traces_have_the_rates_of_their_models() {
 
 /// The documentation counts the rows.
 #[test]
-fn there_are_64_rows_and_the_thin_one_ends() {
+fn there_are_67_rows_and_the_thin_one_ends() {
     let rows = varied::rows();
-    assert_eq!(rows.len(), 64);
+    assert_eq!(rows.len(), 67);
     let thin = rows.iter().find(|row| row.name.starts_with("64 kbit/s"));
     let mut case = thin.expect("it is one of them").case.clone();
     case.flows[0].kind = FlowKind::Bbr;

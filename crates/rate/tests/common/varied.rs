@@ -159,7 +159,11 @@ fn reported() -> Vec<Row> {
         }),
         ..Case::between_hosts(100 * MBIT, 30 * MS)
     };
+    let thin = |mbit| Case::between_hosts(mbit * MBIT, 30 * MS).varying(uniform(10, 30));
     let named = [
+        ("10 ms each 30 ms", thin(2), 2),
+        ("10 ms each 30 ms", thin(5), 3),
+        ("10 ms each 30 ms, rate known", thin(10).hinted(1.0), 3),
         ("10 ms each 30 ms", wifi().varying(uniform(10, 30)), 20),
         (
             "the same, forward only",
