@@ -91,6 +91,17 @@ def test_verdicts(statement: Statement, ours: float, error: float, verdict: str)
     assert statement.verdict(ours, error) == verdict
 
 
+def test_numbers_need_no_other_rows() -> None:
+    """The tables show rows alone, so neither a name nor a reason may point to another row."""
+    for claim in CLAIMS:
+        says = [number.says for number in claim.expected]
+        assert len(set(says)) == len(says), claim.name
+        for number in claim.expected:
+            for text in (number.says, number.why):
+                pointer = re.search(r"^(the same|as) |\b(as above|rows? below|next rows?)\b", text, re.I)
+                assert pointer is None, (claim.name, number.name, text)
+
+
 def test_a_claim_is_as_its_numbers() -> None:
     assert overall([REPRODUCED, REPRODUCED]) == REPRODUCED
     assert overall([REPRODUCED, NOT]) == overall([PARTLY]) == PARTLY

@@ -51,20 +51,13 @@ def numbers(folder):
     """One line for each number that a paper states."""
     lines = []
     for name, claim, results in claims(folder):
-        full = above = ""
         for number in claim["numbers"]:
-            # Rows that only refer to another one have its words here: the row may not be in this table.
-            says = number["says"].replace("the same, ", f"{full}; ", 1) if number["says"].startswith("the same, ") else ""
-            full = full if says else number["says"]
-            why = number.get("why", "")
-            why = f"{above}{why.removeprefix('As above.')}" if why.startswith("As above.") else why
-            above = why or above
             verdict = results["verdicts"].get(number["name"])
             if verdict is None:
                 continue
             cause = CAUSES.get(number.get("cause"), "")
-            why = why if cause else ""
-            lines.append([name, says or number["says"], stated(number), text(results["numbers"][number["name"]]),
+            why = number["why"] if cause else ""
+            lines.append([name, number["says"], stated(number), text(results["numbers"][number["name"]]),
                           verdict, cause, why])
     return table(["claim", "number", "paper", "here", "verdict", "whose the difference is", "why"], lines)
 
