@@ -64,17 +64,17 @@ def numbers(settings: Settings, rows: Rows) -> Numbers:
 
 def draw(settings: Settings, rows: Rows) -> Figure:
     """Draw the paper's figure and its table as plots, above with fast paths and below with slow ones."""
-    shown = [PANEL, *settings["slow"]]
+    shown = {PANEL: settings["fast"]} | {panel: panel for panel in settings["slow"]}
     figure, axes = panels(3, rows=len(shown))
-    for number, paths in enumerate(shown):
+    for number, (paths, rate) in enumerate(shown.items()):
         mean, tail, repeated = axes[3 * number : 3 * number + 3]
         for panel, title, measure in [(mean, "mean", "mean_us"), (tail, "p99", "p99_us")]:
             bars(panel, {name: line(rows, name, measure, paths) / 1000 for name in settings["series"]})
-            panel.set_title(f"{title}, {paths}")
+            panel.set_title(f"{title}, {rate}")
             panel.set_ylabel("completion time, ms")
         counts = {name: for_100_kb(settings, rows, name, "repeated", paths) for name in settings["series"]}
         bars(repeated, counts)
-        repeated.set_title(f"repeated by NICs, {paths}")
+        repeated.set_title(f"repeated by NICs, {rate}")
         repeated.set_ylabel("packets for 100 KB")
         for panel in (mean, tail, repeated):
             places(panel, [f"{spines:g}" for spines in rows.line(paths, settings["ecmp"], "mean_us")[0]])

@@ -80,7 +80,7 @@ def draw(settings: Settings) -> Figure:
         panel.set_xlabel("probability that a chunk is lost")
     left.set_title("buffer of 128 MiB")
     right.set_title("4 datacenters")
-    left.set_ylabel("p99.9: SR's time over EC's")
+    left.set_ylabel("p99.9: SR's time over EC's\n(bands: from one chain to rounds in step)")
     return figure
 
 

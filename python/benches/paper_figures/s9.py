@@ -56,6 +56,7 @@ def draw(settings: Settings) -> Figure:
         panel.set_yticks(range(sizes.size), [bytes_text(size) for size in sizes])
         panel.set_xlabel("probability that a chunk is lost")
         panel.set_title(f"{title}: SR's time over EC's")
+    axes[0].set_ylabel("message size")
     figure.colorbar(image, ax=axes, ticks=[0.2, 0.5, 1, 2, 5, 10], format="%g", shrink=0.8)
     return figure
 

@@ -25,9 +25,9 @@ def draw_shares(rows: Rows, panel: str, names: list[str]) -> Figure:
                 x, best / whole, yerr=below, label=name, linewidth=1.4, elinewidth=0.8, **REPAIRS[name]
             )
             loss_places(axes, losses)
-            axes.set_ylim(bottom=0)
-    beside.set_title(f"over {names[0]} without losses")
-    own.set_title("over its own without losses")
-    beside.set_ylabel("ratio of rates")
+            axes.set_ylim(0, 1.15)
+    beside.set_title(f"over “{names[0]}” at loss 0")
+    own.set_title("over the same series at loss 0")
+    beside.set_ylabel("rate of the best run (line: to the lowest)")
     legend_below(figure, beside, 4)
     return figure
