@@ -12,6 +12,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from paper_figures import s11
+from paper_figures.beside import add_paper
 from paper_figures.claim import Claim, ConditionedMaker, Numbers, ShippedMaker, load_all
 from paper_figures.page import Part, page
 
@@ -27,6 +28,7 @@ def make(claim: Claim) -> Part:
         shipped = maker.shipped(claim.settings, times)
         maker.points(figure, claim.settings, times)
         conditions = f"shipped protocols in virtual time, {times.messages} {times.kind} a cell, seed 1"
+    add_paper(figure, claim, ours)
     svg = StringIO()
     figure.savefig(svg, format="svg", metadata={"Date": None})
     plot = "\n".join(line.rstrip() for line in svg.getvalue().splitlines()) + "\n"

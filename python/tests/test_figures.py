@@ -134,8 +134,16 @@ def test_all_are_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(ids) == len(set(ids))
     for claim in CLAIMS:
         ElementTree.parse(folder / claim.name / "plot.svg")
+        plot = (folder / claim.name / "plot.svg").read_text()
+        # What the paper states is beside our numbers, and at its place in the plot where it has one.
+        stated = [number for number in claim.expected if number.statement]
+        beside = re.findall(r'id="beside-([^"]*)"', plot)
+        assert beside == [number.name for number in stated], claim.name
+        assert bool(stated) != ("The paper states no number" in plot), claim.name
+        placed = set(re.findall(r'id="place-of-([^"]*)"', plot))
+        assert placed == {number.name for number in stated if number.at}, claim.name
         if not claim.measured:
-            assert (folder / claim.name / "plot.svg").stat().st_size < 200_000
+            assert (folder / claim.name / "plot.svg").stat().st_size < 300_000
 
 
 def test_shipped_protocols_are_found_by_their_place(tmp_path: Path) -> None:

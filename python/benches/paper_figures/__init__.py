@@ -10,8 +10,8 @@ bytes of queue pairs (``make figures-optinic``). LV and SV are RDMA devices of t
 (``make figures-vm``).
 
 A figure is a folder with a ``claim.toml``: the claim of the paper and its place, the settings, and the
-paper's numbers, each with bounds for our number. To examine other settings, copy a folder and change its
-settings.
+paper's numbers, each with bounds for our number. A number with ``at`` is a position of the plot, where it is
+drawn. To examine other settings, copy a folder and change its settings.
 
 ``make figures`` runs ``make_figures.py``, which makes all figures. It writes ``plot.svg`` and
 ``results.json`` into each folder, and a page that shows each figure with its claim.

@@ -106,6 +106,18 @@ class FromRows:
 
 
 @dataclass(frozen=True)
+class Place:
+    """The place of a paper's number in a plot, if the number is a position of the plot."""
+
+    #: The number of the panel, from 1.
+    panel: int
+    #: The x of the number. None: the number holds all over the panel.
+    x: float | None = None
+    #: The axis of the number: y or x.
+    axis: str = "y"
+
+
+@dataclass(frozen=True)
 class Number:
     """One number of the paper, and the bounds of our number."""
 
@@ -127,6 +139,8 @@ class Number:
     cause: str = ""
     #: The reason if our number differs.
     why: str = ""
+    #: The place of the paper's number in the plot. None: it has none, as a ratio of two curves.
+    at: Place | None = None
 
     @property
     def statement(self) -> Statement | None:
@@ -219,8 +233,12 @@ def load(folder: Path) -> Claim:
     """Read the claim of a folder."""
     with (folder / "claim.toml").open("rb") as file:
         content = tomllib.load(file)
-    numbers = tuple(Number(**number) for number in content.pop("numbers"))
+    numbers = tuple(_number(**number) for number in content.pop("numbers"))
     return Claim(folder, expected=numbers, **content)
+
+
+def _number(at: dict[str, Any] | None = None, **fields: Any) -> Number:
+    return Number(**fields, at=Place(**at) if at else None)
 
 
 def load_all(folder: Path) -> list[Claim]:

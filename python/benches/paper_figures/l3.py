@@ -48,16 +48,6 @@ def draw(settings: Settings, rows: Rows) -> Figure:
         panel.tick_params(axis="x", labelsize=7)
         panel.set_ylim(0, 10)
         panel.set_title(name)
-    wan = axes[1]
-    wan.plot(
-        [0, 1],
-        settings["paper_wan"],
-        linestyle="none",
-        marker="*",
-        markersize=9,
-        color="black",
-        label="paper",
-    )
     axes[0].set_ylabel("goodput, Gbit/s")
-    legend_below(figure, wan, 4)
+    legend_below(figure, axes[0], 3)
     return figure

@@ -87,7 +87,7 @@ def times_of_members(axes: Axes, settings: Settings, rows: Rows) -> None:
 
 
 def shares_of(axes: Axes, settings: Settings, rows: Rows) -> None:
-    """Draw the shares of cut operations and missing bytes, long after the change, and the paper's bound."""
+    """Draw the shares of cut operations and missing bytes, long after the change."""
     policies, settled = settings["policies"], settings["settled"]
     looks = [("cut", "operations cut", "#D55E00", ""), ("missing", "bytes missing", "#0072B2", "xx")]
     for side, (measure, name, colour, hatch) in zip([-0.2, 0.2], looks, strict=True):
@@ -97,8 +97,6 @@ def shares_of(axes: Axes, settings: Settings, rows: Rows) -> None:
         axes.bar_label(bars, fmt="%.2g", padding=2, fontsize=8)
     log_y(axes)
     axes.set_ylim(0.05, 1000)
-    axes.axhline(settings["paper_missing_percent"], color="black", linestyle="--", linewidth=0.8, zorder=0)
-    axes.plot([], [], color="black", linestyle="--", linewidth=1, label="paper: less than this missing")
     axes.legend(fontsize=8, loc="upper right")
     axes.set_ylabel("share, %")
     axes.set_title("(b) cut operations, missing bytes")

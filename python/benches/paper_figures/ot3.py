@@ -39,27 +39,17 @@ def numbers(settings: Settings, rows: Rows) -> Numbers:
 
 
 def draw(settings: Settings, rows: Rows) -> Figure:
-    """Draw our times and the paper's, relative to one block, and our times relative to copying."""
+    """Draw our times relative to one block, and relative to copying."""
     figure, (left, right) = panels(2, width=4.2)
     splits = settings["splits"]
-    paper = np.array(settings["paper_ms"])
-    width = 0.38
-    for side, (name, values, colour, hatch) in zip(
-        [-0.5, 0.5],
-        [
-            ("one core, this project", of_whole(settings, rows), "#0072B2", "xx"),
-            ("one GPU, the paper", paper / paper[0], "#D55E00", ""),
-        ],
-        strict=True,
-    ):
-        middles = np.arange(len(splits)) + side * width
-        bars = left.bar(middles, values, width, label=name, color=colour, hatch=hatch, edgecolor="white")
-        left.bar_label(bars, fmt="%.2f", padding=2, fontsize=8)
+    bars = left.bar(
+        range(len(splits)), of_whole(settings, rows), 0.7, color="#0072B2", hatch="xx", edgecolor="white"
+    )
+    left.bar_label(bars, fmt="%.2f", padding=2, fontsize=8)
     places(left, [str(number) for number in splits])
     left.set_ylim(0, 1.25)
     left.set_ylabel("time, over that of 1 block")
     left.set_xlabel("blocks of a message of 128 MiB")
-    left.legend(loc="upper right")
 
     packets = settings["packets"]
     shapes = [(PLAIN, number) for number in [*splits, packets]] + [(settings["strided"], packets)]

@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from farwrite.model import nic
 from paper_figures.claim import Numbers, Settings
 from paper_figures.rows import Rows
-from paper_figures.style import legend_below, log_y, panels, places
+from paper_figures.style import log_y, panels, places
 
 
 def computed(table: str, name: str) -> nic.Row:
@@ -59,16 +58,16 @@ def numbers(settings: Settings, rows: Rows) -> Numbers:
 
 
 def draw(settings: Settings, rows: Rows) -> Figure:
-    """Draw the computed numbers beside those of OptiNIC's table, and those of our endpoint."""
+    """Draw the computed numbers of the designs in OptiNIC's table, and those of our endpoint."""
     figure, (left, right) = panels(2, width=5.6, height=3.6)
     designs, table = settings["designs"], settings["table"]
-    beside(left, [ours(settings, rows, computed(table, f"{name}: queue pairs")) for name in designs])
+    bars(left, [ours(settings, rows, computed(table, f"{name}: queue pairs")) for name in designs])
     endpoint = state(rows, settings["endpoint"])
     pairs = nic.queue_pairs(endpoint)
-    bar = left.bar(len(designs), pairs, 0.4, color="#0072B2", hatch="xx", edgecolor="white")
+    bar = left.bar(len(designs), pairs, 0.6, color="#0072B2", hatch="xx", edgecolor="white")
     left.bar_label(bar, [thousands(pairs)], padding=2, fontsize=7)
     left.set_ylabel("queue pairs in 4 MiB")
-    beside(right, [ours(settings, rows, computed(table, f"{name}: cluster size")) for name in designs])
+    bars(right, [ours(settings, rows, computed(table, f"{name}: cluster size")) for name in designs])
     right.set_ylabel("peers of the table's queue pairs")
     states = [computed(table, f"{name}: state").quoted for name in designs]
     connections = settings["connections"]
@@ -77,25 +76,14 @@ def draw(settings: Settings, rows: Rows) -> Figure:
     places(right, [f"{name}\n{connections.get(name, 2)}" for name in designs])
     left.set_xlabel("state of a queue pair")
     right.set_xlabel("connections to a peer")
-    legend_below(figure, left, 2)
     return figure
 
 
-def beside(axes: Axes, rows: Sequence[nic.Row]) -> None:
-    """Draw the computed and the paper's number of each row. Numbers that do not follow are in bold."""
-    ours = [float(row.computed or 0) for row in rows]
-    quoted = [row.quoted for row in rows]
-    looks = [
-        ("computed", ours, "#0072B2", "xx"),
-        ("the paper's (bold: does not follow)", quoted, "#D55E00", ""),
-    ]
-    for side, (name, values, colour, hatch) in zip([-0.21, 0.21], looks, strict=True):
-        middles = np.arange(len(rows)) + side
-        bars = axes.bar(middles, values, 0.4, label=name, color=colour, hatch=hatch, edgecolor="white")
-        texts = axes.bar_label(bars, [thousands(value) for value in values], padding=2, fontsize=7)
-        for text, row in zip(texts, rows, strict=True):
-            if colour == "#D55E00" and row.follows is False:
-                text.set_fontweight("bold")
+def bars(axes: Axes, rows: Sequence[nic.Row]) -> None:
+    """Draw the computed number of each row."""
+    values = [float(row.computed or 0) for row in rows]
+    drawn = axes.bar(range(len(rows)), values, 0.6, color="#0072B2", hatch="xx", edgecolor="white")
+    axes.bar_label(drawn, [thousands(value) for value in values], padding=12, fontsize=7)
     log_y(axes)
     axes.margins(y=0.15)
     axes.grid(visible=False, axis="x")

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from farwrite.model import nic
 from paper_figures.claim import Numbers, Settings
 from paper_figures.ot4 import computed, follow
-from paper_figures.style import Style, log_y, panels
+from paper_figures.style import PAPER, Style, log_y, panels
 
 
 def numbers(settings: Settings) -> Numbers:
@@ -52,14 +52,14 @@ def draw(settings: Settings) -> Figure:
 
 def points(axes: Axes, settings: Settings, with_names: bool) -> None:
     """Draw the numbers of both tables as points."""
-    for table, marker, colour, offset, side in [
-        ("OptiNIC 5", "o", "#D55E00", (3, 6), "left"),
-        ("Celeris II", "s", "#CC79A7", (-11, -12), "right"),
+    for table, fill, offset, side in [
+        ("OptiNIC 5", "full", (3, 6), "left"),
+        ("Celeris II", "none", (-11, -12), "right"),
     ]:
         names = settings[table]
         bram = [computed(table, f"{name}: BRAM").quoted for name in names]
         hours = [computed(table, f"{name}: MTBF").quoted for name in names]
-        axes.plot(bram, hours, linestyle="none", marker=marker, color=colour, label=table)
+        axes.plot(bram, hours, label=f"paper, {table}", **PAPER | {"fillstyle": fill})
         if with_names:
             place: Style = {"textcoords": "offset points", "ha": side, "fontsize": 7, "rotation": 25}
             for name, x, y in zip(names, bram, hours, strict=True):

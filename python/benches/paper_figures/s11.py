@@ -50,16 +50,14 @@ def numbers(settings: Settings) -> Numbers:
 
 
 def draw(settings: Settings) -> Figure:
-    """Draw bars of our numbers of cores, and lines of the paper's numbers."""
+    """Draw bars of our numbers of cores."""
     figure, axes = panels(2, width=4.2)
     for panel, (code, kernels) in zip(axes, sorted(cores(settings).items(), reverse=True), strict=True):
         bars = panel.bar(
             list(kernels), list(kernels.values()), color="#0072B2", hatch="//", edgecolor="white"
         )
         panel.bar_label(bars, fmt="%.1f", padding=2)
-        paper = settings["paper_cores"][code]
-        panel.axhline(paper, color="#D55E00", linestyle="--")
-        panel.set_title(f"{code} (dashed: the paper's {paper})")
+        panel.set_title(code)
         panel.set_yscale("log")
         panel.yaxis.set_major_formatter("{x:g}")
         panel.yaxis.set_minor_formatter("")

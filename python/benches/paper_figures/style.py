@@ -69,6 +69,16 @@ REPAIRS: dict[str, Style] = {
     "best effort, Swift": {"color": "#009E73", "marker": "^", "linestyle": "--"},
     "best effort, EQDS": {"color": "#CC79A7", "marker": "D", "linestyle": ":"},
 }
+#: What a paper states: a point, and a line across a panel. `beside` draws them.
+PAPER: Style = {
+    "color": "black",
+    "marker": "*",
+    "markersize": 8,
+    "linestyle": "none",
+    "linewidth": 1.4,
+    "zorder": 3,
+}
+PAPER_LINE: Style = {"color": "black", "linestyle": (0, (4, 3)), "linewidth": 1, "zorder": 1.5}
 #: Hatches of bars, by their colours.
 HATCHES = {
     "#D55E00": "",
