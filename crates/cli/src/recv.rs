@@ -21,6 +21,7 @@ use farwrite_transfer::{
     self as transfer, Admission, Cancel, DEFAULT_PORT, MemoryPool, ReceiveSettings,
 };
 use farwrite_units::parse::{parse_memory, parse_rate, parse_timeout};
+use farwrite_units::show::Count;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -322,18 +323,22 @@ impl Reload {
         Ok(Some((Self { file, hung_up }, peers)))
     }
 
-    /// Reads the file again if a hang-up has come. A file that is wrong changes nothing.
+    /// Reads the file again if a hang-up has come. A file that is wrong changes nothing, and neither does one
+    /// without peers: a file that is being written looks like that.
     fn look(&self, args: &RecvArgs, admitting: &Admitting, console: &Console) {
         if !self.hung_up.swap(false, Ordering::Relaxed) {
             return;
         }
         match Peers::load(&self.file, &args.dir) {
+            Ok(peers) if peers.len() == 0 => console.warn(format_args!(
+                "{}: there are no peers in it; the peers stay as they were (to let nobody send, stop this program)",
+                self.file.display()
+            )),
             Ok(peers) => {
-                let count = peers.len();
+                let count = Count(peers.len() as u64, "peer");
                 admit(peers, admitting);
-                let noun = if count == 1 { "peer" } else { "peers" };
                 console.say(format_args!(
-                    "{}: {count} {noun} may send from now on",
+                    "{}: {count} may send from now on",
                     self.file.display()
                 ));
             }

@@ -139,19 +139,22 @@ fn peers_have_directories_and_limits_of_their_own() {
     std::thread::sleep(Duration::from_millis(300));
     service.send("b", &third).end().assert(0, "");
     service.send("a", &third).end().assert(3, "does not know");
-    write_peers(rig, "[b]\nkey = 1\n", &[]);
-    service.receiver.signal("HUP");
-    std::thread::sleep(Duration::from_millis(300));
-    service.send("b", &third).end().assert(0, "");
+    for wrong in ["[b]\nkey = 1\n", "# no peers\n"] {
+        write_peers(rig, wrong, &[]);
+        service.receiver.signal("HUP");
+        std::thread::sleep(Duration::from_millis(300));
+        service.send("b", &third).end().assert(0, "");
+    }
 
     service.receiver.signal("TERM");
     while service.heard() != "STOPPING=1" {}
     let ended = service.receiver.end();
     ended.assert(130, "line 2: ");
+    ended.assert(130, "there are no peers in it; the peers stay as they were");
 
     let audit = audit(&service.rig);
     let of = |event: &str| audit.iter().filter(|line| line["event"] == event).count();
-    assert_eq!(of("transfer"), 6, "{audit:?}");
+    assert_eq!(of("transfer"), 7, "{audit:?}");
     assert!(of("refused") >= 1, "{audit:?}");
     let done = &audit[0];
     assert_eq!(done["peer"], "a");
