@@ -16,7 +16,7 @@ use crate::channel_writer::{ChannelWriter, Outbox};
 use crate::progress_counts::OwnCounts;
 use crate::receiver::{PRESENT_BATCH, read_offer, skip_entries};
 use crate::sender::{REMOVES_NOTHING, check_delete, send_offer};
-use crate::setup::{SETUP, Setup, failed, hello};
+use crate::setup::{Setup, failed, hello};
 use crate::{
     Client, Error, ErrorKind, MemoryPool, ReceiveSettings, SchemeSetting, SendSettings,
     TransferHooks,
@@ -215,7 +215,7 @@ impl Answer<'_> {
         let (settings, cancel) = (self.settings, self.hooks.cancel);
         let capabilities = settings.capabilities();
         self.outbox.send_or_cancel(hello(capabilities), cancel)?;
-        let plan = setup.expect(SETUP, MessageKind::Plan, |message| match message {
+        let plan = setup.expect(MessageKind::Plan, |message| match message {
             Message::Plan(plan) => Ok(plan),
             other => Err(other),
         })?;

@@ -16,7 +16,7 @@ use crate::progress_counts::OwnCounts;
 use crate::route::{RoutedEndpoint, STEP};
 use crate::{Error, ErrorKind, TransferHooks};
 
-/// The time limit for connecting with the handshake, and for each message of the set-up.
+/// The time limit for connecting with the handshake, and for finding the route.
 pub const SETUP: Duration = Duration::from_secs(10);
 
 /// The first message of this end, with the capabilities that depend on its settings.
@@ -105,6 +105,11 @@ impl<'a> Setup<'a> {
         Ok(result)
     }
 
+    /// How long a message of the set-up may take: a slow path is busy with the search for the largest packet.
+    pub(crate) fn patience(&self) -> Duration {
+        self.timeout.max(SETUP)
+    }
+
     /// Waits up to `patience` for a whole message. Time in which the peer reports a busy disk does
     /// not count.
     ///
@@ -187,17 +192,16 @@ impl<'a> Setup<'a> {
     /// Waits for the one message that is due, and extracts what `pick` selects.
     pub(crate) fn expect<T>(
         &mut self,
-        patience: Duration,
         want: MessageKind,
         pick: impl FnOnce(Message) -> Result<T, Message>,
     ) -> Result<T, Error> {
-        pick(self.message(patience)?)
+        pick(self.message(self.patience())?)
             .map_err(|other| failed(&other.unexpected(Expected::Message(want))))
     }
 
     /// Waits for the peer's hello.
     pub(crate) fn hello(&mut self) -> Result<Hello, Error> {
-        self.expect(SETUP, MessageKind::Hello, |message| match message {
+        self.expect(MessageKind::Hello, |message| match message {
             Message::Hello(hello) => Ok(hello),
             other => Err(other),
         })
@@ -205,7 +209,7 @@ impl<'a> Setup<'a> {
 
     /// Waits for the addresses of the peer's sockets.
     pub(crate) fn route_offer(&mut self) -> Result<OfferedSockets, Error> {
-        self.expect(SETUP, MessageKind::Route, |message| match message {
+        self.expect(MessageKind::Route, |message| match message {
             Message::Route(offer) => Ok(offer),
             other => Err(other),
         })

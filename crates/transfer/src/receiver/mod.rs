@@ -193,7 +193,7 @@ impl Reception<'_> {
             Sizes::Untested,
             self.hooks,
         )?);
-        let plan = setup.expect(SETUP, MessageKind::Plan, |message| match message {
+        let plan = setup.expect(MessageKind::Plan, |message| match message {
             Message::Plan(plan) => Ok(plan),
             other => Err(other),
         })?;

@@ -4,7 +4,7 @@ use farwrite_session::files::{Offer, recv_manifest};
 use farwrite_session::{Expected, Message, MessageKind, TransferPlan};
 
 use crate::memory_pool::{MemoryShare, list_bytes};
-use crate::setup::{SETUP, Setup, failed};
+use crate::setup::{Setup, failed};
 use crate::{Error, ErrorKind};
 
 /// Reads the list. `list` bounds its memory.
@@ -16,7 +16,7 @@ pub(crate) fn read_offer(
     let mut left = u64::from(plan.entries);
     // Each message has a time limit. The plan limits the number of entries, and they limit that of details.
     recv_manifest(plan, || {
-        let message = setup.message(SETUP)?;
+        let message = setup.message(setup.patience())?;
         if let Message::Entries(entries) = &message {
             left = left.saturating_sub(entries.len() as u64);
             if !list.take(list_bytes(entries)) {
@@ -52,7 +52,7 @@ fn too_long(plan: &TransferPlan, fits_alone: bool) -> Error {
 /// still writes, the reason of the refusal could be lost.
 pub(crate) fn skip_entries(setup: &mut Setup<'_>, mut left: u64) -> Result<(), Error> {
     while left > 0 {
-        match setup.message(SETUP)? {
+        match setup.message(setup.patience())? {
             Message::Entries(entries) if !entries.is_empty() => {
                 left = left.saturating_sub(entries.len() as u64);
             }
