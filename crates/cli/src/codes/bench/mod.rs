@@ -26,8 +26,8 @@ Examples:
 
 Speeds are bytes of data over time; parity is not counted. Chunks lie one behind the other. Decoding
 rebuilds the first chunks of every group; ec-xor does not need all others for that. Reading adds all
-data up and keeps nothing. Every round does everything once, in turn, so that all meet the same
-weather. What every kernel rebuilds is compared with the data.";
+data up and keeps nothing. Every round does everything once, in turn, so that all run under the
+same conditions. What every kernel rebuilds is compared with the data.";
 
 /// The numbers of lost chunks in a group that are measured by default, as far as the code repairs
 /// them.
