@@ -354,6 +354,27 @@ fn silence_halves_the_train_and_waits_longer_each_time() {
 }
 
 #[test]
+fn a_long_silence_on_a_known_path_is_tested_each_second() {
+    let mut controller = known();
+    send(&mut controller, 0, TRAIN_PACKETS, false);
+    report(&mut controller, 0, TRAIN_PACKETS, 0);
+    let mut now_ns = 60 * MS;
+    let mut longest_ns = 0;
+    for _ in 0..40 {
+        send(&mut controller, now_ns, 1, false);
+        let deadline_ns = controller.next_timeout().unwrap();
+        longest_ns = longest_ns.max(deadline_ns - now_ns);
+        controller.on_timeout(deadline_ns);
+        now_ns = deadline_ns;
+    }
+    // Four first waits, of which each has three round trips of 25 ms and two packets of the slowest train.
+    assert!(
+        (1_000 * MS..1_600 * MS).contains(&longest_ns),
+        "{longest_ns}"
+    );
+}
+
+#[test]
 fn the_first_report_after_silence_brings_back_what_was_known() {
     let mut controller = known();
     send(&mut controller, 0, TRAIN_PACKETS, false);

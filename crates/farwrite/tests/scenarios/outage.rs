@@ -75,6 +75,33 @@ fn a_path_dead_for_five_seconds_in_the_middle_of_a_message() {
     }
 }
 
+/// The wait between tests of the path does not grow with the outage.
+#[test]
+fn a_measured_path_dead_for_a_minute_is_used_within_two_seconds() {
+    for dead_ns in [5 * SECOND, 60 * SECOND] {
+        let options = farwrite::QpOptions {
+            rate_control: RateControl::Adaptive {
+                max_bps: None,
+                start: None,
+            },
+            ..options()
+        };
+        let mut world = World::new(1, slow_haul(), &options);
+        let parcel = world.ship(Order::new(SplitMix::new(1).bytes(64 << 20), tag("sr-nack")));
+        world.run_for(400 * MS);
+        assert_eq!(parcel.out.send.outcome(), None, "cut before the end");
+        world.set_down(true);
+        world.run_for(dead_ns);
+        world.set_down(false);
+        let before = world.traffic.tally();
+        world.run_for(2 * SECOND);
+        let sent = world.traffic.tally().data - before.data;
+        assert!(sent > 100, "{sent} packets after an outage of {dead_ns} ns");
+        world.deliver(std::slice::from_ref(&parcel), 60 * SECOND);
+        world.finish(vec![parcel]);
+    }
+}
+
 /// The answers to messages with short deadlines come after these messages have ended.
 #[test]
 fn messages_with_short_deadlines_go_again_after_a_long_outage() {

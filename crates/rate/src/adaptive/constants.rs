@@ -6,6 +6,11 @@
 /// Timeout of the first report, in nanoseconds (RFC 6298 section 2.1).
 pub(super) const FIRST_TIMEOUT_NS: u64 = 1_000_000_000;
 
+/// On a path whose round trip is known, timeouts in a row double up to this time, in nanoseconds, or up to four times
+/// the first one if that is longer: the round trip may have grown. With longer timeouts, nothing would move for
+/// seconds after the end of an outage.
+pub(super) const SILENT_NS: u64 = 1_000_000_000;
+
 /// Highest rate in bits a second, and largest window in bytes. Products of the two must not
 /// overflow.
 pub(super) const MAX_BPS: u64 = 1 << 50;

@@ -15,7 +15,7 @@ use crate::math::{bytes_in, mul_div, rate_of, time_of};
 use crate::receiver_limit::ReceiverLimit;
 use crate::{Feedback, Limits, RateControl, Sent, Start};
 use compete::Compete;
-use constants::{FIRST_TIMEOUT_NS, MAX_BPS, MAX_BYTES, REPEATS, UNGROWN};
+use constants::{FIRST_TIMEOUT_NS, MAX_BPS, MAX_BYTES, REPEATS, SILENT_NS, UNGROWN};
 use cycle::Cycle;
 use growth::Growth;
 use path::PathEstimate;
@@ -374,8 +374,8 @@ impl Adaptive {
     /// The timeout for a report.
     fn timeout_ns(&self) -> u64 {
         let standing_ns = self.path.standing_ns();
-        let wait_ns = if standing_ns == 0 {
-            FIRST_TIMEOUT_NS
+        let (wait_ns, longest_ns) = if standing_ns == 0 {
+            (FIRST_TIMEOUT_NS, u64::MAX)
         } else {
             // Before the first result, the share is only a guess, and a train may be slower.
             let rate_bps = match self.state {
@@ -383,12 +383,14 @@ impl Adaptive {
                 _ => self.rate_bps(),
             };
             let packet_ns = time_of(2 * self.options.packet_bytes, rate_bps);
-            (3 * standing_ns)
+            let wait_ns = (3 * standing_ns)
                 .saturating_add(4 * self.path.interval_ns())
                 .saturating_add(4u64.saturating_mul(self.options.jitter_ns))
-                .saturating_add(packet_ns)
+                .saturating_add(packet_ns);
+            (wait_ns, wait_ns.saturating_mul(4).max(SILENT_NS))
         };
-        wait_ns.saturating_mul(1 << self.timeouts.min(6))
+        let doubled_ns = wait_ns.saturating_mul(1 << self.timeouts.min(6));
+        doubled_ns.min(longest_ns)
     }
 }
 
