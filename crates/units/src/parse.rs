@@ -158,6 +158,13 @@ pub fn parse_rtt(text: &str) -> Result<Duration, String> {
     )
 }
 
+/// A delay in one direction, 0 to 10 s: `5us`, `20ms`.
+pub fn parse_delay(text: &str) -> Result<Duration, String> {
+    let most = Duration::from_secs(10);
+    let wrong = "a delay lies in 0s to 10s; write it like 5us or 20ms";
+    within(time(text, "5us, 20ms or 1s")?, ..=most, wrong)
+}
+
 /// The round-trip time of a path for the planner, above 0, up to 1 h.
 pub fn parse_path_rtt(text: &str) -> Result<Duration, String> {
     let range = Duration::from_nanos(1)..=HOUR;

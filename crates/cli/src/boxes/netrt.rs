@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use farwrite_boxes::Middlebox as _;
 use farwrite_boxes::netrt::{Config, Counters, NetRt};
-use farwrite_units::parse::{parse_count, parse_rate, parse_rtt};
+use farwrite_units::parse::{parse_count, parse_delay, parse_rate, parse_rtt};
 use farwrite_units::show::{Bytes, Time};
 
 use super::counters::of_netrt;
@@ -88,11 +88,6 @@ fn parse_pool(text: &str) -> Result<u64, String> {
         )),
         bytes => Ok(bytes),
     }
-}
-
-/// Reads how late a packet may be.
-fn parse_delay(text: &str) -> Result<Duration, String> {
-    parse_rtt(text).map_err(|_| "a delay lies in 0s to 10s; write it like 5us".to_owned())
 }
 
 /// Runs a box.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 use farwrite_emulator::tun::{Namespace, TunEmulatorConfig, TunEnd, TunLinkConfig};
 use farwrite_link::{DeliveryTrace, LinkConfig, Loss, Policer, Reorder, Variation};
 use farwrite_units::parse::{parse_duration, parse_loss, parse_rate, parse_rtt};
@@ -71,16 +71,20 @@ measurement is valid only if the p99 of the lateness is small compared with the 
 /// loss, reordering, and changes of them. Needs root.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
+#[command(group = ArgGroup::new("ends").required(true).multiple(true))]
 pub(crate) struct LinkArgs {
     /// Two network namespaces, by name or by path; a device is created in each
-    #[arg(long, num_args = 2, value_names = ["A", "B"], required_unless_present = "devices")]
+    #[arg(long, num_args = 2, value_names = ["A", "B"], group = "ends")]
     namespaces: Option<Vec<String>>,
-    /// With --namespaces, the names of the new devices; otherwise, two existing TUN devices
-    #[arg(long, num_args = 2, value_names = ["A", "B"], default_values = ["far0", "far0"])]
+    /// With --namespaces, the names of the new devices (without it, far0 in both); otherwise, two existing TUN devices
+    #[arg(long, num_args = 2, value_names = ["A", "B"], group = "ends")]
+    #[arg(default_values = ["far0", "far0"], hide_default_value = true)]
     devices: Vec<String>,
-    /// Addresses of the new devices: IPv4, IPv6 or both, separated by a comma
+    /// Addresses of the new devices: IPv4, IPv6 or both, separated by a comma; without it,
+    /// `--addresses 10.77.0.1/24,fd77::1/64 10.77.0.2/24,fd77::2/64`
     #[arg(long, num_args = 2, value_names = ["A", "B"])]
     #[arg(default_values = ["10.77.0.1/24,fd77::1/64", "10.77.0.2/24,fd77::2/64"])]
+    #[arg(hide_default_value = true)]
     addresses: Vec<Addresses>,
     /// Bytes of the longest IP packet of the new devices: 1280 to 65535
     #[arg(long, value_name = "BYTES", default_value = "1500", alias = "mtu")]
@@ -172,6 +176,12 @@ impl LinkArgs {
             None => trace.clone(),
         };
         let back_rate = back.rate.or(self.rate);
+        let has_rates = [self.rate.is_some(), back_rate.is_some()];
+        if self.step.iter().any(|step| step.needs_rates(has_rates)) {
+            let what =
+                "--step changes a rate of a direction that has none from the start; give --rate";
+            return Err(Failure::new(Exit::Usage, what));
+        }
         let backward = LinkConfig {
             delay: back.delay.unwrap_or(forward.delay),
             rate_bps: back_rate.filter(|_| back_trace.is_none()),
@@ -259,6 +269,11 @@ impl LinkArgs {
         let [name_a, name_b] = namespaces else {
             return usage("a link joins two namespaces");
         };
+        if name_a.is_empty() || name_b.is_empty() {
+            return usage(
+                "a namespace without a name (\"\"): name two of them, or give paths such as /proc/PID/ns/net",
+            );
+        }
         if name_a == name_b {
             return usage("a link joins two namespaces: packets would not leave a single one");
         }
@@ -435,7 +450,7 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_refused_with_a_reason() {
         for (arguments, want) in [
-            ("", "--namespaces"),
+            ("", "<--namespaces <A> <B>|--devices <A> <B>>"),
             ("--namespaces a", "2 values"),
             ("--namespaces a a", "packets would not leave"),
             ("--devices tun0 tun0", "name two of them"),
@@ -455,6 +470,14 @@ mod tests {
                 "rate, delay, queue, loss",
             ),
             ("--namespaces a b --reorder 1%", "1%:2ms"),
+            ("--namespaces a b --reorder 200%:1ms", "0 to 0.5"),
+            (
+                "--namespaces a b --vary uniform:100h",
+                "a delay lies in 0s to 10s",
+            ),
+            ("--namespaces a b --step 1s:rate=1Mbit", "give --rate"),
+            ("--namespaces a b --step 1s:rate=1Mbit,rate=2Mbit", "twice"),
+            ("--namespaces a b --back loss=0,loss=1%", "twice"),
             ("--namespaces a b --rate 7kbit", "8kbit to 100Gbit"),
             ("--namespaces a b --vary 10ms", "uniform:10ms/30ms"),
             (

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use farwrite_link::{Policer, Reorder, Step, Variation};
-use farwrite_units::parse::{parse_duration, parse_loss, parse_rate, parse_rtt};
+use farwrite_units::parse::{parse_delay, parse_duration, parse_loss, parse_rate, parse_rtt};
 
 use super::quantities::{Queue, parse_policer, parse_reorder, parse_variation};
 
@@ -26,14 +26,14 @@ pub(super) fn parse_back(text: &str) -> Result<Back, String> {
     let mut back = Back::default();
     for part in text.split(',') {
         match part.split_once('=') {
-            Some(("rate", value)) => back.rate = Some(parse_rate(value)?),
-            Some(("delay", value)) => back.delay = Some(parse_rtt(value)?),
-            Some(("queue", value)) => back.queue = Some(value.parse()?),
-            Some(("loss", value)) => back.loss = Some(parse_loss(value)?),
-            Some(("reorder", value)) => back.reorder = Some(parse_reorder(value)?),
-            Some(("vary", value)) => back.variation = Some(parse_variation(value)?),
-            Some(("police", value)) => back.policer = Some(parse_policer(value)?),
-            Some(("trace", value)) => back.trace = Some(value.into()),
+            Some(("rate", value)) => once(&mut back.rate, parse_rate(value)?, part)?,
+            Some(("delay", value)) => once(&mut back.delay, parse_delay(value)?, part)?,
+            Some(("queue", value)) => once(&mut back.queue, value.parse()?, part)?,
+            Some(("loss", value)) => once(&mut back.loss, parse_loss(value)?, part)?,
+            Some(("reorder", value)) => once(&mut back.reorder, parse_reorder(value)?, part)?,
+            Some(("vary", value)) => once(&mut back.variation, parse_variation(value)?, part)?,
+            Some(("police", value)) => once(&mut back.policer, parse_policer(value)?, part)?,
+            Some(("trace", value)) => once(&mut back.trace, value.into(), part)?,
             _ => {
                 return Err(format!(
                     "{part:?}: the way back has rate, delay, queue, loss, reorder, vary, police and \
@@ -53,6 +53,14 @@ pub(super) fn parse_back(text: &str) -> Result<Back, String> {
 pub(super) struct StepAt {
     pub(super) forward: Step,
     pub(super) back: Step,
+}
+
+impl StepAt {
+    /// Whether it changes the rate of a direction without a rate: forward, and back.
+    pub(super) fn needs_rates(&self, [forward, back]: [bool; 2]) -> bool {
+        let needs = |step: &Step, has_rate: bool| step.rate_bps.is_some() && !has_rate;
+        needs(&self.forward, forward) || needs(&self.back, back)
+    }
 }
 
 impl FromStr for StepAt {
@@ -84,17 +92,24 @@ impl FromStr for StepAt {
 /// Adds a change to a step of one direction.
 fn set(step: &mut Step, change: &str) -> Result<(), String> {
     match change.split_once('=') {
-        Some(("rate", value)) => step.rate_bps = Some(parse_rate(value)?),
-        Some(("rtt", value)) => step.delay = Some(parse_rtt(value)? / 2),
-        Some(("delay", value)) => step.delay = Some(parse_rtt(value)?),
-        Some(("vary", value)) => step.variation = Some(parse_variation(value)?),
-        Some(("police", value)) => step.policer = Some(parse_policer(value)?),
-        _ => {
-            return Err(format!(
-                "{change:?}: a step changes rate, rtt, delay, vary and police, of one direction as in \
-                 back.rate; write it like 10s:rate=250Mbit"
-            ));
-        }
+        Some(("rate", value)) => once(&mut step.rate_bps, parse_rate(value)?, change),
+        Some(("rtt", value)) => once(&mut step.delay, parse_rtt(value)? / 2, change),
+        Some(("delay", value)) => once(&mut step.delay, parse_delay(value)?, change),
+        Some(("vary", value)) => once(&mut step.variation, parse_variation(value)?, change),
+        Some(("police", value)) => once(&mut step.policer, parse_policer(value)?, change),
+        _ => Err(format!(
+            "{change:?}: a step changes rate, rtt, delay, vary and police, of one direction as in \
+             back.rate; write it like 10s:rate=250Mbit"
+        )),
     }
-    Ok(())
+}
+
+/// Sets a value that was not set before.
+fn once<T>(place: &mut Option<T>, value: T, text: &str) -> Result<(), String> {
+    match place.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(format!(
+            "{text:?}: this value stands there twice; give it once"
+        )),
+    }
 }

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use farwrite_link::{Policer, Ramp, Reorder, Spread, Variation};
-use farwrite_units::parse::{parse_count, parse_loss, parse_part, parse_rate, parse_rtt};
+use farwrite_units::parse::{parse_count, parse_delay, parse_loss, parse_part, parse_rate};
 
 /// The limit of a queue.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -22,7 +22,7 @@ impl FromStr for Queue {
         let packets = text.strip_suffix('p').and_then(|count| count.parse().ok());
         let queue = packets.map(Self::Packets);
         let queue = queue.or_else(|| parse_count(text).ok().map(Self::Bytes));
-        let queue = queue.or_else(|| parse_rtt(text).ok().map(Self::Time));
+        let queue = queue.or_else(|| parse_delay(text).ok().map(Self::Time));
         queue.ok_or_else(|| "not a limit of a queue; write it like 1MB, 40ms or 1000p".to_owned())
     }
 }
@@ -90,8 +90,10 @@ pub(super) fn parse_reorder(text: &str) -> Result<Reorder, String> {
         .split_once(':')
         .ok_or("not a share and a time; write it like 1%:2ms")?;
     Ok(Reorder {
-        probability: parse_loss(share)?,
-        extra_delay: parse_rtt(time)?,
+        probability: parse_loss(share).map_err(|_| {
+            format!("{share:?}: the share of reordered packets lies in 0 to 0.5; write it like 1% or 0.01")
+        })?,
+        extra_delay: parse_delay(time)?,
     })
 }
 
@@ -104,7 +106,7 @@ pub(super) fn parse_variation(text: &str) -> Result<Variation, String> {
         None => (text, false),
     };
     let (spread, every) = match rest.split_once('/') {
-        Some((spread, every)) => (spread, parse_rtt(every)?),
+        Some((spread, every)) => (spread, parse_delay(every)?),
         None => (rest, Duration::ZERO),
     };
     let wrong = || {
@@ -116,20 +118,20 @@ pub(super) fn parse_variation(text: &str) -> Result<Variation, String> {
     let spread = match spread.split_once(':') {
         None if text == "none" => Spread::None,
         Some(("uniform", most)) => Spread::Uniform {
-            most: parse_rtt(most)?,
+            most: parse_delay(most)?,
         },
         Some(("normal", values)) => {
             let (deviation, most) = values.split_once("..").ok_or_else(wrong)?;
             Spread::Normal {
-                deviation: parse_rtt(deviation)?,
-                most: parse_rtt(most)?,
+                deviation: parse_delay(deviation)?,
+                most: parse_delay(most)?,
             }
         }
         Some(("spikes", values)) => {
             let (share, most) = values.split_once(':').ok_or_else(wrong)?;
             Spread::Spikes {
                 share: parse_part(share)?,
-                most: parse_rtt(most)?,
+                most: parse_delay(most)?,
             }
         }
         _ => return Err(wrong()),
