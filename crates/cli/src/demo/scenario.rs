@@ -19,6 +19,10 @@ use farwrite_units::show::{Bytes, real};
 const QUEUE_MS: u64 = 50;
 /// The size of the largest burst of the sender, as time at its rate. It allows for late timers.
 const BURST_US: u64 = 2000;
+/// The least size of that burst. It is the bytes of `SHORT_US`, and at least a packet, if that is less.
+const LEAST_BURST_BYTES: u64 = 64 << 10;
+/// Over a shorter time, the share of a pace shows a single delay instead of the pace.
+const SHORT_US: u64 = 20_000;
 
 /// The transfer that the demo runs.
 #[derive(Clone, Debug)]
@@ -135,13 +139,12 @@ impl Scenario {
 
     /// The share of its pace that the sender reached if it sent this number of chunks in this time.
     pub(crate) fn pace_share(&self, chunks: u64, took: Duration) -> f64 {
-        /// Over a shorter time, the share shows a single delay instead of the pace.
-        const SHORT_S: f64 = 20e-3;
+        const SHORT_S: f64 = SHORT_US as f64 / 1e6;
         let mean_chunk_bytes = real(self.wire_bytes()) / real(self.chunks());
         let bits = real(chunks) * mean_chunk_bytes * 8.0;
         // The initial burst leaves ahead of the pace.
         let paced_s = (bits - real(self.burst_bytes()) * 8.0) / real(self.rate_bps);
-        if paced_s < SHORT_S && took.as_secs_f64() < 5.0 * SHORT_S {
+        if paced_s <= 0.0 || paced_s < SHORT_S && took.as_secs_f64() < 5.0 * SHORT_S {
             1.0
         } else {
             (paced_s / took.as_secs_f64()).min(1.0)
@@ -167,7 +170,10 @@ impl Scenario {
     }
 
     fn burst_bytes(&self) -> u64 {
-        (self.rate_bps / 8 * BURST_US / 1_000_000).max(64 << 10)
+        let bytes = |us| self.rate_bps / 8 * us / 1_000_000;
+        let packet_bytes = u64::from(self.sdr.mtu + packet_overhead_bytes(true));
+        let least = LEAST_BURST_BYTES.min(bytes(SHORT_US)).max(packet_bytes);
+        bytes(BURST_US).max(least)
     }
 
     pub(crate) fn qp_options(&self, scheme: SchemeName) -> QpOptions {
@@ -316,6 +322,17 @@ mod tests {
         assert!((share(paced_s / 2.0) - 1.0).abs() < 1e-6);
         let moment = Duration::from_millis(1);
         assert!((scenario.pace_share(100, moment) - 1.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn a_slow_pace_has_a_burst_of_a_packet() {
+        let args = ["--size", "16KiB", "--rate", "64kbit", "--rtt", "100ms"];
+        let scenario = scenario(&args);
+        // Three of four packets of 4160 bytes, at 64 kbit/s.
+        let share = scenario.pace_share(4, Duration::from_millis(1560));
+        assert!((share - 1.0).abs() < 1e-3, "{share}");
+        let share = scenario.pace_share(1, Duration::from_millis(1560));
+        assert!((share - 1.0).abs() < 1e-6, "{share}");
     }
 
     #[test]
