@@ -20,4 +20,4 @@ pub use chooser::{Choice, Chooser, Packets};
 pub use cost::Cost;
 pub use measured::{Losses, Measured};
 pub use parity::{group_chunks, parity_bytes};
-pub use scheme_setting::SchemeSetting;
+pub use scheme_setting::{ParseSettingError, SchemeSetting};

@@ -1,5 +1,6 @@
 //! The choice of what repairs losses: one scheme, or the planner.
 
+use std::error::Error;
 use std::fmt;
 use std::str::FromStr;
 
@@ -73,13 +74,31 @@ impl From<SchemeName> for SchemeSetting {
     }
 }
 
-impl FromStr for SchemeSetting {
-    type Err = ParseSchemeError;
+/// A name that is neither `auto` nor an exact scheme.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParseSettingError(ParseSchemeError);
 
-    fn from_str(name: &str) -> Result<Self, ParseSchemeError> {
+impl fmt::Display for ParseSettingError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let or_auto = match self.0 {
+            ParseSchemeError::UnknownExact { .. } => "; or auto, which chooses",
+            _ => "",
+        };
+        write!(f, "{}{or_auto}", self.0)
+    }
+}
+
+impl Error for ParseSettingError {}
+
+impl FromStr for SchemeSetting {
+    type Err = ParseSettingError;
+
+    fn from_str(name: &str) -> Result<Self, ParseSettingError> {
         match name {
             "auto" => Ok(Self::Auto),
-            _ => SchemeName::parse_exact(name).map(Self::Named),
+            _ => SchemeName::parse_exact(name)
+                .map(Self::Named)
+                .map_err(ParseSettingError),
         }
     }
 }
@@ -95,7 +114,12 @@ mod tests {
             let choice = name.parse::<SchemeSetting>().expect(name);
             assert_eq!(choice.to_string(), name);
         }
-        "automatic".parse::<SchemeSetting>().expect_err("no scheme");
+        let wrong = "automatic".parse::<SchemeSetting>();
+        let told = wrong.expect_err("no scheme").to_string();
+        assert!(
+            told.contains("or auto") && !told.contains("best-effort"),
+            "{told}"
+        );
         for name in SchemeName::BOUNDED.map(|name| name.to_string()) {
             name.parse::<SchemeSetting>().expect_err("it is not exact");
         }

@@ -66,6 +66,15 @@ pub enum ParseSchemeError {
         /// The name.
         name: String,
     },
+    /// The same, where everything must arrive.
+    #[error(
+        "no scheme is called {name:?}; there are sr-rto, sr-nack, gbn, and with any numbers of data \
+         and parity chunks ec-xor:32,8 and ec-mds:32,8"
+    )]
+    UnknownExact {
+        /// The name.
+        name: String,
+    },
     /// Best effort, although everything must arrive.
     #[error(
         "{name} ends a message in time, also where bytes are missing, but this data must arrive \
@@ -118,9 +127,12 @@ impl SchemeName {
     /// Reads the name of an [exact](Self::is_exact) scheme, for data that must arrive completely.
     ///
     /// # Errors
-    /// Those of [`FromStr`], and [`ParseSchemeError::NotExact`].
+    /// Those of [`FromStr`], with [`ParseSchemeError::UnknownExact`], and [`ParseSchemeError::NotExact`].
     pub fn parse_exact(name: &str) -> Result<Self, ParseSchemeError> {
-        let name: Self = name.parse()?;
+        let name: Self = name.parse().map_err(|error| match error {
+            ParseSchemeError::Unknown { name } => ParseSchemeError::UnknownExact { name },
+            error => error,
+        })?;
         match name.is_exact() {
             true => Ok(name),
             false => Err(ParseSchemeError::NotExact { name }),
