@@ -176,10 +176,7 @@ fn write(
         })?;
         fill(reader, piece, &output, written)?;
         hasher.update(piece);
-        output
-            .write_all(piece)
-            .map_err(|error| unwritten(error, written))?;
-        bytes.fetch_add(length as u64, Ordering::Relaxed);
+        put(&mut output, piece, bytes)?;
     }
     let (hash, written) = (hasher.finalize(), bytes.load(Ordering::Relaxed));
     let mut told = [0; blake3::OUT_LEN];
@@ -193,6 +190,24 @@ fn write(
         fsync(&output).map_err(|error| unwritten(error.into(), written))?;
     }
     Ok(hash)
+}
+
+/// Writes a piece. Counts what was written of it also where the output ends in it.
+fn put(output: &mut File, mut piece: &[u8], bytes: &AtomicU64) -> Result<(), Stopped> {
+    while !piece.is_empty() {
+        let error = match output.write(piece) {
+            Ok(0) => ErrorKind::WriteZero.into(),
+            Ok(length) => {
+                piece = &piece[length..];
+                bytes.fetch_add(length as u64, Ordering::Relaxed);
+                continue;
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) => error,
+        };
+        return Err(unwritten(error, bytes.load(Ordering::Relaxed)));
+    }
+    Ok(())
 }
 
 /// Reads exactly these bytes. Notices in the meantime that nobody reads the output.
@@ -241,7 +256,7 @@ fn unwritten(error: io::Error, written: u64) -> Stopped {
     let (kind, exit) = match error.kind() {
         ErrorKind::BrokenPipe => {
             let what = format!(
-                "the program that reads has closed the pipe after at least {written} bytes"
+                "the program that reads has closed the pipe, after {written} bytes were written to it"
             );
             let failure = Failure::new(Exit::Files, what);
             let kind = Kind::Closed;
