@@ -62,7 +62,8 @@ pub(crate) fn run_man(args: &ManArgs, console: &Console) -> Result<(), Failure> 
         Exit::Files,
         format_args!("making directory {}", dir.display()),
     )?;
-    let mut command = Cli::described();
+    // The pages of `help` would have no more than the others.
+    let mut command = without_help(Cli::described());
     command.build();
     let mut pages = Vec::new();
     write_pages(dir, &command, &mut pages)?;
@@ -82,10 +83,18 @@ fn write_pages(dir: &Path, command: &Command, pages: &mut Vec<PathBuf>) -> Resul
         .and_then(|()| fs::write(&page, text))
         .or_exit(Exit::Files, format_args!("writing {}", page.display()))?;
     pages.push(page);
-    for below in command.get_subcommands() {
-        if below.get_name() != "help" {
-            write_pages(dir, below, pages)?;
-        }
+    // ssh starts hidden commands. People do not.
+    for below in command
+        .get_subcommands()
+        .filter(|below| !below.is_hide_set())
+    {
+        write_pages(dir, below, pages)?;
     }
     Ok(())
+}
+
+/// Leaves out the command `help` everywhere.
+fn without_help(command: Command) -> Command {
+    let command = command.disable_help_subcommand(true);
+    command.mut_subcommands(without_help)
 }
