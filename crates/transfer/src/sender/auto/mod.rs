@@ -127,9 +127,13 @@ impl Auto {
 
     fn reason(&self, chosen: SchemeName, left: u64) -> String {
         let measured = self.chooser.measured();
-        let loss = match measured.loss_chunk {
-            Some(loss) => format!("{} lost", Percent(loss)),
-            None => format!("loss taken as {:e} until measured", measured.prior_loss),
+        let (rtt, rate) = (time(measured.rtt_s), Rate(measured.pace_bps));
+        let path = match measured.loss_chunk {
+            Some(loss) => format!("{} lost, round trip {rtt}, {rate}", Percent(loss)),
+            None => format!(
+                "until measured, loss taken as {:e} and rate as {rate}, round trip {rtt}",
+                measured.prior_loss
+            ),
         };
         let costs = self.chooser.costs(self.message_bytes()).iter();
         let mut rests: Vec<_> = costs
@@ -144,12 +148,7 @@ impl Auto {
             .into_iter()
             .map(|(scheme, rest_s)| format!("{} by {scheme}", time(rest_s)))
             .collect();
-        format!(
-            "{loss}, round trip {}, {}: the rest takes {}",
-            time(measured.rtt_s),
-            Rate(measured.pace_bps),
-            rests.join(", ")
-        )
+        format!("{path}: the rest takes {}", rests.join(", "))
     }
 }
 
@@ -244,7 +243,10 @@ mod tests {
         let changes = told["last_changes"].as_array().expect("changes");
         assert!(changes.len() > 1, "{told}");
         let first = changes[0]["reason"].as_str().expect("a reason");
-        assert!(first.contains("taken as 1e-5 until measured"), "{first}");
+        assert!(
+            first.contains("until measured, loss taken as 1e-5 and rate as "),
+            "{first}"
+        );
         let line = auto.choices().line();
         for word in [
             "sr-nack for ",
