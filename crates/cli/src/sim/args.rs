@@ -38,7 +38,9 @@ docs/sim.md lists all keys. The directory of results has flows.csv (completion t
 runs.csv, sizes.csv (by size, with confidence intervals), queues.csv (queues over time),
 results.json, plan.toml and two pictures: completion.svg (completion times and slowdowns by
 setting) and timeline.svg (one run over time). With --compare, compare.csv has both times of each
-flow. With --capture, capture.pcap has the packets of one host."#;
+flow. With --capture, capture.pcap has the packets of one host.
+
+A flow that fails is a result: a warning counts such flows, and the exit code is 0."#;
 
 fn examples() -> String {
     let plan: String = FIRST_PLAN

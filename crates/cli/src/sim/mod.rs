@@ -20,7 +20,7 @@ use std::time::Duration;
 use farwrite_experiment::plan::{self, CaseOutcome, Plan, sweep};
 use farwrite_experiment::{Outcome, Recording};
 use farwrite_units::input::read_text;
-use farwrite_units::show::Time;
+use farwrite_units::show::{Count, Time};
 
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
@@ -100,7 +100,8 @@ fn warn_of(outcomes: &[CaseOutcome], console: &Console) {
     let failed: usize = outcomes().map(Outcome::failed).sum();
     if failed > 0 {
         console.warn(format!(
-            "{failed} flows failed; the column end of flows.csv names them"
+            "{} failed; the column end of flows.csv names them",
+            Count(failed as u64, "flow")
         ));
     }
     let captures = outcomes().filter_map(|outcome| outcome.capture.as_ref());
