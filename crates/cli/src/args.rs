@@ -54,8 +54,8 @@ pub(crate) struct Cli {
     /// Print one JSON object on standard output and nothing else there.
     #[arg(long, global = true, display_order = 100)]
     pub(crate) json: bool,
-    /// Print the object of --json as the last line, and before it an object on a line for each event while
-    /// files move: start, progress, each file, warnings.
+    /// Print the object of --json as the last line, and before it an object on a line for each event. Commands
+    /// that move files have the events start, progress, each file and warnings.
     #[arg(long, global = true, display_order = 100)]
     pub(crate) json_lines: bool,
     /// Show no progress.

@@ -49,8 +49,8 @@ struct BridgeArgs {
     #[arg(long, value_name = "INTERFACE")]
     far: String,
     /// The priority, 0 to 7, that PFC frames pause on the near side when packets queue up before the
-    /// far interface. While NetRT repeats many packets, it pauses this priority, or that of the VLAN
-    /// tags of the packets
+    /// far interface. `farwrite netrt` also pauses it, or the priority in the VLAN tags of the packets, while it
+    /// repeats many packets
     #[arg(
         long,
         value_name = "PRIORITY",
@@ -62,11 +62,11 @@ struct BridgeArgs {
     /// Mark packets with congestion experienced instead, when more than this queues up, such as 64KiB
     #[arg(long, value_name = "BYTES", value_parser = parse_count)]
     mark: Option<u64>,
-    /// Neither pause nor mark because of a queue. NetRT still pauses NICs while it repeats many packets
+    /// Neither pause nor mark because of a queue. `farwrite netrt` still pauses NICs while it repeats many packets
     #[arg(long, conflicts_with_all = ["mark", "pause"])]
     no_backpressure: bool,
     /// Serve counters as Prometheus text over HTTP, at an address and port such as 127.0.0.1:9791, which
-    /// all who reach it can read, or at a Unix socket such as unix:/run/lowar.sock
+    /// all who reach it can read, or at a Unix socket such as unix:/run/box.sock
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<Address>,
     /// Print a line of rates this often; never with 0s

@@ -28,6 +28,7 @@ A link.toml describes a path with the values of the options; options have priori
   loss_chunk = 1e-5          # or: loss_packet = 1e-6
   mean_burst_chunks = 1.5    # optional; with loss_packet: mean_burst_packets; or mean_burst_time
   chunk = \"4KiB\"             # optional, like mtu = 4096
+
 `farwrite probe --save link.toml` measures a path and writes such a file. `farwrite send --json` also
 measures: use loss_chunk and mean_burst_chunks of its send_loss, its rtt_ms, and its mtu as the chunk.
 

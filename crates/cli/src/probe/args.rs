@@ -23,10 +23,12 @@ Examples:
 
 The probe measures the direction from this machine to the other one, in this order:
   1. round trips, and changes of ECN bits and addresses on the path;
-  2. the rate of the path, by trains of packets of at most 20 ms. Each train is four times as fast as
-     the one before, until one arrives more slowly than it left. Trains of 100 ms confirm the rate;
+  2. the rate of the path, by trains of packets of at most 20 ms. Each
+     train is four times as fast as the one before, until one arrives more
+     slowly than it left. Trains of 100 ms confirm the rate;
   3. the MTU, without trusting ICMP;
   4. losses, at --share of the rate.
+
 A train can be faster than the path. So a pause follows each train, and train and pause together use
 at most --share of the path (or 64 kbit/s, so that a probe of a slow path ends). Losses in the two
 hosts are counted separately, by the counters of their kernels.
