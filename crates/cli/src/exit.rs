@@ -173,7 +173,13 @@ pub(crate) fn without_keys(text: &str) -> String {
         let mut hidden = parts.next().unwrap_or_default().to_owned();
         for part in parts {
             let rest = part.trim_start_matches(|c: char| c.is_ascii_alphanumeric());
-            hidden += &format!("{prefix}(a key){rest}");
+            // A text about keys names the prefix alone.
+            let key = if rest.len() < part.len() {
+                "(a key)"
+            } else {
+                ""
+            };
+            hidden += &format!("{prefix}{key}{rest}");
         }
         shown = hidden;
     }
@@ -256,6 +262,8 @@ mod tests {
         let shown = Failure::new(Exit::Usage, text).to_string();
         let want = "line 1: \"farwrite-psk-1:(a key)\", and farwrite-identity-1:(a key)";
         assert_eq!(shown, want);
+        let prefix = "it should begin with `farwrite-psk-1:`";
+        assert_eq!(without_keys(prefix), prefix);
         assert_eq!(
             without_keys("farwrite-public-1:abc"),
             "farwrite-public-1:abc"
