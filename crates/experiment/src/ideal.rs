@@ -100,8 +100,8 @@ impl Ideal {
         Some(self.message_ns(&path, bytes) + back)
     }
 
-    /// Properties of a flow's path, for the NIC of its sender.
-    pub(crate) fn path(&mut self, src: usize, dst: usize) -> Option<PathProfile> {
+    /// Properties of a flow's path with empty queues, for the NIC of its sender; `None` if no path leads there.
+    pub fn path(&mut self, src: usize, dst: usize) -> Option<PathProfile> {
         let rtt_ns = self.time_ns(src, dst, u64::from(self.wire.mtu))?;
         #[expect(
             clippy::cast_possible_truncation,

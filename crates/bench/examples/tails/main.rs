@@ -1,15 +1,21 @@
 //! Tails of collectives: RDMA NICs and models of SRNIC, Falcon and UCCL beside endpoints that end
 //! in time (claims C2, Celeris Fig. 2, and O5, O6 and OL, OptiNIC Figs. 5 and 6).
 //!
-//! `cargo run --release -p farwrite-bench --example tails -- celeris|optinic|sizes|losses [--OPTION
-//! N]... [--csv FILE]`. Options are the fields of `celeris::Setting` and `optinic::Setting`, with
-//! dashes. `sizes` has those of `optinic`, and `--short-percent`; `losses` has them and `--small-kb`.
+//! `cargo run --release -p farwrite-bench --example tails -- COMMAND [--OPTION N]... [--csv FILE]`. The commands:
+//!
+//! - `celeris` (C2), `optinic` (O6) and `sizes` (O5): NICs, models, and rings of messages of endpoints.
+//! - `shipped` and `shipped-sizes`: operations of `farwrite-collectives`, for O6 and O5.
+//! - `losses` (OL): the network of `optinic` with losses.
+//!
+//! Options are the fields of `celeris::Setting` and `optinic::Setting`, with dashes. `sizes` also has
+//! `--short-percent`, and `losses` has `--small-kb`.
 //! Without `--csv`, the rows go to the standard output.
 
 mod celeris;
 mod losses;
 mod measure;
 mod optinic;
+mod shipped;
 mod sizes;
 
 use std::collections::BTreeMap;
@@ -57,8 +63,13 @@ fn main() -> Result<(), Box<dyn Error>> {
         "celeris" => celeris::measure(numbers)?,
         "optinic" => optinic::measure(numbers)?,
         "sizes" => sizes::measure(numbers)?,
+        "shipped" => shipped::measure(numbers)?,
+        "shipped-sizes" => shipped::measure_sizes(numbers)?,
         "losses" => losses::measure(numbers)?,
-        other => return Err(format!("{other:?}: choose celeris, optinic, sizes or losses").into()),
+        other => {
+            let names = "celeris, optinic, sizes, shipped, shipped-sizes or losses";
+            return Err(format!("{other:?}: choose {names}").into());
+        }
     };
     match file {
         Some(file) => Ok(fs::write(file, table.csv())?),

@@ -44,7 +44,7 @@ pub(crate) const BOUNDED: [(&str, &str, bool); 5] = [
 ];
 
 /// The traffic class of all packets.
-const PRIORITY: u8 = 3;
+pub(crate) const PRIORITY: u8 = 3;
 
 /// A transport of the comparison.
 pub(crate) struct Subject {
@@ -114,7 +114,7 @@ impl Subject {
     }
 
     /// Switches with marks as in DCQCN's paper.
-    fn options(&self, buffer_bytes: u64) -> Options {
+    pub(crate) fn options(&self, buffer_bytes: u64) -> Options {
         let red = Red {
             kmin_bytes: 5_000,
             kmax_bytes: 200_000,

@@ -9,7 +9,7 @@
 
 use std::error::Error;
 
-use farwrite_experiment::{Outcome, Pattern, PatternNetwork, Start, Workload};
+use farwrite_experiment::{Flow, Outcome, Pattern, PatternNetwork, Start, Workload};
 use farwrite_net::{Shape, Topology};
 
 use crate::Numbers;
@@ -18,9 +18,10 @@ use farwrite_units::stats::{deviation, mean, standard_error};
 
 const HOSTS: usize = 8;
 const RATE_BPS: u64 = 25_000_000_000;
-/// Start of the bursts and of the collective, in nanoseconds.
+/// Start of the bursts, and the time from there to the collective, in nanoseconds.
 const BURSTS_NS: u64 = 20_000_000;
-const START_NS: u64 = BURSTS_NS + 2_000_000;
+const LEAD_NS: u64 = 2_000_000;
+const START_NS: u64 = BURSTS_NS + LEAD_NS;
 /// Timeout of the steps of warm-ups, in nanoseconds, and their number.
 pub(crate) const WARM_UP_NS: u64 = 1_000_000_000;
 pub(crate) const WARM_UPS: u64 = 10;
@@ -62,8 +63,17 @@ impl Setting {
         Ok(setting)
     }
 
-    fn tensor_bytes(&self) -> u64 {
+    pub(crate) fn tensor_bytes(&self) -> u64 {
         self.tensor_mb * 1_000_000
+    }
+
+    pub(crate) fn rate_bps(&self) -> u64 {
+        self.rate_mbps * 1_000_000
+    }
+
+    /// Bytes of a step.
+    fn part_bytes(&self) -> u64 {
+        self.tensor_bytes() / HOSTS as u64
     }
 
     /// Says it in words.
@@ -101,18 +111,35 @@ impl Setting {
         for flow in &mut workload.flows[(steps - 1) * HOSTS..] {
             flow.when_received = None;
         }
-        let part = self.tensor_bytes() / HOSTS as u64;
-        workload.append(Workload::of(to_the_next(HOSTS, part, 0)));
-        let bursts = Bursts {
-            senders: usize::try_from(self.senders)?,
+        workload.append(Workload::of(to_the_next(HOSTS, self.part_bytes(), 0)));
+        workload.append(
+            self.other_traffic(steps, BURSTS_NS)
+                .workload(&network, seed)?,
+        );
+        Ok(workload)
+    }
+
+    /// The bursts of a run, from time 0 on, and the time at which its collective begins, in nanoseconds.
+    pub(crate) fn bursts(
+        &self,
+        steps: usize,
+        seed: u64,
+    ) -> Result<(Vec<Flow>, u64), Box<dyn Error>> {
+        let network = PatternNetwork::uniform(HOSTS, RATE_BPS);
+        let workload = self.other_traffic(steps, 0).workload(&network, seed)?;
+        Ok((workload.flows, LEAD_NS))
+    }
+
+    fn other_traffic(&self, steps: usize, from_ns: u64) -> Bursts {
+        let steps = steps as u64;
+        Bursts {
+            senders: usize::try_from(self.senders).unwrap_or(usize::MAX),
             burst_bytes: self.burst_kb * 1_000,
             silence_ns: self.silence_us * 1_000,
-            from_ns: BURSTS_NS,
+            from_ns,
             // Twice the time of the collective alone.
-            until_ns: START_NS + 2 * steps as u64 * part * 8_000_000_000 / RATE_BPS,
-        };
-        workload.append(bursts.workload(&network, seed)?);
-        Ok(workload)
+            until_ns: from_ns + LEAD_NS + 2 * steps * self.part_bytes() * 8_000_000_000 / RATE_BPS,
+        }
     }
 }
 
@@ -253,6 +280,19 @@ pub(crate) fn topology(loss_packet: f64) -> Result<Topology, Box<dyn Error>> {
     .build()?)
 }
 
+/// Warm-ups of bounded transports, with a timeout that cuts nothing.
+pub(crate) fn warm_up(
+    setting: &Setting,
+    loss_packet: f64,
+    bounded: &[(&'static str, &str, bool)],
+    steps: usize,
+) -> Result<Vec<Times>, Box<dyn Error>> {
+    let subject = |&of| Subject::bounded(of, WARM_UP_NS, setting.rate_bps());
+    let subjects: Vec<_> = bounded.iter().map(subject).collect();
+    let runs = (steps, setting.runs.min(WARM_UPS));
+    Times::of(setting, &topology(loss_packet)?, &subjects, runs)
+}
+
 pub(crate) fn measure(numbers: Numbers) -> Result<Table, Box<dyn Error>> {
     let setting = Setting::parse(numbers)?;
     let tensor = format!("{} MB", setting.tensor_mb);
@@ -262,20 +302,12 @@ pub(crate) fn measure(numbers: Numbers) -> Result<Table, Box<dyn Error>> {
         for (collective, steps) in COLLECTIVES {
             let panel = format!("{collective}, {loss}");
             let mut subjects = Subject::reliable();
-            let rate_bps = setting.rate_mbps * 1_000_000;
-            let warm_ups = BOUNDED.map(|endpoint| Subject::bounded(endpoint, WARM_UP_NS, rate_bps));
-            let runs = setting.runs.min(WARM_UPS);
-            let warm = Times::of(&setting, &topology, &warm_ups, (steps, runs))?;
+            let warm = warm_up(&setting, loss_packet, &BOUNDED, steps)?;
             for (endpoint, warm) in BOUNDED.into_iter().zip(warm) {
                 let timeout_ns = warm.timeout_ns(steps);
-                table.add(
-                    &panel,
-                    endpoint.0,
-                    0.0,
-                    "timeout_ms",
-                    timeout_ns as f64 / 1e6,
-                );
-                subjects.push(Subject::bounded(endpoint, timeout_ns, rate_bps));
+                let timeout_ms = timeout_ns as f64 / 1e6;
+                table.add(&panel, endpoint.0, 0.0, "timeout_ms", timeout_ms);
+                subjects.push(Subject::bounded(endpoint, timeout_ns, setting.rate_bps()));
             }
             let times = Times::of(&setting, &topology, &subjects, (steps, setting.runs))?;
             for (subject, times) in subjects.iter().zip(times) {

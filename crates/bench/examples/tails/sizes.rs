@@ -7,10 +7,10 @@ use std::error::Error;
 
 use crate::Numbers;
 use crate::measure::{BOUNDED, Subject, Table};
-use crate::optinic::{COLLECTIVES, Setting, Times, WARM_UP_NS, WARM_UPS, topology};
+use crate::optinic::{COLLECTIVES, Setting, Times, topology, warm_up};
 
 /// Sizes of the tensor, in MB.
-const SIZES_MB: [u64; 4] = [20, 40, 60, 80];
+pub(crate) const SIZES_MB: [u64; 4] = [20, 40, 60, 80];
 
 /// The series with a short timeout. The others of [`BOUNDED`] have none.
 const SHORT: [(&str, &str); 3] = [
@@ -22,12 +22,10 @@ const SHORT: [(&str, &str); 3] = [
 /// The transports of one collective. The short timeout is `percent` of a warm-up.
 fn subjects(setting: &Setting, steps: usize, percent: u64) -> Result<Vec<Subject>, Box<dyn Error>> {
     let [adaptive, fixed, _, swift, eqds] = BOUNDED;
-    let rate_bps = setting.rate_mbps * 1_000_000;
+    let rate_bps = setting.rate_bps();
     let mut subjects = vec![Subject::new("RoCE", "roce")];
     let members = [adaptive, fixed, swift, eqds];
-    let warm_ups = members.map(|member| Subject::bounded(member, WARM_UP_NS, rate_bps));
-    let runs = setting.runs.min(WARM_UPS);
-    let warm = Times::of(setting, &topology(0.0)?, &warm_ups, (steps, runs))?;
+    let warm = warm_up(setting, 0.0, &members, steps)?;
     for (member, warm) in members.into_iter().zip(warm) {
         subjects.push(Subject::bounded(member, warm.timeout_ns(steps), rate_bps));
         if let Some((_, name)) = SHORT.into_iter().find(|(of, _)| *of == member.0) {

@@ -9,6 +9,7 @@ mod settings;
 mod switches;
 mod xp;
 
+use farwrite::RateControl;
 use farwrite_rc::PathProfile;
 use serde::{Serialize, Serializer};
 
@@ -97,6 +98,16 @@ impl Transport {
         match self {
             Self::Nic(_) | Self::Xp(_) => None,
             Self::Endpoint(endpoint) => endpoint.start_costs(),
+        }
+    }
+
+    /// What sets the rate of an endpoint on a path, at an end whose cable has `port_bps` bits per second; `None` for
+    /// NICs and XP.
+    #[must_use]
+    pub fn rate_control(&self, path: &PathProfile, port_bps: u64) -> Option<RateControl> {
+        match self {
+            Self::Nic(_) | Self::Xp(_) => None,
+            Self::Endpoint(endpoint) => Some(endpoint.rate_control(path, port_bps)),
         }
     }
 
