@@ -274,6 +274,7 @@ figures-collectives: ## measure: collectives with RDMA NICs and endpoints in vir
 	$(TAILS) celeris --csv $(COLLECTIVES_OUT)/celeris.csv
 	$(TAILS) optinic --csv $(COLLECTIVES_OUT)/optinic.csv
 	$(TAILS) sizes --runs 10 --csv $(COLLECTIVES_OUT)/sizes.csv
+	$(TAILS) xp --csv $(COLLECTIVES_OUT)/xp.csv
 	$(TAILS) shipped --runs 20 --csv $(COLLECTIVES_OUT)/shipped.csv
 	$(TAILS) shipped-sizes --runs 5 --csv $(COLLECTIVES_OUT)/shipped-sizes.csv
 	$(TAILS) losses --runs 12 --csv $(COLLECTIVES_OUT)/losses.csv

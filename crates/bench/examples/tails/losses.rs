@@ -11,6 +11,7 @@ use std::time::Duration;
 use crate::Numbers;
 use crate::measure::{BOUNDED, Subject, Table};
 use crate::optinic::{COLLECTIVES, Setting, Times, WARM_UP_NS, WARM_UPS, topology};
+use crate::xp::{XP, timeout_ns as xp_timeout_ns};
 
 /// Probabilities that a cable loses a packet. Each packet passes two cables.
 const LOSSES: [f64; 6] = [0.0, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2];
@@ -24,9 +25,6 @@ const ROCE: [(&str, &str, u32); 6] = [
     ("RoCE, no PFC, 16 ms", "roce-lossy", 12),
     ("RoCE, no PFC, 67 ms", "roce-lossy", 14),
 ];
-
-/// The NIC model of `OptiNIC`, with DCQCN.
-const XP: (&str, &str, bool) = ("XP", "xp", false);
 
 /// Other traffic, and the buffer of the switch.
 struct Panel {
@@ -65,20 +63,6 @@ fn reliable() -> Vec<Subject> {
     roce.into_iter().chain(others).collect()
 }
 
-/// The timeout of a step of XP: from warm-ups on cables without losses, with the buffer that is not small. If the
-/// last packet of a message is lost, only the timeout ends its step, so warm-ups with losses would measure their own
-/// timeout.
-fn xp_timeout_ns(setting: &Setting, panel: &Setting, steps: usize) -> Result<u64, Box<dyn Error>> {
-    let own = Setting {
-        buffer_kb: setting.buffer_kb,
-        ..*panel
-    };
-    let warm_up = [Subject::bounded(XP, WARM_UP_NS, 0)];
-    let runs = (steps, own.runs.min(WARM_UPS));
-    let warm = Times::of(&own, &topology(0.0)?, &warm_up, runs)?;
-    Ok(warm[0].timeout_ns(steps))
-}
-
 pub(crate) fn measure(mut numbers: Numbers) -> Result<Table, Box<dyn Error>> {
     let small_kb = numbers.take("small-kb", 400);
     let setting = Setting::parse(numbers)?;
@@ -100,7 +84,9 @@ pub(crate) fn measure(mut numbers: Numbers) -> Result<Table, Box<dyn Error>> {
             senders: if panel.has_bursts { setting.senders } else { 0 },
             ..setting
         };
-        let xp_timeout_ns = xp_timeout_ns(&setting, &own, steps)?;
+        // With the buffer that is not small.
+        let buffer_kb = setting.buffer_kb;
+        let xp_timeout_ns = xp_timeout_ns(&Setting { buffer_kb, ..own }, steps)?;
         for loss in LOSSES {
             let topology = topology(loss)?;
             // Neither has a fixed rate.

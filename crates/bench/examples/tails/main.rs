@@ -4,11 +4,12 @@
 //! `cargo run --release -p farwrite-bench --example tails -- COMMAND [--OPTION N]... [--csv FILE]`. The commands:
 //!
 //! - `celeris` (C2), `optinic` (O6) and `sizes` (O5): NICs, models, and rings of messages of endpoints.
+//! - `xp`: the NIC model of `OptiNIC`'s transport, for O5 and O6.
 //! - `shipped` and `shipped-sizes`: operations of `farwrite-collectives`, for O6 and O5.
 //! - `losses` (OL): the network of `optinic` with losses.
 //!
 //! Options are the fields of `celeris::Setting` and `optinic::Setting`, with dashes. `sizes` also has
-//! `--short-percent`, and `losses` has `--small-kb`.
+//! `--short-percent`, `losses` has `--small-kb`, and `xp` has `--short-percent` and `--size-runs`.
 //! Without `--csv`, the rows go to the standard output.
 
 mod celeris;
@@ -17,6 +18,7 @@ mod measure;
 mod optinic;
 mod shipped;
 mod sizes;
+mod xp;
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -63,11 +65,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         "celeris" => celeris::measure(numbers)?,
         "optinic" => optinic::measure(numbers)?,
         "sizes" => sizes::measure(numbers)?,
+        "xp" => xp::measure(numbers)?,
         "shipped" => shipped::measure(numbers)?,
         "shipped-sizes" => shipped::measure_sizes(numbers)?,
         "losses" => losses::measure(numbers)?,
         other => {
-            let names = "celeris, optinic, sizes, shipped, shipped-sizes or losses";
+            let names = "celeris, optinic, sizes, xp, shipped, shipped-sizes or losses";
             return Err(format!("{other:?}: choose {names}").into());
         }
     };

@@ -234,6 +234,11 @@ impl Table {
         }
     }
 
+    /// Lets the following rows belong to another figure.
+    pub(crate) fn turn_to(&mut self, figure: &'static str, conditions: String) {
+        (self.figure, self.conditions) = (figure, conditions);
+    }
+
     pub(crate) fn add(&mut self, panel: &str, series: &str, x: f64, measure: &str, value: f64) {
         let (figure, conditions) = (self.figure, &self.conditions);
         let row =
