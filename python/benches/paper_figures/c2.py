@@ -7,7 +7,12 @@ from matplotlib.figure import Figure
 
 from paper_figures.claim import Numbers, Settings
 from paper_figures.rows import Rows
-from paper_figures.style import REPAIRS, curve, legend_beside, panels
+from paper_figures.style import Style, legend_beside, panels
+
+#: Markers of the series of a panel. Each panel has at most this many.
+MARKERS = ["o", "v", "s", "^", "D", "P", "x"]
+#: The look of series that are not of interest: their markers and their names tell them apart.
+OTHER: Style = {"color": "#777777", "linewidth": 0.9}
 
 
 def numbers(settings: Settings, rows: Rows) -> Numbers:
@@ -34,9 +39,14 @@ def draw(settings: Settings, rows: Rows) -> Figure:
     figure, axes = panels(len(shown), width=4.6, rows=len(groups))
     for number, axis in enumerate(axes):
         panel, names = shown[number % len(shown)], groups[number // len(shown)]
-        for name in names:
+        for place, name in enumerate(names):
             percents, times = rows.line(panel, name, "step_ms")
-            curve(axis, times, percents, {"label": name, **REPAIRS[name]})
+            colour = settings["colours"].get(name)
+            style = {"color": colour, "linewidth": 1.8} if colour else OTHER
+            # Equal curves show the markers of both.
+            every = (3 + place * 14 // len(names), 14)
+            marks: Style = {"marker": MARKERS[place], "markerfacecolor": "none", "markevery": every}
+            axis.plot(times, percents, label=name, **style, **marks)
         axis.set_title(panel)
         axis.set_xscale("log")
         axis.set_xlim(1.8, 18)
