@@ -1,10 +1,12 @@
-"""The tables of collectives on cables that lose packets."""
+"""The tables of collectives: those on cables that lose packets, and operations of groups under bursts."""
 
 from results import table, with_error
 
 LOSSES = {0: "0", 1e-4: "1e-4", 3e-4: "3e-4", 1e-3: "1e-3", 3e-3: "3e-3", 1e-2: "1e-2"}
 OTHERS = ["IRN", "SRNIC", "Falcon", "UCCL", "XP", "best effort, Swift", "best effort, EQDS"]
 BOUNDED = OTHERS[-3:]
+OPERATIONS = ["RoCE", "best effort, Swift", "XP", "shipped, exact", "shipped, direct", "shipped, ring",
+              "shipped, ring, loss target"]
 PANELS = ["no other traffic", "bursts", "bursts, small buffer"]
 
 
@@ -28,7 +30,24 @@ def missing(rows):
     return table(["", "", *LOSSES.values()], lines)
 
 
+def operations(rows):
+    """Operations of groups and XP under bursts, without losses: times and what is missing, by collective."""
+    panels = [f"{collective}, no loss" for collective in ("AllReduce", "AllGather, ReduceScatter")]
+    lines = []
+    for name in OPERATIONS:
+        cells = []
+        for panel in panels:
+            there = name in rows.series("O6", panel, 0)
+            value = lambda of: rows.value("O6", panel, name, 0, of)
+            cells += [f"{value('mean_ms'):.1f}", f"{value('p99_ms'):.1f}", f"{value('missing_percent'):.1f}%"] \
+                if there else ["-"] * 3
+        lines.append([name, *cells])
+    head = ["AllReduce: mean, ms", "p99, ms", "missing", "AllGather: mean, ms", "p99, ms", "missing"]
+    return table(["", *head], lines)
+
+
 TABLES = {
+    "o6-operations": operations,
     "ol-alone": lambda rows: means(rows, PANELS[0], ""),
     "ol-small": lambda rows: means(rows, PANELS[2], ", no PFC"),
     "ol-missing": missing,
