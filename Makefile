@@ -269,7 +269,7 @@ figures-optinic: ## measure: the Hadamard transform, the adaptive timeouts and t
 # With the settings of figures/C2, figures/O5, figures/O6 and figures/OL.
 TAILS := $(CARGO) run --release --quiet --package farwrite-bench --example tails
 COLLECTIVES_OUT := figures/collectives
-figures-collectives: ## measure: collectives with RDMA NICs and endpoints in virtual time at the settings of the papers' figures, for `make figures` (90 minutes of processor time, on all cores)
+figures-collectives: ## measure: collectives with RDMA NICs and endpoints in virtual time at the settings of the papers' figures, for `make figures` (100 minutes of processor time, on all cores)
 	@mkdir -p $(COLLECTIVES_OUT)
 	$(TAILS) celeris --csv $(COLLECTIVES_OUT)/celeris.csv
 	$(TAILS) optinic --csv $(COLLECTIVES_OUT)/optinic.csv

@@ -5,8 +5,8 @@ from results import table, with_error
 LOSSES = {0: "0", 1e-4: "1e-4", 3e-4: "3e-4", 1e-3: "1e-3", 3e-3: "3e-3", 1e-2: "1e-2"}
 OTHERS = ["IRN", "SRNIC", "Falcon", "UCCL", "XP", "best effort, Swift", "best effort, EQDS"]
 BOUNDED = OTHERS[-3:]
-OPERATIONS = ["RoCE", "best effort, Swift", "XP", "shipped, exact", "shipped, direct", "shipped, ring",
-              "shipped, ring, loss target"]
+BY_SIZE = ["XP", "XP, short timeout", "shipped, exact", "shipped, direct", "shipped, ring"]
+OPERATIONS = ["RoCE", "best effort, Swift", "XP", *BY_SIZE[2:], "shipped, ring, loss target"]
 PANELS = ["no other traffic", "bursts", "bursts, small buffer"]
 
 
@@ -46,8 +46,25 @@ def operations(rows):
     return table(["", *head], lines)
 
 
+def operations_by_size(rows):
+    """How many times faster than RoCE operations of groups and XP are, and what is missing, by size."""
+    lines = []
+    for collective in ("AllReduce", "AllGather, ReduceScatter"):
+        for name in BY_SIZE:
+            sizes = rows.places("O5", collective, name, "mean_ms")
+            if not sizes:
+                continue
+            value = lambda series, of, x: rows.value("O5", collective, series, x, of)
+            faster = [value("RoCE", "mean_ms", x) / value(name, "mean_ms", x) for x in sizes]
+            missing = [value(name, "missing_percent", x) for x in sizes]
+            lines.append([collective, name, *(f"{ratio:.2f}" for ratio in faster),
+                          f"{sum(missing) / len(missing):.1f}%"])
+    return table(["", "", "20 MB", "40 MB", "60 MB", "80 MB", "missing, mean"], lines)
+
+
 TABLES = {
     "o6-operations": operations,
+    "o5-operations": operations_by_size,
     "ol-alone": lambda rows: means(rows, PANELS[0], ""),
     "ol-small": lambda rows: means(rows, PANELS[2], ", no PFC"),
     "ol-missing": missing,
