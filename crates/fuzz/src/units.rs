@@ -66,6 +66,7 @@ const TIMES: Parsers<Duration> = &[
 const NUMBERS: Parsers<f64> = &[
     (parse::parse_path_rate, 1e15),
     (parse::parse_loss, 0.5),
+    (parse::parse_bit_errors, 1e-3),
     (parse::parse_path_loss, 0.99),
     (parse::parse_share, 10.0),
     (parse::parse_part, 1.0),

@@ -162,6 +162,9 @@ fn check_loss(loss: Loss) -> Result<(), ConfigError> {
     match loss {
         Loss::None => Ok(()),
         Loss::Iid { loss_packet } => check_probability("loss.loss_packet", loss_packet),
+        Loss::BitErrors { bit_error_rate } => {
+            check_probability("loss.bit_error_rate", bit_error_rate)
+        }
         Loss::Markov {
             p_good_to_bad,
             p_bad_to_good,
@@ -258,6 +261,10 @@ mod tests {
         assert_eq!(extreme.validate(), Ok(()));
     }
 
+    fn bit_errors(bit_error_rate: f64) -> Loss {
+        Loss::BitErrors { bit_error_rate }
+    }
+
     #[test]
     fn errors_name_the_field_and_the_value() {
         type Spoil = fn(&mut LinkConfig);
@@ -276,7 +283,7 @@ mod tests {
                 most,
             }
         }
-        let cases: [(Spoil, &str); 15] = [
+        let cases: [(Spoil, &str); 16] = [
             (
                 |c| c.queue_time = Some(MAX_DELAY * 2),
                 "queue_time = 172800s",
@@ -288,6 +295,7 @@ mod tests {
             (|c| c.ecn = Some(ramp(1, 2, 1.5)), "ecn.most = 1.5"),
             (|c| c.duplicate = -0.1, "duplicate = -0.1"),
             (|c| c.corrupt = f64::NAN, "corrupt = NaN"),
+            (|c| c.loss = bit_errors(-0.1), "loss.bit_error_rate = -0.1"),
             (
                 |c| c.loss = Loss::Iid { loss_packet: 1.5 },
                 "loss.loss_packet = 1.5",

@@ -16,6 +16,13 @@ pub enum Loss {
         /// Probability that a datagram is lost.
         loss_packet: f64,
     },
+    /// Bits that are wrong, all independently of each other. A datagram with a wrong bit is lost,
+    /// so one of `n` bytes is lost with probability `1 - (1 - bit_error_rate)^(8 n)`, where `n`
+    /// counts its IP header.
+    BitErrors {
+        /// Probability that a bit is wrong.
+        bit_error_rate: f64,
+    },
     /// Losses in bursts: a Markov chain of two states that steps once per datagram and starts in
     /// the good state (Gilbert 1960, Elliott 1963).
     ///
@@ -97,6 +104,10 @@ enum State {
     Iid {
         loss_packet: f64,
     },
+    BitErrors {
+        /// The logarithm of the probability that a bit is right.
+        ln_right: f64,
+    },
     /// The chain of [`Loss::Markov`]. Arrays have the values of the good and of the bad state.
     Steps {
         leave: [f64; 2],
@@ -114,6 +125,9 @@ impl LossProcess {
         let state = match model {
             Loss::None => State::None,
             Loss::Iid { loss_packet } => State::Iid { loss_packet },
+            Loss::BitErrors { bit_error_rate } => State::BitErrors {
+                ln_right: libm::log1p(-bit_error_rate),
+            },
             Loss::Markov {
                 p_good_to_bad,
                 p_bad_to_good,
@@ -137,12 +151,17 @@ impl LossProcess {
         Self { state, rng }
     }
 
-    /// Whether the next datagram is lost. Its last bit is sent at `now_ns`.
-    pub(crate) fn next_is_lost(&mut self, now_ns: u64) -> bool {
+    /// Whether the next datagram is lost, which has `ip_bytes`. Its last bit is sent at `now_ns`.
+    pub(crate) fn next_is_lost(&mut self, now_ns: u64, ip_bytes: u64) -> bool {
         let rng = &mut self.rng;
         match &mut self.state {
             State::None => false,
             State::Iid { loss_packet } => rng.chance(*loss_packet),
+            State::BitErrors { ln_right } => {
+                #[allow(clippy::cast_precision_loss)] // Lengths of datagrams are far below 2^53.
+                let bits = 8.0 * ip_bytes as f64;
+                rng.chance(-libm::expm1(bits * *ln_right))
+            }
             State::Steps { leave, loss, bad } => {
                 let now = usize::from(*bad);
                 let lost = rng.chance(loss[now]);

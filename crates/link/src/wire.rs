@@ -102,7 +102,7 @@ impl Wire {
                 flipped_bit: None,
             });
         }
-        if self.loss.next_is_lost(now_ns) {
+        if self.loss.next_is_lost(now_ns, ip_bytes) {
             return Passage::Lost;
         }
         let delay_ns = self.varying.delay_ns(now_ns, self.delay_ns);

@@ -240,6 +240,12 @@ pub fn parse_loss(text: &str) -> Result<f64, String> {
     within(loss, 0.0..=0.5, "a loss lies in 0 to 0.5 (50%)")
 }
 
+/// A probability that a bit is wrong, 0 to 0.001: `1e-7`.
+pub fn parse_bit_errors(text: &str) -> Result<f64, String> {
+    let rate = number(text, "a probability", "1e-7")?;
+    within(rate, 0.0..=1e-3, "bit errors lie in 0 to 0.001")
+}
+
 /// A probability of a loss on a path for the planner, 0 to 0.99.
 pub fn parse_path_loss(text: &str) -> Result<f64, String> {
     let loss = number(text, "a probability", "1e-3, 0.001 or 0.1%")?;
@@ -467,6 +473,10 @@ mod tests {
         assert_eq!(parse_loss("50 %"), Ok(0.5));
         for text in ["", "-0.1", "NaN", "nan%", "inf", "0.51", "51%", "2", "x"] {
             parse_loss(text).expect_err(text);
+        }
+        assert_eq!(parse_bit_errors("1e-7"), Ok(1e-7));
+        for text in ["", "-1e-7", "NaN", "0.0011"] {
+            parse_bit_errors(text).expect_err(text);
         }
     }
 

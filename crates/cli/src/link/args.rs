@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{ArgGroup, Args};
 use farwrite_emulator::tun::{Namespace, TunEmulatorConfig, TunEnd, TunLinkConfig};
 use farwrite_link::{DeliveryTrace, LinkConfig, Loss, Policer, Reorder, Variation};
-use farwrite_units::parse::{parse_duration, parse_loss, parse_rate, parse_rtt};
+use farwrite_units::parse::{parse_bit_errors, parse_duration, parse_loss, parse_rate, parse_rtt};
 use farwrite_units::{Burst, input};
 
 use super::changes::{Back, StepAt, parse_back};
@@ -31,6 +31,7 @@ Examples:
     --step 10s:rate=250Mbit --step 20s:rate=1Gbit
   farwrite link --namespaces a b --ip-mtu 9000 --rate 10Gbit --rtt 25ms --for 60s --json
   farwrite link --devices tun0 tun1 --rtt 80ms --loss 1% --burst 20
+  farwrite link --namespaces a b --ip-mtu 9000 --rate 1Gbit --rtt 4ms --bit-errors 1e-7
   farwrite link --namespaces a b --rate 1Gbit --rtt 40ms --loss 1% --burst 2ms
   farwrite link --namespaces a b --rate 50Mbit --rtt 30ms --vary uniform:10ms/30ms
   farwrite link --namespaces a b --rate 50Mbit --rtt 30ms \\
@@ -115,6 +116,11 @@ pub(crate) struct LinkArgs {
     /// packets, such as 20, or of this mean time, such as 2ms
     #[arg(long, value_name = "PACKETS|TIME")]
     burst: Option<Burst>,
+    /// Probability that a bit is wrong, such as 1e-7: up to 0.001. A packet with a wrong bit is lost,
+    /// so long packets are lost more often; replaces the loss
+    #[arg(long, value_name = "P", value_parser = parse_bit_errors)]
+    #[arg(conflicts_with_all = ["loss", "burst"])]
+    bit_errors: Option<f64>,
     /// Delay packets so that others overtake them, with this probability and for this time: 1%:2ms
     #[arg(long, value_name = "P:TIME", value_parser = parse_reorder)]
     reorder: Option<Reorder>,
@@ -164,7 +170,10 @@ impl LinkArgs {
             delay: self.rtt / 2,
             rate_bps: self.rate,
             policer: self.police,
-            loss: self.loss(self.loss),
+            loss: match self.bit_errors {
+                Some(bit_error_rate) => Loss::BitErrors { bit_error_rate },
+                None => self.loss(self.loss),
+            },
             variation: self.vary.unwrap_or_default(),
             reorder: self.reorder.unwrap_or_default(),
             ..LinkConfig::default()
@@ -186,7 +195,7 @@ impl LinkArgs {
             delay: back.delay.unwrap_or(forward.delay),
             rate_bps: back_rate.filter(|_| back_trace.is_none()),
             policer: back.policer.or(self.police),
-            loss: self.loss(back.loss.unwrap_or(self.loss)),
+            loss: back.loss.map_or(forward.loss, |loss| self.loss(loss)),
             variation: back.variation.unwrap_or(forward.variation),
             reorder: back.reorder.unwrap_or(forward.reorder),
             ..forward
@@ -436,6 +445,23 @@ mod tests {
     }
 
     #[test]
+    fn bit_errors_replace_the_loss() {
+        let losses = |arguments: &str| {
+            let config = config(&format!("--namespaces a b {arguments}")).expect("fine");
+            [config.forward.link.loss, config.backward.link.loss]
+        };
+        let bit_errors = Loss::BitErrors {
+            bit_error_rate: 1e-7,
+        };
+        assert_eq!(losses("--bit-errors 1e-7"), [bit_errors; 2]);
+        let none = Loss::Iid { loss_packet: 0.0 };
+        assert_eq!(
+            losses("--bit-errors 1e-7 --back loss=0"),
+            [bit_errors, none]
+        );
+    }
+
+    #[test]
     fn a_queue_is_a_round_trip_where_none_is_given() {
         let queue = |path: &str| {
             let config = config(&format!("--namespaces a b {path}")).expect("fine");
@@ -460,6 +486,11 @@ mod tests {
             ("--namespaces a b --ip-mtu 100", "1280"),
             ("--namespaces a b --queue 10x", "like 1MB, 40ms or 1000p"),
             ("--namespaces a b --loss 2", "0 to 0.5"),
+            ("--namespaces a b --bit-errors 0.01", "0 to 0.001"),
+            (
+                "--namespaces a b --bit-errors 1e-7 --loss 1%",
+                "cannot be used with",
+            ),
             ("--namespaces a b --burst 2GB", "like 2ms"),
             ("--namespaces a b --burst 0.5", "1 to 1e6"),
             ("--namespaces a b --step 10s", "10s:rate=250Mbit"),

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use crate::common::{datagram, link, number};
-use farwrite_link::{LinkConfig, Loss, Policer, Ramp, Reorder, Spread, Variation};
+use farwrite_link::{LinkConfig, Loss, Passage, Policer, Ramp, Reorder, Spread, Variation, Wire};
 use proptest::prelude::*;
 
 pub(crate) const COUNT: u32 = 400_000;
@@ -76,6 +76,47 @@ fn loss_of_0_and_1_is_exact() {
             .iter()
             .all(|lost| *lost)
     );
+}
+
+#[test]
+fn bit_errors_lose_long_datagrams_more_often() {
+    let bit_error_rate = 1e-6;
+    for payload_bytes in [4_u32, 1_000, 9_000] {
+        let mut wire = Wire::new(
+            LinkConfig {
+                loss: Loss::BitErrors { bit_error_rate },
+                ..LinkConfig::default()
+            },
+            u64::from(payload_bytes),
+        )
+        .expect("a valid configuration");
+        let ip_bytes = u64::from(payload_bytes) + 28;
+        let count = (0..COUNT)
+            .filter(|_| wire.carry(0, ip_bytes, payload_bytes as usize) == Passage::Lost)
+            .count();
+        let bits = 8.0 * f64::from(payload_bytes + 28);
+        let want = 1.0 - (1.0 - bit_error_rate).powf(bits);
+        let sigma = (want * (1.0 - want) / f64::from(COUNT)).sqrt();
+        assert_near("loss", share(count, COUNT as usize), want, 6.5 * sigma);
+    }
+}
+
+#[test]
+fn bit_error_rates_of_0_and_1_are_exact() {
+    let none = lost(
+        Loss::BitErrors {
+            bit_error_rate: 0.0,
+        },
+        1,
+    );
+    assert!(none.iter().all(|lost| !lost));
+    let all = lost(
+        Loss::BitErrors {
+            bit_error_rate: 1.0,
+        },
+        1,
+    );
+    assert!(all.iter().all(|lost| *lost));
 }
 
 #[test]
@@ -245,6 +286,7 @@ fn configs() -> impl Strategy<Value = LinkConfig> {
     let loss = prop_oneof![
         Just(Loss::None),
         probability().prop_map(|loss_packet| Loss::Iid { loss_packet }),
+        probability().prop_map(|bit_error_rate| Loss::BitErrors { bit_error_rate }),
         (probability(), probability(), probability(), probability()).prop_map(|(a, b, c, d)| {
             Loss::Markov {
                 p_good_to_bad: a,

@@ -67,6 +67,7 @@ impl Display for LinkText<'_> {
         match link.loss {
             Loss::None => {}
             Loss::Iid { loss_packet } => write!(f, ", loss {loss_packet:.4}")?,
+            Loss::BitErrors { bit_error_rate } => write!(f, ", bit errors {bit_error_rate:e}")?,
             Loss::Markov {
                 p_good_to_bad,
                 p_bad_to_good,
