@@ -18,7 +18,7 @@ export CARGO_PROFILE_DEV_DEBUG := 0
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo explorer test test-small package macos check unit isal arm loom tsan asan system test-verbs test-verbs-short browser deny python torch torch-versions gpu wheel figures figures-protocol figures-boxes figures-optinic figures-collectives figures-training figures-vm bench bench-cores bench-packet-time bench-completion bench-agreement bench-path bench-paths bench-durable bench-many-files bench-scale bench-copies bench-model bench-sim bench-torch bench-collectives bench-hadamard bench-train bench-train-matrix bench-inference model-check sim-check fuzz soak mutants miri deb deb-c dist install install-c hooks clean
+.PHONY: help demo explorer test test-small package macos check unit isal arm loom tsan asan system test-verbs test-verbs-short browser deny python torch torch-versions gpu wheel figures figures-protocol figures-boxes figures-optinic figures-collectives figures-training figures-vm figures-paths bench bench-cores bench-packet-time bench-completion bench-agreement bench-path bench-paths bench-durable bench-many-files bench-scale bench-copies bench-model bench-sim bench-torch bench-collectives bench-hadamard bench-train bench-train-matrix bench-inference model-check sim-check fuzz soak mutants miri deb deb-c dist install install-c hooks clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -288,6 +288,12 @@ VM_OUT := figures/vm
 figures-vm: ## measure: reliable connections of Soft-RoCE through boxes and beside schemes, in a virtual machine, for `make figures` (root; 20 minutes)
 	@mkdir -p $(VM_OUT)
 	tests/vm/run $(TOOLS) --points 3 --csv $(VM_OUT)/rdma.csv
+
+PATHS_OUT := figures/paths
+figures-paths: ## measure: loss by the size of packets over an emulated path with bit errors, for `make figures` (root; four minutes)
+	@mkdir -p $(PATHS_OUT)
+	$(CARGO) build --release --quiet --package farwrite-cli --bin farwrite
+	PYTHONPATH=tests/system python3 tests/bench/loss_by_size.py $${CARGO_TARGET_DIR:-target}/release/farwrite --csv $(PATHS_OUT)/sizes.csv
 
 figures: ## draw the papers' figures in figures/, and compare them with the papers' numbers in out/figures.html
 	@mkdir -p out

@@ -39,10 +39,10 @@ def test_all_claims_are_there() -> None:
     lowar = ["L3", "L9", "L10", "L11", "L12", "L13", "LV"]
     netrt = ["N6", "N7", "N8", "N9", "N10"]
     optinic = ["O7", "OA", "OL", "OT3", "OT4", "OT5"]
-    sdr = ["S3", "S9", "S10", "S11", "S12", "S13", "S15", "SV"]
+    sdr = ["S2", "S3", "S9", "S10", "S11", "S12", "S13", "S15", "SV"]
     simulated = ["C2", *lowar, *netrt, "O2", "O3", "O4", "O5", "O6"]
     assert [claim.name for claim in CLAIMS] == [*simulated, *optinic, *sdr]
-    assert [claim.name for claim in FROM_ROWS] == [*simulated, *optinic[:5], "SV"]
+    assert [claim.name for claim in FROM_ROWS] == [*simulated, *optinic[:5], "S2", "SV"]
 
 
 @pytest.mark.parametrize("claim", STEADY, ids=lambda claim: claim.name)
@@ -114,7 +114,7 @@ def test_all_are_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for claim in CLAIMS:
         (folder / claim.name).mkdir(parents=True)
         shutil.copy(claim.folder / "claim.toml", folder / claim.name)
-    for results in [FOLDER, "boxes", "collectives", "inference", "optinic", "training", "vm"]:
+    for results in [FOLDER, "boxes", "collectives", "inference", "optinic", "paths", "training", "vm"]:
         shutil.copytree(FIGURES / results, folder / results)
     (tmp_path / "codes.json").write_text(bench(4.0))
     monkeypatch.setenv("FARWRITE_CODES_BENCH", str(tmp_path / "codes.json"))

@@ -7,7 +7,7 @@ figures-collectives``). O2 is training and inference with drops (``make figures-
 and O4 is inference over a path (``make bench-train``, ``make bench-inference``). OT4 and OT5 are tables of
 NICs from `farwrite.model.nic`. O7, OA and OT3 are the Hadamard transform and the timeouts, and OT4 has the
 bytes of queue pairs (``make figures-optinic``). LV and SV are RDMA devices of the kernel in a virtual machine
-(``make figures-vm``).
+(``make figures-vm``). S2 is the loss of an emulated path (``make figures-paths``).
 
 A figure is a folder with a ``claim.toml``: the claim of the paper and its place, the settings, and the
 paper's numbers, each with bounds for our number. A number with ``at`` is a position of the plot, where it is

@@ -6,7 +6,8 @@ collectives with NICs and endpoints, in virtual time. ``make figures-optinic`` w
 Hadamard transform, the adaptive timeouts and the bytes of queue pairs. ``make figures-training`` writes
 ``training``: training and inference with drops; ``make bench-train`` adds ``lossy.csv``: training over a
 path. ``make bench-inference`` writes ``inference``: inference over a path. ``make figures-vm`` writes ``vm``:
-RDMA devices of the kernel in a virtual machine.
+RDMA devices of the kernel in a virtual machine. ``make figures-paths`` writes ``paths``: the loss of an
+emulated path by the size of packets.
 """
 
 from __future__ import annotations
