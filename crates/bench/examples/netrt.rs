@@ -17,7 +17,7 @@ use std::time::Instant;
 
 use farwrite_boxes::netrt::Config;
 use farwrite_net::Policy;
-use farwrite_units::stats::mean;
+use farwrite_units::stats::{mean, standard_error};
 use racks::{Outcome, Racks, Repair, Scene};
 use rows::{Panel, Rows};
 
@@ -344,6 +344,25 @@ fn means(runs: &[Outcome]) -> [f64; MEASURES.len()] {
     MEASURES.map(|(_, value)| mean(runs.iter().map(value)))
 }
 
+/// The standard errors of times: of their means over runs, or over the writes of one run. One run does
+/// not show that of a tail.
+fn errors_us(runs: &[Outcome]) -> Vec<(&'static str, f64)> {
+    let of = |value: fn(&Outcome) -> f64| {
+        let values: Vec<_> = runs.iter().map(value).collect();
+        standard_error(&values)
+    };
+    match runs {
+        [run] => {
+            let times: Vec<_> = run.fct_ns.iter().map(|&ns| ns as f64 / 1e3).collect();
+            vec![("mean_error_us", standard_error(&times))]
+        }
+        _ => vec![
+            ("mean_error_us", of(Outcome::mean_us)),
+            ("p99_error_us", of(|run| run.tail_us(0.01))),
+        ],
+    }
+}
+
 /// Ways of repairing losses on one network, beside Go-Back-N.
 struct Table<'a> {
     panel: Panel<'a>,
@@ -360,6 +379,9 @@ impl<'a> Table<'a> {
     fn row(&self, name: &str, runs: &[Outcome]) {
         let means = means(runs);
         for ((measure, _), value) in MEASURES.iter().zip(means) {
+            self.panel.add(name, self.x, measure, value);
+        }
+        for (measure, value) in errors_us(runs) {
             self.panel.add(name, self.x, measure, value);
         }
         let change = |at: usize| (means[at] / self.plain[at] - 1.0) * 100.0;

@@ -11,6 +11,7 @@ use farwrite_rc::{QpConfig, Remote, Request};
 use farwrite_units::stats::{mean, standard_error};
 
 use crate::network::{self, Setting};
+use crate::rows::Panel;
 
 pub(crate) const MB: u32 = 1_000_000;
 const RKEY: u32 = 1;
@@ -64,6 +65,7 @@ pub(crate) struct Case {
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Spread {
     pub(crate) mean: f64,
+    /// 0 for one run, which does not show the spread.
     pub(crate) error: f64,
 }
 
@@ -73,6 +75,15 @@ impl Spread {
             mean: mean(values),
             error: standard_error(values),
         }
+    }
+
+    /// Adds this goodput to a panel, with its standard error if there are several runs.
+    pub(crate) fn add_to(self, panel: &Panel<'_>, series: &str, x: f64, runs: u64) -> Self {
+        panel.add(series, x, "goodput_gbps", self.mean);
+        if runs > 1 {
+            panel.add(series, x, "error_gbps", self.error);
+        }
+        self
     }
 }
 

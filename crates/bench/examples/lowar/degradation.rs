@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::case::Case;
 use crate::rows::Rows;
-use crate::{GOODPUT, LONG, Options, iid};
+use crate::{LONG, Options, iid};
 
 /// The settings of the paper, and the round trip of each.
 const SETTINGS: [(&str, Duration); 2] = [
@@ -35,14 +35,10 @@ pub(crate) fn of_all(options: &Options, rows: &Rows) {
                     connections,
                     ..case
                 };
-                let goodput = case.goodput(&|_| None).mean;
-                panel.add(
-                    &format!("connections: {connections}"),
-                    loss,
-                    GOODPUT,
-                    goodput,
-                );
-                print!(" {goodput:>8.3}");
+                let goodput = case.goodput(&|_| None);
+                let series = format!("connections: {connections}");
+                goodput.add_to(&panel, &series, loss, case.runs);
+                print!(" {:>8.3}", goodput.mean);
             }
             println!();
         }

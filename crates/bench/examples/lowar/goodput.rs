@@ -6,7 +6,7 @@ use farwrite_boxes::lowar::Coding;
 
 use crate::case::{Case, Spread, spaced};
 use crate::rows::Rows;
-use crate::{GOODPUT, LONG, Options, fixed, iid, series};
+use crate::{LONG, Options, fixed, iid, series};
 
 /// A packet of 1024 bytes on a cable.
 pub(crate) const FRAME_BYTES: f64 = 1106.0;
@@ -24,9 +24,6 @@ const SHAPES: [(u16, u8); 11] = [
     (32, 4),
     (64, 8),
 ];
-/// The standard error of [`GOODPUT`].
-const ERROR: &str = "error_gbps";
-
 /// The NICs that are computed: ideal, and fitted.
 const COMPUTED: [&str; 2] = [
     "Go-Back-N, ideal (computed)",
@@ -58,9 +55,7 @@ pub(crate) fn of_one(options: &Options, rtt: Duration, rows: &Rows) {
                 ..case
             };
             let goodput = case.goodput(&|_| None);
-            panel.add(&series(coding), loss, GOODPUT, goodput.mean);
-            panel.add(&series(coding), loss, ERROR, goodput.error);
-            goodput
+            goodput.add_to(&panel, &series(coding), loss, case.runs)
         };
         let plain = run(None).mean;
         print!("{loss:>8.0e} {plain:>8.3}");
@@ -81,7 +76,7 @@ pub(crate) fn of_one(options: &Options, rtt: Duration, rows: &Rows) {
         print!(" {:>8.3} {share:>9.3} {ratio:>10.2}", adaptive.mean);
         for (name, nic) in COMPUTED.into_iter().zip(computed.into_iter().flatten()) {
             let goodput = nic.goodput_gbps(loss);
-            panel.add(name, loss, GOODPUT, goodput);
+            panel.add(name, loss, "goodput_gbps", goodput);
             print!(" {:>8.2}", of_paper / goodput);
         }
         println!();
@@ -171,9 +166,10 @@ fn of_many_over(options: &Options, rtt: Duration, rows: &Rows) {
             let name = format!("{}, connections: {connections}", spaced(case.rtt));
             let panel = rows.panel("L9", &name, &case.goodput_conditions(LONG));
             let run = |coding| {
-                let goodput = Case { coding, ..case }.goodput(&|_| None).mean;
-                panel.add(&series(coding), loss, GOODPUT, goodput);
+                let goodput = Case { coding, ..case }.goodput(&|_| None);
                 goodput
+                    .add_to(&panel, &series(coding), loss, case.runs)
+                    .mean
             };
             let codings = [None, fixed(32, 1), fixed(8, 1), Some(Coding::Adaptive)];
             let [plain, wide, narrow, adaptive] = codings.map(run);

@@ -54,8 +54,6 @@ use rows::Rows;
 const BURSTS: f64 = 1e-4;
 /// Fixed shapes beside LoWAR(64, 8) under bursts.
 const BURST_SHAPES: [(u16, u8); 3] = [(256, 8), (256, 16), (256, 32)];
-/// What most figures show, of all connections.
-const GOODPUT: &str = "goodput_gbps";
 /// The messages of most figures.
 const LONG: &str = "messages of 1 MB";
 
@@ -202,9 +200,9 @@ fn bursts_of(options: &Options, kind: &str, rows: &Rows) {
                     ..options.case()
                 };
                 let lost = |case: &Case| is_fixed.then(|| fixed_bursts(case, burst, loss_bad));
-                let goodput = case.goodput(&lost).mean;
-                panel.add(&series(coding), burst.into(), GOODPUT, goodput);
-                goodput
+                let goodput = case.goodput(&lost);
+                let goodput = goodput.add_to(&panel, &series(coding), burst.into(), case.runs);
+                goodput.mean
             };
             let [plain, coded, adaptive] = [None, fixed(64, 8), Some(Coding::Adaptive)].map(run);
             let others = BURST_SHAPES.map(|(r, c)| ((r, c), run(fixed(r, c))));
@@ -262,14 +260,15 @@ fn small(options: &Options, rows: &Rows) {
                 message_bytes,
                 ..case
             };
-            let goodput = case.goodput(&|_| None).mean;
+            let goodput = case.goodput(&|_| None);
             let name = if loss > 0.0 {
                 series(coding)
             } else {
                 "without loss".into()
             };
-            panel.add(&name, message_bytes.into(), GOODPUT, goodput);
             goodput
+                .add_to(&panel, &name, message_bytes.into(), case.runs)
+                .mean
         };
         let runs = [
             (0.0, None),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::case::{Case, Restart, spaced};
 use crate::rows::Rows;
-use crate::{GOODPUT, LONG, Options, iid};
+use crate::{LONG, Options, iid};
 
 /// Windows after a retransmission, in packets; 0: the whole window.
 const WINDOWS: [u32; 4] = [0, 1024, 4096, 16_384];
@@ -51,9 +51,9 @@ fn of_path(options: &Options, rtt: Duration, rows: &Rows) {
                     loss: iid(loss),
                     ..case
                 };
-                let goodput = case.goodput(&|_| None).mean;
-                panel.add(&series, loss, GOODPUT, goodput);
-                print!(" {goodput:>8.3}");
+                let goodput = case.goodput(&|_| None);
+                goodput.add_to(&panel, &series, loss, case.runs);
+                print!(" {:>8.3}", goodput.mean);
             }
             println!();
         }

@@ -187,7 +187,7 @@ fn main() {
         for ((name, ..), of_way) in ways.iter().zip(sums.chunks(sets.len())) {
             print_row(name, of_way, &sums[..sets.len()]);
             for (measure, value) in measures(of_way) {
-                panel.add(name, load, measure, value);
+                panel.add(name, load, &measure, value);
             }
         }
     }

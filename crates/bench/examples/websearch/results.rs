@@ -47,11 +47,17 @@ fn over(sums: &[Sum], of: impl Fn(&Sum) -> f64) -> f64 {
     stats::mean(sums.iter().map(of))
 }
 
-/// The same, of each measure.
-pub(crate) fn measures(sums: &[Sum]) -> Vec<(&'static str, f64)> {
-    let names = sums[0].measures().map(|(name, _)| name);
-    let mean = |(at, name): (usize, _)| (name, over(sums, |sum| sum.measures()[at].1));
-    names.into_iter().enumerate().map(mean).collect()
+/// The same, of each measure, and the standard errors of times if there are several sets.
+pub(crate) fn measures(sums: &[Sum]) -> Vec<(String, f64)> {
+    let mut found = Vec::new();
+    for (at, (name, _)) in sums[0].measures().into_iter().enumerate() {
+        let values: Vec<_> = sums.iter().map(|sum| sum.measures()[at].1).collect();
+        found.push((name.to_owned(), stats::mean(&values)));
+        if let Some(time) = name.strip_suffix("_us").filter(|_| sums.len() > 1) {
+            found.push((format!("{time}_error_us"), stats::standard_error(&values)));
+        }
+    }
+    found
 }
 
 pub(crate) fn print_row(name: &str, sums: &[Sum], plain: &[Sum]) {
