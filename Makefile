@@ -229,6 +229,7 @@ figures-protocol: ## measure: shipped endpoints in virtual time at the settings 
 	-$(PROTOCOL) --size-kib 8388608 --loss 1e-6 --rtt-ms 25,66.66666666666667 --schemes "sr-rto;ec-mds:32,8" --samples 6 --csv $(PROTOCOL_OUT)/8gib.csv
 	-$(PROTOCOL) --sites 4 --size-kib 8192 --loss 1e-5,1e-4,1e-3,1e-2 --schemes "sr-rto;ec-mds:32,8" --samples 150 --csv $(PROTOCOL_OUT)/rings.csv
 	-$(PROTOCOL) --sites 2,6,8 --size-kib 8192 --loss 1e-3 --schemes "sr-rto;ec-mds:32,8" --samples 60 --csv $(PROTOCOL_OUT)/rings-by-sites.csv
+	-$(PROTOCOL) --sites 4 --size-kib 1024 --loss 1e-5,1e-4,1e-3,1e-2 --schemes "sr-rto;ec-mds:32,8" --samples 10000 --csv $(PROTOCOL_OUT)/rings-tails.csv
 	-$(AGREEMENT) --rate-gbps 3250 --size-kib 8388608 --loss 1e-6 --schemes "sr-rto;ec-mds:32,8" --samples 6 --csv $(PROTOCOL_OUT)/8gib-wide.csv
 
 # With the settings of docs/results/boxes.md.

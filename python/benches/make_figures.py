@@ -14,7 +14,9 @@ from tqdm import tqdm
 from paper_figures import s11
 from paper_figures.beside import add_paper
 from paper_figures.claim import Claim, ConditionedMaker, Numbers, ShippedMaker, load_all
+from paper_figures.digits import estimate_text
 from paper_figures.page import Part, page
+from paper_figures.shipped import Estimates
 
 
 def make(claim: Claim) -> Part:
@@ -23,7 +25,7 @@ def make(claim: Claim) -> Part:
     ours = maker.numbers(claim.settings)
     conditions = maker.conditions(claim.settings) if isinstance(maker, ConditionedMaker) else ""
     figure = maker.draw(claim.settings)
-    shipped: Numbers = {}
+    shipped: Estimates = {}
     if isinstance(maker, ShippedMaker) and times.cells:
         shipped = maker.shipped(claim.settings, times)
         maker.points(figure, claim.settings, times)
@@ -33,12 +35,16 @@ def make(claim: Claim) -> Part:
     figure.savefig(svg, format="svg", metadata={"Date": None})
     plot = "\n".join(line.rstrip() for line in svg.getvalue().splitlines()) + "\n"
     results: dict[str, object] = {"conditions": conditions} if conditions else {}
-    results |= {"numbers": ours} | ({"shipped": shipped} if shipped else {})
+    shown = claim.shown(ours)
+    results |= {"numbers": ours, "shown": shown}
+    if shipped:
+        results["shipped"] = {name: of.value for name, of in shipped.items()}
+        results["shipped_shown"] = {name: estimate_text(of.value, of.half) for name, of in shipped.items()}
     verdicts = claim.verdicts(ours)
     results |= {"verdict": claim.verdict(verdicts), "verdicts": verdicts}
     (claim.folder / "plot.svg").write_text(plot)
     (claim.folder / "results.json").write_text(json.dumps(results, indent=1) + "\n")
-    return Part(claim, ours, shipped, plot, conditions, verdicts)
+    return Part(claim, ours, shown, shipped, plot, conditions, verdicts)
 
 
 def main() -> int:

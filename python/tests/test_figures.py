@@ -4,7 +4,7 @@ import json
 import re
 import shutil
 import sys
-from math import inf
+from math import hypot, inf, nan
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -12,6 +12,7 @@ import pytest
 
 from make_figures import main
 from paper_figures.claim import Claim, ShippedMaker, load_all
+from paper_figures.digits import estimate_text
 from paper_figures.rows import load as load_rows
 from paper_figures.shipped import FOLDER
 from paper_figures.shipped import load as load_times
@@ -52,12 +53,16 @@ def test_numbers(claim: Claim) -> None:
     assert ours == pytest.approx(kept, rel=1e-6), "make figures brings the kept ones up to date"
     if isinstance(claim.maker, ShippedMaker):
         shipped = claim.maker.shipped(claim.settings, claim.times)
-        kept = json.loads((claim.folder / "results.json").read_text())["shipped"]
-        assert shipped == pytest.approx(kept, rel=1e-6), "make figures brings the kept ones up to date"
+        results = json.loads((claim.folder / "results.json").read_text())
+        found = {name: of.value for name, of in shipped.items()}
+        assert found == pytest.approx(results["shipped"], rel=1e-6), "make figures brings them up to date"
+        texts = {name: estimate_text(of.value, of.half) for name, of in shipped.items()}
+        assert texts == results["shipped_shown"]
         assert set(shipped) <= set(ours)
     verdicts = claim.verdicts(ours)
     kept = json.loads((claim.folder / "results.json").read_text())
     assert (kept["verdict"], kept["verdicts"]) == (claim.verdict(verdicts), verdicts)
+    assert kept["shown"] == claim.shown(ours)
     for number in claim.expected:
         assert number.holds(ours[number.name]), (number.name, ours[number.name])
         # Each difference has a cause and a reason, and what is reproduced has no cause.
@@ -102,6 +107,22 @@ def test_numbers_need_no_other_rows() -> None:
                 assert pointer is None, (claim.name, number.name, text)
 
 
+@pytest.mark.parametrize(
+    ("value", "half", "text"),
+    [
+        (6.5479, 0, "6.55"),
+        (6.5479, nan, "6.55"),
+        (6.5479, 1.04, "6.5 ± 1.0"),
+        (6.5479, 0.31, "6.5 ± 0.3"),
+        (6.5479, 0.0031, "6.55"),
+        (1234.5, 140, "1230 ± 140"),
+        (0.0001, 0.00003, "0.0001"),
+    ],
+)
+def test_numbers_have_the_digits_that_their_intervals_carry(value: float, half: float, text: str) -> None:
+    assert estimate_text(value, half) == text
+
+
 def test_a_claim_is_as_its_numbers() -> None:
     assert overall([REPRODUCED, REPRODUCED]) == REPRODUCED
     assert overall([REPRODUCED, NOT]) == overall([PARTLY]) == PARTLY
@@ -125,8 +146,8 @@ def test_all_are_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "out of bounds" not in page
     with_shipped = [claim for claim in CLAIMS if isinstance(claim.maker, ShippedMaker)]
     assert [claim.name for claim in with_shipped] == ["S3", "S9", "S10", "S12", "S13"]
-    assert page.count("shipped protocols in virtual time, ") == 5
-    assert page.count("<th>shipped protocol</th>") == 5
+    assert page.count("shipped protocols in virtual time, ") == len(with_shipped)
+    assert page.count("<th>shipped protocol</th>") == len(with_shipped)
     assert page.count("Measured: NICs and boxes in virtual time; ") == 11
     assert page.count("Measured: NICs and endpoints in virtual time; ") == 4
     assert page.count("Measured: ") == len(FROM_ROWS) + len(with_shipped) + 1
@@ -147,8 +168,9 @@ def test_all_are_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_shipped_protocols_are_found_by_their_place(tmp_path: Path) -> None:
-    head = "scheme,bytes,rate_bps,rtt_s,loss_packet,burst,mtu,samples,seed,mean_s,p99_s,p999_s\n"
-    row = '"{}",131072,406250000000,0.025,0.001,0,4096,{},1,{},{},\n'
+    head = "scheme,bytes,rate_bps,rtt_s,loss_packet,burst,mtu,samples,seed,mean_s,p99_s,"
+    head += "error_s,p999_s,p999_low_s,p999_high_s,model_s,model_p999_s\n"
+    row = '"{}",131072,406250000000,0.025,0.001,0,4096,{},1,{},{},0.001,,,,0.05,\n'
     (tmp_path / "a.csv").write_text(head + row.format("sr-rto", 1000, 0.075, 0.1))
     (tmp_path / "b.csv").write_text(head + row.format("ec-mds:32,8", 60, 0.025, ""))
     times = load_times(tmp_path)
@@ -157,7 +179,11 @@ def test_shipped_protocols_are_found_by_their_place(tmp_path: Path) -> None:
     assert found is not None
     assert (found.messages, found.p99_s) == (1000, 0.1)
     assert times.find("sr-nack", *place) is None
-    assert times.ratios("sr-rto", "ec-mds:32,8", 400e9, 25e-3) == pytest.approx({(2.0**17, 1e-3): 3.0})
+    ((found_at, ratio),) = times.ratios("sr-rto", "ec-mds:32,8", 400e9, 25e-3).items()
+    assert found_at == pytest.approx((2.0**17, 1e-3))
+    assert ratio.value == pytest.approx(3.0)
+    # Two standard errors of 1 ms of 75 ms, and of 25 ms.
+    assert ratio.below == ratio.above == pytest.approx(3 * hypot(2 / 75, 2 / 25))
     # One of the two schemes has too few messages for a quantile, so there is no ratio.
     assert times.ratios("sr-rto", "ec-mds:32,8", 400e9, 25e-3, kind="p99_s") == {}
     assert times.messages == "60 to 1000"

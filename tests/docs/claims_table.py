@@ -57,7 +57,7 @@ def numbers(folder):
                 continue
             cause = CAUSES.get(number.get("cause"), "")
             why = number["why"] if cause else ""
-            lines.append([name, number["says"], stated(number), text(results["numbers"][number["name"]]),
+            lines.append([name, number["says"], stated(number), results["shown"][number["name"]],
                           verdict, cause, why])
     return table(["claim", "number", "paper", "here", "verdict", "whose the difference is", "why"], lines)
 

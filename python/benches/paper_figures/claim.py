@@ -10,11 +10,12 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
+from paper_figures.digits import estimate_text
 from paper_figures.rows import Rows
 from paper_figures.rows import load as load_rows
-from paper_figures.shipped import FOLDER, Times
+from paper_figures.shipped import FOLDER, Estimates, Times
 from paper_figures.shipped import load as load_times
-from paper_figures.verdict import Statement, overall
+from paper_figures.verdict import ERRORS, Statement, overall
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -45,7 +46,7 @@ class Maker(Protocol):
 class ShippedMaker(Maker, Protocol):
     """A maker that also compares simulations of the shipped protocols."""
 
-    def shipped(self, settings: Settings, times: Times) -> Numbers:
+    def shipped(self, settings: Settings, times: Times) -> Estimates:
         """Return the numbers that the simulated messages of the shipped protocols give."""
 
     def points(self, figure: Figure, settings: Settings, times: Times) -> None:
@@ -217,6 +218,11 @@ class Claim:
             for number in self.expected
         }
         return {name: verdict for name, verdict in found.items() if verdict}
+
+    def shown(self, ours: Numbers) -> dict[str, str]:
+        """Return our numbers as text, with two standard errors where they are known."""
+        errors = self.errors()
+        return {name: estimate_text(value, ERRORS * errors.get(name, 0.0)) for name, value in ours.items()}
 
     @staticmethod
     def verdict(verdicts: dict[str, str]) -> str:

@@ -50,8 +50,10 @@ def draw(settings: Settings, rows: Rows) -> Figure:
     """Draw the paper's plot with our numbers."""
     figure, axes = panels(2)
     names = [settings["plain"], settings["narrow"], settings["code"]]
-    for panel, measure, title in zip(axes, ["mean_ms", "p99_ms"], ["(a) mean", "(b) p99"], strict=True):
-        loss_places(panel, lines(panel, rows, PANEL, names, measure))
+    # A p99 has no standard error.
+    shown = [("mean_ms", "error_ms", "(a) mean"), ("p99_ms", "", "(b) p99")]
+    for panel, (measure, error, title) in zip(axes, shown, strict=True):
+        loss_places(panel, lines(panel, rows, PANEL, names, measure, error))
         panel.set_ylim(bottom=0)
         panel.set_title(title)
         panel.set_ylabel("completion time, ms")

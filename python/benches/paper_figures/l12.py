@@ -33,7 +33,9 @@ def draw(settings: Settings, rows: Rows) -> Figure:
     figure, (left, right) = panels(2, width=4.2)
     names = [settings["plain"], settings["narrow"], settings["code"]]
     sizes, _ = rows.line(PANEL, settings["lossless"], "goodput_gbps")
-    bars(left, {name: rows.line(PANEL, name, "goodput_gbps")[1] for name in [settings["lossless"], *names]})
+    shown = [settings["lossless"], *names]
+    intervals = {name: rows.intervals(PANEL, name, sizes, "error_gbps") for name in shown}
+    bars(left, {name: rows.line(PANEL, name, "goodput_gbps")[1] for name in shown}, intervals=intervals)
     bars(right, {name: kept_share(settings, rows, name) for name in names})
     log_y(left)
     left.set_ylim(bottom=0.01)

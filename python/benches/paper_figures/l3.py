@@ -36,9 +36,11 @@ def draw(settings: Settings, rows: Rows) -> Figure:
     for panel, name in zip(axes, ["LAN", "WAN"], strict=True):
         for number, series in enumerate(settings["connections"]):
             losses, values = rows.line(name, series, GOODPUT)
-            panel.plot(
+            panel.errorbar(
                 range(len(losses)),
                 values,
+                yerr=rows.intervals(name, series, losses, "error_gbps"),
+                elinewidth=0.8,
                 label=series,
                 color=SPLITS[number],
                 marker=MARKERS[number],

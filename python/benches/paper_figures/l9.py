@@ -48,20 +48,22 @@ def numbers(settings: Settings, rows: Rows) -> Numbers:
 
 def errors(settings: Settings, rows: Rows) -> Numbers:
     """Return the standard errors of the ratios whose two numbers are means of several runs."""
-    near, _ = settings["panels"]
+    near, far = settings["panels"]
     coded, plain = settings["code"], settings["plain"]
 
     def relative(panel: str, series: str, loss: float) -> float:
-        return rows.value(panel, series, ERROR, loss) / rows.value(panel, series, GOODPUT, loss)
+        return rows.error(panel, series, ERROR, loss) / rows.value(panel, series, GOODPUT, loss)
 
     def of_ratio(panel: str, loss: float) -> float:
         ratio = rows.value(panel, coded, GOODPUT, loss) / rows.value(panel, plain, GOODPUT, loss)
         return ratio * hypot(relative(panel, coded, loss), relative(panel, plain, loss))
 
     return {
-        "plain_40_ms_1e-5": rows.value(near, plain, ERROR, 1e-5),
+        "plain_40_ms_1e-5": rows.error(near, plain, ERROR, 1e-5),
         "ratio_40_ms_1e-5": of_ratio(near, 1e-5),
         "ratio_40_ms_1e-4": of_ratio(near, 1e-4),
+        "ratio_80_ms_1e-5": of_ratio(far, 1e-5),
+        "ratio_80_ms_1e-4": of_ratio(far, 1e-4),
     }
 
 
@@ -77,14 +79,14 @@ def of_best(settings: Settings, rows: Rows, panel: str) -> float:
 
 
 def draw(settings: Settings, rows: Rows) -> Figure:
-    """Draw the paper's plot with our numbers."""
+    """Draw the paper's plot with our numbers, and two standard errors on each side of means."""
     figure, axes = panels(3)
     names = [settings["plain"], settings["narrow"], settings["code"], settings["adaptive"]]
     computed = [settings["ideal"], settings["fitted"]]
     for panel, name in zip(axes, [*settings["panels"], settings["many"]], strict=True):
         # The computed goodput of a NIC is known for one connection only.
         shown = names if name == settings["many"] else [*computed, *names]
-        loss_places(panel, lines(panel, rows, name, shown, GOODPUT))
+        loss_places(panel, lines(panel, rows, name, shown, GOODPUT, ERROR))
         panel.set_ylim(0, 10)
         panel.set_title(f"round trip of {name}")
     axes[0].set_ylabel("goodput, Gbit/s")

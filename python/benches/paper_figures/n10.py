@@ -17,6 +17,15 @@ def values(settings: Settings, rows: Rows, name: str, measure: str) -> Array:
     return np.array([value for _, (value,) in lines])
 
 
+def intervals(settings: Settings, rows: Rows, name: str, measure: str) -> Array:
+    """Return two standard errors of a time for each load and buffer."""
+    found = []
+    for panel in settings["panels"]:
+        x, _ = rows.line(panel, name, measure)
+        found.append(rows.intervals(panel, name, x, measure.replace("_us", "_error_us"))[0])
+    return np.array(found)
+
+
 def lower(settings: Settings, rows: Rows, name: str, measure: str) -> Array:
     """Return by how many percent times are lower than with Go-Back-N, for each load and buffer."""
     plain = values(settings, rows, settings["plain"], measure)
@@ -51,7 +60,9 @@ def draw(settings: Settings, rows: Rows) -> Figure:
         ("(d) long flows, p90", "long_p90_us"),
     ]
     for panel, (title, measure) in zip(axes, shown, strict=True):
-        bars(panel, {name: values(settings, rows, name, measure) for name in settings["series"]})
+        names = settings["series"]
+        errors = {name: intervals(settings, rows, name, measure) for name in names}
+        bars(panel, {name: values(settings, rows, name, measure) for name in names}, intervals=errors)
         places(panel, [name.replace(", ", "\n") for name in settings["panels"]])
         log_y(panel)
         panel.set_xlabel("load towards the core, buffer of a switch")

@@ -55,8 +55,10 @@ def draw(settings: Settings, rows: Rows) -> Figure:
         means, tails = (
             {name: rows.line(size, name, measure)[1] for name in names} for measure in ["mean_us", "p99_us"]
         )
-        bars(panel, means, tails)
-        loss_places(panel, rows.line(size, names[0], "mean_us")[0])
+        losses = rows.line(size, names[0], "mean_us")[0]
+        errors = {name: rows.intervals(size, name, losses, "mean_error_us") for name in names}
+        bars(panel, means, tails, errors)
+        loss_places(panel, losses)
         log_y(panel)
         panel.set_title(f"writes of {size}")
     for panel in (axes[0], axes[3]):

@@ -48,7 +48,9 @@ def draw(settings: Settings, rows: Rows) -> Figure:
     for panel, (title, buffer, measure) in zip(axes, shown, strict=True):
         lines = {name: rows.line(buffer, name, measure) for name in settings["series"]}
         values: dict[str, Array] = {name: times / 1000 for name, (_, times) in lines.items()}
-        bars(panel, values)
+        error = measure.replace("_us", "_error_us")
+        errors = {name: rows.intervals(buffer, name, x, error) / 1000 for name, (x, _) in lines.items()}
+        bars(panel, values, intervals=errors)
         places(panel, [f"{senders:g}" for senders in lines[settings["plain"]][0]])
         panel.set_title(title)
         panel.set_xlabel("senders")

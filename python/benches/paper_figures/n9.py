@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from paper_figures.claim import Numbers, Settings
 from paper_figures.rows import Rows
 from paper_figures.style import Array, bars, legend_below, panels, places
+from paper_figures.verdict import ERRORS
 
 PANEL = "spines"
 
@@ -20,6 +21,18 @@ def line(rows: Rows, name: str, measure: str, panel: str = PANEL) -> Array:
 def lower(rows: Rows, name: str, than: str, measure: str, panel: str = PANEL) -> Array:
     """Return by how many percent times are lower."""
     return 100 * (1 - line(rows, name, measure, panel) / line(rows, than, measure, panel))
+
+
+def lower_errors(rows: Rows, name: str, than: str, measure: str, panel: str = PANEL) -> Array:
+    """Return the standard errors of `lower`, as of independent runs."""
+    error = measure.replace("_us", "_error_us")
+    spines, _ = rows.line(panel, name, measure)
+    relative = [
+        rows.intervals(panel, of, spines, error) / ERRORS / line(rows, of, measure, panel)
+        for of in (name, than)
+    ]
+    errors: Array = (100 - lower(rows, name, than, measure, panel)) * np.hypot(*relative)
+    return errors
 
 
 def for_100_kb(settings: Settings, rows: Rows, name: str, measure: str, panel: str = PANEL) -> Array:
@@ -62,6 +75,23 @@ def numbers(settings: Settings, rows: Rows) -> Numbers:
     return found
 
 
+def errors(settings: Settings, rows: Rows) -> Numbers:
+    """Return the standard errors of the least and the most of times that are lower."""
+    drill, ecmp = settings["drill"], settings["ecmp"]
+    found: Numbers = {}
+    for paths, panels_of in [("", [PANEL]), ("slow_", settings["slow"])]:
+        for name, than, measure in [
+            ("mean", drill, "mean_us"), ("tail", drill, "p99_us"), ("ecmp", ecmp, "mean_us"),
+        ]:  # fmt: skip
+            values, of_values = (
+                np.concatenate([of(rows, settings["boxes"], than, measure, panel) for panel in panels_of])
+                for of in (lower, lower_errors)
+            )
+            found[f"{paths}{name}_least"] = float(of_values[values.argmin()])
+            found[f"{paths}{name}_most"] = float(of_values[values.argmax()])
+    return found
+
+
 def draw(settings: Settings, rows: Rows) -> Figure:
     """Draw the paper's figure and its table as plots, above with fast paths and below with slow ones."""
     shown = {PANEL: settings["fast"]} | {panel: panel for panel in settings["slow"]}
@@ -69,7 +99,13 @@ def draw(settings: Settings, rows: Rows) -> Figure:
     for number, (paths, rate) in enumerate(shown.items()):
         mean, tail, repeated = axes[3 * number : 3 * number + 3]
         for panel, title, measure in [(mean, "mean", "mean_us"), (tail, "p99", "p99_us")]:
-            bars(panel, {name: line(rows, name, measure, paths) / 1000 for name in settings["series"]})
+            spines, error = (
+                rows.line(paths, settings["ecmp"], measure)[0],
+                measure.replace("_us", "_error_us"),
+            )
+            names = settings["series"]
+            errors = {name: rows.intervals(paths, name, spines, error) / 1000 for name in names}
+            bars(panel, {name: line(rows, name, measure, paths) / 1000 for name in names}, intervals=errors)
             panel.set_title(f"{title}, {rate}")
             panel.set_ylabel("completion time, ms")
         counts = {name: for_100_kb(settings, rows, name, "repeated", paths) for name in settings["series"]}

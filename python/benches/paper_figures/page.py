@@ -7,6 +7,9 @@ from html import escape
 from math import isfinite
 
 from paper_figures.claim import Claim, Number, Numbers
+from paper_figures.digits import estimate_text
+from paper_figures.digits import number_text as text
+from paper_figures.shipped import Estimates
 from paper_figures.verdict import CAUSES, NOT, PARTLY, REPRODUCED
 
 #: The verdicts as the page names them.
@@ -45,8 +48,8 @@ td.number { white-space: nowrap; font-variant-numeric: tabular-nums }
 L is LoWAR, N is NetRT, O is OptiNIC, and S is SDR-RDMA (SC '25). Numbers of the model are exact values of the
 papers' formulas unless a row says otherwise. The verdict on a number is computed: a value is reproduced
 within 10%, a range or a bound if our number holds it, both with two standard errors of ours where they are
-known. A value or range that is missed by at most a factor of two is partly reproduced. The cause of a
-difference is written by hand. Simulated numbers are those of NICs, boxes and endpoints in
+known (after ±). A value or range that is missed by at most a factor of two is partly reproduced. The cause
+of a difference is written by hand. Simulated numbers are those of NICs, boxes and endpoints in
 virtual time, and of the shipped transform and timeouts on drawn data. Tests hold both to the bounds. Numbers
 of shipped protocols are from simulated messages.</p>
 <nav><ul>
@@ -60,8 +63,10 @@ class Part:
     claim: Claim
     #: Numbers of the model, or measured numbers.
     ours: Numbers
+    #: The same as text, with the intervals that are known.
+    shown: dict[str, str]
     #: Numbers of the shipped protocols, by the names of `ours`. Names can be missing.
-    shipped: Numbers
+    shipped: Estimates
     #: The plot as SVG.
     plot: str
     #: Where and how numbers were measured; empty for numbers of the model.
@@ -116,13 +121,15 @@ def section(part: Part) -> str:
 def row(number: Number, ours: float, part: Part) -> str:
     """Return the HTML row of a number. The shipped protocol has a column if it has any numbers."""
     shipped, verdict = part.shipped, part.verdicts.get(number.name, "")
-    protocol = text(shipped[number.name]) if number.name in shipped else ""
+    protocol = ""
+    if of := shipped.get(number.name):
+        protocol = estimate_text(of.value, of.half)
     deviation = number.deviation(ours)
     within = "" if number.holds(ours) else ' <span class="out">out of bounds</span>'
     cells = [
         f"<td>{escape(number.says)}</td>",
         f'<td class="number">{stated(number)}</td>',
-        f'<td class="number">{text(ours)}{within}</td>',
+        f'<td class="number">{part.shown[number.name]}{within}</td>',
         f'<td class="{verdict or "ours"}">{NAMES[verdict]}</td>',
         f'<td class="number">{"" if deviation is None else f"{deviation:+.1%}"}</td>',
         f'<td class="number">{bounds(number)}</td>',
@@ -151,11 +158,6 @@ def cause(number: Number) -> str:
 def bounds(number: Number) -> str:
     """Return the bounds of a number as text."""
     return f"{text(number.low)} to {text(number.high)}" if isfinite(number.high) else "none: measured"
-
-
-def text(value: float) -> str:
-    """Return a number with three digits."""
-    return f"{value:.3g}"
 
 
 def prefixed(svg: str, name: str) -> str:

@@ -21,6 +21,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from paper_figures.verdict import ERRORS
+
 COLUMNS = ("figure", "panel", "series", "x", "measure", "value", "conditions")
 
 
@@ -61,6 +63,18 @@ class Rows:
         if at.size != 1:
             raise KeyError(f"{self.figure}: {at.size} rows of {panel}, {series}, {measure} have x = {x:g}")
         return float(values[at[0]])
+
+    def error(self, panel: str, series: str, measure: str, x: float) -> float:
+        """Return the standard error of a number of a series at x; 0 where one run shows none."""
+        place = (panel, series, measure)
+        found = [
+            row.value for row in self.rows if (row.panel, row.series, row.measure) == place and row.x == x
+        ]
+        return found[0] if found else 0.0
+
+    def intervals(self, panel: str, series: str, x: NDArray[np.float64], measure: str) -> NDArray[np.float64]:
+        """Return two standard errors at each place."""
+        return np.array([ERRORS * self.error(panel, series, measure, float(place)) for place in x])
 
     def series(self, panel: str) -> list[str]:
         """Return the names of the series of a panel, in the order of the rows."""

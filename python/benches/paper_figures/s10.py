@@ -7,8 +7,8 @@ from matplotlib.figure import Figure
 
 from farwrite.model import CompletionTime, completion_time
 from paper_figures.claim import Numbers, Settings
-from paper_figures.shipped import Times
-from paper_figures.style import SCHEMES, SPLITS, Array, curve, panels, size_axis
+from paper_figures.shipped import Estimate, Estimates, Times, by_value
+from paper_figures.style import SCHEMES, SPLITS, Array, curve, hollow, panels, size_axis
 
 
 def time(settings: Settings, scheme: str, size: float | Array, loss: float | Array) -> CompletionTime:
@@ -85,7 +85,7 @@ def draw(settings: Settings) -> Figure:
     return figure
 
 
-def shipped(settings: Settings, times: Times) -> Numbers:
+def shipped(settings: Settings, times: Times) -> Estimates:
     """Return the numbers that simulated messages give. Only short messages have quantiles."""
     path = (settings["bandwidth_bps"], settings["rtt_s"])
     found = {
@@ -96,7 +96,7 @@ def shipped(settings: Settings, times: Times) -> Numbers:
     }
     # The paper does not consider losses above 1e-2 for these numbers.
     most = {name: [of for (_, loss), of in ratios.items() if loss < 1.1e-2] for name, ratios in found.items()}
-    return {name: max(ratios) for name, ratios in most.items() if ratios}
+    return {name: max(ratios, key=by_value) for name, ratios in most.items() if ratios}
 
 
 def points(figure: Figure, settings: Settings, times: Times) -> None:
@@ -104,12 +104,16 @@ def points(figure: Figure, settings: Settings, times: Times) -> None:
     by_size, by_loss = figure.axes[:2]
     path = (settings["bandwidth_bps"], settings["rtt_s"])
     for scheme, style in SCHEMES.items():
-        look = style | {"linestyle": "none", "markerfacecolor": "none", "markersize": 7, "label": None}
+        look = style | {"linestyle": "none", "markersize": 7, "label": None}
+        of_sizes: dict[float, Estimate] = {}
+        of_losses: dict[float, Estimate] = {}
         for cell in times.of(scheme, *path):
             lossless = float(time(settings, "sr-rto", cell.message_bytes, 0.0).lossless_s)
             if np.isclose(cell.loss_chunk, settings["loss_chunk"]):
-                by_size.plot(cell.message_bytes, cell.mean_s / lossless, **look)
+                of_sizes[cell.message_bytes] = cell.estimate().scaled(1 / lossless)
             if np.isclose(cell.message_bytes, settings["message_bytes"]):
-                by_loss.plot(cell.loss_chunk, cell.mean_s / lossless, **look)
+                of_losses[cell.loss_chunk] = cell.estimate().scaled(1 / lossless)
+        hollow(by_size, of_sizes, **look)
+        hollow(by_loss, of_losses, **look)
     for panel in (by_size, by_loss):
         panel.set_title(panel.get_title() + "\nhollow: shipped protocols")

@@ -7,8 +7,8 @@ from matplotlib.figure import Figure
 
 from farwrite.model import CompletionTime, completion_time
 from paper_figures.claim import Numbers, Settings
-from paper_figures.shipped import Times
-from paper_figures.style import MDS, RTO, Array, between, curve, panels
+from paper_figures.shipped import Estimates, Times
+from paper_figures.style import MDS, RTO, Array, between, curve, hollow, panels
 
 
 def time(
@@ -59,11 +59,11 @@ def draw(settings: Settings) -> Figure:
     return figure
 
 
-def shipped(settings: Settings, times: Times) -> Numbers:
+def shipped(settings: Settings, times: Times) -> Estimates:
     """Return the numbers that simulated messages of the shipped protocols give."""
     km = settings["distance_km"]
     places = {"large": (400e9, km), "large_far": (400e9, 10_000), "large_wide": (3.2e12, km)}
-    found: Numbers = {}
+    found: Estimates = {}
     for name, (bandwidth_bps, distance_km) in places.items():
         rtt_s = distance_km * settings["rtt_s"] / km
         ratios = times.ratios("sr-rto", settings["code"], bandwidth_bps, rtt_s)
@@ -84,5 +84,5 @@ def points(figure: Figure, settings: Settings, times: Times) -> None:
                 continue
             km = cell.rtt_s * settings["distance_km"] / settings["rtt_s"]
             ideal = float(time(settings, cell.scheme, cell.message_bytes, bandwidth_bps, km, 0).lossless_s)
-            look = style | {"linestyle": "none", "markerfacecolor": "none", "label": None}
-            panel.plot(km, cell.mean_s / ideal, **look | {"markersize": 9 if large else 6})
+            look = style | {"linestyle": "none", "label": None, "markersize": 9 if large else 6}
+            hollow(panel, {km: cell.estimate().scaled(1 / ideal)}, **look)

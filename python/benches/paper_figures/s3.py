@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 
 from farwrite.model import CompletionTime, completion_time
 from paper_figures.claim import Numbers, Settings
-from paper_figures.shipped import Times
-from paper_figures.style import MDS, NACK, RTO, Array, between, curve, panels, size_axis
+from paper_figures.shipped import Estimate, Estimates, Times, by_value
+from paper_figures.style import MDS, NACK, RTO, Array, between, curve, hollow, panels, size_axis
 
 
 def time(settings: Settings, scheme: str, **changed: Any) -> CompletionTime:
@@ -96,14 +96,14 @@ def draw(settings: Settings) -> Figure:
     return figure
 
 
-def shipped(settings: Settings, times: Times) -> Numbers:
+def shipped(settings: Settings, times: Times) -> Estimates:
     """Return the numbers that simulated messages of the shipped protocols give."""
     path = (settings["bandwidth_bps"], settings["rtt_s"])
 
-    def over_ideal(scheme: str, size: float, loss: float) -> float | None:
+    def over_ideal(scheme: str, size: float, loss: float) -> Estimate | None:
         cell = times.find(scheme, size, *path, loss)
         ideal = float(time(settings, "sr-rto", message_bytes=size).lossless_s)
-        return cell.mean_s / ideal if cell else None
+        return cell.estimate().scaled(1 / ideal) if cell else None
 
     coded = [
         over_ideal(settings["code"], cell.message_bytes, settings["loss_chunk"])
@@ -111,7 +111,7 @@ def shipped(settings: Settings, times: Times) -> Numbers:
         if cell.message_bytes <= 2**30
     ]
     found = {
-        "coded_to_1_gib": max((of for of in coded if of is not None), default=None),
+        "coded_to_1_gib": max((of for of in coded if of is not None), default=None, key=by_value),
         "slowdown_1e-4": over_ideal("sr-rto", settings["message_bytes"], 1e-4),
         "slowdown_1e-1": over_ideal("sr-rto", settings["message_bytes"], 1e-1),
     }
@@ -123,12 +123,16 @@ def points(figure: Figure, settings: Settings, times: Times) -> None:
     by_size, by_loss = figure.axes[0], figure.axes[2]
     path = (settings["bandwidth_bps"], settings["rtt_s"])
     for scheme, style in [("sr-rto", RTO), ("sr-nack", NACK), (settings["code"], MDS)]:
-        look = style | {"linestyle": "none", "markerfacecolor": "none", "markersize": 7, "label": None}
+        look = style | {"linestyle": "none", "markersize": 7, "label": None}
+        of_sizes: dict[float, Estimate] = {}
+        of_losses: dict[float, Estimate] = {}
         for cell in times.of(scheme, *path):
             ideal = float(time(settings, scheme, message_bytes=cell.message_bytes).lossless_s)
             if np.isclose(cell.loss_chunk, settings["loss_chunk"]):
-                by_size.plot(cell.message_bytes, cell.mean_s / ideal, **look)
+                of_sizes[cell.message_bytes] = cell.estimate().scaled(1 / ideal)
             if np.isclose(cell.message_bytes, settings["message_bytes"]):
-                by_loss.plot(cell.loss_chunk, cell.mean_s / ideal, **look)
+                of_losses[cell.loss_chunk] = cell.estimate().scaled(1 / ideal)
+        hollow(by_size, of_sizes, **look)
+        hollow(by_loss, of_losses, **look)
     for panel in (by_size, by_loss):
         panel.set_title(panel.get_title() + "\nhollow: shipped protocols")

@@ -8,7 +8,8 @@ from matplotlib.figure import Figure
 
 from farwrite.model import completion_time
 from paper_figures.claim import Numbers, Settings
-from paper_figures.shipped import Times
+from paper_figures.digits import estimate_text
+from paper_figures.shipped import Estimate, Estimates, Times, by_value
 from paper_figures.style import Array, bytes_text, panels
 
 
@@ -61,20 +62,20 @@ def draw(settings: Settings) -> Figure:
     return figure
 
 
-def ratios(settings: Settings, times: Times) -> dict[tuple[float, float], float]:
+def ratios(settings: Settings, times: Times) -> dict[tuple[float, float], Estimate]:
     """Return the ratio of selective repeat's mean to erasure coding's, by size and loss, as simulated."""
     path = (settings["bandwidth_bps"], settings["rtt_s"])
     return times.ratios("sr-rto", settings["code"], *path)
 
 
-def shipped(settings: Settings, times: Times) -> Numbers:
+def shipped(settings: Settings, times: Times) -> Estimates:
     """Return the numbers that simulated messages of the shipped protocols give."""
     within = [
         ratio
         for (size, loss), ratio in ratios(settings, times).items()
         if size <= 2**30 and 0.9e-6 < loss < 1.1e-2
     ]
-    return {"most": max(within), "least": min(within)} if within else {}
+    return {"most": max(within, key=by_value), "least": min(within, key=by_value)} if within else {}
 
 
 def points(figure: Figure, settings: Settings, times: Times) -> None:
@@ -84,7 +85,14 @@ def points(figure: Figure, settings: Settings, times: Times) -> None:
     for (size, loss), ratio in ratios(settings, times).items():
         rows, columns = np.flatnonzero(np.isclose(sizes, size)), np.flatnonzero(np.isclose(losses, loss))
         if rows.size and columns.size:
-            shade = "white" if ratio > 4 or ratio < 0.25 else "black"
+            shade = "white" if ratio.value > 4 or ratio.value < 0.25 else "black"
             place = (columns[0], rows[0] - 0.32)
-            panel.text(*place, f"[{ratio:.2f}]", ha="center", va="center", fontsize=6, color=shade)
+            panel.text(
+                *place,
+                f"[{estimate_text(ratio.value, ratio.half, has_interval=False)}]",
+                ha="center",
+                va="center",
+                fontsize=6,
+                color=shade,
+            )
     panel.set_title(panel.get_title() + "\n[shipped protocols]")

@@ -9,20 +9,61 @@ from __future__ import annotations
 
 import csv
 from dataclasses import dataclass
-from math import isclose, nan
+from math import hypot, isclose, isnan, nan
 from pathlib import Path
+from typing import TypeAlias
+
+from paper_figures.verdict import ERRORS
 
 #: Name of the folder of the CSV files.
 FOLDER = "protocol"
+#: The columns with times.
+TIMES = (
+    "mean_s", "error_s", "p99_s", "p999_s", "p999_low_s", "p999_high_s", "model_s", "model_p999_s",
+)  # fmt: skip
 #: Bytes of headers around the payload of a packet: IPv4, UDP, BTH, RETH, immediate, ICRC.
 HEADER_BYTES = 64
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number, and how far its interval of 95% reaches below and above it."""
+
+    value: float
+    below: float
+    above: float
+
+    @property
+    def half(self) -> float:
+        """The longer half of the interval; NaN if it is not known."""
+        return max(self.below, self.above)
+
+    def scaled(self, factor: float) -> Estimate:
+        """Return the estimate in another unit."""
+        return Estimate(factor * self.value, factor * self.below, factor * self.above)
+
+    def over(self, other: Estimate) -> Estimate:
+        """Return the ratio to an independent estimate."""
+        ratio = self.value / other.value
+        below = hypot(self.below / self.value, other.above / other.value)
+        above = hypot(self.above / self.value, other.below / other.value)
+        return Estimate(ratio, ratio * below, ratio * above)
+
+
+# Numbers of the shipped protocols, by name.
+Estimates: TypeAlias = dict[str, Estimate]
+
+
+def by_value(estimate: Estimate) -> float:
+    """Return what sorts estimates."""
+    return estimate.value
 
 
 @dataclass(frozen=True)
 class Cell:
     """Times of messages of one size and scheme over one path, or of all-reduces.
 
-    Quantiles are NaN if there are too few messages.
+    Quantiles and what belongs to them are NaN if there are too few messages.
     """
 
     scheme: str
@@ -36,8 +77,25 @@ class Cell:
     loss_chunk: float
     messages: int
     mean_s: float
+    #: The standard error of the mean.
+    error_s: float
     p99_s: float
     p999_s: float
+    #: The interval of 95% of the 99.9th percentile.
+    p999_low_s: float
+    p999_high_s: float
+    #: What the model expects with the waits of the protocol.
+    model_s: float
+    model_p999_s: float
+
+    def estimate(self, kind: str = "mean_s") -> Estimate:
+        """Return the mean or, for ``p999_s``, the 99.9th percentile. Other kinds have no interval."""
+        if kind == "mean_s":
+            return Estimate(self.mean_s, ERRORS * self.error_s, ERRORS * self.error_s)
+        if kind == "p999_s":
+            below, above = self.p999_s - self.p999_low_s, self.p999_high_s - self.p999_s
+            return Estimate(self.p999_s, below, above)
+        return Estimate(getattr(self, kind), nan, nan)
 
 
 @dataclass(frozen=True)
@@ -78,15 +136,14 @@ class Times:
 
     def ratios(
         self, slow: str, fast: str, bandwidth_bps: float, rtt_s: float, kind: str = "mean_s", sites: int = 0
-    ) -> dict[tuple[float, float], float]:
+    ) -> dict[tuple[float, float], Estimate]:
         """Return the ratio of one scheme's times to another's, by size and loss, if both were simulated."""
         found = {}
         for cell in self.of(slow, bandwidth_bps, rtt_s, sites):
             place = (cell.message_bytes, cell.loss_chunk)
             other = self.find(fast, cell.message_bytes, bandwidth_bps, rtt_s, cell.loss_chunk, sites)
-            ratio = getattr(cell, kind) / getattr(other, kind) if other else nan
-            if ratio == ratio:
-                found[place] = ratio
+            if other and not isnan(getattr(cell, kind) / getattr(other, kind)):
+                found[place] = cell.estimate(kind).over(other.estimate(kind))
         return found
 
     @property
@@ -115,9 +172,7 @@ def _read(path: Path) -> list[Cell]:
             rtt_s=float(row["rtt_s"]),
             loss_chunk=float(row["loss_packet"]),
             messages=int(row["samples"]),
-            mean_s=float(row["mean_s"]),
-            p99_s=float(row["p99_s"] or nan),
-            p999_s=float(row["p999_s"] or nan),
+            **{name: float(row.get(name) or nan) for name in TIMES},
         )
         for row in rows
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import matplotlib as mpl
@@ -13,6 +13,7 @@ from matplotlib.ticker import LogLocator, NullLocator
 from numpy.typing import NDArray
 
 from paper_figures.rows import Rows
+from paper_figures.shipped import Estimate
 
 Array: TypeAlias = NDArray[np.float64]
 Style: TypeAlias = dict[str, Any]
@@ -118,12 +119,29 @@ def curve(axes: Axes, x: Array, y: Array, style: Style, **more: Any) -> None:
     axes.plot(x, y, **{"markevery": every, "linewidth": 1.4, **style, **more})
 
 
-def lines(axes: Axes, rows: Rows, panel: str, names: Sequence[str], measure: str) -> Array:
-    """Draw series of rows at the places 0, 1, 2 and so on. Return the values of x at these places."""
+def hollow(axes: Axes, estimates: Mapping[float, Estimate], **look: Any) -> None:
+    """Draw estimates as hollow markers with their intervals."""
+    values = estimates.values()
+    axes.errorbar(
+        list(estimates),
+        [of.value for of in values],
+        yerr=[[of.below for of in values], [of.above for of in values]],
+        **look | {"linestyle": "none", "markerfacecolor": "none", "elinewidth": 0.8},
+    )
+
+
+def lines(axes: Axes, rows: Rows, panel: str, names: Sequence[str], measure: str, error: str = "") -> Array:
+    """Draw series of rows at the places 0, 1, 2 and so on. Return the values of x at these places.
+
+    If the measure of their standard errors is named, two of them are drawn on each side.
+    """
     x = np.empty(0)
     for name in names:
         x, values = rows.line(panel, name, measure)
-        axes.plot(range(len(x)), values, label=name, linewidth=1.4, **REPAIRS[name])
+        yerr = rows.intervals(panel, name, x, error) if error else None
+        axes.errorbar(
+            range(len(x)), values, yerr=yerr, label=name, linewidth=1.4, elinewidth=0.8, **REPAIRS[name]
+        )
     return x
 
 
@@ -138,16 +156,31 @@ def loss_places(axes: Axes, losses: Array) -> None:
     axes.set_xlabel("probability that a packet is lost")
 
 
-def bars(axes: Axes, values: dict[str, Array], tails: dict[str, Array] | None = None) -> None:
-    """Draw a group of bars at each place, with a bar for each series. ``tails`` are drawn as marks."""
+def bars(
+    axes: Axes,
+    values: dict[str, Array],
+    tails: dict[str, Array] | None = None,
+    intervals: dict[str, Array] | None = None,
+) -> None:
+    """Draw a group of bars at each place, with a bar for each series.
+
+    ``tails`` are drawn as marks, and ``intervals`` on each side of the values.
+    """
     width = 0.8 / len(values)
+    middles_of: list[Any] = []
     for number, (name, heights) in enumerate(values.items()):
         middles = np.arange(len(heights)) + (number - (len(values) - 1) / 2) * width
         colour = REPAIRS[name]["color"] if name in REPAIRS else SPLITS[number]
         look: Style = {"color": colour, "hatch": HATCHES[colour], "edgecolor": "white", "linewidth": 0}
         axes.bar(middles, heights, width, label=name, **look)
+        middles_of.append(middles)
         if tails:
             axes.plot(middles, tails[name], linestyle="none", marker="_", markersize=8, color="black")
+    if intervals:
+        middles, heights, halves = (
+            np.concatenate(list(of)) for of in (middles_of, values.values(), intervals.values())
+        )
+        axes.errorbar(middles, heights, yerr=halves, fmt="none", elinewidth=0.8, ecolor="black")
     axes.grid(visible=False, axis="x")
 
 
