@@ -24,16 +24,22 @@ def numbers(settings: Settings, rows: Rows) -> Numbers:
 
 
 def draw(settings: Settings, rows: Rows) -> Figure:
-    """Draw the accuracy over the drop rate: training on the left, inference on the right."""
+    """Draw the accuracy over the drop rate: training on the left, inference on the right.
+
+    Bars reach down to the lowest seed.
+    """
     figure, axes = panels(2, width=4.2)
     for axis, kind in zip(axes, settings["kinds"], strict=True):
         number = 0
         for task in settings["tasks"]:
             for series in settings["series"].values():
                 drops, values = rows.line(f"{kind}, {task}", series, "accuracy_percent")
-                axis.plot(
+                _, lowest = rows.line(f"{kind}, {task}", series, "lowest_percent")
+                axis.errorbar(
                     100 * drops,
                     values,
+                    yerr=[values - lowest, 0 * values],
+                    elinewidth=0.8,
                     label=f"{task}, {series}",
                     marker=MARKERS[number],
                     color=SPLITS[number],
