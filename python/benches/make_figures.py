@@ -13,7 +13,7 @@ from tqdm import tqdm
 
 from paper_figures import s11
 from paper_figures.beside import add_paper
-from paper_figures.claim import Claim, ConditionedMaker, Numbers, ShippedMaker, load_all
+from paper_figures.claim import Claim, ConditionedMaker, ShippedMaker, load_all
 from paper_figures.digits import estimate_text
 from paper_figures.page import Part, page
 from paper_figures.shipped import Estimates

@@ -17,7 +17,7 @@ from matplotlib.markers import CARETDOWNBASE, CARETLEFTBASE, CARETRIGHTBASE, CAR
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from paper_figures.claim import Claim, Number, Numbers
-from paper_figures.page import stated, text
+from paper_figures.page import stated
 from paper_figures.style import PAPER, PAPER_LINE, Style
 from paper_figures.verdict import ERRORS, NOT, PARTLY, REPRODUCED, Statement
 
@@ -102,12 +102,12 @@ def compare(figure: Figure, claim: Claim, ours: Numbers, shown: list[tuple[Numbe
     axes = space_below(figure, ABOVE + sum(heights) + BELOW, (left, TEXTS, BELOW, ABOVE))
     axes.set_ylim(sum(heights), 0)
     axes.set_yticks(places, names, fontsize=7)
-    errors, verdicts = claim.errors(), claim.verdicts(ours)
+    errors, verdicts, texts = claim.errors(), claim.verdicts(ours), claim.shown(ours)
     farthest = NEAREST
     for place, (number, states) in zip(places, shown, strict=True):
         value, verdict = ours[number.name], verdicts[number.name]
         beside(axes, place, 0.1, stated(number))
-        beside(axes, place, 1.15, text(value), f"beside-{number.name}")
+        beside(axes, place, 1.15, texts[number.name], f"beside-{number.name}")
         whole = unit(states)
         if whole:
             states_of(axes, place, states, whole)
