@@ -71,6 +71,6 @@ def line(axes: Axes, rows: Rows, collective: str, series: str) -> None:
     _, tail = rows.line(collective, series, "p99_ms")
     transport = series.removesuffix(SHORT)
     look = SHIPPED[series] if series in SHIPPED else REPAIRS[transport]
-    look |= {"linestyle": "-" if transport == series else ":"}
+    look = look | {"linestyle": "-" if transport == series else ":"}
     axes.plot(sizes, mean, label=series, linewidth=1.4, **look)
     axes.plot(sizes, tail, linestyle="none", marker="_", markersize=9, color=look["color"])
