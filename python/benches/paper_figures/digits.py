@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import floor, log10
+from math import floor, inf, log10
 
 #: Digits of a number whose interval is not known.
 USUAL = 3
@@ -19,9 +19,10 @@ def estimate_text(value: float, half: float, *, has_interval: bool = True) -> st
     """Return a number whose interval of 95% reaches `half` to each side, and the interval.
 
     The last digit is that of the first digit of the interval, or the next one if that is a 1. A number with
-    an interval of 0 or NaN, or one below its third digit, has three digits and no interval.
+    an interval of 0, NaN or infinity, one below its third digit, and a number below `SMALL` have three digits
+    and no interval.
     """
-    if not half > 0 or abs(value) < SMALL:
+    if not 0 < half < inf or abs(value) < SMALL:
         return number_text(value)
     place = floor(log10(half))
     decimals = -place + (half < 2 * 10**place)
