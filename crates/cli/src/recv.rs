@@ -323,15 +323,15 @@ impl Reload {
         Ok(Some((Self { file, hung_up }, peers)))
     }
 
-    /// Reads the file again if a hang-up has come. A file that is wrong changes nothing, and neither does one
-    /// without peers: a file that is being written looks like that.
+    /// Reads the file again if a hang-up has come. A file that is wrong changes nothing, and neither does a
+    /// blank one: a file that is being written looks like that.
     fn look(&self, args: &RecvArgs, admitting: &Admitting, console: &Console) {
         if !self.hung_up.swap(false, Ordering::Relaxed) {
             return;
         }
         match Peers::load(&self.file, &args.dir) {
-            Ok(peers) if peers.len() == 0 => console.warn(format_args!(
-                "{}: there are no peers in it; the peers stay as they were (to let nobody send, stop this program)",
+            Ok(peers) if peers.len() == 0 && is_blank(&self.file) => console.warn(format_args!(
+                "{}: the file is blank; the peers stay as they were (to let nobody send, leave a comment in it)",
                 self.file.display()
             )),
             Ok(peers) => {
@@ -345,6 +345,11 @@ impl Reload {
             Err(what) => console.warn(format_args!("{what}; the peers stay as they were")),
         }
     }
+}
+
+/// Whether nothing stands in a file.
+fn is_blank(file: &Path) -> bool {
+    fs::read_to_string(file).is_ok_and(|text| text.trim().is_empty())
 }
 
 /// Lets these peers send, and no others with identities.

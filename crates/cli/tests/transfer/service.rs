@@ -139,18 +139,22 @@ fn peers_have_directories_and_limits_of_their_own() {
     std::thread::sleep(Duration::from_millis(300));
     service.send("b", &third).end().assert(0, "");
     service.send("a", &third).end().assert(3, "does not know");
-    for wrong in ["[b]\nkey = 1\n", "# no peers\n"] {
+    for wrong in ["[b]\nkey = 1\n", "\n"] {
         write_peers(rig, wrong, &[]);
         service.receiver.signal("HUP");
         std::thread::sleep(Duration::from_millis(300));
         service.send("b", &third).end().assert(0, "");
     }
+    write_peers(rig, "# nobody\n", &[]);
+    service.receiver.signal("HUP");
+    std::thread::sleep(Duration::from_millis(300));
+    service.send("b", &third).end().assert(3, "does not know");
 
     service.receiver.signal("TERM");
     while service.heard() != "STOPPING=1" {}
     let ended = service.receiver.end();
     ended.assert(130, "line 2: ");
-    ended.assert(130, "there are no peers in it; the peers stay as they were");
+    ended.assert(130, "the file is blank; the peers stay as they were");
 
     let audit = audit(&service.rig);
     let of = |event: &str| audit.iter().filter(|line| line["event"] == event).count();
