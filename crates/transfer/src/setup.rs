@@ -16,7 +16,8 @@ use crate::progress_counts::OwnCounts;
 use crate::route::{RoutedEndpoint, STEP};
 use crate::{Error, ErrorKind, TransferHooks};
 
-/// The time limit for connecting with the handshake, and for finding the route.
+/// The time limit for connecting with the handshake, for finding the route, and for each message of a list
+/// that is refused.
 pub const SETUP: Duration = Duration::from_secs(10);
 
 /// The first message of this end, with the capabilities that depend on its settings.

@@ -4,7 +4,7 @@ use farwrite_session::files::{Offer, recv_manifest};
 use farwrite_session::{Expected, Message, MessageKind, TransferPlan};
 
 use crate::memory_pool::{MemoryShare, list_bytes};
-use crate::setup::{Setup, failed};
+use crate::setup::{SETUP, Setup, failed};
 use crate::{Error, ErrorKind};
 
 /// Reads the list. `list` bounds its memory.
@@ -52,7 +52,7 @@ fn too_long(plan: &TransferPlan, fits_alone: bool) -> Error {
 /// still writes, the reason of the refusal could be lost.
 pub(crate) fn skip_entries(setup: &mut Setup<'_>, mut left: u64) -> Result<(), Error> {
     while left > 0 {
-        match setup.message(setup.patience())? {
+        match setup.message(SETUP)? {
             Message::Entries(entries) if !entries.is_empty() => {
                 left = left.saturating_sub(entries.len() as u64);
             }
