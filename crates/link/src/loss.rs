@@ -159,7 +159,7 @@ impl LossProcess {
             State::Iid { loss_packet } => rng.chance(*loss_packet),
             State::BitErrors { ln_right } => {
                 #[allow(clippy::cast_precision_loss)] // Lengths of datagrams are far below 2^53.
-                let bits = 8.0 * ip_bytes as f64;
+                let bits = 8.0 * ip_bytes.max(1) as f64;
                 rng.chance(-libm::expm1(bits * *ln_right))
             }
             State::Steps { leave, loss, bad } => {

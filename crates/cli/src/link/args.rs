@@ -117,7 +117,7 @@ pub(crate) struct LinkArgs {
     #[arg(long, value_name = "PACKETS|TIME")]
     burst: Option<Burst>,
     /// Probability that a bit is wrong, such as 1e-7: up to 0.001. A packet with a wrong bit is lost,
-    /// so long packets are lost more often; replaces the loss
+    /// so long packets are lost more often; not with --loss and --burst
     #[arg(long, value_name = "P", value_parser = parse_bit_errors)]
     #[arg(conflicts_with_all = ["loss", "burst"])]
     bit_errors: Option<f64>,
@@ -185,7 +185,11 @@ impl LinkArgs {
             None => trace.clone(),
         };
         let back_rate = back.rate.or(self.rate);
-        let has_rates = [self.rate.is_some(), back_rate.is_some()];
+        // The link itself refuses to change the rate of a trace.
+        let has_rates = [
+            self.rate.is_some() || trace.is_some(),
+            back_rate.is_some() || back_trace.is_some(),
+        ];
         if self.step.iter().any(|step| step.needs_rates(has_rates)) {
             let what =
                 "--step changes a rate of a direction that has none from the start; give --rate";
@@ -475,7 +479,7 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_refused_with_a_reason() {
-        for (arguments, want) in [
+        refused(&[
             ("", "<--namespaces <A> <B>|--devices <A> <B>>"),
             ("--namespaces a", "2 values"),
             ("--namespaces a a", "packets would not leave"),
@@ -493,22 +497,12 @@ mod tests {
             ),
             ("--namespaces a b --burst 2GB", "like 2ms"),
             ("--namespaces a b --burst 0.5", "1 to 1e6"),
-            ("--namespaces a b --step 10s", "10s:rate=250Mbit"),
-            ("--namespaces a b --step 10s:loss=1%", "rate, rtt, delay"),
-            ("--namespaces a b --step x:rate=1Gbit", "a time"),
-            (
-                "--namespaces a b --back rtt=1ms",
-                "rate, delay, queue, loss",
-            ),
             ("--namespaces a b --reorder 1%", "1%:2ms"),
             ("--namespaces a b --reorder 200%:1ms", "0 to 0.5"),
             (
                 "--namespaces a b --vary uniform:100h",
                 "a delay lies in 0s to 10s",
             ),
-            ("--namespaces a b --step 1s:rate=1Mbit", "give --rate"),
-            ("--namespaces a b --step 1s:rate=1Mbit,rate=2Mbit", "twice"),
-            ("--namespaces a b --back loss=0,loss=1%", "twice"),
             ("--namespaces a b --rate 7kbit", "8kbit to 100Gbit"),
             ("--namespaces a b --vary 10ms", "uniform:10ms/30ms"),
             (
@@ -531,8 +525,6 @@ mod tests {
                 "--namespaces a b --trace x --rate 1Mbit",
                 "cannot be used with",
             ),
-            ("--namespaces a b --back trace=x,rate=1Mbit", "not both"),
-            ("--namespaces a b --step 1s:up.rate=1Mbit", "back.rate"),
             (
                 "--namespaces a b --addresses 10.0.0.1 10.0.0.2",
                 "10.77.0.1/24",
@@ -543,7 +535,30 @@ mod tests {
             ),
             ("--namespaces a b --ecn 5ms..1MB:2", "a share"),
             ("--namespaces a b --ecn 5ms..:0.1", "like 1MB, 40ms"),
-        ] {
+        ]);
+    }
+
+    #[test]
+    fn changes_that_make_no_sense_are_refused_with_a_reason() {
+        refused(&[
+            ("--namespaces a b --step 10s", "10s:rate=250Mbit"),
+            ("--namespaces a b --step 10s:loss=1%", "rate, rtt, delay"),
+            ("--namespaces a b --step x:rate=1Gbit", "a time"),
+            (
+                "--namespaces a b --back rtt=1ms",
+                "rate, delay, queue, loss",
+            ),
+            ("--namespaces a b --step 1s:rate=1Mbit", "give --rate"),
+            ("--namespaces a b --step 1s:rate=1Mbit,rate=2Mbit", "again"),
+            ("--namespaces a b --back loss=0,loss=1%", "again"),
+            ("--namespaces a b --back trace=x,rate=1Mbit", "not both"),
+            ("--namespaces a b --step 1s:up.rate=1Mbit", "back.rate"),
+        ]);
+    }
+
+    /// Checks the reasons for which arguments are refused.
+    fn refused(cases: &[(&str, &str)]) {
+        for (arguments, want) in cases {
             let told = config(arguments).expect_err(arguments);
             assert!(told.contains(want), "{want:?} is not in {told:?}");
         }

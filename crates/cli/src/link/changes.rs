@@ -109,7 +109,8 @@ fn once<T>(place: &mut Option<T>, value: T, text: &str) -> Result<(), String> {
     match place.replace(value) {
         None => Ok(()),
         Some(_) => Err(format!(
-            "{text:?}: this value stands there twice; give it once"
+            "{text:?}: this changes a value of one direction again; give it once (rtt and delay are one value, and \
+             without back. or forward., a change is of both directions)"
         )),
     }
 }
