@@ -94,7 +94,8 @@
 //! queue.
 //!
 //! **Silence.** If no report arrives in time, the controller sends a train, and after each further
-//! timeout another train at half the rate, but not below 8 packets a second. If at least a quarter of
+//! timeout another train at half the rate, but not below 8 packets a second. The timeouts double up to a
+//! second, or to four timeouts of that train if that is longer. If at least a quarter of
 //! a train arrived before, its end was lost, as behind a token bucket that was full at its start. Then
 //! what arrived measures the rate. The first report after
 //! that only shows that the receiver is back. It does not measure the path, because the reported

@@ -354,7 +354,7 @@ fn silence_halves_the_train_and_waits_longer_each_time() {
 }
 
 #[test]
-fn a_long_silence_on_a_known_path_is_tested_each_second() {
+fn a_long_silence_on_a_known_path_is_tested_every_second_or_two() {
     let mut controller = known();
     send(&mut controller, 0, TRAIN_PACKETS, false);
     report(&mut controller, 0, TRAIN_PACKETS, 0);

@@ -7,8 +7,9 @@
 pub(super) const FIRST_TIMEOUT_NS: u64 = 1_000_000_000;
 
 /// On a path whose round trip is known, timeouts in a row double up to this time, in nanoseconds, or up to four times
-/// the first one if that is longer: the round trip may have grown. With longer timeouts, nothing would move for
-/// seconds after the end of an outage.
+/// a single one if that is longer: the round trip may have grown. A single one has the time of two packets of the
+/// train, so four have that of the shortest train. With longer timeouts, nothing would move for many seconds after
+/// the end of an outage.
 pub(super) const SILENT_NS: u64 = 1_000_000_000;
 
 /// Highest rate in bits a second, and largest window in bytes. Products of the two must not
