@@ -10,16 +10,17 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use common::case::{Case, FlowKind, Messages, PathStep};
+use common::case::{Case, FlowKind, Messages, PathStep, Waits};
 use common::grids;
 use common::measure::CaseResult;
 use common::network::run;
 use common::varied::{self, Row};
 
-const PARTS: [(&str, fn()); 11] = [
+const PARTS: [(&str, fn()); 12] = [
     ("alone", alone),
     ("equals", equals),
     ("many", many),
+    ("two", two),
     ("beside", beside),
     ("noisy", noisy),
     ("messages", messages),
@@ -112,6 +113,45 @@ fn many() {
                 }
             }
         }
+    }
+}
+
+/// Two equal flows, of which the second starts 3 or 500 round trips later, between hosts that wait for a
+/// processor at the start of each period: Jain's index over 500 round trips, from 500 after the second
+/// start on. Median, least and most of five runs.
+fn two() {
+    println!("| later | wait ms | period ms | Jain | least | most |");
+    println!("|---:|---:|---:|---:|---:|---:|");
+    for later in [3.0, 500.0] {
+        for (most_ms, every_ms) in [(0, 7), (1, 7), (5, 50), (20, 50)] {
+            let case = Case {
+                packet_bytes: Some(1_500),
+                jitter_ns: 1_000_000,
+                waits: (most_ms > 0).then_some(Waits {
+                    every_ns: every_ms * 1_000_000,
+                    most_ns: most_ms * 1_000_000,
+                }),
+                ..Case::new(200_000_000, 40_000_000)
+            };
+            let case = case.with_flows(2, later);
+            let case = case.lasting(later + 1_000.0, later + 500.0);
+            let mut indices = (0..5).map(jain_of(&case)).collect::<Vec<_>>();
+            indices.sort_by(f64::total_cmp);
+            println!(
+                "| {later} | {most_ms} | {every_ms} | {:.3} | {:.3} | {:.3} |",
+                indices[2], indices[0], indices[4]
+            );
+        }
+    }
+}
+
+/// Jain's index in a run, in which the second flow starts some fifths of a round trip later.
+fn jain_of(case: &Case) -> impl Fn(u32) -> f64 {
+    |fifths| {
+        let mut case = case.clone();
+        case.seed = u64::from(fifths) + 1;
+        case.flows[1].start_rounds += f64::from(fifths) / 5.0;
+        run(&case).jain
     }
 }
 

@@ -134,9 +134,13 @@ fn stated((mbit, rtt_ms, most_ms, order): (u64, u64, u64, Order)) -> Row {
     row(name, case.varying(variation), mbit * MBIT / 8_000 * ms)
 }
 
+/// A path of a low rate whose delay varies.
+fn slow(mbit: u64) -> Case {
+    Case::between_hosts(mbit * MBIT, 30 * MS).varying(uniform(10, 30))
+}
+
 /// Paths on which users had slow transfers.
 fn reported() -> Vec<Row> {
-    let mb = |mb: u64| mb * 1_000_000;
     let wifi = || Case::between_hosts(50 * MBIT, 30 * MS);
     let spikes = Variation {
         spread: Spread::Spikes {
@@ -159,11 +163,10 @@ fn reported() -> Vec<Row> {
         }),
         ..Case::between_hosts(100 * MBIT, 30 * MS)
     };
-    let thin = |mbit| Case::between_hosts(mbit * MBIT, 30 * MS).varying(uniform(10, 30));
     let named = [
-        ("10 ms each 30 ms", thin(2), 2),
-        ("10 ms each 30 ms", thin(5), 3),
-        ("10 ms each 30 ms, rate known", thin(10).hinted(1.0), 3),
+        ("10 ms each 30 ms", slow(2), 2),
+        ("10 ms each 30 ms", slow(5), 3),
+        ("10 ms each 30 ms, rate known", slow(10).hinted(1.0), 3),
         ("10 ms each 30 ms", wifi().varying(uniform(10, 30)), 20),
         (
             "the same, forward only",
@@ -202,7 +205,7 @@ fn reported() -> Vec<Row> {
         .map(|(what, case, size)| {
             let (mbit, rtt_ms) = (case.rate_bps / MBIT, case.rtt_ns / MS);
             let name = format!("{mbit} Mbit/s, {rtt_ms} ms, {what}");
-            row(name, case, mb(size))
+            row(name, case, size * 1_000_000)
         })
         .collect();
     let thin = Case::between_hosts(64 * KBIT, 100 * MS);

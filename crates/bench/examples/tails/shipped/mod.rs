@@ -30,8 +30,9 @@ const SEGMENTS_IN_FLIGHT: u32 = 8;
 /// The number of the first round of warm-ups. Measured rounds have the numbers from 1 on.
 const FIRST_WARM_UP: u64 = 1_000_000;
 
-/// The number of series that come before the one with many warm-ups, which take most of the processor time.
-const FEW_WARM_UPS: usize = 3;
+/// The number of series that also run with losses: all before the one with many warm-ups, which takes most of
+/// the processor time.
+const SERIES_OF_LOSSES: usize = 3;
 
 /// How the operations of a series run.
 #[derive(Clone, Copy)]
@@ -278,7 +279,7 @@ pub(crate) fn measure(numbers: Numbers) -> Result<Table, Box<dyn Error>> {
     let mut runs = Vec::new();
     for ((loss, loss_packet), topology) in LOSSES.iter().zip(&topologies) {
         let most = if *loss_packet > 0.0 {
-            FEW_WARM_UPS
+            SERIES_OF_LOSSES
         } else {
             usize::MAX
         };
@@ -305,7 +306,7 @@ pub(crate) fn measure_sizes(numbers: Numbers) -> Result<Table, Box<dyn Error>> {
     let topology = topology(0.0)?;
     let mut runs = Vec::new();
     for (kind, (collective, _)) in kinds.iter().zip(COLLECTIVES) {
-        let series = kind.series.iter().take(FEW_WARM_UPS);
+        let series = kind.series.iter().take(SERIES_OF_LOSSES);
         for (series, tensor_mb) in series.flat_map(|of| SIZES_MB.map(|size| (of, size))) {
             runs.push(Run {
                 panel: collective.to_owned(),
