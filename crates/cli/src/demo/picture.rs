@@ -136,7 +136,7 @@ fn write_header(svg: &mut String, scenario: &Scenario) -> fmt::Result {
 /// Writes one scheme: its title, how its message filled, and the two important times.
 fn write_panel(svg: &mut String, scenario: &Scenario, run: &Run, axis: &Axis) -> fmt::Result {
     let row = Row::new(scenario, run);
-    let parity = match row.parity_share {
+    let parity = match row.parity_overhead {
         0.0 => String::new(),
         share => format!(", {} parity", Percent(share)),
     };

@@ -80,7 +80,9 @@ pub(crate) struct Row {
     /// The share of sent chunks that had been sent before.
     pub(crate) retransmitted_share: f64,
     /// The share of sent chunks that were parity.
-    pub(crate) parity_share: f64,
+    parity_share: f64,
+    /// The parity over the data.
+    pub(crate) parity_overhead: f64,
     /// Bits of the message per second of the completion time.
     pub(crate) goodput_bps: f64,
     sent_chunks: u64,
@@ -117,6 +119,7 @@ impl Row {
             retransmitted_share: real(sender.retransmitted_chunks)
                 / real(sender.sent_chunks.max(1)),
             parity_share: real(parity_chunks) / real(sender.sent_chunks.max(1)),
+            parity_overhead: real(parity_chunks) / real(scenario.chunks().max(1)),
             goodput_bps: real(scenario.size_bytes) * 8.0 / completion_s,
             sent_chunks: sender.sent_chunks,
             retransmitted_chunks: sender.retransmitted_chunks,
@@ -313,7 +316,7 @@ pub(crate) fn results(scenario: &Scenario, runs: &[Run], strain: &Overload) -> S
                 .as_ref()
                 .map_or_else(|| "?".to_owned(), |loss| loss.share().to_string()),
             Percent(row.retransmitted_share).to_string(),
-            Percent(row.parity_share).to_string(),
+            Percent(row.parity_overhead).to_string(),
             Rate(row.goodput_bps).to_string(),
             scenario.sdr.mtu.to_string(),
         ]);
