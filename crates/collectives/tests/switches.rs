@@ -102,7 +102,7 @@ impl Group {
         hosts.all(|host| host.program().finished.is_some())
     }
 
-    /// Sums the values of all ranks: those of rank r are 2^r, so a sum tells its contributors.
+    /// Sums the values of all ranks. Each value of rank r is 2^r, so the sum shows which ranks have contributed.
     fn sum(&mut self, delivery: Delivery) -> Vec<(Report, Vec<f32>)> {
         let now_ns = self.network.now_ns();
         let operation = Operation::AllReduce {
