@@ -70,6 +70,26 @@ impl Measured {
             ..self
         }
     }
+
+    /// The same with at least what an exchange of contributions lacks that its deadline did not cut: the path
+    /// dropped that. Losses at the end of a message are not measured otherwise, because nothing of the
+    /// message arrives after them.
+    pub(crate) fn and_missing(self, collected: &Collected) -> Self {
+        let Collected {
+            received_bytes,
+            expected_bytes,
+            timed_out,
+            ..
+        } = *collected;
+        let missing_bytes = expected_bytes.saturating_sub(received_bytes);
+        match ppm(missing_bytes, expected_bytes) {
+            Some(missing_ppm) if !timed_out => Self {
+                loss_ppm: self.loss_ppm.max(missing_ppm),
+                ..self
+            },
+            _ => self,
+        }
+    }
 }
 
 impl GroupMeasurements {

@@ -354,10 +354,12 @@ impl Bounded {
         work: &mut [u8],
     ) -> Result<(), Error> {
         let (key, bytes) = (self.key(), self.plan.bytes);
-        let mut measured = group.learned.measure(group.endpoint, group.qps)?;
-        if let Some(ring) = &self.plan.ring {
-            measured = measured.over_hops(ring.ranks());
-        }
+        let measured = group.learned.measure(group.endpoint, group.qps)?;
+        let measured = match &self.plan.ring {
+            // What is missing there may have been cut at another rank.
+            Some(ring) => measured.over_hops(ring.ranks()),
+            None => measured.and_missing(&collected),
+        };
         let learned = &mut *group.learned;
         let proposal = learned.propose(key, bytes, self.terms, &collected, measured);
         match &self.plan.gather {

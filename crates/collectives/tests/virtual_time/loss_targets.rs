@@ -1,13 +1,16 @@
 //! Groups with a loss target: what they do on paths that lose more, and less.
 
+use std::cell::Cell;
+use std::rc::Rc;
 use std::time::Duration;
 
 use farwrite::SchemeName;
+use farwrite::fabric::sim::Verdict;
 use farwrite_collectives::{BoundedOptions, GroupOptions, Reduction, Report};
 use farwrite_deadline::{Bounds, Policy, RepairChoice};
 
 use crate::bounded::{check_all_reduce, check_started, problem, scheme, start_all_reduce, with};
-use crate::world::{MS, SECOND, World, clean, losing};
+use crate::world::{MS, SECOND, World, address, clean, losing};
 
 /// Runs all-reduces with a target on a path that loses packets. Returns the scheme of the last one,
 /// the repair that was chosen, and its report.
@@ -58,6 +61,35 @@ fn a_path_that_drops_more_than_the_target_gets_repeats_or_parity() {
         let share = missing as f64 / (cut_counts.expected_bytes - before.expected_bytes) as f64;
         assert!(share < 0.01, "{expected}: {share} is missing");
     }
+}
+
+/// Control messages are shorter, and data packets longer.
+const SHORT: usize = 200;
+
+#[test]
+fn losses_at_the_end_of_messages_count() {
+    // A part of the all-reduce is one message of 24 packets. Of that to rank 0, the second half is lost.
+    let options = target(100_000, MS / 100, 10 * SECOND);
+    let mut world = World::new(14, 2, clean(), &options);
+    let sent: Rc<Cell<u32>> = Rc::default();
+    let count = Rc::clone(&sent);
+    world.network.set_tap(move |datagram| {
+        if datagram.src.ip() != address(1).ip() || datagram.payload.len() < SHORT {
+            return Verdict::Pass;
+        }
+        count.set(count.get() + 1);
+        match (13..=24).contains(&count.get()) {
+            true => Verdict::Drop,
+            false => Verdict::Pass,
+        }
+    });
+    let mut missing = Vec::new();
+    for _ in 0..8 {
+        sent.set(0);
+        missing.push(toward_target(&mut world, 1).2.missing_bytes);
+    }
+    assert!(missing[0] > 0, "{missing:?}");
+    assert_eq!(missing[7], 0, "{missing:?}");
 }
 
 #[test]
