@@ -9,9 +9,9 @@ use farwrite_deadline::{
 };
 
 use super::collect::Collected;
-use super::hop_times::HopTimes;
 use super::options::BoundedOptions;
 use super::qp::BoundedQp;
+use super::step_times::StepTimes;
 
 /// The timeouts, and the loss on the paths to this rank.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub(crate) struct GroupMeasurements {
     timeouts: Timeouts,
     agreements: BTreeMap<TimeoutKey, Agreements>,
     /// For operations around a ring.
-    hop_times: BTreeMap<TimeoutKey, HopTimes>,
+    step_times: BTreeMap<TimeoutKey, StepTimes>,
     /// The losses on the paths to this rank at the end of the previous operation.
     losses: ChunkLoss,
     /// The share of packets that the paths dropped, in millionths, when they last carried any.
@@ -63,7 +63,7 @@ pub(crate) struct Measured {
 impl Measured {
     /// The same for contributions that travel around a ring of these many ranks. A contribution is lost
     /// with any packet on its way, which has half as many steps as there are ranks on average.
-    pub(crate) fn over_hops(self, ranks: usize) -> Self {
+    pub(crate) fn over_steps(self, ranks: usize) -> Self {
         let loss_ppm = u64::from(self.loss_ppm) * ranks as u64 / 2;
         Self {
             loss_ppm: u32::try_from(loss_ppm.min(1_000_000)).unwrap_or(u32::MAX),
@@ -104,7 +104,7 @@ impl GroupMeasurements {
             options,
             timeouts,
             agreements: BTreeMap::new(),
-            hop_times: BTreeMap::new(),
+            step_times: BTreeMap::new(),
             losses: ChunkLoss::default(),
             loss_ppm: 0,
         }
@@ -144,7 +144,7 @@ impl GroupMeasurements {
                 break;
             };
             timeout.agree(bytes, &proposals);
-            self.hop_times
+            self.step_times
                 .entry(key)
                 .or_default()
                 .note_proposals(&proposals);
@@ -219,15 +219,15 @@ impl GroupMeasurements {
     /// Processes the proposals of all ranks after an operation of `bytes` bytes.
     pub(crate) fn agree(&mut self, key: TimeoutKey, bytes: u64, proposals: &[Proposal]) {
         self.timeouts.get_mut(key).agree(bytes, proposals);
-        self.hop_times
+        self.step_times
             .entry(key)
             .or_default()
             .note_proposals(proposals);
     }
 
     /// What is known of the steps around a ring.
-    pub(crate) fn hop_times(&mut self, key: TimeoutKey) -> &mut HopTimes {
-        self.hop_times.entry(key).or_default()
+    pub(crate) fn step_times(&mut self, key: TimeoutKey) -> &mut StepTimes {
+        self.step_times.entry(key).or_default()
     }
 }
 

@@ -22,7 +22,6 @@ mod contribution;
 mod exchange;
 pub(crate) mod frames;
 pub(crate) mod hadamard;
-mod hop_times;
 pub(crate) mod measurements;
 mod missing_ranges;
 pub(crate) mod open_records;
@@ -34,6 +33,7 @@ pub(crate) mod replay;
 mod ring;
 mod ring_run;
 mod shares;
+mod step_times;
 
 use std::ops::Range;
 
@@ -233,10 +233,10 @@ impl Bounded {
         let terms = group.learned.terms(self.key(), self.plan.bytes);
         self.terms = Some(terms);
         if let Some(ring) = &self.plan.ring {
-            let times = group.learned.hop_times(self.key());
+            let times = group.learned.step_times(self.key());
             let ends_ns = terms
                 .timeout_ns
-                .map(|ns| times.deadlines_ns(ns, self.plan.bytes, ring.hops()));
+                .map(|ns| times.deadlines_ns(ns, self.plan.bytes, ring.steps()));
             let times = (group.now_ns, ends_ns.unwrap_or_default());
             let run = RingRun::new(ring, group.qps, terms.scheme.tag(), times, group.scratch);
             self.phase = Phase::Ring(Box::new(run));
@@ -336,8 +336,8 @@ impl Bounded {
     ) -> Result<(), Error> {
         if let Phase::Ring(run) = std::mem::replace(&mut self.phase, Phase::Broken) {
             let (key, bytes) = self.size();
-            if let Some(ends_ns) = run.hop_ends_ns() {
-                group.learned.hop_times(key).note_ends(ends_ns, bytes);
+            if let Some(ends_ns) = run.step_ends_ns() {
+                group.learned.step_times(key).note_ends(ends_ns, bytes);
             }
             let source = self.plan.encoded.as_deref().unwrap_or(source);
             let collected = run.finish((source, &mut *work), group.scratch);
@@ -357,7 +357,7 @@ impl Bounded {
         let measured = group.learned.measure(group.endpoint, group.qps)?;
         let measured = match &self.plan.ring {
             // What is missing there may have been cut at another rank.
-            Some(ring) => measured.over_hops(ring.ranks()),
+            Some(ring) => measured.over_steps(ring.ranks()),
             None => measured.and_missing(&collected),
         };
         let learned = &mut *group.learned;

@@ -61,24 +61,24 @@ impl RingPlan {
     }
 
     /// The number of steps. In each one, every rank sends a part to the next rank.
-    pub(crate) fn hops(&self) -> usize {
+    pub(crate) fn steps(&self) -> usize {
         let once = self.ranks() - 1;
         if self.has_shares { 2 * once } else { once }
     }
 
     /// Whether the values that arrive in a step are added to those of this rank. In later steps, they replace
     /// them.
-    pub(crate) fn reduces_in(&self, hop: usize) -> bool {
-        hop < self.ranks() - 1
+    pub(crate) fn reduces_in(&self, step: usize) -> bool {
+        step < self.ranks() - 1
     }
 
     /// The part that this rank sends in a step. It has received it in the step before.
-    pub(crate) fn sent(&self, hop: usize) -> usize {
-        (self.rank + 2 * self.ranks() - 1 - hop) % self.ranks()
+    pub(crate) fn sent(&self, step: usize) -> usize {
+        (self.rank + 2 * self.ranks() - 1 - step) % self.ranks()
     }
 
-    pub(crate) fn received(&self, hop: usize) -> usize {
-        self.sent(hop + 1)
+    pub(crate) fn received(&self, step: usize) -> usize {
+        self.sent(step + 1)
     }
 
     pub(crate) fn next(&self) -> usize {
@@ -170,19 +170,19 @@ impl RingPlan {
     /// values that can be used.
     pub(crate) fn read(
         &self,
-        hop: usize,
+        step: usize,
         packet: usize,
         framed: &[u8],
         work: &mut [u8],
     ) -> Option<u16> {
         let (header, data) = framed.split_at(to_usize(HEADER_BYTES));
         let count = u16::from_be_bytes([header[0], header[1]]);
-        let most = self.ranks().min(hop + 1);
+        let most = self.ranks().min(step + 1);
         if !(1..=most).contains(&usize::from(count)) {
             return None;
         }
-        let target = &mut work[self.place(self.received(hop), packet)];
-        if self.reduces_in(hop) {
+        let target = &mut work[self.place(self.received(step), packet)];
+        if self.reduces_in(step) {
             let (element, reduction) = self.values;
             kernel::reduce(element, reduction, target, data);
             return Some(count + 1);
@@ -302,9 +302,9 @@ mod tests {
     #[test]
     fn a_part_passes_all_ranks_to_its_owner_and_all_others_back() {
         let plan = plan(None);
-        assert_eq!(plan.hops(), 4);
-        assert_eq!([0, 1, 2, 3].map(|hop| plan.sent(hop)), [0, 2, 1, 0]);
-        assert_eq!([0, 1, 2, 3].map(|hop| plan.received(hop)), [2, 1, 0, 2]);
+        assert_eq!(plan.steps(), 4);
+        assert_eq!([0, 1, 2, 3].map(|step| plan.sent(step)), [0, 2, 1, 0]);
+        assert_eq!([0, 1, 2, 3].map(|step| plan.received(step)), [2, 1, 0, 2]);
         assert_eq!(plan.segments(0), 2);
         assert_eq!(plan.packets_in(0, 1), 2..3);
         assert_eq!(plan.place(0, 2), 48..64);
@@ -316,7 +316,7 @@ mod tests {
     fn a_packet_with_an_impossible_number_of_contributions_is_not_used() {
         let plan = plan(None);
         let mut work = vec![0; 184];
-        for (hop, count, expected) in [
+        for (step, count, expected) in [
             (0, 0, None),
             (0, 1, Some(2)),
             (0, 2, None),
@@ -327,7 +327,7 @@ mod tests {
         ] {
             let mut framed = [0; 32];
             framed[..2].copy_from_slice(&count.to_be_bytes());
-            assert_eq!(plan.read(hop, 1, &framed, &mut work), expected);
+            assert_eq!(plan.read(step, 1, &framed, &mut work), expected);
         }
     }
 

@@ -26,7 +26,7 @@ pub(super) struct RingRun {
     /// By step: when it ends at the latest. Empty if the operation has no deadline.
     ends_ns: Vec<u64>,
     /// By step: when everything of it had been processed, counted from the start.
-    hop_ends_ns: Vec<u64>,
+    step_ends_ns: Vec<u64>,
     receiving: Cursor,
     sending: Cursor,
     /// The number of the next message from the rank before this one.
@@ -43,16 +43,16 @@ pub(super) struct RingRun {
 /// A message, in the order of steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Cursor {
-    hop: usize,
+    step: usize,
     segment: usize,
 }
 
 impl Cursor {
     /// The first message from this one on, if `part` is the part of each step.
     fn settled(mut self, plan: &RingPlan, part: impl Fn(usize) -> usize) -> Self {
-        while self.hop < plan.hops() && self.segment >= plan.segments(part(self.hop)) {
+        while self.step < plan.steps() && self.segment >= plan.segments(part(self.step)) {
             self = Self {
-                hop: self.hop + 1,
+                step: self.step + 1,
                 segment: 0,
             };
         }
@@ -71,12 +71,15 @@ impl RingRun {
         (started_ns, ends_ns): (u64, Vec<u64>),
         scratch: &mut Scratch,
     ) -> Self {
-        let hops = plan.hops();
-        let messages = (0..hops).map(|hop| plan.segments(plan.received(hop)) as u64);
+        let steps = plan.steps();
+        let messages = (0..steps).map(|step| plan.segments(plan.received(step)) as u64);
         let before = qps[plan.before()].as_mut();
         let next = before.map_or(0, |qp| qp.begin(messages.sum()));
         let ends_ns = ends_ns.into_iter();
-        let begin = Cursor { hop: 0, segment: 0 };
+        let begin = Cursor {
+            step: 0,
+            segment: 0,
+        };
         Self {
             counts: (0..plan.ranks())
                 .map(|part| vec![1; plan.packets(part)])
@@ -84,9 +87,9 @@ impl RingRun {
             scheme,
             started_ns,
             ends_ns: ends_ns.map(|ns| started_ns.saturating_add(ns)).collect(),
-            hop_ends_ns: Vec::with_capacity(hops),
-            receiving: begin.settled(plan, |hop| plan.received(hop)),
-            sending: begin.settled(plan, |hop| plan.sent(hop)),
+            step_ends_ns: Vec::with_capacity(steps),
+            receiving: begin.settled(plan, |step| plan.received(step)),
+            sending: begin.settled(plan, |step| plan.sent(step)),
             next,
             is_blocked: false,
             timed_out: false,
@@ -126,18 +129,18 @@ impl RingRun {
         work: &mut [u8],
         now_ns: u64,
     ) -> Result<bool, Error> {
-        let Cursor { hop, segment } = self.receiving;
+        let Cursor { step, segment } = self.receiving;
         let Some(qp) = qps[self.plan.before()].as_mut() else {
             return Ok(false);
         };
-        if hop == self.plan.hops() {
+        if step == self.plan.steps() {
             return Ok(false);
         }
         self.is_blocked = !qp.is_next(self.next);
         if self.is_blocked {
             return Ok(false);
         }
-        let is_late = self.is_late(hop, now_ns);
+        let is_late = self.is_late(step, now_ns);
         let next = self.next;
         let arrival = qp.arrivals().find(|(number, _)| *number == next);
         let arrival = arrival.map(|(_, arrival)| arrival);
@@ -151,12 +154,12 @@ impl RingRun {
         qp.end(self.next, 0);
         qp.tend(endpoint, now_ns)?;
         let following = Cursor {
-            hop,
+            step,
             segment: segment + 1,
         };
-        self.receiving = following.settled(&self.plan, |hop| self.plan.received(hop));
+        self.receiving = following.settled(&self.plan, |step| self.plan.received(step));
         let end_ns = now_ns.saturating_sub(self.started_ns);
-        self.hop_ends_ns.resize(self.receiving.hop, end_ns);
+        self.step_ends_ns.resize(self.receiving.step, end_ns);
         Ok(true)
     }
 
@@ -168,11 +171,11 @@ impl RingRun {
         work: &mut [u8],
     ) -> Result<(), Error> {
         let Self { plan, buffer, .. } = self;
-        let Cursor { hop, segment } = self.receiving;
-        let part = plan.received(hop);
+        let Cursor { step, segment } = self.receiving;
+        let part = plan.received(step);
         let packets = plan.packets_in(part, segment);
         let counts = &mut self.counts[part][packets.clone()];
-        if !plan.reduces_in(hop) {
+        if !plan.reduces_in(step) {
             counts.fill(0);
         }
         let Some(arrival) = arrival else {
@@ -183,7 +186,7 @@ impl RingRun {
                 let packet = packets.start + index;
                 let framed = &mut buffer[..to_usize(plan.framed_bytes(part, packet))];
                 arrival.read(endpoint, index as u64 * plan.packet_bytes, framed)?;
-                if let Some(count) = plan.read(hop, packet, framed, work) {
+                if let Some(count) = plan.read(step, packet, framed, work) {
                     counts[index] = count;
                 }
             }
@@ -200,64 +203,64 @@ impl RingRun {
         work: &[u8],
         now_ns: u64,
     ) -> Result<bool, Error> {
-        let Cursor { hop, segment } = self.sending;
+        let Cursor { step, segment } = self.sending;
         let Some(qp) = qps[self.plan.next()].as_mut().filter(|_| self.can_send()) else {
             return Ok(false);
         };
-        if self.is_late(hop, now_ns) {
+        if self.is_late(step, now_ns) {
             qp.end(0, 1);
             qp.tend(endpoint, now_ns)?;
             self.timed_out = true;
         } else {
-            let part = self.plan.sent(hop);
+            let part = self.plan.sent(step);
             let counts = &self.counts[part];
             let length = self
                 .plan
                 .write(part, segment, counts, work, &mut self.buffer);
-            let end_ns = self.ends_ns.get(hop).copied();
+            let end_ns = self.ends_ns.get(step).copied();
             if !qp.send(endpoint, &self.buffer[..length], self.scheme, end_ns)? {
                 return Ok(false);
             }
         }
         let following = Cursor {
-            hop,
+            step,
             segment: segment + 1,
         };
-        self.sending = following.settled(&self.plan, |hop| self.plan.sent(hop));
+        self.sending = following.settled(&self.plan, |step| self.plan.sent(step));
         Ok(true)
     }
 
     /// Whether there is a next message, and the message with the same packets has been received.
     fn can_send(&self) -> bool {
-        let Cursor { hop, segment } = self.sending;
-        let is_there = |hop| self.receiving > Cursor { hop, segment };
-        hop < self.plan.hops() && hop.checked_sub(1).is_none_or(is_there)
+        let Cursor { step, segment } = self.sending;
+        let is_there = |step| self.receiving > Cursor { step, segment };
+        step < self.plan.steps() && step.checked_sub(1).is_none_or(is_there)
     }
 
-    fn is_late(&self, hop: usize, now_ns: u64) -> bool {
+    fn is_late(&self, step: usize, now_ns: u64) -> bool {
         self.ends_ns
-            .get(hop)
+            .get(step)
             .is_some_and(|&end_ns| end_ns <= now_ns)
     }
 
     /// When the steps ended, unless a deadline has ended one of them.
-    pub(super) fn hop_ends_ns(&self) -> Option<&[u64]> {
-        (!self.timed_out).then_some(&self.hop_ends_ns)
+    pub(super) fn step_ends_ns(&self) -> Option<&[u64]> {
+        (!self.timed_out).then_some(&self.step_ends_ns)
     }
 
     /// Whether all messages have been handed to the queue pair, or left out.
     pub(super) fn is_sent(&self) -> bool {
-        self.sending.hop == self.plan.hops()
+        self.sending.step == self.plan.steps()
     }
 
     pub(super) fn is_complete(&self) -> bool {
-        self.is_sent() && self.receiving.hop == self.plan.hops()
+        self.is_sent() && self.receiving.step == self.plan.steps()
     }
 
     /// The rank whose messages have not all ended, or otherwise the one to which messages must be
     /// sent.
     pub(super) fn waits_for(&self) -> Option<usize> {
-        let receives = self.receiving.hop < self.plan.hops();
+        let receives = self.receiving.step < self.plan.steps();
         let sends = (!self.is_sent()).then(|| self.plan.next());
         if receives {
             Some(self.plan.before())
@@ -268,10 +271,12 @@ impl RingRun {
 
     /// The next deadline at which something happens.
     pub(super) fn deadline_ns(&self) -> Option<u64> {
-        let receiving = (!self.is_blocked).then_some(self.receiving.hop);
-        let sending = self.can_send().then_some(self.sending.hop);
-        let hops = receiving.into_iter().chain(sending);
-        hops.filter_map(|hop| self.ends_ns.get(hop).copied()).min()
+        let receiving = (!self.is_blocked).then_some(self.receiving.step);
+        let sending = self.can_send().then_some(self.sending.step);
+        let steps = receiving.into_iter().chain(sending);
+        steps
+            .filter_map(|step| self.ends_ns.get(step).copied())
+            .min()
     }
 
     /// Ends the operation at this rank, when it is complete: makes the results of the parts that it

@@ -14,14 +14,14 @@ const CATCH_UP: u64 = 2;
 
 /// The times of the operations of one kind and size class, per byte of the operation.
 #[derive(Debug, Default)]
-pub(crate) struct HopTimes {
+pub(crate) struct StepTimes {
     /// By step: the [`Cost`] until its end.
     ends: Vec<u64>,
     /// That of the slowest rank until the end of the operation.
     slowest: u64,
 }
 
-impl HopTimes {
+impl StepTimes {
     /// Learns when the steps of an operation of `bytes` bytes ended, counted from its start.
     pub(crate) fn note_ends(&mut self, ends_ns: &[u64], bytes: u64) {
         self.ends.resize(ends_ns.len(), 0);
@@ -41,23 +41,23 @@ impl HopTimes {
     /// The deadlines of the steps of an operation of `bytes` bytes that may take `timeout_ns`, counted
     /// from its start. A step may be as late as the whole operation, and has at least its equal share of
     /// the time. Steps after a late one are [faster](CATCH_UP) than usual, so it may be later than that.
-    pub(crate) fn deadlines_ns(&self, timeout_ns: u64, bytes: u64, hops: usize) -> Vec<u64> {
+    pub(crate) fn deadlines_ns(&self, timeout_ns: u64, bytes: u64, steps: usize) -> Vec<u64> {
         let share = |part: u64, whole: u64| {
             let ns = u128::from(timeout_ns) * u128::from(part) / u128::from(whole.max(1));
             u64::try_from(ns).unwrap_or(u64::MAX)
         };
         let slack_ns = timeout_ns.checked_sub(Cost(self.slowest).time_ns(bytes));
-        let deadline = |hop: usize| {
-            let known = self.ends.get(hop).copied().unwrap_or(0);
+        let deadline = |step: usize| {
+            let known = self.ends.get(step).copied().unwrap_or(0);
             let usual = match slack_ns {
                 Some(slack_ns) => Cost(known).time_ns(bytes).saturating_add(slack_ns),
                 None => share(known, self.slowest),
             };
-            let equal = share(hop as u64 + 1, hops as u64);
+            let equal = share(step as u64 + 1, steps as u64);
             let usual = equal.max(usual).min(timeout_ns);
             timeout_ns - (timeout_ns - usual) / CATCH_UP
         };
-        (0..hops).map(deadline).collect()
+        (0..steps).map(deadline).collect()
     }
 }
 
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn a_step_may_be_as_late_as_the_operation() {
-        let mut times = HopTimes::default();
+        let mut times = StepTimes::default();
         times.note_ends(&[], MIB);
         assert_eq!(times.deadlines_ns(900, MIB, 3), [900, 900, 900]);
         times.note_ends(&[800, 820, 850], MIB);
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn a_slow_operation_is_forgotten_over_some_operations() {
-        let mut times = HopTimes::default();
+        let mut times = StepTimes::default();
         for (end_ns, expected_ns) in [(800, 900), (100, 850), (100, 807), (650, 825)] {
             times.note_ends(&[end_ns, 1_000], MIB);
             times.slowest = Cost::of(1_000, MIB).0;
