@@ -147,6 +147,7 @@ mod tests {
                 ..Feedback::default()
             },
             NOISE,
+            false,
         );
         path
     }

@@ -15,7 +15,9 @@ use crate::math::{bytes_in, mul_div, rate_of, time_of};
 use crate::receiver_limit::ReceiverLimit;
 use crate::{Feedback, Limits, RateControl, Sent, Start};
 use compete::Compete;
-use constants::{FIRST_TIMEOUT_NS, MAX_BPS, MAX_BYTES, REPEATS, SILENT_NS, UNGROWN};
+use constants::{
+    FIRST_TIMEOUT_NS, MAX_BPS, MAX_BYTES, REPEATS, SILENT_NS, SLOW_PACKET_NS, UNGROWN,
+};
 use cycle::Cycle;
 use growth::Growth;
 use path::PathEstimate;
@@ -257,6 +259,13 @@ impl Adaptive {
         }
     }
 
+    /// Whether packets take so long on the path that few samples measure its delay. Before the first
+    /// measurement, that is not known.
+    fn is_slow(&self) -> bool {
+        let packet_ns = time_of(self.options.packet_bytes, self.peak_bps());
+        self.is_measured && packet_ns >= SLOW_PACKET_NS
+    }
+
     /// Highest recent share of the path, in bits a second.
     fn peak_bps(&self) -> u64 {
         rate_of(self.peak_bytes, self.path.base_ns())
@@ -428,7 +437,7 @@ impl RateControl for Adaptive {
     fn on_feedback(&mut self, feedback: &Feedback) {
         let before_ns = self.now_ns;
         let variation_ns = self.path.variation_ns();
-        let Some(sample) = self.path.take(feedback, self.noise()) else {
+        let Some(sample) = self.path.take(feedback, self.noise(), self.is_slow()) else {
             return;
         };
         self.now_ns = self.now_ns.max(feedback.now_ns);

@@ -1,6 +1,6 @@
 //! Estimates the path from reports: round trip, queue, rate, loss, marks.
 
-use super::constants::{MAX_RANDOM_LOSS_PPM, MAX_RTT_NS, POINTS};
+use super::constants::{MAX_RANDOM_LOSS_PPM, MAX_RTT_NS, POINTS, SLOW_SAMPLES};
 use super::variation::{Noise, Variation};
 use crate::math::mul_div;
 use crate::{Feedback, Newest};
@@ -53,9 +53,14 @@ pub(super) struct Sample {
 pub(super) struct PathEstimate {
     /// Shortest round trip since the last detected change of the path. 0 before the first sample.
     base_ns: u64,
-    /// Shortest samples of the current and the previous quarter of a round trip.
+    /// Shortest samples of the current and the previous eighth of a round trip, or of a longer time if the path is
+    /// slow.
     lowest_ns: [Option<u64>; 2],
     lowest_since_ns: u64,
+    /// Number of samples of the current time.
+    lowest_samples: u32,
+    /// Whether samples are rare, because packets take long ([`SLOW_PACKET_NS`](super::constants::SLOW_PACKET_NS)).
+    is_slow: bool,
     latest: Point,
     points: [Point; POINTS],
     filled: usize,
@@ -77,8 +82,13 @@ pub(super) struct PathEstimate {
 impl PathEstimate {
     /// Processes a report. Returns `None` if a newer report has overtaken it, or if nothing was
     /// received. Otherwise returns the round-trip sample of the report, if it has one. Delays up to
-    /// `noise` are no variation of the path.
-    pub(super) fn take(&mut self, feedback: &Feedback, noise: Noise) -> Option<Option<Sample>> {
+    /// `noise` are no variation of the path. `is_slow`: whether samples are rare, because packets take long.
+    pub(super) fn take(
+        &mut self,
+        feedback: &Feedback,
+        noise: Noise,
+        is_slow: bool,
+    ) -> Option<Option<Sample>> {
         let newest = feedback.newest?;
         if newest.sent_bytes < self.latest.sent_bytes
             || feedback.received_packets < self.latest.received_packets
@@ -93,6 +103,7 @@ impl PathEstimate {
             self.interval_ns = (self.interval_ns / 4 * 3).saturating_add(gap_ns / 4);
         }
         self.reported_ns = self.reported_ns.max(feedback.now_ns);
+        self.is_slow = is_slow;
         let sample = self.sample(feedback.now_ns, &newest);
         if let Some(sample) = sample {
             self.note(feedback.now_ns, sample.rtt_ns);
@@ -137,11 +148,17 @@ impl PathEstimate {
             .clamp(1, MAX_RTT_NS);
     }
 
-    /// Standing round trip: the shortest one of the last quarter to half round trip. It excludes
-    /// delays of single packets. `None` before the first sample after a cut of the window: packets
+    /// Standing round trip: the shortest one of the last eighth to quarter of a round trip, and of more on a slow
+    /// path. It excludes delays of single packets. `None` before the first sample after a cut of the window: packets
     /// that repeat lost ones give none.
     pub(super) fn standing_sample_ns(&self) -> Option<u64> {
         self.lowest_ns.into_iter().flatten().min()
+    }
+
+    /// Whether the standing round trip is that of enough samples to show a queue. On a slow path, a single sample
+    /// after a cut is not enough.
+    pub(super) fn is_standing(&self) -> bool {
+        !self.is_slow || self.lowest_ns[1].is_some()
     }
 
     /// The standing round trip, or the base if there is no sample.
@@ -185,6 +202,7 @@ impl PathEstimate {
     /// Drops the samples from before a cut of the window.
     pub(super) fn forget_samples(&mut self) {
         self.lowest_ns = [None; 2];
+        self.lowest_samples = 0;
     }
 
     /// Delay that the hosts cause, in nanoseconds: `most_ns` until less was measured.
@@ -265,10 +283,15 @@ impl PathEstimate {
         if self.base_ns == 0 || rtt_ns < self.base_ns {
             self.base_ns = rtt_ns;
         }
-        if now_ns.saturating_sub(self.lowest_since_ns) >= self.base_ns / 8 {
+        let elapsed_ns = now_ns.saturating_sub(self.lowest_since_ns);
+        let is_enough =
+            !self.is_slow || self.lowest_samples >= SLOW_SAMPLES || elapsed_ns >= self.base_ns;
+        if elapsed_ns >= self.base_ns / 8 && is_enough {
             self.lowest_ns = [None, self.lowest_ns[0]];
             self.lowest_since_ns = now_ns;
+            self.lowest_samples = 0;
         }
+        self.lowest_samples = self.lowest_samples.saturating_add(1);
         let lowest_ns = self.lowest_ns[0].map_or(rtt_ns, |ns| ns.min(rtt_ns));
         self.lowest_ns[0] = Some(lowest_ns);
     }

@@ -50,7 +50,8 @@ impl Adaptive {
     pub(super) fn is_congested(&self, sample: Option<Sample>, dropped: bool) -> bool {
         let queue_ns = self.queue_ns().unwrap_or(0);
         let threshold_ns = self.threshold_ns();
-        if dropped || queue_ns > threshold_ns && !self.is_bystander(sample) {
+        let is_long = queue_ns > threshold_ns && self.path.is_standing();
+        if dropped || is_long && !self.is_bystander(sample) {
             return true;
         }
         let from_bytes = self.cycle.cut_bytes();
