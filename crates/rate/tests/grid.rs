@@ -460,3 +460,11 @@ fn a_delay_that_varies_leaves_most_of_a_slow_path() {
         assert!(used > least, "{mbit} {used}");
     }
 }
+
+#[test]
+fn a_known_path_whose_delay_varies_starts_at_its_rate() {
+    // The delay is up to 20 ms longer than the known one. If that counted as a queue of the first train, the flow
+    // would use 0.23 of this path.
+    let used = used_of_slow_path(10, Some(1.0));
+    assert!(used > 0.45, "{used}");
+}

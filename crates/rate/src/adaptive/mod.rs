@@ -140,6 +140,7 @@ impl Adaptive {
         };
         if let Some(start) = options.start {
             controller.expect(start);
+            controller.ignore_queue_before();
         }
         controller
     }
@@ -229,7 +230,8 @@ impl Adaptive {
         }
     }
 
-    /// Nothing of this flow is in flight, so a queue that is there before the train is that of others.
+    /// Nothing of this flow is in flight, so a queue that is there before the train is that of others, or the
+    /// path has become longer.
     fn ignore_queue_before(&mut self) {
         if let State::Probe(probe) = self.state {
             self.state = State::Probe(probe.ignoring_queue());
