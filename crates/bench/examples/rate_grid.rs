@@ -15,11 +15,13 @@ use common::grids;
 use common::measure::CaseResult;
 use common::network::run;
 use common::varied::{self, Row};
+use farwrite_units::stats::mean;
 
-const PARTS: [(&str, fn()); 12] = [
+const PARTS: [(&str, fn()); 13] = [
     ("alone", alone),
     ("equals", equals),
     ("many", many),
+    ("thin", thin),
     ("two", two),
     ("beside", beside),
     ("noisy", noisy),
@@ -114,6 +116,51 @@ fn many() {
             }
         }
     }
+}
+
+/// Paths of which a round trip has few samples: equal flows, then messages of three seconds where the delay
+/// varies, in multiples of the time of BBR, from a cold start and with the rate known. Means of six runs.
+fn thin() {
+    head();
+    for (mbit, rtt_ms) in [(5, 40), (10, 30), (20, 60)] {
+        for buffer in [1.0, 4.0] {
+            for flows in [1, 2, 4, 8] {
+                let case = Case {
+                    buffer,
+                    ..Case::between_hosts(mbit * 1_000_000, rtt_ms * 1_000_000)
+                };
+                let rounds = 60e3 / rtt_ms as f64;
+                row(
+                    &case.with_flows(flows, 3.0).lasting(rounds, rounds / 3.0),
+                    "",
+                );
+            }
+        }
+    }
+    println!("\n| path | slot, ms | cold | known |");
+    println!("|---|---:|---:|---:|");
+    for every_ms in [30, 100] {
+        let known = varied::short_messages(every_ms, Some(1.0));
+        for (cold, known) in varied::short_messages(every_ms, None).zip(known) {
+            let seconds = |row: &Row, kind| mean((1..=6).map(|seed| message_ns(row, kind, seed)));
+            let [ours, known, bbr] = [
+                seconds(&cold, FlowKind::Adaptive),
+                seconds(&known, FlowKind::Adaptive),
+                seconds(&cold, FlowKind::Bbr),
+            ];
+            let (name, ours, known) = (&cold.name, ours / bbr, known / bbr);
+            println!("| {name} | {every_ms} | {ours:.2} | {known:.2} |");
+        }
+    }
+}
+
+/// How long the first message takes, in nanoseconds, or the time after which the case ends.
+fn message_ns(Row { case, .. }: &Row, kind: FlowKind, seed: u64) -> f64 {
+    let mut case = case.clone();
+    case.seed = seed;
+    case.flows[0].kind = kind;
+    let ended_ns = run(&case).message_times_ns.first().copied();
+    ended_ns.map_or(case.rounds * case.rtt_ns as f64, |ns| ns as f64)
 }
 
 /// Two equal flows, of which the second starts 3 or 500 round trips later, between hosts that wait for a

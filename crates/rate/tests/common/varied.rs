@@ -139,6 +139,16 @@ fn slow(mbit: u64) -> Case {
     Case::between_hosts(mbit * MBIT, 30 * MS).varying(uniform(10, 30))
 }
 
+/// Messages of three seconds on the paths of [`slow`], whose delay is drawn again every `every_ms`.
+#[allow(dead_code, reason = "only the example `rate_grid` needs them")]
+pub(crate) fn short_messages(every_ms: u64, hint: Option<f64>) -> impl Iterator<Item = Row> {
+    [2, 5, 10].into_iter().map(move |mbit| {
+        let mut case = slow(mbit).varying(uniform(10, every_ms));
+        case.flows[0].hint = hint;
+        row(format!("{mbit} Mbit/s"), case, mbit * MBIT / 8 * 3)
+    })
+}
+
 /// Paths on which users had slow transfers.
 fn reported() -> Vec<Row> {
     let wifi = || Case::between_hosts(50 * MBIT, 30 * MS);
