@@ -49,7 +49,8 @@ pub(crate) struct KeygenArgs {
 pub(crate) fn run(args: &KeygenArgs, console: &Console) -> Result<(), Failure> {
     match (&args.public, &args.file) {
         (Some(file), _) => {
-            let identity = Identity::load(file).map_err(|error| of_key("keygen", &error))?;
+            let identity = Identity::load(file);
+            let identity = identity.map_err(|error| of_key("reading the identity", &error))?;
             show_public(&identity, None, console)
         }
         (None, Some(file)) if args.identity => {

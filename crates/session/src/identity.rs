@@ -190,23 +190,26 @@ mod tests {
         for (error, [came, want]) in [
             (
                 psk.parse::<Identity>().expect_err("psk"),
-                ["pre-shared key", "identity"],
+                ["a pre-shared key", "an identity"],
             ),
             (
                 public.parse::<Identity>().expect_err("public"),
-                ["public key", "identity"],
+                ["a public key", "an identity"],
             ),
             (
                 private.parse::<PublicKey>().expect_err("private"),
-                ["identity", "public key"],
+                ["an identity", "a public key"],
             ),
             (
                 private.parse::<Psk>().expect_err("private"),
-                ["identity", "pre-shared key"],
+                ["an identity", "a pre-shared key"],
             ),
         ] {
             let text = error.to_string();
-            assert!(text.contains(&format!("`{came}`, want `{want}`")), "{text}");
+            assert!(
+                text.contains(&format!("this is {came}, want {want}")),
+                "{text}"
+            );
             assert!(text.contains("farwrite keygen"), "{text}");
         }
     }

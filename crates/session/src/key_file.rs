@@ -47,23 +47,28 @@ pub(crate) fn load<K>(
     let metadata = file.metadata().map_err(io)?;
     let mode = metadata.mode() & 0o777;
     let credentials = env::var_os("CREDENTIALS_DIRECTORY");
-    if mode & others(path, credentials.as_deref().map(Path::new)) != 0 {
-        if !metadata.is_file() {
-            let what = format!("it is open to others (mode {mode:04o}), and it is no regular file");
-            return Err(io(std::io::Error::new(ErrorKind::InvalidInput, what)));
-        }
-        let path = path.into();
-        return Err(KeyError::Exposed { path, mode });
+    let is_exposed = mode & others(path, credentials.as_deref().map(Path::new)) != 0;
+    if is_exposed && !metadata.is_file() {
+        let what = format!("it is open to others (mode {mode:04o}), and it is no regular file");
+        return Err(io(std::io::Error::new(ErrorKind::InvalidInput, what)));
     }
     let mut text = Zeroizing::new(String::with_capacity(MAX_FILE_BYTES));
     (&mut file)
         .take(MAX_FILE_BYTES as u64)
         .read_to_string(&mut text)
         .map_err(io)?;
-    parse(&text).map_err(|error| KeyError::InFile {
+    let key = parse(&text).map_err(|error| KeyError::InFile {
         path: path.into(),
         error: Box::new(error),
-    })
+    })?;
+    // Only now: other permissions do not make a key of another kind, such as a public key, the right one.
+    match is_exposed {
+        true => Err(KeyError::Exposed {
+            path: path.into(),
+            mode,
+        }),
+        false => Ok(key),
+    }
 }
 
 /// Writes a key to a new file that only its owner may read.

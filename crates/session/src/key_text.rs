@@ -61,6 +61,14 @@ impl fmt::Display for KeyKind {
     }
 }
 
+/// The name of a kind with its article.
+fn one(kind: KeyKind) -> String {
+    match kind {
+        KeyKind::Identity => format!("an {kind}"),
+        KeyKind::PreShared | KeyKind::Public => format!("a {kind}"),
+    }
+}
+
 /// The key as one line of text without a line end: a prefix, then key and checksum in base 32.
 pub(crate) fn encode(kind: KeyKind, key: &[u8; KEY_BYTES]) -> Zeroizing<String> {
     let prefix = kind.prefix();
@@ -202,13 +210,14 @@ pub enum KeyError {
 }
 
 fn wrong_prefix(want: KeyKind, came: Option<KeyKind>) -> String {
-    let (prefix, command) = (want.prefix(), want.command());
+    let (prefix, command, wanted) = (want.prefix(), want.command(), one(want));
     match came {
-        Some(came) => {
-            format!(
-                "this is the text of a key of the kind `{came}`, want `{want}`: `{command}` gives one"
-            )
+        Some(came) => format!(
+            "this is {}, want {wanted}: `{command}` gives one",
+            one(came)
+        ),
+        None => {
+            format!("this is not {wanted}: it should begin with `{prefix}`; `{command}` gives one")
         }
-        None => format!("not a {want}: it should begin with `{prefix}`, as `{command}` prints it"),
     }
 }

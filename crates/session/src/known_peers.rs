@@ -224,7 +224,7 @@ mod tests {
             (format!("a {a}\nb {a}"), 2, "with the name \"a\""),
             (format!("\u{e9} {a}"), 1, "visible ASCII"),
             (format!("{} {a}", "n".repeat(65)), 1, "1 to 64"),
-            ("a farwrite-psk-1:x".to_owned(), 1, "want `public key`"),
+            ("a farwrite-psk-1:x".to_owned(), 1, "want a public key"),
             (format!("a {}", &a.to_string()[..70]), 1, "copied whole"),
         ] {
             let error = text.parse::<KnownPeers>().expect_err(&text);

@@ -494,6 +494,8 @@ fn keygen_writes_a_key_that_only_its_owner_reads_and_never_twice() {
 
 #[test]
 fn keygen_prints_the_public_key_of_an_identity_and_names_a_key_of_another_kind() {
+    use std::os::unix::fs::PermissionsExt;
+
     let directory = directory("identity");
     std::fs::create_dir_all(&directory).expect("a directory");
     let [host, psk] = ["host.key", "far.key"].map(|name| directory.join(name));
@@ -504,13 +506,29 @@ fn keygen_prints_the_public_key_of_an_identity_and_names_a_key_of_another_kind()
     let again = farwrite(&["keygen", "--identity", host]);
     assert_eq!(again.status.code(), Some(6));
     assert!(farwrite(&["keygen", psk]).status.success());
-    let other = farwrite(&["keygen", "--public", psk]);
-    assert_eq!(other.status.code(), Some(2));
-    let stderr = text(&other.stderr);
-    assert!(
-        stderr.contains("want `identity`") && stderr.lines().count() == 1,
-        "{stderr}"
-    );
+    // A redirected public key is open to others, and `chmod` would not make an identity of it.
+    let [public, missing] = ["host.pub", "missing.key"].map(|name| directory.join(name));
+    std::fs::write(&public, made).expect("a file");
+    let [public, missing] = [&public, &missing].map(|file| file.to_str().expect("a plain name"));
+    for (file, exit_code, want) in [
+        (psk, 2, "this is a pre-shared key, want an identity"),
+        (public, 2, "this is a public key, want an identity"),
+        (missing, 6, "reading the identity: cannot read"),
+    ] {
+        let other = farwrite(&["keygen", "--public", file]);
+        let stderr = text(&other.stderr);
+        assert_eq!(other.status.code(), Some(exit_code), "{stderr}");
+        assert!(
+            stderr.contains(want) && stderr.contains(file) && stderr.lines().count() == 1,
+            "{stderr}"
+        );
+    }
+    // An identity that others can read is refused.
+    let open = std::fs::Permissions::from_mode(0o644);
+    std::fs::set_permissions(host, open).expect("the owner may");
+    let exposed = farwrite(&["keygen", "--public", host]);
+    assert_eq!(exposed.status.code(), Some(6));
+    assert!(text(&exposed.stderr).contains("chmod 600"), "{exposed:?}");
 }
 
 #[test]
