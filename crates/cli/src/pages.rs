@@ -80,7 +80,7 @@ fn write_pages(dir: &Path, command: &Command, pages: &mut Vec<PathBuf>) -> Resul
     let mut text = Vec::new();
     let rendered = Man::new(command.clone()).render(&mut text);
     rendered
-        .and_then(|()| fs::write(&page, text))
+        .and_then(|()| fs::write(&page, with_examples(&text)))
         .or_exit(Exit::Files, format_args!("writing {}", page.display()))?;
     pages.push(page);
     // ssh starts hidden commands. People do not.
@@ -91,6 +91,11 @@ fn write_pages(dir: &Path, command: &Command, pages: &mut Vec<PathBuf>) -> Resul
         write_pages(dir, below, pages)?;
     }
     Ok(())
+}
+
+/// A page whose examples have their own heading: the generator puts the text after the options under `EXTRA`.
+fn with_examples(page: &[u8]) -> String {
+    String::from_utf8_lossy(page).replace(".SH EXTRA\nExamples:\n", ".SH EXAMPLES\n")
 }
 
 /// Leaves out the command `help` everywhere.

@@ -532,6 +532,22 @@ fn keygen_prints_the_public_key_of_an_identity_and_names_a_key_of_another_kind()
 }
 
 #[test]
+fn each_manual_page_has_its_examples_under_that_heading() {
+    let directory = directory("man");
+    let name = directory.to_str().expect("a plain name");
+    let made = farwrite(&["man", name, "--json"]).stdout;
+    let made: Value = serde_json::from_slice(&made).expect("JSON");
+    let pages = made["result"]["pages"].as_array().expect("pages");
+    assert!(!pages.is_empty());
+    for page in pages {
+        let path = page.as_str().expect("a path");
+        let page = std::fs::read_to_string(path).expect("a page");
+        assert!(page.contains("\n.SH EXAMPLES\n  "), "{path}");
+        assert!(!page.contains(".SH EXTRA"), "{path}");
+    }
+}
+
+#[test]
 fn keygen_prints_another_key_each_time() {
     let printed = farwrite(&["keygen"]).stdout;
     let again = farwrite(&["keygen", "--json"]).stdout;
