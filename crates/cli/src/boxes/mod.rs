@@ -37,6 +37,10 @@ use crate::{interrupt, key};
 const LOOK: Duration = Duration::from_millis(20);
 /// The number of rows between two headings of the live table.
 const ROWS: usize = 20;
+/// The counters whose rates the live table shows for every box.
+const ALWAYS: [&str; 2] = ["near_received", "far_received"];
+/// Characters of a column of rates.
+const WIDTH: usize = 10;
 
 /// What all boxes take.
 #[derive(Debug, Args)]
@@ -268,6 +272,23 @@ fn failure(error: &BridgeError) -> Failure {
     Failure::new(exit, error)
 }
 
+/// The two lines above the rates: each name at its first underscore, so that a row fits into 80 columns.
+fn head(columns: &[&str]) -> [String; 2] {
+    let names = || {
+        columns
+            .iter()
+            .map(|name| name.split_once('_').unwrap_or(("", *name)))
+    };
+    let first: String = names()
+        .map(|(first, _)| format!("{first:>WIDTH$}"))
+        .collect();
+    let rest: String = names().map(|(_, rest)| format!("{rest:>WIDTH$}")).collect();
+    [
+        format!("{:>8}{first}", ""),
+        format!("{:>8}{rest}  (a second)", "time"),
+    ]
+}
+
 /// The live table, which periodically prints a row of rates.
 struct Live {
     every: Duration,
@@ -290,7 +311,7 @@ impl Live {
         if self.every.is_zero() || elapsed < self.at + self.every {
             return;
         }
-        let columns = [&["near_received", "far_received"], B::COLUMNS].concat();
+        let columns = [&ALWAYS[..], B::COLUMNS].concat();
         let value = |name: &&str| {
             let counter = counters.iter().find(|counter| counter.name == *name);
             counter.map_or(0, |counter| counter.value)
@@ -300,16 +321,44 @@ impl Live {
         self.before.resize(values.len(), 0);
         let rates = values.iter().zip(&self.before).map(|(now, before)| {
             let events = now.saturating_sub(*before);
-            format!("{:>18.0}", farwrite_units::show::real(events) / seconds)
+            format!("{:>WIDTH$.0}", farwrite_units::show::real(events) / seconds)
         });
         let rates: String = rates.collect();
         if self.rows.is_multiple_of(ROWS) {
-            let names: String = columns.iter().map(|name| format!("{name:>18}")).collect();
-            console.say(format_args!("{:>8}{names}   (a second)", "time"));
+            for line in head(&columns) {
+                console.say(line);
+            }
         }
         console.say(format_args!("{:>7.1}s{rates}", elapsed.as_secs_f64()));
         self.rows += 1;
         self.at = elapsed;
         self.before = values;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use farwrite_boxes::lowar::Lowar;
+    use farwrite_boxes::netrt::NetRt;
+
+    use super::*;
+
+    #[test]
+    fn the_live_table_fits_into_80_columns() {
+        for of_box in [Lowar::COLUMNS, NetRt::COLUMNS, Forward::COLUMNS] {
+            let columns = [&ALWAYS[..], of_box].concat();
+            for line in head(&columns) {
+                assert!(line.len() <= 80, "{line}");
+            }
+            // No name touches the one before it.
+            let words = |name: &&str| {
+                name.split_once('_')
+                    .is_none_or(|(a, b)| a.len().max(b.len()) < WIDTH)
+            };
+            assert!(columns.iter().all(words), "{columns:?}");
+        }
+        let [first, rest] = head(&ALWAYS);
+        assert_eq!(first, "              near       far");
+        assert_eq!(rest, "    time  received  received  (a second)");
     }
 }
