@@ -108,14 +108,24 @@ impl fmt::Display for Moment {
     }
 }
 
-/// Shows a share in per cent: `0.10 %`.
+/// Shows a share in per cent: `0.10 %`. Only a share of 0 is shown as 0.
 pub struct Percent(pub f64);
 
 impl fmt::Display for Percent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} %", Digits(self.0 * 100.0))
+        let percent = self.0 * 100.0;
+        if percent > 0.0 && percent < LEAST_PERCENT {
+            write!(f, "less than {LEAST_PERCENT} %")
+        } else if percent > 0.0 && percent < 0.005 {
+            write!(f, "{percent:.4} %")
+        } else {
+            write!(f, "{} %", Digits(percent))
+        }
     }
 }
+
+/// A share that is smaller, in per cent, is shown as less than this.
+const LEAST_PERCENT: f64 = 0.0001;
 
 /// Three significant digits, without trailing zeros after an integer.
 struct Digits(f64);
@@ -154,5 +164,18 @@ mod tests {
         assert_eq!(Time(Duration::from_micros(12_345)).to_string(), "12.3 ms");
         assert_eq!(Time(Duration::from_millis(1234)).to_string(), "1.23 s");
         assert_eq!(Percent(0.001).to_string(), "0.10 %");
+    }
+
+    #[test]
+    fn a_small_share_is_not_shown_as_none() {
+        for (share, shown) in [
+            (0.0, "0 %"),
+            (5.1e-5, "0.01 %"),
+            (4.9e-5, "0.0049 %"),
+            (1.1e-6, "0.0001 %"),
+            (9e-7, "less than 0.0001 %"),
+        ] {
+            assert_eq!(Percent(share).to_string(), shown);
+        }
     }
 }
