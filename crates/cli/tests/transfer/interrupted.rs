@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
+
 use crate::rig::{Receiver, Rig, Running, V4, free_port, pattern};
 
 /// At this rate, a transfer is long enough to be interrupted.
@@ -74,6 +76,25 @@ fn a_stopped_peer_is_given_up_after_the_timeout() {
     sender
         .end()
         .assert(5, "nothing was heard of the peer for 5 s");
+}
+
+#[test]
+fn a_silent_receiver_is_what_limits_the_sender() {
+    let rig = Rig::new();
+    let file = rig.file("file", BYTES);
+    let receiver = rig.recv(V4, &["--once"]);
+    let args = [&SLOW[..], &["--json-lines"]].concat();
+    let mut sender = rig.send(receiver.addr, &args, &[&file]);
+    sender.line(r#""event":"progress""#);
+    receiver.running.signal("STOP");
+    sender.line(r#""limited_by":"silence""#);
+    receiver.running.signal("CONT");
+    let last = sender.line(r#""exit_code":0"#);
+    let last: Value = serde_json::from_str(&last).expect("JSON");
+    let silence = last["result"]["limited_by"]["silence"].as_f64();
+    assert!(silence.is_some_and(|share| share > 0.0), "{last}");
+    sender.end().assert(0, "");
+    receiver.end().assert(0, "");
 }
 
 #[test]

@@ -22,6 +22,8 @@ pub(crate) enum Bottleneck {
     SenderDisk,
     /// All buffers that `--memory` allows are in use.
     Memory,
+    /// Nothing is heard of the receiver.
+    Silence,
 }
 
 /// The state of the stream at one instant.
@@ -37,6 +39,8 @@ pub(super) struct StreamState {
     pub(super) is_read: bool,
     /// The user gave a maximum rate.
     pub(super) has_max_rate: bool,
+    /// Nothing has been heard of the receiver for some time.
+    pub(super) is_silent: bool,
 }
 
 /// How often each bottleneck was seen, at regular intervals.
@@ -55,10 +59,11 @@ pub(crate) struct BottleneckShares {
     receiver_disk: f64,
     sender_disk: f64,
     memory: f64,
+    silence: f64,
 }
 
 impl Bottleneck {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Path,
         Self::Rate,
         Self::Processor,
@@ -66,6 +71,7 @@ impl Bottleneck {
         Self::ReceiverDisk,
         Self::SenderDisk,
         Self::Memory,
+        Self::Silence,
     ];
 
     /// The name for people.
@@ -78,6 +84,7 @@ impl Bottleneck {
             Self::ReceiverDisk => "the receiver's disk",
             Self::SenderDisk => "this machine's disk",
             Self::Memory => "--memory",
+            Self::Silence => "a silent receiver",
         }
     }
 
@@ -91,11 +98,16 @@ impl Bottleneck {
             Self::ReceiverDisk => "receiver_disk",
             Self::SenderDisk => "sender_disk",
             Self::Memory => "memory",
+            Self::Silence => "silence",
         }
     }
 
     /// Returns what limits the rate now; `None` at the end, when everything has been sent.
     pub(super) fn of(shape: &Shape, state: StreamState) -> Option<Self> {
+        // What the endpoint knows is from before the silence.
+        if state.is_silent {
+            return Some(Self::Silence);
+        }
         match state.bound {
             SendLimit::Path => return Some(Self::Path),
             SendLimit::Receiver => return Some(Self::Receiver),
@@ -147,6 +159,7 @@ impl Bottlenecks {
             receiver_disk: share(Bottleneck::ReceiverDisk),
             sender_disk: share(Bottleneck::SenderDisk),
             memory: share(Bottleneck::Memory),
+            silence: share(Bottleneck::Silence),
         }
     }
 }
@@ -177,11 +190,16 @@ mod tests {
             window: 128,
             is_read: false,
             has_max_rate: false,
+            is_silent: false,
         };
         let bound = |bound| StreamState { bound, ..usual };
         let limited = StreamState {
             has_max_rate: true,
             ..bound(SendLimit::Configured)
+        };
+        let silent = StreamState {
+            is_silent: true,
+            ..bound(SendLimit::Path)
         };
         let empty = StreamState {
             in_flight: 100,
@@ -197,6 +215,7 @@ mod tests {
         };
         for (state, expected) in [
             (bound(SendLimit::Path), Some(Bottleneck::Path)),
+            (silent, Some(Bottleneck::Silence)),
             (bound(SendLimit::Receiver), Some(Bottleneck::Receiver)),
             (limited, Some(Bottleneck::Rate)),
             // Nobody gave a maximum, and the path carries more than this machine sends.

@@ -246,7 +246,7 @@ impl Stream {
         if let Some(warning) = self.liveness.look(now, signs)? {
             hooks.warn(warning);
         }
-        let bottleneck = self.bottleneck()?;
+        let bottleneck = self.bottleneck(silence.is_some())?;
         self.bottlenecks.add(bottleneck);
         let status = Status {
             path: &self.path_note(bottleneck)?,
@@ -282,8 +282,8 @@ impl Stream {
         reported.clamp(self.arrived_bytes, most)
     }
 
-    /// Returns what limits the speed of the stream now.
-    fn bottleneck(&self) -> Result<Option<Bottleneck>, Error> {
+    /// Returns what limits the speed of the stream now. `is_silent`: nothing is heard of the receiver.
+    fn bottleneck(&self, is_silent: bool) -> Result<Option<Bottleneck>, Error> {
         let peer = self.peer_stats()?;
         let state = StreamState {
             bound: peer.limit,
@@ -292,6 +292,7 @@ impl Stream {
             window: self.window()?,
             is_read: self.is_read && self.ready.is_none(),
             has_max_rate: self.cutover.rate_control.max_rate_bps().is_some(),
+            is_silent,
         };
         Ok(Bottleneck::of(&self.shape, state))
     }
