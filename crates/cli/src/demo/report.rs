@@ -289,6 +289,9 @@ pub(crate) fn introduction(scenario: &Scenario) -> String {
     text
 }
 
+/// In place of a loss that no chunk was judged for.
+const UNKNOWN: &str = "not measured";
+
 /// Describes the results of the machine and the schemes.
 pub(crate) fn results(scenario: &Scenario, runs: &[Run], strain: &Overload) -> String {
     let [first, second] = strain.lines();
@@ -314,7 +317,7 @@ pub(crate) fn results(scenario: &Scenario, runs: &[Run], strain: &Overload) -> S
             format!("{:.2}", row.ratio),
             row.receive_loss
                 .as_ref()
-                .map_or_else(|| "?".to_owned(), |loss| loss.share().to_string()),
+                .map_or_else(|| UNKNOWN.to_owned(), |loss| loss.share().to_string()),
             Percent(row.retransmitted_share).to_string(),
             Percent(row.parity_overhead).to_string(),
             Rate(row.goodput_bps).to_string(),
@@ -322,5 +325,11 @@ pub(crate) fn results(scenario: &Scenario, runs: &[Run], strain: &Overload) -> S
         ]);
     }
     text.push_str(&table::lay_out(&cells, 1));
+    if cells
+        .iter()
+        .any(|row| row.iter().any(|cell| cell == UNKNOWN))
+    {
+        text += "\n  (not measured: the receiver judges a chunk when a later one arrives, and none came)";
+    }
     text
 }

@@ -219,6 +219,20 @@ fn demo_shows_people_a_table() {
 }
 
 #[test]
+fn demo_says_why_the_loss_of_one_chunk_is_not_measured() {
+    let directory = directory("demo/one");
+    let out = directory.to_str().expect("a plain name");
+    let output = farwrite(&[
+        "demo", "--size", "4KiB", "--rtt", "2ms", "--rate", "200Mbit", "--scheme", "sr-nack",
+        "--out", out,
+    ]);
+    let stdout = text(&output.stdout);
+    for word in ["  not measured  ", "(not measured: the receiver judges"] {
+        assert!(stdout.contains(word), "{word:?} is not in\n{stdout}");
+    }
+}
+
+#[test]
 fn the_shortest_messages_have_more_parity_than_data() {
     let directory = directory("demo/short");
     for size in ["1", "4097"] {
