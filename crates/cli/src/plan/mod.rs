@@ -21,6 +21,9 @@ use path::PlannedPath;
 pub(crate) fn run(args: &PlanArgs, console: &Console) -> Result<(), Failure> {
     let path = PlannedPath::find(&args.path, args.size)?;
     let question = question(args, &path)?;
+    if let Some(warning) = path.beyond_message(&question.loss, args.size) {
+        console.warn(warning);
+    }
     let refused = |error: ModelError| Failure::caused(Exit::Usage, "planning", &error);
     let plan = question.plan().map_err(refused)?;
     let sensitivity = plan.sensitivity().map_err(refused)?;

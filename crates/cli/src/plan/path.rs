@@ -8,7 +8,7 @@ use super::args::PathArgs;
 use crate::exit::{Exit, Failure};
 use crate::link_file::{self, Description, Unit};
 use farwrite_units::Burst;
-use farwrite_units::show::real;
+use farwrite_units::show::{Count, real};
 
 /// The default chunk size in bytes: one packet of the largest MTU of RoCE.
 const CHUNK_BYTES: u64 = 4096;
@@ -140,6 +140,26 @@ impl PlannedPath {
         };
         loss.loss_chunk().map_err(refused)?;
         Ok(loss)
+    }
+
+    /// What is wrong with bursts that are longer than a message of `size` bytes: `loss` comes from [`PlannedPath::loss`].
+    pub(super) fn beyond_message(&self, loss: &Loss, size: u64) -> Option<String> {
+        let Loss::Markov { p_bad_to_good, .. } = loss else {
+            return None;
+        };
+        let (burst, chunks) = (1.0 / p_bad_to_good, size.div_ceil(self.chunk_bytes));
+        let (units, unit) = match self.unit {
+            Unit::Chunks => (chunks, "chunk"),
+            Unit::Packets => (chunks.saturating_mul(self.packets.into()), "packet"),
+        };
+        (burst > real(units)).then(|| {
+            format!(
+                "the mean burst of {burst:.0} {unit}s is longer than the message, which has {}: most messages \
+                 lose nothing, and the answer says little about the others. Give a --burst of at most {units} \
+                 {unit}s, or a longer --size",
+                Count(units, unit)
+            )
+        })
     }
 
     /// The round trips in which a long message finds the rate of this path, if it is new.

@@ -251,6 +251,33 @@ fn bursts_are_drawn_with_the_shipped_interleaving() {
 }
 
 #[test]
+fn a_burst_that_is_longer_than_the_message_gets_a_warning() {
+    let path = [
+        "--rate", "1Gbit", "--rtt", "25ms", "--scheme", "gbn", "--size", "1MiB",
+    ];
+    for (loss, burst, warned) in [
+        (
+            "--loss",
+            "257",
+            Some("of 257 chunks is longer than the message, which has 256 chunks"),
+        ),
+        ("--loss-packet", "1e6", Some("at most 256")),
+        // A chunk takes 33 us.
+        ("--loss", "1s", Some("chunks is longer")),
+        ("--loss", "256", None),
+        ("--loss", "1ms", None),
+    ] {
+        let output = plan(&[&path[..], &[loss, "1e-3", "--burst", burst]].concat());
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{stderr}");
+        match warned {
+            Some(words) => assert!(stderr.contains(words), "{words:?} is not in {stderr:?}"),
+            None => assert_eq!(stderr, ""),
+        }
+    }
+}
+
+#[test]
 fn a_bad_link_file_is_told_with_file_field_and_value() {
     let directory = tempfile::tempdir().expect("directory");
     let file = directory.path().join("link.toml");
