@@ -148,7 +148,15 @@ impl Cli {
     /// Reads the arguments of this process.
     pub(crate) fn parse_args() -> Result<Self, Refused> {
         let matches = Self::described().try_get_matches_from(perf_flags(std::env::args_os()));
-        let parsed = matches.and_then(|matches| Self::from_arg_matches(&matches));
+        let parsed = matches.and_then(|matches| {
+            let mut cli = Self::from_arg_matches(&matches)?;
+            if let (Command::Perf(args), Some((_, of_perf))) =
+                (&mut cli.command, matches.subcommand())
+            {
+                args.note_given(of_perf);
+            }
+            Ok(cli)
+        });
         parsed.map_err(|error| Refused {
             arguments: std::env::args_os().skip(1).collect(),
             error,

@@ -4,7 +4,8 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args, ValueEnum};
 use farwrite::{CodingThreads, MAX_CHANNELS, SchemeName};
 use farwrite_transfer::{DEFAULT_PORT, VerbsConfig};
 use serde::{Deserialize, Serialize};
@@ -144,7 +145,31 @@ pub(crate) struct PerfArgs {
     /// variable `FARWRITE_PSK`, or else the program asks for it at the terminal
     #[arg(long, value_name = "FILE")]
     pub(crate) psk_file: Option<PathBuf>,
+    /// Of the options that the command line gives, those that only a client follows
+    #[arg(skip)]
+    pub(super) of_client: Vec<&'static str>,
 }
+
+/// The options that only a client follows: the names of their fields, and their names.
+const OF_CLIENT: [(&str, &str); 17] = [
+    ("size", "--size"),
+    ("all", "--all"),
+    ("iters", "--iters"),
+    ("duration", "--duration"),
+    ("queue_pairs", "--qp"),
+    ("tx_depth", "--tx-depth"),
+    ("connection", "--connection"),
+    ("scheme", "--scheme"),
+    ("mtu", "--mtu"),
+    ("chunk", "--chunk"),
+    ("channels", "--channels"),
+    ("report_gbits", "--report_gbits"),
+    ("no_peak", "--noPeak"),
+    ("limit_bw", "--limit_bw"),
+    ("limit_msgrate", "--limit_msgrate"),
+    ("out_json", "--out_json"),
+    ("out_json_file", "--out_json_file"),
+];
 
 /// Bytes of the longest message.
 pub(super) const MOST_BYTES: u64 = 1 << 30;
@@ -203,6 +228,13 @@ impl Connection {
 }
 
 impl PerfArgs {
+    /// Notes which options the command line gives: options with a default do not show that themselves.
+    pub(crate) fn note_given(&mut self, matches: &ArgMatches) {
+        let given = |field: &str| matches.value_source(field) == Some(ValueSource::CommandLine);
+        let of_client = OF_CLIENT.into_iter().filter(|(field, _)| given(field));
+        self.of_client = of_client.map(|(_, name)| name).collect();
+    }
+
     /// Whether this end needs an endpoint for the data alone: that of connections has one socket and one thread.
     pub(super) fn has_own_threads(&self) -> bool {
         self.receive_threads || self.send_threads

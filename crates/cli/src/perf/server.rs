@@ -21,6 +21,12 @@ use crate::{interrupt, key};
 /// Serves one client.
 pub(super) fn run(args: &PerfArgs, console: &Console) -> Result<ExitCode, Failure> {
     let cancel = interrupt::catch()?;
+    if !args.of_client.is_empty() {
+        console.warn(format_args!(
+            "the server takes {} from the client, and ignores its own",
+            args.of_client.join(", ")
+        ));
+    }
     if let Some(device) = &args.device {
         check_device(device)?;
     }

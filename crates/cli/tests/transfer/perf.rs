@@ -229,6 +229,21 @@ fn threads_are_at_the_end_that_has_the_option() {
 }
 
 #[test]
+fn a_server_warns_of_options_that_it_does_not_follow() {
+    let rig = Rig::new();
+    // The depth is that of the client too. A thread is of one end.
+    let args = ["-s", "64", "-t", "128", "--send-threads"];
+    for (args, warned) in [(&args[..], true), (&args[4..], false)] {
+        let (there, addr) = server(&rig, "write_bw", args);
+        client(&rig, "write_bw", &addr, &["-n", "5"]).assert(0, "");
+        let there = there.end();
+        there.assert(0, "");
+        let warning = "takes --size, --tx-depth from the client, and ignores its own";
+        assert_eq!(there.stderr.contains(warning), warned, "{there:?}");
+    }
+}
+
+#[test]
 fn ends_that_do_not_fit_say_why() {
     let rig = Rig::new();
     let (there, addr) = server(&rig, "read_bw", &[]);
