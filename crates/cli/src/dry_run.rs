@@ -5,8 +5,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitCode;
 
-use farwrite_session::Text;
 use farwrite_session::files::{Kind, Manifest, Unreadable};
+use farwrite_session::{Text, printable_line};
 use farwrite_transfer::{DryRun, Removal};
 use farwrite_units::show::Bytes;
 use serde::Serialize;
@@ -27,12 +27,12 @@ struct Listing {
     files: u32,
     bytes: u64,
     directories: usize,
-    paths: Vec<Text>,
+    paths: Vec<String>,
     left_out: Option<usize>,
     unchanged_files: Option<usize>,
     unchanged_bytes: Option<u64>,
     deleted_files: Option<u32>,
-    deleted_paths: Option<Vec<Text>>,
+    deleted_paths: Option<Vec<String>>,
 }
 
 /// Shows a dry run. `left_out` is what the sender cannot send, if this end knows that. Returns the exit code that a
@@ -92,7 +92,7 @@ fn to_send(run: &DryRun) -> impl Iterator<Item = u32> {
 impl Listing {
     fn of(run: &DryRun, left_out: Option<&[Unreadable]>) -> Self {
         let manifest = &run.manifest;
-        let path = |index| Text::new(manifest.path(index).display());
+        let path = |index| printable_line(manifest.path(index).display());
         let unchanged = run.unchanged.as_deref();
         let bytes = |entries: &[u32]| {
             let each = entries.iter().map(|index| manifest.stream_bytes_of(*index));
@@ -136,21 +136,27 @@ impl Listing {
 }
 
 /// A path, without control characters.
-fn shown(path: &[u8]) -> Text {
-    Text::new(Path::new(OsStr::from_bytes(path)).display())
+fn shown(path: &[u8]) -> String {
+    printable_line(Path::new(OsStr::from_bytes(path)).display())
 }
 
 /// One entry, for people: as `ls -F` marks it.
 fn line(manifest: &Manifest, index: u32) -> String {
-    let path = Text::new(manifest.path(index).display());
+    let path = printable_line(manifest.path(index).display());
     match manifest.entry(index).map(|entry| entry.kind) {
         Some(Kind::Directory) => format!("{path}/"),
         Some(Kind::Symlink { target }) => {
-            format!("{path} -> {}", Text::new(String::from_utf8_lossy(target)))
+            format!(
+                "{path} -> {}",
+                printable_line(String::from_utf8_lossy(target))
+            )
         }
         Some(Kind::HardLink { first }) => {
-            format!("{path} = {}", Text::new(manifest.path(first).display()))
+            format!(
+                "{path} = {}",
+                printable_line(manifest.path(first).display())
+            )
         }
-        _ => path.to_string(),
+        _ => path,
     }
 }

@@ -49,5 +49,5 @@ pub use message::{
 pub use psk::Psk;
 pub use reader::Reader;
 pub use socket::CloseHandle;
-pub use text::{Text, printable};
+pub use text::{Text, printable, printable_line};
 pub use writer::Writer;

@@ -55,6 +55,11 @@ pub fn printable(text: &str) -> String {
         .collect()
 }
 
+/// As [`printable`] for a text of one line, such as a path: line ends are replaced too.
+pub fn printable_line(shown: impl fmt::Display) -> String {
+    shown.to_string().chars().map(fit).collect()
+}
+
 /// The character itself, or U+FFFD in place of one that could control a terminal.
 fn fit(c: char) -> char {
     let is_mark = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}');
@@ -85,6 +90,7 @@ mod tests {
             printable("opening a\x1b[31m\r\nnot found"),
             "opening a\u{fffd}[31m\u{fffd}\nnot found"
         );
+        assert_eq!(printable_line("a\x1b[31m\nb"), "a\u{fffd}[31m\u{fffd}b");
     }
 
     proptest! {

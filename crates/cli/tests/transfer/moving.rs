@@ -412,6 +412,26 @@ fn a_pattern_of_a_user_is_no_comment() {
 }
 
 #[test]
+fn a_dry_run_lists_long_paths_whole() {
+    let rig = Rig::new();
+    let path = [&"a".repeat(200)[..], &"b".repeat(200), &"c".repeat(200)].join("/");
+    let root = rig.path("tree");
+    fs::create_dir_all(root.join(&path)).expect("directories");
+    fs::write(root.join(&path).join("end"), "").expect("write");
+    let list = |args: &[&str]| {
+        let mut command = farwrite();
+        command.args(["send", "--dry-run"]).args(args).arg(&root);
+        Running::spawn(command).end()
+    };
+    let want = format!("tree/{path}/end");
+    let paths = list(&["--json"]).result()["paths"].take();
+    let last = paths.as_array().and_then(|paths| paths.last());
+    assert_eq!(last, Some(&want.as_str().into()));
+    let shown = list(&[]).stdout;
+    assert!(shown.lines().any(|line| line == want), "{shown}");
+}
+
+#[test]
 fn a_dry_run_says_what_is_then_removed_and_changes_nothing() {
     let rig = Rig::new();
     let root = rig.path("tree");
