@@ -27,7 +27,8 @@ pub struct Settings {
     pub share: f64,
     /// Rate that is never exceeded, in bits per second.
     pub max_rate_bps: u64,
-    /// Duration of the whole probe. The trains take longer if the share is small.
+    /// Duration of the whole probe. The trains take longer if the share is small. On a slow path, the trials take up
+    /// to twice this time, and the first one as long as its packets need.
     pub time: Duration,
 }
 

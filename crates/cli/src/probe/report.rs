@@ -26,6 +26,7 @@ pub(super) struct ProbeReport {
     addresses: Option<Addresses>,
     loss: Option<LossRow>,
     trials: Vec<TrialRow>,
+    trials_left_out: usize,
     hosts: Hosts,
     saved: Option<PathBuf>,
     picture: Option<PathBuf>,
@@ -149,6 +150,7 @@ impl ProbeReport {
             addresses: findings.nat.map(addresses),
             loss: loss(findings),
             trials: findings.trials.iter().map(trial).collect(),
+            trials_left_out: findings.trials_left_out,
             hosts: Hosts {
                 ours: drops(findings.host.ours),
                 theirs: drops(findings.host.theirs),

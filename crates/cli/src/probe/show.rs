@@ -6,7 +6,7 @@ use farwrite_probe::estimate::Share;
 use farwrite_probe::{
     DirectionFindings, EcnFindings, Findings, MtuLimit, RateLimit, TrialFindings,
 };
-use farwrite_units::show::{Bytes, Percent, Rate, Time, real};
+use farwrite_units::show::{Bytes, Count, Percent, Rate, Time, real};
 
 use crate::table::lay_out;
 
@@ -15,6 +15,12 @@ pub(super) fn text(findings: &Findings) -> String {
     let mut text = lay_out(&lines, 2);
     if !findings.trials.is_empty() {
         text = format!("{text}\n\n{}", table(&findings.trials));
+    }
+    if findings.trials_left_out > 0 {
+        text += &format!(
+            "\n  ({} left out: on this slow path, they would take more than twice --time)",
+            Count(findings.trials_left_out as u64, "trial")
+        );
     }
     text
 }

@@ -15,6 +15,9 @@ use crate::{Error, findings};
 const SHORTEST: Duration = Duration::from_millis(20);
 /// Smallest number of packets of a trial.
 const MIN_PACKETS: u64 = 10;
+/// The trials take at most this many times the duration of a probe. On a thin path, the smallest number of packets
+/// takes long, so fewer trials are sent.
+const MOST_DURATIONS: u32 = 2;
 /// Time reserved for the last packets and the counts.
 const END: Duration = Duration::from_millis(50);
 /// Number of questions after the last trial. With them, the responder's socket reports its drops.
@@ -107,7 +110,26 @@ impl Session<'_> {
             }
         }
         plan.truncate(most);
+        self.fit_into_time(&mut plan);
         Ok(plan)
+    }
+
+    /// Leaves out the last trials of a plan that would take too long, and counts them. One trial remains.
+    fn fit_into_time(&mut self, plan: &mut Vec<Planned>) {
+        let planned = plan.len();
+        let most = (self.settings.time * MOST_DURATIONS)
+            .max(SHORTEST * u32::try_from(planned).unwrap_or(u32::MAX));
+        let mut total = Duration::ZERO;
+        let fits = plan.iter().take_while(|planned| {
+            let bits = u64::from(self.ip_bytes(planned.payload_bytes))
+                * 8
+                * u64::from(planned.trial.packets);
+            total += Duration::from_secs_f64(real(bits) / real(planned.rate_bps.max(1)));
+            total <= most
+        });
+        let fits = fits.count().max(1);
+        plan.truncate(fits);
+        self.findings.trials_left_out = planned.saturating_sub(fits);
     }
 
     /// The sizes that fit the path's MTU.

@@ -9,9 +9,12 @@ use crate::findings::RoundTrip;
 use crate::{Error, findings};
 
 /// Share of a probe's duration for round trips.
-const PART: f64 = 0.1;
-/// Number of questions after the first answer.
+const PART: f64 = 0.2;
+/// Largest number of questions after the first answer.
 const SAMPLES: u32 = 200;
+/// Shortest time from a question to the next one. The questions take 40 kbit/s at most over IPv4: more would queue on
+/// a path of 64 kbit/s, and the round trips would be those of that queue.
+const LEAST_PERIOD: Duration = Duration::from_millis(20);
 /// Timeout for the first answer, and interval between the questions until it arrives.
 const FIRST: Duration = Duration::from_secs(3);
 const AGAIN: Duration = Duration::from_millis(100);
@@ -27,14 +30,15 @@ impl Session<'_> {
         if self.is_cancelled() {
             return Ok(());
         }
-        let period = self.settings.time.mul_f64(PART) / SAMPLES;
+        let time = self.settings.time.mul_f64(PART);
+        let period = (time / SAMPLES).max(LEAST_PERIOD);
         let mut found = Found {
             first: self.asked,
             ..Found::default()
         };
         let start = Instant::now();
         let mut sent = 0;
-        while sent < SAMPLES && !self.is_cancelled() {
+        while period * sent < time && !self.is_cancelled() {
             let due = start + period * sent;
             let wait = due.saturating_duration_since(Instant::now());
             if !wait.is_zero() {

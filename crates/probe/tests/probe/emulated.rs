@@ -115,6 +115,31 @@ fn the_numbers_are_those_of_the_path() {
 }
 
 #[test]
+fn a_thin_path_is_measured_without_a_queue_and_in_bounded_time() {
+    let thin = LinkConfig {
+        queue_bytes: Some(20_000),
+        ..path(256_000, 50)
+    };
+    let settings = Settings {
+        flows: 1,
+        sizes: Some(vec![256]),
+        time: Duration::from_secs(2),
+        ..Settings::default()
+    };
+    let (findings, _) = probe_across(thin, thin, &settings);
+    // A full queue alone takes 625 ms.
+    let trip = findings.round_trip.as_ref().expect("round trips");
+    let middle = trip.times.percentile(50).expect("samples");
+    assert!((100..250).contains(&middle.as_millis()), "{middle:?}");
+    // Ten packets at 13 kbit/s take 1.8 s, and ten trials at this rate or twice as much 13 s.
+    let (sent, left_out) = (findings.trials.len(), findings.trials_left_out);
+    assert!(
+        sent > 0 && left_out > 0 && sent + left_out == 10,
+        "{sent} and {left_out}"
+    );
+}
+
+#[test]
 fn bursts_and_order_are_found() {
     let forward = LinkConfig {
         loss: Loss::Markov {
