@@ -71,19 +71,23 @@ impl Measured {
         }
     }
 
-    /// The same with at least what an exchange of contributions lacks that its deadline did not cut: the path
-    /// dropped that. Losses at the end of a message are not measured otherwise, because nothing of the
-    /// message arrives after them.
-    pub(crate) fn and_missing(self, collected: &Collected) -> Self {
+    /// The same with at least what an exchange of contributions lacks that no deadline cut: the path dropped
+    /// that. Losses at the end of a message are not measured otherwise, because nothing of the message
+    /// arrives after them.
+    ///
+    /// A sender that began earlier cuts its messages before the deadline of this rank. So an exchange counts
+    /// only if it ended within three quarters of its time.
+    pub(crate) fn and_missing(self, collected: &Collected, timeout_ns: Option<u64>) -> Self {
         let Collected {
             received_bytes,
             expected_bytes,
-            timed_out,
+            elapsed_ns,
             ..
         } = *collected;
+        let is_early = timeout_ns.is_none_or(|ns| elapsed_ns <= ns / 4 * 3);
         let missing_bytes = expected_bytes.saturating_sub(received_bytes);
         match ppm(missing_bytes, expected_bytes) {
-            Some(missing_ppm) if !timed_out => Self {
+            Some(missing_ppm) if is_early => Self {
                 loss_ppm: self.loss_ppm.max(missing_ppm),
                 ..self
             },

@@ -358,7 +358,7 @@ impl Bounded {
         let measured = match &self.plan.ring {
             // What is missing there may have been cut at another rank.
             Some(ring) => measured.over_steps(ring.ranks()),
-            None => measured.and_missing(&collected),
+            None => measured.and_missing(&collected, self.timeout_ns()),
         };
         let learned = &mut *group.learned;
         let proposal = learned.propose(key, bytes, self.terms, &collected, measured);

@@ -7,9 +7,9 @@
 
 use farwrite_deadline::{Cost, Proposal};
 
-/// After a late step, the others need this part of the time that they usually take: what they send has been
-/// waiting. Among bursts of other traffic, with a deadline that leaves them all of their time, three to four
-/// times as much is missing after the same time (`tails -- shipped`).
+/// The usual time of the steps after a late one, divided by the time that they need then: their data are ready.
+/// With a deadline that leaves them all of their usual time, two to four times as much is missing among bursts of
+/// other traffic (`tails -- shipped`).
 const CATCH_UP: u64 = 2;
 
 /// The times of the operations of one kind and size class, per byte of the operation.
@@ -39,8 +39,10 @@ impl StepTimes {
     }
 
     /// The deadlines of the steps of an operation of `bytes` bytes that may take `timeout_ns`, counted
-    /// from its start. A step may be as late as the whole operation, and has at least its equal share of
-    /// the time. Steps after a late one are [faster](CATCH_UP) than usual, so it may be later than that.
+    /// from its start.
+    ///
+    /// Usually, a step may be as late as the whole operation, and has at least its equal share of the time. The
+    /// steps after a late one need less than that leaves to them ([`CATCH_UP`]), so its deadline is later.
     pub(crate) fn deadlines_ns(&self, timeout_ns: u64, bytes: u64, steps: usize) -> Vec<u64> {
         let share = |part: u64, whole: u64| {
             let ns = u128::from(timeout_ns) * u128::from(part) / u128::from(whole.max(1));
