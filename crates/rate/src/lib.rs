@@ -124,9 +124,9 @@
 //! after such a cut counts as much as all measurements before.
 //!
 //! The delay is the shortest one of an eighth to a quarter of a round trip. If a packet takes half a
-//! millisecond or more, it is the shortest of four to eight samples, of at most two round trips, and fewer
-//! samples after a cut show no queue: with one or two samples, each long delay of a path that varies would
-//! be a reason to cut.
+//! millisecond or more at the rate of the flow, it is the shortest of more than four samples, or of one to
+//! two round trips, and fewer samples after a cut show no queue: with one or two samples, each long delay
+//! of a path that varies would be a reason to cut.
 //!
 //! The noise of the hosts is the shortest standing delay of the first round trip after a cut, when
 //! the queue is empty; of several cuts, the recent maximum. Before the first measurement it is the

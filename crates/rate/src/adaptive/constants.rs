@@ -30,13 +30,13 @@ pub(super) const MAX_RTT_NS: u64 = 10_000_000_000;
 /// Number of points kept. They are an eighth of a round trip apart, so they cover two round trips.
 pub(super) const POINTS: usize = 16;
 
-/// From this time of a packet on, in nanoseconds, at the highest recent rate of the flow, the path is slow: up to
-/// 24 Mbit/s with packets of 1500 bytes. Then a quarter of a round trip has one or two samples, and a single long delay
-/// would count as a queue. On faster paths, a queue should show as soon as possible: with more samples there, 16 equal
-/// flows on 100 Mbit/s keep a longer queue.
+/// From this time of a packet on, in nanoseconds, at its highest recent rate, a flow is slow: up to 24 Mbit/s with
+/// packets of 1500 bytes. Then a quarter of a round trip has one or two samples, and a single long delay would count as
+/// a queue. A queue of faster flows should show as soon as possible: with more samples for all flows, 16 equal ones on
+/// 100 Mbit/s keep a longer queue.
 pub(super) const SLOW_PACKET_NS: u64 = 500_000;
 
-/// On a slow path, the shortest delay is that of at least this number of samples, or of one round trip. With six or
+/// The shortest delay of a slow flow is that of at least this number of samples, or of one round trip. With six or
 /// more, eight equal flows on 10 Mbit/s share less well, and the queue of one flow is longer.
 pub(super) const SLOW_SAMPLES: u32 = 4;
 
