@@ -238,9 +238,10 @@ BOXES_OUT := figures/boxes
 figures-boxes: ## measure: LoWAR and NetRT boxes in virtual time at the settings of the papers' figures, for `make figures` and docs/results/boxes.md (two and a half hours of processor time)
 	@mkdir -p $(BOXES_OUT)
 	$(BOXES) lowar -- goodput --rtt-us 40000 --loss 0 --seconds 1 --csv $(BOXES_OUT)/goodput-40ms-lossless.csv
-	$(BOXES) lowar -- goodput --rtt-us 40000 --loss 1e-5,3e-5,1e-4,3e-4,1e-3 --seconds 1 --seeds 4 --csv $(BOXES_OUT)/goodput-40ms.csv
+	$(BOXES) lowar -- goodput --rtt-us 40000 --loss 1e-5,3e-5,3e-4,1e-3 --seconds 1 --seeds 4 --csv $(BOXES_OUT)/goodput-40ms.csv
+	$(BOXES) lowar -- goodput --rtt-us 40000 --loss 1e-4 --seconds 1 --seeds 16 --csv $(BOXES_OUT)/goodput-40ms-1e-4.csv
 	$(BOXES) lowar -- goodput --rtt-us 80000 --loss 0,1e-5,1e-4 --seconds 1.5 --csv $(BOXES_OUT)/goodput-80ms.csv
-	$(BOXES) lowar -- goodput --rtt-us 80000 --loss 1e-3 --seconds 1.5 --seeds 8 --csv $(BOXES_OUT)/goodput-80ms-1e-3.csv
+	$(BOXES) lowar -- goodput --rtt-us 80000 --loss 1e-3 --seconds 1.5 --seeds 16 --csv $(BOXES_OUT)/goodput-80ms-1e-3.csv
 	$(BOXES) lowar -- connections --rtt-us 40000 --seconds 1 --csv $(BOXES_OUT)/connections.csv
 	$(BOXES) lowar -- connections --rtt-us 80000 --seconds 1.5 --csv $(BOXES_OUT)/connections-80ms.csv
 	$(BOXES) lowar -- nics --rtt-us 40000 --seconds 1 --csv $(BOXES_OUT)/nics-40ms.csv

@@ -21,7 +21,7 @@ pub struct Findings {
     pub mtu: Option<Mtu>,
     /// Completed trials, in the order of sending.
     pub trials: Vec<TrialFindings>,
-    /// Trials that were not sent: on this path, they would have taken too long.
+    /// Trials that were not sent: at their rates, all trials would have taken too long.
     pub trials_left_out: usize,
     /// Drops in the kernels of the two hosts.
     pub host: HostFindings,

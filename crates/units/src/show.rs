@@ -113,19 +113,27 @@ pub struct Percent(pub f64);
 
 impl fmt::Display for Percent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let percent = self.0 * 100.0;
-        if percent > 0.0 && percent < LEAST_PERCENT {
-            write!(f, "less than {LEAST_PERCENT} %")
-        } else if percent > 0.0 && percent < 0.005 {
-            write!(f, "{percent:.4} %")
+        let (share, percent) = (self.0, self.0 * 100.0);
+        if share > 0.0 && share < LEAST_SHARE {
+            f.write_str("less than 0.0001 %")
+        } else if share > 0.0 && share < 1e-3 {
+            // Two significant digits.
+            let places = if share < 1e-5 {
+                5
+            } else if share < 1e-4 {
+                4
+            } else {
+                3
+            };
+            write!(f, "{percent:.places$} %")
         } else {
             write!(f, "{} %", Digits(percent))
         }
     }
 }
 
-/// A share that is smaller, in per cent, is shown as less than this.
-const LEAST_PERCENT: f64 = 0.0001;
+/// A smaller share is shown as less than this one.
+const LEAST_SHARE: f64 = 1e-6;
 
 /// Three significant digits, without trailing zeros after an integer.
 struct Digits(f64);
@@ -170,9 +178,10 @@ mod tests {
     fn a_small_share_is_not_shown_as_none() {
         for (share, shown) in [
             (0.0, "0 %"),
-            (5.1e-5, "0.01 %"),
-            (4.9e-5, "0.0049 %"),
-            (1.1e-6, "0.0001 %"),
+            (0.00123, "0.12 %"),
+            (9.1e-4, "0.091 %"),
+            (5.1e-5, "0.0051 %"),
+            (1e-6, "0.00010 %"),
             (9e-7, "less than 0.0001 %"),
         ] {
             assert_eq!(Percent(share).to_string(), shown);

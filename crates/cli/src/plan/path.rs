@@ -152,12 +152,12 @@ impl PlannedPath {
             Unit::Chunks => (chunks, "chunk"),
             Unit::Packets => (chunks.saturating_mul(self.packets.into()), "packet"),
         };
-        (burst > real(units)).then(|| {
+        // The reciprocal of a reciprocal can be longer by a rounding error.
+        (burst > real(units) * (1.0 + 1e-9)).then(|| {
+            let units = Count(units, unit);
             format!(
-                "the mean burst of {burst:.0} {unit}s is longer than the message, which has {}: most messages \
-                 lose nothing, and the answer says little about the others. Give a --burst of at most {units} \
-                 {unit}s, or a longer --size",
-                Count(units, unit)
+                "the mean burst of {burst:.1} {unit}s is longer than the message, which has {units}: a message \
+                 then loses nearly everything or nothing. Give a --burst of at most {units}, or a longer --size"
             )
         })
     }

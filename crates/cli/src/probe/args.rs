@@ -95,8 +95,8 @@ pub(crate) struct ProbeArgs {
     #[arg(long, value_name = "RATE", default_value = "10Gbit", value_parser = parse_rate)]
     #[arg(allow_hyphen_values = true)]
     max_rate: u64,
-    /// Duration of the probe: 2s to 1h. On a slow path or if --share is small it takes longer, and at most
-    /// twice this time for the losses
+    /// Duration of the probe: 2s to 1h. On a slow path or if --share is small it takes longer. Trials of losses
+    /// take about twice this time at most, but one is always sent
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_probe_time)]
     #[arg(allow_hyphen_values = true)]
     time: Duration,

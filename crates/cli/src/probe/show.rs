@@ -18,7 +18,7 @@ pub(super) fn text(findings: &Findings) -> String {
     }
     if findings.trials_left_out > 0 {
         text += &format!(
-            "\n  ({} left out: on this slow path, they would take more than twice --time)",
+            "\n  ({} left out: at their rates, all trials would take more than twice --time)",
             Count(findings.trials_left_out as u64, "trial")
         );
     }

@@ -259,7 +259,7 @@ fn a_burst_that_is_longer_than_the_message_gets_a_warning() {
         (
             "--loss",
             "257",
-            Some("of 257 chunks is longer than the message, which has 256 chunks"),
+            Some("of 257.0 chunks is longer than the message, which has 256 chunks"),
         ),
         ("--loss-packet", "1e6", Some("at most 256")),
         // A chunk takes 33 us.
@@ -275,6 +275,12 @@ fn a_burst_that_is_longer_than_the_message_gets_a_warning() {
             None => assert_eq!(stderr, ""),
         }
     }
+    // 1 / (1 / 49) is more than 49.
+    let exact = [
+        "--rate", "1Gbit", "--rtt", "25ms", "--scheme", "gbn", "--size", "196KiB",
+    ];
+    let output = plan(&[&exact[..], &["--loss", "1e-3", "--burst", "49"]].concat());
+    assert_eq!(text(&output.stderr), "");
 }
 
 #[test]

@@ -15,8 +15,8 @@ use crate::{Error, findings};
 const SHORTEST: Duration = Duration::from_millis(20);
 /// Smallest number of packets of a trial.
 const MIN_PACKETS: u64 = 10;
-/// The trials take at most this many times the duration of a probe. On a thin path, the smallest number of packets
-/// takes long, so fewer trials are sent.
+/// All trials together take at most this many times the duration of a probe, or [`SHORTEST`] each. On a thin path,
+/// the smallest number of packets takes long, so fewer trials are sent.
 const MOST_DURATIONS: u32 = 2;
 /// Time reserved for the last packets and the counts.
 const END: Duration = Duration::from_millis(50);
@@ -93,8 +93,9 @@ impl Session<'_> {
         let most_packets = (MAX_PACKETS - u64::from(self.questions.packets)) / u64::from(count);
         let mut plan = Vec::new();
         for round in 0..u32::try_from(rounds).unwrap_or(u32::MAX) {
-            for &payload_bytes in &sizes {
-                for &rate_bps in &rates {
+            // If there is no time for all trials, those of the highest rate take the least time.
+            for &rate_bps in rates.iter().rev() {
+                for &payload_bytes in &sizes {
                     let bits = u128::from(self.ip_bytes(payload_bytes)) * 8;
                     let packets = u128::from(rate_bps) * length.as_nanos() / 1_000_000_000 / bits;
                     let packets = u64::try_from(packets).unwrap_or(u64::MAX);

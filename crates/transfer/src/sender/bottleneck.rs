@@ -102,7 +102,7 @@ impl Bottleneck {
         }
     }
 
-    /// Returns what limits the rate now; `None` at the end, when everything has been sent.
+    /// Returns what limits the rate now; `None` at the end, when everything has been sent, unless the receiver is silent.
     pub(super) fn of(shape: &Shape, state: StreamState) -> Option<Self> {
         // What the endpoint knows is from before the silence.
         if state.is_silent {
