@@ -249,6 +249,7 @@ fn large_packets_that_vanish_show_the_mtu() {
         .iter()
         .map(|trial| trial.payload_bytes)
         .collect();
+    sizes.sort_unstable();
     sizes.dedup();
     assert_eq!(sizes, [1024, 1372]);
     assert_eq!(findings.direction().ecn, EcnFindings::Bleached);
