@@ -235,7 +235,7 @@ figures-protocol: ## measure: shipped endpoints in virtual time at the settings 
 # With the settings of docs/results/boxes.md.
 BOXES := $(CARGO) run --release --quiet --package farwrite-bench --example
 BOXES_OUT := figures/boxes
-figures-boxes: ## measure: LoWAR and NetRT boxes in virtual time at the settings of the papers' figures, for `make figures` and docs/results/boxes.md (two and a half hours of processor time)
+figures-boxes: ## measure: LoWAR and NetRT boxes in virtual time at the settings of the papers' figures, for `make figures` and docs/results/boxes.md (three hours of processor time)
 	@mkdir -p $(BOXES_OUT)
 	$(BOXES) lowar -- goodput --rtt-us 40000 --loss 0 --seconds 1 --csv $(BOXES_OUT)/goodput-40ms-lossless.csv
 	$(BOXES) lowar -- goodput --rtt-us 40000 --loss 1e-5,3e-5,3e-4,1e-3 --seconds 1 --seeds 4 --csv $(BOXES_OUT)/goodput-40ms.csv

@@ -23,7 +23,7 @@ pub(super) fn run(args: &PerfArgs, console: &Console) -> Result<ExitCode, Failur
     let cancel = interrupt::catch()?;
     if !args.of_client.is_empty() {
         console.warn(format_args!(
-            "only the client follows {}: the server ignores it",
+            "options that only the client follows, without effect here: {}",
             args.of_client.join(", ")
         ));
     }

@@ -238,7 +238,7 @@ fn a_server_warns_of_options_that_it_does_not_follow() {
         client(&rig, "write_bw", &addr, &["-n", "5"]).assert(0, "");
         let there = there.end();
         there.assert(0, "");
-        let warning = "takes --size, --tx-depth from the client, and ignores its own";
+        let warning = "without effect here: --size, --tx-depth";
         assert_eq!(there.stderr.contains(warning), warned, "{there:?}");
     }
 }
