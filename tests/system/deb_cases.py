@@ -44,7 +44,7 @@ def _installed(report, program, directory):
     report.check("each command has a page", f"{lost} have none" if lost else None)
     page = gzip.decompress((there / "usr/share/man/man1/farwrite-send.1.gz").read_bytes())
     report.check("a page has the options and the examples",
-                 None if b"\\-\\-psk\\-file" in page and b"Examples" in page else f"{page[:400]}")
+                 None if b"\\-\\-psk\\-file" in page and b".SH EXAMPLES" in page else f"{page[:400]}")
     completed = _complete(there / "usr/share/bash-completion/completions/farwrite", "tr")
     report.check("bash completes `farwrite tr`", None if completed == ["trace"] else f"{completed}")
     _units(report, there)
