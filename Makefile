@@ -40,9 +40,12 @@ explorer: ## the completion-time model as a web page that works offline: out/exp
 	python3 crates/explorer/bundle.py \
 		$${CARGO_TARGET_DIR:-target}/$(WASM)/page/farwrite_explorer.wasm out/explorer.html
 
-test: check deny unit isal loom system browser python torch package macos test-verbs-short ## all tests: format, lints, dependency policy, unit, scenario, system, browser, Python and PyTorch tests, packages, what compiles for macOS, RDMA devices in a virtual machine
+# Each stage runs, also after one has failed.
+test: ## all tests: format, lints, dependency policy, unit, scenario, system, browser, Python and PyTorch tests, packages, what compiles for macOS, RDMA devices in a virtual machine
+	@MAKE="$(MAKE)" tests/stages check deny unit isal loom system browser python torch package macos test-verbs-short
 
-test-small: check deny unit loom python package ## the tests that need neither root nor PyTorch
+test-small: ## the tests that need neither root nor PyTorch
+	@MAKE="$(MAKE)" tests/stages check deny unit loom python package
 
 package: ## pack all crates for crates.io, without compiling them from there, and check their descriptions
 	@# Cargo also packs the crates that are not published: to name the others takes a list.
@@ -65,6 +68,7 @@ check: ## format, lints (with ISA-L, whose tools it installs on Debian as root),
 	tests/docs/check
 	python3 tests/commits/test_check.py --quiet
 	tests/commits/check
+	python3 tests/test_stages.py --quiet
 	$(CARGO) fmt --all --check
 	@# With the feature `isal` where ISA-L can be built, so that nothing is checked twice. The tests of RDMA
 	@# devices, which `make unit` does not compile, by their names.
@@ -76,8 +80,9 @@ check: ## format, lints (with ISA-L, whose tools it installs on Debian as root),
 unit: ## unit, property, scenario and loopback tests
 	@# Examples are not built here: `check` compiles them. Tests send Ctrl-C to programs: a shell that runs
 	@# `make test &` makes them ignore it.
-	env --default-signal=INT,HUP $(CARGO) test --workspace --features $(FEATURES) --tests
-	$(CARGO) test --workspace --features $(FEATURES) --doc
+	@set -x; failed=0; \
+		env --default-signal=INT,HUP $(CARGO) test --workspace --features $(FEATURES) --tests --no-fail-fast || failed=1; \
+		$(CARGO) test --workspace --features $(FEATURES) --doc || failed=1; exit $$failed
 
 isal: ## compare parity bytes with those of ISA-L (installs nasm and autotools on Debian)
 	@# Of the whole workspace, so that `unit` has built the rest.
