@@ -138,7 +138,7 @@ static uint32_t send_message(struct end *end, uint32_t length, uint32_t left_out
 	uint32_t chunks = (length + CHUNK - 1) / CHUNK, i, repeats = 0;
 	struct sdr_send_handle *stream;
 	struct report report;
-	int code, completed = 0, is_missing;
+	int code, completed, is_missing;
 	uint8_t heard = 1;
 
 	while ((code = sdr_streaming_send_start(end->qp, &wr, &stream)) == SDR_RETRY)
@@ -163,8 +163,9 @@ static uint32_t send_message(struct end *end, uint32_t length, uint32_t left_out
 	}
 	check(sdr_streaming_send_end(stream), "sdr_streaming_send_end");
 	tell(end->peer, &heard, sizeof(heard));
-	while (!completed)
-		check(sdr_send_poll(stream, &completed, NULL), "sdr_send_poll");
+	while ((code = sdr_send_poll(stream, &completed, NULL)) == SDR_RETRY)
+		continue;
+	check(code, "sdr_send_poll");
 	return repeats;
 }
 

@@ -242,8 +242,11 @@ static int transmit(const struct options *o, int peer)
 				die("sdr_send_post");
 		}
 		if (complete < posted) {
-			check(sdr_send_poll(sends[complete % end.window], &completed, NULL), "sdr_send_poll");
-			complete += completed != 0;
+			code = sdr_send_poll(sends[complete % end.window], &completed, NULL);
+			if (code == SDR_SUCCESS)
+				complete++;
+			else if (code != SDR_RETRY)
+				die("sdr_send_poll");
 		}
 	}
 	hear(peer, &arrived_bytes, sizeof(arrived_bytes));

@@ -69,11 +69,6 @@ const char *farwrite_version(void);
 const char *farwrite_last_error(void);
 
 /*
- * Returns 64 packet bits of a chunk, as sdr_recv_bitmap_chunk_expand does, from packet 64 * word on.
- */
-int farwrite_recv_packets(struct sdr_recv_handle *handle, uint32_t chunk, uint32_t word, uint64_t *bitmap);
-
-/*
  * Listens at a UDP port, such as [::]:4792. Port 0 takes a free one.
  *
  * Returns NULL if the port cannot be bound or a key cannot be read.

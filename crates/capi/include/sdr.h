@@ -195,8 +195,10 @@ int sdr_recv_post(struct sdr_qp *qp, struct sdr_recv_wr *wr, struct sdr_recv_han
 int sdr_recv_bitmap_get(struct sdr_recv_handle *handle, uint8_t **bitmap, size_t *num_bytes);
 
 /*
- * Returns which packets of a chunk have arrived: one bit for each packet of the queue pair's mtu, the
- * least significant bit first. Of a chunk of more than 64 packets, these are the first 64.
+ * Writes which packets of a chunk have arrived: one bit for each packet of the queue pair's mtu, 64 in
+ * each word, the least significant bit first. bitmap is an array that has room for all packets of a
+ * chunk, also for the last chunk of a buffer: ((chunk bytes / mtu bytes) + 63) / 64 words. The call writes
+ * all of these words. One word is enough for chunks of up to 64 packets.
  */
 int sdr_recv_bitmap_chunk_expand(struct sdr_recv_handle *handle, uint32_t chunk, uint64_t *bitmap);
 
@@ -249,14 +251,16 @@ int sdr_streaming_send_continue(struct sdr_send_handle *handle, struct sdr_send_
 int sdr_streaming_send_end(struct sdr_send_handle *handle);
 
 /*
- * Sets *completed to 1 if all packets of a message have left, or if the receiver has completed it; to 0
- * otherwise. It does not say what has arrived. Once a message is complete, its bytes may change. status
- * may be NULL; it is written when the message is complete.
+ * Asks whether a message is complete: all of its packets have left, or the receiver has completed it. It
+ * does not say what has arrived. Once a message is complete, its bytes may change.
  *
- * The program can poll a handle again. The handle stays valid until the program has posted
+ * Returns SDR_SUCCESS with *completed = 1 if the message is complete. Returns SDR_RETRY with *completed = 0
+ * if it is not: the program can poll again. Returns SDR_ERROR with *completed = 0 if the message failed, for
+ * example since it is longer than the peer's buffer. status may be NULL; it is written when the message is
+ * complete.
+ *
+ * The program can poll a complete handle again. The handle stays valid until the program has posted
  * 2 * 2^max_log_num_msgs later messages on the queue pair.
- *
- * Returns SDR_ERROR if the message failed, for example since it is longer than the peer's buffer.
  */
 int sdr_send_poll(struct sdr_send_handle *handle, int *completed, struct sdr_send_status *status);
 

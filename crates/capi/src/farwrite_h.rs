@@ -8,9 +8,7 @@ use farwrite::Outcome;
 use crate::connections::{Connected, Keys, Listening, Opened, keys};
 use crate::failure::{self, Failure};
 use crate::ffi::{CEnum, Char, In, Out, Text, c_header, copy_in};
-use crate::messages::Receive;
 use crate::reliable::{Message, Terms};
-use crate::sdr::sdr_recv_handle;
 use crate::streams::Streaming;
 use crate::table::{self, number};
 
@@ -69,16 +67,6 @@ c_header! {
     }
     fn farwrite_last_error() -> *const c_char {
         Ok(failure::last_text())
-    }
-    fn farwrite_recv_packets(
-        handle: *mut sdr_recv_handle,
-        chunk: u32,
-        word: u32,
-        bitmap: Out<u64>,
-    ) -> c_int {
-        bitmap.check("bitmap")?;
-        bitmap.write(table::find::<Receive>(number(handle))?.packets(chunk, word)?);
-        Ok(())
     }
     fn farwrite_listen(addr: Text, keys: In<farwrite_keys>) -> *mut farwrite_listener {
         let listening = Listening::new(&addr.read("addr")?, &read_keys(keys)?)?;

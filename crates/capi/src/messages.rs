@@ -75,8 +75,8 @@ impl Receive {
         Ok((bits, self.chunks.div_ceil(8) as usize))
     }
 
-    /// The packets of one chunk from packet `64 * word` on, in packets of the program's MTU.
-    pub(crate) fn packets(&self, chunk: u32, word: u32) -> Result<u64, Failure> {
+    /// Which packets of one chunk have arrived, in packets of the program's MTU: 64 bits in each word.
+    pub(crate) fn packets(&self, chunk: u32) -> Result<Vec<u64>, Failure> {
         if chunk >= self.chunks {
             return Err(Failure::new(format!(
                 "chunk {chunk}: the buffer has {} chunks",
@@ -87,8 +87,10 @@ impl Receive {
         let handle = state.handle.as_ref().ok_or_else(completed)?;
         let bitmap = handle.bitmap();
         let merged = self.pair.shape.packets_a_bit;
+        let most = self.pair.config().packets_per_chunk / merged;
+        let words = 0..most.div_ceil(64);
         if merged == 1 {
-            return Ok(bitmap.packet_word(chunk, word));
+            return Ok(words.map(|word| bitmap.packet_word(chunk, word)).collect());
         }
         // A packet of the program's MTU is several on the wire. The last one of a message can be fewer.
         let config = self.pair.config();
@@ -99,13 +101,15 @@ impl Receive {
             u64::from(packet) >= sent
                 || bitmap.packet_word(chunk, packet / 64) >> (packet % 64) & 1 == 1
         };
-        let most = config.packets_per_chunk / merged;
-        let bits = (0..64_u32).filter(|bit| {
-            let packet = word.saturating_mul(64).saturating_add(*bit);
+        let is_there = |packet: u32| {
             let first = u64::from(packet) * u64::from(merged);
             packet < most && first < sent && (packet * merged..(packet + 1) * merged).all(wire)
-        });
-        Ok(bits.fold(0, |bits, bit| bits | 1 << bit))
+        };
+        let word = |word: u32| {
+            let bits = (0..64).filter(|bit| is_there(word * 64 + bit));
+            bits.fold(0, |bits, bit| bits | 1 << bit)
+        };
+        Ok(words.map(word).collect())
     }
 
     /// The user immediate; [`Failure::Retry`] until all of it is there.
@@ -214,8 +218,9 @@ impl Send {
         state.told.is_some() || state.handle.is_injected() || state.handle.outcome().is_some()
     }
 
-    /// Whether all packets have left, or the receiver has completed the message: then its flags.
-    pub(crate) fn poll(&self) -> Result<Option<u32>, Failure> {
+    /// The flags of a send whose packets have all left, or whose message the receiver has completed;
+    /// [`Failure::Retry`] before.
+    pub(crate) fn poll(&self) -> Result<u32, Failure> {
         let mut state = enter(&self.state)?;
         let told = state.told.or_else(|| {
             if !state.is_stream && state.handle.is_injected() {
@@ -232,9 +237,9 @@ impl Send {
         match told {
             None => {
                 thread::yield_now();
-                Ok(None)
+                Err(Failure::Retry(String::new()))
             }
-            Some(Ok(flags)) => Ok(Some(flags)),
+            Some(Ok(flags)) => Ok(flags),
             Some(Err(())) => Err(Failure::new(match refusal {
                 Some(refusal) => format!("the message failed: {refusal}"),
                 None => {

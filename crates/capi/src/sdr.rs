@@ -151,9 +151,9 @@ c_header! {
         chunk: u32,
         bitmap: Out<u64>,
     ) -> c_int {
-        bitmap.check("bitmap")?;
-        bitmap.write(table::find::<Receive>(number(handle))?.packets(chunk, 0)?);
-        Ok(())
+        let words = table::find::<Receive>(number(handle))?.packets(chunk)?;
+        let bytes: Vec<u8> = words.into_iter().flat_map(u64::to_ne_bytes).collect();
+        bitmap.write_bytes(&bytes, "bitmap")
     }
     fn sdr_recv_imm_get(handle: *mut sdr_recv_handle, imm: Out<u32>) -> c_int {
         imm.check("imm")?;
@@ -213,12 +213,11 @@ c_header! {
         status: Out<sdr_send_status>,
     ) -> c_int {
         completed.check("completed")?;
-        let send = table::find::<Send>(number(handle))?;
-        let polled = send.poll()?;
-        completed.write(polled.is_some().into());
-        if let Some(flags) = polled {
-            status.write(sdr_send_status { flags });
-        }
+        // Also if the call fails: a program may look at nothing else.
+        completed.write(0);
+        let flags = table::find::<Send>(number(handle))?.poll()?;
+        completed.write(1);
+        status.write(sdr_send_status { flags });
         Ok(())
     }
 }
