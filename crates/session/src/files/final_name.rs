@@ -4,11 +4,10 @@ use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io;
 
-use rustix::fs::flock;
 use rustix::io::Errno;
 
 use super::directory::Directory;
-use super::part_file::LOCK;
+use super::locked_file::lock_if_possible;
 use super::part_name::{PartName, new_name_of};
 use super::status::{Id, Status};
 
@@ -46,7 +45,7 @@ impl Nameless<'_> {
                 // The next receiver removes a file of such a name, if this one is killed now.
                 let (random, _) = new_name_of()?;
                 let former = PartName::new(random, id).bytes();
-                let _ = flock(file, LOCK);
+                lock_if_possible(file);
                 directory.link(file, &former)?;
                 let renamed = directory.rename(&former, name);
                 renamed.inspect_err(|_| {

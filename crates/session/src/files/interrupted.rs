@@ -6,13 +6,13 @@ use std::io;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{FileType, Mode, fchmod, flock};
+use rustix::fs::{FileType, Mode, fchmod};
 use rustix::process::geteuid;
 
 use super::directory::Directory;
 use super::in_use::{InUse, Wanted, is_in_use, want};
+use super::locked_file::LockedFile;
 use super::open_files::part_of_sink;
-use super::part_file::LOCK;
 use super::part_name::PartName;
 use super::partial::{MAX_PARTIALS, Partial, PeerKey, SourceId};
 use super::status::{Id, Status};
@@ -29,7 +29,7 @@ const DAY_SECONDS: i64 = 24 * 60 * 60;
 /// An interrupted file that this receiver goes on with. It is locked.
 #[derive(Debug)]
 pub(super) struct Interrupted {
-    pub(super) file: File,
+    pub(super) file: LockedFile,
     pub(super) name: PartName,
     pub(super) id: Id,
     /// The bytes at its start to go on from.
@@ -255,8 +255,7 @@ fn lock(directory: &Directory, name: PartName) -> io::Result<Interrupted> {
     if !directory.look(&bytes)?.is_some_and(|it| is_ours(&it)) {
         return Err(none());
     }
-    let file = directory.open_to_change(&bytes)?;
-    flock(&file, LOCK)?;
+    let file = LockedFile::of(directory.open_to_change(&bytes)?)?;
     let status = Status::of_file(&file)?;
     // Another receiver may have renamed it just before.
     match directory.look(&bytes)? {
@@ -287,13 +286,16 @@ fn take_over(
             Ok(locked) => break Ok(locked),
             Err(error) => error,
         };
-        let status = directory.look(&name.bytes())?;
-        if asked.is_none() {
-            asked = status.and_then(|status| want(status.id, by));
-        }
-        let is_asked = asked.as_ref().is_some_and(|asked| !asked.has_refused());
-        if error.kind() != io::ErrorKind::WouldBlock || !is_asked || start.elapsed() >= *patience {
+        if error.kind() != io::ErrorKind::WouldBlock || start.elapsed() >= *patience {
             break Err(error);
+        }
+        let status = directory.look(&name.bytes())?;
+        asked = asked.or_else(|| want(status?.id, by));
+        match &asked {
+            // It is of another process, or its transfer has just ended: that unlocks first.
+            None => break lock(directory, name),
+            Some(asked) if asked.has_refused() => break Err(error),
+            Some(_) => {}
         }
         thread::sleep(Duration::from_millis(20));
     };

@@ -57,6 +57,7 @@ mod in_use;
 mod interrupted;
 mod links;
 mod listed_files;
+mod locked_file;
 mod manifest;
 mod not_sent;
 mod open_directories;

@@ -4,13 +4,12 @@
 //! The receiver holds an advisory lock on the file, so that another receiver can distinguish it from a
 //! file that a killed receiver left behind.
 
-use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FlockOperation, fdatasync, flock};
+use rustix::fs::fdatasync;
 use rustix::io::retry_on_intr;
 
 use super::directory::Directory;
@@ -19,6 +18,7 @@ use super::file_hash::BlockHash;
 use super::file_stream::{FileStream, Step};
 use super::in_use::{InUse, Wanted};
 use super::interrupted::Interrupted;
+use super::locked_file::LockedFile;
 use super::part_name::{PartName, new_name_of};
 use super::partial::{MIN_PARTIAL_BYTES, Run, SourceId};
 use super::sparse::{ZEROS, stretches};
@@ -26,7 +26,6 @@ use super::status::{Id, Status};
 use super::sys::{start_writing, store};
 use super::{CommitGate, Extent};
 
-pub(super) const LOCK: FlockOperation = FlockOperation::NonBlockingLockExclusive;
 /// Bytes after which the disk starts to write them, so that little is left for the sync at the end.
 const START_BYTES: u64 = 8 << 20;
 /// How often the bytes of a file are synced that a later transfer can go on with. A power failure costs what
@@ -36,7 +35,7 @@ const SYNC_PERIOD: Duration = Duration::from_secs(2);
 /// An open file that is being written.
 #[derive(Debug)]
 pub(super) struct OpenPart {
-    file: File,
+    file: LockedFile,
     /// `None`: it has no name.
     name: Option<PartName>,
     id: Id,
@@ -63,7 +62,7 @@ pub(super) struct Part {
     pub(super) id: Id,
     pub(super) hash: blake3::Hash,
     /// The open file, which holds the lock.
-    pub(super) file: Option<File>,
+    pub(super) file: Option<LockedFile>,
     /// Marks the file as in use while another transfer could want it.
     pub(super) in_use: Option<InUse>,
 }
@@ -96,15 +95,14 @@ impl OpenPart {
             && let Ok(file) = directory.create_unnamed()
         {
             let id = Status::of_file(&file)?.id;
+            let file = LockedFile::unnamed(file);
             return Ok(Self::of(file, (id, None), 0, options));
         }
         // The inode is known after the file was made. Nobody else looks for files of this name, and
         // when the file gets the name that others look for, it is locked.
         let (random, first) = new_name_of()?;
-        let file = directory.create_new(&first)?;
+        let file = LockedFile::if_possible(directory.create_new(&first)?);
         let prepared = || {
-            // On a file system without locks, no receiver removes the files of another.
-            let _ = flock(&file, LOCK);
             let id = Status::of_file(&file)?.id;
             let name = PartName::new(random, id);
             directory.rename(&first, &name.bytes())?;
@@ -134,7 +132,7 @@ impl OpenPart {
     }
 
     fn of(
-        file: File,
+        file: LockedFile,
         (id, name): (Id, Option<PartName>),
         bytes: u64,
         options: PartOptions<'_>,

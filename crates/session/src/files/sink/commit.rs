@@ -43,7 +43,7 @@ impl Whole {
     /// The temporary file, if it is open.
     pub(super) fn open_file(&self) -> Option<&File> {
         match self {
-            Self::Part(part) => part.file.as_ref(),
+            Self::Part(part) => part.file.as_deref(),
             Self::Link(_) | Self::HardLink { .. } | Self::Kept | Self::Failed(_) => None,
         }
     }
@@ -173,7 +173,7 @@ impl Sink {
             let failure = match whole {
                 Whole::Failed(failure) => Some(*failure),
                 Whole::Part(part) => {
-                    let named = match (part.name, &part.file) {
+                    let named = match (part.name, part.file.as_deref()) {
                         (None, Some(file)) => self.name(index, (Unnamed(file), part.id), full),
                         (name, _) => {
                             let name = name.map(PartName::bytes).unwrap_or_default();

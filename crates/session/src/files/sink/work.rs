@@ -3,8 +3,6 @@
 use std::io;
 use std::sync::Arc;
 
-use rustix::fs::flock;
-
 use super::commit::Whole;
 use super::{FileFailure, FileStep, SenderReport, Sink, SinkError, is_full};
 use crate::files::Kind;
@@ -12,8 +10,9 @@ use crate::files::attributes::{Attribute, Attributes, Thing, set_link_owner, set
 use crate::files::directory::Directory;
 use crate::files::in_use::{InUse, Wanted};
 use crate::files::links::NewLink;
+use crate::files::locked_file::LockedFile;
 use crate::files::manifest::FileEntry;
-use crate::files::part_file::{LOCK, OpenPart, Part};
+use crate::files::part_file::{OpenPart, Part};
 use crate::files::part_name::{PartName, new_name_of};
 
 /// The file whose bytes come next.
@@ -82,7 +81,7 @@ impl Written {
                 return;
             };
             let name = PartName::new(random, part.id);
-            let named = match (part.name, &part.file) {
+            let named = match (part.name, part.file.as_deref()) {
                 (Some(former), _) => around.rename(&former.bytes(), &name.bytes()),
                 (None, Some(file)) => around.link(file, &name.bytes()).map_err(Into::into),
                 (None, None) => Err(io::ErrorKind::NotFound.into()),
@@ -286,15 +285,12 @@ impl Sink {
             None => {
                 let directory = self.tree.around(index)?;
                 let name = part.name.ok_or(io::ErrorKind::NotFound)?;
-                let file = directory.open_to_write(&name.bytes())?;
-                // The file waits for the commit. On a file system without locks, no receiver removes
-                // the files of another.
-                let _ = flock(&file, LOCK);
-                file
+                // The file waits for the commit.
+                LockedFile::if_possible(directory.open_to_write(&name.bytes())?)
             }
         };
         let path = || self.tree.path(index);
-        self.warnings.set(&file, Thing::File, &attributes, path)?;
+        self.warnings.set(&*file, Thing::File, &attributes, path)?;
         part.file = Some(file);
         Ok(())
     }
