@@ -52,9 +52,7 @@ impl Plan {
                 loss_bad,
                 packets_per_chunk,
             },
-            _ => Loss::Iid {
-                loss_chunk: loss.first().copied().unwrap_or(f64::NAN),
-            },
+            _ => Loss::iid(loss.first().copied().unwrap_or(f64::NAN)),
         };
         py.detach(|| {
             let usual = Coding::default();

@@ -22,9 +22,7 @@ enum Losses {
 impl Losses {
     fn at(&self, point: usize) -> Loss {
         match self {
-            Self::Iid(loss) => Loss::Iid {
-                loss_chunk: loss[point],
-            },
+            Self::Iid(loss) => Loss::iid(loss[point]),
             Self::Markov([to_bad, to_good, good, bad], packets) => Loss::Markov {
                 p_good_to_bad: to_bad[point],
                 p_bad_to_good: to_good[point],

@@ -75,7 +75,7 @@ impl Measured {
     pub(crate) fn losses(&self) -> Loss {
         let (loss, burst) = (self.loss(), self.burst());
         if burst == 1.0 {
-            return Loss::Iid { loss_chunk: loss };
+            return Loss::iid(loss);
         }
         Loss::Markov {
             p_good_to_bad: (loss / (burst * (1.0 - loss))).min(1.0),

@@ -5,7 +5,7 @@ use farwrite_codes::Kind;
 
 use crate::group;
 use crate::scheme::Scheme;
-use crate::setting::{Checked, Variant};
+use crate::setting::{Checked, QUIET_RTTS, SILENT_RTTS, Variant};
 use crate::terms;
 
 /// Reordering window in round trips (protocol P5.0.3).
@@ -35,6 +35,8 @@ pub(crate) struct Part {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Block {
     pub(crate) end: f64,
+    /// How much later than in other blocks its losses are noticed, in slots.
+    pub(crate) unnoticed: f64,
     pub(crate) parts: [Part; 2],
 }
 
@@ -44,6 +46,12 @@ pub(crate) struct Layout {
     pub(crate) code: Kind,
     pub(crate) blocks: f64,
     groups: f64,
+    /// Whether the last group is a block of its own: 1 if it is, else 0.
+    apart: f64,
+    /// How much later the losses of the last block are noticed, in slots.
+    unnoticed: f64,
+    /// Probability that a report is lost.
+    pub(crate) loss_report: f64,
     /// Data and parity chunks of a full group.
     data: u32,
     parity: u32,
@@ -76,10 +84,19 @@ impl Layout {
             Scheme::SrRto | Scheme::GoBackN => None,
             Scheme::SrNack => {
                 let together = together.floor().max(1.0);
+                let unnoticed = if chunks > 1.0 {
+                    QUIET_RTTS
+                } else {
+                    SILENT_RTTS
+                };
                 Some(Self {
                     code: Kind::Mds,
-                    blocks: (chunks / together).ceil(),
+                    // No packet follows the last chunk.
+                    blocks: ((chunks - 1.0) / together).ceil() + 1.0,
                     groups: chunks,
+                    apart: 1.0,
+                    unnoticed: unnoticed * rtt,
+                    loss_report: setting.loss_packet,
                     data: 1,
                     parity: 0,
                     short: [1, 0],
@@ -105,6 +122,9 @@ impl Layout {
                     code,
                     blocks: (groups / (DEPTH * superblocks)).ceil(),
                     groups,
+                    apart: 0.0,
+                    unnoticed: 0.0,
+                    loss_report: setting.loss_packet,
                     data: k,
                     parity: m,
                     short: [short, last],
@@ -118,8 +138,7 @@ impl Layout {
     }
 
     pub(crate) fn block(&self, number: f64) -> Block {
-        let first = (number * self.groups / self.blocks).floor();
-        let next = ((number + 1.0) * self.groups / self.blocks).floor();
+        let (first, next) = (self.before(number), self.before(number + 1.0));
         let part = |groups, data, parity| Part {
             groups,
             data,
@@ -138,11 +157,21 @@ impl Layout {
         let [short_data, short_parity] = self.short;
         Block {
             end: (sent + self.stretch * repaired).max(encoded),
+            unnoticed: if is_last { self.unnoticed } else { 0.0 },
             parts: [
                 part(full - first, self.data, self.parity),
                 part(short, short_data, short_parity),
             ],
         }
+    }
+
+    /// The groups of the blocks before a block.
+    fn before(&self, number: f64) -> f64 {
+        if number >= self.blocks {
+            return self.groups;
+        }
+        let (groups, blocks) = (self.groups - self.apart, self.blocks - self.apart);
+        (number * groups / blocks.max(1.0)).floor()
     }
 
     /// The groups of a block between the first and the last, on average.
@@ -152,7 +181,8 @@ impl Layout {
             data: self.data,
             parity: self.parity,
         };
-        [part(self.groups / self.blocks), part(0.0)]
+        let (groups, blocks) = (self.groups - self.apart, self.blocks - self.apart);
+        [part(groups / blocks.max(1.0)), part(0.0)]
     }
 
     /// The slot until which encoding delays the end of a block, after this number of data and parity

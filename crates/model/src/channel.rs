@@ -47,8 +47,14 @@ impl Channel {
     /// The channel for chunks.
     pub(crate) fn new(loss: &Loss, seed: u64) -> Self {
         let (states, packets, [to_bad, to_good]) = match *loss {
-            // One state that is never left. A chunk counts as a packet.
-            Loss::Iid { loss_chunk } => ([State::new(loss_chunk, 0.0); 2], 1.0, [0.0, 1.0]),
+            // One state that is never left. The loss was checked.
+            Loss::Iid {
+                packets_per_chunk, ..
+            } => {
+                let loss_packet = loss.loss_packet().unwrap_or_default();
+                let packets = f64::from(packets_per_chunk);
+                ([State::new(loss_packet, 0.0); 2], packets, [0.0, 1.0])
+            }
             Loss::Markov {
                 p_good_to_bad,
                 p_bad_to_good,
@@ -93,6 +99,16 @@ impl Channel {
     /// Whether the chunk sent in this slot is lost. Slots must not decrease.
     pub(crate) fn loses(&mut self, slot: f64) -> bool {
         self.next_loss(slot, slot).is_some()
+    }
+
+    /// Whether a single packet, sent at the begin of this slot, is lost.
+    pub(crate) fn loses_packet(&mut self, slot: f64) -> bool {
+        self.reach(slot);
+        let lost = self.run(1.0).is_some();
+        self.work += u64::from(lost);
+        self.skip(self.packets - 1.0);
+        self.slot = slot + 1.0;
+        lost
     }
 
     /// The first loss in the slots `from..=to`, with one transmission in each. The following slots

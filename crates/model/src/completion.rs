@@ -5,7 +5,7 @@ use crate::excess::{Mean, Parts};
 use crate::recovery::Recovery;
 use crate::rounds::Rounds;
 use crate::sample::Sampler;
-use crate::setting::{Checked, Late, Setting};
+use crate::setting::{Checked, Setting};
 use crate::terms::{self, Place, Term};
 
 /// The distribution of the completion time of one setting.
@@ -88,8 +88,9 @@ impl CompletionTime {
 
     /// The mean of what rounds of repair and late ends add, in slots.
     fn later_mean(&self) -> f64 {
-        let Late { share, slots } = self.setting.late;
-        share * slots.iter().sum::<f64>() + self.rounds.as_ref().map_or(0.0, Rounds::mean_excess)
+        let late = self.setting.late.delays.iter();
+        let late: f64 = late.map(|(share, slots)| share * slots).sum();
+        late + self.rounds.as_ref().map_or(0.0, Rounds::mean_excess)
     }
 
     fn excess(&self, place: impl Fn(&Term) -> Place) -> Vec<Mean> {
@@ -174,15 +175,9 @@ impl CompletionTime {
 
     fn survival_at(&self, slots: f64, place: impl Fn(&Term) -> Place) -> f64 {
         let on_time = self.survival_on_time(slots, &place);
-        let Late {
-            share,
-            slots: delays,
-        } = self.setting.late;
-        if share == 0.0 {
-            return on_time;
-        }
-        let delays = delays.iter().filter(|delay| **delay > 0.0);
-        let late = delays.map(|delay| {
+        let delays = self.setting.late.delays.iter();
+        let delays = delays.filter(|(share, delay)| *share > 0.0 && *delay > 0.0);
+        let late = delays.map(|(share, delay)| {
             let delayed = self.survival_on_time(slots - delay, &place);
             share * (delayed - on_time)
         });

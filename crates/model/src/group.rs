@@ -310,7 +310,7 @@ mod tests {
         for code in [Kind::Mds, Kind::Xor] {
             for (k, m) in [(1, 1), (4, 2), (5, 2), (7, 3), (2, 3)] {
                 for p in [1e-6, 0.01, 0.3] {
-                    let want = by_patterns(code, k, m, &Loss::Iid { loss_chunk: p });
+                    let want = by_patterns(code, k, m, &Loss::iid(p));
                     let got = odds(code, k, m, p);
                     assert!(
                         (got.fail / want - 1.0).abs() < 1e-10,

@@ -12,6 +12,8 @@ pub enum Loss {
     Iid {
         /// Probability that a chunk is lost, 0 to 0.99.
         loss_chunk: f64,
+        /// Number of packets in a chunk, 1 to 2^20. Control messages are lost like one packet.
+        packets_per_chunk: u32,
     },
     /// Losses in bursts: a Markov chain of two states that steps once per packet and starts in its
     /// long-run distribution (Gilbert 1960, Elliott 1963). A chunk is lost if any of its packets is
@@ -91,7 +93,55 @@ pub(crate) fn probability(argument: &'static str, value: f64) -> Result<f64, Mod
     )
 }
 
+fn packets_of_chunk(packets: u32) -> Result<f64, ModelError> {
+    let wanted = Wanted::PacketsOfChunk;
+    within(
+        "packets_per_chunk",
+        "packets",
+        f64::from(packets),
+        1.0,
+        MAX_PACKETS,
+        wanted,
+    )
+}
+
 impl Loss {
+    /// Independent losses of chunks of one packet.
+    #[must_use]
+    pub fn iid(loss_chunk: f64) -> Self {
+        Self::Iid {
+            loss_chunk,
+            packets_per_chunk: 1,
+        }
+    }
+
+    /// Probability that a single packet is lost, such as a control message.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::loss_chunk`].
+    pub fn loss_packet(&self) -> Result<f64, ModelError> {
+        let loss_chunk = self.loss_chunk()?;
+        match *self {
+            Self::Iid {
+                packets_per_chunk, ..
+            } => {
+                let packets = packets_of_chunk(packets_per_chunk)?;
+                Ok(-((-loss_chunk).ln_1p() / packets).exp_m1())
+            }
+            Self::Markov {
+                p_good_to_bad,
+                p_bad_to_good,
+                loss_good,
+                loss_bad,
+                ..
+            } => {
+                let both = p_good_to_bad + p_bad_to_good;
+                Ok((p_bad_to_good * loss_good + p_good_to_bad * loss_bad) / both)
+            }
+        }
+    }
+
     /// Probability that a chunk is lost.
     ///
     /// # Errors
@@ -100,7 +150,7 @@ impl Loss {
     /// leave both states.
     pub fn loss_chunk(&self) -> Result<f64, ModelError> {
         let loss = match *self {
-            Self::Iid { loss_chunk } => loss_chunk,
+            Self::Iid { loss_chunk, .. } => loss_chunk,
             Self::Markov { .. } => self.chain()?.map_or(0.0, |chain| chain.loss_chunk()),
         };
         within(
@@ -139,15 +189,7 @@ impl Loss {
         leaves("p_bad_to_good", p_bad_to_good)?;
         probability("loss_good", loss_good)?;
         probability("loss_bad", loss_bad)?;
-        let packets = f64::from(packets_per_chunk);
-        within(
-            "packets_per_chunk",
-            "packets",
-            packets,
-            1.0,
-            MAX_PACKETS,
-            Wanted::PacketsOfChunk,
-        )?;
+        packets_of_chunk(packets_per_chunk)?;
         let share_bad = p_good_to_bad / (p_good_to_bad + p_bad_to_good);
         let step = [
             [1.0 - p_good_to_bad, p_good_to_bad],
@@ -311,18 +353,38 @@ mod tests {
     }
 
     #[test]
+    fn the_loss_of_a_packet_is_that_of_a_chunk_of_one_packet() {
+        for packets_per_chunk in [1, 16, 256] {
+            let loss_chunk = chunk_loss(1e-3, packets_per_chunk).unwrap();
+            let iid = Loss::Iid {
+                loss_chunk,
+                packets_per_chunk,
+            };
+            assert!((iid.loss_packet().unwrap() / 1e-3 - 1.0).abs() < 1e-12);
+            let bursts = Loss::Markov {
+                p_good_to_bad: 1e-3,
+                p_bad_to_good: 0.099,
+                loss_good: 0.01,
+                loss_bad: 0.51,
+                packets_per_chunk,
+            };
+            assert!((bursts.loss_packet().unwrap() - 0.015).abs() < 1e-15);
+        }
+        let none = Loss::Iid {
+            loss_chunk: 0.1,
+            packets_per_chunk: 0,
+        };
+        let error = none.loss_packet().unwrap_err().to_string();
+        assert!(error.contains("packets_per_chunk = 0"), "{error}");
+    }
+
+    #[test]
     fn errors_name_the_argument() {
-        let error = Loss::Iid { loss_chunk: 0.999 }.loss_chunk().unwrap_err();
+        let error = Loss::iid(0.999).loss_chunk().unwrap_err();
         assert_eq!(
             error.to_string(),
             "loss_chunk = 0.999 as a probability: must be 0 to 0.99 (in the mean)"
         );
-        assert!(
-            Loss::Iid {
-                loss_chunk: f64::NAN
-            }
-            .loss_chunk()
-            .is_err()
-        );
+        assert!(Loss::iid(f64::NAN).loss_chunk().is_err());
     }
 }

@@ -28,7 +28,7 @@ struct Row {
     kind: usize,
     /// Number of blocks that are merged into one.
     count: f64,
-    /// When the blocks end, in descending order.
+    /// When the blocks end, or their losses are noticed if that is later; in descending order.
     ends: Vec<f64>,
 }
 
@@ -126,13 +126,14 @@ impl Rounds {
 
     fn push(&mut self, block: Block, count: f64, loss: f64) {
         let kind = self.kind(block.parts, loss);
+        let end = block.end + block.unnoticed;
         let is_like = |row: &Row| row.kind == kind && row.count == count;
         match self.rows.iter_mut().find(|row| is_like(row)) {
-            Some(row) => row.ends.push(block.end),
+            Some(row) => row.ends.push(end),
             None => self.rows.push(Row {
                 kind,
                 count,
-                ends: vec![block.end],
+                ends: vec![end],
             }),
         }
     }
@@ -271,7 +272,7 @@ fn logs(layout: &Layout, parts: &[Part; 2], loss: f64) -> Vec<f64> {
             .map(ok_log)
             .sum();
         incomplete.push(-ok_log.exp_m1());
-        let fail = after_reports(&incomplete, loss);
+        let fail = after_reports(&incomplete, layout.loss_report);
         if fail * layout.blocks <= NEGLIGIBLE * loss {
             return logs;
         }
@@ -279,7 +280,7 @@ fn logs(layout: &Layout, parts: &[Part; 2], loss: f64) -> Vec<f64> {
     }
 }
 
-/// The mean of `incomplete[arrived]`, where `arrived` of the reports of all rounds arrive.
+/// The mean of `incomplete[arrived]`, where `arrived` of the reports of all rounds arrive. `loss` is that of a report.
 fn after_reports(incomplete: &[f64], loss: f64) -> f64 {
     let rounds = incomplete.len() - 1;
     let mut weight = (1.0 - loss).powi(i32::try_from(rounds).unwrap_or(i32::MAX));

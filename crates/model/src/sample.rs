@@ -9,7 +9,7 @@ use crate::channel::Channel;
 use crate::error::ModelError;
 use crate::loss::Loss;
 use crate::scheme::Scheme;
-use crate::setting::{Checked, Late, Setting, Variant};
+use crate::setting::{Checked, Setting, Variant};
 use crate::shipped::Shipped;
 use crate::terms::{decoding, serial_injection};
 
@@ -79,14 +79,11 @@ impl Sampler {
         if let Some(shipped) = &mut self.shipped {
             return shipped.draw();
         }
-        let Late {
-            share,
-            slots: delays,
-        } = self.setting.late;
+        let delays = self.setting.late.delays;
         let mut slots = 0.0;
-        if share > 0.0 {
+        if delays.iter().any(|(share, _)| *share > 0.0) {
             let mut left = self.channel.uniform();
-            for delay in delays {
+            for (share, delay) in delays {
                 if (0.0..share).contains(&left) {
                     slots = delay;
                 }
@@ -264,13 +261,14 @@ impl Sampler {
             while !failed.is_empty() {
                 round += 1.0;
                 // The report may be lost.
-                if self.channel.loses(0.0) {
+                if self.channel.loses_packet(0.0) {
                     continue;
                 }
                 failed.iter_mut().for_each(|group| self.repair(group));
                 failed.retain(Repaired::failed);
             }
-            last = last.max(block.end + layout.wait(round));
+            let noticed = if round > 0.0 { block.unnoticed } else { 0.0 };
+            last = last.max(block.end + noticed + layout.wait(round));
             if number + 1.0 == layout.blocks {
                 last = last.max(block.end + layout.decode(is_damaged));
             }

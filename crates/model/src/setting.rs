@@ -72,7 +72,7 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// With i.i.d. loss, chunks of 4096 bytes, the scheme's own timeout, beta 0.5 and the paper's
+    /// With i.i.d. loss, chunks of one packet of 4096 bytes, the scheme's own timeout, beta 0.5 and the paper's
     /// formulas.
     pub fn new(
         scheme: Scheme,
@@ -86,7 +86,7 @@ impl Setting {
             message_bytes,
             bandwidth_bps,
             rtt_s,
-            loss: Loss::Iid { loss_chunk },
+            loss: Loss::iid(loss_chunk),
             chunk_bytes: 4096.0,
             rto_rtts: None,
             beta: 0.5,
@@ -106,37 +106,41 @@ impl Setting {
     }
 }
 
-/// A share of messages that end late because one packet is lost: their offer, their end, or their
-/// last chunk.
+/// Messages that end late because one packet is lost: their offer, their end, or with `gbn` their last
+/// chunk. With `sr-nack`, the last chunk is a block of its own (`blocks.rs`).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Late {
-    /// Of each of the three.
-    pub(crate) share: f64,
-    /// Their delays in slots.
-    pub(crate) slots: [f64; 3],
+    /// The share of messages, and the slots by which they are late, of each of the three.
+    pub(crate) delays: [(f64, f64); 3],
 }
 
 /// How long after its first transmission an offer, and the end of a message, is repeated, in round
 /// trips (protocol P3.8).
 pub(crate) const REPEAT_RTTS: f64 = 1.0 / 32.0;
 /// How much later a receiver of `sr-nack` notices the loss of a chunk that no packet follows, in
-/// round trips (P5.2.4).
+/// round trips (P5.2.4): if other packets of the message have arrived, and if none has.
 pub(crate) const QUIET_RTTS: f64 = 0.25;
+pub(crate) const SILENT_RTTS: f64 = 1.125;
 
 impl Late {
-    /// `injection`: slots in which the message leaves. A repeat of the offer that arrives in this time delays
-    /// nothing.
-    fn of(setting: &Setting, loss_chunk: f64, rtt: f64, injection: f64) -> Self {
+    /// A repeat of the offer that arrives while the message leaves delays nothing.
+    fn of(setting: &Setting, rtt: f64, chunks: f64, [loss_chunk, loss_packet]: [f64; 2]) -> Self {
+        if setting.variant != Variant::Protocol {
+            return Self::default();
+        }
         let repeat = REPEAT_RTTS * rtt;
-        let quiet = match (setting.variant, setting.scheme) {
-            (Variant::Paper | Variant::Serial, _) => return Self::default(),
-            // No later packet shows that the last chunk is lost.
-            (_, Scheme::SrNack | Scheme::GoBackN) => QUIET_RTTS * rtt,
-            _ => 0.0,
+        let injection = chunks * (1.0 + setting.scheme.parity_overhead());
+        let last_chunk = match setting.scheme {
+            Scheme::GoBackN => (loss_chunk.min(1.0 / 3.0), QUIET_RTTS * rtt),
+            _ => (0.0, 0.0),
         };
+        let packet = loss_packet.min(1.0 / 3.0);
         Self {
-            share: loss_chunk.min(1.0 / 3.0),
-            slots: [(repeat - injection).max(0.0), repeat, quiet],
+            delays: [
+                (packet, (repeat - injection).max(0.0)),
+                (packet, repeat),
+                last_chunk,
+            ],
         }
     }
 }
@@ -153,8 +157,9 @@ const MAX_CHUNKS: f64 = (1u64 << 40) as f64;
 pub(crate) struct Checked {
     pub(crate) scheme: Scheme,
     pub(crate) loss: Loss,
-    /// Mean loss of chunks.
+    /// Mean loss of chunks, and of single packets.
     pub(crate) loss_chunk: f64,
+    pub(crate) loss_packet: f64,
     pub(crate) variant: Variant,
     pub(crate) beta: f64,
     /// Seconds of a slot, `T_inj`.
@@ -187,7 +192,7 @@ impl Checked {
         let bandwidth_bps = positive("bandwidth_bps", "bit/s", setting.bandwidth_bps)?;
         let rtt_s = positive("rtt_s", "s", setting.rtt_s)?;
         let chunk_bytes = positive("chunk_bytes", "bytes", setting.chunk_bytes)?;
-        let loss_chunk = setting.loss.loss_chunk()?;
+        let (loss_chunk, loss_packet) = (setting.loss.loss_chunk()?, setting.loss.loss_packet()?);
         let rto_rtts = setting.rto_rtts.unwrap_or(match setting.variant {
             Variant::Paper | Variant::Serial => setting.scheme.default_rto_rtts(),
             Variant::Protocol => setting.scheme.protocol_waits().0,
@@ -232,12 +237,12 @@ impl Checked {
             Some(_) if setting.variant == Variant::Paper => Err(ModelError::PaperCoding),
             Some(rate) => positive(argument, "bit/s", rate).map(|rate| bandwidth_bps / rate),
         };
-        let injection = chunks * (1.0 + setting.scheme.parity_overhead());
         Ok(Self {
-            late: Late::of(setting, loss_chunk, rtt, injection),
+            late: Late::of(setting, rtt, chunks, [loss_chunk, loss_packet]),
             scheme: setting.scheme,
             loss: setting.loss,
             loss_chunk,
+            loss_packet,
             variant: setting.variant,
             beta: setting.beta,
             slot_s,

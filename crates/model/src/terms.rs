@@ -281,7 +281,7 @@ pub(crate) fn decoding(
     let all = full * behind + last;
     let late = match setting.loss {
         Loss::Markov { .. } => all,
-        Loss::Iid { loss_chunk } => {
+        Loss::Iid { loss_chunk, .. } => {
             let damaged = -(data * (-loss_chunk).ln_1p()).exp_m1();
             let mean = (full + 1.0) * damaged;
             // This is exceeded with a probability of at most 1e-8.

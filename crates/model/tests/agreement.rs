@@ -34,7 +34,7 @@ fn small() -> Vec<Setting> {
         ] {
             for chunks in [1.0, 13.0, 100.0, 300.0] {
                 for loss_chunk in [1e-3, 1e-2, 0.1, 0.4] {
-                    let loss = Loss::Iid { loss_chunk };
+                    let loss = Loss::iid(loss_chunk);
                     grid.push(setting(scheme, chunks, 9.7, loss, variant));
                 }
             }
@@ -52,7 +52,7 @@ fn long_haul() -> Vec<Setting> {
                 let chunks = 2f64.powi(size - 12);
                 let loss_chunk = 10f64.powi(loss);
                 if (0.01..100.0).contains(&(chunks * loss_chunk)) {
-                    let loss = Loss::Iid { loss_chunk };
+                    let loss = Loss::iid(loss_chunk);
                     grid.push(setting(
                         scheme,
                         chunks,
@@ -112,7 +112,7 @@ fn coding_in(variant: Variant) -> Vec<Setting> {
         for chunks in [5.0, 90.0] {
             for loss_chunk in [1e-2, 0.1, 0.3] {
                 for encode_bps in [200e9, 800e9] {
-                    let loss = Loss::Iid { loss_chunk };
+                    let loss = Loss::iid(loss_chunk);
                     let mut coded = setting(scheme, chunks, 9.7, loss, variant);
                     coded.compute = Compute {
                         encode_bps: Some(encode_bps),
@@ -134,7 +134,7 @@ fn rounds() -> Vec<Setting> {
         for chunks in [1.0, 13.0, 100.0, 700.0] {
             for rtt_slots in [9.7, 400.0] {
                 for loss_chunk in [1e-3, 1e-2, 0.1, 0.3] {
-                    let loss = Loss::Iid { loss_chunk };
+                    let loss = Loss::iid(loss_chunk);
                     grid.push(setting(scheme, chunks, rtt_slots, loss, Variant::Protocol));
                 }
             }

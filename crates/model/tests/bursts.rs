@@ -177,7 +177,7 @@ fn without_bursts_draws_agree_with_the_exact_rounds() {
                 loss_bad: loss_chunk,
                 packets_per_chunk: 1,
             };
-            let exact = setting(scheme, chunks, 3e4, Loss::Iid { loss_chunk });
+            let exact = setting(scheme, chunks, 3e4, Loss::iid(loss_chunk));
             let exact = exact.completion_time().unwrap();
             let drawn = setting(scheme, chunks, 3e4, alike).sample(2000, 1).unwrap();
             let (mean, error) = mean_and_error(&drawn);

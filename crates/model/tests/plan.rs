@@ -107,9 +107,7 @@ fn borders_are_where_the_answer_changes() {
     let border = loss.above.unwrap();
     for (factor, holds) in [(0.95, true), (1.02, false)] {
         let mut other = question.clone();
-        other.loss = Loss::Iid {
-            loss_chunk: border.value * factor,
-        };
+        other.loss = Loss::iid(border.value * factor);
         let cost = other.plan().unwrap();
         let least = cost.alternatives()[0].objective_s;
         let answer = cost
@@ -169,7 +167,7 @@ fn bursts_shorter_than_a_row_do_not_matter_to_interleaved_groups() {
     let mean_s = |scheme: &str, loss: f64, mean_burst: f64| {
         let mut question = in_bursts(128e6, 400e9, loss, mean_burst);
         if mean_burst == 1.0 {
-            question.loss = Loss::Iid { loss_chunk: loss };
+            question.loss = Loss::iid(loss);
         }
         question.candidates = vec![parsed(scheme)];
         let plan = question.plan().unwrap();

@@ -174,7 +174,7 @@ proptest! {
             message_bytes: message_log.exp2().floor(),
             bandwidth_bps: 10f64.powf(bandwidth_log),
             rtt_s: 10f64.powf(rtt_log),
-            loss: Loss::Iid { loss_chunk: 10f64.powf(loss_log) },
+            loss: Loss::iid(10f64.powf(loss_log)),
             chunk_bytes: chunk_log.exp2().floor(),
             rto_rtts,
             beta,
@@ -216,7 +216,7 @@ proptest! {
             Setting { variant, ..setting.clone() }.completion_time().unwrap()
         });
         let late_s = setting.rtt_s / 32.0;
-        let Loss::Iid { loss_chunk } = setting.loss else { unreachable!() };
+        let Loss::Iid { loss_chunk, .. } = setting.loss else { unreachable!() };
         let later = 2.0 * loss_chunk * late_s;
         prop_assert!(ours.mean() <= (paper.mean() + later) * (1.0 + 1e-12));
         let slowest = paper.quantile(q).unwrap() + late_s;
@@ -316,7 +316,7 @@ fn bad_arguments_are_named_with_unit_and_value() {
         ("chunk_bytes", "bytes", |s, x| s.chunk_bytes = x),
         ("rto_rtts", "round trips", |s, x| s.rto_rtts = Some(x)),
         ("loss_chunk", "as a probability", |s, x| {
-            s.loss = Loss::Iid { loss_chunk: x }
+            s.loss = Loss::iid(x)
         }),
     ];
     for (name, unit_name, put) in set {

@@ -102,7 +102,8 @@ pub(crate) struct PathArgs {
     #[arg(long, value_name = "P", value_parser = parse_path_loss, allow_hyphen_values = true)]
     pub(crate) loss_packet: Option<f64>,
     /// Mean length of bursts of losses: a number of chunks, such as mean_burst_chunks, or with
-    /// --loss-packet of packets, 1 to 1e6; or a time, such as 2ms
+    /// --loss-packet of packets, 1 to 1e6; or a time, such as 2ms. Bursts end with time also if they
+    /// are given as a number, which is not so in plans of `farwrite sim`
     #[arg(long, value_name = "N|TIME", allow_hyphen_values = true)]
     pub(crate) burst: Option<Burst>,
     /// Bytes of a chunk, which is acknowledged, repeated and coded as a whole [default: 4KiB]

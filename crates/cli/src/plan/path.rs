@@ -136,6 +136,7 @@ impl PlannedPath {
             },
             _ => Loss::Iid {
                 loss_chunk: farwrite_model::chunk_loss(self.loss, packets).map_err(refused)?,
+                packets_per_chunk: self.packets,
             },
         };
         loss.loss_chunk().map_err(refused)?;
@@ -193,13 +194,11 @@ impl PlannedPath {
     pub(super) fn of_packets(&self, question: &Question) -> Question {
         let packets = f64::from(self.packets);
         let loss = match (question.loss, self.unit) {
-            (Loss::Iid { .. }, Unit::Packets) => Loss::Iid {
-                loss_chunk: self.loss,
-            },
+            (Loss::Iid { .. }, Unit::Packets) => Loss::iid(self.loss),
             // A chunk arrives if all of its packets arrive.
-            (Loss::Iid { loss_chunk }, Unit::Chunks) => Loss::Iid {
-                loss_chunk: -((-loss_chunk).ln_1p() / packets).exp_m1(),
-            },
+            (Loss::Iid { loss_chunk, .. }, Unit::Chunks) => {
+                Loss::iid(-((-loss_chunk).ln_1p() / packets).exp_m1())
+            }
             (
                 Loss::Markov {
                     p_good_to_bad,
@@ -260,10 +259,12 @@ mod tests {
             .expect("whole")
             .loss()
             .expect("fine");
-        let Loss::Iid { loss_chunk } = loss else {
+        let Loss::Iid { loss_chunk, .. } = loss else {
             panic!("{loss:?}");
         };
         assert!((loss_chunk - (1.0 - 0.99_f64.powi(4))).abs() < 1e-12);
+        // Control messages are packets.
+        assert!((loss.loss_packet().expect("fine") - 0.01).abs() < 1e-12);
     }
 
     #[test]

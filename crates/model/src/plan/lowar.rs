@@ -125,7 +125,7 @@ impl Question {
                 burst_loss_at_nic(&self.loss, block)?
             }
         };
-        setting.loss = Loss::Iid { loss_chunk };
+        setting.loss = Loss::iid(loss_chunk);
         let time = setting.completion_time()?;
         Ok(Lowar {
             block_packets: asked.class * asked.classes,

@@ -147,7 +147,7 @@ impl Question {
             message_bytes,
             bandwidth_bps,
             rtt_s,
-            loss: Loss::Iid { loss_chunk },
+            loss: Loss::iid(loss_chunk),
             variant: Variant::Protocol,
             chunk_bytes: 4096.0,
             objective: Objective::Mean,

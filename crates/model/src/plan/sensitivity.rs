@@ -33,7 +33,7 @@ impl Input {
     /// Its value.
     fn value(self, question: &Question) -> f64 {
         match (self, question.loss) {
-            (Self::Loss, Loss::Iid { loss_chunk }) => loss_chunk,
+            (Self::Loss, Loss::Iid { loss_chunk, .. }) => loss_chunk,
             (Self::Loss, Loss::Markov { p_good_to_bad, .. }) => p_good_to_bad,
             (Self::Rtt, _) => question.rtt_s,
             (Self::Bandwidth, _) => question.bandwidth_bps,
@@ -46,7 +46,7 @@ impl Input {
         let mut other = question.clone();
         match self {
             Self::Loss => match &mut other.loss {
-                Loss::Iid { loss_chunk } => *loss_chunk *= factor,
+                Loss::Iid { loss_chunk, .. } => *loss_chunk *= factor,
                 Loss::Markov { p_good_to_bad, .. } => *p_good_to_bad *= factor,
             },
             Self::Rtt => other.rtt_s *= factor,
