@@ -128,6 +128,8 @@ fn row(of: &plan::Alternative) -> Alternative {
         of.parity_overhead,
         of.cores,
     ];
-    let drawn = of.drawn.map(|of| (of.draws, of.low_s, of.high_s));
+    let drawn = of
+        .drawn
+        .map(|of| (of.draws, of.objective.low_s, of.objective.high_s));
     (of.scheme.to_string(), numbers, drawn)
 }

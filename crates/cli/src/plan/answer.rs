@@ -72,6 +72,9 @@ pub(super) struct Alternative {
     /// and with few draws there is no upper bound.
     pub(super) objective_low_s: Option<f64>,
     pub(super) objective_high_s: Option<f64>,
+    /// How sure all of its times are, for the text.
+    #[serde(skip)]
+    pub(super) drawn: Option<plan::Drawn>,
 }
 
 #[derive(Debug, Serialize)]
@@ -128,8 +131,9 @@ impl Answer {
             parity_overhead: at.parity_overhead,
             cores: at.cores,
             draws: at.drawn.map(|drawn| drawn.draws),
-            objective_low_s: at.drawn.map(|drawn| drawn.low_s),
-            objective_high_s: at.drawn.and_then(|drawn| drawn.high_s),
+            objective_low_s: at.drawn.map(|drawn| drawn.objective.low_s),
+            objective_high_s: at.drawn.and_then(|drawn| drawn.objective.high_s),
+            drawn: at.drawn,
         };
         let left_out = plan.left_out().iter().map(|(scheme, reason)| LeftOut {
             scheme: scheme.to_string(),

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use farwrite_model::plan::Interval;
+
 use super::answer::{Alternative, Answer, Asked, Border, Sensitivity};
 use super::nics::Advice;
 use crate::table::lay_out;
@@ -96,7 +98,8 @@ fn alternatives(answer: &Answer, all: bool) -> String {
     text += match is_drawn {
         true => {
             "\n  exact: a value of the model; draws: that many simulated messages, fewer where a scheme is\n  \
-             clearly not the best. Intervals hold the true value with a probability of 95 %"
+             clearly not the best. Intervals hold the true value with a probability of 95 %. ~: uncertain by\n  \
+             more than 1 %; >: the draws are too few for an upper bound"
         }
         false => "\n  exact: a value of the model, without chance",
     };
@@ -128,11 +131,12 @@ fn start(answer: &Answer) -> String {
 }
 
 fn row(at: &Alternative) -> [String; 9] {
+    let drawn = at.drawn.as_ref();
     [
         at.scheme.clone(),
-        seconds(at.mean_s),
-        seconds(at.p99_s),
-        seconds(at.p999_s),
+        sure_digits(at.mean_s, drawn.map(|drawn| drawn.mean)),
+        sure_digits(at.p99_s, drawn.map(|drawn| drawn.p99)),
+        sure_digits(at.p999_s, drawn.map(|drawn| drawn.p999)),
         format!("{:.2}", at.relative_cost),
         format!("{:.2}", at.slowdown),
         Percent(at.parity_overhead).to_string(),
@@ -289,6 +293,27 @@ fn dependence(of: &Sensitivity, wire_share: f64) -> [String; 10] {
     ]
 }
 
+/// A time with no more digits than its interval leaves. An exact time has no interval.
+fn sure_digits(time_s: f64, interval: Option<Interval>) -> String {
+    let Some(Interval { low_s, high_s }) = interval else {
+        return seconds(time_s);
+    };
+    let Some(high_s) = high_s else {
+        return format!("> {}", seconds(low_s));
+    };
+    match (high_s - low_s) / (2.0 * time_s) {
+        doubt if doubt <= 0.01 => seconds(time_s),
+        doubt if doubt <= 0.1 => format!("~ {}", seconds(rounded(time_s, 2))),
+        _ => format!("~ {}", seconds(rounded(time_s, 1))),
+    }
+}
+
+/// A number above 0 with so many significant digits.
+fn rounded(value: f64, digits: usize) -> f64 {
+    let text = format!("{value:.*e}", digits - 1);
+    text.parse().unwrap_or(value)
+}
+
 fn seconds(seconds: f64) -> String {
     match Duration::try_from_secs_f64(seconds) {
         Ok(time) => Time(time).to_string(),
@@ -313,4 +338,23 @@ fn small(probability: f64) -> String {
 )]
 fn whole(bytes: f64) -> u64 {
     bytes as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_drawn_time_has_no_more_digits_than_its_interval_leaves() {
+        let within = |low_s, high_s| Some(Interval { low_s, high_s });
+        for (interval, text) in [
+            (None, "317 ms"),
+            (within(0.316, Some(0.318)), "317 ms"),
+            (within(0.310, Some(0.320)), "~ 320 ms"),
+            (within(0.150, Some(0.500)), "~ 300 ms"),
+            (within(0.234, None), "> 234 ms"),
+        ] {
+            assert_eq!(sure_digits(0.317, interval), text);
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! The completion time of a candidate: exact, or drawn where the model has no exact form.
 
-use super::{Drawn, Objective};
+use super::{Drawn, Interval, Objective};
 use crate::completion::CompletionTime;
 use crate::error::{ModelError, Unsupported};
 use crate::excess::{float, index};
@@ -97,16 +97,17 @@ impl Time {
         }
     }
 
-    /// How many draws the values are from, and the interval of the objective; `None`: they are exact.
+    /// How many draws the values are from, and how sure they are; `None`: they are exact.
     pub(super) fn drawn(&self, objective: Objective) -> Result<Option<Drawn>, ModelError> {
         let Self::Drawn(of) = self else {
             return Ok(None);
         };
-        let estimate = self.estimate(objective)?;
         Ok(Some(Drawn {
             draws: of.times_s.len(),
-            low_s: estimate.low,
-            high_s: Some(estimate.high).filter(|high| high.is_finite()),
+            objective: self.estimate(objective)?.interval(),
+            mean: of.mean().interval(),
+            p99: of.quantile(0.99).interval(),
+            p999: of.quantile(0.999).interval(),
         }))
     }
 }
@@ -160,6 +161,13 @@ impl Estimate {
             value,
             low: value,
             high: value,
+        }
+    }
+
+    fn interval(self) -> Interval {
+        Interval {
+            low_s: self.low,
+            high_s: Some(self.high).filter(|high| high.is_finite()),
         }
     }
 

@@ -36,15 +36,27 @@ pub struct Alternative {
     pub drawn: Option<Drawn>,
 }
 
-/// How sure a drawn objective is.
+/// How sure drawn times are.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Drawn {
     /// Messages that were simulated, always with the same seed.
     pub draws: usize,
-    /// The interval that holds the objective with a probability of 95 %, in seconds. `None`: the
-    /// draws are too few for a bound.
+    /// Where the objective lies.
+    pub objective: Interval,
+    /// Where the mean lies.
+    pub mean: Interval,
+    /// Where the 99th percentile lies.
+    pub p99: Interval,
+    /// Where the 99.9th percentile lies.
+    pub p999: Interval,
+}
+
+/// An interval that holds a time with a probability of 95 %.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Interval {
+    /// Its lower end, in seconds.
     pub low_s: f64,
-    /// Its upper end.
+    /// Its upper end. `None`: the draws are too few for a bound.
     pub high_s: Option<f64>,
 }
 
