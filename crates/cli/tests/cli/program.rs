@@ -77,8 +77,8 @@ fn demo_moves_a_message_with_every_scheme() {
             // Chunks before a pause of a busy machine are not judged. The sockets of a busy machine
             // may lose additional chunks.
             assert!((100..=1280).contains(&judged), "{run}");
-            if judged < 500 {
-                // So few packets may have no loss at all.
+            if judged < 1000 {
+                // So few packets may have no loss at all: with 1000, the probability is 4e-5.
                 continue;
             }
             assert!(lost > 0 && (0.001..0.1).contains(&share), "{run}");

@@ -67,6 +67,19 @@ impl Service {
         String::from_utf8_lossy(&bytes[..count]).into_owned()
     }
 
+    /// Makes the receiver read its peers again. It looks for that as often as it is alive, so it has done it when it
+    /// has said a few times that it is.
+    fn hang_up(&self) {
+        let nonblocking = |is| self.supervisor.set_nonblocking(is).expect("a socket");
+        nonblocking(true);
+        while self.supervisor.recv(&mut [0; 256]).is_ok() {}
+        nonblocking(false);
+        self.receiver.signal("HUP");
+        for _ in 0..3 {
+            assert_eq!(self.heard(), "WATCHDOG=1");
+        }
+    }
+
     fn send(&self, identity: &str, path: &Path) -> Running {
         let mut command = farwrite();
         command.args(["send", "--no-path-cache", "--to", &self.addr.to_string()]);
@@ -135,19 +148,16 @@ fn peers_have_directories_and_limits_of_their_own() {
     // After a hang-up, another peer may send, and this one may not.
     let b = "[b]\nkey = \"PUBLIC-b\"\ndir = \".\"\n";
     write_peers(rig, b, &["b"]);
-    service.receiver.signal("HUP");
-    std::thread::sleep(Duration::from_millis(300));
+    service.hang_up();
     service.send("b", &third).end().assert(0, "");
     service.send("a", &third).end().assert(3, "does not know");
     for wrong in ["[b]\nkey = 1\n", "\n"] {
         write_peers(rig, wrong, &[]);
-        service.receiver.signal("HUP");
-        std::thread::sleep(Duration::from_millis(300));
+        service.hang_up();
         service.send("b", &third).end().assert(0, "");
     }
     write_peers(rig, "# nobody\n", &[]);
-    service.receiver.signal("HUP");
-    std::thread::sleep(Duration::from_millis(300));
+    service.hang_up();
     service.send("b", &third).end().assert(3, "does not know");
 
     service.receiver.signal("TERM");
