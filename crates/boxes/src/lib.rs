@@ -30,7 +30,7 @@ mod timers;
 
 pub use backpressure::Backpressure;
 pub use device::BoxDevice;
-pub use message::KEY_BYTES;
+pub use farwrite_wire::Secret;
 pub use port_queue::PortQueue;
 pub use shim::{ReceiveTimes, ShimDevice};
 

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
 use constant_time_eq::constant_time_eq_n;
+use farwrite_wire::Secret;
 use farwrite_wire::header::ICRC_BYTES;
 use farwrite_wire::icrc::Icrc;
 use farwrite_wire::opcode::BOX_MESSAGE;
@@ -12,8 +13,6 @@ use farwrite_wire::opcode::BOX_MESSAGE;
 use crate::frame::{Envelope, View};
 use crate::packets::Space;
 
-/// Length of the key that boxes share.
-pub const KEY_BYTES: usize = 32;
 pub(crate) const TAG_BYTES: usize = 16;
 const SPACE: u8 = 0x03;
 
@@ -131,11 +130,11 @@ impl LatestStamp {
 /// Authenticates box messages: adds and checks a tag under the shared key.
 #[derive(Clone, Debug)]
 pub(crate) struct Seal {
-    key: [u8; KEY_BYTES],
+    key: Secret,
 }
 
 impl Seal {
-    pub(crate) fn new(key: [u8; KEY_BYTES]) -> Self {
+    pub(crate) fn new(key: Secret) -> Self {
         Self { key }
     }
 

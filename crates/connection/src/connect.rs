@@ -93,8 +93,8 @@ fn choose(keys: &Keys, name: &str) -> Result<(InitiatorKeys, Peer), Error> {
         let keys = InitiatorKeys::Identities { own, peer: key };
         return Ok((keys, Peer::known(name, key)));
     }
-    match keys.psk {
-        Some(psk) => Ok((InitiatorKeys::PreShared(psk), Peer::PRE_SHARED)),
+    match &keys.psk {
+        Some(psk) => Ok((InitiatorKeys::PreShared(psk.clone()), Peer::PRE_SHARED)),
         None => Err(Error::UnknownPeer { name: name.into() }),
     }
 }

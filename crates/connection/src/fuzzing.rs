@@ -45,7 +45,7 @@ fn of_responder(keys: Keys, bytes: &[u8]) {
 }
 
 fn of_initiator(keys: &Keys, rest: &[u8]) {
-    let Some(psk) = keys.psk else {
+    let Some(psk) = keys.psk.clone() else {
         return;
     };
     let keys = InitiatorKeys::PreShared(psk);

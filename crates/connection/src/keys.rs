@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use farwrite::Secret;
 use farwrite_session::{Identity, KnownPeers, Psk, PublicKey};
 
 /// What the key of a handshake is derived for. The pre-shared key itself belongs to sessions over TCP (P7).
@@ -22,7 +23,7 @@ const PSK_PURPOSE: &str = "farwrite connection 1 pre-shared key";
 #[derive(Clone, Debug, Default)]
 pub struct Keys {
     pub(crate) identity: Option<(Identity, KnownPeers)>,
-    pub(crate) psk: Option<[u8; 32]>,
+    pub(crate) psk: Option<Secret>,
 }
 
 impl Keys {
@@ -44,7 +45,7 @@ impl Keys {
     /// Accepts peers that hold this key too.
     #[must_use]
     pub fn with_psk(mut self, psk: &Psk) -> Self {
-        self.psk = Some(psk.derive(PSK_PURPOSE));
+        self.psk = Some(psk.derive(PSK_PURPOSE).into());
         self
     }
 
@@ -103,6 +104,15 @@ impl fmt::Display for Peer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn debug_output_has_no_key() {
+        let keys = Keys::of_psk(&Psk::generate().expect("randomness"));
+        assert_eq!(
+            format!("{keys:?}"),
+            "Keys { identity: None, psk: Some(Secret(..)) }"
+        );
+    }
 
     #[test]
     fn a_new_pre_shared_key_does_not_accept_holders_of_the_old_one() {

@@ -18,7 +18,7 @@ const LISTENER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCA
 
 /// The keys of an initiator, from those that `connect` takes.
 fn initiator_keys(keys: &Keys) -> InitiatorKeys {
-    match (&keys.identity, keys.psk) {
+    match (&keys.identity, keys.psk.clone()) {
         (Some((own, known)), _) => {
             let peer = known.iter().next().map(|(_, key)| *key);
             InitiatorKeys::Identities {

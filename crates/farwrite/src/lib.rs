@@ -110,6 +110,7 @@ pub use farwrite_sdr::{
     Awaited, ChunkBitmap, EndpointId, ImmediateSplit, MAX_CHANNELS, MAX_GENERATIONS, MAX_MTU,
     MIN_GENERATIONS, QpConfig, QpInfo, ReadRefusal, Refusal, Timing, TimingError,
 };
+pub use farwrite_wire::Secret;
 pub use farwrite_wire::control::{Outcome, SchemeTag};
 pub use farwrite_wire::sealing::{Cipher, SEALING_BYTES};
 pub use handle::{QueuePair, RecvHandle, SendHandle};

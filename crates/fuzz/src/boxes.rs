@@ -31,7 +31,7 @@ pub fn lowar(data: &[u8]) {
         Coding::Fixed(Shape::new(4, 2).expect("a shape"))
     };
     let config = Config {
-        key: Some(KEY),
+        key: Some(KEY.into()),
         coding,
         max_units: MAX_UNITS,
         max_held: MAX_HELD,
@@ -47,7 +47,7 @@ pub fn lowar(data: &[u8]) {
 /// Frames for a NetRT box with little memory, as `feed` reads them. The pool keeps its limit.
 pub fn netrt(data: &[u8]) {
     let config = netrt::Config {
-        key: Some(KEY),
+        key: Some(KEY.into()),
         pool_bytes: MAX_POOL_BYTES,
         max_held: MAX_HELD,
         max_connections: 3,
@@ -234,7 +234,7 @@ mod tests {
             wrapped(layers, 0, 3, Side::Far, &message)
         };
         let config = Config {
-            key: Some(KEY),
+            key: Some(KEY.into()),
             ..Config::default()
         };
         let mut lowar = Lowar::new(&config, 1);
@@ -255,7 +255,7 @@ mod tests {
         request.extend([0; 16]);
         request.push(1);
         let config = netrt::Config {
-            key: Some(KEY),
+            key: Some(KEY.into()),
             ..netrt::Config::new(1_000_000_000, 50_000)
         };
         let request = wrapped(layers, 0, 3, Side::Far, &request);

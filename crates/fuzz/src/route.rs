@@ -19,9 +19,9 @@ pub fn receive(data: &[u8]) {
         Config {
             role: Role::Responder,
             number: 0,
-            send_key: [8; 32],
+            send_key: [8; 32].into(),
             send_index: 0,
-            recv_key: KEY,
+            recv_key: KEY.into(),
             recv_index: 0,
             local,
             peer: named,

@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use crate::datagram::{Answer, Datagram, DatagramKind, KEY_BYTES};
-use crate::message::{MAX_FLOWS, MAX_PACKETS, MAX_TRIAL_FLOWS, MAX_TRIALS, Trial, TrialCounts};
+use crate::message::{
+    MAX_FLOWS, MAX_PACKETS, MAX_TRIAL_FLOWS, MAX_TRIALS, ProbeKey, Trial, TrialCounts,
+};
 use crate::trial_arrivals::{Arrival, TrialArrivals};
 
 /// The trials that are open at a responder.
 #[derive(Debug)]
 pub struct OpenTrials {
-    key: [u8; KEY_BYTES],
+    key: ProbeKey,
     arrivals: BTreeMap<u32, TrialArrivals>,
     /// Datagrams without a valid tag, or without an open trial.
     strangers: u64,
@@ -79,7 +81,7 @@ impl OpenTrials {
     #[must_use]
     pub fn new(key: [u8; KEY_BYTES]) -> Self {
         Self {
-            key,
+            key: ProbeKey(key),
             arrivals: BTreeMap::new(),
             strangers: 0,
             accepted: 0,
@@ -132,7 +134,7 @@ impl OpenTrials {
     /// Processes a datagram. Returns the answer to a question that did not arrive before. A
     /// repeated question gets no answer, so that a recorded one cannot make this end send.
     pub fn take(&mut self, incoming: Incoming<'_>) -> Option<Datagram> {
-        let Ok(datagram) = Datagram::open(&self.key, incoming.bytes) else {
+        let Ok(datagram) = Datagram::open(&self.key.0, incoming.bytes) else {
             self.strangers += 1;
             return None;
         };

@@ -3,6 +3,8 @@
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
+use farwrite_wire::Secret;
+
 use crate::packet::PacketError;
 use crate::size_search::SizeSearch;
 
@@ -24,11 +26,11 @@ pub struct Config {
     /// The number of the channel, the same at both ends.
     pub number: u8,
     /// Key of the tags on packets to the peer. The peer has chosen it.
-    pub send_key: [u8; 32],
+    pub send_key: Secret,
     /// Index of the route in packets to the peer. The peer has chosen it.
     pub send_index: u16,
     /// Key of the tags on packets to this end. This end has chosen it.
-    pub recv_key: [u8; 32],
+    pub recv_key: Secret,
     /// Index of the route in packets to this end. This end has chosen it, and no other route of its
     /// socket has it.
     pub recv_index: u16,

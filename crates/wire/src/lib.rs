@@ -18,4 +18,7 @@ pub mod opcode;
 pub mod packet;
 pub mod request;
 pub mod sealing;
+mod secret;
 pub mod timing;
+
+pub use secret::Secret;

@@ -162,7 +162,7 @@ fn wide() -> netrt::Config {
     let path = remote_path();
     let config = netrt::Config::new(path.rate_bps, path.rtt_ns);
     netrt::Config {
-        key: Some([5; 32]),
+        key: Some([5; 32].into()),
         pool_bytes: 2 * config.pool_bytes,
         max_held: WIDE_HELD,
         bitmap_bits: WIDE_BITS,

@@ -4,7 +4,7 @@ use core::str::FromStr;
 
 use super::coding::{Shape, ShapeError};
 use super::format::NO_KEY;
-use crate::KEY_BYTES;
+use crate::Secret;
 use crate::message::Seal;
 
 /// How the box chooses r and c.
@@ -49,7 +49,7 @@ impl FromStr for Coding {
 pub struct Config {
     /// The key that both boxes share. Without a key, anyone who can send packets to a box can forge box
     /// messages. A forged message can do no more damage than a packet forged for the NIC.
-    pub key: Option<[u8; KEY_BYTES]>,
+    pub key: Option<Secret>,
     /// How the sending half chooses r and c.
     pub coding: Coding,
     /// Length of the longest IP datagram that the path between the boxes carries. Packets whose repair
@@ -88,7 +88,7 @@ pub struct Config {
 
 impl Config {
     pub(crate) fn seal(&self) -> Seal {
-        Seal::new(self.key.unwrap_or(NO_KEY))
+        Seal::new(self.key.clone().unwrap_or_else(|| NO_KEY.into()))
     }
 }
 

@@ -5,13 +5,12 @@ use alloc::vec::Vec;
 use farwrite_wire::header::ICRC_BYTES;
 
 use super::coding::Shape;
-use crate::KEY_BYTES;
 use crate::message::{Head, Stamp, TAG_BYTES, u32_of};
 use crate::packets::Space;
 use crate::streams::StreamKey;
 
 /// The public default key, used where no key is configured.
-pub(crate) const NO_KEY: [u8; KEY_BYTES] = *b"farwrite lowar box without a key";
+pub(crate) const NO_KEY: [u8; 32] = *b"farwrite lowar box without a key";
 
 /// Length of the fields between the header and the body.
 const FIELDS_BYTES: usize = 8;

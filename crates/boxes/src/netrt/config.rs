@@ -2,7 +2,7 @@
 
 use super::format::{BITMAP_BITS, NO_KEY};
 use super::rate::RateLimit;
-use crate::KEY_BYTES;
+use crate::Secret;
 use crate::message::Seal;
 
 /// Lower limit, so that the pool of a short and slow path still has room for some packets.
@@ -16,7 +16,7 @@ const MIN_HOLD_NS: u64 = 1_000_000;
 pub struct Config {
     /// The key that all boxes share. Without a key, anyone who can send packets to a box can forge box
     /// messages. A forged message can delay packets, but cannot change one.
-    pub key: Option<[u8; KEY_BYTES]>,
+    pub key: Option<Secret>,
     /// Size of the duplicate pool, in bytes of frames.
     pub pool_bytes: usize,
     /// Copies older than this are dropped first, from all flows. Otherwise, a flow that ended after
@@ -115,6 +115,6 @@ impl Config {
     }
 
     pub(crate) fn seal(&self) -> Seal {
-        Seal::new(self.key.unwrap_or(NO_KEY))
+        Seal::new(self.key.clone().unwrap_or_else(|| NO_KEY.into()))
     }
 }

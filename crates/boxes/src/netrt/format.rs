@@ -2,13 +2,12 @@
 
 use alloc::vec::Vec;
 
-use crate::KEY_BYTES;
 use crate::message::{Head, Stamp, u32_of};
 use crate::packets::Space;
 use crate::streams::StreamKey;
 
 /// The public default key, used where no key is configured.
-pub(crate) const NO_KEY: [u8; KEY_BYTES] = *b"farwrite netrt box without a key";
+pub(crate) const NO_KEY: [u8; 32] = *b"farwrite netrt box without a key";
 
 const TYPE_START: u8 = 5;
 const TYPE_MARK: u8 = 6;

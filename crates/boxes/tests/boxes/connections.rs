@@ -20,7 +20,7 @@ type Setting = network::Setting<Config>;
 
 fn coding(packets: u16, units: u8) -> Config {
     Config {
-        key: Some([1; 32]),
+        key: Some([1; 32].into()),
         coding: Coding::Fixed(Shape::new(packets, units).unwrap()),
         ..Config::default()
     }

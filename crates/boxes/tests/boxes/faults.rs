@@ -348,7 +348,7 @@ fn forged_repairs_recover_nothing() {
         assert_eq!(pair.b.counters().recovered, 0);
     }
     let mut other = Pair::new(&Config {
-        key: Some([8; 32]),
+        key: Some([8; 32].into()),
         ..config(2, 1)
     });
     other.b = Lowar::new(&config(2, 1), 1);

@@ -20,7 +20,7 @@ const DELAY: Duration = Duration::from_micros(20);
 
 fn config() -> Config {
     Config {
-        key: Some([1; 32]),
+        key: Some([1; 32].into()),
         ..Config::new(RATE_BPS, 43_000)
     }
 }

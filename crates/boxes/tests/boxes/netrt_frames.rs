@@ -27,7 +27,7 @@ const LINKS: [Link; 3] = [
 
 pub(crate) fn config() -> Config {
     Config {
-        key: Some([7; 32]),
+        key: Some([7; 32].into()),
         ..Config::new(10_000_000_000, 20 * US)
     }
 }
@@ -318,7 +318,7 @@ fn damaged_packets_pass_and_change_nothing() {
 fn forged_messages_pass_like_foreign_frames() {
     let mut other = NetRt::new(
         &Config {
-            key: Some([8; 32]),
+            key: Some([8; 32].into()),
             ..config()
         },
         1,

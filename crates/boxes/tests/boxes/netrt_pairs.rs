@@ -16,7 +16,7 @@ struct Place {
 impl Place {
     fn new(key: u8, rtt_ns: u64, is_destination: bool) -> Self {
         let config = Config {
-            key: Some([key; 32]),
+            key: Some([key; 32].into()),
             ..Config::new(10_000_000_000, rtt_ns)
         };
         Self {

@@ -222,7 +222,7 @@ pub(crate) fn is_repair(link: Link, frame: &[u8]) -> bool {
 
 pub(crate) fn config(packets: u16, units: u8) -> Config {
     Config {
-        key: Some([7; 32]),
+        key: Some([7; 32].into()),
         coding: Coding::Fixed(Shape::new(packets, units).unwrap()),
         ..Config::default()
     }

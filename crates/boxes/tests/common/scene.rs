@@ -192,7 +192,7 @@ impl Scene {
         let config = Config::new(self.rate_bps, self.path().rtt_ns);
         let pool_bytes = products * self.path().round_trip_bytes();
         Config {
-            key: Some([4; 32]),
+            key: Some([4; 32].into()),
             pool_bytes: usize::try_from(pool_bytes).unwrap(),
             ..config
         }

@@ -13,7 +13,7 @@ use std::{iter, thread};
 
 use clap::Args;
 use farwrite::metrics::Metric;
-use farwrite_boxes::{Backpressure, Middlebox};
+use farwrite_boxes::{Backpressure, Middlebox, Secret};
 use farwrite_bridge::{
     Bridge, BridgeConfig, BridgeError, BridgeReport, Forward, gain_no_privileges,
 };
@@ -111,7 +111,7 @@ struct KeyArgs {
 
 impl KeyArgs {
     /// Derives the key for a purpose; `None` if the user selected no key.
-    fn derive(&self, purpose: &str) -> Result<Option<[u8; 32]>, Failure> {
+    fn derive(&self, purpose: &str) -> Result<Option<Secret>, Failure> {
         if self.no_key {
             return Ok(None);
         }
@@ -121,7 +121,7 @@ impl KeyArgs {
                         boxes, or --no-key";
             Failure::new(Exit::Usage, what)
         })?;
-        Ok(Some(psk.derive(purpose)))
+        Ok(Some(psk.derive(purpose).into()))
     }
 }
 

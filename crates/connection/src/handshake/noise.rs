@@ -1,5 +1,6 @@
 //! The Noise messages of a handshake (P12.3).
 
+use farwrite::Secret;
 use farwrite_session::{Identity, KnownPeers, PublicKey};
 use snow::{Builder, HandshakeState, StatelessTransportState};
 
@@ -16,7 +17,7 @@ pub(super) const MAX_PAYLOAD_BYTES: usize =
 /// The keys of one handshake at its initiator.
 #[derive(Clone, Debug)]
 pub(crate) enum InitiatorKeys {
-    PreShared([u8; 32]),
+    PreShared(Secret),
     Identities { own: Identity, peer: PublicKey },
 }
 

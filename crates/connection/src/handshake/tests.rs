@@ -203,7 +203,7 @@ fn two_and_a_half_round_trips_with_either_key() {
 #[test]
 fn keys_that_differ_are_told_apart() {
     let other = Identity::generate().expect("randomness");
-    let psk = InitiatorKeys::PreShared([9; 32]);
+    let psk = InitiatorKeys::PreShared([9; 32].into());
     let place = at("198.51.100.2:4792");
     let refused = |reason| InitiatorFailure::Refused {
         at: place,

@@ -352,7 +352,7 @@ fn what_follows_a_bye_has_no_effect() {
 
 /// The key of the handshakes that the next two tests make by hand.
 fn pre_shared(keys: &Keys) -> InitiatorKeys {
-    InitiatorKeys::PreShared(keys.psk.expect("a key"))
+    InitiatorKeys::PreShared(keys.psk.clone().expect("a key"))
 }
 
 /// Makes a handshake, with `payload` in place of an introduction.

@@ -67,6 +67,7 @@ use std::time::Duration;
 use farwrite_fabric::contract::FabricError;
 use farwrite_fabric::udp::{HasSockets, UdpFabric};
 use farwrite_route::{Config, Route, stated_index};
+use farwrite_wire::Secret;
 use slab::Slab;
 
 use self::kept_route::KeptRoute;
@@ -126,7 +127,7 @@ pub struct RouteKeeper {
 #[derive(Debug)]
 struct Entry {
     serial: u32,
-    key: [u8; 32],
+    key: Secret,
     local: SocketAddr,
     /// The route after [`RouteKeeper::join`], and when it has work.
     joined: Option<(u64, KeptRoute)>,
@@ -170,7 +171,7 @@ impl RouteKeeper {
         let serial = self.made;
         self.routes.insert(Entry {
             serial,
-            key,
+            key: key.into(),
             local,
             joined: None,
         });
@@ -213,9 +214,9 @@ impl RouteKeeper {
         let config = Config {
             role,
             number: 0,
-            send_key: key,
+            send_key: key.into(),
             send_index: index,
-            recv_key: entry.key,
+            recv_key: entry.key.clone(),
             recv_index: id.index,
             local: entry.local,
             peer: address,

@@ -97,6 +97,7 @@ mod tests {
     use std::collections::VecDeque;
 
     use farwrite_route::{Config, Role, Transmit};
+    use farwrite_wire::Secret;
 
     use super::*;
 
@@ -114,9 +115,9 @@ mod tests {
         let config = Config {
             role,
             number: 0,
-            send_key,
+            send_key: Secret::from(send_key),
             send_index: 0,
-            recv_key,
+            recv_key: Secret::from(recv_key),
             recv_index: 0,
             local,
             peer,

@@ -255,7 +255,7 @@ fn a_peer_whose_address_changes_is_followed() {
 #[test]
 fn packets_of_one_peer_do_not_pass_for_those_of_another() {
     let (mut middle, mut around) = star(2);
-    let (key, other) = (middle.keeper.routes[0].key, middle.keeper.routes[1].key);
+    let [key, other] = [0, 1].map(|route| middle.keeper.routes[route].key.clone());
     assert_ne!(key, other);
     let mut thief = End::new();
     // The second peer knows its own key, and states the index of the first.

@@ -49,9 +49,9 @@ impl World {
         let initiator = Config {
             role: Role::Initiator,
             number: 0,
-            send_key: key_far,
+            send_key: key_far.into(),
             send_index: 1,
-            recv_key: key_near,
+            recv_key: key_near.into(),
             recv_index: 2,
             local: near,
             peer: public_responder(),
@@ -60,9 +60,9 @@ impl World {
         let responder = Config {
             role: Role::Responder,
             number: 0,
-            send_key: key_near,
+            send_key: key_near.into(),
             send_index: 2,
-            recv_key: key_far,
+            recv_key: key_far.into(),
             recv_index: 1,
             local: far,
             // The initiator's own port, at the address of the channel.

@@ -152,10 +152,13 @@ impl BoxPlan {
 
     /// The keys of the boxes.
     pub(crate) fn keys(&self) -> Vec<Option<[u8; 32]>> {
-        match &self.boxes {
-            Boxes::Lowar(configs) => configs.iter().flatten().map(|config| config.key).collect(),
-            Boxes::NetRt(configs) => configs.iter().flatten().map(|config| config.key).collect(),
-        }
+        let keys: Vec<_> = match &self.boxes {
+            Boxes::Lowar(configs) => configs.iter().flatten().map(|config| &config.key).collect(),
+            Boxes::NetRt(configs) => configs.iter().flatten().map(|config| &config.key).collect(),
+        };
+        keys.into_iter()
+            .map(|key| key.as_deref().copied())
+            .collect()
     }
 }
 
@@ -178,7 +181,7 @@ fn draw_lowar(rng: &mut SplitMix, key: Option<[u8; 32]>) -> lowar::Config {
     let shape = |packets, units| Shape::new(packets, units).expect("a shape");
     let shapes = [shape(1, 1), shape(4, 2), shape(8, 1), shape(16, 8)];
     lowar::Config {
-        key,
+        key: key.map(Into::into),
         coding: if rng.chance(0.3) {
             Coding::Adaptive
         } else {
@@ -200,7 +203,7 @@ fn draw_lowar(rng: &mut SplitMix, key: Option<[u8; 32]>) -> lowar::Config {
 fn draw_netrt(rng: &mut SplitMix, key: Option<[u8; 32]>, delay_ns: u64) -> netrt::Config {
     let plain = netrt::Config::new(RATE_BPS, 2 * delay_ns + 10 * US);
     netrt::Config {
-        key,
+        key: key.map(Into::into),
         pool_bytes: rng.pick(&[1 << 20, 60_000, 3_000, 0]),
         max_held: rng.pick(&[2048, 2048, 3, 0]),
         bitmap_bits: rng.pick(&[128, 128, 1, 300, 65_536]),
