@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use farwrite_session::files::{Entry, Kind, MAX_ENTRIES, MAX_NAMES_BYTES};
+use farwrite_session::files::{Detail, Entry, Kind, MAX_ENTRIES, MAX_NAMES_BYTES};
 
 /// The memory for messages in flight of all transfers that a receiver serves at once. Clones share it.
 ///
@@ -24,6 +24,10 @@ pub struct MemoryPool {
 const LISTS_BYTES: u64 = MAX_ENTRIES as u64 * ENTRY_BYTES + MAX_NAMES_BYTES;
 /// What an entry of a list takes at most besides its name and target.
 const ENTRY_BYTES: u64 = 64;
+/// What the details of an entry take at most besides their attributes and extents, and what an attribute takes
+/// besides its name and value.
+const DETAIL_BYTES: u64 = 192;
+const XATTR_BYTES: u64 = 128;
 
 #[derive(Clone, Debug)]
 struct Pool(Arc<Halves>);
@@ -82,6 +86,17 @@ pub(crate) fn list_bytes(entries: &[Entry]) -> u64 {
         ENTRY_BYTES + (entry.name.len() + target_bytes) as u64
     };
     entries.iter().map(bytes).sum()
+}
+
+/// The memory that these details take in a list.
+pub(crate) fn detail_bytes(details: &[Detail]) -> u64 {
+    let bytes = |detail: &Detail| {
+        let xattrs = detail.xattrs.iter();
+        let xattrs = xattrs.map(|it| XATTR_BYTES + (it.name.len() + it.value.len()) as u64);
+        let extents = detail.data.as_deref().unwrap_or_default();
+        DETAIL_BYTES + xattrs.sum::<u64>() + size_of_val(extents) as u64
+    };
+    details.iter().map(bytes).sum()
 }
 
 impl Pool {
@@ -160,6 +175,8 @@ impl Drop for MemoryShare {
 
 #[cfg(test)]
 mod tests {
+    use farwrite_session::files::{Extent, Xattr};
+
     use super::*;
 
     #[test]
@@ -209,6 +226,24 @@ mod tests {
         // 40,000 files with names of 30 bytes.
         assert!(second.take(40_000 * (ENTRY_BYTES + 30)), "its own part");
         assert!(second.fits_alone(LISTS_BYTES / 4) && !second.take(LISTS_BYTES / 4));
+    }
+
+    #[test]
+    fn attributes_and_extents_count() {
+        let mut detail = Detail::default();
+        let least = detail_bytes(std::slice::from_ref(&detail));
+        detail.xattrs = vec![Xattr {
+            name: b"user.note".to_vec(),
+            value: vec![0; 1000],
+        }];
+        detail.data = Some(vec![
+            Extent {
+                hole_bytes: 1,
+                data_bytes: 1
+            };
+            100
+        ]);
+        assert!(detail_bytes(&[detail]) >= least + 1009 + 1600);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use farwrite_session::files::{Offer, recv_manifest};
 use farwrite_session::{Expected, Message, MessageKind, TransferPlan};
 
-use crate::memory_pool::{MemoryShare, list_bytes};
+use crate::memory_pool::{MemoryShare, detail_bytes, list_bytes};
 use crate::setup::{SETUP, Setup, failed};
 use crate::{Error, ErrorKind};
 
@@ -17,12 +17,20 @@ pub(crate) fn read_offer(
     // Each message has a time limit. The plan limits the number of entries, and they limit that of details.
     recv_manifest(plan, || {
         let message = setup.message(setup.patience())?;
-        if let Message::Entries(entries) = &message {
-            left = left.saturating_sub(entries.len() as u64);
-            if !list.take(list_bytes(entries)) {
-                skip_entries(setup, left)?;
-                return Err(too_long(plan, list.fits_alone(list_bytes(entries))));
+        let bytes = match &message {
+            Message::Entries(entries) => {
+                left = left.saturating_sub(entries.len() as u64);
+                list_bytes(entries)
             }
+            Message::Details(details) => detail_bytes(details),
+            _ => 0,
+        };
+        if bytes > 0 && !list.take(bytes) {
+            match message {
+                Message::Details(_) => skip_details(setup, plan.entries)?,
+                _ => skip_entries(setup, left)?,
+            }
+            return Err(too_long(plan, list.fits_alone(bytes)));
         }
         Ok(message)
     })
@@ -61,6 +69,18 @@ pub(crate) fn skip_entries(setup: &mut Setup<'_>, mut left: u64) -> Result<(), E
                 return Err(failed(&other.unexpected(want)));
             }
         }
+    }
+    Ok(())
+}
+
+/// Reads the next details of a manifest without storing them, and the message after them: see [`skip_entries`].
+fn skip_details(setup: &mut Setup<'_>, entries: u32) -> Result<(), Error> {
+    // Each entry has at most one.
+    let mut left = entries as usize;
+    while let Message::Details(details) = setup.message(SETUP)?
+        && left > 0
+    {
+        left = left.saturating_sub(details.len().max(1));
     }
     Ok(())
 }
