@@ -3,10 +3,11 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Mutex, OnceLock, PoisonError};
-use std::thread::{Builder, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use farwrite::fabric::contract::Waker;
+use farwrite::fabric::threads;
 use farwrite::{Endpoint, RealTime, UdpConfig};
 use farwrite_deadline::CutCounts;
 
@@ -160,8 +161,8 @@ impl Communicator {
         let waker = endpoint.fabric_mut().waker();
         let rendezvous = Rendezvous::new(endpoint, terms, advertised);
         let (calls, received) = mpsc::channel();
-        let builder = Builder::new().name(format!("farwrite-rank-{rank}"));
-        let thread = builder.spawn(move || driver::run(rendezvous, received, linger));
+        let name = format!("farwrite-rank-{rank}");
+        let thread = threads::spawn(name, move || driver::run(rendezvous, received, linger));
         let thread = thread.map_err(CollectiveError::thread)?;
         Ok(Self {
             rank,

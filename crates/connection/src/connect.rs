@@ -3,10 +3,10 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use farwrite::RealTime;
+use farwrite::fabric::threads;
 use farwrite_session::{HostPort, alternate};
 
 use crate::connection::Connection;
@@ -108,9 +108,7 @@ fn resolve(addr: &str, limit: Duration) -> Result<Vec<SocketAddr>, Error> {
         let addresses = result.map_err(|error| Error::Resolve(Arc::new(error)))?;
         Ok(alternate(&addresses))
     };
-    thread::Builder::new()
-        .name("lookup".into())
-        .spawn(move || found.send(host.resolve()))
+    threads::spawn("lookup", move || found.send(host.resolve()))
         .map_err(|error| Error::Noise(format!("starting a thread: {error}")))?;
     match lookup.recv_timeout(limit) {
         Ok(result) => resolved(result),

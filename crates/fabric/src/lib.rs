@@ -12,6 +12,7 @@ pub mod net;
 pub mod nic;
 mod sending;
 pub mod sim;
+pub mod threads;
 #[cfg(target_os = "linux")]
 pub mod udp;
 

@@ -3,10 +3,11 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{Builder, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use farwrite_fabric::contract::{FabricError, RealTime, Waker};
+use farwrite_fabric::threads;
 
 use crate::endpoint::Endpoint;
 use crate::error::Error;
@@ -135,8 +136,7 @@ impl<F: RealTime<Tx: Send> + Send + 'static> Endpoint<F> {
             shared: Arc::clone(&shared),
             requests: received,
         };
-        let builder = Builder::new().name("farwrite".into());
-        let thread = builder.spawn(move || progress.run());
+        let thread = threads::spawn("farwrite", move || progress.run());
         let thread = thread.map_err(|source| FabricError::Io {
             what: "starting the endpoint's thread".into(),
             source,

@@ -8,10 +8,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{Builder, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use farwrite_fabric::contract::{FabricError, RealTimeRx, Waker};
+use farwrite_fabric::threads;
 
 use crate::completions::{CompletionHandler, Notice, PairReceive};
 
@@ -83,8 +84,7 @@ impl Workers {
                 to_owner: to_owner.clone(),
                 owner: owner.clone(),
             };
-            let builder = Builder::new().name(format!("farwrite-rx-{port}"));
-            let handle = builder.spawn(move || worker.run());
+            let handle = threads::spawn(format!("farwrite-rx-{port}"), move || worker.run());
             let handle = handle.map_err(|source| FabricError::Io {
                 what: "starting a receive worker".into(),
                 source,

@@ -8,10 +8,11 @@ mod writes;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::thread::{Builder, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::contract::{Departed, FabricError, Lkey, Qpn, RealTimeTx, RegionReader, Waker, WriteWr};
+use crate::threads;
 
 use queue::{Job, Next, Queue, Work};
 use writes::Writes;
@@ -52,8 +53,7 @@ impl SendThread {
             owner: owner.clone(),
             departed: Vec::new(),
         };
-        let builder = Builder::new().name(format!("farwrite-tx-{port}"));
-        let handle = builder.spawn(move || sender.run());
+        let handle = threads::spawn(format!("farwrite-tx-{port}"), move || sender.run());
         let handle = handle.map_err(|source| FabricError::Io {
             what: "starting a thread that sends".into(),
             source,

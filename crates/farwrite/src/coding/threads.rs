@@ -6,9 +6,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::thread::{Builder, JoinHandle, available_parallelism};
+use std::thread::{JoinHandle, available_parallelism};
 
 use farwrite_fabric::contract::{FabricError, Waker};
+use farwrite_fabric::threads;
 
 use super::coder::Coder;
 use super::queue::Queue;
@@ -132,8 +133,8 @@ impl Threads {
             for number in 0..self.count {
                 let (shared, owner) = (Arc::clone(&self.shared), self.owner.clone());
                 let to_owner = self.to_owner.clone();
-                let builder = Builder::new().name(format!("farwrite-code-{number}"));
-                match builder.spawn(move || run(&shared, &to_owner, &owner)) {
+                let name = format!("farwrite-code-{number}");
+                match threads::spawn(name, move || run(&shared, &to_owner, &owner)) {
                     Ok(handle) => self.handles.push(handle),
                     Err(_) => break,
                 }
