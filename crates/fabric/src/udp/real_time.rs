@@ -3,8 +3,6 @@
 
 use std::time::Duration;
 
-use rustix::time::{ClockId, clock_gettime};
-
 use super::{UdpFabric, UdpRx, UdpTx};
 use crate::contract::{FabricError, RealTime, RealTimeRx, RealTimeTx, RxWorker, Waker};
 use crate::nic::{NicRx, NicTx};
@@ -15,11 +13,20 @@ const MAX_WAIT_NS: u64 = 1_000_000_000;
 
 /// Nanoseconds of the monotonic clock, which all fabrics of real time use.
 pub fn now_ns() -> u64 {
-    read_ns(ClockId::Monotonic)
+    read_ns(libc::CLOCK_MONOTONIC)
 }
 
-fn read_ns(clock: ClockId) -> u64 {
-    let now = clock_gettime(clock);
+/// The C library reads the clock: rustix reads the vDSO of the kernel itself, which ends a program that
+/// runs under valgrind.
+fn read_ns(clock: libc::clockid_t) -> u64 {
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the call writes to `now`, which is a live value. These clocks always exist.
+    unsafe {
+        libc::clock_gettime(clock, &raw mut now);
+    }
     // Neither part can be negative (POSIX clock_gettime).
     now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
 }
@@ -35,7 +42,7 @@ impl Instants {
     pub(super) fn now() -> Self {
         Self {
             fabric_ns: now_ns(),
-            real_ns: read_ns(ClockId::Realtime),
+            real_ns: read_ns(libc::CLOCK_REALTIME),
         }
     }
 
