@@ -36,7 +36,7 @@ use crate::stream::Stream;
 /// });
 /// let connection = connect(&addr, &keys, "the other machine", &ConnectionOptions::default())?;
 /// let mut stream = connection.open_stream("greeting", &options, limit)?;
-/// stream.shutdown(Shutdown::Write);
+/// stream.end(Shutdown::Write);
 /// let mut heard = String::new();
 /// stream.read_to_string(&mut heard)?;
 /// assert_eq!(heard, "hello");

@@ -45,7 +45,7 @@ const COPY_BYTES: usize = 64 * 1024;
 /// b.add_task(move |b| task_b.run(b))?;
 ///
 /// to_b.write_all(b"hello")?;
-/// to_b.shutdown(std::net::Shutdown::Write);
+/// to_b.end(std::net::Shutdown::Write);
 /// let mut heard = String::new();
 /// to_a.read_to_string(&mut heard)?;
 /// assert_eq!(heard, "hello");
@@ -130,8 +130,8 @@ impl Stream {
     }
 
     /// Ends one direction or both, as the methods of the halves do: [`WriteHalf::finish`],
-    /// [`ReadHalf::stop`] with code 0.
-    pub fn shutdown(&self, which: Shutdown) {
+    /// [`ReadHalf::stop`] with code 0. (The name `shutdown` is left to `AsyncWriteExt` of tokio.)
+    pub fn end(&self, which: Shutdown) {
         if which != Shutdown::Read {
             self.writer.finish();
         }

@@ -49,7 +49,7 @@ fn streams_of_a_connection_do_not_wait_for_each_other() {
     assert_eq!(error.kind(), ErrorKind::TimedOut);
 
     let [mut to_b, to_a] = opened(&connection, "flowing");
-    to_b.shutdown(Shutdown::Write);
+    to_b.end(Shutdown::Write);
     let data = SplitMix::new(1).bytes(3_000_000);
     let written = data.clone();
     let writer = spawn(move || {

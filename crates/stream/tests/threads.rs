@@ -83,7 +83,7 @@ fn time_limits_end_calls_and_not_the_stream() {
     // The rest of what was written arrives, and the end.
     let reader = spawn(move || io::copy(&mut b, &mut io::sink()));
     a.set_write_timeout(None);
-    a.shutdown(Shutdown::Write);
+    a.end(Shutdown::Write);
     a.wait_delivered().expect("all has arrived");
     let rest = reader.join().expect("no panic").expect("read");
     assert!(rest >= 8 << 20, "{rest} bytes");

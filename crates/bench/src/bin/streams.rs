@@ -101,7 +101,7 @@ fn send(stream: &mut Stream, time: Duration) -> Result<(), Failure> {
     while start.elapsed() < time {
         stream.write_all(&piece)?;
     }
-    stream.shutdown(std::net::Shutdown::Write);
+    stream.end(std::net::Shutdown::Write);
     stream.wait_delivered()?;
     println!("delivered");
     Ok(())
