@@ -1,6 +1,6 @@
 //! The endpoint of a listener or of a connection, on a thread of its own.
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -13,6 +13,10 @@ use crate::error::{Ended, Error};
 use crate::message::ByeCause;
 use crate::session::{Session, Shared};
 
+/// Errors of Linux that have no [`ErrorKind`].
+const ENFILE: i32 = 23;
+const EMFILE: i32 = 24;
+const ENOBUFS: i32 = 105;
 /// How long the last messages may take when a node is dropped.
 const LINGER: Duration = Duration::from_millis(1500);
 
@@ -108,18 +112,38 @@ pub(crate) fn bind(addr: SocketAddr) -> Result<Endpoint<UdpFabric>, Error> {
         Ok(endpoint)
     });
     coding.map_err(|error| match error {
-        farwrite::Error::Fabric(FabricError::Io { source, .. }) => Error::Bind {
-            addr,
-            why: source.to_string(),
-            hint: match source.kind() {
-                ErrorKind::AddrInUse => "end the program that has it, or choose another port",
-                ErrorKind::AddrNotAvailable => "no interface of this machine has the address",
-                ErrorKind::PermissionDenied => "choose a port from 1024 on",
-                _ => "choose another address",
-            },
-        },
+        farwrite::Error::Fabric(FabricError::Io { what, source }) => {
+            not_bound(addr, &what, &source)
+        }
         error => error.into(),
     })
+}
+
+/// `what` has failed when a port at `addr` was opened: binding itself, or something else that a port needs.
+fn not_bound(addr: SocketAddr, what: &str, source: &io::Error) -> Error {
+    let is_address = what.starts_with("binding");
+    let hint = match (source.kind(), source.raw_os_error()) {
+        (_, Some(EMFILE)) => {
+            "this process has too many open files: close some, or raise the limit (ulimit -n)"
+        }
+        (_, Some(ENFILE)) => "this machine has too many open files: end some programs",
+        (ErrorKind::OutOfMemory, _) | (_, Some(ENOBUFS)) => "this machine has too little memory",
+        (ErrorKind::AddrInUse, _) => "end the program that has it, or choose another port",
+        (ErrorKind::AddrNotAvailable, _) => "no interface of this machine has the address",
+        (ErrorKind::PermissionDenied, _) if is_address && (1..1024).contains(&addr.port()) => {
+            "choose a port from 1024 on"
+        }
+        (ErrorKind::PermissionDenied, _) => {
+            "a sandbox or a filter of system calls forbids it: allow it for this program"
+        }
+        _ if is_address => "choose another address",
+        _ => "this system lacks what sockets of Farwrite need",
+    };
+    let why = match is_address {
+        true => source.to_string(),
+        false => format!("{what}: {source}"),
+    };
+    Error::Bind { addr, why, hint }
 }
 
 #[cfg(test)]
@@ -143,6 +167,28 @@ mod tests {
             (name.trim() == "farwrite").then(|| count.trim().parse::<u64>().expect("a number"))
         };
         threads.filter_map(read).sum()
+    }
+
+    #[test]
+    fn a_port_that_cannot_be_opened_has_the_hint_for_its_reason() {
+        let hint = |port, what: &str, errno| {
+            let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+            not_bound(addr, what, &io::Error::from_raw_os_error(errno)).to_string()
+        };
+        const BINDING: &str = "binding UDP 127.0.0.1:80";
+        const EVENT: &str = "making an event counter to wake threads by";
+        const EPERM: i32 = 1;
+        const EACCES: i32 = 13;
+        assert!(hint(80, BINDING, EMFILE).contains("ulimit -n"));
+        assert!(hint(80, EVENT, EMFILE).contains("ulimit -n"));
+        assert!(hint(80, BINDING, EACCES).ends_with("choose a port from 1024 on"));
+        assert!(hint(4792, BINDING, EACCES).contains("filter of system calls"));
+        let text = hint(80, EVENT, EPERM);
+        assert!(
+            text.contains(EVENT) && text.contains("filter of system calls"),
+            "{text}"
+        );
+        assert!(hint(80, BINDING, 98).contains("end the program that has it"));
     }
 
     #[test]
