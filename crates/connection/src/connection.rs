@@ -263,10 +263,12 @@ impl OpenedQueuePair {
 
 impl Drop for OpenedQueuePair {
     fn drop(&mut self) {
-        let number = self.number;
-        // A connection that is over has no queue pairs.
-        let _ = self
-            .connection
-            .on_session(move |session, shared| session.close_pair(shared, number));
+        let (number, inner) = (self.number, &self.connection.0);
+        // This may be the endpoint's thread, as the last task that uses the queue pair ends there.
+        inner
+            .node
+            .tell_session(inner.session, move |session, shared| {
+                session.close_pair(shared, number);
+            });
     }
 }

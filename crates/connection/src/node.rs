@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use farwrite::fabric::contract::{Fabric, FabricError};
-use farwrite::{CodingThreads, Endpoint, ProgressThread, UdpConfig, UdpFabric};
+use farwrite::{
+    CodingThreads, Endpoint, ProgressThread, RealTime, TaskState, UdpConfig, UdpFabric,
+};
 
 use crate::driver::Driver;
 use crate::error::{Ended, Error};
@@ -18,7 +20,7 @@ const ENFILE: i32 = 23;
 const EMFILE: i32 = 24;
 const ENOBUFS: i32 = 105;
 /// How long the last messages may take when a node is dropped.
-const LINGER: Duration = Duration::from_millis(1500);
+const LINGER_NS: u64 = 1_500_000_000;
 
 /// A thread with an endpoint, and its connections.
 pub(crate) struct Node {
@@ -67,27 +69,52 @@ impl Node {
         answer.ok_or(Error::Over(Ended::Closed))
     }
 
+    /// As [`Node::on_session`], and waits for nothing, so it may be called on the endpoint's thread.
+    pub(crate) fn tell_session(
+        &self,
+        key: usize,
+        call: impl FnOnce(&mut Session, &mut Shared<'_>) + Send + 'static,
+    ) {
+        let driver = Arc::clone(&self.driver);
+        self.thread.post(move |endpoint| {
+            lock(&driver).on_session(endpoint, key, call);
+        });
+    }
+
     pub(crate) fn close(&self, key: usize) {
-        let close = |session: &mut Session, shared: &mut Shared<'_>| {
-            session.close(shared, ByeCause::Closed, Ended::Closed);
-        };
         // A thread that has ended has no connections.
-        let _ = self.on_session(key, close);
+        let _ = self.on_session(key, say_bye);
     }
 
     /// Closes a session that nobody names any more. Its last message may still be under way.
     pub(crate) fn forget(&self, key: usize) {
-        self.close(key);
-        let _ = self.call(move |driver, _| driver.forget(key));
+        self.tell_session(key, say_bye);
+        let driver = Arc::clone(&self.driver);
+        self.thread.post(move |_| lock(&driver).forget(key));
     }
+}
+
+fn say_bye(session: &mut Session, shared: &mut Shared<'_>) {
+    session.close(shared, ByeCause::Closed, Ended::Closed);
 }
 
 impl Drop for Node {
     fn drop(&mut self) {
         let driver = Arc::clone(&self.driver);
-        let _ = self
-            .thread
-            .wait(LINGER, || lock(&driver).is_idle().then_some(()));
+        if self.thread.is_own_thread() {
+            let mut until_ns = None;
+            return self.thread.end_after(move |endpoint| {
+                let now_ns = endpoint.fabric().now_ns();
+                let until_ns = *until_ns.get_or_insert(now_ns.saturating_add(LINGER_NS));
+                match lock(&driver).is_idle() || now_ns >= until_ns {
+                    true => TaskState::Done,
+                    false => TaskState::Until(until_ns),
+                }
+            });
+        }
+        let _ = self.thread.wait(Duration::from_nanos(LINGER_NS), || {
+            lock(&driver).is_idle().then_some(())
+        });
     }
 }
 

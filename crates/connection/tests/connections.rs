@@ -70,6 +70,28 @@ fn messages(pair: OpenedQueuePair) -> Messages {
         .expect("buffers")
 }
 
+/// The last task that uses a queue pair ends on the thread of the endpoint, and so may its connection.
+#[test]
+fn a_connection_can_be_dropped_on_its_own_thread() {
+    let (_listener, a, b) = pair(LOOPBACK);
+    let (at_a, at_b) = opened(&a, &b, "dropped");
+    let mut held = Some((a.clone(), at_a));
+    a.thread().post(move |_| drop(held.take()));
+    drop(a);
+    let ended = b.wait_ended(LONG).expect("it runs").expect("over");
+    assert!(
+        matches!(
+            ended,
+            Ended::ByPeer {
+                cause: ByeCause::Closed,
+                ..
+            }
+        ),
+        "{ended}"
+    );
+    drop(at_b);
+}
+
 #[test]
 fn messages_cross_in_both_directions_without_carrying_anything_by_hand() {
     let (listener, a, b) = pair(LOOPBACK);

@@ -178,6 +178,13 @@ impl<F: RealTime> ProgressThread<F> {
         answer.ok_or_else(|| self.shared.stopped())
     }
 
+    /// Runs `call` on the endpoint's thread, after all earlier calls, and does not wait for it. A thread that
+    /// has ended runs none.
+    pub fn post(&self, call: impl FnOnce(&mut Endpoint<F>) + Send + 'static) {
+        // A thread that has ended has nothing left to change.
+        let _ = self.request(Request::Call(Box::new(call)));
+    }
+
     /// Adds work that the thread does after every poll, from now on until it is
     /// [`TaskState::Done`] or removed. A task must not wait. [`ProgressThread::waker`] makes the
     /// thread poll, and run its tasks, at once. When the thread ends, it drops its tasks.
@@ -251,7 +258,9 @@ impl<F: RealTime> ProgressThread<F> {
         }
     }
 
-    fn is_own_thread(&self) -> bool {
+    /// Whether the caller is the endpoint's own thread, which cannot wait for itself.
+    #[must_use]
+    pub fn is_own_thread(&self) -> bool {
         let thread = self.thread.as_ref().map(|handle| handle.thread().id());
         thread == Some(std::thread::current().id())
     }
@@ -270,6 +279,27 @@ impl<F: RealTime> ProgressThread<F> {
         }
     }
 
+    /// Leaves the thread to itself, before this value is dropped: the thread runs `task` after every poll, as [`ProgressThread::add_task`] says, and
+    /// ends when the task is done. Nobody waits for it, so the owner may be dropped on the thread itself.
+    pub fn end_after(
+        &mut self,
+        mut task: impl FnMut(&mut Endpoint<F>) -> TaskState + Send + 'static,
+    ) {
+        let (shared, waker) = (Arc::clone(&self.shared), self.waker.clone());
+        let last = move |endpoint: &mut Endpoint<F>| {
+            let state = task(endpoint);
+            if let TaskState::Done = state {
+                shared.stop.store(true, Ordering::Release);
+                waker.wake();
+            }
+            state
+        };
+        if self.add_task(last).is_ok() {
+            // Without its handle, `drop` leaves the thread alone.
+            self.thread = None;
+        }
+    }
+
     fn end(&mut self) -> Option<JoinHandle<Endpoint<F>>> {
         self.shared.stop.store(true, Ordering::Release);
         self.waker.wake();
@@ -279,6 +309,9 @@ impl<F: RealTime> ProgressThread<F> {
 
 impl<F: RealTime> Drop for ProgressThread<F> {
     fn drop(&mut self) {
+        if self.thread.is_none() {
+            return;
+        }
         let is_own = self.is_own_thread();
         // Within a call, the thread ends only after the call has returned.
         if let Some(thread) = self.end().filter(|_| !is_own) {
