@@ -1,10 +1,9 @@
 //! Streams over a connection: one end opens them by name, and the other accepts them.
 
-use std::thread;
 use std::time::Duration;
 
 use farwrite::QpOptions;
-use farwrite_connection::{Connection, Ended, OpenedQueuePair};
+use farwrite_connection::{Connection, OpenedQueuePair};
 
 use crate::error::Error;
 use crate::options::StreamOptions;
@@ -118,31 +117,13 @@ fn over(
     let connection = pair.connection().clone();
     let waker = connection.thread().waker();
     let (stream, mut task) = Stream::on_queue_pair(waker, pair.queue_pair(), options, queue_pair);
-    let held = HeldPair(Some(pair));
     let run = move |endpoint: &mut _| {
-        if let Some(ended) = held.ended() {
-            task.fail(&Error::ConnectionEnded(ended));
+        // The task holds the queue pair, which keeps the connection open until the stream is over.
+        if let Some(ended) = pair.connection().ended() {
+            task.fail(endpoint, &Error::ConnectionEnded(ended));
         }
         task.run(endpoint)
     };
     connection.thread().add_task(run)?;
     Ok(stream)
-}
-
-/// The queue pair of a stream, which keeps its connection open until the task of the stream ends.
-struct HeldPair(Option<OpenedQueuePair>);
-
-impl HeldPair {
-    /// Why the connection is over, if it is.
-    fn ended(&self) -> Option<Ended> {
-        self.0.as_ref()?.connection().ended()
-    }
-}
-
-impl Drop for HeldPair {
-    fn drop(&mut self) {
-        let pair = self.0.take();
-        // Closing a queue pair waits for the endpoint's thread, and tasks are dropped on that thread.
-        thread::spawn(move || drop(pair));
-    }
 }

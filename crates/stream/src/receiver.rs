@@ -209,6 +209,23 @@ impl StreamReceiver {
         Ok(())
     }
 
+    /// Takes the messages that are whole, before the half is failed because its connection has ended.
+    pub(crate) fn take_whole<F: Fabric>(&mut self, endpoint: &mut Endpoint<F>) {
+        let is_whole = |posted: &Posted| posted.handle.outcome() == Some(Outcome::Whole);
+        while !self.is_over()
+            && self.posted.front().is_some_and(is_whole)
+            && let Some(posted) = self.posted.pop_front()
+        {
+            let region = endpoint.deregister(posted.region).map_err(Error::from);
+            let length = posted.handle.length();
+            let taken =
+                region.and_then(|region| self.take(region, length, &mut Received::default()));
+            if let Err(error) = taken {
+                self.fail(error);
+            }
+        }
+    }
+
     /// Ends the receives and frees their memory.
     fn drop_buffers<F: Fabric>(&mut self, endpoint: &mut Endpoint<F>) {
         for posted in &self.posted {

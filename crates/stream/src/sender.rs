@@ -45,6 +45,8 @@ pub struct StreamSender {
     reset: Option<u32>,
     stop: Option<u32>,
     error: Option<Error>,
+    /// Whether the peer had everything when the connection or the endpoint ended.
+    had_delivered: bool,
     accepted_bytes: u64,
 }
 
@@ -86,6 +88,7 @@ impl StreamSender {
             reset: None,
             stop: None,
             error: None,
+            had_delivered: false,
             accepted_bytes: 0,
         }
     }
@@ -188,6 +191,23 @@ impl StreamSender {
         self.stage = Stage::Ended;
         (self.reset, self.stop) = (None, None);
         self.drop_gathered();
+    }
+
+    /// Ends the half, because its connection or its endpoint has ended. What the peer had acknowledged before
+    /// is delivered.
+    pub(crate) fn cut(&mut self, error: Error) {
+        if self.error.is_none() {
+            let is_whole = |open: &OpenMessage| open.handle.outcome() == Some(Outcome::Whole);
+            let has_all_left = self.gathered.is_empty() && self.stage != Stage::Ending;
+            self.had_delivered =
+                has_all_left && self.stop.is_none() && self.open.iter().all(is_whole);
+        }
+        self.fail(error);
+    }
+
+    /// Returns whether the peer had everything when the connection or the endpoint ended.
+    pub(crate) fn had_delivered(&self) -> bool {
+        self.had_delivered
     }
 
     fn drop_gathered(&mut self) {

@@ -139,7 +139,7 @@ impl Shared {
         receiver.half.fail(error.clone());
         self.receiver.notify(receiver);
         let mut sender = self.sender.lock();
-        sender.half.fail(error.clone());
+        sender.half.cut(error.clone());
         self.sender.notify(sender);
     }
 }

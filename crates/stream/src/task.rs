@@ -52,8 +52,9 @@ impl StreamTask {
         self.qp
     }
 
-    /// Ends the stream with an error, unless it has ended.
-    pub(crate) fn fail(&self, error: &Error) {
+    /// Ends the stream with the connection, unless it has ended. What has arrived before can be read.
+    pub(crate) fn fail<F: RealTime>(&self, endpoint: &mut Endpoint<F>, error: &Error) {
+        self.shared.receiver.lock().half.take_whole(endpoint);
         self.shared.fail(error);
     }
 

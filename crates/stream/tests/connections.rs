@@ -82,6 +82,29 @@ fn a_dropped_stream_is_delivered() {
     drop(listener);
 }
 
+/// An end that has read everything may end the connection at once.
+#[test]
+fn what_was_delivered_stays_delivered_when_the_peer_ends_the_connection() {
+    for _ in 0..8 {
+        let (_listener, connection) = connected();
+        let [mut to_b, mut to_a] = opened(&connection, "last words");
+        let [a, _b] = connection;
+        let writer = spawn(move || {
+            to_a.write_all(&[7; 100_000]).expect("written");
+            to_a.end(Shutdown::Write);
+            to_a.wait_delivered()
+        });
+        let mut heard = Vec::new();
+        to_b.read_to_end(&mut heard).expect("read");
+        a.finish(LONG);
+        assert_eq!(heard.len(), 100_000);
+        writer
+            .join()
+            .expect("no panic")
+            .expect("the peer has everything");
+    }
+}
+
 #[test]
 fn streams_end_with_their_connection() {
     let (_listener, connection) = connected();
