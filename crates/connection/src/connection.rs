@@ -239,6 +239,16 @@ impl OpenedQueuePair {
         &self.connection
     }
 
+    /// Closes it, although others may still hold it. Its messages that are open fail, so calls that wait for
+    /// them return.
+    pub fn close(&self) {
+        let number = self.number;
+        // A connection that is over has no queue pairs.
+        let _ = self
+            .connection
+            .on_session(move |session, shared| session.close_pair(shared, number));
+    }
+
     /// Runs `call` with the endpoint and the queue pair, on the endpoint's thread.
     ///
     /// # Errors

@@ -333,6 +333,11 @@ impl Driver {
         }
     }
 
+    /// Whether a listener accepts connections.
+    pub(crate) fn is_listening(&self) -> bool {
+        self.listening.is_some()
+    }
+
     /// The next session of a listener whose both ends are ready.
     pub(crate) fn accept(&mut self) -> Option<(usize, Peer)> {
         let listening = self.listening.as_mut()?;

@@ -127,6 +127,9 @@ pub enum Error {
     /// The name of a queue pair is not valid, or the peer breaks the protocol.
     #[error(transparent)]
     Malformed(#[from] Malformed),
+    /// The listener was closed.
+    #[error("the listener was closed, and accepts no more connections")]
+    NotListening,
     /// The connection is over.
     #[error("the connection is over: {0}")]
     Over(Ended),

@@ -52,13 +52,27 @@ impl Listener {
     /// Waits for the next connection, at most for `limit`. Returns `None` after that.
     ///
     /// # Errors
-    /// [`Error::Endpoint`] if the port has failed permanently.
+    /// [`Error::Endpoint`] if the port has failed permanently, [`Error::NotListening`] after
+    /// [`Listener::close`].
     pub fn accept(&self, limit: Duration) -> Result<Option<Connection>, Error> {
-        let accepted = self
-            .node
-            .thread
-            .wait(limit, || self.node.driver().accept())?;
+        let accepted = self.node.thread.wait(limit, || {
+            let mut driver = self.node.driver();
+            match driver.is_listening() {
+                true => driver.accept().map(Ok),
+                false => Some(Err(Error::NotListening)),
+            }
+        })?;
+        let accepted = accepted.transpose()?;
         Ok(accepted.map(|(session, peer)| Connection::new(Arc::clone(&self.node), session, peer)))
+    }
+
+    /// Accepts no more connections. Threads in [`Listener::accept`] return. Connections that were accepted go
+    /// on. A listener that is dropped does the same.
+    pub fn close(&self) {
+        // A thread that has ended accepts nothing.
+        let _ = self
+            .node
+            .call(|driver, endpoint| driver.stop_listening(endpoint));
     }
 
     /// Replaces the keys and the known peers. Connections of peers that are no longer known end
@@ -85,8 +99,6 @@ impl Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         // Connections that were accepted keep the thread.
-        let _ = self
-            .node
-            .call(|driver, endpoint| driver.stop_listening(endpoint));
+        self.close();
     }
 }

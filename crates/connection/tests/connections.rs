@@ -70,6 +70,29 @@ fn messages(pair: OpenedQueuePair) -> Messages {
         .expect("buffers")
 }
 
+#[test]
+fn closing_ends_calls_that_wait() {
+    let (listener, a, b) = pair(LOOPBACK);
+    let (at_a, _at_b) = opened(&a, &b, "closed");
+    let posted = at_a.call(|endpoint, qp| {
+        let memory = endpoint.register(vec![0; 1000])?;
+        endpoint.post_recv(qp, memory.whole())
+    });
+    let recv = posted.expect("it runs").expect("a free slot");
+    thread::scope(|scope| {
+        let accepting = scope.spawn(|| listener.accept(LONG));
+        let waiting = scope.spawn(|| a.thread().wait(LONG, || recv.outcome()));
+        thread::sleep(Duration::from_millis(100));
+        at_a.close();
+        listener.close();
+        let outcome = waiting.join().expect("no panic").expect("it runs");
+        assert_eq!(outcome, Some(Outcome::Failed));
+        let accepted = accepting.join().expect("no panic");
+        assert!(matches!(accepted, Err(Error::NotListening)), "{accepted:?}");
+    });
+    assert!(b.ended().is_none(), "connections go on");
+}
+
 /// The last task that uses a queue pair ends on the thread of the endpoint, and so may its connection.
 #[test]
 fn a_connection_can_be_dropped_on_its_own_thread() {

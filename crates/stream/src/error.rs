@@ -23,6 +23,9 @@ pub enum Error {
     /// This end has stopped reading.
     #[error("this end has stopped reading the stream")]
     NotReading,
+    /// This end has closed the stream during the call ([`StreamCloser::close`](crate::StreamCloser::close)).
+    #[error("this end has closed the stream")]
+    Closed,
     /// The peer has sent what a correct peer does not send.
     #[error("the peer broke the protocol of streams: {0}")]
     Violation(&'static str),
@@ -59,7 +62,9 @@ impl From<Error> for io::Error {
     fn from(error: Error) -> Self {
         let kind = match &error {
             Error::Reset(_) => io::ErrorKind::ConnectionReset,
-            Error::Stopped(_) | Error::Finished | Error::NotReading => io::ErrorKind::BrokenPipe,
+            Error::Stopped(_) | Error::Finished | Error::NotReading | Error::Closed => {
+                io::ErrorKind::BrokenPipe
+            }
             Error::Violation(_) => io::ErrorKind::InvalidData,
             Error::MessageFailed(_) | Error::Ended | Error::ConnectionEnded(_) => {
                 io::ErrorKind::ConnectionAborted

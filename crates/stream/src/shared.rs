@@ -66,7 +66,7 @@ impl<T> Half<T> {
     /// Calls `ready` after every change, until it returns something. `None` for `at_most`: no limit.
     ///
     /// # Errors
-    /// [`Error::TimedOut`].
+    /// [`Error::TimedOut`]; [`Error::Closed`] if the user has given up the stream meanwhile.
     pub(crate) fn wait<R>(
         &self,
         at_most: Option<Duration>,
@@ -77,6 +77,9 @@ impl<T> Half<T> {
         loop {
             if let Some(answer) = ready(&mut state) {
                 return Ok(answer);
+            }
+            if state.is_dropped {
+                return Err(Error::Closed);
             }
             state = match end.map(|end| end.saturating_duration_since(Instant::now())) {
                 None => self
@@ -130,6 +133,17 @@ impl Shared {
         byte_stream::stop(&mut sender.half, &mut receiver.half, code);
         drop(sender);
         self.receiver.notify(receiver);
+        self.wake_endpoint();
+    }
+
+    /// As if both halves were dropped, and wakes the calls that wait.
+    pub(crate) fn close(&self) {
+        self.receiver.lock().is_dropped = true;
+        self.stop(0);
+        let mut sender = self.sender.lock();
+        sender.is_dropped = true;
+        sender.half.finish();
+        self.sender.notify(sender);
         self.wake_endpoint();
     }
 

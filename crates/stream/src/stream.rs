@@ -69,6 +69,18 @@ pub struct WriteHalf {
     timeout: Option<Duration>,
 }
 
+/// Closes a [`Stream`] from any thread.
+#[derive(Clone)]
+pub struct StreamCloser(Arc<Shared>);
+
+impl StreamCloser {
+    /// Ends both directions, as dropping both halves does: what was written still leaves. Calls on the stream
+    /// that wait fail with [`Error::Closed`] or [`Error::NotReading`].
+    pub fn close(&self) {
+        self.0.close();
+    }
+}
+
 impl Stream {
     /// Creates a queue pair with a stream on it. The caller connects the queue pair
     /// ([`StreamTask::queue_pair`]), and has the task run after every poll of the endpoint.
@@ -111,6 +123,12 @@ impl Stream {
             },
         };
         (stream, StreamTask::new(shared, qp))
+    }
+
+    /// Returns what closes the stream while other threads use its halves.
+    #[must_use]
+    pub fn closer(&self) -> StreamCloser {
+        StreamCloser(Arc::clone(&self.reader.shared))
     }
 
     /// Separates the halves, for two threads.

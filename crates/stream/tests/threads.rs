@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr};
-use std::thread::{scope, spawn};
+use std::thread::{scope, sleep, spawn};
 use std::time::Duration;
 
 use farwrite::{Endpoint, ProgressThread, QpOptions, UdpConfig, UdpFabric};
@@ -125,6 +125,49 @@ fn a_stream_fails_when_its_endpoint_ends() {
         .expect("no panic")
         .expect_err("the endpoint has ended");
     assert_eq!(error.kind(), io::ErrorKind::ConnectionAborted);
+}
+
+#[cfg(feature = "tokio")]
+#[tokio::test]
+async fn a_stream_is_shut_down_as_others_of_tokio_are() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    let (mut pairs, _threads) = joined(&StreamOptions::default(), 1);
+    let [mut a, mut b] = pairs.remove(0);
+    AsyncWriteExt::write_all(&mut a, b"last")
+        .await
+        .expect("written");
+    a.shutdown().await.expect("delivered");
+    let mut heard = Vec::new();
+    AsyncReadExt::read_to_end(&mut b, &mut heard)
+        .await
+        .expect("read");
+    assert_eq!(heard, b"last");
+}
+
+#[test]
+fn closing_a_stream_ends_calls_that_wait() {
+    let options = StreamOptions {
+        messages: 2,
+        ..StreamOptions::default()
+    };
+    let (mut pairs, _threads) = joined(&options, 1);
+    let [a, b] = pairs.remove(0);
+    let closer = a.closer();
+    let (mut reader, mut writer) = a.split();
+    let reading = spawn(move || reader.read(&mut [0; 10]));
+    // Nobody reads at the other end.
+    let writing = spawn(move || writer.write_all(&vec![1; 16 << 20]));
+    sleep(Duration::from_millis(100));
+    closer.close();
+    for call in [
+        reading.join().expect("no panic").map(drop),
+        writing.join().expect("no panic"),
+    ] {
+        let error = call.expect_err("this end has closed the stream");
+        assert_eq!(error.kind(), io::ErrorKind::BrokenPipe, "{error}");
+    }
+    drop(b);
 }
 
 #[cfg(feature = "tokio")]
