@@ -44,10 +44,10 @@ static int listen_at(const char *addr, struct farwrite_keys *keys)
 {
 	struct farwrite_listener *listener = must(farwrite_listen(addr, keys), "farwrite_listen");
 	/* The receive ends by its deadline, with what has arrived by then. */
-	struct farwrite_message_attr attr = {.scheme = NULL, .deadline_ms = LIMIT_MS, .accept_partial = 1};
+	struct farwrite_message_attr attr = {.size = sizeof(attr), .deadline_ms = LIMIT_MS, .accept_partial = 1};
 	struct farwrite_connection *connection;
 	struct farwrite_message *message;
-	struct farwrite_result result;
+	struct farwrite_result result = {.size = sizeof(result)};
 	struct farwrite_stream *stream;
 	struct farwrite_qp *qp;
 	uint8_t *buffer = malloc(BUFFER);
@@ -81,10 +81,10 @@ static int listen_at(const char *addr, struct farwrite_keys *keys)
 
 static int send_to(const char *addr, struct farwrite_keys *keys, const char *name, const char *scheme)
 {
-	struct farwrite_message_attr attr = {.scheme = scheme, .deadline_ms = LIMIT_MS, .accept_partial = 0};
+	struct farwrite_message_attr attr = {.size = sizeof(attr), .scheme = scheme, .deadline_ms = LIMIT_MS};
 	struct farwrite_connection *connection;
 	struct farwrite_message *message;
-	struct farwrite_result result;
+	struct farwrite_result result = {.size = sizeof(result)};
 	struct farwrite_stream *stream;
 	struct farwrite_qp *qp;
 	uint8_t *bytes = malloc(BUFFER);
@@ -123,7 +123,7 @@ static int send_to(const char *addr, struct farwrite_keys *keys, const char *nam
 
 int main(int argc, char **argv)
 {
-	struct farwrite_keys keys = {NULL, NULL, argc > 1 ? argv[1] : NULL};
+	struct farwrite_keys keys = {.size = sizeof(keys), .psk_file = argc > 1 ? argv[1] : NULL};
 
 	if (argc == 3)
 		return listen_at(argv[2], &keys);

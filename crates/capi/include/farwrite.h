@@ -3,7 +3,10 @@
  * does not have.
  *
  * Calls return a value of enum sdr_errcode (sdr.h), or a pointer that is NULL on failure. A call that has
- * waited for timeout_ms milliseconds returns SDR_RETRY, or NULL. UINT32_MAX is no limit.
+ * waited for timeout_ms milliseconds returns SDR_RETRY, or NULL, and then farwrite_last_code returns SDR_RETRY.
+ * UINT32_MAX is no limit.
+ *
+ * Set size in each struct to its sizeof: later versions of the library know then which fields a program has.
  *
  * All threads may use all handles. Of a stream, one thread may read while another one writes. A second reader
  * or writer at the same time gets SDR_ERROR.
@@ -41,19 +44,22 @@ enum farwrite_outcome {
 /* Files with keys: an identity and the peers that it knows, a pre-shared key, or both. NULL: none.
  * farwrite keygen makes keys. */
 struct farwrite_keys {
+	size_t size;                  /* the sizeof of this struct */
 	const char *identity_file;    /* the private key of this end */
 	const char *known_peers_file; /* a name and a public key on each line */
 	const char *psk_file;         /* a pre-shared key */
 };
 
-/* How a message is sent or received. NULL means the same as a struct of zeros. */
+/* How a message is sent or received. NULL means the same as a struct of zeros, apart from its size. */
 struct farwrite_message_attr {
-	const char *scheme;     /* such as sr-nack or ec-mds:32,8; NULL: sr-nack for a send, any for a receive */
-	uint32_t deadline_ms;   /* when the message ends, from now on; 0: never */
-	uint8_t accept_partial; /* of a receive: whether it may end as partial at the deadline of the sender */
+	size_t size;             /* the sizeof of this struct */
+	const char *scheme;      /* such as sr-nack or ec-mds:32,8; NULL: sr-nack for a send, any for a receive */
+	uint32_t deadline_ms;    /* when the message ends, from now on; 0: never */
+	uint32_t accept_partial; /* of a receive: whether it may end as partial at the deadline of the sender */
 };
 
 struct farwrite_result {
+	size_t size;            /* the sizeof of this struct, which the program sets */
 	enum farwrite_outcome outcome;
 	uint64_t length;        /* bytes of the message; 0 if they are not known */
 	uint64_t arrived_bytes; /* of a receive: bytes that have arrived, if it is whole or partial */
@@ -69,6 +75,12 @@ const char *farwrite_version(void);
 const char *farwrite_last_error(void);
 
 /*
+ * Returns the code of the last call of this thread that failed: SDR_RETRY if nothing came within timeout_ms, SDR_ERROR
+ * otherwise, or SDR_SUCCESS if none has failed. After a call that returns NULL, it tells a timeout from an error.
+ */
+enum sdr_errcode farwrite_last_code(void);
+
+/*
  * Listens at a UDP port, such as [::]:4792. Port 0 takes a free one.
  *
  * Returns NULL if the port cannot be bound or a key cannot be read.
@@ -78,7 +90,7 @@ struct farwrite_listener *farwrite_listen(const char *addr, struct farwrite_keys
 /* Returns the UDP port of a listener. */
 int farwrite_listener_port(struct farwrite_listener *listener, uint32_t *port);
 
-/* Closes a listener. Connections that were accepted go on. */
+/* Closes a listener. A farwrite_accept that waits returns NULL. Connections that were accepted go on. */
 int farwrite_listener_close(struct farwrite_listener *listener);
 
 /* Waits for the next connection. */
@@ -111,7 +123,10 @@ struct farwrite_qp *farwrite_qp_open(struct farwrite_connection *connection, con
  */
 struct farwrite_qp *farwrite_qp_accept(struct farwrite_connection *connection, const char *name, uint32_t timeout_ms);
 
-/* Closes a queue pair, once its messages are closed. */
+/*
+ * Closes a queue pair. Its messages that are open fail, so a farwrite_wait for one of them returns. Close the messages
+ * too: until then, their memory belongs to the library.
+ */
 int farwrite_qp_close(struct farwrite_qp *qp);
 
 /*
@@ -132,7 +147,7 @@ int farwrite_send(struct farwrite_qp *qp, const void *bytes, size_t length, stru
 int farwrite_recv(struct farwrite_qp *qp, void *buffer, size_t length, struct farwrite_message_attr *attr,
 	struct farwrite_message **message);
 
-/* Waits until a message has ended. result may be NULL. */
+/* Waits until a message has ended. result may be NULL; set its size before. */
 int farwrite_wait(struct farwrite_message *message, uint32_t timeout_ms, struct farwrite_result *result);
 
 /*
@@ -165,7 +180,10 @@ int farwrite_stream_write(struct farwrite_stream *stream, const void *bytes, siz
 /* Ends the direction to the peer, and waits until the peer has everything. */
 int farwrite_stream_finish(struct farwrite_stream *stream, uint32_t timeout_ms);
 
-/* Closes a stream. What was written still leaves, while the connection lasts. */
+/*
+ * Closes a stream. Calls of other threads that wait for it return SDR_ERROR. What was written still leaves, while the
+ * connection lasts.
+ */
 int farwrite_stream_close(struct farwrite_stream *stream);
 
 #ifdef __cplusplus

@@ -1,6 +1,6 @@
 //! Why a call failed: a code for the caller, and a text for people.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::env;
 use std::ffi::{CString, c_char, c_int};
 use std::io::{self, Write};
@@ -42,16 +42,35 @@ impl From<farwrite::Error> for Failure {
 thread_local! {
     /// Text of the last failure of this thread.
     static LAST: RefCell<CString> = RefCell::default();
+    /// Its code.
+    static LAST_CODE: Cell<u32> = const { Cell::new(sdr_errcode::SDR_SUCCESS as u32) };
 }
 
-/// Keeps the text of a failure, and prints errors if the user asked for it.
+impl Failure {
+    fn code(&self) -> sdr_errcode {
+        match self {
+            Self::Retry(_) => sdr_errcode::SDR_RETRY,
+            Self::Error(_) => sdr_errcode::SDR_ERROR,
+        }
+    }
+}
+
+/// Keeps the code and the text of a failure, and prints errors if the user asked for it.
 pub(crate) fn note(failure: &Failure) {
+    let code = failure.code();
+    // A thread that ends has neither any more.
+    let _ = LAST_CODE.try_with(|last| last.set(code as u32));
+    // Programs call again and again until it is there: no text for each call.
+    if let Failure::Retry(text) = failure
+        && text.is_empty()
+    {
+        return;
+    }
     let (Failure::Retry(text) | Failure::Error(text)) = failure;
     if matches!(failure, Failure::Error(_)) && env::var_os("FARWRITE_VERBOSE").is_some() {
         tell_user(text);
     }
     let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
-    // A thread that ends has no text any more.
     let _ = LAST.try_with(|last| *last.borrow_mut() = text);
 }
 
@@ -66,20 +85,18 @@ pub(crate) fn last_text() -> *const c_char {
         .unwrap_or(c"".as_ptr())
 }
 
+/// The code of the last failure of this thread.
+pub(crate) fn last_code() -> u32 {
+    LAST_CODE
+        .try_with(Cell::get)
+        .unwrap_or(sdr_errcode::SDR_ERROR as u32)
+}
+
 /// The code of `enum sdr_errcode`.
 pub(crate) fn code(result: Result<(), Failure>) -> c_int {
     let Err(failure) = result else {
         return sdr_errcode::SDR_SUCCESS as c_int;
     };
-    // Programs call again and again until it is there: no text for each call.
-    if let Failure::Retry(text) = &failure
-        && text.is_empty()
-    {
-        return sdr_errcode::SDR_RETRY as c_int;
-    }
     note(&failure);
-    match failure {
-        Failure::Retry(_) => sdr_errcode::SDR_RETRY as c_int,
-        Failure::Error(_) => sdr_errcode::SDR_ERROR as c_int,
-    }
+    failure.code() as c_int
 }

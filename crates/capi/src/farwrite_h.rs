@@ -7,8 +7,9 @@ use farwrite::Outcome;
 
 use crate::connections::{Connected, Keys, Listening, Opened, keys};
 use crate::failure::{self, Failure};
-use crate::ffi::{CEnum, Char, In, Out, Text, c_header, copy_in};
+use crate::ffi::{CEnum, Char, Grows, In, Out, Text, c_header, copy_in};
 use crate::reliable::{Message, Terms};
+use crate::sdr::sdr_errcode;
 use crate::streams::Streaming;
 use crate::table::{self, number};
 
@@ -16,7 +17,8 @@ use crate::table::{self, number};
 const COPY_BYTES: usize = 1 << 16;
 
 fn read_keys(attr: In<farwrite_keys>) -> Result<Keys, Failure> {
-    let files = attr.read("keys")?;
+    let files = attr.read_known()?;
+    let files = files.ok_or_else(|| Failure::new("keys is NULL"))?;
     keys(
         files.identity_file.read_if_any(),
         files.known_peers_file.read_if_any(),
@@ -24,13 +26,32 @@ fn read_keys(attr: In<farwrite_keys>) -> Result<Keys, Failure> {
     )
 }
 
-fn terms(attr: In<farwrite_message_attr>) -> Terms {
-    attr.read_if_any()
-        .map_or_else(Terms::default, |attr| Terms {
-            scheme: attr.scheme.read_if_any(),
-            deadline_ms: attr.deadline_ms,
-            accepts_partial: attr.accept_partial != 0,
-        })
+fn terms(attr: In<farwrite_message_attr>) -> Result<Terms, Failure> {
+    let attr = attr.read_known()?;
+    Ok(attr.map_or_else(Terms::default, |attr| Terms {
+        scheme: attr.scheme.read_if_any(),
+        deadline_ms: attr.deadline_ms,
+        accepts_partial: attr.accept_partial != 0,
+    }))
+}
+
+macro_rules! grows {
+    ($($struct:ident: $first_bytes:literal;)*) => {
+        $(
+            // SAFETY: the struct consists of numbers and pointers, of which `size` is the first.
+            unsafe impl Grows for $struct {
+                const NAME: &'static str = stringify!($struct);
+                const FIRST_BYTES: usize = $first_bytes;
+            }
+        )*
+    };
+}
+
+// The sizes of the first version, which never change.
+grows! {
+    farwrite_keys: 32;
+    farwrite_message_attr: 24;
+    farwrite_result: 32;
 }
 
 c_header! {
@@ -47,16 +68,19 @@ c_header! {
     }
 
     struct farwrite_keys {
+        size: usize,
         identity_file: Text,
         known_peers_file: Text,
         psk_file: Text,
     }
     struct farwrite_message_attr {
+        size: usize,
         scheme: Text,
         deadline_ms: u32,
-        accept_partial: u8,
+        accept_partial: u32,
     }
     struct farwrite_result {
+        size: usize,
         outcome: CEnum<farwrite_outcome>,
         length: u64,
         arrived_bytes: u64,
@@ -67,6 +91,9 @@ c_header! {
     }
     fn farwrite_last_error() -> *const c_char {
         Ok(failure::last_text())
+    }
+    fn farwrite_last_code() -> CEnum<sdr_errcode> {
+        Ok(CEnum::new(failure::last_code()))
     }
     fn farwrite_listen(addr: Text, keys: In<farwrite_keys>) -> *mut farwrite_listener {
         let listening = Listening::new(&addr.read("addr")?, &read_keys(keys)?)?;
@@ -79,7 +106,8 @@ c_header! {
         Ok(())
     }
     fn farwrite_listener_close(listener: *mut farwrite_listener) -> c_int {
-        table::remove::<Listening>(number(listener)).map(drop)
+        table::remove::<Listening>(number(listener))?.0.close();
+        Ok(())
     }
     fn farwrite_accept(listener: *mut farwrite_listener, timeout_ms: u32) -> *mut farwrite_connection {
         let listening = table::find::<Listening>(number(listener))?;
@@ -127,7 +155,8 @@ c_header! {
         table::publish(opened)
     }
     fn farwrite_qp_close(qp: *mut farwrite_qp) -> c_int {
-        table::remove::<Opened>(number(qp)).map(drop)
+        table::remove::<Opened>(number(qp))?.0.close();
+        Ok(())
     }
     fn farwrite_send(
         qp: *mut farwrite_qp,
@@ -138,7 +167,7 @@ c_header! {
     ) -> c_int {
         message.check("message")?;
         let opened = table::find::<Opened>(number(qp))?;
-        let sent = Message::send(&opened, bytes.cast_mut(), length, &terms(attr))?;
+        let sent = Message::send(&opened, bytes.cast_mut(), length, &terms(attr)?)?;
         message.write(table::publish(sent)?);
         Ok(())
     }
@@ -151,7 +180,7 @@ c_header! {
     ) -> c_int {
         message.check("message")?;
         let opened = table::find::<Opened>(number(qp))?;
-        let posted = Message::receive(&opened, buffer, length, &terms(attr))?;
+        let posted = Message::receive(&opened, buffer, length, &terms(attr)?)?;
         message.write(table::publish(posted)?);
         Ok(())
     }
@@ -160,18 +189,19 @@ c_header! {
         timeout_ms: u32,
         result: Out<farwrite_result>,
     ) -> c_int {
+        result.check_size()?;
         let ending = table::find::<Message>(number(message))?.wait(timeout_ms)?;
         let outcome = match ending.outcome {
             Outcome::Whole => farwrite_outcome::FARWRITE_WHOLE,
             Outcome::Partial => farwrite_outcome::FARWRITE_PARTIAL,
             Outcome::Failed => farwrite_outcome::FARWRITE_FAILED,
         };
-        result.write(farwrite_result {
+        result.write_known(|size| farwrite_result {
+            size,
             outcome: CEnum::new(outcome as u32),
             length: ending.length,
             arrived_bytes: ending.arrived_bytes,
-        });
-        Ok(())
+        })
     }
     fn farwrite_bitmap(
         message: *mut farwrite_message,
@@ -240,6 +270,7 @@ c_header! {
         table::find::<Streaming>(number(stream))?.finish(timeout_ms)
     }
     fn farwrite_stream_close(stream: *mut farwrite_stream) -> c_int {
-        table::remove::<Streaming>(number(stream)).map(drop)
+        table::remove::<Streaming>(number(stream))?.close();
+        Ok(())
     }
 }

@@ -118,6 +118,62 @@ impl<T> In<T> {
     }
 }
 
+/// No version of a struct that can grow will have more bytes. A size that was not set is found so.
+const MOST_BYTES: usize = 4096;
+
+/// A struct that can get more fields in later versions: its first field is its size in the program.
+///
+/// # Safety
+/// The first field is a `usize`, all zeroes are a valid value, and fields are only added at the end.
+pub unsafe trait Grows: Copy {
+    /// For people.
+    const NAME: &'static str;
+    /// Its bytes in the first version.
+    const FIRST_BYTES: usize;
+}
+
+/// Checks the size of a struct that a program has given. Returns how many bytes both know.
+fn common_bytes<T: Grows>(size: usize) -> Result<usize, Failure> {
+    match (T::FIRST_BYTES..=MOST_BYTES).contains(&size) {
+        true => Ok(size.min(size_of::<T>())),
+        false => Err(Failure::new(format!(
+            "size = {size}: set it to sizeof(struct {})",
+            T::NAME
+        ))),
+    }
+}
+
+impl<T: Grows> In<T> {
+    /// Copies the fields that the program knows. The others are zero. `None` for NULL.
+    ///
+    /// # Errors
+    /// For a size that no version has, and for fields that this version does not know.
+    pub(crate) fn read_known(&self) -> Result<Option<T>, Failure> {
+        if self.0.is_null() {
+            return Ok(None);
+        }
+        // SAFETY: the C program promises that the pointer is valid, and `T` begins with its size.
+        let size = unsafe { self.0.cast::<usize>().read_unaligned() };
+        let common = common_bytes::<T>(size)?;
+        let newer = In::<c_void>(self.0.cast()).bytes(size, T::NAME)?;
+        if newer[common..].iter().any(|&byte| byte != 0) {
+            return Err(Failure::new(format!(
+                "struct {} has {size} bytes in the program, and {} in this version of the library, which \
+                 would ignore the fields behind: set them to zero, or use the library of the header",
+                T::NAME,
+                size_of::<T>()
+            )));
+        }
+        // SAFETY: `T` promises that all zeroes are a value, and any bytes of C are one; at most its size is
+        // copied, from memory that the program promises to be valid.
+        Ok(Some(unsafe {
+            let mut value: T = std::mem::zeroed();
+            ptr::copy_nonoverlapping(self.0.cast::<u8>(), (&raw mut value).cast(), common);
+            value
+        }))
+    }
+}
+
 impl<T: CType> CType for In<T> {
     fn name() -> String {
         format!("{} *", T::name())
@@ -160,6 +216,35 @@ impl<T: Copy> Out<T> {
             // SAFETY: the C program promises that the pointer is valid.
             unsafe { self.0.write_unaligned(value) };
         }
+    }
+}
+
+impl<T: Grows> Out<T> {
+    /// Refuses a size that no version has, before a function does anything.
+    pub(crate) fn check_size(&self) -> Result<(), Failure> {
+        self.size().map(drop)
+    }
+
+    /// The size that the program has given, and how many bytes of it are known; 0 for NULL.
+    fn size(&self) -> Result<(usize, usize), Failure> {
+        if self.0.is_null() {
+            return Ok((0, 0));
+        }
+        // SAFETY: the C program promises that the pointer is valid, and `T` begins with its size.
+        let size = unsafe { self.0.cast::<usize>().read_unaligned() };
+        Ok((size, common_bytes::<T>(size)?))
+    }
+
+    /// Writes the fields that the program knows, and its size, unless the pointer is NULL.
+    pub(crate) fn write_known(&self, fill: impl FnOnce(usize) -> T) -> Result<(), Failure> {
+        let (size, common) = self.size()?;
+        if common == 0 {
+            return Ok(());
+        }
+        let value = fill(size);
+        // SAFETY: the C program promises that as many bytes as it says can be written.
+        unsafe { ptr::copy_nonoverlapping((&raw const value).cast::<u8>(), self.0.cast(), common) };
+        Ok(())
     }
 }
 
@@ -224,6 +309,13 @@ impl<T> CReturn for *mut T {
                 ptr::null_mut()
             }
         }
+    }
+}
+
+impl<E> CReturn for CEnum<E> {
+    type Value = Self;
+    fn of(result: Result<Self, Failure>) -> Self {
+        result.unwrap_or(Self::new(0))
     }
 }
 

@@ -15,6 +15,7 @@ mod device;
 mod failure;
 pub mod farwrite_h;
 mod ffi;
+mod fork;
 mod info;
 mod memory;
 mod messages;

@@ -72,6 +72,17 @@ pub(crate) struct Ending {
     pub(crate) arrived_bytes: u64,
 }
 
+/// Why a queue pair takes no message. That it is gone has a better reason.
+fn why(qp: &Opened, error: farwrite::Error) -> Failure {
+    match (error, qp.0.connection().ended()) {
+        (farwrite::Error::NoSuchQueuePair(_), Some(ended)) => Error::Over(ended).into(),
+        (farwrite::Error::NoSuchQueuePair(_), None) => {
+            Failure::new("the queue pair was closed by another thread during the call")
+        }
+        (error, _) => error.into(),
+    }
+}
+
 impl Message {
     pub(crate) fn send(
         qp: &Arc<Opened>,
@@ -136,7 +147,7 @@ impl Message {
         + 'static,
     ) -> Result<Self, Failure> {
         let region = raw_region(addr, length, access)?;
-        let (side, region) = qp.0.call(move |endpoint, name| {
+        let started = qp.0.call(move |endpoint, name| {
             let region = endpoint.register_region(region)?;
             match post(endpoint, name, region) {
                 Ok(side) => Ok((side, region)),
@@ -145,7 +156,8 @@ impl Message {
                     Err(error)
                 }
             }
-        })??;
+        })?;
+        let (side, region) = started.map_err(|error| why(qp, error))?;
         Ok(Self {
             qp: Arc::clone(qp),
             side,

@@ -3,7 +3,7 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
-use farwrite_stream::{ConnectionExt, ReadHalf, Stream, StreamOptions, WriteHalf};
+use farwrite_stream::{ConnectionExt, ReadHalf, Stream, StreamCloser, StreamOptions, WriteHalf};
 
 use crate::connections::{Connected, late, limit};
 use crate::failure::Failure;
@@ -12,6 +12,7 @@ use crate::failure::Failure;
 pub(crate) struct Streaming {
     reader: Mutex<ReadHalf>,
     writer: Mutex<WriteHalf>,
+    closer: StreamCloser,
 }
 
 fn failure(error: &io::Error) -> Failure {
@@ -41,8 +42,10 @@ fn enter<T>(half: &Mutex<T>) -> Result<MutexGuard<'_, T>, Failure> {
 
 impl Streaming {
     fn new(stream: Stream) -> Self {
+        let closer = stream.closer();
         let (reader, writer) = stream.split();
         Self {
+            closer,
             reader: Mutex::new(reader),
             writer: Mutex::new(writer),
         }
@@ -85,6 +88,11 @@ impl Streaming {
         let mut writer = enter(&self.writer)?;
         writer.set_timeout(Some(limit(timeout_ms)));
         writer.write(bytes).map_err(|error| failure(&error))
+    }
+
+    /// Ends both directions, and the calls of other threads that wait.
+    pub(crate) fn close(&self) {
+        self.closer.close();
     }
 
     /// Ends the direction, and waits until the peer has everything.

@@ -4,12 +4,14 @@
 //! freed. So a handle of something that was destroyed is found to be wrong, whatever has taken its
 //! place, and no call can reach freed memory through it.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::failure::Failure;
+use crate::fork;
 
 /// Places of the first segment. Each segment has twice as many as the one before.
 const FIRST: u32 = 64;
@@ -83,8 +85,62 @@ struct Place {
 }
 
 static TABLE: [OnceLock<Box<[Mutex<Place>]>>; SEGMENTS] = [const { OnceLock::new() }; SEGMENTS];
-static USED: AtomicU32 = AtomicU32::new(0);
-static FREE: Mutex<VecDeque<u32>> = Mutex::new(VecDeque::new());
+static PLACES: Mutex<Places> = Mutex::new(Places {
+    used: 0,
+    free: VecDeque::new(),
+});
+/// Places below this one have things of a parent process.
+static ABANDONED: AtomicU32 = AtomicU32::new(0);
+
+/// Which places can be taken.
+struct Places {
+    /// Places that have been taken at least once.
+    used: u32,
+    free: VecDeque<u32>,
+}
+
+thread_local! {
+    /// Held by the thread that forks, so that the child finds the lock as the parent left it.
+    static HELD: RefCell<Option<MutexGuard<'static, Places>>> = const { RefCell::new(None) };
+}
+
+/// No other thread takes a place from here on, until [`after_fork`].
+pub(crate) fn before_fork() {
+    // A thread that ends has no such variable any more, and forks without this.
+    let _ = HELD.try_with(|held| *held.borrow_mut() = Some(lock(&PLACES)));
+}
+
+/// In the parent and in the child.
+pub(crate) fn after_fork() {
+    let _ = HELD.try_with(|held| drop(held.borrow_mut().take()));
+}
+
+/// In a child: what exists belongs to the parent. Its memory is left alone, as other threads of the parent may
+/// have been using it. Between [`before_fork`] and [`after_fork`].
+pub(crate) fn abandon() {
+    let _ = HELD.try_with(|held| {
+        if let Some(places) = held.borrow_mut().as_mut() {
+            ABANDONED.store(places.used, Ordering::Relaxed);
+            places.free.clear();
+        }
+    });
+}
+
+impl Places {
+    /// A place for something new.
+    fn take(&mut self) -> Option<u32> {
+        if self.free.len() > RESTING {
+            return self.free.pop_front();
+        }
+        let index = self.used;
+        let (segment, _) = place(index)?;
+        let segment_places = FIRST << segment.min(SEGMENTS - 1);
+        let places = TABLE.get(segment)?;
+        places.get_or_init(|| (0..segment_places).map(|_| Mutex::default()).collect());
+        self.used += 1;
+        Some(index)
+    }
+}
 
 const _: () = assert!(size_of::<usize>() == 8, "handles have 64 bits");
 
@@ -101,6 +157,9 @@ fn place(index: u32) -> Option<(usize, usize)> {
 }
 
 fn get(index: u32) -> Option<&'static Mutex<Place>> {
+    if index < ABANDONED.load(Ordering::Relaxed) {
+        return None;
+    }
     let (segment, at) = place(index)?;
     TABLE.get(segment)?.get()?.get(at)
 }
@@ -108,21 +167,8 @@ fn get(index: u32) -> Option<&'static Mutex<Place>> {
 /// Puts something into the table, and returns its handle, which is never 0.
 pub(crate) fn insert<T: Named>(value: Arc<T>) -> Result<u64, Failure> {
     let full = || Failure::new("too many handles exist: destroy some");
-    let reused = {
-        let mut free = lock(&FREE);
-        (free.len() > RESTING).then(|| free.pop_front()).flatten()
-    };
-    let index = match reused {
-        Some(index) => index,
-        None => {
-            let index = USED.fetch_add(1, Ordering::Relaxed);
-            let (segment, _) = place(index).ok_or_else(full)?;
-            let segment_places = FIRST << segment.min(SEGMENTS - 1);
-            let places = TABLE.get(segment).ok_or_else(full)?;
-            places.get_or_init(|| (0..segment_places).map(|_| Mutex::default()).collect());
-            index
-        }
-    };
+    fork::watch();
+    let index = lock(&PLACES).take().ok_or_else(full)?;
     let mut place = lock(get(index).ok_or_else(full)?);
     place.entry = Some(T::into_entry(value));
     let generation = u64::from(place.generation);
@@ -165,7 +211,8 @@ fn parts<T: Named>(handle: u64) -> Result<(u32, u32), Failure> {
 fn gone<T: Named>(handle: u64) -> Failure {
     let what = T::WHAT;
     Failure::new(format!(
-        "{what} {handle:#x} does not exist: it was destroyed, or completed"
+        "{what} {handle:#x} does not exist: it was destroyed or completed, or belongs to the process that has \
+         forked this one"
     ))
 }
 
@@ -191,7 +238,7 @@ pub(crate) fn remove<T: Named>(handle: u64) -> Result<Arc<T>, Failure> {
     place.generation = (place.generation + 1) & ((1 << GENERATION_BITS) - 1);
     let entry = place.entry.take();
     drop(place);
-    lock(&FREE).push_back(index);
+    lock(&PLACES).free.push_back(index);
     let removed = entry.as_ref().and_then(T::slot).cloned();
     removed.ok_or_else(|| gone::<T>(handle))
 }

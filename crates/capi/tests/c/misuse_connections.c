@@ -32,12 +32,19 @@ static void *serve(void *argument)
 /* farwrite.h: connections, messages and streams. */
 static void connections(char *psk_file)
 {
-	struct farwrite_keys keys = {NULL, NULL, psk_file}, none = {NULL, NULL, NULL}, half = {"/nonesuch", NULL, NULL},
-			     wrong = {NULL, NULL, "/nonesuch"};
-	struct farwrite_message_attr attr = {"sr-nack", 300, 1}, unknown = {"nonesuch", 0, 0};
+	struct farwrite_keys keys = {.size = sizeof(keys), .psk_file = psk_file}, none = {.size = sizeof(none)},
+			     half = {.size = sizeof(half), .identity_file = "/nonesuch"},
+			     wrong = {.size = sizeof(wrong), .psk_file = "/nonesuch"}, unsized = {.psk_file = psk_file};
+	struct farwrite_message_attr attr = {sizeof(attr), "sr-nack", 300, 1}, unknown = {sizeof(unknown), "nonesuch", 0, 0},
+				     without_size = {0};
+	/* As of a program that was built with headers of a later version. */
+	struct {
+		struct farwrite_message_attr known;
+		uint64_t later;
+	} larger = {{sizeof(larger), NULL, 0, 0}, 0}, newer = {{sizeof(newer), NULL, 0, 0}, 1};
 	struct farwrite_connection *connection;
 	struct farwrite_message *message, *receive;
-	struct farwrite_result result;
+	struct farwrite_result result = {.size = sizeof(result)}, unset = {0};
 	struct farwrite_stream *stream;
 	struct farwrite_qp *qp;
 	struct server server;
@@ -53,6 +60,8 @@ static void connections(char *psk_file)
 	CHECK(!farwrite_listen("127.0.0.1:0", &none));
 	CHECK(!farwrite_listen("127.0.0.1:0", &half));
 	CHECK(!farwrite_listen("127.0.0.1:0", &wrong));
+	CHECK(!farwrite_listen("127.0.0.1:0", &unsized));
+	CHECK(farwrite_last_code() == SDR_ERROR && strstr(farwrite_last_error(), "sizeof(struct farwrite_keys)"));
 	server.listener = farwrite_listen("127.0.0.1:0", &keys);
 	CHECK(server.listener);
 	FAILS(farwrite_listener_port(NULL, &port));
@@ -60,6 +69,7 @@ static void connections(char *psk_file)
 	WORKS(farwrite_listener_port(server.listener, &port));
 	CHECK(!farwrite_accept(NULL, 0));
 	CHECK(!farwrite_accept(server.listener, 0)); /* nobody connects */
+	CHECK(farwrite_last_code() == SDR_RETRY);
 	snprintf(addr, sizeof(addr), "127.0.0.1:%u", port);
 	CHECK(!farwrite_connect(NULL, &keys, NULL));
 	CHECK(!farwrite_connect("nonesuch", &keys, NULL));
@@ -93,14 +103,19 @@ static void connections(char *psk_file)
 	FAILS(farwrite_send(qp, bytes, 0, NULL, &message));
 	FAILS(farwrite_send(qp, bytes, SIZE_MAX, NULL, &message));
 	FAILS(farwrite_send(qp, bytes, 10, &unknown, &message));
+	FAILS(farwrite_send(qp, bytes, 10, &without_size, &message));
+	FAILS(farwrite_send(qp, bytes, 10, &newer.known, &message));
+	CHECK(strstr(farwrite_last_error(), "fields"));
 	FAILS(farwrite_send(qp, bytes, 10, NULL, NULL));
 	FAILS(farwrite_recv(NULL, buffer, 10, NULL, &message));
 	FAILS(farwrite_recv(qp, NULL, 10, NULL, &message));
 	FAILS(farwrite_recv(qp, buffer, 0, NULL, &message));
 	FAILS(farwrite_recv(qp, buffer, 10, &unknown, &message));
 	FAILS(farwrite_recv(qp, buffer, 10, NULL, NULL));
-	WORKS(farwrite_recv(server.qp, buffer, sizeof(buffer), NULL, &receive));
+	WORKS(farwrite_recv(server.qp, buffer, sizeof(buffer), &larger.known, &receive));
 	CHECK(farwrite_wait(receive, 0, &result) == SDR_RETRY);
+	CHECK(farwrite_last_code() == SDR_RETRY);
+	FAILS(farwrite_wait(receive, 0, &unset));
 	WORKS(farwrite_send(qp, bytes, sizeof(bytes), &attr, &message));
 	FAILS(farwrite_wait(NULL, 0, &result));
 	WORKS(farwrite_wait(message, 20000, NULL));

@@ -124,6 +124,7 @@ fn every_wrong_argument_is_an_error() {
     }
     let messages = compile("tests/c/misuse.c");
     let connections = compile("tests/c/misuse_connections.c");
+    let lifetimes = compile("tests/c/lifetimes.c");
     let check = |command: &mut Command| {
         let output = run(command);
         let text = String::from_utf8_lossy(&output.stdout);
@@ -134,6 +135,7 @@ fn every_wrong_argument_is_an_error() {
         check(limited().arg(&messages).env("FARWRITE_MTU", mtu));
     }
     check(limited().arg(&connections).arg(key()));
+    check(limited().arg(&lifetimes).arg(key()));
 }
 
 /// Starts a program that prints its port at the end of its first line. Returns it, what it prints from
