@@ -243,7 +243,9 @@ impl Send {
             Some(Err(())) => Err(Failure::new(match refusal {
                 Some(refusal) => format!("the message failed: {refusal}"),
                 None => {
-                    "the message failed: its queue pair is broken, or the peer has ended it".into()
+                    "the message failed: its queue pair is broken, the peer has ended it, or nothing was heard of \
+                     the peer for 60 s"
+                        .into()
                 }
             })),
         }

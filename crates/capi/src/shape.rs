@@ -14,6 +14,8 @@ use crate::sdr::{sdr_mtu, sdr_qp_attr};
 
 /// The payload of a packet with `SDR_MTU_64`; each next value of `enum sdr_mtu` has twice as much.
 const LEAST_MTU: u32 = 64;
+/// After this time without an answer to pings, a peer counts as vanished, and sends to it end.
+const VANISHED_AFTER: Duration = Duration::from_secs(60);
 /// Bits of the user immediate in each packet, as in the paper.
 const USER_BITS: u8 = 4;
 
@@ -78,6 +80,7 @@ impl Shape {
             },
             sealing,
             default_deadline: default_deadline()?,
+            vanished_after: Some(VANISHED_AFTER),
             sends: attr.send_enable != 0,
             receives: attr.recv_enable != 0,
             ..QpOptions::default()

@@ -18,6 +18,10 @@ const MAX_WAITING: usize = 64;
 /// a new packet.
 const MIN_REPORT_BYTES: usize = 256;
 
+/// A peer has vanished only if it has left that many packets unanswered: this end may have slept after
+/// fewer of them.
+const MIN_UNANSWERED: u32 = 8;
+
 /// Keys, counters and timestamps for the control packets of one queue pair (P4.1, P4.2).
 pub(crate) struct ControlPackets {
     /// Seals packets to the peer. The peer generated this key.
@@ -33,6 +37,8 @@ pub(crate) struct ControlPackets {
     /// The time when the last packet from the peer arrived, or when the first packet was sent to
     /// it.
     silent_since_ns: Option<u64>,
+    /// Packets sent since the last one from the peer, and when the first of them left.
+    unanswered: (u32, u64),
     /// Packets not yet sent. Each is sealed when it leaves, because it carries its time of
     /// departure.
     waiting: VecDeque<Draft>,
@@ -64,6 +70,7 @@ impl ControlPackets {
             builder: Builder::new(MTU as usize),
             last_sent_ns: 0,
             silent_since_ns: None,
+            unanswered: (0, 0),
             waiting: VecDeque::new(),
         }
     }
@@ -84,6 +91,7 @@ impl ControlPackets {
             return None;
         }
         self.silent_since_ns = Some(now_ns);
+        self.forget_unanswered();
         // An older packet that was overtaken must not set the echo back.
         if self
             .newest
@@ -136,6 +144,18 @@ impl ControlPackets {
         self.last_sent_ns.saturating_sub(since_ns)
     }
 
+    /// Counts anew which packets the peer has not answered.
+    pub(crate) fn forget_unanswered(&mut self) {
+        self.unanswered = (0, 0);
+    }
+
+    /// Returns whether the peer has answered none of several packets, the first of which left at least
+    /// `limit_ns` ago.
+    pub(crate) fn is_unanswered(&self, now_ns: u64, limit_ns: u64) -> bool {
+        let (count, since_ns) = self.unanswered;
+        count >= MIN_UNANSWERED && now_ns.saturating_sub(since_ns) >= limit_ns
+    }
+
     /// Ends the packet under construction. The packet may be empty (a ping).
     pub(crate) fn finish(&mut self) {
         if self.waiting.len() == MAX_WAITING {
@@ -186,5 +206,9 @@ impl ControlPackets {
         self.counter += 1;
         self.last_sent_ns = now_ns;
         self.silent_since_ns.get_or_insert(now_ns);
+        if self.unanswered.0 == 0 {
+            self.unanswered.1 = now_ns;
+        }
+        self.unanswered.0 = self.unanswered.0.saturating_add(1);
     }
 }

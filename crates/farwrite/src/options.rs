@@ -211,6 +211,10 @@ pub struct QpOptions {
     /// after they were posted. It ends them if the peer has vanished. `None`: they stay open. Reads that
     /// this end answers or requests have no such deadline.
     pub default_deadline: Option<Duration>,
+    /// After which time the peer counts as vanished, if it has answered none of the pings that open sends
+    /// cause (P4.9.3): these sends fail. `None`: they stay open. Receives are not concerned, as nobody asks for
+    /// their messages.
+    pub vanished_after: Option<Duration>,
     /// Whether this end sends: messages, and answers to the peer's reads. If not, calls that would are
     /// refused ([`Error::SwitchedOff`](crate::Error::SwitchedOff)).
     pub sends: bool,
@@ -240,6 +244,7 @@ impl Default for QpOptions {
             max_answers: 16,
             max_answer_parity_percent: 100,
             default_deadline: None,
+            vanished_after: None,
             sends: true,
             receives: true,
             sealing: Sealing::Off,

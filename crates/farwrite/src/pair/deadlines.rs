@@ -143,6 +143,22 @@ impl Pair {
         }
     }
 
+    /// Ends all sends if the peer has vanished: it has sent no control packet for
+    /// [`QpOptions::vanished_after`](crate::QpOptions::vanished_after), although pings ask (P4.9.3).
+    pub(super) fn expire_unanswered_sends(&mut self, now_ns: u64) {
+        let Some(limit) = self.options.vanished_after else {
+            return;
+        };
+        let limit_ns = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
+        if !self.control.packets.is_unanswered(now_ns, limit_ns) {
+            return;
+        }
+        let open: Vec<u64> = self.send.open.keys().copied().collect();
+        for message in open {
+            self.stop_send(message, Outcome::Failed);
+        }
+    }
+
     /// Ends the sends whose deadline has passed: as partial if the receiver and the scheme accept
     /// that, otherwise as failed.
     pub(super) fn expire_sends(&mut self, now_ns: u64) {

@@ -322,6 +322,7 @@ impl Pair {
         // Settle ended messages first, so that nothing more of them leaves.
         self.settle_sends();
         self.expire_sends(now_ns);
+        self.expire_unanswered_sends(now_ns);
         self.expire_writes(now_ns);
         while self.answer_reads(known)? {
             // An answer may be cleared already, or be too late.

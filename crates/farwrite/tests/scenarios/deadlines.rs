@@ -132,6 +132,44 @@ fn the_default_deadline_ends_messages_of_a_vanished_peer() {
 }
 
 #[test]
+fn sends_to_a_vanished_peer_fail_and_those_to_a_patient_one_stay_open() {
+    let options = QpOptions {
+        vanished_after: Some(Duration::from_secs(60)),
+        ..options()
+    };
+    let mut world = World::new(1, long_haul(), &options);
+    // The peer lives, and has posted no receive.
+    let first = order(100_000, "sr-nack");
+    let out = world.post_send(&first).expect("a free slot");
+    world.run_for(100 * SECOND);
+    assert_eq!(out.send.outcome(), None);
+    let inn = world.post_recv(Way::Forth, 100_000).expect("a free slot");
+    let arrived = Parcel {
+        order: first,
+        out,
+        inn,
+    };
+    assert_eq!(settle(&mut world, &arrived), [WHOLE; 2]);
+    world.run_for(100 * SECOND);
+    world.set_down(true);
+    // An idle queue pair asks nobody, so the time before the send does not count.
+    world.run_for(100 * SECOND);
+    let posted_ns = world.now_ns();
+    let lost = world.ship(order(100_000, "sr-nack"));
+    world.run_for(59 * SECOND);
+    assert_eq!(lost.outcomes(), [None; 2]);
+    let ended = world.run_until(posted_ns + 70 * SECOND, |_| {
+        lost.out.send.outcome().is_some()
+    });
+    assert!(ended, "{} ms", (world.now_ns() - posted_ns) / MS);
+    assert_eq!(lost.out.send.outcome(), FAILED);
+    world.set_down(false);
+    // The receiver learns of it.
+    assert_eq!(settle(&mut world, &lost), [FAILED; 2]);
+    end(world, vec![arrived, lost]);
+}
+
+#[test]
 fn a_lost_offer_does_not_keep_a_receive_open() {
     for scheme in SCHEMES {
         let mut world = World::new(1, long_haul(), &options());

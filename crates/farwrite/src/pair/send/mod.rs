@@ -371,6 +371,10 @@ impl Pair {
             deadline_ns: options.deadline_ns,
             shared: Arc::clone(&shared),
         };
+        if self.send.open.is_empty() {
+            // Pings ask only while a send is open.
+            self.control.packets.forget_unanswered();
+        }
         self.send.open.insert(message, send);
         match options.deadline_ns {
             Some(deadline_ns) => self.send.deadlines.insert(deadline_ns, message),
