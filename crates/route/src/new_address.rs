@@ -10,9 +10,16 @@ const CHALLENGES: u8 = 8;
 /// Number of unanswered probes to the old address before the new one is accepted.
 const FAREWELLS: u8 = 3;
 
-/// The addresses to seal this end's packets for ([`Addresses::sealed_as`](crate::Addresses::sealed_as)),
-/// and the counter of the probe whose reply named them.
-pub(crate) type Seen = (Option<(SocketAddr, SocketAddr)>, u64);
+/// How the peer sees this end's packets, according to a reply.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen {
+    /// Source and destination of the probe as it arrived.
+    pub(crate) flow: (SocketAddr, SocketAddr),
+    /// Whether a relay on the path seems to recompute ICRCs.
+    pub(crate) is_resealed: bool,
+    /// The counter of the probe.
+    pub(crate) echo: u64,
+}
 
 /// A new address of the peer.
 #[derive(Clone, Debug)]

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use constant_time_eq::constant_time_eq_16;
+use farwrite_wire::icrc::{self, Flow};
 use farwrite_wire::opcode::ROUTE_PACKET;
 
 /// Length of a route packet without padding. Every reply has this length.
@@ -17,8 +18,12 @@ const TAG: usize = 60;
 const TAG_BYTES: usize = 16;
 /// Flag of a reply: its sender has accepted the source address of the probe.
 const ACCEPTED: u8 = 1;
-/// Flag of a reply: the trailer of the probe was not 0.
+/// Flag of a reply: a relay on the path explains the trailer of the probe.
 const RESEALED: u8 = 2;
+/// Flag: no packet of a queue pair has come to the sender for some time that it could verify.
+const HEARS_NOTHING: u8 = 4;
+/// The highest IPv4 identification of a program (P2.5).
+const HIGHEST_ID: u16 = 63;
 
 /// The type of a route packet, with the fields of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +37,7 @@ pub enum PacketType {
         /// Whether the peer has accepted the source address of the probe: it sends to this address,
         /// and accepts data from it.
         is_accepted: bool,
-        /// Whether a relay on the path recomputed the ICRC of the probe for other addresses.
+        /// Whether a relay on the path seems to have recomputed the ICRC of the probe for other addresses.
         is_resealed: bool,
     },
 }
@@ -48,6 +53,8 @@ pub struct RoutePacket {
     pub index: u16,
     /// Serial number among the sender's packets on this route. Each one is accepted once.
     pub counter: u64,
+    /// Whether no packet of a queue pair has come to the sender for some time that it could verify.
+    pub hears_nothing: bool,
     /// Reply: the source address with which the probe arrived. Probe: the sender's own address.
     pub from: SocketAddr,
     /// Reply: the destination address with which the probe arrived. Probe: its destination.
@@ -96,6 +103,10 @@ impl RoutePacket {
                 (1, echo, accepted | resealed)
             }
         };
+        let flags = match self.hears_nothing {
+            true => flags | HEARS_NOTHING,
+            false => flags,
+        };
         out[..4].copy_from_slice(&[ROUTE_PACKET, kind, flags, self.channel]);
         out[4..12].copy_from_slice(&self.counter.to_be_bytes());
         out[12..20].copy_from_slice(&u64::to_be_bytes(echo));
@@ -141,6 +152,7 @@ impl RoutePacket {
             channel: head[3],
             index: u16::from_be_bytes(field(head, INDEX)),
             counter: u64::from_be_bytes(field(head, 4)),
+            hears_nothing: head[2] & HEARS_NOTHING != 0,
             from: address(head, 20),
             to: address(head, 38),
         })
@@ -155,10 +167,26 @@ pub fn stated_index(datagram: &[u8]) -> Option<u16> {
     Some(u16::from_be_bytes(*bytes))
 }
 
-/// Whether the trailer of a packet, which is sent as 0, has changed. Then a relay on the path
-/// recomputes ICRCs, and the sender must seal packets for its own addresses.
-pub(crate) fn is_resealed(bytes: &[u8]) -> bool {
-    bytes.last_chunk() != Some(&[0; TRAILER_BYTES])
+/// Whether a relay on the path recomputes ICRCs, so that the sender must seal packets for its own addresses:
+/// the trailer of a packet, which is sent as 0, has changed as that of a packet from one flow to the `other`
+/// changes, for an identification that a program may use. Anyone on the path can change the trailer, so this
+/// is a hint.
+pub(crate) fn is_resealed(
+    bytes: &[u8],
+    stated: (SocketAddr, SocketAddr),
+    other: (SocketAddr, SocketAddr),
+) -> bool {
+    let Some(trailer) = bytes.last_chunk::<TRAILER_BYTES>() else {
+        return false;
+    };
+    if *trailer == [0; TRAILER_BYTES] {
+        return false;
+    }
+    let (Ok(old), Ok(new)) = (Flow::new(stated.0, stated.1), Flow::new(other.0, other.1)) else {
+        return false;
+    };
+    let moved = |id| icrc::reseal((&old, 0), (&new, id), bytes.len(), 0).to_le_bytes();
+    (0..=HIGHEST_ID).any(|id| moved(id) == *trailer)
 }
 
 /// The tag covers the content and the length. It does not cover the padding, so a forged packet of

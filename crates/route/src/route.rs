@@ -26,6 +26,9 @@ const PATIENT_PROBES: u32 = 10;
 const MIN_TIMEOUT_NS: u64 = 50_000_000;
 const MAX_TIMEOUT_NS: u64 = 1_000_000_000;
 const FIRST_TIMEOUT_NS: u64 = 200_000_000;
+/// After this many replies in a row that say so, an end believes that the peer cannot verify its packets, and
+/// seals them for other addresses.
+const DOUBTS: u8 = 3;
 /// Highest number of probes that an end remembers. It then forgets the oldest.
 const OUTSTANDING: usize = 64;
 /// Highest number of packets in the send queue. More packets are dropped, as if the network had
@@ -42,6 +45,8 @@ const UNASKED_PROBES: u64 = 8;
 #[derive(Clone, Copy, Debug)]
 struct Probe {
     counter: u64,
+    /// When packets of queue pairs had been sent before it, the last time.
+    after_ns: u64,
     to: SocketAddr,
     bytes: u32,
     sent_ns: u64,
@@ -68,8 +73,19 @@ pub struct Route {
     /// Whether the peer's last reply said that it has not accepted this end's address.
     is_doubted: bool,
     elsewhere: Option<SocketAddr>,
+    /// When anything came from the peer, and when a packet of a queue pair did that could be verified.
     heard_ns: u64,
+    verified_ns: u64,
     sent_ns: u64,
+    /// Since when something is expected of the peer, and neither a reply nor a verified packet of a queue
+    /// pair has come.
+    asked_ns: Option<u64>,
+    /// The peer hears nothing, although this end has sent packets of queue pairs after its last probe.
+    is_unheard: bool,
+    /// How many replies in a row said that the peer hears nothing, although this end had sent.
+    doubts: u8,
+    /// When the last reply came.
+    renewed_ns: u64,
     probed_ns: Option<u64>,
     /// How often the current address was kept although the peer's packets come from another one.
     reprieves: u8,
@@ -103,7 +119,12 @@ impl Route {
             is_doubted: false,
             elsewhere: None,
             heard_ns: now_ns,
+            verified_ns: now_ns,
             sent_ns: now_ns,
+            asked_ns: None,
+            is_unheard: false,
+            doubts: 0,
+            renewed_ns: now_ns,
             probed_ns: None,
             reprieves: 0,
             unanswered: 0,
@@ -114,7 +135,10 @@ impl Route {
     /// peer's address.
     #[must_use]
     pub fn addresses(&self) -> Option<Addresses> {
-        let ((sealed_as, _), peer) = self.seen.zip(self.current)?;
+        let (seen, peer) = self.seen.zip(self.current)?;
+        // The trailer of the probe was a hint. Whether packets of queue pairs verify decides.
+        let is_wrong = self.doubts >= DOUBTS;
+        let sealed_as = Some(seen.flow).filter(|_| seen.is_resealed == is_wrong);
         Some(Addresses { peer, sealed_as })
     }
 
@@ -174,11 +198,23 @@ impl Route {
     /// Records that packets other than route packets were sent to the peer, the last at `now_ns`.
     pub fn note_sent(&mut self, now_ns: u64) {
         self.sent_ns = now_ns;
+        self.ask(now_ns);
     }
 
-    /// Records that valid packets other than route packets arrived from the peer, the last at
+    /// Asks the peer for a sign of life soon, unless one comes.
+    pub fn ask(&mut self, now_ns: u64) {
+        self.asked_ns.get_or_insert(now_ns);
+    }
+
+    /// Records that packets other than route packets arrived from the peer and were verified, the last at
     /// `now_ns`.
     pub fn note_heard(&mut self, now_ns: u64) {
+        self.verified_ns = now_ns;
+        self.asked_ns = None;
+        self.note_life(now_ns);
+    }
+
+    fn note_life(&mut self, now_ns: u64) {
         self.heard_ns = now_ns;
         self.unanswered = 0;
     }
@@ -219,7 +255,8 @@ impl Route {
         match packet.kind {
             PacketType::Probe => {
                 self.probed(now_ns, src, &packet, is_newest, bytes.len())?;
-                self.reply(src, dst, packet.counter, is_resealed(bytes));
+                let is_resealed = is_resealed(bytes, (packet.from, packet.to), (src, dst));
+                self.reply(now_ns, (src, dst), packet.counter, is_resealed);
                 if self.wants_acceptance() {
                     // Probe again at once: the reply can say that the peer accepts this end's
                     // address.
@@ -235,15 +272,23 @@ impl Route {
                 if !is_flow(from, to) {
                     return Err(Refused::NoFlow { from, to });
                 }
-                let sealed_as = Some((from, to)).filter(|_| !is_resealed);
-                self.replied(now_ns, src, (sealed_as, echo), is_accepted)?;
+                let seen = Seen {
+                    flow: (from, to),
+                    is_resealed,
+                    echo,
+                };
+                let probe = self.replied(now_ns, src, seen, is_accepted)?;
+                self.judge(now_ns, &probe, packet.hears_nothing);
                 self.accept_candidate();
             }
         }
         if self.current == Some(src) {
             self.reprieves = 0;
         }
-        self.note_heard(now_ns);
+        // It has sent packets of queue pairs after its last probe, so the peer may know more by now.
+        let has_sent = self.sent_ns > self.probed_ns.unwrap_or(0);
+        self.is_unheard |= packet.hears_nothing && has_sent;
+        self.note_life(now_ns);
         Ok(())
     }
 
@@ -298,7 +343,13 @@ impl Route {
         }
     }
 
-    fn reply(&mut self, src: SocketAddr, dst: SocketAddr, echo: u64, is_resealed: bool) {
+    fn reply(
+        &mut self,
+        now_ns: u64,
+        (src, dst): (SocketAddr, SocketAddr),
+        echo: u64,
+        is_resealed: bool,
+    ) {
         let is_accepted = self.current == Some(src);
         let may = is_accepted || self.candidate.as_mut().is_some_and(|c| c.spend(MIN_BYTES));
         if may {
@@ -308,7 +359,7 @@ impl Route {
                 is_resealed,
             };
             // The reply is sent from the address that received the probe.
-            self.queue(kind, (src, dst), src, dst.ip(), MIN_BYTES);
+            self.queue(now_ns, kind, (src, dst), (src, dst.ip()), MIN_BYTES);
         }
     }
 
@@ -318,8 +369,8 @@ impl Route {
         src: SocketAddr,
         seen: Seen,
         is_accepted: bool,
-    ) -> Result<(), Refused> {
-        let (_, echo) = seen;
+    ) -> Result<Probe, Refused> {
+        let echo = seen.echo;
         let place = self.outstanding.iter().position(|p| p.counter == echo);
         let probe = place.and_then(|place| self.outstanding.remove(place));
         let probe = probe.ok_or(Refused::Unasked)?;
@@ -338,17 +389,36 @@ impl Route {
             search.pass(probe.bytes);
         }
         if self.current == Some(src) {
-            let is_newer = self.seen.is_none_or(|(_, last)| echo > last);
+            let is_newer = self.seen.is_none_or(|last| echo > last.echo);
             // The peer accepts packets only from the address that it has accepted.
             if is_newer && (is_accepted || self.config.role == Role::Responder) {
+                let is_same =
+                    |last: Seen| (last.flow, last.is_resealed) == (seen.flow, seen.is_resealed);
+                if !self.seen.is_some_and(is_same) {
+                    self.doubts = 0;
+                }
                 self.seen = Some(seen);
             }
             self.is_doubted = !is_accepted;
-            return Ok(());
+            return Ok(probe);
         }
         let candidate = self.candidate.as_mut().filter(|c| c.address == src);
         candidate.ok_or(Refused::Unasked)?.seen = Some(seen);
-        Ok(())
+        Ok(probe)
+    }
+
+    /// Judges by a reply to `probe` whether the peer can verify this end's packets of queue pairs.
+    fn judge(&mut self, now_ns: u64, probe: &Probe, hears_nothing: bool) {
+        let had_sent = probe.after_ns > self.renewed_ns;
+        self.doubts = match hears_nothing {
+            true => (self.doubts + u8::from(had_sent)) % (2 * DOUBTS),
+            // The addresses that it has verified stay.
+            false => self.doubts / DOUBTS * DOUBTS,
+        };
+        self.renewed_ns = now_ns;
+        if self.asked_ns.is_some_and(|at| at <= probe.sent_ns) {
+            self.asked_ns = None;
+        }
     }
 
     /// Keeps the current address: the peer has answered a probe sent there after the candidate
@@ -420,6 +490,7 @@ impl Route {
         }
         if now_ns >= self.probe_due_ns() {
             self.probed_ns = Some(now_ns);
+            self.is_unheard = false;
             self.unanswered = self.unanswered.saturating_add(1);
             self.probe(now_ns, peer, PROBE_BYTES);
         }
@@ -438,15 +509,23 @@ impl Route {
             .heard_ns
             .min(self.sent_ns.max(self.probed_ns.unwrap_or(0)));
         let idle_ns = asked(KEEP_ALIVE_NS).max(quiet_ns + KEEP_ALIVE_NS);
-        if self.sent_ns <= self.heard_ns {
-            return idle_ns;
+        let silence_ns = self.silence_ns();
+        if self.is_unheard {
+            return asked(silence_ns);
         }
-        let silence_ns = SILENCE_NS
-            .max(4 * self.rtt_ns.unwrap_or(0))
-            .min(KEEP_ALIVE_NS);
+        let Some(asked_ns) = self.asked_ns else {
+            return idle_ns;
+        };
         let backed_off_ns = silence_ns << self.unanswered.saturating_sub(PATIENT_PROBES).min(5);
-        let silent_ns = asked(backed_off_ns.min(KEEP_ALIVE_NS)).max(self.heard_ns + silence_ns);
+        let silent_ns = asked(backed_off_ns.min(KEEP_ALIVE_NS)).max(asked_ns + silence_ns);
         silent_ns.min(idle_ns)
+    }
+
+    /// The time in which an answer of the peer comes, also if some packets are lost.
+    fn silence_ns(&self) -> u64 {
+        SILENCE_NS
+            .max(4 * self.rtt_ns.unwrap_or(0))
+            .min(KEEP_ALIVE_NS)
     }
 
     /// The timeout of a probe.
@@ -458,12 +537,14 @@ impl Route {
 
     fn probe(&mut self, now_ns: u64, to: SocketAddr, bytes: usize) {
         let local = self.config.local;
-        let counter = self.queue(PacketType::Probe, (local, to), to, local.ip(), bytes);
+        let kind = PacketType::Probe;
+        let counter = self.queue(now_ns, kind, (local, to), (to, local.ip()), bytes);
         if self.outstanding.len() >= OUTSTANDING {
             self.outstanding.pop_front();
         }
         self.outstanding.push_back(Probe {
             counter,
+            after_ns: self.sent_ns,
             to,
             bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
             sent_ns: now_ns,
@@ -473,10 +554,10 @@ impl Route {
     /// Seals a packet and queues it. Returns its counter.
     fn queue(
         &mut self,
+        now_ns: u64,
         kind: PacketType,
         (from, to): (SocketAddr, SocketAddr),
-        destination: SocketAddr,
-        source: IpAddr,
+        (destination, source): (SocketAddr, IpAddr),
         bytes: usize,
     ) -> u64 {
         self.counter += 1;
@@ -485,6 +566,7 @@ impl Route {
             channel: self.config.number,
             index: self.config.send_index,
             counter: self.counter,
+            hears_nothing: now_ns.saturating_sub(self.verified_ns) >= self.silence_ns(),
             from,
             to,
         };

@@ -87,7 +87,7 @@ impl KeptRoute {
 
     /// Probes the peer soon, unless something comes from it.
     pub(super) fn ask(&mut self, now_ns: u64) {
-        self.route.note_sent(now_ns);
+        self.route.ask(now_ns);
     }
 
     /// Sends due packets, and moves the queue pairs when the addresses have changed. Returns when to call

@@ -265,6 +265,7 @@ fn packets_of_one_peer_do_not_pass_for_those_of_another() {
             channel: 0,
             index,
             counter,
+            hears_nothing: false,
             from: SocketAddr::from(([10, 0, 0, 1], 1)),
             to: SocketAddr::from(([10, 0, 0, 2], 1)),
         };

@@ -25,13 +25,14 @@ fn packet() -> impl Strategy<Value = RoutePacket> {
         };
         SocketAddr::new(ip, port)
     });
-    let place = (any::<u8>(), any::<u16>());
+    let place = (any::<u8>(), any::<u16>(), any::<bool>());
     (kind, place, any::<u64>(), address.clone(), address).prop_map(
-        |(kind, (channel, index), counter, from, to)| RoutePacket {
+        |(kind, (channel, index, hears_nothing), counter, from, to)| RoutePacket {
             kind,
             channel,
             index,
             counter,
+            hears_nothing,
             from,
             to,
         },
@@ -49,12 +50,13 @@ fn a_probe_is_these_bytes() {
         channel: 3,
         index: 0x0607,
         counter: 0x0405,
+        hears_nothing: true,
         from: "192.0.2.1:4096".parse().expect("an address"),
         to: "[2001:db8::1]:1".parse().expect("an address"),
     };
     let bytes = packet.seal(&[7; 32], 0);
     assert_eq!(bytes.len(), 80);
-    assert_eq!(bytes[..4], [0x1E, 1, 1, 3]);
+    assert_eq!(bytes[..4], [0x1E, 1, 5, 3]);
     assert_eq!(
         bytes[4..20],
         [0, 0, 0, 0, 0, 0, 4, 5, 0, 0, 0, 0, 0, 0, 1, 2]

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use farwrite_route::{Addresses, Config, Role, Route, SizeSearch};
+use farwrite_wire::icrc::{self, Flow};
 
 pub(crate) const MS: u64 = 1_000_000;
 /// One-way delay.
@@ -133,6 +134,27 @@ impl World {
         }
     }
 
+    /// Lets the initiator send a packet of a queue pair. It arrives at once, if it verifies.
+    pub(crate) fn send_data(&mut self) {
+        self.initiator.note_sent(self.now);
+        if self.routes() == self.right_routes() {
+            self.responder.note_heard(self.now);
+        }
+    }
+
+    /// Changes the trailer of a datagram as a relay does that puts ICRCs right.
+    pub(crate) fn reseal(&self, datagram: &mut Datagram) {
+        let [near, far] = inside();
+        let (stated, seen) = match datagram.dst == public_responder() {
+            true => ((near, public_responder()), (self.mapped, far)),
+            false => ((far, self.mapped), (public_responder(), near)),
+        };
+        let flow = |(src, dst)| Flow::new(src, dst).expect("one family");
+        let length = datagram.bytes.len();
+        let trailer = icrc::reseal((&flow(stated), 0), (&flow(seen), 0), length, 0);
+        datagram.bytes[length - 4..].copy_from_slice(&trailer.to_le_bytes());
+    }
+
     /// Returns the expected routes of both ends.
     pub(crate) fn right_routes(&self) -> [Option<Addresses>; 2] {
         let [near, far] = inside();
@@ -150,5 +172,64 @@ impl World {
 
     pub(crate) fn routes(&self) -> [Option<Addresses>; 2] {
         [self.initiator.addresses(), self.responder.addresses()]
+    }
+}
+
+/// A packet of a queue pair on its way.
+struct Sealed {
+    to_responder: bool,
+    sealed_as: Option<(SocketAddr, SocketAddr)>,
+    at: u64,
+}
+
+/// The packets of queue pairs between two ends. A receiver verifies those that are sealed as it sees them.
+#[derive(Default)]
+pub(crate) struct Traffic {
+    under_way: Vec<Sealed>,
+    /// Packets that each end has verified: the initiator, the responder.
+    pub(crate) verified: [u64; 2],
+}
+
+impl Traffic {
+    /// Advances the world by one step, in which the ends for which `sends` is true send a packet each.
+    /// `changes` may change route packets.
+    pub(crate) fn step(
+        &mut self,
+        world: &mut World,
+        sends: [bool; 2],
+        mut changes: impl FnMut(&World, &mut Datagram),
+    ) {
+        let [near, far] = inside();
+        let ends = [&mut world.initiator, &mut world.responder];
+        for (end, to_responder) in ends.into_iter().zip([true, false]) {
+            if let Some(addresses) = end.addresses()
+                && sends[usize::from(!to_responder)]
+            {
+                end.note_sent(world.now);
+                self.under_way.push(Sealed {
+                    to_responder,
+                    sealed_as: addresses.sealed_as,
+                    at: world.now + DELAY,
+                });
+            }
+        }
+        let mut sent = world.poll();
+        sent.iter_mut()
+            .for_each(|datagram| changes(world, datagram));
+        world.in_flight.extend(sent);
+        world.now += 10 * MS;
+        let now = world.now;
+        let arrived: Vec<_> = world.in_flight.extract_if(.., |d| d.at <= now).collect();
+        arrived.iter().for_each(|datagram| world.deliver(datagram));
+        for packet in self.under_way.extract_if(.., |packet| packet.at <= now) {
+            let (end, seen) = match packet.to_responder {
+                true => (&mut world.responder, (world.mapped, far)),
+                false => (&mut world.initiator, (public_responder(), near)),
+            };
+            if packet.sealed_as == Some(seen) {
+                end.note_heard(now);
+                self.verified[usize::from(packet.to_responder)] += 1;
+            }
+        }
     }
 }
