@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use farwrite::routes::RouteShrunk;
 use farwrite_session::{AddressError, PublicKey, Text, shown};
 
 use crate::message::{ByeCause, Malformed};
@@ -165,6 +166,17 @@ pub enum Ended {
     /// Nothing was heard of the peer for too long.
     #[error("nothing was heard of the peer for {} s", .0.as_secs_f64())]
     Silence(Duration),
+    /// The peer lives, and has acknowledged nothing of what was sent for too long.
+    #[error(
+        "the peer has acknowledged nothing of what this end has sent for {} s, although it lives: {}",
+        .within.as_secs_f64(), stuck(.shrunk)
+    )]
+    Stuck {
+        /// The time limit: [`ConnectionOptions::silence_limit`](crate::ConnectionOptions::silence_limit).
+        within: Duration,
+        /// The packet sizes, if the path carries only smaller packets than before.
+        shrunk: Option<RouteShrunk>,
+    },
     /// The peer breaks the protocol.
     #[error(transparent)]
     Malformed(#[from] Malformed),
@@ -204,6 +216,13 @@ fn because(cause: ByeCause) -> &'static str {
         ByeCause::Closed => "closed",
         ByeCause::NoLongerKnown => "it no longer knows this end",
         ByeCause::Failed => "something failed there",
+    }
+}
+
+fn stuck(shrunk: &Option<RouteShrunk>) -> String {
+    match shrunk {
+        Some(shrunk) => format!("{shrunk}. Open a new connection, whose packets are smaller"),
+        None => "the path carries packets of this size, but not those with data".into(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Connections whose path changes: the initiator gets another address, or nothing passes for a time.
 
 use std::net::{SocketAddr, UdpSocket};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -25,7 +25,8 @@ fn socket() -> UdpSocket {
 struct Translator {
     at: SocketAddr,
     outside: Arc<Mutex<Arc<UdpSocket>>>,
-    is_cut: Arc<AtomicBool>,
+    /// The longest datagram that passes.
+    carries: Arc<AtomicUsize>,
     is_over: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -35,7 +36,8 @@ impl Translator {
         let inside = Arc::new(socket());
         let at = inside.local_addr().expect("bound");
         let outside = Arc::new(Mutex::new(Arc::new(socket())));
-        let [is_cut, is_over] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
+        let carries = Arc::new(AtomicUsize::new(usize::MAX));
+        let is_over = Arc::new(AtomicBool::new(false));
         let initiator = Arc::new(Mutex::new(None));
         let outwards = {
             let (inside, outside, initiator) = (
@@ -43,14 +45,14 @@ impl Translator {
                 Arc::clone(&outside),
                 Arc::clone(&initiator),
             );
-            let (is_cut, is_over) = (Arc::clone(&is_cut), Arc::clone(&is_over));
+            let (carries, is_over) = (Arc::clone(&carries), Arc::clone(&is_over));
             thread::spawn(move || {
                 let mut bytes = vec![0; 1 << 16];
                 while !is_over.load(Ordering::Relaxed) {
                     if let Ok((length, from)) = inside.recv_from(&mut bytes) {
                         *initiator.lock().expect("no panic") = Some(from);
                         let outside = Arc::clone(&outside.lock().expect("no panic"));
-                        if !is_cut.load(Ordering::Relaxed) {
+                        if length <= carries.load(Ordering::Relaxed) {
                             let _ = outside.send_to(&bytes[..length], listener);
                         }
                     }
@@ -58,9 +60,9 @@ impl Translator {
             })
         };
         let inwards = {
-            let (outside, is_cut, is_over) = (
+            let (outside, carries, is_over) = (
                 Arc::clone(&outside),
-                Arc::clone(&is_cut),
+                Arc::clone(&carries),
                 Arc::clone(&is_over),
             );
             thread::spawn(move || {
@@ -69,7 +71,7 @@ impl Translator {
                     let outside = Arc::clone(&outside.lock().expect("no panic"));
                     if let Ok((length, _)) = outside.recv_from(&mut bytes)
                         && let Some(to) = *initiator.lock().expect("no panic")
-                        && !is_cut.load(Ordering::Relaxed)
+                        && length <= carries.load(Ordering::Relaxed)
                     {
                         let _ = inside.send_to(&bytes[..length], to);
                     }
@@ -79,10 +81,15 @@ impl Translator {
         Self {
             at,
             outside,
-            is_cut,
+            carries,
             is_over,
             threads: vec![outwards, inwards],
         }
+    }
+
+    /// Longer datagrams are lost from now on.
+    fn carry(&self, longest: usize) {
+        self.carries.store(longest, Ordering::Relaxed);
     }
 
     /// The listener sees another address from now on, and packets to the old one are lost.
@@ -163,16 +170,16 @@ fn silence_ends_a_connection_only_after_its_limit() {
     let (of_near, of_far) = messages(&near, &far);
     exchange(&of_near, &of_far, "before");
     // A machine that sleeps.
-    translator.is_cut.store(true, Ordering::Relaxed);
+    translator.carry(0);
     of_near.send("in between");
     thread::sleep(limit / 2);
-    translator.is_cut.store(false, Ordering::Relaxed);
+    translator.carry(usize::MAX);
     let came = of_far.receive(LONG).expect("no failure");
     assert_eq!(came.as_deref(), Some(&b"in between"[..]));
     // Nothing is sent for longer than the limit.
     assert_eq!(of_far.receive(limit + limit / 4).expect("alive"), None);
     assert!(near.ended().is_none() && far.ended().is_none());
-    translator.is_cut.store(true, Ordering::Relaxed);
+    translator.carry(0);
     for end in [near, far] {
         let why = end.wait_ended(LONG).expect("no failure").expect("over");
         assert!(
@@ -185,4 +192,60 @@ fn silence_ends_a_connection_only_after_its_limit() {
         text,
         "the connection is over: nothing was heard of the peer for 2 s"
     );
+}
+
+/// A path that begins to drop large packets, as when a tunnel comes up, carries those that show that the peer
+/// lives.
+#[test]
+fn a_path_that_carries_less_ends_a_connection_with_the_sizes() {
+    let limit = Duration::from_secs(3);
+    let (translator, near, far) = pair(limit);
+    let (of_near, of_far) = messages(&near, &far);
+    exchange(&of_near, &of_far, "before");
+    translator.carry(1400);
+    // Nothing waits for an acknowledgement, so nothing is stuck.
+    assert_eq!(of_far.receive(limit + limit / 2).expect("alive"), None);
+    assert!(near.ended().is_none() && far.ended().is_none());
+    of_near.send(vec![7; 100_000]);
+    let why = near.wait_ended(LONG).expect("no failure").expect("over");
+    let Ended::Stuck {
+        shrunk: Some(shrunk),
+        ..
+    } = &why
+    else {
+        panic!("{why}");
+    };
+    assert!((1000..1400).contains(&shrunk.carries), "{why}");
+    assert!(shrunk.mtu > 1400, "{why}");
+    let theirs = far.wait_ended(LONG).expect("no failure").expect("over");
+    assert!(matches!(theirs, Ended::ByPeer { .. }), "{theirs}");
+    let text = theirs.to_string();
+    assert!(
+        text.contains(&format!("but of {}", shrunk.carries)),
+        "{text}"
+    );
+    let text = of_near.receive(LONG).expect_err("over").to_string();
+    assert!(text.contains("has acknowledged nothing"), "{text}");
+}
+
+/// A message for which the peer has no buffer waits, and its connection lives.
+#[test]
+fn messages_without_a_buffer_are_not_stuck() {
+    let limit = Duration::from_secs(1);
+    let (_translator, near, far) = pair(limit);
+    let (opened, accepted) = thread::scope(|scope| {
+        let opened = scope.spawn(|| near.open_queue_pair("x", QpOptions::default(), LONG));
+        let accepted = far.accept_queue_pair(None, &QpOptions::default(), LONG);
+        (
+            opened.join().expect("no panic").expect("opened"),
+            accepted.expect("no failure"),
+        )
+    });
+    let waiting = opened
+        .into_messages(MessageOptions::default())
+        .expect("buffers");
+    let sent = waiting.send("nobody has posted a receive");
+    assert_eq!(sent.wait(limit * 4).expect("alive"), None);
+    assert!(near.ended().is_none() && far.ended().is_none());
+    drop(accepted);
 }

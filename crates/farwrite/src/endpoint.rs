@@ -425,6 +425,16 @@ impl<F: Fabric> Endpoint<F> {
         Ok(self.queue_pairs.get(qp)?.stats())
     }
 
+    /// Returns since when chunks of a message that is repaired have left, and no ACK has reported a new one:
+    /// the peer may be gone, or the path carries no such packets. `None` if nothing waits for an ACK. Messages
+    /// that wait for a buffer of the peer, and those of bounded schemes or without one, do not count.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchQueuePair`], [`Error::BrokenQueuePair`].
+    pub fn unacknowledged_since(&self, qp: QueuePair) -> Result<Option<u64>, Error> {
+        Ok(self.queue_pairs.get(qp)?.unacknowledged_since())
+    }
+
     /// Returns the statistics of the peer that a queue pair shares with all others to the same
     /// peer.
     ///

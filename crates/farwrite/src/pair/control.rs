@@ -169,10 +169,13 @@ impl Pair {
 
     fn handle_report(&mut self, now_ns: u64, message: u64, report: &Report) {
         let view = self.sender_view(now_ns);
-        let Some(send) = self.send.open.get(&message) else {
+        let Some(send) = self.send.open.get_mut(&message) else {
             self.handle_contact();
             return;
         };
+        if let Report::Ack(ack) = report {
+            send.note_ack(ack);
+        }
         self.events.send_reported(report);
         if let Some(sender) = self.halves.existing_sender(send.scheme()) {
             sender.handle_report(&view, report);

@@ -15,7 +15,7 @@ use farwrite_fabric::contract::{Fabric, Lkey};
 use farwrite_schemes::chunk_set::ChunkSet;
 use farwrite_schemes::scheme::{Chunks, Critical, CriticalChunks, Message};
 use farwrite_sdr::{Awaited, Refusal, SendSpec};
-use farwrite_wire::control::{MessageId, Outcome, SchemeTag};
+use farwrite_wire::control::{Ack, MessageId, Outcome, SchemeTag};
 
 use super::Pair;
 use super::deadlines::Deadlines;
@@ -160,10 +160,31 @@ pub(super) struct OpenSend {
     /// Chunks that were queued for sending, of the message and of its parity.
     queued: [ChunkSet; 2],
     pub(super) deadline_ns: Option<u64>,
+    /// The most that an ACK has reported: all chunks before the first, and one past the last.
+    reported: [u32; 2],
+    /// When the first chunk left after the last ACK that has reported a new one.
+    waits_since_ns: Option<u64>,
     shared: Arc<SendShared>,
 }
 
 impl OpenSend {
+    /// Records that chunks have left which the receiver acknowledges.
+    pub(super) fn note_left(&mut self, now_ns: u64) {
+        // The receiver need not acknowledge each chunk of a bounded message.
+        if !self.is_bounded {
+            self.waits_since_ns.get_or_insert(now_ns);
+        }
+    }
+
+    /// Records an ACK.
+    pub(super) fn note_ack(&mut self, ack: &Ack) {
+        let [before, seen] = self.reported;
+        if ack.cumulative > before || ack.seen > seen {
+            self.reported = [before.max(ack.cumulative), seen.max(ack.seen)];
+            self.waits_since_ns = None;
+        }
+    }
+
     pub(super) fn refuse(&self, refusal: Refusal) {
         self.shared.refuse(refusal);
     }
@@ -252,6 +273,12 @@ impl OpenSend {
 }
 
 impl Pair {
+    /// Since when chunks of a message have left, and no ACK has reported a new one.
+    pub(crate) fn unacknowledged_since(&self) -> Option<u64> {
+        let open = self.send.open.values();
+        open.filter_map(|send| send.waits_since_ns).min()
+    }
+
     /// Starts a message whose bytes are all in `source`.
     pub(crate) fn post_send(
         &mut self,
@@ -369,6 +396,8 @@ impl Pair {
             stream: None,
             queued: [ChunkSet::new(chunks), ChunkSet::new(parity_chunks)],
             deadline_ns: options.deadline_ns,
+            reported: [0; 2],
+            waits_since_ns: None,
             shared: Arc::clone(&shared),
         };
         if self.send.open.is_empty() {
