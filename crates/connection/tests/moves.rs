@@ -27,6 +27,8 @@ struct Translator {
     outside: Arc<Mutex<Arc<UdpSocket>>>,
     /// The longest datagram that passes.
     carries: Arc<AtomicUsize>,
+    /// Whether someone on the path changes the last byte of each route packet.
+    is_meddling: Arc<AtomicBool>,
     is_over: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -37,7 +39,7 @@ impl Translator {
         let at = inside.local_addr().expect("bound");
         let outside = Arc::new(Mutex::new(Arc::new(socket())));
         let carries = Arc::new(AtomicUsize::new(usize::MAX));
-        let is_over = Arc::new(AtomicBool::new(false));
+        let [is_meddling, is_over] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
         let initiator = Arc::new(Mutex::new(None));
         let outwards = {
             let (inside, outside, initiator) = (
@@ -46,12 +48,14 @@ impl Translator {
                 Arc::clone(&initiator),
             );
             let (carries, is_over) = (Arc::clone(&carries), Arc::clone(&is_over));
+            let is_meddling = Arc::clone(&is_meddling);
             thread::spawn(move || {
                 let mut bytes = vec![0; 1 << 16];
                 while !is_over.load(Ordering::Relaxed) {
                     if let Ok((length, from)) = inside.recv_from(&mut bytes) {
                         *initiator.lock().expect("no panic") = Some(from);
                         let outside = Arc::clone(&outside.lock().expect("no panic"));
+                        meddle(&is_meddling, &mut bytes[..length]);
                         if length <= carries.load(Ordering::Relaxed) {
                             let _ = outside.send_to(&bytes[..length], listener);
                         }
@@ -59,6 +63,7 @@ impl Translator {
                 }
             })
         };
+        let meddling = Arc::clone(&is_meddling);
         let inwards = {
             let (outside, carries, is_over) = (
                 Arc::clone(&outside),
@@ -73,6 +78,7 @@ impl Translator {
                         && let Some(to) = *initiator.lock().expect("no panic")
                         && length <= carries.load(Ordering::Relaxed)
                     {
+                        meddle(&meddling, &mut bytes[..length]);
                         let _ = inside.send_to(&bytes[..length], to);
                     }
                 }
@@ -82,6 +88,7 @@ impl Translator {
             at,
             outside,
             carries,
+            is_meddling,
             is_over,
             threads: vec![outwards, inwards],
         }
@@ -101,6 +108,18 @@ impl Translator {
     }
 }
 
+/// The first byte of a route packet (P6.2).
+const ROUTE_PACKET: u8 = 0x1E;
+
+/// Changes a byte that no tag covers.
+fn meddle(is_meddling: &AtomicBool, bytes: &mut [u8]) {
+    if let [ROUTE_PACKET, .., last] = bytes
+        && is_meddling.load(Ordering::Relaxed)
+    {
+        *last ^= 1;
+    }
+}
+
 impl Drop for Translator {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
@@ -112,6 +131,11 @@ impl Drop for Translator {
 
 /// Both ends of a connection through a translator.
 fn pair(silence_limit: Duration) -> (Translator, Connection, Connection) {
+    pair_beside(silence_limit, false)
+}
+
+/// As [`pair`], beside someone on the path.
+fn pair_beside(silence_limit: Duration, is_meddling: bool) -> (Translator, Connection, Connection) {
     let keys = Keys::of_psk(&Psk::generate().expect("randomness"));
     let options = ConnectionOptions {
         silence_limit,
@@ -120,6 +144,7 @@ fn pair(silence_limit: Duration) -> (Translator, Connection, Connection) {
     let any: SocketAddr = "127.0.0.1:0".parse().expect("an address");
     let listener = Listener::bind(any, &keys, &options).expect("a port");
     let translator = Translator::start(listener.local_addr());
+    translator.is_meddling.store(is_meddling, Ordering::Relaxed);
     let near = connect(&translator.at.to_string(), &keys, "", &options).expect("connected");
     let far = listener.accept(LONG).expect("no failure").expect("in time");
     (translator, near, far)
@@ -248,4 +273,30 @@ fn messages_without_a_buffer_are_not_stuck() {
     assert_eq!(sent.wait(limit * 4).expect("alive"), None);
     assert!(near.ended().is_none() && far.ended().is_none());
     drop(accepted);
+}
+
+/// Someone on the path who changes bytes that no tag covers holds up a connection for a moment only, while it is
+/// set up, idle or busy.
+#[test]
+fn changed_bytes_of_route_packets_do_not_end_a_connection() {
+    let (translator, near, far) = pair_beside(LONG, true);
+    let (of_near, of_far) = messages(&near, &far);
+    let meddle = |is_meddling| translator.is_meddling.store(is_meddling, Ordering::Relaxed);
+    exchange(&of_near, &of_far, "while it is set up");
+    meddle(false);
+    exchange(&of_near, &of_far, "afterwards");
+    // Probes of both ends are changed, as the initiator moves.
+    meddle(true);
+    translator.moves();
+    exchange(&of_near, &of_far, "while someone meddles");
+    let sent: Vec<_> = (0..200).map(|_| of_near.send(vec![7; 100_000])).collect();
+    for number in 0..sent.len() {
+        if number == 100 {
+            meddle(false);
+        }
+        let came = of_far.receive(LONG).expect("no failure").expect("in time");
+        assert_eq!(came.len(), 100_000);
+    }
+    exchange(&of_near, &of_far, "after all");
+    assert!(near.ended().is_none() && far.ended().is_none());
 }
