@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use farwrite::routes::{Role, RouteId, RouteKeeper, RouteShrunk};
+use farwrite::routes::{Role, RouteId, RouteKeeper};
 use farwrite::{
     Endpoint, QpConfig, QpInfo, QpOptions, QueuePair, RateControl, Sealing, SendOptions, UdpFabric,
 };
@@ -18,6 +18,9 @@ use crate::options::ConnectionOptions;
 
 #[cfg(test)]
 mod lies;
+mod stuck;
+
+use stuck::StuckWatch;
 
 /// The MTU of the session queue pair (P12.5). Each path of IPv6 carries such packets.
 pub(crate) const SESSION_MTU: u32 = 1024;
@@ -30,11 +33,6 @@ const LINGER_NS: u64 = 1_000_000_000;
 const MOST_UNSENT: usize = 1024;
 /// The shortest time between two requests for a sign of life.
 const ASK_NS: u64 = 1_000_000_000;
-
-/// The shortest time between two looks whether the peer acknowledges what was sent.
-const LOOK_NS: u64 = 250_000_000;
-/// How long the search for the packet size may take beyond the time limit.
-const SEARCH_NS: u64 = 20_000_000_000;
 
 /// The session queue pair, as P12.5 fixes it for both ends.
 pub(crate) fn session_options(rate_control: RateControl) -> QpOptions {
@@ -109,10 +107,7 @@ pub(crate) struct Session {
     /// When the peer was asked for a sign of life, and when this end looked for its own address.
     asked_ns: u64,
     looked_ns: u64,
-    /// When this end looks again whether the peer acknowledges what was sent, and what a search for the packet
-    /// size has found while it does not.
-    next_check_ns: u64,
-    shrunk: Option<RouteShrunk>,
+    stuck: StuckWatch,
     pairs: BTreeMap<u32, QueuePair>,
     openings: BTreeMap<u32, Opening>,
     requests: VecDeque<Request>,
@@ -148,8 +143,7 @@ impl Session {
             heard: (0, shared.now_ns),
             asked_ns: 0,
             looked_ns: 0,
-            next_check_ns: 0,
-            shrunk: None,
+            stuck: StuckWatch::default(),
             pairs: BTreeMap::new(),
             openings: BTreeMap::new(),
             requests: VecDeque::new(),
@@ -206,7 +200,14 @@ impl Session {
             return Ok(u64::MAX);
         }
         let watch_ns = self.watch(shared)?;
-        let watch_ns = watch_ns.min(self.check_progress(shared)?);
+        let watch_ns = match self.phase {
+            Phase::Open => {
+                let pairs = self.pairs.values().chain([&self.qp]).copied();
+                let path = (self.route, self.mtu);
+                watch_ns.min(self.stuck.look(shared, path, pairs)?)
+            }
+            _ => watch_ns,
+        };
         if let Phase::Routing { .. } = self.phase {
             self.find_route(shared)?;
         }
@@ -272,38 +273,6 @@ impl Session {
             shared.keeper.ask(self.route);
         }
         Ok(now_ns + ASK_NS)
-    }
-
-    /// Notices that the peer lives and acknowledges nothing. If the path begins to drop large packets, those
-    /// of the route and control packets still pass.
-    fn check_progress(&mut self, shared: &mut Shared<'_>) -> Result<u64, Ended> {
-        let now_ns = shared.now_ns;
-        if !matches!(self.phase, Phase::Open) || now_ns < self.next_check_ns {
-            return Ok(u64::MAX);
-        }
-        let pairs = self.pairs.values().chain([&self.qp]);
-        // A queue pair that is broken has an error of its own.
-        let since = pairs.filter_map(|qp| shared.endpoint.unacknowledged_since(*qp).ok()?);
-        let since_ns = since.min();
-        let limit_ns = nanoseconds(shared.options.silence_limit);
-        let waited_ns = since_ns.map_or(0, |since_ns| now_ns.saturating_sub(since_ns));
-        // The search needs some time before the limit, and finds nothing where packets still arrive.
-        let is_suspect = waited_ns >= limit_ns / 2;
-        let found =
-            shared
-                .keeper
-                .watch_size(self.route, since_ns.unwrap_or(0), !is_suspect, self.mtu);
-        self.shrunk = found.or(self.shrunk.take().filter(|_| is_suspect));
-        let is_searched = self.shrunk.is_some() || waited_ns >= limit_ns.saturating_add(SEARCH_NS);
-        if waited_ns >= limit_ns && is_searched {
-            return Err(Ended::Stuck {
-                within: shared.options.silence_limit,
-                shrunk: self.shrunk,
-            });
-        }
-        self.next_check_ns = now_ns + LOOK_NS;
-        // Without a message that waits, nothing is to be noticed before the next poll.
-        Ok(since_ns.map_or(u64::MAX, |_| self.next_check_ns))
     }
 
     /// The initiator sends from its new address when its machine has moved.

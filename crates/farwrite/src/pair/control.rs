@@ -174,7 +174,7 @@ impl Pair {
             return;
         };
         if let Report::Ack(ack) = report {
-            send.note_ack(ack);
+            send.note_ack(now_ns, ack);
         }
         self.events.send_reported(report);
         if let Some(sender) = self.halves.existing_sender(send.scheme()) {

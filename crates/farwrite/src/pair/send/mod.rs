@@ -162,14 +162,19 @@ pub(super) struct OpenSend {
     pub(super) deadline_ns: Option<u64>,
     /// The most that an ACK has reported: all chunks before the first, and one past the last.
     reported: [u32; 2],
-    /// When the first chunk left after the last ACK that has reported a new one.
+    /// One past the last chunk that has left.
+    left: u32,
+    /// Since when chunks that have left wait for an ACK that reports a new one.
     waits_since_ns: Option<u64>,
     shared: Arc<SendShared>,
 }
 
 impl OpenSend {
     /// Records that chunks have left which the receiver acknowledges.
-    pub(super) fn note_left(&mut self, now_ns: u64) {
+    pub(super) fn note_left(&mut self, now_ns: u64, chunks: &Chunks) {
+        if !chunks.message.is_parity() {
+            self.left = self.left.max(chunks.range.end);
+        }
         // The receiver need not acknowledge each chunk of a bounded message.
         if !self.is_bounded {
             self.waits_since_ns.get_or_insert(now_ns);
@@ -177,11 +182,12 @@ impl OpenSend {
     }
 
     /// Records an ACK.
-    pub(super) fn note_ack(&mut self, ack: &Ack) {
+    pub(super) fn note_ack(&mut self, now_ns: u64, ack: &Ack) {
         let [before, seen] = self.reported;
         if ack.cumulative > before || ack.seen > seen {
             self.reported = [before.max(ack.cumulative), seen.max(ack.seen)];
-            self.waits_since_ns = None;
+            let is_waiting = ack.cumulative < self.left && self.waits_since_ns.is_some();
+            self.waits_since_ns = is_waiting.then_some(now_ns);
         }
     }
 
@@ -397,6 +403,7 @@ impl Pair {
             queued: [ChunkSet::new(chunks), ChunkSet::new(parity_chunks)],
             deadline_ns: options.deadline_ns,
             reported: [0; 2],
+            left: 0,
             waits_since_ns: None,
             shared: Arc::clone(&shared),
         };

@@ -242,7 +242,7 @@ impl Pair {
             if !chunks.message.is_parity() {
                 send.chunks_departed(new_chunks);
             }
-            send.note_left(now_ns);
+            send.note_left(now_ns, &chunks);
             sender.handle_departed(&view, &chunks);
         }
         self.release_sends();
