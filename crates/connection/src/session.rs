@@ -70,10 +70,16 @@ enum Phase {
         until_ns: u64,
     },
     Open,
-    /// The last message is under way.
+    /// The peer has ended the connection. It still acknowledges what it has received.
+    Leaving {
+        until_ns: u64,
+        why: Ended,
+    },
+    /// The last message is under way. The peer answers it, unless it is an answer itself.
     Closing {
         until_ns: u64,
         why: Ended,
+        is_answer: bool,
     },
     Over(Ended),
 }
@@ -233,8 +239,20 @@ impl Session {
                 return Err(Ended::Silence(shared.options.connect_limit));
             }
             Phase::Greeting { until_ns } => *until_ns,
-            Phase::Closing { until_ns, why } => {
-                if now_ns >= *until_ns || self.queue.unsent() == 0 {
+            Phase::Leaving { until_ns, why } => {
+                if now_ns >= *until_ns || !self.waits_for_acks(shared) {
+                    let why = why.clone();
+                    self.answer_bye(shared, why);
+                    return Ok(0);
+                }
+                *until_ns
+            }
+            Phase::Closing {
+                until_ns,
+                why,
+                is_answer,
+            } => {
+                if now_ns >= *until_ns || *is_answer && self.queue.unsent() == 0 {
                     let why = why.clone();
                     self.end(shared, why);
                     return Ok(0);
@@ -313,6 +331,10 @@ impl Session {
     }
 
     fn receive(&mut self, shared: &mut Shared<'_>, message: Message) -> Result<(), Ended> {
+        if let Phase::Leaving { .. } = self.phase {
+            // Nothing follows a bye.
+            return Ok(());
+        }
         if let Phase::Closing { why, .. } = &self.phase {
             // The first reason stays, and nothing is opened any more.
             let why = why.clone();
@@ -352,7 +374,14 @@ impl Session {
                 // The queue pair itself stays until its user closes it: messages may have arrived.
             }
             Message::Bye { cause, reason } => {
-                self.end(shared, Ended::ByPeer { cause, reason });
+                let why = Ended::ByPeer { cause, reason };
+                let until_ns = shared.now_ns + LINGER_NS;
+                match (cause, &self.phase) {
+                    (ByeCause::Closed, Phase::Open) => {
+                        self.phase = Phase::Leaving { until_ns, why };
+                    }
+                    _ => self.answer_bye(shared, why),
+                }
             }
         }
         Ok(())
@@ -560,15 +589,46 @@ impl Session {
             ByeCause::Closed => Text::default(),
             _ => Text::new(&why),
         };
+        if let Phase::Leaving { why, .. } = &self.phase {
+            // The peer was first.
+            let why = why.clone();
+            return self.answer_bye(shared, why);
+        }
         self.tell(&Message::Bye { cause, reason });
+        if cause != ByeCause::Closed {
+            self.destroy_pairs(shared);
+        }
+        // Otherwise the queue pairs stay until the peer answers: it may miss an acknowledgement.
+        self.phase = Phase::Closing {
+            until_ns: shared.now_ns + LINGER_NS,
+            why,
+            is_answer: false,
+        };
+    }
+
+    /// Whether messages of this end have left that the peer has not acknowledged.
+    fn waits_for_acks(&self, shared: &Shared<'_>) -> bool {
+        let waits = |qp: &QueuePair| shared.endpoint.unacknowledged_since(*qp);
+        self.pairs
+            .values()
+            .any(|qp| matches!(waits(qp), Ok(Some(_))))
+    }
+
+    /// Ends the session after the peer, which waits for this answer.
+    fn answer_bye(&mut self, shared: &mut Shared<'_>, why: Ended) {
         self.destroy_pairs(shared);
-        let until_ns = shared.now_ns + LINGER_NS;
-        self.phase = Phase::Closing { until_ns, why };
+        let (cause, reason) = (ByeCause::Closed, Text::default());
+        self.tell(&Message::Bye { cause, reason });
+        self.phase = Phase::Closing {
+            until_ns: shared.now_ns + LINGER_NS,
+            why,
+            is_answer: true,
+        };
     }
 
     fn fail(&mut self, shared: &mut Shared<'_>, why: Ended) {
         match (&why, &self.phase) {
-            (_, Phase::Closing { why: first, .. }) => {
+            (_, Phase::Closing { why: first, .. } | Phase::Leaving { why: first, .. }) => {
                 let first = first.clone();
                 self.end(shared, first);
             }
