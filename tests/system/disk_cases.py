@@ -438,8 +438,8 @@ def _full(report, place):
         subprocess.run(["umount", "-l", str(inbox)], check=False)
 
 
-def _names_without_case(report, place):
-    with place.ends() as ends, place.disk("disk", "--ignore-case") as disk:
+def _names_without_case(report, place, *traits):
+    with place.ends() as ends, place.disk("disk", "--ignore-case", *traits) as disk:
         for name in ("A", "a"):
             place.file(f"tree/{name}", 100_000)
         receiver = ends.recv(disk.path, "--once")
@@ -462,6 +462,42 @@ def _names_without_case(report, place):
             problems.append(f"the directories are not named: {received.errors}")
         problems += [f"arrived: {path}" for path in disk.backing.glob("dirs/*/*")]
         report.check("directories D and d are refused", problems)
+
+
+def _names_without_inodes(report, place):
+    _names_without_case(report, place, "--unstable-inodes")
+    with place.ends() as ends, place.disk("renamed", "--ignore-case", "--unstable-inodes") as disk:
+        first = place.file("ren/Photos/file", 1000)
+        place.file("ren/gone", 1000)
+        problems = _mirror(place, ends, disk)
+        photos = first.parent.rename(first.parent.with_name("photos"))
+        (place.where / "ren/gone").unlink()
+        problems += _mirror(place, ends, disk, "--dry-run")
+        problems += _mirror(place, ends, disk)
+        arrived = disk.path / "ren/photos/file"
+        problems += _differs(photos / "file", arrived)
+        if not (disk.path / "ren/gone").exists():
+            problems.append("something was removed beside a name that is spelled otherwise")
+        (photos / "new").write_bytes(b"new")
+        place.file("ren/gone", 1000)
+        problems += _mirror(place, ends, disk)
+        problems += _differs(photos / "new", arrived.with_name("new"))
+        report.check("a directory with another spelling stays, with a warning", problems)
+
+
+def _mirror(place, ends, disk, *more):
+    """Mirrors `ren` to a disk. Returns what is wrong: there must be a warning at the sender where names differ."""
+    receiver = ends.recv(disk.path, "--allow-delete", *(() if more else ["--once"]))
+    sent = ends.send(receiver, place.where / "ren", "--delete", *more).end()
+    receiver.process.terminate()
+    receiver.end()
+    problems = sent.problems("send", 0)
+    listed = sorted(path.name for path in (disk.backing / "ren").iterdir())
+    differ = not set(path.name for path in (place.where / "ren").iterdir()) <= set(listed)
+    warnings = sent.outcomes[-1]["result"]["warnings"]
+    if any("nothing was removed" in line for line in warnings) != differ:
+        problems.append(f"with {listed}, the warnings are {warnings}")
+    return problems
 
 
 def _plain(report, place):
@@ -609,6 +645,7 @@ _FAULTY = {
     "no room for directories": _no_room_for_directories,
     "an outage of 8 s when the last file gets its name": _outage_before_verdict,
     "names without case": _names_without_case,
+    "names without case and without stable inode numbers": _names_without_inodes,
     "no locks, and no rename that keeps what is there": _plain,
     "a read-only directory": _modes,
 }

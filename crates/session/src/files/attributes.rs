@@ -46,6 +46,8 @@ pub enum Attribute {
     Xattrs,
     /// Whether its permissions and its time survive a power failure.
     Durability,
+    /// What is in it and only at the receiver, and should be removed.
+    Extra,
 }
 
 /// What has attributes.
@@ -66,6 +68,7 @@ impl fmt::Display for Warning {
             Thing::Directory => ("directory", "directories"),
             Thing::Link => ("symbolic link", "symbolic links"),
         };
+        let things = if self.count == 1 { thing } else { things };
         let attribute = match self.attribute {
             Attribute::Permissions => "permissions",
             Attribute::Time => "modification time",
@@ -76,10 +79,14 @@ impl fmt::Display for Warning {
                     f,
                     "cannot sync {} {}, the first is {:?}: {}; after a power failure, permissions and \
                      times may be others",
-                    self.count,
-                    if self.count == 1 { thing } else { things },
-                    self.path,
-                    self.source
+                    self.count, things, self.path, self.source
+                );
+            }
+            Attribute::Extra => {
+                return write!(
+                    f,
+                    "nothing was removed from {} {}, the first is {:?}: {}",
+                    self.count, things, self.path, self.source
                 );
             }
         };

@@ -9,11 +9,13 @@ use std::sync::Arc;
 
 use rustix::fs::FileType;
 
+use super::aliases::ByName;
 use super::attributes::{Attribute, Attributes, Thing, Warnings, set_mode};
 use super::directory::Directory;
 use super::durable::{Directories, sync_around};
-use super::extra::{Extra, Listed, Removal, find, walk};
+use super::extra::{Extra, Found, Removal, add_aliased, find, walk};
 use super::free_space::{FreeSpaceWatch, NeededSpace, free_bytes};
+use super::identities::Identities;
 use super::interrupted::{InterruptedFiles, remove_leftovers};
 use super::open_directories::{EnterError, OpenDirectories};
 use super::partial::SourceId;
@@ -75,7 +77,7 @@ impl DirectoryTree {
         };
         tree.check_quota()?;
         tree.check_room()?;
-        let mut directories = Identities::default();
+        let mut directories = Identities::new(&manifest);
         let mut grown = Directories::new();
         for (index, entry) in (0..).zip(manifest.entries()) {
             match entry.kind {
@@ -383,13 +385,18 @@ impl DirectoryTree {
         let (id, mode) = prepared.map_err(|source| self.failed(index, source))?;
         let mode = mode.map(|mode| (index, mode));
         self.modes_after_failure.extend(mode);
-        directories
-            .add(id, index)
-            .map_err(|first| SinkError::SameDirectory {
-                first: self.path(first),
+        let around = match self.directories.enter(&self.manifest, entry.parent) {
+            Ok(around) => around,
+            Err(error) => return Err(self.failed(error.index, error.source)),
+        };
+        let added = directories.add(id, index, Some(around).filter(|_| !is_new));
+        match added.map_err(|source| self.failed(index, source))? {
+            None => Ok(is_new),
+            Some(first) => Err(SinkError::SameDirectory {
+                first: self.root_path.join(first),
                 second: self.path(index),
-            })?;
-        Ok(is_new)
+            }),
+        }
     }
 
     /// Checks that no directory has the name of a file.
@@ -449,13 +456,10 @@ impl DirectoryTree {
         &mut self,
         order: Delete,
         gate: &CommitGate,
+        warnings: &mut Warnings,
     ) -> Result<u32, SinkError> {
         let manifest = Arc::clone(&self.manifest);
-        let listed = Listed::new(&manifest, |index| {
-            let name = manifest.entry(index)?.name;
-            let around = self.around(index).ok()?;
-            Some(around.look(name).ok()??.id)
-        });
+        let listed = ByName::new(&manifest);
         let directories = (0..).zip(manifest.entries());
         let directories = directories.filter(|(_, entry)| entry.kind.is_directory());
         let directories = directories.map(|(index, _)| Some(index));
@@ -467,7 +471,10 @@ impl DirectoryTree {
             removed: 0,
             source,
         };
-        let extra = found.map_err(failed)?;
+        let Found { extra, aliased } = found.map_err(failed)?;
+        for parent in aliased {
+            add_aliased(warnings, || self.path_of(parent));
+        }
         let mut sum = 0_u64;
         for Extra { parent, name } in &extra {
             let entered = self.directories.enter(&manifest, *parent);
@@ -561,39 +568,5 @@ impl Measure {
             Self::Length => status.bytes,
             Self::Allocated => status.allocated_bytes,
         }
-    }
-}
-
-/// Finds two entries that are the same directory, such as `A` and `a` where case is ignored.
-#[derive(Debug, Default)]
-struct Identities(HashMap<Id, u32>);
-
-impl Identities {
-    /// Adds the directory of an entry. The error is the entry that already has this directory.
-    fn add(&mut self, id: Id, index: u32) -> Result<(), u32> {
-        match self.0.insert(id, index) {
-            None => Ok(()),
-            Some(first) => Err(first),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_directory_under_two_names_is_found() {
-        let place = tempfile::tempdir().expect("place");
-        let other = tempfile::tempdir().expect("other");
-        let id = |path: &Path| {
-            let directory = Directory::open(path).expect("open");
-            directory.status().expect("status").id
-        };
-        let mut directories = Identities::default();
-        assert_eq!(directories.add(id(place.path()), 3), Ok(()));
-        assert_eq!(directories.add(id(other.path()), 4), Ok(()));
-        let again = place.path().join(".");
-        assert_eq!(directories.add(id(&again), 7), Err(3));
     }
 }

@@ -1,6 +1,5 @@
 //! Removes what is only at the receiver (P8.7).
 
-use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -8,11 +7,12 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::FileType;
 
+use super::CommitGate;
+use super::aliases::ByName;
+use super::attributes::{Attribute, Thing, Warnings};
 use super::directory::Directory;
 use super::open_directories::OpenDirectories;
 use super::part_name::is_temporary;
-use super::status::Id;
-use super::{CommitGate, Manifest};
 
 /// What the sender wants to be removed. The order of the fields is that on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -23,49 +23,31 @@ pub struct Delete {
     pub top: bool,
 }
 
-/// The names in directories of a manifest.
-pub(super) struct Listed<'a> {
-    manifest: &'a Manifest,
-    by_name: Vec<u32>,
-    /// What the entries are on this file system. Where case is ignored, a listed file can have another name.
-    ids: HashSet<Id>,
-}
-
-impl<'a> Listed<'a> {
-    /// `look` returns the identity of what has the name of an entry.
-    pub(super) fn new(manifest: &'a Manifest, mut look: impl FnMut(u32) -> Option<Id>) -> Self {
-        let mut by_name: Vec<u32> = (0..manifest.len()).collect();
-        by_name.sort_unstable_by_key(|index| Self::key(manifest, *index));
-        Self {
-            manifest,
-            ids: by_name.iter().filter_map(|index| look(*index)).collect(),
-            by_name,
+/// The names in a directory that are not in the manifest. Temporary files of receivers stay, and so do directories of
+/// another file system, which are mounted there. `None` if a name of the manifest leads to something with another name:
+/// then nobody knows which of the names are in the manifest, and all of them stay.
+fn extra_names(
+    listed: &ByName,
+    parent: Option<u32>,
+    directory: &Directory,
+) -> io::Result<Option<Vec<Vec<u8>>>> {
+    let mut names = directory.names(usize::MAX, |_| true)?.unwrap_or_default();
+    for name in listed.names(parent) {
+        let is_here = names.binary_search_by(|it| it[..].cmp(name)).is_ok();
+        if !is_here && directory.look(name)?.is_some() {
+            return Ok(None);
         }
     }
-
-    fn key(manifest: &Manifest, index: u32) -> (Option<u32>, &[u8]) {
-        let entry = manifest.entry(index);
-        entry.map_or((None, &[]), |entry| (entry.parent, entry.name))
-    }
-
-    /// The names in a directory of the manifest that are not in the manifest. Temporary files of receivers and
-    /// what belongs to another file system stay.
-    fn extra(&self, parent: Option<u32>, directory: &Directory) -> io::Result<Vec<Vec<u8>>> {
-        let here = directory.status()?.id;
-        let is_listed = |name: &[u8]| {
-            let found = self
-                .by_name
-                .binary_search_by_key(&(parent, name), |index| Self::key(self.manifest, *index));
-            found.is_ok()
-        };
-        let names = directory.names(usize::MAX, |name| !is_listed(name) && !is_temporary(name))?;
-        let mut extra = names.unwrap_or_default();
-        extra.retain(|name| {
-            let status = directory.look(name).ok().flatten();
-            status.is_some_and(|it| it.id.is_beside(here) && !self.ids.contains(&it.id))
-        });
-        Ok(extra)
-    }
+    let here = directory.status()?.id;
+    names.retain(|name| {
+        if listed.has(parent, name) || is_temporary(name) {
+            return false;
+        }
+        // On an overlay, a file can have another device than its directory.
+        let status = directory.look(name).ok().flatten();
+        status.is_some_and(|it| it.kind != FileType::Directory || it.id.is_beside(here))
+    });
+    Ok(Some(names))
 }
 
 /// Something in a directory of a manifest that is not in the manifest.
@@ -75,24 +57,44 @@ pub(super) struct Extra {
     pub(super) name: Vec<u8>,
 }
 
+/// What is only at the receiver.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub(super) extra: Vec<Extra>,
+    /// Directories in which everything stays, because names lead to something with another name there.
+    pub(super) aliased: Vec<Option<u32>>,
+}
+
 /// Returns what is in these directories of a manifest and not in the manifest.
 ///
 /// # Errors
 /// The number of a directory that cannot be read, and why.
 pub(super) fn find(
     directories: &mut OpenDirectories,
-    listed: &Listed<'_>,
+    listed: &ByName,
     parents: impl IntoIterator<Item = Option<u32>>,
-) -> Result<Vec<Extra>, (Option<u32>, io::Error)> {
-    let mut found = Vec::new();
+) -> Result<Found, (Option<u32>, io::Error)> {
+    let mut found = Found::default();
     for parent in parents {
-        let entered = directories.enter(listed.manifest, parent);
+        let entered = directories.enter(listed.manifest(), parent);
         let directory = entered.map_err(|error| (Some(error.index), error.source))?;
-        let names = listed.extra(parent, directory);
-        let names = names.map_err(|source| (parent, source))?;
-        found.extend(names.into_iter().map(|name| Extra { parent, name }));
+        match extra_names(listed, parent, directory).map_err(|source| (parent, source))? {
+            Some(names) => {
+                let extra = names.into_iter().map(|name| Extra { parent, name });
+                found.extra.extend(extra);
+            }
+            None => found.aliased.push(parent),
+        }
     }
     Ok(found)
+}
+
+/// Warns that everything in a directory stays, because names lead to something with another name there.
+pub(super) fn add_aliased(warnings: &mut Warnings, path: impl FnOnce() -> PathBuf) {
+    let what =
+        "names that were sent lead to other names there, as where upper and lower case are one";
+    let of = Thing::Directory;
+    warnings.add(Attribute::Extra, of, path, io::Error::other(what));
 }
 
 /// Calls `tell` with the path of the file or directory `name`, and then with the path of each file and directory below

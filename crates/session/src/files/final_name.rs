@@ -3,9 +3,12 @@
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io;
+use std::sync::Arc;
 
 use rustix::io::Errno;
 
+use super::Manifest;
+use super::aliases::Aliases;
 use super::directory::Directory;
 use super::locked_file::lock_if_possible;
 use super::part_name::{PartName, new_name_of};
@@ -63,16 +66,34 @@ impl Nameless<'_> {
 ///
 /// A file that was there already, and stays, may have further names, which other files of the transfer
 /// replace. So the names of each such file that stay are counted.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Named {
+    aliases: Aliases,
     given: HashSet<Id>,
     kept: HashMap<Id, u64>,
 }
 
 impl Named {
-    /// Notes that a file keeps its name.
-    pub(super) fn keep(&mut self, id: Id) {
-        *self.kept.entry(id).or_default() += 1;
+    pub(super) fn new(manifest: &Arc<Manifest>) -> Self {
+        Self {
+            aliases: Aliases::new(manifest),
+            given: HashSet::new(),
+            kept: HashMap::new(),
+        }
+    }
+
+    /// Notes that a file keeps the name of an entry. Returns `false` if it has the name of another entry.
+    pub(super) fn keep(
+        &mut self,
+        index: u32,
+        directory: &Directory,
+        status: &Status,
+    ) -> io::Result<bool> {
+        if self.has(status) || self.aliases.other(index, directory)?.is_some() {
+            return Ok(false);
+        }
+        *self.kept.entry(status.id).or_default() += 1;
+        Ok(true)
     }
 
     /// Whether all names of a file are names of this transfer.
@@ -81,20 +102,22 @@ impl Named {
         self.given.contains(&file.id) || kept.is_some_and(|kept| file.links <= *kept)
     }
 
-    /// Gives the file `id` a name in a directory. Returns `false` if a file of this transfer has the name.
+    /// Gives the file `id` the name of an entry in a directory. Returns `false` if a file of this transfer has the
+    /// name.
     pub(super) fn give(
         &mut self,
         directory: &Directory,
         from: Nameless<'_>,
-        to: &[u8],
+        (index, to): (u32, &[u8]),
         id: Id,
     ) -> io::Result<bool> {
         match from.take_free(directory, to) {
             Ok(()) => {}
             // The name is taken, or the file system cannot check this itself.
             Err(Errno::EXIST | Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
-                let owner = directory.look(to)?;
-                if owner.is_some_and(|owner| self.has(&owner)) {
+                if let Some(owner) = directory.look(to)?
+                    && (self.has(&owner) || self.aliases.other(index, directory)?.is_some())
+                {
                     return Ok(false);
                 }
                 from.take(directory, to, id)?;
@@ -114,6 +137,10 @@ mod tests {
     use super::Nameless::{Temporary, Unnamed};
     use super::*;
 
+    fn named() -> Named {
+        Named::new(&Arc::default())
+    }
+
     #[test]
     fn name_of_another_file_of_the_transfer_is_not_taken() {
         let place = tempfile::tempdir().expect("place");
@@ -123,10 +150,10 @@ mod tests {
             let status = directory.look(name.as_bytes()).expect("look");
             status.expect("just written").id
         };
-        let mut named = Named::default();
+        let mut named = named();
         write("A", "before the transfer");
         let first = write("1", "first");
-        let renamed = named.give(&directory, Temporary(b"1"), b"A", first);
+        let renamed = named.give(&directory, Temporary(b"1"), (0, b"A"), first);
         assert!(
             renamed.expect("rename"),
             "what was there before is replaced"
@@ -134,7 +161,7 @@ mod tests {
         // A file system that ignores case looks like this: the name `a` leads to `A`.
         fs::hard_link(place.path().join("A"), place.path().join("a")).expect("link");
         let second = write("2", "second");
-        let renamed = named.give(&directory, Temporary(b"2"), b"a", second);
+        let renamed = named.give(&directory, Temporary(b"2"), (0, b"a"), second);
         assert!(!renamed.expect("looked"), "a file of this transfer is kept");
         let left = fs::read(place.path().join("A")).expect("read");
         assert_eq!(left, b"first");
@@ -149,16 +176,17 @@ mod tests {
         }
         fs::hard_link(place.path().join("stays"), place.path().join("other")).expect("link");
         let id = |name: &[u8]| directory.look(name).expect("look").expect("there").id;
-        let mut named = Named::default();
-        named.keep(id(b"stays"));
+        let mut named = named();
+        let status = directory.look(b"stays").expect("look").expect("there");
+        assert!(named.keep(0, &directory, &status).expect("looked"));
         let first = id(b"1");
         assert!(
             named
-                .give(&directory, Temporary(b"1"), b"other", first)
+                .give(&directory, Temporary(b"1"), (0, b"other"), first)
                 .expect("rename")
         );
         let second = id(b"2");
-        let renamed = named.give(&directory, Temporary(b"2"), b"stays", second);
+        let renamed = named.give(&directory, Temporary(b"2"), (0, b"stays"), second);
         assert!(!renamed.expect("looked"), "it has no further name");
         let left = fs::read(place.path().join("stays")).expect("read");
         assert_eq!(left, b"old");
@@ -175,15 +203,15 @@ mod tests {
         file.write_all(b"new").expect("write");
         let id = Status::of_file(&file).expect("status").id;
         fs::write(place.path().join("A"), "before the transfer").expect("write");
-        let mut named = Named::default();
-        let given = named.give(&directory, Unnamed(&file), b"A", id);
+        let mut named = named();
+        let given = named.give(&directory, Unnamed(&file), (0, b"A"), id);
         assert!(given.expect("given"), "what was there before is replaced");
         assert_eq!(fs::read(place.path().join("A")).expect("read"), b"new");
         let second = directory.create_unnamed().expect("as before");
         let id = Status::of_file(&second).expect("status").id;
-        let given = named.give(&directory, Unnamed(&second), b"A", id);
+        let given = named.give(&directory, Unnamed(&second), (0, b"A"), id);
         assert!(!given.expect("looked"), "a file of this transfer is kept");
-        let given = named.give(&directory, Unnamed(&second), b"B", id);
+        let given = named.give(&directory, Unnamed(&second), (0, b"B"), id);
         assert!(given.expect("given"), "the name is free");
         let names = directory.names(9, |_| true).expect("list");
         assert_eq!(names, Some(vec![b"A".to_vec(), b"B".to_vec()]));

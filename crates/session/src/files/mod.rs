@@ -38,6 +38,7 @@
 //! # }
 //! ```
 
+mod aliases;
 mod attributes;
 mod commit_gate;
 mod compare;
@@ -53,6 +54,7 @@ mod file_stream;
 mod filter;
 mod final_name;
 mod free_space;
+mod identities;
 mod in_use;
 mod interrupted;
 mod links;

@@ -1,17 +1,19 @@
 //! What a transfer would find and remove at the receiver, without a change there (P8.9).
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::FileType;
 
+use super::aliases::ByName;
+use super::attributes::Warnings;
 use super::directory::Directory;
-use super::extra::{Extra, Listed, find, walk};
+use super::extra::{Extra, add_aliased, find, walk};
+use super::identities::Identities;
 use super::open_directories::OpenDirectories;
-use super::status::Id;
-use super::{Compare, Delete, Kind, Manifest, Present, SinkError};
+use super::{Compare, Delete, Kind, Manifest, Present, SinkError, Warning};
 
 /// Looks at the receiver's directory as a [`Sink`](super::Sink) would, but only reads.
 #[derive(Debug)]
@@ -22,9 +24,8 @@ pub struct Preview {
     present: Vec<Present>,
     /// The directories of the manifest that exist.
     there: HashSet<u32>,
-    entry_by_directory: HashMap<Id, u32>,
-    /// What would still be there under the name of an entry after the transfer.
-    kept: HashMap<u32, Id>,
+    warnings: Warnings,
+    identities: Identities,
 }
 
 impl Preview {
@@ -44,8 +45,8 @@ impl Preview {
             directories: OpenDirectories::new(directory, None),
             present: Vec::new(),
             there: HashSet::new(),
-            entry_by_directory: HashMap::new(),
-            kept: HashMap::new(),
+            warnings: Warnings::default(),
+            identities: Identities::new(&manifest),
         };
         for (index, entry) in (0..).zip(manifest.entries()) {
             if entry.parent.is_some_and(|it| !preview.there.contains(&it)) {
@@ -66,6 +67,11 @@ impl Preview {
         &self.present
     }
 
+    /// Returns what a user should know about the answer.
+    pub fn poll_warning(&mut self) -> Option<Warning> {
+        self.warnings.poll()
+    }
+
     /// Calls `tell` with each path that `order` would remove, relative to the receiver's directory. A directory comes
     /// before what is in it, and its path ends with `/`. Returns the number of paths.
     ///
@@ -77,7 +83,7 @@ impl Preview {
         tell: &mut dyn FnMut(&[u8]) -> io::Result<()>,
     ) -> Result<u64, SinkError> {
         let manifest = Arc::clone(&self.manifest);
-        let listed = Listed::new(&manifest, |index| self.kept.get(&index).copied());
+        let listed = ByName::new(&manifest);
         let mut parents: Vec<_> = self.there.iter().map(|index| Some(*index)).collect();
         parents.extend(order.top.then_some(None));
         parents.sort_unstable();
@@ -88,9 +94,12 @@ impl Preview {
             source,
         };
         let mut count = 0;
-        for Extra { parent, name } in
-            find(&mut self.directories, &listed, parents).map_err(failed)?
-        {
+        let found = find(&mut self.directories, &listed, parents).map_err(failed)?;
+        for parent in found.aliased {
+            let path = || root_path.join(path(parent));
+            add_aliased(&mut self.warnings, path);
+        }
+        for Extra { parent, name } in found.extra {
             let entered = self.directories.enter(&manifest, parent);
             let told = entered.map_err(io::Error::from).and_then(|directory| {
                 walk(directory, &path(parent), &name, &mut |path| {
@@ -107,21 +116,25 @@ impl Preview {
     fn look_into(&mut self, index: u32) -> Result<(), SinkError> {
         let entered = self.directories.enter(&self.manifest, Some(index));
         let status = entered.map_err(io::Error::from).and_then(Directory::status);
-        match status {
-            Ok(status) => {
-                if let Some(first) = self.entry_by_directory.insert(status.id, index) {
-                    return Err(SinkError::SameDirectory {
-                        first: self.root_path.join(self.manifest.path(first)),
-                        second: self.root_path.join(self.manifest.path(index)),
-                    });
-                }
-                self.there.insert(index);
-                self.kept.insert(index, status.id);
-                Ok(())
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(source) => Err(self.failed(index, source)),
+        let status = match status {
+            Ok(status) => status,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(source) => return Err(self.failed(index, source)),
+        };
+        let parent = self.manifest.entry(index).and_then(|entry| entry.parent);
+        let around = self.directories.enter(&self.manifest, parent);
+        let added = around.map_err(io::Error::from).and_then(|around| {
+            let identities = &mut self.identities;
+            identities.add(status.id, index, Some(around))
+        });
+        if let Some(first) = added.map_err(|source| self.failed(index, source))? {
+            return Err(SinkError::SameDirectory {
+                first: self.root_path.join(first),
+                second: self.root_path.join(self.manifest.path(index)),
+            });
         }
+        self.there.insert(index);
+        Ok(())
     }
 
     /// Looks what has the name of a file or link.
@@ -141,12 +154,7 @@ impl Preview {
                 path: self.root_path.join(self.manifest.path(index)),
             });
         }
-        let stays = compare.may_be_same(&entry, &status);
-        // A file that is replaced leaves its other names behind.
-        if stays || status.links == 1 {
-            self.kept.insert(index, status.id);
-        }
-        if stays && compare == Compare::Time {
+        if compare == Compare::Time && compare.may_be_same(&entry, &status) {
             let hash = None;
             self.present.push(Present { entry: index, hash });
         }

@@ -4,7 +4,9 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::sync::Arc;
 
-use farwrite_session::files::{CommitGate, Policy, ScanOptions, Sink, SinkError, Source, Special};
+use farwrite_session::files::{
+    CommitGate, Compare, Policy, Preview, ScanOptions, Sink, SinkError, Source, Special,
+};
 
 use crate::place::{AT_ONCE, Place, hand_over, scan, transfer};
 
@@ -101,6 +103,39 @@ fn nothing_is_removed_after_a_failure() {
     }
     assert!(sink.finish().expect("all ended").failed_files > 0);
     assert!(to.path("t/old").exists());
+}
+
+/// The name goes, and the file stays under its other name. A dry run says so.
+#[test]
+fn a_stale_name_of_a_file_that_stays_is_removed() {
+    let (from, to) = (Place::new(), Place::new());
+    from.write("t/a", "a");
+    fs::hard_link(from.path("t/a"), from.path("t/b")).expect("link");
+    assert_eq!(send(&from, "t", &to, ALLOWED, None).expect("whole"), 0);
+    fs::remove_file(from.path("t/b")).expect("remove");
+    let mut source = scan(&[from.path("t")]);
+    let manifest = Arc::clone(source.manifest());
+    let order = source.delete(None).expect("all is listed");
+    let preview = Preview::look(to.0.path(), Arc::clone(&manifest), Compare::Time);
+    let mut told = Vec::new();
+    let mut tell = |path: &[u8]| {
+        told.push(path.to_vec());
+        Ok(())
+    };
+    let count = preview.expect("look").tell_extra(order, &mut tell);
+    assert_eq!((count.expect("listed"), told), (1, vec![b"t/b".to_vec()]));
+
+    let gate = CommitGate::default();
+    let sink = Sink::comparing(to.0.path(), manifest, gate, ALLOWED, Compare::Time);
+    let mut sink = sink.expect("sink");
+    source
+        .add_present(sink.present().to_vec(), Compare::Time)
+        .expect("in order");
+    sink.delete(order);
+    transfer(&mut source, &mut sink, 100);
+    let summary = sink.finish().expect("whole");
+    assert_eq!((summary.kept_files, summary.deleted_files), (1, 1));
+    assert_eq!(to.list().into_keys().collect::<Vec<_>>(), ["t", "t/a"]);
 }
 
 #[test]

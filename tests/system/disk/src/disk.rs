@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
@@ -23,12 +24,21 @@ use rustix::fs::{
 use crate::faults::{Faults, Operation};
 use crate::inodes::{Inodes, path_of, through};
 
+/// The start of 1980, in seconds since 1970.
+const FIRST_COARSE: i64 = 315_532_800;
+
 /// What the disk is like for as long as it is mounted.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct Traits {
     /// `a` and `A` are one name, as on FAT
     #[arg(long)]
     ignore_case: bool,
+    /// Each name that is looked up has an inode number of its own, as on exFAT through FUSE
+    #[arg(long)]
+    unstable_inodes: bool,
+    /// Times have whole pairs of seconds and begin in 1980, as on FAT
+    #[arg(long)]
+    coarse_times: bool,
     /// `rename` has no flags, as on many network file systems
     #[arg(long)]
     plain_rename: bool,
@@ -119,10 +129,16 @@ impl Disk {
 
     /// Hands an item to the kernel.
     pub(crate) fn enter(&self, parent: INodeNo, name: &OsStr) -> Result<FileAttr, Errno> {
-        let (directory, name) = self.place(parent, name)?;
+        let (directory, spelled) = self.place(parent, name)?;
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let fd = openat(&*directory, name, flags, Mode::empty()).map_err(io::Error::from)?;
-        let attr = attr_of(&fd)?;
+        let fd = openat(&*directory, spelled, flags, Mode::empty()).map_err(io::Error::from)?;
+        let mut attr = attr_of(&fd)?;
+        if self.traits.unstable_inodes {
+            let mut hasher = DefaultHasher::new();
+            (parent.0, name).hash(&mut hasher);
+            // Not the number of the root.
+            attr.ino = INodeNo(hasher.finish() | 1 << 63);
+        }
         self.inodes.remember(attr.ino.0, fd);
         Ok(attr)
     }
@@ -153,10 +169,15 @@ impl Disk {
     ) -> Result<(), Errno> {
         let fd = self.inodes.get(ino)?;
         self.faults.meet(Operation::Utimens, 0, &path_of(&*fd))?;
-        let times = Timestamps {
+        let mut times = Timestamps {
             last_access: timespec(accessed),
             last_modification: timespec(modified),
         };
+        let modified = &mut times.last_modification;
+        if self.traits.coarse_times && !matches!(modified.tv_nsec, UTIME_NOW | UTIME_OMIT) {
+            modified.tv_sec = (modified.tv_sec & !1).max(FIRST_COARSE);
+            modified.tv_nsec = 0;
+        }
         Ok(utimensat(CWD, through(&*fd), &times, AtFlags::empty()).map_err(io::Error::from)?)
     }
 
@@ -180,12 +201,12 @@ impl Disk {
         mode: u32,
         flags: i32,
     ) -> Result<(FileAttr, FileHandle), Errno> {
-        let (directory, name) = self.place(parent, name)?;
+        let (directory, spelled) = self.place(parent, name)?;
         let flags = open_flags(flags) | OFlags::CREATE;
         let mode = Mode::from_raw_mode(mode);
-        let file = openat(&*directory, &name, flags, mode).map_err(io::Error::from)?;
+        let file = openat(&*directory, &spelled, flags, mode).map_err(io::Error::from)?;
         let handle = self.files.insert(file.into());
-        Ok((self.enter(parent, &name)?, handle))
+        Ok((self.enter(parent, name)?, handle))
     }
 
     pub(crate) fn make_directory(
@@ -194,11 +215,11 @@ impl Disk {
         name: &OsStr,
         mode: u32,
     ) -> Result<FileAttr, Errno> {
-        let (directory, name) = self.place(parent, name)?;
-        self.meet(Operation::Mkdir, &directory, &name)?;
+        let (directory, spelled) = self.place(parent, name)?;
+        self.meet(Operation::Mkdir, &directory, &spelled)?;
         let mode = Mode::from_raw_mode(mode);
-        mkdirat(&*directory, &name, mode).map_err(io::Error::from)?;
-        self.enter(parent, &name)
+        mkdirat(&*directory, &spelled, mode).map_err(io::Error::from)?;
+        self.enter(parent, name)
     }
 
     pub(crate) fn remove(

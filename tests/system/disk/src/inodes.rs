@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fuser::{Errno, INodeNo};
 
-/// Inodes by number. The number is that of the backing file system, except for the root.
+/// Inodes by number. The number is that of the backing file system, except for the root, and on a disk without
+/// stable numbers.
 ///
 /// Each inode has an `O_PATH` descriptor. So it stays the same file when names change, and its
 /// number is not reused for another file.
@@ -37,11 +38,10 @@ impl Inodes {
     /// Notes that the kernel was given an inode.
     pub(crate) fn remember(&self, ino: u64, fd: OwnedFd) {
         let mut inodes = self.lock();
-        let inode = inodes.entry(ino).or_insert_with(|| Inode {
-            fd: Arc::new(fd),
-            lookups: 0,
-        });
-        inode.lookups += 1;
+        let lookups = inodes.get(&ino).map_or(0, |inode| inode.lookups) + 1;
+        // A number that belongs to a name leads to what has the name now.
+        let fd = Arc::new(fd);
+        inodes.insert(ino, Inode { fd, lookups });
     }
 
     pub(crate) fn forget(&self, ino: INodeNo, lookups: u64) {

@@ -206,24 +206,28 @@ impl Sink {
             Some(FileFailure::Io { tried, source })
         };
         match self.try_keep(index) {
-            Ok(Some(id)) => {
+            Ok(Ok(id)) => {
                 if self.manifest.has_other_names(index) {
                     self.firsts.insert(index, id);
                 }
                 None
             }
-            Ok(None) => Some(FileFailure::Changed),
+            Ok(Err(failure)) => Some(failure),
             Err(source) => failed(source),
         }
     }
 
-    /// Returns the file that stays; `None` if it has changed.
-    fn try_keep(&mut self, index: u32) -> io::Result<Option<Id>> {
+    /// Returns the file that stays.
+    fn try_keep(&mut self, index: u32) -> io::Result<Result<Id, FileFailure>> {
         let manifest = Arc::clone(&self.manifest);
         let attributes = Attributes::of(&manifest, index, self.policy);
         let (Some(attributes), Some(status)) = (attributes, self.tree.still_there(index)?) else {
-            return Ok(None);
+            return Ok(Err(FileFailure::Changed));
         };
+        let around = self.tree.around(index)?;
+        if !self.named.keep(index, around, &status)? {
+            return Ok(Err(FileFailure::SameName));
+        }
         let is_dressed = status.mode == attributes.mode
             && status.modified == attributes.modified
             && attributes.owner.is_none_or(|owner| owner == status.owner)
@@ -233,7 +237,9 @@ impl Sink {
             let around = self.tree.around(index)?;
             let name = manifest.entry(index).map_or(&[][..], |entry| entry.name);
             match around.open_to_read(name) {
-                Ok(file) if Status::of_file(&file)?.id != status.id => return Ok(None),
+                Ok(file) if Status::of_file(&file)?.id != status.id => {
+                    return Ok(Err(FileFailure::Changed));
+                }
                 Ok(file) => {
                     let path = || path.clone();
                     self.warnings.set(&file, Thing::File, &attributes, path)?;
@@ -245,8 +251,7 @@ impl Sink {
                 }
             }
         }
-        self.named.keep(status.id);
-        Ok(Some(status.id))
+        Ok(Ok(status.id))
     }
 
     /// Makes another name of a file.
@@ -341,7 +346,7 @@ impl Sink {
             return Ok(NamingResult::Stopped);
         };
         let directory = self.tree.around(index)?;
-        let given = self.named.give(directory, from, entry.name, id)?;
+        let given = self.named.give(directory, from, (index, entry.name), id)?;
         Ok(if given {
             NamingResult::Given
         } else {

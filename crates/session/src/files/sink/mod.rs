@@ -125,10 +125,10 @@ impl Sink {
         let mut sink = Self {
             _counted: Counted::new(),
             tree: DirectoryTree::prepare(directory, Arc::clone(&manifest), policy, compare)?,
+            named: Named::new(&manifest),
             manifest,
             policy,
             gate,
-            named: Named::default(),
             firsts: HashMap::new(),
             warnings: Warnings::default(),
             current: None,
@@ -299,7 +299,10 @@ impl Sink {
             });
         }
         if let Some(order) = self.delete.filter(|_| self.summary.failed_files == 0) {
-            self.summary.deleted_files = self.tree.remove_extra(order, &self.gate)?;
+            let removed = self
+                .tree
+                .remove_extra(order, &self.gate, &mut self.warnings);
+            self.summary.deleted_files = removed?;
         }
         self.tree.dress(&mut self.warnings);
         Ok(self.summary)
