@@ -12,6 +12,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
+use super::acl::{ACCESS, mode_without};
 use super::directory::Directory;
 use super::{Manifest, Owner, Policy, Time, Xattr, xattrs};
 
@@ -151,12 +152,18 @@ impl Warnings {
             .owner
             .map_or(Ok(()), |owner| set_owner(&fd, owner));
         // A list of who may do what cannot give more than the mode allows, which comes after it.
-        if let Err(error) = xattrs::set(&fd, attributes.xattrs, attributes.lists) {
+        let (has_list, set) = xattrs::set(&fd, attributes.xattrs, attributes.lists);
+        if let Err(error) = set {
             self.add(Attribute::Xattrs, of, &path, error);
         }
+        let list = attributes.xattrs.iter().find(|it| it.name == ACCESS);
+        let mode = match list.filter(|_| !has_list) {
+            Some(list) => mode_without(attributes.mode, &list.value),
+            None => attributes.mode,
+        };
         for (attribute, answer) in [
             (Attribute::Owner, owned),
-            (Attribute::Permissions, set_mode(&fd, attributes.mode)),
+            (Attribute::Permissions, set_mode(&fd, mode)),
             (Attribute::Time, set_time(&fd, attributes.modified)),
         ] {
             match answer {

@@ -38,6 +38,7 @@
 //! # }
 //! ```
 
+mod acl;
 mod aliases;
 mod attributes;
 mod commit_gate;

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, openat};
 
+use super::acl;
 use super::directory::Directory;
 use super::interrupted::is_temporary_file;
 use super::not_sent::NotSent;
@@ -162,6 +163,10 @@ impl Scanner<'_> {
                 what: status.kind.into(),
             });
         }
+        let mut status = status;
+        if !self.sends_xattrs() {
+            status.mode = acl::mode_of(path, status.mode);
+        }
         let added = self.add(None, name, &status, None)?;
         match directory {
             Some(directory) => {
@@ -246,13 +251,16 @@ impl Scanner<'_> {
                     continue;
                 }
             };
-            let (status, target) = status;
+            let (mut status, target) = status;
             if is_temporary_file(&name, &status) {
                 continue;
             }
             let is_directory = status.kind == FileType::Directory;
             if self.is_excluded(parent, &name, is_directory) {
                 continue;
+            }
+            if !self.sends_xattrs() && status.kind != FileType::Symlink {
+                status.mode = acl::mode_in(directory, &name, status.mode);
             }
             let added = self.add(parent, &name, &status, target)?;
             if is_directory {
@@ -326,6 +334,12 @@ impl Scanner<'_> {
         }
         if !self.builder.has_room_for_xattrs(&xattrs) {
             self.dropped.note_xattrs(true);
+            let list = xattrs.iter().find(|it| it.name == acl::ACCESS);
+            let mode = self.builder.so_far().entry(index).map(|entry| entry.mode);
+            if let Some((list, mode)) = list.zip(mode) {
+                let mode = acl::mode_without(mode, &list.value);
+                self.builder.set_mode(index, mode);
+            }
             return Ok(());
         }
         let detail = Detail {

@@ -6,12 +6,11 @@ use std::os::fd::AsFd;
 use rustix::fs::{XattrFlags, fgetxattr, flistxattr, fsetxattr};
 
 use super::Xattr;
+use super::acl::{ACCESS, LISTS};
 use super::detail::{MAX_XATTR_BYTES, check_xattrs, travels};
 
 /// Bytes for the names of one file: as many as Linux allows.
 const NAMES_BYTES: usize = 64 << 10;
-/// The names of access control lists begin so.
-const LISTS: &[u8] = b"system.posix_acl_";
 
 /// Returns the extended attributes that travel, in ascending order of their names, and whether others exist
 /// or do not fit. A file system without extended attributes has none.
@@ -48,9 +47,9 @@ pub(super) fn read(file: impl AsFd) -> (Vec<Xattr>, bool) {
     (xattrs, is_short)
 }
 
-/// Sets extended attributes, access control lists only if `lists` says so. Returns the first failure, after it
-/// has tried all.
-pub(super) fn set(file: impl AsFd, xattrs: &[Xattr], lists: bool) -> io::Result<()> {
+/// Sets extended attributes, access control lists only if `lists` says so. Returns whether the file now has its list of
+/// access, and the first failure, after it has tried all.
+pub(super) fn set(file: impl AsFd, xattrs: &[Xattr], lists: bool) -> (bool, io::Result<()>) {
     let set = |xattr: &Xattr| match lists || !xattr.name.starts_with(LISTS) {
         true => {
             let set = fsetxattr(&file, &xattr.name[..], &xattr.value, XattrFlags::empty());
@@ -60,5 +59,12 @@ pub(super) fn set(file: impl AsFd, xattrs: &[Xattr], lists: bool) -> io::Result<
             "the receiver sets access control lists with --owner only",
         )),
     };
-    xattrs.iter().map(set).fold(Ok(()), Result::and)
+    let mut has_list = false;
+    let mut all = Ok(());
+    for xattr in xattrs {
+        let set = set(xattr);
+        has_list |= set.is_ok() && xattr.name == ACCESS;
+        all = all.and(set);
+    }
+    (has_list, all)
 }

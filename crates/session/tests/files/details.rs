@@ -93,6 +93,59 @@ fn extended_attributes_and_lists_arrive_if_they_are_asked_for() {
     }
 }
 
+/// The bits of the group are the mask of a list, and not what the group of the file gets.
+#[test]
+fn a_mode_gives_nothing_that_its_list_does_not() {
+    let from = Place::new();
+    from.write("t/a", "a");
+    fs::create_dir(from.path("t/sub")).expect("directory");
+    let mut list = list(4);
+    // The group of the file gets nothing.
+    list[4 + 2 * 8 + 2] = 0;
+    for (path, mode) in [("t/a", 0o600), ("t/sub", 0o700)] {
+        // The owner gets what the mode says.
+        list[4 + 2] = u8::try_from(mode >> 6).expect("three bits");
+        let path = from.path(path);
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("chmod");
+        let name = "system.posix_acl_access";
+        if setxattr(&path, name, &list, XattrFlags::empty()).is_err() {
+            eprintln!("skipped: this file system has no access control lists");
+            return;
+        }
+    }
+    let mode = |place: &Place, path: &str| {
+        let metadata = fs::metadata(place.path(path)).expect("metadata");
+        metadata.mode() & 0o777
+    };
+    assert_eq!(mode(&from, "t/a"), 0o660, "the mask");
+    // Not sent, sent and not set, sent and set.
+    for (xattrs, owners) in [(false, true), (true, false), (true, true)] {
+        let options = ScanOptions {
+            xattrs,
+            ..ScanOptions::default()
+        };
+        for top in ["t", "t/a"] {
+            let mut source = Source::scan(&[from.path(top)], &options).expect("listed");
+            let to = Place::new();
+            let policy = Policy { owners, ..AT_ONCE };
+            let gate = CommitGate::default();
+            let sink = Sink::new(to.0.path(), Arc::clone(source.manifest()), gate, policy);
+            let mut sink = sink.expect("sink");
+            transfer(&mut source, &mut sink, 100);
+            sink.finish().expect("whole");
+            let warning = sink.poll_warning().map(|it| it.to_string());
+            assert_eq!(warning.is_some(), xattrs && !owners, "{warning:?}");
+            let bits = if xattrs && owners { 0o660 } else { 0o600 };
+            let file = if top == "t" { "t/a" } else { "a" };
+            assert_eq!(mode(&to, file), bits, "{xattrs} {owners}");
+            if top == "t" {
+                let bits = if xattrs && owners { 0o760 } else { 0o700 };
+                assert_eq!(mode(&to, "t/sub"), bits, "{xattrs} {owners}");
+            }
+        }
+    }
+}
+
 #[test]
 fn owners_arrive_where_the_receiver_sets_them() {
     let from = Place::new();

@@ -121,6 +121,13 @@ impl ManifestBuilder {
         check_xattrs(xattrs).is_ok_and(|bytes| self.xattrs_bytes + bytes <= MAX_ALL_XATTRS_BYTES)
     }
 
+    /// Gives an entry another mode.
+    pub(in crate::files) fn set_mode(&mut self, index: u32, mode: u16) {
+        if let Some(row) = self.manifest.rows.get_mut(position(index)) {
+            row.mode = mode & MODE_BITS;
+        }
+    }
+
     /// Returns the number of entries so far.
     #[must_use]
     pub fn entries(&self) -> u32 {
