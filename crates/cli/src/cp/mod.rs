@@ -97,6 +97,10 @@ pub(crate) struct CpArgs {
     /// Report files as verified before they survive a power failure, as of `farwrite recv`
     #[arg(long)]
     no_sync: bool,
+    /// Permissions that files and directories do not get, in octal, as of `farwrite recv`; without it, those of the
+    /// umask of the user at the machine that receives. With 000, they keep all that they have
+    #[arg(long, value_name = "MODE")]
+    umask: Option<OsString>,
     /// Show more about the transfer at its end
     #[arg(long, short)]
     verbose: bool,
@@ -189,6 +193,7 @@ impl CpArgs {
         check_host(&host)?;
         let unfit = self.tree.given();
         let unfit = unfit.or(self.memory.as_ref().map(|_| "--memory"));
+        let unfit = unfit.or(self.umask.as_ref().map(|_| "--umask"));
         if let Some(name) = unfit.or(self.no_sync.then_some("--no-sync")) {
             let what = format!("{name} is not for pipes: leave it out, or copy files");
             return Err(Failure::new(Exit::Usage, what));
@@ -224,6 +229,7 @@ impl CpArgs {
         words.extend(given([
             ("--memory", &self.memory),
             ("--timeout", &self.timeout),
+            ("--umask", &self.umask),
         ]));
         words
     }

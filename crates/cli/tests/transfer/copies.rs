@@ -60,6 +60,26 @@ fn files_go_there_and_back() {
     assert!(!commands.contains("psk"), "a key is in {commands}");
 }
 
+#[test]
+fn write_permissions_of_the_group_can_be_kept() {
+    let root = machines("umask");
+    let far = ["--far-program", env!("CARGO_BIN_EXE_farwrite"), "--no-sync"];
+    let data = root.join("data");
+    fs::set_permissions(&data, fs::Permissions::from_mode(0o664)).expect("a mode");
+    for (umask, mode) in [("002", 0o664), ("027", 0o640)] {
+        let words = [&far[..], &["--umask", umask, "data", "host:in"]].concat();
+        let (output, told) = copy(&root, &words);
+        assert!(output.status.success(), "{told}");
+        let arrived = fs::metadata(root.join("far/in/data")).expect("a file");
+        assert_eq!(arrived.permissions().mode() & 0o777, mode);
+    }
+    let (_, told) = copy(
+        &root,
+        &[&far[..], &["--umask", "8", "data", "host:in"]].concat(),
+    );
+    assert_eq!(told["error"]["kind"], "mismatch", "{told}");
+}
+
 /// The options of a tree, in both directions. The file of patterns is on this machine.
 #[test]
 fn what_is_copied_of_a_tree_can_be_chosen() {
