@@ -57,7 +57,7 @@ impl Direction {
 pub(crate) fn carry(
     (remote, path): (&Remote<'_>, &OsStr),
     direction: Direction,
-    (port, settings): (u16, &Settings),
+    (port, settings, patience): (u16, &Settings, Option<Duration>),
     console: &Console,
 ) -> Result<ExitCode, Failure> {
     let psk = key::make()?;
@@ -66,7 +66,7 @@ pub(crate) fn carry(
     // Ctrl-C ends this program at once.
     let cancel = Cancel::default();
     let mut far = remote.start(&words, &psk, None, &cancel)?;
-    let greeting = far.greeting(&cancel)?;
+    let greeting = far.greeting(patience, &cancel)?;
     let (mut input, output) = far.raw_pipes()?;
     let count = Arc::<AtomicU64>::default();
     let way = rsh::find(&greeting, &psk, settings, &mut input)?;

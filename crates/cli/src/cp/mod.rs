@@ -202,12 +202,17 @@ impl CpArgs {
             rate_bps: parsed("--rate", self.rate.as_deref(), parse_rate)?,
             scheme: parsed("--scheme", self.scheme.as_deref(), str::parse)?
                 .unwrap_or(SchemeSetting::Auto),
-            timeout: parsed("--timeout", self.timeout.as_deref(), parse_timeout)?
-                .unwrap_or(PIPE_TIMEOUT),
+            timeout: self.patience()?.unwrap_or(PIPE_TIMEOUT),
         };
         let path = from_home(&path);
         let remote = (&self.remote.remote(&host), path.as_os_str());
-        file::carry(remote, direction, (self.port, &settings), console)
+        let patience = self.patience()?;
+        file::carry(remote, direction, (self.port, &settings, patience), console)
+    }
+
+    /// The value of --timeout.
+    fn patience(&self) -> Result<Option<Duration>, Failure> {
+        parsed("--timeout", self.timeout.as_deref(), parse_timeout)
     }
 
     /// The options of the end that sends.
@@ -254,7 +259,8 @@ impl CpArgs {
         words.extend(["--dir".into(), from_home(&directory)]);
         let remote = self.remote.remote(host);
         let mut far = remote.start(&words, &psk, None, &cancel)?;
-        let meeting: Meeting = far.greeting(&cancel)?.parse().map_err(|problem| {
+        let greeting = far.greeting(self.patience()?, &cancel)?;
+        let meeting: Meeting = greeting.parse().map_err(|problem| {
             let what = format!("{}: {problem}", host.to_string_lossy());
             Failure::new(Exit::Mismatch, what)
         })?;
@@ -311,7 +317,7 @@ impl CpArgs {
             .remote
             .remote(host)
             .start(&words, &psk, Some(&meeting), &cancel)?;
-        far.greeting(&cancel)?;
+        far.greeting(self.patience()?, &cancel)?;
         let (out, output) = far.pipes()?;
         let relay = Relay::exit(out.clone(), meeting.port);
         let relay = relay.or_exit(Exit::Other, "preparing to carry the transfer through ssh")?;

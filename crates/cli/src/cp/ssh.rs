@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread;
@@ -11,6 +11,9 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use farwrite_session::Psk;
 use farwrite_transfer::Cancel;
+use farwrite_units::show::Time;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use zeroize::Zeroizing;
 
 use super::place::{from_home, quoted};
@@ -18,10 +21,12 @@ use super::relay::Out;
 use super::{FAR_GREETING, FAR_VERSION, Meeting};
 use crate::exit::{Exit, Failure, OrExit};
 
-/// The most lines before the greeting, such as those that a shell prints when it starts.
-const MAX_NOISE: usize = 50;
-/// The longest of these lines.
-const MAX_LINE_BYTES: u64 = 4096;
+/// The most bytes before the greeting, such as those that a shell prints when it starts.
+const MAX_NOISE_BYTES: usize = 64 << 10;
+/// The time for the greeting without --timeout. A person may type a password meanwhile.
+const LOGIN: Duration = Duration::from_secs(300);
+/// The time between two looks at whether the user has cancelled.
+const LOOK: Duration = Duration::from_millis(50);
 /// The time that ssh has to end after a copy.
 const LAST: Duration = Duration::from_secs(5);
 /// Where `--bootstrap` puts the program, below the home directory.
@@ -143,14 +148,21 @@ impl Remote<'_> {
         let mut child = self.command(&line, Stdio::null())?;
         let input = child.stdin.take();
         let mut input = input.ok_or_else(|| Failure::new(Exit::Other, "ssh has no input"))?;
-        let copied = cancel.run(move || io::copy(&mut own, &mut input));
-        if copied.is_err() {
-            let _ = child.kill();
-        }
-        let status = child.wait().or_exit(Exit::Other, what)?;
+        let copying = thread::spawn(move || io::copy(&mut own, &mut input));
+        let status = loop {
+            if cancel.is_set() {
+                let _ = child.kill();
+            }
+            match child.try_wait().or_exit(Exit::Other, what)? {
+                Some(status) => break status,
+                None => thread::sleep(LOOK),
+            }
+        };
         // Ctrl-C reaches ssh too, whose end would be reported otherwise.
         cancel.check()?;
-        match (copied?, status.code()) {
+        let copied = copying.join();
+        let copied = copied.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        match (copied, status.code()) {
             (Ok(_), Some(0)) => Ok(()),
             (_, Some(255)) => Err(why_it_ended(&self.host.to_string_lossy(), Some(255))),
             // If the other end has failed, its status says more than the broken pipe.
@@ -172,14 +184,47 @@ fn keep_program(bytes: u64) -> String {
 }
 
 impl Far {
-    /// Waits for the greeting of the program, and returns the rest of its line.
-    pub(crate) fn greeting(&mut self, cancel: &Cancel) -> Result<String, Failure> {
-        for _ in 0..=MAX_NOISE {
-            let mut line = Vec::new();
+    /// Waits for the greeting of the program, at most for `timeout`, and returns the rest of its line.
+    pub(crate) fn greeting(
+        &mut self,
+        timeout: Option<Duration>,
+        cancel: &Cancel,
+    ) -> Result<String, Failure> {
+        let greeting = self.find_greeting(timeout.unwrap_or(LOGIN), cancel);
+        if greeting.is_err() {
+            // ssh may still ask for a password, or wait for the other machine.
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+        let (version, rest) = greeting?;
+        if version != FAR_VERSION {
+            let what = format!(
+                "{} speaks version {version:?} of copies, and this program {FAR_VERSION}: install the same release \
+                 at both ends",
+                self.name
+            );
+            return Err(Failure::new(Exit::Mismatch, what));
+        }
+        Ok(rest)
+    }
+
+    /// Returns the version in the greeting, and the rest of its line.
+    fn find_greeting(
+        &mut self,
+        limit: Duration,
+        cancel: &Cancel,
+    ) -> Result<(String, String), Failure> {
+        let until = Instant::now() + limit;
+        let mut noise_bytes = 0;
+        while noise_bytes <= MAX_NOISE_BYTES {
             let output = self.pipes.as_mut().map(|(_, output)| output);
-            match output.map(|output| output.take(MAX_LINE_BYTES).read_until(b'\n', &mut line)) {
-                Some(Ok(1..)) => {}
-                _ => {
+            let read = match output {
+                Some(output) => read_line(output, until, cancel)?,
+                None => Line::End,
+            };
+            let line = match read {
+                Line::Whole(line) => line,
+                Line::End => {
                     // The program ends when its standard input does.
                     self.pipes = None;
                     let status = self.child.wait().ok().and_then(|status| status.code());
@@ -187,26 +232,27 @@ impl Far {
                     cancel.check()?;
                     return Err(why_it_ended(&self.name, status));
                 }
-            }
-            // What a shell prints may be of any bytes.
-            let line = String::from_utf8_lossy(&line);
-            let Some(rest) = line.trim_end().strip_prefix(FAR_GREETING) else {
-                continue;
+                Line::Late => {
+                    let what = format!(
+                        "{} has not answered within {} (--timeout)",
+                        self.name,
+                        Time(limit)
+                    );
+                    return Err(Failure::new(Exit::Unreachable, what));
+                }
             };
-            let (version, rest) = rest.split_once(' ').unwrap_or((rest, ""));
-            if version != FAR_VERSION {
-                let what = format!(
-                    "{} speaks version {version:?} of copies, and this program {FAR_VERSION}: install \
-                     the same release at both ends",
-                    self.name
-                );
-                return Err(Failure::new(Exit::Mismatch, what));
+            // What a shell prints may be of any bytes, and need not end with a newline.
+            let text = String::from_utf8_lossy(&line);
+            if let Some(at) = text.rfind(FAR_GREETING) {
+                let found = text[at + FAR_GREETING.len()..].trim_end();
+                let (version, rest) = found.split_once(' ').unwrap_or((found, ""));
+                return Ok((version.to_owned(), rest.trim().to_owned()));
             }
-            return Ok(rest.trim().to_owned());
+            noise_bytes += line.len();
         }
         let what = format!(
-            "{} prints lines before the program starts, and no greeting of farwrite: make its shell \
-             silent for commands of ssh",
+            "{} prints more than {MAX_NOISE_BYTES} bytes before the program starts, and no greeting of farwrite: \
+             make its shell silent for commands of ssh",
             self.name
         );
         Err(Failure::new(Exit::Mismatch, what))
@@ -245,6 +291,55 @@ impl Far {
         let _ = self.child.kill();
         let _ = self.child.wait();
         None
+    }
+}
+
+/// What was read of the output of the program.
+enum Line {
+    /// A line, or as many bytes as may come before the greeting.
+    Whole(Vec<u8>),
+    End,
+    /// The time is over.
+    Late,
+}
+
+/// Reads a line, and nothing behind it.
+fn read_line(
+    output: &mut BufReader<ChildStdout>,
+    until: Instant,
+    cancel: &Cancel,
+) -> Result<Line, Failure> {
+    let mut line = Vec::new();
+    while line.last() != Some(&b'\n') && line.len() <= MAX_NOISE_BYTES {
+        cancel.check()?;
+        if output.buffer().is_empty() && !is_readable(output.get_ref()) {
+            if Instant::now() >= until {
+                return Ok(Line::Late);
+            }
+            continue;
+        }
+        let bytes = match output.fill_buf() {
+            Ok([]) | Err(_) => return Ok(Line::End),
+            Ok(bytes) => bytes,
+        };
+        let end = bytes.iter().position(|byte| *byte == b'\n');
+        let taken = end.map_or(bytes.len(), |end| end + 1);
+        line.extend_from_slice(&bytes[..taken]);
+        output.consume(taken);
+    }
+    Ok(Line::Whole(line))
+}
+
+/// Waits a short time for output, or its end.
+fn is_readable(output: &ChildStdout) -> bool {
+    let mut fds = [PollFd::new(output, PollFlags::IN)];
+    let time = Timespec::try_from(LOOK).ok();
+    match poll(&mut fds, time.as_ref()) {
+        Ok(ready) => ready > 0,
+        // The user may have cancelled.
+        Err(Errno::INTR) => false,
+        // Reading says what is wrong.
+        Err(_) => true,
     }
 }
 

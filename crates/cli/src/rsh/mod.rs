@@ -29,6 +29,8 @@ pub(crate) use way::{Way, find};
 const NAME: &str = "farwrite-rsh-1";
 /// How long the other end may take to accept the stream.
 const OPENING: Duration = Duration::from_secs(10);
+/// How long the other end may be silent, without --timeout.
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// The exit code of everything that goes wrong before or beside the command, as with ssh.
 const FAILED: u8 = 255;
 
@@ -65,9 +67,10 @@ pub(crate) struct RshArgs {
     /// How losses are repaired, as of `farwrite send`
     #[arg(long, value_name = "NAME", default_value = "auto")]
     scheme: SchemeSetting,
-    /// Give up if the other machine is silent for this time: 1s to 1h
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_timeout)]
-    timeout: Duration,
+    /// Give up if the other machine is silent for this time: 1s to 1h; without it, 60s, and 5 minutes for ssh to
+    /// log in
+    #[arg(long, value_name = "TIME", value_parser = parse_timeout)]
+    timeout: Option<Duration>,
     /// [USER@]HOST, and the command with its arguments
     #[arg(value_names = ["HOST", "COMMAND"], required = true, num_args = 2..)]
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -119,7 +122,7 @@ fn run_near(args: &RshArgs, console: &Console) -> Result<ExitCode, Failure> {
     let settings = Settings {
         rate_bps: args.rate,
         scheme: args.scheme,
-        timeout: args.timeout,
+        timeout: args.timeout.unwrap_or(TIMEOUT),
     };
     let psk = key::make()?;
     let remote = args.remote.remote(&host);
@@ -129,7 +132,7 @@ fn run_near(args: &RshArgs, console: &Console) -> Result<ExitCode, Failure> {
     // Ctrl-C ends this program at once.
     let cancel = Cancel::default();
     let mut far = remote.start(&words, &psk, None, &cancel)?;
-    let greeting = far.greeting(&cancel)?;
+    let greeting = far.greeting(args.timeout, &cancel)?;
     let (mut input, mut output) = far.raw_pipes()?;
     match find(&greeting, &psk, &settings, &mut input)? {
         Way::Udp(connection) => {

@@ -80,6 +80,54 @@ fn write_permissions_of_the_group_can_be_kept() {
     assert_eq!(told["error"]["kind"], "mismatch", "{told}");
 }
 
+/// Replaces the first lines of the script that stands for ssh.
+fn begin(root: &Path, lines: &str) {
+    let rsh = root.join("rsh");
+    let script = fs::read_to_string(&rsh).expect("the script");
+    let script = script.replacen("#!/bin/sh\n", &format!("#!/bin/sh\n{lines}\n"), 1);
+    fs::write(&rsh, script).expect("written");
+}
+
+#[test]
+fn text_of_the_far_shell_without_a_newline_is_passed_over() {
+    let root = machines("title");
+    begin(&root, r"printf 'hello\n\033]0;a title\007'");
+    let far = ["--far-program", env!("CARGO_BIN_EXE_farwrite"), "--no-sync"];
+    let (output, told) = copy(&root, &[&far[..], &["data", "host:in"]].concat());
+    assert!(output.status.success(), "{told}");
+}
+
+#[test]
+fn a_far_shell_that_never_answers_is_given_up() {
+    let root = machines("silent");
+    begin(&root, "echo $$ >pid; printf 'a title'; exec sleep 1000");
+    let sleeps = || {
+        let pid = fs::read_to_string(root.join("pid")).expect("the script has begun");
+        Path::new("/proc").join(pid.trim()).exists()
+    };
+    let (output, told) = copy(&root, &["--timeout", "1s", "data", "host:in"]);
+    assert_eq!(output.status.code(), Some(5), "{told}");
+    let line = told["error"]["message"].as_str().expect("a text");
+    assert!(line.contains("has not answered within 1 s"), "{line}");
+    assert!(!sleeps(), "ssh is left");
+    fs::remove_file(root.join("pid")).expect("removed");
+
+    let mut waits = Command::new(env!("CARGO_BIN_EXE_farwrite"))
+        .args(["cp", "--rsh", "./rsh", "host:data", "."])
+        .current_dir(&root)
+        .spawn()
+        .expect("the program starts");
+    while fs::read_to_string(root.join("pid")).is_ok_and(|pid| !pid.ends_with('\n'))
+        || !root.join("pid").exists()
+    {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let pid = rustix::process::Pid::from_child(&waits);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it runs");
+    assert_eq!(waits.wait().expect("its end").code(), Some(130));
+    assert!(!sleeps(), "ssh is left");
+}
+
 /// The options of a tree, in both directions. The file of patterns is on this machine.
 #[test]
 fn what_is_copied_of_a_tree_can_be_chosen() {
