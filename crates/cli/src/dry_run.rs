@@ -33,6 +33,7 @@ struct Listing {
     unchanged_bytes: Option<u64>,
     deleted_files: Option<u32>,
     deleted_paths: Option<Vec<String>>,
+    warnings: Vec<Text>,
 }
 
 /// Shows a dry run. `left_out` is what the sender cannot send, if this end knows that. Returns the exit code that a
@@ -55,6 +56,9 @@ pub(crate) fn show(
     for it in left_out.unwrap_or_default().iter().take(WARNED) {
         let name = Text::new(it.path.display());
         console.warn(counted(1, std::iter::once(name), it.reason()));
+    }
+    for warning in &run.warnings {
+        console.warn(warning);
     }
     let result = Listing::of(run, left_out);
     console.say(result.line());
@@ -114,6 +118,7 @@ impl Listing {
             deleted_files: removal.map(|removal| removal.count),
             deleted_paths: removal
                 .map(|removal| removal.paths.iter().map(shown).take(LISTED).collect()),
+            warnings: run.warnings.clone(),
         }
     }
 

@@ -416,6 +416,7 @@ impl SendArgs {
             manifest: Arc::clone(source.manifest()),
             unchanged: None,
             removal: None,
+            warnings: Vec::new(),
         };
         dry_run::show(&listed, Some(source.unreadable()), Exit::Files, console)
     }

@@ -43,7 +43,7 @@ pub use keys::{Accepted, AcceptedKeys, Key, Proof};
 pub use known_peers::{KnownPeers, KnownPeersError, LineError, PeerProblem};
 pub use listener::{Listener, Refusal};
 pub use message::{
-    Cause, Cutover, CutoverAccepted, Expected, FileCause, Hello, Message, MessageKind,
+    Cause, Cutover, CutoverAccepted, Expected, FileCause, Hello, Message, MessageKind, Missing,
     OfferedSockets, Progress, QpBlob, RouteAddress, RouteKey, TransferPlan,
 };
 pub use psk::Psk;

@@ -122,6 +122,21 @@ pub enum Message {
     /// From the receiver of files, in a dry run: paths of what it would remove. Those of directories end with `/`
     /// (P8.9).
     Extra(Vec<Vec<u8>>),
+    /// In both directions, to an end with [`Hello::REPORTS`]: what its user should know of the other end, for people
+    /// (P8.10).
+    Warnings(Vec<Text>),
+    /// In both directions, to an end with [`Hello::REPORTS`]: what did not arrive besides the files with a verdict
+    /// (P8.10).
+    Missing(Vec<Missing>),
+}
+
+/// Something without a verdict that did not arrive (P8.10).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Missing {
+    /// Its intended path below the receiver's directory.
+    pub path: Text,
+    /// Why, for people.
+    pub reason: Text,
 }
 
 /// The progress of an end. The sender counts what it reads, and the receiver what it writes.
@@ -186,6 +201,8 @@ impl Hello {
     /// Capability: the steps in [`Progress`] are bytes (P7.6).
     pub const BYTE_STEPS: u64 = 8;
 
+    /// Capability: the end knows [`Message::Warnings`] and [`Message::Missing`] (P8.10).
+    pub const REPORTS: u64 = 512;
     /// Capability: of the sender of files, that the session is a dry run; of the receiver, that it answers dry runs
     /// (P8.9).
     pub const DRY_RUNS: u64 = 256;
@@ -333,6 +350,8 @@ impl Message {
             Self::BlockHashes { .. } => MessageKind::BlockHashes,
             Self::BlocksCompared { .. } => MessageKind::BlocksCompared,
             Self::Extra(_) => MessageKind::Extra,
+            Self::Warnings(_) => MessageKind::Warnings,
+            Self::Missing(_) => MessageKind::Missing,
         }
     }
 
@@ -432,6 +451,12 @@ pub enum MessageKind {
     /// [`Message::Extra`].
     #[error("paths that only the receiver has")]
     Extra,
+    /// [`Message::Warnings`].
+    #[error("warnings")]
+    Warnings,
+    /// [`Message::Missing`].
+    #[error("what did not arrive")]
+    Missing,
 }
 
 /// What an end expects instead of the message that arrived.

@@ -1,6 +1,7 @@
 //! A dry run: what a transfer would send, and what the receiver would remove (P8.9). Only the channel is used.
 
 use std::io;
+use std::iter;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +23,9 @@ use crate::{
     TransferHooks,
 };
 
+/// A receiver that sends more warnings than this is not heard.
+const MOST_WARNINGS: usize = 100;
+
 /// Bytes of paths in one message. This is well below the limit of a message, since the last path may exceed it.
 const BATCH_BYTES: usize = 64 << 10;
 
@@ -35,6 +39,8 @@ pub struct DryRun {
     pub unchanged: Option<Vec<u32>>,
     /// What would be removed, if the sender wants that.
     pub removal: Option<Removal>,
+    /// What the user should know about the answer.
+    pub warnings: Vec<Text>,
 }
 
 /// What a transfer would remove.
@@ -91,6 +97,7 @@ pub fn answer_dry_run(
     is_own: bool,
     hooks: &TransferHooks<'_>,
 ) -> Result<DryRun, Error> {
+    let tells = sender.takes_reports() && !is_own;
     over(
         sender.into_channel(),
         settings.timeout,
@@ -100,6 +107,7 @@ pub fn answer_dry_run(
                 heartbeat,
                 settings,
                 is_own,
+                tells,
                 hooks,
             };
             answer.give(Setup::new(reader, hooks, settings.timeout), directory)
@@ -131,7 +139,7 @@ fn ask(
     hooks: &TransferHooks<'_>,
 ) -> Result<DryRun, Error> {
     let cancel = hooks.cancel;
-    outbox.send_or_cancel(hello(Hello::DRY_RUNS), cancel)?;
+    outbox.send_or_cancel(hello(Hello::DRY_RUNS | Hello::REPORTS), cancel)?;
     let receiver = setup.hello()?;
     check_delete(settings.delete, &receiver)?;
     if !receiver.has(Hello::DRY_RUNS) {
@@ -159,6 +167,7 @@ fn ask(
             paths: PathList::default(),
             max: order.max,
         }),
+        warnings: Vec::new(),
     };
     loop {
         match setup.message(settings.timeout)? {
@@ -192,6 +201,9 @@ impl DryRun {
                 }
             }
             (Message::Deleted { files }, _, Some(removal)) => removal.count = files,
+            (Message::Warnings(warnings), ..) if self.warnings.len() < MOST_WARNINGS => {
+                self.warnings.extend(warnings);
+            }
             (other, ..) => {
                 let want = Expected::Message(MessageKind::Done);
                 return Err(failed(&other.unexpected(want)));
@@ -207,6 +219,8 @@ struct Answer<'a> {
     heartbeat: &'a Arc<OwnCounts>,
     settings: &'a ReceiveSettings,
     is_own: bool,
+    /// Whether the sender takes warnings of this end, and this end does not keep them.
+    tells: bool,
     hooks: &'a TransferHooks<'a>,
 }
 
@@ -249,8 +263,13 @@ impl Answer<'_> {
                 self.outbox.send_or_cancel(present, cancel)?;
             }
         }
-        let removal = delete.map(|order| self.find(&mut setup, preview, order));
-        let removal = removal.transpose()?;
+        let found = delete.map(|order| self.find(&mut setup, preview, order));
+        let (removal, warnings) = found.transpose()?.unzip();
+        let warnings = warnings.unwrap_or_default();
+        if self.tells && !warnings.is_empty() {
+            let told = Message::Warnings(warnings.clone());
+            self.outbox.send_or_cancel(told, cancel)?;
+        }
         self.outbox.send_or_cancel(Message::Done, cancel)?;
         // The sender closes the channel when it has the answer. A sender that does not is given up.
         let _ = setup.message(settings.timeout);
@@ -258,6 +277,7 @@ impl Answer<'_> {
             manifest,
             unchanged,
             removal,
+            warnings,
         })
     }
 
@@ -279,7 +299,7 @@ impl Answer<'_> {
         setup: &mut Setup<'_>,
         mut preview: Preview,
         order: Delete,
-    ) -> Result<Removal, Error> {
+    ) -> Result<(Removal, Vec<Text>), Error> {
         let (outbox, cancel) = (self.outbox.clone(), self.hooks.cancel.clone());
         let is_own = self.is_own;
         let find = move || {
@@ -301,13 +321,15 @@ impl Answer<'_> {
                 }
                 Ok(())
             });
-            (count.map(|count| (count, paths, batch.paths)), unsent)
+            let warnings = iter::from_fn(|| preview.poll_warning()).map(Text::new);
+            let found = count.map(|count| (count, paths, batch.paths, warnings.collect()));
+            (found, unsent)
         };
         let (found, unsent) = setup.run(self.heartbeat, find)?;
         if let Some(error) = unsent {
             return Err(error);
         }
-        let (count, paths, last) = found.map_err(|error| Error::of_sink(&error))?;
+        let (count, paths, last, warnings) = found.map_err(|error| Error::of_sink(&error))?;
         let count = u32::try_from(count).unwrap_or(u32::MAX);
         let cancel = self.hooks.cancel;
         if !last.is_empty() {
@@ -317,11 +339,12 @@ impl Answer<'_> {
             let deleted = Message::Deleted { files: count };
             self.outbox.send_or_cancel(deleted, cancel)?;
         }
-        Ok(Removal {
+        let removal = Removal {
             count,
             paths,
             max: order.max,
-        })
+        };
+        Ok((removal, warnings))
     }
 }
 
@@ -384,6 +407,7 @@ mod tests {
                 paths: PathList::default(),
                 max: Some(2),
             }),
+            warnings: Vec::new(),
         }
     }
 

@@ -2,11 +2,10 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use farwrite_session::files::{Kind, Manifest, Source};
-use farwrite_session::{FileCause, Text};
+use farwrite_session::{FileCause, Missing, Text};
 use serde::{Serialize, Serializer};
 
 use crate::hooks::{EndedFile, FileState};
@@ -16,6 +15,10 @@ use crate::hooks::{EndedFile, FileState};
 const LISTED_FAILURES: usize = 1000;
 /// The number of files that arrived that are listed: 5 MB of names at most.
 const LISTED_ARRIVALS: usize = 10_000;
+/// Things in one message that says what did not arrive: each has two texts.
+pub(crate) const MISSING_BATCH: usize = 100;
+/// The number of warnings of the other end that are kept.
+const HEARD_WARNINGS: usize = 100;
 
 /// A file that did not arrive.
 #[derive(Debug, Serialize)]
@@ -48,12 +51,12 @@ pub(crate) struct FailedFiles {
 
 impl FailedFiles {
     /// Adds something that did not arrive, by its path below the receiver's directory.
-    fn add(&mut self, path: impl FnOnce() -> PathBuf, cause: FileCause, reason: Text) {
-        self.failed_files += 1;
+    fn add(&mut self, path: impl FnOnce() -> Text, cause: FileCause, reason: Text) {
+        self.failed_files = self.failed_files.saturating_add(1);
         self.any_corrupt |= cause == FileCause::Corrupt;
         if self.failures.len() < LISTED_FAILURES {
             self.failures.push(FailedFile {
-                path: Text::new(path().display()),
+                path: path(),
                 reason,
                 cause,
             });
@@ -79,6 +82,10 @@ pub(crate) struct FileResults {
     pub(crate) failed: FailedFiles,
     /// A few lines, whatever the number of files.
     pub(crate) warnings: Vec<String>,
+    /// Warnings of this end that the other end has not been told.
+    pub(crate) untold: Vec<Text>,
+    /// How many warnings of the other end are among the warnings.
+    pub(crate) heard: usize,
     /// Whether an observer wants each file.
     pub(crate) keeps_ended: bool,
     /// Files that the observer has not been told.
@@ -104,7 +111,7 @@ impl FileResults {
         };
         self.tell(manifest, index, state, hash);
         if let Some((cause, reason)) = failure {
-            let path = || manifest.path(index);
+            let path = || Text::new(manifest.path(index).display());
             self.failed.add(path, cause, reason);
             return;
         }
@@ -154,8 +161,8 @@ impl SharedResults {
     pub(crate) fn begin(&self, source: &Source) {
         let mut results = FileResults::default();
         for it in source.unreadable() {
-            let (path, reason) = (|| it.path.clone(), Text::new(it.reason()));
-            results.failed.add(path, FileCause::Unreadable, reason);
+            let (path, reason) = (Text::new(it.path.display()), Text::new(it.reason()));
+            results.failed.add(|| path, FileCause::Unreadable, reason);
         }
         results.keeps_ended = self.results().keeps_ended;
         *self.results() = results;
@@ -224,7 +231,32 @@ impl SharedResults {
 
     /// Adds a warning that the verdicts do not show. Callers add a few, whatever the number of files.
     pub(crate) fn warn(&self, warning: impl fmt::Display) {
-        self.results().warnings.push(warning.to_string());
+        let mut results = self.results();
+        results.untold.push(Text::new(&warning));
+        results.warnings.push(warning.to_string());
+    }
+
+    /// Returns the warnings of this end since the last call, for the other end.
+    pub(crate) fn take_untold(&self) -> Vec<Text> {
+        std::mem::take(&mut self.results().untold)
+    }
+
+    /// Adds warnings of the other end, which `whose` names.
+    pub(crate) fn hear_warnings(&self, whose: &str, warnings: &[Text]) {
+        let mut results = self.results();
+        let room = HEARD_WARNINGS.saturating_sub(results.heard);
+        for warning in warnings.iter().take(room) {
+            results.heard += 1;
+            results.warnings.push(format!("{whose}: {warning}"));
+        }
+    }
+
+    /// Adds what the other end says did not arrive.
+    pub(crate) fn hear_missing(&self, cause: FileCause, missing: Vec<Missing>) {
+        let mut results = self.results();
+        for Missing { path, reason } in missing {
+            results.failed.add(|| path, cause, reason);
+        }
     }
 
     /// Returns everything, and keeps nothing.

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, SyncSender, TrySendError};
 use std::thread;
 
-use farwrite_session::{Error as SessionError, Expected, Message, Reader};
+use farwrite_session::{Error as SessionError, Expected, FileCause, Message, Reader};
 
 use super::Event;
 use super::disk_writer::Job;
 use crate::cutover::MAX_CUTOVERS;
 use crate::error::of_thread;
 use crate::progress_counts::PeerCounts;
+use crate::results::SharedResults;
 use crate::{Error, ErrorKind};
 
 /// Reads the channel in its own thread, until the channel ends.
@@ -19,11 +20,12 @@ pub(super) fn start(
     reader: Reader,
     jobs: SyncSender<Job>,
     events: Sender<Event>,
-    peer: Arc<PeerCounts>,
+    (peer, told): (Arc<PeerCounts>, SharedResults),
 ) -> Result<(), Error> {
     let work = move || {
         let mut is_closed = false;
-        if let Err(error) = listen(reader, &jobs, &events, &peer, &mut is_closed) {
+        let listened = listen(reader, &jobs, &events, (&peer, &told), &mut is_closed);
+        if let Err(error) = listened {
             // The other half no longer exists after the transfer has ended.
             let _ = events.send(Event::Ended { error, is_closed });
         }
@@ -51,7 +53,7 @@ fn listen(
     mut reader: Reader,
     jobs: &SyncSender<Job>,
     events: &Sender<Event>,
-    peer: &PeerCounts,
+    (peer, told): (&PeerCounts, &SharedResults),
     is_closed: &mut bool,
 ) -> Result<(), Error> {
     let failed = |error: SessionError| Error::of_session("receiving", &error);
@@ -66,6 +68,14 @@ fn listen(
         let job = match message {
             Message::Progress(progress) => {
                 peer.set(progress);
+                continue;
+            }
+            Message::Warnings(warnings) if !is_over => {
+                told.hear_warnings("at the sender", &warnings);
+                continue;
+            }
+            Message::Missing(missing) if !is_over => {
+                told.hear_missing(FileCause::Unreadable, missing);
                 continue;
             }
             Message::FileHash { index, hash } if !is_over => Job::Hash { index, hash },

@@ -81,6 +81,8 @@ pub(super) struct DiskWriter {
     pub(super) shared_results: SharedResults,
     pub(super) outbox: Outbox,
     pub(super) heartbeat: Arc<OwnCounts>,
+    /// Whether the sender takes warnings of this end.
+    pub(super) tells: bool,
     pub(super) jobs: Receiver<Job>,
     pub(super) empties: Sender<Region>,
     pub(super) events: Sender<Event>,
@@ -119,6 +121,7 @@ impl DiskWriter {
         self.note_warnings();
         if worked.is_err() {
             self.note_kept_parts();
+            self.tell_warnings();
         }
         match worked {
             Ok(results) => {
@@ -144,6 +147,7 @@ impl DiskWriter {
             self.sink.finish()?
         };
         self.note_warnings();
+        self.tell_warnings();
         Ok(FileResults {
             verified_files: summary.verified_files,
             verified_bytes: summary.verified_bytes,
@@ -289,6 +293,15 @@ impl DiskWriter {
                  {KEPT_DAYS} days in {:?}",
                 kept.path, kept.part
             ));
+        }
+    }
+
+    /// Tells the sender what this end warns of.
+    fn tell_warnings(&self) {
+        let warnings = self.shared_results.take_untold();
+        if self.tells && !warnings.is_empty() {
+            // If the channel has ended, the sender learns less, and this end shows the warnings itself.
+            let _ = self.outbox.send(Message::Warnings(warnings));
         }
     }
 

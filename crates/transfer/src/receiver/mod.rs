@@ -96,6 +96,8 @@ struct Reception<'a> {
     shared_results: SharedResults,
     settings: &'a ReceiveSettings,
     hooks: &'a TransferHooks<'a>,
+    /// Whether the sender takes warnings of this end.
+    tells: bool,
 }
 
 /// Receives the files of a sender, which has already sent its hello, into a directory.
@@ -116,6 +118,7 @@ pub fn receive(
         settings.policy.resume = None;
     }
     let settings = &settings;
+    let tells = sender.takes_reports();
     let channel = sender.into_channel();
     let ends = (channel.local_addr(), channel.peer_addr());
     let close_handle = channel.close_handle();
@@ -134,6 +137,7 @@ pub fn receive(
         shared_results: SharedResults::default(),
         settings,
         hooks,
+        tells,
     };
     let mut disk = None;
     let wants_files = hooks.observer.wants_files();
@@ -320,6 +324,7 @@ impl Reception<'_> {
             shared_results: self.shared_results.clone(),
             outbox: self.outbox.clone(),
             heartbeat: Arc::clone(&self.heartbeat),
+            tells: self.tells,
             jobs,
             empties,
             events,
@@ -376,7 +381,8 @@ impl Reception<'_> {
         let of_disk = (to_do, give_back, tell.clone());
         *disk = Some(self.start_disk((sink, &manifest), of_disk)?);
         let peer = Arc::<PeerCounts>::default();
-        channel_reader::start(reader, jobs.clone(), tell, Arc::clone(&peer))?;
+        let told = self.shared_results.clone();
+        channel_reader::start(reader, jobs.clone(), tell, (Arc::clone(&peer), told))?;
         let agreed = Agreed {
             scheme: scheme_of(&plan)?,
             control: self.settings.rate_control(),

@@ -160,6 +160,16 @@ fn listen(
                 verdicts.shared_results.note_deleted(files);
                 continue;
             }
+            Message::Warnings(warnings) => {
+                let results = &verdicts.shared_results;
+                results.hear_warnings("at the receiver", &warnings);
+                continue;
+            }
+            Message::Missing(missing) => {
+                let results = &verdicts.shared_results;
+                results.hear_missing(FileCause::Unwritable, missing);
+                continue;
+            }
             Message::Done => return verdicts.finish(),
             other => return Err(failed(other.unexpected(Expected::AboutFiles))),
         }

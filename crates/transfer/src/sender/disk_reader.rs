@@ -5,12 +5,12 @@ use std::sync::mpsc::{Receiver, SyncSender, TryRecvError};
 use std::time::Duration;
 
 use farwrite::Region;
-use farwrite_session::Message;
 use farwrite_session::files::Source;
+use farwrite_session::{Message, Missing, Text};
 
 use crate::channel_writer::{Closed, Outbox};
 use crate::progress_counts::OwnCounts;
-use crate::results::SharedResults;
+use crate::results::{MISSING_BATCH, SharedResults};
 
 /// Bytes of one read. The size is small, so that a slow disk still shows progress.
 const SLICE_BYTES: usize = 256 << 10;
@@ -40,6 +40,8 @@ pub(super) struct DiskReader {
     pub(super) empties: Receiver<Region>,
     pub(super) filled: SyncSender<Filled>,
     pub(super) shared_results: SharedResults,
+    /// Whether the receiver takes warnings of this end.
+    pub(super) tells: bool,
 }
 
 impl DiskReader {
@@ -50,10 +52,29 @@ impl DiskReader {
         for warning in source.warnings() {
             self.shared_results.warn(warning);
         }
+        if self.tells && self.tell(&source).is_err() {
+            return;
+        }
         if let Some(stream_bytes) = stream_bytes {
             // The peer notices a closed channel itself.
             let _ = self.outbox.send(Message::StreamEnd { stream_bytes });
         }
+    }
+
+    /// Tells the receiver what this end warns of, and what it could not list.
+    fn tell(&self, source: &Source) -> Result<(), Closed> {
+        let warnings = self.shared_results.take_untold();
+        if !warnings.is_empty() {
+            self.outbox.send(Message::Warnings(warnings))?;
+        }
+        for unreadable in source.unreadable().chunks(MISSING_BATCH) {
+            let missing = unreadable.iter().map(|it| Missing {
+                path: Text::new(it.path.display()),
+                reason: Text::new(it.reason()),
+            });
+            self.outbox.send(Message::Missing(missing.collect()))?;
+        }
+        Ok(())
     }
 
     /// Returns the length of the stream; `None` when the transfer has ended.

@@ -107,6 +107,8 @@ struct Negotiated {
     is_synced: bool,
     /// Whether the steps of the receiver are bytes.
     counts_bytes: bool,
+    /// Whether the receiver takes warnings of this end.
+    tells: bool,
 }
 
 /// Sends the files of `source` through a channel to a receiver. While the receiver is busy with another
@@ -192,7 +194,7 @@ fn negotiate(
     let cancel = hooks.cancel;
     let mut setup = Setup::new(reader, hooks, settings.timeout);
     let start = Instant::now();
-    outbox.send_or_cancel(hello(Hello::RESUMES), cancel)?;
+    outbox.send_or_cancel(hello(Hello::RESUMES | Hello::REPORTS), cancel)?;
     // The offer does not depend on the receiver's hello, and waiting costs a round trip.
     let mut bind = local;
     bind.set_port(0);
@@ -201,6 +203,7 @@ fn negotiate(
     let can_cut_over = theirs.has(Hello::CUTS_OVER);
     let is_synced = theirs.has(Hello::SYNCS);
     let counts_bytes = theirs.has(Hello::BYTE_STEPS);
+    let tells = theirs.has(Hello::REPORTS);
     let receiver = theirs.clone();
     let waited = start.elapsed();
 
@@ -261,6 +264,7 @@ fn negotiate(
         can_cut_over,
         is_synced,
         counts_bytes,
+        tells,
     })
 }
 

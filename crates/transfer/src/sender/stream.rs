@@ -125,6 +125,7 @@ impl Stream {
             empties: used,
             filled: fill,
             shared_results: shared_results.clone(),
+            tells: negotiated.tells,
         };
         let stream = Self {
             routed: negotiated.routed,
