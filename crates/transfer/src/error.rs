@@ -202,10 +202,10 @@ impl Error {
             }
             SinkError::Open { .. }
             | SinkError::Prepare { .. }
-            | SinkError::InTheWay { .. }
             | SinkError::SameDirectory { .. }
             | SinkError::Delete { .. }
             | SinkError::Extra { .. }
+            | SinkError::TooMuchToReplace { .. }
             | SinkError::TooMuchToDelete { .. } => ErrorKind::Files,
             SinkError::Quota { .. } => ErrorKind::Mismatch,
             _ => ErrorKind::Other,

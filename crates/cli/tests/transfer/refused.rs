@@ -141,12 +141,14 @@ fn a_directory_that_cannot_be_written_is_said_so() {
 fn a_directory_in_the_way_of_a_file_is_said_so() {
     let rig = Rig::new();
     let file = rig.file("file", 1000);
+    let other = rig.file("other", 1000);
     fs::create_dir(rig.inbox().join("file")).expect("directory");
     let receiver = rig.recv(V4, &["--once"]);
-    rig.send(receiver.addr, &[], &[&file])
+    rig.send(receiver.addr, &[], &[&file, &other])
         .end()
-        .assert(9, "is in the way");
-    receiver.end().assert(6, "is in the way");
+        .assert(9, "a directory has this name");
+    receiver.end().assert(6, "a directory has this name");
+    assert!(rig.inbox().join("other").is_file());
 }
 
 #[test]

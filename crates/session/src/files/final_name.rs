@@ -102,6 +102,11 @@ impl Named {
         self.given.contains(&file.id) || kept.is_some_and(|kept| file.links <= *kept)
     }
 
+    /// Whether what has the name of an entry may be what another entry shall be.
+    pub(super) fn is_shared(&mut self, index: u32, directory: &Directory) -> io::Result<bool> {
+        Ok(self.aliases.other(index, directory)?.is_some())
+    }
+
     /// Gives the file `id` the name of an entry in a directory. Returns `false` if a file of this transfer has the
     /// name.
     pub(super) fn give(

@@ -45,6 +45,11 @@ impl Identities {
         let path = || self.manifest.path(index);
         Ok(other.map(|name| path().with_file_name(OsStr::from_bytes(&name))))
     }
+
+    /// Whether what has the name of an entry may be what another entry shall be.
+    pub(super) fn is_shared(&mut self, index: u32, around: &Directory) -> io::Result<bool> {
+        Ok(self.aliases.other(index, around)?.is_some())
+    }
 }
 
 #[cfg(test)]

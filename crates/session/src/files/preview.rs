@@ -24,6 +24,8 @@ pub struct Preview {
     present: Vec<Present>,
     /// The directories of the manifest that exist.
     there: HashSet<u32>,
+    /// Entries whose names have something of another kind, which they would replace.
+    in_the_way: Vec<u32>,
     warnings: Warnings,
     identities: Identities,
 }
@@ -33,7 +35,7 @@ impl Preview {
     ///
     /// # Errors
     /// Those with which a transfer would end before its first byte: [`SinkError::Open`], [`SinkError::Prepare`],
-    /// [`SinkError::InTheWay`], [`SinkError::SameDirectory`] of directories that exist. Room, quota, and whether this end may write are not checked.
+    /// [`SinkError::SameDirectory`] of directories that exist. Room, quota, and whether this end may write are not checked.
     pub fn look(root: &Path, manifest: Arc<Manifest>, compare: Compare) -> Result<Self, SinkError> {
         let directory = Directory::open(root).map_err(|source| SinkError::Open {
             path: root.into(),
@@ -45,6 +47,7 @@ impl Preview {
             directories: OpenDirectories::new(directory, None),
             present: Vec::new(),
             there: HashSet::new(),
+            in_the_way: Vec::new(),
             warnings: Warnings::default(),
             identities: Identities::new(&manifest),
         };
@@ -65,6 +68,11 @@ impl Preview {
     #[must_use]
     pub fn present(&self) -> &[Present] {
         &self.present
+    }
+
+    /// Whether an entry has the name of something of another kind, which it would replace.
+    pub(super) fn replaces(&self) -> bool {
+        !self.in_the_way.is_empty()
     }
 
     /// Returns what a user should know about the answer.
@@ -99,7 +107,12 @@ impl Preview {
             let path = || root_path.join(path(parent));
             add_aliased(&mut self.warnings, path);
         }
-        for Extra { parent, name } in found.extra {
+        let in_the_way = self.in_the_way.iter().filter_map(|it| manifest.entry(*it));
+        let in_the_way = in_the_way.map(|entry| Extra {
+            parent: entry.parent,
+            name: entry.name.to_vec(),
+        });
+        for Extra { parent, name } in in_the_way.chain(found.extra) {
             let entered = self.directories.enter(&manifest, parent);
             let told = entered.map_err(io::Error::from).and_then(|directory| {
                 walk(directory, &path(parent), &name, &mut |path| {
@@ -119,6 +132,10 @@ impl Preview {
         let status = match status {
             Ok(status) => status,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(_) if self.is_no_directory(index) => {
+                self.in_the_way.push(index);
+                return Ok(());
+            }
             Err(source) => return Err(self.failed(index, source)),
         };
         let parent = self.manifest.entry(index).and_then(|entry| entry.parent);
@@ -137,6 +154,16 @@ impl Preview {
         Ok(())
     }
 
+    /// Whether something that is no directory has the name of an entry.
+    fn is_no_directory(&mut self, index: u32) -> bool {
+        let Some(entry) = self.manifest.entry(index) else {
+            return false;
+        };
+        let around = self.directories.enter(&self.manifest, entry.parent);
+        let there = around.ok().and_then(|it| it.look(entry.name).ok()?);
+        there.is_some_and(|it| it.kind != FileType::Directory)
+    }
+
     /// Looks what has the name of a file or link.
     fn look_at(&mut self, index: u32, compare: Compare) -> Result<(), SinkError> {
         let Some(entry) = self.manifest.entry(index) else {
@@ -150,9 +177,8 @@ impl Preview {
             return Ok(());
         };
         if status.kind == FileType::Directory {
-            return Err(SinkError::InTheWay {
-                path: self.root_path.join(self.manifest.path(index)),
-            });
+            self.in_the_way.push(index);
+            return Ok(());
         }
         if compare == Compare::Time && compare.may_be_same(&entry, &status) {
             let hash = None;

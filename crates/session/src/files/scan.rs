@@ -76,6 +76,7 @@ impl Unreadable {
     pub fn reason(&self) -> String {
         match &self.error {
             ScanError::Special { what, .. } => format!("{what} is not sent"),
+            ScanError::Manifest(ManifestError::Entry { why, .. }) => why.to_string(),
             error => error.to_string(),
         }
     }
@@ -94,19 +95,38 @@ pub(super) fn scan(paths: &[PathBuf], options: &ScanOptions) -> Result<Scan, Sca
         firsts: HashMap::new(),
     };
     let mut named: HashMap<Vec<u8>, &Path> = HashMap::new();
+    let mut failed = Vec::new();
     for path in paths {
-        match own_name(path) {
-            Some(name) => {
-                if let Some(first) = named.insert(name.to_vec(), path) {
-                    return Err(ScanError::SameName {
-                        first: first.into(),
-                        second: path.clone(),
-                    });
-                }
-                scanner.add_named(name, path)?;
-            }
-            None => scanner.add_contents(path)?,
+        let name = own_name(path);
+        if let Some(name) = name
+            && let Some(first) = named.insert(name.to_vec(), path)
+        {
+            return Err(ScanError::SameName {
+                first: first.into(),
+                second: path.clone(),
+            });
         }
+        let added = match name {
+            Some(name) => scanner.add_named(name, path),
+            None => scanner.add_contents(path),
+        };
+        match added {
+            // The others are sent.
+            Err(error @ (ScanError::Io { .. } | ScanError::Special { .. })) => {
+                let name = name.map_or_else(|| path.as_os_str(), OsStr::from_bytes);
+                failed.push(Unreadable {
+                    path: name.into(),
+                    error,
+                });
+            }
+            added => added?,
+        }
+    }
+    match failed.pop() {
+        Some(last) if failed.len() + 1 == paths.len() => {
+            return Err(failed.into_iter().next().unwrap_or(last).error);
+        }
+        last => scanner.unreadable.extend(failed.into_iter().chain(last)),
     }
     scanner.ids.shrink_to_fit();
     Ok(Scan {
@@ -168,19 +188,15 @@ impl Scanner<'_> {
             status.mode = acl::mode_of(path, status.mode);
         }
         let added = self.add(None, name, &status, None)?;
+        let Some(index) = added else {
+            return Ok(());
+        };
         match directory {
-            Some(directory) => {
-                self.add_below(OpenDirectories::new(directory, Some(first)), Some(first))
-            }
-            None => {
-                if let Some(index) = added {
-                    self.add_file_details(index, || {
-                        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-                        Ok(openat(CWD, path, flags, Mode::empty())?.into())
-                    })?;
-                }
-                Ok(())
-            }
+            Some(directory) => self.add_below(OpenDirectories::new(directory, added), added),
+            None => self.add_file_details(index, || {
+                let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+                Ok(openat(CWD, path, flags, Mode::empty())?.into())
+            }),
         }
     }
 
@@ -264,7 +280,7 @@ impl Scanner<'_> {
             }
             let added = self.add(parent, &name, &status, target)?;
             if is_directory {
-                pending.push(added);
+                pending.extend(added.map(Some));
             } else if let Some(index) = added {
                 self.add_file_details(index, || directory.open_to_read(&name))?;
             }
@@ -371,13 +387,21 @@ impl Scanner<'_> {
         };
         let is_first = matches!(kind, Kind::File { .. }) && status.links > 1;
         let is_other_name = matches!(kind, Kind::HardLink { .. });
-        let index = self.builder.push(&Entry {
+        let pushed = self.builder.push(&Entry {
             parent,
             name: name.into(),
             kind,
             mode: status.mode,
             modified: status.modified,
-        })?;
+        });
+        let index = match pushed {
+            // Its path is too long or too deep, for example. The others are sent.
+            Err(error @ ManifestError::Entry { .. }) => {
+                self.leave_out(parent, name, error.into());
+                return Ok(None);
+            }
+            pushed => pushed?,
+        };
         self.ids.push(status.id);
         if self.options.owners && !self.options.files_only && !is_other_name {
             self.builder.push_detail(Detail {

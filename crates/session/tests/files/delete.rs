@@ -15,9 +15,11 @@ const ALLOWED: Policy = Policy {
     ..AT_ONCE
 };
 
-fn sink(to: &Place, source: &Source, policy: Policy) -> Sink {
+fn sink(to: &Place, source: &Source, policy: Policy, max: Option<u32>) -> Result<Sink, SinkError> {
     let manifest = Arc::clone(source.manifest());
-    Sink::new(to.0.path(), manifest, CommitGate::default(), policy).expect("sink")
+    let order = source.delete(max).expect("all is listed");
+    let wishes = (Compare::Time, Some(order));
+    Sink::mirroring(to.0.path(), manifest, CommitGate::default(), policy, wishes)
 }
 
 /// Sends a path and removes what is only at the receiver. Returns how much that was.
@@ -29,8 +31,11 @@ fn send(
     max: Option<u32>,
 ) -> Result<u32, SinkError> {
     let mut source = scan(&[from.path(path)]);
-    let mut sink = sink(to, &source, policy);
-    sink.delete(source.delete(max).expect("all is listed"));
+    let mut sink = sink(to, &source, policy, max)?;
+    let present = sink.present().to_vec();
+    source
+        .add_present(present, Compare::Time)
+        .expect("in order");
     transfer(&mut source, &mut sink, 100);
     sink.finish().map(|summary| summary.deleted_files)
 }
@@ -92,8 +97,7 @@ fn what_is_only_at_the_receiver_is_removed_where_it_is_sent() {
 fn nothing_is_removed_after_a_failure() {
     let (from, to, _outside) = places();
     let mut source = scan(&[from.path("t")]);
-    let mut sink = sink(&to, &source, ALLOWED);
-    sink.delete(source.delete(None).expect("all is listed"));
+    let mut sink = sink(&to, &source, ALLOWED, None).expect("sink");
     fs::remove_file(from.path("t/sub/b")).expect("remove");
     while !source.is_over() {
         let mut bytes = [0; 100];
@@ -113,10 +117,10 @@ fn a_stale_name_of_a_file_that_stays_is_removed() {
     fs::hard_link(from.path("t/a"), from.path("t/b")).expect("link");
     assert_eq!(send(&from, "t", &to, ALLOWED, None).expect("whole"), 0);
     fs::remove_file(from.path("t/b")).expect("remove");
-    let mut source = scan(&[from.path("t")]);
+    let source = scan(&[from.path("t")]);
     let manifest = Arc::clone(source.manifest());
     let order = source.delete(None).expect("all is listed");
-    let preview = Preview::look(to.0.path(), Arc::clone(&manifest), Compare::Time);
+    let preview = Preview::look(to.0.path(), manifest, Compare::Time);
     let mut told = Vec::new();
     let mut tell = |path: &[u8]| {
         told.push(path.to_vec());
@@ -125,17 +129,86 @@ fn a_stale_name_of_a_file_that_stays_is_removed() {
     let count = preview.expect("look").tell_extra(order, &mut tell);
     assert_eq!((count.expect("listed"), told), (1, vec![b"t/b".to_vec()]));
 
-    let gate = CommitGate::default();
-    let sink = Sink::comparing(to.0.path(), manifest, gate, ALLOWED, Compare::Time);
-    let mut sink = sink.expect("sink");
-    source
-        .add_present(sink.present().to_vec(), Compare::Time)
-        .expect("in order");
-    sink.delete(order);
-    transfer(&mut source, &mut sink, 100);
-    let summary = sink.finish().expect("whole");
-    assert_eq!((summary.kept_files, summary.deleted_files), (1, 1));
+    assert_eq!(send(&from, "t", &to, ALLOWED, None).expect("whole"), 1);
     assert_eq!(to.list().into_keys().collect::<Vec<_>>(), ["t", "t/a"]);
+}
+
+/// Files that have become directories or links, and the reverse, at both depths. Returns what is outside too.
+fn changed_kinds() -> (Place, Place, Place) {
+    let (from, to, outside) = (Place::new(), Place::new(), Place::new());
+    outside.write("d/kept", "kept");
+    from.write("t/dir-now/x", "x");
+    from.write("t/file-now", "new");
+    from.write("t/from-link/y", "y");
+    symlink("file-now", from.path("t/link-now")).expect("link");
+    from.write("t/z", "z");
+    to.write("t/dir-now", "a file");
+    to.write("t/file-now/deep/old", "old");
+    symlink(outside.path("d"), to.path("t/from-link")).expect("link");
+    to.write("t/link-now/old", "old");
+    (from, to, outside)
+}
+
+#[test]
+fn another_kind_replaces_what_has_the_name_if_that_may_be_removed() {
+    let (from, to, outside) = changed_kinds();
+    let source = scan(&[from.path("t")]);
+    let order = source.delete(None).expect("all is listed");
+    let preview = Preview::look(to.0.path(), Arc::clone(source.manifest()), Compare::Time);
+    let mut told = Vec::new();
+    let mut tell = |path: &[u8]| {
+        told.push(String::from_utf8_lossy(path).into_owned());
+        Ok(())
+    };
+    let count = preview.expect("look").tell_extra(order, &mut tell);
+    assert_eq!(count.expect("listed"), 7);
+    told.sort();
+    let want = [
+        "t/dir-now",
+        "t/file-now/",
+        "t/file-now/deep/",
+        "t/file-now/deep/old",
+        "t/from-link",
+        "t/link-now/",
+        "t/link-now/old",
+    ];
+    assert_eq!(told, want);
+
+    let before = to.list();
+    let refused = send(&from, "t", &to, ALLOWED, Some(6)).expect_err("too many");
+    let is_counted = matches!(refused, SinkError::TooMuchToReplace { count: 7, most: 6 });
+    assert!(is_counted, "{refused}");
+    assert_eq!(to.list(), before, "nothing was removed");
+    assert_eq!(send(&from, "t", &to, ALLOWED, Some(7)).expect("whole"), 7);
+    assert_eq!(to.list(), from.list());
+    assert_eq!(fs::read(outside.path("d/kept")).expect("read"), b"kept");
+}
+
+#[test]
+fn without_removal_another_kind_fails_and_the_rest_arrives() {
+    let (from, to, outside) = changed_kinds();
+    fs::create_dir(from.path("t/e")).expect("directory");
+    to.write("t/e", "a file");
+    let mut source = scan(&[from.path("t")]);
+    let manifest = Arc::clone(source.manifest());
+    let mut sink = Sink::new(to.0.path(), manifest, CommitGate::default(), ALLOWED).expect("sink");
+    let unmade: Vec<_> = std::iter::from_fn(|| sink.poll_unmade()).collect();
+    let names = ["t/dir-now", "t/e", "t/from-link"].map(std::path::PathBuf::from);
+    assert_eq!(unmade, names);
+    transfer(&mut source, &mut sink, 100);
+    let failed: Vec<_> = std::iter::from_fn(|| sink.poll_verdict())
+        .filter(|it| it.failure.is_some())
+        .map(|it| source.manifest().path(it.index))
+        .collect();
+    let names = ["t/dir-now/x", "t/file-now", "t/from-link/y", "t/link-now"];
+    let summary = sink.finish().expect("all ended");
+    assert_eq!((summary.verified_files, summary.failed_files), (1, 4));
+    let mut failed: Vec<_> = failed.iter().map(|it| it.to_str().expect("text")).collect();
+    failed.sort_unstable();
+    assert_eq!(failed, names);
+    assert_eq!(fs::read(to.path("t/z")).expect("read"), b"z");
+    assert_eq!(fs::read(to.path("t/dir-now")).expect("read"), b"a file");
+    assert_eq!(outside.list().len(), 2, "nothing was written there");
 }
 
 #[test]

@@ -430,6 +430,37 @@ fn file_that_holds_more_than_it_says_is_given_up() {
 }
 
 #[test]
+fn what_cannot_be_listed_does_not_keep_the_rest_back() {
+    use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
+    let from = Place::new();
+    from.write("t/a", "a");
+    from.write("t/z", "z");
+    // A path of more than 4095 bytes, which no call takes as a whole.
+    let name = "d".repeat(255);
+    let mut around = openat(CWD, from.path("t"), OFlags::RDONLY, Mode::empty()).expect("open");
+    for _ in 0..17 {
+        mkdirat(&around, &name, Mode::RWXU).expect("directory");
+        around = openat(&around, &name, OFlags::RDONLY, Mode::empty()).expect("open");
+    }
+    let paths = ["missing", "t", "gone"].map(|name| from.path(name));
+    let source = scan(&paths);
+    let left_out: Vec<_> = source.unreadable().iter().collect();
+    assert_eq!(left_out.len(), 3, "{left_out:?}");
+    assert!(left_out[0].reason().contains("bytes"), "{left_out:?}");
+    assert_eq!(left_out[1].path.to_str(), Some("missing"));
+    assert!(
+        left_out[2].reason().contains("No such file"),
+        "{left_out:?}"
+    );
+    assert_eq!(source.manifest().files(), 2);
+    assert_eq!(source.delete(None), None);
+    for paths in [&paths[..1], &[from.path("missing"), from.path("gone")]] {
+        let error = Source::scan(paths, &ScanOptions::default()).expect_err("nothing is there");
+        assert!(error.to_string().contains("missing"), "{error}");
+    }
+}
+
+#[test]
 fn deep_and_wide_trees_need_few_open_files() {
     let from = Place::in_memory();
     for wide in 0..300 {

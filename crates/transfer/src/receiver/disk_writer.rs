@@ -1,18 +1,19 @@
 //! Writes segments to files, in its own thread.
 
 use std::collections::VecDeque;
+use std::iter;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use farwrite::Region;
 use farwrite_session::files::{CommitGate, KEPT_DAYS, Manifest, Run, Sink, SinkError, Verdict};
-use farwrite_session::{Message, Text};
+use farwrite_session::{FileCause, Message, Missing, Text};
 
 use super::Event;
 use crate::channel_writer::{Closed, Outbox};
 use crate::progress_counts::OwnCounts;
-use crate::results::{FileResults, SharedResults};
+use crate::results::{FileResults, MISSING_BATCH, SharedResults};
 use crate::{Error, ErrorKind};
 
 /// Bytes of one write. The size is small, so that a slow disk still shows progress.
@@ -21,6 +22,10 @@ const SLICE_BYTES: usize = 256 << 10;
 /// How long a file waits for others that become durable together with it. A slow path does not make
 /// the disk sync more often than this.
 const COMMIT_PERIOD: Duration = Duration::from_millis(500);
+
+/// Why a directory cannot exist.
+const NO_DIRECTORY: &str =
+    "something else has this name at the receiver; with --delete, the directory replaces it";
 
 /// Work for the disk, in order of arrival.
 pub(super) enum Job {
@@ -157,6 +162,7 @@ impl DiskWriter {
     }
 
     fn work(&mut self, progress: &mut Progress) -> Result<(), Stop> {
+        self.tell_unmade()?;
         self.send_verdicts()?;
         while progress.stream_bytes != Some(progress.written_bytes) {
             if self.gate.is_closed() {
@@ -294,6 +300,24 @@ impl DiskWriter {
                 kept.path, kept.part
             ));
         }
+    }
+
+    /// Notes the directories that cannot exist, and tells the sender.
+    fn tell_unmade(&mut self) -> Result<(), Stop> {
+        let unmade = iter::from_fn(|| self.sink.poll_unmade());
+        let missing = unmade.map(|path| Missing {
+            path: Text::new(path.display()),
+            reason: Text::new(NO_DIRECTORY),
+        });
+        let missing: Vec<_> = missing.collect();
+        for missing in missing.chunks(MISSING_BATCH) {
+            let results = &self.shared_results;
+            results.hear_missing(FileCause::Unwritable, missing.to_vec());
+            if self.tells {
+                self.outbox.send(Message::Missing(missing.to_vec()))?;
+            }
+        }
+        Ok(())
     }
 
     /// Tells the sender what this end warns of.

@@ -258,16 +258,13 @@ impl Reception<'_> {
         setup: &mut Setup<'_>,
         directory: &Path,
         manifest: &Arc<Manifest>,
-        (compare, delete): (Compare, Option<Delete>),
+        wishes: (Compare, Option<Delete>),
     ) -> Result<Sink, Error> {
         let (directory, manifest) = (directory.to_path_buf(), Arc::clone(manifest));
         let (gate, policy) = (self.gate.clone(), self.settings.policy);
-        let make = move || Sink::comparing(&directory, manifest, gate, policy, compare);
+        let make = move || Sink::mirroring(&directory, manifest, gate, policy, wishes);
         let sink = setup.run(&self.heartbeat, make)?;
-        let mut sink = sink.map_err(|error| Error::of_sink(&error))?;
-        if let Some(order) = delete {
-            sink.delete(order);
-        }
+        let sink = sink.map_err(|error| Error::of_sink(&error))?;
         for present in sink.present().chunks(PRESENT_BATCH) {
             let present = Message::Present(present.to_vec());
             self.outbox.send_or_cancel(present, self.hooks.cancel)?;

@@ -1,30 +1,26 @@
 //! The receiver's directory and those below it.
 
-use std::collections::{HashMap, HashSet};
-use std::ffi::OsStr;
+mod mirror;
+mod room;
+
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::FileType;
 
-use super::aliases::ByName;
 use super::attributes::{Attribute, Attributes, Thing, Warnings, set_mode};
 use super::directory::Directory;
 use super::durable::{Directories, sync_around};
-use super::extra::{Extra, Found, Removal, add_aliased, find, walk};
-use super::free_space::{FreeSpaceWatch, NeededSpace, free_bytes};
+use super::free_space::FreeSpaceWatch;
 use super::identities::Identities;
 use super::interrupted::{InterruptedFiles, remove_leftovers};
 use super::open_directories::{EnterError, OpenDirectories};
 use super::partial::SourceId;
-use super::quota::Stock;
 use super::sink::is_full;
 use super::status::{Id, Status};
-use super::{
-    CommitGate, Compare, Delete, EntryRef, Kind, Manifest, Policy, Present, SinkError, Time,
-};
+use super::{Compare, Delete, EntryRef, Kind, Manifest, Policy, Present, SinkError, Time};
 
 /// The directory that receives everything, and the directories of a manifest in it.
 ///
@@ -42,20 +38,27 @@ pub(super) struct DirectoryTree {
     present: Vec<Present>,
     /// What the files were whose bytes were hashed, and when they had changed last.
     hashed: HashMap<u32, (Id, Time)>,
+    /// What the sender wants to be removed, if this end allows that.
+    delete: Option<Delete>,
+    /// Files and directories that had the name of something of another kind, and were removed.
+    replaced: u64,
+    /// Directories that cannot exist, because something else has the name, and the outermost of them.
+    blocked: HashSet<u32>,
+    unmade: VecDeque<u32>,
     interrupted: InterruptedFiles,
     /// The modes that directories get if the transfer fails, sorted by the number of their entry.
     modes_after_failure: Vec<(u32, u16)>,
 }
 
 impl DirectoryTree {
-    /// Makes all directories of a manifest in an existing one, if there is room for its files. Checks that no
-    /// directory has the name of a file, and that the files can get names. Removes the leftovers of killed receivers
-    /// from directories that existed before.
+    /// Makes all directories of a manifest in an existing one, if there is room for its files. Checks that the files
+    /// can get names. Removes the leftovers of killed receivers from directories that existed before, and, for `delete`,
+    /// what has the name of a directory and is none.
     pub(super) fn prepare(
         root: &Path,
         manifest: Arc<Manifest>,
         policy: Policy,
-        compare: Compare,
+        (compare, delete): (Compare, Option<Delete>),
     ) -> Result<Self, SinkError> {
         let directory = Directory::open(root).map_err(|source| SinkError::Open {
             path: root.into(),
@@ -72,14 +75,25 @@ impl DirectoryTree {
             compare,
             present: Vec::new(),
             hashed: HashMap::new(),
+            delete,
+            replaced: 0,
+            blocked: HashSet::new(),
+            unmade: VecDeque::new(),
             interrupted,
             modes_after_failure: Vec::new(),
         };
         tree.check_quota()?;
         tree.check_room()?;
+        tree.check_replaced()?;
         let mut directories = Identities::new(&manifest);
         let mut grown = Directories::new();
         for (index, entry) in (0..).zip(manifest.entries()) {
+            if entry.parent.is_some_and(|it| tree.blocked.contains(&it)) {
+                // Its files and links fail when their turn comes.
+                tree.blocked
+                    .extend(entry.kind.is_directory().then_some(index));
+                continue;
+            }
             match entry.kind {
                 Kind::Directory => {
                     if tree.make(index, &entry, &mut directories)? && policy.sync {
@@ -126,112 +140,6 @@ impl DirectoryTree {
         })
     }
 
-    /// Checks that the files fit into the quota. Interrupted files have what is left of it: if there is too little
-    /// room for all, those that this transfer does not need are removed.
-    fn check_quota(&mut self) -> Result<(), SinkError> {
-        let Some(quota_bytes) = self.policy.quota_bytes else {
-            return Ok(());
-        };
-        let stock = Stock::take(&self.root_path);
-        let mut stock = stock.map_err(|(path, source)| SinkError::Open { path, source })?;
-        let left_bytes = quota_bytes.saturating_sub(stock.used_bytes);
-        let needed_bytes = self.needed_bytes(Measure::Length);
-        if needed_bytes > left_bytes {
-            return Err(SinkError::Quota {
-                needed_bytes,
-                left_bytes,
-            });
-        }
-        let entries = (0..).zip(self.manifest.entries());
-        let sources = entries.filter_map(|(index, entry)| {
-            let source = self.interrupted.source(&self.manifest, index, &entry);
-            Some(source?.place)
-        });
-        let places: HashSet<u64> = sources.collect();
-        stock.shrink_to(left_bytes - needed_bytes, &places);
-        Ok(())
-    }
-
-    /// Checks that the files fit into the free bytes, as far as that can be known: a file system
-    /// that compresses needs less, and holes need nothing.
-    fn check_room(&mut self) -> Result<(), SinkError> {
-        let Some(reserve_bytes) = self.policy.reserve_bytes else {
-            return Ok(());
-        };
-        let free = free_bytes(self.directories.root());
-        let Some(free_bytes) = free.map_err(|source| SinkError::Open {
-            path: self.root_path.clone(),
-            source,
-        })?
-        else {
-            return Ok(());
-        };
-        let room_bytes = free_bytes.saturating_sub(reserve_bytes);
-        if self.manifest.stream_bytes() <= room_bytes && free_bytes >= reserve_bytes {
-            return Ok(());
-        }
-        let needed_bytes = self.needed_bytes(Measure::Allocated);
-        if needed_bytes <= room_bytes && free_bytes >= reserve_bytes {
-            return Ok(());
-        }
-        Err(SinkError::NoRoom {
-            path: self.root_path.clone(),
-            needed_bytes,
-            reserve_bytes,
-            free_bytes,
-        })
-    }
-
-    /// The bytes that the files need beyond those of the files that they replace.
-    fn needed_bytes(&mut self, measure: Measure) -> u64 {
-        let manifest = Arc::clone(&self.manifest);
-        let mut need = NeededSpace::default();
-        for (index, entry) in (0..).zip(manifest.entries()) {
-            if let Kind::File { bytes, sparse } = entry.kind {
-                let around = self.around(index).ok();
-                let status = around.and_then(|around| around.look(entry.name).ok()?);
-                if let Some(status) = &status
-                    && self.compare.may_be_same(&entry, status)
-                {
-                    continue;
-                }
-                let freed = status
-                    .filter(|status| status.kind == FileType::RegularFile && status.links == 1);
-                // Without a list of its data, nobody knows how much of a sparse file is zeros.
-                let is_unknown = sparse && manifest.data(index).is_none();
-                let bytes = match measure {
-                    Measure::Length => bytes,
-                    Measure::Allocated if is_unknown => 0,
-                    Measure::Allocated => {
-                        let bytes = manifest.stream_bytes_of(index);
-                        bytes.saturating_sub(self.interrupted_bytes(index, &entry))
-                    }
-                };
-                let freed_bytes = freed.map_or(0, |status| measure.of(&status));
-                need.add(
-                    bytes,
-                    match measure {
-                        // The sender decides whether the file arrives, and so whether the older one goes.
-                        Measure::Length => freed_bytes.min(bytes),
-                        Measure::Allocated => freed_bytes,
-                    },
-                );
-            }
-        }
-        need.bytes()
-    }
-
-    /// Bytes that the interrupted file of an entry takes already.
-    fn interrupted_bytes(&mut self, index: u32, entry: &EntryRef<'_>) -> u64 {
-        let manifest = Arc::clone(&self.manifest);
-        let source = self.interrupted.source(&manifest, index, entry);
-        let around = self.directories.enter(&manifest, entry.parent).ok();
-        source.zip(around).map_or(0, |(source, around)| {
-            let (interrupted, parent) = (&mut self.interrupted, entry.parent);
-            interrupted.allocated_bytes(parent, around, source)
-        })
-    }
-
     /// The files of interrupted transfers to go on with.
     pub(super) fn interrupted(&mut self) -> &mut InterruptedFiles {
         &mut self.interrupted
@@ -241,25 +149,6 @@ impl DirectoryTree {
     pub(super) fn source(&self, index: u32) -> Option<SourceId> {
         let entry = self.manifest.entry(index)?;
         self.interrupted.source(&self.manifest, index, &entry)
-    }
-
-    /// Ends the transfer if less is free than the reserve. Looks once in a while only.
-    ///
-    /// # Errors
-    /// [`SinkError::Reserve`].
-    pub(super) fn keep_reserve(&mut self, written_bytes: u64) -> Result<(), SinkError> {
-        let reserve_bytes = self.policy.reserve_bytes.unwrap_or(0);
-        if reserve_bytes == 0 || !self.room.is_due(written_bytes) {
-            return Ok(());
-        }
-        match free_bytes(self.directories.root()) {
-            Ok(Some(free_bytes)) if free_bytes < reserve_bytes => Err(SinkError::Reserve {
-                path: self.root_path.clone(),
-                reserve_bytes,
-                free_bytes,
-            }),
-            _ => Ok(()),
-        }
     }
 
     /// Remembers that the directory around a new one must be synced.
@@ -331,10 +220,10 @@ impl DirectoryTree {
             }
         };
         for (at, entry) in manifest.entries().enumerate().rev() {
-            if !entry.kind.is_directory() {
+            let index = u32::try_from(at).unwrap_or(u32::MAX);
+            if !entry.kind.is_directory() || self.blocked.contains(&index) {
                 continue;
             }
-            let index = u32::try_from(at).unwrap_or(u32::MAX);
             let Some(attributes) = Attributes::of(&manifest, index, self.policy) else {
                 continue;
             };
@@ -355,7 +244,7 @@ impl DirectoryTree {
         self.modes_after_failure.clear();
     }
 
-    /// Makes the directory of an entry. Returns whether it is new.
+    /// Makes the directory of an entry, unless something else has the name. Returns whether it is new.
     fn make(
         &mut self,
         index: u32,
@@ -366,7 +255,18 @@ impl DirectoryTree {
             Ok(around) => around.make(entry.name),
             Err(error) => return Err(self.failed(error.index, error.source)),
         };
-        let is_new = made.map_err(|source| self.failed(index, source))?;
+        let mut is_new = made.map_err(|source| self.failed(index, source))?;
+        if !is_new {
+            let made = self.make_instead(index, entry, directories);
+            is_new = match made.map_err(|source| self.failed(index, source))? {
+                Some(is_new) => is_new,
+                None => {
+                    self.blocked.insert(index);
+                    self.unmade.push_back(index);
+                    return Ok(false);
+                }
+            };
+        }
         let entered = match self.directories.enter(&self.manifest, Some(index)) {
             Ok(directory) => directory,
             Err(error) => return Err(self.failed(error.index, error.source)),
@@ -399,16 +299,15 @@ impl DirectoryTree {
         }
     }
 
-    /// Checks that no directory has the name of a file.
+    /// Looks what has the name of a file.
     fn check_free(&mut self, index: u32, entry: &EntryRef<'_>) -> Result<(), SinkError> {
         let looked = match self.around(index) {
             Ok(around) => around.look(entry.name),
             Err(error) => return Err(self.failed(error.index, error.source)),
         };
         match looked {
-            Ok(Some(status)) if status.kind == FileType::Directory => Err(SinkError::InTheWay {
-                path: self.path(index),
-            }),
+            // The file fails when it should get the name, or replaces the directory.
+            Ok(Some(status)) if status.kind == FileType::Directory => Ok(()),
             Ok(status) => {
                 let status = status.filter(|status| self.compare.may_be_same(entry, status));
                 let is_there = status.is_some() && self.compare == Compare::Time;
@@ -450,70 +349,6 @@ impl DirectoryTree {
         self.compare.may_be_same(entry, &status).then_some(status)
     }
 
-    /// Removes what is in directories of the manifest and not in the manifest. Returns the number of files and
-    /// directories that it removed.
-    pub(super) fn remove_extra(
-        &mut self,
-        order: Delete,
-        gate: &CommitGate,
-        warnings: &mut Warnings,
-    ) -> Result<u32, SinkError> {
-        let manifest = Arc::clone(&self.manifest);
-        let listed = ByName::new(&manifest);
-        let directories = (0..).zip(manifest.entries());
-        let directories = directories.filter(|(_, entry)| entry.kind.is_directory());
-        let directories = directories.map(|(index, _)| Some(index));
-        let top = order.top.then_some(None);
-        let parents = top.into_iter().chain(directories);
-        let found = find(&mut self.directories, &listed, parents);
-        let failed = |(parent, source)| SinkError::Delete {
-            path: self.path_of(parent),
-            removed: 0,
-            source,
-        };
-        let Found { extra, aliased } = found.map_err(failed)?;
-        for parent in aliased {
-            add_aliased(warnings, || self.path_of(parent));
-        }
-        let mut sum = 0_u64;
-        for Extra { parent, name } in &extra {
-            let entered = self.directories.enter(&manifest, *parent);
-            let counted = entered.map_err(io::Error::from).and_then(|directory| {
-                walk(directory, Path::new(""), name, &mut |_| {
-                    sum += 1;
-                    Ok(())
-                })
-            });
-            counted.map_err(|source| SinkError::Delete {
-                path: self.path_of(*parent),
-                removed: 0,
-                source,
-            })?;
-        }
-        if let Some(most) = order.max
-            && sum > u64::from(most)
-        {
-            return Err(SinkError::TooMuchToDelete { count: sum, most });
-        }
-        let mut removal = Removal::default();
-        for Extra { parent, name } in extra {
-            let path = self.path_of(parent).join(OsStr::from_bytes(&name));
-            match self.directories.enter(&manifest, parent) {
-                Ok(directory) => removal.remove(directory, &name, &path, gate),
-                Err(error) => removal.fail(&path, error.into()),
-            }
-        }
-        let Removal { removed, failed } = removal;
-        match failed {
-            None => Ok(u32::try_from(removed).unwrap_or(u32::MAX)),
-            Some((path, source)) => Err(SinkError::Delete {
-                path,
-                removed,
-                source,
-            }),
-        }
-    }
-
     /// Returns the files that the receiver has already, in ascending order of their numbers.
     pub(super) fn present(&self) -> &[Present] {
         &self.present
@@ -549,24 +384,6 @@ impl Drop for DirectoryTree {
             if let Ok(directory) = self.directories.enter(&self.manifest, Some(index)) {
                 let _ = set_mode(directory, mode);
             }
-        }
-    }
-}
-
-/// How bytes of files are counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Measure {
-    /// With holes.
-    Length,
-    /// Those that a file system has to find room for. What is there of interrupted files has room already.
-    Allocated,
-}
-
-impl Measure {
-    fn of(self, status: &Status) -> u64 {
-        match self {
-            Self::Length => status.bytes,
-            Self::Allocated => status.allocated_bytes,
         }
     }
 }

@@ -6,6 +6,8 @@ use std::io;
 use std::mem;
 use std::sync::Arc;
 
+use rustix::fs::FileType;
+
 use super::{FileFailure, FileStep, Sink, SinkError, Verdict, is_full};
 use crate::files::attributes::{Attribute, Attributes, Thing};
 use crate::files::durable::{BATCH, Directories, sync_all};
@@ -71,6 +73,8 @@ enum NamingResult {
     Given,
     /// Another file of the transfer has the name.
     Taken,
+    /// A directory has the name, and stays.
+    InTheWay,
     /// The gate is closed.
     Stopped,
 }
@@ -299,6 +303,7 @@ impl Sink {
                 return Ok(None);
             }
             Ok(NamingResult::Taken) => FileFailure::SameName,
+            Ok(NamingResult::InTheWay) => FileFailure::InTheWay,
             Ok(NamingResult::Stopped) => {
                 // A later transfer goes on with a file that has a lasting name.
                 if !from.lasts() {
@@ -342,6 +347,16 @@ impl Sink {
     fn give_name(&mut self, index: u32, from: Nameless<'_>, id: Id) -> io::Result<NamingResult> {
         let manifest = Arc::clone(&self.manifest);
         let entry = manifest.entry(index).ok_or(io::ErrorKind::NotFound)?;
+        let around = self.tree.around(index)?;
+        let there = around.look(entry.name)?;
+        if there.is_some_and(|there| there.kind == FileType::Directory) {
+            if self.named.is_shared(index, around)? {
+                return Ok(NamingResult::Taken);
+            }
+            if !self.tree.replace(index, entry.name, &self.gate)? {
+                return Ok(NamingResult::InTheWay);
+            }
+        }
         let Some(_pass) = self.gate.pass() else {
             return Ok(NamingResult::Stopped);
         };

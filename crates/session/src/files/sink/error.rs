@@ -78,14 +78,6 @@ pub enum SinkError {
         /// Free bytes of the file system.
         free_bytes: u64,
     },
-    /// A directory has the name of a file.
-    #[error(
-        "a directory is in the way of the file {path:?}; move it, or receive into another directory"
-    )]
-    InTheWay {
-        /// The name.
-        path: PathBuf,
-    },
     /// Two directories of the transfer are the same directory on this file system.
     #[error(
         "{first:?} and {second:?} are one directory on this file system; \
@@ -191,6 +183,17 @@ pub enum SinkError {
         count: u64,
         /// How many may be removed.
         most: u32,
+    },
+    /// More would be removed than is allowed, and some of it before the files arrive. Nothing was.
+    #[error(
+        "{} only at the receiver or in the way of what is sent, at most {most} may be removed (--max-delete); nothing \
+         was sent or removed", things(*count)
+    )]
+    TooMuchToReplace {
+        /// How many there are.
+        count: u64,
+        /// How many may be removed.
+        most: u64,
     },
     /// Files are missing.
     #[error("the transfer ended with {missing_files} files neither verified nor given up")]

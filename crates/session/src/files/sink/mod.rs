@@ -7,7 +7,7 @@ mod verdict;
 mod work;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::attributes::{Warning, Warnings};
@@ -100,7 +100,7 @@ impl Sink {
     ///
     /// # Errors
     /// [`SinkError::Open`]; [`SinkError::NoRoom`]; [`SinkError::Prepare`], also where a symbolic link
-    /// or a file has the name of a directory; [`SinkError::Full`]; [`SinkError::InTheWay`];
+    /// or a file has the name of a directory; [`SinkError::Full`];
     /// [`SinkError::SameDirectory`].
     pub fn new(
         directory: &Path,
@@ -122,9 +122,26 @@ impl Sink {
         policy: Policy,
         compare: Compare,
     ) -> Result<Self, SinkError> {
+        Self::mirroring(directory, manifest, gate, policy, (compare, None))
+    }
+
+    /// As [`Sink::comparing`], but also removes what is only here, if [`Policy::delete`] allows it: at the end, if no
+    /// file failed, or at once, if it has the name of something of another kind.
+    ///
+    /// # Errors
+    /// As [`Sink::new`]; [`SinkError::TooMuchToReplace`].
+    pub fn mirroring(
+        directory: &Path,
+        manifest: Arc<Manifest>,
+        gate: CommitGate,
+        policy: Policy,
+        (compare, delete): (Compare, Option<Delete>),
+    ) -> Result<Self, SinkError> {
+        let delete = delete.filter(|_| policy.delete);
+        let wishes = (compare, delete);
         let mut sink = Self {
             _counted: Counted::new(),
-            tree: DirectoryTree::prepare(directory, Arc::clone(&manifest), policy, compare)?,
+            tree: DirectoryTree::prepare(directory, Arc::clone(&manifest), policy, wishes)?,
             named: Named::new(&manifest),
             manifest,
             policy,
@@ -138,7 +155,7 @@ impl Sink {
             next_claim: 0,
             taken_bytes: 0,
             verdicts: VecDeque::new(),
-            delete: None,
+            delete,
             summary: Summary::default(),
             partials: Vec::new(),
             checked: Checked::default(),
@@ -202,11 +219,6 @@ impl Sink {
             return Err(SinkError::BadBlocks { index });
         }
         self.handle_claim(index, SenderReport::Hash(hash.into()))
-    }
-
-    /// Removes at the end what is only here, if no file failed and [`Policy::delete`] allows it.
-    pub fn delete(&mut self, order: Delete) {
-        self.delete = Some(order).filter(|_| self.policy.delete);
     }
 
     /// Returns the files that are there already, in ascending order of their entries.
@@ -284,6 +296,12 @@ impl Sink {
         self.warnings.poll()
     }
 
+    /// Returns the path of a directory that cannot exist, because something else has its name: what it should contain
+    /// fails. Complete when the sink is made.
+    pub fn poll_unmade(&mut self) -> Option<PathBuf> {
+        self.tree.poll_unmade()
+    }
+
     /// Finishes a transfer after all files have ended: gives the last verdicts, and gives the
     /// directories their permissions and times. This may produce more warnings.
     ///
@@ -298,11 +316,13 @@ impl Sink {
                 missing_files: self.manifest.files() - ended,
             });
         }
-        if let Some(order) = self.delete.filter(|_| self.summary.failed_files == 0) {
+        self.summary.deleted_files = self.tree.replaced();
+        let is_whole = self.summary.failed_files == 0 && self.tree.is_made();
+        if let Some(order) = self.delete.filter(|_| is_whole) {
             let removed = self
                 .tree
                 .remove_extra(order, &self.gate, &mut self.warnings);
-            self.summary.deleted_files = removed?;
+            self.summary.deleted_files = self.summary.deleted_files.saturating_add(removed?);
         }
         self.tree.dress(&mut self.warnings);
         Ok(self.summary)

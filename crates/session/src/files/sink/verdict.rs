@@ -66,6 +66,9 @@ pub enum FileFailure {
     /// Another file has its name, as with `A` and `a` where case is ignored.
     #[error("another file of this transfer has this name on this file system")]
     SameName,
+    /// A directory has its name, and the sender does not want it to be removed, or may not.
+    #[error("a directory has this name; with --delete, the file replaces it")]
+    InTheWay,
 }
 
 /// A step of receiving a file.
@@ -102,7 +105,7 @@ impl FileFailure {
         match self {
             Self::Hash { .. } => FileCause::Corrupt,
             Self::Abandoned { .. } => FileCause::Unreadable,
-            Self::Io { .. } | Self::SameName | Self::NoFirst | Self::Changed => {
+            Self::Io { .. } | Self::SameName | Self::InTheWay | Self::NoFirst | Self::Changed => {
                 FileCause::Unwritable
             }
         }
