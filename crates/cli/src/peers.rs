@@ -50,6 +50,9 @@ struct Limits {
     /// The most bytes in the directory.
     #[serde(default)]
     quota: Option<Size>,
+    /// The most files, directories and links in the directory.
+    #[serde(default)]
+    max_entries: Option<Count<0, { u32::MAX }>>,
     /// The most bytes of a transfer.
     #[serde(default)]
     max_bytes: Option<Size>,
@@ -132,7 +135,7 @@ impl Peers {
         let mut around: Vec<&(PathBuf, &Peer)> = Vec::new();
         for one in &all {
             around.retain(|outer| one.0.starts_with(&outer.0));
-            let has_quota = |it: &Peer| it.limits.quota.is_some();
+            let has_quota = |it: &Peer| it.limits.has_quota();
             let both = |outer: &&&(PathBuf, &Peer)| has_quota(one.1) || has_quota(outer.1);
             if let Some(other) = around.iter().find(both) {
                 return Err(format!(
@@ -209,6 +212,13 @@ impl SharedPeers {
     }
 }
 
+impl Limits {
+    /// Whether what is in the directory is limited.
+    fn has_quota(&self) -> bool {
+        self.quota.is_some() || self.max_entries.is_some()
+    }
+}
+
 impl Peer {
     pub(crate) fn directory(&self) -> &Path {
         self.limits.dir.get_ref()
@@ -216,13 +226,11 @@ impl Peer {
 
     /// The most transfers at once, if that is limited. Two transfers could use the same free bytes of a quota.
     fn max_senders(&self) -> Option<usize> {
-        match self.limits.quota {
-            Some(_) => Some(1),
-            None => self
-                .limits
-                .max_senders
-                .and_then(|most| usize::try_from(most.0).ok()),
+        if self.limits.has_quota() {
+            return Some(1);
         }
+        let most = self.limits.max_senders?.0;
+        usize::try_from(most).ok()
     }
 
     /// What holds for its transfers: its own limits, and those of the receiver where it has none.
@@ -234,6 +242,7 @@ impl Peer {
         settings.max_file_bytes = limits.max_file.map(|most| most.0);
         let policy = &mut settings.policy;
         policy.quota_bytes = limits.quota.map(|most| most.0);
+        policy.quota_entries = limits.max_entries.map(|most| most.0.into());
         policy.umask = limits.umask.map_or(policy.umask, |umask| umask.0);
         if let Some(FreeBytes(reserve)) = limits.reserve {
             policy.reserve_bytes = reserve.bytes();
@@ -383,7 +392,7 @@ mod tests {
         fs::create_dir(root.path().join("in")).expect("a directory");
         let file = root.path().join("peers.toml");
         let text = format!(
-            "[a]\nkey = \"{}\"\ndir = \"in\"\nquota = \"1kB\"\numask = \"077\"\nmax-file = \"5MB\"\n",
+            "[a]\nkey = \"{}\"\ndir = \"in\"\nquota = \"1kB\"\nmax-entries = 9\numask = \"077\"\nmax-file = \"5MB\"\n",
             key()
         );
         fs::write(&file, &text).expect("written");
@@ -406,6 +415,7 @@ mod tests {
         };
         let own = peer.settings(&of_all);
         assert_eq!(own.policy.quota_bytes, Some(1000));
+        assert_eq!(own.policy.quota_entries, Some(9));
         assert_eq!(own.max_file_bytes, Some(5_000_000));
         assert_eq!((own.policy.umask, own.max_files), (0o077, Some(7)));
         chmod(0o620).expect("chmod");
@@ -422,6 +432,7 @@ mod tests {
             ("in/deep", "", false),
             ("in/../in", "", false),
             (".", "quota = \"1kB\"\n", false),
+            (".", "max-entries = 9\n", false),
             ("in/deep", "quota = \"1kB\"\n", false),
             ("other", "quota = \"1kB\"\n", true),
         ] {

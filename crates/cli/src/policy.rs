@@ -58,6 +58,7 @@ impl PolicyArgs {
             umask: self.umask.unwrap_or_else(own_umask),
             reserve_bytes: self.reserve.0,
             quota_bytes: None,
+            quota_entries: None,
             sync: !self.no_sync,
             resume: None,
         }

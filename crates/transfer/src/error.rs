@@ -197,9 +197,10 @@ impl Error {
     /// An error of the receiver's whole directory.
     pub(crate) fn of_sink(error: &SinkError) -> Self {
         let kind = match error {
-            SinkError::Full { .. } | SinkError::NoRoom { .. } | SinkError::Reserve { .. } => {
-                ErrorKind::Full
-            }
+            SinkError::Full { .. }
+            | SinkError::NoRoom { .. }
+            | SinkError::NoInodes { .. }
+            | SinkError::Reserve { .. } => ErrorKind::Full,
             SinkError::Open { .. }
             | SinkError::Prepare { .. }
             | SinkError::SameDirectory { .. }
@@ -207,7 +208,7 @@ impl Error {
             | SinkError::Extra { .. }
             | SinkError::TooMuchToReplace { .. }
             | SinkError::TooMuchToDelete { .. } => ErrorKind::Files,
-            SinkError::Quota { .. } => ErrorKind::Mismatch,
+            SinkError::Quota { .. } | SinkError::QuotaEntries { .. } => ErrorKind::Mismatch,
             _ => ErrorKind::Other,
         };
         Self::caused(kind, "receiving files", error)

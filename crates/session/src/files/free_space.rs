@@ -1,4 +1,4 @@
-//! Whether a transfer fits into the free bytes of its file system.
+//! Whether a transfer fits into what is free on its file system.
 
 use std::io;
 
@@ -34,11 +34,39 @@ impl NeededSpace {
     }
 }
 
-/// Returns the free bytes around a directory; `None` if its file system does not count them.
-pub(super) fn free_bytes(directory: &Directory) -> io::Result<Option<u64>> {
-    let status = fstatvfs(directory)?;
-    let free = status.f_bavail.saturating_mul(status.f_frsize);
-    Ok((status.f_blocks > 0).then_some(free))
+/// What is free on a file system.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Free {
+    pub(super) bytes: u64,
+    /// Files take whole blocks.
+    pub(super) block_bytes: u64,
+    all_bytes: u64,
+    /// `None`: the file system does not count them.
+    pub(super) inodes: Option<u64>,
+    all_inodes: u64,
+}
+
+impl Free {
+    /// What is free around a directory; `None` if its file system does not count bytes.
+    pub(super) fn around(directory: &Directory) -> io::Result<Option<Self>> {
+        let status = fstatvfs(directory)?;
+        let block_bytes = status.f_frsize.max(1);
+        let free = Self {
+            bytes: status.f_bavail.saturating_mul(block_bytes),
+            block_bytes,
+            all_bytes: status.f_blocks.saturating_mul(block_bytes),
+            inodes: (status.f_files > 0).then_some(status.f_favail),
+            all_inodes: status.f_files,
+        };
+        Ok((status.f_blocks > 0).then_some(free))
+    }
+
+    /// The inodes that stay free with a reserve of bytes: the same share of all.
+    pub(super) fn reserve_inodes(&self, reserve_bytes: u64) -> u64 {
+        let share = u128::from(self.all_inodes) * u128::from(reserve_bytes.min(self.all_bytes));
+        let share = share / u128::from(self.all_bytes.max(1));
+        u64::try_from(share).unwrap_or(u64::MAX)
+    }
 }
 
 /// Looks at the free bytes from time to time.
@@ -62,6 +90,20 @@ impl FreeSpaceWatch {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_reserve_is_the_same_share_of_inodes() {
+        let free = Free {
+            bytes: 0,
+            block_bytes: 4096,
+            all_bytes: 200 << 20,
+            inodes: Some(0),
+            all_inodes: 100_000,
+        };
+        assert_eq!(free.reserve_inodes(0), 0);
+        assert_eq!(free.reserve_inodes(50 << 20), 25_000);
+        assert_eq!(free.reserve_inodes(1 << 60), 100_000);
+    }
 
     #[test]
     fn files_that_replace_others_need_the_room_of_one() {

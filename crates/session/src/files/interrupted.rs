@@ -34,8 +34,6 @@ pub(super) struct Interrupted {
     pub(super) id: Id,
     /// The bytes at its start to go on from.
     pub(super) bytes: u64,
-    /// Bytes that the file system has allocated for it.
-    allocated_bytes: u64,
     /// Marks the file as in use while this transfer resumes it.
     pub(super) in_use: Option<InUse>,
 }
@@ -175,8 +173,12 @@ impl InterruptedFiles {
         let listed = listed.or_insert_with(|| places(part_names(around)));
         let names = listed.get(&source.place).into_iter().flatten();
         let names = names.filter(|name| name.source() == Some(source));
-        let found = names.filter_map(|name| lock(around, *name).ok());
-        found.map(|it| it.allocated_bytes).max().unwrap_or(0)
+        // An earlier transfer may still hold the lock. It has to give the file up.
+        let found = names.filter_map(|name| {
+            let status = around.look(&name.bytes()).ok()??;
+            is_part(*name, &status).then_some(status.allocated_bytes)
+        });
+        found.max().unwrap_or(0)
     }
 }
 
@@ -264,7 +266,6 @@ fn lock(directory: &Directory, name: PartName) -> io::Result<Interrupted> {
             name,
             id: status.id,
             bytes: status.bytes,
-            allocated_bytes: status.allocated_bytes,
             in_use: None,
         }),
         _ => Err(none()),

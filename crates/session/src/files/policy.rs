@@ -11,12 +11,16 @@ pub struct Policy {
     pub owners: bool,
     /// Whether a sender may remove what it does not have.
     pub delete: bool,
-    /// Bytes of the file system that stay free for others. A transfer that does not fit is refused
+    /// Bytes of the file system that stay free for others, and the same share of its inodes. A transfer that does not fit is refused
     /// before its first byte, and one that leaves less ends. `None`: nothing is checked, and the
     /// transfer ends when the file system is full.
     pub reserve_bytes: Option<u64>,
-    /// The most bytes of all files below the receiver's directory, with those of the transfer. `None`: no limit.
+    /// The most bytes below the receiver's directory, with those of the transfer: the blocks of files and links, and 4
+    /// KiB for each name. `None`: no limit.
     pub quota_bytes: Option<u64>,
+    /// The most files, directories and links below the receiver's directory, with those of the transfer. `None`: no
+    /// limit.
+    pub quota_entries: Option<u64>,
     /// Whether files are made durable (`fsync`) before their verdict, and directories before the
     /// end. Then a verified file survives a power failure.
     pub sync: bool,
@@ -35,6 +39,7 @@ impl Default for Policy {
             delete: false,
             reserve_bytes: Some(0),
             quota_bytes: None,
+            quota_entries: None,
             sync: true,
             resume: None,
         }

@@ -1,4 +1,4 @@
-//! The most bytes in the directory of a peer.
+//! What is in the directory of a peer, and counts for its quota.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -12,13 +12,21 @@ use super::Time;
 use super::directory::Directory;
 use super::interrupted::{remove_interrupted, remove_leftovers};
 use super::part_name::PartName;
+use super::status::{Id, Status};
+
+/// Bytes that a name takes, with the inode behind it and its entry in a directory.
+pub(super) const NAME_BYTES: u64 = 4096;
 
 /// What is below a directory.
 #[derive(Debug, Default)]
 pub(super) struct Stock {
-    /// The lengths of all files but the interrupted ones.
+    /// The blocks of all files and links but the interrupted ones, and [`NAME_BYTES`] for each name.
     pub(super) used_bytes: u64,
+    /// Their number, with directories.
+    pub(super) used_entries: u64,
     interrupted: Vec<Waiting>,
+    /// Files with several names, whose blocks are counted.
+    linked: HashSet<Id>,
 }
 
 /// An interrupted file that waits for its transfer to go on.
@@ -56,25 +64,38 @@ impl Stock {
         let waiting: HashSet<_> = waiting.into_iter().map(PartName::bytes).collect();
         let names = directory.names(usize::MAX, |_| true)?;
         for name in names.into_iter().flatten() {
-            match directory.look(&name)? {
-                Some(status) if status.kind == FileType::Directory => {
-                    pending.push(path.join(OsStr::from_bytes(&name)));
-                }
-                Some(status) if status.kind == FileType::RegularFile => {
-                    match PartName::parse(&name).filter(|_| waiting.contains(&name)) {
-                        Some(name) => self.interrupted.push(Waiting {
-                            changed: status.changed,
-                            directory: path.to_path_buf(),
-                            name,
-                            bytes: status.bytes,
-                        }),
-                        None => self.used_bytes = self.used_bytes.saturating_add(status.bytes),
-                    }
-                }
-                _ => {}
+            let Some(status) = directory.look(&name)? else {
+                continue;
+            };
+            if status.kind == FileType::Directory {
+                pending.push(path.join(OsStr::from_bytes(&name)));
+            }
+            match PartName::parse(&name).filter(|_| waiting.contains(&name)) {
+                Some(name) => self.interrupted.push(Waiting {
+                    changed: status.changed,
+                    directory: path.to_path_buf(),
+                    name,
+                    bytes: status.allocated_bytes.saturating_add(NAME_BYTES),
+                }),
+                None => self.count(&status),
             }
         }
         Ok(())
+    }
+
+    /// Counts what has a name.
+    fn count(&mut self, status: &Status) {
+        // The names of a directory count, and not where they are stored.
+        let has_blocks = status.kind != FileType::Directory
+            && (status.links == 1 || self.linked.insert(status.id));
+        let blocks_bytes = if has_blocks {
+            status.allocated_bytes
+        } else {
+            0
+        };
+        let bytes = blocks_bytes.saturating_add(NAME_BYTES);
+        self.used_bytes = self.used_bytes.saturating_add(bytes);
+        self.used_entries += 1;
     }
 
     /// Removes interrupted files, the oldest first, until all of them together have at most `most_bytes`. Those
@@ -102,7 +123,32 @@ impl Stock {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
     use super::*;
+
+    #[test]
+    fn names_and_blocks_count() {
+        let root = tempfile::tempdir().expect("a directory");
+        let path = |name: &str| root.path().join(name);
+        for number in 0..10 {
+            symlink("nowhere", path(&number.to_string())).expect("a link");
+        }
+        fs::create_dir(path("d")).expect("a directory");
+        let holes = fs::File::create(path("d/holes")).expect("a file");
+        holes.set_len(1 << 30).expect("a length");
+        let stock = Stock::take(root.path()).expect("counted");
+        assert_eq!(
+            (stock.used_entries, stock.used_bytes),
+            (12, 12 * NAME_BYTES)
+        );
+        fs::write(path("full"), [1; 100_000]).expect("written");
+        fs::hard_link(path("full"), path("d/again")).expect("a link");
+        let stock = Stock::take(root.path()).expect("counted");
+        let blocks_bytes = stock.used_bytes - 14 * NAME_BYTES;
+        assert!((100_000..200_000).contains(&blocks_bytes), "{blocks_bytes}");
+    }
 
     #[test]
     fn a_directory_that_cannot_be_counted_is_an_error() {

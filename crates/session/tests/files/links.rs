@@ -156,7 +156,8 @@ fn directory_does_not_go_through_a_link_that_arrived_before() {
     push(&mut builder, Some(directory), "file", FILE);
     let mut sink = new_sink(&to, &Arc::new(builder.build().expect("names")));
     assert_eq!(sink.poll_unmade(), Some("link".into()));
-    sink.handle_hash(1, hash(b"")).expect("in turn");
+    sink.write(b"1").expect("write");
+    sink.handle_hash(1, hash(b"1")).expect("in turn");
     assert_eq!(verdicts(&mut sink), [(1, false)]);
     drop(sink);
     assert!(outside.list().is_empty());

@@ -74,6 +74,7 @@ pub(crate) const AT_ONCE: Policy = Policy {
     delete: false,
     reserve_bytes: Some(0),
     quota_bytes: None,
+    quota_entries: None,
     sync: false,
     resume: None,
 };

@@ -44,7 +44,7 @@ fn permissions_of_the_umask_are_withheld() {
 #[test]
 fn reserve_is_not_used() {
     let to = Place::new();
-    let items = manifest(&[("d/", 0), ("d/f", 1 << 40)]);
+    let items = manifest(&[("f", 1 << 40)]);
     let policy = Policy {
         reserve_bytes: Some(1 << 60),
         ..AT_ONCE
@@ -55,6 +55,70 @@ fn reserve_is_not_used() {
         assert!(text.contains(&number.to_string()), "{text}");
     }
     assert!(to.list().is_empty(), "nothing was made");
+}
+
+/// Names count, whatever is behind them.
+#[test]
+fn quota_counts_names() {
+    let to = Place::new();
+    to.write("there", "");
+    let names: Vec<_> = (0..20).map(|index| index.to_string()).collect();
+    let items: Vec<_> = names.iter().map(|name| (name.as_str(), 0)).collect();
+    let items = manifest(&items);
+    let with = |quota_bytes, quota_entries| Policy {
+        quota_bytes,
+        quota_entries,
+        ..AT_ONCE
+    };
+    match sink(&to, &items, with(None, Some(20))) {
+        Err(SinkError::QuotaEntries { needed, left }) => assert_eq!((needed, left), (20, 19)),
+        other => panic!("{other:?}"),
+    }
+    sink(&to, &items, with(None, Some(21))).expect("it fits");
+    match sink(&to, &items, with(Some(21 * 4096 - 1), None)) {
+        Err(SinkError::Quota { needed_bytes, .. }) => assert_eq!(needed_bytes, 20 * 4096),
+        other => panic!("{other:?}"),
+    }
+    sink(&to, &items, with(Some(21 * 4096), None)).expect("it fits");
+}
+
+/// Runs in a file system with 1000 inodes and 64 MiB, half of which is the reserve.
+#[test]
+#[ignore = "run by another test"]
+fn child_with_few_inodes() {
+    let Some(to) = std::env::var_os("FARWRITE_TEST_DIR") else {
+        return;
+    };
+    let to = Path::new(&to);
+    let policy = Policy {
+        reserve_bytes: Some(32 << 20),
+        ..AT_ONCE
+    };
+    let make = |first: u32| {
+        let names: Vec<_> = (first..first + 300).map(|it| it.to_string()).collect();
+        let items: Vec<_> = names.iter().map(|name| (name.as_str(), 0)).collect();
+        Sink::new(to, manifest(&items), CommitGate::default(), policy)
+    };
+    let mut sink = make(0).expect("300 of 1000");
+    for index in 0..300 {
+        sink.handle_hash(index, hash(b"")).expect("in turn");
+    }
+    sink.finish().expect("whole");
+    make(0).expect("they are there");
+    match make(300) {
+        Err(SinkError::NoInodes {
+            needed, reserve, ..
+        }) => assert_eq!((needed, reserve), (300, 500)),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(fs::read_dir(to).expect("list").count(), 300);
+}
+
+#[test]
+fn a_reserve_keeps_inodes_too() {
+    let to = Place::new();
+    let mount = "mount -t tmpfs -o size=64m,nr_inodes=1000 none \"$FARWRITE_TEST_DIR\"";
+    child_with_mounts(&to, mount, "policy::child_with_few_inodes");
 }
 
 /// Runs in a file system of 64 MiB. Another program uses up the reserve during the transfer.

@@ -1,7 +1,7 @@
 //! Files that go on after an interruption (P8.8).
 
 use std::fs::{self, File};
-use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,6 +18,8 @@ use rustix::fs::{FlockOperation, flock};
 use crate::place::{AT_ONCE, Place, hand_over, manifest, scan, send};
 
 const MIB: u64 = 1 << 20;
+/// What a quota counts for a name.
+const NAME_BYTES: u64 = 4096;
 /// Bytes of a block.
 const BLOCK: u64 = 4 * MIB;
 /// A file that is long enough, with a block that is not whole.
@@ -464,47 +466,55 @@ fn interrupted_files_do_not_use_up_a_quota() {
         pair.sink_with(source, policy)
     };
     let source = pair.source();
-    match under(&source, LENGTH + 7) {
+    // The file system may count a few blocks more for what is there.
+    let blocks = |bytes: u64| bytes.next_multiple_of(4096);
+    let fits = |bytes: u64| blocks(bytes) + NAME_BYTES;
+    // The directory is there.
+    let all = NAME_BYTES + fits(LENGTH) + fits(8);
+    match under(&source, all - 1) {
         Err(SinkError::Quota {
             needed_bytes,
             left_bytes,
-        }) => assert_eq!((needed_bytes, left_bytes), (LENGTH + 8, LENGTH + 7)),
+        }) => assert_eq!(needed_bytes, left_bytes + 1),
         other => panic!("{other:?}"),
     }
-    let sink = under(&source, LENGTH + 8).expect("it fits");
+    let sink = under(&source, all).expect("it fits");
     assert_eq!(sink.partials()[0].bytes, 12 * MIB);
     drop(sink);
     fs::rename(pair.from.path("t/large"), pair.from.path("t/other")).expect("rename");
     let other = pair.source();
-    drop(under(&other, LENGTH + 8 + 12 * MIB).expect("it fits"));
+    let part_bytes = fs::metadata(&pair.parts()[0]).expect("a part").blocks() * 512;
+    let both = all + part_bytes + NAME_BYTES;
+    drop(under(&other, both).expect("it fits"));
     assert_eq!(pair.parts().len(), 1, "there is room for both");
-    drop(under(&other, LENGTH + 7 + 12 * MIB).expect("it fits"));
+    drop(under(&other, both - 1).expect("it fits"));
     assert!(pair.parts().is_empty());
     // What is there already needs nothing more.
     send(&[pair.from.path("t")], &pair.to, 1 << 20);
-    under(&pair.source(), LENGTH + 8).expect("it is there");
+    under(&pair.source(), all).expect("it is there");
 }
 
 /// Nobody knows that a file arrives, so the older one of its name takes room until then.
 #[test]
 fn a_file_that_may_not_arrive_gives_no_room_to_others() {
     let to = Place::new();
-    fs::write(to.path("a"), [0; 1000]).expect("write");
+    fs::write(to.path("a"), [0; 10_000]).expect("write");
+    let used_bytes = fs::metadata(to.path("a")).expect("metadata").blocks() * 512 + NAME_BYTES;
     let policy = Policy {
-        quota_bytes: Some(1500),
+        quota_bytes: Some(used_bytes + 3 * NAME_BYTES),
         ..AT_ONCE
     };
     let sink = |items: &[(&str, u64)]| {
         Sink::new(to.0.path(), manifest(items), CommitGate::default(), policy)
     };
-    match sink(&[("a", 1), ("b", 1000)]) {
+    match sink(&[("a", 1), ("b", 10_000)]) {
         Err(SinkError::Quota {
             needed_bytes,
             left_bytes,
-        }) => assert_eq!((needed_bytes, left_bytes), (1000, 500)),
+        }) => assert_eq!((needed_bytes, left_bytes), (4 * NAME_BYTES, 3 * NAME_BYTES)),
         other => panic!("{other:?}"),
     }
-    sink(&[("a", 1), ("b", 500)]).expect("it fits");
+    sink(&[("a", 1), ("b", 5000)]).expect("it fits");
 }
 
 /// What has arrived of a file is no file of the tree. A copy of it is one: it may be the user's.

@@ -66,6 +66,31 @@ pub enum SinkError {
         /// that are in the directory.
         left_bytes: u64,
     },
+    /// The entries do not fit into the quota. Nothing was written.
+    #[error(
+        "the transfer adds {needed} files, directories and links, but the quota at the receiver leaves {left}"
+    )]
+    QuotaEntries {
+        /// Names that the receiver does not have yet.
+        needed: u64,
+        /// The quota ([`Policy::quota_entries`](crate::files::Policy::quota_entries)) less what is in the directory.
+        left: u64,
+    },
+    /// The file system has too few inodes for the files, directories and links of the transfer.
+    #[error(
+        "no room in {path:?}: {needed} more inodes are needed, {reserve} are kept in reserve, and {free} are free; \
+         remove files, or receive into another directory"
+    )]
+    NoInodes {
+        /// The directory that receives.
+        path: PathBuf,
+        /// For names that the receiver does not have yet; 0 if the transfer has begun.
+        needed: u64,
+        /// The share of [`Policy::reserve_bytes`](crate::files::Policy::reserve_bytes) in all bytes, of all inodes.
+        reserve: u64,
+        /// Free inodes of the file system.
+        free: u64,
+    },
     /// The transfer, or another program, has filled the file system up to the reserve.
     #[error(
         "no room in {path:?}: {free_bytes} bytes are free, and {reserve_bytes} are kept in reserve"

@@ -14,6 +14,7 @@ use crate::files::locked_file::LockedFile;
 use crate::files::manifest::FileEntry;
 use crate::files::part_file::{OpenPart, Part};
 use crate::files::part_name::{PartName, new_name_of};
+use crate::files::quota::NAME_BYTES;
 
 /// The file whose bytes come next.
 #[derive(Debug)]
@@ -177,6 +178,9 @@ impl Sink {
         written: Written,
         claim: SenderReport,
     ) -> Result<(), SinkError> {
+        let kept = self.tree.keep_reserve(NAME_BYTES);
+        self.is_full |= kept.is_err();
+        kept?;
         let whole = match (written, claim) {
             (Written::Failed(failure), _) => Whole::Failed(failure),
             (written, SenderReport::Abandoned { reason, .. }) => {
