@@ -485,6 +485,28 @@ def _names_without_inodes(report, place):
         report.check("a directory with another spelling stays, with a warning", problems)
 
 
+def _coarse_times(report, place):
+    with place.ends() as ends, place.disk("disk", "--coarse-times") as disk:
+        sent = [place.file(f"tree/{name}", 1000) for name in ("a", "old")]
+        os.utime(sent[0], ns=(0, 1_000_000_001_000_000_007))
+        os.utime(sent[1], ns=(0, 7_000_000_000))
+        problems = []
+        for unchanged, changed in ((0, 2), (2, 0), (1, 1)):
+            if changed == 1:
+                # Less than the disk can tell apart from the one before, but not equal to it.
+                os.utime(sent[0], ns=(0, 1_000_000_002_000_000_000))
+            receiver = ends.recv(disk.path, "--once")
+            received, ended, more = _ended(receiver, ends.send(receiver, place.where / "tree"))
+            result = ended.outcomes[-1]["result"]
+            problems += more
+            if (result["unchanged_files"], result["files"]) != (unchanged, changed):
+                problems.append(f"{result['unchanged_files']} unchanged, {unchanged} expected")
+            told = [line for line in result["warnings"] if "modification time of" in line and "file" in line]
+            if len(told) != (1 if changed == 2 else 0):
+                problems.append(f"warnings: {result['warnings']}")
+        report.check("files are sent once, and one warning says that times differ", problems)
+
+
 def _mirror(place, ends, disk, *more):
     """Mirrors `ren` to a disk. Returns what is wrong: there must be a warning at the sender where names differ."""
     receiver = ends.recv(disk.path, "--allow-delete", *(() if more else ["--once"]))
@@ -645,6 +667,7 @@ _FAULTY = {
     "no room for directories": _no_room_for_directories,
     "an outage of 8 s when the last file gets its name": _outage_before_verdict,
     "names without case": _names_without_case,
+    "times that the disk cannot store": _coarse_times,
     "names without case and without stable inode numbers": _names_without_inodes,
     "no locks, and no rename that keeps what is there": _plain,
     "a read-only directory": _modes,

@@ -14,6 +14,7 @@ use rustix::io::Errno;
 
 use super::acl::{ACCESS, mode_without};
 use super::directory::Directory;
+use super::status::Status;
 use super::{Manifest, Owner, Policy, Time, Xattr, xattrs};
 
 /// Permission bits that are transferred.
@@ -161,10 +162,12 @@ impl Warnings {
             Some(list) => mode_without(attributes.mode, &list.value),
             None => attributes.mode,
         };
+        let timed = set_time(&fd, attributes.modified);
+        let is_timed = timed.is_ok();
         for (attribute, answer) in [
             (Attribute::Owner, owned),
             (Attribute::Permissions, set_mode(&fd, mode)),
-            (Attribute::Time, set_time(&fd, attributes.modified)),
+            (Attribute::Time, timed),
         ] {
             match answer {
                 Ok(()) => {}
@@ -172,7 +175,24 @@ impl Warnings {
                 Err(errno) => return Err(errno.into()),
             }
         }
+        if is_timed {
+            let stored = Status::from(fstat(&fd)?).modified;
+            self.check_time(of, (attributes.modified, stored), path);
+        }
         Ok(())
+    }
+
+    /// Warns if the file system has stored another time.
+    pub(super) fn check_time(
+        &mut self,
+        of: Thing,
+        (time, stored): (Time, Time),
+        path: impl FnOnce() -> PathBuf,
+    ) {
+        if stored != time {
+            let what = "the file system stores another time";
+            self.add(Attribute::Time, of, path, io::Error::other(what));
+        }
     }
 }
 
@@ -233,7 +253,8 @@ pub(super) fn set_mode(fd: impl AsFd, mode: u16) -> Result<(), Errno> {
     fchmod(&fd, kept | Mode::from_bits_truncate(mode.into()))
 }
 
-fn set_time(fd: impl AsFd, modified: Time) -> Result<(), Errno> {
+/// Sets the time of an open file.
+pub(super) fn set_time(fd: impl AsFd, modified: Time) -> Result<(), Errno> {
     futimens(&fd, &timestamps(modified))
 }
 

@@ -9,6 +9,7 @@ use rustix::fs::FileType;
 
 use super::aliases::ByName;
 use super::attributes::Warnings;
+use super::compare::Comparer;
 use super::directory::Directory;
 use super::extra::{Extra, add_aliased, find, walk};
 use super::identities::Identities;
@@ -24,6 +25,7 @@ pub struct Preview {
     present: Vec<Present>,
     /// The directories of the manifest that exist.
     there: HashSet<u32>,
+    comparer: Comparer,
     /// Entries whose names have something of another kind, which they would replace.
     in_the_way: Vec<u32>,
     warnings: Warnings,
@@ -47,6 +49,8 @@ impl Preview {
             directories: OpenDirectories::new(directory, None),
             present: Vec::new(),
             there: HashSet::new(),
+            // Nothing may change here.
+            comparer: Comparer::new(compare, false),
             in_the_way: Vec::new(),
             warnings: Warnings::default(),
             identities: Identities::new(&manifest),
@@ -57,7 +61,7 @@ impl Preview {
             }
             let looked = match entry.kind {
                 Kind::Directory => preview.look_into(index),
-                _ => preview.look_at(index, compare),
+                _ => preview.look_at(index),
             };
             looked?;
         }
@@ -165,22 +169,25 @@ impl Preview {
     }
 
     /// Looks what has the name of a file or link.
-    fn look_at(&mut self, index: u32, compare: Compare) -> Result<(), SinkError> {
+    fn look_at(&mut self, index: u32) -> Result<(), SinkError> {
         let Some(entry) = self.manifest.entry(index) else {
             return Ok(());
         };
         let around = self.directories.enter(&self.manifest, entry.parent);
         let looked = around
             .map_err(io::Error::from)
-            .and_then(|around| around.look(entry.name));
-        let Some(status) = looked.map_err(|source| self.failed(index, source))? else {
-            return Ok(());
+            .and_then(|around| Ok((around.look(entry.name)?, around)));
+        let (status, around) = match looked {
+            Ok((Some(status), around)) => (status, around),
+            Ok((None, _)) => return Ok(()),
+            Err(source) => return Err(self.failed(index, source)),
         };
         if status.kind == FileType::Directory {
             self.in_the_way.push(index);
             return Ok(());
         }
-        if compare == Compare::Time && compare.may_be_same(&entry, &status) {
+        let comparer = &mut self.comparer;
+        if comparer.compare == Compare::Time && comparer.may_be_same(&entry, &status, around) {
             let hash = None;
             self.present.push(Present { entry: index, hash });
         }

@@ -25,6 +25,11 @@ impl Id {
         self.inode
     }
 
+    /// The number of the file system.
+    pub(super) fn device(self) -> u64 {
+        self.device
+    }
+
     /// Whether both are on the same file system.
     pub(super) fn is_beside(self, other: Self) -> bool {
         self.device == other.device

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use rustix::fs::FileType;
 
 use super::attributes::{Attribute, Attributes, Thing, Warnings, set_mode};
+use super::compare::Comparer;
 use super::directory::Directory;
 use super::durable::{Directories, sync_around};
 use super::free_space::FreeSpaceWatch;
@@ -34,7 +35,7 @@ pub(super) struct DirectoryTree {
     directories: OpenDirectories,
     root_path: PathBuf,
     room: FreeSpaceWatch,
-    compare: Compare,
+    comparer: Comparer,
     present: Vec<Present>,
     /// What the files were whose bytes were hashed, and when they had changed last.
     hashed: HashMap<u32, (Id, Time)>,
@@ -72,7 +73,7 @@ impl DirectoryTree {
             directories: OpenDirectories::new(directory, None),
             root_path: root.into(),
             room: FreeSpaceWatch::default(),
-            compare,
+            comparer: Comparer::new(compare, true),
             present: Vec::new(),
             hashed: HashMap::new(),
             delete,
@@ -309,15 +310,15 @@ impl DirectoryTree {
             // The file fails when it should get the name, or replaces the directory.
             Ok(Some(status)) if status.kind == FileType::Directory => Ok(()),
             Ok(status) => {
-                let status = status.filter(|status| self.compare.may_be_same(entry, status));
-                let is_there = status.is_some() && self.compare == Compare::Time;
+                let status = status.filter(|status| self.may_be_same(entry, status));
+                let is_there = status.is_some() && self.comparer.compare == Compare::Time;
                 let status = match self.look_for_interrupted(index, entry, is_there) {
                     // The earlier transfer may just have given the file its name.
                     true => status.or_else(|| self.look_again(index, entry)),
                     false => status,
                 };
                 if let Some(status) = status {
-                    let compare = self.compare;
+                    let compare = self.comparer.compare;
                     let around = self.around(index).ok();
                     let present = around.and_then(|around| compare.present(index, entry, around));
                     if compare == Compare::Hash && present.is_some() {
@@ -346,7 +347,7 @@ impl DirectoryTree {
     fn look_again(&mut self, index: u32, entry: &EntryRef<'_>) -> Option<Status> {
         let around = self.around(index).ok()?;
         let status = around.look(entry.name).ok()??;
-        self.compare.may_be_same(entry, &status).then_some(status)
+        self.may_be_same(entry, &status).then_some(status)
     }
 
     /// Returns the files that the receiver has already, in ascending order of their numbers.
@@ -358,13 +359,29 @@ impl DirectoryTree {
     pub(super) fn still_there(&mut self, index: u32) -> io::Result<Option<Status>> {
         let manifest = Arc::clone(&self.manifest);
         let entry = manifest.entry(index).ok_or(io::ErrorKind::NotFound)?;
-        let compare = self.compare;
+        let compare = self.comparer.compare;
         let status = self.around(index)?.look(entry.name)?;
+        let status = status.filter(|status| self.may_be_same(&entry, status));
         let is_hashed = |status: &Status| {
             let before = self.hashed.get(&index);
             compare != Compare::Hash || before == Some(&(status.id, status.modified))
         };
-        Ok(status.filter(|status| compare.may_be_same(&entry, status) && is_hashed(status)))
+        Ok(status.filter(is_hashed))
+    }
+
+    /// Whether what has the name of a file, as its status says, may be that file.
+    fn may_be_same(&mut self, entry: &EntryRef<'_>, status: &Status) -> bool {
+        let around = self.directories.enter(&self.manifest, entry.parent);
+        around.is_ok_and(|around| self.comparer.may_be_same(entry, status, around))
+    }
+
+    /// Whether what has the name of a file has its time, as far as the file system can store it.
+    pub(super) fn has_time(&mut self, index: u32, status: &Status) -> bool {
+        let Some(entry) = self.manifest.entry(index) else {
+            return false;
+        };
+        let around = self.directories.enter(&self.manifest, entry.parent);
+        around.is_ok_and(|around| self.comparer.has_time(&entry, status, around))
     }
 
     fn failed(&self, index: u32, source: io::Error) -> SinkError {

@@ -110,13 +110,14 @@ impl DirectoryTree {
         let mut entries = 0;
         for (index, entry) in (0..).zip(manifest.entries()) {
             let around = self.directories.enter(&manifest, entry.parent).ok();
-            let status = around.and_then(|around| around.look(entry.name).ok()?);
+            let found = around.and_then(|around| Some((around.look(entry.name).ok()??, around)));
             let is_file = matches!(entry.kind, Kind::File { .. });
-            if let Some(status) = &status
-                && (self.compare.may_be_same(&entry, status) || entry.kind.is_directory())
+            if let Some((status, around)) = &found
+                && (entry.kind.is_directory() || self.comparer.may_be_same(&entry, status, around))
             {
                 continue;
             }
+            let status = found.map(|(status, _)| status);
             let is_new = status.is_none();
             let is_inode = !matches!(entry.kind, Kind::HardLink { .. });
             entries += u64::from(is_new && (is_inode || measure == Measure::Quota));

@@ -233,7 +233,7 @@ impl Sink {
             return Ok(Err(FileFailure::SameName));
         }
         let is_dressed = status.mode == attributes.mode
-            && status.modified == attributes.modified
+            && self.tree.has_time(index, &status)
             && attributes.owner.is_none_or(|owner| owner == status.owner)
             && attributes.xattrs.is_empty();
         if !is_dressed {

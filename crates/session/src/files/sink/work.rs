@@ -233,6 +233,13 @@ impl Sink {
         let link = NewLink::symbolic(around, target)?;
         let owned = owner.map_or(Ok(()), |owner| set_link_owner(around, &link.name, owner));
         let timed = modified.map_or(Ok(()), |time| set_link_time(around, &link.name, time));
+        if let (Ok(()), Some(time)) = (timed, modified)
+            && let Some(status) = around.look(&link.name)?
+        {
+            let times = (time, status.modified);
+            self.warnings
+                .check_time(Thing::Link, times, || path.clone());
+        }
         for (attribute, answer) in [(Attribute::Owner, owned), (Attribute::Time, timed)] {
             if let Err(errno) = answer {
                 let path = || path.clone();
