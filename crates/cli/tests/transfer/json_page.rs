@@ -219,7 +219,7 @@ fn lines_are_those_that_are_documented() {
         ("meminfo", "failed", false),
         ("tree/a", "unchanged", false),
         ("tree/b", "unchanged", false),
-        ("tree/link", "arrived", false),
+        ("tree/link", "unchanged", false),
         ("meminfo", "failed", false),
     ];
     let want = want.map(|(path, state, hashed)| (path.to_owned(), state.to_owned(), hashed));

@@ -375,6 +375,21 @@ impl DirectoryTree {
         around.is_ok_and(|around| self.comparer.may_be_same(entry, status, around))
     }
 
+    /// Returns the status of a symbolic link that is there already, with its target, its time and its owner.
+    pub(super) fn same_link(&mut self, index: u32, target: &[u8]) -> Option<Status> {
+        if self.comparer.compare == Compare::Nothing {
+            return None;
+        }
+        let name = self.manifest.entry(index)?.name.to_vec();
+        let owner = self.manifest.owner(index).filter(|_| self.policy.owners);
+        let around = self.around(index).ok()?;
+        let status = around.look(&name).ok()??;
+        let is_same = status.kind == FileType::Symlink
+            && around.read_link(&name).is_ok_and(|it| it == target);
+        let has_owner = owner.is_none_or(|owner| owner == status.owner);
+        (is_same && has_owner && self.has_time(index, &status)).then_some(status)
+    }
+
     /// Whether what has the name of a file has its time, as far as the file system can store it.
     pub(super) fn has_time(&mut self, index: u32, status: &Status) -> bool {
         let Some(entry) = self.manifest.entry(index) else {

@@ -30,6 +30,8 @@ pub(super) enum Whole {
     },
     /// The file is there already.
     Kept,
+    /// The symbolic link is there already.
+    KeptLink(Status),
     Failed(Box<FileFailure>),
 }
 
@@ -38,7 +40,7 @@ impl Whole {
     pub(super) fn part_name(&self) -> Option<PartName> {
         match self {
             Self::Part(part) => part.name,
-            Self::Link(_) | Self::HardLink { .. } | Self::Kept | Self::Failed(_) => None,
+            _ => None,
         }
     }
 
@@ -46,7 +48,7 @@ impl Whole {
     pub(super) fn open_file(&self) -> Option<&File> {
         match self {
             Self::Part(part) => part.file.as_deref(),
-            Self::Link(_) | Self::HardLink { .. } | Self::Kept | Self::Failed(_) => None,
+            _ => None,
         }
     }
 
@@ -55,7 +57,7 @@ impl Whole {
         match self {
             Self::Part(part) => part.name.map(PartName::bytes),
             Self::Link(link) => Some(link.name.clone()),
-            Self::HardLink { .. } | Self::Kept | Self::Failed(_) => None,
+            _ => None,
         }
     }
 }
@@ -169,7 +171,7 @@ impl Sink {
         full: &mut Option<SinkError>,
     ) -> Result<(), SinkError> {
         while let Some((index, whole)) = self.whole.pop_front() {
-            let is_kept = matches!(whole, Whole::Kept);
+            let mut is_kept = matches!(whole, Whole::Kept | Whole::KeptLink(_));
             let hash = match &whole {
                 Whole::Part(part) => Some(part.hash.into()),
                 _ => None,
@@ -190,8 +192,9 @@ impl Sink {
                     named?
                 }
                 Whole::Link(link) => self.name(index, (Temporary(&link.name), link.id), full)?,
-                Whole::HardLink { first } => self.name_again(index, first, full)?,
+                Whole::HardLink { first } => self.name_again(index, first, &mut is_kept, full)?,
                 Whole::Kept => self.keep(index),
+                Whole::KeptLink(status) => self.keep_link(index, &status),
             };
             ended.push(End {
                 index,
@@ -201,6 +204,18 @@ impl Sink {
             });
         }
         Ok(())
+    }
+
+    /// Notes that a symbolic link stays.
+    fn keep_link(&mut self, index: u32, status: &Status) -> Option<FileFailure> {
+        let around = self.tree.around(index).map_err(io::Error::from);
+        let kept = around.and_then(|around| self.named.keep(index, around, status));
+        let tried = FileStep::Keep;
+        match kept {
+            Ok(true) => None,
+            Ok(false) => Some(FileFailure::SameName),
+            Err(source) => Some(FileFailure::Io { tried, source }),
+        }
     }
 
     /// Gives the attributes of the manifest to a file that was there already.
@@ -263,6 +278,7 @@ impl Sink {
         &mut self,
         index: u32,
         first: u32,
+        is_kept: &mut bool,
         full: &mut Option<SinkError>,
     ) -> Result<Option<FileFailure>, SinkError> {
         let Some(id) = self.firsts.get(&first).copied() else {
@@ -270,7 +286,10 @@ impl Sink {
         };
         match self.make_hard_link(index, first, id) {
             Ok(Some(link)) => self.name(index, (Temporary(&link.name), id), full),
-            Ok(None) => Ok(None),
+            Ok(None) => {
+                *is_kept = true;
+                Ok(None)
+            }
             Err(source) => Ok(Some(self.verdict(index, FileStep::Link, source, full))),
         }
     }

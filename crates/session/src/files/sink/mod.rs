@@ -99,9 +99,8 @@ impl Sink {
     /// `gate` is closed.
     ///
     /// # Errors
-    /// [`SinkError::Open`]; [`SinkError::NoRoom`]; [`SinkError::Prepare`], also where a symbolic link
-    /// or a file has the name of a directory; [`SinkError::Full`];
-    /// [`SinkError::SameDirectory`].
+    /// [`SinkError::Open`]; [`SinkError::NoRoom`]; [`SinkError::NoInodes`]; [`SinkError::Prepare`];
+    /// [`SinkError::Full`]; [`SinkError::SameDirectory`].
     pub fn new(
         directory: &Path,
         manifest: Arc<Manifest>,
@@ -212,7 +211,8 @@ impl Sink {
     /// Processes the hash that the sender computed for a file.
     ///
     /// # Errors
-    /// [`SinkError::OutOfTurn`], [`SinkError::Full`], [`SinkError::Stopped`].
+    /// [`SinkError::OutOfTurn`], [`SinkError::Full`], [`SinkError::Reserve`], [`SinkError::NoInodes`],
+    /// [`SinkError::Stopped`].
     pub fn handle_hash(&mut self, index: u32, hash: [u8; 32]) -> Result<(), SinkError> {
         self.check_turn(index)?;
         if self.is_open_end(index) {

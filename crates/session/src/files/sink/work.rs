@@ -200,6 +200,9 @@ impl Sink {
         let manifest = Arc::clone(&self.manifest);
         let created = match manifest.entry(index).map(|entry| entry.kind) {
             Some(Kind::Symlink { target }) if blake3::hash(target) == want => {
+                if let Some(status) = self.tree.same_link(index, target) {
+                    return Ok(Whole::KeptLink(status));
+                }
                 match self.create_symlink(index, target) {
                     Ok(link) => return Ok(Whole::Link(link)),
                     Err(source) => Err(source),
