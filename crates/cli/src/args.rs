@@ -58,7 +58,7 @@ pub(crate) struct Cli {
     /// that move files have the events start, progress, each file and warnings.
     #[arg(long, global = true, display_order = 100)]
     pub(crate) json_lines: bool,
-    /// Show no progress.
+    /// Show no progress. `cp` then shows only warnings and errors.
     #[arg(long, short, global = true, display_order = 101)]
     pub(crate) quiet: bool,
     #[command(subcommand)]

@@ -118,7 +118,9 @@ impl Console {
 
     /// As [`Console::say`], without the name of the transfer.
     fn say_plain(&self, text: String) {
-        if !self.is_output_taken || !self.quiet {
+        // As with scp -q, a copy then shows only what is wrong.
+        let is_silent = self.quiet && (self.is_output_taken || self.command == "cp");
+        if !is_silent {
             self.for_people().offer(Item::for_people(&text));
         }
     }

@@ -509,7 +509,14 @@ fn raise_open_files() {
 /// Checks the directory now instead of when a sender connects.
 pub(crate) fn check_directory(dir: &Path) -> Result<(), Failure> {
     let what = format!("the directory {}", dir.display());
-    let metadata = fs::metadata(dir).or_exit(Exit::Files, &what)?;
+    let metadata = fs::metadata(dir).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => {
+            let what =
+                format!("{what} does not exist: make it first (mkdir -p), or name another one");
+            Failure::new(Exit::Files, what)
+        }
+        _ => Failure::caused(Exit::Files, &what, &error),
+    })?;
     if metadata.is_dir() {
         Ok(())
     } else {

@@ -236,12 +236,17 @@ impl From<Cut> for Failure {
     fn from(cut: Cut) -> Self {
         match cut {
             Cut::Read(error) => Self::caused(Exit::Files, "reading what is copied", &error),
-            Cut::Write(error) if error.kind() == io::ErrorKind::StorageFull => {
-                Self::caused(Exit::Full, "writing what is copied", &error)
-            }
-            Cut::Write(error) => Self::caused(Exit::Files, "writing what is copied", &error),
+            Cut::Write(error) => Self::caused(exit_of(&error), "writing what is copied", &error),
             Cut::Corrupt(what) => Self::new(Exit::Corrupt, what),
         }
+    }
+}
+
+/// The exit code for an error of a file that is written.
+fn exit_of(error: &io::Error) -> Exit {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Exit::Full,
+        _ => Exit::Files,
     }
 }
 
@@ -303,20 +308,20 @@ fn write(path: &Path, count: &AtomicU64) -> Result<(), Failure> {
         Some(parent) if parent != Path::new("") => parent,
         _ => Path::new("."),
     };
-    let file = temporary(directory);
-    let mut file = file.or_exit(Exit::Files, what("creating"))?;
+    let failed = |step: &str, error: &io::Error| Failure::caused(exit_of(error), what(step), error);
+    let mut file = temporary(directory).map_err(|error| failed("creating", &error))?;
     remove_when_ended(file.path().into())?;
     decode(&mut stdin, &mut file, count)?;
     let former = fs::metadata(&path).map(|former| former.permissions().mode() & 0o777);
     let mode = former.unwrap_or_else(|_| MODE & !u32::from(own_umask()));
     let set = file.as_file().set_permissions(Permissions::from_mode(mode));
-    set.or_exit(Exit::Files, what("setting the permissions of"))?;
-    let synced = fsync(file.as_file());
-    synced.or_exit(Exit::Files, what("syncing"))?;
-    let named = file.persist(&path).map_err(|error| error.error);
-    named.or_exit(Exit::Files, what("naming"))?;
+    set.map_err(|error| failed("setting the permissions of", &error))?;
+    // A file system may find only now that it has no room.
+    fsync(file.as_file()).map_err(|error| failed("syncing", &error.into()))?;
+    let named = file.persist(&path);
+    named.map_err(|error| failed("naming", &error.error))?;
     let synced = File::open(directory).and_then(|directory| Ok(fsync(directory)?));
-    synced.or_exit(Exit::Files, what("syncing the directory of"))
+    synced.map_err(|error| failed("syncing the directory of", &error))
 }
 
 /// Makes a file that only its owner can read, under a name as receivers give to new files.
@@ -326,4 +331,20 @@ fn temporary(directory: &Path) -> io::Result<NamedTempFile> {
         .prefix(&name)
         .rand_bytes(0)
         .tempfile_in(directory)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_has_an_exit_code_of_its_own() {
+        for (kind, exit) in [
+            (io::ErrorKind::StorageFull, Exit::Full),
+            (io::ErrorKind::QuotaExceeded, Exit::Full),
+            (io::ErrorKind::PermissionDenied, Exit::Files),
+        ] {
+            assert_eq!(exit_of(&kind.into()), exit);
+        }
+    }
 }

@@ -125,8 +125,12 @@ pub(crate) fn run(args: &CpArgs, console: &Console) -> Result<ExitCode, Failure>
         return args.pipe(pipe?, console);
     }
     for place in sources.iter().chain([&place]) {
-        if let Place::There { host, .. } = place {
+        if let Place::There { host, path } = place {
             check_host(host)?;
+            if let Some(what) = place::taken_literally(path) {
+                let path = path.display();
+                console.warn(format_args!("{path}: {what}"));
+            }
         }
     }
     match place {
@@ -145,6 +149,9 @@ pub(crate) fn run(args: &CpArgs, console: &Console) -> Result<ExitCode, Failure>
         }
         Place::Here(_) if remotes.is_empty() => Err(usage(
             "no path is on another machine; name one as HOST:PATH, or use cp",
+        )),
+        Place::There { .. } if remotes.len() == sources.len() => Err(usage(
+            "all paths are on other machines: run this at the machine with the files, as in ssh HOST farwrite cp ...",
         )),
         _ => Err(usage(
             "either the destination or all sources must be on another machine, and not both",

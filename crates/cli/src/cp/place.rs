@@ -56,6 +56,19 @@ pub(crate) fn from_home(path: &OsStr) -> OsString {
     OsString::from_vec(bytes.to_vec())
 }
 
+/// What a shell of the other machine would make something else of, and this program does not.
+pub(super) fn taken_literally(path: &OsStr) -> Option<&'static str> {
+    let bytes = path.as_bytes();
+    if bytes.iter().any(|byte| b"*?".contains(byte)) {
+        return Some(
+            "patterns are not expanded at the other machine; name each path, or a directory",
+        );
+    }
+    let is_home = bytes == b"~" || bytes.starts_with(b"~/");
+    let is_user = bytes.starts_with(b"~") && !is_home;
+    is_user.then_some("~USER is not expanded at the other machine; write the whole path")
+}
+
 /// The name with which a path arrives; `None` for a path whose contents arrive, with any names.
 pub(super) fn base_name(path: &OsStr) -> Option<OsString> {
     let mut parts = path.as_bytes().split(|byte| *byte == b'/').rev();
@@ -105,6 +118,16 @@ mod tests {
             (":in", Place::Here(":in".into())),
         ] {
             assert_eq!(Place::of(OsStr::new(text)), place, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_a_shell_would_expand_is_noticed() {
+        for path in ["in/*", "a?", "~ann/in", "~ann"] {
+            assert!(taken_literally(OsStr::new(path)).is_some(), "{path}");
+        }
+        for path in ["in", "~", "~/in", "a~b", "in/~ann"] {
+            assert_eq!(taken_literally(OsStr::new(path)), None, "{path}");
         }
     }
 

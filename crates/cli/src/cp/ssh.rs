@@ -72,7 +72,7 @@ impl RemoteArgs {
 /// Refuses a name that ssh would take for an option.
 pub(crate) fn check_host(host: &OsStr) -> Result<(), Failure> {
     if host.as_encoded_bytes().starts_with(b"-") {
-        let what = "the name of a host cannot begin with `-`";
+        let what = "the name of a host cannot begin with `-`; give options of ssh with --rsh, as in --rsh 'ssh -p 2222'";
         return Err(Failure::new(Exit::Usage, what));
     }
     Ok(())

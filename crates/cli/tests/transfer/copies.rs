@@ -61,6 +61,42 @@ fn files_go_there_and_back() {
 }
 
 #[test]
+fn quiet_copies_say_nothing_and_hints_say_what_to_do() {
+    let root = machines("quiet");
+    let run = |words: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_farwrite"))
+            .args(words)
+            .current_dir(&root)
+            .output();
+        let output = output.expect("the program starts");
+        let text = [output.stdout, output.stderr].concat();
+        String::from_utf8(text).expect("text")
+    };
+    let program = env!("CARGO_BIN_EXE_farwrite");
+    let far = [
+        "cp",
+        "--rsh",
+        "./rsh",
+        "--far-program",
+        program,
+        "--no-sync",
+    ];
+    let copied = run(&[&["-q"], &far[..], &["data", "host:in"]].concat());
+    assert_eq!(copied, "");
+    for (words, hint) in [
+        (["data", "host:new"], "mkdir -p"),
+        (["host:in/*", "."], "patterns are not expanded"),
+        (["host:~ann/x", "."], "~USER is not expanded"),
+        (["a:x", "b:"], "ssh HOST farwrite cp"),
+    ] {
+        let told = run(&[&far[..], &words].concat());
+        assert!(told.contains(hint), "{told}");
+    }
+    let told = run(&["rsh", "-p", "2222", "host", "true"]);
+    assert!(told.contains("--rsh 'ssh -p 2222'"), "{told}");
+}
+
+#[test]
 fn write_permissions_of_the_group_can_be_kept() {
     let root = machines("umask");
     let far = ["--far-program", env!("CARGO_BIN_EXE_farwrite"), "--no-sync"];

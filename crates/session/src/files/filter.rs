@@ -1,5 +1,6 @@
 //! Which names of a tree are not sent.
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
@@ -31,7 +32,8 @@ impl Filter {
             why: error.to_string(),
         };
         for pattern in patterns {
-            let added = builder.add_line(None, pattern);
+            let line = from_the_start(pattern);
+            let added = builder.add_line(None, &line);
             added.map_err(|error| refused(pattern, &error))?;
         }
         let built = builder.build().map_err(|error| refused("", &error))?;
@@ -51,13 +53,32 @@ impl Filter {
     }
 }
 
+/// A pattern that begins with `./` matches nothing in a `.gitignore`. People mean a path from the start, as with `/`.
+fn from_the_start(pattern: &str) -> Cow<'_, str> {
+    let (not, rest) = pattern
+        .strip_prefix('!')
+        .map_or(("", pattern), |it| ("!", it));
+    match rest.strip_prefix("./") {
+        Some(rest) => format!("{not}/{rest}").into(),
+        None => pattern.into(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn patterns_are_those_of_gitignore() {
-        let filter = Filter::new(["*.o", "/build/", "# comment", "", "a/**/b", "!keep.o"]);
+        let filter = Filter::new([
+            "*.o",
+            "/build/",
+            "# comment",
+            "",
+            "a/**/b",
+            "!keep.o",
+            "./x",
+        ]);
         let filter = filter.expect("valid");
         for (path, is_directory, want) in [
             ("x.o", false, true),
@@ -68,6 +89,8 @@ mod tests {
             ("deep/build", true, false),
             ("a/x/y/b", false, true),
             ("b", false, false),
+            ("x", false, true),
+            ("deep/x", false, false),
         ] {
             assert_eq!(
                 filter.excludes(Path::new(path), is_directory),
