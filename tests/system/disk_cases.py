@@ -501,14 +501,15 @@ def _coarse_times(report, place):
             problems += more
             if (result["unchanged_files"], result["files"]) != (unchanged, changed):
                 problems.append(f"{result['unchanged_files']} unchanged, {unchanged} expected")
-            told = [line for line in result["warnings"] if "modification time of" in line and "file" in line]
+            told = [line for line in result["warnings"]
+                    if "modification time of" in line and "file" in line]
             if len(told) != (1 if changed == 2 else 0):
                 problems.append(f"warnings: {result['warnings']}")
         report.check("files are sent once, and one warning says that times differ", problems)
 
 
 def _mirror(place, ends, disk, *more):
-    """Mirrors `ren` to a disk. Returns what is wrong: there must be a warning at the sender where names differ."""
+    """Mirrors `ren` to a disk. Returns what is wrong. The sender must warn where names differ."""
     receiver = ends.recv(disk.path, "--allow-delete", *(() if more else ["--once"]))
     sent = ends.send(receiver, place.where / "ren", "--delete", *more).end()
     receiver.process.terminate()
