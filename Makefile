@@ -192,7 +192,7 @@ bench-agreement: ## measure: completion times of shipped endpoints in virtual ti
 	-$(AGREEMENT) --size-kib 8192 --burst 10,100 --loss 1e-4,1e-3 --samples 1000
 
 # `make bench-path PART="rate file"`; RUNS="--runs 5" and the like go to tests/bench/main.py.
-bench-path: ## measure: a file beside rsync and QUIC, transfers, files, messages, streams, sharing, changes, delay that varies and a flood over an emulated path, compared with TCP, rsync and quinn (root; long)
+bench-path: ## measure: a file beside rsync and QUIC, transfers, files, messages, streams, small requests, sharing, changes, delay that varies and a flood over an emulated path, compared with TCP, rsync and quinn (root; long)
 	tests/bench/run $(RUNS) $(PART)
 
 bench-copies: ## measure: farwrite cp beside rsync, scp and tar over ssh and rsync over TCP BBR, by round trip and loss (root; an hour)

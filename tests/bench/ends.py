@@ -30,6 +30,7 @@ class Programs:
         self.farwrite = str(args.programs / "farwrite")
         self.messages = str(args.programs / "messages")
         self.streams = str(args.programs / "streams")
+        self.requests = str(args.programs / "requests")
         self.paths = str(args.programs / "paths")
         self.traces = str(args.programs / "examples" / "rate_traces")
         self.rc_host = str(args.programs / "farwrite-rc-host")

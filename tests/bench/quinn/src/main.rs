@@ -1,5 +1,7 @@
 //! One end of a QUIC connection: sends for some seconds, sends a file, or takes bytes in and measures how fast. Or sends
-//! messages and measures their times, or answers each message.
+//! messages and measures their times, or answers each message. Or exchanges small requests and records on one stream.
+
+mod small;
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -42,6 +44,8 @@ enum Role {
     Answer { at: SocketAddr },
     /// Sends messages, each on a stream of its own; prints the seconds from each to its answer.
     Ask(Ask),
+    /// Small requests and records on one stream.
+    Small(small::Small),
 }
 
 #[derive(Parser)]
@@ -76,6 +80,7 @@ async fn main() -> Result<(), Failure> {
         Role::SendFile { to, ref file } => send_file(&args, to, file).await,
         Role::Answer { at } => answer(&args, at).await,
         Role::Ask(ref ask) => send_messages(&args, ask).await,
+        Role::Small(ref small) => small::run(&args, small).await,
     }
 }
 
