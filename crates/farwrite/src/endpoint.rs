@@ -30,6 +30,7 @@ use crate::receiving::Receiving;
 use crate::registry::{Registry, SchemeResolver};
 use crate::schedule::Schedule;
 use crate::turns::Turns;
+use crate::user_wakes::UserWakes;
 
 /// One end of any number of queue pairs over one fabric.
 ///
@@ -50,6 +51,9 @@ pub struct Endpoint<F: Fabric> {
     /// Schedule of the queue pairs.
     schedule: Schedule,
     turns: Turns,
+    /// Queue pairs whose messages or resources may have changed since their users were last served.
+    pub(crate) users: Schedule,
+    pub(crate) user_wakes: UserWakes,
     pub(crate) receiving: Receiving,
     known: Registry,
     keys: ChaCha12Rng,
@@ -89,6 +93,8 @@ impl<F: Fabric> Endpoint<F> {
             peer_schedule: Schedule::default(),
             schedule: Schedule::default(),
             turns: Turns::default(),
+            users: Schedule::default(),
+            user_wakes: UserWakes::default(),
             receiving: Receiving::default(),
             known: Registry::new(),
             keys,
@@ -300,6 +306,7 @@ impl<F: Fabric> Endpoint<F> {
     /// Returns all resources of a queue pair to the fabric. Its open messages end as failed.
     fn end_pair(&mut self, index: u32, pair: Pair) -> Result<(), Error> {
         self.schedule.remove(index);
+        self.users.wake(index);
         self.turns.remove(index);
         self.receiving.remove(index, pair.name().serial);
         if let Some(peer) = pair.peer_number()

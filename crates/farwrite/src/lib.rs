@@ -90,6 +90,8 @@ mod registry;
 pub mod routes;
 mod schedule;
 mod turns;
+mod user_wakes;
+mod waiters;
 mod writes;
 
 pub use coding::CodingThreads;
@@ -126,4 +128,6 @@ pub use progress::{ProgressThread, TaskId, TaskState};
 pub use reads::{ExposedRegion, ReadOptions, ReadRefused};
 pub use real_time::RealTime;
 pub use registry::SchemeResolver;
+pub use user_wakes::QpWaker;
+pub use waiters::Waiters;
 pub use writes::{WriteHandle, WriteOutcome};

@@ -1,8 +1,10 @@
 //! An endpoint on a thread of its own.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+mod tasks;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -11,6 +13,12 @@ use farwrite_fabric::threads;
 
 use crate::endpoint::Endpoint;
 use crate::error::Error;
+use crate::handle::QueuePair;
+use crate::user_wakes::{QpWaker, UserWakes};
+use crate::waiters::Waiters;
+use tasks::{Task, Tasks};
+
+pub use tasks::{TaskId, TaskState};
 
 /// Maximum sleep of the thread. Packets, timers and calls end the sleep at once.
 const MAX_SLEEP: Duration = Duration::from_secs(1);
@@ -21,44 +29,12 @@ const REQUESTS_A_POLL: usize = 64;
 /// A call that waits for the thread.
 type Call<F> = Box<dyn FnOnce(&mut Endpoint<F>) + Send>;
 
-/// Work that the thread does after every poll.
-type Task<F> = Box<dyn FnMut(&mut Endpoint<F>) -> TaskState + Send>;
-
 /// What other threads ask of the thread.
 enum Request<F: RealTime> {
     Call(Call<F>),
-    AddTask(TaskId, Task<F>),
+    /// A task of a queue pair, or one that runs after every poll.
+    AddTask(TaskId, Option<QueuePair>, Task<F>),
     RemoveTask(TaskId),
-}
-
-/// Names a task of a [`ProgressThread`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct TaskId(u64);
-
-/// When a task of [`ProgressThread::add_task`] runs again.
-#[derive(Debug)]
-pub enum TaskState {
-    /// After the next poll, whatever that is for.
-    Idle,
-    /// At this time at the latest, by the clock of [`Endpoint::poll`].
-    Until(u64),
-    /// At once, after another poll: it has used the endpoint.
-    Worked,
-    /// Never: it is dropped.
-    Done,
-    /// Never: the endpoint cannot be used any more, and the thread ends, as after a failed poll.
-    Failed(Error),
-}
-
-impl From<Result<Option<u64>, Error>> for TaskState {
-    /// Of the time of the next run, as [`Endpoint::poll`] returns it.
-    fn from(next: Result<Option<u64>, Error>) -> Self {
-        match next {
-            Ok(None) => Self::Idle,
-            Ok(Some(next_ns)) => Self::Until(next_ns),
-            Err(error) => Self::Failed(error),
-        }
-    }
 }
 
 /// An endpoint that a thread of its own polls, so that any thread can use it.
@@ -97,6 +73,7 @@ pub struct ProgressThread<F: RealTime> {
     requests: Sender<Request<F>>,
     next_task: AtomicU64,
     waker: Waker,
+    user_wakes: UserWakes,
     /// `None` once the thread is joined.
     thread: Option<JoinHandle<Endpoint<F>>>,
 }
@@ -105,16 +82,13 @@ pub struct ProgressThread<F: RealTime> {
 #[derive(Default)]
 struct Shared {
     stop: AtomicBool,
-    /// Number of threads in [`ProgressThread::wait`].
-    waiting: AtomicUsize,
     state: Mutex<State>,
-    polled: Condvar,
+    /// Threads in [`ProgressThread::wait`].
+    polled: Waiters,
 }
 
 #[derive(Default)]
 struct State {
-    /// Number of polls after which a thread was waiting.
-    polls: u64,
     /// Whether the thread has ended.
     has_ended: bool,
     /// The reason, if the fabric broke.
@@ -129,10 +103,11 @@ impl<F: RealTime<Tx: Send> + Send + 'static> Endpoint<F> {
     pub fn start_thread(self) -> Result<ProgressThread<F>, Error> {
         let shared = Arc::new(Shared::default());
         let waker = self.fabric().waker();
+        let user_wakes = self.user_wakes.clone();
         let (requests, received) = mpsc::channel();
         let progress = Progress {
             endpoint: self,
-            tasks: Vec::new(),
+            tasks: Tasks::default(),
             shared: Arc::clone(&shared),
             requests: received,
         };
@@ -146,6 +121,7 @@ impl<F: RealTime<Tx: Send> + Send + 'static> Endpoint<F> {
             requests,
             next_task: AtomicU64::new(0),
             waker,
+            user_wakes,
             thread: Some(thread),
         })
     }
@@ -187,7 +163,7 @@ impl<F: RealTime> ProgressThread<F> {
 
     /// Adds work that the thread does after every poll, from now on until it is
     /// [`TaskState::Done`] or removed. A task must not wait. [`ProgressThread::waker`] makes the
-    /// thread poll, and run its tasks, at once. When the thread ends, it drops its tasks.
+    /// thread poll, and run these tasks, at once. When the thread ends, it drops its tasks.
     ///
     /// # Errors
     /// [`Error::Stopped`] when the thread has ended.
@@ -195,8 +171,27 @@ impl<F: RealTime> ProgressThread<F> {
         &self,
         task: impl FnMut(&mut Endpoint<F>) -> TaskState + Send + 'static,
     ) -> Result<TaskId, Error> {
+        self.add(None, Box::new(task))
+    }
+
+    /// Adds work of one queue pair: the thread does it now, after polls that may have changed a
+    /// message or a resource of the queue pair, after a wake ([`ProgressThread::waker_of`]), and when
+    /// the task itself asks for it. While the queue pair is idle, it costs nothing. Otherwise it is as
+    /// [`ProgressThread::add_task`].
+    ///
+    /// # Errors
+    /// [`Error::Stopped`] when the thread has ended.
+    pub fn add_task_of(
+        &self,
+        qp: QueuePair,
+        task: impl FnMut(&mut Endpoint<F>) -> TaskState + Send + 'static,
+    ) -> Result<TaskId, Error> {
+        self.add(Some(qp), Box::new(task))
+    }
+
+    fn add(&self, qp: Option<QueuePair>, task: Task<F>) -> Result<TaskId, Error> {
         let id = TaskId(self.next_task.fetch_add(1, Ordering::Relaxed));
-        self.request(Request::AddTask(id, Box::new(task)))?;
+        self.request(Request::AddTask(id, qp, task))?;
         Ok(id)
     }
 
@@ -206,6 +201,12 @@ impl<F: RealTime> ProgressThread<F> {
     /// [`Error::Stopped`] when the thread has ended.
     pub fn remove_task(&self, task: TaskId) -> Result<(), Error> {
         self.request(Request::RemoveTask(task))
+    }
+
+    /// Returns a waker that makes the thread run the tasks of a queue pair.
+    #[must_use]
+    pub fn waker_of(&self, qp: QueuePair) -> QpWaker {
+        self.user_wakes.waker(qp, self.waker.clone())
     }
 
     /// Returns a waker of the thread: it makes the thread poll at once.
@@ -220,25 +221,37 @@ impl<F: RealTime> ProgressThread<F> {
         sent.map_err(|_| self.shared.stopped())
     }
 
-    /// Sleeps until `ready` returns something. `ready` is called after every poll of the endpoint.
-    /// Returns `None` after `at_most`.
+    /// Sleeps until `ready` returns something. `ready` is called after every poll of the endpoint, so
+    /// each waiting thread costs something at every poll. Returns `None` after `at_most`.
     ///
     /// # Errors
     /// [`Error::Stopped`] when the thread has ended, because the fabric broke or a call panicked.
     pub fn wait<R>(
         &self,
         at_most: Duration,
+        ready: impl FnMut() -> Option<R>,
+    ) -> Result<Option<R>, Error> {
+        self.wait_with(&self.shared.polled, at_most, ready)
+    }
+
+    /// As [`ProgressThread::wait`], but `ready` is called only after [`Waiters::wake`], which a task
+    /// calls when `ready` may return something. It should also be called when the task is dropped:
+    /// otherwise a thread learns only within a second that this thread has ended.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`] when the thread has ended, because the fabric broke or a call panicked.
+    pub fn wait_with<R>(
+        &self,
+        waiters: &Waiters,
+        at_most: Duration,
         mut ready: impl FnMut() -> Option<R>,
     ) -> Result<Option<R>, Error> {
         // `None`: no time limit.
         let end = Instant::now().checked_add(at_most);
-        let _waiting = Waiting::new(&self.shared.waiting);
+        let waiting = waiters.enter();
         loop {
-            let before = self.shared.lock().polls;
-            // Pairs with the fence in `Shared::announce`: either `ready` sees what a poll did, or
-            // the thread sees that a caller waits.
-            fence(Ordering::SeqCst);
-            // Called without the lock, because `ready` may call the endpoint.
+            let before = waiting.look();
+            // Called without a lock, because `ready` may call the endpoint.
             let answer = ready();
             let left = end.map_or(MAX_SLEEP, |end| {
                 end.saturating_duration_since(Instant::now())
@@ -246,15 +259,10 @@ impl<F: RealTime> ProgressThread<F> {
             if answer.is_some() || left.is_zero() {
                 return Ok(answer);
             }
-            let state = self.shared.lock();
-            if state.has_ended {
-                drop(state);
+            if self.shared.lock().has_ended {
                 return Err(self.shared.stopped());
             }
-            if state.polls == before {
-                let waited = self.shared.polled.wait_timeout(state, left);
-                drop(waited.unwrap_or_else(PoisonError::into_inner));
-            }
+            waiting.sleep(before, left.min(MAX_SLEEP));
         }
     }
 
@@ -326,40 +334,15 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes the threads in [`ProgressThread::wait`], after a poll.
-    fn announce(&self) {
-        fence(Ordering::SeqCst);
-        if self.waiting.load(Ordering::SeqCst) > 0 {
-            self.lock().polls += 1;
-            self.polled.notify_all();
-        }
-    }
-
     fn stopped(&self) -> Error {
         Error::Stopped(self.lock().failure.clone())
-    }
-}
-
-/// Counts a waiting thread.
-struct Waiting<'a>(&'a AtomicUsize);
-
-impl<'a> Waiting<'a> {
-    fn new(waiting: &'a AtomicUsize) -> Self {
-        waiting.fetch_add(1, Ordering::SeqCst);
-        Self(waiting)
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
 /// What runs on the thread.
 struct Progress<F: RealTime> {
     endpoint: Endpoint<F>,
-    tasks: Vec<(TaskId, Task<F>)>,
+    tasks: Tasks<F>,
     shared: Arc<Shared>,
     requests: Receiver<Request<F>>,
 }
@@ -381,14 +364,16 @@ impl<F: RealTime> Progress<F> {
             for request in self.requests.try_iter().take(REQUESTS_A_POLL) {
                 match request {
                     Request::Call(call) => call(&mut self.endpoint),
-                    Request::AddTask(id, task) => self.tasks.push((id, task)),
-                    Request::RemoveTask(id) => self.tasks.retain(|(known, _)| *known != id),
+                    Request::AddTask(id, qp, task) => {
+                        self.tasks.add(&mut self.endpoint, id, qp, task);
+                    }
+                    Request::RemoveTask(id) => self.tasks.remove(id),
                 }
                 requests += 1;
             }
             let next_ns = self.endpoint.poll_now()?;
-            let task_ns = self.run_tasks()?;
-            self.shared.announce();
+            let task_ns = self.tasks.run(&mut self.endpoint)?;
+            self.shared.polled.wake();
             // There may be more requests, whose wakes ended earlier sleeps.
             if requests < REQUESTS_A_POLL {
                 let next_ns = next_ns.into_iter().chain(task_ns).min();
@@ -396,23 +381,6 @@ impl<F: RealTime> Progress<F> {
             }
         }
         Ok(())
-    }
-
-    /// Runs all tasks. Returns when to run them again.
-    fn run_tasks(&mut self) -> Result<Option<u64>, Error> {
-        let (mut next_ns, mut failed) = (None, None);
-        let mut run_at = |at_ns: u64| next_ns = next_ns.into_iter().chain([at_ns]).min();
-        self.tasks.retain_mut(|(_, task)| {
-            match task(&mut self.endpoint) {
-                TaskState::Idle => {}
-                TaskState::Until(at_ns) => run_at(at_ns),
-                TaskState::Worked => run_at(0),
-                TaskState::Done => return false,
-                TaskState::Failed(error) => failed = Some(error),
-            }
-            true
-        });
-        failed.map_or(Ok(next_ns), Err)
     }
 }
 
@@ -422,6 +390,6 @@ struct Ended(Arc<Shared>);
 impl Drop for Ended {
     fn drop(&mut self) {
         self.0.lock().has_ended = true;
-        self.0.polled.notify_all();
+        self.0.polled.wake();
     }
 }

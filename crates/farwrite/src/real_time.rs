@@ -7,6 +7,8 @@ use farwrite_fabric::contract::{FabricError, RealTimeTx};
 use crate::coding::CodingThreads;
 use crate::endpoint::Endpoint;
 use crate::error::Error;
+use crate::handle::QueuePair;
+use crate::user_wakes::QpWaker;
 
 pub use farwrite_fabric::contract::RealTime;
 
@@ -75,6 +77,13 @@ impl<F: RealTime> Endpoint<F> {
             self.fabric.wait(wait.min(at_most))?;
         }
         Ok(())
+    }
+
+    /// Returns a waker that makes the thread of this endpoint run the tasks of a queue pair, once
+    /// [`Endpoint::start_thread`] was called.
+    #[must_use]
+    pub fn waker_of(&self, qp: QueuePair) -> QpWaker {
+        self.user_wakes.waker(qp, self.fabric().waker())
     }
 
     /// Moves the encoding and rebuilding of chunks to threads, or back to the polls with no threads.

@@ -84,6 +84,7 @@ impl<F: Fabric> Endpoint<F> {
         }
         let next_ns = pair.next_ns(now_ns, self.fabric.has_send_threads());
         self.schedule.set_timer(index, next_ns);
+        self.users.wake(index);
         self.turns.join(index);
         self.break_if_failed(index, polled)
     }
@@ -133,6 +134,8 @@ impl<F: Fabric> Endpoint<F> {
             };
             let next_ns = pair.next_ns(now_ns, self.fabric.has_send_threads());
             self.schedule.set_timer(index, next_ns);
+            // Sends may have left.
+            self.users.wake(index);
             has_posted |= turn.halt == Halt::Idle { posted: true };
             retry_ns = retry_ns.min(pair.fabric_retry_ns());
             self.turns.note(index, &turn, encoded_bytes);

@@ -1,12 +1,14 @@
 //! An endpoint on a thread of its own, used from several threads.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::thread::scope;
 use std::time::{Duration, Instant};
 
 use farwrite::{
     Endpoint, Error, Outcome, ProgressThread, QueuePair, RealTime, SendOptions, TaskState,
-    UdpFabric,
+    UdpFabric, Waiters,
 };
 
 use crate::ends::{endpoint, options, payload};
@@ -221,4 +223,65 @@ fn tasks_run_after_polls() {
         .wait(LONG, || None::<()>)
         .expect_err("it has ended");
     assert!(matches!(ended, Error::Stopped(Some(_))), "{ended}");
+}
+
+/// What waits for one thing, and the task of an idle queue pair, cost nothing while messages cross.
+#[test]
+fn who_waits_for_other_things_is_left_alone() {
+    let joined = joined(false);
+    let Joined { a, qa, .. } = &joined;
+    let idle = call(a, |a| a.create_qp(options(1)));
+    let [idle_runs, busy_runs, looks] = [(); 3].map(|()| Arc::new(AtomicUsize::new(0)));
+    let count = |runs: &Arc<AtomicUsize>| {
+        let runs = Arc::clone(runs);
+        move |_: &mut Endpoint<UdpFabric>| {
+            runs.fetch_add(1, Ordering::Relaxed);
+            TaskState::Idle
+        }
+    };
+    a.add_task_of(idle, count(&idle_runs)).expect("it runs");
+    a.add_task_of(*qa, count(&busy_runs)).expect("it runs");
+    let waiters = Waiters::default();
+    let is_woken = AtomicUsize::new(0);
+    scope(|threads| {
+        let (is_woken, looks, waiters) = (&is_woken, &looks, &waiters);
+        let waiting = threads.spawn(move || {
+            a.wait_with(waiters, LONG, || {
+                looks.fetch_add(1, Ordering::Relaxed);
+                (is_woken.load(Ordering::Relaxed) > 0).then_some(())
+            })
+        });
+        for seed in 0..20 {
+            exchange(&joined, seed);
+        }
+        is_woken.store(1, Ordering::Relaxed);
+        waiters.wake();
+        let woken = waiting.join().expect("no panic").expect("the thread runs");
+        assert_eq!(woken, Some(()));
+    });
+    let [idle_runs, busy_runs, looks] =
+        [&idle_runs, &busy_runs, &looks].map(|count| count.load(Ordering::Relaxed));
+    assert!(busy_runs > 20, "{busy_runs} runs");
+    assert!(looks < 10, "{looks} looks");
+    assert!(idle_runs < 5, "{idle_runs} runs");
+}
+
+/// A user of a queue pair makes its tasks run.
+#[test]
+fn a_wake_runs_the_tasks_of_its_queue_pair() {
+    let progress = endpoint(1).start_thread().expect("a thread");
+    let qp = call(&progress, |end| end.create_qp(options(1)));
+    let (ran, runs) = channel();
+    let task = move |_: &mut Endpoint<UdpFabric>| {
+        ran.send(()).expect("the test listens");
+        TaskState::Idle
+    };
+    progress.add_task_of(qp, task).expect("it runs");
+    let run = || runs.recv_timeout(LONG);
+    run().expect("at first");
+    let waker = progress.waker_of(qp);
+    for _ in 0..100 {
+        waker.wake();
+        run().expect("after each wake");
+    }
 }

@@ -1,0 +1,67 @@
+//! Threads that wait for one thing.
+
+use std::sync::atomic::{AtomicUsize, Ordering, fence};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Threads that wait for one thing, such as the next connection of a listener. Whoever changes the
+/// thing calls [`Waiters::wake`] after the change.
+/// [`ProgressThread::wait_with`](crate::ProgressThread::wait_with) waits.
+#[derive(Debug, Default)]
+pub struct Waiters {
+    count: AtomicUsize,
+    /// Number of wakes while a thread was waiting.
+    wakes: Mutex<u64>,
+    woken: Condvar,
+}
+
+impl Waiters {
+    /// Makes the threads that wait look at the thing again. Costs a few instructions if none waits.
+    pub fn wake(&self) {
+        // Pairs with the fence in `Waiting::look`: either the waiter sees the change, or this thread
+        // sees the waiter.
+        fence(Ordering::SeqCst);
+        if self.count.load(Ordering::SeqCst) > 0 {
+            *self.lock() += 1;
+            self.woken.notify_all();
+        }
+    }
+
+    /// Counts the calling thread as waiting until the result is dropped.
+    pub(crate) fn enter(&self) -> Waiting<'_> {
+        self.count.fetch_add(1, Ordering::SeqCst);
+        Waiting(self)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, u64> {
+        self.wakes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A waiting thread.
+pub(crate) struct Waiting<'a>(&'a Waiters);
+
+impl Waiting<'_> {
+    /// Returns the number of wakes before the thread looks at the thing.
+    pub(crate) fn look(&self) -> u64 {
+        let wakes = *self.0.lock();
+        fence(Ordering::SeqCst);
+        wakes
+    }
+
+    /// Sleeps until a wake that came after [`Waiting::look`] has returned `before`, at most for
+    /// `at_most`.
+    pub(crate) fn sleep(&self, before: u64, at_most: Duration) {
+        let wakes = self.0.lock();
+        if *wakes == before {
+            let slept = self.0.woken.wait_timeout(wakes, at_most);
+            drop(slept.unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.count.fetch_sub(1, Ordering::SeqCst);
+    }
+}
