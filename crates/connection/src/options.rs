@@ -10,7 +10,8 @@ use farwrite::RateControl;
 pub struct ConnectionOptions {
     /// The local address of [`connect`](crate::connect); `None`: any address, and a free port.
     pub bind: Option<SocketAddr>,
-    /// How long connecting may take, the lookup of a name and the search for the largest packets included.
+    /// How long connecting may take: the lookup of a name, waiting while the listener has no room, and the search for
+    /// the largest packets.
     pub connect_limit: Duration,
     /// How long the peer may be silent before the connection ends: a machine that sleeps, or a cut path.
     /// Each end has a limit of its own.
@@ -19,10 +20,12 @@ pub struct ConnectionOptions {
     pub rate_control: RateControl,
     /// The largest MTU to try; `None`: jumbo frames. The MTU of a connection is what the path carries.
     pub largest_mtu: Option<u32>,
-    /// The highest number of queue pairs of one connection. The peer cannot open more.
+    /// The highest number of queue pairs of one connection. When the peer asks for more, its requests wait until one
+    /// is closed. A queue pair that has ended and only answers late packets does not count
+    /// ([`OpenedQueuePair::retire`](crate::OpenedQueuePair::retire)).
     pub max_queue_pairs: usize,
-    /// The highest number of connections that wait for [`Listener::accept`](crate::Listener::accept). More are
-    /// refused, and so are more than a quarter of it of one peer (of one host, with a pre-shared key).
+    /// The highest number of connections that wait for [`Listener::accept`](crate::Listener::accept), and a quarter of
+    /// it for one peer (for one host, with a pre-shared key). More wait at their initiators, which ask again.
     pub backlog: usize,
 }
 
@@ -35,7 +38,7 @@ impl Default for ConnectionOptions {
             rate_control: RateControl::default(),
             largest_mtu: None,
             max_queue_pairs: 64,
-            backlog: 64,
+            backlog: 256,
         }
     }
 }

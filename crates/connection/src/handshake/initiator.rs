@@ -18,6 +18,9 @@ const LAST_REPEAT_NS: u64 = 1_000_000_000;
 const PATIENCE_NS: u64 = 2_000_000_000;
 /// The shortest time after which a first Noise message whose cookie is no longer accepted is given up.
 const RENEWAL_NS: u64 = 1_000_000_000;
+/// Bounds of the time after which an initiator asks again when the peer had no room. It doubles each time.
+const FIRST_BUSY_NS: u64 = 200_000_000;
+const LAST_BUSY_NS: u64 = 1_600_000_000;
 /// How long after a refusal an answer still counts. An attacker who sees the packets can forge a refusal, or
 /// can cause one with a changed opening. The true answer then still arrives, unless the attacker can also stop
 /// packets.
@@ -53,6 +56,8 @@ struct Attempt {
     repeat: Repeat,
     /// A refusal that nothing proves, and when it counts.
     refused: Option<(InitiatorFailure, u64)>,
+    /// How long it waited when the peer had no room; 0 if that has not happened.
+    busy_ns: u64,
 }
 
 enum Stage {
@@ -127,6 +132,7 @@ impl Initiator {
             stage: Stage::Waiting,
             repeat: Repeat::from(now_ns),
             refused: None,
+            busy_ns: 0,
         });
         Self {
             keys,
@@ -159,7 +165,7 @@ impl Initiator {
                 None
             }
             Content::Answer(noise) => {
-                let (state, payload) = attempt.read_answer(noise)?;
+                let (state, payload) = attempt.read_answer(now_ns, noise)?;
                 let to = attempt.to;
                 match state.into_stateless_transport_mode() {
                     Ok(ciphers) => {
@@ -298,8 +304,10 @@ impl Initiator {
             .find(|attempt| matches!(attempt.stage, Stage::Opening { .. }));
         // What a peer says is worth more than silence at another address.
         let unfinished = opened.map(|attempt| InitiatorFailure::Unfinished { at: attempt.to });
+        let busy = self.attempts.iter().find(|attempt| attempt.busy_ns > 0);
+        let busy = busy.map(|attempt| InitiatorFailure::Busy { at: attempt.to });
         let to = self.attempts.iter().map(|attempt| attempt.to).collect();
-        let said = failures.into_iter().next().or(unfinished);
+        let said = failures.into_iter().next().or(busy).or(unfinished);
         Some(said.unwrap_or(InitiatorFailure::Silent { to }))
     }
 }
@@ -340,7 +348,7 @@ impl Attempt {
     }
 
     /// Returns the state and the payload of an answer that accepts.
-    fn read_answer(&mut self, noise: &[u8]) -> Option<(HandshakeState, Vec<u8>)> {
+    fn read_answer(&mut self, now_ns: u64, noise: &[u8]) -> Option<(HandshakeState, Vec<u8>)> {
         let Stage::Opening { state, .. } = &mut self.stage else {
             return None;
         };
@@ -349,7 +357,10 @@ impl Attempt {
         let at = self.to;
         let failure = match payload.first() {
             Some(&UNKNOWN_PEER) => InitiatorFailure::UnknownHere { at },
-            Some(&BUSY) => InitiatorFailure::Busy { at },
+            Some(&BUSY) => {
+                self.ask_again(now_ns);
+                return None;
+            }
             Some(&ACCEPTED) => {
                 payload.remove(0);
                 let done = Stage::Failed(InitiatorFailure::Unfinished { at });
@@ -362,6 +373,16 @@ impl Attempt {
         };
         self.stage = Stage::Failed(failure);
         None
+    }
+
+    /// The peer has no room now. Begins again after a time, with another number.
+    fn ask_again(&mut self, now_ns: u64) {
+        self.busy_ns = (2 * self.busy_ns).clamp(FIRST_BUSY_NS, LAST_BUSY_NS);
+        self.number = self.number.wrapping_add(1 << 32);
+        self.stage = Stage::Hello;
+        // Those that were refused together come back apart: numbers are random.
+        let part_ns = self.number % (self.busy_ns / 2);
+        self.repeat = Repeat::from(now_ns + self.busy_ns / 2 + part_ns);
     }
 
     /// Whether a responder has answered here a short time ago.

@@ -17,7 +17,7 @@ use crate::keys::{Keys, Peer};
 /// The highest number of handshakes that wait for their proof.
 const MOST: usize = 256;
 /// The highest number of them of one peer.
-const MOST_OF_PEER: usize = 16;
+const MOST_OF_PEER: usize = 64;
 /// How long a handshake may wait for its proof.
 const WAIT_NS: u64 = 10_000_000_000;
 
@@ -278,6 +278,12 @@ impl Responder {
 
     pub(crate) fn counts(&self) -> RefusalCounts {
         self.counts
+    }
+
+    /// Forgets a handshake.
+    #[cfg(test)]
+    pub(super) fn forget_one(&mut self) {
+        self.entries.pop_first();
     }
 
     #[cfg(test)]

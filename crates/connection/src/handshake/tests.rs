@@ -439,46 +439,55 @@ fn a_peer_fills_its_own_share_only() {
     let mut known = knows("site-a", OWN.public());
     known.add("site-b", other.public()).expect("a name");
     let mut responder = Responder::new(Keys::of_identity(PEER.clone(), known), [[1; 32], [2; 32]]);
-    let begin = |responder: &mut Responder, own: &Identity, n: u32| {
-        let source = SocketAddr::from(([10, 0, 0, n as u8], 9));
+    let begin = |own: &Identity, n: u32| {
         let keys = InitiatorKeys::Identities {
             own: own.clone(),
             peer: PEER.public(),
         };
-        let mut initiator = initiator(keys, &[at("198.51.100.2:4792")], u64::from(n), 0);
-        loop {
-            let (to, bytes) = initiator.poll_transmit(0)?;
-            match responder.receive(0, source, &bytes) {
+        initiator(keys, &[at("198.51.100.2:4792")], u64::from(n), 0)
+    };
+    // Returns whether the responder accepts.
+    let go_on = |responder: &mut Responder, initiator: &mut Initiator, n: u32, now_ns: u64| {
+        let source = SocketAddr::from(([10, 0, 0, n as u8], 9));
+        while let Some((to, bytes)) = initiator.poll_transmit(now_ns) {
+            match responder.receive(now_ns, source, &bytes) {
                 Reaction::Answered(answer) => {
-                    initiator.receive(0, to, &answer);
+                    initiator.receive(now_ns, to, &answer);
                 }
                 Reaction::Asked(asked) => {
-                    responder.accept(0, asked, &[]).expect("accepted");
-                    return None;
+                    responder.accept(now_ns, asked, &[]).expect("accepted");
+                    return true;
                 }
                 _ => panic!("a known peer"),
             }
-            if let Some(why) = initiator.failure(0) {
-                return Some(why);
-            }
         }
+        false
     };
-    for n in 0..16 {
-        assert_eq!(begin(&mut responder, &OWN, n), None);
+    for n in 0..64 {
+        assert!(go_on(&mut responder, &mut begin(&OWN, n), n, 0));
     }
-    for n in 16..20 {
-        let busy = begin(&mut responder, &OWN, n);
+    let mut waiting: Vec<_> = (64..68).map(|n| begin(&OWN, n)).collect();
+    for (initiator, n) in waiting.iter_mut().zip(64..) {
+        assert!(!go_on(&mut responder, initiator, n, 0), "no room");
+        assert_eq!(initiator.failure(0), None, "it asks again");
+        let next_ns = initiator.next_ns();
+        assert!((MS..S).contains(&next_ns), "{next_ns}");
+        let busy = initiator.failure(LIMIT);
         assert!(
             matches!(busy, Some(InitiatorFailure::Busy { .. })),
             "{busy:?}"
         );
     }
-    assert_eq!(begin(&mut responder, &other, 30), None);
-    assert_eq!(responder.entries(), 17);
+    assert!(go_on(&mut responder, &mut begin(&other, 70), 70, 0));
+    assert_eq!(responder.entries(), 65);
     assert_eq!(responder.counts().no_room, 4);
+    // One of the first is finished, so there is room for one.
+    responder.forget_one();
+    let asked_again = go_on(&mut responder, &mut waiting[0], 64, S);
+    assert!(asked_again && !go_on(&mut responder, &mut waiting[1], 65, S));
     // A peer that is removed from the file loses its handshakes.
     let keys = Keys::of_identity(PEER.clone(), knows("site-b", other.public()));
-    assert_eq!(responder.replace_keys(keys).len(), 16);
+    assert_eq!(responder.replace_keys(keys).len(), 64);
     assert_eq!(responder.next_ns(), 10 * S);
     assert_eq!(responder.expire(10 * S).len(), 1);
 }
