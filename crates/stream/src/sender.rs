@@ -18,22 +18,27 @@ use crate::scheme::SchemePicker;
 /// polls, and few, because a signal waits behind them.
 const MOST_LEAVING: usize = 4;
 
+/// The least that a message gathers where a message waits at all.
+const LEAST_GATHERED_BYTES: usize = 64;
+
 /// The sending half of a stream.
 ///
 /// [`StreamSender::write`] takes bytes as long as there is a free buffer, and needs no endpoint.
 /// [`ByteStream::progress`](crate::ByteStream::progress) sends what was written.
 ///
 /// A full buffer leaves as soon as the endpoint can send it. A buffer that is not full leaves as
-/// soon as all earlier messages have left, and fewer than half of the messages are open. So a small
+/// soon as all earlier messages have left, if fewer than half of the messages are open. While more are
+/// open, it leaves when it has gathered some bytes: the more messages are open, the more bytes. So a small
 /// write that finds little before it leaves at once, and small writes that come while bytes are
 /// leaving are gathered. No timer delays them.
 pub struct StreamSender {
     qp: QueuePair,
     picker: SchemePicker,
     buffers: Buffers,
-    /// With as many messages open, a message waits until it is full. Otherwise a round trip of small
-    /// writes would take all buffers, and nothing could be gathered.
+    /// With fewer messages open, a message of any length leaves. With more, it gathers bytes first.
     most_short: usize,
+    /// The most messages that may be open.
+    most_open: usize,
     /// Bytes that no message carries yet. Only the last buffer may have room.
     gathered: VecDeque<Gathered>,
     /// Messages that were started.
@@ -81,6 +86,7 @@ impl StreamSender {
             picker: SchemePicker::new(options.scheme, queue_pair, options.messages),
             buffers: Buffers::new(options.message_bytes, options.messages),
             most_short: options.messages as usize / 2,
+            most_open: options.messages as usize,
             gathered: VecDeque::new(),
             open: Vec::new(),
             held: Vec::new(),
@@ -294,6 +300,11 @@ impl StreamSender {
         self.open.len() + self.held.len() != before
     }
 
+    /// Whether the fabric still holds memory of messages that have ended.
+    pub(crate) fn holds_memory(&self) -> bool {
+        !self.held.is_empty()
+    }
+
     /// As [`ByteStream::release`](crate::ByteStream::release).
     pub(crate) fn release<F: Fabric>(&mut self, endpoint: &mut Endpoint<F>) -> usize {
         self.buffers.end();
@@ -354,8 +365,20 @@ impl StreamSender {
         }
         let first = self.gathered.front()?;
         let is_full = first.filled == self.buffers.buffer_bytes();
-        let may_be_short = leaving == 0 && self.open.len() < self.most_short;
+        let may_be_short = leaving == 0 && first.filled >= self.least_bytes();
         (is_full || may_be_short).then_some(Head::Data)
+    }
+
+    /// Returns the bytes that a message must have gathered to leave. They grow by a constant factor with each
+    /// open message, up to a full buffer. So small writes at any steady rate leave in messages that come
+    /// evenly, and a round trip of them does not take all buffers.
+    fn least_bytes(&self) -> usize {
+        let Some(steps) = self.open.len().checked_sub(self.most_short) else {
+            return 0;
+        };
+        let all_steps = (self.most_open - self.most_short).max(1);
+        let doublings = (self.buffers.buffer_bytes() / LEAST_GATHERED_BYTES).ilog2() as usize;
+        LEAST_GATHERED_BYTES << (doublings * steps / all_steps).min(doublings)
     }
 
     /// Starts a message. Returns the region if the queue pair cannot start one now.

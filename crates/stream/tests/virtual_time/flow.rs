@@ -138,6 +138,54 @@ fn small_writes_leave_at_once_and_are_gathered_behind_others() {
     assert!(packets < 120, "{packets} packets");
 }
 
+/// How long records of 100 bytes are under way, at a steady rate over 50 ms: percentiles 50, 99 and 100, in ms.
+fn steady_records(a_second: u64, loss_packet: f64) -> [f64; 3] {
+    let link = LinkConfig {
+        delay: Duration::from_millis(25),
+        loss: Loss::Iid { loss_packet },
+        ..path()
+    };
+    let options = StreamOptions::default();
+    let mut world = World::new(7, link, &options, 1);
+    world.run_for(SECOND);
+    let count = 4 * a_second;
+    let (mut written, mut times) = (0, Vec::new());
+    let start_ns = world.network.now_ns();
+    let mut heard = Vec::new();
+    while (times.len() as u64) < count {
+        let due_ns = start_ns + (written + 1) * SECOND / a_second;
+        let span_ns = due_ns.saturating_sub(world.network.now_ns()).max(MS / 100);
+        world.run(span_ns, |world| {
+            drain(&mut world.streams[0].b, &mut heard);
+            let now_ns = world.network.now_ns();
+            while heard.len() / 100 > times.len() {
+                let sent_ns = start_ns + (times.len() as u64 + 1) * SECOND / a_second;
+                times.push((now_ns - sent_ns) as f64 / MS as f64);
+            }
+            false
+        });
+        if written < count {
+            let taken = world.streams[0].a.sender.write(&[7; 100]);
+            assert_eq!(taken.expect("open"), 100, "there is room");
+            written += 1;
+        }
+    }
+    times.sort_by(f64::total_cmp);
+    [50, 99, 100].map(|percent| times[(times.len() - 1) * percent / 100])
+}
+
+/// Small messages leave evenly, so that no record waits long for others to be acknowledged.
+#[test]
+fn records_at_a_steady_rate_arrive_after_the_path() {
+    for a_second in [200, 1000] {
+        let [_, p99, longest] = steady_records(a_second, 0.0);
+        assert!(p99 < 30.0 && longest < 37.0, "{p99} ms, {longest} ms");
+        // A lost record waits for its repeat, and later ones wait for it.
+        let [_, p99, _] = steady_records(a_second, 0.01);
+        assert!(p99 < 25.0 + 65.0, "{p99} ms");
+    }
+}
+
 /// What an end does at one time.
 #[derive(Clone, Debug)]
 enum Act {
