@@ -67,9 +67,9 @@ pub fn connect_any(
     let node = Node::start(endpoint, driver)?;
     // The handshake and the route have limits of their own, which name the cause.
     let wait = limit.saturating_mul(2) + Duration::from_secs(1);
-    let connected = node.thread.wait(wait, || {
+    let connected = node.wait(wait, |driver| {
         let passed = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        node.driver().connected(now_ns.saturating_add(passed))
+        driver.connected(now_ns.saturating_add(passed))
     })?;
     match connected {
         Some(Ok(session)) => Ok(Connection::new(Arc::new(node), session, proven)),

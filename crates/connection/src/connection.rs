@@ -3,15 +3,15 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use farwrite::{Endpoint, ProgressThread, QpOptions, QueuePair, UdpFabric};
+use farwrite::{Endpoint, ProgressThread, QpOptions, QueuePair, UdpFabric, Waiters};
 
 use crate::error::{Ended, Error};
 use crate::keys::Peer;
 use crate::messages::{MessageOptions, Messages};
 use crate::node::Node;
-use crate::session::{Session, Shared};
+use crate::session::{Session, Shared, fit_path};
 
 /// A connection to a peer that has proven who it is. Queue pairs are opened over it by name.
 ///
@@ -25,15 +25,34 @@ struct Inner {
     node: Arc<Node>,
     session: usize,
     peer: Peer,
+    /// Threads that wait for something of the session.
+    waiters: Arc<Waiters>,
 }
 
 impl Connection {
     pub(crate) fn new(node: Arc<Node>, session: usize, peer: Peer) -> Self {
+        let found = node
+            .driver()
+            .session(session)
+            .map(Session::waiters)
+            .cloned();
         Self(Arc::new(Inner {
             node,
             session,
             peer,
+            waiters: found.unwrap_or_default(),
         }))
+    }
+
+    /// Waits until `ready` returns something of the session, or of its absence, at most for `at_most`.
+    fn wait<R>(
+        &self,
+        at_most: Duration,
+        mut ready: impl FnMut(Option<&mut Session>) -> Option<R>,
+    ) -> Result<Option<R>, Error> {
+        let inner = &self.0;
+        let ready = || ready(inner.node.driver().session_mut(inner.session));
+        Ok(self.thread().wait_with(&inner.waiters, at_most, ready)?)
     }
 
     /// Runs `call` on the session, on the endpoint's thread.
@@ -65,6 +84,17 @@ impl Connection {
             .map_or(0, |session| session.mtu())
     }
 
+    /// Bytes of the largest message that a queue pair with these options carries on this path. Packets of a
+    /// message are numbered, so a path with smaller packets has shorter messages: 1 GiB with packets of 4096
+    /// bytes, and 370 MB where the path carries 1500 bytes. Longer messages fail with
+    /// [`farwrite::Error::TooLong`].
+    #[must_use]
+    pub fn largest_message(&self, options: &QpOptions) -> u64 {
+        let mut sdr = options.sdr;
+        fit_path(&mut sdr, self.mtu());
+        sdr.max_message_bytes
+    }
+
     /// Why the connection is over; `None` while it is not.
     #[must_use]
     pub fn ended(&self) -> Option<Ended> {
@@ -80,7 +110,10 @@ impl Connection {
     /// # Errors
     /// [`Error::Endpoint`] if the port has failed permanently.
     pub fn wait_ended(&self, limit: Duration) -> Result<Option<Ended>, Error> {
-        Ok(self.thread().wait(limit, || self.ended())?)
+        self.wait(limit, |session| match session {
+            Some(session) => session.ended(),
+            None => Some(Ended::Closed),
+        })
     }
 
     /// Ends the connection. Messages that are under way are lost: wait for their outcomes before.
@@ -93,13 +126,12 @@ impl Connection {
     /// [`ConnectionOptions::silence_limit`](crate::ConnectionOptions::silence_limit).
     pub fn finish(&self, limit: Duration) {
         self.close();
-        let is_over = || {
-            let driver = self.0.node.driver();
-            let session = driver.session(self.0.session);
-            session.is_none_or(Session::is_over).then_some(())
-        };
         // A thread that has ended has no connections.
-        let _ = self.thread().wait(limit, is_over);
+        let _ = self.wait(limit, |session| {
+            session
+                .is_none_or(|session| session.is_over())
+                .then_some(())
+        });
     }
 
     /// The thread that polls the endpoint of this connection, to run calls and tasks on it.
@@ -111,11 +143,11 @@ impl Connection {
     /// Opens a queue pair that the peer accepts by the same name. Both ends must give the same
     /// [`QpOptions::sdr`] and [`QpOptions::timing`]. The MTU is at most [`Connection::mtu`], the packets
     /// are sealed, and the rate control is that of the connection, whatever the options say. Waits at most
-    /// `limit` for the peer.
+    /// `limit` for the peer: for its program, and for a place if the peer has too many queue pairs
+    /// ([`ConnectionOptions::max_queue_pairs`](crate::ConnectionOptions::max_queue_pairs)).
     ///
     /// # Errors
-    /// [`Error::Refused`] if the shapes differ or the peer has too many queue pairs, [`Error::Timeout`] if
-    /// the peer does not accept it, [`Error::Over`], [`Error::Malformed`] for a name that is not valid,
+    /// [`Error::Refused`] if the shapes differ, [`Error::Timeout`] if the peer does not accept it, [`Error::Over`], [`Error::Malformed`] for a name that is not valid,
     /// [`Error::Endpoint`].
     pub fn open_queue_pair(
         &self,
@@ -123,33 +155,43 @@ impl Connection {
         options: QpOptions,
         limit: Duration,
     ) -> Result<OpenedQueuePair, Error> {
-        let inner = &self.0;
-        let named = name.to_owned();
-        let number =
-            self.on_session(move |session, shared| session.begin_open(shared, &named, options))??;
+        let start = Instant::now();
+        let timeout = || Error::Timeout {
+            what: format!("the peer's acceptance of queue pair {name:?}"),
+            within: limit,
+        };
+        let left = || limit.saturating_sub(start.elapsed());
+        let largest_message = self.largest_message(&options);
+        let number = loop {
+            let (named, options) = (name.to_owned(), options.clone());
+            let begin = move |session: &mut Session, shared: &mut Shared<'_>| {
+                session.begin_open(shared, &named, options)
+            };
+            if let Some(number) = self.on_session(begin)?? {
+                break number;
+            }
+            let may_open = |session: &mut Session| session.may_open();
+            let waited = self.wait(left(), |session| session.is_none_or(may_open).then_some(()))?;
+            waited.ok_or_else(timeout)?;
+        };
         // From here on, dropping this closes the queue pair.
         let mut opened = OpenedQueuePair {
             connection: self.clone(),
             number,
             name: name.to_owned(),
             qp: None,
+            largest_message,
         };
-        let answer = self.thread().wait(limit, || {
-            let mut driver = inner.node.driver();
-            match driver.session_mut(inner.session) {
-                Some(session) => session.finish_open(number, name),
-                None => Some(Err(Ended::Closed.into())),
-            }
+        let answer = self.wait(left(), |session| match session {
+            Some(session) => session.finish_open(number, name),
+            None => Some(Err(Ended::Closed.into())),
         })?;
         match answer {
             Some(qp) => {
                 opened.qp = Some(qp?);
                 Ok(opened)
             }
-            None => Err(Error::Timeout {
-                what: format!("the peer's acceptance of queue pair {name:?}"),
-                within: limit,
-            }),
+            None => Err(timeout()),
         }
     }
 
@@ -166,11 +208,12 @@ impl Connection {
         limit: Duration,
     ) -> Result<Option<OpenedQueuePair>, Error> {
         let inner = &self.0;
-        let accepted = self.thread().wait(limit, || {
+        // `ready` calls the endpoint, so it does not hold the driver meanwhile.
+        let accepted = self.thread().wait_with(&inner.waiters, limit, || {
             let is_asked = {
                 let driver = inner.node.driver();
                 let session = driver.session(inner.session);
-                session.is_none_or(|session| session.is_asked(name))
+                session.is_none_or(|session| session.is_asked(name, driver.options()))
             };
             is_asked.then(|| {
                 let (name, options) = (name.map(str::to_owned), options.clone());
@@ -187,6 +230,7 @@ impl Connection {
                 number,
                 name,
                 qp: Some(qp),
+                largest_message: self.largest_message(options),
             });
         Ok(opened)
     }
@@ -215,6 +259,7 @@ pub struct OpenedQueuePair {
     name: String,
     /// `None` until the peer has accepted it.
     qp: Option<QueuePair>,
+    largest_message: u64,
 }
 
 impl OpenedQueuePair {
@@ -231,6 +276,24 @@ impl OpenedQueuePair {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Bytes of the largest message ([`Connection::largest_message`]).
+    #[must_use]
+    pub fn largest_message(&self) -> u64 {
+        self.largest_message
+    }
+
+    /// Says that everything has been sent and received at both ends, and that the queue pair stays only to
+    /// answer late packets until it is dropped. It then takes no place of
+    /// [`ConnectionOptions::max_queue_pairs`](crate::ConnectionOptions::max_queue_pairs), unless four times as
+    /// many have ended and were not dropped. Does not wait, so a task of the endpoint's thread can call it.
+    pub fn retire(&self) {
+        let inner = &self.connection.0;
+        if let Some(session) = inner.node.driver().session_mut(inner.session) {
+            session.retire_pair(self.number);
+            session.announce();
+        }
     }
 
     /// Its connection.

@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use farwrite::fabric::udp::OwnersDatagram;
 use farwrite::routes::{Role, RouteId, RouteKeeper, RouteOffer, Sizes};
-use farwrite::{Endpoint, QpInfo, QueuePair, RealTime, Sealing, TaskState, UdpFabric};
+use farwrite::{Endpoint, QpInfo, QueuePair, RealTime, Sealing, TaskState, UdpFabric, Waiters};
 use farwrite_session::Text;
 use slab::Slab;
 
@@ -30,6 +31,8 @@ pub(crate) struct Driver {
     forgotten: Vec<usize>,
     listening: Option<Listening>,
     connecting: Option<Connecting>,
+    /// Threads that wait for a connection, or for the end of all.
+    waiters: Arc<Waiters>,
 }
 
 /// A listener.
@@ -76,6 +79,20 @@ impl Driver {
             forgotten: Vec::new(),
             listening: None,
             connecting: None,
+            waiters: Arc::default(),
+        }
+    }
+
+    /// Threads that wait for a connection, or for the end of all.
+    pub(crate) fn waiters(&self) -> &Arc<Waiters> {
+        &self.waiters
+    }
+
+    /// Wakes all who wait for something of this driver: its thread ends.
+    pub(crate) fn wake_all(&self) {
+        self.waiters.wake();
+        for (_, session) in &self.sessions {
+            session.waiters().wake();
         }
     }
 
@@ -103,8 +120,10 @@ impl Driver {
     /// Follows each poll of the endpoint. Returns when to call again.
     pub(crate) fn poll(&mut self, endpoint: &mut Endpoint<UdpFabric>) -> TaskState {
         let now_ns = endpoint.fabric().now_ns();
+        let mut has_changed = false;
         for packet in endpoint.fabric().take_handshake_packets() {
             self.receive(endpoint, now_ns, &packet);
+            has_changed = true;
         }
         let mut failed = Vec::new();
         let next_ns = self.keeper.poll_each(endpoint, &mut failed);
@@ -116,6 +135,7 @@ impl Driver {
         }
         for (_, session) in &mut self.sessions {
             next_ns = next_ns.min(session.poll(&mut shared!(self, endpoint)));
+            has_changed |= session.announce();
         }
         let sessions = &mut self.sessions;
         self.forgotten.retain(|key| {
@@ -127,6 +147,9 @@ impl Driver {
         });
         next_ns = next_ns.min(self.poll_connecting(endpoint, now_ns));
         next_ns = next_ns.min(self.poll_listening(endpoint, now_ns));
+        if has_changed {
+            self.waiters.wake();
+        }
         TaskState::Until(next_ns)
     }
 
@@ -292,6 +315,9 @@ impl Driver {
                 .fabric()
                 .send_owners_packet(0, anywhere, to, &bytes);
         }
+        if connecting.initiator.failure(now_ns).is_some() {
+            self.waiters.wake();
+        }
         connecting.initiator.next_ns()
     }
 
@@ -380,6 +406,7 @@ impl Driver {
         let Some(listening) = self.listening.take() else {
             return;
         };
+        self.waiters.wake();
         for reserved in listening.reserved.into_values() {
             release(&mut self.keeper, endpoint, reserved);
         }
@@ -408,6 +435,10 @@ impl Driver {
     /// Forgets a session as soon as it is over.
     pub(crate) fn forget(&mut self, key: usize) {
         self.forgotten.push(key);
+    }
+
+    pub(crate) fn options(&self) -> &ConnectionOptions {
+        &self.options
     }
 
     pub(crate) fn session(&self, key: usize) -> Option<&Session> {

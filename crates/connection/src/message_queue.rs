@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use farwrite::{
-    Endpoint, Error, MemoryRegion, Outcome, QueuePair, RecvHandle, SendHandle, SendOptions,
-    UdpFabric,
+    Endpoint, Error, MemoryRegion, Outcome, QueuePair, RealTime, RecvHandle, SendHandle,
+    SendOptions, UdpFabric,
 };
 
 use crate::ticket::Ticket;
@@ -27,34 +27,82 @@ pub(crate) struct MessageQueue {
     next: Option<(MemoryRegion, Arc<Ticket>)>,
     sent: VecDeque<(MemoryRegion, SendHandle, Arc<Ticket>)>,
     options: SendOptions,
+    /// Messages that have arrived or have left, and have ended.
+    ended: u64,
+    /// Bytes of messages that are queued or under way.
+    unsent_bytes: u64,
+    buffers: Buffers,
+}
+
+/// How many buffers there are, and may be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Buffers {
+    /// Bytes of each.
+    pub(crate) bytes: usize,
+    pub(crate) count: usize,
+    pub(crate) most: usize,
+    /// Messages that have arrived since a time.
+    arrived: usize,
+    since_ns: u64,
+}
+
+impl Buffers {
+    pub(crate) fn new(bytes: usize, count: usize, most: usize) -> Self {
+        Self {
+            bytes,
+            count: count.max(1),
+            most,
+            arrived: 0,
+            since_ns: 0,
+        }
+    }
+
+    /// Counts messages that have arrived. Returns how many buffers to add: a buffer serves one message in two
+    /// round trips, so there must be twice as many as messages arrive in one. `unread` of them wait for the
+    /// user, who would take no more of them with more buffers.
+    fn note(&mut self, now_ns: u64, rtt_ns: u64, arrived: usize, unread: usize) -> usize {
+        self.arrived += arrived;
+        if now_ns < self.since_ns.saturating_add(rtt_ns) {
+            return 0;
+        }
+        let is_short = 2 * self.arrived > self.count && 2 * unread < self.count;
+        (self.arrived, self.since_ns) = (0, now_ns);
+        let more = self.count.min(self.most.saturating_sub(self.count));
+        let more = if is_short { more } else { 0 };
+        self.count += more;
+        more
+    }
 }
 
 impl MessageQueue {
-    /// Registers `buffers` buffers of `bytes`. Messages of the peer must fit into them.
+    /// Registers the buffers. Messages of the peer must fit into them.
     pub(crate) fn new(
         endpoint: &mut Endpoint<UdpFabric>,
         qp: QueuePair,
-        buffers: usize,
-        bytes: usize,
+        buffers: Buffers,
         options: SendOptions,
     ) -> Result<Self, Error> {
-        let buffers = (0..buffers).map(|_| endpoint.register(vec![0_u8; bytes]));
+        let idle = (0..buffers.count).map(|_| endpoint.register(vec![0_u8; buffers.bytes]));
         Ok(Self {
             qp,
             posted: VecDeque::new(),
-            idle: buffers.collect::<Result<_, _>>()?,
+            idle: idle.collect::<Result<_, _>>()?,
             arrived: VecDeque::new(),
             held: VecDeque::new(),
             waiting: VecDeque::new(),
             next: None,
             sent: VecDeque::new(),
             options,
+            ended: 0,
+            unsent_bytes: 0,
+            buffers,
         })
     }
 
     /// Queues a message.
     pub(crate) fn send(&mut self, message: Vec<u8>) -> Arc<Ticket> {
         let ticket = Arc::<Ticket>::default();
+        self.unsent_bytes += message.len() as u64;
         self.waiting.push_back((message, Arc::clone(&ticket)));
         ticket
     }
@@ -62,6 +110,17 @@ impl MessageQueue {
     /// Messages that are queued or under way.
     pub(crate) fn unsent(&self) -> usize {
         self.waiting.len() + usize::from(self.next.is_some()) + self.sent.len()
+    }
+
+    /// Bytes of messages that are queued or under way.
+    pub(crate) fn unsent_bytes(&self) -> u64 {
+        self.unsent_bytes
+    }
+
+    /// Messages of both directions that have ended: it grows when a message has arrived, or a ticket has
+    /// an outcome.
+    pub(crate) fn ended(&self) -> u64 {
+        self.ended
     }
 
     /// Posts no more buffers.
@@ -85,7 +144,9 @@ impl MessageQueue {
     /// The queue pair is gone or broken, or the peer has sent a message that does not fit. All messages
     /// fail.
     pub(crate) fn poll(&mut self, endpoint: &mut Endpoint<UdpFabric>) -> Result<bool, Error> {
+        let before = self.ended;
         self.take_arrivals(endpoint)?;
+        self.add_buffers(endpoint, usize::try_from(self.ended - before).unwrap_or(0))?;
         self.take_departures(endpoint);
         let has_posted = self.post_buffers(endpoint)?;
         Ok(self.post_messages(endpoint)? || has_posted)
@@ -107,6 +168,31 @@ impl MessageQueue {
                 Some(_) => self.idle.push(*region),
             }
             self.posted.pop_front();
+            self.ended += 1;
+        }
+        Ok(())
+    }
+
+    /// Makes more buffers where the peer uses all of them within a round trip.
+    fn add_buffers(
+        &mut self,
+        endpoint: &mut Endpoint<UdpFabric>,
+        arrived: usize,
+    ) -> Result<(), Error> {
+        if arrived == 0 {
+            return Ok(());
+        }
+        let rtt_ns = endpoint.qp_stats(self.qp)?.rtt_ns;
+        let now_ns = endpoint.fabric().now_ns();
+        let more = self.buffers.note(
+            now_ns,
+            rtt_ns,
+            arrived,
+            self.arrived.len().saturating_sub(arrived),
+        );
+        for _ in 0..more {
+            self.idle
+                .push(endpoint.register(vec![0_u8; self.buffers.bytes])?);
         }
         Ok(())
     }
@@ -117,8 +203,13 @@ impl MessageQueue {
                 return true;
             };
             ticket.finish(outcome, send.refusal());
+            self.ended += 1;
             // The fabric can hold packets of the region for a moment.
-            endpoint.deregister(*region).is_err()
+            let freed = endpoint.deregister(*region);
+            if let Ok(region) = &freed {
+                self.unsent_bytes -= region.length();
+            }
+            freed.is_err()
         });
     }
 
@@ -153,6 +244,12 @@ impl MessageQueue {
             };
             match endpoint.post_send(self.qp, region.whole(), self.options) {
                 Ok(send) => self.sent.push_back((region, send, ticket)),
+                // It fails alone.
+                Err(Error::TooLong { .. }) => {
+                    ticket.finish(Outcome::Failed, None);
+                    self.ended += 1;
+                    self.unsent_bytes -= endpoint.deregister(region)?.length();
+                }
                 Err(error) => {
                     self.next = Some((region, ticket));
                     match error {
@@ -184,5 +281,31 @@ impl MessageQueue {
         for (_, ticket) in self.waiting.drain(..) {
             ticket.finish(Outcome::Failed, None);
         }
+        self.unsent_bytes = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The number of buffers after a second in which `a_rtt` messages arrive in each round trip.
+    fn after_a_second(a_rtt: usize, unread: usize, most: usize) -> usize {
+        let rtt_ns = 50_000_000;
+        let mut buffers = Buffers::new(1 << 20, 8, most);
+        for number in 0..20 * a_rtt {
+            let now_ns = rtt_ns * number as u64 / a_rtt as u64;
+            buffers.note(now_ns, rtt_ns, 1, unread);
+        }
+        buffers.count
+    }
+
+    #[test]
+    fn buffers_grow_with_the_messages_of_a_round_trip() {
+        assert_eq!(after_a_second(3, 0, 256), 8);
+        assert_eq!(after_a_second(6, 0, 256), 16);
+        assert_eq!(after_a_second(50, 0, 256), 128);
+        assert_eq!(after_a_second(50, 0, 20), 20, "the user's bound");
+        assert_eq!(after_a_second(50, 6, 256), 8, "the user takes none");
     }
 }

@@ -3,11 +3,11 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use farwrite::{Endpoint, Outcome, SendOptions, TaskState, UdpFabric};
+use farwrite::{Endpoint, Outcome, QpWaker, SendOptions, TaskState, UdpFabric, Waiters};
 
 use crate::connection::{Connection, OpenedQueuePair};
 use crate::error::Error;
-use crate::message_queue::MessageQueue;
+use crate::message_queue::{Buffers, MessageQueue};
 use crate::ticket::Ticket;
 
 /// How messages are received and sent.
@@ -15,9 +15,15 @@ use crate::ticket::Ticket;
 pub struct MessageOptions {
     /// The longest message that this end receives, in bytes. Longer ones fail at both ends.
     pub longest_bytes: usize,
-    /// Buffers of this end, each for one message. The peer can send as many messages before this end has
-    /// taken one.
+    /// Buffers of this end at first, each for one message. The peer can send as many messages before this end
+    /// has taken one.
     pub buffers: usize,
+    /// The highest number of buffers. There are more than at first where more messages arrive in a round trip,
+    /// and the program takes them.
+    pub most_buffers: usize,
+    /// The most bytes of messages that are queued or under way from this end. Beyond that,
+    /// [`Messages::send`] waits, and [`Messages::try_send`] fails.
+    pub unsent_bytes: u64,
     /// How each message is sent.
     pub send: SendOptions,
 }
@@ -27,6 +33,8 @@ impl Default for MessageOptions {
         Self {
             longest_bytes: 1 << 20,
             buffers: 8,
+            most_buffers: 256,
+            unsent_bytes: 64 << 20,
             send: SendOptions::default(),
         }
     }
@@ -35,12 +43,17 @@ impl Default for MessageOptions {
 /// Whole messages of both directions over one queue pair, in order.
 pub struct Messages {
     queue: Arc<Mutex<State>>,
+    unsent_bytes: u64,
+    waiters: Arc<Waiters>,
+    waker: QpWaker,
     pair: OpenedQueuePair,
 }
 
 struct State {
     queue: MessageQueue,
     failed: Option<Arc<farwrite::Error>>,
+    /// Threads that wait for a message or for an outcome.
+    waiters: Arc<Waiters>,
 }
 
 impl State {
@@ -49,7 +62,11 @@ impl State {
         if self.failed.is_some() {
             return TaskState::Done;
         }
-        match self.queue.poll(endpoint) {
+        let (ended, polled) = (self.queue.ended(), self.queue.poll(endpoint));
+        if self.queue.ended() != ended {
+            self.waiters.wake();
+        }
+        match polled {
             Ok(true) => TaskState::Worked,
             Ok(false) => TaskState::Idle,
             Err(error) => {
@@ -63,6 +80,17 @@ impl State {
     fn fail(&mut self, endpoint: &mut Endpoint<UdpFabric>, error: farwrite::Error) {
         self.failed = Some(Arc::new(error));
         self.queue.end(endpoint);
+        self.waiters.wake();
+    }
+}
+
+/// The state, as the endpoint's thread runs it.
+struct MessagesTask(Arc<Mutex<State>>);
+
+impl Drop for MessagesTask {
+    fn drop(&mut self) {
+        // If the thread has ended, those who wait learn it now.
+        lock(&self.0).waiters.wake();
     }
 }
 
@@ -71,27 +99,84 @@ impl Messages {
         let MessageOptions {
             longest_bytes,
             buffers,
+            most_buffers,
+            unsent_bytes,
             send,
         } = options;
-        let queue = pair.call(move |endpoint, qp| {
-            MessageQueue::new(endpoint, qp, buffers.max(1), longest_bytes, send)
-        })??;
+        let buffers = Buffers::new(longest_bytes, buffers, most_buffers);
+        let queue =
+            pair.call(move |endpoint, qp| MessageQueue::new(endpoint, qp, buffers, send))??;
+        let waiters = Arc::<Waiters>::default();
         let queue = Arc::new(Mutex::new(State {
             queue,
             failed: None,
+            waiters: Arc::clone(&waiters),
         }));
-        let of_task = Arc::clone(&queue);
-        let task = move |endpoint: &mut Endpoint<UdpFabric>| lock(&of_task).poll(endpoint);
-        pair.connection().thread().add_task(task)?;
-        Ok(Self { queue, pair })
+        let task = MessagesTask(Arc::clone(&queue));
+        let run = move |endpoint: &mut Endpoint<UdpFabric>| {
+            let MessagesTask(state) = &task;
+            lock(state).poll(endpoint)
+        };
+        let thread = pair.connection().thread();
+        thread.add_task_of(pair.queue_pair(), run)?;
+        Ok(Self {
+            queue,
+            unsent_bytes,
+            waiters,
+            waker: thread.waker_of(pair.queue_pair()),
+            pair,
+        })
     }
 
-    /// Queues a message, and returns at once.
+    /// Queues a message. Waits for room while [`MessageOptions::unsent_bytes`] are queued or under way. A
+    /// message that is longer than [`Messages::largest_message`] fails.
     pub fn send(&self, message: impl Into<Vec<u8>>) -> SentMessage {
-        let ticket = lock(&self.queue).queue.send(message.into());
-        let connection = self.connection().clone();
-        connection.thread().waker().wake();
-        SentMessage { ticket, connection }
+        let message = message.into();
+        let thread = self.connection().thread();
+        let has_room = || {
+            self.has_room(&lock(&self.queue), message.len())
+                .then_some(())
+        };
+        // If the thread has ended, there is nothing to wait for.
+        let _ = thread.wait_with(&self.waiters, Duration::MAX, has_room);
+        self.queue(message)
+    }
+
+    /// Queues a message if there is room, and returns at once.
+    ///
+    /// # Errors
+    /// The message, if there is no room.
+    pub fn try_send(&self, message: impl Into<Vec<u8>>) -> Result<SentMessage, Vec<u8>> {
+        let message = message.into();
+        if self.has_room(&lock(&self.queue), message.len()) {
+            Ok(self.queue(message))
+        } else {
+            Err(message)
+        }
+    }
+
+    /// Whether a message of `bytes` may be queued. A message alone always may.
+    fn has_room(&self, state: &State, bytes: usize) -> bool {
+        let unsent_bytes = state.queue.unsent_bytes();
+        let fits = unsent_bytes.saturating_add(bytes as u64) <= self.unsent_bytes;
+        unsent_bytes == 0 || fits || state.failed.is_some()
+    }
+
+    fn queue(&self, message: Vec<u8>) -> SentMessage {
+        let ticket = lock(&self.queue).queue.send(message);
+        self.waker.wake();
+        SentMessage {
+            ticket,
+            waiters: Arc::clone(&self.waiters),
+            connection: self.connection().clone(),
+        }
+    }
+
+    /// Bytes of the largest message that the path carries ([`Connection::largest_message`]). The peer's buffers
+    /// may be smaller.
+    #[must_use]
+    pub fn largest_message(&self) -> u64 {
+        self.pair.largest_message()
     }
 
     /// Waits for the next message, at most for `limit`, and returns `None` after that.
@@ -101,7 +186,7 @@ impl Messages {
     /// the queue pair is broken.
     pub fn receive(&self, limit: Duration) -> Result<Option<Vec<u8>>, Error> {
         let thread = self.connection().thread();
-        let came = thread.wait(limit, || {
+        let came = thread.wait_with(&self.waiters, limit, || {
             let mut state = lock(&self.queue);
             if let Some(message) = state.queue.take() {
                 return Some(Ok(message));
@@ -111,7 +196,7 @@ impl Messages {
             failed.map(|why| Err(self.why(why)))
         })?;
         // A buffer is free.
-        thread.waker().wake();
+        self.waker.wake();
         came.transpose()
     }
 
@@ -146,6 +231,7 @@ impl Drop for Messages {
 #[derive(Debug)]
 pub struct SentMessage {
     ticket: Arc<Ticket>,
+    waiters: Arc<Waiters>,
     connection: Connection,
 }
 
@@ -162,7 +248,8 @@ impl SentMessage {
     /// # Errors
     /// [`Error::Endpoint`] if the port has failed permanently.
     pub fn wait(&self, limit: Duration) -> Result<Option<Outcome>, Error> {
-        Ok(self.connection.thread().wait(limit, || self.outcome())?)
+        let thread = self.connection.thread();
+        Ok(thread.wait_with(&self.waiters, limit, || self.outcome())?)
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use farwrite::fabric::contract::{Fabric, FabricError};
 use farwrite::{
-    CodingThreads, Endpoint, ProgressThread, RealTime, TaskState, UdpConfig, UdpFabric,
+    CodingThreads, Endpoint, ProgressThread, RealTime, TaskState, UdpConfig, UdpFabric, Waiters,
 };
 
 use crate::driver::Driver;
@@ -26,7 +26,19 @@ const LINGER_NS: u64 = 1_500_000_000;
 pub(crate) struct Node {
     pub(crate) thread: ProgressThread<UdpFabric>,
     driver: Arc<Mutex<Driver>>,
+    /// Threads that wait for a connection, or for the end of all.
+    waiters: Arc<Waiters>,
     pub(crate) local: SocketAddr,
+}
+
+/// The driver, as the endpoint's thread runs it.
+struct DriverTask(Arc<Mutex<Driver>>);
+
+impl Drop for DriverTask {
+    fn drop(&mut self) {
+        // The thread has ended: those who wait learn it now.
+        lock(&self.0).wake_all();
+    }
 }
 
 impl Node {
@@ -34,19 +46,34 @@ impl Node {
         // Route packets show which sizes pass, even if the reason is this machine's interface.
         endpoint.fabric().lose_too_large();
         let local = endpoint.fabric().local_addr(0);
+        let waiters = Arc::clone(driver.waiters());
         let driver = Arc::new(Mutex::new(driver));
         let thread = endpoint.start_thread()?;
-        let of_task = Arc::clone(&driver);
-        thread.add_task(move |endpoint| lock(&of_task).poll(endpoint))?;
+        let task = DriverTask(Arc::clone(&driver));
+        thread.add_task(move |endpoint| {
+            let DriverTask(driver) = &task;
+            lock(driver).poll(endpoint)
+        })?;
         Ok(Self {
             thread,
             driver,
+            waiters,
             local,
         })
     }
 
     pub(crate) fn driver(&self) -> MutexGuard<'_, Driver> {
         lock(&self.driver)
+    }
+
+    /// Waits until `ready` returns something of the driver, at most for `at_most`.
+    pub(crate) fn wait<R>(
+        &self,
+        at_most: Duration,
+        ready: impl Fn(&mut Driver) -> Option<R>,
+    ) -> Result<Option<R>, Error> {
+        let ready = || ready(&mut self.driver());
+        Ok(self.thread.wait_with(&self.waiters, at_most, ready)?)
     }
 
     /// Runs `call` on the endpoint's thread.
@@ -100,8 +127,8 @@ fn say_bye(session: &mut Session, shared: &mut Shared<'_>) {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        let driver = Arc::clone(&self.driver);
         if self.thread.is_own_thread() {
+            let driver = Arc::clone(&self.driver);
             let mut until_ns = None;
             return self.thread.end_after(move |endpoint| {
                 let now_ns = endpoint.fabric().now_ns();
@@ -112,9 +139,8 @@ impl Drop for Node {
                 }
             });
         }
-        let _ = self.thread.wait(Duration::from_nanos(LINGER_NS), || {
-            lock(&driver).is_idle().then_some(())
-        });
+        let linger = Duration::from_nanos(LINGER_NS);
+        let _ = self.wait(linger, |driver| driver.is_idle().then_some(()));
     }
 }
 

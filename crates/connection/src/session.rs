@@ -1,19 +1,21 @@
 //! One connection at one end (P12.5, P12.6): from the handshake to its end. The driver calls it on the
 //! endpoint's thread.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use farwrite::routes::{Role, RouteId, RouteKeeper};
 use farwrite::{
     Endpoint, QpConfig, QpInfo, QpOptions, QueuePair, RateControl, Sealing, SendOptions, UdpFabric,
+    Waiters,
 };
 use farwrite_session::Text;
 
 use crate::error::{Ended, Error};
 use crate::keys::Peer;
 use crate::message::{self, ByeCause, Malformed, Message};
-use crate::message_queue::MessageQueue;
+use crate::message_queue::{Buffers, MessageQueue};
 use crate::options::ConnectionOptions;
 
 #[cfg(test)]
@@ -31,6 +33,12 @@ const LINGER_NS: u64 = 1_000_000_000;
 /// The most messages of the session that wait for the peer. A peer that asks and takes no answers would
 /// fill this end's memory.
 const MOST_UNSENT: usize = 1024;
+/// The most queue pairs that this end asks for and the peer has not answered. Further ones wait here.
+const MOST_OPENINGS: usize = 32;
+/// The most requests of the peer that wait for this end's program or for a place.
+const MOST_REQUESTS: usize = 2 * MOST_OPENINGS;
+/// Queue pairs that have ended and only answer late packets take no place, up to this many times the places.
+const ENDED_PART: usize = 4;
 /// The shortest time between two requests for a sign of life.
 const ASK_NS: u64 = 1_000_000_000;
 
@@ -115,11 +123,16 @@ pub(crate) struct Session {
     looked_ns: u64,
     stuck: StuckWatch,
     pairs: BTreeMap<u32, QueuePair>,
+    /// Those of `pairs` that have ended, and only answer late packets.
+    retired: BTreeSet<u32>,
     openings: BTreeMap<u32, Opening>,
     requests: VecDeque<Request>,
     /// The number of the next queue pair that this end opens, and the least one of the peer's next.
     next_number: u32,
     next_theirs: u64,
+    /// Threads that wait for something of this session, and whether they must look again.
+    waiters: Arc<Waiters>,
+    has_changed: bool,
 }
 
 impl Session {
@@ -133,7 +146,8 @@ impl Session {
         theirs: QpInfo,
     ) -> Result<Self, Error> {
         let bytes = usize::try_from(message::MAX_BYTES).unwrap_or(usize::MAX);
-        let queue = MessageQueue::new(shared.endpoint, qp, BUFFERS, bytes, SendOptions::default())?;
+        let buffers = Buffers::new(bytes, BUFFERS, BUFFERS);
+        let queue = MessageQueue::new(shared.endpoint, qp, buffers, SendOptions::default())?;
         Ok(Self {
             peer,
             role,
@@ -151,12 +165,29 @@ impl Session {
             looked_ns: 0,
             stuck: StuckWatch::default(),
             pairs: BTreeMap::new(),
+            retired: BTreeSet::new(),
             openings: BTreeMap::new(),
             requests: VecDeque::new(),
             // The ends number their queue pairs apart.
             next_number: u32::from(role == Role::Responder),
             next_theirs: 0,
+            waiters: Arc::default(),
+            has_changed: false,
         })
+    }
+
+    /// Threads that wait for something of this session.
+    pub(crate) fn waiters(&self) -> &Arc<Waiters> {
+        &self.waiters
+    }
+
+    /// Wakes who waits, if something has changed since the last call. Returns whether it has.
+    pub(crate) fn announce(&mut self) -> bool {
+        let has_changed = std::mem::take(&mut self.has_changed);
+        if has_changed {
+            self.waiters.wake();
+        }
+        has_changed
     }
 
     /// Whether both ends are ready.
@@ -331,6 +362,7 @@ impl Session {
     }
 
     fn receive(&mut self, shared: &mut Shared<'_>, message: Message) -> Result<(), Ended> {
+        self.has_changed = true;
         if let Phase::Leaving { .. } = self.phase {
             // Nothing follows a bye.
             return Ok(());
@@ -362,7 +394,7 @@ impl Session {
                 number,
                 name,
                 queue_pair,
-            } => self.requested(shared, number, name, queue_pair)?,
+            } => self.requested(number, name, queue_pair)?,
             Message::Opened { number, queue_pair } => self.opened(shared, number, &queue_pair)?,
             Message::Refused { number, reason } => {
                 if let Some(opening) = self.openings.get_mut(&number) {
@@ -388,23 +420,16 @@ impl Session {
     }
 
     /// The peer asks for a queue pair.
-    fn requested(
-        &mut self,
-        shared: &Shared<'_>,
-        number: u32,
-        name: String,
-        theirs: Vec<u8>,
-    ) -> Result<(), Ended> {
+    fn requested(&mut self, number: u32, name: String, theirs: Vec<u8>) -> Result<(), Ended> {
         let is_theirs = number % 2 != u32::from(self.role == Role::Responder);
         // A peer numbers its queue pairs in ascending order, and numbers none twice (P12.6.2).
         if !is_theirs || u64::from(number) < self.next_theirs {
             return Err(Malformed::new(format!("it numbers a queue pair {number}")).into());
         }
         self.next_theirs = u64::from(number) + 2;
-        if self.pairs.len() + self.requests.len() >= shared.options.max_queue_pairs {
+        if self.requests.len() >= MOST_REQUESTS {
             let reason = Text::new(format!(
-                "it has {} queue pairs, the most of one connection",
-                shared.options.max_queue_pairs
+                "{MOST_REQUESTS} requests for queue pairs wait at it, the most of one connection"
             ));
             self.tell(&Message::Refused { number, reason });
             return Ok(());
@@ -435,11 +460,7 @@ impl Session {
     /// The options of a queue pair on this connection: its packets fit the path and are sealed, and its
     /// rate is that of the connection.
     fn fitted(&self, shared: &Shared<'_>, mut options: QpOptions) -> QpOptions {
-        let sdr = &mut options.sdr;
-        sdr.mtu = sdr.mtu.min(self.mtu);
-        let packets = 1_u64.checked_shl(sdr.split.offset_bits.into());
-        let longest = packets.unwrap_or(u64::MAX).saturating_mul(sdr.mtu.into());
-        sdr.max_message_bytes = sdr.max_message_bytes.min(longest);
+        fit_path(&mut options.sdr, self.mtu);
         options.rate_control = shared.options.rate_control;
         options.sealing = Sealing::Required;
         if !self.rtt.is_zero() {
@@ -452,15 +473,23 @@ impl Session {
         self.ended().map_or(Ok(()), |why| Err(why.into()))
     }
 
-    /// Asks the peer for a queue pair. Returns its number.
+    /// Whether [`Session::begin_open`] asks the peer, or fails.
+    pub(crate) fn may_open(&self) -> bool {
+        self.openings.len() < MOST_OPENINGS || self.ended().is_some()
+    }
+
+    /// Asks the peer for a queue pair. Returns its number; `None` while too many requests are unanswered.
     pub(crate) fn begin_open(
         &mut self,
         shared: &mut Shared<'_>,
         name: &str,
         options: QpOptions,
-    ) -> Result<u32, Error> {
+    ) -> Result<Option<u32>, Error> {
         self.check_open()?;
         message::check_name(name)?;
+        if !self.may_open() {
+            return Ok(None);
+        }
         let qp = shared.endpoint.create_qp(self.fitted(shared, options))?;
         let queue_pair = encoded(shared, qp)?;
         let number = self.next_number;
@@ -472,7 +501,7 @@ impl Session {
             name,
             queue_pair,
         });
-        Ok(number)
+        Ok(Some(number))
     }
 
     /// The result of [`Session::begin_open`]: the queue pair, once the peer has answered.
@@ -489,6 +518,7 @@ impl Session {
             Ok(()) => {
                 let Opening { qp, .. } = self.openings.remove(&number)?;
                 self.pairs.insert(number, qp);
+                self.has_changed = true;
                 Some(Ok(qp))
             }
             Err(reason) => {
@@ -502,6 +532,8 @@ impl Session {
 
     /// Closes a queue pair, or gives up opening it.
     pub(crate) fn close_pair(&mut self, shared: &mut Shared<'_>, number: u32) {
+        self.retired.remove(&number);
+        self.has_changed = true;
         let opening = self.openings.remove(&number).map(|opening| opening.qp);
         if let Some(qp) = self.pairs.remove(&number).or(opening) {
             // It goes with the endpoint if it is broken.
@@ -510,15 +542,30 @@ impl Session {
         }
     }
 
+    /// Says that a queue pair has ended at both ends, and only answers late packets: it takes no place.
+    pub(crate) fn retire_pair(&mut self, number: u32) {
+        if self.pairs.contains_key(&number) {
+            self.retired.insert(number);
+            self.has_changed = true;
+        }
+    }
+
+    /// Whether one more queue pair may be open.
+    fn has_place(&self, options: &ConnectionOptions) -> bool {
+        let most_retired = ENDED_PART.saturating_mul(options.max_queue_pairs);
+        let free = self.retired.len().min(most_retired);
+        self.pairs.len() - free < options.max_queue_pairs
+    }
+
     /// Whether [`Session::accept_pair`] has something to do or to report.
-    pub(crate) fn is_asked(&self, name: Option<&str>) -> bool {
+    pub(crate) fn is_asked(&self, name: Option<&str>, options: &ConnectionOptions) -> bool {
         let mut requests = self.requests.iter();
-        self.ended().is_some()
-            || requests.any(|request| name.is_none_or(|name| request.name == name))
+        let is_asked = requests.any(|request| name.is_none_or(|name| request.name == name));
+        self.ended().is_some() || is_asked && self.has_place(options)
     }
 
     /// Opens the first queue pair that the peer asks for by this name (any name, if `None`). Returns
-    /// `None` if there is none. A request that does not fit is refused.
+    /// `None` if there is none, or no place for it. A request that does not fit is refused.
     pub(crate) fn accept_pair(
         &mut self,
         shared: &mut Shared<'_>,
@@ -526,6 +573,9 @@ impl Session {
         options: &QpOptions,
     ) -> Result<Option<(u32, String, QueuePair)>, Error> {
         self.check_open()?;
+        if !self.has_place(shared.options) {
+            return Ok(None);
+        }
         let is_named = |request: &Request| name.is_none_or(|name| request.name == name);
         let Some(place) = self.requests.iter().position(is_named) else {
             return Ok(None);
@@ -604,6 +654,7 @@ impl Session {
             why,
             is_answer: false,
         };
+        self.has_changed = true;
     }
 
     /// Whether messages of this end have left that the peer has not acknowledged.
@@ -624,6 +675,7 @@ impl Session {
             why,
             is_answer: true,
         };
+        self.has_changed = true;
     }
 
     fn fail(&mut self, shared: &mut Shared<'_>, why: Ended) {
@@ -645,6 +697,7 @@ impl Session {
         for qp in openings.map(|opening| opening.qp).chain(pairs) {
             let _ = shared.endpoint.destroy_qp(qp);
         }
+        self.retired.clear();
         self.requests.clear();
     }
 
@@ -658,7 +711,16 @@ impl Session {
         self.queue.end(shared.endpoint);
         let _ = shared.keeper.remove(self.route);
         self.phase = Phase::Over(why);
+        self.has_changed = true;
     }
+}
+
+/// Makes the packets of a queue pair fit a path, and its messages as long as such packets can carry.
+pub(crate) fn fit_path(sdr: &mut QpConfig, mtu: u32) {
+    sdr.mtu = sdr.mtu.min(mtu);
+    let packets = 1_u64.checked_shl(sdr.split.offset_bits.into());
+    let longest = packets.unwrap_or(u64::MAX).saturating_mul(sdr.mtu.into());
+    sdr.max_message_bytes = sdr.max_message_bytes.min(longest);
 }
 
 pub(crate) fn encoded(shared: &Shared<'_>, qp: QueuePair) -> Result<Vec<u8>, Error> {

@@ -56,9 +56,18 @@ fn pair(addr: &str) -> (Listener, Connection, Connection) {
 
 /// Opens a queue pair at one end and accepts it at the other.
 fn opened(a: &Connection, b: &Connection, name: &str) -> (OpenedQueuePair, OpenedQueuePair) {
+    opened_with(a, b, name, &QpOptions::default())
+}
+
+fn opened_with(
+    a: &Connection,
+    b: &Connection,
+    name: &str,
+    options: &QpOptions,
+) -> (OpenedQueuePair, OpenedQueuePair) {
     thread::scope(|scope| {
-        let opened = scope.spawn(|| a.open_queue_pair(name, QpOptions::default(), LONG));
-        let accepted = b.accept_queue_pair(Some(name), &QpOptions::default(), LONG);
+        let opened = scope.spawn(|| a.open_queue_pair(name, options.clone(), LONG));
+        let accepted = b.accept_queue_pair(Some(name), options, LONG);
         let accepted = accepted.expect("no failure").expect("in time");
         let opened = opened.join().expect("no panic");
         (opened.expect("accepted"), accepted)
@@ -400,6 +409,43 @@ fn queue_pairs_that_do_not_fit_are_refused() {
     assert_eq!(short.wait(LONG).expect("no failure"), Some(Outcome::Whole));
 }
 
+/// What is queued or under way has a bound, and a message that no path carries fails alone.
+#[test]
+fn messages_wait_for_room() {
+    let (_listener, a, b) = pair(LOOPBACK);
+    // Packets of 1 KiB are the smallest, and a message has at most 2^18.
+    let on_path = a.largest_message(&QpOptions::default());
+    assert!((1 << 28..=1 << 30).contains(&on_path), "{on_path}");
+    let mut short = QpOptions::default();
+    short.sdr.max_message_bytes = 1 << 20;
+    let (a, b) = opened_with(&a, &b, "bounded", &short);
+    assert_eq!(a.largest_message(), 1 << 20);
+    let options = MessageOptions {
+        unsent_bytes: 10_000,
+        ..MessageOptions::default()
+    };
+    let a = a.into_messages(options).expect("buffers");
+    let beyond = a.send(vec![1; (1 << 20) + 1]);
+    assert_eq!(
+        beyond.wait(LONG).expect("no failure"),
+        Some(Outcome::Failed)
+    );
+    // The peer has posted no buffers.
+    let two: Vec<_> = (0..2).map(|n| a.try_send(vec![n; 5000])).collect();
+    assert!(two.iter().all(Result::is_ok));
+    assert_eq!(a.try_send([2]).err(), Some(vec![2]));
+    thread::scope(|scope| {
+        let third = scope.spawn(|| a.send([2; 5000]).wait(LONG));
+        let b = messages(b);
+        for n in 0..3 {
+            let came = b.receive(LONG).expect("no failure");
+            assert_eq!(came, Some(vec![n; 5000]));
+        }
+        let outcome = third.join().expect("no panic").expect("no failure");
+        assert_eq!(outcome, Some(Outcome::Whole));
+    });
+}
+
 /// A listener whose program accepts nobody, and two peers.
 #[test]
 fn one_peer_does_not_fill_the_backlog() {
@@ -413,12 +459,86 @@ fn one_peer_does_not_fill_the_backlog() {
     let keys = Keys::of_identity(here.clone(), known);
     let listener = Listener::bind(addr, &keys, &limits).expect("a port");
     let to = listener.local_addr().to_string();
-    let try_as = |who: &Identity| {
+    let try_as = |who: &Identity, connect_limit: Duration| {
         let keys = Keys::of_identity(who.clone(), knows(&[("here", &here)]));
-        connect(&to, &keys, "here", &options())
+        let options = ConnectionOptions {
+            connect_limit,
+            ..options()
+        };
+        connect(&to, &keys, "here", &options)
     };
-    let _two = [(); 2].map(|()| try_as(&greedy).expect("a quarter of the backlog"));
-    let third = try_as(&greedy).expect_err("more than a quarter");
+    let _two = [(); 2].map(|()| try_as(&greedy, LONG).expect("a quarter of the backlog"));
+    let third = try_as(&greedy, Duration::from_millis(300)).expect_err("more than a quarter");
     assert!(matches!(third, Error::Busy { .. }), "{third}");
-    let _one = try_as(&other).expect("the others have room");
+    let _one = try_as(&other, LONG).expect("the others have room");
+    // Who waits asks again, until the program accepts one.
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| try_as(&greedy, LONG));
+        thread::sleep(Duration::from_millis(100));
+        let _first = accepted(&listener);
+        waiting.join().expect("no panic").expect("there is room");
+    });
+}
+
+#[test]
+fn fifty_connections_of_one_host_begin_at_once() {
+    let keys = Keys::of_psk(&Psk::generate().expect("randomness"));
+    let addr: SocketAddr = LOOPBACK.parse().expect("an address");
+    let listener = Listener::bind(addr, &keys, &options()).expect("a port");
+    let to = listener.local_addr().to_string();
+    let limits = ConnectionOptions {
+        // Debug builds on a busy machine.
+        connect_limit: LONG,
+        ..options()
+    };
+    thread::scope(|scope| {
+        let connecting: Vec<_> = (0..50)
+            .map(|_| scope.spawn(|| connect(&to, &keys, "", &limits)))
+            .collect();
+        let _theirs: Vec<_> = (0..50).map(|_| accepted(&listener)).collect();
+        for ours in connecting {
+            ours.join().expect("no panic").expect("connected");
+        }
+    });
+    assert_eq!(listener.refusals().no_room, 0);
+}
+
+/// A queue pair that the peer has no place for waits, and so does one behind many others.
+#[test]
+fn queue_pairs_wait_for_a_place() {
+    const SHORT: Duration = Duration::from_millis(50);
+    let keys = Keys::of_psk(&Psk::generate().expect("randomness"));
+    let two = ConnectionOptions {
+        max_queue_pairs: 2,
+        ..options()
+    };
+    let addr: SocketAddr = LOOPBACK.parse().expect("an address");
+    let listener = Listener::bind(addr, &keys, &two).expect("a port");
+    let to = listener.local_addr().to_string();
+    let a = connect(&to, &keys, "", &options()).expect("connected");
+    let b = accepted(&listener);
+    let (_a1, b1) = opened(&a, &b, "one");
+    let (_a2, b2) = opened(&a, &b, "two");
+    let names: Vec<_> = (3..43).map(|number| number.to_string()).collect();
+    thread::scope(|scope| {
+        let opening: Vec<_> = names
+            .iter()
+            .map(|name| scope.spawn(|| a.open_queue_pair(name, QpOptions::default(), LONG)))
+            .collect();
+        let none = b.accept_queue_pair(None, &QpOptions::default(), SHORT);
+        assert!(none.expect("no failure").is_none(), "two are open");
+        drop(b1);
+        b2.retire();
+        // Each takes the place of one that has ended.
+        let mut places = 0;
+        for _ in &opening {
+            let accepted = b.accept_queue_pair(None, &QpOptions::default(), LONG);
+            drop(accepted.expect("no failure").expect("a place"));
+            places += 1;
+        }
+        assert_eq!(places, 40);
+        for opened in opening {
+            opened.join().expect("no panic").expect("opened");
+        }
+    });
 }

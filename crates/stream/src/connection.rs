@@ -46,7 +46,9 @@ use crate::stream::Stream;
 pub trait ConnectionExt {
     /// Opens a stream that the peer accepts. The name says to the peer what the stream is for; names
     /// may repeat. Both ends must give the same `message_bytes` and `messages`. Waits at most `limit`
-    /// for the peer to accept it.
+    /// for the peer to accept it, and for a place if it has too many queue pairs
+    /// ([`ConnectionOptions::max_queue_pairs`](farwrite_connection::ConnectionOptions::max_queue_pairs)).
+    /// A stream takes a place until both directions have ended and its user has dropped it.
     ///
     /// # Errors
     /// [`Error::Options`], and [`Error::Connection`] with the errors of
@@ -115,15 +117,22 @@ fn over(
     queue_pair: &QpOptions,
 ) -> Result<Stream, Error> {
     let connection = pair.connection().clone();
-    let waker = connection.thread().waker();
-    let (stream, mut task) = Stream::on_queue_pair(waker, pair.queue_pair(), options, queue_pair);
+    let qp = pair.queue_pair();
+    let waker = connection.thread().waker_of(qp);
+    let (stream, mut task) = Stream::on_queue_pair(waker, qp, options, queue_pair);
+    let mut is_retired = false;
     let run = move |endpoint: &mut _| {
         // The task holds the queue pair, which keeps the connection open until the stream is over.
         if let Some(ended) = pair.connection().ended() {
             task.fail(endpoint, &Error::ConnectionEnded(ended));
         }
-        task.run(endpoint)
+        let state = task.run(endpoint);
+        if task.is_retired() && !std::mem::replace(&mut is_retired, true) {
+            // The stream is over: another one may take its place.
+            pair.retire();
+        }
+        state
     };
-    connection.thread().add_task(run)?;
+    connection.thread().add_task_of(qp, run)?;
     Ok(stream)
 }

@@ -4,7 +4,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::task;
 use std::time::{Duration, Instant};
 
-use farwrite::fabric::contract::Waker;
+use farwrite::QpWaker;
 
 use crate::byte_stream;
 use crate::error::Error;
@@ -15,8 +15,8 @@ use crate::sender::StreamSender;
 pub(crate) struct Shared {
     pub(crate) sender: Half<StreamSender>,
     pub(crate) receiver: Half<StreamReceiver>,
-    /// Makes the endpoint's thread poll.
-    waker: Waker,
+    /// Makes the endpoint's thread run the task of the stream.
+    waker: QpWaker,
 }
 
 /// A half, and who waits for it.
@@ -112,7 +112,7 @@ impl<T> Half<T> {
 }
 
 impl Shared {
-    pub(crate) fn new(sender: StreamSender, receiver: StreamReceiver, waker: Waker) -> Self {
+    pub(crate) fn new(sender: StreamSender, receiver: StreamReceiver, waker: QpWaker) -> Self {
         Self {
             sender: Half::new(sender),
             receiver: Half::new(receiver),

@@ -5,8 +5,7 @@ use std::net::Shutdown;
 use std::sync::Arc;
 use std::time::Duration;
 
-use farwrite::fabric::contract::Waker;
-use farwrite::{Endpoint, QpOptions, QueuePair, RealTime};
+use farwrite::{Endpoint, QpOptions, QpWaker, QueuePair, RealTime};
 
 use crate::error::Error;
 use crate::options::StreamOptions;
@@ -41,8 +40,8 @@ const COPY_BYTES: usize = 64 * 1024;
 /// a.connect_qp(task_a.queue_pair(), &info_b)?;
 /// b.connect_qp(task_b.queue_pair(), &info_a)?;
 /// let (a, b) = (a.start_thread()?, b.start_thread()?);
-/// a.add_task(move |a| task_a.run(a))?;
-/// b.add_task(move |b| task_b.run(b))?;
+/// a.add_task_of(task_a.queue_pair(), move |a| task_a.run(a))?;
+/// b.add_task_of(task_b.queue_pair(), move |b| task_b.run(b))?;
 ///
 /// to_b.write_all(b"hello")?;
 /// to_b.end(std::net::Shutdown::Write);
@@ -83,7 +82,8 @@ impl StreamCloser {
 
 impl Stream {
     /// Creates a queue pair with a stream on it. The caller connects the queue pair
-    /// ([`StreamTask::queue_pair`]), and has the task run after every poll of the endpoint.
+    /// ([`StreamTask::queue_pair`]), and has the task run
+    /// ([`ProgressThread::add_task_of`](farwrite::ProgressThread::add_task_of)).
     ///
     /// # Errors
     /// Options that are out of range, and the errors of [`Endpoint::create_qp`].
@@ -95,16 +95,16 @@ impl Stream {
         options.check()?;
         let queue_pair = options.queue_pair(base);
         let qp = endpoint.create_qp(queue_pair.clone())?;
-        let waker = endpoint.fabric().waker();
+        let waker = endpoint.waker_of(qp);
         Ok(Self::on_queue_pair(waker, qp, options, &queue_pair))
     }
 
     /// Creates the stream on a queue pair that has the options `queue_pair`
     /// ([`StreamOptions::queue_pair`]), and carries nothing else. `waker` makes the endpoint's thread
-    /// poll.
+    /// run the task.
     #[must_use]
     pub fn on_queue_pair(
-        waker: Waker,
+        waker: QpWaker,
         qp: QueuePair,
         options: &StreamOptions,
         queue_pair: &QpOptions,

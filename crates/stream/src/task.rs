@@ -19,8 +19,9 @@ const DROPPED_NS: u64 = 60_000_000_000;
 /// The time between two attempts to free memory that the fabric still uses.
 const RELEASE_NS: u64 = 1_000_000;
 
-/// Moves the bytes of a [`Stream`](crate::Stream). Whoever polls the endpoint runs it after every
-/// poll, for example as a task of a [`ProgressThread`](farwrite::ProgressThread::add_task).
+/// Moves the bytes of a [`Stream`](crate::Stream). Whoever polls the endpoint runs it after each poll
+/// that may concern its queue pair, for example as a task of a
+/// [`ProgressThread`](farwrite::ProgressThread::add_task_of).
 ///
 /// When it is dropped before the stream has ended, the calls on the stream fail with
 /// [`Error::Ended`].
@@ -31,6 +32,8 @@ pub struct StreamTask {
     over_ns: Option<u64>,
     /// Since when nothing has happened on a dropped stream.
     quiet_ns: Option<u64>,
+    /// The stream is over and its user has dropped it: the queue pair only answers late packets.
+    is_retired: bool,
     /// The queue pair was destroyed, and its memory is being given back.
     is_destroyed: bool,
 }
@@ -42,6 +45,7 @@ impl StreamTask {
             qp,
             over_ns: None,
             quiet_ns: None,
+            is_retired: false,
             is_destroyed: false,
         }
     }
@@ -56,6 +60,12 @@ impl StreamTask {
     pub(crate) fn fail<F: RealTime>(&self, endpoint: &mut Endpoint<F>, error: &Error) {
         self.shared.receiver.lock().half.take_whole(endpoint);
         self.shared.fail(error);
+    }
+
+    /// Whether the stream is over and its user has dropped it, so that the queue pair only answers late
+    /// packets.
+    pub(crate) fn is_retired(&self) -> bool {
+        self.is_retired
     }
 
     /// Does what is due after a poll.
@@ -83,8 +93,14 @@ impl StreamTask {
                 return TaskState::Until(end_ns);
             }
         } else if !is_over {
-            return TaskState::Idle;
+            // No event of the queue pair says when the fabric holds none of its memory any more.
+            let again = sender.half.holds_memory();
+            return match again {
+                true => TaskState::Until(now_ns.saturating_add(RELEASE_NS)),
+                false => TaskState::Idle,
+            };
         }
+        self.is_retired = is_dropped;
         let rtt_ns = endpoint.qp_stats(self.qp).map_or(0, |stats| stats.rtt_ns);
         let end_ns = self.over_ns.get_or_insert(now_ns).saturating_add(LINGER_NS);
         let end_ns = end_ns.saturating_add(rtt_ns.saturating_mul(LINGER_ROUND_TRIPS));

@@ -174,3 +174,36 @@ fn a_stream_of_a_liar_ends_alone() {
     to_a.read_exact(&mut heard).expect("read");
     assert_eq!(&heard, b"honest");
 }
+
+/// A stream for each request. The queue pairs of streams that have ended stay for half a second, and take no
+/// place.
+#[test]
+fn a_stream_for_each_request() {
+    let (_listener, [a, b]) = connected();
+    let options = StreamOptions {
+        message_bytes: 4096,
+        messages: 2,
+        ..StreamOptions::default()
+    };
+    let most = 3 * ConnectionOptions::default().max_queue_pairs;
+    let answering = spawn(move || {
+        for _ in 0..most {
+            let accepted = b.accept_stream(None, &options, LONG).expect("accepted");
+            let (_, mut stream) = accepted.expect("in time");
+            let mut request = Vec::new();
+            stream.read_to_end(&mut request).expect("read");
+            stream.write_all(&request).expect("written");
+            stream.shutdown(Shutdown::Write);
+        }
+        b
+    });
+    for number in 0..most {
+        let mut stream = a.open_stream("request", &options, LONG).expect("opened");
+        stream.write_all(&number.to_be_bytes()).expect("written");
+        stream.shutdown(Shutdown::Write);
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).expect("read");
+        assert_eq!(answer, number.to_be_bytes());
+    }
+    answering.join().expect("no panic");
+}

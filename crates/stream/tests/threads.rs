@@ -20,7 +20,7 @@ fn run(endpoint: Endpoint<UdpFabric>, tasks: Vec<StreamTask>) -> Progress {
     let thread = endpoint.start_thread().expect("a thread");
     for mut task in tasks {
         thread
-            .add_task(move |endpoint| task.run(endpoint))
+            .add_task_of(task.queue_pair(), move |endpoint| task.run(endpoint))
             .expect("it runs");
     }
     thread

@@ -68,7 +68,7 @@ fn main() -> Result<(), Failure> {
     let peer = lines.next().ok_or("no information of the peer")??;
     endpoint.connect_qp(qp, &QpInfo::decode(&unhex(&peer)?)?)?;
     let thread = endpoint.start_thread()?;
-    thread.add_task(move |endpoint| task.run(endpoint))?;
+    thread.add_task_of(qp, move |endpoint| task.run(endpoint))?;
     match args.role {
         Role::Take => take(&mut stream)?,
         Role::Send => send(&mut stream, Duration::from_secs_f64(args.seconds))?,

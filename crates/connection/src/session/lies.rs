@@ -259,7 +259,7 @@ fn until<R: Send + 'static>(end: &Connection, look: fn(&Session) -> Option<R>) -
 #[test]
 fn endless_openings_are_refused() {
     let world = World::new();
-    let most = options().max_queue_pairs;
+    let most = MOST_REQUESTS;
     let [liar, honest] = world.with_liar(true);
     say(&liar, (0..200).map(|n| open(2 * n, "x", vec![0; 3000])));
     // What the peer closes makes room for others, and no more than that.
@@ -339,7 +339,7 @@ fn what_follows_a_bye_has_no_effect() {
     silent.expect("it is open");
     say(&liar, (0..100).map(|n| open(2 * n, "x", Vec::new())));
     until(&honest, |session| {
-        let least = 100 - options().max_queue_pairs - BUFFERS;
+        let least = 100 - MOST_REQUESTS - BUFFERS;
         (session.queue.unsent() >= least).then_some(())
     });
     honest.close();
