@@ -21,6 +21,8 @@ use crate::options::StreamOptions;
 pub struct StreamReceiver {
     qp: QueuePair,
     buffers: Buffers,
+    /// The number of buffers.
+    most: usize,
     /// A buffer that is registered, while the queue pair has no slot for it.
     ready: Option<MemoryRegion>,
     /// Receives, in the order of their messages.
@@ -76,6 +78,7 @@ impl StreamReceiver {
         Self {
             qp,
             buffers: Buffers::new(options.message_bytes, options.messages),
+            most: options.messages as usize,
             ready: None,
             posted: VecDeque::new(),
             held: Vec::new(),
@@ -127,6 +130,13 @@ impl StreamReceiver {
     #[must_use]
     pub fn is_readable(&self) -> bool {
         self.is_dropping || !self.arrived.is_empty() || !matches!(self.stage, Stage::Open)
+    }
+
+    /// Returns whether at most half of the buffers are posted, so that those that were read must be posted now.
+    /// Otherwise they are posted when something else happens on the queue pair: a clearance then leaves
+    /// beside something else, and long before the peer needs it.
+    pub(crate) fn is_short(&self) -> bool {
+        2 * self.posted.len() <= self.most
     }
 
     /// Reads no more: bytes that have arrived, and those that come, are dropped. Returns whether

@@ -273,13 +273,16 @@ impl WriteHalf {
 
 impl Read for ReadHalf {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        let wait = self
-            .shared
-            .receiver
-            .wait(self.timeout, |receiver| Self::take(&mut receiver.half, out));
-        let read = wait??;
-        // A buffer may be free again.
-        self.shared.wake_endpoint();
+        let wait = self.shared.receiver.wait(self.timeout, |receiver| {
+            let read = Self::take(&mut receiver.half, out)?;
+            Some((read, receiver.half.is_short()))
+        });
+        let (read, is_short) = wait?;
+        let read = read?;
+        // Buffers may be free again.
+        if is_short {
+            self.shared.wake_endpoint();
+        }
         Ok(read)
     }
 }

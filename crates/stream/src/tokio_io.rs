@@ -15,13 +15,16 @@ impl AsyncRead for ReadHalf {
         out: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let room = out.initialize_unfilled();
-        let poll = self
-            .shared
-            .receiver
-            .poll(context, |receiver| Self::take(receiver, room));
-        let length = ready!(poll)?;
-        out.advance(length);
-        self.shared.wake_endpoint();
+        let poll = self.shared.receiver.poll(context, |receiver| {
+            let read = Self::take(receiver, room)?;
+            Some((read, receiver.is_short()))
+        });
+        let (read, is_short) = ready!(poll);
+        out.advance(read?);
+        // Buffers may be free again.
+        if is_short {
+            self.shared.wake_endpoint();
+        }
         Poll::Ready(Ok(()))
     }
 }
