@@ -17,13 +17,23 @@ pub(crate) struct RepeatWaits {
     pub(crate) usual_ns: u64,
     /// Longest wait, for information that needs an answer.
     pub(crate) longest_ns: u64,
+    /// The time in which an answer comes, where it comes before the first repeat.
+    answer_ns: u64,
 }
 
 impl RepeatWaits {
     pub(crate) fn new(timing: &Timing, rtt_ns: u64) -> Self {
+        let usual_ns = (rtt_ns / 4).max(timing.min_repeat_ns);
+        // An answer may wait for data (P5.0.5).
+        let answer_ns = rtt_ns + timing.min_repeat_ns / 8;
         Self {
-            usual_ns: (rtt_ns / 4).max(timing.min_repeat_ns),
+            usual_ns,
             longest_ns: timing.max_repeat_ns,
+            answer_ns: if answer_ns <= usual_ns / 4 {
+                answer_ns
+            } else {
+                0
+            },
         }
     }
 
@@ -34,9 +44,9 @@ impl RepeatWaits {
 
     /// The wait before the first repeat of a packet for which the other end waits: an eighth of
     /// the usual one. So the loss of this packet delays the message by a small part of a round
-    /// trip.
+    /// trip. On a short path, an answer comes sooner than that: the repeat waits for it.
     pub(crate) fn soon_ns(&self) -> u64 {
-        self.usual_ns / 8
+        self.usual_ns / 8 + self.answer_ns
     }
 
     /// Returns the wait before the next repeat of an offer or a request, after a wait of

@@ -10,6 +10,8 @@ use crate::sparse::Sparse;
 /// How often an end is repeated without a request. A sender that missed the end would otherwise
 /// notice only at a timeout, and send the whole message again.
 const ECHOES: u8 = 2;
+/// The most repeats that ride in one packet before they are due.
+const MOST_HASTENED: usize = 8;
 
 /// The ends of 64 receives: each word has one bit for each receive.
 #[derive(Clone, Copy, Default)]
@@ -121,11 +123,7 @@ impl EndedReceives {
             .is_some_and(|(due_ns, _)| due_ns <= now_ns)
             && let Some(((_, message), echoes)) = self.echoes.pop_first()
         {
-            if let Some((ended, bit)) = self.place(message) {
-                ended.sent_now &= !bit;
-                ended.sent_before &= !bit;
-                self.due.insert(message, echoes);
-            }
+            self.repeat(message, echoes);
         }
         while let Some((message, echoes)) = self.due.pop_first() {
             let Some(outcome) = self.outcome(message) else {
@@ -147,6 +145,30 @@ impl EndedReceives {
             return Some(Control::ReceiveComplete { message, outcome });
         }
         None
+    }
+
+    /// Repeats an end now, and `echoes` times after that.
+    fn repeat(&mut self, message: u64, echoes: u8) {
+        if let Some((ended, bit)) = self.place(message) {
+            ended.sent_now &= !bit;
+            ended.sent_before &= !bit;
+            self.due.insert(message, echoes);
+        }
+    }
+
+    /// Makes repeats due that would be due within a half of their wait, a few of them.
+    pub(crate) fn hasten(&mut self, now_ns: u64, waits: &RepeatWaits) {
+        for _ in 0..MOST_HASTENED {
+            let Some(((due_ns, message), echoes)) = self.echoes.pop_first() else {
+                return;
+            };
+            let wait_ns = echo_wait_ns(waits, echoes + 1 == ECHOES);
+            if due_ns > now_ns.saturating_add(wait_ns / 2) {
+                self.echoes.insert((due_ns, message), echoes);
+                return;
+            }
+            self.repeat(message, echoes);
+        }
     }
 
     /// Time is divided into windows of half an interval. An end sent in the current or the previous
@@ -177,11 +199,15 @@ impl EndedReceives {
 /// two intervals. Times are rounded to a multiple of half of the wait, so that many ends share a
 /// packet.
 fn echo_ns(now_ns: u64, waits: &RepeatWaits, is_first: bool) -> u64 {
-    let wait_ns = match is_first {
-        true => waits.soon_ns(),
-        false => waits.usual_ns.saturating_mul(2),
-    };
+    let wait_ns = echo_wait_ns(waits, is_first);
     let at_ns = now_ns.saturating_add(wait_ns);
     let grain_ns = (wait_ns / 2).max(1);
     at_ns.checked_next_multiple_of(grain_ns).unwrap_or(at_ns)
+}
+
+fn echo_wait_ns(waits: &RepeatWaits, is_first: bool) -> u64 {
+    match is_first {
+        true => waits.soon_ns(),
+        false => waits.usual_ns.saturating_mul(2),
+    }
 }

@@ -355,6 +355,12 @@ impl SdrQp {
             .or_else(|| self.send.poll(now_ns, &self.waits))
     }
 
+    /// Makes repeats that nobody has asked for due now, if they would be due soon: a control packet leaves
+    /// anyway, and they ride in it. [`SdrQp::poll_control`] returns them.
+    pub fn hasten_repeats(&mut self, now_ns: u64) {
+        self.recv.hasten_repeats(now_ns, &self.waits);
+    }
+
     /// Returns the next event that the peer caused, if any. There are no events about a receive
     /// that was completed or a send that was closed at this end in the meantime.
     pub fn poll_event(&mut self) -> Option<Event> {

@@ -363,6 +363,10 @@ impl RecvHalf {
             .or_else(|| self.poll_clearance(now_ns, waits))
     }
 
+    pub(crate) fn hasten_repeats(&mut self, now_ns: u64, waits: &RepeatWaits) {
+        self.ended.hasten(now_ns, waits);
+    }
+
     fn poll_clearance(&mut self, now_ns: u64, waits: &RepeatWaits) -> Option<Control> {
         let oldest = self.next.saturating_sub(self.geometry.slots().into());
         let (posted, received) = (&self.posted, &self.received);

@@ -7,16 +7,20 @@ use farwrite_schemes::scheme::{Report, Sender};
 use farwrite_wire::control::{Control, ParseError, PeerFeedback, StaleCounts};
 
 use super::Pair;
+use super::held_control::HeldControl;
 use super::recv::RecvState;
 use crate::completions::ReceiveCounts;
 use crate::control_packets::ControlPackets;
 use crate::error::Error;
+use crate::options::RateControl;
 use crate::peer::{NewestPacket, PeerState, ReportedPacket};
 use crate::registry::TableArrivals;
 
 /// The control side of a queue pair.
 pub(super) struct ControlState {
     pub(super) packets: ControlPackets,
+    /// Whether the packet under construction waits for data.
+    pub(super) held: HeldControl,
     /// The arrivals that the peer's state has already counted.
     noted: ReceiveCounts,
     /// When to report losses to the peer.
@@ -34,12 +38,19 @@ impl ControlState {
     pub(super) fn new(key: [u8; 32]) -> Self {
         Self {
             packets: ControlPackets::new(key),
+            held: HeldControl::default(),
             noted: ReceiveCounts::default(),
             loss_due_ns: None,
             reported_loss: ChunkLoss::default(),
             peer_loss: ChunkLoss::default(),
             refused: 0,
         }
+    }
+
+    /// Adds a message to the packet under construction.
+    fn push(&mut self, message: &Control) {
+        self.held.note(message);
+        self.packets.push(message);
     }
 }
 
@@ -212,12 +223,17 @@ impl Pair {
             // more to wait for.
             self.control.loss_due_ns = Some(now_ns);
         }
-        let rtt_ns = self.round_trip.smoothed_ns;
-        while let Some(message) = self.sdr.poll_control(now_ns, rtt_ns) {
-            self.events.control_leaves(&message);
-            self.control.packets.push(&message);
-        }
+        self.push_sdr(now_ns);
         self.push_loss(now_ns);
+        let ping_due = self.ping_due_ns().is_some_and(|due| due <= now_ns);
+        if !ping_due && let Some(until_ns) = self.waits_for_data(now_ns) {
+            peer.postpone_report(self.name.index, until_ns);
+            return Ok(());
+        }
+        if !self.control.packets.is_empty() {
+            self.sdr.hasten_repeats(now_ns);
+            self.push_sdr(now_ns);
+        }
         let leaves_anyway = !self.control.packets.is_empty() || self.control.packets.is_waiting();
         let report = peer.take_report(now_ns, self.name.index, leaves_anyway, &fabric.counters());
         if let Some(report) = report {
@@ -225,14 +241,37 @@ impl Pair {
             self.control.packets.push(&Control::PeerFeedback(report));
         }
         for message in peer.take_credit(now_ns, self.name.index).iter().flatten() {
-            self.control.packets.push(message);
+            self.control.push(message);
         }
-        let ping_due = self.ping_due_ns().is_some_and(|due| due <= now_ns);
         if !self.control.packets.is_empty() || ping_due {
             self.control.packets.finish();
+            self.control.held.left(now_ns);
+        } else {
+            self.control.held.clear();
         }
         self.send_waiting(fabric, now_ns)?;
         Ok(())
+    }
+
+    /// Adds the messages of the SDR core that are due.
+    fn push_sdr(&mut self, now_ns: u64) {
+        let rtt_ns = self.round_trip.smoothed_ns;
+        while let Some(message) = self.sdr.poll_control(now_ns, rtt_ns) {
+            self.events.control_leaves(&message);
+            self.control.push(&message);
+        }
+    }
+
+    /// Returns until when the control messages wait for data of this end, if they do (P5.0.5). Those of a
+    /// sender by credit do not: its requests have times of their own.
+    fn waits_for_data(&mut self, now_ns: u64) -> Option<u64> {
+        let wait_ns = self.options.timing.min_repeat_ns / 8;
+        let sends = self.sdr.next_send();
+        let ControlState { held, packets, .. } = &mut self.control;
+        held.note_sends(now_ns, wait_ns, sends);
+        let has_credit = matches!(self.options.rate_control, RateControl::Eqds(_));
+        let may_wait = !packets.is_empty() && !packets.is_waiting() && !has_credit;
+        may_wait.then(|| held.wait(now_ns, wait_ns))?
     }
 
     /// Returns a report that the peer's version reads.
@@ -269,7 +308,7 @@ impl Pair {
             sdr,
             halves,
             recv: RecvState { losses, .. },
-            control: ControlState { packets, .. },
+            control: ControlState { packets, held, .. },
             events,
             ..
         } = self;
@@ -288,6 +327,7 @@ impl Pair {
                         Control::Nack(nack)
                     }
                 };
+                held.note(&message);
                 packets.push(&message);
             }
         }
@@ -306,7 +346,7 @@ impl Pair {
         // The last change is sent twice, because a packet may be lost.
         self.control.loss_due_ns = is_news.then(|| now_ns + self.period_ns());
         self.control.reported_loss = loss;
-        self.control.packets.push(&Control::Loss(loss.counts()));
+        self.control.push(&Control::Loss(loss.counts()));
     }
 
     /// Returns the time between two pings, and between two messages about losses (P4.9).

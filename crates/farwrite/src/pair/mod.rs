@@ -4,6 +4,7 @@ mod coding;
 mod control;
 mod deadlines;
 mod fabric_resources;
+mod held_control;
 mod parity;
 mod reads;
 mod recv;
@@ -452,6 +453,7 @@ impl Pair {
             self.recv.losses.next_timeout(),
             self.sdr.next_timeout(),
             self.control.loss_due_ns,
+            self.control.held.until_ns(),
             self.ping_due_ns(),
             self.send.next_deadline_ns(),
             self.spare_memory.next_ns(),

@@ -153,6 +153,15 @@ impl Reports {
         Some((self.named()?.0, self.due_ns?))
     }
 
+    /// Lets the report that queue pair `index` carries wait until `until_ns`.
+    pub(super) fn postpone(&mut self, index: u32, until_ns: u64) {
+        if let Some((through, due_ns)) = self.due()
+            && through == index
+        {
+            self.due_ns = Some(due_ns.max(until_ns));
+        }
+    }
+
     /// Returns the packet that the next report names. It is one with new data, if one has arrived
     /// since the last report: the copies of an attacker must not hide it.
     fn named(&self) -> Option<(u32, NewestPacket)> {

@@ -273,6 +273,11 @@ impl PeerState {
             .take(now_ns, index, period_ns, leaves_anyway, counters)
     }
 
+    /// Lets the report that queue pair `index` carries wait until `until_ns`.
+    pub(crate) fn postpone_report(&mut self, index: u32, until_ns: u64) {
+        self.reports.postpone(index, until_ns);
+    }
+
     /// Returns a request for credit, and credit, for a control packet of queue pair `index` that
     /// leaves now, if they are due.
     pub(crate) fn take_credit(&mut self, now_ns: u64, index: u32) -> [Option<Control>; 2] {

@@ -138,17 +138,24 @@ fn small_writes_leave_at_once_and_are_gathered_behind_others() {
     assert!(packets < 120, "{packets} packets");
 }
 
-/// How long records of 100 bytes are under way, at a steady rate over 50 ms: percentiles 50, 99 and 100, in ms.
-fn steady_records(a_second: u64, loss_packet: f64) -> [f64; 3] {
+/// How long records of 100 bytes are under way, at a steady rate over 50 ms: percentiles 99 and 100, in ms.
+fn steady_records(a_second: u64, loss_packet: f64) -> [f64; 2] {
+    let runs = (1..=5).flat_map(|seed| records(seed, a_second, loss_packet));
+    let mut times: Vec<_> = runs.collect();
+    times.sort_by(f64::total_cmp);
+    [99, 100].map(|percent| times[(times.len() - 1) * percent / 100])
+}
+
+fn records(seed: u64, a_second: u64, loss_packet: f64) -> Vec<f64> {
     let link = LinkConfig {
         delay: Duration::from_millis(25),
         loss: Loss::Iid { loss_packet },
         ..path()
     };
     let options = StreamOptions::default();
-    let mut world = World::new(7, link, &options, 1);
+    let mut world = World::new(seed, link, &options, 1);
     world.run_for(SECOND);
-    let count = 4 * a_second;
+    let count = 2 * a_second;
     let (mut written, mut times) = (0, Vec::new());
     let start_ns = world.network.now_ns();
     let mut heard = Vec::new();
@@ -170,20 +177,54 @@ fn steady_records(a_second: u64, loss_packet: f64) -> [f64; 3] {
             written += 1;
         }
     }
-    times.sort_by(f64::total_cmp);
-    [50, 99, 100].map(|percent| times[(times.len() - 1) * percent / 100])
+    times
 }
 
 /// Small messages leave evenly, so that no record waits long for others to be acknowledged.
 #[test]
 fn records_at_a_steady_rate_arrive_after_the_path() {
     for a_second in [200, 1000] {
-        let [_, p99, longest] = steady_records(a_second, 0.0);
+        let [p99, longest] = steady_records(a_second, 0.0);
         assert!(p99 < 30.0 && longest < 37.0, "{p99} ms, {longest} ms");
         // A lost record waits for its repeat, and later ones wait for it.
-        let [_, p99, _] = steady_records(a_second, 0.01);
+        let [p99, _] = steady_records(a_second, 0.01);
         assert!(p99 < 25.0 + 65.0, "{p99} ms");
     }
+}
+
+/// Control messages leave beside data: each direction has one packet of each.
+#[test]
+fn a_request_and_its_answer_take_four_packets() {
+    let link = LinkConfig {
+        delay: Duration::from_micros(20),
+        ..path()
+    };
+    let mut world = World::new(8, link, &StreamOptions::default(), 1);
+    world.run_for(SECOND);
+    let mut exchange = |world: &mut World| {
+        let (mut request, mut answer) = (Vec::new(), Vec::new());
+        let stream = &mut world.streams[0];
+        assert_eq!(stream.a.sender.write(&[1; 100]).expect("open"), 100);
+        assert!(world.run(SECOND, |world| {
+            let stream = &mut world.streams[0];
+            drain(&mut stream.b, &mut request);
+            if request.len() == 100 {
+                request.clear();
+                assert_eq!(stream.b.sender.write(&[2; 1000]).expect("open"), 1000);
+            }
+            drain(&mut stream.a, &mut answer);
+            answer.len() == 1000
+        }));
+    };
+    (0..50).for_each(|_| exchange(&mut world));
+    let sent = |world: &World| [&world.a, &world.b].map(|end| end.counters().sent_packets);
+    let before: u64 = sent(&world).iter().sum();
+    (0..100).for_each(|_| exchange(&mut world));
+    let packets = sent(&world).iter().sum::<u64>() - before;
+    assert!(
+        packets <= 410,
+        "{packets} packets of 100 requests and answers"
+    );
 }
 
 /// What an end does at one time.
