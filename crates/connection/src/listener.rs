@@ -55,10 +55,12 @@ impl Listener {
     /// [`Error::Endpoint`] if the port has failed permanently, [`Error::NotListening`] after
     /// [`Listener::close`].
     pub fn accept(&self, limit: Duration) -> Result<Option<Connection>, Error> {
-        let accepted = self.node.wait(limit, |driver| match driver.is_listening() {
-            true => driver.accept().map(Ok),
-            false => Some(Err(Error::NotListening)),
-        })?;
+        let accepted = self
+            .node
+            .wait(limit, |driver| match driver.is_listening() {
+                true => driver.accept().map(Ok),
+                false => Some(Err(Error::NotListening)),
+            })?;
         let accepted = accepted.transpose()?;
         Ok(accepted.map(|(session, peer)| Connection::new(Arc::clone(&self.node), session, peer)))
     }

@@ -316,7 +316,7 @@ fn bad_arguments_are_named_with_unit_and_value() {
         ("chunk_bytes", "bytes", |s, x| s.chunk_bytes = x),
         ("rto_rtts", "round trips", |s, x| s.rto_rtts = Some(x)),
         ("loss_chunk", "as a probability", |s, x| {
-            s.loss = Loss::iid(x)
+            s.loss = Loss::iid(x);
         }),
     ];
     for (name, unit_name, put) in set {

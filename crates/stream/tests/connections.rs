@@ -193,14 +193,14 @@ fn a_stream_for_each_request() {
             let mut request = Vec::new();
             stream.read_to_end(&mut request).expect("read");
             stream.write_all(&request).expect("written");
-            stream.shutdown(Shutdown::Write);
+            stream.end(Shutdown::Write);
         }
         b
     });
     for number in 0..most {
         let mut stream = a.open_stream("request", &options, LONG).expect("opened");
         stream.write_all(&number.to_be_bytes()).expect("written");
-        stream.shutdown(Shutdown::Write);
+        stream.end(Shutdown::Write);
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer).expect("read");
         assert_eq!(answer, number.to_be_bytes());

@@ -349,7 +349,7 @@ mod tests {
         let within = |low_s, high_s| Some(Interval { low_s, high_s });
         for (interval, text) in [
             (None, "317 ms"),
-            (within(0.316, Some(0.318)), "317 ms"),
+            (within(0.3165, Some(0.3175)), "317 ms"),
             (within(0.310, Some(0.320)), "~ 320 ms"),
             (within(0.150, Some(0.500)), "~ 300 ms"),
             (within(0.234, None), "> 234 ms"),

@@ -201,7 +201,7 @@ fn a_request_and_its_answer_take_four_packets() {
     };
     let mut world = World::new(8, link, &StreamOptions::default(), 1);
     world.run_for(SECOND);
-    let mut exchange = |world: &mut World| {
+    let exchange = |world: &mut World| {
         let (mut request, mut answer) = (Vec::new(), Vec::new());
         let stream = &mut world.streams[0];
         assert_eq!(stream.a.sender.write(&[1; 100]).expect("open"), 100);
