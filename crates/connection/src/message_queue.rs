@@ -146,8 +146,10 @@ impl MessageQueue {
     pub(crate) fn poll(&mut self, endpoint: &mut Endpoint<UdpFabric>) -> Result<bool, Error> {
         let before = self.ended;
         self.take_arrivals(endpoint)?;
-        self.add_buffers(endpoint, usize::try_from(self.ended - before).unwrap_or(0))?;
+        let arrived = usize::try_from(self.ended - before).unwrap_or(0);
+        // Before anything that fails when the queue pair is gone: what has an outcome keeps it.
         self.take_departures(endpoint);
+        self.add_buffers(endpoint, arrived)?;
         let has_posted = self.post_buffers(endpoint)?;
         Ok(self.post_messages(endpoint)? || has_posted)
     }
