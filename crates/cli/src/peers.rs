@@ -442,12 +442,12 @@ mod tests {
             let loaded = Peers::load(&file, root.path());
             assert_eq!(loaded.is_ok(), is_good, "{dir}: {loaded:?}");
             if let Err(why) = loaded.map_err(|why| why.to_string()) {
-                let line = if dir == "." { "line 3: " } else { "line 9: " };
+                let line = if dir == "." { "line 3: " } else { "line 10: " };
                 assert!(why.contains(line) && why.contains("has a quota"), "{why}");
             }
         }
         let shared = format!("[b]\nkey = \"{}\"\ndir = \"in\"\n", key());
-        let shared = format!("{}{shared}", text.replace("quota = \"1kB\"\n", ""));
+        let shared = format!("{}{shared}", text.replace("quota = \"1kB\"\nmax-entries = 9\n", ""));
         fs::write(&file, shared).expect("written");
         Peers::load(&file, root.path()).expect("peers without a quota may share a directory");
     }

@@ -227,7 +227,7 @@ fn a_receiver_limits_what_it_takes() {
             ["--reserve", "1EiB"],
             &file,
             8,
-            "the files need 3000 bytes, 1152921504606846976 are kept",
+            "the files need 4096 bytes, 1152921504606846976 are kept",
         ),
     ] {
         let receiver = rig.recv(V4, &["--once", options[0], options[1]]);

@@ -114,7 +114,7 @@ fn write_peers(rig: &Rig, text: &str, names: &[&str]) {
 
 #[test]
 fn peers_have_directories_and_limits_of_their_own() {
-    let a = "[a]\nkey = \"PUBLIC-a\"\ndir = \"of-a\"\numask = \"077\"\nquota = \"50kB\"\nmax-file = \"29kB\"\n";
+    let a = "[a]\nkey = \"PUBLIC-a\"\ndir = \"of-a\"\numask = \"077\"\nquota = \"65kB\"\nmax-file = \"29kB\"\n";
     let service = Service::start(a, &["a", "b"]);
     let rig = &service.rig;
     let first = rig.file("first", 20_000);
@@ -136,7 +136,7 @@ fn peers_have_directories_and_limits_of_their_own() {
     service
         .send("a", &third)
         .end()
-        .assert(3, "the quota at the receiver leaves 1000");
+        .assert(3, "the quota at the receiver leaves 3560");
     let stranger = service.send("b", &third).end();
     stranger.assert(3, "the peer does not know this end's public key");
     // The pre-shared key of others does not help.
