@@ -177,9 +177,10 @@ pub struct QpOptions {
     /// ([`Error::RateControl`](crate::Error::RateControl)).
     pub rate_control: RateControl,
     /// Maximum number of bytes put on the wire at once, by all queue pairs to the peer together.
-    /// Only the value of the first queue pair to a peer counts. The burst is also limited to the bytes
-    /// that leave in half of [`Timing::lateness_ns`] with [`RateControl::Fixed`], and in a tenth of
-    /// it with the others. It is never less than one packet.
+    /// Only the value of the first queue pair to a peer counts. Packets leave in batches of what the rate carries in a
+    /// tenth of [`Timing::lateness_ns`], and of a sixteenth of the round trip, and of 64 packets at most. After a sleep
+    /// that ended late, a batch is longer by up to half of `lateness_ns` with [`RateControl::Fixed`], and by a fortieth
+    /// with the others. It is never less than one packet.
     pub burst_bytes: u64,
     /// The timeouts that both ends must agree on. With [`Timing::datacenter`], start from
     /// [`QpOptions::datacenter`], because its initial round trip fits.

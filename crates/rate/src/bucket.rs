@@ -62,9 +62,22 @@ impl TokenBucket {
         self.tokens = self.tokens.saturating_sub(i128::from(wire_bytes) * BYTE);
     }
 
+    /// Drops what is saved up beyond `bytes`.
+    pub fn keep_at_most(&mut self, now_ns: u64, bytes: u64) {
+        self.fill(now_ns);
+        let most = (i128::from(bytes) * BYTE).max(BYTE + i128::from(self.pace_bps));
+        self.tokens = self.tokens.min(most);
+    }
+
     /// When the allowance is at least one byte; `now_ns` if it already is.
     pub fn next_ns(&self, now_ns: u64) -> u64 {
-        let short = BYTE.saturating_sub(self.tokens_at(now_ns));
+        self.next_bytes_ns(now_ns, 1)
+    }
+
+    /// When the allowance is at least `bytes`, if they are no more than the burst; `now_ns` if it already is.
+    pub fn next_bytes_ns(&self, now_ns: u64, bytes: u64) -> u64 {
+        let wanted = i128::from(bytes).saturating_mul(BYTE);
+        let short = wanted.saturating_sub(self.tokens_at(now_ns));
         if short <= 0 {
             return now_ns;
         }

@@ -133,6 +133,14 @@
 //! jitter that the options state, which also bounds it. A fixed value of 1 ms would hide each queue
 //! that is shorter.
 //!
+//! **Short paths.** Hosts cannot control a path that is shorter than their own delays: a sleep ends tens of microseconds
+//! late, a receiver reports every 125 us at most, and a gap of a millisecond would be 45 doublings of a window on a path
+//! of 15 us. So on a path of less than six times the jitter (6 ms between hosts with 1 ms), every round trip counts as
+//! longer by the jitter, in the base as in each sample and in the bytes in flight. A standing delay there is that of four
+//! samples at least, the queue that is tolerated at least a quarter of the jitter, and growth pauses while less than a
+//! quarter of the window is used, also where repeats give no samples. While the queue drains, bytes that were reported
+//! within the jitter count as in flight. Part `hosts` of the example `rate_grid` prints what hosts as they are reach.
+//!
 //! **Variation.** On Wi-Fi, in mobile networks and over satellites, the delay changes without a queue.
 //! Such a path shows in delays that jump, and soon fall again. Flows that fill a queue on purpose raise
 //! the delay by at most a quarter of the time that passes. A train raises it faster, but its queue
@@ -335,6 +343,7 @@ mod eqds;
 mod fixed;
 mod math;
 mod name;
+mod pacer;
 mod parameters;
 mod pull_pacer;
 mod receiver_control;
@@ -348,6 +357,7 @@ pub use dcqcn::{Dcqcn, DcqcnOptions};
 pub use eqds::{Eqds, EqdsOptions, PacedEqds};
 pub use fixed::Fixed;
 pub use name::{RateControlName, UnknownRateControl};
+pub use pacer::{BatchLimits, Pacer};
 pub use parameters::{Parameter, Parameters, Quantity};
 pub use pull_pacer::PullPacer;
 pub use receiver_control::{Arrival, Notice, NotificationPoint, ReceiverControl};

@@ -1,8 +1,8 @@
 //! The controllers that a user can choose.
 
 use farwrite_rate::{
-    Adaptive, AdaptiveOptions, Dcqcn, Fixed, PacedEqds, Phase, RateControl as _, Start,
-    SwiftOptions, SwiftTimeout, SwiftWithTimeout,
+    Adaptive, AdaptiveOptions, BatchLimits, Dcqcn, Fixed, PacedEqds, Phase, RateControl as _,
+    Start, SwiftOptions, SwiftTimeout, SwiftWithTimeout,
 };
 use farwrite_wire::timing::Timing;
 
@@ -142,34 +142,27 @@ pub(super) fn jitter_ns(timing: &Timing) -> u64 {
     timing.lateness_ns / 10
 }
 
-/// Part of the round trip that a burst on a measured path may last: its queue is then shorter than
-/// the one with which the controller detects congestion.
-const BURST_SHARE: u64 = 16;
-
-/// Returns how many bytes may leave at once at a given pace. `base_rtt_ns` is the round trip without
-/// queues, once it is measured.
+/// What bounds the batches of a sender. All packets of `packet_bytes` that leave together have at most `burst_bytes`.
 ///
-/// At a fixed rate, later packets make up for what was lost to late timers. The burst covers half
-/// of the time that the timeouts of schemes leave for lateness. With a longer burst on a slow path,
-/// the last packets would wait so long behind the first that they count as lost. On a measured
-/// path, a burst causes no longer queue than the hosts' own variation of delay. It is also a small
-/// part of the round trip, because a queue of a quarter of the round trip must hold it.
-pub(super) fn burst_bytes(
+/// At a fixed rate, later packets make up for what was lost to late timers: half of the time that the timeouts of
+/// schemes leave for lateness. With more on a slow path, the last packets would wait so long behind the first that
+/// they count as lost. Other controllers measure queues, so they make up for the usual lateness only: a burst must
+/// cause no longer queue than the hosts' own variation of delay.
+pub(super) fn batch_limits(
     choice: &RateControl,
-    pace_bps: u64,
-    base_rtt_ns: Option<u64>,
+    packet_bytes: u64,
+    burst_bytes: u64,
     timing: &Timing,
-) -> u64 {
-    let (rate_bps, ns) = match choice {
-        RateControl::Fixed { rate_bps } => (*rate_bps, timing.lateness_ns / 2),
-        RateControl::Adaptive { .. }
-        | RateControl::Dcqcn(_)
-        | RateControl::Swift(_)
-        | RateControl::Eqds(_) => {
-            let most_ns = base_rtt_ns.map_or(u64::MAX, |ns| ns / BURST_SHARE);
-            (pace_bps, jitter_ns(timing).min(most_ns))
-        }
-    };
-    let bytes = u128::from(rate_bps) * u128::from(ns) / 8_000_000_000;
-    u64::try_from(bytes).unwrap_or(u64::MAX)
+) -> BatchLimits {
+    let jitter_ns = jitter_ns(timing);
+    BatchLimits {
+        packet_bytes,
+        burst_bytes,
+        longest_ns: jitter_ns,
+        late_ns: jitter_ns / 10,
+        make_up_ns: match choice {
+            RateControl::Fixed { .. } => timing.lateness_ns / 2,
+            _ => jitter_ns / 4,
+        },
+    }
 }

@@ -1,10 +1,10 @@
 //! Decides when the queue pairs to a peer may send.
 
-use farwrite_rate::{Loss, Sent, TokenBucket};
+use farwrite_rate::{Loss, Pacer, Sent};
 use farwrite_wire::control::{Credit, CreditRequest, PeerFeedback};
 use farwrite_wire::timing::Timing;
 
-use super::controller::{Controller, burst_bytes};
+use super::controller::{Controller, batch_limits};
 use super::credit_requests::{CreditEffect, CreditRequests, RequestTimes};
 use super::flight::{Flight, ReportEffect, ReportedPacket};
 use super::packet_log::Run;
@@ -12,29 +12,21 @@ use super::send_queue::{PlaceInQueue, SendQueue, TurnEnd};
 use super::stats::{EcnField, PeerStats, SendLimit};
 use crate::options::RateControl;
 
-/// Maximum sleep of a paced sender, in nanoseconds. Packets that leave together share one system
-/// call.
-const MAX_GRAIN_NS: u64 = 100_000;
-
 /// The sending half of a peer's state.
 #[derive(Debug)]
 pub(super) struct PeerSending {
     choice: RateControl,
-    most_burst_bytes: u64,
     packet_bytes: u64,
-    timing: Timing,
     controller: Controller,
     /// Requests for credit; `None` with a controller without credit.
     credit_requests: Option<CreditRequests>,
     /// The backlogs of all queue pairs.
     backlog_bytes: u64,
-    bucket: TokenBucket,
+    pacer: Pacer,
     flight: Flight,
     /// Bytes of the current turn that the controller does not know yet.
     turn_bytes: u64,
     send_queue: SendQueue,
-    /// The earliest time at which the pace allows the next departure.
-    paced_until_ns: u64,
     refused_feedback: u64,
 }
 
@@ -50,23 +42,19 @@ impl PeerSending {
         let credit_requests = controller.credit_state();
         let credit_requests = credit_requests.map(|_| CreditRequests::new(number, packet_bytes));
         let pace_bps = controller.get().limits().pace_bps;
-        let mut sending = Self {
-            bucket: TokenBucket::new(pace_bps, packet_bytes),
+        let limits = batch_limits(&choice, packet_bytes, most_burst_bytes, &timing);
+        Self {
+            pacer: Pacer::new(limits, pace_bps),
             choice,
-            most_burst_bytes,
             packet_bytes,
-            timing,
             controller,
             credit_requests,
             backlog_bytes: 0,
             flight: Flight::default(),
             turn_bytes: 0,
             send_queue: SendQueue::default(),
-            paced_until_ns: 0,
             refused_feedback: 0,
-        };
-        sending.bucket = TokenBucket::new(pace_bps, sending.burst_bytes(pace_bps));
-        sending
+        }
     }
 
     pub(super) fn choice(&self) -> &RateControl {
@@ -112,33 +100,19 @@ impl PeerSending {
         }
         let room_bytes = self.room_bytes();
         if room_bytes == 0 {
+            self.pacer.pause();
             return 0;
         }
-        self.set_pace(now_ns);
-        self.bucket.allowance(now_ns).min(room_bytes)
-    }
-
-    /// Bytes that may leave at once at a given pace.
-    fn burst_bytes(&self, pace_bps: u64) -> u64 {
-        let base_rtt_ns = self.controller.base_rtt_ns();
-        let bytes = burst_bytes(&self.choice, pace_bps, base_rtt_ns, &self.timing);
-        self.most_burst_bytes.min(bytes.max(self.packet_bytes))
-    }
-
-    fn set_pace(&mut self, now_ns: u64) {
         let pace_bps = self.controller.get().limits().pace_bps;
-        if pace_bps == self.bucket.pace_bps() {
-            return;
-        }
-        self.bucket.set_pace(now_ns, pace_bps);
-        let burst = self.burst_bytes(pace_bps);
-        self.bucket.set_burst(now_ns, burst);
+        let base_rtt_ns = self.controller.base_rtt_ns();
+        self.pacer.set_pace(now_ns, pace_bps, base_rtt_ns);
+        self.pacer.allowance(now_ns).min(room_bytes)
     }
 
     /// Records packets that left.
     pub(super) fn note_departure(&mut self, now_ns: u64, run: &Run) {
         self.flight.push(now_ns, run);
-        self.bucket.consume(now_ns, run.bytes);
+        self.pacer.consume(now_ns, run.bytes);
         self.turn_bytes += run.bytes;
         if run.replaces_lost {
             self.controller.get_mut().on_loss(now_ns, Loss::Reported);
@@ -161,8 +135,8 @@ impl PeerSending {
     ) {
         let bytes = std::mem::take(&mut self.turn_bytes);
         self.send_queue.end_turn(index, place, end, bytes > 0);
-        if end.waits && (bytes > 0 || self.paced_until_ns <= now_ns) {
-            self.paced_until_ns = now_ns + self.grain_ns();
+        if !self.send_queue.is_wanting() {
+            self.pacer.pause();
         }
         if bytes > 0 {
             let in_flight_bytes = self.in_flight_bytes();
@@ -253,25 +227,15 @@ impl PeerSending {
             }
         }
         let first = self.send_queue.first()?;
-        let may_send = now_ns >= self.paced_until_ns && self.allowance(now_ns, first) > 0;
-        may_send.then_some(first)
+        (self.allowance(now_ns, first) > 0).then_some(first)
     }
 
     /// Returns when to call [`PeerSending::release`] next.
     pub(super) fn next_ns(&self, now_ns: u64) -> Option<u64> {
         let is_open = self.send_queue.first().is_some() && self.room_bytes() > 0;
-        let paced_ns = is_open.then(|| self.bucket.next_ns(now_ns).max(self.paced_until_ns));
+        let paced_ns = is_open.then(|| self.pacer.next_ns(now_ns));
         let timeout_ns = self.controller.get().next_timeout();
         [paced_ns, timeout_ns].into_iter().flatten().min()
-    }
-
-    /// Returns at most half a burst, so that the pace is kept. A slow pace has a further limit, so
-    /// that repairs wait no longer than one packet takes at this pace.
-    fn grain_ns(&self) -> u64 {
-        let pace_bps = self.bucket.pace_bps();
-        let burst = self.burst_bytes(pace_bps);
-        let ns = u128::from(burst) * 4 * 1_000_000_000 / u128::from(pace_bps);
-        u64::try_from(ns).unwrap_or(u64::MAX).min(MAX_GRAIN_NS)
     }
 
     /// Counts a report that was refused.

@@ -1,0 +1,232 @@
+//! Paces a sender in batches: packets that leave together cost one system call, and a queue sees them as one burst.
+
+use crate::TokenBucket;
+use crate::math::bytes_in;
+
+/// Most bytes and packets of a batch: what UDP segmentation offload sends with one system call.
+const MOST_BYTES: u64 = 65_507;
+const MOST_PACKETS: u64 = 64;
+
+/// Part of the path that a batch may fill: queues that hold a fraction of the path must hold batches.
+const PATH_SHARE: u64 = 16;
+
+/// What bounds the batches of a sender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchLimits {
+    /// Bytes of a full packet on the wire.
+    pub packet_bytes: u64,
+    /// Most bytes that leave at once, also after a sleep that ended late.
+    pub burst_bytes: u64,
+    /// The longest time of a batch at the pace, in nanoseconds.
+    pub longest_ns: u64,
+    /// How late a sleep usually ends, in nanoseconds. Batches last at least this long, because shorter sleeps
+    /// cost a wake-up without a better spacing.
+    pub late_ns: u64,
+    /// The longest time, in nanoseconds, that a sender makes up for after a sleep that ended late.
+    pub make_up_ns: u64,
+}
+
+impl BatchLimits {
+    /// Bytes that leave together at a pace of `pace_bps` bits a second, on a path whose shortest round trip is
+    /// `rtt_ns`, if that is measured: what the pace carries in [`BatchLimits::longest_ns`], but at most an eighth of
+    /// the path; at least what it carries while a sleep ends late, and one packet; and no more than one system call
+    /// sends.
+    pub fn batch_bytes(&self, pace_bps: u64, rtt_ns: Option<u64>) -> u64 {
+        let batch_ns = self.within_path(self.longest_ns, rtt_ns);
+        let most_bytes = MOST_BYTES.min(MOST_PACKETS.saturating_mul(self.packet_bytes));
+        let most_bytes = most_bytes.min(self.burst_bytes).max(self.packet_bytes);
+        bytes_in(pace_bps, batch_ns).clamp(self.packet_bytes, most_bytes)
+    }
+
+    /// The longest time that a sender makes up for on a path whose shortest round trip is `rtt_ns`.
+    fn make_up_ns(&self, rtt_ns: Option<u64>) -> u64 {
+        self.within_path(self.make_up_ns, rtt_ns)
+    }
+
+    /// At most the part of the path that a queue must hold, but at least the usual lateness. A path that is shorter
+    /// than the lateness lies within a machine or a rack: its queues hold more than the path.
+    fn within_path(&self, most_ns: u64, rtt_ns: Option<u64>) -> u64 {
+        let path_ns = match rtt_ns {
+            None => u64::MAX,
+            Some(ns) if ns < self.late_ns => self.longest_ns / 2,
+            Some(ns) => ns / PATH_SHARE,
+        };
+        most_ns.min(path_ns).max(self.late_ns)
+    }
+}
+
+/// Decides when the next batch of a sender leaves.
+///
+/// A batch leaves when the pace has earned it, and not packet by packet before. A sender that wakes up late sends
+/// what the pace has earned in the meantime, up to [`BatchLimits::make_up_ns`]. A sender that had nothing to send, or
+/// whose window was full, earns one batch at most.
+#[derive(Clone, Debug)]
+pub struct Pacer {
+    limits: BatchLimits,
+    bucket: TokenBucket,
+    batch_bytes: u64,
+    /// Whether a batch is leaving.
+    is_open: bool,
+    /// Whether something else than the pace has stopped the sender.
+    is_idle: bool,
+}
+
+impl Pacer {
+    /// Paces at `pace_bps` bits a second on the wire (0 counts as 1), first with one batch.
+    pub fn new(limits: BatchLimits, pace_bps: u64) -> Self {
+        let batch_bytes = limits.batch_bytes(pace_bps, None);
+        Self {
+            limits,
+            bucket: TokenBucket::new(pace_bps, batch_bytes),
+            batch_bytes,
+            is_open: false,
+            is_idle: true,
+        }
+    }
+
+    /// The pace in bits a second.
+    pub fn pace_bps(&self) -> u64 {
+        self.bucket.pace_bps()
+    }
+
+    /// Changes the pace from `now_ns` on (0 counts as 1). `rtt_ns` is the shortest round trip, if it is measured.
+    pub fn set_pace(&mut self, now_ns: u64, pace_bps: u64, rtt_ns: Option<u64>) {
+        if pace_bps.max(1) == self.bucket.pace_bps() {
+            return;
+        }
+        self.bucket.set_pace(now_ns, pace_bps);
+        self.batch_bytes = self.limits.batch_bytes(pace_bps, rtt_ns);
+        let made_up_bytes = bytes_in(pace_bps, self.limits.make_up_ns(rtt_ns));
+        let burst_bytes = self.batch_bytes.saturating_add(made_up_bytes);
+        let most_bytes = self.limits.burst_bytes.max(self.batch_bytes);
+        self.bucket.set_burst(now_ns, burst_bytes.min(most_bytes));
+    }
+
+    /// Bytes that may leave now, headers included: 0 until a batch is earned. Bytes beyond the allowance, up to a
+    /// packet, become a debt.
+    pub fn allowance(&mut self, now_ns: u64) -> u64 {
+        if core::mem::take(&mut self.is_idle) {
+            self.bucket.keep_at_most(now_ns, self.batch_bytes);
+        }
+        let earned_bytes = self.bucket.allowance(now_ns);
+        self.is_open = earned_bytes >= self.needed_bytes();
+        if self.is_open { earned_bytes } else { 0 }
+    }
+
+    /// Records that bytes left, headers included.
+    pub fn consume(&mut self, now_ns: u64, wire_bytes: u64) {
+        self.bucket.consume(now_ns, wire_bytes);
+        self.is_open &= self.bucket.allowance(now_ns) > 0;
+    }
+
+    /// Records that the sender has nothing to send, or no window: what it earns from now on is not made up for.
+    pub fn pause(&mut self) {
+        self.is_idle = true;
+    }
+
+    /// When bytes may leave; `now_ns` if they may leave now.
+    pub fn next_ns(&self, now_ns: u64) -> u64 {
+        self.bucket.next_bytes_ns(now_ns, self.needed_bytes())
+    }
+
+    /// The allowance from which on bytes may leave. The last packet of a batch leaves as a debt.
+    fn needed_bytes(&self) -> u64 {
+        if self.is_open {
+            return 1;
+        }
+        let needed_bytes = self.batch_bytes.saturating_sub(self.limits.packet_bytes);
+        needed_bytes.max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const US: u64 = 1_000;
+    const MS: u64 = 1_000_000;
+    const GBIT: u64 = 1_000_000_000;
+    const LIMITS: BatchLimits = BatchLimits {
+        packet_bytes: 1_500,
+        burst_bytes: 262_144,
+        longest_ns: MS,
+        late_ns: 100 * US,
+        make_up_ns: 250 * US,
+    };
+
+    /// The rate that a sender reaches at `pace_bps` over a path of `rtt_ns`, if each of its sleeps ends `late_ns` late.
+    fn reached_bps(pace_bps: u64, rtt_ns: u64, late_ns: u64) -> u64 {
+        let mut pacer = Pacer::new(LIMITS, 1);
+        pacer.set_pace(0, pace_bps, Some(rtt_ns));
+        let (mut now_ns, mut bytes) = (0, 0);
+        while now_ns < 1_000 * MS {
+            while pacer.allowance(now_ns) > 0 {
+                pacer.consume(now_ns, LIMITS.packet_bytes);
+                bytes += LIMITS.packet_bytes;
+            }
+            now_ns = pacer.next_ns(now_ns) + late_ns;
+        }
+        bytes * 8
+    }
+
+    #[test]
+    fn late_sleeps_do_not_starve_a_pace() {
+        for (pace_bps, rtt_ns) in [
+            (GBIT / 5, 10 * US),
+            (GBIT / 2, MS),
+            (GBIT, 2 * MS),
+            (GBIT, 40 * MS),
+        ] {
+            for late_ns in [0, 77 * US] {
+                let reached_bps = reached_bps(pace_bps, rtt_ns, late_ns);
+                assert!(
+                    reached_bps.abs_diff(pace_bps) < pace_bps / 100,
+                    "{pace_bps} {rtt_ns} {late_ns} {reached_bps}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_batch_is_a_small_part_of_the_path() {
+        let batch = |rtt_ns| LIMITS.batch_bytes(GBIT, rtt_ns);
+        assert_eq!(batch(Some(8 * MS)), 62_500);
+        assert_eq!(batch(Some(4 * MS)), 31_250);
+        assert_eq!(batch(Some(MS)), 12_500, "the lateness of sleeps");
+        assert_eq!(batch(Some(10 * US)), 62_500, "within a rack");
+        assert_eq!(batch(None), 65_507, "one system call");
+        assert_eq!(LIMITS.batch_bytes(1_000, None), 1_500);
+    }
+
+    #[test]
+    fn a_batch_leaves_when_it_is_earned_and_as_a_whole() {
+        let mut pacer = Pacer::new(LIMITS, 1);
+        pacer.set_pace(0, GBIT, Some(4 * MS));
+        while pacer.allowance(0) > 0 {
+            pacer.consume(0, 1_500);
+        }
+        let next_ns = pacer.next_ns(0);
+        assert_eq!(pacer.allowance(next_ns - 1), 0);
+        let earned_bytes = pacer.allowance(next_ns);
+        assert!((29_000..31_250).contains(&earned_bytes), "{earned_bytes}");
+        pacer.consume(next_ns, 1_500);
+        assert!(
+            pacer.allowance(next_ns) > 0,
+            "the rest of it may leave at once"
+        );
+    }
+
+    #[test]
+    fn a_sender_that_had_nothing_to_send_has_one_batch() {
+        let mut pacer = Pacer::new(LIMITS, 1);
+        pacer.set_pace(0, GBIT, Some(4 * MS));
+        pacer.pause();
+        assert_eq!(pacer.allowance(1_000 * MS), 31_250);
+        pacer.consume(1_000 * MS, 31_250);
+        assert_eq!(
+            pacer.allowance(1_001 * MS),
+            31_250 + 31_250,
+            "late for the pace"
+        );
+    }
+}
