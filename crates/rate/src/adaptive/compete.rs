@@ -147,7 +147,7 @@ mod tests {
                 ..Feedback::default()
             },
             NOISE,
-            false,
+            1,
         );
         path
     }

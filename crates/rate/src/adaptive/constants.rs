@@ -40,6 +40,11 @@ pub(super) const SLOW_PACKET_NS: u64 = 500_000;
 /// more, eight equal flows on 10 Mbit/s share less well, and the queue of one flow is longer.
 pub(super) const SLOW_SAMPLES: u32 = 4;
 
+/// A path is short if its round trip is shorter than this multiple of the hosts' variation. There, one sample in six is
+/// late by more than 250 us, and one in a hundred of the shortest of four.
+pub(super) const SHORT_PATH: u64 = 6;
+pub(super) const SHORT_SAMPLES: u32 = 4;
+
 /// Upper bound of the random loss, in parts of a million. The delay of a queue that never runs
 /// empty counts as part of the base, and its drops as random loss. Without a bound, the flow would
 /// send more and more into such a queue.

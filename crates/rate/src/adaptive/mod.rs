@@ -16,7 +16,8 @@ use crate::receiver_limit::ReceiverLimit;
 use crate::{Feedback, Limits, RateControl, Sent, Start};
 use compete::Compete;
 use constants::{
-    FIRST_TIMEOUT_NS, MAX_BPS, MAX_BYTES, REPEATS, SILENT_NS, SLOW_PACKET_NS, UNGROWN,
+    FIRST_TIMEOUT_NS, MAX_BPS, MAX_BYTES, MAX_RTT_NS, REPEATS, SHORT_SAMPLES, SILENT_NS,
+    SLOW_PACKET_NS, SLOW_SAMPLES, UNGROWN,
 };
 use cycle::Cycle;
 use growth::Growth;
@@ -108,16 +109,17 @@ pub struct Adaptive {
 impl Adaptive {
     /// A controller for one path.
     ///
-    /// Values of 0 count as 1, and rates above 2^50 bit/s as 2^50 bit/s.
+    /// Values of 0 count as 1, rates above 2^50 bit/s as 2^50 bit/s, and a jitter of more than 10 s as 10 s.
     pub fn new(options: AdaptiveOptions) -> Self {
         let options = AdaptiveOptions {
             packet_bytes: options.packet_bytes.clamp(1, 1 << 30),
             max_rate_bps: options.max_rate_bps.clamp(1, MAX_BPS),
+            jitter_ns: options.jitter_ns.min(MAX_RTT_NS),
             ..options
         };
         let probe = Probe::first(options.packet_bytes, options.max_rate_bps);
         let mut controller = Self {
-            path: PathEstimate::default(),
+            path: PathEstimate::between(options.jitter_ns),
             receiver: ReceiverLimit::new(options.max_rate_bps, options.recovery_ns),
             state: State::Probe(probe),
             cycle: Cycle::default(),
@@ -139,7 +141,11 @@ impl Adaptive {
             options,
         };
         if let Some(start) = options.start {
-            controller.expect(start);
+            controller.path.note_path(start.rtt_ns);
+            controller.expect(Start {
+                rtt_ns: controller.path.with_hosts(start.rtt_ns),
+                ..start
+            });
             controller.ignore_queue_before();
         }
         controller
@@ -170,6 +176,14 @@ impl Adaptive {
         Some(Start {
             rate_bps: self.rate_bps(),
             rtt_ns,
+        })
+    }
+
+    /// The learned estimates, with the round trip of [`PathEstimate::with_hosts`].
+    fn known(&self) -> Option<Start> {
+        self.learned().map(|learned| Start {
+            rtt_ns: self.path.with_hosts(learned.rtt_ns),
+            ..learned
         })
     }
 
@@ -221,7 +235,7 @@ impl Adaptive {
 
     /// Tests what is known of the path, after a time that measured nothing.
     fn test_again(&mut self) {
-        match (self.learned(), self.state) {
+        match (self.known(), self.state) {
             (Some(learned), _) => self.expect(learned),
             (None, State::Probe(probe)) => {
                 self.probe(probe.restored(self.options.max_rate_bps));
@@ -240,9 +254,14 @@ impl Adaptive {
 
     /// Delays that are not a queue: those of the hosts, and the variation of the path.
     fn jitter_ns(&self) -> u64 {
-        self.options
-            .jitter_ns
-            .saturating_add(self.path.variation_ns())
+        let most_ns = self.options.jitter_ns;
+        let noise_ns = match self.path.is_short() {
+            // A queue may be shorter than what hosts can cause. The noise is that of standing delays, and trains look
+            // at single ones.
+            true => (2 * self.path.noise_ns(most_ns)).clamp(most_ns / 4, most_ns),
+            false => most_ns,
+        };
+        noise_ns.saturating_add(self.path.variation_ns())
     }
 
     /// What else than a variation of the path makes the delay rise.
@@ -252,7 +271,11 @@ impl Adaptive {
     fn noise(&self) -> Noise {
         let packet_ns = time_of(self.options.packet_bytes, self.peak_bps());
         Noise {
-            jitter_ns: self.options.jitter_ns,
+            // On a short path, hosts that wait for a processor look like a variation.
+            jitter_ns: match self.path.is_short() {
+                true => 2 * self.options.jitter_ns,
+                false => self.options.jitter_ns,
+            },
             packet_ns: packet_ns.min(self.path.base_ns() / 2),
             free_bytes: match self.cycle.is_young() {
                 true => 0,
@@ -261,11 +284,16 @@ impl Adaptive {
         }
     }
 
-    /// Whether packets take so long on the path that few samples measure its delay. Before the first
-    /// measurement, that is not known.
-    fn is_slow(&self) -> bool {
+    /// How many samples show the shortest delay. Where packets take long, few samples measure it, and where the round
+    /// trip is short, the delays of hosts are longer than a queue may be. Before the first measurement, neither is
+    /// known.
+    fn least_samples(&self) -> u32 {
         let packet_ns = time_of(self.options.packet_bytes, self.peak_bps());
-        self.is_measured && packet_ns >= SLOW_PACKET_NS
+        match self.is_measured {
+            true if self.path.is_short() => SHORT_SAMPLES,
+            true if packet_ns >= SLOW_PACKET_NS => SLOW_SAMPLES,
+            _ => 1,
+        }
     }
 
     /// Highest recent share of the path, in bits a second.
@@ -439,7 +467,7 @@ impl RateControl for Adaptive {
     fn on_feedback(&mut self, feedback: &Feedback) {
         let before_ns = self.now_ns;
         let variation_ns = self.path.variation_ns();
-        let Some(sample) = self.path.take(feedback, self.noise(), self.is_slow()) else {
+        let Some(sample) = self.path.take(feedback, self.noise(), self.least_samples()) else {
             return;
         };
         self.now_ns = self.now_ns.max(feedback.now_ns);
@@ -470,7 +498,16 @@ impl RateControl for Adaptive {
         } else {
             self.path.forget_samples();
         }
-        let unused = sample.is_some_and(|sample| sample.in_flight_bytes < self.window_bytes / 4);
+        // Packets that repeat lost ones give no sample, but use the window as others do.
+        let in_flight_bytes = match sample {
+            Some(sample) => Some(sample.in_flight_bytes),
+            None if self.path.is_short() => self
+                .path
+                .span(self.path.base_ns(), 0)
+                .map(|span| span.sent_bytes),
+            None => None,
+        };
+        let unused = in_flight_bytes.is_some_and(|bytes| bytes < self.window_bytes / 4);
         if reported_bytes <= self.app_limited_bytes {
             self.pause_growth(self.decided_ns);
         } else if unused {
@@ -536,6 +573,13 @@ impl RateControl for Adaptive {
         // Packets that arrived since the last report still count as in flight.
         let unreported_bytes = mul_div(self.window_bytes, self.path.interval_ns(), standing_ns);
         let window_bytes = self.window_bytes.saturating_add(unreported_bytes);
+        let held_bytes = match self.state {
+            // Batches and late reports need more than a window; the pace alone keeps the queue short.
+            State::Grow { .. } => 0,
+            _ if !self.path.is_short() => 0,
+            _ => self.path.held_bytes(self.now_ns),
+        };
+        let window_bytes = window_bytes.saturating_sub(held_bytes);
         Limits {
             pace_bps,
             window_bytes: window_bytes.max(2 * packet_bytes),

@@ -1,6 +1,6 @@
 //! Estimates the path from reports: round trip, queue, rate, loss, marks.
 
-use super::constants::{MAX_RANDOM_LOSS_PPM, MAX_RTT_NS, POINTS, SLOW_SAMPLES};
+use super::constants::{MAX_RANDOM_LOSS_PPM, MAX_RTT_NS, POINTS, SHORT_PATH};
 use super::variation::{Noise, Variation};
 use crate::math::mul_div;
 use crate::{Feedback, Newest};
@@ -51,6 +51,10 @@ pub(super) struct Sample {
 /// The sender's estimate of the path.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PathEstimate {
+    /// Variation of the delay that the hosts cause, in nanoseconds.
+    jitter_ns: u64,
+    /// Delay that every round trip of a short path has in addition, in nanoseconds; 0 on other paths.
+    host_ns: u64,
     /// Shortest round trip since the last detected change of the path. 0 before the first sample.
     base_ns: u64,
     /// Shortest samples of the current and the previous eighth of a round trip, or of a longer time if the path is
@@ -59,8 +63,8 @@ pub(super) struct PathEstimate {
     lowest_since_ns: u64,
     /// Number of samples of the current time.
     lowest_samples: u32,
-    /// Whether samples are rare, because packets take long ([`SLOW_PACKET_NS`](super::constants::SLOW_PACKET_NS)).
-    is_slow: bool,
+    /// How many samples show the shortest delay, beside a full round trip.
+    least_samples: u32,
     latest: Point,
     points: [Point; POINTS],
     filled: usize,
@@ -80,14 +84,39 @@ pub(super) struct PathEstimate {
 }
 
 impl PathEstimate {
+    /// An estimate between hosts that cause a variation of `jitter_ns`.
+    pub(super) fn between(jitter_ns: u64) -> Self {
+        Self {
+            jitter_ns,
+            ..Self::default()
+        }
+    }
+
+    /// Notes a round trip of `rtt_ns`. Hosts cannot control a path that is not much longer than their own delays: on
+    /// a short one, every round trip counts as longer by these, also those that are in flight.
+    pub(super) fn note_path(&mut self, rtt_ns: u64) {
+        if self.host_ns == 0 && rtt_ns < self.jitter_ns.saturating_mul(SHORT_PATH) {
+            self.host_ns = self.jitter_ns;
+            self.forget_samples();
+            if self.base_ns > 0 {
+                self.base_ns = self.base_ns.saturating_add(self.host_ns);
+            }
+        }
+    }
+
+    /// Whether the path is so short that hosts cannot control it.
+    pub(super) fn is_short(&self) -> bool {
+        self.host_ns > 0
+    }
+
     /// Processes a report. Returns `None` if a newer report has overtaken it, or if nothing was
     /// received. Otherwise returns the round-trip sample of the report, if it has one. Delays up to
-    /// `noise` are no variation of the path. `is_slow`: whether samples are rare, because packets take long.
+    /// `noise` are no variation of the path. `least_samples`: how many samples show the shortest delay.
     pub(super) fn take(
         &mut self,
         feedback: &Feedback,
         noise: Noise,
-        is_slow: bool,
+        least_samples: u32,
     ) -> Option<Option<Sample>> {
         let newest = feedback.newest?;
         if newest.sent_bytes < self.latest.sent_bytes
@@ -103,7 +132,8 @@ impl PathEstimate {
             self.interval_ns = (self.interval_ns / 4 * 3).saturating_add(gap_ns / 4);
         }
         self.reported_ns = self.reported_ns.max(feedback.now_ns);
-        self.is_slow = is_slow;
+        self.least_samples = least_samples;
+        self.note_newest(feedback.now_ns, &newest);
         let sample = self.sample(feedback.now_ns, &newest);
         if let Some(sample) = sample {
             self.note(feedback.now_ns, sample.rtt_ns);
@@ -111,6 +141,7 @@ impl PathEstimate {
             self.variation_ns = self.variation.ns(feedback.now_ns);
         }
         let arrived_ns = feedback.now_ns.saturating_sub(newest.hold_ns);
+        let arrived_ns = arrived_ns.saturating_add(self.host_ns);
         self.latest = Point {
             arrived_ns: arrived_ns.max(self.latest.arrived_ns),
             sent_bytes: newest.sent_bytes,
@@ -131,9 +162,14 @@ impl PathEstimate {
         self.base_ns + self.variation_ns
     }
 
-    /// Shortest round trip, in nanoseconds; 0 before the first sample.
+    /// Shortest round trip without the hosts, in nanoseconds; 0 before the first sample.
     pub(super) fn shortest_ns(&self) -> u64 {
-        self.base_ns
+        self.base_ns.saturating_sub(self.host_ns)
+    }
+
+    /// A round trip of `rtt_ns` as this estimate counts it.
+    pub(super) fn with_hosts(&self, rtt_ns: u64) -> u64 {
+        rtt_ns.saturating_add(self.host_ns)
     }
 
     /// By how much the delay of the path varies, in nanoseconds.
@@ -158,7 +194,7 @@ impl PathEstimate {
     /// Whether the standing round trip is that of enough samples to show a queue. On a slow path, a single sample
     /// after a cut is not enough.
     pub(super) fn is_standing(&self) -> bool {
-        !self.is_slow || self.lowest_ns[1].is_some()
+        self.least_samples <= 1 || self.lowest_ns[1].is_some()
     }
 
     /// The standing round trip, or the base if there is no sample.
@@ -279,13 +315,23 @@ impl PathEstimate {
         mul_div(received_bytes, ns, elapsed_ns)
     }
 
+    /// Bytes that were reported, and that count as in flight until the hosts' part of their round trip is over.
+    pub(super) fn held_bytes(&self, now_ns: u64) -> u64 {
+        if self.host_ns == 0 {
+            return 0;
+        }
+        let settled_bytes = self.settled_bytes(now_ns);
+        self.latest.sent_bytes.saturating_sub(settled_bytes)
+    }
+
     fn note(&mut self, now_ns: u64, rtt_ns: u64) {
         if self.base_ns == 0 || rtt_ns < self.base_ns {
             self.base_ns = rtt_ns;
         }
         let elapsed_ns = now_ns.saturating_sub(self.lowest_since_ns);
-        let is_enough =
-            !self.is_slow || self.lowest_samples >= SLOW_SAMPLES || elapsed_ns >= self.base_ns;
+        let is_enough = self.least_samples <= 1
+            || self.lowest_samples >= self.least_samples
+            || elapsed_ns >= self.base_ns;
         if elapsed_ns >= self.base_ns / 8 && is_enough {
             self.lowest_ns = [None, self.lowest_ns[0]];
             self.lowest_since_ns = now_ns;
@@ -310,17 +356,21 @@ impl PathEstimate {
         self.filled += 1;
     }
 
+    fn note_newest(&mut self, now_ns: u64, newest: &Newest) {
+        if let Some(rtt_ns) = raw_rtt_ns(now_ns, newest) {
+            self.note_path(rtt_ns);
+        }
+    }
+
     /// The round-trip sample of the newest packet; `None` if the packet was sent twice, or if the
     /// value is implausible.
     fn sample(&self, now_ns: u64, newest: &Newest) -> Option<Sample> {
         let departed_ns = newest.departed_ns?;
-        let rtt_ns = now_ns
-            .checked_sub(departed_ns)?
-            .checked_sub(newest.hold_ns)?;
+        let rtt_ns = raw_rtt_ns(now_ns, newest)?;
         let settled_bytes = self.settled_bytes(departed_ns);
-        (1..=MAX_RTT_NS).contains(&rtt_ns).then_some(Sample {
+        Some(Sample {
             departed_ns,
-            rtt_ns,
+            rtt_ns: self.with_hosts(rtt_ns),
             in_flight_bytes: newest.sent_bytes.saturating_sub(settled_bytes),
         })
     }
@@ -337,4 +387,12 @@ impl PathEstimate {
         let gap_bytes = after.sent_bytes.saturating_sub(before.sent_bytes);
         before.sent_bytes + mul_div(gap_bytes, part_ns, gap_ns)
     }
+}
+
+/// The round trip of a packet without that of the hosts; `None` if it is not known or implausible.
+fn raw_rtt_ns(now_ns: u64, newest: &Newest) -> Option<u64> {
+    let rtt_ns = now_ns
+        .checked_sub(newest.departed_ns?)?
+        .checked_sub(newest.hold_ns)?;
+    (1..=MAX_RTT_NS).contains(&rtt_ns).then_some(rtt_ns)
 }

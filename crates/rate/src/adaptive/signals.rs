@@ -16,8 +16,16 @@ impl Adaptive {
     /// hosts, plus one packet of the flow.
     pub(super) fn threshold_ns(&self) -> u64 {
         (self.path.base_ns() / 16)
-            .saturating_add(self.path.noise_ns(self.options.jitter_ns))
+            .saturating_add(self.noise_ns())
             .saturating_add(self.packet_ns())
+    }
+
+    /// Delay of an empty queue that hosts cause. On a short path, a few samples decide, and the shortest of them is
+    /// seldom that of an empty queue.
+    fn noise_ns(&self) -> u64 {
+        let most_ns = self.options.jitter_ns;
+        let least_ns = if self.path.is_short() { most_ns / 4 } else { 0 };
+        self.path.noise_ns(most_ns).max(least_ns)
     }
 
     /// Time of one packet at the rate of the flow, at most half a round trip.
@@ -110,9 +118,15 @@ impl Adaptive {
                 let held_bytes = sample.in_flight_bytes.max(unused_bytes);
                 mul_div(held_bytes, base_ns, sample.rtt_ns)
             }
-            None => mul_div(self.window_bytes, base_ns, self.path.standing_ns()),
+            None => {
+                let span = self.path.span(base_ns, 0);
+                let span = span.filter(|_| self.path.is_short());
+                let most_bytes = span.map_or(u64::MAX, |span| span.sent_bytes);
+                let held_bytes = self.window_bytes.min(most_bytes);
+                mul_div(held_bytes, base_ns, self.path.standing_ns())
+            }
         };
-        let share_bytes = if self.path.variation_ns() > 0 {
+        let share_bytes = if self.path.variation_ns() > 0 || self.path.is_short() {
             // The delay of one packet says little: the mean rate of some round trips is the share.
             let delivered_bytes = self.path.delivered_bytes(base_ns, self.cycle.cut_bytes());
             share_bytes.max(delivered_bytes)

@@ -237,9 +237,20 @@ impl Adaptive {
         match self.state {
             State::Probe(probe) => self.step_probe(probe, sample),
             State::Drain { .. } => {}
-            State::Grow { since_ns } => self.step_grow(since_ns, sample, dropped),
-            State::Compete(compete) => self.step_compete(compete, sample),
+            State::Grow { since_ns } => self.step_grow(since_ns, self.steadied(sample), dropped),
+            State::Compete(compete) => self.step_compete(compete, self.steadied(sample)),
         }
+    }
+
+    /// A sample with the standing round trip where single ones are those of the hosts.
+    fn steadied(&self, sample: Option<Sample>) -> Option<Sample> {
+        if !self.path.is_short() {
+            return sample;
+        }
+        sample.map(|sample| Sample {
+            rtt_ns: self.path.standing_ns(),
+            ..sample
+        })
     }
 
     /// Processes a report in `Probe`.
