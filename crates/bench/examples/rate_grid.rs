@@ -12,12 +12,14 @@ use std::thread;
 
 use common::case::{Case, FlowKind, Messages, PathStep, Waits};
 use common::grids;
+use common::host::Host;
 use common::measure::CaseResult;
 use common::network::run;
 use common::varied::{self, Row};
 use farwrite_units::stats::mean;
 
-const PARTS: [(&str, fn()); 13] = [
+const PARTS: [(&str, fn()); 14] = [
+    ("hosts", hosts),
     ("alone", alone),
     ("equals", equals),
     ("many", many),
@@ -80,6 +82,42 @@ fn row(case: &Case, note: &str) {
         out.rounds_to_90
             .map_or("-".into(), |rounds| rounds.to_string()),
     ]);
+}
+
+/// One flow between hosts as they are, on short paths of 1 Gbit/s, with and without a maximum rate. `used` is the part
+/// of the path, or of the maximum. `again`: share of bytes that were sent again. Then the same with short queues and
+/// policers.
+fn hosts() {
+    println!(
+        "| host | RTT us | queue | maximum | policer | used | again | dropped | p99 queue us | pace Gbit/s |"
+    );
+    println!("|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|");
+    for (name, host) in [("quiet", Host::quiet()), ("busy", Host::busy())] {
+        for case in grids::hosts(host) {
+            let out = run(&case);
+            let most_bps = case.max_rate_bps.min(
+                case.policer
+                    .map_or(case.rate_bps, |policer| policer.rate_bps),
+            );
+            println!(
+                "| {name} | {} | {} | {} | {} | {:.3} | {:.4} | {:.4} | {:.0} | {:.2} |",
+                case.rtt_ns / 1_000,
+                case.buffer,
+                match case.max_rate_bps {
+                    400_000_000_000 => "-".into(),
+                    bps => (bps / 1_000_000).to_string(),
+                },
+                case.policer
+                    .map_or("-".into(), |policer| (policer.rate_bps / 1_000_000)
+                        .to_string()),
+                out.utilisation * case.rate_bps as f64 / most_bps.min(case.rate_bps) as f64,
+                out.repeated,
+                out.dropped,
+                out.queue_p99 * case.rtt_ns as f64 / 1e3,
+                out.most_pace_bps as f64 / 1e9,
+            );
+        }
+    }
 }
 
 fn alone() {

@@ -6,6 +6,8 @@ use std::time::Duration;
 use farwrite_link::{DeliveryTrace, Policer, Reorder, Spread, Variation};
 use farwrite_rate::Start;
 
+use super::host::Host;
+
 /// The controller of a flow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum FlowKind {
@@ -90,6 +92,8 @@ pub(crate) struct Case {
     /// Waits of hosts that are busy. TCP runs in the kernel and does not wait. Kernels say when packets
     /// arrived, so a wait counts as time for which the hosts held a report (P4.10).
     pub(crate) waits: Option<Waits>,
+    /// What the hosts of adaptive flows do; `None`: they wake up in time, and their processors are never busy.
+    pub(crate) host: Option<Host>,
     /// Mean time between two bursts of packets that the path hands over, as an emulator in software
     /// does; the longest time is twice as long. 0: it hands over each packet on its own.
     pub(crate) burst_ns: u64,
@@ -133,6 +137,7 @@ impl Case {
             jitter_ns: 0,
             stall_ns: 0,
             waits: None,
+            host: None,
             burst_ns: 0,
             variation: Variation::default(),
             back_variation: Variation::default(),

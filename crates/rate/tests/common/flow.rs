@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use farwrite_rate::{
-    Adaptive, AdaptiveOptions, Dcqcn, DcqcnOptions, Feedback, Loss, Newest, RateControl, Sent,
-    Swift, SwiftOptions, TokenBucket,
+    Adaptive, AdaptiveOptions, BatchLimits, Dcqcn, DcqcnOptions, Feedback, Loss, Newest, Pacer,
+    RateControl, Sent, Swift, SwiftOptions,
 };
 
 use super::bbr::Bbr;
@@ -47,9 +47,9 @@ struct Backlog {
 /// The sending half. It always has data to send, unless it sends messages.
 pub(crate) struct Sender {
     controller: Box<dyn RateControl>,
-    bucket: TokenBucket,
-    /// For how long the bucket fills while the sender waits, in nanoseconds.
-    burst_ns: u64,
+    pacer: Pacer,
+    /// The shortest round trip, as endpoints measure it.
+    rtt_ns: u64,
     departures: VecDeque<Departure>,
     sequence: u32,
     sent_bytes: u64,
@@ -60,6 +60,7 @@ pub(crate) struct Sender {
     repeated_bytes: u64,
     received_bytes: u64,
     backlog: Option<Backlog>,
+    most_pace_bps: u64,
     pub(crate) wake_ns: Option<u64>,
 }
 
@@ -95,12 +96,8 @@ impl Sender {
             }
         };
         Self {
-            bucket: TokenBucket::new(controller.limits().pace_bps, 1),
-            // As endpoints on a path that they have measured.
-            burst_ns: match case.waits {
-                Some(_) => case.jitter_ns.min(case.rtt_ns / 16),
-                None => 0,
-            },
+            pacer: Pacer::new(batch_limits(case), controller.limits().pace_bps),
+            rtt_ns: case.rtt_ns,
             controller,
             departures: VecDeque::new(),
             sequence: 0,
@@ -116,8 +113,18 @@ impl Sender {
                 next_ns: Some(0),
                 times_ns: Vec::new(),
             }),
+            most_pace_bps: 0,
             wake_ns: None,
         }
+    }
+
+    pub(crate) fn most_pace_bps(&self) -> u64 {
+        self.most_pace_bps
+    }
+
+    /// Share of the sent bytes that repeat lost ones.
+    pub(crate) fn repeated(&self) -> f64 {
+        self.repeated_bytes as f64 / self.sent_bytes.max(1) as f64
     }
 
     /// Whether a message has ended.
@@ -175,6 +182,7 @@ impl Sender {
         }
         let available = self.available(now_ns);
         if available == 0 {
+            self.pacer.pause();
             let next_ns = self.backlog.as_ref().and_then(|backlog| backlog.next_ns);
             return Err(next_ns.or(self.controller.next_timeout()));
         }
@@ -182,14 +190,14 @@ impl Sender {
         let in_flight = self.sent_bytes - self.settled_bytes;
         let room = limits.window_bytes.saturating_sub(in_flight);
         if room == 0 || in_flight > 0 && room < least {
+            self.pacer.pause();
             return Err(self.controller.next_timeout());
         }
-        self.bucket.set_pace(now_ns, limits.pace_bps);
-        let burst_bytes = u128::from(limits.pace_bps) * u128::from(self.burst_ns) / 8_000_000_000;
-        self.bucket.set_burst(now_ns, burst_bytes as u64);
-        let next_ns = self.bucket.next_ns(now_ns);
-        if next_ns > now_ns {
-            return Err(Some(next_ns));
+        self.most_pace_bps = self.most_pace_bps.max(limits.pace_bps);
+        self.pacer
+            .set_pace(now_ns, limits.pace_bps, Some(self.rtt_ns));
+        if self.pacer.allowance(now_ns) == 0 {
+            return Err(Some(self.pacer.next_ns(now_ns)));
         }
         let bytes = room.min(limits.window_bytes / 32).min(available);
         Ok(bytes.clamp(least, most))
@@ -199,7 +207,7 @@ impl Sender {
     pub(crate) fn send(&mut self, now_ns: u64, bytes: u64) -> u32 {
         self.sequence += 1;
         self.sent_bytes += bytes;
-        self.bucket.consume(now_ns, bytes);
+        self.pacer.consume(now_ns, bytes);
         let is_repeat = self.repeated_bytes < self.lost_bytes;
         if is_repeat {
             self.repeated_bytes += bytes;
@@ -257,6 +265,26 @@ impl Sender {
             dropped_packets: 0,
             drain_bps: 0,
         });
+    }
+}
+
+/// Batches as endpoints have them. Hosts that are never late send packet by packet, and those that wait make up for it.
+fn batch_limits(case: &Case) -> BatchLimits {
+    if case.host.is_some() {
+        return BatchLimits {
+            packet_bytes: case.packet_bytes(),
+            burst_bytes: 256 * 1024,
+            longest_ns: case.jitter_ns,
+            late_ns: case.jitter_ns / 10,
+            make_up_ns: case.jitter_ns / 4,
+        };
+    }
+    BatchLimits {
+        packet_bytes: 1,
+        burst_bytes: u64::MAX,
+        longest_ns: 0,
+        late_ns: 0,
+        make_up_ns: case.waits.map_or(0, |_| case.jitter_ns),
     }
 }
 

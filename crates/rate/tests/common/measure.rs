@@ -33,6 +33,9 @@ pub(crate) struct CaseResult {
     pub(crate) first_share: f64,
     /// Number of round trips from the start, or from the step, until 90% of the path was used.
     pub(crate) rounds_to_90: Option<f64>,
+    /// Highest pace of the first flow, in bits a second, and its share of bytes that were sent again.
+    pub(crate) most_pace_bps: u64,
+    pub(crate) repeated: f64,
     /// How long each message of the first flow took, in nanoseconds.
     pub(crate) message_times_ns: Vec<u64>,
 }
@@ -84,6 +87,8 @@ impl Measure {
             jain: total * total / (flows.len() as f64 * squares.max(1.0)),
             first_share: flows[0] / total.max(1.0),
             rounds_to_90: self.rounds_to_90(case),
+            most_pace_bps: 0,
+            repeated: 0.0,
             message_times_ns: Vec::new(),
         }
     }

@@ -13,6 +13,7 @@ pub(crate) mod copa;
 pub(crate) mod delivery;
 pub(crate) mod flow;
 pub(crate) mod grids;
+pub(crate) mod host;
 pub(crate) mod loss_based;
 pub(crate) mod measure;
 pub(crate) mod network;

@@ -10,6 +10,7 @@ use farwrite_rng::SplitMix;
 
 use super::case::Case;
 use super::flow::{Receiver, ReportInFlight, Sender};
+use super::host::{self, Host};
 use super::measure::{CaseResult, Measure};
 use super::rack::Taken;
 
@@ -20,6 +21,9 @@ const PATH_PACKETS: f64 = 1_000.0;
 /// Bytes of a simulated datagram.
 const DATAGRAM: u64 = 1_200;
 const SMALLEST: u64 = 40;
+
+/// Packets that a host sends before it looks at reports again.
+const MOST_PACKETS: u64 = 64;
 
 /// Time between two stalls of a receiver, in nanoseconds.
 const STALL_EVERY_NS: u64 = 7_000_000;
@@ -59,6 +63,9 @@ pub(crate) struct Network<'a> {
     senders: Vec<Sender>,
     receivers: Vec<Receiver>,
     measure: Measure,
+    hosts: SplitMix,
+    /// Until when the processor of each sender is busy.
+    busy_ns: Vec<u64>,
 }
 
 /// Runs a case to its end.
@@ -69,9 +76,11 @@ pub(crate) fn run(case: &Case) -> CaseResult {
     let dropped = counters().map(|link| link.queue_dropped + link.policed);
     let offered = counters().map(|link| link.offered);
     let result = network.measure.outcome(case, dropped.sum(), offered.sum());
-    let message_times_ns = network.senders.swap_remove(0).message_times_ns();
+    let sender = network.senders.swap_remove(0);
     CaseResult {
-        message_times_ns,
+        most_pace_bps: sender.most_pace_bps(),
+        repeated: sender.repeated(),
+        message_times_ns: sender.message_times_ns(),
         ..result
     }
 }
@@ -102,6 +111,8 @@ impl<'a> Network<'a> {
             senders: Vec::new(),
             receivers: Vec::new(),
             measure: Measure::new(case),
+            hosts: SplitMix::new(case.seed ^ 0x686f_7374),
+            busy_ns: vec![0; case.flows.len()],
         };
         network.links.push(network.link());
         for (i, flow) in case.flows.iter().enumerate() {
@@ -217,7 +228,14 @@ impl<'a> Network<'a> {
         if let Some(due_ns) = due_ns
             && !std::mem::replace(&mut receiver.waiting, true)
         {
-            self.schedule(due_ns, Event::ReportDue(flow));
+            let late_ns = self.late_ns(flow, |host| &host.sleep);
+            // A report that is due when a packet arrives needs no sleep.
+            let late_ns = if due_ns > now_ns {
+                late_ns
+            } else {
+                late_ns / 8
+            };
+            self.schedule(due_ns + late_ns, Event::ReportDue(flow));
         }
         self.measure.delivered(now_ns, flow, arrival.bytes);
     }
@@ -255,12 +273,12 @@ impl<'a> Network<'a> {
 
     /// When the ends of a flow go on, of which one has something to do at `now_ns`.
     fn runs_ns(&self, now_ns: u64, flow: usize) -> u64 {
-        let Some(waits) = self.case.waits else {
-            return now_ns;
-        };
         if self.case.flows[flow].kind.is_tcp() {
             return now_ns;
         }
+        let Some(waits) = self.case.waits else {
+            return now_ns;
+        };
         let period = now_ns / waits.every_ns;
         let length_ns = SplitMix::new(self.case.seed << 32 ^ period).below(waits.most_ns);
         now_ns.max(period * waits.every_ns + length_ns)
@@ -272,7 +290,11 @@ impl<'a> Network<'a> {
         else {
             return self.handle(now_ns, event);
         };
-        let runs_ns = self.runs_ns(now_ns, flow);
+        let busy_ns = match event {
+            Event::ReportDue(_) => 0,
+            _ => self.busy_ns[flow],
+        };
+        let runs_ns = self.runs_ns(now_ns, flow).max(busy_ns);
         if runs_ns == now_ns {
             return self.handle(now_ns, event);
         }
@@ -302,7 +324,8 @@ impl<'a> Network<'a> {
                 let Passage::Once(journey) = self.way_back.carry(now_ns, 0, 0) else {
                     unreachable!("the way of reports loses nothing");
                 };
-                let at_ns = now_ns + journey.delay_ns;
+                let read_ns = self.late_ns(flow, |host| &host.read);
+                let at_ns = now_ns + journey.delay_ns + read_ns;
                 self.schedule(at_ns, Event::ReportInFlight(flow, report));
             }
             Event::ReportInFlight(flow, report) => {
@@ -325,26 +348,51 @@ impl<'a> Network<'a> {
         }
     }
 
+    /// How late the hosts of a flow are; 0 without hosts and for TCP, which runs in the kernel.
+    fn late_ns(&mut self, flow: usize, of: impl Fn(&Host) -> &[(f64, f64); 6]) -> u64 {
+        let is_tcp = self.case.flows[flow].kind.is_tcp();
+        let host = self.case.host.as_ref().filter(|_| !is_tcp);
+        host.map_or(0, |host| host::draw(&mut self.hosts, of(host)))
+    }
+
+    /// The processor of a sender handles `packets` packets.
+    fn work(&mut self, now_ns: u64, flow: usize, packets: u64) {
+        if let Some(host) = self.case.host
+            && packets > 0
+        {
+            self.busy_ns[flow] = now_ns + host.batch_ns + packets * host.packet_ns;
+        }
+    }
+
     /// Sends the packets that a flow may send now.
     fn pump(&mut self, now_ns: u64, flow: usize) {
         let packet = self.case.packet_bytes() / self.scale;
         let least = packet.clamp(SMALLEST, DATAGRAM);
         let most = DATAGRAM;
+        let mut packets = 0;
         loop {
             let sender = &mut self.senders[flow];
+            if self.case.host.is_some() && packets == MOST_PACKETS {
+                self.work(now_ns, flow, packets);
+                let at_ns = self.busy_ns[flow];
+                self.senders[flow].wake_ns = Some(at_ns);
+                return self.schedule(at_ns, Event::Wake(flow));
+            }
             match sender.allowed(now_ns, least * self.scale, most * self.scale) {
                 Ok(bytes) => {
                     let units = bytes / self.scale;
                     let sequence = sender.send(now_ns, units * self.scale);
                     self.offer(now_ns, flow, sequence, units);
+                    packets += 1;
                 }
-                Err(None) => return,
+                Err(None) => return self.work(now_ns, flow, packets),
                 Err(Some(at_ns)) => {
                     if sender.wake_ns.is_none_or(|ns| at_ns < ns) {
                         sender.wake_ns = Some(at_ns);
-                        self.schedule(at_ns, Event::Wake(flow));
+                        let late_ns = self.late_ns(flow, |host| &host.sleep);
+                        self.schedule(at_ns + late_ns, Event::Wake(flow));
                     }
-                    return;
+                    return self.work(now_ns, flow, packets);
                 }
             }
         }
