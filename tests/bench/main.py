@@ -18,6 +18,7 @@ import rate
 import requests
 import sealed
 import sharing
+import short
 import steps
 import streams
 import vary
@@ -34,6 +35,7 @@ _PARTS = {
     "streams": streams.run,
     "requests": requests.run,
     "sharing": sharing.run,
+    "short": short.run,
     "steps": steps.run,
     "vary": vary.run,
     "flood": flood.run,

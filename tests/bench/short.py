@@ -1,0 +1,144 @@
+"""One transfer over short and thin paths, and below a maximum rate, beside TCP and QUIC on the same path."""
+
+import contextlib
+import functools
+import itertools
+import json
+import os
+import subprocess
+import time
+
+import ends
+import table
+from lib.path import Path
+from lib.veth import Host, sh
+
+MBIT = 1_000_000
+SIZE = 200_000_000
+#: Rate of the path and round trip in ms (None: a pair of veth with the kernel's token bucket), loss, and the maximum
+#: rate of the sender.
+_PATHS = [
+    *[(1000 * MBIT, rtt, 0, None) for rtt in (0.5, 1, 2, 5, 10)],
+    *[(200 * MBIT, rtt, 0, None) for rtt in (2, 10)],
+    *[(1000 * MBIT, 2, 0, rate) for rate in (100 * MBIT, 500 * MBIT)],
+    *[(1000 * MBIT, rtt, 1e-3, None) for rtt in (1, 10)],
+    *[(1000 * MBIT, None, 0, rate) for rate in (None, 500 * MBIT, 200 * MBIT)],
+]
+#: Of the rate of TCP CUBIC, and of the maximum rate of the sender.
+_LEAST = 0.95
+#: Of the bytes without random loss.
+_MOST_AGAIN = 0.01
+#: A row counts if the link is late (p99) by less than this part of the round trip.
+_LATE_PART = 0.2
+_numbers = itertools.count()
+
+
+class Shaped(Path):
+    """Hosts `a` and `b` joined by a pair of veth, whose rate the kernel's token bucket limits on both sides."""
+
+    def __init__(self, rate):
+        super().__init__(None)
+        self.rate = rate
+        tag = f"fws{os.getpid()}-{next(_numbers)}"
+        for host, side in ((self.a, "a"), (self.b, "b")):
+            host.name, host.dev = f"{tag}{side}", "veth0"
+
+    def __enter__(self):
+        try:
+            for host in (self.a, self.b):
+                sh("ip", "netns", "add", host.name)
+            sh("ip", "-n", self.a.name, "link", "add", "veth0", "type", "veth", "peer", "name", "veth0", "netns",
+               self.b.name)
+            for host in (self.a, self.b):
+                host.ip("addr", "add", f"{host.v4}/24", "dev", host.dev)
+                host.ip("link", "set", "lo", "up")
+                host.link("up")
+                host.run("tc", "qdisc", "add", "dev", host.dev, "root", "tbf", "rate", str(self.rate), "burst",
+                         "64kb", "limit", "256kb")
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def stop(self):
+        """There is no link to end."""
+        return None
+
+
+def run(programs):
+    """Prints a row for each path. Returns how many goals are missed."""
+    rows, missed = [], 0
+    for rate, rtt, loss, most in _PATHS:
+        where = "veth, tbf" if rtt is None else f"{rtt:g} ms"
+        title = f"{rate // MBIT} Mbit/s, {where}{f', loss {loss:g}' if loss else ''}"
+        open_path = functools.partial(_path, programs, rate, rtt, loss)
+        ours, late = _median(programs, open_path, functools.partial(_ours, programs, most))
+        beside = {}
+        for name, flow in _others(programs):
+            beside[name], _ = _median(programs, open_path, flow)
+        counts = rtt is None or late is None or late < _LATE_PART * rtt
+        wanted = min(most or rate, beside["TCP cubic"]["bps"] if not loss else rate)
+        failed = counts and not loss and (
+            ours["bps"] < _LEAST * wanted or ours["again"] > _MOST_AGAIN)
+        missed += failed
+        rows.append([title, f"{most // MBIT}" if most else None, ours["bps"] / MBIT,
+                     *[flow["bps"] / MBIT for flow in beside.values()], ours["bps"] / wanted,
+                     f"{100 * ours['again']:.1f} %", ours["seconds"], None if late is None else f"{late:.2f}",
+                     "missed" if failed else "" if counts else "does not count"])
+    table.show(
+        "One transfer of 200 MB, start-up included, in Mbit/s",
+        f"Medians of {programs.runs} runs. TCP and QUIC send for as long. of: our rate divided by that of TCP CUBIC, or by the "
+        f"maximum (goal {_LEAST}).\nagain: bytes sent again (goal {100 * _MOST_AGAIN:g} % without loss). cpu: processor seconds of the sender. "
+        "late: p99 of the link's\nlateness in ms; from a fifth of the round trip on, a row does not count.",
+        ["path", "maximum", "farwrite", *[name for name, _ in _others(programs)], "of", "again", "cpu s", "late",
+         "goal"], rows)
+    return missed
+
+
+def _path(programs, rate, rtt, loss, seed):
+    if rtt is None:
+        return Shaped(rate)
+    return programs.path("--rate", rate, "--rtt", f"{round(1000 * rtt)}us", "--ip-mtu", 1500, "--loss", loss, "--seed",
+                         seed)
+
+
+def _median(programs, open_path, flow):
+    """Returns the run of median rate, and the worst lateness of the link in ms."""
+    runs, late = [], None
+    for seed in range(programs.runs):
+        with contextlib.ExitStack() as stack:
+            path = stack.enter_context(open_path(seed))
+            runs.append(flow(path))
+            report = path.stop()
+            if report is not None:
+                late = max(late or 0, ends.lateness(report)[0])
+    runs.sort(key=lambda run: run["bps"])
+    return runs[len(runs) // 2], late
+
+
+def _ours(programs, most, path):
+    size = round(SIZE * programs.scale)
+    source = programs.file(size)
+    directory = ends.empty(programs.directory / "in")
+    receiver = ends.receive(programs, path, directory)
+    options = ["--rate", str(most)] if most else []
+    start = time.monotonic()
+    sender = ends.send(programs, path, source, *options)
+    out, err = sender.communicate(timeout=300)
+    seconds = time.monotonic() - start
+    if sender.returncode != 0:
+        raise ends.Failed(f"farwrite send: {err.strip() or out}")
+    receiver.communicate(timeout=30)
+    result = json.loads(out.splitlines()[-1])
+    result = result.get("result", result)
+    (directory / source.name).unlink()
+    return {"bps": 8 * size / seconds, "seconds": 0.0, "again": result["retransmitted_share"] or 0.0, "result": result}
+
+
+def _others(programs):
+    seconds = max(1.0, 2 * programs.scale)
+    for cc in ("cubic", "bbr"):
+        if cc in programs.congestion_controls:
+            yield f"TCP {cc}", lambda path, cc=cc: {"bps": ends.tcp_flow(path, seconds, cc)}
+    if programs.quinn:
+        yield "quinn bbr", lambda path: {"bps": ends.quinn_flow(programs, path, seconds, "bbr")[0]}
