@@ -447,7 +447,10 @@ mod tests {
             }
         }
         let shared = format!("[b]\nkey = \"{}\"\ndir = \"in\"\n", key());
-        let shared = format!("{}{shared}", text.replace("quota = \"1kB\"\nmax-entries = 9\n", ""));
+        let shared = format!(
+            "{}{shared}",
+            text.replace("quota = \"1kB\"\nmax-entries = 9\n", "")
+        );
         fs::write(&file, shared).expect("written");
         Peers::load(&file, root.path()).expect("peers without a quota may share a directory");
     }
