@@ -39,7 +39,7 @@ impl BatchLimits {
     }
 
     /// The longest time that a sender makes up for on a path whose shortest round trip is `rtt_ns`.
-    fn make_up_ns(&self, rtt_ns: Option<u64>) -> u64 {
+    fn made_up_ns(&self, rtt_ns: Option<u64>) -> u64 {
         self.within_path(self.make_up_ns, rtt_ns)
     }
 
@@ -96,7 +96,7 @@ impl Pacer {
         }
         self.bucket.set_pace(now_ns, pace_bps);
         self.batch_bytes = self.limits.batch_bytes(pace_bps, rtt_ns);
-        let made_up_bytes = bytes_in(pace_bps, self.limits.make_up_ns(rtt_ns));
+        let made_up_bytes = bytes_in(pace_bps, self.limits.made_up_ns(rtt_ns));
         let burst_bytes = self.batch_bytes.saturating_add(made_up_bytes);
         let most_bytes = self.limits.burst_bytes.max(self.batch_bytes);
         self.bucket.set_burst(now_ns, burst_bytes.min(most_bytes));
