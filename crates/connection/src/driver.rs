@@ -411,6 +411,7 @@ impl Driver {
             release(&mut self.keeper, endpoint, reserved);
         }
         for (key, _) in listening.arrived {
+            self.forgotten.push(key);
             if let Some(session) = self.sessions.get_mut(key) {
                 session.close(
                     &mut shared!(self, endpoint),

@@ -123,6 +123,13 @@ impl MessageQueue {
         self.ended
     }
 
+    /// Whether the fabric still holds memory of a message that has ended.
+    pub(crate) fn holds_memory(&self) -> bool {
+        self.sent
+            .iter()
+            .any(|(_, send, _)| send.outcome().is_some())
+    }
+
     /// Posts no more buffers.
     #[cfg(test)]
     pub(crate) fn take_no_more(&mut self) {
@@ -204,8 +211,10 @@ impl MessageQueue {
             let Some(outcome) = send.outcome() else {
                 return true;
             };
-            ticket.finish(outcome, send.refusal());
-            self.ended += 1;
+            if ticket.outcome().is_none() {
+                ticket.finish(outcome, send.refusal());
+                self.ended += 1;
+            }
             // The fabric can hold packets of the region for a moment.
             let freed = endpoint.deregister(*region);
             if let Ok(region) = &freed {

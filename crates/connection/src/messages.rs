@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use farwrite::{Endpoint, Outcome, QpWaker, SendOptions, TaskState, UdpFabric, Waiters};
+use farwrite::{Endpoint, Outcome, QpWaker, RealTime, SendOptions, TaskState, UdpFabric, Waiters};
 
 use crate::connection::{Connection, OpenedQueuePair};
 use crate::error::Error;
@@ -49,6 +49,9 @@ pub struct Messages {
     pair: OpenedQueuePair,
 }
 
+/// When the memory of a message that has ended is tried again.
+const RELEASE_NS: u64 = 1_000_000;
+
 struct State {
     queue: MessageQueue,
     failed: Option<Arc<farwrite::Error>>,
@@ -62,12 +65,17 @@ impl State {
         if self.failed.is_some() {
             return TaskState::Done;
         }
-        let (ended, polled) = (self.queue.ended(), self.queue.poll(endpoint));
-        if self.queue.ended() != ended {
+        let before = (self.queue.ended(), self.queue.unsent_bytes());
+        let polled = self.queue.poll(endpoint);
+        if (self.queue.ended(), self.queue.unsent_bytes()) != before {
             self.waiters.wake();
         }
         match polled {
             Ok(true) => TaskState::Worked,
+            // No event says when the fabric no longer holds the memory of a message that has ended.
+            Ok(false) if self.queue.holds_memory() => {
+                TaskState::Until(endpoint.fabric().now_ns().saturating_add(RELEASE_NS))
+            }
             Ok(false) => TaskState::Idle,
             Err(error) => {
                 // Its queue pair fails alone.

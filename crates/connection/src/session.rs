@@ -518,7 +518,8 @@ impl Session {
             Ok(()) => {
                 let Opening { qp, .. } = self.openings.remove(&number)?;
                 self.pairs.insert(number, qp);
-                self.has_changed = true;
+                // Others may wait for its place. No poll follows this call.
+                self.waiters.wake();
                 Some(Ok(qp))
             }
             Err(reason) => {
@@ -654,6 +655,10 @@ impl Session {
             why,
             is_answer: false,
         };
+        // Their users must learn that the connection ends, although the queue pairs stay.
+        for qp in self.pairs.values() {
+            shared.endpoint.waker_of(*qp).wake();
+        }
         self.has_changed = true;
     }
 

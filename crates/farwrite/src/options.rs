@@ -177,10 +177,11 @@ pub struct QpOptions {
     /// ([`Error::RateControl`](crate::Error::RateControl)).
     pub rate_control: RateControl,
     /// Maximum number of bytes put on the wire at once, by all queue pairs to the peer together.
-    /// Only the value of the first queue pair to a peer counts. Packets leave in batches of what the rate carries in a
-    /// tenth of [`Timing::lateness_ns`], and of a sixteenth of the round trip, and of 64 packets at most. After a sleep
-    /// that ended late, a batch is longer by up to half of `lateness_ns` with [`RateControl::Fixed`], and by a fortieth
-    /// with the others. It is never less than one packet.
+    /// Only the value of the first queue pair to a peer counts. Packets leave in batches of at most what the rate
+    /// carries in a tenth of [`Timing::lateness_ns`] and in a sixteenth of the round trip (but not less than in a
+    /// hundredth of `lateness_ns`), and of at most 64 packets or 65,507 bytes. A batch after a sleep that ended late
+    /// also has what the rate carries in up to half of `lateness_ns` with [`RateControl::Fixed`], and in a fortieth of
+    /// it with the others. A burst is never less than one packet.
     pub burst_bytes: u64,
     /// The timeouts that both ends must agree on. With [`Timing::datacenter`], start from
     /// [`QpOptions::datacenter`], because its initial round trip fits.

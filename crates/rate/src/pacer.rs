@@ -20,7 +20,7 @@ pub struct BatchLimits {
     /// The longest time of a batch at the pace, in nanoseconds.
     pub longest_ns: u64,
     /// How late a sleep usually ends, in nanoseconds. Batches last at least this long, because shorter sleeps
-    /// cost a wake-up without a better spacing.
+    /// cost a wake-up without a better spacing, unless one system call sends less.
     pub late_ns: u64,
     /// The longest time, in nanoseconds, that a sender makes up for after a sleep that ended late.
     pub make_up_ns: u64,
@@ -28,7 +28,7 @@ pub struct BatchLimits {
 
 impl BatchLimits {
     /// Bytes that leave together at a pace of `pace_bps` bits a second, on a path whose shortest round trip is
-    /// `rtt_ns`, if that is measured: what the pace carries in [`BatchLimits::longest_ns`], but at most an eighth of
+    /// `rtt_ns`, if that is measured: what the pace carries in [`BatchLimits::longest_ns`], but at most a sixteenth of
     /// the path; at least what it carries while a sleep ends late, and one packet; and no more than one system call
     /// sends.
     pub fn batch_bytes(&self, pace_bps: u64, rtt_ns: Option<u64>) -> u64 {
@@ -65,23 +65,27 @@ pub struct Pacer {
     limits: BatchLimits,
     bucket: TokenBucket,
     batch_bytes: u64,
+    rtt_ns: Option<u64>,
     /// Whether a batch is leaving.
     is_open: bool,
-    /// Whether something else than the pace has stopped the sender.
+    /// Whether something other than the pace has stopped the sender.
     is_idle: bool,
 }
 
 impl Pacer {
     /// Paces at `pace_bps` bits a second on the wire (0 counts as 1), first with one batch.
     pub fn new(limits: BatchLimits, pace_bps: u64) -> Self {
-        let batch_bytes = limits.batch_bytes(pace_bps, None);
-        Self {
+        let mut pacer = Self {
             limits,
-            bucket: TokenBucket::new(pace_bps, batch_bytes),
-            batch_bytes,
+            bucket: TokenBucket::new(pace_bps, 1),
+            batch_bytes: 0,
+            rtt_ns: None,
             is_open: false,
             is_idle: true,
-        }
+        };
+        let burst_bytes = pacer.size_batches(0);
+        pacer.bucket = TokenBucket::new(pace_bps, burst_bytes);
+        pacer
     }
 
     /// The pace in bits a second.
@@ -91,15 +95,24 @@ impl Pacer {
 
     /// Changes the pace from `now_ns` on (0 counts as 1). `rtt_ns` is the shortest round trip, if it is measured.
     pub fn set_pace(&mut self, now_ns: u64, pace_bps: u64, rtt_ns: Option<u64>) {
-        if pace_bps.max(1) == self.bucket.pace_bps() {
+        if pace_bps.max(1) == self.bucket.pace_bps() && rtt_ns == self.rtt_ns {
             return;
         }
+        self.rtt_ns = rtt_ns;
         self.bucket.set_pace(now_ns, pace_bps);
-        self.batch_bytes = self.limits.batch_bytes(pace_bps, rtt_ns);
-        let made_up_bytes = bytes_in(pace_bps, self.limits.made_up_ns(rtt_ns));
-        let burst_bytes = self.batch_bytes.saturating_add(made_up_bytes);
+        self.size_batches(now_ns);
+    }
+
+    /// Sets the batch, and the burst of the bucket, which it returns.
+    fn size_batches(&mut self, now_ns: u64) -> u64 {
+        let pace_bps = self.bucket.pace_bps();
+        self.batch_bytes = self.limits.batch_bytes(pace_bps, self.rtt_ns);
+        let made_up_bytes = bytes_in(pace_bps, self.limits.made_up_ns(self.rtt_ns));
         let most_bytes = self.limits.burst_bytes.max(self.batch_bytes);
-        self.bucket.set_burst(now_ns, burst_bytes.min(most_bytes));
+        let burst_bytes = self.batch_bytes.saturating_add(made_up_bytes);
+        let burst_bytes = burst_bytes.min(most_bytes);
+        self.bucket.set_burst(now_ns, burst_bytes);
+        burst_bytes
     }
 
     /// Bytes that may leave now, headers included: 0 until a batch is earned. Bytes beyond the allowance, up to a
@@ -154,10 +167,10 @@ mod tests {
         make_up_ns: 250 * US,
     };
 
-    /// The rate that a sender reaches at `pace_bps` over a path of `rtt_ns`, if each of its sleeps ends `late_ns` late.
-    fn reached_bps(pace_bps: u64, rtt_ns: u64, late_ns: u64) -> u64 {
-        let mut pacer = Pacer::new(LIMITS, 1);
-        pacer.set_pace(0, pace_bps, Some(rtt_ns));
+    /// The rate that a sender reaches at `pace_bps` over a path of `rtt_ns`, if it is measured, and if each of its sleeps ends `late_ns` late.
+    fn reached_bps(pace_bps: u64, rtt_ns: Option<u64>, late_ns: u64) -> u64 {
+        let mut pacer = Pacer::new(LIMITS, pace_bps);
+        pacer.set_pace(0, pace_bps, rtt_ns);
         let (mut now_ns, mut bytes) = (0, 0);
         while now_ns < 1_000 * MS {
             while pacer.allowance(now_ns) > 0 {
@@ -172,16 +185,18 @@ mod tests {
     #[test]
     fn late_sleeps_do_not_starve_a_pace() {
         for (pace_bps, rtt_ns) in [
-            (GBIT / 5, 10 * US),
-            (GBIT / 2, MS),
-            (GBIT, 2 * MS),
-            (GBIT, 40 * MS),
+            (GBIT / 5, Some(10 * US)),
+            (GBIT / 2, Some(MS)),
+            (GBIT, Some(2 * MS)),
+            (GBIT, Some(40 * MS)),
+            // A fixed rate has no round trip, and a pace that never changes.
+            (2 * GBIT, None),
         ] {
             for late_ns in [0, 77 * US] {
                 let reached_bps = reached_bps(pace_bps, rtt_ns, late_ns);
                 assert!(
                     reached_bps.abs_diff(pace_bps) < pace_bps / 100,
-                    "{pace_bps} {rtt_ns} {late_ns} {reached_bps}"
+                    "{pace_bps} {rtt_ns:?} {late_ns} {reached_bps}"
                 );
             }
         }

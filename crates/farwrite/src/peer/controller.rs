@@ -142,7 +142,7 @@ pub(super) fn jitter_ns(timing: &Timing) -> u64 {
     timing.lateness_ns / 10
 }
 
-/// What bounds the batches of a sender. All packets of `packet_bytes` that leave together have at most `burst_bytes`.
+/// What bounds the batches of a sender whose full packets have `packet_bytes`. At most `burst_bytes` leave at once.
 ///
 /// At a fixed rate, later packets make up for what was lost to late timers: half of the time that the timeouts of
 /// schemes leave for lateness. With more on a slow path, the last packets would wait so long behind the first that

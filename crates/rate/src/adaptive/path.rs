@@ -93,7 +93,7 @@ impl PathEstimate {
     }
 
     /// Notes a round trip of `rtt_ns`. Hosts cannot control a path that is not much longer than their own delays: on
-    /// a short one, every round trip counts as longer by these, also those that are in flight.
+    /// a short one, every round trip counts as longer by these. That stays, also if the path becomes longer.
     pub(super) fn note_path(&mut self, rtt_ns: u64) {
         if self.host_ns == 0 && rtt_ns < self.jitter_ns.saturating_mul(SHORT_PATH) {
             self.host_ns = self.jitter_ns;
@@ -181,7 +181,7 @@ impl PathEstimate {
     pub(super) fn set_base(&mut self, base_ns: u64) {
         self.base_ns = base_ns
             .saturating_sub(self.variation_ns)
-            .clamp(1, MAX_RTT_NS);
+            .clamp(self.host_ns.saturating_add(1), self.with_hosts(MAX_RTT_NS));
     }
 
     /// Standing round trip: the shortest one of the last eighth to quarter of a round trip, and of more on a slow
@@ -220,7 +220,7 @@ impl PathEstimate {
     /// When the newest reported packet arrived, later by the one-way delay of the report, in
     /// nanoseconds.
     pub(super) fn arrived_ns(&self) -> u64 {
-        self.latest.arrived_ns
+        self.latest.arrived_ns.saturating_sub(self.host_ns)
     }
 
     /// Bytes received.
