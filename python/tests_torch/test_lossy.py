@@ -68,8 +68,8 @@ def test_training_with_replicas_that_drift_apart(clean: dict[str, Any], transfor
     # Replicas are made equal after the last step.
     check(result, clean)
     assert len(result["drifts"]) == 3
-    # Weights are of the order of 0.1, so this drift is small. The loss shows that the training works. A drift is 0 if
-    # chance loses none of the reduced values of its ten steps.
+    # Weights are of the order of 0.1, so this drift is small. The loss shows that the training works. A
+    # drift is 0 if chance loses none of the reduced values of its ten steps.
     assert all(0 <= drift < 1 for drift in result["drifts"])
 
 

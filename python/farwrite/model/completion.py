@@ -149,8 +149,9 @@ def completion_time(
         Round-trip time in seconds.
     loss_chunk
         Probability that a chunk is lost, 0 to 0.99, independently of other chunks. `chunk_loss` computes it
-        from the loss of packets. For losses in bursts, a `Markov`. A chunk counts as one packet, so with variant
-        ``protocol`` control messages are lost as often as chunks; `farwrite plan --mtu` counts their packets.
+        from the loss of packets. For losses in bursts, a `Markov`. A chunk counts as one packet, so with
+        variant ``protocol`` control messages are lost as often as chunks; `farwrite plan --mtu` counts
+        their packets.
     chunk_bytes
         Bytes of a chunk, the unit of repetition and coding.
     rto_rtts
