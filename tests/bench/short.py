@@ -83,14 +83,14 @@ def run(programs):
         missed += failed
         rows.append([title, f"{most // MBIT}" if most else None, ours["bps"] / MBIT,
                      *[flow["bps"] / MBIT for flow in beside.values()], ours["bps"] / wanted,
-                     f"{100 * ours['again']:.1f} %", ours["seconds"], None if late is None else f"{late:.2f}",
+                     f"{100 * ours['again']:.1f} %", None if late is None else f"{late:.2f}",
                      "missed" if failed else "" if counts else "does not count"])
     table.show(
         "One transfer of 200 MB, start-up included, in Mbit/s",
-        f"Medians of {programs.runs} runs. TCP and QUIC send for as long. of: our rate divided by that of TCP CUBIC, or by the "
-        f"maximum (goal {_LEAST}).\nagain: bytes sent again (goal {100 * _MOST_AGAIN:g} % without loss). cpu: processor seconds of the sender. "
+        f"Medians of {programs.runs} runs. TCP and QUIC send for {max(1.0, 2 * programs.scale):g} s. of: our rate divided by that of TCP CUBIC, or by the "
+        f"maximum (goal {_LEAST}).\nagain: bytes sent again (goal {100 * _MOST_AGAIN:g} % without loss). "
         "late: p99 of the link's\nlateness in ms; from a fifth of the round trip on, a row does not count.",
-        ["path", "maximum", "farwrite", *[name for name, _ in _others(programs)], "of", "again", "cpu s", "late",
+        ["path", "maximum", "farwrite", *[name for name, _ in _others(programs)], "of", "again", "late",
          "goal"], rows)
     return missed
 
@@ -132,7 +132,7 @@ def _ours(programs, most, path):
     result = json.loads(out.splitlines()[-1])
     result = result.get("result", result)
     (directory / source.name).unlink()
-    return {"bps": 8 * size / seconds, "seconds": 0.0, "again": result["retransmitted_share"] or 0.0, "result": result}
+    return {"bps": 8 * size / seconds, "again": result["retransmitted_share"] or 0.0, "result": result}
 
 
 def _others(programs):

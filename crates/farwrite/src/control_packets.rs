@@ -144,7 +144,7 @@ impl ControlPackets {
         self.last_sent_ns.saturating_sub(since_ns)
     }
 
-    /// Counts anew which packets the peer has not answered.
+    /// Counts again which packets the peer has not answered.
     pub(crate) fn forget_unanswered(&mut self) {
         self.unanswered = (0, 0);
     }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering, fence};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Threads that wait for one thing, such as the next connection of a listener. Whoever changes the
+/// Threads that wait for one thing, such as the next connection of a listener. The code that changes the
 /// thing calls [`Waiters::wake`] after the change.
 /// [`ProgressThread::wait_with`](crate::ProgressThread::wait_with) waits.
 #[derive(Debug, Default)]

@@ -308,7 +308,7 @@ fn sure_digits(time_s: f64, interval: Option<Interval>) -> String {
     }
 }
 
-/// A number above 0 with so many significant digits.
+/// A number above 0 with the given number of significant digits.
 fn rounded(value: f64, digits: usize) -> f64 {
     let text = format!("{value:.*e}", digits - 1);
     text.parse().unwrap_or(value)
