@@ -1,7 +1,8 @@
 //! Observes the queue from one cut of the window to the next.
 
 use super::constants::{
-    COLLAPSES, Decline, EXCESS, EXCESS_PACKETS, FAILURE, KEPT, LOW_ROUNDS, PATIENCE, YIELDED, YOUNG,
+    COLLAPSES, Decline, EXCESS, EXCESS_PACKETS, FAILURE, KEPT, LOW_ROUNDS, PATIENCE, STEADY_PART,
+    YIELDED, YOUNG,
 };
 use super::path::Sample;
 use crate::math::mul_div;
@@ -283,11 +284,23 @@ impl Cycle {
     /// the delay of a queue follows the bytes in flight. The test is valid only if the change of
     /// the bytes in flight would have changed the delay of a queue, on a path of `base_ns` that
     /// holds `path_bytes`, by at least twice the spread.
-    pub(super) fn steady_ns(&self, spread_ns: u64, base_ns: u64, path_bytes: u64) -> Option<u64> {
+    ///
+    /// In `Compete`, the pace may be above the rate of the path, and packets wait behind those of the same window.
+    /// There, a delay is steady too if it changed by at most one part in [`STEADY_PART`] of what that of a queue would
+    /// have.
+    pub(super) fn steady_ns(
+        &self,
+        spread_ns: u64,
+        base_ns: u64,
+        path_bytes: u64,
+        competes: bool,
+    ) -> Option<u64> {
         let range = self.range.filter(|_| !self.is_lossy)?;
         let moved_bytes = range.most_bytes - range.fewest_bytes;
-        let is_steady = range.longest_ns - range.shortest_ns <= spread_ns;
-        let is_tested = mul_div(moved_bytes, base_ns, path_bytes) > spread_ns.saturating_mul(2);
+        let moved_ns = mul_div(moved_bytes, base_ns, path_bytes);
+        let waited_ns = if competes { moved_ns / STEADY_PART } else { 0 };
+        let is_steady = range.longest_ns - range.shortest_ns <= spread_ns.max(waited_ns);
+        let is_tested = moved_ns > spread_ns.saturating_mul(2);
         (is_steady && is_tested).then_some(range.shortest_ns)
     }
 
@@ -304,22 +317,41 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    #[test]
-    fn losses_before_the_queue_drained_do_not_hide_a_longer_path() {
+    /// A cycle whose second sample has another delay and another number of bytes in flight than the first one.
+    fn after_samples(samples: [(u64, u64); 2]) -> Cycle {
         let mut cycle = Cycle::default();
         cycle.note_sent(0);
         cycle.note_loss();
         cycle.succeed();
-        for in_flight_bytes in [500_000, 1_000_000] {
+        for (rtt_ns, in_flight_bytes) in samples {
             cycle.note_sample(Sample {
                 departed_ns: MS,
-                rtt_ns: 40 * MS,
+                rtt_ns,
                 in_flight_bytes,
             });
         }
-        assert_eq!(cycle.steady_ns(MS, 20 * MS, 1_000_000), Some(40 * MS));
+        cycle
+    }
+
+    #[test]
+    fn losses_before_the_queue_drained_do_not_hide_a_longer_path() {
+        let mut cycle = after_samples([(40 * MS, 500_000), (40 * MS, 1_000_000)]);
+        let steady_ns = |cycle: &Cycle| cycle.steady_ns(MS, 20 * MS, 1_000_000, false);
+        assert_eq!(steady_ns(&cycle), Some(40 * MS));
         cycle.note_loss();
-        assert_eq!(cycle.steady_ns(MS, 20 * MS, 1_000_000), None);
+        assert_eq!(steady_ns(&cycle), None);
+    }
+
+    #[test]
+    fn a_flow_that_competes_may_wait_for_its_own_packets_on_a_longer_path() {
+        let steady_ns = |longest_ns, competes| {
+            let cycle = after_samples([(80 * MS, 500_000), (longest_ns, 2_100_000)]);
+            cycle.steady_ns(MS / 5, 20 * MS, 1_000_000, competes)
+        };
+        assert_eq!(steady_ns(82 * MS, true), Some(80 * MS));
+        assert_eq!(steady_ns(82 * MS, false), None);
+        // The delay of a queue follows the bytes in flight.
+        assert_eq!(steady_ns(112 * MS, true), None);
     }
 
     #[test]

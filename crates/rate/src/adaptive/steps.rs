@@ -49,7 +49,7 @@ impl Adaptive {
         self.cycle
             .fail(self.window_bytes, self.options.packet_bytes);
         let held_bytes = self.cycle.held_bytes();
-        if self.follow_longer_path(held_bytes) {
+        if self.follow_longer_path(held_bytes, false) {
             return;
         }
         let has_collapsed = self
@@ -111,16 +111,17 @@ impl Adaptive {
 
     /// Detects a longer path: the delay is steady although the window changed. Then sets the new
     /// base, keeps the rate of `window_bytes` before, and returns `true`.
-    fn follow_longer_path(&mut self, window_bytes: u64) -> bool {
+    fn follow_longer_path(&mut self, window_bytes: u64, competes: bool) -> bool {
         let spread_ns = self.threshold_ns() / 8;
+        let base_ns = self.path.base_ns();
         let steady_ns = self
             .cycle
-            .steady_ns(spread_ns, self.path.base_ns(), self.peak_bytes);
-        let Some(base_ns) = steady_ns else {
+            .steady_ns(spread_ns, base_ns, self.peak_bytes, competes);
+        let Some(steady_ns) = steady_ns else {
             return false;
         };
-        let share_bytes = mul_div(window_bytes, base_ns, self.path.base_ns());
-        self.path.set_base(base_ns);
+        let share_bytes = mul_div(window_bytes, steady_ns, base_ns);
+        self.path.set_base(steady_ns);
         self.cycle.excuse();
         self.drain(share_bytes, None);
         true
@@ -177,7 +178,7 @@ impl Adaptive {
             self.cycle.skip_to(self.sent_bytes);
             self.state = State::Compete(compete);
         } else if compete.is_drain_due(self.now_ns, &self.path)
-            && !self.follow_longer_path(self.window_bytes)
+            && !self.follow_longer_path(self.window_bytes, true)
         {
             let share_bytes = self.measured_share(sample);
             self.cycle.succeed();
