@@ -22,13 +22,16 @@ class Stages(unittest.TestCase):
     def test_all_run_and_those_that_fail_are_named(self):
         ended = run("good", "bad", "missing", "other")
         self.assertEqual(ended.returncode, 1)
-        self.assertEqual(ended.stdout, "ran good\nran bad\nran other\n")
+        self.assertRegex(
+            ended.stdout,
+            r"^ran good\nran bad\nran other\ntook: good \d+ s, bad \d+ s, missing \d+ s, other \d+ s\n$",
+        )
         self.assertTrue(ended.stderr.endswith("FAILED: bad missing\n"), ended.stderr)
 
     def test_all_pass(self):
         ended = run("good", "other")
         self.assertEqual(ended.returncode, 0)
-        self.assertEqual(ended.stdout, "ran good\nran other\npassed: good other\n")
+        self.assertRegex(ended.stdout, r"^ran good\nran other\ntook: good \d+ s, other \d+ s\npassed: good other\n$")
 
 
 if __name__ == "__main__":
