@@ -172,9 +172,9 @@ bench-cores: ## measure: codes, receiving, and messages with parity against thre
 
 # One part alone: `cargo run --release --package farwrite-bench -- PART`; --help lists the parts.
 bench: ## measure: goodput and processor time compared with a raw blast, many queue pairs, memory, packets into bitmaps, codes compared with ISA-L, schemes over a lossy path
-	$(CARGO) run --release --package farwrite-bench
 	crates/bench/prepare-isal && $(CARGO) run --release --package farwrite-bench --features isal --bin codes
 	$(COMPLETION) --size-kib 8192 --loss 1e-4,1e-2 --samples 20
+	$(CARGO) run --release --package farwrite-bench
 
 bench-packet-time: ## measure: where the processor time of a packet goes, beside a raw blast, with perf (root)
 	$(CARGO) build --release --quiet --package farwrite-bench

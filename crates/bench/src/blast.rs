@@ -9,6 +9,7 @@
 use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use farwrite_fabric::udp::{
     self, MAX_BATCH_BYTES, MAX_SEGMENTS, OutgoingBatch, SocketConfig, SocketError, UdpSocket,
@@ -21,6 +22,8 @@ use crate::window::{STALL, Window};
 const HEADER_BYTES: usize = 12 + 16 + 4;
 /// ICRC behind it.
 const TRAILER_BYTES: usize = 4;
+/// IPv4 and UDP headers.
+const IP_UDP_BYTES: usize = 20 + 8;
 /// Batches per system call.
 const BATCHES: usize = 4;
 
@@ -31,6 +34,9 @@ pub(crate) struct BlastConfig {
     pub(crate) mtu: usize,
     /// Highest number of payload bytes in flight, to avoid losses.
     pub(crate) window_bytes: u64,
+    /// Bits a second on the wire, UDP and IPv4 headers included: one batch leaves at a time, and the sender sleeps
+    /// until the next one. `None`: as fast as the window allows.
+    pub(crate) pace_bps: Option<u64>,
 }
 
 /// Sends `source` to `destination` over loopback. Both must have the same length.
@@ -50,7 +56,7 @@ pub(crate) fn blast(
     let meter = Meter::start();
     let (sent, received) = thread::scope(|scope| {
         let receiver = scope.spawn(|| receive(&mut rx, destination, &window));
-        let sent = send(&mut tx, dst, source, config.mtu, &window);
+        let sent = send(&mut tx, dst, source, config, &window);
         window.end();
         (sent, receiver.join().expect("the receiver does not panic"))
     });
@@ -67,16 +73,28 @@ fn send(
     socket: &mut UdpSocket,
     dst: SocketAddr,
     source: &[u8],
-    mtu: usize,
+    config: BlastConfig,
     window: &Window,
 ) -> Result<u64, SocketError> {
+    let mtu = config.mtu;
     let packet_bytes = HEADER_BYTES + mtu + TRAILER_BYTES;
     let per_batch = MAX_SEGMENTS.min(MAX_BATCH_BYTES / packet_bytes);
-    let mut headers = vec![[0_u8; HEADER_BYTES]; per_batch * BATCHES];
+    let batches = if config.pace_bps.is_some() {
+        1
+    } else {
+        BATCHES
+    };
+    let mut headers = vec![[0_u8; HEADER_BYTES]; per_batch * batches];
     let (mut at, mut packets) = (0, 0);
+    let started = Instant::now();
     while at < source.len() {
         window.wait(at as u64);
-        let end = source.len().min(at + per_batch * BATCHES * mtu);
+        if let Some(pace_bps) = config.pace_bps {
+            let wire_bits = packets * (packet_bytes + IP_UDP_BYTES) as u64 * 8;
+            let due = Duration::from_secs_f64(wire_bits as f64 / pace_bps as f64);
+            thread::sleep(due.saturating_sub(started.elapsed()));
+        }
+        let end = source.len().min(at + per_batch * batches * mtu);
         for (header, offset) in headers.iter_mut().zip((at..end).step_by(mtu)) {
             header[12..20].copy_from_slice(&(offset as u64).to_be_bytes());
         }
@@ -154,6 +172,7 @@ mod tests {
         let config = BlastConfig {
             mtu: 4096,
             window_bytes: 1 << 20,
+            pace_bps: None,
         };
         let result = blast(config, &source, &mut destination).unwrap();
         assert_eq!(result.sent, 733);

@@ -178,6 +178,7 @@ mod tests {
         let config = BlastConfig {
             mtu: 4096,
             window_bytes: 1 << 20,
+            pace_bps: None,
         };
         for _ in 0..2 {
             let result = pair.run(config).unwrap();

@@ -64,6 +64,7 @@ pub(crate) fn run(args: &LoopbackArgs, runs: usize) -> Result<(), Failure> {
     let config = BlastConfig {
         mtu: args.mtu,
         window_bytes: args.window_kib << 10,
+        pace_bps: None,
     };
     let mut fabric = match args.has(Way::Fabric) {
         true => Some(FabricPair::new(args.mtu, cold(0x5a), cold(0xff))?),

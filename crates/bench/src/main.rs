@@ -11,6 +11,7 @@ mod idle;
 mod loopback;
 mod memory;
 mod meter;
+mod paced;
 mod queue_pairs;
 #[path = "../examples/common/rows.rs"]
 mod rows;
@@ -75,6 +76,9 @@ enum Part {
     Transfers,
     /// Packets into chunk bitmaps a second, without a network.
     Bitmap,
+    // This part runs last, because it may fail.
+    /// Processor time of a packet below a maximum rate; fails if a goal is missed.
+    Paced,
 }
 
 fn main() -> Result<(), Failure> {
@@ -97,6 +101,7 @@ fn main() -> Result<(), Failure> {
             Part::QueuePairs => queue_pairs::run(runs)?,
             Part::Transfers => transfers::run(runs)?,
             Part::Bitmap => bitmap::run(runs)?,
+            Part::Paced => paced::run(runs)?,
         }
     }
     Ok(())
