@@ -153,8 +153,8 @@ impl PathEstimate {
         Some(sample)
     }
 
-    /// Longest round trip without queues, in nanoseconds: the shortest one and the variation of the
-    /// path. 0 before the first sample.
+    /// Longest round trip without queues, in nanoseconds: the shortest one, on a short path the hosts' part, and the
+    /// variation of the path. 0 before the first sample.
     pub(super) fn base_ns(&self) -> u64 {
         if self.base_ns == 0 {
             return 0;
@@ -185,14 +185,14 @@ impl PathEstimate {
     }
 
     /// Standing round trip: the shortest one of the last eighth to quarter of a round trip, and of more on a slow
-    /// path. It excludes delays of single packets. `None` before the first sample after a cut of the window: packets
+    /// path or a short one. It excludes delays of single packets. `None` before the first sample after a cut of the window: packets
     /// that repeat lost ones give none.
     pub(super) fn standing_sample_ns(&self) -> Option<u64> {
         self.lowest_ns.into_iter().flatten().min()
     }
 
-    /// Whether the standing round trip is that of enough samples to show a queue. On a slow path, a single sample
-    /// after a cut is not enough.
+    /// Whether the standing round trip is that of enough samples to show a queue. On a slow path and on a short one, a
+    /// single sample after a cut is not enough.
     pub(super) fn is_standing(&self) -> bool {
         self.least_samples <= 1 || self.lowest_ns[1].is_some()
     }

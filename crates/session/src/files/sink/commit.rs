@@ -373,7 +373,12 @@ impl Sink {
                 return Ok(NamingResult::Taken);
             }
             if !self.tree.replace(index, entry.name, &self.gate)? {
-                return Ok(NamingResult::InTheWay);
+                let is_stopped = self.gate.pass().is_none();
+                return Ok(if is_stopped {
+                    NamingResult::Stopped
+                } else {
+                    NamingResult::InTheWay
+                });
             }
         }
         let Some(_pass) = self.gate.pass() else {
