@@ -15,7 +15,7 @@ const RUNNER: Runner = Runner {
     fewest: 60,
     time: Duration::from_secs(7),
     most: 2_000,
-    enough: 200,
+    enough: 500,
     twice: 8,
 };
 
