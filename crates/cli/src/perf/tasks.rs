@@ -308,9 +308,9 @@ fn post_receives<F: Fabric>(
     Ok(inbox.posted.len() > before)
 }
 
-impl Work for Receiver {
-    fn step<F: Fabric>(&mut self, endpoint: &mut Endpoint<F>) -> Result<bool, Error> {
-        let mut has_posted = false;
+impl Receiver {
+    /// Counts the messages that have ended.
+    pub(super) fn count(&mut self) {
         for inbox in &mut self.inboxes {
             while let Some(recv) = inbox.posted.front()
                 && let Some(outcome) = recv.outcome()
@@ -333,6 +333,15 @@ impl Work for Receiver {
                 }
                 inbox.posted.pop_front();
             }
+        }
+    }
+}
+
+impl Work for Receiver {
+    fn step<F: Fabric>(&mut self, endpoint: &mut Endpoint<F>) -> Result<bool, Error> {
+        let mut has_posted = false;
+        self.count();
+        for inbox in &mut self.inboxes {
             has_posted |= post_receives(endpoint, inbox, self.depth)?;
             inbox.answering.retain(|send| send.outcome().is_none());
             while let Some(&bytes) = inbox.answers.front() {
