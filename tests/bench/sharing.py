@@ -17,7 +17,7 @@ def _path(programs, queue=1, loss=0):
                          "--no-offload", "--loss", loss)
 
 
-class _Flows:
+class Flows:
     """Flows of `farwrite send` on a path. They run until the path ends."""
 
     def __init__(self, programs, path):
@@ -74,7 +74,7 @@ def _pair(programs, queue, loss, cc, seconds):
             path.start(path.b, "tcp-sink")
             path.start(path.a, "tcp-source", "--to", path.b.v4, "--cc", cc, "--seconds",
                        seconds + 5)
-            own = _Flows(programs, path)
+            own = Flows(programs, path)
             own.start()
             time.sleep(seconds)
         own.check_run()
@@ -87,7 +87,7 @@ def _beside_own(programs):
     for count in (2, 4, 8):
         with _path(programs) as path:
             flows = [("udp", ends.PORT + 10 * number) for number in range(count)]
-            own = _Flows(programs, path)
+            own = Flows(programs, path)
             with Meter(path.b, flows) as meter:
                 for _ in flows:
                     own.start()
@@ -98,7 +98,7 @@ def _beside_own(programs):
         jain = sum(rates) ** 2 / max(1.0, count * sum(rate ** 2 for rate in rates))
         rows.append([f"{count} flows", jain, sum(rates) / RATE, None, late])
     with _path(programs) as path:
-        own = _Flows(programs, path)
+        own = Flows(programs, path)
         with Meter(path.b, [("udp", ends.PORT), ("udp", ends.PORT + 10)]) as meter:
             own.start()
             time.sleep(seconds / 2)

@@ -9,9 +9,11 @@ import subprocess
 import time
 
 import ends
+import sharing
 import table
 from lib.path import Path
 from lib.veth import Host, sh
+from meter import Meter
 
 MBIT = 1_000_000
 SIZE = 200_000_000
@@ -81,7 +83,8 @@ def run(programs):
         failed = counts and not loss and (
             ours["bps"] < _LEAST * wanted or ours["again"] > _MOST_AGAIN)
         missed += failed
-        rows.append([title, f"{most // MBIT}" if most else None, ours["bps"] / MBIT,
+        blast = None if rtt is None else programs.fill(rate, 1500, "--rtt", _us(rtt), "--loss", loss) * rate / MBIT
+        rows.append([title, f"{most // MBIT}" if most else None, blast, ours["bps"] / MBIT,
                      *[flow["bps"] / MBIT for flow in beside.values()], ours["bps"] / wanted,
                      f"{100 * ours['again']:.1f} %", None if late is None else f"{late:.2f}",
                      "missed" if failed else "" if counts else "does not count"])
@@ -89,16 +92,52 @@ def run(programs):
         "One transfer of 200 MB, start-up included, in Mbit/s",
         f"Medians of {programs.runs} runs. TCP and QUIC send for {max(1.0, 2 * programs.scale):g} s. of: our rate divided by that of TCP CUBIC, or by the "
         f"maximum (goal {_LEAST}).\nagain: bytes sent again (goal {100 * _MOST_AGAIN:g} % without loss). "
-        "late: p99 of the link's\nlateness in ms; from a fifth of the round trip on, a row does not count.",
-        ["path", "maximum", "farwrite", *[name for name, _ in _others(programs)], "of", "again", "late",
+        "late: p99 of the link's\nlateness in ms; from a fifth of the round trip on, a row does not count. UDP: a blast of UDP "
+        "datagrams, 1.1 times\nas fast as the path.",
+        ["path", "maximum", "UDP", "farwrite", *[name for name, _ in _others(programs)], "of", "again", "late",
          "goal"], rows)
+    _together(programs)
     return missed
+
+
+def _together(programs):
+    """Prints the shares of two flows over 1 Gbit/s and 1 ms, and what the queue dropped."""
+    seconds = max(4, 10 * programs.scale)
+    rows = []
+    for other in ("farwrite", "TCP cubic"):
+        with _path(programs, 1000 * MBIT, 1, 0, 1) as path:
+            flows = [("udp", ends.PORT),
+                     ("udp", ends.PORT + 10) if other == "farwrite" else ("tcp", 7000)]
+            own = sharing.Flows(programs, path)
+            with Meter(path.b, flows) as meter:
+                if other == "farwrite":
+                    own.start()
+                else:
+                    path.start(path.b, "tcp-sink")
+                    path.start(path.a, "tcp-source", "--to", path.b.v4, "--cc", "cubic", "--seconds", seconds + 5)
+                own.start()
+                time.sleep(seconds)
+            own.check_run()
+            first, second = meter.rates(seconds / 4, seconds)
+            report = path.stop()
+        way = report["forward"]
+        rows.append([f"farwrite and {other}", first / MBIT, second / MBIT,
+                     f"{100 * way['queue_dropped'] / max(1, way['offered']):.2f} %",
+                     f"{ends.lateness(report)[0]:.2f}"])
+    table.show("Two flows over 1 Gbit/s and 1 ms, in Mbit/s",
+               f"Seconds {seconds / 4:g} to {seconds:g} of one run. dropped: packets of both that the queue dropped. "
+               "late: p99 of\nthe link's lateness in ms.",
+               ["", "first", "second", "dropped", "late"], rows)
+
+
+def _us(rtt):
+    return f"{round(1000 * rtt)}us"
 
 
 def _path(programs, rate, rtt, loss, seed):
     if rtt is None:
         return Shaped(rate)
-    return programs.path("--rate", rate, "--rtt", f"{round(1000 * rtt)}us", "--ip-mtu", 1500, "--loss", loss, "--seed",
+    return programs.path("--rate", rate, "--rtt", _us(rtt), "--ip-mtu", 1500, "--loss", loss, "--seed",
                          seed)
 
 
