@@ -30,9 +30,6 @@ const MIN_SLOTS: u64 = 8;
 const MAX_SLOTS: u64 = 128;
 /// The maximum number of generations that a receiver admits.
 const MAX_GENERATIONS: u8 = 4;
-/// The data that may leave at once, as time at the rate: it covers late timers.
-const BURST_US: u64 = 500;
-const MIN_BURST_BYTES: u64 = 64 << 10;
 
 /// The speed of a path before any measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -317,20 +314,12 @@ pub(crate) fn options(
     sealing: Sealing,
     rtt: Duration,
 ) -> QpOptions {
-    let options = QpOptions {
+    QpOptions {
         sdr,
         rate_control,
         sealing,
         initial_rtt: rtt,
         ..QpOptions::default()
-    };
-    let RateControl::Fixed { rate_bps } = rate_control else {
-        return options;
-    };
-    let burst_bytes = rate_bps / 8 * BURST_US / 1_000_000;
-    QpOptions {
-        burst_bytes: burst_bytes.max(MIN_BURST_BYTES),
-        ..options
     }
 }
 
