@@ -30,6 +30,7 @@ _PATHS = [
 _LEAST = 0.95
 #: Of the bytes without random loss.
 _MOST_AGAIN = 0.01
+_IP_MTU = 1500
 #: A row counts if the link is late (p99) by less than this part of the round trip.
 _LATE_PART = 0.2
 _numbers = itertools.count()
@@ -79,21 +80,23 @@ def run(programs):
         for name, flow in _others(programs):
             beside[name], _ = _median(programs, open_path, flow)
         counts = rtt is None or late is None or late < _LATE_PART * rtt
-        wanted = min(most or rate, beside["TCP cubic"]["bps"] if not loss else rate)
-        failed = counts and not loss and (
-            ours["bps"] < _LEAST * wanted or ours["again"] > _MOST_AGAIN)
+        # Headers count in a maximum, and in no other rate here.
+        wire = ours["bps"] * _IP_MTU / ours["result"]["mtu"]
+        of = wire / most if most else ours["bps"] / beside["TCP cubic"]["bps"]
+        failed = counts and not loss and (of < _LEAST or ours["again"] > _MOST_AGAIN)
         missed += failed
-        blast = None if rtt is None else programs.fill(rate, 1500, "--rtt", _us(rtt), "--loss", loss) * rate / MBIT
+        blast = None if rtt is None else programs.fill(rate, _IP_MTU, "--rtt", _us(rtt), "--loss", loss) * rate / MBIT
         rows.append([title, f"{most // MBIT}" if most else None, blast, ours["bps"] / MBIT,
-                     *[flow["bps"] / MBIT for flow in beside.values()], ours["bps"] / wanted,
+                     *[flow["bps"] / MBIT for flow in beside.values()], of,
                      f"{100 * ours['again']:.1f} %", None if late is None else f"{late:.2f}",
                      "missed" if failed else "" if counts else "does not count"])
     table.show(
         "One transfer of 200 MB, start-up included, in Mbit/s",
-        f"Medians of {programs.runs} runs. TCP and QUIC send for {max(1.0, 2 * programs.scale):g} s. of: our rate divided by that of TCP CUBIC, or by the "
-        f"maximum (goal {_LEAST}).\nagain: bytes sent again (goal {100 * _MOST_AGAIN:g} % without loss). "
-        "late: p99 of the link's\nlateness in ms; from a fifth of the round trip on, a row does not count. UDP: a blast of UDP "
-        "datagrams, 1.1 times\nas fast as the path.",
+        f"Medians of {programs.runs} runs. TCP and QUIC send for {max(1.0, 2 * programs.scale):g} s. of: our rate divided "
+        "by that of TCP CUBIC,\nor our rate with headers divided by the maximum "
+        f"(goal {_LEAST}). again: bytes sent again (goal {100 * _MOST_AGAIN:g} % without loss).\nlate: p99 of the link's "
+        "lateness in ms; from a fifth of the round trip on, a row does not count.\nUDP: a blast of UDP datagrams, 1.1 "
+        "times as fast as the path.",
         ["path", "maximum", "UDP", "farwrite", *[name for name, _ in _others(programs)], "of", "again", "late",
          "goal"], rows)
     _together(programs)
@@ -137,7 +140,7 @@ def _us(rtt):
 def _path(programs, rate, rtt, loss, seed):
     if rtt is None:
         return Shaped(rate)
-    return programs.path("--rate", rate, "--rtt", _us(rtt), "--ip-mtu", 1500, "--loss", loss, "--seed",
+    return programs.path("--rate", rate, "--rtt", _us(rtt), "--ip-mtu", _IP_MTU, "--loss", loss, "--seed",
                          seed)
 
 
