@@ -175,6 +175,33 @@ impl<F: Fabric> Adapter<F> {
         }
     }
 
+    /// Calls [`TxQueue::hold_send`] on the queue pair's port. A thread that sends holds nothing.
+    ///
+    /// # Errors
+    /// Those of [`TxQueue::hold_send`].
+    pub fn hold_send(&mut self, qpn: Qpn, payload: &[u8]) -> Result<bool, FabricError> {
+        let port = self.port(qpn)?;
+        match &mut self.tx[port] {
+            Sending::Here(tx) => tx.hold_send(qpn, payload),
+            Sending::Thread(thread) => Ok(thread.post_send(qpn, payload)),
+        }
+    }
+
+    /// Calls [`TxQueue::flush`] on every port. Returns whether nothing is left.
+    ///
+    /// # Errors
+    /// The first error of a port. All ports are flushed before it is returned.
+    pub fn flush(&mut self) -> Result<bool, FabricError> {
+        let mut result = Ok(true);
+        for sending in &mut self.tx {
+            if let Sending::Here(tx) = sending {
+                let flushed = tx.flush();
+                result = result.and_then(|all| Ok(all & flushed?));
+            }
+        }
+        result
+    }
+
     /// Polls the worker of every port. Returns whether more packets may be waiting. The workers
     /// stay in their batches until [`Adapter::end_batch`].
     ///

@@ -213,6 +213,14 @@ impl TxQueue for AnyTx {
         either!(self, queue => queue.post_send(qpn, payload))
     }
 
+    fn hold_send(&mut self, qpn: Qpn, payload: &[u8]) -> Result<bool, FabricError> {
+        either!(self, queue => queue.hold_send(qpn, payload))
+    }
+
+    fn flush(&mut self) -> Result<bool, FabricError> {
+        either!(self, queue => queue.flush())
+    }
+
     fn poll(&mut self, out: &mut Vec<Departed>) -> Result<(), FabricError> {
         either!(self, queue => queue.poll(out))
     }

@@ -235,6 +235,22 @@ pub trait TxQueue {
     /// # Errors
     /// Same as [`TxQueue::post_writes`].
     fn post_send(&mut self, qpn: Qpn, payload: &[u8]) -> Result<bool, FabricError>;
+    /// Same as [`TxQueue::post_send`], but the packet may leave together with the next writes of the port,
+    /// before them. Without writes it leaves at [`TxQueue::flush`].
+    ///
+    /// # Errors
+    /// Same as [`TxQueue::post_send`], also for an earlier packet to the same address.
+    fn hold_send(&mut self, qpn: Qpn, payload: &[u8]) -> Result<bool, FabricError> {
+        self.post_send(qpn, payload)
+    }
+    /// Sends what [`TxQueue::hold_send`] has held. Returns false if the carrier is full at the moment, so that
+    /// packets are left.
+    ///
+    /// # Errors
+    /// [`FabricError::Io`] if the port is permanently broken.
+    fn flush(&mut self) -> Result<bool, FabricError> {
+        Ok(true)
+    }
     /// Appends the departures since the last call to `out`.
     ///
     /// # Errors

@@ -50,6 +50,21 @@ pub trait CarrierTx {
     /// [`FabricError::Io`] if the port is permanently broken. Another error if these packets cannot
     /// be sent, but others can.
     fn send(&mut self, burst: &Burst<'_>) -> Result<usize, FabricError>;
+    /// The same, but the packets may leave together with those of the next [`CarrierTx::send`], before them,
+    /// or at [`CarrierTx::flush`]. If they cannot be sent, a later burst to the same address fails.
+    ///
+    /// # Errors
+    /// Those of [`CarrierTx::send`].
+    fn hold(&mut self, burst: &Burst<'_>) -> Result<usize, FabricError> {
+        self.send(burst)
+    }
+    /// Sends what is held. Returns false if the carrier is full at the moment, so that packets are left.
+    ///
+    /// # Errors
+    /// [`FabricError::Io`] if the port is permanently broken.
+    fn flush(&mut self) -> Result<bool, FabricError> {
+        Ok(true)
+    }
 }
 
 /// The receiving half of a port.

@@ -71,6 +71,27 @@ impl<T: CarrierTx> NicTx<T> {
         &mut self.carrier
     }
 
+    /// Makes the packet of a SEND, and passes it to the carrier by `pass`. Returns whether the carrier has
+    /// accepted it.
+    fn send_by(
+        &mut self,
+        pass: fn(&mut T, &Burst<'_>) -> Result<usize, FabricError>,
+        qpn: Qpn,
+        payload: &[u8],
+    ) -> Result<bool, FabricError> {
+        self.update();
+        let queue_pair = self.queue_pairs.get_mut(qpn.0);
+        let queue_pair = queue_pair.ok_or(FabricError::UnknownQp(qpn.0))?;
+        super::burst::check_length(payload.len() as u64, queue_pair.mtu)?;
+        let remote = queue_pair.remote(qpn)?;
+        let burst = Burst::of_send(payload, remote, queue_pair.psn);
+        let passed = pass(&mut self.carrier, &burst);
+        let (taken, bytes) = accepted(passed, qpn, &burst)?;
+        queue_pair.sent(taken);
+        count_sent(&self.port, taken, bytes);
+        Ok(taken == 1)
+    }
+
     /// Applies the updates of the control object.
     fn update(&mut self) {
         for update in self.port.tx.take() {
@@ -167,7 +188,7 @@ impl SendQp {
         };
         let remote = remote.ok_or(FabricError::NotConnected(qpn.0))?;
         let burst = Burst::of_writes(writes, &payloads, remote, self.psn);
-        let sent = send(carrier, qpn, &burst)?;
+        let sent = accepted(carrier.send(&burst), qpn, &burst)?;
         self.sent(sent.0);
         Ok(sent)
     }
@@ -225,16 +246,15 @@ impl<T: CarrierTx> TxQueue for NicTx<T> {
     }
 
     fn post_send(&mut self, qpn: Qpn, payload: &[u8]) -> Result<bool, FabricError> {
-        self.update();
-        let queue_pair = self.queue_pairs.get_mut(qpn.0);
-        let queue_pair = queue_pair.ok_or(FabricError::UnknownQp(qpn.0))?;
-        super::burst::check_length(payload.len() as u64, queue_pair.mtu)?;
-        let remote = queue_pair.remote(qpn)?;
-        let burst = Burst::of_send(payload, remote, queue_pair.psn);
-        let (taken, bytes) = send(&mut self.carrier, qpn, &burst)?;
-        queue_pair.sent(taken);
-        count_sent(&self.port, taken, bytes);
-        Ok(taken == 1)
+        self.send_by(T::send, qpn, payload)
+    }
+
+    fn hold_send(&mut self, qpn: Qpn, payload: &[u8]) -> Result<bool, FabricError> {
+        self.send_by(T::hold, qpn, payload)
+    }
+
+    fn flush(&mut self) -> Result<bool, FabricError> {
+        self.carrier.flush()
     }
 
     fn poll(&mut self, out: &mut Vec<Departed>) -> Result<(), FabricError> {
@@ -250,14 +270,13 @@ impl<T> Drop for NicTx<T> {
     }
 }
 
-/// Sends a burst. Returns the number of packets that the carrier accepted, and the bytes of their
-/// IP datagrams.
-fn send<T: CarrierTx>(
-    carrier: &mut T,
+/// Returns the number of packets of a burst that the carrier accepted, and the bytes of their IP datagrams.
+fn accepted(
+    passed: Result<usize, FabricError>,
     qpn: Qpn,
     burst: &Burst<'_>,
 ) -> Result<(usize, u64), FabricError> {
-    let taken = carrier.send(burst).map_err(|error| match error {
+    let taken = passed.map_err(|error| match error {
         FabricError::Io { .. } => error,
         error => FabricError::BrokenQp {
             qpn,

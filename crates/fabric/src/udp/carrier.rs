@@ -13,6 +13,7 @@ use super::UdpConfig;
 use super::config::Granted;
 use super::datagram::OutgoingBatch;
 use super::error::SocketError;
+use super::held_datagrams::HeldDatagrams;
 use super::owners_packets::{OwnersPackets, SharedOwnersPackets};
 use super::peers::Peers;
 use super::reserved_port::ReservedPort;
@@ -62,6 +63,9 @@ pub struct UdpTx {
     sender: UdpSender,
     /// Whether the owner of the fabric waits for room, and not the user of this half.
     tells_owner: bool,
+    held: HeldDatagrams,
+    /// Whether the system had no room for all packets of the last send.
+    is_full: bool,
 }
 
 impl UdpCarrier {
@@ -200,6 +204,8 @@ impl Carrier for UdpCarrier {
         port.sender.take().map(|sender| UdpTx {
             sender,
             tells_owner: true,
+            held: HeldDatagrams::default(),
+            is_full: false,
         })
     }
 
@@ -265,13 +271,17 @@ impl UdpTx {
         })
     }
 
-    fn loses_too_large(&self) -> bool {
-        self.sender.shared.loses_too_large.load(Ordering::Relaxed)
+    /// Tells the owner of the fabric whether it has to wait for room.
+    fn tell_owner(&self) {
+        let waits = self.is_full || !self.held.is_empty();
+        let full = waits && self.tells_owner;
+        self.sender.shared.full.store(full, Ordering::Relaxed);
     }
 }
 
 impl CarrierTx for UdpTx {
     fn send(&mut self, burst: &Burst<'_>) -> Result<usize, FabricError> {
+        self.held.check(burst)?;
         let packets: Vec<_> = burst.packets().collect();
         let mut rest = &packets[..];
         let mut full = false;
@@ -282,12 +292,12 @@ impl CarrierTx for UdpTx {
                 (false, SINGLES_AHEAD)
             };
             let runs: Vec<_> = Runs::new(rest, joined).take(ahead).collect();
-            match send_runs(&mut self.sender, burst, &runs) {
+            match send_runs(&mut self.sender, &mut self.held, burst, &runs) {
                 Ok(sent) => {
                     full = sent < runs.iter().map(|run| run.len()).sum();
                     rest = &rest[sent..];
                 }
-                Err(SocketError::TooLarge { bytes, .. }) if self.loses_too_large() => {
+                Err(ref e @ SocketError::TooLarge { bytes, .. }) if self.sender.loses(e) => {
                     let is_lost = |packet: &&Packet<'_>| packet.udp_bytes() >= bytes;
                     let lost = rest.iter().take_while(is_lost).count().max(1);
                     self.sender.give_up(lost);
@@ -298,16 +308,39 @@ impl CarrierTx for UdpTx {
                 Err(e) => return Err(e.into()),
             }
         }
-        let full = full && self.tells_owner;
-        self.sender.shared.full.store(full, Ordering::Relaxed);
+        self.is_full = full;
+        self.tell_owner();
         Ok(packets.len() - rest.len())
+    }
+
+    fn hold(&mut self, burst: &Burst<'_>) -> Result<usize, FabricError> {
+        self.held.check(burst)?;
+        if self.held.is_full() && !self.flush()? && self.held.is_full() {
+            return Ok(0);
+        }
+        let sealed_as = burst.sealed_as();
+        for packet in burst.packets() {
+            self.held
+                .add(burst, |bytes| packet.append_to(sealed_as, 0, bytes));
+        }
+        Ok(burst.len())
+    }
+
+    fn flush(&mut self) -> Result<bool, FabricError> {
+        if self.held.is_empty() {
+            return Ok(true);
+        }
+        self.held.send(&mut self.sender, &[])?;
+        self.tell_owner();
+        Ok(self.held.is_empty())
     }
 }
 
-/// Seals batches of packets and passes them to the system. Returns the number of packets that it
-/// accepted.
+/// Seals batches of packets and passes them to the system, behind what is held. Returns the number of packets
+/// that it accepted.
 fn send_runs(
     socket: &mut UdpSender,
+    held: &mut HeldDatagrams,
     burst: &Burst<'_>,
     runs: &[&[Packet<'_>]],
 ) -> Result<usize, SocketError> {
@@ -339,5 +372,5 @@ fn send_runs(
             parts: &parts[start..end],
         })
         .collect();
-    socket.send(&messages)
+    held.send(socket, &messages)
 }

@@ -5,6 +5,7 @@ mod config;
 mod control;
 mod datagram;
 mod error;
+mod held_datagrams;
 mod kernel_address;
 mod options;
 mod owners_packets;

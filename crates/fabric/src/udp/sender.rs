@@ -56,6 +56,13 @@ impl UdpSender {
         self.unsent += datagrams as u64;
     }
 
+    /// Whether a packet with this error counts as lost on the path
+    /// ([`UdpFabric::lose_too_large`](super::UdpFabric)).
+    pub(super) fn loses(&self, error: &SocketError) -> bool {
+        let loses_too_large = self.shared.loses_too_large.load(Ordering::Relaxed);
+        loses_too_large && matches!(error, SocketError::TooLarge { .. })
+    }
+
     /// Sends `messages` in order, and returns the number of datagrams that the system accepted.
     /// Fewer than all means that it is full at the moment. A message is accepted as a whole, unless
     /// the system cannot send batches; then the accepted part may end within a message.

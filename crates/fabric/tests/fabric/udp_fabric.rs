@@ -121,6 +121,58 @@ fn one_wildcard_serves_both_families() {
     }
 }
 
+/// The carrier sends it in one system call with the data behind it.
+#[test]
+fn a_packet_that_is_held_leaves_with_the_next_writes_or_at_a_flush() {
+    for offload in [true, false] {
+        let (mut a, mut b) = (bind("127.0.0.1:0", offload), bind("127.0.0.1:0", offload));
+        let ip = "127.0.0.1".parse().unwrap();
+        let (control, _) = join(&mut a, &mut b, ip, 0, 1024);
+        let (data, qb) = join(&mut a, &mut b, ip, 0, 1024);
+        let source = a.register(Region::owned(pattern(1000))).unwrap();
+        let target = b.register(Region::owned(vec![0; 1000])).unwrap();
+        let place = window(&mut b, qb, target, 1000);
+        let arrives_at_once = |b: &mut Adapter<UdpFabric>| {
+            let mut out = Vec::new();
+            b.wait(Duration::from_millis(20)).unwrap();
+            b.poll(&mut out).unwrap();
+            b.end_batch();
+            out
+        };
+        for round in 0..3 {
+            assert!(a.hold_send(control, b"first").unwrap());
+            assert!(a.hold_send(control, b"second").unwrap());
+            assert!(arrives_at_once(&mut b).is_empty(), "{round}: it is held");
+            let local = [sge(source, 0, 1000)];
+            let writes = [write(&local, 0, place.rkey, round)];
+            assert_eq!(a.post_writes(data, &writes).unwrap(), 1);
+            match &completions(&mut b, 3)[..] {
+                [
+                    Completion::Send(first),
+                    Completion::Send(second),
+                    Completion::Write { imm, .. },
+                ] => {
+                    assert_eq!(&first.payload[..], b"first");
+                    assert_eq!(&second.payload[..], b"second");
+                    assert_eq!(*imm, round);
+                }
+                other => panic!("{other:?}"),
+            }
+            b.end_batch();
+            assert!(a.hold_send(control, b"alone").unwrap());
+            assert!(a.flush().unwrap());
+            assert_eq!(completions(&mut b, 1).len(), 1);
+            b.end_batch();
+        }
+        // More than are held at a time.
+        for _ in 0..100 {
+            assert!(a.hold_send(control, b"many").unwrap());
+        }
+        assert!(a.flush().unwrap());
+        assert_eq!(completions(&mut b, 100).len(), 100);
+    }
+}
+
 #[test]
 fn a_packet_arrives_when_the_kernel_receives_it() {
     for (addr, ip) in [

@@ -1,6 +1,7 @@
 //! Polling of an endpoint.
 
 use farwrite_fabric::contract::Fabric;
+use farwrite_sdr::Timing;
 
 use super::{Endpoint, peer_index};
 use crate::completion_context::CompletionContext;
@@ -11,6 +12,8 @@ use crate::turns::Unserved;
 
 /// Maximum number of queue pairs that a poll visits. The limit keeps the wait of arrivals short.
 const MOST_VISITS: usize = 256;
+/// The time after which control packets for which the fabric had no room are tried again.
+const FLUSH_RETRY_NS: u64 = Timing::wide_area().fabric_retry_ns;
 
 impl<F: Fabric> Endpoint<F> {
     /// Processes what has arrived, and sends what may be sent at `now_ns`. `now_ns` must not
@@ -49,8 +52,11 @@ impl<F: Fabric> Endpoint<F> {
             }
         }
         let next_turn = self.take_turns(now_ns)?;
+        // Control packets that no data followed.
+        let held = !self.fabric.flush()?;
         let next = [
             next_turn,
+            held.then(|| now_ns.saturating_add(FLUSH_RETRY_NS)),
             next_coded,
             self.coding.has_grants().then_some(now_ns),
             more.then_some(now_ns),

@@ -293,7 +293,8 @@ impl Pair {
         now_ns: u64,
     ) -> Result<bool, Error> {
         while let Some(packet) = self.control.packets.seal_next(now_ns) {
-            if !fabric.post_send(self.resources.control_qpn(), packet)? {
+            // They leave together with data of this poll, in one system call.
+            if !fabric.hold_send(self.resources.control_qpn(), packet)? {
                 return Ok(false);
             }
             self.control.packets.sent(now_ns);
