@@ -26,6 +26,7 @@ use crate::pair::{Pair, QpStats};
 use crate::peer::{PeerStats, PeerTable};
 use crate::queue_pairs::QueuePairs;
 use crate::receiving::Receiving;
+use crate::region_users::RegionUsers;
 use crate::registry::{Registry, SchemeResolver};
 use crate::schedule::Schedule;
 use crate::turns::Turns;
@@ -44,6 +45,7 @@ pub struct Endpoint<F: Fabric> {
     pub(crate) coding: Coding,
     pub(crate) fabric: Adapter<F>,
     queue_pairs: QueuePairs,
+    region_users: RegionUsers,
     peers: PeerTable,
     /// Schedule of the peers, by number.
     peer_schedule: Schedule,
@@ -88,6 +90,7 @@ impl<F: Fabric> Endpoint<F> {
             coding: Coding::default(),
             fabric: Adapter::new(fabric).expect("the fabric has all its queues and workers"),
             queue_pairs: QueuePairs::default(),
+            region_users: RegionUsers::default(),
             peers: PeerTable::default(),
             peer_schedule: Schedule::default(),
             schedule: Schedule::default(),
@@ -270,6 +273,7 @@ impl<F: Fabric> Endpoint<F> {
     ) -> Result<RecvHandle, Error> {
         let pair = self.queue_pairs.get_mut(qp)?;
         let posted = pair.post_recv(&mut self.fabric, &self.known, target, &options)?;
+        self.region_users.note(target.region.lkey, qp.index);
         self.schedule.wake(qp.index);
         Ok(posted)
     }
@@ -326,6 +330,7 @@ impl<F: Fabric> Endpoint<F> {
             region.check_mapped()?;
         }
         let posted = pair.post_send(source, options, &self.known)?;
+        self.region_users.note(source.region.lkey, qp.index);
         self.schedule.wake(qp.index);
         Ok(posted)
     }

@@ -85,6 +85,7 @@ mod reads;
 mod real_time;
 mod receive_workers;
 mod receiving;
+mod region_users;
 mod registry;
 #[cfg(target_os = "linux")]
 pub mod routes;

@@ -81,6 +81,11 @@ impl QueuePairs {
     }
 
     /// Returns the queue pair at an index, if there is one and it is not broken.
+    pub(crate) fn at(&self, index: u32) -> Option<&Pair> {
+        self.entries.get(index as usize)?.pair().ok()
+    }
+
+    /// The same as [`QueuePairs::at`], but mutable.
     pub(crate) fn live(&mut self, index: u32) -> Option<&mut Pair> {
         self.entries.get_mut(index as usize)?.pair_mut().ok()
     }

@@ -5,6 +5,7 @@ use farwrite_fabric::contract::{Fabric, FabricError, Memory, Object, Region};
 use super::Endpoint;
 use crate::error::Error;
 use crate::memory::MemoryRegion;
+use crate::pair::Pair;
 
 impl<F: Fabric> Endpoint<F> {
     /// Registers memory. The endpoint owns the memory until [`Endpoint::deregister`].
@@ -33,16 +34,26 @@ impl<F: Fabric> Endpoint<F> {
     /// of it is exposed, or while the fabric holds packets of the region that it has not sent.
     pub fn deregister(&mut self, region: MemoryRegion) -> Result<Region, Error> {
         self.take_departures()?;
-        if self.queue_pairs.iter().any(|pair| pair.uses(region.lkey)) {
+        if self.users_of(region).any(|pair| pair.uses(region.lkey)) {
             return Err(FabricError::InUse(Object::MemoryRegion).into());
         }
         loop {
             match self.fabric.deregister(region.lkey) {
                 // Threads may still code a message that has ended.
                 Err(FabricError::InUse(_)) if self.coding.wait_for_one()? => {}
-                done => return Ok(done?),
+                done => {
+                    let freed = done?;
+                    self.region_users.forget(region.lkey);
+                    return Ok(freed);
+                }
             }
         }
+    }
+
+    /// Returns the queue pairs that may use a region.
+    fn users_of(&self, region: MemoryRegion) -> impl Iterator<Item = &Pair> {
+        let users = self.region_users.of(region.lkey);
+        users.filter_map(|index| self.queue_pairs.at(index))
     }
 
     /// Returns the bytes of a region that has no open receive. A ghost has no bytes.
@@ -80,5 +91,36 @@ impl<F: Fabric> Endpoint<F> {
         bytes: &[u8],
     ) -> Result<(), Error> {
         Ok(self.fabric.copy_in(region.lkey, offset, bytes)?)
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::net::{Ipv4Addr, SocketAddr};
+
+    use crate::{Endpoint, Error, QpOptions, UdpConfig};
+
+    #[test]
+    fn deregistering_asks_only_the_queue_pairs_that_have_used_the_region() {
+        let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let mut endpoint = Endpoint::over_udp(&UdpConfig::new(loopback)).expect("a socket");
+        let new = |_| endpoint.create_qp(QpOptions::default());
+        let pairs = (0..50).map(new).collect::<Result<Vec<_>, _>>();
+        let pairs = pairs.expect("queue pairs");
+        let region = endpoint.register(vec![0; 4096]).expect("registered");
+        let idle = endpoint.register(vec![0; 4096]).expect("registered");
+        for qp in &pairs[..2] {
+            let posted = endpoint.post_recv(*qp, region.whole());
+            posted.expect("posted");
+        }
+        assert_eq!(endpoint.users_of(idle).count(), 0);
+        assert_eq!(endpoint.users_of(region).count(), 2);
+        for qp in &pairs[..2] {
+            let refused = endpoint.deregister(region).map(drop);
+            assert!(matches!(refused, Err(Error::Fabric(_))), "{refused:?}");
+            endpoint.destroy_qp(*qp).expect("destroyed");
+        }
+        endpoint.deregister(region).expect("nothing uses it");
+        endpoint.deregister(idle).expect("nothing uses it");
     }
 }

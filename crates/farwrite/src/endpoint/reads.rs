@@ -23,7 +23,9 @@ impl<F: Fabric> Endpoint<F> {
     pub fn expose(&mut self, qp: QueuePair, source: MrSlice) -> Result<ExposedRegion, Error> {
         // A wrong region that is found only while sending would break the queue pair.
         self.fabric.region(source.region.lkey)?;
-        self.queue_pairs.get_mut(qp)?.expose(source)
+        let exposed = self.queue_pairs.get_mut(qp)?.expose(source)?;
+        self.region_users.note(source.region.lkey, qp.index);
+        Ok(exposed)
     }
 
     /// Ends the exposure of a region. Reads that the endpoint is answering fail, and so do later
@@ -88,6 +90,7 @@ impl<F: Fabric> Endpoint<F> {
         let pair = self.queue_pairs.get_mut(qp)?;
         let source = (region, offset);
         let posted = pair.post_read(&mut self.fabric, &self.known, target, source, options)?;
+        self.region_users.note(target.region.lkey, qp.index);
         self.schedule.wake(qp.index);
         Ok(posted)
     }

@@ -40,6 +40,8 @@ impl<F: Fabric> Endpoint<F> {
         self.fabric.region(source.region.lkey)?;
         let pair = self.queue_pairs.get_mut(stream.pair)?;
         pair.continue_stream(stream.message, source, first_chunk)?;
+        let lkey = source.region.lkey;
+        self.region_users.note(lkey, stream.pair.index);
         self.schedule.wake(stream.pair.index);
         Ok(())
     }
@@ -116,6 +118,8 @@ impl<F: Fabric> Endpoint<F> {
         let pair = self.queue_pairs.get_mut(stream.pair)?;
         let message = stream.message;
         let write = pair.write(self.now_ns, message, source, first_chunk, deadline_ns)?;
+        let lkey = source.region.lkey;
+        self.region_users.note(lkey, stream.pair.index);
         self.schedule.wake(stream.pair.index);
         Ok(write)
     }
