@@ -42,6 +42,7 @@ pub(super) struct Peers {
     /// The port of the open socket, if this process holds it apart from the socket.
     held: Option<ReservedPort>,
     list: Mutex<List>,
+    /// Grows when `list.sockets` changes: a worker then makes its copy again, with some system calls.
     version: AtomicU64,
     /// Whether packets of some peer may arrive through the open socket.
     shares: AtomicBool,
@@ -102,10 +103,11 @@ impl Peers {
         let mut list = self.lock();
         let users = list.users.entry(peer).or_default();
         *users += 1;
+        // Nothing changes with further queue pairs of a peer.
         if *users == 1 {
             self.give_socket(&mut list, peer);
+            self.publish(&mut list);
         }
-        self.publish(&mut list);
     }
 
     /// Connects a socket to `peer`, if there is one left.
@@ -115,6 +117,7 @@ impl Peers {
             && let Ok(socket) = self.connected(peer)
         {
             list.sockets.push((peer, Arc::new(socket)));
+            self.version.fetch_add(1, Ordering::Release);
         }
     }
 
@@ -134,6 +137,7 @@ impl Peers {
         if let Some(index) = list.sockets.iter().position(|(addr, _)| *addr == peer) {
             let (_, socket) = list.sockets.swap_remove(index);
             list.past_drops += socket.drops.load(Ordering::Relaxed);
+            self.version.fetch_add(1, Ordering::Release);
             if let Some(next) = list.without_socket() {
                 self.give_socket(&mut list, next);
             }
@@ -186,7 +190,6 @@ impl Peers {
             list.stranger_drops += drops - since;
         }
         self.shares.store(shares, Ordering::Relaxed);
-        self.version.fetch_add(1, Ordering::Release);
     }
 
     /// Datagrams dropped because a socket buffer was full: first those of peers, then those of
@@ -290,5 +293,26 @@ mod tests {
         peers.join(SocketAddr::from(([127, 0, 0, 1], 9)));
         socket.drops.store(10, Ordering::Relaxed);
         assert_eq!(peers.drops(), [2, 3]);
+    }
+
+    #[test]
+    fn workers_look_again_only_when_the_sockets_have_changed() {
+        let addr = SocketAddr::from(([127, 0, 0, 1], 0));
+        let config = SocketConfig::new(addr);
+        let socket = Arc::new(SharedSocket::bind(&config, None).expect("a socket"));
+        let peers = Arc::new(Peers::new(socket, config, None));
+        let mut known = KnownSockets::new(Arc::clone(&peers));
+        let [peer, nic] = [9, ROCE_PORT].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
+        let mut is_new = |change: fn(&Peers, SocketAddr), peer| {
+            change(&peers, peer);
+            let is_stale = known.is_stale();
+            known.refresh();
+            is_stale
+        };
+        assert!(is_new(Peers::join, peer));
+        assert!(!is_new(Peers::join, peer), "one more queue pair");
+        assert!(!is_new(Peers::join, nic), "it shares the open socket");
+        assert!(!is_new(Peers::leave, peer), "it has another queue pair");
+        assert!(is_new(Peers::leave, peer));
     }
 }
