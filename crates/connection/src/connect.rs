@@ -3,19 +3,19 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use farwrite::RealTime;
-use farwrite::fabric::threads;
+use farwrite::fabric::{threads, udp};
 use farwrite_session::{HostPort, alternate};
 
 use crate::connection::Connection;
-use crate::driver::{ConnectFailure, Driver, give_up_ns};
+use crate::driver::{ConnectFailure, Driver};
 use crate::error::{Error, list};
 use crate::handshake::{Initiator, InitiatorFailure, InitiatorKeys, Refusal, VERSION};
 use crate::keys::{Keys, Peer};
 use crate::node::{Node, bind, bind_any};
 use crate::options::ConnectionOptions;
+use crate::session::nanoseconds;
 
 /// Connects to the listener at `addr` (`HOST:PORT`), which must prove that it is `peer`: the name of one
 /// of the known peers of `keys`. If `peer` is not one of them, it must prove the pre-shared key, and its
@@ -49,38 +49,86 @@ pub fn connect_any(
     peer: &str,
     options: &ConnectionOptions,
 ) -> Result<Connection, Error> {
-    let start = Instant::now();
-    let limit = options.connect_limit;
-    let (initiator_keys, proven) = choose(keys, peer)?;
-    let endpoint = match options.bind {
-        Some(local) => bind(local)?,
-        None => bind_any()?,
-    };
-    let mut number = [0; 8];
-    getrandom::fill(&mut number).map_err(Error::Randomness)?;
-    let number = u64::from_ne_bytes(number);
-    let now_ns = endpoint.fabric().now_ns();
-    let keys = initiator_keys.clone();
-    let give_up_ns = give_up_ns(now_ns, options);
-    let initiator = Initiator::new(keys, addresses, number, now_ns, give_up_ns);
-    let driver = Driver::connect(initiator, proven.clone(), options.clone());
-    let node = Node::start(endpoint, driver)?;
-    // The handshake and the route have limits of their own, which name the cause.
-    let wait = limit.saturating_mul(2) + Duration::from_secs(1);
-    let connected = node.wait(wait, |driver| {
-        let passed = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        driver.connected(now_ns.saturating_add(passed))
-    })?;
-    match connected {
-        Some(Ok(session)) => Ok(Connection::new(Arc::new(node), session, proven)),
-        Some(Err(ConnectFailure::Error(error))) => Err(error),
-        Some(Err(ConnectFailure::Handshake(failure))) => {
-            Err(explain(failure, &initiator_keys, limit))
+    choose(keys, peer)?;
+    Connector::bind(options)?.connect_any(addresses, keys, peer)
+}
+
+/// Makes any number of connections over one UDP port, with one thread for all of them: for programs with many
+/// peers. [`connect`] takes a port and a thread for each connection, which is faster where several of them
+/// move much data at the same time.
+///
+/// The connections outlive the connector. They have its options.
+pub struct Connector {
+    node: Arc<Node>,
+    options: ConnectionOptions,
+}
+
+impl Connector {
+    /// Binds the port, at [`ConnectionOptions::bind`].
+    ///
+    /// # Errors
+    /// [`Error::Bind`], [`Error::Endpoint`].
+    pub fn bind(options: &ConnectionOptions) -> Result<Self, Error> {
+        let endpoint = match options.bind {
+            Some(local) => bind(local)?,
+            None => bind_any()?,
+        };
+        let node = Node::start(endpoint, Driver::new(options.clone()))?;
+        Ok(Self {
+            node: Arc::new(node),
+            options: options.clone(),
+        })
+    }
+
+    /// As [`connect`], over the port of this connector. Several threads may connect at the same time.
+    ///
+    /// # Errors
+    /// As [`connect`].
+    pub fn connect(&self, addr: &str, keys: &Keys, peer: &str) -> Result<Connection, Error> {
+        choose(keys, peer)?;
+        let addresses = resolve(addr, self.options.connect_limit)?;
+        self.connect_any(&addresses, keys, peer)
+    }
+
+    /// As [`connect_any`], over the port of this connector.
+    ///
+    /// # Errors
+    /// As [`connect`].
+    pub fn connect_any(
+        &self,
+        addresses: &[SocketAddr],
+        keys: &Keys,
+        peer: &str,
+    ) -> Result<Connection, Error> {
+        let limit = self.options.connect_limit;
+        let (initiator_keys, proven) = choose(keys, peer)?;
+        let mut number = [0; 8];
+        getrandom::fill(&mut number).map_err(Error::Randomness)?;
+        let number = u64::from_ne_bytes(number);
+        let now_ns = udp::now_ns();
+        let give_up_ns = now_ns.saturating_add(nanoseconds(limit));
+        let keys = initiator_keys.clone();
+        let initiator = Initiator::new(keys, addresses, number, now_ns, give_up_ns);
+        let node = &self.node;
+        let of_peer = proven.clone();
+        let attempt = node.call(move |driver, _| driver.connect(initiator, of_peer, now_ns))?;
+        // The handshake and the route have limits of their own, which name the cause.
+        let wait = limit.saturating_mul(2) + Duration::from_secs(1);
+        let ready = |driver: &mut Driver| driver.connected(attempt, udp::now_ns());
+        match node.wait(wait, ready)? {
+            Some(Ok(session)) => Ok(Connection::new(Arc::clone(node), session, proven)),
+            Some(Err(ConnectFailure::Error(error))) => Err(error),
+            Some(Err(ConnectFailure::Handshake(failure))) => {
+                Err(explain(failure, &initiator_keys, limit))
+            }
+            None => {
+                node.call(move |driver, endpoint| driver.give_up(endpoint, attempt))?;
+                Err(Error::Timeout {
+                    what: format!("connecting to {}", list(addresses)),
+                    within: wait,
+                })
+            }
         }
-        None => Err(Error::Timeout {
-            what: format!("connecting to {}", list(addresses)),
-            within: wait,
-        }),
     }
 }
 

@@ -292,8 +292,6 @@ impl OpenedQueuePair {
         let inner = &self.connection.0;
         if let Some(session) = inner.node.driver().session_mut(inner.session) {
             session.retire_pair(self.number);
-            // The driver tells the others after its next poll.
-            session.waiters().wake();
         }
     }
 

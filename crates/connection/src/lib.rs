@@ -62,7 +62,7 @@ mod options;
 mod session;
 mod ticket;
 
-pub use connect::{connect, connect_any};
+pub use connect::{Connector, connect, connect_any};
 pub use connection::{Connection, OpenedQueuePair};
 pub use error::{Ended, Error};
 pub use handshake::RefusalCounts;

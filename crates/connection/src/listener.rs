@@ -38,7 +38,8 @@ impl Listener {
         }
         let endpoint = bind(addr.into())?;
         let responder = Responder::new(keys.clone(), secrets);
-        let driver = Driver::listen(responder, options.clone());
+        let mut driver = Driver::new(options.clone());
+        driver.listen(responder);
         let node = Arc::new(Node::start(endpoint, driver)?);
         Ok(Self { node })
     }

@@ -50,9 +50,17 @@ impl Node {
         let driver = Arc::new(Mutex::new(driver));
         let thread = endpoint.start_thread()?;
         let task = DriverTask(Arc::clone(&driver));
+        let adder = thread.task_adder();
         thread.add_task(move |endpoint| {
             let DriverTask(driver) = &task;
-            lock(driver).poll(endpoint)
+            let mut polled = lock(driver);
+            let state = polled.poll(endpoint);
+            for (key, qp) in polled.take_new() {
+                let driver = Arc::clone(driver);
+                let run = move |endpoint: &mut _| lock(&driver).poll_session(endpoint, key, qp);
+                adder.add_task_of(qp, run);
+            }
+            state
         })?;
         Ok(Self {
             thread,
@@ -110,19 +118,17 @@ impl Node {
 
     pub(crate) fn close(&self, key: usize) {
         // A thread that has ended has no connections.
-        let _ = self.on_session(key, say_bye);
+        let _ = self.on_session(key, |session, shared| {
+            session.close(shared, ByeCause::Closed, Ended::Closed);
+        });
     }
 
     /// Closes a session that nobody names any more. Its last message may still be under way.
     pub(crate) fn forget(&self, key: usize) {
-        self.tell_session(key, say_bye);
         let driver = Arc::clone(&self.driver);
-        self.thread.post(move |_| lock(&driver).forget(key));
+        let forget = move |endpoint: &mut _| lock(&driver).drop_session(endpoint, key);
+        self.thread.post(forget);
     }
-}
-
-fn say_bye(session: &mut Session, shared: &mut Shared<'_>) {
-    session.close(shared, ByeCause::Closed, Ended::Closed);
 }
 
 impl Drop for Node {

@@ -1,9 +1,10 @@
 //! An endpoint on a thread of its own.
 
+mod requests;
 mod tasks;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -16,8 +17,10 @@ use crate::error::Error;
 use crate::handle::QueuePair;
 use crate::user_wakes::{QpWaker, UserWakes};
 use crate::waiters::Waiters;
+use requests::Request;
 use tasks::{Task, Tasks};
 
+pub use requests::TaskAdder;
 pub use tasks::{TaskId, TaskState};
 
 /// Maximum sleep of the thread. Packets, timers and calls end the sleep at once.
@@ -25,17 +28,6 @@ const MAX_SLEEP: Duration = Duration::from_secs(1);
 
 /// Maximum number of requests between two polls. The limit keeps the wait of packets short.
 const REQUESTS_A_POLL: usize = 64;
-
-/// A call that waits for the thread.
-type Call<F> = Box<dyn FnOnce(&mut Endpoint<F>) + Send>;
-
-/// What other threads ask of the thread.
-enum Request<F: RealTime> {
-    Call(Call<F>),
-    /// A task of a queue pair, or one that runs after every poll.
-    AddTask(TaskId, Option<QueuePair>, Task<F>),
-    RemoveTask(TaskId),
-}
 
 /// An endpoint that a thread of its own polls, so that any thread can use it.
 ///
@@ -70,8 +62,7 @@ enum Request<F: RealTime> {
 /// ```
 pub struct ProgressThread<F: RealTime> {
     shared: Arc<Shared>,
-    requests: Sender<Request<F>>,
-    next_task: AtomicU64,
+    requests: TaskAdder<F>,
     waker: Waker,
     user_wakes: UserWakes,
     /// `None` once the thread is joined.
@@ -118,8 +109,7 @@ impl<F: RealTime<Tx: Send> + Send + 'static> Endpoint<F> {
         })?;
         Ok(ProgressThread {
             shared,
-            requests,
-            next_task: AtomicU64::new(0),
+            requests: TaskAdder::new(requests, waker.clone()),
             waker,
             user_wakes,
             thread: Some(thread),
@@ -190,9 +180,14 @@ impl<F: RealTime> ProgressThread<F> {
     }
 
     fn add(&self, qp: Option<QueuePair>, task: Task<F>) -> Result<TaskId, Error> {
-        let id = TaskId(self.next_task.fetch_add(1, Ordering::Relaxed));
-        self.request(Request::AddTask(id, qp, task))?;
-        Ok(id)
+        let added = self.requests.add(qp, task);
+        added.ok_or_else(|| self.shared.stopped())
+    }
+
+    /// Returns what adds tasks also from a task of the thread.
+    #[must_use]
+    pub fn task_adder(&self) -> TaskAdder<F> {
+        self.requests.clone()
     }
 
     /// Drops a task, on the endpoint's thread. A task that has ended is ignored.
@@ -216,9 +211,10 @@ impl<F: RealTime> ProgressThread<F> {
     }
 
     fn request(&self, request: Request<F>) -> Result<(), Error> {
-        let sent = self.requests.send(request);
-        self.waker.wake();
-        sent.map_err(|_| self.shared.stopped())
+        match self.requests.request(request) {
+            true => Ok(()),
+            false => Err(self.shared.stopped()),
+        }
     }
 
     /// Sleeps until `ready` returns something. `ready` is called after every poll of the endpoint, so

@@ -143,6 +143,11 @@ impl Initiator {
         }
     }
 
+    /// Whether the handshake packets with this number belong to this handshake.
+    pub(crate) fn has(&self, number: u64) -> bool {
+        self.attempts.iter().any(|attempt| attempt.number == number)
+    }
+
     /// Processes a datagram. Returns the address and the payload of the peer when it has answered and has
     /// proven itself. [`Initiator::prove`] follows.
     pub(crate) fn receive(

@@ -14,9 +14,9 @@ mod tests;
 
 pub(crate) use initiator::{Initiator, InitiatorFailure};
 pub(crate) use noise::InitiatorKeys;
-pub(crate) use packet::{Refusal, VERSION};
+pub(crate) use packet::{Refusal, VERSION, number};
 pub use responder::RefusalCounts;
-pub(crate) use responder::{HandshakeId, Owner, Reaction, Responder, owner};
+pub(crate) use responder::{Asked, HandshakeId, Owner, Reaction, Responder, owner};
 
 /// An opening with the cookie of a responder whose first secret is all ones, for fuzz targets.
 pub(crate) fn opening_of(source: SocketAddr, number: u64, pattern: u8, noise: &[u8]) -> Vec<u8> {

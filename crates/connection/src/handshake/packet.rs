@@ -25,6 +25,12 @@ const REFUSAL: u8 = 5;
 /// Proves that its holder receives at an address.
 pub(super) type Cookie = [u8; COOKIE_BYTES];
 
+/// The number of the handshake that a datagram belongs to.
+pub(crate) fn number(bytes: &[u8]) -> Option<u64> {
+    let (_, number) = bytes.first_chunk::<HEADER_BYTES>()?.split_last_chunk()?;
+    Some(u64::from_be_bytes(*number))
+}
+
 /// How the two ends authenticate each other. The number is that of P12.3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pattern {

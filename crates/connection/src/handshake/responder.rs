@@ -1,7 +1,7 @@
 //! The responder's end of all handshakes of a listener. It keeps no state for a source before that has
 //! shown that it receives there, and that it holds a key (P12.4).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
 use farwrite_session::PublicKey;
@@ -88,6 +88,8 @@ pub(crate) struct Responder {
     cookies: CookieJar,
     budget: Budget,
     entries: BTreeMap<HandshakeId, Entry>,
+    /// When handshakes began to wait, in order. Those that have ended leave it when they are first.
+    waiting: VecDeque<(u64, HandshakeId)>,
     counts: RefusalCounts,
 }
 
@@ -100,6 +102,7 @@ impl Responder {
             cookies: CookieJar::new(cookies),
             budget: Budget::new(budget),
             entries: BTreeMap::new(),
+            waiting: VecDeque::new(),
             counts: RefusalCounts::default(),
         }
     }
@@ -225,6 +228,7 @@ impl Responder {
             since_ns: now_ns,
         };
         self.entries.insert(asked.id, entry);
+        self.waiting.push_back((now_ns, asked.id));
         Ok((asked.id, answer))
     }
 
@@ -241,21 +245,40 @@ impl Responder {
         let Ok(payload) = noise::read_proof(&entry.ciphers, noise) else {
             return Reaction::Ignored;
         };
-        match self.entries.remove(&id) {
+        let entry = self.entries.remove(&id);
+        self.skip_ended();
+        match entry {
             Some(Entry { peer, .. }) => Reaction::Proven { id, peer, payload },
             None => Reaction::Ignored,
         }
     }
 
-    /// Forgets the handshakes whose proof has not come in time, and returns them.
-    pub(crate) fn expire(&mut self, now_ns: u64) -> Vec<HandshakeId> {
-        self.forget(|entry| now_ns >= entry.since_ns.saturating_add(WAIT_NS))
+    /// Forgets a handshake whose proof has not come in time, and returns it. Call this until it returns `None`.
+    pub(crate) fn expire(&mut self, now_ns: u64) -> Option<HandshakeId> {
+        if now_ns < self.next_ns() {
+            return None;
+        }
+        let (_, id) = self.waiting.pop_front()?;
+        self.entries.remove(&id);
+        self.skip_ended();
+        Some(id)
+    }
+
+    /// Makes the first of `waiting` one that waits.
+    fn skip_ended(&mut self) {
+        let is_waiting = |(since_ns, id): &(u64, HandshakeId)| {
+            let entry = self.entries.get(id);
+            entry.is_some_and(|entry| entry.since_ns == *since_ns)
+        };
+        while self.waiting.front().is_some_and(|first| !is_waiting(first)) {
+            self.waiting.pop_front();
+        }
     }
 
     /// When to call [`Responder::expire`] next.
     pub(crate) fn next_ns(&self) -> u64 {
-        let since = self.entries.values().map(|entry| entry.since_ns).min();
-        since.map_or(u64::MAX, |since_ns| since_ns.saturating_add(WAIT_NS))
+        let first = self.waiting.front();
+        first.map_or(u64::MAX, |(since_ns, _)| since_ns.saturating_add(WAIT_NS))
     }
 
     /// Replaces the keys. Forgets the handshakes of peers that are no longer known, and returns them.
@@ -273,6 +296,7 @@ impl Responder {
         let over = self.entries.iter().filter(|(_, entry)| is_over(entry));
         let over: Vec<_> = over.map(|(id, _)| *id).collect();
         self.entries.retain(|_, entry| !is_over(entry));
+        self.skip_ended();
         over
     }
 
@@ -284,6 +308,7 @@ impl Responder {
     #[cfg(test)]
     pub(super) fn forget_one(&mut self) {
         self.entries.pop_first();
+        self.skip_ended();
     }
 
     #[cfg(test)]

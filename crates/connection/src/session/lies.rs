@@ -6,8 +6,9 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Instant;
 
-use farwrite_session::Psk;
+use farwrite_session::{Psk, Text};
 
+use super::queue_pairs::{MOST_REQUESTS, encoded};
 use super::*;
 use crate::handshake::{Initiator, InitiatorKeys, Reaction, Responder};
 use crate::{Connection, Keys, Listener, MessageOptions, Messages, OpenedQueuePair, connect};

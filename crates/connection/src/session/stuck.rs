@@ -7,7 +7,7 @@ use farwrite::routes::{RouteId, RouteShrunk};
 use super::{Shared, nanoseconds};
 use crate::error::Ended;
 
-/// The shortest time between two looks.
+/// The shortest time between two looks. They cost something for each queue pair.
 const LOOK_NS: u64 = 250_000_000;
 /// How long the search for the packet size may take beyond the time limit.
 const SEARCH_NS: u64 = 20_000_000_000;
@@ -33,7 +33,7 @@ impl StuckWatch {
     ) -> Result<u64, Ended> {
         let now_ns = shared.now_ns;
         if now_ns < self.next_ns {
-            return Ok(u64::MAX);
+            return Ok(self.next_ns);
         }
         // A queue pair that is broken has an error of its own.
         let since = pairs.filter_map(|qp| shared.endpoint.unacknowledged_since(qp).ok()?);
@@ -52,8 +52,9 @@ impl StuckWatch {
                 shrunk: self.shrunk,
             });
         }
-        self.next_ns = now_ns + LOOK_NS;
-        // Without a message that waits, nothing is to be noticed before the next poll.
-        Ok(since_ns.map_or(u64::MAX, |_| self.next_ns))
+        // A message that does not wait yet waits for half of the limit before anything follows from it.
+        let pause_ns = if is_suspect { 0 } else { limit_ns / 4 };
+        self.next_ns = now_ns + pause_ns.max(LOOK_NS);
+        Ok(self.next_ns)
     }
 }

@@ -32,6 +32,8 @@ pub(super) struct KeptRoute {
     traffic: [u64; 2],
     /// Route packets from the peer.
     heard_packets: u64,
+    /// When something came from the peer.
+    heard_ns: Option<u64>,
     size: SizeWatch,
 }
 
@@ -52,6 +54,7 @@ impl KeptRoute {
             addresses: None,
             traffic: [0; 2],
             heard_packets: 0,
+            heard_ns: None,
             size: SizeWatch::new(now_ns),
         }
     }
@@ -62,7 +65,10 @@ impl KeptRoute {
         let received = self
             .route
             .receive(now_ns, packet.src, packet.dst, &packet.bytes);
-        self.heard_packets += u64::from(received.is_ok());
+        if received.is_ok() {
+            self.heard_packets += 1;
+            self.heard_ns = Some(now_ns);
+        }
         received.is_ok()
     }
 
@@ -71,9 +77,9 @@ impl KeptRoute {
         self.heard_packets
     }
 
-    /// Route packets and packets of queue pairs that came from the peer.
-    pub(super) fn signs_of_life(&self) -> u64 {
-        self.heard_packets.wrapping_add(self.traffic[1])
+    /// When a route packet or packets of queue pairs came from the peer.
+    pub(super) fn heard_ns(&self) -> Option<u64> {
+        self.heard_ns
     }
 
     /// Moves this end to another local address, with the queue pairs.
@@ -158,6 +164,7 @@ impl KeptRoute {
         }
         if sum[1] != before[1] {
             self.route.note_heard(now_ns);
+            self.heard_ns = Some(now_ns);
         }
         sum != before
     }

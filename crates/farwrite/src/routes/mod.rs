@@ -275,18 +275,20 @@ impl RouteKeeper {
         &mut self,
         endpoint: &mut Endpoint<F>,
     ) -> Result<Option<u64>, Error> {
-        let mut failed = Vec::new();
-        let next_ns = self.poll_each(endpoint, &mut failed);
-        failed.pop().map_or(Ok(next_ns), |(_, error)| Err(error))
+        let mut served = Vec::new();
+        let next_ns = self.poll_each(endpoint, &mut served);
+        let failed = served.into_iter().find_map(|(_, served)| served.err());
+        failed.map_or(Ok(next_ns), Err)
     }
 
-    /// As [`RouteKeeper::poll`], and adds the routes that have failed to `failed`. Such a route has no
-    /// more work: remove it. An address that the system sends nothing to is a reason. A port that is
-    /// permanently broken is another one, which a poll of the endpoint reports too.
+    /// As [`RouteKeeper::poll`], and adds the routes that it has served to `served`, each with the error if
+    /// it has failed. Nothing has changed on others. A route that has failed has no more work: remove it. An
+    /// address that the system sends nothing to is a reason. A port that is permanently broken is another
+    /// one, which a poll of the endpoint reports too.
     pub fn poll_each<F: HasSockets>(
         &mut self,
         endpoint: &mut Endpoint<F>,
-        failed: &mut Vec<(RouteId, Error)>,
+        served: &mut Vec<(RouteId, Result<(), Error>)>,
     ) -> Option<u64> {
         let now_ns = endpoint.fabric().now_ns();
         self.now_ns = now_ns;
@@ -307,17 +309,12 @@ impl RouteKeeper {
         while let Some(&(due_ns, index)) = self.due.first()
             && due_ns <= now_ns
         {
+            let entry = self.routes.get(index.into());
+            let serial = entry.map_or(0, |entry| entry.serial);
             let kept = self.kept(index);
-            let served = kept.map_or(Ok(u64::MAX), |kept| kept.serve(endpoint, now_ns));
-            let next_ns = served.unwrap_or_else(|error| {
-                let serial = self
-                    .routes
-                    .get(index.into())
-                    .map_or(0, |entry| entry.serial);
-                failed.push((RouteId { index, serial }, error));
-                u64::MAX
-            });
-            self.set_due(index, next_ns);
+            let next = kept.map_or(Ok(u64::MAX), |kept| kept.serve(endpoint, now_ns));
+            self.set_due(index, *next.as_ref().unwrap_or(&u64::MAX));
+            served.push((RouteId { index, serial }, next.map(drop)));
         }
         let first = self.due.first().map(|(due_ns, _)| *due_ns);
         first.into_iter().chain(look_ns).min()
@@ -410,12 +407,12 @@ impl RouteKeeper {
         joined.map_or(0, |(_, kept)| kept.heard_packets())
     }
 
-    /// Returns a count that grows with what comes from the peer: route packets, and packets of the queue
-    /// pairs. Those are counted every 100 ms.
+    /// Returns when something came from the peer: a route packet, or packets of the queue pairs. Those are
+    /// counted every 100 ms.
     #[must_use]
-    pub fn signs_of_life(&self, id: RouteId) -> u64 {
+    pub fn heard_ns(&self, id: RouteId) -> Option<u64> {
         let joined = self.entry(id).ok().and_then(|entry| entry.joined.as_ref());
-        joined.map_or(0, |(_, kept)| kept.signs_of_life())
+        joined.and_then(|(_, kept)| kept.heard_ns())
     }
 
     /// Probes the peer within half a second or four round trips, unless something comes from it. A program

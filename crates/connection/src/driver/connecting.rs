@@ -1,0 +1,202 @@
+//! The connections that an endpoint is making: any number at once, over one socket.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+
+use farwrite::routes::Role;
+use farwrite::{Endpoint, RealTime, UdpFabric};
+use slab::Slab;
+
+use super::{Driver, release, reserve};
+use crate::error::Error;
+use crate::handshake::{Initiator, InitiatorFailure};
+use crate::keys::Peer;
+
+/// The connections that are being made, by the number that names each.
+#[derive(Default)]
+pub(super) struct Attempts {
+    all: Slab<Attempt>,
+    /// When each has packets to send, or has failed.
+    due: BTreeSet<(u64, usize)>,
+}
+
+/// One of them.
+struct Attempt {
+    initiator: Initiator,
+    peer: Peer,
+    session: Option<usize>,
+    failed: Option<Error>,
+    due_ns: u64,
+}
+
+/// Why [`connect`](crate::connect) failed.
+pub(crate) enum ConnectFailure {
+    Handshake(InitiatorFailure),
+    Error(Error),
+}
+
+impl Attempts {
+    fn set_due(&mut self, key: usize, next_ns: u64) {
+        if let Some(attempt) = self.all.get_mut(key) {
+            let before_ns = std::mem::replace(&mut attempt.due_ns, next_ns);
+            self.due.remove(&(before_ns, key));
+            self.due.insert((next_ns, key));
+        }
+    }
+
+    /// The peer has used what the proof contains.
+    pub(super) fn confirm(&mut self, key: usize) {
+        if let Some(attempt) = self.all.get_mut(key) {
+            attempt.initiator.confirm();
+            let next_ns = attempt.initiator.next_ns();
+            self.set_due(key, next_ns);
+        }
+    }
+
+    /// The attempt that the packets with this number of a handshake belong to.
+    fn find(&self, number: u64) -> Option<usize> {
+        let mut all = self.all.iter();
+        let found = all.find(|(_, attempt)| attempt.initiator.has(number));
+        found.map(|(key, _)| key)
+    }
+
+    fn remove(&mut self, key: usize) -> Option<Attempt> {
+        let attempt = self.all.try_remove(key)?;
+        self.due.remove(&(attempt.due_ns, key));
+        Some(attempt)
+    }
+}
+
+impl Driver {
+    /// Begins to connect. Returns the number of the attempt, which ends with [`Driver::give_up`] or a result of
+    /// [`Driver::connected`].
+    pub(crate) fn connect(&mut self, initiator: Initiator, peer: Peer, now_ns: u64) -> usize {
+        let attempt = Attempt {
+            initiator,
+            peer,
+            session: None,
+            failed: None,
+            due_ns: now_ns,
+        };
+        let key = self.attempts.all.insert(attempt);
+        self.attempts.due.insert((now_ns, key));
+        key
+    }
+
+    /// The result of connecting, once there is one: the number of the session.
+    pub(crate) fn connected(
+        &mut self,
+        key: usize,
+        now_ns: u64,
+    ) -> Option<Result<usize, ConnectFailure>> {
+        let attempt = self.attempts.all.get_mut(key)?;
+        let result = if let Some(error) = attempt.failed.take() {
+            Err(ConnectFailure::Error(error))
+        } else if let Some(session) = attempt.session {
+            let found = self.sessions.get(session)?;
+            match found.ended() {
+                Some(why) => Err(ConnectFailure::Error(why.into())),
+                None if found.is_open() => Ok(session),
+                None => return None,
+            }
+        } else {
+            let failure = attempt.initiator.failure(now_ns)?;
+            Err(ConnectFailure::Handshake(failure))
+        };
+        let attempt = self.attempts.remove(key)?;
+        if let (Some(session), Err(_)) = (attempt.session, &result) {
+            self.forget(session);
+        }
+        Some(result)
+    }
+
+    /// Ends an attempt that nobody waits for any more.
+    pub(crate) fn give_up(&mut self, endpoint: &mut Endpoint<UdpFabric>, key: usize) {
+        let attempt = self.attempts.remove(key);
+        if let Some(session) = attempt.and_then(|attempt| attempt.session) {
+            self.drop_session(endpoint, session);
+        }
+    }
+
+    /// Gives a handshake packet to the attempt that it belongs to. Returns whether there is one.
+    pub(super) fn receive_as_initiator(
+        &mut self,
+        endpoint: &mut Endpoint<UdpFabric>,
+        local: SocketAddr,
+        (from, number): (SocketAddr, u64),
+        bytes: &[u8],
+    ) -> bool {
+        let Some(key) = self.attempts.find(number) else {
+            return false;
+        };
+        let now_ns = endpoint.fabric().now_ns();
+        let Some(attempt) = self.attempts.all.get_mut(key) else {
+            return false;
+        };
+        if let Some((at, payload)) = attempt.initiator.receive(now_ns, from, bytes)
+            && let Err(error) = self.answered(endpoint, key, (local, at), &payload)
+            && let Some(attempt) = self.attempts.all.get_mut(key)
+        {
+            attempt.failed.get_or_insert(error);
+            self.waiters.wake();
+        }
+        // The next poll of attempts follows in the same poll of the driver.
+        self.attempts.set_due(key, now_ns);
+        true
+    }
+
+    /// The responder at `at` has answered the initiator, whose packets it sends to `local`.
+    fn answered(
+        &mut self,
+        endpoint: &mut Endpoint<UdpFabric>,
+        key: usize,
+        (local, at): (SocketAddr, SocketAddr),
+        payload: &[u8],
+    ) -> Result<(), Error> {
+        let now_ns = endpoint.fabric().now_ns();
+        let (reserved, introduction) = reserve(&mut self.keeper, endpoint, &self.options, local)?;
+        let Some(attempt) = self.attempts.all.get_mut(key) else {
+            return Ok(());
+        };
+        if let Err(error) = attempt.initiator.prove(now_ns, &introduction) {
+            release(&mut self.keeper, endpoint, reserved);
+            return Err(Error::Noise(error.to_string()));
+        }
+        let peer = attempt.peer.clone();
+        let session = self.join(endpoint, reserved, Role::Initiator, (at, peer), payload)?;
+        if let Some(attempt) = self.attempts.all.get_mut(key) {
+            attempt.session = Some(session);
+        }
+        if let Some(session) = self.sessions.get_mut(session) {
+            session.attempt = Some(key);
+        }
+        Ok(())
+    }
+
+    /// Sends what the attempts have to send. Returns when to call again.
+    pub(super) fn poll_attempts(&mut self, endpoint: &Endpoint<UdpFabric>, now_ns: u64) -> u64 {
+        let anywhere = std::net::Ipv6Addr::UNSPECIFIED.into();
+        let Attempts { all, due } = &mut self.attempts;
+        while let Some(&(due_ns, key)) = due.first()
+            && due_ns <= now_ns
+        {
+            due.pop_first();
+            let Some(attempt) = all.get_mut(key) else {
+                continue;
+            };
+            while let Some((to, bytes)) = attempt.initiator.poll_transmit(now_ns) {
+                // An address that this machine cannot send to is one that does not answer.
+                let _ = endpoint
+                    .fabric()
+                    .send_owners_packet(0, anywhere, to, &bytes);
+            }
+            attempt.due_ns = attempt.initiator.next_ns();
+            if attempt.initiator.failure(now_ns).is_some() {
+                self.waiters.wake();
+                attempt.due_ns = u64::MAX;
+            }
+            due.insert((attempt.due_ns, key));
+        }
+        due.first().map_or(u64::MAX, |(due_ns, _)| *due_ns)
+    }
+}

@@ -1,0 +1,198 @@
+//! The connections that a listener takes.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use farwrite::fabric::udp::OwnersDatagram;
+use farwrite::routes::Role;
+use farwrite::{Endpoint, RealTime, UdpFabric};
+
+use super::{Driver, Reserved, release, reserve, shared};
+use crate::error::Ended;
+use crate::handshake::{Asked, HandshakeId, Owner, Reaction, RefusalCounts, Responder, owner};
+use crate::keys::{Keys, Peer};
+use crate::message::ByeCause;
+use crate::session::{Session, Shared};
+
+/// One peer gets this part of the backlog of a listener, so that it cannot keep the others out.
+const PEER_PART: usize = 4;
+
+/// A listener.
+pub(super) struct Listening {
+    responder: Responder,
+    /// What the handshakes that wait for their proof have taken.
+    reserved: BTreeMap<HandshakeId, Reserved>,
+    /// Sessions after their handshake, in order, and whose they are.
+    arrived: VecDeque<(usize, Owner)>,
+}
+
+impl Listening {
+    pub(super) fn new(responder: Responder) -> Self {
+        Self {
+            responder,
+            reserved: BTreeMap::new(),
+            arrived: VecDeque::new(),
+        }
+    }
+
+    /// Forgets a session that nobody has accepted. Returns whether it was one.
+    pub(super) fn forget(&mut self, key: usize) -> bool {
+        let before = self.arrived.len();
+        self.arrived.retain(|(arrived, _)| *arrived != key);
+        self.arrived.len() < before
+    }
+
+    /// Whether a connection of the peer that asks may wait for the program. `backlog` may in all.
+    fn has_room(&self, asked: &Asked, backlog: usize) -> bool {
+        let open = self.arrived.len() + self.reserved.len();
+        let arrived = self.arrived.iter();
+        let of_peer = arrived.filter(|(_, owner)| *owner == asked.owner()).count();
+        let of_peer = of_peer + self.responder.owned(asked);
+        open < backlog && of_peer < backlog.div_ceil(PEER_PART)
+    }
+}
+
+impl Driver {
+    pub(super) fn receive_as_responder(
+        &mut self,
+        endpoint: &mut Endpoint<UdpFabric>,
+        now_ns: u64,
+        packet: &OwnersDatagram,
+    ) {
+        let Some(listening) = &mut self.listening else {
+            return;
+        };
+        match listening
+            .responder
+            .receive(now_ns, packet.src, &packet.bytes)
+        {
+            Reaction::Ignored => {}
+            Reaction::Answered(answer) => send(endpoint, packet, &answer),
+            Reaction::Asked(asked) => self.asked(endpoint, now_ns, packet, asked),
+            Reaction::Proven { id, peer, payload } => {
+                let Some(reserved) = listening.reserved.remove(&id) else {
+                    return;
+                };
+                let owner = owner(&peer, packet.src);
+                let at = (packet.src, peer);
+                // What a peer that holds a key says wrongly harms only itself.
+                if let Ok(session) = self.join(endpoint, reserved, Role::Responder, at, &payload)
+                    && let Some(listening) = &mut self.listening
+                {
+                    listening.arrived.push_back((session, owner));
+                }
+            }
+        }
+    }
+
+    /// A peer that holds a key asks for a connection.
+    fn asked(
+        &mut self,
+        endpoint: &mut Endpoint<UdpFabric>,
+        now_ns: u64,
+        packet: &OwnersDatagram,
+        asked: Asked,
+    ) {
+        let Some(listening) = &mut self.listening else {
+            return;
+        };
+        let reserved = if listening.has_room(&asked, self.options.backlog) {
+            reserve(&mut self.keeper, endpoint, &self.options, packet.dst).ok()
+        } else {
+            None
+        };
+        let Some((reserved, payload)) = reserved else {
+            if let Reaction::Answered(answer) = listening.responder.refuse(asked) {
+                send(endpoint, packet, &answer);
+            }
+            return;
+        };
+        match listening.responder.accept(now_ns, asked, &payload) {
+            Ok((id, answer)) => {
+                listening.reserved.insert(id, reserved);
+                send(endpoint, packet, &answer);
+            }
+            Err(_) => release(&mut self.keeper, endpoint, reserved),
+        }
+    }
+
+    /// Ends the handshakes whose proof has not come in time. Returns when to call again.
+    pub(super) fn poll_listening(
+        &mut self,
+        endpoint: &mut Endpoint<UdpFabric>,
+        now_ns: u64,
+    ) -> u64 {
+        let Some(listening) = &mut self.listening else {
+            return u64::MAX;
+        };
+        while let Some(id) = listening.responder.expire(now_ns) {
+            if let Some(reserved) = listening.reserved.remove(&id) {
+                release(&mut self.keeper, endpoint, reserved);
+            }
+        }
+        listening.responder.next_ns()
+    }
+
+    /// Whether a listener accepts connections.
+    pub(crate) fn is_listening(&self) -> bool {
+        self.listening.is_some()
+    }
+
+    /// The next session of a listener whose both ends are ready.
+    pub(crate) fn accept(&mut self) -> Option<(usize, Peer)> {
+        let listening = self.listening.as_mut()?;
+        let sessions = &self.sessions;
+        let is_open = |key: usize| sessions.get(key).is_some_and(Session::is_open);
+        let mut arrived = listening.arrived.iter();
+        let place = arrived.position(|(key, _)| is_open(*key))?;
+        let (key, _) = listening.arrived.remove(place)?;
+        Some((key, sessions.get(key)?.peer.clone()))
+    }
+
+    pub(crate) fn refusals(&self) -> RefusalCounts {
+        let listening = self.listening.as_ref();
+        listening.map_or_else(RefusalCounts::default, |listening| {
+            listening.responder.counts()
+        })
+    }
+
+    /// Replaces the keys of a listener. Connections of peers that are no longer known end.
+    pub(crate) fn replace_keys(&mut self, endpoint: &mut Endpoint<UdpFabric>, keys: &Keys) {
+        let Some(listening) = &mut self.listening else {
+            return;
+        };
+        let before = listening.responder.keys().clone();
+        for id in listening.responder.replace_keys(keys.clone()) {
+            if let Some(reserved) = listening.reserved.remove(&id) {
+                release(&mut self.keeper, endpoint, reserved);
+            }
+        }
+        for (_, session) in &mut self.sessions {
+            if !keys.still_accept(&before, &session.peer) {
+                let mut shared = shared!(self, endpoint);
+                session.close(&mut shared, ByeCause::NoLongerKnown, Ended::NoLongerKnown);
+                session.wake();
+            }
+        }
+    }
+
+    /// Accepts no more connections. Those that nobody has accepted end.
+    pub(crate) fn stop_listening(&mut self, endpoint: &mut Endpoint<UdpFabric>) {
+        let Some(listening) = self.listening.take() else {
+            return;
+        };
+        self.waiters.wake();
+        for reserved in listening.reserved.into_values() {
+            release(&mut self.keeper, endpoint, reserved);
+        }
+        for (key, _) in listening.arrived {
+            self.drop_session(endpoint, key);
+        }
+    }
+}
+
+/// Sends the answer to a packet, from the address that the packet came to.
+fn send(endpoint: &Endpoint<UdpFabric>, packet: &OwnersDatagram, answer: &[u8]) {
+    let fabric = endpoint.fabric();
+    // The initiator asks again.
+    let _ = fabric.send_owners_packet(packet.port, packet.dst.ip(), packet.src, answer);
+}

@@ -1,0 +1,323 @@
+//! All connections of one endpoint. Runs on the endpoint's thread, after each of its polls.
+
+mod connecting;
+mod listening;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use farwrite::routes::{Role, RouteId, RouteKeeper, RouteOffer, Sizes};
+use farwrite::{Endpoint, QpInfo, QueuePair, RealTime, Sealing, TaskState, UdpFabric, Waiters};
+use farwrite_session::Text;
+use slab::Slab;
+
+use crate::error::{Ended, Error};
+use crate::handshake::{self, Responder};
+use crate::keys::Peer;
+use crate::message::{ByeCause, Introduction};
+use crate::options::ConnectionOptions;
+use crate::session::{SESSION_MTU, Session, Shared, session_options};
+use connecting::Attempts;
+use listening::Listening;
+
+pub(crate) use connecting::ConnectFailure;
+
+/// What this end calls itself.
+const SOFTWARE: &str = concat!("farwrite ", env!("CARGO_PKG_VERSION"));
+
+/// The connections of an endpoint.
+pub(crate) struct Driver {
+    keeper: RouteKeeper,
+    options: ConnectionOptions,
+    sessions: Slab<Session>,
+    /// The session of each route.
+    of_routes: HashMap<RouteId, usize>,
+    /// Sessions that have no task yet, and their queue pairs.
+    new: Vec<(usize, QueuePair)>,
+    listening: Option<Listening>,
+    attempts: Attempts,
+    /// Empty between polls, kept for its capacity.
+    served: Vec<(RouteId, Result<(), farwrite::Error>)>,
+    /// Threads that wait for a connection, or for the end of all.
+    waiters: Arc<Waiters>,
+}
+
+/// What this end offers to a peer.
+pub(crate) struct Reserved {
+    qp: QueuePair,
+    route: RouteId,
+}
+
+/// Splits a driver, so that sessions can use the other fields.
+macro_rules! shared {
+    ($driver:ident, $endpoint:ident) => {
+        Shared {
+            now_ns: $endpoint.fabric().now_ns(),
+            endpoint: $endpoint,
+            keeper: &mut $driver.keeper,
+            options: &$driver.options,
+        }
+    };
+}
+use shared;
+
+impl Driver {
+    pub(crate) fn new(options: ConnectionOptions) -> Self {
+        Self {
+            keeper: RouteKeeper::with_sealing(Sealing::Required),
+            options,
+            sessions: Slab::new(),
+            of_routes: HashMap::new(),
+            new: Vec::new(),
+            listening: None,
+            attempts: Attempts::default(),
+            served: Vec::new(),
+            waiters: Arc::default(),
+        }
+    }
+
+    /// Threads that wait for a connection, or for the end of all.
+    pub(crate) fn waiters(&self) -> &Arc<Waiters> {
+        &self.waiters
+    }
+
+    /// Wakes all who wait for something of this driver: its thread ends.
+    pub(crate) fn wake_all(&self) {
+        self.waiters.wake();
+        for (_, session) in &self.sessions {
+            session.waiters().wake();
+        }
+    }
+
+    /// Takes the connections of a listener from now on.
+    pub(crate) fn listen(&mut self, responder: Responder) {
+        self.listening = Some(Listening::new(responder));
+    }
+
+    /// Follows each poll of the endpoint. Returns when to call again. Sessions have tasks of their own
+    /// ([`Driver::take_new`]).
+    pub(crate) fn poll(&mut self, endpoint: &mut Endpoint<UdpFabric>) -> TaskState {
+        let now_ns = endpoint.fabric().now_ns();
+        for packet in endpoint.fabric().take_handshake_packets() {
+            let number = handshake::number(&packet.bytes).unwrap_or(0);
+            let from = (packet.src, number);
+            if !self.receive_as_initiator(endpoint, packet.dst, from, &packet.bytes) {
+                self.receive_as_responder(endpoint, now_ns, &packet);
+            }
+        }
+        let mut served = std::mem::take(&mut self.served);
+        let keeper_ns = self.keeper.poll_each(endpoint, &mut served);
+        for (route, result) in served.drain(..) {
+            self.route_served(endpoint, route, result);
+        }
+        self.served = served;
+        let next_ns = keeper_ns.unwrap_or(u64::MAX);
+        let next_ns = next_ns.min(self.poll_attempts(endpoint, now_ns));
+        TaskState::Until(next_ns.min(self.poll_listening(endpoint, now_ns)))
+    }
+
+    /// Something may have changed on a route. If it has failed, its connection ends, and no other one. A broken
+    /// port ends all of them: the endpoint reports it.
+    fn route_served(
+        &mut self,
+        endpoint: &mut Endpoint<UdpFabric>,
+        route: RouteId,
+        result: Result<(), farwrite::Error>,
+    ) {
+        let key = self.of_routes.get(&route);
+        let Some(session) = key.and_then(|key| self.sessions.get_mut(*key)) else {
+            return;
+        };
+        if let Err(error) = result {
+            session.end(&mut shared!(self, endpoint), error.into());
+        }
+        session.wake();
+    }
+
+    /// Sessions that need a task of their queue pair, which runs [`Driver::poll_session`].
+    pub(crate) fn take_new(&mut self) -> Vec<(usize, QueuePair)> {
+        std::mem::take(&mut self.new)
+    }
+
+    /// Follows a poll of the endpoint that may concern session `key`, whose queue pair is `qp`. Returns when to
+    /// call again.
+    pub(crate) fn poll_session(
+        &mut self,
+        endpoint: &mut Endpoint<UdpFabric>,
+        key: usize,
+        qp: QueuePair,
+    ) -> TaskState {
+        let session = self.sessions.get_mut(key);
+        let Some(session) = session.filter(|session| session.queue_pair() == qp) else {
+            return TaskState::Done;
+        };
+        let mut shared = shared!(self, endpoint);
+        let next_ns = session.poll(&mut shared);
+        if (session.is_over() || session.has_heard(&shared))
+            && let Some(attempt) = session.attempt.take()
+        {
+            self.attempts.confirm(attempt);
+        }
+        if session.announce() {
+            self.waiters.wake();
+        }
+        if !session.is_over() {
+            return TaskState::Until(next_ns);
+        }
+        self.of_routes.remove(&session.route());
+        let listening = self.listening.as_mut();
+        // A connection that ended before anyone accepted it is forgotten.
+        let is_unaccepted = listening.is_some_and(|listening| listening.forget(key));
+        session.has_task = false;
+        if is_unaccepted || session.is_forgotten {
+            self.sessions.remove(key);
+        }
+        TaskState::Done
+    }
+
+    /// Makes the session of a finished handshake with the end at `at`.
+    fn join(
+        &mut self,
+        endpoint: &mut Endpoint<UdpFabric>,
+        reserved: Reserved,
+        role: Role,
+        (at, peer): (SocketAddr, Peer),
+        payload: &[u8],
+    ) -> Result<usize, Error> {
+        let Reserved { qp, route } = reserved;
+        let join = || -> Result<Session, Error> {
+            let theirs = Introduction::decode(payload)?;
+            // Packets go where the handshake went, whatever the peer calls itself.
+            let offer = RouteOffer {
+                address: at,
+                ..theirs.route
+            };
+            let sizes = match role {
+                Role::Initiator => Sizes::Largest {
+                    least_mtu: SESSION_MTU,
+                    largest_mtu: self.options.largest_mtu,
+                },
+                Role::Responder => Sizes::Untested,
+            };
+            self.keeper.join(endpoint, route, role, &offer, sizes)?;
+            let mut shared = shared!(self, endpoint);
+            Session::new(&mut shared, peer, role, route, qp, theirs.queue_pair)
+        };
+        match join() {
+            Ok(session) => {
+                let key = self.sessions.insert(session);
+                self.of_routes.insert(route, key);
+                self.new.push((key, qp));
+                Ok(key)
+            }
+            Err(error) => {
+                release(&mut self.keeper, endpoint, Reserved { qp, route });
+                Err(error)
+            }
+        }
+    }
+
+    /// Runs `call` on a session, and returns what it returns; `None` if it is forgotten.
+    pub(crate) fn on_session<R>(
+        &mut self,
+        endpoint: &mut Endpoint<UdpFabric>,
+        key: usize,
+        call: impl FnOnce(&mut Session, &mut Shared<'_>) -> R,
+    ) -> Option<R> {
+        let session = self.sessions.get_mut(key)?;
+        let result = call(session, &mut shared!(self, endpoint));
+        session.wake();
+        Some(result)
+    }
+
+    /// Closes a session that nobody names any more. Its last message may still be under way.
+    pub(crate) fn drop_session(&mut self, endpoint: &mut Endpoint<UdpFabric>, key: usize) {
+        self.on_session(endpoint, key, |session, shared| {
+            session.close(shared, ByeCause::Closed, Ended::Closed);
+        });
+        self.forget(key);
+    }
+
+    /// Forgets a session as soon as it is over.
+    pub(super) fn forget(&mut self, key: usize) {
+        let Some(session) = self.sessions.get_mut(key) else {
+            return;
+        };
+        session.is_forgotten = true;
+        // Its task does it, if that has not ended.
+        if !session.has_task {
+            self.sessions.remove(key);
+        }
+    }
+
+    pub(crate) fn options(&self) -> &ConnectionOptions {
+        &self.options
+    }
+
+    pub(crate) fn session(&self, key: usize) -> Option<&Session> {
+        self.sessions.get(key)
+    }
+
+    pub(crate) fn session_mut(&mut self, key: usize) -> Option<&mut Session> {
+        self.sessions.get_mut(key)
+    }
+
+    /// The address at which the peer of a session is now.
+    pub(crate) fn address(&self, key: usize) -> Option<SocketAddr> {
+        self.keeper.peer(self.sessions.get(key)?.route())
+    }
+
+    /// Whether each session has ended.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.sessions.iter().all(|(_, session)| session.is_over())
+    }
+}
+
+/// Takes a session queue pair and a route, and what a peer must know of them. `local` is the address at
+/// which the peer's packets arrive.
+pub(crate) fn reserve(
+    keeper: &mut RouteKeeper,
+    endpoint: &mut Endpoint<UdpFabric>,
+    options: &ConnectionOptions,
+    local: SocketAddr,
+) -> Result<(Reserved, Vec<u8>), Error> {
+    let qp = endpoint.create_qp(session_options(options.rate_control))?;
+    let mut offered = || -> Result<(RouteId, QpInfo, RouteOffer), Error> {
+        let info = endpoint.qp_info(qp)?;
+        let (route, mut offer) = keeper.offer(endpoint)?;
+        keeper
+            .set_local(route, local.ip())
+            .map_err(farwrite::Error::from)?;
+        offer.address.set_ip(local.ip());
+        Ok((route, info, offer))
+    };
+    let (route, queue_pair, offer) = match offered() {
+        Ok(offered) => offered,
+        Err(error) => {
+            let _ = endpoint.destroy_qp(qp);
+            return Err(error);
+        }
+    };
+    let introduction = Introduction {
+        software: Text::new(SOFTWARE),
+        queue_pair,
+        route: offer,
+    };
+    let reserved = Reserved { qp, route };
+    match introduction.encode() {
+        Ok(bytes) => Ok((reserved, bytes)),
+        Err(error) => {
+            release(keeper, endpoint, reserved);
+            Err(error.into())
+        }
+    }
+}
+
+/// Returns what a handshake has taken that came to nothing.
+fn release(keeper: &mut RouteKeeper, endpoint: &mut Endpoint<UdpFabric>, reserved: Reserved) {
+    let _ = keeper.remove(reserved.route);
+    let _ = endpoint.destroy_qp(reserved.qp);
+}

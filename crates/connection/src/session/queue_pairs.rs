@@ -1,0 +1,266 @@
+//! The queue pairs of a session: which the ends ask for, open and close (P12.6).
+
+use farwrite::routes::Role;
+use farwrite::{QpConfig, QpInfo, QpOptions, QueuePair, Sealing};
+use farwrite_session::Text;
+
+use super::{Session, Shared};
+use crate::error::{Ended, Error};
+use crate::message::{self, Malformed, Message};
+use crate::options::ConnectionOptions;
+
+/// The most queue pairs that this end asks for and the peer has not answered. Further ones wait here.
+const MOST_OPENINGS: usize = 32;
+/// The most requests of the peer that wait for this end's program or for a place.
+pub(super) const MOST_REQUESTS: usize = 2 * MOST_OPENINGS;
+/// Queue pairs that have ended and only answer late packets take no place, up to this many times the places.
+const ENDED_PART: usize = 4;
+
+/// A queue pair that this end has asked for.
+pub(super) struct Opening {
+    pub(super) qp: QueuePair,
+    /// The peer's answer.
+    pub(super) answer: Option<Result<(), Text>>,
+}
+
+/// A queue pair that the peer asks for.
+pub(super) struct Request {
+    pub(super) number: u32,
+    name: String,
+    theirs: Vec<u8>,
+}
+
+impl Session {
+    /// The peer asks for a queue pair.
+    pub(super) fn requested(
+        &mut self,
+        number: u32,
+        name: String,
+        theirs: Vec<u8>,
+    ) -> Result<(), Ended> {
+        let is_theirs = number % 2 != u32::from(self.role == Role::Responder);
+        // A peer numbers its queue pairs in ascending order, and numbers none twice (P12.6.2).
+        if !is_theirs || u64::from(number) < self.next_theirs {
+            return Err(Malformed::new(format!("it numbers a queue pair {number}")).into());
+        }
+        self.next_theirs = u64::from(number) + 2;
+        if self.requests.len() >= MOST_REQUESTS {
+            let reason = Text::new(format!(
+                "{MOST_REQUESTS} requests for queue pairs wait at it, the most of one connection"
+            ));
+            self.tell(&Message::Refused { number, reason });
+            return Ok(());
+        }
+        self.requests.push_back(Request {
+            number,
+            name,
+            theirs,
+        });
+        Ok(())
+    }
+
+    pub(super) fn opened(
+        &mut self,
+        shared: &mut Shared<'_>,
+        number: u32,
+        bytes: &[u8],
+    ) -> Result<(), Ended> {
+        let Some(opening) = self.openings.get_mut(&number) else {
+            return Ok(());
+        };
+        if opening.answer.is_some() {
+            return Ok(());
+        }
+        let theirs = QpInfo::decode(bytes).map_err(Malformed::new)?;
+        let connected = shared
+            .keeper
+            .connect(shared.endpoint, self.route, opening.qp, &theirs);
+        opening.answer = Some(connected.map_err(Text::new));
+        Ok(())
+    }
+
+    /// The options of a queue pair on this connection: its packets fit the path and are sealed, and its
+    /// rate is that of the connection.
+    pub(super) fn fitted(&self, shared: &Shared<'_>, mut options: QpOptions) -> QpOptions {
+        fit_path(&mut options.sdr, self.mtu);
+        options.rate_control = shared.options.rate_control;
+        options.sealing = Sealing::Required;
+        if !self.rtt.is_zero() {
+            options.initial_rtt = self.rtt;
+        }
+        options
+    }
+
+    pub(super) fn check_open(&self) -> Result<(), Error> {
+        self.ended().map_or(Ok(()), |why| Err(why.into()))
+    }
+
+    /// Whether [`Session::begin_open`] asks the peer, or fails.
+    pub(crate) fn may_open(&self) -> bool {
+        self.openings.len() < MOST_OPENINGS || self.ended().is_some()
+    }
+
+    /// Asks the peer for a queue pair. Returns its number; `None` while too many requests are unanswered.
+    pub(crate) fn begin_open(
+        &mut self,
+        shared: &mut Shared<'_>,
+        name: &str,
+        options: QpOptions,
+    ) -> Result<Option<u32>, Error> {
+        self.check_open()?;
+        message::check_name(name)?;
+        if !self.may_open() {
+            return Ok(None);
+        }
+        let qp = shared.endpoint.create_qp(self.fitted(shared, options))?;
+        let queue_pair = encoded(shared, qp)?;
+        let number = self.next_number;
+        self.next_number = number.wrapping_add(2);
+        self.openings.insert(number, Opening { qp, answer: None });
+        let name = name.to_owned();
+        self.tell(&Message::Open {
+            number,
+            name,
+            queue_pair,
+        });
+        Ok(Some(number))
+    }
+
+    /// The result of [`Session::begin_open`]: the queue pair, once the peer has answered.
+    pub(crate) fn finish_open(
+        &mut self,
+        number: u32,
+        name: &str,
+    ) -> Option<Result<QueuePair, Error>> {
+        if let Err(over) = self.check_open() {
+            return Some(Err(over));
+        }
+        let opening = self.openings.get_mut(&number)?;
+        match opening.answer.take()? {
+            Ok(()) => {
+                let Opening { qp, .. } = self.openings.remove(&number)?;
+                self.pairs.insert(number, qp);
+                // Others may wait for its place. No poll follows this call.
+                self.waiters.wake();
+                Some(Ok(qp))
+            }
+            Err(reason) => {
+                // The caller gives it up, which destroys the queue pair.
+                opening.answer = Some(Err(reason.clone()));
+                let name = name.to_owned();
+                Some(Err(Error::Refused { name, reason }))
+            }
+        }
+    }
+
+    /// Closes a queue pair, or gives up opening it.
+    pub(crate) fn close_pair(&mut self, shared: &mut Shared<'_>, number: u32) {
+        self.retired.remove(&number);
+        self.has_changed = true;
+        let opening = self.openings.remove(&number).map(|opening| opening.qp);
+        if let Some(qp) = self.pairs.remove(&number).or(opening) {
+            // It goes with the endpoint if it is broken.
+            let _ = shared.endpoint.destroy_qp(qp);
+            self.tell(&Message::Close { number });
+        }
+    }
+
+    /// Says that a queue pair has ended at both ends, and only answers late packets: it takes no place.
+    pub(crate) fn retire_pair(&mut self, number: u32) {
+        if self.pairs.contains_key(&number) {
+            self.retired.insert(number);
+            // Others may wait for its place.
+            self.waiters.wake();
+        }
+    }
+
+    /// Whether one more queue pair may be open.
+    fn has_place(&self, options: &ConnectionOptions) -> bool {
+        let most_retired = ENDED_PART.saturating_mul(options.max_queue_pairs);
+        let free = self.retired.len().min(most_retired);
+        self.pairs.len() - free < options.max_queue_pairs
+    }
+
+    /// Whether [`Session::accept_pair`] has something to do or to report.
+    pub(crate) fn is_asked(&self, name: Option<&str>, options: &ConnectionOptions) -> bool {
+        let mut requests = self.requests.iter();
+        let is_asked = requests.any(|request| name.is_none_or(|name| request.name == name));
+        self.ended().is_some() || is_asked && self.has_place(options)
+    }
+
+    /// Opens the first queue pair that the peer asks for by this name (any name, if `None`). Returns
+    /// `None` if there is none, or no place for it. A request that does not fit is refused.
+    pub(crate) fn accept_pair(
+        &mut self,
+        shared: &mut Shared<'_>,
+        name: Option<&str>,
+        options: &QpOptions,
+    ) -> Result<Option<(u32, String, QueuePair)>, Error> {
+        self.check_open()?;
+        if !self.has_place(shared.options) {
+            return Ok(None);
+        }
+        let is_named = |request: &Request| name.is_none_or(|name| request.name == name);
+        let Some(place) = self.requests.iter().position(is_named) else {
+            return Ok(None);
+        };
+        let Some(Request {
+            number,
+            name,
+            theirs,
+        }) = self.requests.remove(place)
+        else {
+            return Ok(None);
+        };
+        match self.connect_pair(shared, &theirs, options) {
+            Ok((qp, queue_pair)) => {
+                self.pairs.insert(number, qp);
+                self.tell(&Message::Opened { number, queue_pair });
+                Ok(Some((number, name, qp)))
+            }
+            Err(error) => {
+                let reason = Text::new(&error);
+                self.tell(&Message::Refused { number, reason });
+                Err(error)
+            }
+        }
+    }
+
+    fn connect_pair(
+        &self,
+        shared: &mut Shared<'_>,
+        theirs: &[u8],
+        options: &QpOptions,
+    ) -> Result<(QueuePair, Vec<u8>), Error> {
+        let theirs = QpInfo::decode(theirs).map_err(Malformed::new)?;
+        let qp = shared
+            .endpoint
+            .create_qp(self.fitted(shared, options.clone()))?;
+        let connected = shared
+            .keeper
+            .connect(shared.endpoint, self.route, qp, &theirs);
+        let info = connected
+            .map_err(Error::from)
+            .and_then(|()| encoded(shared, qp));
+        match info {
+            Ok(info) => Ok((qp, info)),
+            Err(error) => {
+                let _ = shared.endpoint.destroy_qp(qp);
+                Err(error)
+            }
+        }
+    }
+}
+
+/// Makes the packets of a queue pair fit a path, and its messages as long as such packets can carry.
+pub(crate) fn fit_path(sdr: &mut QpConfig, mtu: u32) {
+    sdr.mtu = sdr.mtu.min(mtu);
+    let packets = 1_u64.checked_shl(sdr.split.offset_bits.into());
+    let longest = packets.unwrap_or(u64::MAX).saturating_mul(sdr.mtu.into());
+    sdr.max_message_bytes = sdr.max_message_bytes.min(longest);
+}
+
+pub(super) fn encoded(shared: &Shared<'_>, qp: QueuePair) -> Result<Vec<u8>, Error> {
+    let info = shared.endpoint.qp_info(qp)?;
+    Ok(info.encode().map_err(Malformed::new)?)
+}
