@@ -394,13 +394,13 @@ impl<F: Fabric> Endpoint<F> {
         Ok(())
     }
 
-    /// Returns how many packets have left for the peer of a queue pair and have arrived from it. The
-    /// first number may count packets of other queue pairs to the same peer, so only its growth has a
-    /// meaning.
+    /// Returns how many packets have left for the peer of a queue pair, and how many have arrived from it
+    /// and were verified. Who keeps a route (P6.2) must know both. The first number may count packets of
+    /// other queue pairs to the same peer, so only its growth has a meaning.
     ///
     /// # Errors
     /// Those of [`Endpoint::peer_stats`].
-    pub(crate) fn traffic(&self, qp: QueuePair) -> Result<[u64; 2], Error> {
+    pub fn traffic(&self, qp: QueuePair) -> Result<[u64; 2], Error> {
         let peer = self.peers.get(self.peer_number(qp)?);
         Ok(self.queue_pairs.get(qp)?.traffic(peer))
     }

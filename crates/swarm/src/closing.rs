@@ -1,6 +1,6 @@
 //! The end of a case: checks that all ends fall silent and return all resources.
 
-use farwrite::{DropReason, Fabric, MemoryRegion};
+use farwrite::{DropReason, MemoryRegion};
 use farwrite_link::LinkCounters;
 
 use crate::plan::{Fault, SECOND};
@@ -18,7 +18,7 @@ const MAX_IDLE_ROUNDS: u64 = 2;
 #[derive(Default)]
 struct Sums {
     links: LinkCounters,
-    /// Packets sent by all endpoints.
+    /// Packets sent by all endpoints and on routes.
     sent: u64,
     arrived: u64,
 }
@@ -135,7 +135,8 @@ impl World<'_> {
             sent,
             arrived,
         } = sums;
-        let passed = tap.sent - tap.controls_dropped - tap.controls_held - tap.kept_back;
+        let kept = tap.controls_held + tap.kept_back + tap.meddled;
+        let passed = tap.sent - tap.controls_dropped - kept;
         let undeliverable = self.network.undeliverable();
         let counts = format!(
             "hosts sent {sent} and took in {arrived}, {undeliverable} had no receiver, \
@@ -163,9 +164,7 @@ impl World<'_> {
         let mut sums = Sums::default();
         let mut all_links = self.earlier.links.clone();
         for path in &self.plan.paths {
-            let [a, b] = path
-                .hosts
-                .map(|host| self.hosts[host].running().fabric().local_addr(0).ip());
+            let [a, b] = path.hosts.map(|host| self.hosts[host].seen_as);
             for (from, to) in [(a, b), (b, a)] {
                 let counters = self.network.link_counters(from, to);
                 all_links.push(counters.map_err(|error| self.failed("link_counters", error))?);
@@ -187,6 +186,9 @@ impl World<'_> {
             sums.sent += counters.sent_packets;
             sums.arrived += counters.received_packets + counters.dropped.iter().sum::<u64>();
         }
+        let [sent, arrived] = self.route_packets();
+        sums.sent += sent;
+        sums.arrived += arrived;
         Ok(sums)
     }
 
@@ -205,7 +207,9 @@ impl World<'_> {
             for reason in DropReason::ALL {
                 let is_explained = match reason {
                     DropReason::NullKey => true,
-                    DropReason::BadIcrc | DropReason::Malformed => corrupts,
+                    // Behind address translation, an end may seal for wrong addresses for a time.
+                    DropReason::BadIcrc => corrupts || self.plan.translated,
+                    DropReason::Malformed => corrupts,
                     // A flipped bit can create an unknown opcode, which is checked before the ICRC.
                     DropReason::UnsupportedOpcode => corrupts,
                     // A packet that is sent back may name a queue pair of another channel.

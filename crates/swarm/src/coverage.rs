@@ -12,7 +12,7 @@ use crate::world::World;
 
 /// All kinds of events that a case can meet. If many cases do not meet a kind, the plans have a
 /// hole.
-const KINDS: [&str; 97] = [
+const KINDS: [&str; 101] = [
     "loss, packet by packet",
     "loss in bursts",
     "queue overflow",
@@ -31,6 +31,10 @@ const KINDS: [&str; 97] = [
     "a packet repeated more often than packets were sent",
     "sealed packets",
     "sealed packets forged",
+    "bytes without a tag changed",
+    "route packets repeated",
+    "an end that sealed for wrong addresses",
+    "messages open when an attacker left",
     "chunks rebuilt beside other work",
     "pause",
     "fabric full",
@@ -195,6 +199,8 @@ impl World<'_> {
         coverage.saw_if("a packet repeated", tap.replayed > 0);
         coverage.saw_if("sealed packets", self.plan.is_sealed());
         coverage.saw_if("sealed packets forged", tap.forged > 0);
+        coverage.saw_if("bytes without a tag changed", tap.meddled > 0);
+        coverage.saw_if("route packets repeated", tap.routes_repeated > 0);
         let is_flood = tap.replayed > tap.sent;
         coverage.saw_if(
             "a packet repeated more often than packets were sent",

@@ -40,7 +40,7 @@ pub use networks::{
     Carrier, ChangePlan, FlowPlan, NetworkCounts, NetworkPlan, NetworkReport, check_network,
     explain_network,
 };
-pub use plan::{Ending, Fault, MessagePlan, PairPlan, PathPlan, Plan, Repair, Span};
+pub use plan::{Ending, Fault, MessagePlan, PairPlan, PathPlan, Plan, Repair, Span, Trailers};
 pub use shrink::shrink;
 pub use violation::{Rule, Violation};
 

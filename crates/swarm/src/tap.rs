@@ -1,6 +1,8 @@
 //! The tap: sees all packets that hosts send, hashes them, and drops or holds them back according
 //! to the plan.
 
+mod meddling;
+
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -16,6 +18,7 @@ use farwrite_wire::packet::Packet;
 
 use crate::plan::{Fault, MessagePlan, Plan};
 use farwrite_rng::{SplitMix, mix};
+use meddling::is_route_packet;
 
 /// Where a data packet has the number of the receiving queue pair, the address, and the immediate
 /// (P2).
@@ -60,8 +63,8 @@ struct Captured {
 pub(crate) struct Tap {
     plan: Plan,
     network: SimNetwork,
-    /// Addresses of the hosts.
-    addresses: Vec<IpAddr>,
+    /// Addresses of the hosts: their own, and those that the network sees.
+    addresses: Vec<[IpAddr; 2]>,
     rng: SplitMix,
     hash: u64,
     routes: HashMap<(IpAddr, u32), Route>,
@@ -95,6 +98,9 @@ pub(crate) struct TapCounts {
     pub(crate) injected_data: u64,
     pub(crate) replayed: u64,
     pub(crate) forged: u64,
+    /// Packets whose bytes without a tag were changed.
+    pub(crate) meddled: u64,
+    pub(crate) routes_repeated: u64,
 }
 
 impl Tap {
@@ -102,7 +108,7 @@ impl Tap {
     pub(crate) fn new(
         plan: &Plan,
         network: &SimNetwork,
-        addresses: Vec<IpAddr>,
+        addresses: Vec<[IpAddr; 2]>,
     ) -> Rc<RefCell<Self>> {
         let tap = Rc::new(RefCell::new(Self {
             network: network.clone(),
@@ -197,6 +203,18 @@ impl Tap {
         let now_ns = self.network.now_ns();
         self.counts.sent += 1;
         self.hash_datagram(now_ns, datagram);
+        let verdict = match is_route_packet(datagram) {
+            true => Verdict::Pass,
+            false => self.see_packet(now_ns, datagram),
+        };
+        match verdict {
+            Verdict::Pass => self.meddle(now_ns, datagram),
+            other => other,
+        }
+    }
+
+    /// Sees a packet of a queue pair.
+    fn see_packet(&mut self, now_ns: u64, datagram: &Datagram) -> Verdict {
         let packet = Packet::parse(&datagram.payload).expect("an endpoint sends whole packets");
         let bth = packet.bth();
         if bth.opcode == UC_SEND_ONLY {
@@ -229,7 +247,7 @@ impl Tap {
                 continue;
             };
             let hosts = self.plan.paths[*path].hosts;
-            let ends = [hosts[*link], hosts[1 - link]].map(|host| self.addresses[host]);
+            let ends = [hosts[*link], hosts[1 - link]].map(|host| self.addresses[host][1]);
             let is_there = ends == [datagram.src.ip(), datagram.dst.ip()];
             if !is_there || !span.contains(now_ns) || !self.rng.chance(*share) {
                 continue;
@@ -343,7 +361,7 @@ impl Tap {
                 }
             }
         }
-        let flow = Flow::new(forged.src, forged.dst).expect("as the packet's");
+        let flow = Flow::new(forged.src, self.inside(forged.dst)).expect("as the packet's");
         let icrc = Icrc::new(&flow, forged.id, forged.payload.len());
         let icrc = icrc.update(&forged.payload[..body]).finish();
         forged.payload[body..].copy_from_slice(&icrc.to_le_bytes());

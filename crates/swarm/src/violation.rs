@@ -33,6 +33,8 @@ pub enum Rule {
     Deadline,
     /// Every message ends within a bounded time after the last fault.
     Liveness,
+    /// Everything moves again within 5 seconds and 10 round trips after an attacker has left.
+    Recovery,
     /// When all messages have ended, no packet is sent and no timer runs.
     Silence,
     /// The bytes in flight do not exceed the window, no round trip is shorter than the path, and
@@ -69,6 +71,7 @@ impl Display for Rule {
             Self::Terms => "terms",
             Self::Deadline => "deadline",
             Self::Liveness => "liveness",
+            Self::Recovery => "recovery",
             Self::Silence => "silence",
             Self::Path => "path",
             Self::Leak => "leak",

@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
 use farwrite_link::{ConfigError, Datagram, Link, LinkConfig, LinkCounters, Step};
+use farwrite_wire::opcode::ROUTE_PACKET;
 use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
 
@@ -78,6 +79,10 @@ pub(super) struct NetworkState {
     inboxes: BTreeMap<SocketAddr, VecDeque<SimArrival>>,
     /// The clocks of hosts that differ from the network's.
     clocks: BTreeMap<IpAddr, SimClock>,
+    /// The hosts behind address translation: their own addresses, and those that the network sees.
+    translations: Vec<[IpAddr; 2]>,
+    /// Route packets that have arrived, by socket.
+    route_packets: BTreeMap<SocketAddr, Vec<Datagram>>,
     tap: Option<Tap>,
     held: Vec<Datagram>,
     undeliverable: u64,
@@ -94,6 +99,8 @@ impl SimNetwork {
             shared: BTreeMap::new(),
             inboxes: BTreeMap::new(),
             clocks: BTreeMap::new(),
+            translations: Vec::new(),
+            route_packets: BTreeMap::new(),
             tap: None,
             held: Vec::new(),
             undeliverable: 0,
@@ -195,6 +202,13 @@ impl SimNetwork {
         self.state.borrow_mut().clocks.insert(host, clock);
     }
 
+    /// Puts a host behind address translation (NAT). What it sends leaves with the address `outside`, and
+    /// what is sent there arrives at the host; ports stay. Links and the tap know `outside` only.
+    pub fn translate(&self, inside: IpAddr, outside: IpAddr) {
+        let mut state = self.state.borrow_mut();
+        state.translations.push([inside, outside]);
+    }
+
     /// The current time, in nanoseconds since the creation of the network.
     #[must_use]
     pub fn now_ns(&self) -> u64 {
@@ -269,6 +283,19 @@ impl SimNetwork {
         self.state.borrow_mut().deliver(datagram);
     }
 
+    /// Sends a datagram that no end sends, such as a route packet (P6.2), from the socket of an end.
+    pub fn send(&self, datagram: Datagram) {
+        transmit(&self.state, datagram);
+    }
+
+    /// Removes and returns the route packets (P6.2) that have arrived at a socket. An end does not get
+    /// them.
+    #[must_use]
+    pub fn take_route_packets(&self, addr: SocketAddr) -> Vec<Datagram> {
+        let mut state = self.state.borrow_mut();
+        state.route_packets.remove(&addr).unwrap_or_default()
+    }
+
     /// Number of datagrams without a link or without a receiving end.
     #[must_use]
     pub fn undeliverable(&self) -> u64 {
@@ -277,7 +304,8 @@ impl SimNetwork {
 }
 
 /// Sends a datagram through the tap and the link.
-pub(super) fn transmit(network: &RefCell<NetworkState>, datagram: Datagram) {
+pub(super) fn transmit(network: &RefCell<NetworkState>, mut datagram: Datagram) {
+    network.borrow().rewrite(&mut datagram.src, [0, 1]);
     // Remove the tap while it runs, so that it can use the network.
     let tap = network.borrow_mut().tap.take();
     let verdict = match tap {
@@ -306,10 +334,23 @@ impl NetworkState {
         }
     }
 
-    fn deliver(&mut self, datagram: Datagram) {
+    /// Changes an address as translation does, `from` one of its two addresses `to` the other.
+    fn rewrite(&self, addr: &mut SocketAddr, [from, to]: [usize; 2]) {
+        let mut translations = self.translations.iter();
+        if let Some(host) = translations.find(|host| host[from] == addr.ip()) {
+            addr.set_ip(host[to]);
+        }
+    }
+
+    fn deliver(&mut self, mut datagram: Datagram) {
+        self.rewrite(&mut datagram.dst, [1, 0]);
         let clock = self.clocks.get(&datagram.dst.ip());
         let at_ns = clock.map_or(self.now_ns, |clock| clock.local_ns(self.now_ns));
         match self.inboxes.get_mut(&datagram.dst) {
+            Some(_) if datagram.payload.first() == Some(&ROUTE_PACKET) => {
+                let packets = self.route_packets.entry(datagram.dst).or_default();
+                packets.push(datagram);
+            }
             Some(inbox) => inbox.push_back(SimArrival { at_ns, datagram }),
             None => self.undeliverable += 1,
         }

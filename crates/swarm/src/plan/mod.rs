@@ -22,6 +22,8 @@ pub struct Plan {
     pub seed: u64,
     /// Whether hosts have IPv6 addresses.
     pub ipv6: bool,
+    /// Whether hosts are behind address translation. Then routes find the addresses of the peers (P6.2).
+    pub translated: bool,
     /// How long all hosts take to code a group while they do other work, in nanoseconds. With 0, they
     /// code at once.
     pub coding_ns: u64,
@@ -146,6 +148,17 @@ impl Span {
     }
 }
 
+/// What an attacker writes to the trailers of route packets (P6.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trailers {
+    /// Random bytes.
+    Random,
+    /// The difference that a relay would leave that puts ICRCs right for the translated addresses.
+    Resealed,
+    /// One or the other, drawn for each packet.
+    Mixed,
+}
+
 /// A fault at a time.
 #[derive(Clone, Debug)]
 pub enum Fault {
@@ -227,6 +240,20 @@ pub enum Fault {
         span: Span,
         /// Probability that a data packet gets such a copy.
         share: f64,
+    },
+    /// Someone who knows all bytes without a tag changes these on a path, in both directions, and leaves.
+    /// The hosts are behind address translation, and no other fault lasts longer.
+    Meddling {
+        /// Index of the path.
+        path: usize,
+        /// When.
+        span: Span,
+        /// What it writes to the trailers of route packets.
+        trailers: Trailers,
+        /// Probability that it breaks the ICRC of a packet of a queue pair.
+        icrc_share: f64,
+        /// Probability that it sends a route packet a second time.
+        repeat_share: f64,
     },
     /// A host does not poll its endpoint.
     Pause {

@@ -22,6 +22,9 @@ impl Display for Plan {
         let version = if self.ipv6 { 6 } else { 4 };
         let heal = Millis(self.heal_ns);
         writeln!(f, "IPv{version}, links without faults from {heal} on")?;
+        if self.translated {
+            writeln!(f, "all hosts behind address translation")?;
+        }
         if self.coding_ns > 0 {
             writeln!(f, "a group is coded in {}", Millis(self.coding_ns))?;
         }
@@ -261,6 +264,17 @@ impl Display for Fault {
                 write!(f, "{}, {span}", Millis(*delay_ns))
             }
             Self::Late { .. } | Self::Replay { .. } | Self::Forgery { .. } => self.fmt_copies(f),
+            Self::Meddling {
+                path,
+                span,
+                trailers,
+                icrc_share,
+                repeat_share,
+            } => write!(
+                f,
+                "someone on path {path} writes {trailers:?} trailers, breaks {icrc_share} of ICRCs, \
+                 repeats {repeat_share} of route packets, {span}"
+            ),
             Self::Pause { host, span } => write!(f, "host {host} does not poll, {span}"),
             Self::Full { host, span, share } => {
                 write!(

@@ -15,6 +15,7 @@ pub(super) fn instants(fault: &Fault) -> [u64; 2] {
         | Fault::Late { span, .. }
         | Fault::Replay { span, .. }
         | Fault::Forgery { span, .. }
+        | Fault::Meddling { span, .. }
         | Fault::Pause { span, .. }
         | Fault::Full { span, .. } => [span.from_ns, span.until_ns],
         Fault::Restart {
@@ -89,7 +90,7 @@ impl World<'_> {
             }
         }
         for (path, down) in plan.paths.iter().zip(down) {
-            let ips = path.hosts.map(|host| self.hosts[host].addr.ip());
+            let ips = path.hosts.map(|host| self.hosts[host].seen_as);
             for (link, down) in down.into_iter().enumerate() {
                 let cut = self.network.set_down(ips[link], ips[1 - link], down);
                 cut.expect("the path has links");
@@ -202,7 +203,7 @@ impl World<'_> {
         self.note_healed();
         self.say(|| "links heal".into());
         for path in &self.plan.paths {
-            let [a, b] = path.hosts.map(|host| self.hosts[host].addr.ip());
+            let [a, b] = path.hosts.map(|host| self.hosts[host].seen_as);
             for (from, to) in [(a, b), (b, a)] {
                 let counters = self.network.link_counters(from, to);
                 self.earlier

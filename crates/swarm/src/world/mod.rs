@@ -5,6 +5,8 @@ mod faults;
 mod outcomes;
 mod paths;
 mod reads;
+mod recovery;
+mod routes;
 mod users;
 mod writes;
 
@@ -26,6 +28,8 @@ use crate::violation::{Rule, Violation};
 use farwrite_rng::{SplitMix, mix};
 pub(crate) use outcomes::Message;
 use paths::PathWatch;
+use recovery::Recovery;
+use routes::RouteEnd;
 pub(crate) use writes::Write;
 
 /// Time after which a user retries a post that found no free slot.
@@ -62,6 +66,10 @@ pub(crate) struct World<'p> {
     progress_ns: u64,
     /// Whether a post is due and all slots are in use.
     is_waiting: bool,
+    /// Both ends of the route of each path, if hosts are behind address translation.
+    routes: Vec<[RouteEnd; 2]>,
+    /// What had moved when the attacker left.
+    recovery: Recovery,
     pub(crate) earlier: EarlierCounters,
     pub(crate) coverage: Coverage,
     rng: SplitMix,
@@ -71,6 +79,8 @@ pub(crate) struct World<'p> {
 /// A simulated host.
 pub(crate) struct Host {
     addr: SocketAddr,
+    /// The address with which the network sees it.
+    pub(crate) seen_as: IpAddr,
     ports: u16,
     endpoint: Option<Endpoint<RecordedFabric>>,
     /// How long it takes to code a group; 0 if it codes at once.
@@ -128,14 +138,29 @@ fn address(plan: &Plan, host: usize) -> IpAddr {
     }
 }
 
+/// The address with which the network sees a host.
+fn seen_as(plan: &Plan, host: usize) -> IpAddr {
+    let number = u8::try_from(host + 1).expect("few hosts");
+    match (plan.translated, plan.ipv6) {
+        (false, _) => address(plan, host),
+        (_, true) => Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, number.into()).into(),
+        (_, false) => Ipv4Addr::new(192, 0, 2, number).into(),
+    }
+}
+
 impl<'p> World<'p> {
     pub(crate) fn new(plan: &'p Plan, traced: bool) -> Self {
         let network = SimNetwork::new(plan.seed);
-        let addresses: Vec<IpAddr> = (0..plan.hosts()).map(|host| address(plan, host)).collect();
+        let own = |host| [address(plan, host), seen_as(plan, host)];
+        let addresses: Vec<[IpAddr; 2]> = (0..plan.hosts()).map(own).collect();
+        for [inside, outside] in addresses.iter().filter(|_| plan.translated) {
+            network.translate(*inside, *outside);
+        }
         let tap = Tap::new(plan, &network, addresses.clone());
-        let hosts = (0..plan.hosts())
+        let hosts: Vec<Host> = (0..plan.hosts())
             .map(|host| Host::new(plan, host, &network, addresses[host]))
             .collect();
+        let routes = routes::of(plan, &hosts);
         let pairs = (0..plan.pairs.len()).map(|pair| Pair::new(plan, pair));
         let world = Self {
             hosts,
@@ -149,6 +174,8 @@ impl<'p> World<'p> {
             healed: false,
             progress_ns: 0,
             is_waiting: false,
+            routes,
+            recovery: Recovery::default(),
             earlier: EarlierCounters::default(),
             coverage: Coverage::default(),
             rng: SplitMix::new(plan.seed ^ 2),
@@ -158,7 +185,7 @@ impl<'p> World<'p> {
             tap,
         };
         for path in &plan.paths {
-            let [a, b] = path.hosts.map(|host| addresses[host]);
+            let [a, b] = path.hosts.map(|host| addresses[host][1]);
             let joined = world.network.connect(a, b, path.links[0], path.links[1]);
             joined.expect("plans have good links");
         }
@@ -173,9 +200,13 @@ impl<'p> World<'p> {
             self.open_pairs()?;
             self.end_messages()?;
             self.post_messages()?;
+            self.check_recovery()?;
             // Deliver before hosts poll: a receive may end at once, and the next may be posted.
             self.deliver_late();
-            let wanted = self.poll_hosts()?;
+            let wanted = [self.poll_hosts()?, self.poll_routes()?]
+                .into_iter()
+                .flatten()
+                .min();
             let news = self.observe()?;
             if self.is_over() {
                 return Ok(());
@@ -309,7 +340,7 @@ impl Drop for World<'_> {
 }
 
 impl Host {
-    fn new(plan: &Plan, host: usize, network: &SimNetwork, addr: IpAddr) -> Self {
+    fn new(plan: &Plan, host: usize, network: &SimNetwork, [addr, seen_as]: [IpAddr; 2]) -> Self {
         let pairs = plan.pairs.iter();
         let here = pairs.filter(|pair| plan.paths[pair.path].hosts.contains(&host));
         let ports = here
@@ -319,6 +350,7 @@ impl Host {
         let fullness = Fullness::new(plan.seed ^ mix(host as u64));
         let mut host = Self {
             addr: SocketAddr::new(addr, FIRST_PORT),
+            seen_as,
             ports: ports.into(),
             endpoint: None,
             coding_ns: plan.coding_ns,
@@ -402,5 +434,6 @@ fn instants(plan: &Plan) -> BTreeSet<u64> {
     let messages = plan.messages.iter();
     instants.extend(messages.flat_map(|message| [message.send_ns, message.recv_ns]));
     instants.extend(plan.faults.iter().flat_map(faults::instants));
+    instants.extend(recovery::due_ns(plan));
     instants
 }

@@ -48,6 +48,7 @@ impl World<'_> {
                 if self.pairs[pair].peers[end].is_some()
                     && opens_ns + lag_ns <= now_ns
                     && self.awake(pair, end).is_some()
+                    && self.is_route_known(pair, end)
                 {
                     self.connect(pair, end)?;
                 }
@@ -60,7 +61,7 @@ impl World<'_> {
     fn create(&mut self, pair: usize, hosts: [usize; 2]) -> Result<(), Error> {
         for (end, host) in hosts.into_iter().enumerate() {
             let options = self.plan.pairs[pair].options.clone();
-            let addr = self.hosts[host].addr.ip();
+            let addr = self.hosts[host].seen_as;
             let endpoint = self.hosts[host].endpoint();
             let qp = endpoint.create_qp(options)?;
             let info = endpoint.qp_info(qp)?;
@@ -76,9 +77,11 @@ impl World<'_> {
         let host = self.plan.host(pair, end);
         let state = &mut self.pairs[pair];
         let (qp, peer) = (state.ends[end], state.peers[end].take());
-        let (qp, peer) = qp.zip(peer).expect("it is made, and not connected");
+        let (qp, mut peer) = qp.zip(peer).expect("it is made, and not connected");
+        self.name_peer(pair, end, &mut peer);
         let connected = self.hosts[host].endpoint().connect_qp(qp, &peer);
-        connected.map_err(|error| self.failed("connect_qp", error))
+        connected.map_err(|error| self.failed("connect_qp", error))?;
+        self.follow_route(pair, end)
     }
 
     /// Posts the messages that are due, in order, while there are free slots.

@@ -197,6 +197,11 @@ impl Draft {
         let ends = self.plan.faults.iter().map(Fault::over_ns);
         let pairs = self.plan.pairs.iter();
         let connects = pairs.map(|pair| pair.opens_ns + pair.lag_ns);
+        if let Some(left_ns) = self.plan.attacker_leaves_ns() {
+            // Everything must move again at once, so nothing else may be in the way.
+            self.plan.heal_ns = left_ns;
+            return;
+        }
         let last_ns = posts.chain(ends).chain(connects).max().unwrap_or(0);
         self.plan.heal_ns = last_ns + self.rng.within(1..2 * SECOND);
     }
@@ -212,6 +217,7 @@ impl Fault {
             | Self::Late { span, .. }
             | Self::Replay { span, .. }
             | Self::Forgery { span, .. }
+            | Self::Meddling { span, .. }
             | Self::Pause { span, .. }
             | Self::Full { span, .. } => span.until_ns,
             Self::Restart {

@@ -1,5 +1,6 @@
 //! Plans drawn from a seed.
 
+mod attacker;
 mod faults;
 mod reads;
 mod terms;
@@ -70,6 +71,7 @@ impl Plan {
             plan: Self {
                 seed: rng.next(),
                 ipv6: rng.chance(0.5),
+                translated: false,
                 coding_ns: 0,
                 paths: Vec::new(),
                 pairs: Vec::new(),
@@ -91,6 +93,7 @@ impl Plan {
         draft.add_messages();
         draft.add_faults();
         draft.add_late_packets();
+        draft.add_attacker(seed);
         draft.add_writes(seed);
         draft.add_reads(seed);
         draft.add_replay(seed);
