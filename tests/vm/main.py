@@ -60,12 +60,21 @@ def serve(guest, chosen, results, network, end):
     return counted
 
 
+def needed(image, programs):
+    """The folders of the host from which the guest reads files."""
+    folders = [pathlib.Path(__file__).parents[2], image, pathlib.Path(sys.base_prefix)]
+    folders += [pathlib.Path(program).parent for program in programs.values()]
+    # An outer folder comes before those in it.
+    return sorted({folder.resolve() for folder in folders})
+
+
 def boot(image, programs, chosen, results):
     """Runs cases in a guest. Returns what the guest says about them, and what the networks between boxes counted."""
     for old in ("asked", "answered", "boxes.key", "results.json"):
         (results / old).unlink(missing_ok=True)
     (results / "python").write_text(os.path.realpath(sys.executable))
     (results / "guest").write_text(str(pathlib.Path(__file__).with_name("guest.py").resolve()))
+    (results / "needed").write_text("".join(f"{folder}\n" for folder in needed(image, programs)))
     job = {"modules": str(image / "kernel"), "cases": chosen}
     (results / "job.json").write_text(json.dumps(job))
     network = Boxes(programs["farwrite"], results) if any(case.get("path") for case in chosen) else None
