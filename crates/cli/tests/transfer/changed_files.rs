@@ -1,10 +1,12 @@
 //! Files that changed after the scan: they are gone, or longer than reported.
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use serde_json::Value;
 
 use crate::rig::{Receiver, Rig, Running, V4, free_port};
 
@@ -59,25 +61,34 @@ fn a_log_that_grew_is_named_also_after_a_failure() {
     let rig = Rig::new();
     let (log, large) = (rig.file("log", 1000), rig.file("large", 8_000_000));
     let addr = free_port();
-    let mut sender = rig.send(addr, &["--rate", "20Mbit"], &[&log, &large]);
+    let args = ["--rate", "20Mbit", "--json-lines"];
+    let (told, teller) = std::io::pipe().expect("a pipe");
+    let mut told = BufReader::new(told);
+    let command = rig.send_command(addr, &args, &[&log, &large]);
+    let mut sender = Running::spawn_with_stderr(command, teller);
     // The list of files is complete at this point.
-    sender.line("waiting for");
+    let mut line = String::new();
+    told.read_line(&mut line).expect("text");
+    assert!(line.contains("waiting for"), "{line}");
     let mut grown = File::options().append(true).open(&log).expect("open");
     grown.write_all(b"more").expect("write");
     let receiver = Running::spawn(rig.recv_command(&addr.to_string(), &rig.inbox(), &["--once"]));
-    let start = Instant::now();
-    while !rig.received().contains(&"log".to_owned()) {
-        assert!(start.elapsed() < Duration::from_secs(60), "no log came");
-        thread::sleep(Duration::from_millis(5));
-    }
-    // The sender hears of it.
-    thread::sleep(Duration::from_millis(500));
+    let file: Value = serde_json::from_str(&sender.line(r#""event":"file""#)).expect("an event");
+    assert_eq!(
+        (&file["path"], &file["state"]),
+        (&"log".into(), &"arrived".into())
+    );
+    assert_eq!(rig.received().first().map(String::as_str), Some("log"));
     sender.signal("INT");
     let sent = sender.end();
-    sent.assert(130, "log\" grew while it was sent");
-    assert!(
-        sent.stdout.contains("1 file with 1000 B has its final"),
-        "{sent:?}"
+    let mut rest = String::new();
+    told.read_to_string(&mut rest).expect("text");
+    assert_eq!(sent.code, Some(130), "{rest}");
+    assert!(rest.contains("log\" grew while it was sent"), "{rest}");
+    let result = sent.result();
+    assert_eq!(
+        (&result["files"], &result["bytes"]),
+        (&1.into(), &1000.into())
     );
     receiver.end().assert(5, "interrupted");
 }

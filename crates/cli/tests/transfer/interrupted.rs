@@ -145,22 +145,12 @@ fn files_that_arrived_before_a_failure_are_named() {
     let addr = free_port();
     let receiver = rig.recv_command(&addr.to_string(), &rig.inbox(), &["--json"]);
     let receiver = Running::spawn(receiver);
-    let args = [&SLOW[..], &["--json"]].concat();
-    let sender = rig.send(addr, &args, &files.each_ref().map(|file| &**file));
-    let start = Instant::now();
-    while !["a", "b"]
-        .iter()
-        .all(|name| rig.inbox().join(name).exists())
-    {
-        assert!(
-            start.elapsed() < Duration::from_secs(60),
-            "{:?}",
-            rig.received()
-        );
-        thread::sleep(Duration::from_millis(10));
+    let args = [&SLOW[..], &["--json-lines"]].concat();
+    let mut sender = rig.send(addr, &args, &files.each_ref().map(|file| &**file));
+    for name in ["a", "b"] {
+        let file = sender.line(r#""event":"file""#);
+        assert!(file.contains(&format!(r#""path":"{name}""#)), "{file}");
     }
-    // The sender hears of it.
-    thread::sleep(Duration::from_millis(500));
     receiver.signal("INT");
     for (ended, kind) in [
         (receiver.end(), "interrupted"),

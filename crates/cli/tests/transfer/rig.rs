@@ -157,9 +157,14 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
-    /// Returns the one JSON object on standard output.
+    /// Returns the JSON object on standard output. With `--json-lines`, lines of events may come before it.
     pub(crate) fn json(&self) -> Value {
-        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+        let mut lines = self.stdout.lines();
+        let object = lines
+            .next_back()
+            .filter(|_| lines.all(|line| line.contains(r#""event":"#)));
+        let object = serde_json::from_str(object.unwrap_or_default());
+        object.unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
     /// Returns the `result` field of this object.

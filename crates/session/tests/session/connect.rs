@@ -92,9 +92,18 @@ fn late_and_silent_peer_gets_no_second_patience() {
             TcpListener::bind(bind_to).expect("still free")
         });
         let start = Instant::now();
+        // A busy machine holds this thread up as much as the call.
+        let one = scope.spawn(move || {
+            thread::sleep(patience);
+            start.elapsed()
+        });
         Channel::connect(&addr, &key(), patience, || false).expect_err("silence");
         let took = start.elapsed();
-        assert!(took < Duration::from_millis(5200), "{took:?}");
+        let one = one.join().expect("no panic");
+        assert!(
+            took < one + Duration::from_millis(2200),
+            "{took:?}, {one:?}"
+        );
         drop(listens.join().expect("no panic"));
     });
 }
