@@ -78,7 +78,8 @@ fn a_log_that_grew_is_named_also_after_a_failure() {
         (&file["path"], &file["state"]),
         (&"log".into(), &"arrived".into())
     );
-    assert_eq!(rig.received().first().map(String::as_str), Some("log"));
+    // Beside it is a part of the large file.
+    assert!(rig.received().contains(&"log".to_owned()));
     sender.signal("INT");
     let sent = sender.end();
     let mut rest = String::new();

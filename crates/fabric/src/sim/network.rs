@@ -81,7 +81,7 @@ pub(super) struct NetworkState {
     clocks: BTreeMap<IpAddr, SimClock>,
     /// The hosts behind address translation: their own addresses, and those that the network sees.
     translations: Vec<[IpAddr; 2]>,
-    /// Route packets that have arrived, by socket.
+    /// Route packets that have arrived, by socket, of those that somebody asks for.
     route_packets: BTreeMap<SocketAddr, Vec<Datagram>>,
     tap: Option<Tap>,
     held: Vec<Datagram>,
@@ -288,12 +288,12 @@ impl SimNetwork {
         transmit(&self.state, datagram);
     }
 
-    /// Removes and returns the route packets (P6.2) that have arrived at a socket. An end does not get
-    /// them.
+    /// Removes and returns the route packets (P6.2) that have arrived at a socket. From the first call on, the end
+    /// at this socket does not get them.
     #[must_use]
     pub fn take_route_packets(&self, addr: SocketAddr) -> Vec<Datagram> {
         let mut state = self.state.borrow_mut();
-        state.route_packets.remove(&addr).unwrap_or_default()
+        std::mem::take(state.route_packets.entry(addr).or_default())
     }
 
     /// Number of datagrams without a link or without a receiving end.
@@ -346,11 +346,12 @@ impl NetworkState {
         self.rewrite(&mut datagram.dst, [1, 0]);
         let clock = self.clocks.get(&datagram.dst.ip());
         let at_ns = clock.map_or(self.now_ns, |clock| clock.local_ns(self.now_ns));
+        let is_route_packet = datagram.payload.first() == Some(&ROUTE_PACKET);
+        if is_route_packet && let Some(packets) = self.route_packets.get_mut(&datagram.dst) {
+            packets.push(datagram);
+            return;
+        }
         match self.inboxes.get_mut(&datagram.dst) {
-            Some(_) if datagram.payload.first() == Some(&ROUTE_PACKET) => {
-                let packets = self.route_packets.entry(datagram.dst).or_default();
-                packets.push(datagram);
-            }
             Some(inbox) => inbox.push_back(SimArrival { at_ns, datagram }),
             None => self.undeliverable += 1,
         }
