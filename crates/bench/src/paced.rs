@@ -77,7 +77,7 @@ pub(crate) fn run(runs: usize) -> Result<(), Failure> {
     let memory = || (vec![0x5a; BYTES], vec![0xff; BYTES]);
     let stacks = WAYS.iter().map(|way| {
         let (source, target) = memory();
-        StackPair::new(MTU, way.control.clone(), 0, Sealing::Off, source, target)
+        StackPair::new(MTU, way.control, 0, Sealing::Off, source, target)
     });
     let mut stacks = stacks.collect::<Result<Vec<_>, _>>()?;
     let (source, mut target) = memory();
