@@ -216,8 +216,9 @@ impl World<'_> {
                     DropReason::UnknownQp => deserted || is_forged,
                     DropReason::Replayed => self.plan.is_sealed(),
                     DropReason::BadTag => is_forged,
-                    // An end that is not connected has no peer yet.
-                    DropReason::Stranger => lagging,
+                    // An end that is not connected has no peer yet. Behind address translation, an end connects when it has
+                    // its route, which may be later than the other end's.
+                    DropReason::Stranger => lagging || self.plan.translated,
                     _ => false,
                 };
                 let dropped = host.running().counters().dropped(reason);
