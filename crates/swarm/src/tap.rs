@@ -2,7 +2,6 @@
 //! to the plan.
 
 mod meddling;
-mod offered;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -20,7 +19,6 @@ use farwrite_wire::packet::Packet;
 use crate::plan::{Fault, MessagePlan, Plan};
 use farwrite_rng::{SplitMix, mix};
 use meddling::is_route_packet;
-use offered::Offered;
 
 /// Where a data packet has the number of the receiving queue pair, the address, and the immediate
 /// (P2).
@@ -86,10 +84,6 @@ pub(crate) struct Tap {
     /// Control packets held back and forged packets, by the time of arrival, then by the order of
     /// sending.
     held: BTreeMap<(u64, u64), Datagram>,
-    /// What entered the links of known rates.
-    offered: Vec<Offered>,
-    /// The first flow that offered too much.
-    pub(crate) overload: Option<String>,
     pub(crate) counts: TapCounts,
 }
 
@@ -116,7 +110,6 @@ impl Tap {
         network: &SimNetwork,
         addresses: Vec<[IpAddr; 2]>,
     ) -> Rc<RefCell<Self>> {
-        let offered = offered::links(plan, &addresses);
         let tap = Rc::new(RefCell::new(Self {
             network: network.clone(),
             addresses,
@@ -131,8 +124,6 @@ impl Tap {
             kept: Vec::new(),
             captured: Vec::new(),
             held: BTreeMap::new(),
-            offered,
-            overload: None,
             counts: TapCounts::default(),
             plan: plan.clone(),
         }));
@@ -212,11 +203,6 @@ impl Tap {
         let now_ns = self.network.now_ns();
         self.counts.sent += 1;
         self.hash_datagram(now_ns, datagram);
-        let overload = self
-            .offered
-            .iter_mut()
-            .find_map(|link| link.count(now_ns, datagram));
-        self.overload = self.overload.take().or(overload);
         let verdict = match is_route_packet(datagram) {
             true => Verdict::Pass,
             false => self.see_packet(now_ns, datagram),

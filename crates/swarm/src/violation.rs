@@ -37,8 +37,7 @@ pub enum Rule {
     Recovery,
     /// When all messages have ended, no packet is sent and no timer runs.
     Silence,
-    /// The bytes in flight do not exceed the window, no flow with an adaptive rate offers more than twice what
-    /// its link carries for longer than 10 round trips and 50 ms, no round trip is shorter than the path, and
+    /// The bytes in flight do not exceed the window, no round trip is shorter than the path, and
     /// reports arrive and are correct.
     Path,
     /// An endpoint returns all resources of its fabric.

@@ -203,7 +203,6 @@ impl<'p> World<'p> {
             self.check_recovery()?;
             // Deliver before hosts poll: a receive may end at once, and the next may be posted.
             self.deliver_late();
-            self.check_offered()?;
             let wanted = [self.poll_hosts()?, self.poll_routes()?]
                 .into_iter()
                 .flatten()

@@ -62,14 +62,6 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Checks that no flow has offered far more than its link carries.
-    pub(super) fn check_offered(&self) -> Result<(), Violation> {
-        match &self.tap.borrow().overload {
-            Some(what) => Err(self.violation(Rule::Path, what.clone())),
-            None => Ok(()),
-        }
-    }
-
     /// Length of the longest packet that queue pairs of a path send.
     fn longest_packet(&self, path: usize) -> u64 {
         let pairs = self.plan.pairs.iter().filter(|pair| pair.path == path);
