@@ -316,7 +316,7 @@ impl<F: Fabric> Endpoint<F> {
     /// [`Error::Direction`] if the queue pair answers reads, [`Error::SwitchedOff`],
     /// [`Error::Stream`] for a [`SendOptions::first_chunk`] that the message cannot have,
     /// [`Error::Fabric`] for a region that is not registered here, or that the processor does not reach
-    /// ([`Region::of_dma_buf`]) if the scheme computes parity.
+    /// ([`of_dma_buf`](crate::Region::of_dma_buf)) if the scheme computes parity.
     pub fn post_send(
         &mut self,
         qp: QueuePair,
