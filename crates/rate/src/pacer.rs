@@ -167,7 +167,8 @@ mod tests {
         make_up_ns: 250 * US,
     };
 
-    /// The rate that a sender reaches at `pace_bps` over a path of `rtt_ns`, if it is measured, and if each of its sleeps ends `late_ns` late.
+    /// The rate that a sender reaches at `pace_bps` if each of its sleeps ends `late_ns` late. `rtt_ns` is the round
+    /// trip of the path, if it is measured.
     fn reached_bps(pace_bps: u64, rtt_ns: Option<u64>, late_ns: u64) -> u64 {
         let mut pacer = Pacer::new(LIMITS, pace_bps);
         pacer.set_pace(0, pace_bps, rtt_ns);

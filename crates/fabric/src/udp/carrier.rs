@@ -271,7 +271,7 @@ impl UdpTx {
         })
     }
 
-    /// Tells the owner of the fabric whether it has to wait for room.
+    /// Tells the owner of the fabric whether packets wait for room in the socket. If so, the owner waits for it too.
     fn tell_owner(&self) {
         let waits = self.is_full || !self.held.is_empty();
         let full = waits && self.tells_owner;

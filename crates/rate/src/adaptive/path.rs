@@ -185,8 +185,8 @@ impl PathEstimate {
     }
 
     /// Standing round trip: the shortest one of the last eighth to quarter of a round trip, and of more on a slow
-    /// path or a short one. It excludes delays of single packets. `None` before the first sample after a cut of the window: packets
-    /// that repeat lost ones give none.
+    /// path or a short one. It excludes delays of single packets. `None` before the first sample after a cut of the
+    /// window: packets that repeat lost ones give none.
     pub(super) fn standing_sample_ns(&self) -> Option<u64> {
         self.lowest_ns.into_iter().flatten().min()
     }

@@ -22,7 +22,7 @@ impl Draft {
             pair.options.sdr.channels = 1;
         }
         let later_ns = rng.within(0..self.span_ns);
-        // Half of the attackers are there while the ends look for each other.
+        // Half of the attacks begin while the ends connect. The other half begin later.
         let from_ns = rng.pick(&[0, later_ns]);
         let until_ns = from_ns + SECOND;
         // A host that starts again would need new keys for its routes.
