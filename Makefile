@@ -113,10 +113,10 @@ tsan: ## fabrics, endpoints with threads and C programs under ThreadSanitizer (d
 asan: ## the same under AddressSanitizer, which also looks for leaks (downloads a nightly compiler)
 	$(call sanitized,asan,address$(comma)undefined)
 
-loom: ## interleavings of receive workers on the slot table, of their notices, of send threads and of coding threads
+loom: ## interleavings of receive workers on the slot table, of their notices and of coding threads
 	@# The tests are short and everything below them is compiled again, so it is compiled without optimisation.
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom CARGO_PROFILE_DEV_OPT_LEVEL=0 $(CARGO) test \
-		--package farwrite-fabric --package farwrite-sdr --package farwrite --lib -- interleavings
+		--package farwrite-sdr --package farwrite --lib -- interleavings
 
 system: ## tests in network namespaces, checked with tshark and ISA-L (root; installs what they need on Debian)
 	tests/system/run

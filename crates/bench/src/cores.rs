@@ -38,7 +38,7 @@ pub(crate) struct CoresArgs {
     threads: Vec<u8>,
 }
 
-/// Prints one table for codes alone, one for receive threads, one for send threads, and one for coding threads.
+/// Prints one table for codes alone, one for receive threads, and one for coding threads.
 pub(crate) fn run(args: &CoresArgs, runs: usize) -> Result<(), Failure> {
     let cores = available_parallelism().map_or(1, NonZeroUsize::get);
     let counts = args.threads.iter().copied();
@@ -48,7 +48,6 @@ pub(crate) fn run(args: &CoresArgs, runs: usize) -> Result<(), Failure> {
     let bytes = args.cores_size_mib << 20;
     codes(bytes, &counts, runs)?;
     receiving(bytes, &counts, runs)?;
-    sending(bytes, runs)?;
     coding(bytes, &counts, runs)
 }
 
@@ -122,45 +121,6 @@ fn receiving(bytes: usize, counts: &[u8], runs: usize) -> Result<(), Failure> {
         "receive threads: {} MiB in packets of 4096 bytes, {} MiB in packets of 64, by sr-nack over \
          loopback; one\nthread sends; medians of {runs} runs. Ratios are to one thread an end, in \
          the same run.",
-        bytes >> 20,
-        SMALL_BYTES >> 20
-    );
-    table::print(&title, HEADER, &rows);
-    Ok(())
-}
-
-/// A thread that sends, and one that receives, at each end, beside the thread that polls.
-fn sending(bytes: usize, runs: usize) -> Result<(), Failure> {
-    let ways = [
-        ("one thread an end", None),
-        ("a send thread an end", Some(false)),
-        ("a send thread and one that receives", Some(true)),
-    ];
-    let mut rows = Vec::new();
-    for mtu in MTUS {
-        let bytes = if mtu < 1024 { SMALL_BYTES } else { bytes };
-        let mut pairs = Vec::new();
-        for (_, threads) in ways {
-            let mut pair = pair(mtu, 0, bytes)?;
-            if let Some(receives) = threads {
-                pair.start_threads(receives)?;
-            }
-            pairs.push(pair);
-        }
-        let mut rounds = Vec::new();
-        for _ in 0..runs {
-            let round = pairs.iter_mut();
-            let round = round.map(|pair| pair.run(SchemeName::SrNack.tag()));
-            rounds.push(round.collect::<Result<Vec<_>, _>>()?);
-        }
-        for (way, (name, _)) in ways.iter().enumerate() {
-            rows.push(row(format!("{mtu} bytes, {name}"), &rounds, way, 0, mtu));
-        }
-    }
-    let title = format!(
-        "send threads: {} MiB in packets of 4096 bytes, {} MiB in packets of 64, by sr-nack over \
-         loopback; the thread\nthat polls is beside them; medians of {runs} runs. Ratios are to one thread an \
-         end, in the same run.",
         bytes >> 20,
         SMALL_BYTES >> 20
     );

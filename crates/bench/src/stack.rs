@@ -105,20 +105,6 @@ impl StackPair {
         self.rx.endpoint.code_on(threads)
     }
 
-    /// Moves sending, and receiving if `receives`, to threads at both ends: one each for each port.
-    ///
-    /// # Errors
-    /// The endpoints'.
-    pub(crate) fn start_threads(&mut self, receives: bool) -> Result<(), Error> {
-        for end in [&mut self.tx.endpoint, &mut self.rx.endpoint] {
-            end.start_send_threads()?;
-            if receives {
-                end.start_workers()?;
-            }
-        }
-        Ok(())
-    }
-
     /// The cipher of data packets; `None` if they are not sealed.
     ///
     /// # Errors

@@ -10,7 +10,6 @@ mod adapter;
 pub mod contract;
 pub mod net;
 pub mod nic;
-mod sending;
 pub mod sim;
 pub mod threads;
 #[cfg(target_os = "linux")]

@@ -37,8 +37,7 @@ use crate::user_wakes::UserWakes;
 /// An endpoint has no clock. All work happens in [`Endpoint::poll`], at the time that the caller
 /// passes, so the same code runs in real and in virtual time. An endpoint starts no threads unless
 /// the user asks for them: [`Endpoint::start_workers`] starts threads that receive,
-/// [`Endpoint::start_send_threads`] threads that send, [`Endpoint::code_on`] threads that compute
-/// parity, and [`Endpoint::start_thread`] one that polls.
+/// [`Endpoint::code_on`] threads that compute parity, and [`Endpoint::start_thread`] one that polls.
 pub struct Endpoint<F: Fabric> {
     id: EndpointId,
     /// Dropped before `fabric`: its threads read registered memory, so they end first.

@@ -18,8 +18,7 @@
 //! clock and a way to wait, and [`Endpoint::run_until`] is the poll loop for them.
 //! [`Endpoint::start_thread`] runs this loop on a separate thread. It returns a [`ProgressThread`],
 //! which any thread can use. [`Endpoint::start_workers`] moves receiving to threads, one for each
-//! port, [`Endpoint::start_send_threads`] sending likewise. [`Endpoint::code_on`] moves the arithmetic of
-//! parity to threads.
+//! port. [`Endpoint::code_on`] moves the arithmetic of parity to threads.
 //!
 //! [`routes`] finds the routes to peers behind address translation, and the largest packets that they
 //! carry.

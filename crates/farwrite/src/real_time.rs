@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use farwrite_fabric::contract::{FabricError, RealTimeTx};
+use farwrite_fabric::contract::FabricError;
 
 use crate::coding::CodingThreads;
 use crate::endpoint::Endpoint;
@@ -115,24 +115,6 @@ impl<F: RealTime<Rx: 'static>> Endpoint<F> {
         let owner = self.fabric().waker();
         self.receiving.start_threads(&mut self.fabric, &owner)?;
         Ok(())
-    }
-}
-
-impl<F: RealTime<Tx: RealTimeTx + 'static>> Endpoint<F> {
-    /// Moves sending to threads, one for each port of the fabric. The owner still decides what leaves
-    /// when; the threads seal packets and make the system calls. Each thread has at most 256 packets of
-    /// messages that have not left, which pace and window count as sent. A second call does nothing.
-    ///
-    /// Calls that register or deregister memory, write to it or open it for a receive can wait until a thread
-    /// has posted the packets that it is sealing.
-    ///
-    /// # Errors
-    /// [`Error::Fabric`] if the fabric is a device, which sends beside its owner without threads; when
-    /// the operating system cannot start a thread, or the fabric has failed. In the second and third case,
-    /// the endpoint then sends nothing, and later calls fail.
-    pub fn start_send_threads(&mut self) -> Result<(), Error> {
-        let owner = self.fabric().waker();
-        Ok(self.fabric.start_send_threads(&owner)?)
     }
 }
 

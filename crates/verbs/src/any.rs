@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use farwrite_fabric::contract::{
-    Capabilities, Capability, Completion, Counters, Departed, Fabric, FabricError, Lkey, QpAttr,
-    QpRoute, QpSealing, Qpn, RealTime, RealTimeRx, RealTimeTx, Region, RegionPtr, RegionReader,
-    RemotePlace, RemoteQp, RxWorker, TxQueue, Waker, Window, WindowSet, WriteWr,
+    Capabilities, Completion, Counters, Departed, Fabric, FabricError, Lkey, QpAttr, QpRoute,
+    QpSealing, Qpn, RealTime, RealTimeRx, Region, RegionPtr, RegionReader, RemotePlace, RemoteQp,
+    RxWorker, TxQueue, Waker, Window, WindowSet, WriteWr,
 };
 use farwrite_fabric::udp::{HasSockets, UdpFabric};
 
@@ -182,25 +182,6 @@ impl Fabric for AnyFabric {
 
     fn counters(&self) -> Counters {
         either!(self, fabric => fabric.counters())
-    }
-}
-
-impl RealTimeTx for AnyTx {
-    fn sends_in_posts(&self) -> bool {
-        matches!(self, Self::Udp(_))
-    }
-
-    fn leave_owner(&mut self) {
-        if let Self::Udp(queue) = self {
-            queue.leave_owner();
-        }
-    }
-
-    fn wait_for_room(&mut self, at_most: Duration) -> Result<(), FabricError> {
-        match self {
-            Self::Udp(queue) => queue.wait_for_room(at_most),
-            Self::Device(_) => Err(FabricError::Unsupported(Capability::SendThreads)),
-        }
     }
 }
 

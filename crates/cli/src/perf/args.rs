@@ -93,9 +93,6 @@ pub(crate) struct PerfArgs {
     /// Receive on threads at this end, one for each channel. The data then have UDP ports of their own
     #[arg(long)]
     pub(crate) receive_threads: bool,
-    /// Send on threads at this end, one for each channel. The data then have UDP ports of their own
-    #[arg(long, conflicts_with = "device")]
-    pub(crate) send_threads: bool,
     /// Threads of this end that compute parity: 0 to 1024, or auto: none on one core, one on two or three
     /// cores, otherwise one for each core beyond two, at most 4
     #[arg(long, value_name = "N", default_value = "auto")]
@@ -233,11 +230,6 @@ impl PerfArgs {
         let given = |field: &str| matches.value_source(field) == Some(ValueSource::CommandLine);
         let of_client = OF_CLIENT.into_iter().filter(|(field, _)| given(field));
         self.of_client = of_client.map(|(_, name)| name).collect();
-    }
-
-    /// Whether this end needs an endpoint for the data alone: that of connections has one socket and one thread.
-    pub(super) fn has_own_threads(&self) -> bool {
-        self.receive_threads || self.send_threads
     }
 
     /// The sizes to measure, ascending.

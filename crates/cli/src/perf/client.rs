@@ -73,7 +73,7 @@ fn settings(args: &PerfArgs) -> Result<Vec<Setting>, Failure> {
         mtu: args.mtu,
         packets_per_chunk,
         has_device: args.device.is_some(),
-        has_sockets: args.device.is_none() && (args.channels > 1 || args.has_own_threads()),
+        has_sockets: args.device.is_none() && (args.channels > 1 || args.receive_threads),
         channels: args.channels,
     };
     let settings: Vec<_> = args.chunk.iter().map(setting).collect();
@@ -191,7 +191,7 @@ fn open(
         Answer::Accepted => Err(Failure::new(
             Exit::Mismatch,
             "the server is of a version that has all data on the connection: update it, or leave out --device, \
-             --channels, --receive-threads and --send-threads",
+             --channels and --receive-threads",
         )),
         Answer::Apart {
             mtu,

@@ -233,9 +233,6 @@ impl Apart {
             if args.receive_threads {
                 endpoint.start_workers()?;
             }
-            if args.send_threads {
-                endpoint.start_send_threads()?;
-            }
             endpoint.start_thread()
         };
         let thread =
@@ -304,7 +301,7 @@ impl Apart {
             if let Some(&other) = elsewhere {
                 return Err(mismatch(&format_args!(
                     "it is not at {} seen from here: address translation is supported neither before an \
-                     RDMA device nor with --channels, --receive-threads or --send-threads",
+                     RDMA device nor with --channels or --receive-threads",
                     other.ip()
                 )));
             }

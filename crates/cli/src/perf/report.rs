@@ -169,9 +169,8 @@ pub(super) struct ClientReport {
     queue_pairs: u16,
     tx_depth: u16,
     channels: u8,
-    /// Threads of this end that receive, send and compute parity. With 0, the thread that polls does it.
+    /// Threads of this end that receive and compute parity. With 0, the thread that polls does it.
     receive_threads: u8,
-    send_threads: u8,
     coding_threads: usize,
     /// Payload bytes of a packet.
     pub(super) mtu: u32,
@@ -213,7 +212,6 @@ impl ClientReport {
             } else {
                 0
             },
-            send_threads: if args.send_threads { args.channels } else { 0 },
             coding_threads: args.coding_threads.count(),
             mtu: 0,
             device: match &args.device {
@@ -243,7 +241,6 @@ impl ClientReport {
             ("TX depth", self.tx_depth.to_string()),
             ("Channels", self.channels.to_string()),
             ("Receive threads", self.receive_threads.to_string()),
-            ("Send threads", self.send_threads.to_string()),
             ("Coding threads", self.coding_threads.to_string()),
             ("Mtu", format!("{}[B]", self.mtu)),
             (
@@ -355,7 +352,6 @@ impl ClientReport {
                 "TX_depth": self.tx_depth,
                 "Channels": self.channels,
                 "Receive_threads": self.receive_threads,
-                "Send_threads": self.send_threads,
                 "Coding_threads": self.coding_threads,
                 "Mtu": self.mtu,
                 "BW_unit": self.bandwidth_unit,

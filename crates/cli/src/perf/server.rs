@@ -186,7 +186,7 @@ fn open(
         let what = "an end has an RDMA device, over which `farwrite perf` has one channel: leave out --channels";
         return Err(Failure::new(Exit::Mismatch, what));
     }
-    if has_device || setting.has_sockets || args.has_own_threads() {
+    if has_device || setting.has_sockets || args.receive_threads {
         let carrier = match &args.device {
             Some(device) => Carrier::Device(device),
             None if has_device => Carrier::SocketForDevice,

@@ -150,12 +150,7 @@ fn sizes_chunks_and_limits_are_in_the_table_and_in_the_file() {
 #[test]
 fn channels_and_threads_carry_all_tests() {
     let rig = Rig::new();
-    let threads = [
-        "--receive-threads",
-        "--send-threads",
-        "--coding-threads",
-        "2",
-    ];
+    let threads = ["--receive-threads", "--coding-threads", "2"];
     let channels = ["--channels", "3"];
     let codes = ["--scheme", "ec-mds:8,2"];
     let both = [&threads[..], &channels].concat();
@@ -163,7 +158,6 @@ fn channels_and_threads_carry_all_tests() {
         ("write_bw", [&both[..], &codes].concat(), &threads[..], 20),
         ("write_bw", threads.to_vec(), &[], 20),
         ("write_bw", Vec::new(), &threads, 20),
-        ("write_bw", Vec::new(), &["--send-threads"], 20),
         ("send_bw", channels.to_vec(), &[], 20),
         ("read_bw", both.clone(), &threads, 0),
         ("write_lat", both.clone(), &threads, 10),
@@ -179,7 +173,6 @@ fn channels_and_threads_carry_all_tests() {
         assert_eq!(result["channels"], channels, "{result}");
         let receive_threads = if threads { channels } else { 0 };
         assert_eq!(result["receive_threads"], receive_threads, "{result}");
-        assert_eq!(result["send_threads"], receive_threads, "{result}");
         if threads {
             assert_eq!(result["coding_threads"], 2, "{result}");
         }
@@ -199,17 +192,12 @@ fn threads_of(running: &Running) -> Vec<String> {
 #[test]
 fn threads_are_at_the_end_that_has_the_option() {
     let rig = Rig::new();
-    let (there, addr) = server(&rig, "write_bw", &["--receive-threads", "--send-threads"]);
+    let (there, addr) = server(&rig, "write_bw", &["--receive-threads"]);
     let args = ["-D", "60", "-t", "4", "--channels", "2"];
     let mut here = start_client(&rig, "write_bw", &addr, &args);
     let heading = here.line("BW average");
     let received_there = threads_of(&there);
-    for thread in [
-        "farwrite-rx-0",
-        "farwrite-rx-1",
-        "farwrite-tx-0",
-        "farwrite-tx-1",
-    ] {
+    for thread in ["farwrite-rx-0", "farwrite-rx-1"] {
         assert!(
             received_there.iter().any(|name| name == thread),
             "{heading}: {received_there:?}"
@@ -217,9 +205,7 @@ fn threads_are_at_the_end_that_has_the_option() {
     }
     let here_too = threads_of(&here);
     assert!(
-        !here_too
-            .iter()
-            .any(|name| name.starts_with("farwrite-rx") || name.starts_with("farwrite-tx")),
+        !here_too.iter().any(|name| name.starts_with("farwrite-rx")),
         "{here_too:?}"
     );
     // The client learns that the connection is over, not only that its queue pairs are gone.
@@ -232,7 +218,7 @@ fn threads_are_at_the_end_that_has_the_option() {
 fn a_server_warns_of_options_that_it_does_not_follow() {
     let rig = Rig::new();
     // The depth is that of the client too. A thread is of one end.
-    let args = ["-s", "64", "-t", "128", "--send-threads"];
+    let args = ["-s", "64", "-t", "128", "--receive-threads"];
     for (args, warned) in [(&args[..], true), (&args[4..], false)] {
         let (there, addr) = server(&rig, "write_bw", args);
         client(&rig, "write_bw", &addr, &["-n", "5"]).assert(0, "");

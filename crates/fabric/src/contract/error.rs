@@ -106,9 +106,6 @@ pub enum Capability {
     /// Sealed queue pairs ([`Fabric::seal_qp`](super::Fabric::seal_qp)).
     #[error("sealed queue pairs")]
     Sealing,
-    /// Transmit queues on threads of their own ([`RealTimeTx`](super::RealTimeTx)).
-    #[error("threads that send")]
-    SendThreads,
 }
 
 /// What a table of a fabric holds.

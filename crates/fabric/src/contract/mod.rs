@@ -291,22 +291,6 @@ pub trait RealTime: Fabric<Rx: RealTimeRx> {
     fn waker(&self) -> Waker;
 }
 
-/// A transmit queue of a [`RealTime`] fabric. It can run on its own thread.
-pub trait RealTimeTx: TxQueue + Send {
-    /// Whether writes have departed when a post returns. If not, a thread of its own saves nothing: the
-    /// device sends beside its owner.
-    fn sends_in_posts(&self) -> bool;
-    /// Says that the caller waits for room itself from now on: [`RealTime::wait`] of the control object no
-    /// longer does for this port.
-    fn leave_owner(&mut self);
-    /// Sleeps until a port that was full at the last post may have room, or for `at_most`. Always sleeps if
-    /// nobody can tell when there is room.
-    ///
-    /// # Errors
-    /// [`FabricError::Io`].
-    fn wait_for_room(&mut self, at_most: Duration) -> Result<(), FabricError>;
-}
-
 /// A receive worker of a [`RealTime`] fabric. It can sleep on its own thread.
 ///
 /// # Safety

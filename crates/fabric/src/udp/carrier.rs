@@ -4,7 +4,6 @@ use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use farwrite_wire::icrc::Flow;
 use rustix::event::{PollFd, PollFlags};
@@ -21,7 +20,7 @@ use super::routing_table::{self, source_for};
 use super::runs::Runs;
 use super::rx::UdpRx;
 use super::sender::UdpSender;
-use super::socket::{SharedSocket, poll};
+use super::socket::SharedSocket;
 use super::wake_event::WakeEvent;
 use crate::contract::FabricError;
 use crate::nic::{Burst, Carrier, CarrierTx, Packet, Seal};
@@ -34,9 +33,6 @@ const MAX_MTU: u32 = (65_507 - 32 - 4) / 4 * 4;
 /// in the cache when the kernel copies it.
 const BATCHES_AHEAD: usize = 4;
 const SINGLES_AHEAD: usize = 64;
-/// After the queue of a network device was full, the thread tries again after this time. The kernel does not report
-/// when that queue has room.
-const DEVICE_PAUSE: Duration = Duration::from_micros(100);
 
 /// Moves packets through UDP sockets.
 #[derive(Debug)]
@@ -61,8 +57,6 @@ struct UdpPort {
 #[derive(Debug)]
 pub struct UdpTx {
     sender: UdpSender,
-    /// Whether the owner of the fabric waits for room, and not the user of this half.
-    tells_owner: bool,
     held: HeldDatagrams,
     /// Whether the system had no room for all packets of the last send.
     is_full: bool,
@@ -203,7 +197,6 @@ impl Carrier for UdpCarrier {
         let port = self.ports.get_mut(usize::from(port))?;
         port.sender.take().map(|sender| UdpTx {
             sender,
-            tells_owner: true,
             held: HeldDatagrams::default(),
             is_full: false,
         })
@@ -251,31 +244,10 @@ impl Carrier for UdpCarrier {
 }
 
 impl UdpTx {
-    /// See [`RealTimeTx::leave_owner`](crate::contract::RealTimeTx::leave_owner).
-    pub(super) fn leave_owner(&mut self) {
-        self.tells_owner = false;
-        self.sender.shared.full.store(false, Ordering::Relaxed);
-    }
-
-    /// See [`RealTimeTx::wait_for_room`](crate::contract::RealTimeTx::wait_for_room).
-    pub(super) fn wait_for_room(&self, at_most: Duration) -> Result<(), FabricError> {
-        if self.sender.is_device_full() {
-            std::thread::sleep(at_most.min(DEVICE_PAUSE));
-            return Ok(());
-        }
-        let socket = &*self.sender.shared;
-        let waited = poll(&mut [PollFd::new(socket, PollFlags::OUT)], Some(at_most));
-        waited.map(drop).map_err(|source| FabricError::Io {
-            what: "waiting for room in a socket".into(),
-            source,
-        })
-    }
-
     /// Tells the owner of the fabric whether packets wait for room in the socket. If so, the owner waits for it too.
     fn tell_owner(&self) {
         let waits = self.is_full || !self.held.is_empty();
-        let full = waits && self.tells_owner;
-        self.sender.shared.full.store(full, Ordering::Relaxed);
+        self.sender.shared.full.store(waits, Ordering::Relaxed);
     }
 }
 

@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use super::{UdpFabric, UdpRx, UdpTx};
-use crate::contract::{FabricError, RealTime, RealTimeRx, RealTimeTx, RxWorker, Waker};
-use crate::nic::{NicRx, NicTx};
+use super::{UdpFabric, UdpRx};
+use crate::contract::{FabricError, RealTime, RealTimeRx, RxWorker, Waker};
+use crate::nic::NicRx;
 
 /// Longest time for which a datagram can have waited in a socket. A longer time means that the
 /// real-time clock was set.
@@ -109,20 +109,6 @@ unsafe impl RealTimeRx for NicRx<UdpRx> {
 
     fn waker(&self) -> Waker {
         self.carrier().wake_event().waker()
-    }
-}
-
-impl RealTimeTx for NicTx<UdpTx> {
-    fn sends_in_posts(&self) -> bool {
-        true
-    }
-
-    fn leave_owner(&mut self) {
-        self.carrier_mut().leave_owner();
-    }
-
-    fn wait_for_room(&mut self, at_most: Duration) -> Result<(), FabricError> {
-        self.carrier().wait_for_room(at_most)
     }
 }
 

@@ -19,22 +19,11 @@ use super::sys::{self, BATCH, SendItem};
 pub struct UdpSender {
     pub(super) shared: Arc<SharedSocket>,
     unsent: u64,
-    /// Whether the last system call found a full device queue, and not a full socket buffer.
-    is_device_full: bool,
 }
 
 impl UdpSender {
     pub(super) fn new(shared: Arc<SharedSocket>) -> Self {
-        Self {
-            shared,
-            unsent: 0,
-            is_device_full: false,
-        }
-    }
-
-    /// Whether the queue of the device was full at the last send. The socket is writable all the same.
-    pub(super) fn is_device_full(&self) -> bool {
-        self.is_device_full
+        Self { shared, unsent: 0 }
     }
 
     /// Whether the kernel cuts batches into packets. Becomes false once it has refused a batch.
@@ -148,7 +137,6 @@ impl UdpSender {
             std::array::from_fn(|i| send_item(batch.get(i), self.shared.v6));
         loop {
             let sent = sys::send_many(self.shared.socket.as_fd(), &mut items[..batch.len()]);
-            self.is_device_full = sent.as_ref().is_err_and(finds_device_full);
             match sent {
                 Ok(n) => {
                     let datagrams = batch[..n].iter().map(OutgoingBatch::segments).sum();
@@ -209,11 +197,7 @@ fn send_item<'a>(message: Option<&OutgoingBatch<'a>>, v6: bool) -> SendItem<'a> 
 
 /// Whether the system has no room now: a full socket buffer, or a full device queue.
 fn is_full(e: &io::Error) -> bool {
-    e.kind() == io::ErrorKind::WouldBlock || finds_device_full(e)
-}
-
-fn finds_device_full(e: &io::Error) -> bool {
-    e.raw_os_error() == Some(libc::ENOBUFS)
+    e.kind() == io::ErrorKind::WouldBlock || e.raw_os_error() == Some(libc::ENOBUFS)
 }
 
 /// Whether the source address does not belong to this machine now, for which kernels return EINVAL.

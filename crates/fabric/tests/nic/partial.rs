@@ -1,7 +1,7 @@
 //! A carrier that accepts only a part of a burst.
 
 use farwrite_fabric::Adapter;
-use farwrite_fabric::contract::{QpAttr, Qpn, RemoteQp, Rkey, WriteWr};
+use farwrite_fabric::contract::{Fabric, QpAttr, Qpn, RemoteQp, Rkey, WriteWr};
 use farwrite_fabric::nic::NicFabric;
 
 use crate::closure_carrier::ClosureCarrier;

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 use farwrite_fabric::Adapter;
-use farwrite_fabric::contract::{QpAttr, QpRoute, Qpn, RemoteQp};
+use farwrite_fabric::contract::{Fabric, QpAttr, QpRoute, Qpn, RemoteQp};
 use farwrite_fabric::nic::NicFabric;
 
 use crate::closure_carrier::ClosureCarrier;

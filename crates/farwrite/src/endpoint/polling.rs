@@ -43,7 +43,6 @@ impl<F: Fabric> Endpoint<F> {
         let next_coded = self.take_coded(now_ns)?;
         self.drop_events.report(now_ns, || self.fabric.counters());
         let more = more?;
-        self.fabric.check_send_threads()?;
         self.schedule.expire(now_ns);
         self.serve_peers(now_ns);
         for _ in 0..self.schedule.ready_count().min(MOST_VISITS) {
@@ -88,7 +87,7 @@ impl<F: Fabric> Endpoint<F> {
             let next_ns = peer.next_ns(now_ns);
             self.peer_schedule.set_timer(peer_index(number), next_ns);
         }
-        let next_ns = pair.next_ns(now_ns, self.fabric.has_send_threads());
+        let next_ns = pair.next_ns(now_ns);
         self.schedule.set_timer(index, next_ns);
         self.users.wake(index);
         self.turns.join(index);
@@ -138,7 +137,7 @@ impl<F: Fabric> Endpoint<F> {
                     continue;
                 }
             };
-            let next_ns = pair.next_ns(now_ns, self.fabric.has_send_threads());
+            let next_ns = pair.next_ns(now_ns);
             self.schedule.set_timer(index, next_ns);
             // Sends may have left.
             self.users.wake(index);
@@ -151,8 +150,6 @@ impl<F: Fabric> Endpoint<F> {
         }
         Ok(match self.turns.end() {
             Unserved::More => Some(now_ns),
-            // They wake the owner when packets have left.
-            Unserved::Full | Unserved::Empty if self.fabric.has_send_threads() => None,
             // Most fabrics know at the next poll that the packets have left. The timeouts of the
             // packets begin then.
             _ if has_posted => Some(now_ns),
@@ -191,7 +188,7 @@ impl<F: Fabric> Endpoint<F> {
         Ok(())
     }
 
-    /// Processes the packets that have left, and ends the queue pairs whose packets a thread cannot send.
+    /// Processes the packets that have left.
     pub(super) fn take_departures(&mut self) -> Result<(), Error> {
         self.fabric.poll_departed(&mut self.departed)?;
         for departed in self.departed.drain(..) {
@@ -202,10 +199,6 @@ impl<F: Fabric> Endpoint<F> {
                 pair.handle_departed(self.now_ns, departed.qpn, departed.wr_id);
                 self.schedule.wake(context.index);
             }
-        }
-        while let Some((context, error)) = self.fabric.take_broken() {
-            let index = CompletionContext::decode(context).index;
-            self.break_if_failed(index, Err(error.into()))?;
         }
         Ok(())
     }

@@ -439,13 +439,12 @@ impl Pair {
         self.options.timing.fabric_retry_ns
     }
 
-    /// Returns when to poll next, if the queue pair sends nothing now. `wakes` says whether the fabric wakes
-    /// the owner when packets have left.
-    pub(crate) fn next_ns(&self, now_ns: u64, wakes: bool) -> Option<u64> {
+    /// Returns when to poll next, if the queue pair sends nothing now.
+    pub(crate) fn next_ns(&self, now_ns: u64) -> Option<u64> {
         let is_connected = self.connected.is_some();
         let waits_for_fabric = !self.recv.closing.is_empty()
             || is_connected && self.control.packets.is_waiting()
-            || is_connected && self.send.is_departing() && !wakes;
+            || is_connected && self.send.is_departing();
         let retry_ns = waits_for_fabric.then(|| now_ns.saturating_add(self.fabric_retry_ns()));
         let always = [retry_ns, self.recv.deadlines.next_ns()];
         let connected = [

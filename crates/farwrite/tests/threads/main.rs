@@ -1,8 +1,7 @@
-//! Endpoints with threads: receive workers, threads that send, and a thread that polls.
+//! Endpoints with threads: receive workers, and a thread that polls.
 
 mod coding;
 mod ends;
 mod late;
 mod progress;
-mod sending;
 mod workers;
