@@ -24,7 +24,6 @@ mod link;
 mod link_file;
 mod memory;
 mod metrics;
-mod old_names;
 mod outcome;
 mod pages;
 mod peers;
@@ -67,9 +66,6 @@ pub fn main() -> ExitCode {
         command.clone(),
         cli.command.writes_data(),
     );
-    for warning in old_names::warnings(&command, std::env::args_os()) {
-        console.warn(warning);
-    }
     let result = match cli.command.writes_data() && console.is_json() {
         false => run(&cli.command, &console),
         true => {

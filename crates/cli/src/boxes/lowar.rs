@@ -51,7 +51,6 @@ pub(crate) struct LowarArgs {
     /// Bytes of the longest IP packet that the path between the boxes carries
     /// [default: 1500]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(576..))]
-    #[arg(alias = "path-mtu")]
     ip_mtu: Option<u16>,
     /// How long a packet waits for an earlier packet that is missing; must be far below the ACK
     /// timeout of the NICs

@@ -88,7 +88,7 @@ pub(crate) struct LinkArgs {
     #[arg(hide_default_value = true)]
     addresses: Vec<Addresses>,
     /// Bytes of the longest IP packet of the new devices: 1280 to 65535
-    #[arg(long, value_name = "BYTES", default_value = "1500", alias = "mtu")]
+    #[arg(long, value_name = "BYTES", default_value = "1500")]
     #[arg(value_parser = clap::value_parser!(u16).range(1280..))]
     ip_mtu: u16,
     /// Bits of IP packets per second: 8kbit to 100Gbit; without it, unlimited

@@ -334,33 +334,6 @@ fn senseless_arguments_get_exit_code_2_and_one_line() {
 }
 
 #[test]
-fn an_old_name_of_an_option_works_with_one_warning() {
-    let refused = |args: &[&str]| {
-        let output = farwrite(args);
-        assert_eq!(output.status.code(), Some(2), "{args:?}");
-        text(&output.stderr).to_owned()
-    };
-    let link = ["link", "--namespaces", "a", "a"];
-    let lowar = [
-        "lowar", "--near", "x", "--far", "y", "--no-key", "--coding", "8,8", "--units", "1",
-    ];
-    for (command, old, new) in [
-        (&link[..], "--mtu", "--ip-mtu"),
-        (&lowar[..], "--path-mtu", "--ip-mtu"),
-    ] {
-        let plain = refused(&[command, &[new, "1400"]].concat());
-        assert_eq!(plain.lines().count(), 1, "{plain}");
-        let warned = refused(&[command, &[old, "1400"]].concat());
-        let warning = format!("farwrite: warning: {old} is now called {new}");
-        assert!(warned.starts_with(&warning), "{warned}");
-        assert!(
-            warned.ends_with(&plain) && warned.lines().count() == 2,
-            "{warned}"
-        );
-    }
-}
-
-#[test]
 fn a_picture_that_cannot_be_written_is_a_matter_of_files() {
     let output = farwrite(&["demo", "--json", "--out", "/dev/null/pictures"]);
     assert_eq!(output.status.code(), Some(6));
