@@ -314,8 +314,7 @@ impl<F: Fabric> Endpoint<F> {
     /// [`Error::OutOfBounds`], [`Error::TooLong`], [`Error::UnknownScheme`], [`Error::Sdr`],
     /// [`Error::Direction`] if the queue pair answers reads, [`Error::SwitchedOff`],
     /// [`Error::Stream`] for a [`SendOptions::first_chunk`] that the message cannot have,
-    /// [`Error::Fabric`] for a region that is not registered here, or that the processor does not reach
-    /// ([`of_dma_buf`](crate::Region::of_dma_buf)) if the scheme computes parity.
+    /// [`Error::Fabric`] for a region that is not registered here.
     pub fn post_send(
         &mut self,
         qp: QueuePair,
@@ -323,11 +322,8 @@ impl<F: Fabric> Endpoint<F> {
         options: SendOptions,
     ) -> Result<SendHandle, Error> {
         // A wrong region that is found only while sending would break the queue pair.
-        let region = self.fabric.region(source.region.lkey)?;
+        self.fabric.region(source.region.lkey)?;
         let pair = self.queue_pairs.get_mut(qp)?;
-        if pair.codes(&self.known, options.scheme, source.length) {
-            region.check_mapped()?;
-        }
         let posted = pair.post_send(source, options, &self.known)?;
         self.region_users.note(source.region.lkey, qp.index);
         self.schedule.wake(qp.index);

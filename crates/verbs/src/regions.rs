@@ -30,11 +30,6 @@ impl MemoryRegion {
         let send = self.send.as_ref();
         Ok(send.map(|memory| (memory.local_key(), memory.addr() + offset)))
     }
-
-    /// Whether the processor reaches the bytes.
-    pub(crate) fn is_mapped(&self) -> bool {
-        self.registered.check_mapped().is_ok()
-    }
 }
 
 /// A region that a window holds.
@@ -165,7 +160,6 @@ impl Regions {
     pub(crate) fn memory(&self, lkey: Lkey) -> Result<&[u8], FabricError> {
         let table = self.read();
         let region = table.get(lkey)?;
-        region.registered.check_mapped()?;
         if region.registered.has_windows() {
             return Err(FabricError::InUse(Object::MemoryRegion));
         }
@@ -184,7 +178,6 @@ impl Regions {
     ) -> Result<(), FabricError> {
         let table = self.read();
         let registered = &table.get(lkey)?.registered;
-        registered.check_mapped()?;
         let part = registered.bytes().slice(offset, out.len() as u64)?;
         // SAFETY: the region stays registered while the table is borrowed.
         unsafe { part.copy_out(out) };
@@ -194,7 +187,6 @@ impl Regions {
     pub(crate) fn reader(&self, lkey: Lkey) -> Result<RegionReader, FabricError> {
         let table = self.read();
         let region = table.get(lkey)?;
-        region.registered.check_mapped()?;
         let bytes = region.registered.bytes();
         // SAFETY: the region is not deregistered while there is another reference to it. The owner
         // writes with `copy_in`. Devices write memory beside the processor, in any order.
@@ -210,122 +202,9 @@ impl Regions {
         let table = self.read();
         let registered = &table.get(lkey)?.registered;
         registered.check_writable()?;
-        registered.check_mapped()?;
         let part = registered.bytes().slice(offset, bytes.len() as u64)?;
         // SAFETY: same as in `copy_out`.
         unsafe { part.copy_in(bytes) };
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::fs::File;
-    use std::os::fd::AsRawFd;
-
-    use farwrite_fabric::contract::DmaBuf;
-
-    use super::*;
-    use crate::device::fake::{
-        Registration, domain_of_an_old_library, domain_that_refuses, domain_with_dma_bufs,
-        take_registrations,
-    };
-
-    const LENGTH: u64 = 1 << 20;
-    /// Within the second huge page of the buffer.
-    const OFFSET: u64 = (2 << 20) + 4096;
-
-    /// An export that no device looks into.
-    fn exported() -> (Region, i32) {
-        let file = File::open("/dev/zero").unwrap();
-        let number = file.as_raw_fd();
-        let export = DmaBuf {
-            fd: file.into(),
-            offset: OFFSET,
-        };
-        (Region::of_dma_buf(export, LENGTH), number)
-    }
-
-    #[test]
-    fn memory_of_a_device_is_registered_by_its_export() {
-        let (domain, (region, fd)) = (domain_with_dma_bufs(), exported());
-        let mut regions = Regions::default();
-        let lkey = regions.register(&domain, region).unwrap();
-        let held = regions.hold(lkey).unwrap();
-        let window = Memory::new(&domain, held.registered(), 8192, 100, Access::RemoteWrite);
-        let window = window.unwrap();
-        let all = Registration {
-            offset: OFFSET,
-            length: 1 << 20,
-            addr: 4096,
-            fd,
-            access: 0,
-        };
-        let part = Registration {
-            offset: OFFSET + 8192,
-            length: 100,
-            addr: 4096 + 8192,
-            // Writes of this machine and of peers.
-            access: 3,
-            ..all
-        };
-        assert_eq!(take_registrations(), (vec![all, part], 0));
-        assert_eq!(window.remote(), (102, part.addr));
-        // A request names the place of its bytes in the registration, because they have no address here.
-        let table = regions.read();
-        let place = table.get(lkey).unwrap().place(5, 10).unwrap();
-        assert_eq!(place, Some((1, all.addr + 5)));
-        drop(table);
-        drop((window, held));
-        assert_eq!(regions.deregister(lkey).unwrap().length(), LENGTH);
-        assert_eq!(take_registrations(), (vec![], 2));
-    }
-
-    #[test]
-    fn the_processor_does_not_copy_memory_that_it_does_not_reach() {
-        let (domain, (region, _)) = (domain_with_dma_bufs(), exported());
-        let mut regions = Regions::default();
-        let lkey = regions.register(&domain, region).unwrap();
-        let refused = [
-            regions.copy_out(lkey, 0, &mut [0]).unwrap_err(),
-            regions.copy_in(lkey, 0, &[0]).unwrap_err(),
-            regions.memory(lkey).unwrap_err(),
-            regions.reader(lkey).unwrap_err(),
-        ];
-        for error in refused {
-            assert!(matches!(error, FabricError::NotMapped), "{error}");
-        }
-        assert!(!regions.read().get(lkey).unwrap().is_mapped());
-    }
-
-    #[test]
-    fn mapped_memory_of_a_device_is_used_as_any_other() {
-        let (domain, (region, _)) = (domain_with_dma_bufs(), exported());
-        let mut memory = vec![7_u8; 1 << 20];
-        // SAFETY: the bytes outlive the region.
-        let region = unsafe { region.mapped_at(memory.as_mut_ptr()) };
-        let mut regions = Regions::default();
-        let lkey = regions.register(&domain, region).unwrap();
-        let mut out = [0; 2];
-        regions.copy_out(lkey, 9, &mut out).unwrap();
-        assert_eq!(out, [7, 7]);
-        // The library reads there what is inline.
-        let place = regions.read().get(lkey).unwrap().place(9, 2).unwrap();
-        assert_eq!(place, Some((1, memory.as_ptr() as u64 + 9)));
-        regions.deregister(lkey).unwrap();
-    }
-
-    #[test]
-    fn a_device_without_dma_bufs_says_what_to_do() {
-        for domain in [domain_that_refuses(), domain_of_an_old_library()] {
-            let (region, _) = exported();
-            let error = Regions::default().register(&domain, region).unwrap_err();
-            let text = error.to_string();
-            assert!(
-                text.contains("1048576 bytes of a DMA buffer with fake0"),
-                "{text}"
-            );
-            assert!(text.contains("copy them to ordinary memory"), "{text}");
-        }
     }
 }

@@ -223,7 +223,6 @@ impl Sending {
         for (index, write) in writes.iter().enumerate() {
             let length = check(write.local, *max_sge, mtu)?;
             let posted = index < taken;
-            let mut is_mapped = true;
             if posted {
                 sends.write(id, write.remote_addr, write.rkey.0, write.imm);
                 bytes += port.address.write_bytes(length.into());
@@ -231,7 +230,6 @@ impl Sending {
             for sge in write.local {
                 let region = regions.get(sge.lkey)?;
                 let place = region.place(sge.offset, sge.length.into())?;
-                is_mapped &= region.is_mapped();
                 if let Some((key, addr)) = place.filter(|_| posted && sge.length > 0) {
                     sends.add(addr, sge.length, key);
                     if held.last().is_none_or(|last| !Arc::ptr_eq(last, region)) {
@@ -240,7 +238,7 @@ impl Sending {
                 }
             }
             // The library reads the bytes of inline requests.
-            if posted && length <= inline_bytes && length > 0 && is_mapped {
+            if posted && length <= inline_bytes && length > 0 {
                 sends.make_inline();
             }
         }

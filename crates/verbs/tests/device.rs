@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use farwrite_fabric::Adapter;
 use farwrite_fabric::contract::{
-    Completion, DmaBuf, Fabric, Lkey, QpAttr, Qpn, RealTime, RealTimeRx, Region, RemotePlace,
-    RemoteQp, RxWorker, Sge, TxQueue, Waker, WindowKeys, WriteWr,
+    Completion, Fabric, Lkey, QpAttr, Qpn, RealTime, RealTimeRx, Region, RemotePlace, RemoteQp,
+    RxWorker, Sge, TxQueue, Waker, WindowKeys, WriteWr,
 };
 use farwrite_verbs::{VerbsConfig, VerbsFabric};
 
@@ -250,20 +250,6 @@ fn several_memory_windows_are_open_at_once() {
     writer.b.destroy_windows(set).unwrap();
     while writer.b.poll_closed().is_some() {}
     assert!(writer.b.deregister(writer.target).is_ok());
-}
-
-/// Soft-RoCE of Linux 6.1 takes no DMA buffer, and no device takes this one.
-#[test]
-fn a_buffer_that_the_device_does_not_take_is_refused() {
-    let mut fabric = open();
-    let fd = std::fs::File::open("/dev/zero").unwrap().into();
-    let region = Region::of_dma_buf(DmaBuf { fd, offset: 0 }, 8192);
-    let error = fabric.register(region).unwrap_err().to_string();
-    println!("{error}");
-    assert!(error.contains("copy them to ordinary memory"), "{error}");
-    // Staged through ordinary memory.
-    let staged = fabric.register(Region::owned(vec![0_u8; 8192])).unwrap();
-    assert!(fabric.deregister(staged).is_ok());
 }
 
 #[test]

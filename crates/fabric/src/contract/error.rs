@@ -31,12 +31,6 @@ pub enum FabricError {
     /// The memory region may only be read.
     #[error("the memory region is read-only: receive into another one")]
     ReadOnly,
-    /// The processor does not reach the memory region, which is that of another device, such as a GPU.
-    #[error(
-        "the processor does not reach the memory region: copy the bytes to ordinary memory that is registered, \
-         and use that"
-    )]
-    NotMapped,
     /// The object is still in use.
     #[error("{0} is still in use")]
     InUse(Object),

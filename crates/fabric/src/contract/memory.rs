@@ -9,8 +9,6 @@
 
 use std::any::Any;
 use std::ops::{Deref, DerefMut};
-#[cfg(unix)]
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -31,9 +29,6 @@ impl<T: AsMut<[u8]> + Send> Memory for T {}
 pub struct Region {
     bytes: RegionPtr,
     access: Access,
-    /// How devices reach memory of another device.
-    #[cfg(unix)]
-    export: Option<DmaBuf>,
     /// The pointer from [`Box::into_raw`] for owned memory. `bytes` borrows from it until the
     /// region is dropped.
     owner: Option<*mut dyn Send>,
@@ -46,48 +41,7 @@ enum Access {
     Write,
 }
 
-/// Memory of another device, such as a GPU, as its driver exports it (a DMA buffer of Linux).
-#[cfg(unix)]
-#[derive(Debug)]
-pub struct DmaBuf {
-    /// The exported buffer.
-    pub fd: OwnedFd,
-    /// The first byte of the region in the buffer. Its place within a page is also that of the address in
-    /// [`Region::mapped_at`].
-    pub offset: u64,
-}
-
 impl Region {
-    /// A region of another device's memory: `length` bytes of the buffer, from [`DmaBuf::offset`] on. The
-    /// fabric only lets devices read and write them, because the processor does not reach them. Calls that
-    /// copy the bytes fail ([`FabricError::NotMapped`]), so no parity is computed from them or for them.
-    /// The region dereferences to an empty slice. Only fabrics over RDMA devices take it.
-    #[cfg(unix)]
-    #[must_use]
-    pub fn of_dma_buf(export: DmaBuf, length: u64) -> Self {
-        Self {
-            bytes: RegionPtr {
-                place: Place::Unmapped,
-                length,
-            },
-            access: Access::Write,
-            export: Some(export),
-            owner: None,
-        }
-    }
-
-    /// The same region, whose first byte the processor reaches at `base`. It can be used as any other memory,
-    /// and devices reach it as before.
-    ///
-    /// # Safety
-    /// As for [`Region::from_raw_parts`].
-    #[cfg(unix)]
-    #[must_use]
-    pub unsafe fn mapped_at(mut self, base: *mut u8) -> Self {
-        self.bytes.place = Place::Mapped(base);
-        self
-    }
-
     /// A region that owns its memory.
     pub fn owned(memory: impl Memory + 'static) -> Self {
         let owner = Box::into_raw(Box::new(memory));
@@ -101,8 +55,6 @@ impl Region {
         Self {
             bytes,
             access: Access::Write,
-            #[cfg(unix)]
-            export: None,
             owner: Some(owner),
         }
     }
@@ -121,14 +73,12 @@ impl Region {
         Self {
             bytes,
             access: Access::Read,
-            #[cfg(unix)]
-            export: None,
             owner: Some(owner),
         }
     }
 
-    /// A region at `base`, for memory that Rust does not own: a C caller's or a GPU's. Dropping the
-    /// region does not free it.
+    /// A region at `base`, for memory that Rust does not own, such as a C caller's. Dropping the region does
+    /// not free it.
     ///
     /// # Safety
     /// Bytes `base..base + length` must be valid for reads and writes (and `base` not null) until
@@ -148,8 +98,6 @@ impl Region {
         Self {
             bytes,
             access: Access::Write,
-            #[cfg(unix)]
-            export: None,
             owner: None,
         }
     }
@@ -169,8 +117,6 @@ impl Region {
         Self {
             bytes,
             access: Access::Read,
-            #[cfg(unix)]
-            export: None,
             owner: None,
         }
     }
@@ -187,8 +133,6 @@ impl Region {
                 length,
             },
             access: Access::Write,
-            #[cfg(unix)]
-            export: None,
             owner: None,
         }
     }
@@ -203,14 +147,6 @@ impl Region {
     #[must_use]
     pub fn is_ghost(&self) -> bool {
         self.bytes.is_ghost()
-    }
-
-    /// Checks that the processor reaches the bytes.
-    ///
-    /// # Errors
-    /// [`FabricError::NotMapped`].
-    pub fn check_mapped(&self) -> Result<(), FabricError> {
-        self.bytes.check_mapped()
     }
 }
 
@@ -256,7 +192,6 @@ impl std::fmt::Debug for Region {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let kind = match self.bytes.place {
             Place::Mapped(_) => "memory",
-            Place::Unmapped => "memory of a device",
             Place::Ghost => "ghost",
         };
         write!(f, "{} bytes of {kind}", self.length())
@@ -280,8 +215,6 @@ pub struct RegionPtr {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Mapped(*mut u8),
-    /// Where only devices reach them.
-    Unmapped,
     /// Nowhere.
     Ghost,
 }
@@ -304,23 +237,12 @@ impl RegionPtr {
         self.place == Place::Ghost
     }
 
-    /// Checks that the processor reaches the bytes. A ghost has none, so it is mapped.
-    ///
-    /// # Errors
-    /// [`FabricError::NotMapped`].
-    pub fn check_mapped(&self) -> Result<(), FabricError> {
-        match self.place {
-            Place::Unmapped => Err(FabricError::NotMapped),
-            Place::Mapped(_) | Place::Ghost => Ok(()),
-        }
-    }
-
-    /// Pointer to the first byte; `None` for a ghost, and for bytes that the processor does not reach.
+    /// Pointer to the first byte; `None` for a ghost.
     #[must_use]
     pub fn as_ptr(&self) -> Option<*mut u8> {
         match self.place {
             Place::Mapped(base) => Some(base),
-            Place::Unmapped | Place::Ghost => None,
+            Place::Ghost => None,
         }
     }
 
@@ -441,21 +363,6 @@ impl Registered {
         }
     }
 
-    /// Checks that the processor reaches the bytes. A fabric asks before it copies them or gives them out.
-    ///
-    /// # Errors
-    /// [`FabricError::NotMapped`].
-    pub fn check_mapped(&self) -> Result<(), FabricError> {
-        self.region.check_mapped()
-    }
-
-    /// How devices reach memory of another device; `None` for memory of this machine.
-    #[cfg(unix)]
-    #[must_use]
-    pub fn export(&self) -> Option<&DmaBuf> {
-        self.region.export.as_ref()
-    }
-
     /// Whether a window onto the region is held. If not, everything that was written through windows
     /// is visible.
     #[must_use]
@@ -541,26 +448,6 @@ impl std::fmt::Debug for RegionReader {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[cfg(unix)]
-    #[test]
-    fn memory_of_a_device_has_no_bytes_until_it_is_mapped() {
-        let fd = std::fs::File::open("/dev/zero").unwrap().into();
-        let mut region = Region::of_dma_buf(DmaBuf { fd, offset: 4096 }, 3);
-        assert!(!region.is_ghost());
-        assert_eq!((region.length(), &*region), (3, &[][..]));
-        region[..].fill(1);
-        let part = region.bytes.slice(1, 2).unwrap();
-        assert!(matches!(part.check_mapped(), Err(FabricError::NotMapped)));
-        assert_eq!(part.as_ptr(), None);
-        let mut memory = [1_u8, 2, 3];
-        // SAFETY: the bytes outlive the region, which is not registered.
-        let region = unsafe { region.mapped_at(memory.as_mut_ptr()) };
-        assert_eq!(*region, [1, 2, 3]);
-        let registered = Registered::new(region);
-        assert!(registered.check_mapped().is_ok());
-        assert_eq!(registered.export().unwrap().offset, 4096);
-    }
 
     #[test]
     fn owned_memory_comes_back_as_it_was_changed() {

@@ -19,8 +19,6 @@ use std::time::Duration;
 pub use counters::{Counters, DropReason};
 pub use error::{Capability, FabricError, Object, Table};
 pub use limits::{MAX_OBJECTS, check_windows};
-#[cfg(unix)]
-pub use memory::DmaBuf;
 pub use memory::{Memory, Region, RegionPtr, RegionReader, Registered, WindowHold};
 pub use waker::Waker;
 pub use work::{
@@ -62,9 +60,8 @@ pub trait Fabric {
     /// Registers memory under a local key. No peer can reach it yet.
     ///
     /// # Errors
-    /// [`FabricError::OutOfResources`], [`FabricError::Unsupported`] for a ghost. For memory of another device
-    /// ([`Region::of_dma_buf`]): [`FabricError::NotMapped`], or [`FabricError::Io`] of a device that does
-    /// not take it. Then copy its bytes to ordinary memory that is registered.
+    /// [`FabricError::OutOfResources`], [`FabricError::Unsupported`] for a ghost. [`FabricError::Io`] of a
+    /// device.
     fn register(&mut self, region: Region) -> Result<Lkey, FabricError>;
     /// Deregisters a region and returns it. After that, the fabric neither reads nor writes its
     /// bytes.
@@ -83,25 +80,24 @@ pub trait Fabric {
     ///
     /// # Errors
     /// [`FabricError::UnknownKey`]. [`FabricError::InUse`] while a window onto the region is open
-    /// or has not been reported by [`Fabric::poll_closed`]. [`FabricError::NotMapped`].
+    /// or has not been reported by [`Fabric::poll_closed`].
     fn memory(&self, lkey: Lkey) -> Result<&[u8], FabricError>;
     /// Copies bytes of a region, from `offset` on, to `out`; zeros from a ghost. If a peer writes
     /// the bytes at the same time, the copy has old bytes, new bytes or a mixture.
     ///
     /// # Errors
-    /// [`FabricError::UnknownKey`], [`FabricError::OutOfBounds`], [`FabricError::NotMapped`].
+    /// [`FabricError::UnknownKey`], [`FabricError::OutOfBounds`].
     fn copy_out(&self, lkey: Lkey, offset: u64, out: &mut [u8]) -> Result<(), FabricError>;
     /// A reader of a region, for other threads. The region counts as in use while it exists.
     ///
     /// # Errors
-    /// [`FabricError::UnknownKey`], [`FabricError::NotMapped`].
+    /// [`FabricError::UnknownKey`].
     fn reader(&self, lkey: Lkey) -> Result<RegionReader, FabricError>;
     /// Copies `bytes` into a region, from `offset` on; a ghost ignores them. The caller must not
     /// change bytes that a posted request names.
     ///
     /// # Errors
-    /// [`FabricError::UnknownKey`], [`FabricError::OutOfBounds`], [`FabricError::ReadOnly`],
-    /// [`FabricError::NotMapped`].
+    /// [`FabricError::UnknownKey`], [`FabricError::OutOfBounds`], [`FabricError::ReadOnly`].
     fn copy_in(&mut self, lkey: Lkey, offset: u64, bytes: &[u8]) -> Result<(), FabricError>;
 
     /// Creates a set of `slots` windows of at most `slot_bytes` each, all closed. Closed windows

@@ -154,7 +154,6 @@ impl<C: Carrier> Fabric for NicFabric<C> {
         if region.is_ghost() && !C::GHOSTS {
             return Err(FabricError::Unsupported(Capability::GhostMemory));
         }
-        region.check_mapped()?;
         let mut regions = self.regions.write();
         regions.register(&mut self.numbers, region)
     }

@@ -147,11 +147,6 @@ impl Pair {
         known.find(tag)?.layout(&message)
     }
 
-    /// Whether the scheme computes parity of a message.
-    pub(crate) fn codes(&self, known: &Registry, tag: SchemeTag, bytes: u64) -> bool {
-        self.layout(known, tag, bytes).is_some()
-    }
-
     /// Posts memory for the parity of an open receive. If the receive already has memory, it keeps
     /// that memory, even if it is too small. A receive without enough memory for parity is repaired
     /// by retransmission. Returns whether there is enough memory.
@@ -180,10 +175,6 @@ impl Pair {
             return Ok(false);
         }
         let target = fabric.region(recv.target().region.lkey)?;
-        if target.check_mapped().is_err() {
-            // Nothing can be rebuilt there.
-            return Ok(false);
-        }
         let is_ghost = target.is_ghost();
         let taken = self.parity_memory.take(fabric, bytes, most_bytes, is_ghost);
         let scratch = match taken {
@@ -223,10 +214,6 @@ impl Pair {
                 .source()
                 .map(|source| fabric.region(source.region.lkey));
             let region = region.transpose()?;
-            if region.is_some_and(|region| region.check_mapped().is_err()) {
-                // An answer to a read, of memory from which no parity can be computed.
-                return Ok(());
-            }
             let is_ghost = region.is_some_and(|region| region.is_ghost());
             send.parity = match self.parity_memory.take(fabric, bytes, most_bytes, is_ghost) {
                 Err(FabricError::OutOfResources(_)) => None,

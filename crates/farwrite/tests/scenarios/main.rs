@@ -47,7 +47,6 @@ mod sweep;
 mod terms;
 mod traffic;
 mod turncoat;
-mod unmapped;
 mod windows;
 mod world;
 mod wraparound;

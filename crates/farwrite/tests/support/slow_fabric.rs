@@ -9,8 +9,8 @@ use std::rc::Rc;
 
 use farwrite::fabric::contract::{
     Capabilities, Counters, Departed, Fabric, FabricError, Lkey, Object, QpAttr, QpRoute,
-    QpSealing, Qpn, Region, RegionPtr, RegionReader, Registered, RemotePlace, RemoteQp, Rkey, Sge,
-    Table, TxQueue, Window, WindowSet, WriteWr,
+    QpSealing, Qpn, Region, RegionPtr, RegionReader, RemotePlace, RemoteQp, Rkey, Sge, Table,
+    TxQueue, Window, WindowSet, WriteWr,
 };
 use farwrite::fabric::sim::{SimFabric, SimNetwork};
 
@@ -70,7 +70,6 @@ pub(crate) struct SlowFabric {
     network: SimNetwork,
     controls: Controls,
     shared: Shared,
-    unmapped: HashMap<Lkey, Registered>,
 }
 
 /// The queue of one port.
@@ -89,13 +88,7 @@ impl SlowFabric {
             network: network.clone(),
             controls: controls.clone(),
             shared: Shared::default(),
-            unmapped: HashMap::new(),
         }
-    }
-
-    /// Checks that the processor reaches a region.
-    fn check_mapped(&self, lkey: Lkey) -> Result<(), FabricError> {
-        self.region(lkey)?.check_mapped()
     }
 
     fn count<T>(&self, change: i64, result: Result<T, FabricError>) -> Result<T, FabricError> {
@@ -223,12 +216,7 @@ impl Fabric for SlowFabric {
         if self.controls.is_out_of_memory.get() {
             return Err(FabricError::OutOfResources(Table::MemoryRegion));
         }
-        if region.check_mapped().is_ok() {
-            return self.inner.register(region);
-        }
-        let lkey = self.inner.register(Region::ghost(region.length()))?;
-        self.unmapped.insert(lkey, Registered::new(region));
-        Ok(lkey)
+        self.inner.register(region)
     }
     fn deregister(&mut self, lkey: Lkey) -> Result<Region, FabricError> {
         let held = self.shared.held.borrow();
@@ -236,30 +224,21 @@ impl Fabric for SlowFabric {
         if local.any(|sge| sge.lkey == lkey) {
             return Err(FabricError::InUse(Object::MemoryRegion));
         }
-        let region = self.inner.deregister(lkey)?;
-        let unmapped = self.unmapped.remove(&lkey);
-        Ok(unmapped.map_or(region, Registered::into_region))
+        self.inner.deregister(lkey)
     }
     fn region(&self, lkey: Lkey) -> Result<RegionPtr, FabricError> {
-        match self.unmapped.get(&lkey) {
-            Some(region) => Ok(region.bytes()),
-            None => self.inner.region(lkey),
-        }
+        self.inner.region(lkey)
     }
     fn memory(&self, lkey: Lkey) -> Result<&[u8], FabricError> {
-        self.check_mapped(lkey)?;
         self.inner.memory(lkey)
     }
     fn copy_out(&self, lkey: Lkey, offset: u64, out: &mut [u8]) -> Result<(), FabricError> {
-        self.check_mapped(lkey)?;
         self.inner.copy_out(lkey, offset, out)
     }
     fn reader(&self, lkey: Lkey) -> Result<RegionReader, FabricError> {
-        self.check_mapped(lkey)?;
         self.inner.reader(lkey)
     }
     fn copy_in(&mut self, lkey: Lkey, offset: u64, bytes: &[u8]) -> Result<(), FabricError> {
-        self.check_mapped(lkey)?;
         self.inner.copy_in(lkey, offset, bytes)
     }
     fn create_windows(

@@ -447,17 +447,12 @@ const _: () = {
     assert!(size_of::<AsyncEvent>() == 16);
 };
 
-/// Registers a part of a DMA buffer. Older libraries do not have it.
-pub(super) type RegDmabufMr =
-    unsafe extern "C" fn(*mut IbvPd, u64, usize, u64, c_int, c_int) -> *mut IbvMr;
-
 /// Makes the type of the functions that are looked up by name, and the lookup.
 macro_rules! functions {
     ($($name:ident: fn($($argument:ty),*) -> $result:ty;)*) => {
         /// Functions of the library, by their names.
         pub(super) struct Functions {
             $(pub(super) $name: unsafe extern "C" fn($($argument),*) -> $result,)*
-            pub(super) ibv_reg_dmabuf_mr: Option<RegDmabufMr>,
         }
 
         impl Functions {
@@ -472,10 +467,6 @@ macro_rules! functions {
                         // SAFETY: the type is that of the header for this name.
                         *unsafe { library.get(name) }?
                     },)*
-                    // SAFETY: same as above.
-                    ibv_reg_dmabuf_mr: unsafe { library.get(b"ibv_reg_dmabuf_mr\0") }
-                        .ok()
-                        .map(|found| *found),
                 })
             }
         }
@@ -487,7 +478,7 @@ macro_rules! functions {
                 $(extern "C" fn $name($(_: $argument),*) -> $result {
                     unreachable!(stringify!($name))
                 })*
-                Self { $($name,)* ibv_reg_dmabuf_mr: None }
+                Self { $($name),* }
             }
         }
     };

@@ -1,8 +1,6 @@
 //! Protection domains, and memory that a device may read or write.
 
 use std::ffi::c_int;
-use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::Arc;
 
 use farwrite_fabric::contract::{FabricError, Registered};
@@ -87,12 +85,9 @@ impl Memory {
         let device = domain.device();
         let bytes = owner.bytes().slice(offset, length)?;
         let base = bytes.as_ptr().unwrap_or_default();
-        let in_export = owner
-            .export()
-            .map(|export| export.offset.wrapping_add(offset));
         // Peers see only the place within a huge page, which the device's tables need, not the
         // address.
-        let hidden = in_export.unwrap_or(base as u64) % (2 << 20);
+        let hidden = base as u64 % (2 << 20);
         let flags = match access {
             Access::Send => 0,
             Access::Receive => ffi::ACCESS_LOCAL_WRITE,
@@ -102,30 +97,17 @@ impl Memory {
         // The length of memory fits a `usize`.
         #[allow(clippy::cast_possible_truncation)]
         let length = bytes.length() as usize;
-        // Local requests use addresses of this process, if there are any: the library reads there what is inline.
+        // Local requests use addresses of this process: the library reads there what is inline.
         let addr = match access {
             Access::Send | Access::Receive if !base.is_null() => base as u64,
             _ => hidden,
         };
-        let mr = match owner.export() {
-            None => {
-                let register = device.functions().ibv_reg_mr_iova;
-                // SAFETY: the domain exists. The owner has the bytes, and is held until the device has
-                // forgotten them.
-                let mr = unsafe { register(domain.as_ptr(), base.cast(), length, addr, flags) };
-                not_null(mr, || {
-                    format!("registering {length} bytes with {}", device.name)
-                })?
-            }
-            Some(export) => {
-                let part = DmaBufPart {
-                    fd: export.fd.as_fd(),
-                    offset: export.offset.wrapping_add(offset),
-                    length,
-                };
-                register_dma_buf(domain, &part, addr, flags)?
-            }
-        };
+        let register = device.functions().ibv_reg_mr_iova;
+        // SAFETY: the domain exists. The owner has the bytes, and is held until the device has forgotten them.
+        let mr = unsafe { register(domain.as_ptr(), base.cast(), length, addr, flags) };
+        let mr = not_null(mr, || {
+            format!("registering {length} bytes with {}", device.name)
+        })?;
         let domain = Arc::clone(domain);
         Ok(Self {
             mr,
@@ -163,43 +145,6 @@ impl Drop for Memory {
         // SAFETY: it is deregistered once.
         let code = unsafe { (device.functions().ibv_dereg_mr)(self.mr) };
         release(&self.owner, code, || device.is_gone());
-    }
-}
-
-/// A part of a buffer of another device.
-struct DmaBufPart<'a> {
-    fd: BorrowedFd<'a>,
-    offset: u64,
-    length: usize,
-}
-
-/// Registers memory of another device.
-fn register_dma_buf(
-    domain: &ProtectionDomain,
-    part: &DmaBufPart<'_>,
-    addr: u64,
-    flags: c_int,
-) -> Result<*mut ffi::IbvMr, FabricError> {
-    let (device, length) = (domain.device(), part.length);
-    let what = format!(
-        "registering {length} bytes of a DMA buffer with {} (if the device or its kernel cannot, copy them to \
-         ordinary memory, register that, and use it instead)",
-        device.name
-    );
-    let Some(register) = device.functions().ibv_reg_dmabuf_mr else {
-        let source = io::Error::new(io::ErrorKind::Unsupported, "libibverbs is too old for it");
-        return Err(FabricError::Io { what, source });
-    };
-    let fd = part.fd.as_raw_fd();
-    // SAFETY: the domain exists. The kernel checks the descriptor and the range, and holds the buffer until the
-    // device has forgotten it.
-    let mr = unsafe { register(domain.as_ptr(), part.offset, length, addr, fd, flags) };
-    match mr.is_null() {
-        false => Ok(mr),
-        true => Err(FabricError::Io {
-            what,
-            source: io::Error::last_os_error(),
-        }),
     }
 }
 

@@ -1,9 +1,7 @@
 //! Memory: registration, copies, sends from it, writes into it, deregistration.
 #![allow(unsafe_code)]
 
-use farwrite_fabric::contract::{
-    DmaBuf, Fabric, FabricError, Lkey, Region, RemotePlace, Rkey, WriteWr,
-};
+use farwrite_fabric::contract::{Fabric, FabricError, Lkey, Region, RemotePlace, Rkey, WriteWr};
 
 use super::{
     Got, MTU, Pair, TARGET_BYTES, World, arrivals, bytes, close, closed, departures, joined,
@@ -178,16 +176,6 @@ pub(crate) fn sent_while_a_peer_may_write(world: &mut impl World) {
 }
 
 /// No device takes a file that is no buffer of a device, and software takes none of these buffers.
-pub(crate) fn of_another_device(world: &mut impl World) {
-    let mut end = world.end(1);
-    let fd = std::fs::File::open("/dev/zero").unwrap().into();
-    let region = Region::of_dma_buf(DmaBuf { fd, offset: 0 }, 4096);
-    let error = end.register(region).unwrap_err();
-    let is_refused = matches!(error, FabricError::NotMapped | FabricError::Io { .. });
-    assert!(is_refused, "{error}");
-    assert!(error.to_string().contains("to ordinary memory"), "{error}");
-}
-
 pub(crate) fn ghosts(world: &mut impl World) {
     let (mut a, mut b) = (world.end(1), world.end(1));
     let ghost = a.register(Region::ghost(1 << 40));

@@ -37,7 +37,7 @@ macro_rules! contract_tests {
             memory: [
                 comes_and_goes, copies_stay_in_bounds, in_use_while_a_window_is_open,
                 a_callers_memory, read_only, comes_back_after_departure, sent_while_a_peer_may_write,
-                of_another_device, ghosts,
+                ghosts,
             ],
             queue_pairs: [
                 attributes, halves_are_handed_out_once, connecting, disconnecting, destroying,

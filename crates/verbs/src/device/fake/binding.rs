@@ -51,7 +51,7 @@ pub(crate) fn domain_with_memory_windows() -> Arc<ProtectionDomain> {
         ibv_create_qp: create_qp,
         ibv_modify_qp: modify_qp,
         ibv_destroy_qp: destroy_qp,
-        ..functions(None)
+        ..functions()
     };
     let context = Box::leak(Box::new(MaybeUninit::<ffi::IbvContext>::zeroed()));
     let context = context.as_mut_ptr();
