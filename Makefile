@@ -191,7 +191,8 @@ bench-agreement: ## measure: completion times of shipped endpoints in virtual ti
 	-$(AGREEMENT) --rtt-ms 10,100 --size-kib 128,8192 --samples 1000
 	-$(AGREEMENT) --size-kib 8192 --burst 10,100 --loss 1e-4,1e-3 --samples 1000
 
-# `make bench-path PART="rate file"`; RUNS="--runs 5" and the like go to tests/bench/main.py.
+# `make bench-path PART="rate file"`; RUNS="--runs 5" and the like go to tests/bench/main.py. The picture of README
+# has the rows of PART=alternatives RUNS="--csv figures/paths/alternatives.csv".
 bench-path: ## measure: a file beside rsync and QUIC, transfers, files, messages, streams, small requests, sharing, changes, delay that varies and a flood over an emulated path, compared with TCP, rsync and quinn (root; long)
 	tests/bench/run $(RUNS) $(PART)
 
@@ -302,10 +303,11 @@ figures-paths: ## measure: loss by the size of packets over an emulated path wit
 	$(CARGO) build --release --quiet --package farwrite-cli --bin farwrite
 	PYTHONPATH=tests/system python3 tests/bench/loss_by_size.py $${CARGO_TARGET_DIR:-target}/release/farwrite --csv $(PATHS_OUT)/sizes.csv
 
-figures: ## draw the papers' figures in figures/, and compare them with the papers' numbers in out/figures.html
+figures: ## draw the papers' figures in figures/ and README's docs/copies.svg, and compare the papers' numbers in out/figures.html
 	@mkdir -p out
 	$(CARGO) run --release --package farwrite-cli -- codes bench --json > out/codes.json
 	FARWRITE_CODES_BENCH=out/codes.json python/run $(TOOLS) python python/benches/make_figures.py figures --page out/figures.html
+	python/run $(TOOLS) python python/benches/copies_picture.py $(PATHS_OUT) --svg docs/copies.svg
 
 bench-sim: ## measure: packet-hops a second and memory of simulated networks, on one core
 	$(CARGO) run --release --package farwrite-bench --example simulation_speed

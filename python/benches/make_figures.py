@@ -6,7 +6,6 @@ import argparse
 import json
 import os
 import sys
-from io import StringIO
 from pathlib import Path
 
 from tqdm import tqdm
@@ -17,6 +16,7 @@ from paper_figures.claim import Claim, ConditionedMaker, ShippedMaker, load_all
 from paper_figures.digits import estimate_text
 from paper_figures.page import Part, page
 from paper_figures.shipped import Estimates
+from paper_figures.style import svg
 
 
 def make(claim: Claim) -> Part:
@@ -31,9 +31,7 @@ def make(claim: Claim) -> Part:
         maker.points(figure, claim.settings, times)
         conditions = f"shipped protocols in virtual time, {times.messages} {times.kind} a cell, seed 1"
     add_paper(figure, claim, ours)
-    svg = StringIO()
-    figure.savefig(svg, format="svg", metadata={"Date": None})
-    plot = "\n".join(line.rstrip() for line in svg.getvalue().splitlines()) + "\n"
+    plot = svg(figure)
     results: dict[str, object] = {"conditions": conditions} if conditions else {}
     shown = claim.shown(ours)
     results |= {"numbers": ours, "shown": shown}

@@ -37,6 +37,7 @@ class Programs:
         self.quinn = str(args.quinn) if args.quinn.exists() else None
         self.runs = args.runs
         self.scale = args.scale
+        self.csv = args.csv
         self.options = args.options.split()
         self.directory = directory
         self.key = directory / "key"

@@ -55,6 +55,7 @@ def main():
                         help="of the lengths of flows and the numbers of messages; below 1 it is a "
                              "check that the benchmark works")
     parser.add_argument("--options", default="", help="more options of `farwrite send`")
+    parser.add_argument("--csv", type=pathlib.Path, help="the file for the rows of `alternatives`")
     parser.add_argument("parts", nargs="*", choices=[*_PARTS, []], metavar="PART",
                         help=", ".join(_PARTS))
     args = parser.parse_args()

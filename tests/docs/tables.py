@@ -9,6 +9,7 @@ import re
 import sys
 from pathlib import Path
 
+import alternatives_tables
 import claims_table
 import collectives_tables
 import lowar_tables
@@ -25,6 +26,7 @@ PAGES = {
     "docs/best-effort.md": (collectives_tables.TABLES, lambda: Rows(ROOT / "figures/collectives")),
     "docs/results/boxes.md": (BOXES, lambda: Rows(ROOT / "figures/boxes")),
     "docs/results/claims.md": (claims_table.TABLES, lambda: ROOT / "figures"),
+    "docs/results/performance.md": (alternatives_tables.TABLES, lambda: Rows(ROOT / "figures/paths")),
     "docs/results/rdma.md": (vm_tables.TABLES, lambda: Rows(ROOT / "figures/vm")),
 }
 

@@ -7,7 +7,7 @@ Hadamard transform, the adaptive timeouts and the bytes of queue pairs. ``make f
 ``training``: training and inference with drops; ``make bench-train`` adds ``lossy.csv``: training over a
 path. ``make bench-inference`` writes ``inference``: inference over a path. ``make figures-vm`` writes ``vm``:
 RDMA devices of the kernel in a virtual machine. ``make figures-paths`` writes ``paths``: the loss of an
-emulated path by the size of packets.
+emulated path by the size of packets; ``make bench-path`` writes ``alternatives.csv`` there: seconds of files.
 """
 
 from __future__ import annotations

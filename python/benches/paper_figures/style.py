@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from io import StringIO
 from typing import Any, TypeAlias
 
 import matplotlib as mpl
@@ -234,3 +235,10 @@ def size_axis(axes: Axes, low_power: int, high_power: int, step: int = 4) -> Non
     axes.set_xscale("log", base=2)
     axes.set_xticks(ticks, [bytes_text(tick) for tick in ticks], rotation=40, ha="right")
     axes.set_xlabel("message size")
+
+
+def svg(figure: Figure) -> str:
+    """Return a figure as SVG, without the date and without spaces at the ends of lines."""
+    file = StringIO()
+    figure.savefig(file, format="svg", metadata={"Date": None})
+    return "\n".join(line.rstrip() for line in file.getvalue().splitlines()) + "\n"
