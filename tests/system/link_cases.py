@@ -274,7 +274,7 @@ def _attached(report, program):
 
 
 def _files(report, program):
-    """The steps of the README, on machines without a default route."""
+    """The steps of docs/files.md, on machines without a default route."""
     with Path(program) as path, tempfile.TemporaryDirectory() as directory:
         key, data, inbox = (str(pathlib.Path(directory, name)) for name in ("key", "data", "in"))
         subprocess.run([program, "--quiet", "keygen", key], check=True, stdout=subprocess.DEVNULL)

@@ -142,7 +142,7 @@ fn a_wrong_code_is_used_up() {
     assert_eq!(rig.received(), [""; 0]);
 }
 
-/// The two commands of the README.
+/// The two commands of docs/files.md, with a program at each end.
 #[test]
 fn a_new_key_is_shown_once_and_typed_without_echo() {
     let rig = Rig::new();
