@@ -23,7 +23,7 @@ MARK = re.compile(r"<!-- table: ([\w-]+) -->\n\n?((?:\|.*\n)*)")
 BOXES = lowar_tables.TABLES | netrt_tables.TABLES | together_tables.TABLES
 #: For each page: its tables, and what they are made from.
 PAGES = {
-    "docs/best-effort.md": (collectives_tables.TABLES, lambda: Rows(ROOT / "figures/collectives")),
+    "docs/results/best-effort.md": (collectives_tables.TABLES, lambda: Rows(ROOT / "figures/collectives")),
     "docs/results/boxes.md": (BOXES, lambda: Rows(ROOT / "figures/boxes")),
     "docs/results/claims.md": (claims_table.TABLES, lambda: ROOT / "figures"),
     "docs/results/performance.md": (alternatives_tables.TABLES, lambda: Rows(ROOT / "figures/paths")),
