@@ -45,19 +45,6 @@ def goodput(rows):
                   "(32, 1) / Go-Back-N", "paper"], lines)
 
 
-def computed(rows):
-    """LoWAR(32, 1) beside computed NICs."""
-    lines = []
-    for rtt in ("40 ms", "80 ms"):
-        for loss in (1e-5, 1e-4):
-            own = rows.value("L9", rtt, coded("(32, 1)"), loss, GOODPUT)
-            ideal, fitted = (own / rows.value("L9", rtt, f"{name} (computed)", loss, GOODPUT)
-                             for name in ("Go-Back-N, ideal", "fitted to ConnectX-5"))
-            lines.append([rtt, LOSSES[loss], f"{ideal:.2f}", f"{fitted:.{1 if fitted > 10 else 2}f}",
-                          PAPER[rtt, loss]])
-    return table(["round trip", "loss", "ideal", "fitted", "paper"], lines)
-
-
 def connections(rows):
     """Several connections."""
     lines = []
@@ -123,8 +110,7 @@ def small(rows):
 def receivers(rows):
     """L13: LoWAR inside a NIC, by the times of its receive path."""
     panels = ["latency, in the NIC, " + times for times in (
-        "0% and 0%", "0% and 100%", "50% and 50%", "50% and 100%", "90% and 50%", "100% and 25%", "100% and 50%",
-        "100% and 100%")]
+        "0% and 0%", "50% and 50%", "90% and 50%", "100% and 50%", "100% and 100%")]
     lines = []
     for panel in [*panels, "latency"]:
         def time(shape, measure, panel=panel):
@@ -165,7 +151,6 @@ def nics(rows):
 
 TABLES = {
     "l9-goodput": goodput,
-    "l9-computed": computed,
     "l9-connections": connections,
     "l10-times": times,
     "l11-bursts": bursts,

@@ -15,15 +15,15 @@ def percent(value, of):
     return f"{shown:+d}%" if shown else "0%"
 
 
-def n6(rows, variant=""):
-    """The chain of N6, and what the boxes of N7 hold. The names of panels end in the variant."""
+def n6(rows):
+    """The chain of N6, and what the boxes of N7 hold."""
     lines = []
     for size in ("10 KB", "100 KB", "1 MB"):
         for loss in (0.001, 0.01, 0.05):
-            def value(series, measure, panel=f"{size}{variant}", loss=loss):
+            def value(series, measure, panel=size, loss=loss):
                 return rows.value("N6", panel, series, loss, measure)
 
-            def held(measure, panel=f"{size}{variant}", loss=loss):
+            def held(measure, panel=size, loss=loss):
                 return f"{rows.value('N7', panel, 'reordering buffer', loss, measure):,.0f} KB"
 
             plain, (one, two) = "Go-Back-N", (f"NetRT, pool {products} BDP" for products in (1, 2))
@@ -152,4 +152,4 @@ def n8_window(rows):
                   "p99: Go-Back-N", "NetRT", "dropped: Go-Back-N", "repeated by NICs: Go-Back-N", "NetRT"], lines)
 
 
-TABLES = {"n6": n6, "n6-both": lambda rows: n6(rows, ", losses both ways"), "n8": n8, "n8-window": n8_window, "n9": n9, "n9-slow": n9_slow, "n10": n10}
+TABLES = {"n6": n6, "n8": n8, "n8-window": n8_window, "n9": n9, "n9-slow": n9_slow, "n10": n10}
