@@ -3,6 +3,7 @@
 from results import table, with_error
 
 LOSSES = {0: "0", 1e-4: "1e-4", 3e-4: "3e-4", 1e-3: "1e-3", 3e-3: "3e-3", 1e-2: "1e-2"}
+FEWER = [0, 1e-3, 3e-3, 1e-2]
 OTHERS = ["IRN", "SRNIC", "Falcon", "UCCL", "XP", "best effort, Swift", "best effort, EQDS"]
 BOUNDED = OTHERS[-3:]
 BY_SIZE = ["XP", "XP, short timeout", "shipped, exact", "shipped, direct", "shipped, ring"]
@@ -10,14 +11,14 @@ OPERATIONS = ["RoCE", "best effort, Swift", "XP", *BY_SIZE[2:], "shipped, ring, 
 PANELS = ["no other traffic", "bursts", "bursts, small buffer"]
 
 
-def means(rows, panel, pfc):
+def means(rows, panel, pfc, losses):
     """Mean times and their standard errors, one line for each transport."""
     roce = [f"RoCE{pfc}, {timeout}" for timeout in ("4 ms", "16 ms", "67 ms")]
     lines = []
     for name in [*roce, *OTHERS]:
-        cells = ([rows.value("OL", panel, name, loss, of) for of in ("mean_ms", "error_ms")] for loss in LOSSES)
+        cells = ([rows.value("OL", panel, name, loss, of) for of in ("mean_ms", "error_ms")] for loss in losses)
         lines.append([name, *(with_error(mean, error, ".1f") for mean, error in cells)])
-    return table(["", *LOSSES.values()], lines)
+    return table(["", *(LOSSES[loss] for loss in losses)], lines)
 
 
 def missing(rows):
@@ -25,9 +26,9 @@ def missing(rows):
     lines = []
     for panel in PANELS:
         for name in BOUNDED:
-            shares = (rows.value("OL", panel, name, loss, "missing_percent") for loss in LOSSES)
+            shares = (rows.value("OL", panel, name, loss, "missing_percent") for loss in FEWER)
             lines.append([panel if name == BOUNDED[0] else "", name, *(f"{share:.2f}" for share in shares)])
-    return table(["", "", *LOSSES.values()], lines)
+    return table(["", "", *(LOSSES[loss] for loss in FEWER)], lines)
 
 
 def operations(rows):
@@ -65,7 +66,7 @@ def operations_by_size(rows):
 TABLES = {
     "o6-operations": operations,
     "o5-operations": operations_by_size,
-    "ol-alone": lambda rows: means(rows, PANELS[0], ""),
-    "ol-small": lambda rows: means(rows, PANELS[2], ", no PFC"),
+    "ol-alone": lambda rows: means(rows, PANELS[0], "", LOSSES),
+    "ol-small": lambda rows: means(rows, PANELS[2], ", no PFC", FEWER),
     "ol-missing": missing,
 }
