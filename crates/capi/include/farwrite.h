@@ -8,6 +8,13 @@
  *
  * Set size in each struct to its sizeof: later versions of the library know then which fields a program has.
  *
+ * A descriptor (farwrite_..._fd) is for poll and epoll, in the event loop of a program. It is readable (POLLIN) for as
+ * long as the call that it is for would not wait: because it would return something, or an error. It is no longer
+ * readable once calls have taken everything there is. So call with timeout_ms 0 when it is readable; a thread that
+ * shares the handle may have been faster, and then the call returns SDR_RETRY. The descriptor belongs to the library:
+ * do not read, write or close it. It exists until the handle is closed: remove it from an epoll set before. Handles
+ * whose descriptor nobody asks for have none.
+ *
  * All threads may use all handles. Of a stream, one thread may read while another one writes. A second reader
  * or writer at the same time gets SDR_ERROR.
  */
@@ -65,6 +72,33 @@ struct farwrite_result {
 	uint64_t arrived_bytes; /* of a receive: bytes that have arrived, if it is whole or partial */
 };
 
+/* What a connection knows of the path to the peer, and has sent in all. All of its queue pairs and streams share it. */
+struct farwrite_path_statistics {
+	size_t size;              /* the sizeof of this struct, which the program sets */
+	uint64_t rtt_ns;          /* smoothed round trip */
+	uint64_t pace_bps;        /* rate at which packets leave at most, in bits of IP packets per second */
+	uint64_t in_flight_bytes; /* sent, and neither reported nor given up */
+	uint64_t sent_packets;    /* data packets that have left, repeats included */
+	uint64_t sent_bytes;      /* their bytes, as IP packets */
+	uint64_t reported_bytes;  /* bytes up to the newest packet that the peer has reported */
+	uint64_t delivered_bytes; /* how many of these have arrived: the others were lost, or are late */
+};
+
+/* What a queue pair, or the one of a stream, has done since it was opened. A chunk is one packet (farwrite_bitmap). */
+struct farwrite_transfer_statistics {
+	size_t size;                    /* the sizeof of this struct, which the program sets */
+	uint64_t sent_chunks;           /* repeats included */
+	uint64_t resent_chunks;         /* repeats */
+	uint64_t received_packets;      /* repeats included */
+	uint64_t received_bytes;        /* their payload */
+	uint64_t duplicate_packets;     /* packets that had arrived before */
+	uint64_t rebuilt_chunks;        /* lost, and computed from parity */
+	uint64_t send_judged_chunks;    /* chunks to the peer, sent once, of which it knows whether they arrived */
+	uint64_t send_lost_chunks;      /* how many of these were lost */
+	uint64_t receive_judged_chunks; /* the same for chunks from the peer */
+	uint64_t receive_lost_chunks;
+};
+
 /* Returns the version of the library, such as 0.1.0. */
 const char *farwrite_version(void);
 
@@ -90,6 +124,9 @@ struct farwrite_listener *farwrite_listen(const char *addr, struct farwrite_keys
 /* Returns the UDP port of a listener. */
 int farwrite_listener_port(struct farwrite_listener *listener, uint32_t *port);
 
+/* The descriptor for farwrite_accept. */
+int farwrite_listener_fd(struct farwrite_listener *listener, int *fd);
+
 /* Closes a listener. A farwrite_accept that waits returns NULL. Connections that were accepted go on. */
 int farwrite_listener_close(struct farwrite_listener *listener);
 
@@ -110,6 +147,16 @@ struct farwrite_connection *farwrite_connect(const char *addr, struct farwrite_k
  */
 int farwrite_peer_name(struct farwrite_connection *connection, char *name, size_t size);
 
+/*
+ * The descriptor for farwrite_qp_accept and farwrite_stream_accept: it is readable while a queue pair or a stream of any
+ * name waits to be accepted, or the connection is over.
+ */
+int farwrite_connection_fd(struct farwrite_connection *connection, int *fd);
+
+/* Writes the statistics of a connection. Set their size before. Returns SDR_ERROR if the connection is over. */
+int farwrite_connection_statistics(struct farwrite_connection *connection,
+	struct farwrite_path_statistics *statistics);
+
 /* Ends a connection. What is under way is lost: finish streams and wait for messages before. */
 int farwrite_connection_close(struct farwrite_connection *connection);
 
@@ -122,6 +169,9 @@ struct farwrite_qp *farwrite_qp_open(struct farwrite_connection *connection, con
  * the peer opens both.
  */
 struct farwrite_qp *farwrite_qp_accept(struct farwrite_connection *connection, const char *name, uint32_t timeout_ms);
+
+/* Writes the statistics of a queue pair. Set their size before. Returns SDR_ERROR if the connection is over. */
+int farwrite_qp_statistics(struct farwrite_qp *qp, struct farwrite_transfer_statistics *statistics);
 
 /*
  * Closes a queue pair. Its messages that are open fail, so a farwrite_wait for one of them returns. Close the messages
@@ -150,6 +200,9 @@ int farwrite_recv(struct farwrite_qp *qp, void *buffer, size_t length, struct fa
 /* Waits until a message has ended. result may be NULL; set its size before. */
 int farwrite_wait(struct farwrite_message *message, uint32_t timeout_ms, struct farwrite_result *result);
 
+/* The descriptor for farwrite_wait: it is readable once the message has ended. Each costs an open file of the process. */
+int farwrite_message_fd(struct farwrite_message *message, int *fd);
+
 /*
  * Returns which chunks of a receive have arrived: one bit for each, the least significant bit first. It is
  * valid until farwrite_message_close. num_bytes and chunk_bytes may be NULL.
@@ -176,6 +229,30 @@ int farwrite_stream_read(struct farwrite_stream *stream, void *buffer, size_t si
 /* Writes some of the bytes, and waits until there is room. *length says how many. */
 int farwrite_stream_write(struct farwrite_stream *stream, const void *bytes, size_t size, uint32_t timeout_ms,
 	size_t *length);
+
+/* The descriptor for farwrite_stream_read. */
+int farwrite_stream_read_fd(struct farwrite_stream *stream, int *fd);
+
+/* The descriptor for farwrite_stream_write; after the first farwrite_stream_finish, that for farwrite_stream_finish. */
+int farwrite_stream_write_fd(struct farwrite_stream *stream, int *fd);
+
+/* Writes the statistics of a stream. Set their size before. Returns SDR_ERROR if the connection is over. */
+int farwrite_stream_statistics(struct farwrite_stream *stream, struct farwrite_transfer_statistics *statistics);
+
+/*
+ * Gives both directions of a stream up. Bytes that have not left and bytes that were not read are dropped. The code is
+ * for the program of the peer, whose reads and writes return SDR_ERROR from then on. Close the stream afterwards.
+ * A direction that has ended before is not changed. Programs use any code but UINT32_MAX, the one of a broken protocol.
+ */
+int farwrite_stream_reset(struct farwrite_stream *stream, uint32_t code);
+
+/*
+ * Writes the code with which the peer has given the stream up (farwrite_stream_reset), or reads no more: 0 if it has
+ * closed the stream.
+ *
+ * Returns SDR_RETRY if the peer has done neither.
+ */
+int farwrite_stream_reset_code(struct farwrite_stream *stream, uint32_t *code);
 
 /* Ends the direction to the peer, and waits until the peer has everything. */
 int farwrite_stream_finish(struct farwrite_stream *stream, uint32_t timeout_ms);

@@ -1,21 +1,23 @@
 //! Connections with keys, for `farwrite.h`.
 
+use std::ffi::c_int;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use farwrite::QpOptions;
+use farwrite::{PeerStats, QpOptions, QpStats};
 pub(crate) use farwrite_connection::Keys;
 use farwrite_connection::{Connection, ConnectionOptions, Listener, OpenedQueuePair, connect};
 use farwrite_session::{Identity, KnownPeers, Psk};
 
+use crate::descriptors::Descriptor;
 use crate::failure::Failure;
 
 /// What `farwrite_listener` names.
-pub(crate) struct Listening(pub(crate) Listener);
+pub(crate) struct Listening(pub(crate) Listener, Descriptor);
 
 /// What `farwrite_connection` names.
-pub(crate) struct Connected(pub(crate) Connection);
+pub(crate) struct Connected(pub(crate) Connection, Descriptor);
 
 /// What `farwrite_qp` names.
 pub(crate) struct Opened(pub(crate) OpenedQueuePair);
@@ -78,19 +80,38 @@ impl Listening {
             ))
         })?;
         let options = ConnectionOptions::default();
-        Ok(Self(Listener::bind(parsed, keys, &options)?))
+        let listener = Listener::bind(parsed, keys, &options)?;
+        Ok(Self(listener, Descriptor::default()))
     }
 
     pub(crate) fn accept(&self, timeout_ms: u32) -> Result<Connected, Failure> {
         let accepted = self.0.accept(limit(timeout_ms))?;
-        accepted.map(Connected).ok_or_else(late)
+        accepted.map(Connected::of).ok_or_else(late)
+    }
+
+    /// A descriptor that is readable while a call of `accept` would not wait.
+    pub(crate) fn descriptor(&self) -> Result<c_int, Failure> {
+        self.1.number(|| self.0.accept_descriptor())
     }
 }
 
 impl Connected {
+    fn of(connection: Connection) -> Self {
+        Self(connection, Descriptor::default())
+    }
+
     pub(crate) fn new(addr: &str, keys: &Keys, peer: &str) -> Result<Self, Failure> {
         let options = ConnectionOptions::default();
-        Ok(Self(connect(addr, keys, peer, &options)?))
+        Ok(Self::of(connect(addr, keys, peer, &options)?))
+    }
+
+    /// A descriptor that is readable while the peer's next queue pair or stream can be accepted.
+    pub(crate) fn descriptor(&self) -> Result<c_int, Failure> {
+        self.1.number(|| self.0.accept_descriptor())
+    }
+
+    pub(crate) fn statistics(&self) -> Result<PeerStats, Failure> {
+        Ok(self.0.peer_stats()?)
     }
 
     /// Packets are as large as the path carries.
@@ -112,5 +133,26 @@ impl Connected {
             .0
             .accept_queue_pair(name, &self.options(), limit(timeout_ms))?;
         accepted.map(Opened).ok_or_else(late)
+    }
+}
+
+impl Opened {
+    pub(crate) fn statistics(&self) -> Result<QpStats, Failure> {
+        self.0
+            .call(|endpoint, qp| endpoint.qp_stats(qp))?
+            .map_err(|error| gone(self.0.connection(), error))
+    }
+}
+
+/// Why a call on a queue pair has failed. That it is gone has a better reason.
+pub(crate) fn gone(connection: &Connection, error: farwrite::Error) -> Failure {
+    match (error, connection.ended()) {
+        (farwrite::Error::NoSuchQueuePair(_), Some(ended)) => {
+            farwrite_connection::Error::Over(ended).into()
+        }
+        (farwrite::Error::NoSuchQueuePair(_), None) => {
+            Failure::new("the queue pair was closed by another thread during the call")
+        }
+        (error, _) => error.into(),
     }
 }

@@ -10,6 +10,7 @@ use crate::failure::{self, Failure};
 use crate::ffi::{CEnum, Char, Grows, In, Out, Text, c_header, copy_in};
 use crate::reliable::{Message, Terms};
 use crate::sdr::sdr_errcode;
+use crate::statistics;
 use crate::streams::Streaming;
 use crate::table::{self, number};
 
@@ -52,6 +53,8 @@ grows! {
     farwrite_keys: 32;
     farwrite_message_attr: 24;
     farwrite_result: 32;
+    farwrite_path_statistics: 64;
+    farwrite_transfer_statistics: 88;
 }
 
 c_header! {
@@ -85,6 +88,29 @@ c_header! {
         length: u64,
         arrived_bytes: u64,
     }
+    struct farwrite_path_statistics {
+        size: usize,
+        rtt_ns: u64,
+        pace_bps: u64,
+        in_flight_bytes: u64,
+        sent_packets: u64,
+        sent_bytes: u64,
+        reported_bytes: u64,
+        delivered_bytes: u64,
+    }
+    struct farwrite_transfer_statistics {
+        size: usize,
+        sent_chunks: u64,
+        resent_chunks: u64,
+        received_packets: u64,
+        received_bytes: u64,
+        duplicate_packets: u64,
+        rebuilt_chunks: u64,
+        send_judged_chunks: u64,
+        send_lost_chunks: u64,
+        receive_judged_chunks: u64,
+        receive_lost_chunks: u64,
+    }
 
     fn farwrite_version() -> *const c_char {
         Ok(concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast())
@@ -103,6 +129,11 @@ c_header! {
         port.check("port")?;
         let listening = table::find::<Listening>(number(listener))?;
         port.write(listening.0.local_addr().port().into());
+        Ok(())
+    }
+    fn farwrite_listener_fd(listener: *mut farwrite_listener, fd: Out<c_int>) -> c_int {
+        fd.check("fd")?;
+        fd.write(table::find::<Listening>(number(listener))?.descriptor()?);
         Ok(())
     }
     fn farwrite_listener_close(listener: *mut farwrite_listener) -> c_int {
@@ -132,6 +163,20 @@ c_header! {
         }
         name.write_bytes(&text, "name")
     }
+    fn farwrite_connection_fd(connection: *mut farwrite_connection, fd: Out<c_int>) -> c_int {
+        fd.check("fd")?;
+        fd.write(table::find::<Connected>(number(connection))?.descriptor()?);
+        Ok(())
+    }
+    fn farwrite_connection_statistics(
+        connection: *mut farwrite_connection,
+        statistics: Out<farwrite_path_statistics>,
+    ) -> c_int {
+        statistics.check("statistics")?;
+        statistics.check_size()?;
+        let stats = table::find::<Connected>(number(connection))?.statistics()?;
+        statistics.write_known(|size| statistics::of_path(size, &stats))
+    }
     fn farwrite_connection_close(connection: *mut farwrite_connection) -> c_int {
         table::remove::<Connected>(number(connection))?.0.close();
         Ok(())
@@ -153,6 +198,15 @@ c_header! {
         let connected = table::find::<Connected>(number(connection))?;
         let opened = connected.accept_qp(name.read_if_any().as_deref(), timeout_ms)?;
         table::publish(opened)
+    }
+    fn farwrite_qp_statistics(
+        qp: *mut farwrite_qp,
+        statistics: Out<farwrite_transfer_statistics>,
+    ) -> c_int {
+        statistics.check("statistics")?;
+        statistics.check_size()?;
+        let stats = table::find::<Opened>(number(qp))?.statistics()?;
+        statistics.write_known(|size| statistics::of_queue_pair(size, &stats))
     }
     fn farwrite_qp_close(qp: *mut farwrite_qp) -> c_int {
         table::remove::<Opened>(number(qp))?.0.close();
@@ -202,6 +256,11 @@ c_header! {
             length: ending.length,
             arrived_bytes: ending.arrived_bytes,
         })
+    }
+    fn farwrite_message_fd(message: *mut farwrite_message, fd: Out<c_int>) -> c_int {
+        fd.check("fd")?;
+        fd.write(table::find::<Message>(number(message))?.descriptor()?);
+        Ok(())
     }
     fn farwrite_bitmap(
         message: *mut farwrite_message,
@@ -264,6 +323,34 @@ c_header! {
         let streaming = table::find::<Streaming>(number(stream))?;
         let bytes = copy_in(bytes, size.min(COPY_BYTES))?;
         length.write(streaming.write(&bytes, timeout_ms)?);
+        Ok(())
+    }
+    fn farwrite_stream_read_fd(stream: *mut farwrite_stream, fd: Out<c_int>) -> c_int {
+        fd.check("fd")?;
+        fd.write(table::find::<Streaming>(number(stream))?.read_descriptor()?);
+        Ok(())
+    }
+    fn farwrite_stream_write_fd(stream: *mut farwrite_stream, fd: Out<c_int>) -> c_int {
+        fd.check("fd")?;
+        fd.write(table::find::<Streaming>(number(stream))?.write_descriptor()?);
+        Ok(())
+    }
+    fn farwrite_stream_statistics(
+        stream: *mut farwrite_stream,
+        statistics: Out<farwrite_transfer_statistics>,
+    ) -> c_int {
+        statistics.check("statistics")?;
+        statistics.check_size()?;
+        let stats = table::find::<Streaming>(number(stream))?.statistics()?;
+        statistics.write_known(|size| statistics::of_queue_pair(size, &stats))
+    }
+    fn farwrite_stream_reset(stream: *mut farwrite_stream, code: u32) -> c_int {
+        table::find::<Streaming>(number(stream))?.reset(code);
+        Ok(())
+    }
+    fn farwrite_stream_reset_code(stream: *mut farwrite_stream, code: Out<u32>) -> c_int {
+        code.check("code")?;
+        code.write(table::find::<Streaming>(number(stream))?.peer_code()?);
         Ok(())
     }
     fn farwrite_stream_finish(stream: *mut farwrite_stream, timeout_ms: u32) -> c_int {

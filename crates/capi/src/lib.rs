@@ -11,6 +11,7 @@
 
 mod connections;
 mod context;
+mod descriptors;
 mod device;
 mod failure;
 pub mod farwrite_h;
@@ -24,6 +25,7 @@ mod reliable;
 pub mod sdr;
 pub mod sdr_mr;
 mod shape;
+mod statistics;
 mod streams;
 mod table;
 

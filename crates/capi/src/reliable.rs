@@ -1,17 +1,19 @@
 //! Messages that the library repairs, for `farwrite.h`.
 
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use farwrite::fabric::udp::ReadyEvent;
 use farwrite::{
     Endpoint, MemoryRegion, Outcome, RealTime, RecvHandle, RecvOptions, SchemeName, SendHandle,
-    SendOptions, UdpFabric,
+    SendOptions, TaskState, UdpFabric,
 };
 use farwrite_connection::Error;
 
-use crate::connections::{Opened, late, limit};
+use crate::connections::{Opened, gone, late, limit};
+use crate::descriptors::Descriptor;
 use crate::failure::Failure;
 use crate::memory::{Access, raw_region};
 
@@ -63,6 +65,7 @@ pub(crate) struct Message {
     side: Side,
     region: MemoryRegion,
     bytes: u64,
+    descriptor: Descriptor,
 }
 
 /// How a message ended.
@@ -70,17 +73,6 @@ pub(crate) struct Ending {
     pub(crate) outcome: Outcome,
     pub(crate) length: u64,
     pub(crate) arrived_bytes: u64,
-}
-
-/// Why a queue pair takes no message. That it is gone has a better reason.
-fn why(qp: &Opened, error: farwrite::Error) -> Failure {
-    match (error, qp.0.connection().ended()) {
-        (farwrite::Error::NoSuchQueuePair(_), Some(ended)) => Error::Over(ended).into(),
-        (farwrite::Error::NoSuchQueuePair(_), None) => {
-            Failure::new("the queue pair was closed by another thread during the call")
-        }
-        (error, _) => error.into(),
-    }
 }
 
 impl Message {
@@ -157,12 +149,13 @@ impl Message {
                 }
             }
         })?;
-        let (side, region) = started.map_err(|error| why(qp, error))?;
+        let (side, region) = started.map_err(|error| gone(qp.0.connection(), error))?;
         Ok(Self {
             qp: Arc::clone(qp),
             side,
             region,
             bytes: length as u64,
+            descriptor: Descriptor::default(),
         })
     }
 
@@ -192,6 +185,26 @@ impl Message {
                 Outcome::Partial => partial_bytes,
                 Outcome::Failed => 0,
             },
+        })
+    }
+
+    /// A descriptor that is readable once the message has ended.
+    pub(crate) fn descriptor(&self) -> Result<c_int, Failure> {
+        self.descriptor.number(|| {
+            let mut ready = ReadyEvent::default();
+            let descriptor = ready.descriptor(false).map_err(farwrite::Error::from)?;
+            let (side, opened) = (self.side.clone(), &self.qp.0);
+            // The end of the task ends `ready`, whatever the reason.
+            let run = move |_: &mut _| match side.outcome() {
+                None => TaskState::Idle,
+                Some(_) => {
+                    ready.end();
+                    TaskState::Done
+                }
+            };
+            let thread = opened.connection().thread();
+            thread.add_task_of(opened.queue_pair(), run)?;
+            Ok::<_, farwrite::Error>(descriptor)
         })
     }
 

@@ -1,18 +1,25 @@
 //! Byte streams, for `farwrite.h`.
 
+use std::ffi::c_int;
 use std::io::{self, ErrorKind, Read, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
-use farwrite_stream::{ConnectionExt, ReadHalf, Stream, StreamCloser, StreamOptions, WriteHalf};
+use farwrite::{QpStats, QueuePair};
+use farwrite_connection::Connection;
+use farwrite_stream::{ConnectionExt, ReadHalf, Stream, StreamControl, StreamOptions, WriteHalf};
 
-use crate::connections::{Connected, late, limit};
+use crate::connections::{Connected, gone, late, limit};
+use crate::descriptors::Descriptor;
 use crate::failure::Failure;
 
 /// What `farwrite_stream` names. One thread may read while another one writes.
 pub(crate) struct Streaming {
     reader: Mutex<ReadHalf>,
     writer: Mutex<WriteHalf>,
-    closer: StreamCloser,
+    control: StreamControl,
+    connection: Connection,
+    qp: QueuePair,
+    descriptors: [Descriptor; 2],
 }
 
 fn failure(error: &io::Error) -> Failure {
@@ -22,10 +29,13 @@ fn failure(error: &io::Error) -> Failure {
     }
 }
 
-fn of_stream(error: &farwrite_stream::Error) -> Failure {
-    match error {
-        farwrite_stream::Error::TimedOut => late(),
-        _ => Failure::new(error.to_string()),
+impl From<farwrite_stream::Error> for Failure {
+    fn from(error: farwrite_stream::Error) -> Self {
+        match error {
+            farwrite_stream::Error::TimedOut => late(),
+            farwrite_stream::Error::Connection(error) => error.into(),
+            _ => Self::new(error.to_string()),
+        }
     }
 }
 
@@ -41,11 +51,14 @@ fn enter<T>(half: &Mutex<T>) -> Result<MutexGuard<'_, T>, Failure> {
 }
 
 impl Streaming {
-    fn new(stream: Stream) -> Self {
-        let closer = stream.closer();
+    fn new(connection: &Connected, stream: Stream) -> Self {
+        let (control, qp) = (stream.control(), stream.queue_pair());
         let (reader, writer) = stream.split();
         Self {
-            closer,
+            control,
+            connection: connection.0.clone(),
+            qp,
+            descriptors: Default::default(),
             reader: Mutex::new(reader),
             writer: Mutex::new(writer),
         }
@@ -58,7 +71,7 @@ impl Streaming {
     ) -> Result<Self, Failure> {
         let options = StreamOptions::default();
         let opened = connection.0.open_stream(name, &options, limit(timeout_ms));
-        Ok(Self::new(opened.map_err(|error| of_stream(&error))?))
+        Ok(Self::new(connection, opened?))
     }
 
     pub(crate) fn accept(
@@ -70,10 +83,8 @@ impl Streaming {
         let accepted = connection
             .0
             .accept_stream(name, &options, limit(timeout_ms));
-        let (_, stream) = accepted
-            .map_err(|error| of_stream(&error))?
-            .ok_or_else(late)?;
-        Ok(Self::new(stream))
+        let (_, stream) = accepted?.ok_or_else(late)?;
+        Ok(Self::new(connection, stream))
     }
 
     /// Reads up to `out.len()` bytes; 0 at the end of the stream.
@@ -90,9 +101,39 @@ impl Streaming {
         writer.write(bytes).map_err(|error| failure(&error))
     }
 
+    /// A descriptor that is readable while a read would not wait.
+    pub(crate) fn read_descriptor(&self) -> Result<c_int, Failure> {
+        self.descriptors[0].number(|| self.control.read_descriptor())
+    }
+
+    /// A descriptor that is readable while a write would not wait, or once a stream that was finished is
+    /// delivered.
+    pub(crate) fn write_descriptor(&self) -> Result<c_int, Failure> {
+        self.descriptors[1].number(|| self.control.write_descriptor())
+    }
+
+    pub(crate) fn statistics(&self) -> Result<QpStats, Failure> {
+        let qp = self.qp;
+        let thread = self.connection.thread();
+        thread
+            .call(move |endpoint| endpoint.qp_stats(qp))?
+            .map_err(|error| gone(&self.connection, error))
+    }
+
+    /// Gives both directions up.
+    pub(crate) fn reset(&self, code: u32) {
+        self.control.reset(code);
+    }
+
+    /// The code with which the peer has given the stream up.
+    pub(crate) fn peer_code(&self) -> Result<u32, Failure> {
+        let code = self.control.peer_code();
+        code.ok_or_else(|| Failure::Retry("the peer has not reset the stream".into()))
+    }
+
     /// Ends both directions, and the calls of other threads that wait.
     pub(crate) fn close(&self) {
-        self.closer.close();
+        self.control.close();
     }
 
     /// Ends the direction, and waits until the peer has everything.
@@ -100,6 +141,6 @@ impl Streaming {
         let mut writer = enter(&self.writer)?;
         writer.set_timeout(Some(limit(timeout_ms)));
         writer.finish();
-        writer.wait_delivered().map_err(|error| of_stream(&error))
+        Ok(writer.wait_delivered()?)
     }
 }

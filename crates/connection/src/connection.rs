@@ -2,10 +2,11 @@
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use farwrite::{Endpoint, ProgressThread, QpOptions, QueuePair, UdpFabric, Waiters};
+use farwrite::{Endpoint, PeerStats, ProgressThread, QpOptions, QueuePair, UdpFabric, Waiters};
 
 use crate::error::{Ended, Error};
 use crate::keys::Peer;
@@ -134,6 +135,31 @@ impl Connection {
         });
     }
 
+    /// What this end knows of the peer and of the path to it. All queue pairs of the connection share it.
+    ///
+    /// # Errors
+    /// [`Error::Over`], [`Error::Endpoint`].
+    pub fn peer_stats(&self) -> Result<PeerStats, Error> {
+        let stats = self.on_session(|session, shared| match session.ended() {
+            Some(ended) => Err(Error::Over(ended)),
+            None => Ok(shared.endpoint.peer_stats(session.queue_pair())?),
+        });
+        stats?
+    }
+
+    /// A descriptor that is readable while [`Connection::accept_queue_pair`] without a name would not wait: the
+    /// peer has opened a queue pair, whatever its name, or the connection is over. Wait for it with `poll` or
+    /// `epoll`, and do not read it. It stays open as long as the caller holds it.
+    ///
+    /// # Errors
+    /// [`Error::Endpoint`] if the process has too many open files; [`Error::Over`].
+    pub fn accept_descriptor(&self) -> Result<Arc<OwnedFd>, Error> {
+        let mut driver = self.0.node.driver();
+        let session = driver.session_mut(self.0.session);
+        let session = session.ok_or(Error::Over(Ended::Closed))?;
+        session.descriptor()
+    }
+
     /// The thread that polls the endpoint of this connection, to run calls and tasks on it.
     #[must_use]
     pub fn thread(&self) -> &ProgressThread<UdpFabric> {
@@ -213,12 +239,14 @@ impl Connection {
             let is_asked = {
                 let driver = inner.node.driver();
                 let session = driver.session(inner.session);
-                session.is_none_or(|session| session.is_asked(name, driver.options()))
+                session.is_none_or(|session| session.is_asked(name))
             };
             is_asked.then(|| {
                 let (name, options) = (name.map(str::to_owned), options.clone());
                 let accepted = self.on_session(move |session, shared| {
-                    session.accept_pair(shared, name.as_deref(), &options)
+                    let accepted = session.accept_pair(shared, name.as_deref(), &options);
+                    session.follow_requests();
+                    accepted
                 });
                 accepted.and_then(|accepted| accepted).transpose()
             })?

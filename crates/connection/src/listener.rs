@@ -1,6 +1,7 @@
 //! Accepting connections.
 
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -64,6 +65,15 @@ impl Listener {
             })?;
         let accepted = accepted.transpose()?;
         Ok(accepted.map(|(session, peer)| Connection::new(Arc::clone(&self.node), session, peer)))
+    }
+
+    /// A descriptor that is readable while [`Listener::accept`] would not wait. Wait for it with `poll` or
+    /// `epoll`, and do not read it. It stays open as long as the caller holds it.
+    ///
+    /// # Errors
+    /// [`Error::Endpoint`] if the process has too many open files.
+    pub fn accept_descriptor(&self) -> Result<Arc<OwnedFd>, Error> {
+        self.node.driver().descriptor()
     }
 
     /// Accepts no more connections. Threads in [`Listener::accept`] return. Connections that were accepted go

@@ -120,6 +120,7 @@ impl Node {
         // A thread that has ended has no connections.
         let _ = self.on_session(key, |session, shared| {
             session.close(shared, ByeCause::Closed, Ended::Closed);
+            session.end_descriptor();
         });
     }
 

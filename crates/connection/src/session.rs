@@ -2,9 +2,11 @@
 //! endpoint's thread.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+use farwrite::fabric::udp::ReadyEvent;
 use farwrite::routes::{Role, RouteId, RouteKeeper};
 use farwrite::{
     Endpoint, QpConfig, QpInfo, QpOptions, QpWaker, QueuePair, RateControl, Sealing, SendOptions,
@@ -117,6 +119,10 @@ pub(crate) struct Session {
     /// Threads that wait for something of this session, and whether they must look again.
     waiters: Arc<Waiters>,
     has_changed: bool,
+    /// Whether the peer's next queue pair can be accepted.
+    ready: ReadyEvent,
+    /// [`ConnectionOptions::max_queue_pairs`].
+    max_queue_pairs: usize,
     /// Whether the session has opened or is ending, since the last call of [`Session::announce`].
     has_turned: bool,
     /// Makes the endpoint's thread poll this session.
@@ -170,6 +176,8 @@ impl Session {
             next_theirs: 0,
             waiters: Arc::default(),
             has_changed: false,
+            ready: ReadyEvent::default(),
+            max_queue_pairs: shared.options.max_queue_pairs,
             has_turned: false,
             waker: shared.endpoint.waker_of(qp),
             attempt: None,
@@ -189,9 +197,33 @@ impl Session {
     /// is ending since then.
     pub(crate) fn announce(&mut self) -> bool {
         if std::mem::take(&mut self.has_changed) {
-            self.waiters.wake();
+            self.tell_waiters();
         }
         std::mem::take(&mut self.has_turned)
+    }
+
+    /// Makes those who wait look again.
+    pub(crate) fn tell_waiters(&mut self) {
+        self.waiters.wake();
+        self.follow_requests();
+    }
+
+    /// Tells programs that poll whether the peer's next queue pair can be accepted.
+    pub(crate) fn follow_requests(&mut self) {
+        let is_asked = self.is_asked(None);
+        self.ready.update(is_asked);
+    }
+
+    /// A descriptor that is readable while [`Session::is_asked`] holds for any name.
+    pub(crate) fn descriptor(&mut self) -> Result<Arc<OwnedFd>, Error> {
+        let is_asked = self.is_asked(None);
+        let descriptor = self.ready.descriptor(is_asked);
+        Ok(descriptor.map_err(farwrite::Error::from)?)
+    }
+
+    /// Nobody uses the descriptor any more.
+    pub(crate) fn end_descriptor(&mut self) {
+        self.ready.end();
     }
 
     /// Makes the endpoint's thread poll this session soon.

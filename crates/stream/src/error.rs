@@ -23,7 +23,7 @@ pub enum Error {
     /// This end has stopped reading.
     #[error("this end has stopped reading the stream")]
     NotReading,
-    /// This end has closed the stream during the call ([`StreamCloser::close`](crate::StreamCloser::close)).
+    /// This end has closed the stream during the call ([`StreamControl::close`](crate::StreamControl::close)).
     #[error("this end has closed the stream")]
     Closed,
     /// The peer has sent what a correct peer does not send.

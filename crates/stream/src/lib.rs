@@ -38,5 +38,5 @@ pub use options::{OptionError, StreamOptions};
 pub use outcomes::{Outcomes, OutcomesTask};
 pub use receiver::StreamReceiver;
 pub use sender::StreamSender;
-pub use stream::{ReadHalf, Stream, StreamCloser, WriteHalf};
+pub use stream::{ReadHalf, Stream, StreamControl, WriteHalf};
 pub use task::StreamTask;

@@ -132,6 +132,15 @@ impl StreamReceiver {
         self.is_dropping || !self.arrived.is_empty() || !matches!(self.stage, Stage::Open)
     }
 
+    /// Returns the error that ended the half, if there is one.
+    #[must_use]
+    pub fn error(&self) -> Option<&Error> {
+        match &self.stage {
+            Stage::Failed(error) => Some(error),
+            Stage::Open | Stage::Ended => None,
+        }
+    }
+
     /// Returns whether at most half of the buffers are posted, so that those that were read must be posted now.
     /// Otherwise they are posted when something else happens on the queue pair: a clearance then leaves
     /// beside something else, and long before the peer needs it.

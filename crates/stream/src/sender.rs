@@ -150,6 +150,11 @@ impl StreamSender {
             || self.gathered.back().is_some_and(|last| last.filled < full)
     }
 
+    /// Whether this end has not ended the direction.
+    pub(crate) fn is_open(&self) -> bool {
+        self.stage == Stage::Open
+    }
+
     /// Ends the direction after the bytes that were written. A second call does nothing.
     pub fn finish(&mut self) {
         if self.stage == Stage::Open {

@@ -1,10 +1,12 @@
 //! What a stream's user and the thread of its endpoint share.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task;
 use std::time::{Duration, Instant};
 
-use farwrite::QpWaker;
+use farwrite::fabric::udp::ReadyEvent;
+use farwrite::{QpWaker, QueuePair};
 
 use crate::byte_stream;
 use crate::error::Error;
@@ -15,6 +17,7 @@ use crate::sender::StreamSender;
 pub(crate) struct Shared {
     pub(crate) sender: Half<StreamSender>,
     pub(crate) receiver: Half<StreamReceiver>,
+    pub(crate) qp: QueuePair,
     /// Makes the endpoint's thread run the task of the stream.
     waker: QpWaker,
 }
@@ -33,15 +36,49 @@ pub(crate) struct HalfState<T> {
     pub(crate) is_settled: bool,
     /// The asynchronous task that waits.
     task: Option<task::Waker>,
+    /// Whether a call would not wait.
+    ready: ReadyEvent,
 }
 
-impl<T> Half<T> {
+/// A half that tells programs that poll whether a call would not wait.
+pub(crate) trait Ready {
+    fn is_ready(&self) -> bool;
+}
+
+impl Ready for StreamReceiver {
+    fn is_ready(&self) -> bool {
+        self.is_readable()
+    }
+}
+
+impl Ready for StreamSender {
+    /// Whether a write would not wait, or, once the direction has ended, whether the peer has everything.
+    fn is_ready(&self) -> bool {
+        match self.is_open() {
+            true => self.is_writable(),
+            false => self.error().is_some() || self.is_delivered(),
+        }
+    }
+}
+
+impl<T: Ready> HalfState<T> {
+    /// Tells programs that poll of a change.
+    fn follow(&mut self) {
+        match self.is_dropped {
+            true => self.ready.end(),
+            false => self.ready.update(self.half.is_ready()),
+        }
+    }
+}
+
+impl<T: Ready> Half<T> {
     fn new(half: T) -> Self {
         let state = HalfState {
             half,
             is_dropped: false,
             is_settled: false,
             task: None,
+            ready: ReadyEvent::default(),
         };
         Self {
             state: Mutex::new(state),
@@ -56,11 +93,20 @@ impl<T> Half<T> {
     /// Wakes who waits, after a change.
     pub(crate) fn notify(&self, mut state: MutexGuard<'_, HalfState<T>>) {
         let task = state.task.take();
+        state.follow();
         drop(state);
         self.changed.notify_all();
         if let Some(task) = task {
             task.wake();
         }
+    }
+
+    /// A descriptor that is readable while the half is ready.
+    pub(crate) fn descriptor(&self) -> Result<Arc<OwnedFd>, Error> {
+        let mut state = self.lock();
+        let is_ready = state.half.is_ready();
+        let descriptor = state.ready.descriptor(is_ready);
+        Ok(descriptor.map_err(farwrite::Error::from)?)
     }
 
     /// Calls `ready` after every change, until it returns something. `None` for `at_most`: no limit.
@@ -76,6 +122,7 @@ impl<T> Half<T> {
         let mut state = self.lock();
         loop {
             if let Some(answer) = ready(&mut state) {
+                state.follow();
                 return Ok(answer);
             }
             if state.is_dropped {
@@ -104,6 +151,7 @@ impl<T> Half<T> {
     ) -> task::Poll<R> {
         let mut state = self.lock();
         if let Some(answer) = ready(&mut state.half) {
+            state.follow();
             return task::Poll::Ready(answer);
         }
         state.task = Some(context.waker().clone());
@@ -112,10 +160,16 @@ impl<T> Half<T> {
 }
 
 impl Shared {
-    pub(crate) fn new(sender: StreamSender, receiver: StreamReceiver, waker: QpWaker) -> Self {
+    pub(crate) fn new(
+        sender: StreamSender,
+        receiver: StreamReceiver,
+        qp: QueuePair,
+        waker: QpWaker,
+    ) -> Self {
         Self {
             sender: Half::new(sender),
             receiver: Half::new(receiver),
+            qp,
             waker,
         }
     }
@@ -125,13 +179,29 @@ impl Shared {
         self.waker.wake();
     }
 
+    /// Ends the direction to the peer.
+    pub(crate) fn finish(&self) {
+        let mut sender = self.sender.lock();
+        sender.half.finish();
+        self.sender.notify(sender);
+        self.wake_endpoint();
+    }
+
+    /// Gives the direction to the peer up.
+    pub(crate) fn reset(&self, code: u32) {
+        let mut sender = self.sender.lock();
+        sender.half.reset(code);
+        self.sender.notify(sender);
+        self.wake_endpoint();
+    }
+
     /// Reads no more.
     pub(crate) fn stop(&self, code: u32) {
         // The order in which all threads lock.
         let mut receiver = self.receiver.lock();
         let mut sender = self.sender.lock();
         byte_stream::stop(&mut sender.half, &mut receiver.half, code);
-        drop(sender);
+        self.sender.notify(sender);
         self.receiver.notify(receiver);
         self.wake_endpoint();
     }
@@ -140,11 +210,8 @@ impl Shared {
     pub(crate) fn close(&self) {
         self.receiver.lock().is_dropped = true;
         self.stop(0);
-        let mut sender = self.sender.lock();
-        sender.is_dropped = true;
-        sender.half.finish();
-        self.sender.notify(sender);
-        self.wake_endpoint();
+        self.sender.lock().is_dropped = true;
+        self.finish();
     }
 
     /// Ends both halves.

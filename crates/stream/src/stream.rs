@@ -2,6 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -68,15 +69,51 @@ pub struct WriteHalf {
     timeout: Option<Duration>,
 }
 
-/// Closes a [`Stream`] from any thread.
+/// Ends a [`Stream`] from any thread, and tells programs that poll when it is ready.
 #[derive(Clone)]
-pub struct StreamCloser(Arc<Shared>);
+pub struct StreamControl(Arc<Shared>);
 
-impl StreamCloser {
+impl StreamControl {
     /// Ends both directions, as dropping both halves does: what was written still leaves. Calls on the stream
     /// that wait fail with [`Error::Closed`] or [`Error::NotReading`].
     pub fn close(&self) {
         self.0.close();
+    }
+
+    /// As [`Stream::reset`]. Calls on the stream that wait fail with [`Error::Finished`] or
+    /// [`Error::NotReading`].
+    pub fn reset(&self, code: u32) {
+        self.0.reset(code);
+        self.0.stop(code);
+    }
+
+    /// A descriptor that is readable while a read would not wait. Wait for it with `poll` or `epoll`, and do not
+    /// read it. It stays open as long as the caller holds it.
+    ///
+    /// # Errors
+    /// [`Error::Endpoint`] if the process has too many open files.
+    pub fn read_descriptor(&self) -> Result<Arc<OwnedFd>, Error> {
+        self.0.receiver.descriptor()
+    }
+
+    /// As [`StreamControl::read_descriptor`], for writes. After [`WriteHalf::finish`], it is readable while
+    /// [`WriteHalf::wait_delivered`] would not wait.
+    ///
+    /// # Errors
+    /// Those of [`StreamControl::read_descriptor`].
+    pub fn write_descriptor(&self) -> Result<Arc<OwnedFd>, Error> {
+        self.0.sender.descriptor()
+    }
+
+    /// The code with which the peer has given its direction up, or reads no more; `None` if it has done neither.
+    #[must_use]
+    pub fn peer_code(&self) -> Option<u32> {
+        let receiver = self.0.receiver.lock();
+        let sender = self.0.sender.lock();
+        match (receiver.half.error(), sender.half.error()) {
+            (Some(Error::Reset(code)), _) | (_, Some(Error::Stopped(code))) => Some(*code),
+            _ => None,
+        }
     }
 }
 
@@ -111,7 +148,7 @@ impl Stream {
     ) -> (Self, StreamTask) {
         let sender = StreamSender::new(qp, options, queue_pair);
         let receiver = StreamReceiver::new(qp, options);
-        let shared = Arc::new(Shared::new(sender, receiver, waker));
+        let shared = Arc::new(Shared::new(sender, receiver, qp, waker));
         let stream = Self {
             reader: ReadHalf {
                 shared: Arc::clone(&shared),
@@ -125,10 +162,16 @@ impl Stream {
         (stream, StreamTask::new(shared, qp))
     }
 
-    /// Returns what closes the stream while other threads use its halves.
+    /// Returns the queue pair of the stream, for its statistics ([`Endpoint::qp_stats`]).
     #[must_use]
-    pub fn closer(&self) -> StreamCloser {
-        StreamCloser(Arc::clone(&self.reader.shared))
+    pub fn queue_pair(&self) -> QueuePair {
+        self.reader.shared.qp
+    }
+
+    /// Returns what ends the stream while other threads use its halves.
+    #[must_use]
+    pub fn control(&self) -> StreamControl {
+        StreamControl(Arc::clone(&self.reader.shared))
     }
 
     /// Separates the halves, for two threads.
@@ -205,15 +248,13 @@ impl WriteHalf {
     /// Ends the direction: the peer reads the end of the stream after what was written. Does not
     /// wait.
     pub fn finish(&self) {
-        self.shared.sender.lock().half.finish();
-        self.shared.wake_endpoint();
+        self.shared.finish();
     }
 
     /// Gives up the direction: the peer's reads fail with [`Error::Reset`]. What has not left is
     /// dropped.
     pub fn reset(&self, code: u32) {
-        self.shared.sender.lock().half.reset(code);
-        self.shared.wake_endpoint();
+        self.shared.reset(code);
     }
 
     /// Waits until the peer's endpoint has everything that was written, and the end of the

@@ -153,7 +153,7 @@ fn closing_a_stream_ends_calls_that_wait() {
     };
     let (mut pairs, _threads) = joined(&options, 1);
     let [a, b] = pairs.remove(0);
-    let closer = a.closer();
+    let closer = a.control();
     let (mut reader, mut writer) = a.split();
     let reading = spawn(move || reader.read(&mut [0; 10]));
     // Nobody reads at the other end.

@@ -45,6 +45,8 @@ static void connections(char *psk_file)
 	struct farwrite_connection *connection;
 	struct farwrite_message *message, *receive;
 	struct farwrite_result result = {.size = sizeof(result)}, unset = {0};
+	struct farwrite_path_statistics path = {.size = sizeof(path)}, path_unset = {0};
+	struct farwrite_transfer_statistics statistics = {.size = sizeof(statistics)}, statistics_unset = {0};
 	struct farwrite_stream *stream;
 	struct farwrite_qp *qp;
 	struct server server;
@@ -53,6 +55,7 @@ static void connections(char *psk_file)
 	uint32_t port, chunk;
 	pthread_t thread;
 	char addr[64];
+	int fd;
 
 	CHECK(!farwrite_listen(NULL, &keys));
 	CHECK(!farwrite_listen("nonesuch", &keys));
@@ -67,6 +70,8 @@ static void connections(char *psk_file)
 	FAILS(farwrite_listener_port(NULL, &port));
 	FAILS(farwrite_listener_port(server.listener, NULL));
 	WORKS(farwrite_listener_port(server.listener, &port));
+	FAILS(farwrite_listener_fd(NULL, &fd));
+	FAILS(farwrite_listener_fd(server.listener, NULL));
 	CHECK(!farwrite_accept(NULL, 0));
 	CHECK(!farwrite_accept(server.listener, 0)); /* nobody connects */
 	CHECK(farwrite_last_code() == SDR_RETRY);
@@ -83,6 +88,11 @@ static void connections(char *psk_file)
 	FAILS(farwrite_peer_name(connection, addr, 0));
 	WORKS(farwrite_peer_name(connection, addr, 1));
 	CHECK(addr[0] == 0);
+	FAILS(farwrite_connection_fd(NULL, &fd));
+	FAILS(farwrite_connection_fd(connection, NULL));
+	FAILS(farwrite_connection_statistics(NULL, &path));
+	FAILS(farwrite_connection_statistics(connection, NULL));
+	FAILS(farwrite_connection_statistics(connection, &path_unset));
 	CHECK(!farwrite_qp_open(NULL, "x", 0));
 	CHECK(!farwrite_qp_open(connection, NULL, 0));
 	CHECK(!farwrite_qp_open(connection, "", 1000));
@@ -122,6 +132,11 @@ static void connections(char *psk_file)
 	WORKS(farwrite_wait(receive, 20000, &result));
 	CHECK(result.outcome == FARWRITE_WHOLE && result.length == sizeof(bytes));
 	CHECK(!memcmp(bytes, buffer, sizeof(bytes)));
+	FAILS(farwrite_message_fd(NULL, &fd));
+	FAILS(farwrite_message_fd(message, NULL));
+	FAILS(farwrite_qp_statistics(NULL, &statistics));
+	FAILS(farwrite_qp_statistics(qp, NULL));
+	FAILS(farwrite_qp_statistics(qp, &statistics_unset));
 	FAILS(farwrite_bitmap(NULL, &bitmap, &count, &chunk));
 	FAILS(farwrite_bitmap(message, &bitmap, &count, &chunk)); /* it is a send */
 	FAILS(farwrite_bitmap(receive, NULL, &count, &chunk));
@@ -154,6 +169,19 @@ static void connections(char *psk_file)
 	WORKS(farwrite_stream_read(server.stream, buffer, 3, 20000, &count));
 	CHECK(count > 0 && count <= 3);
 	CHECK(farwrite_stream_read(stream, buffer, 3, 1, &count) == SDR_RETRY);
+	CHECK(!farwrite_stream_open(connection, "nobody accepts it", 1));
+	CHECK(farwrite_last_code() == SDR_RETRY);
+	FAILS(farwrite_stream_read_fd(NULL, &fd));
+	FAILS(farwrite_stream_read_fd(stream, NULL));
+	FAILS(farwrite_stream_write_fd(NULL, &fd));
+	FAILS(farwrite_stream_write_fd(stream, NULL));
+	FAILS(farwrite_stream_statistics(NULL, &statistics));
+	FAILS(farwrite_stream_statistics(stream, NULL));
+	FAILS(farwrite_stream_statistics(stream, &statistics_unset));
+	FAILS(farwrite_stream_reset(NULL, 1));
+	FAILS(farwrite_stream_reset((struct farwrite_stream *)qp, 1));
+	FAILS(farwrite_stream_reset_code(NULL, &port));
+	FAILS(farwrite_stream_reset_code(stream, NULL));
 	FAILS(farwrite_stream_close(NULL));
 	WORKS(farwrite_stream_close(stream));
 	FAILS(farwrite_stream_close(stream));

@@ -138,6 +138,17 @@ fn every_wrong_argument_is_an_error() {
     check(limited().arg(&lifetimes).arg(key()));
 }
 
+#[test]
+fn event_loops_poll_descriptors() {
+    if !has_compiler() {
+        return;
+    }
+    let program = compile("tests/c/descriptors.c");
+    let output = run(limited().arg(program).arg(key()));
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("0 failures"), "{text}");
+}
+
 /// Starts a program that prints its port at the end of its first line. Returns it, what it prints from
 /// then on, and the port.
 fn start_server(command: &mut Command) -> (Child, BufReader<ChildStdout>, String) {

@@ -1,13 +1,15 @@
 //! The connections that a listener takes.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use farwrite::fabric::udp::OwnersDatagram;
 use farwrite::routes::Role;
 use farwrite::{Endpoint, RealTime, UdpFabric};
 
 use super::{Driver, Reserved, release, reserve, shared};
-use crate::error::Ended;
+use crate::error::{Ended, Error};
 use crate::handshake::{Asked, HandshakeId, Owner, Reaction, RefusalCounts, Responder, owner};
 use crate::keys::{Keys, Peer};
 use crate::message::ByeCause;
@@ -139,13 +141,30 @@ impl Driver {
 
     /// The next session of a listener whose both ends are ready.
     pub(crate) fn accept(&mut self) -> Option<(usize, Peer)> {
-        let listening = self.listening.as_mut()?;
-        let sessions = &self.sessions;
-        let is_open = |key: usize| sessions.get(key).is_some_and(Session::is_open);
-        let mut arrived = listening.arrived.iter();
-        let place = arrived.position(|(key, _)| is_open(*key))?;
-        let (key, _) = listening.arrived.remove(place)?;
-        Some((key, sessions.get(key)?.peer.clone()))
+        let place = self.next_arrival()?;
+        let (key, _) = self.listening.as_mut()?.arrived.remove(place)?;
+        self.follow_arrivals();
+        Some((key, self.sessions.get(key)?.peer.clone()))
+    }
+
+    /// The place of the session that [`Driver::accept`] takes.
+    fn next_arrival(&self) -> Option<usize> {
+        let is_open = |key: usize| self.sessions.get(key).is_some_and(Session::is_open);
+        let mut arrived = self.listening.as_ref()?.arrived.iter();
+        arrived.position(|(key, _)| is_open(*key))
+    }
+
+    /// Tells programs that poll whether a connection can be accepted.
+    pub(super) fn follow_arrivals(&mut self) {
+        let can_accept = self.next_arrival().is_some();
+        self.ready.update(can_accept);
+    }
+
+    /// A descriptor that is readable while a connection can be accepted, or nothing listens any more.
+    pub(crate) fn descriptor(&mut self) -> Result<Arc<OwnedFd>, Error> {
+        let can_accept = self.next_arrival().is_some();
+        let descriptor = self.ready.descriptor(can_accept);
+        Ok(descriptor.map_err(farwrite::Error::from)?)
     }
 
     pub(crate) fn refusals(&self) -> RefusalCounts {
@@ -181,6 +200,7 @@ impl Driver {
             return;
         };
         self.waiters.wake();
+        self.ready.end();
         for reserved in listening.reserved.into_values() {
             release(&mut self.keeper, endpoint, reserved);
         }

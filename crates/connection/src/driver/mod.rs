@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use farwrite::fabric::udp::ReadyEvent;
 use farwrite::routes::{Role, RouteId, RouteKeeper, RouteOffer, Sizes};
 use farwrite::{Endpoint, QpInfo, QueuePair, RealTime, Sealing, TaskState, UdpFabric, Waiters};
 use farwrite_session::Text;
@@ -43,6 +44,8 @@ pub(crate) struct Driver {
     served: Vec<(RouteId, Result<(), farwrite::Error>)>,
     /// Threads that wait for a connection, or for the end of all.
     waiters: Arc<Waiters>,
+    /// Whether a connection of a listener can be accepted.
+    ready: ReadyEvent,
 }
 
 /// What this end offers to a peer.
@@ -76,6 +79,7 @@ impl Driver {
             attempts: Attempts::default(),
             served: Vec::new(),
             waiters: Arc::default(),
+            ready: ReadyEvent::default(),
         }
     }
 
@@ -85,9 +89,11 @@ impl Driver {
     }
 
     /// Wakes all who wait for something of this driver: its thread ends.
-    pub(crate) fn wake_all(&self) {
+    pub(crate) fn wake_all(&mut self) {
+        self.ready.end();
         self.waiters.wake();
-        for (_, session) in &self.sessions {
+        for (_, session) in &mut self.sessions {
+            session.end_descriptor();
             session.waiters().wake();
         }
     }
@@ -161,21 +167,26 @@ impl Driver {
         {
             self.attempts.confirm(attempt);
         }
-        if session.announce() {
+        let has_turned = session.announce();
+        let state = match session.is_over() {
+            false => TaskState::Until(next_ns),
+            true => {
+                self.of_routes.remove(&session.route());
+                let listening = self.listening.as_mut();
+                // A connection that ended before anyone accepted it is forgotten.
+                let is_unaccepted = listening.is_some_and(|listening| listening.forget(key));
+                session.has_task = false;
+                if is_unaccepted || session.is_forgotten {
+                    self.sessions.remove(key);
+                }
+                TaskState::Done
+            }
+        };
+        if has_turned {
             self.waiters.wake();
+            self.follow_arrivals();
         }
-        if !session.is_over() {
-            return TaskState::Until(next_ns);
-        }
-        self.of_routes.remove(&session.route());
-        let listening = self.listening.as_mut();
-        // A connection that ended before anyone accepted it is forgotten.
-        let is_unaccepted = listening.is_some_and(|listening| listening.forget(key));
-        session.has_task = false;
-        if is_unaccepted || session.is_forgotten {
-            self.sessions.remove(key);
-        }
-        TaskState::Done
+        state
     }
 
     /// Makes the session of a finished handshake with the end at `at`.
@@ -251,10 +262,6 @@ impl Driver {
         if !session.has_task {
             self.sessions.remove(key);
         }
-    }
-
-    pub(crate) fn options(&self) -> &ConnectionOptions {
-        &self.options
     }
 
     pub(crate) fn session(&self, key: usize) -> Option<&Session> {

@@ -7,7 +7,6 @@ use farwrite_session::Text;
 use super::{Session, Shared};
 use crate::error::{Ended, Error};
 use crate::message::{self, Malformed, Message};
-use crate::options::ConnectionOptions;
 
 /// The most queue pairs that this end asks for and the peer has not answered. Further ones wait here.
 const MOST_OPENINGS: usize = 32;
@@ -141,7 +140,7 @@ impl Session {
                 let Opening { qp, .. } = self.openings.remove(&number)?;
                 self.pairs.insert(number, qp);
                 // Others may wait for its place. No poll follows this call.
-                self.waiters.wake();
+                self.tell_waiters();
                 Some(Ok(qp))
             }
             Err(reason) => {
@@ -170,22 +169,22 @@ impl Session {
         if self.pairs.contains_key(&number) {
             self.retired.insert(number);
             // Others may wait for its place.
-            self.waiters.wake();
+            self.tell_waiters();
         }
     }
 
     /// Whether one more queue pair may be open.
-    fn has_place(&self, options: &ConnectionOptions) -> bool {
-        let most_retired = ENDED_PART.saturating_mul(options.max_queue_pairs);
+    fn has_place(&self) -> bool {
+        let most_retired = ENDED_PART.saturating_mul(self.max_queue_pairs);
         let free = self.retired.len().min(most_retired);
-        self.pairs.len() - free < options.max_queue_pairs
+        self.pairs.len() - free < self.max_queue_pairs
     }
 
     /// Whether [`Session::accept_pair`] has something to do or to report.
-    pub(crate) fn is_asked(&self, name: Option<&str>, options: &ConnectionOptions) -> bool {
+    pub(crate) fn is_asked(&self, name: Option<&str>) -> bool {
         let mut requests = self.requests.iter();
         let is_asked = requests.any(|request| name.is_none_or(|name| request.name == name));
-        self.ended().is_some() || is_asked && self.has_place(options)
+        self.ended().is_some() || is_asked && self.has_place()
     }
 
     /// Opens the first queue pair that the peer asks for by this name (any name, if `None`). Returns
@@ -197,7 +196,7 @@ impl Session {
         options: &QpOptions,
     ) -> Result<Option<(u32, String, QueuePair)>, Error> {
         self.check_open()?;
-        if !self.has_place(shared.options) {
+        if !self.has_place() {
             return Ok(None);
         }
         let is_named = |request: &Request| name.is_none_or(|name| request.name == name);
