@@ -5,6 +5,7 @@
 mod misuse_cases;
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
@@ -14,6 +15,7 @@ use std::{env, fs};
 use tempfile::TempDir;
 
 const CRATE: &str = env!("CARGO_MANIFEST_DIR");
+const MESSAGES: &str = "../../examples/c/messages.c";
 
 /// The static library of this build: the newest one, beside this program.
 fn library() -> PathBuf {
@@ -55,7 +57,7 @@ fn run(command: &mut Command) -> Output {
 fn limited() -> Command {
     let mut command = Command::new("timeout");
     // Programs under ThreadSanitizer are ten times as slow.
-    command.arg(if sanitizers().is_some() { "300" } else { "60" });
+    command.arg(if sanitizers().is_some() { "300" } else { "120" });
     command
 }
 
@@ -275,7 +277,12 @@ fn the_shared_library_exports_the_functions_of_the_headers() {
     );
 }
 
-/// Compiles a program that finds the installed library with pkg-config.
+/// The example of messages, compiled with the shared library, which it finds with pkg-config.
+fn shared_example() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| compile_with_pkg_config(MESSAGES))
+}
+
 fn compile_with_pkg_config(source: &str) -> PathBuf {
     let prefix = installed().join("usr/local");
     let program = folder().join("with_pkg_config");
@@ -298,37 +305,46 @@ fn messages_arrive_over_connections() {
     if !has_compiler() {
         return;
     }
-    let source = "../../examples/c/messages.c";
     // Sanitizers need the static library.
-    let (program, lib) = match sanitizers() {
-        Some(_) => (compile(source), PathBuf::new()),
-        None => (
-            compile_with_pkg_config(source),
-            installed().join("usr/local/lib"),
-        ),
+    let program = match sanitizers() {
+        Some(_) => compile(MESSAGES),
+        None => shared_example().to_owned(),
     };
-    let sent = folder().join("message");
-    fs::write(&sent, vec![7; 1_000_001]).expect("a file");
     for scheme in ["sr-nack", "ec-mds:8,2"] {
-        let end = || {
-            let mut command = limited();
-            command
-                .env("LD_LIBRARY_PATH", &lib)
-                .arg(&program)
-                .arg(key());
-            command
-        };
-        let (server, lines, port) = start_server(end().arg("127.0.0.1:0"));
-        run(end()
-            .arg(format!("127.0.0.1:{port}"))
-            .arg(&sent)
-            .arg(scheme));
-        let text = finish(server, lines);
-        assert!(
-            text.contains("outcome 0, 1000001 of 1000001 bytes"),
-            "{text}"
-        );
+        send_a_message(&[program.as_os_str()], 1_000_001, scheme);
     }
+}
+
+/// Sends a message between two ends of the example: `program` with what comes before it on the command line.
+fn send_a_message(program: &[&OsStr], bytes: usize, scheme: &str) {
+    let sent = folder().join(format!("message of {bytes} bytes"));
+    fs::write(&sent, vec![7; bytes]).expect("a file");
+    let end = || {
+        let mut command = limited();
+        let lib = installed().join("usr/local/lib");
+        command.env("LD_LIBRARY_PATH", lib).args(program).arg(key());
+        command
+    };
+    let (server, lines, port) = start_server(end().arg("127.0.0.1:0"));
+    let to = format!("127.0.0.1:{port}");
+    run(end().arg(to).arg(&sent).arg(scheme));
+    let text = finish(server, lines);
+    let expected = format!("outcome 0, {bytes} of {bytes} bytes");
+    assert!(text.contains(&expected), "{text}");
+}
+
+#[test]
+fn valgrind_finds_nothing_at_both_ends() {
+    if !has_compiler() || sanitizers().is_some() {
+        return;
+    }
+    if Command::new("valgrind").arg("--version").output().is_err() {
+        eprintln!("skipped: no valgrind");
+        return;
+    }
+    let options = ["valgrind", "--quiet", "--error-exitcode=9"].map(OsStr::new);
+    let program = [&options[..], &[shared_example().as_os_str()]].concat();
+    send_a_message(&program, 100_001, "sr-nack");
 }
 
 /// An end with a key and one without do not connect.
