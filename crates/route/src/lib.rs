@@ -19,7 +19,7 @@
 //!
 //! [`Route`] is the state of one pair of sockets at one end. This crate has no clock, no randomness
 //! and no I/O: times are nanoseconds of one clock of the caller, and [`Route::poll_transmit`]
-//! returns the packets to send.
+//! returns the packets to send. [`RouteUsers`] is what a route has to do with the queue pairs on it.
 
 #![no_std]
 
@@ -30,8 +30,10 @@ mod packet;
 mod route;
 mod size_search;
 mod terms;
+mod users;
 
 pub use packet::{MIN_BYTES, PacketError, PacketType, RoutePacket, TRAILER_BYTES, stated_index};
 pub use route::{PROBE_BYTES, Route};
 pub use size_search::SizeSearch;
 pub use terms::{Addresses, Config, Refused, Role, Transmit};
+pub use users::{LEAST_WAIT_NS, LOOK_NS, RouteUsers};

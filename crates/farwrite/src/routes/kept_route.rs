@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use farwrite_fabric::contract::QpRoute;
 use farwrite_fabric::udp::{HasSockets, OwnersDatagram};
-use farwrite_route::{Addresses, Route};
+use farwrite_route::{Addresses, LEAST_WAIT_NS, Route, RouteUsers};
 
 use super::size_watch::{Finding, SizeWatch};
 use super::sizes::payload_bytes;
@@ -12,9 +12,6 @@ use super::{FoundRoute, RouteError, Sizes};
 use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::handle::QueuePair;
-
-/// The shortest time between two calls for a route to which nothing happens.
-const LEAST_WAIT_NS: u64 = 1_000_000;
 
 /// A route with its peer.
 #[derive(Debug)]
@@ -26,10 +23,7 @@ pub(super) struct KeptRoute {
     sizes: Sizes,
     since_ns: u64,
     queue_pairs: Vec<QueuePair>,
-    /// The addresses that the queue pairs were last moved to.
-    addresses: Option<Addresses>,
-    /// The packets that the queue pairs have sent and accepted, when last counted.
-    traffic: [u64; 2],
+    users: RouteUsers,
     /// Route packets from the peer.
     heard_packets: u64,
     /// When something came from the peer.
@@ -51,8 +45,7 @@ impl KeptRoute {
             sizes,
             since_ns: now_ns,
             queue_pairs: Vec::new(),
-            addresses: None,
-            traffic: [0; 2],
+            users: RouteUsers::default(),
             heard_packets: 0,
             heard_ns: None,
             size: SizeWatch::new(now_ns),
@@ -88,7 +81,7 @@ impl KeptRoute {
         self.route.set_local(local);
         // The queue pairs look up the source of their packets again, even if the peer sees the same
         // address of a translator as before.
-        self.addresses = None;
+        self.users.move_again();
     }
 
     /// Probes the peer soon, unless something comes from it.
@@ -110,9 +103,7 @@ impl KeptRoute {
                 self.route.too_large(out.bytes.len());
             }
         }
-        if let Some(addresses) = self.route.addresses()
-            && self.addresses.replace(addresses) != Some(addresses)
-        {
+        if let Some(addresses) = self.users.follow(&self.route) {
             self.move_queue_pairs(endpoint, addresses)?;
         }
         Ok(self.next_ns().max(now_ns + LEAST_WAIT_NS))
@@ -158,15 +149,11 @@ impl KeptRoute {
             }
             traffic.is_ok()
         });
-        let before = std::mem::replace(&mut self.traffic, sum);
-        if sum[0] != before[0] {
-            self.route.note_sent(now_ns);
-        }
-        if sum[1] != before[1] {
-            self.route.note_heard(now_ns);
+        let changed = self.users.note_traffic(&mut self.route, now_ns, sum);
+        if changed[1] {
             self.heard_ns = Some(now_ns);
         }
-        sum != before
+        changed != [false; 2]
     }
 
     /// Adds a queue pair that was connected with `addresses`.

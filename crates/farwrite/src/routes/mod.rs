@@ -66,7 +66,7 @@ use std::time::Duration;
 
 use farwrite_fabric::contract::FabricError;
 use farwrite_fabric::udp::{HasSockets, UdpFabric};
-use farwrite_route::{Config, Route, stated_index};
+use farwrite_route::{Config, LOOK_NS, Route, stated_index};
 use farwrite_wire::Secret;
 use slab::Slab;
 
@@ -85,9 +85,6 @@ pub use sizes::{Sizes, payload_bytes, payload_in};
 
 /// The highest number of routes: packets name a route by 16 bits.
 const MOST: usize = 1 << 16;
-/// Time between two looks at the traffic of queue pairs. It is short against the silence after which
-/// an end asks for a sign of life (P6.2).
-const LOOK_NS: u64 = 100_000_000;
 
 /// Names a route of a [`RouteKeeper`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

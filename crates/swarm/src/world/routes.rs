@@ -5,28 +5,23 @@ use std::net::SocketAddr;
 use farwrite::fabric::contract::QpRoute;
 use farwrite::fabric::sim::Datagram;
 use farwrite::{QpInfo, QueuePair};
-use farwrite_route::{Addresses, Config, Role, Route, stated_index};
+use farwrite_route::{
+    Addresses, Config, LEAST_WAIT_NS, LOOK_NS, Role, Route, RouteUsers, stated_index,
+};
 
 use super::{FIRST_PORT, Host, World};
-use crate::plan::{MS, Plan};
+use crate::plan::Plan;
 use crate::violation::Violation;
 use farwrite_rng::mix;
-
-/// Time between two looks at the traffic of queue pairs, and the shortest time between two polls of a route,
-/// as in the keeper of routes.
-const LOOK_NS: u64 = 100 * MS;
-const LEAST_WAIT_NS: u64 = MS;
 
 /// One end of the route of a path.
 pub(super) struct RouteEnd {
     route: Route,
-    /// The addresses that its queue pairs have.
-    addresses: Option<Addresses>,
+    users: RouteUsers,
     /// The addresses that its packets have at the peer.
     right: (SocketAddr, SocketAddr),
-    /// The packets that its queue pairs had sent and verified at the last look, and the time of that look.
-    traffic: [u64; 2],
-    looked_ns: u64,
+    /// What its queue pairs had sent and verified at the last look, and the time of that look.
+    looked: ([u64; 2], u64),
     /// Route packets that it sent and got.
     packets: [u64; 2],
 }
@@ -66,10 +61,9 @@ impl RouteEnd {
         };
         Self {
             route: Route::new(config, 0),
-            addresses: None,
+            users: RouteUsers::default(),
             right: (SocketAddr::new(here.seen_as, FIRST_PORT), there.addr),
-            traffic: [0; 2],
-            looked_ns: 0,
+            looked: ([0; 2], 0),
             packets: [0; 2],
         }
     }
@@ -77,21 +71,16 @@ impl RouteEnd {
     /// Looks at what its queue pairs have sent and verified. Returns when to look again, if there is something
     /// to see.
     fn look(&mut self, now_ns: u64, traffic: [u64; 2]) -> Option<u64> {
-        if traffic == self.traffic {
+        let (before, looked_ns) = self.looked;
+        if traffic == before {
             return None;
         }
-        let due_ns = self.looked_ns + LOOK_NS;
+        let due_ns = looked_ns + LOOK_NS;
         if now_ns < due_ns {
             return Some(due_ns);
         }
-        let before = std::mem::replace(&mut self.traffic, traffic);
-        self.looked_ns = now_ns;
-        if traffic[0] != before[0] {
-            self.route.note_sent(now_ns);
-        }
-        if traffic[1] != before[1] {
-            self.route.note_heard(now_ns);
-        }
+        self.looked = (traffic, now_ns);
+        self.users.note_traffic(&mut self.route, now_ns, traffic);
         None
     }
 }
@@ -147,12 +136,10 @@ impl World<'_> {
                 payload: out.bytes,
             });
         }
-        let addresses = it.route.addresses();
+        let moved = it.users.follow(&it.route);
         let next_ns = it.route.next_ns().max(now_ns + LEAST_WAIT_NS);
-        if it.addresses != addresses {
-            it.addresses = addresses;
-            let right = it.right;
-            if addresses.is_some_and(|found| found.sealed_as != Some(right)) {
+        if let Some(addresses) = moved {
+            if addresses.sealed_as != Some(it.right) {
                 self.coverage.saw("an end that sealed for wrong addresses");
             }
             self.say(|| format!("end {end} of path {path} has the route {addresses:?}"));
@@ -182,7 +169,7 @@ impl World<'_> {
 
     fn addresses(&self, pair: usize, end: usize) -> Option<Addresses> {
         let both = self.routes.get(self.plan.pairs[pair].path)?;
-        both[end].addresses
+        both[end].users.addresses()
     }
 
     /// Whether an end knows the addresses of its queue pair's peer.
