@@ -219,6 +219,8 @@ fn a_key_file_that_is_a_pipe_without_a_writer_holds_no_program() {
     let args = ["send", "--to", &to, "--psk-file", &names[0], &names[1]];
     for signal in ["TERM", "INT"] {
         let running = Running::start(&args, &[]);
+        running.wait_until_it_catches_signals();
+        // It waits for a writer.
         thread::sleep(Duration::from_millis(300));
         running.signal(signal);
         running.end().assert(130, "interrupted");

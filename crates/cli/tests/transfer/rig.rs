@@ -241,6 +241,24 @@ impl Running {
         }
     }
 
+    /// Waits until the end catches Ctrl-C and SIGTERM. Before, they end it at once.
+    pub(crate) fn wait_until_it_catches_signals(&self) {
+        const BOTH: u64 = 1 << (2 - 1) | 1 << (15 - 1);
+        let start = Instant::now();
+        loop {
+            // proc(5)
+            let status = fs::read_to_string(format!("/proc/{}/status", self.id()));
+            let status = status.expect("it runs");
+            let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+            let caught = u64::from_str_radix(caught.expect("Linux").trim(), 16);
+            if caught.expect("a number") & BOTH == BOTH {
+                return;
+            }
+            assert!(start.elapsed() < PATIENCE, "it catches no signals");
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
     /// Sends a signal, as `kill` names it.
     pub(crate) fn signal(&self, name: &str) {
         let pid = self.child.id().to_string();

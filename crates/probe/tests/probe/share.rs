@@ -91,8 +91,9 @@ fn a_whole_probe_stays_below_its_share() {
     println!("{rate:?} {marks:#?}: {forward:.4} and {backward:.4} of the path");
     assert!(forward < settings.share, "{forward} {marks:?}");
     assert!(backward < settings.share, "{backward} {marks:?}");
-    // The probe does not stay below its share by doing little.
-    assert!(forward > settings.share / 4.0, "{forward} {marks:?}");
+    // The probe does not stay below its share by doing little. A busy machine finds a low rate.
+    let [of_found, _] = whole.shares(rate.bps);
+    assert!(of_found > settings.share / 4.0, "{of_found} {marks:?}");
     // Each stage stays below the share as well, except that a train may be compressed.
     for (before, after) in marks.iter().zip(&marks[1..]) {
         let stage = Used {
