@@ -6,7 +6,7 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use farwrite::fabric::{threads, udp};
-use farwrite_session::{HostPort, alternate};
+use farwrite_session::{HostPort, Proof, alternate};
 
 use crate::connection::Connection;
 use crate::driver::{ConnectFailure, Driver};
@@ -18,8 +18,8 @@ use crate::options::ConnectionOptions;
 use crate::session::nanoseconds;
 
 /// Connects to the listener at `addr` (`HOST:PORT`), which must prove that it is `peer`: the name of one
-/// of the known peers of `keys`. If `peer` is not one of them, it must prove the pre-shared key, and its
-/// name is not used.
+/// of the known peers of `keys`. If `peer` is not one of them, it must know the code, or hold the pre-shared key
+/// if there is no code, and its name is not used.
 ///
 /// A name with several addresses is tried as RFC 8305 says, so a dead one costs a quarter of a second.
 /// The packets of the connection leave from one UDP port.
@@ -119,7 +119,7 @@ impl Connector {
             Some(Ok(session)) => Ok(Connection::new(Arc::clone(node), session, proven)),
             Some(Err(ConnectFailure::Error(error))) => Err(error),
             Some(Err(ConnectFailure::Handshake(failure))) => {
-                Err(explain(failure, &initiator_keys, limit))
+                Err(explain(failure, &initiator_keys, proven.proof(), limit))
             }
             None => {
                 node.call(move |driver, endpoint| driver.give_up(endpoint, attempt))?;
@@ -141,9 +141,11 @@ fn choose(keys: &Keys, name: &str) -> Result<(InitiatorKeys, Peer), Error> {
         let keys = InitiatorKeys::Identities { own, peer: key };
         return Ok((keys, Peer::known(name, key)));
     }
-    match &keys.psk {
-        Some(psk) => Ok((InitiatorKeys::PreShared(psk.clone()), Peer::PRE_SHARED)),
-        None => Err(Error::UnknownPeer { name: name.into() }),
+    match (&keys.code, &keys.psk) {
+        (Some(code), _) if code.is_used() => Err(Error::CodeUsed),
+        (Some(code), _) => Ok((InitiatorKeys::Code(Arc::clone(code)), Peer::CODE)),
+        (None, Some(psk)) => Ok((InitiatorKeys::PreShared(psk.clone()), Peer::PRE_SHARED)),
+        (None, None) => Err(Error::UnknownPeer { name: name.into() }),
     }
 }
 
@@ -167,17 +169,23 @@ fn resolve(addr: &str, limit: Duration) -> Result<Vec<SocketAddr>, Error> {
     }
 }
 
-fn explain(failure: InitiatorFailure, keys: &InitiatorKeys, within: Duration) -> Error {
-    let is_identity = matches!(keys, InitiatorKeys::Identities { .. });
+fn explain(
+    failure: InitiatorFailure,
+    keys: &InitiatorKeys,
+    shown: Proof,
+    within: Duration,
+) -> Error {
     match failure {
         InitiatorFailure::Refused {
             at,
             reason,
             version,
-        } => match reason {
-            Refusal::Keys => Error::KeysDiffer { at },
-            Refusal::Pattern => Error::OtherKind { at, is_identity },
-            Refusal::Version => Error::Version {
+        } => match (reason, shown) {
+            (Refusal::Keys, Proof::Code) => Error::WrongCode { at },
+            (Refusal::Keys, _) => Error::KeysDiffer { at },
+            (Refusal::Pattern, ours) => Error::OtherKind { at, ours },
+            (Refusal::CodeUsed, _) => Error::CodeUsed,
+            (Refusal::Version, _) => Error::Version {
                 at,
                 ours: VERSION,
                 theirs: version,
@@ -188,11 +196,12 @@ fn explain(failure: InitiatorFailure, keys: &InitiatorKeys, within: Duration) ->
                 at,
                 own: own.public(),
             },
-            InitiatorKeys::PreShared(_) => Error::KeysDiffer { at },
+            InitiatorKeys::PreShared(_) | InitiatorKeys::Code(_) => Error::KeysDiffer { at },
         },
         InitiatorFailure::Busy { at } => Error::Busy { at },
         InitiatorFailure::Silent { to } => Error::Silent { to, within },
         InitiatorFailure::Unfinished { at } => Error::Unfinished { at, within },
+        InitiatorFailure::CodeUsed => Error::CodeUsed,
         InitiatorFailure::Noise(why) => Error::Noise(why),
     }
 }

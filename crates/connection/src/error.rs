@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use farwrite::routes::RouteShrunk;
-use farwrite_session::{AddressError, PublicKey, Text, shown};
+use farwrite_session::{AddressError, Proof, PublicKey, Text, shown};
 
 use crate::message::{ByeCause, Malformed};
 
@@ -31,15 +31,15 @@ pub enum Error {
     },
     /// The keys of this end do not reach the peer.
     #[error(
-        "{name:?} is not among the known peers, and there is no pre-shared key: add a line with its name and \
-         public key"
+        "{name:?} is not among the known peers, and there is no pre-shared key or code: add a line with its name \
+         and public key"
     )]
     UnknownPeer {
         /// The name.
         name: String,
     },
     /// The listener has no keys.
-    #[error("the keys are empty: give an identity with known peers, or a pre-shared key")]
+    #[error("the keys are empty: give an identity with known peers, a pre-shared key, or a code")]
     NoKeys,
     /// The responder has other keys.
     #[error(
@@ -52,15 +52,25 @@ pub enum Error {
     },
     /// The responder does not take this kind of key.
     #[error(
-        "the listener at {} does not accept {}: it needs {}", shown(.at),
-        kind(*.is_identity), kind(!.is_identity)
+        "the listener at {} does not accept {}: it needs {}", shown(.at), kind(.ours), others(.ours)
     )]
     OtherKind {
         /// Its address.
         at: SocketAddr,
-        /// Whether this end has shown an identity, and not a pre-shared key.
-        is_identity: bool,
+        /// What this end has shown.
+        ours: Proof,
     },
+    /// The responder shows another code.
+    #[error(
+        "the code is wrong, and is used up now: start the end at {} again for a new one", shown(.at)
+    )]
+    WrongCode {
+        /// Its address.
+        at: SocketAddr,
+    },
+    /// The code has been tried before, by this end or by another one.
+    #[error("the code is used up: start the other end again for a new one")]
+    CodeUsed,
     /// The responder speaks another version.
     #[error(
         "the end at {} speaks version {theirs} of connections, this end version {ours}: update the older one",
@@ -203,11 +213,20 @@ impl From<Ended> for Error {
     }
 }
 
-fn kind(is_identity: bool) -> &'static str {
-    if is_identity {
-        "an identity"
-    } else {
-        "a pre-shared key"
+fn kind(shown: &Proof) -> &'static str {
+    match shown {
+        Proof::PreShared => "a pre-shared key",
+        Proof::Identity(_) => "an identity",
+        Proof::Code => "a code",
+    }
+}
+
+/// What a listener needs that does not accept this kind of key.
+fn others(shown: &Proof) -> &'static str {
+    match shown {
+        Proof::PreShared => "an identity, or a code",
+        Proof::Identity(_) => "a pre-shared key, or a code",
+        Proof::Code => "a pre-shared key, or an identity",
     }
 }
 

@@ -1,15 +1,19 @@
 //! What the fuzz targets call.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 
-use farwrite_session::Psk;
+use farwrite_session::{Code, Psk};
 
-use crate::handshake::{Initiator, InitiatorKeys, Reaction, Responder, opening_of, retry_of};
+use crate::handshake::{
+    Initiator, InitiatorKeys, Reaction, Responder, exchange_of, opening_of, retry_of,
+};
 use crate::keys::Keys;
 use crate::message::{Introduction, Message};
 
 const SOURCE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 7);
 const NUMBER: u64 = 5;
+const CODE: &str = "4837-2912";
 
 /// Datagrams of someone without the keys, for both ends of a handshake. The first byte says how the
 /// others are wrapped. No end accepts them, and no answer is longer than what it answers.
@@ -20,17 +24,22 @@ pub fn datagram(psk: &Psk, data: &[u8]) {
     let Some((wrapping, rest)) = data.split_first() else {
         return;
     };
-    let keys = Keys::of_psk(psk);
+    let code: Code = CODE.parse().expect("a code");
+    let keys = Keys::of_psk(psk).with_code(code);
     match wrapping % 16 {
         0 => of_initiator(&keys, rest),
         // With a cookie that is right.
-        1..=3 => of_responder(keys, &opening_of(SOURCE, NUMBER, *wrapping, rest)),
-        4..=9 => {
-            let head = [0x1B, wrapping - 4, 0, 1];
-            of_responder(keys, &[&head[..], rest].concat());
-        }
+        wrapping @ 1..=3 => of_responder(keys, &opening_of(SOURCE, NUMBER, wrapping - 1, rest)),
+        wrapping @ 4..=9 => of_responder(keys, &of_kind(wrapping - 4, rest)),
+        10 => of_responder(keys, &exchange_of(SOURCE, NUMBER, rest)),
+        wrapping @ 11..=12 => of_responder(keys, &of_kind(wrapping - 5, rest)),
         _ => of_responder(keys, rest),
     }
+}
+
+/// A datagram of a kind. The header goes on in `rest`.
+fn of_kind(kind: u8, rest: &[u8]) -> Vec<u8> {
+    [&[0x1B, kind, 0, 1], rest].concat()
 }
 
 fn of_responder(keys: Keys, bytes: &[u8]) {
@@ -48,13 +57,17 @@ fn of_initiator(keys: &Keys, rest: &[u8]) {
     let Some(psk) = keys.psk.clone() else {
         return;
     };
-    let keys = InitiatorKeys::PreShared(psk);
+    let (state, bytes) = rest.split_first().unwrap_or((&0, &[]));
+    let keys = match (state & 2, &keys.code) {
+        (2, Some(code)) => InitiatorKeys::Code(Arc::clone(code)),
+        _ => InitiatorKeys::PreShared(psk),
+    };
     let mut initiator = Initiator::new(keys, &[SOURCE], NUMBER, 0, 1 << 40);
     assert!(initiator.poll_transmit(0).is_some(), "a hello");
-    let (is_opening, bytes) = rest.split_first().unwrap_or((&0, &[]));
-    if is_opening % 2 == 1 {
+    if state & 1 == 1 {
         initiator.receive(0, SOURCE, &retry_of(NUMBER));
-        assert!(initiator.poll_transmit(0).is_some(), "an opening");
+        let sent = initiator.poll_transmit(0);
+        assert!(sent.is_some(), "an opening, or an exchange");
     }
     assert!(initiator.receive(0, SOURCE, bytes).is_none());
     while initiator.poll_transmit(2_000_000_000).is_some() {}

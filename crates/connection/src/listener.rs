@@ -30,7 +30,7 @@ impl Listener {
         keys: &Keys,
         options: &ConnectionOptions,
     ) -> Result<Self, Error> {
-        if keys.identity.is_none() && keys.psk.is_none() {
+        if keys.is_empty() {
             return Err(Error::NoKeys);
         }
         let mut secrets = [[0; 32]; 2];
@@ -91,7 +91,7 @@ impl Listener {
     /// # Errors
     /// [`Error::NoKeys`], [`Error::Endpoint`].
     pub fn reload(&self, keys: &Keys) -> Result<(), Error> {
-        if keys.identity.is_none() && keys.psk.is_none() {
+        if keys.is_empty() {
             return Err(Error::NoKeys);
         }
         let keys = keys.clone();

@@ -9,7 +9,7 @@ use farwrite_connection::{
     ByeCause, Connection, ConnectionOptions, Ended, Error, Keys, Listener, MessageOptions,
     Messages, OpenedQueuePair, connect,
 };
-use farwrite_session::{Identity, KnownPeers, Psk};
+use farwrite_session::{Code, Identity, KnownPeers, Proof, Psk};
 
 const LONG: Duration = Duration::from_secs(20);
 const LOOPBACK: &str = "127.0.0.1:0";
@@ -296,6 +296,54 @@ fn wrong_keys_and_peers_are_told_in_one_line() {
     let addr: SocketAddr = LOOPBACK.parse().expect("an address");
     let none = Listener::bind(addr, &Keys::default(), &options());
     assert!(matches!(none.err(), Some(Error::NoKeys)));
+}
+
+/// A code connects two ends that know nothing else of each other, once.
+#[test]
+fn a_code_serves_one_attempt() {
+    let addr: SocketAddr = LOOPBACK.parse().expect("an address");
+    let [code, other] = [(); 2].map(|()| Code::generate().expect("randomness"));
+    let listen = || {
+        let keys = Keys::of_code(code.clone());
+        Listener::bind(addr, &keys, &options()).expect("a port")
+    };
+    let listener = listen();
+    let to = listener.local_addr().to_string();
+    let ours = Keys::of_code(code.clone());
+    let a = connect(&to, &ours, "", &options()).expect("connected");
+    let b = accepted(&listener);
+    assert_eq!(
+        [a.peer(), b.peer()].map(|peer| peer.proof()),
+        [Proof::Code; 2]
+    );
+    opened(&a, &b, "x");
+    let told = |to: &str, keys: &Keys| {
+        let error = connect(to, keys, "", &options()).expect_err("refused");
+        error.to_string()
+    };
+    let used = "the code is used up: start the other end again for a new one";
+    assert_eq!(
+        told(&to, &Keys::of_code(code.clone())),
+        used,
+        "by another end"
+    );
+    assert_eq!(told(&to, &ours), used, "by this end");
+    let listener = listen();
+    let to = listener.local_addr().to_string();
+    let text = told(&to, &Keys::of_code(other));
+    let expected = format!("the code is wrong, and is used up now: start the end at {to} again");
+    assert!(text.starts_with(&expected), "{text}");
+    assert_eq!(told(&to, &Keys::of_code(code.clone())), used);
+    assert_eq!(listener.refusals().wrong_codes, 1);
+    // Keys of both kinds, and a listener without a code.
+    let psk = Psk::generate().expect("randomness");
+    let listener = Listener::bind(addr, &Keys::of_psk(&psk), &options()).expect("a port");
+    let to = listener.local_addr().to_string();
+    let text = told(&to, &Keys::of_code(code));
+    assert!(
+        text.contains("does not accept a code: it needs a pre-shared key"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use rand_core_06::{CryptoRng, RngCore};
 use spake2::{Ed25519Group, Identity as Name, Password, Spake2};
 use zeroize::Zeroizing;
 
@@ -12,7 +13,7 @@ use crate::{Error, KeyError, Psk};
 /// Digits of a code, with the last one, which checks the others.
 const DIGITS: usize = 8;
 /// Bytes of a message of the exchange: one that says the side, and a point of the curve.
-pub(crate) const PAKE_BYTES: usize = 33;
+pub const PAKE_BYTES: usize = 33;
 /// What both ends are called in the exchange.
 const SENDER: &[u8] = b"farwrite code 1 initiator";
 const RECEIVER: &[u8] = b"farwrite code 1 responder";
@@ -86,10 +87,22 @@ impl Code {
         Password::new(&self.0[..])
     }
 
-    /// Begins the exchange at the initiator. Returns its state, and what it sends.
-    pub(crate) fn begin(&self) -> (Exchange, Vec<u8>) {
+    /// Begins the exchange at the initiator. Returns its state, and the message for the responder.
+    #[must_use]
+    pub fn begin(&self) -> (Exchange, Vec<u8>) {
         let names = (Name::new(SENDER), Name::new(RECEIVER));
         let (state, ours) = Spake2::start_a(&self.password(), &names.0, &names.1);
+        (Exchange(state), ours)
+    }
+
+    /// Begins the exchange at the responder. Returns its state, and the message for the initiator. The same seed
+    /// gives the same again, so a responder need not keep the state. `seed` must be random and known to nobody
+    /// else, and another one for each message of an initiator.
+    #[must_use]
+    pub fn respond(&self, seed: [u8; 32]) -> (Exchange, Vec<u8>) {
+        let names = (Name::new(SENDER), Name::new(RECEIVER));
+        let numbers = Seeded(blake3::Hasher::new_keyed(&seed).finalize_xof());
+        let (state, ours) = Spake2::start_b_with_rng(&self.password(), &names.0, &names.1, numbers);
         (Exchange(state), ours)
     }
 
@@ -98,28 +111,63 @@ impl Code {
     pub(crate) fn answer(&self, theirs: &[u8]) -> Result<(Vec<u8>, Psk), Error> {
         let names = (Name::new(SENDER), Name::new(RECEIVER));
         let (state, ours) = Spake2::<Ed25519Group>::start_b(&self.password(), &names.0, &names.1);
-        let key = finish(state, theirs)?;
+        let key = Exchange(state).finish(theirs)?;
         Ok((ours, key))
     }
 }
 
-/// The exchange at the initiator.
-pub(crate) struct Exchange(Spake2<Ed25519Group>);
+/// One end of the exchange about a code.
+pub struct Exchange(Spake2<Ed25519Group>);
 
 impl Exchange {
-    /// The key that follows from the responder's message.
-    pub(crate) fn finish(self, theirs: &[u8]) -> Result<Psk, Error> {
-        finish(self.0, theirs)
+    /// The key that follows from the other end's message. It is equal at both ends only if the codes are.
+    ///
+    /// # Errors
+    /// [`Error::BadExchange`] for bytes that no code gives.
+    pub fn finish(self, theirs: &[u8]) -> Result<Psk, Error> {
+        // The result covers the code, both names and both messages.
+        let shared = Zeroizing::new(self.0.finish(theirs).map_err(|_| Error::BadExchange)?);
+        Ok(Psk::of(blake3::derive_key(KEY_CONTEXT, &shared)))
     }
 }
 
-fn finish(state: Spake2<Ed25519Group>, theirs: &[u8]) -> Result<Psk, Error> {
-    // The result covers the code, both names and both messages.
-    let shared = Zeroizing::new(state.finish(theirs).map_err(|_| Error::BadExchange)?);
-    Ok(Psk::of(blake3::derive_key(KEY_CONTEXT, &shared)))
+impl fmt::Debug for Exchange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Exchange(secret)")
+    }
 }
 
-/// A code at the end that shows it, and whether somebody has used it.
+/// Random numbers that follow from a seed.
+struct Seeded(blake3::OutputReader);
+
+impl RngCore for Seeded {
+    fn next_u32(&mut self) -> u32 {
+        let mut bytes = [0; 4];
+        self.fill_bytes(&mut bytes);
+        u32::from_le_bytes(bytes)
+    }
+
+    fn next_u64(&mut self) -> u64 {
+        let mut bytes = [0; 8];
+        self.fill_bytes(&mut bytes);
+        u64::from_le_bytes(bytes)
+    }
+
+    fn fill_bytes(&mut self, bytes: &mut [u8]) {
+        self.0.fill(bytes);
+    }
+
+    fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), rand_core_06::Error> {
+        self.fill_bytes(bytes);
+        Ok(())
+    }
+}
+
+/// The output of BLAKE3 under a secret key is not told from random numbers.
+impl CryptoRng for Seeded {}
+
+/// A code at one end, and whether it is used up there: at the end that shows it, because somebody has tried it,
+/// and at the end where it was typed, because that end has tried it.
 #[derive(Debug)]
 pub struct OneTimeCode {
     pub(crate) code: Code,
@@ -134,13 +182,27 @@ impl OneTimeCode {
         Self { code, used }
     }
 
-    pub(crate) fn is_used(&self) -> bool {
+    /// The code.
+    #[must_use]
+    pub fn code(&self) -> &Code {
+        &self.code
+    }
+
+    /// Whether the code is used up.
+    #[must_use]
+    pub fn is_used(&self) -> bool {
         self.used.load(Ordering::Relaxed)
     }
 
     /// Uses the code up. Returns whether it was not before.
-    pub(crate) fn use_up(&self) -> bool {
+    pub fn use_up(&self) -> bool {
         !self.used.swap(true, Ordering::Relaxed)
+    }
+
+    /// Takes [`OneTimeCode::use_up`] back, because the other end has proven that it knows the code, and nothing has
+    /// come of that.
+    pub fn restore(&self) {
+        self.used.store(false, Ordering::Relaxed);
     }
 }
 
@@ -211,6 +273,19 @@ mod tests {
             assert!(wrong.parse::<Code>().is_err(), "{wrong}");
         }
         assert_eq!(format!("{code:?}"), "Code(secret)");
+    }
+
+    #[test]
+    fn a_responder_that_keeps_only_its_seed_goes_on() {
+        let code = Code::generate().expect("randomness");
+        let (begun, first) = code.begin();
+        let (_, second) = code.respond([7; 32]);
+        let (again, same) = code.respond([7; 32]);
+        assert_eq!(second, same);
+        assert_ne!(code.respond([8; 32]).1, second);
+        let keys = [begun.finish(&second), again.finish(&first)];
+        let [near, far] = keys.map(|key| key.expect("a message"));
+        assert_eq!(near.bytes(), far.bytes());
     }
 
     #[test]

@@ -33,7 +33,7 @@ mod writer;
 
 pub use address::{AddressError, AddressForm, AddressProblem, HostPort, parse_listen, shown};
 pub use channel::{Channel, ChannelMessage};
-pub use code::{Code, OneTimeCode};
+pub use code::{Code, Exchange, OneTimeCode, PAKE_BYTES};
 pub use error::{Activity, Error};
 pub use handshake::VERSION;
 pub use happy_eyeballs::alternate;

@@ -1,14 +1,14 @@
-//! How many openings a responder verifies in a second (P12.4). Each costs a Diffie-Hellman exchange,
-//! and anyone who receives at an address can send them.
+//! How many openings and exchanges about a code a responder computes in a second (P12.4). Each costs operations
+//! on a curve, and anyone who receives at an address can send them.
 
 use std::net::{IpAddr, SocketAddr};
 
-/// Openings a second of all sources, and how many may come at once.
+/// Openings and exchanges a second of all sources, and how many may come at once.
 const OF_ALL: Rate = Rate {
     per_s: 1_000,
     burst: 250,
 };
-/// Openings a second of one source, and how many may come at once.
+/// Openings and exchanges a second of one source, and how many may come at once.
 const OF_SOURCE: Rate = Rate {
     per_s: 20,
     burst: 40,
@@ -57,7 +57,7 @@ impl Budget {
         }
     }
 
-    /// Whether an opening from `source` may be verified now.
+    /// Whether an opening or an exchange from `source` may be computed now.
     pub(super) fn take(&mut self, now_ns: u64, source: SocketAddr) -> bool {
         let place = self.place(source.ip());
         // A source that is over its own limit uses up nothing of the others' limit.

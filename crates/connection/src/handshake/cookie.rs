@@ -11,15 +11,20 @@ const SLOT_NS: u64 = 10_000_000_000;
 const SLOT_BYTES: usize = 4;
 const TAG_BYTES: usize = 16;
 
+/// What the key of [`CookieJar::seed`] is derived for.
+const SEED_PURPOSE: &str = "farwrite connection 1 seed of an exchange";
+
 /// Makes and checks cookies. Its memory does not grow.
 pub(super) struct CookieJar {
     secret: [u8; 32],
+    seeds: [u8; 32],
 }
 
 impl CookieJar {
     /// `secret` must be random, and known to this end only.
     pub(super) fn new(secret: [u8; 32]) -> Self {
-        Self { secret }
+        let seeds = blake3::derive_key(SEED_PURPOSE, &secret);
+        Self { secret, seeds }
     }
 
     /// A cookie for the initiator that has chosen `number`.
@@ -45,20 +50,39 @@ impl CookieJar {
         is_fresh && constant_time_eq_16(&tag, &self.tag(made, source, number))
     }
 
+    /// What this end's part of an exchange about a code is drawn from, so that it is the same for a repeated
+    /// message `theirs`, and nobody else knows it.
+    pub(super) fn seed(
+        &self,
+        cookie: &Cookie,
+        (number, source): (u64, SocketAddr),
+        theirs: &[u8],
+    ) -> [u8; 32] {
+        let mut hasher = blake3::Hasher::new_keyed(&self.seeds);
+        hasher.update(cookie);
+        add_initiator(&mut hasher, source, number);
+        hasher.update(theirs);
+        *hasher.finalize().as_bytes()
+    }
+
     fn tag(&self, slot: u32, source: SocketAddr, number: u64) -> [u8; TAG_BYTES] {
-        let ip = match source.ip() {
-            IpAddr::V4(ip) => ip.to_ipv6_mapped(),
-            IpAddr::V6(ip) => ip,
-        };
         let mut hasher = blake3::Hasher::new_keyed(&self.secret);
         hasher.update(&slot.to_be_bytes());
-        hasher.update(&ip.octets());
-        hasher.update(&source.port().to_be_bytes());
-        hasher.update(&number.to_be_bytes());
+        add_initiator(&mut hasher, source, number);
         let mut tag = [0; TAG_BYTES];
         tag.copy_from_slice(&hasher.finalize().as_bytes()[..TAG_BYTES]);
         tag
     }
+}
+
+fn add_initiator(hasher: &mut blake3::Hasher, source: SocketAddr, number: u64) {
+    let ip = match source.ip() {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+        IpAddr::V6(ip) => ip,
+    };
+    hasher.update(&ip.octets());
+    hasher.update(&source.port().to_be_bytes());
+    hasher.update(&number.to_be_bytes());
 }
 
 /// The number of the slot. It fits, because nanoseconds in 64 bits end before.

@@ -3,24 +3,17 @@
 
 use std::net::SocketAddr;
 
-use snow::{HandshakeState, StatelessTransportState};
+use snow::StatelessTransportState;
 
-use super::noise::{InitiatorKeys, read_second, write_proof};
-use super::packet::{self, Content, Cookie, Packet, Refusal};
-use super::{ACCEPTED, BUSY, UNKNOWN_PEER};
+use super::noise::{InitiatorKeys, write_proof};
+use super::packet::{self, Content, Packet, Refusal};
+
+mod attempt;
+
+use attempt::{Attempt, Repeat, Stage};
 
 /// The time after which the next address is tried too, if no address has answered (RFC 8305 section 5).
 const STAGGER_NS: u64 = 250_000_000;
-/// Bounds of the time between two packets of one kind. It grows by a half each time.
-const FIRST_REPEAT_NS: u64 = 250_000_000;
-const LAST_REPEAT_NS: u64 = 1_000_000_000;
-/// How long an address that has sent a cookie has before further addresses are tried.
-const PATIENCE_NS: u64 = 2_000_000_000;
-/// The shortest time after which a first Noise message whose cookie is no longer accepted is given up.
-const RENEWAL_NS: u64 = 1_000_000_000;
-/// Bounds of the time after which an initiator asks again when the peer had no room. It doubles each time.
-const FIRST_BUSY_NS: u64 = 200_000_000;
-const LAST_BUSY_NS: u64 = 1_600_000_000;
 /// How long after a refusal an answer still counts. An attacker who sees the packets can forge a refusal, or
 /// can cause one with a changed opening. The true answer then still arrives, unless the attacker can also stop
 /// packets.
@@ -44,57 +37,10 @@ pub(crate) enum InitiatorFailure {
     Silent { to: Vec<SocketAddr> },
     /// Something answered at an address, and did not finish the handshake.
     Unfinished { at: SocketAddr },
+    /// This end has shown its code before.
+    CodeUsed,
     /// The messages could not be made.
     Noise(String),
-}
-
-/// One address of the peer.
-struct Attempt {
-    to: SocketAddr,
-    number: u64,
-    stage: Stage,
-    repeat: Repeat,
-    /// A refusal that nothing proves, and when it counts.
-    refused: Option<(InitiatorFailure, u64)>,
-    /// How long it waited when the peer had no room; 0 if that has not happened.
-    busy_ns: u64,
-}
-
-enum Stage {
-    Waiting,
-    Hello,
-    Opening {
-        cookie: Cookie,
-        state: Box<HandshakeState>,
-        bytes: Vec<u8>,
-        since_ns: u64,
-    },
-    Failed(InitiatorFailure),
-}
-
-/// When a packet is sent again.
-#[derive(Clone, Copy)]
-struct Repeat {
-    next_ns: u64,
-    interval_ns: u64,
-}
-
-impl Repeat {
-    fn from(now_ns: u64) -> Self {
-        Self {
-            next_ns: now_ns,
-            interval_ns: FIRST_REPEAT_NS,
-        }
-    }
-
-    fn is_due(&mut self, now_ns: u64) -> bool {
-        let is_due = now_ns >= self.next_ns;
-        if is_due {
-            self.next_ns = now_ns + self.interval_ns;
-            self.interval_ns = (self.interval_ns * 3 / 2).min(LAST_REPEAT_NS);
-        }
-        is_due
-    }
 }
 
 /// The handshake after the peer's answer.
@@ -126,14 +72,8 @@ impl Initiator {
         give_up_ns: u64,
     ) -> Self {
         let numbers = std::iter::successors(Some(number), |last| Some(last.wrapping_add(1)));
-        let attempts = addresses.iter().zip(numbers).map(|(to, number)| Attempt {
-            to: *to,
-            number,
-            stage: Stage::Waiting,
-            repeat: Repeat::from(now_ns),
-            refused: None,
-            busy_ns: 0,
-        });
+        let attempts = addresses.iter().zip(numbers);
+        let attempts = attempts.map(|(to, number)| Attempt::new(*to, number, now_ns));
         Self {
             keys,
             attempts: attempts.collect(),
@@ -163,14 +103,23 @@ impl Initiator {
         let is_of =
             |attempt: &Attempt| attempt.number == packet.number && is_same_place(attempt.to, from);
         let place = self.attempts.iter().position(is_of)?;
+        if let Content::Retry(_) = packet.content
+            && !self.may_exchange(now_ns, place)
+        {
+            return None;
+        }
         let attempt = &mut self.attempts[place];
         match packet.content {
             Content::Retry(cookie) => {
                 attempt.retried(&self.keys, now_ns, cookie);
                 None
             }
+            Content::Exchanged(theirs) => {
+                attempt.exchanged(&self.keys, now_ns, theirs);
+                None
+            }
             Content::Answer(noise) => {
-                let (state, payload) = attempt.read_answer(now_ns, noise)?;
+                let (state, payload) = attempt.read_answer(&self.keys, now_ns, noise)?;
                 let to = attempt.to;
                 match state.into_stateless_transport_mode() {
                     Ok(ciphers) => {
@@ -204,7 +153,42 @@ impl Initiator {
                 attempt.refused.get_or_insert((why, now_ns + DOUBT_NS));
                 None
             }
-            Content::Hello | Content::Opening { .. } | Content::Proof(_) => None,
+            Content::Hello
+            | Content::Exchange { .. }
+            | Content::Opening { .. }
+            | Content::Proof(_) => None,
+        }
+    }
+
+    /// Whether this end has shown its code.
+    fn has_shown_code(&self) -> bool {
+        matches!(&self.keys, InitiatorKeys::Code(code) if code.is_used())
+    }
+
+    /// Whether the attempt at `place` may go on with a cookie. A code is exchanged with one address at a time, and
+    /// with none after it was shown.
+    fn may_exchange(&mut self, now_ns: u64, place: usize) -> bool {
+        if !matches!(self.keys, InitiatorKeys::Code(_)) {
+            return true;
+        }
+        let others = self.attempts.iter_mut().enumerate();
+        let mut others = others.filter(|(other, _)| *other != place);
+        let is_held_up = others.any(|(_, other)| {
+            let is_likely = now_ns < other.likely_until_ns();
+            if !is_likely && matches!(other.stage, Stage::Exchange { .. }) {
+                other.begin_again(now_ns);
+            }
+            is_likely
+        });
+        !is_held_up && !self.has_shown_code()
+    }
+
+    /// Until when addresses wait that have not sent a cookie.
+    fn held_up_until_ns(&self) -> u64 {
+        let until = self.attempts.iter().map(Attempt::likely_until_ns);
+        match self.has_shown_code() {
+            true => u64::MAX,
+            false => until.max().unwrap_or(0),
         }
     }
 
@@ -235,10 +219,7 @@ impl Initiator {
             let (bytes, repeat) = answered.proof.as_mut()?;
             return repeat.is_due(now_ns).then(|| (answered.to, bytes.clone()));
         }
-        let is_held_up = self
-            .attempts
-            .iter()
-            .any(|attempt| attempt.is_likely(now_ns));
+        let is_held_up = now_ns < self.held_up_until_ns();
         if !is_held_up && now_ns >= self.next_start_ns {
             let mut waiting = self.attempts.iter_mut();
             let waiting = waiting.find(|attempt| matches!(attempt.stage, Stage::Waiting));
@@ -249,11 +230,10 @@ impl Initiator {
             }
         }
         self.attempts.iter_mut().find_map(|attempt| {
-            let bytes = match &attempt.stage {
-                Stage::Hello if !is_held_up => packet::hello(attempt.number),
-                Stage::Opening { bytes, .. } => bytes.clone(),
-                _ => return None,
-            };
+            if is_held_up && matches!(attempt.stage, Stage::Hello) {
+                return None;
+            }
+            let bytes = attempt.packet()?;
             attempt.repeat.is_due(now_ns).then_some((attempt.to, bytes))
         })
     }
@@ -274,12 +254,14 @@ impl Initiator {
             let proof = answered.proof.as_ref();
             return proof.map_or(u64::MAX, |(_, repeat)| repeat.next_ns);
         }
+        let held_up_ns = self.held_up_until_ns();
         let due = self
             .attempts
             .iter()
             .filter_map(|attempt| match attempt.stage {
-                Stage::Waiting => Some(self.next_start_ns),
-                Stage::Hello | Stage::Opening { .. } => Some(attempt.repeat.next_ns),
+                Stage::Waiting => Some(self.next_start_ns.max(held_up_ns)),
+                Stage::Hello => Some(attempt.repeat.next_ns.max(held_up_ns)),
+                Stage::Exchange { .. } | Stage::Opening { .. } => Some(attempt.repeat.next_ns),
                 Stage::Failed(_) => None,
             });
         let refused = self
@@ -299,103 +281,32 @@ impl Initiator {
             Stage::Failed(why) => Some(why.clone()),
             _ => None,
         };
+        // Where a code was shown, nothing else is tried.
+        let shown = self.attempts.iter().find(|attempt| attempt.has_shown_code);
+        let is_spent = self.has_shown_code() && !shown.is_some_and(Attempt::is_opening);
         let failures: Vec<_> = self.attempts.iter().filter_map(failed).collect();
-        if failures.len() < self.attempts.len() && now_ns < self.give_up_ns {
+        if !is_spent && failures.len() < self.attempts.len() && now_ns < self.give_up_ns {
             return None;
         }
-        let opened = self
-            .attempts
-            .iter()
-            .find(|attempt| matches!(attempt.stage, Stage::Opening { .. }));
+        let spent = match shown {
+            Some(attempt) => failed(attempt),
+            None => is_spent.then_some(InitiatorFailure::CodeUsed),
+        };
+        let mut attempts = self.attempts.iter();
+        let begun = attempts.find(|attempt| {
+            matches!(
+                attempt.stage,
+                Stage::Exchange { .. } | Stage::Opening { .. }
+            )
+        });
         // What a peer says is worth more than silence at another address.
-        let unfinished = opened.map(|attempt| InitiatorFailure::Unfinished { at: attempt.to });
+        let unfinished = begun.map(|attempt| InitiatorFailure::Unfinished { at: attempt.to });
         let busy = self.attempts.iter().find(|attempt| attempt.busy_ns > 0);
         let busy = busy.map(|attempt| InitiatorFailure::Busy { at: attempt.to });
         let to = self.attempts.iter().map(|attempt| attempt.to).collect();
-        let said = failures.into_iter().next().or(busy).or(unfinished);
+        let said = spent.or(failures.into_iter().next());
+        let said = said.or(busy).or(unfinished);
         Some(said.unwrap_or(InitiatorFailure::Silent { to }))
-    }
-}
-
-impl Attempt {
-    /// Continues with a cookie of the responder.
-    fn retried(&mut self, keys: &InitiatorKeys, now_ns: u64, came: Cookie) {
-        match &self.stage {
-            Stage::Hello => self.open(keys, now_ns, came),
-            // The responder no longer accepts the cookie, for instance because it started again. Another
-            // number keeps the two handshakes apart.
-            Stage::Opening {
-                cookie, since_ns, ..
-            } if *cookie != came && now_ns >= since_ns + RENEWAL_NS => {
-                self.number = self.number.wrapping_add(1 << 32);
-                self.stage = Stage::Hello;
-                self.repeat = Repeat::from(now_ns);
-            }
-            _ => {}
-        }
-    }
-
-    fn open(&mut self, keys: &InitiatorKeys, now_ns: u64, cookie: Cookie) {
-        let mut bytes = packet::prologue(self.number, &cookie, keys.pattern());
-        self.stage = match keys.begin(&bytes) {
-            Ok((state, noise)) => {
-                bytes.extend_from_slice(&noise);
-                Stage::Opening {
-                    cookie,
-                    state,
-                    bytes,
-                    since_ns: now_ns,
-                }
-            }
-            Err(error) => Stage::Failed(InitiatorFailure::Noise(error.to_string())),
-        };
-        self.repeat = Repeat::from(now_ns);
-    }
-
-    /// Returns the state and the payload of an answer that accepts.
-    fn read_answer(&mut self, now_ns: u64, noise: &[u8]) -> Option<(HandshakeState, Vec<u8>)> {
-        let Stage::Opening { state, .. } = &mut self.stage else {
-            return None;
-        };
-        // Anyone on the path can send an answer that does not verify. It changes nothing.
-        let mut payload = read_second(state, noise).ok()?;
-        let at = self.to;
-        let failure = match payload.first() {
-            Some(&UNKNOWN_PEER) => InitiatorFailure::UnknownHere { at },
-            Some(&BUSY) => {
-                self.ask_again(now_ns);
-                return None;
-            }
-            Some(&ACCEPTED) => {
-                payload.remove(0);
-                let done = Stage::Failed(InitiatorFailure::Unfinished { at });
-                match std::mem::replace(&mut self.stage, done) {
-                    Stage::Opening { state, .. } => return Some((*state, payload)),
-                    _ => return None,
-                }
-            }
-            _ => InitiatorFailure::Unfinished { at },
-        };
-        self.stage = Stage::Failed(failure);
-        None
-    }
-
-    /// The peer has no room now. Begins again after a time, with another number.
-    fn ask_again(&mut self, now_ns: u64) {
-        self.busy_ns = (2 * self.busy_ns).clamp(FIRST_BUSY_NS, LAST_BUSY_NS);
-        self.number = self.number.wrapping_add(1 << 32);
-        self.stage = Stage::Hello;
-        // Those that were refused together come back apart: numbers are random.
-        let part_ns = self.number % (self.busy_ns / 2);
-        self.repeat = Repeat::from(now_ns + self.busy_ns / 2 + part_ns);
-    }
-
-    /// Whether a responder has answered here a short time ago.
-    fn is_likely(&self, now_ns: u64) -> bool {
-        match self.stage {
-            Stage::Opening { since_ns, .. } => now_ns < since_ns + PATIENCE_NS,
-            _ => false,
-        }
     }
 }
 

@@ -18,16 +18,22 @@ pub(crate) use packet::{Refusal, VERSION, number};
 pub use responder::RefusalCounts;
 pub(crate) use responder::{Asked, HandshakeId, Owner, Reaction, Responder, owner};
 
-/// An opening with the cookie of a responder whose first secret is all ones, for fuzz targets.
-pub(crate) fn opening_of(source: SocketAddr, number: u64, pattern: u8, noise: &[u8]) -> Vec<u8> {
+/// An opening with the cookie of a responder whose first secret is all ones, for fuzz targets. `rest` follows the
+/// pattern.
+pub(crate) fn opening_of(source: SocketAddr, number: u64, pattern: u8, rest: &[u8]) -> Vec<u8> {
     let cookie = cookie::CookieJar::new([1; 32]).make(0, source, number);
     let mut bytes = packet::prologue(number, &cookie, packet::Pattern::PreShared);
     if let Some(last) = bytes.last_mut() {
-        // The patterns are 0 and 1.
-        *last = pattern - 1;
+        *last = pattern;
     }
-    bytes.extend_from_slice(noise);
+    bytes.extend_from_slice(rest);
     bytes
+}
+
+/// An exchange about a code with such a cookie, for fuzz targets.
+pub(crate) fn exchange_of(source: SocketAddr, number: u64, rest: &[u8]) -> Vec<u8> {
+    let cookie = cookie::CookieJar::new([1; 32]).make(0, source, number);
+    packet::exchange(number, &cookie, rest)
 }
 
 /// A retry, for fuzz targets.

@@ -1,7 +1,9 @@
 //! The Noise messages of a handshake (P12.3).
 
+use std::sync::Arc;
+
 use farwrite::Secret;
-use farwrite_session::{Identity, KnownPeers, PublicKey};
+use farwrite_session::{Identity, KnownPeers, OneTimeCode, PublicKey};
 use snow::{Builder, HandshakeState, StatelessTransportState};
 
 use super::packet::{MAX_BYTES, Pattern};
@@ -18,7 +20,12 @@ pub(super) const MAX_PAYLOAD_BYTES: usize =
 #[derive(Clone, Debug)]
 pub(crate) enum InitiatorKeys {
     PreShared(Secret),
-    Identities { own: Identity, peer: PublicKey },
+    Identities {
+        own: Identity,
+        peer: PublicKey,
+    },
+    /// A key follows from it in each handshake.
+    Code(Arc<OneTimeCode>),
 }
 
 impl InitiatorKeys {
@@ -26,10 +33,12 @@ impl InitiatorKeys {
         match self {
             Self::PreShared(_) => Pattern::PreShared,
             Self::Identities { .. } => Pattern::Identities,
+            Self::Code(_) => Pattern::Code,
         }
     }
 
-    /// Begins a handshake. Returns its first message, whose payload is empty.
+    /// Begins a handshake. Returns its first message, whose payload is empty. A code is not enough: the key that
+    /// follows from the exchange is a [`InitiatorKeys::PreShared`].
     pub(super) fn begin(
         &self,
         prologue: &[u8],
@@ -37,6 +46,7 @@ impl InitiatorKeys {
         let builder = builder(self.pattern())?.prologue(prologue)?;
         let builder = match self {
             Self::PreShared(psk) => builder.psk(0, psk)?,
+            Self::Code(_) => builder,
             Self::Identities { own, peer } => builder
                 .local_private_key(own.private())?
                 .remote_public_key(peer.bytes())?,
@@ -79,6 +89,24 @@ pub(super) fn open(
     };
     let state = Box::new(state);
     Ok(Opened { state, peer })
+}
+
+/// Verifies a first message with the key that follows from the exchange about a code.
+///
+/// # Errors
+/// It does not verify: the codes differ.
+pub(super) fn open_of_code(
+    key: &Secret,
+    prologue: &[u8],
+    noise: &[u8],
+) -> Result<Opened, snow::Error> {
+    let builder = builder(Pattern::Code)?.prologue(prologue)?.psk(0, key)?;
+    let mut state = builder.build_responder()?;
+    state.read_message(noise, &mut [])?;
+    Ok(Opened {
+        state: Box::new(state),
+        peer: Ok(Peer::CODE),
+    })
 }
 
 fn identify(key: &[u8], known: Option<&KnownPeers>) -> Result<Result<Peer, PublicKey>, OpenError> {
@@ -156,7 +184,7 @@ fn write(state: &mut HandshakeState, payload: &[u8]) -> Result<Vec<u8>, snow::Er
 fn builder<'a>(pattern: Pattern) -> Result<Builder<'a>, snow::Error> {
     let name = match pattern {
         // With psk0, a wrong key already shows in the first message, before any other work on it.
-        Pattern::PreShared => "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s",
+        Pattern::PreShared | Pattern::Code => "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s",
         Pattern::Identities => "Noise_IK_25519_ChaChaPoly_BLAKE2s",
     };
     Ok(Builder::new(name.parse()?))

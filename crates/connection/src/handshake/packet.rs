@@ -1,6 +1,8 @@
 //! The datagrams of a handshake (P12.3). This module reads and writes their fields. It verifies none
 //! of them.
 
+use farwrite_session::PAKE_BYTES;
+
 /// The version of P12 that this end speaks.
 pub(crate) const VERSION: u16 = 1;
 /// The first byte of each datagram (P2.1).
@@ -21,9 +23,13 @@ const OPENING: u8 = 2;
 const ANSWER: u8 = 3;
 const PROOF: u8 = 4;
 const REFUSAL: u8 = 5;
+const EXCHANGE: u8 = 6;
+const EXCHANGED: u8 = 7;
 
 /// Proves that its holder receives at an address.
 pub(super) type Cookie = [u8; COOKIE_BYTES];
+/// A message of the exchange about a code.
+pub(super) type Pake = [u8; PAKE_BYTES];
 
 /// The number of the handshake that a datagram belongs to.
 pub(crate) fn number(bytes: &[u8]) -> Option<u64> {
@@ -38,6 +44,8 @@ pub(crate) enum Pattern {
     PreShared,
     /// Each has an identity: `Noise_IK`.
     Identities,
+    /// Both know a code, and have exchanged messages of SPAKE2: `Noise_NNpsk0` with the key that follows.
+    Code,
 }
 
 impl Pattern {
@@ -45,6 +53,7 @@ impl Pattern {
         match self {
             Self::PreShared => 0,
             Self::Identities => 1,
+            Self::Code => 2,
         }
     }
 
@@ -52,6 +61,7 @@ impl Pattern {
         match number {
             0 => Some(Self::PreShared),
             1 => Some(Self::Identities),
+            2 => Some(Self::Code),
             _ => None,
         }
     }
@@ -66,6 +76,8 @@ pub(crate) enum Refusal {
     Pattern,
     /// The first Noise message does not verify: the keys differ.
     Keys,
+    /// Its code is used up.
+    CodeUsed,
 }
 
 impl Refusal {
@@ -74,12 +86,13 @@ impl Refusal {
             Self::Version => 1,
             Self::Pattern => 2,
             Self::Keys => 3,
+            Self::CodeUsed => 4,
         }
     }
 
     fn of(number: u8) -> Option<Self> {
-        let mut all = [Self::Version, Self::Pattern, Self::Keys].into_iter();
-        all.find(|refusal| refusal.number() == number)
+        let all = [Self::Version, Self::Pattern, Self::Keys, Self::CodeUsed];
+        all.into_iter().find(|refusal| refusal.number() == number)
     }
 }
 
@@ -90,11 +103,17 @@ pub(super) enum Content<'a> {
     Hello,
     /// Has a cookie.
     Retry(Cookie),
+    /// The initiator's message of the exchange about a code, with the cookie.
+    Exchange { cookie: Cookie, pake: &'a Pake },
+    /// The responder's message of that exchange.
+    Exchanged(&'a Pake),
     /// The first Noise message, with the cookie.
     Opening {
         cookie: Cookie,
         /// `None` for a pattern that this version does not know.
         pattern: Option<Pattern>,
+        /// The initiator's message of the exchange; `None` with other patterns.
+        pake: Option<&'a Pake>,
         /// What the handshake's hash covers besides the Noise message.
         prologue: &'a [u8],
         noise: &'a [u8],
@@ -134,13 +153,30 @@ impl<'a> Packet<'a> {
                 _ => return None,
             },
             _ if version != VERSION => return None,
-            RETRY => Content::Retry(*body.as_array_of()?),
+            RETRY => Content::Retry(body.try_into().ok()?),
+            EXCHANGE => {
+                let (cookie, pake) = body.split_first_chunk()?;
+                Content::Exchange {
+                    cookie: *cookie,
+                    pake: pake.try_into().ok()?,
+                }
+            }
+            EXCHANGED => Content::Exchanged(body.try_into().ok()?),
             OPENING => {
                 let (cookie, rest) = body.split_first_chunk()?;
-                let (pattern, noise) = rest.split_first()?;
+                let (pattern, rest) = rest.split_first()?;
+                let pattern = Pattern::of(*pattern);
+                let (pake, noise) = match pattern {
+                    Some(Pattern::Code) => {
+                        let (pake, noise) = rest.split_first_chunk()?;
+                        (Some(pake), noise)
+                    }
+                    _ => (None, rest),
+                };
                 Content::Opening {
                     cookie: *cookie,
-                    pattern: Pattern::of(*pattern),
+                    pattern,
+                    pake,
                     prologue: &bytes[..bytes.len() - noise.len()],
                     noise,
                 }
@@ -154,17 +190,6 @@ impl<'a> Packet<'a> {
             number,
             content,
         })
-    }
-}
-
-/// The whole of a slice as an array.
-trait AsArrayOf {
-    fn as_array_of(&self) -> Option<&Cookie>;
-}
-
-impl AsArrayOf for [u8] {
-    fn as_array_of(&self) -> Option<&Cookie> {
-        self.try_into().ok()
     }
 }
 
@@ -187,7 +212,21 @@ pub(super) fn retry(number: u64, cookie: &Cookie) -> Vec<u8> {
     bytes
 }
 
-/// The beginning of an opening, which is the prologue of the Noise handshake.
+pub(super) fn exchange(number: u64, cookie: &Cookie, pake: &[u8]) -> Vec<u8> {
+    let mut bytes = header(EXCHANGE, number);
+    bytes.extend_from_slice(cookie);
+    bytes.extend_from_slice(pake);
+    bytes
+}
+
+pub(super) fn exchanged(number: u64, pake: &[u8]) -> Vec<u8> {
+    let mut bytes = header(EXCHANGED, number);
+    bytes.extend_from_slice(pake);
+    bytes
+}
+
+/// The beginning of an opening, which is the prologue of the Noise handshake. With a code, both messages of the
+/// exchange belong to that too.
 pub(super) fn prologue(number: u64, cookie: &Cookie, pattern: Pattern) -> Vec<u8> {
     let mut bytes = header(OPENING, number);
     bytes.extend_from_slice(cookie);

@@ -14,6 +14,10 @@ use super::packet::{self, Content, Packet, Pattern, Refusal, VERSION};
 use super::{ACCEPTED, BUSY, UNKNOWN_PEER};
 use crate::keys::{Keys, Peer};
 
+mod codes;
+
+use codes::OfCode;
+
 /// The highest number of handshakes that wait for their proof.
 const MOST: usize = 256;
 /// The highest number of them of one peer.
@@ -70,10 +74,12 @@ struct Entry {
 pub struct RefusalCounts {
     /// Openings without a valid cookie. Their sources got a cookie.
     pub cookies: u64,
-    /// Openings that were not verified, because too many came.
+    /// Openings and exchanges about a code that were not computed, because too many came.
     pub over_budget: u64,
-    /// Openings that do not verify: their senders have other keys.
+    /// Openings that do not verify: their senders have other keys, or a code that is used up.
     pub other_keys: u64,
+    /// Openings that have used the code up, and were wrong.
+    pub wrong_codes: u64,
     /// Peers that are not in the known peers.
     pub unknown_peers: u64,
     /// Requests without room.
@@ -90,6 +96,8 @@ pub(crate) struct Responder {
     entries: BTreeMap<HandshakeId, Entry>,
     /// When handshakes began to wait, in order. Those that have ended leave it when they are first.
     waiting: VecDeque<(u64, HandshakeId)>,
+    /// The hash of the last opening that was verified with a code, and its answer unless that accepts.
+    tried: Option<([u8; 32], Vec<u8>)>,
     counts: RefusalCounts,
 }
 
@@ -103,6 +111,7 @@ impl Responder {
             budget: Budget::new(budget),
             entries: BTreeMap::new(),
             waiting: VecDeque::new(),
+            tried: None,
             counts: RefusalCounts::default(),
         }
     }
@@ -119,27 +128,56 @@ impl Responder {
                 Reaction::Answered(packet::refusal(packet.number, Refusal::Version))
             }
             Content::Hello => self.retry(now_ns, id),
+            Content::Exchange { cookie, .. } | Content::Opening { cookie, .. }
+                if !self.cookies.accepts(now_ns, source, packet.number, &cookie) =>
+            {
+                self.counts.cookies += 1;
+                self.retry(now_ns, id)
+            }
+            Content::Exchange { cookie, pake } => self.exchange(now_ns, id, &cookie, pake),
             Content::Opening {
                 cookie,
                 pattern,
+                pake,
                 prologue,
                 noise,
             } => {
-                if !self.cookies.accepts(now_ns, source, packet.number, &cookie) {
-                    self.counts.cookies += 1;
-                    return self.retry(now_ns, id);
-                }
                 let opening = *blake3::hash(bytes).as_bytes();
-                match self.entries.get(&id) {
-                    Some(entry) if entry.opening == opening => {
-                        Reaction::Answered(entry.answer.clone())
+                if let Some(repeated) = self.repeated(id, &opening) {
+                    return repeated;
+                }
+                match pake {
+                    Some(pake) => {
+                        let of_code = OfCode {
+                            cookie,
+                            pake,
+                            prologue,
+                            noise,
+                        };
+                        self.open_of_code(now_ns, id, opening, &of_code)
                     }
-                    Some(_) => Reaction::Ignored,
                     None => self.open(now_ns, id, pattern, opening, (prologue, noise)),
                 }
             }
             Content::Proof(noise) => self.prove(id, noise),
-            Content::Retry(_) | Content::Answer(_) | Content::Refusal(_) => Reaction::Ignored,
+            Content::Retry(_)
+            | Content::Exchanged(_)
+            | Content::Answer(_)
+            | Content::Refusal(_) => Reaction::Ignored,
+        }
+    }
+
+    /// The reaction to an opening of a handshake that is under way, or has failed with this opening.
+    fn repeated(&self, id: HandshakeId, opening: &[u8; 32]) -> Option<Reaction> {
+        match (self.entries.get(&id), &self.tried) {
+            (Some(entry), _) if entry.opening == *opening => {
+                Some(Reaction::Answered(entry.answer.clone()))
+            }
+            (Some(_), _) => Some(Reaction::Ignored),
+            (None, Some((tried, answer))) if tried == opening => {
+                Some(Reaction::Answered(answer.clone()))
+            }
+            _ => None,
         }
     }
 
@@ -156,8 +194,7 @@ impl Responder {
         opening: [u8; 32],
         (prologue, noise): (&[u8], &[u8]),
     ) -> Reaction {
-        if !self.budget.take(now_ns, id.1) {
-            self.counts.over_budget += 1;
+        if !self.may_compute(now_ns, id) {
             return Reaction::Ignored;
         }
         let opened = pattern.map_or(Err(OpenError::Pattern), |pattern| {
@@ -181,16 +218,26 @@ impl Responder {
                 return refused(id, state, UNKNOWN_PEER);
             }
         };
-        let asked = Asked {
+        self.ask(Asked {
             id,
             peer,
             opening,
             state,
-        };
-        if self.has_room(&asked) {
-            Reaction::Asked(asked)
-        } else {
-            self.refuse(asked)
+        })
+    }
+
+    /// Whether this end may spend operations on a curve for a source now.
+    fn may_compute(&mut self, now_ns: u64, (_, source): HandshakeId) -> bool {
+        let may = self.budget.take(now_ns, source);
+        self.counts.over_budget += u64::from(!may);
+        may
+    }
+
+    /// Lets a request whose first message verifies wait for [`Responder::accept`], if there is room.
+    fn ask(&mut self, asked: Asked) -> Reaction {
+        match self.has_room(&asked) {
+            true => Reaction::Asked(asked),
+            false => self.refuse(asked),
         }
     }
 
@@ -232,10 +279,18 @@ impl Responder {
         Ok((asked.id, answer))
     }
 
-    /// Refuses a request for lack of room.
+    /// Refuses a request for lack of room. A peer that has proven that it knows the code may use it again then.
     pub(crate) fn refuse(&mut self, asked: Asked) -> Reaction {
         self.counts.no_room += 1;
-        refused(asked.id, asked.state, BUSY)
+        let (opening, is_of_code) = (asked.opening, asked.peer == Peer::CODE);
+        let reaction = refused(asked.id, asked.state, BUSY);
+        if let (true, Reaction::Answered(answer)) = (is_of_code, &reaction) {
+            self.tried = Some((opening, answer.clone()));
+            if let Some(code) = &self.keys.code {
+                code.restore();
+            }
+        }
+        reaction
     }
 
     fn prove(&mut self, id: HandshakeId, noise: &[u8]) -> Reaction {

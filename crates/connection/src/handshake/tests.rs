@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use farwrite_rng::SplitMix;
-use farwrite_session::{Identity, KnownPeers, Psk, PublicKey};
+use farwrite_session::{Code, Identity, KnownPeers, OneTimeCode, PAKE_BYTES, Psk, PublicKey};
 use proptest::prelude::*;
 
 use super::noise::MAX_PAYLOAD_BYTES;
@@ -15,6 +15,8 @@ use super::{
     HandshakeId, Initiator, InitiatorFailure, InitiatorKeys, Reaction, RefusalCounts, Responder,
 };
 use crate::keys::{Keys, Peer};
+
+mod codes;
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1000 * MS;
@@ -44,6 +46,14 @@ fn identities() -> InitiatorKeys {
         own: OWN.clone(),
         peer: PEER.public(),
     }
+}
+
+fn code() -> Code {
+    Code::generate().expect("randomness")
+}
+
+fn of_code(code: &Code) -> InitiatorKeys {
+    InitiatorKeys::Code(Arc::new(OneTimeCode::new(code.clone())))
 }
 
 fn initiator(keys: InitiatorKeys, addresses: &[SocketAddr], number: u64, now_ns: u64) -> Initiator {
@@ -151,6 +161,7 @@ impl World {
             if let Some(why) = self.initiator.failure(self.now_ns) {
                 return Some(why);
             }
+            assert!(self.initiator.next_ns() > self.now_ns, "nothing is due");
             if self.answered.is_some() && !self.proven.is_empty() {
                 return None;
             }
@@ -175,22 +186,25 @@ fn clean(bytes: &[u8]) -> Vec<(u64, Vec<u8>)> {
 }
 
 #[test]
-fn two_and_a_half_round_trips_with_either_key() {
+fn two_and_a_half_round_trips_with_each_key() {
     let psk = Psk::generate().expect("randomness");
     let of_psk = InitiatorKeys::PreShared(Keys::of_psk(&psk).psk.expect("a key"));
     let site_a = Peer::known("site-a", OWN.public());
-    let both = responder_keys().with_psk(&psk);
-    for (keys, of_responder, peer) in [
-        (identities(), responder_keys(), &site_a),
-        (of_psk.clone(), Keys::of_psk(&psk), &Peer::PRE_SHARED),
-        (identities(), both.clone(), &site_a),
-        (of_psk, both, &Peer::PRE_SHARED),
+    let code = code();
+    let all = responder_keys().with_psk(&psk).with_code(code.clone());
+    for (keys, of_responder, peer, packets) in [
+        (identities(), responder_keys(), &site_a, 5),
+        (of_psk.clone(), Keys::of_psk(&psk), &Peer::PRE_SHARED, 5),
+        (identities(), all.clone(), &site_a, 5),
+        (of_psk, all.clone(), &Peer::PRE_SHARED, 5),
+        // A code costs one round trip more.
+        (of_code(&code), all, &Peer::CODE, 7),
     ] {
         let mut world = World::plain(keys, of_responder);
         assert_eq!(world.run(LIMIT, &mut clean), None);
         world.assert_done(peer);
-        assert_eq!(world.now_ns, 50 * MS);
-        assert_eq!(world.seen.len(), 5);
+        assert_eq!(world.now_ns, 10 * packets * MS);
+        assert_eq!(world.seen.len() as u64, packets);
         assert_eq!(world.responder.entries(), 0);
         assert_eq!(world.responder.counts(), RefusalCounts::default());
         // The proof is repeated until the peer has used it.
@@ -219,7 +233,16 @@ fn keys_that_differ_are_told_apart() {
         peer: PEER.public(),
     };
     let of_psk = Keys::of_psk(&Psk::generate().expect("randomness"));
+    let used = Keys::of_code(code());
+    assert!(used.code.as_ref().expect("a code").use_up());
     for (keys, of_responder, expected) in [
+        (
+            of_code(&code()),
+            Keys::of_code(code()),
+            refused(Refusal::Keys),
+        ),
+        (of_code(&code()), used, refused(Refusal::CodeUsed)),
+        (of_code(&code()), of_psk.clone(), refused(Refusal::Pattern)),
         (wrong_peer, responder_keys(), refused(Refusal::Keys)),
         (psk.clone(), of_psk.clone(), refused(Refusal::Keys)),
         (psk, responder_keys(), refused(Refusal::Pattern)),
@@ -271,6 +294,13 @@ fn an_address_that_is_dead_does_not_hold_up_one_that_lives() {
         300 * MS,
         "the dead one had a quarter of a second"
     );
+    // While a far one is being tried, nothing is due at the other one.
+    let initiator = self::initiator(identities(), &[live, dead], 7, 0);
+    let responder = Responder::new(responder_keys(), [[1; 32], [2; 32]]);
+    let mut world = World::new(initiator, responder, 0);
+    let mut far = |bytes: &[u8]| vec![(300 * MS, bytes.to_vec())];
+    assert_eq!(world.run(LIMIT, &mut far), None);
+    world.assert_done(&Peer::known("site-a", OWN.public()));
     // Without an answer, the error names each address.
     let mut alone = self::initiator(identities(), &[dead, live], 7, 0);
     assert!(alone.poll_transmit(0).is_some());
@@ -308,9 +338,15 @@ fn a_responder_that_starts_again_is_found_again() {
 /// leads to a second connection or to another peer.
 #[test]
 fn any_path_leads_to_one_connection_or_none() {
-    for seed in 0..150 {
+    for seed in 0..300 {
         let mut rng = SplitMix::new(seed);
-        let mut world = World::plain(identities(), responder_keys());
+        let is_of_code = seed % 2 == 1;
+        let code = code();
+        let mut world = match is_of_code {
+            true => World::plain(of_code(&code), Keys::of_code(code)),
+            false => World::plain(identities(), responder_keys()),
+        };
+        let seed = seed / 2;
         let [loses, refuses, changes] = [1, 2, 4].map(|bit| (1 + seed % 7) & bit != 0);
         let loss = if loses { rng.below(60) } else { 0 };
         let mut sent = Vec::<Vec<u8>>::new();
@@ -344,10 +380,14 @@ fn any_path_leads_to_one_connection_or_none() {
         }
         assert!(world.proven.len() <= 1, "seed {seed}");
         if !world.proven.is_empty() {
-            world.assert_done(&Peer::known("site-a", OWN.public()));
+            world.assert_done(&match is_of_code {
+                true => Peer::CODE,
+                false => Peer::known("site-a", OWN.public()),
+            });
         }
-        // An attacker who sees the packets can end a handshake, as one who cuts the cable.
-        let may_fail = changes || (loses && refuses);
+        // An attacker who sees the packets can end a handshake, as one who cuts the cable. An opening with a code
+        // cannot be replaced when its cookie is too old.
+        let may_fail = changes || (loses && (refuses || is_of_code));
         let has_failed = world.proven.is_empty();
         assert!(may_fail || !has_failed, "seed {seed}: {failed:?}");
         while world.responder.expire(world.now_ns + LIMIT).is_some() {}
@@ -385,7 +425,9 @@ fn a_recorded_handshake_is_worth_nothing() {
 /// longer than their packets, a bounded number of exchanges, and no memory.
 #[test]
 fn strangers_leave_no_state() {
-    let mut responder = Responder::new(responder_keys(), [[1; 32], [2; 32]]);
+    let code = code();
+    let keys = responder_keys().with_code(code.clone());
+    let mut responder = Responder::new(keys, [[1; 32], [2; 32]]);
     let stranger = InitiatorKeys::Identities {
         own: Identity::generate().expect("randomness"),
         peer: OWN.public(),
@@ -414,7 +456,11 @@ fn strangers_leave_no_state() {
         let mut opening = packet::prologue(number, &cookie, Pattern::Identities);
         let (_, noise) = stranger.begin(&opening).expect("a message");
         opening.extend_from_slice(&noise);
-        verified += usize::from(answered(&opening).is_some());
+        // An exchange about a code costs as much, and leaves as little.
+        let (_, pake) = code.begin();
+        let exchange = packet::exchange(number, &cookie, &pake);
+        let packet = if n % 2 == 0 { opening } else { exchange };
+        verified += usize::from(answered(&packet).is_some());
         // With a cookie of another source.
         let other = packet::prologue(number + 1, &cookie, Pattern::Identities);
         let other = [other, noise].concat();
@@ -429,7 +475,10 @@ fn strangers_leave_no_state() {
     assert_eq!(responder.entries(), 0);
     assert_eq!(responder.next_ns(), u64::MAX);
     let counts = responder.counts();
-    assert_eq!((counts.other_keys, counts.over_budget), (250, 1750));
+    assert_eq!((counts.other_keys, counts.over_budget), (125, 1750));
+    let keys = responder.keys();
+    let code = keys.code.as_ref().expect("a code");
+    assert!(!code.is_used(), "messages of an exchange test no guess");
 }
 
 /// A peer that holds a valid key and begins handshakes without end.
@@ -499,6 +548,11 @@ proptest! {
         number in any::<u64>(),
         cookie in any::<[u8; 20]>(),
         noise in prop::collection::vec(any::<u8>(), 0..=MAX_PAYLOAD_BYTES),
+        pake in prop::array::uniform32(any::<u8>()).prop_map(|rest| {
+            let mut pake = [7; PAKE_BYTES];
+            pake[1..].copy_from_slice(&rest);
+            pake
+        }),
     ) {
         let read = |bytes: &[u8]| Packet::read(bytes).map(|packet| {
             assert_eq!((packet.number, packet.version), (number, packet::VERSION));
@@ -510,22 +564,29 @@ proptest! {
         prop_assert_eq!(read(&packet::retry(number, &cookie)), shown(Content::Retry(cookie)));
         prop_assert_eq!(read(&packet::answer(number, noise)), shown(Content::Answer(noise)));
         prop_assert_eq!(read(&packet::proof(number, noise)), shown(Content::Proof(noise)));
-        for reason in [Refusal::Version, Refusal::Pattern, Refusal::Keys] {
+        let content = Content::Exchange { cookie, pake: &pake };
+        prop_assert_eq!(read(&packet::exchange(number, &cookie, &pake)), shown(content));
+        prop_assert_eq!(read(&packet::exchanged(number, &pake)), shown(Content::Exchanged(&pake)));
+        for reason in [Refusal::Version, Refusal::Pattern, Refusal::Keys, Refusal::CodeUsed] {
             let content = Content::Refusal(Some(reason));
             prop_assert_eq!(read(&packet::refusal(number, reason)), shown(content));
         }
-        for pattern in [Pattern::PreShared, Pattern::Identities] {
-            let prologue = packet::prologue(number, &cookie, pattern);
+        for pattern in [Pattern::PreShared, Pattern::Identities, Pattern::Code] {
+            let mut prologue = packet::prologue(number, &cookie, pattern);
+            let pake = (pattern == Pattern::Code).then_some(&pake);
+            prologue.extend(pake.into_iter().flatten());
             let bytes = [&prologue[..], noise].concat();
             let pattern = Some(pattern);
-            let content = Content::Opening { cookie, pattern, prologue: &prologue, noise };
-            prop_assert_eq!(read(&bytes), shown(content));
+            let content = Content::Opening { cookie, pattern, pake, prologue: &prologue, noise };
+            if bytes.len() <= MAX_BYTES {
+                prop_assert_eq!(read(&bytes), shown(content));
+            }
         }
     }
 
     #[test]
     fn any_bytes_are_read_or_ignored(
-        kind in 0..7_u8,
+        kind in 0..9_u8,
         rest in prop::collection::vec(any::<u8>(), 0..80),
     ) {
         let bytes = [&[packet::FIRST_BYTE, kind, 0, 1][..], &rest].concat();
