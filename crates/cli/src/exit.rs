@@ -128,6 +128,9 @@ impl From<&ConnectionError> for Exit {
             | ConnectionError::OtherKind { .. }
             | ConnectionError::UnknownHere { .. }
             | ConnectionError::UnknownPeer { .. }
+            | ConnectionError::NotServed { .. }
+            | ConnectionError::WrongCode { .. }
+            | ConnectionError::CodeUsed
             | ConnectionError::Version { .. }
             | ConnectionError::Refused { .. }
             | ConnectionError::Malformed(_) => Self::Mismatch,

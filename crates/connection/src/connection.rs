@@ -12,6 +12,7 @@ use crate::error::{Ended, Error};
 use crate::keys::Peer;
 use crate::messages::{MessageOptions, Messages};
 use crate::node::Node;
+use crate::purpose::Purpose;
 use crate::session::{Session, Shared, fit_path};
 
 /// A connection to a peer that has proven who it is. Queue pairs are opened over it by name.
@@ -26,22 +27,25 @@ struct Inner {
     node: Arc<Node>,
     session: usize,
     peer: Peer,
+    purpose: Purpose,
     /// Threads that wait for something of the session.
     waiters: Arc<Waiters>,
 }
 
 impl Connection {
     pub(crate) fn new(node: Arc<Node>, session: usize, peer: Peer) -> Self {
-        let found = node
+        let found = |session: &Session| (session.purpose, Arc::clone(session.waiters()));
+        let (purpose, waiters) = node
             .driver()
             .session(session)
-            .map(Session::waiters)
-            .cloned();
+            .map(found)
+            .unwrap_or_default();
         Self(Arc::new(Inner {
             node,
             session,
             peer,
-            waiters: found.unwrap_or_default(),
+            purpose,
+            waiters,
         }))
     }
 
@@ -68,6 +72,12 @@ impl Connection {
     #[must_use]
     pub fn peer(&self) -> &Peer {
         &self.0.peer
+    }
+
+    /// What the initiator wants it for.
+    #[must_use]
+    pub fn purpose(&self) -> Purpose {
+        self.0.purpose
     }
 
     /// The address at which the peer is now; `None` if the connection is over.

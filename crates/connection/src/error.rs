@@ -8,6 +8,7 @@ use farwrite::routes::RouteShrunk;
 use farwrite_session::{AddressError, Proof, PublicKey, Text, shown};
 
 use crate::message::{ByeCause, Malformed};
+use crate::purpose::{Purpose, listed};
 
 /// Why a call on a connection or a listener failed.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -71,6 +72,19 @@ pub enum Error {
     /// The code has been tried before, by this end or by another one.
     #[error("the code is used up: start the other end again for a new one")]
     CodeUsed,
+    /// The listener does not do what the connection is for.
+    #[error(
+        "the end at {} serves {}, not {purpose}: start what serves {purpose} there, or connect to its port",
+        shown(.at), listed(.serves)
+    )]
+    NotServed {
+        /// Its address.
+        at: SocketAddr,
+        /// What the connection is for.
+        purpose: Purpose,
+        /// What the listener serves.
+        serves: Vec<Purpose>,
+    },
     /// The responder speaks another version.
     #[error(
         "the end at {} speaks version {theirs} of connections, this end version {ours}: update the older one",

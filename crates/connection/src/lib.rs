@@ -59,6 +59,7 @@ mod message_queue;
 mod messages;
 mod node;
 mod options;
+mod purpose;
 mod session;
 mod ticket;
 
@@ -71,3 +72,4 @@ pub use listener::Listener;
 pub use message::{ByeCause, Malformed};
 pub use messages::{MessageOptions, Messages, SentMessage};
 pub use options::ConnectionOptions;
+pub use purpose::Purpose;

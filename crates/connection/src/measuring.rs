@@ -106,7 +106,8 @@ impl Taken {
     /// Takes what one more handshake needs.
     pub fn take(&mut self, endpoint: &mut Endpoint<UdpFabric>) {
         let options = ConnectionOptions::default();
-        let taken = reserve(&mut self.keeper, endpoint, &options, LISTENER);
+        let stated = (LISTENER, &options.serves[..]);
+        let taken = reserve(&mut self.keeper, endpoint, options.rate_control, stated);
         self.reserved.push(taken.expect("room").0);
     }
 }

@@ -5,6 +5,8 @@ use farwrite::routes::RouteOffer;
 use farwrite_session::Text;
 use serde::{Deserialize, Serialize};
 
+use crate::purpose::Purpose;
+
 /// The longest message of the session queue pair.
 pub(crate) const MAX_BYTES: u64 = 4096;
 /// The longest name of a queue pair.
@@ -16,6 +18,8 @@ pub(crate) struct Introduction {
     pub(crate) software: Text,
     pub(crate) queue_pair: QpInfo,
     pub(crate) route: RouteOffer,
+    /// What the initiator wants, one purpose, or what the responder serves.
+    pub(crate) purposes: Vec<Purpose>,
 }
 
 /// The fields as they are sent.
@@ -26,6 +30,7 @@ struct IntroductionFields {
     capabilities: u64,
     queue_pair: Vec<u8>,
     route: Vec<u8>,
+    purposes: Vec<Purpose>,
 }
 
 /// Why bytes of a peer that has proven itself are refused.
@@ -46,6 +51,7 @@ impl Introduction {
             capabilities: 0,
             queue_pair: self.queue_pair.encode().map_err(Malformed::new)?,
             route: self.route.encode().to_vec(),
+            purposes: self.purposes.clone(),
         };
         postcard::to_stdvec(&fields).map_err(Malformed::new)
     }
@@ -58,6 +64,7 @@ impl Introduction {
             software: fields.software,
             queue_pair: QpInfo::decode(&fields.queue_pair).map_err(Malformed::new)?,
             route: RouteOffer::decode(&fields.route).map_err(Malformed::new)?,
+            purposes: fields.purposes,
         })
     }
 }

@@ -5,11 +5,17 @@ use std::time::Duration;
 
 use farwrite::RateControl;
 
+use crate::purpose::Purpose;
+
 /// How an end sets up and keeps its connections.
 #[derive(Clone, Debug)]
 pub struct ConnectionOptions {
     /// The local address of [`connect`](crate::connect); `None`: any address, and a free port.
     pub bind: Option<SocketAddr>,
+    /// What the connections of [`connect`](crate::connect) are for. The listener must serve it.
+    pub purpose: Purpose,
+    /// What a [`Listener`](crate::Listener) serves. It refuses connections for other purposes.
+    pub serves: Vec<Purpose>,
     /// How long connecting may take: the lookup of a name, waiting while the listener has no room, and the search for
     /// the largest packets.
     pub connect_limit: Duration,
@@ -33,6 +39,8 @@ impl Default for ConnectionOptions {
     fn default() -> Self {
         Self {
             bind: None,
+            purpose: Purpose::PROGRAM,
+            serves: vec![Purpose::PROGRAM],
             connect_limit: Duration::from_secs(10),
             silence_limit: Duration::from_secs(60),
             rate_control: RateControl::default(),

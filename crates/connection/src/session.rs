@@ -18,6 +18,7 @@ use crate::keys::Peer;
 use crate::message::{self, ByeCause, Malformed, Message};
 use crate::message_queue::{Buffers, MessageQueue};
 use crate::options::ConnectionOptions;
+use crate::purpose::Purpose;
 
 mod ending;
 #[cfg(test)]
@@ -94,6 +95,8 @@ enum Phase {
 
 pub(crate) struct Session {
     pub(crate) peer: Peer,
+    /// What it is for.
+    pub(crate) purpose: Purpose,
     role: Role,
     route: RouteId,
     qp: QueuePair,
@@ -153,6 +156,7 @@ impl Session {
         let queue = MessageQueue::new(shared.endpoint, qp, buffers, SendOptions::default())?;
         Ok(Self {
             peer,
+            purpose: Purpose::PROGRAM,
             role,
             route,
             qp,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use farwrite::{Outcome, QpOptions, SendOptions};
 use farwrite_connection::{
     ByeCause, Connection, ConnectionOptions, Ended, Error, Keys, Listener, MessageOptions,
-    Messages, OpenedQueuePair, connect,
+    Messages, OpenedQueuePair, Purpose, connect,
 };
 use farwrite_session::{Code, Identity, KnownPeers, Proof, Psk};
 
@@ -344,6 +344,37 @@ fn a_code_serves_one_attempt() {
         text.contains("does not accept a code: it needs a pre-shared key"),
         "{text}"
     );
+}
+
+/// Ends that do different things say so, and one listener serves several purposes.
+#[test]
+fn a_listener_serves_its_purposes_only() {
+    let addr: SocketAddr = LOOPBACK.parse().expect("an address");
+    let keys = Keys::of_psk(&Psk::generate().expect("randomness"));
+    let serving = ConnectionOptions {
+        serves: vec![Purpose::PIPE, Purpose::PROBE],
+        ..options()
+    };
+    let listener = Listener::bind(addr, &keys, &serving).expect("a port");
+    let to = listener.local_addr().to_string();
+    let wanting = |purpose| {
+        let options = ConnectionOptions {
+            purpose,
+            ..options()
+        };
+        connect(&to, &keys, "", &options)
+    };
+    for (purpose, named) in [
+        (Purpose::FILES, "files"),
+        (Purpose::other(77), "purpose 77"),
+    ] {
+        let text = wanting(purpose).expect_err("not served").to_string();
+        let expected = format!("the end at {to} serves pipes and probes, not {named}: ");
+        assert!(text.starts_with(&expected), "{text}");
+    }
+    let a = wanting(Purpose::PROBE).expect("connected");
+    let b = accepted(&listener);
+    assert_eq!([a.purpose(), b.purpose()], [Purpose::PROBE; 2]);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use blake3::{Hash, Hasher};
-use farwrite_connection::{Connection, ConnectionOptions, Ended, Keys, Listener};
+use farwrite_connection::{Connection, ConnectionOptions, Ended, Keys, Listener, Purpose};
 use farwrite_session::{Psk, shown};
 use farwrite_stream::{
     ConnectionExt, Error as StreamError, ReadHalf, SchemeSetting, Stream, WriteHalf,
@@ -80,6 +80,7 @@ pub(crate) fn receive(
 
 fn listen(pipe: &PipeReceiver, psk: &Psk) -> Result<Listener, Failure> {
     let options = ConnectionOptions {
+        serves: vec![Purpose::PIPE],
         silence_limit: pipe.timeout,
         ..ConnectionOptions::default()
     };

@@ -11,7 +11,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use blake3::Hasher;
-use farwrite_connection::{Connection, ConnectionOptions, Error as ConnectionError, Keys, connect};
+use farwrite_connection::{
+    Connection, ConnectionOptions, Error as ConnectionError, Keys, Purpose, connect,
+};
 use farwrite_session::{HostPort, Psk};
 use farwrite_stream::{ConnectionExt, ReadHalf, SchemeSetting, WriteHalf};
 use farwrite_transfer::{Cancel, RateControl};
@@ -108,6 +110,7 @@ pub(crate) fn send(
 fn reach(pipe: &PipeSender, psk: &Psk, cancel: &Cancel) -> Result<Connection, Failure> {
     let keys = Keys::of_psk(psk);
     let options = ConnectionOptions {
+        purpose: Purpose::PIPE,
         connect_limit: pipe.timeout,
         silence_limit: pipe.timeout,
         rate_control: pipe.rate_control,

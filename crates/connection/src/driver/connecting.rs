@@ -11,6 +11,7 @@ use super::{Driver, release, reserve};
 use crate::error::Error;
 use crate::handshake::{Initiator, InitiatorFailure};
 use crate::keys::Peer;
+use crate::message::Introduction;
 
 /// The connections that are being made, by the number that names each.
 #[derive(Default)]
@@ -154,7 +155,19 @@ impl Driver {
         payload: &[u8],
     ) -> Result<(), Error> {
         let now_ns = endpoint.fabric().now_ns();
-        let (reserved, introduction) = reserve(&mut self.keeper, endpoint, &self.options, local)?;
+        let theirs = Introduction::decode(payload)?;
+        let purpose = self.options.purpose;
+        if !theirs.purposes.contains(&purpose) {
+            let serves = theirs.purposes;
+            return Err(Error::NotServed {
+                at,
+                purpose,
+                serves,
+            });
+        }
+        let rate_control = self.options.rate_control;
+        let stated = (local, &[purpose][..]);
+        let (reserved, introduction) = reserve(&mut self.keeper, endpoint, rate_control, stated)?;
         let Some(attempt) = self.attempts.all.get_mut(key) else {
             return Ok(());
         };
@@ -163,7 +176,8 @@ impl Driver {
             return Err(Error::Noise(error.to_string()));
         }
         let peer = attempt.peer.clone();
-        let session = self.join(endpoint, reserved, Role::Initiator, (at, peer), payload)?;
+        let theirs = (theirs, purpose);
+        let session = self.join(endpoint, reserved, Role::Initiator, (at, peer), theirs)?;
         if let Some(attempt) = self.attempts.all.get_mut(key) {
             attempt.session = Some(session);
         }

@@ -12,7 +12,8 @@ use super::{Driver, Reserved, release, reserve, shared};
 use crate::error::{Ended, Error};
 use crate::handshake::{Asked, HandshakeId, Owner, Reaction, RefusalCounts, Responder, owner};
 use crate::keys::{Keys, Peer};
-use crate::message::ByeCause;
+use crate::message::{ByeCause, Introduction};
+use crate::purpose::Purpose;
 use crate::session::{Session, Shared};
 
 /// One peer gets this part of the backlog of a listener, so that it cannot keep the others out.
@@ -77,13 +78,26 @@ impl Driver {
                 let owner = owner(&peer, packet.src);
                 let at = (packet.src, peer);
                 // What a peer that holds a key says wrongly harms only itself.
-                if let Ok(session) = self.join(endpoint, reserved, Role::Responder, at, &payload)
+                let Some(theirs) = self.introduced(&payload) else {
+                    return release(&mut self.keeper, endpoint, reserved);
+                };
+                if let Ok(session) = self.join(endpoint, reserved, Role::Responder, at, theirs)
                     && let Some(listening) = &mut self.listening
                 {
                     listening.arrived.push_back((session, owner));
                 }
             }
         }
+    }
+
+    /// The introduction of an initiator that wants what this end serves.
+    fn introduced(&self, payload: &[u8]) -> Option<(Introduction, Purpose)> {
+        let theirs = Introduction::decode(payload).ok()?;
+        let [purpose] = theirs.purposes[..] else {
+            return None;
+        };
+        let serves = &self.options.serves;
+        serves.contains(&purpose).then_some((theirs, purpose))
     }
 
     /// A peer that holds a key asks for a connection.
@@ -98,7 +112,9 @@ impl Driver {
             return;
         };
         let reserved = if listening.has_room(&asked, self.options.backlog) {
-            reserve(&mut self.keeper, endpoint, &self.options, packet.dst).ok()
+            let options = &self.options;
+            let stated = (packet.dst, &options.serves[..]);
+            reserve(&mut self.keeper, endpoint, options.rate_control, stated).ok()
         } else {
             None
         };

@@ -11,7 +11,9 @@ use std::sync::Arc;
 
 use farwrite::fabric::udp::ReadyEvent;
 use farwrite::routes::{Role, RouteId, RouteKeeper, RouteOffer, Sizes};
-use farwrite::{Endpoint, QpInfo, QueuePair, RealTime, Sealing, TaskState, UdpFabric, Waiters};
+use farwrite::{
+    Endpoint, QpInfo, QueuePair, RateControl, RealTime, Sealing, TaskState, UdpFabric, Waiters,
+};
 use farwrite_session::Text;
 use slab::Slab;
 
@@ -20,6 +22,7 @@ use crate::handshake::{self, Responder};
 use crate::keys::Peer;
 use crate::message::{ByeCause, Introduction};
 use crate::options::ConnectionOptions;
+use crate::purpose::Purpose;
 use crate::session::{SESSION_MTU, Session, Shared, session_options};
 use connecting::Attempts;
 use listening::Listening;
@@ -189,18 +192,17 @@ impl Driver {
         state
     }
 
-    /// Makes the session of a finished handshake with the end at `at`.
+    /// Makes the session of a finished handshake with the end at `at`, which has introduced itself.
     fn join(
         &mut self,
         endpoint: &mut Endpoint<UdpFabric>,
         reserved: Reserved,
         role: Role,
         (at, peer): (SocketAddr, Peer),
-        payload: &[u8],
+        (theirs, purpose): (Introduction, Purpose),
     ) -> Result<usize, Error> {
         let Reserved { qp, route } = reserved;
         let join = || -> Result<Session, Error> {
-            let theirs = Introduction::decode(payload)?;
             // Packets go where the handshake went, whatever the peer calls itself.
             let offer = RouteOffer {
                 address: at,
@@ -215,7 +217,9 @@ impl Driver {
             };
             self.keeper.join(endpoint, route, role, &offer, sizes)?;
             let mut shared = shared!(self, endpoint);
-            Session::new(&mut shared, peer, role, route, qp, theirs.queue_pair)
+            let mut session = Session::new(&mut shared, peer, role, route, qp, theirs.queue_pair)?;
+            session.purpose = purpose;
+            Ok(session)
         };
         match join() {
             Ok(session) => {
@@ -284,14 +288,14 @@ impl Driver {
 }
 
 /// Takes a session queue pair and a route, and what a peer must know of them. `local` is the address at
-/// which the peer's packets arrive.
+/// which the peer's packets arrive, and `purposes` those that this end states.
 pub(crate) fn reserve(
     keeper: &mut RouteKeeper,
     endpoint: &mut Endpoint<UdpFabric>,
-    options: &ConnectionOptions,
-    local: SocketAddr,
+    rate_control: RateControl,
+    (local, purposes): (SocketAddr, &[Purpose]),
 ) -> Result<(Reserved, Vec<u8>), Error> {
-    let qp = endpoint.create_qp(session_options(options.rate_control))?;
+    let qp = endpoint.create_qp(session_options(rate_control))?;
     let mut offered = || -> Result<(RouteId, QpInfo, RouteOffer), Error> {
         let info = endpoint.qp_info(qp)?;
         let (route, mut offer) = keeper.offer(endpoint)?;
@@ -312,6 +316,7 @@ pub(crate) fn reserve(
         software: Text::new(SOFTWARE),
         queue_pair,
         route: offer,
+        purposes: purposes.to_vec(),
     };
     let reserved = Reserved { qp, route };
     match introduction.encode() {

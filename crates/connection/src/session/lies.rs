@@ -10,6 +10,7 @@ use farwrite_session::{Psk, Text};
 
 use super::queue_pairs::{MOST_REQUESTS, encoded};
 use super::*;
+use crate::driver::reserve;
 use crate::handshake::{Initiator, InitiatorKeys, Reaction, Responder};
 use crate::{Connection, Keys, Listener, MessageOptions, Messages, OpenedQueuePair, connect};
 
@@ -395,7 +396,23 @@ fn introductions_that_lie_take_no_place() {
         let payload = vec![0xFF; 50 * number];
         prove(&socket, to, &world.keys, number as u64, &payload);
     }
-    let [liar, _] = world.with_liar(true);
+    // Two purposes, none, and one that the listener does not serve.
+    let [liar, _honest] = world.with_liar(true);
+    let wrong = [vec![Purpose::PROGRAM; 2], Vec::new(), vec![Purpose::FILES]];
+    for (number, purposes) in (100..).zip(wrong) {
+        let stated = liar.on_session(move |session, shared| {
+            let local = shared.keeper.peer(session.route()).expect("a route");
+            let rate_control = shared.options.rate_control;
+            reserve(
+                shared.keeper,
+                shared.endpoint,
+                rate_control,
+                (local, &purposes),
+            )
+        });
+        let (_, payload) = stated.expect("it is open").expect("room");
+        prove(&socket, to, &world.keys, number, &payload);
+    }
     assert_eq!(
         world
             .listener
