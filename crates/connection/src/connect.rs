@@ -11,7 +11,7 @@ use farwrite_session::{HostPort, Proof, alternate};
 use crate::connection::Connection;
 use crate::driver::{ConnectFailure, Driver};
 use crate::error::{Error, list};
-use crate::handshake::{Initiator, InitiatorFailure, InitiatorKeys, Refusal, VERSION};
+use crate::handshake::{Initiator, InitiatorFailure, InitiatorKeys, Limits, Refusal, VERSION};
 use crate::keys::{Keys, Peer};
 use crate::node::{Node, bind, bind_any};
 use crate::options::ConnectionOptions;
@@ -100,27 +100,33 @@ impl Connector {
         keys: &Keys,
         peer: &str,
     ) -> Result<Connection, Error> {
-        let limit = self.options.connect_limit;
+        let (limit, busy_limit) = (self.options.connect_limit, self.options.busy_limit);
         let (initiator_keys, proven) = choose(keys, peer)?;
         let mut number = [0; 8];
         getrandom::fill(&mut number).map_err(Error::Randomness)?;
         let number = u64::from_ne_bytes(number);
         let now_ns = udp::now_ns();
-        let give_up_ns = now_ns.saturating_add(nanoseconds(limit));
+        let limits = Limits {
+            answer_ns: nanoseconds(limit),
+            busy_ns: nanoseconds(busy_limit),
+        };
         let keys = initiator_keys.clone();
-        let initiator = Initiator::new(keys, addresses, number, now_ns, give_up_ns);
+        let initiator = Initiator::new(keys, addresses, number, now_ns, limits);
         let node = &self.node;
         let of_peer = proven.clone();
         let attempt = node.call(move |driver, _| driver.connect(initiator, of_peer, now_ns))?;
         // The handshake and the route have limits of their own, which name the cause.
-        let wait = limit.saturating_mul(2) + Duration::from_secs(1);
+        let wait = limit.saturating_mul(2).saturating_add(busy_limit) + Duration::from_secs(1);
         let ready = |driver: &mut Driver| driver.connected(attempt, udp::now_ns());
         match node.wait(wait, ready)? {
             Some(Ok(session)) => Ok(Connection::new(Arc::clone(node), session, proven)),
             Some(Err(ConnectFailure::Error(error))) => Err(error),
-            Some(Err(ConnectFailure::Handshake(failure))) => {
-                Err(explain(failure, &initiator_keys, proven.proof(), limit))
-            }
+            Some(Err(ConnectFailure::Handshake(failure))) => Err(explain(
+                failure,
+                &initiator_keys,
+                proven.proof(),
+                &self.options,
+            )),
             None => {
                 node.call(move |driver, endpoint| driver.give_up(endpoint, attempt))?;
                 Err(Error::Timeout {
@@ -173,8 +179,9 @@ fn explain(
     failure: InitiatorFailure,
     keys: &InitiatorKeys,
     shown: Proof,
-    within: Duration,
+    options: &ConnectionOptions,
 ) -> Error {
+    let within = options.connect_limit;
     match failure {
         InitiatorFailure::Refused {
             at,
@@ -198,7 +205,10 @@ fn explain(
             },
             InitiatorKeys::PreShared(_) | InitiatorKeys::Code(_) => Error::KeysDiffer { at },
         },
-        InitiatorFailure::Busy { at } => Error::Busy { at },
+        InitiatorFailure::Busy { at } => Error::Busy {
+            at,
+            within: options.busy_limit,
+        },
         InitiatorFailure::Silent { to } => Error::Silent { to, within },
         InitiatorFailure::Unfinished { at } => Error::Unfinished { at, within },
         InitiatorFailure::CodeUsed => Error::CodeUsed,

@@ -109,10 +109,15 @@ pub enum Error {
         own: PublicKey,
     },
     /// The peer has no room.
-    #[error("the peer at {} has too many connections under way: try again later", shown(.at))]
+    #[error(
+        "the peer at {} has too many connections under way, and had no place for this one within {} s: try again \
+         later", shown(.at), .within.as_secs_f64()
+    )]
     Busy {
         /// Its address.
         at: SocketAddr,
+        /// The time limit.
+        within: Duration,
     },
     /// Nothing came from the peer.
     #[error(

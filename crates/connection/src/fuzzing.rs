@@ -6,7 +6,7 @@ use std::sync::Arc;
 use farwrite_session::{Code, Psk};
 
 use crate::handshake::{
-    Initiator, InitiatorKeys, Reaction, Responder, exchange_of, opening_of, retry_of,
+    Initiator, InitiatorKeys, Limits, Reaction, Responder, exchange_of, opening_of, retry_of,
 };
 use crate::keys::Keys;
 use crate::message::{Introduction, Message};
@@ -62,7 +62,11 @@ fn of_initiator(keys: &Keys, rest: &[u8]) {
         (2, Some(code)) => InitiatorKeys::Code(Arc::clone(code)),
         _ => InitiatorKeys::PreShared(psk),
     };
-    let mut initiator = Initiator::new(keys, &[SOURCE], NUMBER, 0, 1 << 40);
+    let limits = Limits {
+        answer_ns: 1 << 40,
+        busy_ns: 1 << 40,
+    };
+    let mut initiator = Initiator::new(keys, &[SOURCE], NUMBER, 0, limits);
     assert!(initiator.poll_transmit(0).is_some(), "a hello");
     if state & 1 == 1 {
         initiator.receive(0, SOURCE, &retry_of(NUMBER));

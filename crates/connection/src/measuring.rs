@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use farwrite::{Endpoint, UdpFabric};
 
 use crate::driver::{Reserved, reserve};
-use crate::handshake::{Initiator, InitiatorKeys, Reaction, Responder};
+use crate::handshake::{Initiator, InitiatorKeys, Limits, Reaction, Responder};
 use crate::keys::Keys;
 use crate::options::ConnectionOptions;
 
@@ -59,7 +59,11 @@ impl Measured {
         let [_, .., a, b, c] = number.to_be_bytes();
         let source = SocketAddr::from(([10, a, b, c], 9));
         let keys = self.keys.clone();
-        let mut initiator = Initiator::new(keys, &[LISTENER], number, now_ns, u64::MAX);
+        let limits = Limits {
+            answer_ns: u64::MAX,
+            busy_ns: u64::MAX,
+        };
+        let mut initiator = Initiator::new(keys, &[LISTENER], number, now_ns, limits);
         let (mut is_accepted, mut spent) = (false, Duration::ZERO);
         while let Some((_, bytes)) = initiator.poll_transmit(now_ns) {
             let start = Instant::now();

@@ -16,9 +16,11 @@ pub struct ConnectionOptions {
     pub purpose: Purpose,
     /// What a [`Listener`](crate::Listener) serves. It refuses connections for other purposes.
     pub serves: Vec<Purpose>,
-    /// How long connecting may take: the lookup of a name, waiting while the listener has no room, and the search for
-    /// the largest packets.
+    /// How long the lookup of a name may take, how long the listener may be silent while this end connects, and how
+    /// long the search for the largest packets may take.
     pub connect_limit: Duration,
+    /// How long this end asks again while the listener answers that it has no room. Zero: it asks once.
+    pub busy_limit: Duration,
     /// How long the peer may be silent before the connection ends: a machine that sleeps, or a cut path.
     /// Each end has a limit of its own.
     pub silence_limit: Duration,
@@ -42,6 +44,7 @@ impl Default for ConnectionOptions {
             purpose: Purpose::PROGRAM,
             serves: vec![Purpose::PROGRAM],
             connect_limit: Duration::from_secs(10),
+            busy_limit: Duration::from_secs(10),
             silence_limit: Duration::from_secs(60),
             rate_control: RateControl::default(),
             largest_mtu: None,

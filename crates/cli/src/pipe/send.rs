@@ -112,6 +112,7 @@ fn reach(pipe: &PipeSender, psk: &Psk, cancel: &Cancel) -> Result<Connection, Fa
     let options = ConnectionOptions {
         purpose: Purpose::PIPE,
         connect_limit: pipe.timeout,
+        busy_limit: pipe.timeout,
         silence_limit: pipe.timeout,
         rate_control: pipe.rate_control,
         largest_mtu: pipe.mtu,

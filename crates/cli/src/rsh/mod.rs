@@ -89,6 +89,7 @@ impl Settings {
     fn connection(&self, connect_limit: Duration) -> ConnectionOptions {
         ConnectionOptions {
             connect_limit,
+            busy_limit: connect_limit,
             silence_limit: self.timeout,
             rate_control: RateControl::Adaptive {
                 max_bps: self.rate_bps,

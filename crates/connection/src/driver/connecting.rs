@@ -188,8 +188,9 @@ impl Driver {
     }
 
     /// Sends what the attempts have to send. Returns when to call again.
-    pub(super) fn poll_attempts(&mut self, endpoint: &Endpoint<UdpFabric>, now_ns: u64) -> u64 {
+    pub(super) fn poll_attempts(&mut self, endpoint: &mut Endpoint<UdpFabric>, now_ns: u64) -> u64 {
         let anywhere = std::net::Ipv6Addr::UNSPECIFIED.into();
+        let mut forgotten = Vec::new();
         let Attempts { all, due } = &mut self.attempts;
         while let Some(&(due_ns, key)) = due.first()
             && due_ns <= now_ns
@@ -198,6 +199,9 @@ impl Driver {
             let Some(attempt) = all.get_mut(key) else {
                 continue;
             };
+            if attempt.initiator.begin_again_if_forgotten(now_ns) {
+                forgotten.extend(attempt.session.take());
+            }
             while let Some((to, bytes)) = attempt.initiator.poll_transmit(now_ns) {
                 // An address that this machine cannot send to is one that does not answer.
                 let _ = endpoint
@@ -211,6 +215,13 @@ impl Driver {
             }
             due.insert((attempt.due_ns, key));
         }
-        due.first().map_or(u64::MAX, |(due_ns, _)| *due_ns)
+        let next_ns = due.first().map_or(u64::MAX, |(due_ns, _)| *due_ns);
+        for session in forgotten {
+            if let Some(session) = self.sessions.get_mut(session) {
+                session.attempt = None;
+            }
+            self.drop_session(endpoint, session);
+        }
+        next_ns
     }
 }

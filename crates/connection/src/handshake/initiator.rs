@@ -19,6 +19,9 @@ const STAGGER_NS: u64 = 250_000_000;
 /// packets.
 const DOUBT_NS: u64 = 1_000_000_000;
 
+/// The time after an answer at which its responder has forgotten the handshake (P12.4).
+const FORGOTTEN_NS: u64 = 11_000_000_000;
+
 /// Why no handshake was finished.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum InitiatorFailure {
@@ -48,8 +51,18 @@ struct Answered {
     to: SocketAddr,
     number: u64,
     ciphers: Box<StatelessTransportState>,
+    since_ns: u64,
     /// The proof, once its payload is known.
     proof: Option<(Vec<u8>, Repeat)>,
+}
+
+/// How long an initiator goes on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// While nothing answers: from the beginning on, and again after each answer that there is no room.
+    pub(crate) answer_ns: u64,
+    /// While the peer has no room, from the beginning on.
+    pub(crate) busy_ns: u64,
 }
 
 /// One end of a handshake with the first of several addresses that answers.
@@ -58,18 +71,21 @@ pub(crate) struct Initiator {
     attempts: Vec<Attempt>,
     /// When the next address is tried.
     next_start_ns: u64,
+    limits: Limits,
+    /// When an initiator gives up that gets no answer, and one whose peer has no room.
     give_up_ns: u64,
+    busy_until_ns: u64,
     answered: Option<Answered>,
 }
 
 impl Initiator {
-    /// Begins at `now_ns`, and fails at `give_up_ns`. `number` is random.
+    /// Begins at `now_ns`. `number` is random.
     pub(crate) fn new(
         keys: InitiatorKeys,
         addresses: &[SocketAddr],
         number: u64,
         now_ns: u64,
-        give_up_ns: u64,
+        limits: Limits,
     ) -> Self {
         let numbers = std::iter::successors(Some(number), |last| Some(last.wrapping_add(1)));
         let attempts = addresses.iter().zip(numbers);
@@ -78,7 +94,9 @@ impl Initiator {
             keys,
             attempts: attempts.collect(),
             next_start_ns: now_ns,
-            give_up_ns,
+            limits,
+            give_up_ns: now_ns.saturating_add(limits.answer_ns),
+            busy_until_ns: now_ns.saturating_add(limits.busy_ns),
             answered: None,
         }
     }
@@ -119,7 +137,10 @@ impl Initiator {
                 None
             }
             Content::Answer(noise) => {
-                let (state, payload) = attempt.read_answer(&self.keys, now_ns, noise)?;
+                let Some((state, payload)) = attempt.read_answer(&self.keys, noise) else {
+                    self.answered_busy(now_ns, place);
+                    return None;
+                };
                 let to = attempt.to;
                 match state.into_stateless_transport_mode() {
                     Ok(ciphers) => {
@@ -127,6 +148,7 @@ impl Initiator {
                             to,
                             number: packet.number,
                             ciphers: Box::new(ciphers),
+                            since_ns: now_ns,
                             proof: None,
                         });
                         Some((to, payload))
@@ -158,6 +180,21 @@ impl Initiator {
             | Content::Opening { .. }
             | Content::Proof(_) => None,
         }
+    }
+
+    /// Asks again later if the peer at `place` has no room, up to the limit for that.
+    fn answered_busy(&mut self, now_ns: u64, place: usize) {
+        let attempt = &mut self.attempts[place];
+        if !matches!(attempt.stage, Stage::Busy) {
+            return;
+        }
+        if now_ns >= self.busy_until_ns {
+            attempt.stage = Stage::Failed(InitiatorFailure::Busy { at: attempt.to });
+            return;
+        }
+        attempt.ask_again(now_ns);
+        let silent_ns = now_ns.saturating_add(self.limits.answer_ns);
+        self.give_up_ns = self.give_up_ns.max(silent_ns.min(self.busy_until_ns));
     }
 
     /// Whether this end has shown its code.
@@ -212,6 +249,31 @@ impl Initiator {
         }
     }
 
+    /// When the responder has forgotten this handshake, if it has not used the proof until then. A code serves
+    /// no second handshake.
+    fn forgotten_ns(&self) -> Option<u64> {
+        let answered = self.answered.as_ref()?;
+        answered.proof.as_ref()?;
+        let at_ns = answered.since_ns + FORGOTTEN_NS;
+        let may_begin_again =
+            at_ns < self.give_up_ns && !matches!(self.keys, InitiatorKeys::Code(_));
+        may_begin_again.then_some(at_ns)
+    }
+
+    /// Begins again if the responder has forgotten the handshake. Returns whether it does: what has come of the
+    /// answer is worth nothing then.
+    pub(crate) fn begin_again_if_forgotten(&mut self, now_ns: u64) -> bool {
+        if self.forgotten_ns().is_none_or(|at_ns| now_ns < at_ns) {
+            return false;
+        }
+        let number = self.answered.take().map(|answered| answered.number);
+        let mut attempts = self.attempts.iter_mut();
+        if let Some(attempt) = attempts.find(|attempt| Some(attempt.number) == number) {
+            attempt.begin_again(now_ns);
+        }
+        true
+    }
+
     /// The next datagram to send at `now_ns`. Call this until it returns `None`.
     pub(crate) fn poll_transmit(&mut self, now_ns: u64) -> Option<(SocketAddr, Vec<u8>)> {
         self.end_refused(now_ns);
@@ -252,7 +314,8 @@ impl Initiator {
     pub(crate) fn next_ns(&self) -> u64 {
         if let Some(answered) = &self.answered {
             let proof = answered.proof.as_ref();
-            return proof.map_or(u64::MAX, |(_, repeat)| repeat.next_ns);
+            let repeat_ns = proof.map_or(u64::MAX, |(_, repeat)| repeat.next_ns);
+            return repeat_ns.min(self.forgotten_ns().unwrap_or(u64::MAX));
         }
         let held_up_ns = self.held_up_until_ns();
         let due = self
@@ -262,7 +325,7 @@ impl Initiator {
                 Stage::Waiting => Some(self.next_start_ns.max(held_up_ns)),
                 Stage::Hello => Some(attempt.repeat.next_ns.max(held_up_ns)),
                 Stage::Exchange { .. } | Stage::Opening { .. } => Some(attempt.repeat.next_ns),
-                Stage::Failed(_) => None,
+                Stage::Busy | Stage::Failed(_) => None,
             });
         let refused = self
             .attempts

@@ -12,7 +12,7 @@ mod responder;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use initiator::{Initiator, InitiatorFailure};
+pub(crate) use initiator::{Initiator, InitiatorFailure, Limits};
 pub(crate) use noise::InitiatorKeys;
 pub(crate) use packet::{Refusal, VERSION, number};
 pub use responder::RefusalCounts;

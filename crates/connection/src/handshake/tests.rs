@@ -12,7 +12,8 @@ use proptest::prelude::*;
 use super::noise::MAX_PAYLOAD_BYTES;
 use super::packet::{self, Content, HELLO_BYTES, MAX_BYTES, Packet, Pattern, Refusal};
 use super::{
-    HandshakeId, Initiator, InitiatorFailure, InitiatorKeys, Reaction, RefusalCounts, Responder,
+    HandshakeId, Initiator, InitiatorFailure, InitiatorKeys, Limits, Reaction, RefusalCounts,
+    Responder,
 };
 use crate::keys::{Keys, Peer};
 
@@ -57,7 +58,11 @@ fn of_code(code: &Code) -> InitiatorKeys {
 }
 
 fn initiator(keys: InitiatorKeys, addresses: &[SocketAddr], number: u64, now_ns: u64) -> Initiator {
-    Initiator::new(keys, addresses, number, now_ns, now_ns + LIMIT)
+    let limits = Limits {
+        answer_ns: LIMIT,
+        busy_ns: LIMIT,
+    };
+    Initiator::new(keys, addresses, number, now_ns, limits)
 }
 
 /// What a path makes of a packet: which packets arrive instead, and after which time.
@@ -153,6 +158,9 @@ impl World {
                 }
             }
             while self.responder.expire(self.now_ns).is_some() {}
+            if self.initiator.begin_again_if_forgotten(self.now_ns) {
+                self.answered = None;
+            }
             while let Some((to, bytes)) = self.initiator.poll_transmit(self.now_ns) {
                 if to == self.place {
                     self.send(true, bytes, path);
@@ -331,6 +339,67 @@ fn a_responder_that_starts_again_is_found_again() {
         "the old cookie is refused"
     );
     assert!(world.now_ns < 3 * S, "{}", world.now_ns);
+}
+
+/// A path that carries no proof for longer than the responder keeps a handshake.
+#[test]
+fn a_handshake_that_was_forgotten_begins_again() {
+    let mut world = World::plain(identities(), responder_keys());
+    let began = std::cell::Cell::new(0);
+    let mut path = |bytes: &[u8]| {
+        let number = packet::number(bytes).expect("a number");
+        began.set(began.get().max(number));
+        match bytes[1] == 4 && number == 7 {
+            true => Vec::new(),
+            false => clean(bytes),
+        }
+    };
+    assert_eq!(world.run(LIMIT, &mut path), None);
+    world.assert_done(&Peer::known("site-a", OWN.public()));
+    assert!(began.get() != 7, "another number");
+    assert!(world.now_ns < 12 * S, "{}", world.now_ns);
+    assert_eq!(world.responder.entries(), 0);
+}
+
+/// The limit for a peer without room is not that for one that is silent, and an initiator learns both.
+#[test]
+fn busy_has_a_limit_of_its_own() {
+    let place = at("198.51.100.2:4792");
+    for (answer_ns, busy_ns, silent_from_ns, ends_s) in [
+        // The responder stays busy.
+        (10 * S, 60 * S, u64::MAX, 60..61),
+        (30 * S, 5 * S, u64::MAX, 5..8),
+        (30 * S, 0, u64::MAX, 0..1),
+        // It dies while it is busy.
+        (10 * S, 60 * S, 20 * S, 28..31),
+    ] {
+        let limits = Limits { answer_ns, busy_ns };
+        let mut initiator = Initiator::new(identities(), &[place], 7, 0, limits);
+        let mut responder = Responder::new(responder_keys(), [[1; 32], [2; 32]]);
+        let mut now_ns = 0;
+        let failed = loop {
+            while let Some((to, bytes)) = initiator.poll_transmit(now_ns) {
+                if now_ns >= silent_from_ns {
+                    continue;
+                }
+                let mut reaction = responder.receive(now_ns, at("192.0.2.1:7000"), &bytes);
+                if let Reaction::Asked(asked) = reaction {
+                    reaction = responder.refuse(asked);
+                }
+                if let Reaction::Answered(answer) = reaction {
+                    initiator.receive(now_ns, to, &answer);
+                }
+            }
+            if let Some(why) = initiator.failure(now_ns) {
+                break why;
+            }
+            let next_ns = initiator.next_ns();
+            assert!(next_ns > now_ns, "nothing is due");
+            now_ns = next_ns;
+        };
+        assert_eq!(failed, InitiatorFailure::Busy { at: place });
+        assert!(ends_s.contains(&(now_ns / S)), "{now_ns}");
+    }
 }
 
 /// Loss, copies, delays that reorder, and an attacker on the path who sends changed and old packets and

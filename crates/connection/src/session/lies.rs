@@ -11,7 +11,7 @@ use farwrite_session::{Psk, Text};
 use super::queue_pairs::{MOST_REQUESTS, encoded};
 use super::*;
 use crate::driver::reserve;
-use crate::handshake::{Initiator, InitiatorKeys, Reaction, Responder};
+use crate::handshake::{Initiator, InitiatorKeys, Limits, Reaction, Responder};
 use crate::{Connection, Keys, Listener, MessageOptions, Messages, OpenedQueuePair, connect};
 
 const LONG: Duration = Duration::from_secs(20);
@@ -361,7 +361,11 @@ fn pre_shared(keys: &Keys) -> InitiatorKeys {
 fn prove(socket: &UdpSocket, to: SocketAddr, keys: &Keys, number: u64, payload: &[u8]) {
     let start = Instant::now();
     let now = || nanoseconds(start.elapsed());
-    let mut initiator = Initiator::new(pre_shared(keys), &[to], number, 0, nanoseconds(LONG));
+    let limits = Limits {
+        answer_ns: nanoseconds(LONG),
+        busy_ns: 0,
+    };
+    let mut initiator = Initiator::new(pre_shared(keys), &[to], number, 0, limits);
     let mut bytes = [0; 2000];
     loop {
         while let Some((to, packet)) = initiator.poll_transmit(now()) {

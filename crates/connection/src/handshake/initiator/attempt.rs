@@ -55,6 +55,8 @@ pub(super) enum Stage {
         bytes: Vec<u8>,
         since_ns: u64,
     },
+    /// The peer has no room.
+    Busy,
     Failed(InitiatorFailure),
 }
 
@@ -104,7 +106,7 @@ impl Attempt {
                 Some(packet::exchange(self.number, cookie, ours))
             }
             Stage::Opening { bytes, .. } => Some(bytes.clone()),
-            Stage::Waiting | Stage::Failed(_) => None,
+            Stage::Waiting | Stage::Busy | Stage::Failed(_) => None,
         }
     }
 
@@ -205,11 +207,11 @@ impl Attempt {
         self.refused = None;
     }
 
-    /// Returns the state and the payload of an answer that accepts.
+    /// Returns the state and the payload of an answer that accepts. After an answer that there is no room,
+    /// [`Attempt::ask_again`] follows.
     pub(super) fn read_answer(
         &mut self,
         keys: &InitiatorKeys,
-        now_ns: u64,
         noise: &[u8],
     ) -> Option<(HandshakeState, Vec<u8>)> {
         let Stage::Opening { state, .. } = &mut self.stage else {
@@ -226,7 +228,7 @@ impl Attempt {
                     code.restore();
                     self.has_shown_code = false;
                 }
-                self.ask_again(now_ns);
+                self.stage = Stage::Busy;
                 return None;
             }
             Some(&ACCEPTED) => {
@@ -244,7 +246,7 @@ impl Attempt {
     }
 
     /// The peer has no room now. Begins again after a time.
-    fn ask_again(&mut self, now_ns: u64) {
+    pub(super) fn ask_again(&mut self, now_ns: u64) {
         self.busy_ns = (2 * self.busy_ns).clamp(FIRST_BUSY_NS, LAST_BUSY_NS);
         // Those that were refused together come back apart: numbers are random.
         let part_ns = self.number % (self.busy_ns / 2);
