@@ -87,6 +87,24 @@ impl Audit {
         }));
     }
 
+    /// Notes how a pipe has ended, after this number of bytes.
+    pub(crate) fn note_pipe<T>(
+        &self,
+        (peer, address): (Option<&str>, &str),
+        bytes: u64,
+        ended: &Result<T, Failure>,
+    ) {
+        let failure = ended.as_ref().err();
+        self.note(json!({
+            "event": "pipe",
+            "peer": peer,
+            "address": address,
+            "outcome": failure.map_or("done", |failure| failure.exit.name()),
+            "bytes": bytes,
+            "message": failure.map(ToString::to_string),
+        }));
+    }
+
     /// Notes how a transfer has ended.
     pub(crate) fn note_transfer(
         &self,

@@ -1,6 +1,7 @@
 //! Finds the pre-shared key.
 
 use std::env;
+use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -19,6 +20,8 @@ use crate::exit::{Exit, Failure, OrExit};
 const VARIABLE: &str = "FARWRITE_PSK";
 /// The variable that holds a code.
 const CODE_VARIABLE: &str = "FARWRITE_CODE";
+/// The terminal of this program.
+const TERMINAL: &str = "/dev/tty";
 /// The maximum length of a line that the user types.
 const MAX_LINE_BYTES: usize = 1024;
 /// The time between two checks of whether the user cancelled.
@@ -70,16 +73,21 @@ pub(crate) fn needed(file: Option<&Path>, cancel: &Cancel) -> Result<Psk, Failur
         );
         return Err(Failure::new(Exit::Usage, what));
     }
-    let line = ask("key", cancel)?;
+    let line = ask(io::stdin(), "key", cancel)?;
     let key = line.parse::<Psk>();
     key.map_err(|error| of_key("reading the typed key", &error))
 }
 
-/// As [`needed`], but the user may also give the code that the receiver shows.
+/// As [`needed`], but the user may also give the code that the receiver shows. If the standard input is the
+/// data, the program asks at its terminal.
 ///
 /// # Errors
 /// As [`needed`].
-pub(crate) fn needed_by_sender(file: Option<&Path>, cancel: &Cancel) -> Result<Key, Failure> {
+pub(crate) fn needed_by_sender(
+    file: Option<&Path>,
+    sends_input: bool,
+    cancel: &Cancel,
+) -> Result<Key, Failure> {
     if let Some(psk) = find(file, cancel)? {
         return Ok(Key::PreShared(psk));
     }
@@ -88,14 +96,20 @@ pub(crate) fn needed_by_sender(file: Option<&Path>, cancel: &Cancel) -> Result<K
         let code = code.map_err(|error| of_key(&format!("reading {CODE_VARIABLE}"), &error));
         return code.map(Key::Code);
     }
-    if !io::stdin().is_terminal() {
+    // Only a program at a terminal has one by this name.
+    let terminal = sends_input.then(|| File::options().read(true).write(true).open(TERMINAL));
+    let terminal = terminal.and_then(Result::ok);
+    if terminal.is_none() && (sends_input || !io::stdin().is_terminal()) {
         let what = format!(
             "no key: give --psk-file or --identity, or set {VARIABLE} or {CODE_VARIABLE}; at a terminal, this \
              program asks for the key or the code. `farwrite keygen` makes a key, `farwrite recv --code` a code"
         );
         return Err(Failure::new(Exit::Usage, what));
     }
-    let line = ask("key or code", cancel)?;
+    let line = match terminal {
+        Some(terminal) => ask(terminal, "key or code", cancel)?,
+        None => ask(io::stdin(), "key or code", cancel)?,
+    };
     if let Ok(code) = line.parse::<Code>() {
         return Ok(Key::Code(code));
     }
@@ -138,9 +152,8 @@ pub(crate) fn of_key(what: &str, error: &KeyError) -> Failure {
     Failure::caused(exit, what, error)
 }
 
-/// Asks for the key at the terminal of standard input, which does not show what the user types.
-fn ask(what: &str, cancel: &Cancel) -> Result<Zeroizing<String>, Failure> {
-    let input = io::stdin();
+/// Asks for the key at a terminal, which does not show what the user types.
+fn ask(input: impl AsFd, what: &str, cancel: &Cancel) -> Result<Zeroizing<String>, Failure> {
     let asked = what;
     let what = "reading the key from the terminal";
     let _hidden = Hidden::start(&input).or_exit(Exit::Other, what)?;

@@ -91,6 +91,20 @@ impl Peers {
     /// # Errors
     /// What is wrong, with the file, the line and the value.
     pub(crate) fn load(file: &Path, root: &Path) -> Result<Self, Failure> {
+        Self::read(file, |text| {
+            Self::parse(text).and_then(|peers| peers.below(root, text))
+        })
+    }
+
+    /// Reads the file for pipes, which need no directories.
+    ///
+    /// # Errors
+    /// As [`Peers::load`].
+    pub(crate) fn load_for_pipes(file: &Path) -> Result<Self, Failure> {
+        Self::read(file, Self::parse)
+    }
+
+    fn read(file: &Path, parse: impl Fn(&str) -> Result<Self, String>) -> Result<Self, Failure> {
         let name = file.display();
         let mode = fs::metadata(file).or_exit(Exit::Files, &name)?.mode() & 0o7777;
         if mode & OTHERS_WRITE != 0 {
@@ -99,8 +113,7 @@ impl Peers {
             return Err(Failure::new(Exit::Files, what));
         }
         let text = read_text(file, MOST_BYTES).or_exit(Exit::Files, &name)?;
-        let peers = Self::parse(&text).and_then(|peers| peers.below(root, &text));
-        peers.map_err(|why| Failure::new(Exit::Usage, format!("{name}: {why}")))
+        parse(&text).map_err(|why| Failure::new(Exit::Usage, format!("{name}: {why}")))
     }
 
     /// The same with directories that are relative to `root` and exist.
@@ -233,11 +246,16 @@ impl Peer {
         usize::try_from(most).ok()
     }
 
+    /// The most bytes of a transfer, if this peer has a limit of its own.
+    pub(crate) fn max_bytes(&self) -> Option<u64> {
+        self.limits.max_bytes.map(|most| most.0)
+    }
+
     /// What holds for its transfers: its own limits, and those of the receiver where it has none.
     pub(crate) fn settings(&self, of_all: &ReceiveSettings) -> ReceiveSettings {
         let limits = &self.limits;
         let mut settings = of_all.clone();
-        settings.max_bytes = limits.max_bytes.map(|most| most.0).or(settings.max_bytes);
+        settings.max_bytes = self.max_bytes().or(settings.max_bytes);
         settings.max_files = limits.max_files.map(|most| most.0).or(settings.max_files);
         settings.max_file_bytes = limits.max_file.map(|most| most.0);
         let policy = &mut settings.policy;

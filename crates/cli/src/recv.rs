@@ -13,6 +13,7 @@ use std::time::Duration;
 use clap::Args;
 use farwrite::ReservedPort;
 use farwrite::fabric::udp::SocketError;
+use farwrite_connection::Keys;
 use farwrite_session::files::PeerKey;
 use farwrite_session::{
     Accepted, AcceptedKeys, Code, KnownPeers, Listener, OneTimeCode, parse_listen, shown,
@@ -59,6 +60,7 @@ Examples:
   curl http://127.0.0.1:9791/metrics          shows the counters, while recv runs
   farwrite recv --dir in --psk-file far.key --device mlx5_0
   farwrite recv --psk-file far.key - | zfs receive tank/copy
+  farwrite recv --code - | tar x    receives one pipe, by a short code that the sender types
   farwrite recv --dir in --psk-file far.key --max-bytes 1TiB --reserve 50GiB --umask 027
 
 The port must be reachable by TCP and UDP. A file gets its name when its hash agrees and its bytes are
@@ -68,7 +70,8 @@ the same name, the last one to finish has it whole. Between transfers, this prog
 `farwrite probe`.
 
 With -, the standard input of one `farwrite send -` goes to standard output. This program ends with 0 only
-if everything has arrived and its BLAKE3 agrees.
+if everything has arrived and its BLAKE3 agrees. With --peers, the directories of the file are not used, and
+max-bytes is the length of a pipe.
 
 Anyone with the key can put any file into the directory: use a directory only for this purpose.";
 
@@ -102,10 +105,10 @@ pub(crate) struct RecvArgs {
     #[arg(long, value_name = "FILE", requires = "peers")]
     identity: Option<PathBuf>,
     /// File with the peers that may send: a table for each, with its public key, its directory and its limits.
-    /// It is read again after SIGHUP
+    /// It is read again after SIGHUP, except for a pipe
     #[arg(long, value_name = "FILE", requires = "identity")]
     peers: Option<PathBuf>,
-    /// Write a JSON object on a line of this file for each transfer, probe and refusal
+    /// Write a JSON object on a line of this file for each transfer, pipe, probe and refusal
     #[arg(long, value_name = "FILE")]
     audit: Option<PathBuf>,
     /// End after one transfer
@@ -158,12 +161,8 @@ pub(crate) struct RecvArgs {
 }
 
 /// The options that say something about files, or about transfers of files.
-const NOT_OF_PIPES: [&str; 20] = [
+const NOT_OF_PIPES: [&str; 15] = [
     "device",
-    "code",
-    "identity",
-    "peers",
-    "audit",
     "dir",
     "credit_rate",
     "once",
@@ -171,7 +170,6 @@ const NOT_OF_PIPES: [&str; 20] = [
     "memory",
     "unsealed",
     "umask",
-    "max_bytes",
     "max_files",
     "reserve",
     "owner",
@@ -183,45 +181,26 @@ const NOT_OF_PIPES: [&str; 20] = [
 
 /// Receives files. Returns the exit code.
 pub(crate) fn run(args: &RecvArgs, console: &Console) -> Result<ExitCode, Failure> {
+    if args.is_pipe() {
+        return run_pipe(args, console);
+    }
     let reload = Reload::prepare(args, console)?;
     let cancel = match &reload {
         Some(_) => interrupt::catch_but_hang_up()?,
         None => interrupt::catch()?,
     };
-    if !args.is_pipe() {
-        check_directory(&args.dir)?;
-        warn_if_unwritable(&args.dir, console);
-        args.device.check()?;
-    }
+    check_directory(&args.dir)?;
+    warn_if_unwritable(&args.dir, console);
+    args.device.check()?;
     let (accepted, secret) = accepted(args, &cancel, console)?;
-    let announce = |local: SocketAddr, targets: &Targets| {
-        let local = shown(&local);
-        match args.is_pipe() {
-            true => console.say(format_args!("listening on {local} (UDP)")),
-            false => console.say(format_args!(
-                "listening on {local} (TCP and UDP), writing into {}",
-                args.dir.display()
-            )),
-        }
-        let command = command(args, targets, &accepted);
-        console.say(format_args!("on the other machine:\n\n  {command}\n"));
-        targets.show_others(console);
-        if let Some(secret) = &secret {
-            console.say(secret);
-        }
-    };
-    if let (true, Some(psk)) = (args.is_pipe(), &accepted.psk) {
-        let receiver = PipeReceiver {
-            listen: args.listen,
-            timeout: args.timeout,
-            sync: args.policy.policy().sync,
-        };
-        return pipe::receive(&receiver, psk, &cancel, console, announce);
-    }
     let (listener, port) = listen(args.listen)?;
     let outputs = Outputs::start(args, console)?;
     let local = listener.local_addr();
-    announce(local, &Targets::of(local));
+    let (at, into) = (shown(&local), args.dir.display());
+    console.say(format_args!(
+        "listening on {at} (TCP and UDP), writing into {into}"
+    ));
+    invite(args, &Targets::of(local), (&accepted, secret), console);
     let until = match args.once || args.code {
         true => Until::First,
         false => Until::Interrupted,
@@ -251,6 +230,52 @@ pub(crate) fn run(args: &RecvArgs, console: &Console) -> Result<ExitCode, Failur
         &cancel,
         console,
     )
+}
+
+/// Receives a pipe. Returns the exit code.
+fn run_pipe(args: &RecvArgs, console: &Console) -> Result<ExitCode, Failure> {
+    let cancel = interrupt::catch()?;
+    let peers = args.peers.as_deref().map(Peers::load_for_pipes);
+    let peers = peers.transpose()?.unwrap_or_default();
+    let (accepted, secret) = accepted(args, &cancel, console)?;
+    let mut keys = match &accepted.identity {
+        Some((own, _)) => Keys::of_identity(own.clone(), peers.known().clone()),
+        None => Keys::default(),
+    };
+    if let Some(psk) = &accepted.psk {
+        keys = keys.with_psk(psk);
+    }
+    if let Some(code) = &accepted.code {
+        keys = keys.with_code(code.code().clone());
+    }
+    let receiver = PipeReceiver {
+        listen: args.listen,
+        keys,
+        peers,
+        audit: Audit::start(args.audit.clone(), console.clone())?,
+        max_bytes: args.policy.max_bytes,
+        timeout: args.timeout,
+        sync: args.policy.policy().sync,
+    };
+    pipe::receive(&receiver, &cancel, console, |local, targets| {
+        console.say(format_args!("listening on {} (UDP)", shown(&local)));
+        invite(args, targets, (&accepted, secret), console);
+    })
+}
+
+/// Shows what to do at the other machine.
+fn invite(
+    args: &RecvArgs,
+    targets: &Targets,
+    (accepted, secret): (&Accepted, Option<String>),
+    console: &Console,
+) {
+    let command = command(args, targets, accepted);
+    console.say(format_args!("on the other machine:\n\n  {command}\n"));
+    targets.show_others(console);
+    if let Some(secret) = secret {
+        console.say(secret);
+    }
 }
 
 /// What this end accepts, and the secret that people have to know.
@@ -574,9 +599,7 @@ fn command(args: &RecvArgs, targets: &Targets, accepted: &Accepted) -> String {
     let mut line = format!("farwrite send --to {}", targets.first);
     if let Some((own, _)) = &accepted.identity {
         line += &format!(" --identity FILE --peer-key {}", own.public());
-        return line + " PATH...";
-    }
-    if let Some(file) = &args.psk_file {
+    } else if let Some(file) = &args.psk_file {
         line += &format!(" --psk-file {}", file.display());
     }
     line + if args.is_pipe() { " -" } else { " PATH..." }

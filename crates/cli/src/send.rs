@@ -50,6 +50,8 @@ Examples:
   farwrite send --to far.example --psk-file far.key -X --exclude '*.o' --exclude /build/ source/
   zfs send tank@now | farwrite send --to far.example --psk-file far.key -
       the other machine: farwrite recv --psk-file far.key - | zfs receive tank/copy
+  tar c photos | farwrite send --to far.example -
+      asks at the terminal for the key or the code that `farwrite recv --code - | tar x` shows
   farwrite send --dry-run --exclude '*.o' source/         lists what would be sent
   farwrite send --to far.example --psk-file far.key --dry-run --delete source/
       also lists what the receiver would remove, and changes nothing
@@ -293,7 +295,6 @@ impl SendArgs {
             ("--rate-control", !is_adaptive_or_fixed),
             ("--device", self.device.config().is_some()),
             ("--unsealed", self.sealing.choice() == Sealing::Off),
-            ("--identity", self.identity.is_some()),
             ("--trace", self.trace.is_on()),
             ("--metrics", self.metrics.is_given()),
         ];
@@ -354,8 +355,8 @@ pub(crate) fn run(args: &SendArgs, console: &Console) -> Result<ExitCode, Failur
     };
     if args.is_pipe() {
         let pipe = args.pipe()?;
-        let psk = key::needed(args.psk_file.as_deref(), &cancel)?;
-        return pipe::send(&pipe, &psk, &cancel, console);
+        let key = args.key(&cancel)?;
+        return pipe::send(&pipe, &key, &cancel, console);
     }
     if args.tree.lists_only() {
         return args.list(&cancel, console);
@@ -451,7 +452,7 @@ impl SendArgs {
                 let own = key::identity(file, cancel)?;
                 Ok(Key::Identity { own, peer })
             }
-            _ => key::needed_by_sender(self.psk_file.as_deref(), cancel),
+            _ => key::needed_by_sender(self.psk_file.as_deref(), self.is_pipe(), cancel),
         }
     }
 }

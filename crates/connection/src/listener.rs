@@ -99,6 +99,12 @@ impl Listener {
             .call(move |driver, endpoint| driver.replace_keys(endpoint, &keys))
     }
 
+    /// Whether a peer has used the code of the keys up, right or wrong.
+    #[must_use]
+    pub fn is_code_used(&self) -> bool {
+        self.node.driver().is_code_used()
+    }
+
     /// How many requests came to nothing, by reason.
     #[must_use]
     pub fn refusals(&self) -> RefusalCounts {

@@ -312,6 +312,7 @@ fn a_code_serves_one_attempt() {
     let ours = Keys::of_code(code.clone());
     let a = connect(&to, &ours, "", &options()).expect("connected");
     let b = accepted(&listener);
+    assert!(listener.is_code_used());
     assert_eq!(
         [a.peer(), b.peer()].map(|peer| peer.proof()),
         [Proof::Code; 2]

@@ -5,6 +5,7 @@ mod pieces;
 mod receive;
 mod send;
 mod verdict;
+mod waiting;
 
 use std::fs::File;
 use std::io;

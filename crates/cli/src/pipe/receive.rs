@@ -10,27 +10,30 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use blake3::{Hash, Hasher};
-use farwrite_connection::{Connection, ConnectionOptions, Ended, Keys, Listener, Purpose};
-use farwrite_session::{Psk, shown};
-use farwrite_stream::{
-    ConnectionExt, Error as StreamError, ReadHalf, SchemeSetting, Stream, WriteHalf,
-};
+use farwrite_connection::{ConnectionOptions, Ended, Keys, Listener, Purpose};
+use farwrite_session::shown;
+use farwrite_stream::{Error as StreamError, ReadHalf, WriteHalf};
 use farwrite_transfer::{Cancel, DEFAULT_PORT};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, fstat, fsync};
 
 use super::verdict::{GivenUp, Kind, Verdict};
-use super::{HEAD_BYTES, LAST_WORDS, LOOK, NAME, PIECE_BYTES, Passed, own_output, stream_options};
+use super::{HEAD_BYTES, LAST_WORDS, LOOK, PIECE_BYTES, Passed, own_output, waiting};
 use crate::addresses::{Targets, at_any};
+use crate::audit::Audit;
 use crate::console::{Console, Passing};
 use crate::exit::{Exit, Failure};
-
-/// How long a sender that has connected may take to open its pipe.
-const OPENING: Duration = Duration::from_secs(10);
+use crate::peers::{Peer, Peers};
 
 /// What the user has chosen for a pipe.
 pub(crate) struct PipeReceiver {
     pub(crate) listen: Option<SocketAddr>,
+    pub(crate) keys: Keys,
+    /// Those of the file of peers.
+    pub(crate) peers: Peers,
+    pub(crate) audit: Audit,
+    /// The most bytes, if the sender has no limit of its own.
+    pub(crate) max_bytes: Option<u64>,
     pub(crate) timeout: Duration,
     /// Whether an output that is a file is synced.
     pub(crate) sync: bool,
@@ -40,23 +43,28 @@ pub(crate) struct PipeReceiver {
 /// at which this end listens, and with those at which senders reach it. Returns the exit code.
 pub(crate) fn receive(
     pipe: &PipeReceiver,
-    psk: &Psk,
     cancel: &Cancel,
     console: &Console,
     announce: impl FnOnce(SocketAddr, &Targets),
 ) -> Result<ExitCode, Failure> {
-    let listener = listen(pipe, psk)?;
+    let listener = listen(pipe)?;
     let local = listener.local_addr();
     announce(local, &Targets::of(local));
-    let (connection, stream) = accept(&listener, cancel)?;
+    let (connection, stream) = waiting::accept(&listener, &pipe.audit, cancel)?;
     // The pipe has one sender.
     drop(listener);
     let peer = connection.peer_addr();
     let peer = peer.map_or_else(String::new, |peer| shown(&peer).to_string());
+    let sender = connection.peer().key().and_then(|key| pipe.peers.of(&key));
+    let name = connection.peer().name();
     let start = Instant::now();
     let (reader, writer) = stream.split();
     let bytes = Arc::new(AtomicU64::new(0));
-    let ended = follow(reader, &bytes, pipe.sync, cancel, console);
+    let limits = Limits {
+        max_bytes: sender.and_then(Peer::max_bytes).or(pipe.max_bytes),
+        is_synced: pipe.sync,
+    };
+    let ended = follow(reader, &bytes, limits, cancel, console);
     let verdict = match &ended {
         Ok(_) => Verdict {
             kind: Kind::Whole,
@@ -69,23 +77,25 @@ pub(crate) fn receive(
     };
     let is_told = tell(writer, &verdict);
     connection.finish(LAST_WORDS);
-    let hash = ended.map_err(|stopped| stopped.failure)?;
+    let ended = ended.map_err(|stopped| stopped.failure);
+    let written = bytes.load(Ordering::Relaxed);
+    pipe.audit.note_pipe((name, &peer), written, &ended);
+    let hash = ended?;
     if !is_told {
         console.warn("the sender may not know that everything has arrived: it was not heard again");
     }
-    let passed = Passed::new(peer, bytes.load(Ordering::Relaxed), hash, start.elapsed());
+    let passed = Passed::new(peer, written, hash, start.elapsed());
     console.say(passed.line("received"));
     Ok(ExitCode::SUCCESS)
 }
 
-fn listen(pipe: &PipeReceiver, psk: &Psk) -> Result<Listener, Failure> {
+fn listen(pipe: &PipeReceiver) -> Result<Listener, Failure> {
     let options = ConnectionOptions {
         serves: vec![Purpose::PIPE],
         silence_limit: pipe.timeout,
         ..ConnectionOptions::default()
     };
-    let keys = Keys::of_psk(psk);
-    let bind = |addr: SocketAddr| Listener::bind(addr, &keys, &options);
+    let bind = |addr: SocketAddr| Listener::bind(addr, &pipe.keys, &options);
     let listener = match pipe.listen {
         Some(addr) => bind(addr),
         None => at_any(DEFAULT_PORT, bind),
@@ -93,28 +103,11 @@ fn listen(pipe: &PipeReceiver, psk: &Psk) -> Result<Listener, Failure> {
     listener.map_err(|error| Failure::of_connection("listening", &error))
 }
 
-/// Waits for a sender that opens a pipe.
-fn accept(listener: &Listener, cancel: &Cancel) -> Result<(Connection, Stream), Failure> {
-    let failed = |error| Failure::of_stream("waiting for the sender", &error);
-    // Verdicts are short, whatever repairs them.
-    let options = stream_options(SchemeSetting::Auto);
-    loop {
-        cancel.check()?;
-        let accepted = listener.accept(LOOK).map_err(StreamError::Connection);
-        let Some(connection) = accepted.map_err(failed)? else {
-            continue;
-        };
-        let until = Instant::now() + OPENING;
-        while Instant::now() < until {
-            cancel.check()?;
-            match connection.accept_stream(Some(NAME), &options, LOOK) {
-                Ok(Some((_, stream))) => return Ok((connection, stream)),
-                Ok(None) => {}
-                // The sender has left, or it has another version.
-                Err(_) => break,
-            }
-        }
-    }
+/// What holds for the output.
+#[derive(Clone, Copy)]
+struct Limits {
+    max_bytes: Option<u64>,
+    is_synced: bool,
 }
 
 /// Why a receiver has stopped before the end, for both ends.
@@ -128,7 +121,7 @@ struct Stopped {
 fn follow(
     mut reader: ReadHalf,
     bytes: &Arc<AtomicU64>,
-    is_synced: bool,
+    limits: Limits,
     cancel: &Cancel,
     console: &Console,
 ) -> Result<Hash, Stopped> {
@@ -137,7 +130,7 @@ fn follow(
         failure,
     })?;
     let of_thread = Arc::clone(bytes);
-    let writing = thread::spawn(move || write(&mut reader, output, &of_thread, is_synced));
+    let writing = thread::spawn(move || write(&mut reader, output, &of_thread, limits));
     let mut passing = Passing::new(console, "receiving");
     while !writing.is_finished() {
         passing.show(bytes.load(Ordering::Relaxed));
@@ -158,7 +151,7 @@ fn write(
     reader: &mut ReadHalf,
     mut output: File,
     bytes: &AtomicU64,
-    is_synced: bool,
+    limits: Limits,
 ) -> Result<Hash, Stopped> {
     reader.set_timeout(Some(LOOK));
     let mut hasher = Hasher::new();
@@ -175,6 +168,11 @@ fn write(
             let what = format!("a piece of {length} bytes, of at most {PIECE_BYTES}");
             corrupt(&format!("the sender breaks the protocol: {what}"))
         })?;
+        if let Some(most) = limits.max_bytes
+            && written + length as u64 > most
+        {
+            return Err(too_long(most));
+        }
         fill(reader, piece, &output, written)?;
         hasher.update(piece);
         put(&mut output, piece, bytes)?;
@@ -187,7 +185,7 @@ fn write(
             "the bytes that arrived are not those that were sent: their BLAKE3 differs",
         ));
     }
-    if is_synced && is_file(&output) {
+    if limits.is_synced && is_file(&output) {
         fsync(&output).map_err(|error| unwritten(error.into(), written))?;
     }
     Ok(hash)
@@ -236,6 +234,13 @@ fn fill(
 fn corrupt(what: &str) -> Stopped {
     let failure = Failure::new(Exit::Corrupt, what);
     let kind = Kind::Corrupt;
+    Stopped { kind, failure }
+}
+
+fn too_long(most: u64) -> Stopped {
+    let what = format!("the sender has more bytes than the {most} that this end takes (max-bytes)");
+    let failure = Failure::new(Exit::Mismatch, what);
+    let kind = Kind::TooLong;
     Stopped { kind, failure }
 }
 

@@ -14,7 +14,7 @@ use blake3::Hasher;
 use farwrite_connection::{
     Connection, ConnectionOptions, Error as ConnectionError, Keys, Purpose, connect,
 };
-use farwrite_session::{HostPort, Psk};
+use farwrite_session::{HostPort, Key, KnownPeers, PeerProblem};
 use farwrite_stream::{ConnectionExt, ReadHalf, SchemeSetting, WriteHalf};
 use farwrite_transfer::{Cancel, RateControl};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -29,6 +29,9 @@ use crate::exit::{Exit, Failure, OrExit};
 /// The time without an answer over UDP after which this end looks whether the other one receives files, and the
 /// time for which that one has to keep a connection open.
 const UNANSWERED: Duration = Duration::from_secs(1);
+
+/// What this end calls the receiver.
+const RECEIVER: &str = "receiver";
 
 /// What the user has chosen for a pipe.
 pub(crate) struct PipeSender {
@@ -61,11 +64,11 @@ enum Input {
 /// Sends the standard input. Returns the exit code.
 pub(crate) fn send(
     pipe: &PipeSender,
-    psk: &Psk,
+    key: &Key,
     cancel: &Cancel,
     console: &Console,
 ) -> Result<ExitCode, Failure> {
-    let connection = reach(pipe, psk, cancel)?;
+    let connection = reach(pipe, key, cancel)?;
     let opened = {
         let (connection, options) = (connection.clone(), stream_options(pipe.scheme));
         let timeout = pipe.timeout;
@@ -107,8 +110,8 @@ pub(crate) fn send(
 }
 
 /// Connects to the receiver, which may start later.
-fn reach(pipe: &PipeSender, psk: &Psk, cancel: &Cancel) -> Result<Connection, Failure> {
-    let keys = Keys::of_psk(psk);
+fn reach(pipe: &PipeSender, key: &Key, cancel: &Cancel) -> Result<Connection, Failure> {
+    let keys = keys_of(key).or_exit(Exit::Usage, "the keys of the two ends")?;
     let options = ConnectionOptions {
         purpose: Purpose::PIPE,
         connect_limit: pipe.timeout,
@@ -123,7 +126,7 @@ fn reach(pipe: &PipeSender, psk: &Psk, cancel: &Cancel) -> Result<Connection, Fa
         let (outcomes, first) = channel();
         let (connected, named) = (outcomes.clone(), to.clone());
         thread::spawn(move || {
-            let _ = connected.send(Some(connect(&named, &keys, "the receiver", &options)));
+            let _ = connected.send(Some(connect(&named, &keys, RECEIVER, &options)));
         });
         let is_over = Arc::<AtomicBool>::default();
         let watching = Arc::clone(&is_over);
@@ -151,6 +154,19 @@ fn reach(pipe: &PipeSender, psk: &Psk, cancel: &Cancel) -> Result<Connection, Fa
             _ => "connecting",
         };
         Failure::of_connection(what, &error)
+    })
+}
+
+/// The keys of a connection to the receiver.
+fn keys_of(key: &Key) -> Result<Keys, PeerProblem> {
+    Ok(match key {
+        Key::PreShared(psk) => Keys::of_psk(psk),
+        Key::Code(code) => Keys::of_code(code.clone()),
+        Key::Identity { own, peer } => {
+            let mut known = KnownPeers::default();
+            known.add(RECEIVER, *peer)?;
+            Keys::of_identity(own.clone(), known)
+        }
     })
 }
 

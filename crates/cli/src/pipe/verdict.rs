@@ -34,16 +34,19 @@ pub(super) enum Kind {
     Full = 4,
     /// The user has ended the receiver.
     Interrupted = 5,
+    /// There are more bytes than the receiver takes.
+    TooLong = 6,
 }
 
 impl Kind {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::Whole,
         Self::Corrupt,
         Self::Closed,
         Self::Unwritten,
         Self::Full,
         Self::Interrupted,
+        Self::TooLong,
     ];
 
     /// The exit code of the end that sends.
@@ -54,6 +57,7 @@ impl Kind {
             Self::Closed | Self::Unwritten => Some(Exit::PeerFiles),
             Self::Full => Some(Exit::Full),
             Self::Interrupted => Some(Exit::Unreachable),
+            Self::TooLong => Some(Exit::Mismatch),
         }
     }
 }
@@ -170,7 +174,7 @@ mod tests {
             );
             assert_eq!(verdict.of_sender().is_ok(), kind == Kind::Whole);
         }
-        for wrong in [&[][..], &[6], &[255, b'x']] {
+        for wrong in [&[][..], &[7], &[255, b'x']] {
             Verdict::decode(wrong).expect_err("no verdict");
         }
     }

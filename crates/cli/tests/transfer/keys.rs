@@ -11,6 +11,7 @@ use farwrite_session::Code;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, tcgetattr};
 
+use crate::pipes::port as free_udp_port;
 use crate::rig::{Rig, Running, V4, farwrite, free_port};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -84,6 +85,12 @@ impl AtTerminal {
     }
 }
 
+/// Whether a line of the screen is a code.
+fn is_code(line: &str) -> bool {
+    let line = line.trim().as_bytes();
+    line.len() == 9 && line[4] == b'-' && line[0].is_ascii_digit()
+}
+
 /// Starts a receiver that shows a code. Returns it, and its address.
 fn receiver_with_code(rig: &Rig) -> (AtTerminal, String) {
     let dir = rig.inbox();
@@ -101,7 +108,6 @@ fn a_code_is_shown_and_typed_and_works_once() {
     let file = rig.file("file", 10_000);
     let (mut receiver, to) = receiver_with_code(&rig);
     receiver.line("it asks for this code");
-    let is_code = |line: &str| line.trim().len() == 9 && line.trim().as_bytes()[4] == b'-';
     let code = receiver.line_that("a code", is_code);
     let digit = |at: usize| code.as_bytes()[at] - b'0';
     let typo = format!("{}{}", (digit(0) + 1) % 10, &code[1..]);
@@ -120,6 +126,44 @@ fn a_code_is_shown_and_typed_and_works_once() {
     assert!(!screen.contains(&code), "{screen}");
     assert_eq!(receiver.end().0, Some(0));
     assert_eq!(rig.received(), ["file"]);
+}
+
+/// A code opens a pipe, and a sender that guesses one ends the receiver.
+#[test]
+fn a_code_opens_a_pipe() {
+    let rig = Rig::new();
+    let file = rig.file("file", 10);
+    fs::write(&file, "through a pipe\n").expect("written");
+    for is_right in [true, false] {
+        let at = free_udp_port();
+        let mut receiver = AtTerminal::start(&["recv", "--listen", &at, "--code", "-"]);
+        let code = receiver.line_that("a code", is_code);
+        let guess = Code::generate().expect("a code").to_text().to_string();
+        let mut sender = farwrite();
+        sender.args(["send", "--to", &at, "-"]);
+        sender.env("FARWRITE_CODE", if is_right { code } else { guess });
+        sender.stdin(File::open(&file).expect("a file"));
+        let sent = sender.output().expect("it ends");
+        let (status, screen) = receiver.end();
+        let told = String::from_utf8_lossy(&sent.stderr);
+        let expected = Some(if is_right { 0 } else { 3 });
+        assert_eq!(
+            (sent.status.code(), status),
+            (expected, expected),
+            "{told} {screen}"
+        );
+        assert_eq!(screen.contains("through a pipe"), is_right, "{screen}");
+        if !is_right {
+            assert!(
+                told.contains("the code is wrong, and is used up now"),
+                "{told}"
+            );
+            assert!(
+                screen.contains("a sender has tried a wrong code"),
+                "{screen}"
+            );
+        }
+    }
 }
 
 /// A person who guesses a code has one attempt.

@@ -2,15 +2,18 @@
 
 use std::fs;
 use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use farwrite_session::Identity;
 
 use crate::json_page::check_pipe;
 use crate::rig::{Ended, Rig, Running, farwrite, pattern};
 
 /// A port that no other test uses: the listener of a pipe has no TCP port that could tell it.
-fn port() -> String {
+pub(crate) fn port() -> String {
     let socket = std::net::UdpSocket::bind("127.0.9.1:0").expect("a socket");
     socket.local_addr().expect("an address").to_string()
 }
@@ -49,11 +52,57 @@ fn interrupt(child: &Child) {
     assert!(sent.expect("kill").success());
 }
 
+/// The commands of both ends with identities in files, of which the receiver knows that of `site-a`. Its pipes
+/// have at most `max_bytes`.
+fn known(rig: &Rig, at: &str, max_bytes: u64) -> [Command; 2] {
+    let made = ["host", "site-a"].map(|name| {
+        let identity = Identity::generate().expect("randomness");
+        let file = rig.path(name);
+        identity.save(&file).expect("saved");
+        (identity.public(), file)
+    });
+    let [(host, of_host), (site_a, of_a)] = made;
+    let peers = rig.path("peers.toml");
+    // A pipe needs no directory.
+    let text =
+        format!("[site-a]\nkey = \"{site_a}\"\ndir = \"none\"\nmax-bytes = \"{max_bytes}\"\n");
+    fs::write(&peers, text).expect("written");
+    fs::set_permissions(&peers, PermissionsExt::from_mode(0o600)).expect("chmod");
+    let mut recv = farwrite();
+    recv.args(["recv", "--timeout", "10s", "--listen", at, "--audit"]);
+    recv.arg(rig.path("audit")).arg("--identity").arg(of_host);
+    recv.arg("--peers").arg(peers).arg("-");
+    let mut send = farwrite();
+    send.args([
+        "--json",
+        "send",
+        "--timeout",
+        "10s",
+        "--to",
+        at,
+        "--identity",
+    ]);
+    send.arg(of_a).args(["--peer-key", &host.to_string(), "-"]);
+    for end in [&mut recv, &mut send] {
+        end.stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+    }
+    [recv, send]
+}
+
+/// The last line of the audit log.
+fn audited(rig: &Rig) -> serde_json::Value {
+    let log = fs::read_to_string(rig.path("audit")).expect("a log");
+    serde_json::from_str(log.lines().last().expect("a line")).expect("an object")
+}
+
 #[test]
 fn what_one_end_reads_the_other_end_writes() {
     let (rig, at) = (Rig::new(), port());
-    let mut recv = receiver(&rig, &at).spawn().expect("it starts");
-    let mut send = sender(&rig, &at, &["--json"]).spawn().expect("it starts");
+    let [mut recv, mut send] = known(&rig, &at, 20_000_005);
+    let mut recv = recv.spawn().expect("it starts");
+    let mut send = send.spawn().expect("it starts");
     let (mut input, mut output) = (
         send.stdin.take().expect("piped"),
         recv.stdout.take().expect("piped"),
@@ -79,6 +128,45 @@ fn what_one_end_reads_the_other_end_writes() {
     assert_eq!(json["result"]["bytes"], 20_000_005);
     let hash = blake3::hash(&[b"first", &expected[..]].concat());
     assert_eq!(json["result"]["blake3"], hash.to_hex().as_str());
+    let line = audited(&rig);
+    assert_eq!(
+        (&line["event"], &line["peer"]),
+        (&"pipe".into(), &"site-a".into()),
+        "{line}"
+    );
+    assert_eq!(
+        (&line["outcome"], &line["bytes"]),
+        (&"done".into(), &20_000_005.into()),
+        "{line}"
+    );
+}
+
+/// The receiver lets each peer send so much.
+#[test]
+fn a_pipe_that_is_too_long_ends_both() {
+    let (rig, at) = (Rig::new(), port());
+    let [mut recv, mut send] = known(&rig, &at, 1000);
+    let recv = recv.spawn().expect("it starts");
+    let mut send = send.spawn().expect("it starts");
+    let mut input = send.stdin.take().expect("piped");
+    // The sender may have ended before it reads all of it.
+    let _ = input.write_all(&pattern(1001));
+    drop(input);
+    for end in [send, recv] {
+        let ended = end.wait_with_output().expect("it ends");
+        assert_eq!(ended.status.code(), Some(3), "{}", told(&ended));
+        assert!(
+            told(&ended).contains("more bytes than the 1000"),
+            "{}",
+            told(&ended)
+        );
+    }
+    let line = audited(&rig);
+    assert_eq!(
+        (&line["outcome"], &line["bytes"]),
+        (&"mismatch".into(), &0.into()),
+        "{line}"
+    );
 }
 
 #[test]

@@ -183,6 +183,13 @@ impl Driver {
         Ok(descriptor.map_err(farwrite::Error::from)?)
     }
 
+    /// Whether a peer has used up the code of a listener.
+    pub(crate) fn is_code_used(&self) -> bool {
+        let keys = self.listening.as_ref().map(|it| it.responder.keys());
+        let code = keys.and_then(|keys| keys.code.as_ref());
+        code.is_some_and(|code| code.is_used())
+    }
+
     pub(crate) fn refusals(&self) -> RefusalCounts {
         let listening = self.listening.as_ref();
         listening.map_or_else(RefusalCounts::default, |listening| {
