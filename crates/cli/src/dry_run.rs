@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitCode;
 
-use farwrite_session::files::{Kind, Manifest, Unreadable};
+use farwrite_files::{Kind, Manifest, Unreadable};
 use farwrite_session::{Text, printable_line};
 use farwrite_transfer::{DryRun, Removal};
 use farwrite_units::show::Bytes;

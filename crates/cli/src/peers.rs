@@ -334,8 +334,8 @@ mod tests {
     use std::time::Duration;
 
     use farwrite::Sealing;
+    use farwrite_files::Policy;
     use farwrite_session::Identity;
-    use farwrite_session::files::Policy;
 
     use super::*;
 

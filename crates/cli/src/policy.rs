@@ -1,7 +1,7 @@
 //! What a receiver's user decides about the files that arrive.
 
 use clap::Args;
-use farwrite_session::files::{PeerKey, Policy};
+use farwrite_files::{PeerKey, Policy};
 use farwrite_units::parse::parse_count;
 
 #[derive(Debug, Args)]

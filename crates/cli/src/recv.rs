@@ -14,7 +14,7 @@ use clap::Args;
 use farwrite::ReservedPort;
 use farwrite::fabric::udp::SocketError;
 use farwrite_connection::Keys;
-use farwrite_session::files::PeerKey;
+use farwrite_files::PeerKey;
 use farwrite_session::{
     Accepted, AcceptedKeys, Code, KnownPeers, Listener, OneTimeCode, parse_listen, shown,
 };

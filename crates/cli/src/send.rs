@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use farwrite_session::files::{Delete, ScanOptions, Source};
+use farwrite_files::{Delete, ScanOptions, Source};
 use farwrite_session::{Channel, HostPort, Key, PublicKey};
 use farwrite_transfer::{
     self as transfer, Cancel, DcqcnOptions, DryRun, EqdsOptions, ErrorKind, MaxRate, RateControl,

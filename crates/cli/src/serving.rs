@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use farwrite::ReservedPort;
-use farwrite_session::files::PeerKey;
+use farwrite_files::PeerKey;
 use farwrite_session::{AcceptedKeys, Channel, Proof, Psk};
 use farwrite_transfer::{
     self as transfer, Admission, Cancel, Client, Error as TransferError, ErrorKind, MemoryPool,

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use clap::Args;
-use farwrite_session::files::{Compare, Delete, Filter, ScanOptions, Source, Special};
+use farwrite_files::{Compare, Delete, Filter, ScanOptions, Source, Special};
 
 use crate::exit::{Exit, Failure, OrExit};
 

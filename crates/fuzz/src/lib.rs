@@ -17,6 +17,7 @@ pub mod collectives;
 pub mod connection;
 pub mod experiment;
 pub mod fabric;
+pub mod files;
 pub mod http;
 pub mod link;
 pub mod probe;
@@ -67,6 +68,9 @@ targets! {
     connection_datagram: crate::connection::datagram,
     connection_known_peers: crate::connection::known_peers,
     connection_message: crate::connection::message,
+    files_interrupted_name: crate::files::interrupted_name,
+    files_manifest: crate::files::manifest,
+    files_message: crate::files::message,
     htsim_connections: crate::experiment::htsim_connections,
     htsim_topology: crate::experiment::htsim_topology,
     http_exchange: crate::http::exchange,
@@ -86,9 +90,6 @@ targets! {
     session_code: crate::session::code,
     session_answer: crate::session::answer,
     session_handshake: crate::session::handshake,
-    session_interrupted_name: crate::session::interrupted_name,
-    session_manifest: crate::session::manifest,
-    session_message: crate::session::message,
     session_messages: crate::session::channel_messages,
     session_psk: crate::session::psk,
     session_records: crate::session::channel_records,

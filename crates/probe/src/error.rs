@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use farwrite_fabric::udp::SocketError;
-use farwrite_session::{Cause, Error as SessionError, Text, shown};
+use farwrite_files::{Cause, MessageError};
+use farwrite_session::{Error as SessionError, Text, shown};
 use farwrite_units::show::{Rate, real};
 
 use crate::message::{ExpectedMessage, ProbeMessageKind};
@@ -17,6 +18,9 @@ pub enum Error {
     /// The channel failed.
     #[error(transparent)]
     Channel(#[from] SessionError),
+    /// Another message than a hello.
+    #[error(transparent)]
+    Meeting(MessageError),
     /// The peer aborted the session.
     #[error("the peer gave up and says: \"{reason}\"")]
     Aborted {

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use farwrite_session::{Cause, ChannelMessage, Text};
+use farwrite_files::Cause;
+use farwrite_session::{ChannelMessage, Text};
 use serde::{Deserialize, Serialize};
 
 use crate::Error;

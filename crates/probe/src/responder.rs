@@ -5,7 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use farwrite_fabric::udp::{OutgoingBatch, ReservedPort, SocketConfig, UdpSocket, wait};
-use farwrite_session::{Channel, Error as SessionError, Hello, Message, Text};
+use farwrite_files::{Hello, Message};
+use farwrite_session::{Channel, Error as SessionError, Text};
 
 use crate::datagram::{Datagram, DatagramKind, KEY_BYTES, MIN_BYTES};
 use crate::host_drops::HostCounter;

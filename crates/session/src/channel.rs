@@ -6,8 +6,6 @@ use std::time::Duration;
 
 #[cfg(target_os = "linux")]
 use rustix::net::sockopt::{set_tcp_congestion, tcp_congestion};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 use crate::connect::connect;
 use crate::handshake::Agreed;
@@ -16,16 +14,9 @@ use crate::pending_handshake::PendingHandshake;
 use crate::records::{RecordOpener, RecordSealer};
 use crate::socket::Socket;
 use crate::time_limit::{CancellableLimit, TimeLimit};
-use crate::{Accepted, Activity, CloseHandle, Error, HostPort, Key, Proof, Reader, Writer};
-
-/// A type whose values each travel through a channel as one message.
-pub trait ChannelMessage: Serialize + DeserializeOwned {
-    /// The name of the type in errors.
-    const NAME: &'static str;
-    /// The maximum number of bytes of the serialised form. The reader refuses a longer message
-    /// before it stores it.
-    const MAX_BYTES: usize;
-}
+use crate::{
+    Accepted, Activity, ChannelMessage, CloseHandle, Error, HostPort, Key, Proof, Reader, Writer,
+};
 
 /// An authenticated, encrypted connection to a peer that has proven who it is ([`Key`], [`Accepted`]).
 #[derive(Debug)]

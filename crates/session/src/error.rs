@@ -4,9 +4,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use crate::PublicKey;
 use crate::address::shown;
-use crate::files::ManifestError;
-use crate::{Cause, Expected, MessageKind, PublicKey, Text};
 
 /// What went wrong on a channel. Every variant except [`Error::Timeout`] (when reading) and
 /// [`Error::TooLong`] (when sending) ends the channel: later calls return [`Error::Over`].
@@ -170,25 +169,6 @@ pub enum Error {
         /// What is wrong.
         why: String,
     },
-    /// A message that is not allowed at this point of the session (P8.1).
-    #[error("the peer sent {came}, want {want}")]
-    Unexpected {
-        /// The message that arrived.
-        came: MessageKind,
-        /// The message that was expected.
-        want: Expected,
-    },
-    /// The peer gave up and sent a reason.
-    #[error("the peer gave up and says: \"{reason}\"")]
-    Aborted {
-        /// The kind of failure at the peer.
-        cause: Cause,
-        /// The text that the peer sent.
-        reason: Text,
-    },
-    /// The peer's manifest breaks a rule (P8.3).
-    #[error(transparent)]
-    Manifest(#[from] ManifestError),
     /// The Noise library refuses its own parameters.
     #[error("the handshake cannot be set up: {0}")]
     Noise(snow::Error),

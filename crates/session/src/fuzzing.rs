@@ -1,14 +1,12 @@
-//! The parts of a channel that do no I/O, and the names of interrupted files, for the targets in `fuzz/`. Not
-//! part of the interface.
+//! The parts of a channel that do no I/O, for the targets in `fuzz/`. Not part of the interface.
 
 use std::sync::Arc;
 
 use snow::StatelessTransportState;
 
 use crate::Psk;
-use crate::files;
 pub use crate::handshake::{Agreed, Failed, Handshake, Progress};
-pub use crate::records::{RecordOpener, RecordSealer, decode};
+pub use crate::records::{RecordOpener, RecordSealer};
 
 /// A channel whose ends have agreed on keys.
 pub struct Keys {
@@ -40,10 +38,4 @@ impl Keys {
         let (state, next) = &self.receiver;
         (outgoing, RecordOpener::new(Arc::clone(state), *next))
     }
-}
-
-/// Reads the name of an interrupted file and writes it again; `None` for any other name.
-#[must_use]
-pub fn rewritten_name(name: &[u8]) -> Option<Vec<u8>> {
-    files::rewritten_name(name)
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use snow::StatelessTransportState;
 
+use crate::encoding::decode;
 use crate::handshake::TAG_BYTES;
 use crate::{ChannelMessage, Error};
 
@@ -192,22 +193,4 @@ impl RecordOpener {
         self.message.extend_from_slice(body);
         Ok(())
     }
-}
-
-/// Reads a message from its serialised form (P7.5).
-///
-/// # Errors
-/// [`Error::Malformed`], also for bytes after the last field.
-pub fn decode<T: ChannelMessage>(bytes: &[u8]) -> Result<T, Error> {
-    let malformed = |why| Error::Malformed {
-        name: T::NAME,
-        came_bytes: bytes.len(),
-        why,
-    };
-    let (message, rest) =
-        postcard::take_from_bytes(bytes).map_err(|error| malformed(error.to_string()))?;
-    if !rest.is_empty() {
-        return Err(malformed(format!("{} bytes too many", rest.len())));
-    }
-    Ok(message)
 }

@@ -5,8 +5,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use farwrite_files::{Cause, Message};
 use farwrite_session::{
-    AcceptedKeys, Cause, Channel, Error as SessionError, Listener, Message, Proof, Refusal, Text,
+    AcceptedKeys, Channel, Error as SessionError, Listener, Proof, Refusal, Text,
 };
 
 use crate::client::LAST_MESSAGE;

@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use farwrite_session::{CloseHandle, Error as SessionError, Message, Text, Writer};
+use farwrite_files::Message;
+use farwrite_session::{CloseHandle, Error as SessionError, Text, Writer};
 
 use crate::error::of_thread;
 use crate::hooks::{CANCEL_PERIOD, Cancel};
@@ -191,7 +192,8 @@ fn write_messages(
 
 #[cfg(test)]
 mod tests {
-    use farwrite_session::{Cause, Channel, Listener, Psk};
+    use farwrite_files::Cause;
+    use farwrite_session::{Channel, Listener, Psk};
 
     use super::*;
     use crate::SETUP;

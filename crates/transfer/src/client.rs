@@ -3,12 +3,11 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use farwrite_session::{
-    Activity, Channel, Error as SessionError, Expected, Hello, Message, MessageKind, Proof, Text,
-};
+use farwrite_files::{Expected, Hello, Message, MessageKind};
+use farwrite_session::{Activity, Channel, Error as SessionError, Proof, Text};
 
 use crate::hooks::CANCEL_PERIOD;
-use crate::setup::{SETUP, failed};
+use crate::setup::{SETUP, failed, unexpected};
 use crate::{Cancel, Error, ErrorKind};
 
 /// The time limit for the last message to a peer that may have stopped reading.
@@ -103,9 +102,7 @@ fn hello(channel: &mut Channel, cancel: &Cancel) -> Result<Hello, Error> {
             // The peer's channel writer may send this before the hello.
             Ok(Message::Progress(_)) => {}
             Ok(other) => {
-                return Err(failed(
-                    &other.unexpected(Expected::Message(MessageKind::Hello)),
-                ));
+                return Err(unexpected(other, Expected::Message(MessageKind::Hello)));
             }
             Err(SessionError::Timeout { .. }) => {}
             Err(error) => return Err(failed(&error)),

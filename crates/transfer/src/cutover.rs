@@ -2,7 +2,7 @@
 //! the peer's messages about it (P8.5).
 
 use farwrite::QpConfig;
-use farwrite_session::TransferPlan;
+use farwrite_files::TransferPlan;
 
 use crate::shape::{MIN_TRANSFER_MTU, Shape};
 use crate::{Error, ErrorKind, SchemeSetting};

@@ -6,18 +6,17 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use farwrite_session::files::{
-    Compare, Delete, Kind, Manifest, PathBound, PathList, Present, Preview,
+use farwrite_files::{
+    Compare, Delete, Expected, Hello, Kind, Manifest, Message, MessageKind, PathBound, PathList,
+    Present, Preview, TransferPlan,
 };
-use farwrite_session::{
-    Channel, Expected, Hello, Message, MessageKind, Reader, Text, TransferPlan,
-};
+use farwrite_session::{Channel, Reader, Text};
 
 use crate::channel_writer::{ChannelWriter, Outbox};
 use crate::progress_counts::OwnCounts;
 use crate::receiver::{PRESENT_BATCH, read_offer, skip_entries};
 use crate::sender::{REMOVES_NOTHING, check_delete, send_offer};
-use crate::setup::{Setup, failed, hello};
+use crate::setup::{Setup, hello, unexpected};
 use crate::{
     Client, Error, ErrorKind, MemoryPool, ReceiveSettings, SchemeSetting, SendSettings,
     TransferHooks,
@@ -206,7 +205,7 @@ impl DryRun {
             }
             (other, ..) => {
                 let want = Expected::Message(MessageKind::Done);
-                return Err(failed(&other.unexpected(want)));
+                return Err(unexpected(other, want));
             }
         }
         Ok(())
@@ -243,7 +242,7 @@ impl Answer<'_> {
         let offer = read_offer(&mut setup, &plan, &mut list)?;
         if !matches!(offer.next, Message::StreamEnd { stream_bytes: 0 }) {
             let want = Expected::Message(MessageKind::StreamEnd);
-            return Err(failed(&offer.next.unexpected(want)));
+            return Err(unexpected(offer.next, want));
         }
         let manifest = Arc::new(offer.manifest);
         settings.check_lengths(&manifest)?;
@@ -374,7 +373,7 @@ impl Batch {
 
 #[cfg(test)]
 mod tests {
-    use farwrite_session::files::{Entry, ManifestBuilder, Time};
+    use farwrite_files::{Entry, ManifestBuilder, Time};
 
     use super::*;
 

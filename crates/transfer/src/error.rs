@@ -6,8 +6,8 @@ use std::io;
 
 use farwrite::SealingError;
 use farwrite::routes::RouteError;
-use farwrite_session::files::SinkError;
-use farwrite_session::{Cause, Error as SessionError, FileCause};
+use farwrite_files::{Cause, FileCause, MessageError, SinkError};
+use farwrite_session::Error as SessionError;
 
 use crate::RouteShrunk;
 
@@ -130,7 +130,6 @@ impl Error {
             | SessionError::CodeUsed
             | SessionError::Version { .. }
             | SessionError::NotFarwrite { .. } => ErrorKind::Mismatch,
-            SessionError::Aborted { cause, .. } => of_cause(*cause),
             SessionError::Resolve { .. }
             | SessionError::Connect { .. }
             | SessionError::NoRoute { .. }
@@ -143,6 +142,17 @@ impl Error {
             SessionError::Cancelled => {
                 return Self::new(ErrorKind::Interrupted, "interrupted");
             }
+            // All other errors mean that the peer breaks the protocol.
+            _ => ErrorKind::Other,
+        };
+        Self::caused(kind, what, error)
+    }
+
+    /// A message of the peer that ends the operation `what`.
+    #[must_use]
+    pub fn of_message(what: impl fmt::Display, error: &MessageError) -> Self {
+        let kind = match error {
+            MessageError::Aborted { cause, .. } => of_cause(*cause),
             // All other errors mean that the peer breaks the protocol.
             _ => ErrorKind::Other,
         };

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use farwrite_session::files::{Detail, Entry, Kind, MAX_ENTRIES, MAX_NAMES_BYTES};
+use farwrite_files::{Detail, Entry, Kind, MAX_ENTRIES, MAX_NAMES_BYTES};
 
 /// The memory for messages in flight of all transfers that a receiver serves at once. Clones share it.
 ///
@@ -175,7 +175,7 @@ impl Drop for MemoryShare {
 
 #[cfg(test)]
 mod tests {
-    use farwrite_session::files::{Extent, Xattr};
+    use farwrite_files::{Extent, Xattr};
 
     use super::*;
 

@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use farwrite_session::Progress;
+use farwrite_files::Progress;
 
 /// Steps for which a file counts that was read to its end, or that has its verdict (P7.6). It is as many
 /// as a transfer must make in its time limit, so a file that ends is always progress.

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use farwrite_files::Manifest;
 use farwrite_session::Text;
-use farwrite_session::files::Manifest;
 
 use crate::hooks::{Event, Observer, ProgressNumbers};
 use crate::report::Files;

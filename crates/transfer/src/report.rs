@@ -5,8 +5,8 @@ use std::fmt;
 use std::time::Duration;
 
 use farwrite::{Cipher, EcnField, PeerStats, QpStats, RateControl, Start};
-use farwrite_session::files::Source;
-use farwrite_session::{FileCause, Text};
+use farwrite_files::{FileCause, Source};
+use farwrite_session::Text;
 use farwrite_units::show::{Bytes, Percent, Rate, Time, real};
 use serde::Serialize;
 

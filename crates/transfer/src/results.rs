@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use farwrite_session::files::{Kind, Manifest, Source};
-use farwrite_session::{FileCause, Missing, Text};
+use farwrite_files::{FileCause, Kind, Manifest, Missing, Source};
+use farwrite_session::Text;
 use serde::{Serialize, Serializer};
 
 use crate::hooks::{EndedFile, FileState};

@@ -11,7 +11,7 @@ use farwrite::routes::{
     FoundRoute, Role, RouteError, RouteId, RouteKeeper, RouteOffer, RouteShrunk, Sizes,
 };
 use farwrite::{Cipher, Endpoint, Fabric, QpInfo, QueuePair, Sealing};
-use farwrite_session::{Message, OfferedSockets, RouteKey};
+use farwrite_files::{Message, OfferedSockets, RouteKey};
 use farwrite_verbs::AnyFabric;
 
 use crate::channel_writer::Outbox;

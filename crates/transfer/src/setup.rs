@@ -4,10 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use farwrite::{Cipher, QpInfo, Sealing};
-use farwrite_session::{
-    Activity, Error as SessionError, Expected, Hello, Message, MessageKind, OfferedSockets, QpBlob,
-    Reader, Text,
-};
+use farwrite_files::{Expected, Hello, Message, MessageKind, OfferedSockets, QpBlob};
+use farwrite_session::{Activity, Error as SessionError, Reader, Text};
 
 use crate::channel_writer::Outbox;
 use crate::hooks::{CANCEL_PERIOD, Cancel};
@@ -31,6 +29,11 @@ pub(crate) fn hello(capabilities: u64) -> Message {
 /// An error of the channel during the set-up.
 pub(crate) fn failed(error: &SessionError) -> Error {
     Error::of_session("setting the transfer up", error)
+}
+
+/// An error for a message that is not due during the set-up.
+pub(crate) fn unexpected(message: Message, want: Expected) -> Error {
+    Error::of_message("setting the transfer up", &message.unexpected(want))
 }
 
 fn too_late(after: Duration) -> Error {
@@ -95,9 +98,7 @@ impl<'a> Setup<'a> {
             match self.reader.recv() {
                 Ok(Message::Progress(_)) | Err(SessionError::Timeout { .. }) => {}
                 Ok(other) => {
-                    return Err(failed(
-                        &other.unexpected(Expected::Message(MessageKind::Progress)),
-                    ));
+                    return Err(unexpected(other, Expected::Message(MessageKind::Progress)));
                 }
                 Err(error) => return Err(failed(&error)),
             }
@@ -161,9 +162,7 @@ impl<'a> Setup<'a> {
             match self.reader.recv() {
                 Ok(Message::Progress(_)) => heard_at = Instant::now(),
                 Ok(other) => {
-                    return Err(failed(
-                        &other.unexpected(Expected::Message(MessageKind::Progress)),
-                    ));
+                    return Err(unexpected(other, Expected::Message(MessageKind::Progress)));
                 }
                 Err(SessionError::Timeout { .. }) => {}
                 Err(error) => return Err(failed(&error)),
@@ -197,7 +196,7 @@ impl<'a> Setup<'a> {
         pick: impl FnOnce(Message) -> Result<T, Message>,
     ) -> Result<T, Error> {
         pick(self.message(self.patience())?)
-            .map_err(|other| failed(&other.unexpected(Expected::Message(want))))
+            .map_err(|other| unexpected(other, Expected::Message(want)))
     }
 
     /// Waits for the peer's hello.

@@ -7,7 +7,7 @@ use farwrite::fabric::udp::path_mtu;
 use farwrite::routes::payload_in;
 use farwrite::{QpConfig, QpOptions, RateControl, SchemeName, Sealing};
 use farwrite_choice::{group_chunks, parity_bytes};
-use farwrite_session::TransferPlan;
+use farwrite_files::TransferPlan;
 
 use farwrite_units::show::Bytes;
 

@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 
 use farwrite::{Endpoint, Fabric as _, QpInfo, QpOptions, SchemeName, Sealing, UdpConfig};
 use farwrite_emulator::udp::{PortPair, Side, UdpEmulator, UdpEmulatorConfig};
-use farwrite_link::{LinkConfig, Loss};
-use farwrite_session::files::{Policy, ScanOptions, Source};
-use farwrite_session::{
-    Channel, CutoverAccepted, Hello, Listener, Message, OfferedSockets, Psk, QpBlob, Text,
+use farwrite_files::{
+    CutoverAccepted, Hello, Message, OfferedSockets, Policy, QpBlob, ScanOptions, Source,
 };
+use farwrite_link::{LinkConfig, Loss};
+use farwrite_session::{Channel, Listener, Psk, Text};
 
 use crate::{
     Cancel, Client, ErrorKind, Event, Observer, RateControl, ReceiveSettings, RouteShrunk, SETUP,
@@ -84,7 +84,7 @@ fn cross(
     meddle: impl Fn(&UdpEmulator) + Sync,
 ) -> [TransferReport; 2] {
     let settings = SendSettings {
-        compare: farwrite_session::files::Compare::Time,
+        compare: farwrite_files::Compare::Time,
         delete: None,
         scheme,
         rate_control: RateControl::Fixed { rate_bps },
@@ -388,7 +388,7 @@ fn reports_of_more_than_was_sent_are_shown() {
 
 fn adaptive_settings() -> SendSettings {
     SendSettings {
-        compare: farwrite_session::files::Compare::Time,
+        compare: farwrite_files::Compare::Time,
         delete: None,
         scheme: SchemeSetting::Auto,
         rate_control: adaptive(),

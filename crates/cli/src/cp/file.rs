@@ -13,7 +13,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use blake3::Hash;
-use farwrite_session::files::new_name;
+use farwrite_files::new_name;
 use farwrite_stream::WriteHalf;
 use farwrite_transfer::Cancel;
 use rustix::fs::fsync;

@@ -13,8 +13,9 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
+use farwrite_files::MessageError;
 use farwrite_probe::{self as probe, Findings, ProbeHooks, ProbeStage};
-use farwrite_session::{Error as SessionError, HostPort};
+use farwrite_session::HostPort;
 use farwrite_transfer::{self as transfer, ErrorKind};
 
 pub(crate) use args::ProbeArgs;
@@ -146,10 +147,9 @@ fn failure(doing: &str, error: &probe::Error) -> Failure {
     let exit = match error {
         probe::Error::Channel(error) => return session(error),
         probe::Error::Aborted { cause, reason } => {
-            return session(&SessionError::Aborted {
-                cause: *cause,
-                reason: reason.clone(),
-            });
+            let (cause, reason) = (*cause, reason.clone());
+            let aborted = MessageError::Aborted { cause, reason };
+            return transfer::Error::of_message(doing, &aborted).into();
         }
         probe::Error::NotAnswered { .. } | probe::Error::NotAProbe { .. } => Exit::Mismatch,
         probe::Error::Socket(_) | probe::Error::NoUdp { .. } => Exit::Unreachable,

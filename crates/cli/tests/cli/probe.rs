@@ -5,7 +5,8 @@ use std::net::{TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-use farwrite_session::{Channel, Hello, Message, Psk, Text};
+use farwrite_files::{Hello, Message};
+use farwrite_session::{Channel, Psk, Text};
 use serde_json::Value;
 
 use crate::{result_of, text};

@@ -4,7 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 use farwrite::{Outcome, QpConfig, QpInfo, QpOptions};
-use farwrite_session::{Cutover, CutoverAccepted, Message, QpBlob};
+use farwrite_files::{Cutover, CutoverAccepted, Message, QpBlob};
 
 use crate::hostile_sender::{HostileSender, SEGMENT, config, file, plan};
 use crate::rig::{Receiver, Rig, V4, pattern};

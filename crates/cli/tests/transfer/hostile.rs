@@ -9,9 +9,9 @@ use std::time::Duration;
 use farwrite::fabric::Adapter;
 use farwrite::fabric::contract::{Fabric, QpAttr, Qpn, Region, RemoteQp, Rkey, Sge, WriteWr};
 use farwrite::{Outcome, QpConfig, UdpConfig, UdpFabric};
+use farwrite_files::{Delete, Entry, Hello, Kind, Message, TransferPlan};
 use farwrite_rng::SplitMix;
-use farwrite_session::files::{Delete, Entry, Kind};
-use farwrite_session::{Channel, Hello, Message, Text, TransferPlan};
+use farwrite_session::{Channel, Text};
 
 use crate::hostile_sender::{HostileSender, SEGMENT, SEGMENT_BYTES, config, file, plan};
 use crate::rig::{Ended, Receiver, Rig, V4, list, pattern};

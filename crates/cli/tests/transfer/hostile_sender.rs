@@ -7,15 +7,17 @@ use farwrite::{
     Endpoint, Outcome, QpConfig, QpInfo, QpOptions, QueuePair, SchemeName, SendHandle, SendOptions,
     UdpConfig, UdpFabric,
 };
-use farwrite_session::files::{Entry, Kind, Time};
-use farwrite_session::{
-    Channel, Error, Expected, Hello, Message, MessageKind, OfferedSockets, QpBlob, Text,
-    TransferPlan,
+use farwrite_files::{
+    Entry, Expected, Hello, Kind, Message, MessageKind, OfferedSockets, QpBlob, Time, TransferPlan,
 };
+use farwrite_session::{Channel, Error, Text};
 
 use crate::rig::Rig;
 
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Why a receiver takes no offer.
+pub(crate) type Refused = Box<dyn std::error::Error + Send + Sync>;
 pub(crate) const SEGMENT: usize = 64 << 10;
 pub(crate) const SEGMENT_BYTES: u64 = SEGMENT as u64;
 
@@ -114,7 +116,7 @@ impl HostileSender {
 
     /// Sends the plan, the manifest and the queue pair. Connects to the queue pair of the receiver
     /// if the receiver accepts.
-    pub(crate) fn offer(&mut self, plan: TransferPlan, entries: Vec<Entry>) -> Result<(), Error> {
+    pub(crate) fn offer(&mut self, plan: TransferPlan, entries: Vec<Entry>) -> Result<(), Refused> {
         let info = self.info();
         self.offer_info(plan, entries, &info)
     }
@@ -124,7 +126,7 @@ impl HostileSender {
         plan: TransferPlan,
         entries: Vec<Entry>,
         info: &QpInfo,
-    ) -> Result<(), Error> {
+    ) -> Result<(), Refused> {
         self.say(&Message::Plan(plan));
         if !entries.is_empty() {
             self.say(&Message::Entries(entries));
@@ -136,7 +138,9 @@ impl HostileSender {
                 self.endpoint.connect_qp(self.qp, &theirs).expect("fits");
                 Ok(())
             }
-            other => Err(other.unexpected(Expected::Message(MessageKind::QpInfo))),
+            other => Err(other
+                .unexpected(Expected::Message(MessageKind::QpInfo))
+                .into()),
         }
     }
 

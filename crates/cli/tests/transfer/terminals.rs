@@ -7,7 +7,8 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use farwrite_session::{Hello, Listener, Message, Text};
+use farwrite_files::{Hello, Message};
+use farwrite_session::{Listener, Text};
 
 use crate::rig::{Receiver, Rig, Running, V4, free_port};
 

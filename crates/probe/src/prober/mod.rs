@@ -9,9 +9,8 @@ mod trips;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use farwrite_session::{
-    Channel, Error as SessionError, Expected, Hello, Message, MessageKind, Text,
-};
+use farwrite_files::{Expected, Hello, Message, MessageKind};
+use farwrite_session::{Channel, Text};
 
 use crate::datagram::KEY_BYTES;
 use crate::host_drops::HostCounter;
@@ -263,19 +262,14 @@ fn meet(channel: &mut Channel) -> Result<(), Error> {
         software: software(),
         capabilities: Hello::PROBES,
     }))?;
-    let (reader, _) = channel.halves();
-    let hello = reader.recv_expected(
-        Expected::Message(MessageKind::Hello),
-        |message| match message {
-            Message::Hello(hello) => Ok(hello),
-            other => Err(other),
-        },
-    );
-    match hello {
-        Ok(hello) if hello.has(Hello::PROBES) => Ok(()),
-        Ok(Hello { software, .. }) => Err(Error::NotAnswered { software }),
-        Err(SessionError::Aborted { cause, reason }) => Err(Error::Aborted { cause, reason }),
-        Err(error) => Err(error.into()),
+    match channel.recv()? {
+        Message::Hello(hello) if hello.has(Hello::PROBES) => Ok(()),
+        Message::Hello(Hello { software, .. }) => Err(Error::NotAnswered { software }),
+        Message::Abort { cause, reason } => Err(Error::Aborted { cause, reason }),
+        other => {
+            let want = Expected::Message(MessageKind::Hello);
+            Err(Error::Meeting(other.unexpected(want)))
+        }
     }
 }
 

@@ -7,12 +7,13 @@ use std::thread;
 use std::time::Duration;
 
 use farwrite_emulator::udp::{PortPair, Side, UdpEmulator, UdpEmulatorConfig};
+use farwrite_files::{Hello, Message};
 use farwrite_link::{LinkConfig, Loss, Reorder};
 use farwrite_probe::{
     EcnFindings, Error, Findings, MtuLimit, ProbeHooks, ProbeStage, ResponderSummary, Settings,
     probe,
 };
-use farwrite_session::{Hello, Message, Text};
+use farwrite_session::Text;
 
 use crate::ends::{PATIENCE, answering, channels};
 

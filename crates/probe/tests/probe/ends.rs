@@ -4,8 +4,9 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use farwrite_files::{Hello, Message};
 use farwrite_probe::{Error, ResponderSummary, answer};
-use farwrite_session::{Channel, Hello, Message, Psk};
+use farwrite_session::{Channel, Psk};
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 

@@ -6,5 +6,3 @@ mod common;
 mod connect;
 mod handshake;
 mod listener;
-mod manifest;
-mod session;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, SyncSender, TrySendError};
 use std::thread;
 
-use farwrite_session::{Error as SessionError, Expected, FileCause, Message, Reader};
+use farwrite_files::{Expected, FileCause, Message};
+use farwrite_session::{Error as SessionError, Reader};
 
 use super::Event;
 use super::disk_writer::Job;
@@ -107,7 +108,10 @@ fn listen(
                 let _ = events.send(Event::Cutover(cutover));
                 continue;
             }
-            other => return Err(failed(other.unexpected(Expected::AboutFiles))),
+            other => {
+                let error = other.unexpected(Expected::AboutFiles);
+                return Err(Error::of_message("receiving", &error));
+            }
         };
         let queued = match jobs.try_send(job) {
             Ok(()) => true,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use farwrite::Outcome;
-use farwrite_session::{Cutover, CutoverAccepted, Message};
+use farwrite_files::{Cutover, CutoverAccepted, Message};
 
 use super::receiving;
 use super::stream::{Posted, Stream};

@@ -7,8 +7,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use farwrite::Region;
-use farwrite_session::files::{CommitGate, KEPT_DAYS, Manifest, Run, Sink, SinkError, Verdict};
-use farwrite_session::{FileCause, Message, Missing, Text};
+use farwrite_files::{
+    CommitGate, FileCause, KEPT_DAYS, Manifest, Message, Missing, Run, Sink, SinkError, Verdict,
+};
+use farwrite_session::Text;
 
 use super::Event;
 use crate::channel_writer::{Closed, Outbox};

@@ -21,8 +21,11 @@ use farwrite::{
     Cipher, Endpoint, QpConfig, QpInfo, QpOptions, QueuePair, RateControl, Region, SchemeName,
     Sealing,
 };
-use farwrite_session::files::{CommitGate, Compare, Delete, Manifest, Sink};
-use farwrite_session::{Cutover, Expected, Message, MessageKind, Reader, TransferPlan};
+use farwrite_files::{
+    CommitGate, Compare, Cutover, Delete, Expected, Manifest, Message, MessageError, MessageKind,
+    Sink, TransferPlan,
+};
+use farwrite_session::Reader;
 use farwrite_units::show::Bytes;
 
 use crate::channel_writer::{ChannelWriter, Outbox};
@@ -33,7 +36,7 @@ use crate::report::{Facts, Files, Role, Sending, TransferReport, Unfinished};
 use crate::results::{FileResults, SharedResults};
 use crate::route::{Offered, RoutedEndpoint};
 use crate::sender::note_partials;
-use crate::setup::{SETUP, Setup, decode_info, failed, hello, warn_if_unsealed};
+use crate::setup::{SETUP, Setup, decode_info, hello, unexpected, warn_if_unsealed};
 use crate::shape::{Shape, options};
 use crate::{
     Client, DISK_END, Error, ErrorKind, MemoryPool, SchemeSetting, TransferHooks, wait_for_disk,
@@ -167,7 +170,7 @@ fn info_of(message: Message) -> Result<QpInfo, Error> {
         Message::QpInfo(blob) => decode_info(&blob),
         other => {
             let want = Expected::Message(MessageKind::QpInfo);
-            Err(failed(&other.unexpected(want)))
+            Err(unexpected(other, want))
         }
     }
 }
@@ -452,8 +455,8 @@ fn ports(ours: &QpInfo, theirs: &QpInfo) -> String {
     format!("{} and {}", ours.control, theirs.control)
 }
 
-impl From<farwrite_session::Error> for Error {
-    fn from(error: farwrite_session::Error) -> Self {
-        failed(&error)
+impl From<MessageError> for Error {
+    fn from(error: MessageError) -> Self {
+        Self::of_message("setting the transfer up", &error)
     }
 }

@@ -1,10 +1,9 @@
 //! Reads the list of files that a sender offers.
 
-use farwrite_session::files::{Offer, recv_manifest};
-use farwrite_session::{Expected, Message, MessageKind, TransferPlan};
+use farwrite_files::{Expected, Message, MessageKind, Offer, TransferPlan, recv_manifest};
 
 use crate::memory_pool::{MemoryShare, detail_bytes, list_bytes};
-use crate::setup::{SETUP, Setup, failed};
+use crate::setup::{SETUP, Setup, unexpected};
 use crate::{Error, ErrorKind};
 
 /// Reads the list. `list` bounds its memory.
@@ -66,7 +65,7 @@ pub(crate) fn skip_entries(setup: &mut Setup<'_>, mut left: u64) -> Result<(), E
             }
             other => {
                 let want = Expected::Message(MessageKind::Entries);
-                return Err(failed(&other.unexpected(want)));
+                return Err(unexpected(other, want));
             }
         }
     }

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::thread;
 
-use farwrite_session::Message;
-use farwrite_session::files::PrefixReader;
+use farwrite_files::{Message, PrefixReader};
 
 use crate::Error;
 use crate::channel_writer::Outbox;

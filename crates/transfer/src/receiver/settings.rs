@@ -5,8 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use farwrite::{EqdsOptions, RateControl, Sealing};
-use farwrite_session::files::{Delete, Kind, Manifest, Policy};
-use farwrite_session::{Hello, TransferPlan};
+use farwrite_files::{Delete, Hello, Kind, Manifest, Policy, TransferPlan};
 
 use crate::{Error, ErrorKind};
 

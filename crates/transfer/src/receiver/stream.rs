@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 use farwrite::{
     MemoryRegion, Outcome, QpStats, QueuePair, RateControl, RecvHandle, Region, Sealing,
 };
-use farwrite_session::TransferPlan;
-use farwrite_session::files::{Manifest, PrefixReader, Wanted};
+use farwrite_files::{Manifest, PrefixReader, TransferPlan, Wanted};
 use farwrite_units::show::{Percent, real};
 
 use super::Event;

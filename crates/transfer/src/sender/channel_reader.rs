@@ -4,10 +4,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
-use farwrite_session::files::{Manifest, PrefixHashes};
-use farwrite_session::{
-    CutoverAccepted, Error as SessionError, Expected, FileCause, Message, Reader, Text,
-};
+use farwrite_files::{CutoverAccepted, Expected, FileCause, Manifest, Message, PrefixHashes};
+use farwrite_session::{Error as SessionError, Reader, Text};
 
 use crate::error::of_thread;
 use crate::progress_counts::{OwnCounts, PeerCounts};
@@ -171,7 +169,10 @@ fn listen(
                 continue;
             }
             Message::Done => return verdicts.finish(),
-            other => return Err(failed(other.unexpected(Expected::AboutFiles))),
+            other => {
+                let error = other.unexpected(Expected::AboutFiles);
+                return Err(Error::of_message("receiving", &error));
+            }
         }
         heartbeat.add_file();
     }

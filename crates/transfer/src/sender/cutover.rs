@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use farwrite::{Outcome, RateControl, Sealing};
-use farwrite_session::{Cutover, CutoverAccepted, Message};
+use farwrite_files::{Cutover, CutoverAccepted, Message};
 
 use super::stream::{InFlight, SchemePicker, State, Stream};
 use crate::cutover::{MAX_CUTOVERS, arrived_indices};

@@ -5,8 +5,8 @@ use std::sync::mpsc::{Receiver, SyncSender, TryRecvError};
 use std::time::Duration;
 
 use farwrite::Region;
-use farwrite_session::files::Source;
-use farwrite_session::{Message, Missing, Text};
+use farwrite_files::{Message, Missing, Source};
+use farwrite_session::Text;
 
 use crate::channel_writer::{Closed, Outbox};
 use crate::progress_counts::OwnCounts;

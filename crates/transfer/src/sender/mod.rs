@@ -15,12 +15,11 @@ use std::time::{Duration, Instant};
 
 use farwrite::routes::{Role as RouteRole, Sizes};
 use farwrite::{Cipher, Endpoint, QpInfo, QueuePair, RateControl, SchemeName, Sealing};
-use farwrite_session::files::{
-    Compare, Delete, Kind, Manifest, Partial, Source, detail_messages, manifest_messages,
+use farwrite_files::{
+    Compare, Delete, Expected, Hello, Kind, Manifest, Message, MessageKind, Partial, Source,
+    TransferPlan, detail_messages, manifest_messages,
 };
-use farwrite_session::{
-    Channel, Expected, Hello, Key, Message, MessageKind, Reader, Text, TransferPlan,
-};
+use farwrite_session::{Channel, Key, Reader, Text};
 use farwrite_units::show::{Bytes, Rate, real};
 
 use crate::channel_writer::{ChannelWriter, Outbox};
@@ -29,7 +28,7 @@ use crate::progress_counts::{OwnCounts, PeerCounts};
 use crate::report::{Facts, Files, Role, Sending, TransferReport, Unfinished};
 use crate::results::SharedResults;
 use crate::route::{Offered, RoutedEndpoint};
-use crate::setup::{SETUP, Setup, decode_info, failed, hello, send_qp_info, warn_if_unsealed};
+use crate::setup::{SETUP, Setup, decode_info, hello, send_qp_info, unexpected, warn_if_unsealed};
 use crate::shape::{MIN_TRANSFER_MTU, Shape, Speed, nic_mtu, options};
 use crate::{Cancel, Error, ErrorKind, Event, SchemeSetting, TransferHooks, wait_for_disk};
 pub use auto::Choices;
@@ -349,7 +348,7 @@ fn hear_present(
             }
             other => {
                 let want = Expected::Message(MessageKind::QpInfo);
-                return Err(failed(&other.unexpected(want)));
+                return Err(unexpected(other, want));
             }
         }
     }

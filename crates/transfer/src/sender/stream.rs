@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use farwrite::{
     MemoryRegion, Outcome, PeerStats, QpStats, Region, SchemeName, SendHandle, SendOptions,
 };
-use farwrite_session::files::{Manifest, Source};
+use farwrite_files::{Manifest, Source};
 
 use super::auto::{Auto, Choices};
 use super::bottleneck::{Bottleneck, Bottlenecks, StreamState};

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use farwrite::{RateControl, Sealing};
+use farwrite_files::{ScanOptions, Source};
 use farwrite_link::LinkConfig;
-use farwrite_session::files::{ScanOptions, Source};
 
 use super::{Reports, TIMEOUT, pattern, travel, until_delivered};
 use crate::{Cancel, Error, ErrorKind, SchemeSetting, SendSettings, Unfinished};
@@ -56,7 +56,7 @@ fn what_happened_to_files_is_told_after_a_failure() {
 
     let config = LinkConfig::default();
     let settings = SendSettings {
-        compare: farwrite_session::files::Compare::Time,
+        compare: farwrite_files::Compare::Time,
         delete: None,
         scheme: SchemeSetting::Auto,
         rate_control: RateControl::Fixed {

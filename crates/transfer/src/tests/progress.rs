@@ -18,7 +18,7 @@ fn progress_is_what_has_arrived_and_not_whole_messages() {
         ..LinkConfig::default()
     };
     let settings = SendSettings {
-        compare: farwrite_session::files::Compare::Time,
+        compare: farwrite_files::Compare::Time,
         delete: None,
         scheme: SchemeSetting::Auto,
         rate_control: RateControl::default(),

@@ -35,7 +35,7 @@ fn shrink(settings: SendSettings, bytes: usize, steps: &[(u64, usize)]) -> [serd
 /// A path that shrinks twice does not end a transfer with this scheme and rate control.
 fn survives(scheme: &str, rate_control: RateControl) {
     let settings = SendSettings {
-        compare: farwrite_session::files::Compare::Time,
+        compare: farwrite_files::Compare::Time,
         delete: None,
         scheme: scheme.parse().expect("a scheme"),
         rate_control,
@@ -87,7 +87,7 @@ fn a_path_that_shrinks_twice_is_survived_at_any_rate_control() {
 fn a_path_that_shrinks_too_often_ends_with_a_typed_error() {
     let sizes = [8868, 5000, 1472];
     let settings = SendSettings {
-        compare: farwrite_session::files::Compare::Time,
+        compare: farwrite_files::Compare::Time,
         delete: None,
         scheme: SchemeSetting::Named(SchemeName::SrNack),
         rate_control: RateControl::Fixed {

@@ -1,0 +1,7 @@
+//! The names of interrupted files, for the targets in `fuzz/`. Not part of the interface.
+
+/// Reads the name of an interrupted file and writes it again; `None` for any other name.
+#[must_use]
+pub fn rewritten_name(name: &[u8]) -> Option<Vec<u8>> {
+    crate::part_name::rewritten_name(name)
+}

@@ -1,0 +1,123 @@
+//! Why a manifest is refused.
+
+use std::path::PathBuf;
+
+use super::{MAX_DEPTH, MAX_ENTRIES, MAX_NAMES_BYTES, MAX_PATH_BYTES, MAX_STREAM_BYTES};
+use crate::entry::{MAX_TARGET_BYTES, NANOS};
+use crate::{DetailError, NameError};
+
+/// Why a manifest is refused.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ManifestError {
+    /// An entry breaks a rule.
+    #[error("manifest entry {index} ({path:?}): {why}")]
+    Entry {
+        /// Its number.
+        index: u32,
+        /// Its path, as far as it can be shown.
+        path: PathBuf,
+        /// Which rule.
+        why: EntryError,
+    },
+    /// A detail breaks a rule.
+    #[error("manifest entry {index}: {why}")]
+    Detail {
+        /// Number of the entry.
+        index: u32,
+        /// Which rule.
+        why: DetailError,
+    },
+    /// Two entries have the same path.
+    #[error("manifest entries {first} and {second} have the same path {path:?}")]
+    Twice {
+        /// Number of one.
+        first: u32,
+        /// Number of the other.
+        second: u32,
+        /// Their path.
+        path: PathBuf,
+    },
+    /// More than [`MAX_ENTRIES`].
+    #[error("more than {MAX_ENTRIES} files and directories; send parts of the tree one by one")]
+    TooMany,
+    /// More than [`MAX_NAMES_BYTES`].
+    #[error("the names have more than {MAX_NAMES_BYTES} bytes; send parts of the tree one by one")]
+    NamesTooLong,
+    /// It is not what the transfer plan announced.
+    #[error("the manifest has {came} {what}, but the transfer plan said {want}")]
+    NotAsPlanned {
+        /// Entries or bytes.
+        what: Planned,
+        /// How many there are.
+        came: u64,
+        /// How many were announced.
+        want: u64,
+    },
+}
+
+/// What a transfer plan announces of the manifest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Planned {
+    /// The number of entries.
+    #[error("entries")]
+    Entries,
+    /// The bytes of all files together.
+    #[error("bytes")]
+    Bytes,
+}
+
+/// Why an entry is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum EntryError {
+    /// Its name is not a valid name.
+    #[error("its name cannot be used: {0}")]
+    Name(NameError),
+    /// Its parent is not a directory that came earlier.
+    #[error("its parent, entry {came}, is no directory that came before it")]
+    Parent {
+        /// The parent that it names.
+        came: u32,
+    },
+    /// It is nested too deeply.
+    #[error("it lies more than {MAX_DEPTH} directories deep")]
+    Deep,
+    /// Its path is too long.
+    #[error("its path has {came} bytes, at most {MAX_PATH_BYTES} are allowed")]
+    Long {
+        /// The length.
+        came: u32,
+    },
+    /// Its mode has bits that are not transferred.
+    #[error("its mode is {came:#o}, at most 0o777 is allowed")]
+    Mode {
+        /// The mode.
+        came: u16,
+    },
+    /// Its time is invalid.
+    #[error("its time has {came} nanoseconds, want fewer than {NANOS}")]
+    Nanos {
+        /// The nanoseconds of the time.
+        came: u32,
+    },
+    /// The target of a symbolic link cannot be one.
+    #[error("its target has {came} bytes, want 1 to {MAX_TARGET_BYTES}, none of them zero")]
+    Target {
+        /// The length of the target.
+        came: usize,
+    },
+    /// It is a hard link to something else than a file that came earlier.
+    #[error("it is another name of entry {came}, which is no file that came before it")]
+    First {
+        /// The number that it names.
+        came: u32,
+    },
+    /// The lengths overflow.
+    #[error("with its {came} bytes the transfer is longer than {MAX_STREAM_BYTES} bytes")]
+    Bytes {
+        /// Its length.
+        came: u64,
+    },
+}

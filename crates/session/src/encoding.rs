@@ -1,0 +1,33 @@
+//! The serialised form of messages (P7.5).
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::Error;
+
+/// A type whose values each travel as one message.
+pub trait ChannelMessage: Serialize + DeserializeOwned {
+    /// The name of the type in errors.
+    const NAME: &'static str;
+    /// The maximum number of bytes of the serialised form. The reader refuses a longer message
+    /// before it stores it.
+    const MAX_BYTES: usize;
+}
+
+/// Reads a message from its serialised form (P7.5).
+///
+/// # Errors
+/// [`Error::Malformed`], also for bytes after the last field.
+pub fn decode<T: ChannelMessage>(bytes: &[u8]) -> Result<T, Error> {
+    let malformed = |why| Error::Malformed {
+        name: T::NAME,
+        came_bytes: bytes.len(),
+        why,
+    };
+    let (message, rest) =
+        postcard::take_from_bytes(bytes).map_err(|error| malformed(error.to_string()))?;
+    if !rest.is_empty() {
+        return Err(malformed(format!("{} bytes too many", rest.len())));
+    }
+    Ok(message)
+}
