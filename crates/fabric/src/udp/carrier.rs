@@ -157,6 +157,13 @@ impl UdpCarrier {
         }
     }
 
+    /// See [`UdpFabric::await_strangers`](super::UdpFabric::await_strangers).
+    pub(super) fn await_strangers(&self) {
+        for port in &self.ports {
+            port.peers.await_strangers();
+        }
+    }
+
     /// The sockets that were full at the last send, until they have room.
     pub(super) fn when_not_full(&self) -> impl Iterator<Item = PollFd<'_>> {
         let sockets = self.ports.iter().map(|port| &*port.socket);

@@ -123,6 +123,13 @@ impl UdpFabric {
         self.carrier().lose_too_large();
     }
 
+    /// From now on, packets of strangers are awaited, as by a listener: their sockets are read as often as those of
+    /// peers. Without this call, an end that has peers reads them now and then, and no stranger wakes it at a port
+    /// that it shares with others.
+    pub fn await_strangers(&self) {
+        self.carrier().await_strangers();
+    }
+
     /// Sends a route packet, or a packet of a handshake, from a port and from one of its addresses (an unspecified address
     /// selects any). Returns whether it fits: a packet that is larger than this machine can send to
     /// `to` is not sent. If there is no room at the moment, the packet is lost.

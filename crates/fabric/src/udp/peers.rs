@@ -46,6 +46,8 @@ pub(super) struct Peers {
     version: AtomicU64,
     /// Whether packets of some peer may arrive through the open socket.
     shares: AtomicBool,
+    /// Whether the owner awaits strangers, as a listener does.
+    awaits_strangers: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -93,6 +95,7 @@ impl Peers {
             list: Mutex::default(),
             version: AtomicU64::new(0),
             shares: AtomicBool::new(true),
+            awaits_strangers: AtomicBool::new(false),
         }
     }
 
@@ -176,9 +179,14 @@ impl Peers {
         Ok(made?)
     }
 
-    /// Whether packets of some peer may arrive through the open socket.
+    /// Whether packets of some peer, or of awaited strangers, may arrive through the open socket.
     pub(super) fn shares(&self) -> bool {
-        self.shares.load(Ordering::Relaxed)
+        self.shares.load(Ordering::Relaxed) || self.awaits_strangers.load(Ordering::Relaxed)
+    }
+
+    /// Reads the open socket as often as those of peers from now on.
+    pub(super) fn await_strangers(&self) {
+        self.awaits_strangers.store(true, Ordering::Relaxed);
     }
 
     fn publish(&self, list: &mut List) {

@@ -3,11 +3,12 @@
 use std::io;
 use std::net::{SocketAddr, UdpSocket as StdSocket};
 use std::os::fd::AsFd;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use rustix::net::sockopt;
 
 use super::config::SocketConfig;
+use super::datagram::ReceivedBatch;
 use super::error::SocketError;
 use super::options;
 use super::routing_table;
@@ -19,10 +20,14 @@ use super::socket::SharedSocket;
 /// [`UdpFabric::bind_beside`](super::UdpFabric::bind_beside)) share the port. Several fabrics can use it at
 /// once, at the same address too. Clones hold the same port.
 ///
-/// The port itself receives nothing that belongs to these sockets. At a wildcard address, the kernel
-/// prefers a socket with the exact address. The port then keeps at most some kilobytes of other
-/// datagrams, and nobody reads them. At one address, the port is connected to itself, so the kernel
-/// passes it no datagram of another sender.
+/// The port itself receives nothing that belongs to these sockets. The kernel prefers a socket that is
+/// connected to the source of a datagram, then one with the exact address, and of equal ones the one that was
+/// bound last. A port at a wildcard address keeps at most some kilobytes of other datagrams, and nobody reads
+/// them. At one address, the port is connected to itself, so the kernel passes it no datagram of another
+/// sender.
+///
+/// So of several sockets at the port, one receives the datagrams of strangers. It passes those that may be for
+/// the fabrics beside it ([`ReservedPort::pass`]); fabrics do so themselves.
 #[derive(Clone, Debug)]
 pub struct ReservedPort(Arc<Reserved>);
 
@@ -30,8 +35,8 @@ pub struct ReservedPort(Arc<Reserved>);
 struct Reserved {
     socket: StdSocket,
     local: SocketAddr,
-    /// Locked while another socket may bind the port.
-    sharing: Mutex<()>,
+    /// The sockets that were bound beside the port. Locked while another socket may bind the port.
+    beside: Mutex<Vec<Weak<SharedSocket>>>,
     /// The sockets of fabrics, one for each address in use.
     open: Mutex<Vec<Weak<SharedOpen>>>,
 }
@@ -55,7 +60,7 @@ impl ReservedPort {
             Ok(Reserved {
                 socket,
                 local,
-                sharing: Mutex::new(()),
+                beside: Mutex::default(),
                 open: Mutex::default(),
             })
         };
@@ -71,27 +76,64 @@ impl ReservedPort {
     /// The open socket at this address, which all fabrics at this address share.
     pub(super) fn open(&self, config: &SocketConfig) -> Result<Arc<SharedOpen>, SocketError> {
         let bind = routing_table::canonical(config.bind);
-        let mut sockets = self.0.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sockets = lock(&self.0.open);
         sockets.retain(|socket| socket.strong_count() > 0);
         let mut used = sockets.iter().filter_map(Weak::upgrade);
         if let Some(open) = used.find(|open| open.socket().local == bind) {
             return Ok(open);
         }
-        let socket = SharedSocket::bind(config, Some(self))?;
-        let open = Arc::new(SharedOpen::new(Arc::new(socket)));
+        let socket = Arc::new(SharedSocket::bind(config, Some(self))?);
+        self.note(&socket);
+        let open = Arc::new(SharedOpen::new(socket, Some(self.clone())));
         sockets.push(Arc::downgrade(&open));
         Ok(open)
+    }
+
+    /// Remembers a socket that was bound beside the port: further ones can be bound at its address.
+    pub(super) fn note(&self, socket: &Arc<SharedSocket>) {
+        let mut beside = lock(&self.0.beside);
+        beside.retain(|socket| socket.strong_count() > 0);
+        beside.push(Arc::downgrade(socket));
+    }
+
+    /// Gives datagrams that a socket of this port has received, and that are not its own, to the fabrics beside
+    /// it that the sender may mean. They take only packets for their owners: route packets, and packets of
+    /// handshakes.
+    pub fn pass(&self, batch: &ReceivedBatch<'_>) {
+        self.pass_from(None, batch);
+    }
+
+    /// As [`ReservedPort::pass`]; `from` has received the datagrams, and needs them no more.
+    pub(super) fn pass_from(&self, from: Option<&SharedOpen>, batch: &ReceivedBatch<'_>) {
+        for open in lock(&self.0.open).iter().filter_map(Weak::upgrade) {
+            let ip = open.socket().local.ip();
+            let is_meant = ip.is_unspecified() || ip == batch.dst.ip();
+            if is_meant && from.is_none_or(|from| !std::ptr::eq(from, &*open)) {
+                open.take_in(batch);
+            }
+        }
     }
 
     /// Runs `bind`, which may bind sockets with `SO_REUSEADDR` to this port.
     ///
     /// Another program can bind the port only during this call, and only with the same option.
     pub(super) fn share<T>(&self, bind: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
-        let sharing = self.0.sharing.lock();
-        let _sharing = sharing.unwrap_or_else(PoisonError::into_inner);
-        sockopt::set_socket_reuseaddr(self.0.socket.as_fd(), true)?;
+        let beside = lock(&self.0.beside);
+        let used: Vec<_> = beside.iter().filter_map(Weak::upgrade).collect();
+        let share = |on| -> io::Result<()> {
+            let sockets = used.iter().map(|socket| socket.as_fd());
+            for socket in sockets.chain([self.0.socket.as_fd()]) {
+                sockopt::set_socket_reuseaddr(socket, on)?;
+            }
+            Ok(())
+        };
+        share(true)?;
         let bound = bind();
-        sockopt::set_socket_reuseaddr(self.0.socket.as_fd(), false)?;
+        share(false)?;
         bound
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -12,6 +12,7 @@ use super::owners_packets::OwnersPacket;
 use super::peers::Peers;
 use super::real_time::now_ns;
 use super::receiver::Buffers;
+use super::reserved_port::ReservedPort;
 use super::rx::STRANGERS_NS;
 use super::socket::SharedSocket;
 use super::wake_event::WakeEvent;
@@ -29,14 +30,11 @@ const OVERHEAD_BYTES: usize = 128;
 #[derive(Debug)]
 pub(super) struct SharedOpen {
     socket: Arc<SharedSocket>,
-    readers: Mutex<Readers>,
-}
-
-#[derive(Debug, Default)]
-struct Readers {
-    /// The time of the last read.
-    read_ns: u64,
-    inboxes: Vec<Arc<Inbox>>,
+    /// The port, whose other sockets may receive datagrams for these fabrics, and the other way round.
+    held: Option<ReservedPort>,
+    /// The time of the last read. Locked by the one that reads.
+    read_ns: Mutex<u64>,
+    inboxes: Mutex<Vec<Arc<Inbox>>>,
 }
 
 /// What one fabric gets of the socket when another one reads it.
@@ -55,6 +53,8 @@ struct Waiting {
     bytes: usize,
     /// Whether a batch has come for which the fabric was not woken.
     is_new: bool,
+    /// When the fabric was woken last.
+    woken_ns: u64,
 }
 
 /// A [`ReceivedBatch`] that waits.
@@ -76,10 +76,12 @@ pub(super) struct SharedReader {
 }
 
 impl SharedOpen {
-    pub(super) fn new(socket: Arc<SharedSocket>) -> Self {
+    pub(super) fn new(socket: Arc<SharedSocket>, held: Option<ReservedPort>) -> Self {
         Self {
             socket,
-            readers: Mutex::default(),
+            held,
+            read_ns: Mutex::default(),
+            inboxes: Mutex::default(),
         }
     }
 
@@ -98,13 +100,24 @@ impl SharedOpen {
             wake_events: wake_events.map(Arc::clone),
             waiting: Mutex::default(),
         });
-        let readers = self.readers.lock();
-        let mut readers = readers.unwrap_or_else(PoisonError::into_inner);
-        readers.inboxes.push(Arc::clone(&inbox));
+        self.inboxes().push(Arc::clone(&inbox));
         SharedReader {
             open: Arc::clone(self),
             inbox,
         }
+    }
+
+    /// Takes datagrams in that another socket of the port has received: those for owners.
+    pub(super) fn take_in(&self, batch: &ReceivedBatch<'_>) {
+        let now_ns = now_ns();
+        for inbox in &*self.inboxes() {
+            inbox.push_owners(batch);
+            inbox.wake(now_ns);
+        }
+    }
+
+    fn inboxes(&self) -> MutexGuard<'_, Vec<Arc<Inbox>>> {
+        self.inboxes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -121,29 +134,30 @@ impl SharedReader {
             each(batch.as_received());
         }
         // The fabric that holds the lock reads for this fabric too, and wakes it.
-        let mut readers = match self.open.readers.try_lock() {
-            Ok(readers) => readers,
+        let mut read_ns = match self.open.read_ns.try_lock() {
+            Ok(read_ns) => read_ns,
             // The one that panicked reads no more.
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return Ok(false),
         };
         let now_ns = now_ns();
-        if !is_awaited && now_ns < readers.read_ns + STRANGERS_NS {
+        if !is_awaited && now_ns < *read_ns + STRANGERS_NS {
             return Ok(false);
         }
-        readers.read_ns = now_ns;
+        *read_ns = now_ns;
         let (received, is_full) = buffers.recv(&self.open.socket)?;
         for batch in received {
-            for inbox in &readers.inboxes {
-                if Arc::ptr_eq(inbox, &self.inbox) {
-                    each(batch);
-                } else {
-                    inbox.push(&batch);
-                }
+            let is_other = |inbox: &&Arc<Inbox>| !Arc::ptr_eq(inbox, &self.inbox);
+            for inbox in self.open.inboxes().iter().filter(is_other) {
+                inbox.push(&batch);
             }
+            if let Some(held) = &self.open.held {
+                held.pass_from(Some(&self.open), &batch);
+            }
+            each(batch);
         }
-        for inbox in &readers.inboxes {
-            inbox.wake();
+        for inbox in &*self.open.inboxes() {
+            inbox.wake(now_ns);
         }
         Ok(is_full && is_awaited)
     }
@@ -151,10 +165,8 @@ impl SharedReader {
 
 impl Drop for SharedReader {
     fn drop(&mut self) {
-        let readers = self.open.readers.lock();
-        let mut readers = readers.unwrap_or_else(PoisonError::into_inner);
         let is_other = |inbox: &Arc<Inbox>| !Arc::ptr_eq(inbox, &self.inbox);
-        readers.inboxes.retain(is_other);
+        self.open.inboxes().retain(is_other);
     }
 }
 
@@ -164,8 +176,13 @@ impl Inbox {
     fn push(&self, batch: &ReceivedBatch<'_>) {
         if self.peers.shares() {
             self.keep(batch, MOST_BYTES);
-            return;
+        } else {
+            self.push_owners(batch);
         }
+    }
+
+    /// Adds the datagrams for the owner of this fabric.
+    fn push_owners(&self, batch: &ReceivedBatch<'_>) {
         for bytes in batch.segments() {
             if OwnersPacket::of(bytes).is_some() {
                 let segment_bytes = bytes.len();
@@ -197,12 +214,18 @@ impl Inbox {
         });
     }
 
-    /// Wakes the fabric, if something has come since the last call.
-    fn wake(&self) {
-        if std::mem::take(&mut self.waiting().is_new) {
-            for wake_event in &self.wake_events {
-                wake_event.waker().wake();
-            }
+    /// Wakes the fabric, if something has come since it was woken last. Strangers wake a fabric that does not await
+    /// them now and then only, however often another one reads the socket.
+    fn wake(&self, now_ns: u64) {
+        let mut waiting = self.waiting();
+        let is_due = self.peers.shares() || now_ns >= waiting.woken_ns + STRANGERS_NS;
+        if !waiting.is_new || !is_due {
+            return;
+        }
+        (waiting.is_new, waiting.woken_ns) = (false, now_ns);
+        drop(waiting);
+        for wake_event in &self.wake_events {
+            wake_event.waker().wake();
         }
     }
 
@@ -241,7 +264,7 @@ mod tests {
         let config = SocketConfig::new(addr);
         let socket = Arc::new(SharedSocket::bind(&config, None).expect("a socket"));
         let peers = Arc::new(Peers::new(Arc::clone(&socket), config, None));
-        let open = Arc::new(SharedOpen::new(socket));
+        let open = Arc::new(SharedOpen::new(socket, None));
         let wake_event = WakeEvent::new().expect("an event");
         let SharedReader { inbox, .. } = &open.reader(&peers, [&wake_event, &wake_event]);
         let mut bytes = [[7; 100], [ROUTE_PACKET; 100]].concat();
@@ -277,12 +300,12 @@ mod tests {
         let socket = Arc::new(SharedSocket::bind(&config, None).expect("a socket"));
         let peers = Arc::new(Peers::new(Arc::clone(&socket), config, None));
         let local = socket.local;
-        let open = Arc::new(SharedOpen::new(socket));
+        let open = Arc::new(SharedOpen::new(socket, None));
         let wake_event = WakeEvent::new().expect("an event");
         let reader = open.reader(&peers, [&wake_event, &wake_event]);
         let of_thread_too = Arc::clone(&open);
         let panics = std::thread::spawn(move || {
-            let _readers = of_thread_too.readers.lock();
+            let _reading = of_thread_too.read_ns.lock();
             panic!("while it reads");
         });
         panics.join().expect_err("it panics");

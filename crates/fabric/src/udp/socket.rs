@@ -128,6 +128,9 @@ impl UdpSocket {
 
     fn bind_at(config: &SocketConfig, held: Option<&ReservedPort>) -> Result<Self, SocketError> {
         let shared = Arc::new(SharedSocket::bind(config, held)?);
+        if let Some(held) = held {
+            held.note(&shared);
+        }
         Ok(Self {
             sender: UdpSender::new(Arc::clone(&shared)),
             receiver: UdpReceiver::new(shared),

@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use farwrite_fabric::Adapter;
 use farwrite_fabric::contract::{Completion, Fabric, QpAttr, QpRoute, Qpn, RemoteQp};
-use farwrite_fabric::udp::{ReservedPort, SocketConfig, UdpConfig, UdpFabric};
+use farwrite_fabric::udp::{
+    ReservedPort, SocketConfig, UdpConfig, UdpFabric, UdpSocket as FabricSocket,
+};
 use farwrite_wire::opcode::{HANDSHAKE_PACKET, ROUTE_PACKET};
 
 const ANY: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
@@ -380,4 +382,63 @@ fn a_route_packet_that_this_machine_does_not_send_is_said_to_be_too_large() {
     assert!(!a.send_owners_packet(0, ANY, to, &bytes).expect("no error"));
     a.send_owners_packet(1, ANY, to, &bytes)
         .expect_err("one port");
+}
+
+/// The kernel gives each packet of a stranger to one socket of a port: the one with the exact address, or the one that
+/// was bound last. A listener beside it gets those for owners.
+#[test]
+fn a_listener_gets_what_strangers_send_to_other_sockets_of_its_port() {
+    let stranger = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    for at in ["127.0.0.1:0", "0.0.0.0:0", "[::]:0"] {
+        let held = ReservedPort::bind(at.parse().expect("an address")).expect("a port");
+        let mut listener = bind_beside(held.local_addr().ip(), &held);
+        listener.await_strangers();
+        let exact = SocketAddr::from((Ipv4Addr::LOCALHOST, held.local_addr().port()));
+        let mut heard = |pass: &mut dyn FnMut()| {
+            stranger
+                .send_to(&[HANDSHAKE_PACKET; 80], exact)
+                .expect("sent");
+            let end = Instant::now() + Duration::from_secs(60);
+            let mut came = listener.take_handshake_packets();
+            while came.is_empty() && Instant::now() < end {
+                pass();
+                listener.wait(Duration::from_millis(1)).expect("sockets");
+                listener.poll(&mut Vec::new()).expect("sockets");
+                came = listener.take_handshake_packets();
+            }
+            assert_eq!(came.len(), 1, "{at}");
+            assert_eq!(came[0].dst, exact, "{at}");
+        };
+        heard(&mut || {});
+        // A fabric with a peer of its own, as a transfer has.
+        let mut beside = bind_beside(exact.ip(), &held);
+        let mut peer = bind("127.0.0.1:0");
+        let (of_beside, of_peer) = (queue_pair(&mut beside), queue_pair(&mut peer));
+        let remote = |addr, qpn| RemoteQp { addr, qpn };
+        peer.connect_qp(of_peer, remote(exact, of_beside))
+            .expect("connected");
+        beside
+            .connect_qp(of_beside, remote(peer.local_addr(0), of_peer))
+            .expect("connected");
+        heard(&mut || {
+            beside.poll(&mut Vec::new()).expect("sockets");
+        });
+        assert!(peer.post_send(of_peer, &[7; 100]).expect("sent"));
+        assert_eq!(completions(&mut beside, 1).len(), 1, "{at}");
+        // A socket that is no fabric, as a probe has.
+        let mut socket =
+            FabricSocket::bind_beside(&SocketConfig::new(exact), &held).expect("a socket");
+        let mut taken = 0;
+        heard(&mut || {
+            let (batches, _) = socket.recv().expect("sockets");
+            for batch in batches {
+                taken += 1;
+                held.pass(&batch);
+            }
+        });
+        assert_eq!(
+            taken, 1,
+            "{at}: the socket has the exact address, and was bound last"
+        );
+    }
 }
