@@ -70,7 +70,7 @@ impl Connector {
     /// [`Error::Bind`], [`Error::Endpoint`].
     pub fn bind(options: &ConnectionOptions) -> Result<Self, Error> {
         let endpoint = match options.bind {
-            Some(local) => bind(local)?,
+            Some(local) => bind(local, None)?,
             None => bind_any()?,
         };
         let node = Node::start(endpoint, Driver::new(options.clone()))?;

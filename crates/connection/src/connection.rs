@@ -86,6 +86,12 @@ impl Connection {
         self.0.node.driver().address(self.0.session)
     }
 
+    /// The address of this end on the way to the peer, before any translation; `None` if the connection is over.
+    #[must_use]
+    pub fn local_addr(&self) -> Option<SocketAddr> {
+        self.0.node.driver().local_address(self.0.session)
+    }
+
     /// The MTU of data packets that the path carries.
     #[must_use]
     pub fn mtu(&self) -> u32 {

@@ -5,6 +5,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+use farwrite::ReservedPort;
+
 use crate::connection::Connection;
 use crate::driver::Driver;
 use crate::error::Error;
@@ -30,6 +32,27 @@ impl Listener {
         keys: &Keys,
         options: &ConnectionOptions,
     ) -> Result<Self, Error> {
+        Self::listen(addr.into(), None, keys, options)
+    }
+
+    /// As [`Listener::bind`], at a port that this process holds, beside other sockets at this port.
+    ///
+    /// # Errors
+    /// As [`Listener::bind`].
+    pub fn bind_beside(
+        held: &ReservedPort,
+        keys: &Keys,
+        options: &ConnectionOptions,
+    ) -> Result<Self, Error> {
+        Self::listen(held.local_addr(), Some(held), keys, options)
+    }
+
+    fn listen(
+        addr: SocketAddr,
+        held: Option<&ReservedPort>,
+        keys: &Keys,
+        options: &ConnectionOptions,
+    ) -> Result<Self, Error> {
         if keys.is_empty() {
             return Err(Error::NoKeys);
         }
@@ -37,7 +60,11 @@ impl Listener {
         for secret in &mut secrets {
             getrandom::fill(secret).map_err(Error::Randomness)?;
         }
-        let endpoint = bind(addr.into())?;
+        let endpoint = bind(addr, held)?;
+        if held.is_some() {
+            // No stranger wakes an endpoint at a port that it shares, unless it awaits them.
+            endpoint.fabric().await_strangers();
+        }
         let responder = Responder::new(keys.clone(), secrets);
         let mut driver = Driver::new(options.clone());
         driver.listen(responder);

@@ -203,8 +203,10 @@ impl Messages {
             drop(state);
             failed.map(|why| Err(self.why(why)))
         })?;
-        // A buffer is free.
-        self.waker.wake();
+        if came.is_some() {
+            // A buffer is free.
+            self.waker.wake();
+        }
         came.transpose()
     }
 

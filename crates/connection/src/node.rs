@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use farwrite::fabric::contract::{Fabric, FabricError};
 use farwrite::{
-    CodingThreads, Endpoint, ProgressThread, RealTime, TaskState, UdpConfig, UdpFabric, Waiters,
+    CodingThreads, Endpoint, ProgressThread, RealTime, ReservedPort, TaskState, UdpConfig,
+    UdpFabric, Waiters,
 };
 
 use crate::driver::Driver;
@@ -162,11 +163,19 @@ pub(crate) fn bind_any() -> Result<Endpoint<UdpFabric>, Error> {
         SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
         SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
     ];
-    bind(any[0]).or_else(|_| bind(any[1]))
+    bind(any[0], None).or_else(|_| bind(any[1], None))
 }
 
-pub(crate) fn bind(addr: SocketAddr) -> Result<Endpoint<UdpFabric>, Error> {
-    let bound = Endpoint::over_udp(&UdpConfig::new(addr));
+/// Binds an endpoint, beside a port that this process holds if there is one.
+pub(crate) fn bind(
+    addr: SocketAddr,
+    held: Option<&ReservedPort>,
+) -> Result<Endpoint<UdpFabric>, Error> {
+    let config = UdpConfig::new(addr);
+    let bound = match held {
+        Some(held) => Endpoint::over_udp_beside(&config, held),
+        None => Endpoint::over_udp(&config),
+    };
     let coding = bound.and_then(|mut endpoint| {
         endpoint.code_on(CodingThreads::Auto)?;
         Ok(endpoint)

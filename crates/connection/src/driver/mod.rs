@@ -281,6 +281,11 @@ impl Driver {
         self.keeper.peer(self.sessions.get(key)?.route())
     }
 
+    /// The address of this end on the route of a session.
+    pub(crate) fn local_address(&self, key: usize) -> Option<SocketAddr> {
+        self.keeper.local(self.sessions.get(key)?.route())
+    }
+
     /// Whether each session has ended.
     pub(crate) fn is_idle(&self) -> bool {
         self.sessions.iter().all(|(_, session)| session.is_over())

@@ -340,6 +340,12 @@ impl RouteKeeper {
         }
     }
 
+    /// Returns the address of this end on a route, as the peer knows it unless it is translated.
+    #[must_use]
+    pub fn local(&self, id: RouteId) -> Option<SocketAddr> {
+        Some(self.entry(id).ok()?.local)
+    }
+
     /// Returns the address of the peer, if the route is known. It changes when the peer moves.
     #[must_use]
     pub fn peer(&self, id: RouteId) -> Option<SocketAddr> {
