@@ -8,24 +8,26 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use clap::Args;
 use farwrite::ReservedPort;
 use farwrite::fabric::udp::SocketError;
-use farwrite_connection::Keys;
+use farwrite_connection::{Keys, Listener as ConnectionListener, Purpose};
 use farwrite_files::PeerKey;
 use farwrite_session::{
     Accepted, AcceptedKeys, Code, KnownPeers, Listener, OneTimeCode, parse_listen, shown,
 };
 use farwrite_transfer::{
-    self as transfer, Admission, Cancel, DEFAULT_PORT, MemoryPool, ReceiveSettings,
+    self as transfer, Admission, Cancel, DEFAULT_PORT, MemoryPool, Places, ReceiveSettings,
 };
 use farwrite_units::parse::{parse_memory, parse_rate, parse_timeout};
 use farwrite_units::show::Count;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use serde_json::json;
 use signal_hook::consts::SIGHUP;
 use signal_hook::flag;
 
@@ -37,6 +39,7 @@ use crate::exit::{Exit, Failure, OrExit};
 use crate::peers::{Peers, SharedPeers};
 use crate::pipe::{self, PipeReceiver};
 use crate::policy::PolicyArgs;
+use crate::probe::{self, Answering};
 use crate::sealing::SealingArgs;
 use crate::serving::{Admitting, Serving, Until};
 use crate::supervisor::Supervisor;
@@ -194,6 +197,8 @@ pub(crate) fn run(args: &RecvArgs, console: &Console) -> Result<ExitCode, Failur
     args.device.check()?;
     let (accepted, secret) = accepted(args, &cancel, console)?;
     let (listener, port) = listen(args.listen)?;
+    let known = reload.as_ref().map(|(_, peers)| peers.known().clone());
+    let probes = probe_listener(&accepted, known.unwrap_or_default(), &port)?;
     let outputs = Outputs::start(args, console)?;
     let local = listener.local_addr();
     let (at, into) = (shown(&local), args.dir.display());
@@ -225,7 +230,7 @@ pub(crate) fn run(args: &RecvArgs, console: &Console) -> Result<ExitCode, Failur
     let admitting = (&admitting, &look as &(dyn Fn() + Sync));
     receive_from(
         (args, until, outputs),
-        (listener, &port),
+        (listener, &port, probes),
         admitting,
         &cancel,
         console,
@@ -312,6 +317,24 @@ fn accepted(
     Ok((accepted, Some(text)))
 }
 
+/// A listener for those who may probe: holders of the pre-shared key. Peers that are known learn from it what this
+/// receiver does. A receiver with a code has none, since the code is for one attempt.
+fn probe_listener(
+    accepted: &Accepted,
+    known: KnownPeers,
+    port: &ReservedPort,
+) -> Result<Option<ConnectionListener>, Failure> {
+    let own = accepted.identity.as_ref().map(|(own, _)| own.clone());
+    let keys = own.map(|own| Keys::of_identity(own, known));
+    let keys = match &accepted.psk {
+        Some(psk) => Some(keys.unwrap_or_default().with_psk(psk)),
+        None => keys,
+    };
+    let serves = vec![Purpose::FILES, Purpose::PROBE];
+    keys.map(|keys| probe::listen(port, &keys, serves))
+        .transpose()
+}
+
 /// Checks that only a terminal shows a secret.
 fn check_shown(console: &Console, what: &str, advice: &str) -> Result<(), Failure> {
     if console.says_to_terminal() {
@@ -387,7 +410,7 @@ fn admit(peers: Peers, admitting: &Admitting) {
 pub(crate) fn receive(
     args: &RecvArgs,
     until: Until,
-    listening: (Listener, &ReservedPort),
+    (listener, port): (Listener, &ReservedPort),
     admitting: &Admitting,
     cancel: &Cancel,
     console: &Console,
@@ -396,7 +419,7 @@ pub(crate) fn receive(
     let admitting = (admitting, &(|| {}) as &(dyn Fn() + Sync));
     receive_from(
         (args, until, outputs),
-        listening,
+        (listener, port, None),
         admitting,
         cancel,
         console,
@@ -423,7 +446,7 @@ impl Outputs {
 
 fn receive_from(
     (args, until, outputs): (&RecvArgs, Until, Outputs),
-    (listener, port): (Listener, &ReservedPort),
+    (listener, port, probes): (Listener, &ReservedPort, Option<ConnectionListener>),
     (admitting, reload): (&Admitting, &(dyn Fn() + Sync)),
     cancel: &Cancel,
     console: &Console,
@@ -457,7 +480,8 @@ fn receive_from(
         Some(_) => admitting.peers.limits(places),
         None => places.into(),
     };
-    let admission = Admission::start(listener, &admitting.keys, limits, observer)?;
+    let slots = Places::new(limits);
+    let admission = Admission::start(listener, &admitting.keys, &slots, observer)?;
     let supervisor = Supervisor::of_environment();
     let serving = Serving {
         directory: &args.dir,
@@ -478,14 +502,46 @@ fn receive_from(
         resumes: args.policy.resumes(),
         is_dry_run: args.dry_run,
     };
-    supervisor.ready();
-    let ended = match until {
-        Until::Interrupted => serving.all(&admission),
-        Until::First | Until::FirstMet => serving.one(&admission, until),
+    let note = |from: SocketAddr| {
+        audit.note(json!({ "event": "probe", "address": from.to_string() }));
     };
+    let answering = probes.as_ref().map(|listener| Answering {
+        listener,
+        port,
+        places: &slots,
+        cancel,
+        console,
+        note: &note,
+    });
+    supervisor.ready();
+    let ended = serve(&serving, &admission, until, answering.as_ref());
     supervisor.stopping();
     trace.finish(console);
     ended
+}
+
+/// Serves senders, and answers probes beside.
+fn serve(
+    serving: &Serving<'_>,
+    admission: &Admission,
+    until: Until,
+    answering: Option<&Answering<'_>>,
+) -> Result<ExitCode, Failure> {
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        if let Some(answering) = answering {
+            scope.spawn(|| match answering.all(&is_over) {
+                Err(failure) if failure.exit != Exit::Interrupted => serving.console.warn(failure),
+                _ => {}
+            });
+        }
+        let ended = match until {
+            Until::Interrupted => serving.all(admission),
+            Until::First | Until::FirstMet => serving.one(admission, until),
+        };
+        is_over.store(true, Ordering::Relaxed);
+        ended
+    })
 }
 
 impl RecvArgs {

@@ -13,7 +13,6 @@ use farwrite_transfer::{
     self as transfer, Admission, Cancel, Client, Error as TransferError, ErrorKind, MemoryPool,
     Place, ReceiveSettings, TransferHooks, Unfinished, VerbsConfig,
 };
-use serde_json::json;
 
 use crate::audit::Audit;
 use crate::console::Console;
@@ -22,7 +21,7 @@ use crate::peers::{Peer, SharedPeers};
 use crate::supervisor::Supervisor;
 use crate::trace::Tracing;
 use crate::transfer_metrics::Watch;
-use crate::{dry_run, outcome, probe};
+use crate::{dry_run, outcome};
 
 /// When a receiver ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,7 +89,7 @@ pub(crate) struct Serving<'a> {
 
 /// How the service of a client has ended.
 enum Served {
-    /// No transfer has ended: it was a probe, or the sender tries another way.
+    /// No transfer has ended: it was a dry run, or the sender tries another way.
     Nothing,
     Transfer(Result<ExitCode, Failure>),
 }
@@ -172,28 +171,11 @@ impl Serving<'_> {
         self.peers.get().of(&key).cloned()
     }
 
-    fn serve(&self, channel: Channel, mut place: Place, until: Until, console: &Console) -> Served {
+    fn serve(&self, channel: Channel, place: Place, until: Until, console: &Console) -> Served {
         let client = match Client::accept(channel, self.cancel) {
             Ok(client) => client,
             Err(error) => return Served::Transfer(Err(error.into())),
         };
-        if client.wants_probe() && client.proof() != Proof::PreShared {
-            let error = client.refuse("probes need the pre-shared key of the receiver");
-            return Served::Transfer(Err(error.into()));
-        }
-        if client.wants_probe() {
-            let probe = json!({ "event": "probe", "address": client.addr().to_string() });
-            match place.take_all() {
-                Ok(()) => {
-                    let answered = probe::answer(client, self.port, self.cancel, console);
-                    answered.unwrap_or_else(|failure| console.warn(failure));
-                    self.audit.note(probe);
-                }
-                Err(error) => client.fail(&error),
-            }
-            // A probe is not a transfer: --once continues to wait for one.
-            return Served::Nothing;
-        }
         let address = client.addr().to_string();
         let peer = self.peer(client.proof());
         if peer.is_none() && matches!(client.proof(), Proof::Identity(_)) {

@@ -190,9 +190,6 @@ pub struct Hello {
 }
 
 impl Hello {
-    /// Capability: of the initiator, that the session is a probe and no transfer; of the responder,
-    /// that it answers probes (P9).
-    pub const PROBES: u64 = 1;
     /// Capability: the end knows [`Message::Cutover`] and [`Message::CutoverAccepted`].
     pub const CUTS_OVER: u64 = 2;
     /// Capability of the receiver of files: a file that it calls verified survives a power failure

@@ -3,25 +3,33 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use farwrite_connection::Error as ConnectionError;
 use farwrite_fabric::udp::SocketError;
-use farwrite_files::{Cause, MessageError};
 use farwrite_session::{Error as SessionError, Text, shown};
 use farwrite_units::show::{Rate, real};
 
-use crate::message::{ExpectedMessage, ProbeMessageKind};
+use crate::message::{Cause, ExpectedMessage, ProbeMessageKind};
 use crate::open_trials::TrialError;
 
 /// Why a path could not be measured.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The channel failed.
+    /// The connection failed.
     #[error(transparent)]
-    Channel(#[from] SessionError),
-    /// Another message than a hello.
+    Connection(#[from] ConnectionError),
+    /// The peer has sent bytes that are no message of a probe.
     #[error(transparent)]
-    Meeting(MessageError),
-    /// The peer aborted the session.
+    Message(#[from] SessionError),
+    /// The peer has sent nothing for too long.
+    #[error("the peer has not sent {want} within {after:?}")]
+    Silence {
+        /// The message expected.
+        want: ExpectedMessage,
+        /// How long this end waited.
+        after: Duration,
+    },
+    /// The peer gave up.
     #[error("the peer gave up and says: \"{reason}\"")]
     Aborted {
         /// The category of the reason.
@@ -29,22 +37,7 @@ pub enum Error {
         /// The reason in the peer's words.
         reason: Text,
     },
-    /// The peer runs an older version of Farwrite.
-    #[error("the peer ({software}) does not answer probes: update it")]
-    NotAnswered {
-        /// The name and version of the peer's software.
-        software: Text,
-    },
-    /// The peer wants something other than a probe.
-    #[error(
-        "this end only answers probes, and {} wants to send files: start farwrite recv for it",
-        shown(.from)
-    )]
-    NotAProbe {
-        /// Address of the peer.
-        from: SocketAddr,
-    },
-    /// A message that is not valid at this point of the session (P9.1).
+    /// A message that is not valid at this point of the probe (P9.1).
     #[error("the peer sent an unexpected probe message: {came}; expected {want}")]
     Unexpected {
         /// The message received.
@@ -63,8 +56,8 @@ pub enum Error {
     Randomness(#[from] getrandom::Error),
     /// No datagram was answered.
     #[error(
-        "the peer answers on TCP, but no UDP datagram came back from {} within {after:?}: open UDP \
-         of this port between the two ends",
+        "the connection works, but no datagram of the probe came back from {} within {after:?}: open UDP of this port \
+         to all ports of the other end",
         shown(.to)
     )]
     NoUdp {
@@ -110,8 +103,7 @@ impl Error {
     pub fn cause(&self) -> Cause {
         match self {
             Self::Interrupted => Cause::Interrupted,
-            Self::NotAProbe { .. } | Self::NotAnswered { .. } => Cause::Mismatch,
-            Self::Socket(_) | Self::NoUdp { .. } => Cause::Network,
+            Self::Socket(_) | Self::NoUdp { .. } | Self::Silence { .. } => Cause::Network,
             _ => Cause::Other,
         }
     }

@@ -1,15 +1,14 @@
-//! Messages of a probe session's channel (P9.1).
+//! Messages of a probe (P9.1).
 
 use std::fmt;
 
-use farwrite_files::Cause;
 use farwrite_session::{ChannelMessage, Text};
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
 use crate::datagram::KEY_BYTES;
 
-/// Largest number of flows of a session.
+/// Largest number of flows of a probe.
 pub const MAX_FLOWS: u16 = 64;
 /// Largest number of trials that are open at the same time.
 pub const MAX_TRIALS: usize = 1024;
@@ -18,15 +17,15 @@ pub const MAX_PACKETS: u64 = 1 << 24;
 /// Largest number of flows in the open trials, added up.
 pub const MAX_TRIAL_FLOWS: usize = 1 << 14;
 
-/// The messages of a probe session after the hellos. The order of the variants determines their
+/// The messages of a probe. The order of the variants determines their
 /// number on the wire.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ProbeMessage {
-    /// From the prober, first: the key of the session's datagrams.
+    /// From the prober, first: the key of the probe's datagrams.
     Start(ProbeKey),
     /// From the responder: the address at which it receives datagrams.
     Ready {
-        /// UDP port, at the IP address of the channel.
+        /// UDP port, at the IP address of the connection.
         port: u16,
         /// The IP address that it bound, as IPv6 or as IPv4 mapped into IPv6.
         ip: [u8; 16],
@@ -44,15 +43,30 @@ pub enum ProbeMessage {
     /// From the prober: requests the number of datagrams that the responder's host has dropped so
     /// far. From the responder: the answer.
     Host(HostDrops),
-    /// From the prober: the session is over.
+    /// From the prober: the probe is over.
     Done,
-    /// From the responder: it aborts the session. Nothing follows.
+    /// From either end: it gives up. Nothing follows.
     Abort {
         /// Category of the reason, for programs.
         cause: Cause,
         /// The reason, for people.
         reason: Text,
     },
+}
+
+/// Why an end gives up. The order of the variants determines their numbers on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Cause {
+    /// Any other failure.
+    Other,
+    /// Its user has ended it.
+    Interrupted,
+    /// The two ends do not fit.
+    Mismatch,
+    /// Packets do not arrive.
+    Network,
+    /// The responder serves somebody else.
+    Busy,
 }
 
 impl ProbeMessage {
@@ -132,7 +146,7 @@ impl ChannelMessage for ProbeMessage {
     const MAX_BYTES: usize = 256 << 10;
 }
 
-/// The key for a session's datagrams.
+/// The key for a probe's datagrams.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProbeKey(pub [u8; KEY_BYTES]);
 
@@ -145,7 +159,7 @@ impl fmt::Debug for ProbeKey {
 /// A trial: a sequence of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trial {
-    /// Number of the trial, unique in the session.
+    /// Number of the trial, unique in the probe.
     pub id: u32,
     /// Number of packets. They are numbered from 0.
     pub packets: u32,
@@ -187,7 +201,7 @@ pub struct TrialCounts {
     pub flows: Vec<u32>,
 }
 
-/// Datagrams that a host has dropped since the session began, over all programs.
+/// Datagrams that a host has dropped since the probe began, over all programs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostDrops {
     /// UDP datagrams that did not fit into a socket's receive buffer; `None` if the host does not

@@ -5,23 +5,21 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use farwrite_fabric::udp::{OutgoingBatch, ReservedPort, SocketConfig, UdpSocket, wait};
-use farwrite_files::{Hello, Message};
-use farwrite_session::{Channel, Error as SessionError, Text};
+use farwrite_session::Text;
 
+use crate::Error;
+use crate::control::Control;
 use crate::datagram::{Datagram, DatagramKind, KEY_BYTES, MIN_BYTES};
 use crate::host_drops::HostCounter;
 use crate::message::{ExpectedMessage, ProbeMessage};
 use crate::open_trials::{Incoming, OpenTrials};
-use crate::{Error, software};
 
 /// Timeout for the prober's next message or datagram.
 const SILENCE: Duration = Duration::from_secs(30);
-/// Interval between checks of the channel.
+/// Interval between checks for messages.
 const LOOK: Duration = Duration::from_millis(1);
-/// Longest wait for datagrams, so that messages on the channel and Ctrl-C are noticed.
+/// Longest wait for datagrams, so that messages and Ctrl-C are noticed.
 const WAIT: Duration = Duration::from_millis(5);
-/// Timeout for the last message, to a peer that may have stopped reading.
-const LAST_MESSAGE: Duration = Duration::from_secs(1);
 
 /// Summary of a responder's work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,57 +33,53 @@ pub struct ResponderSummary {
     pub strangers: u64,
 }
 
-/// Answers a prober whose hello has arrived, until the prober is done. `held` is the port of the
-/// responder, if this process holds it.
+/// Answers a prober until it is done. `held` is the port of the responder.
 ///
 /// # Errors
-/// [`Error::Channel`], [`Error::Unexpected`], [`Error::Trials`], [`Error::Socket`], and
-/// [`Error::Interrupted`] once `cancelled` returns true. The peer is informed.
+/// [`Error::Connection`], [`Error::Message`], [`Error::Silence`], [`Error::Aborted`], [`Error::Unexpected`],
+/// [`Error::Trials`], [`Error::Socket`], and [`Error::Interrupted`] once `cancelled` returns true. The peer is informed.
 pub fn answer(
-    mut channel: Channel,
-    held: Option<&ReservedPort>,
+    control: Control,
+    held: &ReservedPort,
     cancelled: &dyn Fn() -> bool,
 ) -> Result<ResponderSummary, Error> {
-    let result = serve(&mut channel, held, cancelled);
-    if let Err(error) = &result {
-        let (_, writer) = channel.halves();
-        writer.set_timeout(Some(LAST_MESSAGE));
-        // If this message is lost, the prober notices the end of the channel.
-        let _ = writer.send(&ProbeMessage::Abort {
-            cause: error.cause(),
-            reason: Text::new(error),
-        });
+    let result = serve(&control, held, cancelled);
+    match &result {
+        Ok(_) => control.leave(),
+        Err(error) => control.abort(error.cause(), Text::new(error)),
     }
     result
 }
 
 fn serve(
-    channel: &mut Channel,
-    held: Option<&ReservedPort>,
+    control: &Control,
+    held: &ReservedPort,
     cancelled: &dyn Fn() -> bool,
 ) -> Result<ResponderSummary, Error> {
-    channel.send(&Message::Hello(Hello {
-        software: software(),
-        capabilities: Hello::PROBES,
-    }))?;
-    channel.set_read_timeout(Some(SILENCE));
-    let key = match channel.recv()? {
-        ProbeMessage::Start(key) => key.0,
-        other => return Err(other.unexpected(ExpectedMessage::Start)),
+    let (begun, want) = (Instant::now(), ExpectedMessage::Start);
+    let key = loop {
+        match control.receive(WAIT)? {
+            Some(ProbeMessage::Start(key)) => break key.0,
+            Some(other) => return Err(other.unexpected(want)),
+            None if cancelled() => return Err(Error::Interrupted),
+            None if begun.elapsed() < SILENCE => {}
+            None => {
+                let after = SILENCE;
+                return Err(Error::Silence { want, after });
+            }
+        }
     };
-    // Use the port number of the channel, so that one firewall rule allows both.
-    let config = SocketConfig::new(channel.local_addr());
-    let socket = match held {
-        Some(held) => UdpSocket::bind_beside(&config, held),
-        None => UdpSocket::bind(&config),
-    }?;
-    channel.send(&ProbeMessage::Ready {
+    // Use the port of the connection, so that one firewall rule allows both.
+    let config = SocketConfig::new(control.local_addr());
+    let socket = UdpSocket::bind_beside(&config, held)?;
+    control.send(&ProbeMessage::Ready {
         port: socket.local_addr().port(),
         ip: octets(socket.local_addr().ip()),
         recv_buffer_bytes: socket.granted().recv_buffer_bytes as u64,
     })?;
     let responder = Responder {
         socket,
+        held,
         open_trials: OpenTrials::new(key),
         key,
         start: Instant::now(),
@@ -93,11 +87,12 @@ fn serve(
         answered: ResponderSummary::default(),
         drops: 0,
     };
-    responder.run(channel, cancelled)
+    responder.run(control, cancelled)
 }
 
-struct Responder {
+struct Responder<'a> {
     socket: UdpSocket,
+    held: &'a ReservedPort,
     open_trials: OpenTrials,
     key: [u8; KEY_BYTES],
     start: Instant,
@@ -107,13 +102,12 @@ struct Responder {
     drops: u64,
 }
 
-impl Responder {
+impl Responder<'_> {
     fn run(
         mut self,
-        channel: &mut Channel,
+        control: &Control,
         cancelled: &dyn Fn() -> bool,
     ) -> Result<ResponderSummary, Error> {
-        channel.set_read_timeout(Some(Duration::ZERO));
         let mut heard_at = Instant::now();
         let mut looked_at = heard_at;
         loop {
@@ -133,18 +127,21 @@ impl Responder {
                 }
             }
             looked_at = Instant::now();
-            match channel.recv() {
-                Ok(ProbeMessage::Done) => {
+            match control.receive(Duration::ZERO)? {
+                Some(ProbeMessage::Done) => {
                     self.answered.strangers = self.open_trials.strangers();
                     return Ok(self.answered);
                 }
-                Ok(message) => {
+                Some(message) => {
                     let reply = self.reply(message)?;
-                    channel.send(&reply)?;
+                    control.send(&reply)?;
                     heard_at = Instant::now();
                 }
-                Err(SessionError::Timeout { .. }) if heard_at.elapsed() < SILENCE => {}
-                Err(error) => return Err(error.into()),
+                None if heard_at.elapsed() < SILENCE => {}
+                None => {
+                    let (want, after) = (ExpectedMessage::Request, SILENCE);
+                    return Err(Error::Silence { want, after });
+                }
             }
         }
     }
@@ -157,6 +154,8 @@ impl Responder {
         let (batches, more) = self.socket.recv()?;
         let at_ns = now_ns();
         for batch in batches {
+            // The kernel prefers this socket to that of the listener, which strangers may mean.
+            self.held.pass(&batch);
             for bytes in batch.segments() {
                 let answer = self.open_trials.take(Incoming {
                     bytes,

@@ -14,6 +14,35 @@ pub trait ChannelMessage: Serialize + DeserializeOwned {
     const MAX_BYTES: usize;
 }
 
+/// Writes a message in its serialised form (P7.5).
+///
+/// # Errors
+/// [`Error::TooLong`] for more than [`ChannelMessage::MAX_BYTES`].
+pub fn encode<T: ChannelMessage>(message: &T) -> Result<Vec<u8>, Error> {
+    encode_after(Vec::new(), message)
+}
+
+/// As [`encode`], after the bytes of `prefix`.
+pub(crate) fn encode_after<T: ChannelMessage>(
+    prefix: Vec<u8>,
+    message: &T,
+) -> Result<Vec<u8>, Error> {
+    let start = prefix.len();
+    let bytes = postcard::to_extend(message, prefix).map_err(|error| Error::Malformed {
+        name: T::NAME,
+        came_bytes: 0,
+        why: error.to_string(),
+    })?;
+    match bytes.len() - start {
+        came if came > T::MAX_BYTES => Err(Error::TooLong {
+            name: T::NAME,
+            came,
+            max: T::MAX_BYTES,
+        }),
+        _ => Ok(bytes),
+    }
+}
+
 /// Reads a message from its serialised form (P7.5).
 ///
 /// # Errors

@@ -32,7 +32,7 @@ mod writer;
 pub use address::{AddressError, AddressForm, AddressProblem, HostPort, parse_listen, shown};
 pub use channel::Channel;
 pub use code::{Code, Exchange, OneTimeCode, PAKE_BYTES};
-pub use encoding::{ChannelMessage, decode};
+pub use encoding::{ChannelMessage, decode, encode};
 pub use error::{Activity, Error};
 pub use handshake::VERSION;
 pub use happy_eyeballs::alternate;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use snow::StatelessTransportState;
 
-use crate::encoding::decode;
+use crate::encoding::{decode, encode_after};
 use crate::handshake::TAG_BYTES;
 use crate::{ChannelMessage, Error};
 
@@ -34,17 +34,9 @@ impl RecordSealer {
     /// # Errors
     /// [`Error::TooLong`] for more than [`ChannelMessage::MAX_BYTES`]. This uses up no record.
     pub fn seal<T: ChannelMessage>(&mut self, message: &T) -> Result<Vec<u8>, Error> {
-        let mut plain = vec![0; PREFIX_BYTES];
-        plain = postcard::to_extend(message, plain).map_err(|error| Error::Malformed {
-            name: T::NAME,
-            came_bytes: 0,
-            why: error.to_string(),
-        })?;
+        let mut plain = encode_after(vec![0; PREFIX_BYTES], message)?;
         let length = plain.len() - PREFIX_BYTES;
-        let prefix = u32::try_from(length)
-            .ok()
-            .filter(|_| length <= T::MAX_BYTES);
-        let prefix = prefix.ok_or(Error::TooLong {
+        let prefix = u32::try_from(length).map_err(|_| Error::TooLong {
             name: T::NAME,
             came: length,
             max: T::MAX_BYTES,

@@ -68,11 +68,11 @@ impl Admission {
     pub fn start(
         mut listener: Listener,
         accepted: impl Into<AcceptedKeys>,
-        places: impl Into<PlaceLimits>,
+        places: &Arc<Places>,
         observer: Arc<dyn Observer>,
     ) -> Result<Self, Error> {
         let accepted = accepted.into();
-        let places = Arc::new(Places::new(places.into()));
+        let places = Arc::clone(places);
         let (admitted, senders) = mpsc::channel();
         let admission = Self {
             senders,
@@ -123,7 +123,7 @@ impl Admission {
 }
 
 /// The places of senders.
-struct Places {
+pub struct Places {
     limits: PlaceLimits,
     state: Mutex<PlacesState>,
     changed: Condvar,
@@ -152,35 +152,21 @@ impl PlacesState {
     }
 }
 
-/// The place of a sender, which is free again when this is dropped.
+/// The place of a sender, or all places of a probe, free again when this is dropped.
 pub struct Place {
     places: Arc<Places>,
-    proof: Proof,
-    /// How many places this sender takes.
+    /// The key of a sender.
+    proof: Option<Proof>,
+    /// How many places this takes.
     takes: usize,
-}
-
-impl Place {
-    /// Takes all places, if nobody else has one: what a probe measures should not be the traffic of others.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Busy`].
-    pub fn take_all(&mut self) -> Result<(), Error> {
-        let mut state = self.places.state();
-        if state.taken != self.takes {
-            return Err(Error::new(ErrorKind::Busy, BUSY));
-        }
-        state.taken = self.places.limits.all;
-        self.takes = self.places.limits.all;
-        Ok(())
-    }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
         let mut state = self.places.state();
         state.taken -= self.takes;
-        let own = state.peers.iter().position(|peer| *peer == self.proof);
+        let is_own = |peer: &Proof| Some(*peer) == self.proof;
+        let own = state.peers.iter().position(is_own);
         own.map(|own| state.peers.swap_remove(own));
         drop(state);
         self.places.changed.notify_all();
@@ -188,13 +174,42 @@ impl Drop for Place {
 }
 
 impl Places {
-    fn new(limits: PlaceLimits) -> Self {
+    /// Free places, at least one.
+    #[must_use]
+    pub fn new(limits: impl Into<PlaceLimits>) -> Arc<Self> {
+        let limits = limits.into();
         let all = limits.all.max(1);
-        Self {
+        Arc::new(Self {
             limits: PlaceLimits { all, ..limits },
             state: Mutex::default(),
             changed: Condvar::new(),
+        })
+    }
+
+    /// Takes all places for a probe, as soon as nobody has one: what it measures should not be the traffic of
+    /// others. Waits a short time, as senders do for a place.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Busy`].
+    pub fn take_all(self: &Arc<Self>) -> Result<Place, Error> {
+        self.take_all_within(WAIT)
+    }
+
+    fn take_all_within(self: &Arc<Self>, patience: Duration) -> Result<Place, Error> {
+        let is_used = |state: &mut PlacesState| state.taken > 0;
+        let waited = self
+            .changed
+            .wait_timeout_while(self.state(), patience, is_used);
+        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        if state.taken > 0 {
+            return Err(Error::new(ErrorKind::Busy, BUSY));
         }
+        state.taken = self.limits.all;
+        Ok(Place {
+            places: Arc::clone(self),
+            proof: None,
+            takes: self.limits.all,
+        })
     }
 
     fn state(&self) -> MutexGuard<'_, PlacesState> {
@@ -218,7 +233,7 @@ impl Places {
         state.peers.push(proof);
         Some(Place {
             places: Arc::clone(self),
-            proof,
+            proof: Some(proof),
             takes: 1,
         })
     }
@@ -430,17 +445,16 @@ mod tests {
     #[test]
     fn as_many_senders_as_places_and_the_next_gets_one_in_time() {
         let any = Proof::PreShared;
-        let places = Arc::new(Places::new(2.into()));
-        let mut first = places.try_take(any).expect("a place");
-        first.take_all().expect("nobody else has one");
+        let places = Places::new(2);
+        let probe = places
+            .take_all_within(Duration::ZERO)
+            .expect("nobody has one");
         assert!(places.try_take(any).is_none(), "a probe has all");
-        drop(first);
-        let mut first = places.try_take(any).expect("a place");
+        drop(probe);
+        let _first = places.try_take(any).expect("a place");
         let second = places.try_take(any).expect("a place");
-        assert_eq!(
-            first.take_all().expect_err("shared").kind(),
-            ErrorKind::Busy
-        );
+        let shared = places.take_all_within(Duration::ZERO).map(drop);
+        assert_eq!(shared.expect_err("shared").kind(), ErrorKind::Busy);
         assert!(places.try_queue(any));
         assert!(places.take(Duration::from_millis(20), any).is_none());
         assert!(places.try_queue(any));
@@ -453,7 +467,7 @@ mod tests {
         assert!(places.try_take(any).is_none());
         leave.join().expect("no panic");
         // They wait for a place, though they may not have one more each.
-        let places = Arc::new(Places::new(2.into()));
+        let places = Places::new(2);
         assert!((0..WAITING).all(|_| places.try_queue(any)));
         assert!(!places.try_queue(any), "no more than these may wait");
     }
@@ -464,7 +478,7 @@ mod tests {
             all: 4,
             of_peer: Box::new(|proof| if proof == Proof::Code { 4 } else { 3 }),
         };
-        let places = Arc::new(Places::new(limits));
+        let places = Places::new(limits);
         let taken = [(); 4].map(|()| places.try_take(Proof::Code).expect("a place"));
         assert!((0..3).all(|_| places.try_queue(Proof::PreShared)));
         assert!(!places.try_queue(Proof::PreShared), "three of it wait");
@@ -486,7 +500,7 @@ mod tests {
             all: 3,
             of_peer: Box::new(|proof| if proof == Proof::Code { 1 } else { 2 }),
         };
-        let places = Arc::new(Places::new(limits));
+        let places = Places::new(limits);
         let taken = [(); 2].map(|()| places.try_take(Proof::PreShared).expect("a place"));
         assert!(places.try_take(Proof::PreShared).is_none());
         assert!(!places.try_queue(Proof::PreShared), "it does not wait");

@@ -36,12 +36,6 @@ impl Client {
         }
     }
 
-    /// Returns whether the peer wants to probe the path (P9), and not to send files.
-    #[must_use]
-    pub fn wants_probe(&self) -> bool {
-        self.hello.has(Hello::PROBES)
-    }
-
     /// Returns whether the peer, a sender, asks what a transfer would do, and sends nothing (P8.9).
     #[must_use]
     pub fn wants_dry_run(&self) -> bool {
@@ -73,7 +67,7 @@ impl Client {
 
     /// Returns the channel, on which this end's hello is the next message.
     #[must_use]
-    pub fn into_channel(self) -> Channel {
+    pub(crate) fn into_channel(self) -> Channel {
         self.channel
     }
 

@@ -46,7 +46,7 @@ mod tests;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-pub use admission::{Admission, Place, PlaceLimits};
+pub use admission::{Admission, Place, PlaceLimits, Places};
 pub use client::Client;
 pub use connect::{connect, connect_first};
 pub use device::{check_device, open_device, open_for_device};

@@ -46,7 +46,7 @@ pub(crate) struct ProbeArgs {
     #[arg(value_name = "HOST[:PORT]", value_parser = parse_target)]
     #[arg(required_unless_present = "listen", conflicts_with = "listen")]
     pub(crate) to: Option<HostPort>,
-    /// Answer probes, TCP and UDP, until Ctrl-C; without an address, at port 4792 of all addresses
+    /// Answer probes, over UDP, until Ctrl-C; without an address, at port 4792 of all addresses
     #[arg(long, value_name = "ADDR:PORT", value_parser = parse_listen, num_args = 0..=1)]
     #[expect(
         clippy::option_option,

@@ -1,27 +1,44 @@
 //! Answers probes.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use farwrite::ReservedPort;
-use farwrite_probe as probe;
-use farwrite_session::shown;
-use farwrite_transfer::{Admission, Cancel, Client};
+use farwrite::fabric::udp::SocketError;
+use farwrite_connection::{Connection, ConnectionOptions, Keys, Listener, Purpose};
+use farwrite_probe::{self as probe, Control};
+use farwrite_session::{Text, shown};
+use farwrite_transfer::{Cancel, DEFAULT_PORT, Places};
 
 use super::{ProbeArgs, failure};
-use crate::addresses::Targets;
+use crate::addresses::{Targets, at_any};
 use crate::console::Console;
-use crate::exit::Failure;
-use crate::recv::listen;
+use crate::exit::{Exit, Failure, OrExit};
 use crate::{interrupt, key};
+
+/// How long a peer that has connected may take to start a probe.
+const OPENING: Duration = Duration::from_secs(10);
+/// The time between two looks whether the user or the program has ended this.
+const LOOK: Duration = Duration::from_millis(50);
+/// Peers that are served at once: one probes, and others wait for a place.
+const PEERS: usize = 16;
 
 /// Answers probes until Ctrl-C.
 pub(super) fn run(args: &ProbeArgs, console: &Console) -> Result<(), Failure> {
     let cancel = interrupt::catch()?;
     let psk = key::needed(args.psk_file.as_deref(), &cancel)?;
-    let (listener, port) = listen(args.listen.flatten())?;
-    let local = listener.local_addr();
+    let port = match args.listen.flatten() {
+        Some(addr) => ReservedPort::bind(addr),
+        None => at_any(DEFAULT_PORT, ReservedPort::bind),
+    };
+    let port = port.map_err(|error| unbound(&error))?;
+    let listener = listen(&port, &Keys::of_psk(&psk), vec![Purpose::PROBE])?;
+    let local = port.local_addr();
     let targets = Targets::of(local);
-    console.say(format_args!("listening on {} (TCP and UDP)", shown(&local)));
+    console.say(format_args!("listening on {} (UDP)", shown(&local)));
     let file = args.psk_file.as_ref();
     let file = file.map(|file| format!(" --psk-file {}", file.display()));
     console.say(format_args!(
@@ -30,59 +47,132 @@ pub(super) fn run(args: &ProbeArgs, console: &Console) -> Result<(), Failure> {
         file.unwrap_or_default()
     ));
     targets.show_others(console);
-    let admission = Admission::start(listener, &psk, 1, Arc::new(console.clone()))?;
-    serve(args, &admission, &port, &cancel, console)
-}
-
-fn serve(
-    args: &ProbeArgs,
-    admission: &Admission,
-    port: &ReservedPort,
-    cancel: &Cancel,
-    console: &Console,
-) -> Result<(), Failure> {
-    loop {
-        let (channel, place) = admission.wait(cancel)?;
-        let client = Client::accept(channel, cancel).map_err(Failure::from);
-        let ended = client.and_then(|client| match client.wants_probe() {
-            true => answer(client, port, cancel, console),
-            false => {
-                let from = client.addr();
-                let error = probe::Error::NotAProbe { from };
-                Err(client.refuse(&error.to_string()).into())
+    let answering = Answering {
+        listener: &listener,
+        port: &port,
+        places: &Places::new(1),
+        cancel: &cancel,
+        console,
+        note: &|_| {},
+    };
+    let is_over = AtomicBool::new(false);
+    if args.once {
+        let connection = loop {
+            if let Some(connection) = answering.next()? {
+                break connection;
             }
-        });
-        if args.once {
-            return ended;
-        }
-        cancel.check()?;
-        if let Err(failure) = ended {
-            console.warn(failure);
-        }
-        drop(place);
+        };
+        return answering.one(&connection, &is_over);
     }
+    answering.all(&is_over)
 }
 
-/// Answers one prober, whose hello has arrived.
-pub(crate) fn answer(
-    client: Client,
+fn unbound(error: &SocketError) -> Failure {
+    Failure::caused(Exit::Unreachable, "listening", error)
+}
+
+/// Listens for connections at a port that this program holds. `serves` is what the program does there.
+pub(crate) fn listen(
     port: &ReservedPort,
-    cancel: &Cancel,
-    console: &Console,
-) -> Result<(), Failure> {
-    let from = client.addr();
-    console.say(format_args!("a probe from {from}"));
-    let answered = probe::answer(client.into_channel(), Some(port), &|| cancel.is_set());
-    let answered = answered.map_err(|error| failure("answering a probe", &error))?;
-    console.say(format_args!(
-        "answered {from}: {} packets of {} trials arrived",
-        answered.packets, answered.trials
-    ));
-    if answered.strangers > 0 {
-        console.warn(format_args!(
-            "{} datagrams that came meanwhile were not of the probe",
-            answered.strangers
-        ));
+    keys: &Keys,
+    serves: Vec<Purpose>,
+) -> Result<Listener, Failure> {
+    let options = ConnectionOptions {
+        serves,
+        ..ConnectionOptions::default()
+    };
+    let listener = Listener::bind_beside(port, keys, &options);
+    listener.map_err(|error| Failure::of_connection("listening", &error))
+}
+
+/// Answers the probes that come to a port.
+pub(crate) struct Answering<'a> {
+    pub(crate) listener: &'a Listener,
+    pub(crate) port: &'a ReservedPort,
+    /// A probe takes all of them.
+    pub(crate) places: &'a Arc<Places>,
+    pub(crate) cancel: &'a Cancel,
+    pub(crate) console: &'a Console,
+    /// Notes a probe from an address.
+    pub(crate) note: &'a (dyn Fn(SocketAddr) + Sync),
+}
+
+impl Answering<'_> {
+    /// Answers probes until the user interrupts, or until `is_over`.
+    pub(crate) fn all(&self, is_over: &AtomicBool) -> Result<(), Failure> {
+        let served = AtomicUsize::new(0);
+        thread::scope(|scope| {
+            while !is_over.load(Ordering::Relaxed) {
+                let Some(connection) = self.next()? else {
+                    continue;
+                };
+                // A peer that holds the key, and has no room here, is not worth an answer.
+                if served.load(Ordering::Relaxed) >= PEERS {
+                    continue;
+                }
+                served.fetch_add(1, Ordering::Relaxed);
+                let served = &served;
+                let serve = move || {
+                    if let Err(failure) = self.one(&connection, is_over) {
+                        self.console.warn(failure);
+                    }
+                    served.fetch_sub(1, Ordering::Relaxed);
+                };
+                let thread = thread::Builder::new().name("probe".into());
+                thread
+                    .spawn_scoped(scope, serve)
+                    .or_exit(Exit::Other, "starting a thread")?;
+            }
+            Ok(())
+        })
     }
-    Ok(())
+
+    /// The next peer, if one comes soon.
+    fn next(&self) -> Result<Option<Connection>, Failure> {
+        self.cancel.check()?;
+        let accepted = self.listener.accept(LOOK);
+        accepted.map_err(|error| Failure::of_connection("listening", &error))
+    }
+
+    /// Answers one peer.
+    fn one(&self, connection: &Connection, is_over: &AtomicBool) -> Result<(), Failure> {
+        // Files come over the other listener of a receiver, and identities are for files.
+        if connection.purpose() != Purpose::PROBE || connection.peer().key().is_some() {
+            return Ok(());
+        }
+        let ends = || self.cancel.is_set() || is_over.load(Ordering::Relaxed);
+        let failed = |error| failure("answering a probe", &error);
+        let until = Instant::now() + OPENING;
+        let control = loop {
+            let control = Control::accept(connection, LOOK);
+            match control.map_err(failed)? {
+                Some(control) => break control,
+                None if ends() || Instant::now() >= until => return Ok(()),
+                None => {}
+            }
+        };
+        let from = control.peer_addr();
+        let _place = match self.places.take_all() {
+            Ok(place) => place,
+            Err(error) => {
+                control.abort(probe::message::Cause::Busy, Text::new(&error));
+                return Ok(());
+            }
+        };
+        self.console.say(format_args!("a probe from {from}"));
+        let answered = probe::answer(control, self.port, &ends);
+        (self.note)(from);
+        let answered = answered.map_err(failed)?;
+        self.console.say(format_args!(
+            "answered {from}: {} packets of {} trials arrived",
+            answered.packets, answered.trials
+        ));
+        if answered.strangers > 0 {
+            self.console.warn(format_args!(
+                "{} datagrams that came meanwhile were not of the probe",
+                answered.strangers
+            ));
+        }
+        Ok(())
+    }
 }

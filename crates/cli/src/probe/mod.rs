@@ -7,25 +7,29 @@ mod report;
 mod show;
 mod trips_picture;
 
+use std::cell::Cell;
 use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use farwrite_files::MessageError;
-use farwrite_probe::{self as probe, Findings, ProbeHooks, ProbeStage};
+use farwrite_connection::{ConnectionOptions, Keys, Purpose, connect};
+use farwrite_probe::message::Cause;
+use farwrite_probe::{self as probe, Control, Findings, ProbeHooks, ProbeStage};
 use farwrite_session::HostPort;
-use farwrite_transfer::{self as transfer, ErrorKind};
+use farwrite_transfer::{Cancel, ErrorKind};
 
 pub(crate) use args::ProbeArgs;
-pub(crate) use listen::answer;
+pub(crate) use listen::{Answering, listen};
 use report::ProbeReport;
 
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::{interrupt, key, link_file};
 
+/// After this time without a connection, the user learns what may be wrong.
+const UNANSWERED: Duration = Duration::from_secs(3);
 /// The pause after the other end was busy, and the least time to connect after it.
 const LEAST_TIME: Duration = Duration::from_millis(200);
 
@@ -54,18 +58,18 @@ fn ask(args: &ProbeArgs, to: &HostPort, console: &Console) -> Result<ExitCode, F
         cancelled: &|| cancel.is_set(),
         observe: &|event| show_progress(console, event),
     };
+    let keys = Keys::of_psk(&psk);
     let asked = Instant::now();
     let (findings, start) = loop {
         let left = args.timeout.saturating_sub(asked.elapsed());
-        let channel =
-            transfer::connect(to, &(&psk).into(), left.max(LEAST_TIME), &cancel, console)?;
+        let control = reach(to, &keys, left.max(LEAST_TIME), &cancel, console)?;
         console.say(format_args!(
             "probing the path to {} for {} s",
-            channel.peer_addr(),
+            control.peer_addr(),
             settings.time.as_secs_f64()
         ));
         let start = Instant::now();
-        let found = probe::probe(channel, &settings, &hooks);
+        let found = probe::probe(control, &settings, &hooks);
         match found.map_err(|error| failure("probing", &error)) {
             // The other end has kept this one waiting for some seconds.
             Err(failure) if failure.exit == Exit::Busy && asked.elapsed() < args.timeout => {
@@ -84,6 +88,44 @@ fn ask(args: &ProbeArgs, to: &HostPort, console: &Console) -> Result<ExitCode, F
     let report = ProbeReport::new(args, &findings, start.elapsed());
     console.json_result(trouble.as_ref(), &report)?;
     Ok(trouble.map_or(ExitCode::SUCCESS, |failure| failure.exit.into()))
+}
+
+/// Connects to the other end, which may start later, and asks it for a probe. If it has not answered for some
+/// seconds, the user learns what may be wrong.
+fn reach(
+    to: &HostPort,
+    keys: &Keys,
+    patience: Duration,
+    cancel: &Cancel,
+    console: &Console,
+) -> Result<Control, Failure> {
+    let options = ConnectionOptions {
+        purpose: Purpose::PROBE,
+        connect_limit: patience,
+        busy_limit: patience,
+        // The probe itself finds larger packets.
+        largest_mtu: Some(Control::MTU),
+        ..ConnectionOptions::default()
+    };
+    let (keys, named) = (keys.clone(), to.to_string());
+    let meet = move || {
+        let connection = connect(&named, &keys, "", &options)?;
+        Control::open(&connection, patience)
+    };
+    let start = Instant::now();
+    let is_noted = Cell::new(false);
+    let look = || {
+        if start.elapsed() > UNANSWERED && !is_noted.replace(true) {
+            console.say(format_args!(
+                "not connected to UDP {to} after {} s: the other end may not have started, a firewall on the way may \
+                 drop UDP, or the address may be another one; trying until {:.0} s have passed",
+                UNANSWERED.as_secs_f64(),
+                patience.as_secs_f64()
+            ));
+        }
+    };
+    let met = cancel.run_while(meet, look)?;
+    met.map_err(|error| failure(&format!("connecting to {to}"), &error))
 }
 
 /// Writes the requested files.
@@ -143,16 +185,17 @@ fn show_progress(console: &Console, event: ProbeStage) {
 
 /// A failure of a probe, with the exit code for it.
 fn failure(doing: &str, error: &probe::Error) -> Failure {
-    let session = |error| Failure::from(transfer::Error::of_session(doing, error));
     let exit = match error {
-        probe::Error::Channel(error) => return session(error),
-        probe::Error::Aborted { cause, reason } => {
-            let (cause, reason) = (*cause, reason.clone());
-            let aborted = MessageError::Aborted { cause, reason };
-            return transfer::Error::of_message(doing, &aborted).into();
+        probe::Error::Connection(error) => return Failure::of_connection(doing, error),
+        probe::Error::Aborted { cause, .. } => match cause {
+            Cause::Mismatch => Exit::Mismatch,
+            Cause::Network | Cause::Interrupted => Exit::Unreachable,
+            Cause::Busy => Exit::Busy,
+            Cause::Other => Exit::Other,
+        },
+        probe::Error::Socket(_) | probe::Error::NoUdp { .. } | probe::Error::Silence { .. } => {
+            Exit::Unreachable
         }
-        probe::Error::NotAnswered { .. } | probe::Error::NotAProbe { .. } => Exit::Mismatch,
-        probe::Error::Socket(_) | probe::Error::NoUdp { .. } => Exit::Unreachable,
         probe::Error::Size { .. } | probe::Error::Rate { .. } => Exit::Usage,
         probe::Error::Interrupted => ErrorKind::Interrupted.into(),
         _ => Exit::Other,

@@ -1,12 +1,11 @@
 //! Runs `farwrite probe` as a user does, over real sockets on loopback.
 
 use std::io::{BufRead, BufReader};
-use std::net::{TcpListener, UdpSocket};
+use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-use farwrite_files::{Hello, Message};
-use farwrite_session::{Channel, Psk, Text};
+use farwrite_session::Psk;
 use serde_json::Value;
 
 use crate::{result_of, text};
@@ -54,8 +53,7 @@ impl Rig {
     /// Starts an end that listens, and waits until it is ready.
     fn listen(&self, args: &[&str]) -> Listening {
         let mut command = farwrite();
-        // It binds the number of its TCP port for UDP too. The sockets of probers have numbers of
-        // 127.0.0.1.
+        // The sockets of probers have ports of 127.0.0.1.
         command.args(args).args(["--listen", "127.0.7.2:0"]);
         command.arg("--psk-file").arg(self.path("key"));
         let mut child = command.stdout(Stdio::piped()).spawn().expect("started");
@@ -259,12 +257,14 @@ fn a_sender_is_turned_away_where_only_probes_are_answered() {
     let file = rig.path("file");
     std::fs::write(&file, "x").expect("write");
     let send = farwrite()
-        .args(["send", "--to", &there.addr, "--psk-file"])
+        .args(["send", "--timeout", "1s", "--to", &there.addr, "--psk-file"])
         .args([rig.path("key"), file])
         .output()
         .expect("the program ends");
-    assert_refused(&send, 3, "only answers probes");
-    assert_eq!(there.child.wait().expect("it ends").code(), Some(3));
+    assert_refused(&send, 5, "no receiver of files listens there");
+    let output = rig.probe(&there.addr, &SHORT);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(there.child.wait().expect("it ends").success());
     let mut rest = String::new();
     std::io::Read::read_to_string(&mut there.rest, &mut rest).expect("text");
     assert!(rest.contains("farwrite probe 127.0.7.2:"), "{rest}");
@@ -274,18 +274,19 @@ fn a_sender_is_turned_away_where_only_probes_are_answered() {
 fn what_cannot_be_probed_is_named() {
     let rig = Rig::new();
     // No program listens on this port, and other tests take no ports of this host.
-    let free = TcpListener::bind("127.0.7.1:0").expect("port");
+    let free = UdpSocket::bind("127.0.7.1:0").expect("port");
     let addr = free.local_addr().expect("address").to_string();
     drop(free);
-    let silent = rig.probe(&addr, &["--timeout", "1s"]);
+    let silent = rig.probe(&addr, &["--timeout", "4s"]);
     assert_refused(&silent, 5, &addr);
+    let said = text(&silent.stdout);
+    assert!(
+        said.contains("a firewall on the way may drop UDP"),
+        "{said}"
+    );
     // The other end has another key.
     let (there, other) = (rig.listen(&["probe"]), Rig::new());
-    assert_refused(
-        &other.probe(&there.addr, &SHORT),
-        3,
-        "keys of the two ends differ",
-    );
+    assert_refused(&other.probe(&there.addr, &SHORT), 3, "has other keys");
     // The rate exceeds the permitted share of the path.
     let fast = rig.probe(&there.addr, &[&SHORT[..], &["--rates", "150Mbit"]].concat());
     assert_refused(&fast, 2, "10 % of the path");
@@ -332,31 +333,30 @@ fn ctrl_c_shows_what_is_known() {
     assert!(number(&result["rate"]["bps"]) > 0.0 && number(&result["mtu"]["ip_bytes"]) > 0.0);
 }
 
+/// A probe measures an idle path, so another one waits for its end, or is told that it would have to.
 #[test]
-fn an_older_peer_is_named() {
+fn one_probe_at_a_time_is_answered() {
     let rig = Rig::new();
-    let listener = TcpListener::bind("127.0.0.1:0").expect("port");
-    let addr = listener.local_addr().expect("address").to_string();
-    let psk = rig.psk.clone();
-    let older = std::thread::spawn(move || {
-        let (stream, _) = listener.accept().expect("connection");
-        let patience = std::time::Duration::from_secs(20);
-        let mut channel = Channel::accept(stream, &psk, patience).expect("channel");
-        let _: Message = channel.recv().expect("a hello");
-        let software = Text::new("farwrite 0.0.9");
-        let hello = Hello {
-            software,
-            capabilities: 0,
-        };
-        channel.send(&Message::Hello(hello)).expect("sent");
-        channel
-    });
-    assert_refused(
-        &rig.probe(&addr, &SHORT),
-        3,
-        "farwrite 0.0.9) does not answer probes",
-    );
-    drop(older.join().expect("no panic"));
+    let inbox = rig.path("in");
+    std::fs::create_dir(&inbox).expect("directory");
+    for args in [
+        &["probe"][..],
+        &["recv", "--dir", inbox.to_str().expect("plain")],
+    ] {
+        let there = rig.listen(args);
+        let mut first = farwrite();
+        first.args(["probe", &there.addr, "--time", "20s", "--psk-file"]);
+        first.arg(rig.path("key")).stderr(Stdio::null());
+        let mut first = first.stdout(Stdio::piped()).spawn().expect("started");
+        let mut said = BufReader::new(first.stdout.take().expect("piped"));
+        let mut line = String::new();
+        said.read_line(&mut line).expect("a line");
+        assert!(line.starts_with("probing the path"), "{line}");
+        let second = rig.probe(&there.addr, &[&SHORT[..], &["--timeout", "1s"]].concat());
+        assert_refused(&second, 7, "another transfer or probe is under way");
+        first.kill().expect("kill");
+        first.wait().expect("it ends");
+    }
 }
 
 #[test]

@@ -296,7 +296,7 @@ fn a_pipe_to_a_receiver_of_files_is_told() {
     let start = Instant::now();
     let send = sender(&rig, &at, &[]).output().expect("it ends");
     assert_eq!(send.status.code(), Some(3), "{}", told(&send));
-    let expected = format!("{at} receives files: start `farwrite recv -` there");
+    let expected = format!("{at} serves files and probes, not pipes");
     assert!(told(&send).contains(&expected), "{}", told(&send));
     // The timeout of the sender is 10 s.
     assert!(start.elapsed() < Duration::from_secs(8));

@@ -9,18 +9,18 @@ mod trips;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use farwrite_files::{Expected, Hello, Message, MessageKind};
-use farwrite_session::{Channel, Text};
+use farwrite_session::Text;
 
+use crate::control::Control;
 use crate::datagram::KEY_BYTES;
 use crate::host_drops::HostCounter;
 use crate::message::{ExpectedMessage, HostDrops, ProbeKey, ProbeMessage, Trial, TrialCounts};
-use crate::{Error, Findings, Settings, findings, software};
+use crate::{Error, Findings, Settings, findings};
 use flows::Flows;
 
 /// Timeout for each message of the responder.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Largest number of questions of a session.
+/// Largest number of questions of a probe.
 const QUESTIONS: u32 = 1 << 14;
 /// Number of trials whose counts are requested with one message.
 const COUNTS: usize = 64;
@@ -57,9 +57,9 @@ pub enum ProbeStage {
     },
 }
 
-/// A session with a responder.
+/// A probe under way.
 struct Session<'a> {
-    channel: &'a mut Channel,
+    control: &'a Control,
     flows: Flows,
     settings: &'a Settings,
     host: &'a ProbeHooks<'a>,
@@ -75,36 +75,32 @@ struct Session<'a> {
     findings: Findings,
 }
 
-/// Measures the path to the responder at the other end of a channel. If the user ends the probe
-/// early, the result contains what is known by then.
+/// Measures the path to the responder at the other end of a connection. If the user ends the probe early, the
+/// result contains what is known by then.
 ///
 /// # Errors
 /// [`Error`]. The peer is informed.
 pub fn probe(
-    mut channel: Channel,
+    control: Control,
     settings: &Settings,
     host: &ProbeHooks<'_>,
 ) -> Result<Findings, Error> {
-    let result = measure(&mut channel, settings, host);
-    if let Err(error) = &result {
-        let (_, writer) = channel.halves();
-        writer.set_timeout(Some(Duration::from_secs(1)));
-        // If this message is lost, the responder notices the end of the channel.
-        let _ = writer.send(&ProbeMessage::Abort {
-            cause: error.cause(),
-            reason: Text::new(error),
-        });
+    let result = measure(&control, settings, host);
+    match &result {
+        // The results are here, whatever happens to this message.
+        Ok(_) => drop(control.end(&ProbeMessage::Done)),
+        Err(error) => control.abort(error.cause(), Text::new(error)),
     }
     result
 }
 
 fn measure(
-    channel: &mut Channel,
+    control: &Control,
     settings: &Settings,
     host: &ProbeHooks<'_>,
 ) -> Result<Findings, Error> {
     let started = Instant::now();
-    let mut session = Session::start(channel, settings, host, started)?;
+    let mut session = Session::start(control, settings, host, started)?;
     session.run()?;
     session.finish()
 }
@@ -112,16 +108,15 @@ fn measure(
 impl<'a> Session<'a> {
     /// Agrees on port and key with the responder (P9.1).
     fn start(
-        channel: &'a mut Channel,
+        control: &'a Control,
         settings: &'a Settings,
         host: &'a ProbeHooks<'a>,
         started: Instant,
     ) -> Result<Self, Error> {
-        channel.set_read_timeout(Some(PATIENCE));
-        meet(channel)?;
         let mut key = [0; KEY_BYTES];
         getrandom::fill(&mut key)?;
-        let ready = call(channel, &ProbeMessage::Start(ProbeKey(key)))?;
+        let start = ProbeMessage::Start(ProbeKey(key));
+        let ready = call(control, &start, ExpectedMessage::Ready)?;
         let ProbeMessage::Ready {
             port,
             ip,
@@ -130,7 +125,7 @@ impl<'a> Session<'a> {
         else {
             return Err(ready.unexpected(ExpectedMessage::Ready));
         };
-        let (local, mut peer) = (channel.local_addr(), channel.peer_addr());
+        let (local, mut peer) = (control.local_addr(), control.peer_addr());
         peer.set_port(port);
         let flows = Flows::bind(local, settings.flows, key, |flow| {
             (host.redirect)(flow, peer)
@@ -147,7 +142,7 @@ impl<'a> Session<'a> {
             flows: flows.count(),
         };
         let mut session = Self {
-            channel,
+            control,
             flows,
             settings,
             host,
@@ -188,11 +183,14 @@ impl<'a> Session<'a> {
     }
 
     fn finish(mut self) -> Result<Findings, Error> {
-        let theirs = match self.call(&ProbeMessage::Host(HostDrops::default()))? {
+        let (ask, want) = (
+            ProbeMessage::Host(HostDrops::default()),
+            ExpectedMessage::Host,
+        );
+        let theirs = match call(self.control, &ask, want)? {
             ProbeMessage::Host(drops) => drops,
-            other => return Err(other.unexpected(ExpectedMessage::Host)),
+            other => return Err(other.unexpected(want)),
         };
-        self.channel.send(&ProbeMessage::Done)?;
         self.findings.host.theirs = theirs;
         self.findings.host.ours = self.drops.drops();
         self.findings.interrupted = self.is_cancelled();
@@ -214,17 +212,19 @@ impl<'a> Session<'a> {
     }
 
     fn open(&mut self, trials: Vec<Trial>) -> Result<(), Error> {
-        match self.call(&ProbeMessage::Trials(trials))? {
+        let want = ExpectedMessage::Open;
+        match call(self.control, &ProbeMessage::Trials(trials), want)? {
             ProbeMessage::Open => Ok(()),
-            other => Err(other.unexpected(ExpectedMessage::Open)),
+            other => Err(other.unexpected(want)),
         }
     }
 
     /// Closes trials and returns their counts in the same order.
     fn close(&mut self, ids: &[u32]) -> Result<Vec<TrialCounts>, Error> {
         let mut all = Vec::new();
+        let want = ExpectedMessage::Counts;
         for ids in ids.chunks(COUNTS) {
-            match self.call(&ProbeMessage::Close(ids.to_vec()))? {
+            match call(self.control, &ProbeMessage::Close(ids.to_vec()), want)? {
                 ProbeMessage::Counts(counts)
                     if counts
                         .iter()
@@ -233,14 +233,10 @@ impl<'a> Session<'a> {
                 {
                     all.extend(counts);
                 }
-                other => return Err(other.unexpected(ExpectedMessage::Counts)),
+                other => return Err(other.unexpected(want)),
             }
         }
         Ok(all)
-    }
-
-    fn call(&mut self, message: &ProbeMessage) -> Result<ProbeMessage, Error> {
-        call(self.channel, message)
     }
 
     /// The longest measured round trip.
@@ -256,24 +252,15 @@ impl<'a> Session<'a> {
     }
 }
 
-/// Exchanges hellos, and checks that the peer answers probes.
-fn meet(channel: &mut Channel) -> Result<(), Error> {
-    channel.send(&Message::Hello(Hello {
-        software: software(),
-        capabilities: Hello::PROBES,
-    }))?;
-    match channel.recv()? {
-        Message::Hello(hello) if hello.has(Hello::PROBES) => Ok(()),
-        Message::Hello(Hello { software, .. }) => Err(Error::NotAnswered { software }),
-        Message::Abort { cause, reason } => Err(Error::Aborted { cause, reason }),
-        other => {
-            let want = Expected::Message(MessageKind::Hello);
-            Err(Error::Meeting(other.unexpected(want)))
-        }
-    }
-}
-
-fn call(channel: &mut Channel, message: &ProbeMessage) -> Result<ProbeMessage, Error> {
-    channel.send(message)?;
-    Ok(channel.recv()?)
+/// Sends a message, and waits for the answer.
+fn call(
+    control: &Control,
+    message: &ProbeMessage,
+    want: ExpectedMessage,
+) -> Result<ProbeMessage, Error> {
+    control.send(message)?;
+    let after = PATIENCE;
+    control
+        .receive(after)?
+        .ok_or(Error::Silence { want, after })
 }

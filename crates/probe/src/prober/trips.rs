@@ -75,10 +75,8 @@ impl Session<'_> {
         let mut has_answer = false;
         while !has_answer && !self.is_cancelled() {
             if start.elapsed() > FIRST {
-                let to = self
-                    .findings
-                    .peer
-                    .unwrap_or_else(|| self.channel.peer_addr());
+                let peer = self.findings.peer;
+                let to = peer.unwrap_or_else(|| self.control.peer_addr());
                 return Err(Error::NoUdp { to, after: FIRST });
             }
             self.ask(MIN_BYTES)?;

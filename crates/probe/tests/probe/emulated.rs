@@ -7,15 +7,13 @@ use std::thread;
 use std::time::Duration;
 
 use farwrite_emulator::udp::{PortPair, Side, UdpEmulator, UdpEmulatorConfig};
-use farwrite_files::{Hello, Message};
 use farwrite_link::{LinkConfig, Loss, Reorder};
 use farwrite_probe::{
     EcnFindings, Error, Findings, MtuLimit, ProbeHooks, ProbeStage, ResponderSummary, Settings,
     probe,
 };
-use farwrite_session::Text;
 
-use crate::ends::{PATIENCE, answering, channels};
+use crate::ends::{PATIENCE, answering, ends, ends_through};
 
 /// Starts an emulated path to `to`, with `channels` channels that behave like a NAT.
 pub(crate) fn emulator(
@@ -43,7 +41,7 @@ fn probe_across(
     backward: LinkConfig,
     settings: &Settings,
 ) -> (Findings, ResponderSummary) {
-    let (prober, responder) = channels();
+    let (prober, responder) = ends();
     let responder = answering(responder);
     let path = OnceLock::new();
     let redirect = |flow: usize, to: SocketAddr| {
@@ -219,7 +217,8 @@ fn narrow(to: SocketAddr, payload_bytes: usize) -> SocketAddr {
 #[test]
 fn large_packets_that_vanish_show_the_mtu() {
     let probe_narrow = |sizes| {
-        let (prober, responder) = channels();
+        // The control crosses such a path too.
+        let (prober, responder) = ends_through(|to| narrow(to, 1372));
         let responder = answering(responder);
         let host = ProbeHooks {
             redirect: &|_, to| narrow(to, 1372),
@@ -267,7 +266,7 @@ fn large_packets_that_vanish_show_the_mtu() {
 
 #[test]
 fn a_path_without_udp_is_named() {
-    let (prober, responder) = channels();
+    let (prober, responder) = ends();
     let responder = answering(responder);
     // No program answers at this address.
     let silent = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("port");
@@ -284,36 +283,47 @@ fn a_path_without_udp_is_named() {
     assert!(matches!(told, Error::Aborted { .. }), "{told}");
 }
 
+/// The control of a probe crosses the path that it measures.
 #[test]
-fn a_peer_that_does_not_know_probes_is_named() {
-    let (prober, responder) = channels();
-    let older = thread::spawn(move || {
-        let mut channel = responder.join().expect("no panic");
-        let software = Text::new("farwrite 0.0.9");
-        let hello = Hello {
-            software,
-            capabilities: 0,
-        };
-        channel.send(&Message::Hello(hello)).expect("sent");
-        channel
+fn a_path_that_loses_a_third_of_all_packets_is_measured() {
+    let lossy = LinkConfig {
+        loss: Loss::Iid { loss_packet: 0.3 },
+        ..path(80_000_000, 10)
+    };
+    let mut of_control = None;
+    let (prober, responder) = ends_through(|to| {
+        let emulator = of_control.insert(emulator([lossy; 2], 1, to));
+        emulator.addresses()[0][0]
     });
+    let responder = answering(responder);
+    let links = OnceLock::new();
+    let settings = Settings {
+        flows: 1,
+        sizes: Some(vec![1024]),
+        trials: 2,
+        max_rate_bps: 100_000_000,
+        time: Duration::from_secs(4),
+        ..Settings::default()
+    };
+    let redirect = |_, to: SocketAddr| {
+        let links = links.get_or_init(|| emulator([lossy; 2], 1, to));
+        links.addresses()[0][0]
+    };
     let host = ProbeHooks {
-        redirect: &|_, to| to,
+        redirect: &redirect,
         cancelled: &|| false,
         observe: &|_| {},
     };
-    let error = probe(prober, &Settings::default(), &host).expect_err("no probes");
-    let text = error.to_string();
-    assert!(
-        text.contains("farwrite 0.0.9") && text.contains("update"),
-        "{text}"
-    );
-    drop(older.join().expect("no panic"));
+    let findings = probe(prober, &settings, &host).expect("findings");
+    responder.join().expect("no panic").expect("answered");
+    assert_eq!(findings.trials.len(), 4);
+    let loss = findings.direction().loss.expect("packets");
+    assert!((loss.share - 0.3).abs() < 0.15, "{loss:?}");
 }
 
 #[test]
 fn ctrl_c_leaves_what_is_known() {
-    let (prober, responder) = channels();
+    let (prober, responder) = ends();
     let responder = answering(responder);
     let is_counting = Cell::new(false);
     let host = ProbeHooks {

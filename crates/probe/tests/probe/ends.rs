@@ -1,39 +1,60 @@
 //! The two ends of a probe.
 
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use farwrite_files::{Hello, Message};
-use farwrite_probe::{Error, ResponderSummary, answer};
-use farwrite_session::{Channel, Psk};
+use farwrite::ReservedPort;
+use farwrite_connection::{ConnectionOptions, Keys, Listener, connect};
+use farwrite_probe::{Control, Error, ResponderSummary, answer};
+use farwrite_session::Psk;
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Returns the prober's end of a channel, and a thread that returns the responder's end after the
-/// prober's hello.
-pub(crate) fn channels() -> (Channel, JoinHandle<Channel>) {
-    let psk = Psk::generate().expect("key");
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("port");
-    let addr = listener.local_addr().expect("address");
-    let of_responder = psk.clone();
+/// The responder's end, once the prober has asked.
+pub(crate) struct Responder {
+    pub(crate) control: Control,
+    pub(crate) port: ReservedPort,
+}
+
+/// Returns the prober's end of a control, and a thread that returns the responder's.
+pub(crate) fn ends() -> (Control, JoinHandle<Responder>) {
+    ends_through(|addr| addr)
+}
+
+/// The same; the prober connects to the address that `path` returns for that of the responder.
+pub(crate) fn ends_through(
+    path: impl FnOnce(SocketAddr) -> SocketAddr,
+) -> (Control, JoinHandle<Responder>) {
+    let keys = Keys::of_psk(&Psk::generate().expect("key"));
+    let options = ConnectionOptions {
+        connect_limit: PATIENCE,
+        largest_mtu: Some(Control::MTU),
+        ..ConnectionOptions::default()
+    };
+    let port = ReservedPort::bind((Ipv4Addr::LOCALHOST, 0).into()).expect("port");
+    let listener = Listener::bind_beside(&port, &keys, &options).expect("listener");
+    let to = path(port.local_addr());
     let responder = thread::spawn(move || {
-        let (stream, _) = listener.accept().expect("connection");
-        let mut channel = Channel::accept(stream, &of_responder, PATIENCE).expect("channel");
-        let Message::Hello(hello) = channel.recv().expect("hello") else {
-            panic!("not a hello");
-        };
-        assert!(hello.has(Hello::PROBES));
-        channel
+        let connection = listener.accept(PATIENCE).expect("no failure");
+        let connection = connection.expect("a connection");
+        let control = Control::accept(&connection, PATIENCE).expect("a probe");
+        Responder {
+            control: control.expect("in time"),
+            port,
+        }
     });
-    let stream = TcpStream::connect(addr).expect("connection");
-    let prober = Channel::initiate(stream, &psk, PATIENCE).expect("channel");
+    let connection = connect(&to.to_string(), &keys, "", &options).expect("connection");
+    let prober = Control::open(&connection, PATIENCE).expect("control");
     (prober, responder)
 }
 
 /// Runs a responder for one prober.
 pub(crate) fn answering(
-    channel: JoinHandle<Channel>,
+    responder: JoinHandle<Responder>,
 ) -> JoinHandle<Result<ResponderSummary, Error>> {
-    thread::spawn(move || answer(channel.join().expect("no panic"), None, &|| false))
+    thread::spawn(move || {
+        let Responder { control, port } = responder.join().expect("no panic");
+        answer(control, &port, &|| false)
+    })
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use farwrite_probe::{ProbeHooks, ProbeStage, Settings, TrialFindings, answer, probe};
 
-use crate::ends::{PATIENCE, channels};
+use crate::ends::{PATIENCE, Responder, ends};
 
 const PAYLOAD_BYTES: u32 = 8192;
 /// The longest datagram of IPv4.
@@ -149,13 +149,13 @@ fn stall(path: &Path) -> Drops {
 #[test]
 fn a_socket_that_overflows_does_not_count_as_loss_of_the_path() {
     let path = Arc::new(Path::default());
-    let (prober, responder) = channels();
+    let (prober, responder) = ends();
     let of_responder = Arc::clone(&path);
     let responder = thread::spawn(move || {
         let stalled = Cell::new(None);
-        let channel = responder.join().expect("no panic");
+        let Responder { control, port } = responder.join().expect("no panic");
         // The responder calls this between two datagrams, so it receives nothing meanwhile.
-        let answered = answer(channel, None, &|| {
+        let answered = answer(control, &port, &|| {
             if stalled.get().is_none() && of_responder.waits.get().is_some() {
                 stalled.set(Some(stall(&of_responder)));
             }

@@ -9,7 +9,7 @@ use farwrite_emulator::udp::UdpEmulator;
 use farwrite_probe::{Findings, ProbeHooks, ProbeStage, Settings, probe};
 
 use crate::emulated::{emulator, path};
-use crate::ends::{answering, channels};
+use crate::ends::{answering, ends};
 
 const RATE_BPS: u64 = 80_000_000;
 
@@ -32,7 +32,7 @@ impl Used {
 /// Runs a probe over a path of `RATE_BPS`. Returns its findings, and what the path carried before
 /// each stage (trials of losses are one stage) and in the end.
 fn measure(settings: &Settings) -> (Findings, Vec<Used>) {
-    let (prober, responder) = channels();
+    let (prober, responder) = ends();
     let responder = answering(responder);
     let links = OnceLock::new();
     let redirect = |_, to: SocketAddr| {
