@@ -309,7 +309,10 @@ impl Receiver {
         Self {
             interval_ns: match is_tcp {
                 true => 0,
-                false => case.rtt_ns / case.reports_per_round,
+                false => {
+                    let least_ns = case.host.map_or(0, |host| host.least_report_ns);
+                    (case.rtt_ns / case.reports_per_round).max(least_ns)
+                }
             },
             rack: (is_tcp && case.packets_overtake()).then(|| Rack::new(case.rtt_ns)),
             ..Self::default()
