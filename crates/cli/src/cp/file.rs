@@ -14,12 +14,12 @@ use std::time::{Duration, Instant};
 
 use blake3::Hash;
 use farwrite_files::new_name;
-use farwrite_stream::WriteHalf;
+use farwrite_stream::{Error as StreamError, WriteHalf};
 use farwrite_transfer::Cancel;
 use rustix::fs::fsync;
 use tempfile::{Builder, NamedTempFile};
 
-use super::ssh::Remote;
+use super::ssh::{Far, Remote};
 use crate::console::{Console, Passing};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::pipe::{Cut, Passed, decode, encode, own_output};
@@ -31,6 +31,8 @@ use crate::{interrupt, key};
 const LOOK: Duration = Duration::from_millis(100);
 /// How long this end may take to say why it failed, after the far end has ended.
 const LAST: Duration = Duration::from_secs(1);
+/// How long the far end may take to end, after this end has failed: it says why through ssh, if that still lives.
+const FAR_LAST: Duration = Duration::from_secs(5);
 /// Permissions of a new file, before the umask takes some away.
 const MODE: u32 = 0o666;
 
@@ -77,7 +79,6 @@ pub(crate) fn carry(
         ));
     }
     let moving = start(way, (input, output), direction, (settings, &count))?;
-    let waiting = thread::spawn(move || far.wait());
     let mut passing = Passing::new(
         console,
         match direction {
@@ -85,44 +86,127 @@ pub(crate) fn carry(
             Direction::Read => "receiving",
         },
     );
-    while !waiting.is_finished() {
-        passing.show(count.load(Ordering::Relaxed));
-        thread::sleep(LOOK);
-    }
+    let ended = wait_for_both(moving, far, |moved| passing.show(moved), &count);
     passing.finish(count.load(Ordering::Relaxed));
-    let of_far = check(waiting.join().ok().flatten());
+    let hash = ended.map_err(|ended| ended.failure(direction))?;
+    report(remote, hash, (&count, start_time), direction, console)
+}
+
+/// Why a copy has failed, at each end; `None` at an end that has not failed, or has not said so.
+struct Failed {
+    here: Option<Moved>,
+    there: Option<Failure>,
+}
+
+impl Failed {
+    /// The failure that has caused the other one.
+    fn failure(self, direction: Direction) -> Failure {
+        let is_own = |here: &Moved| {
+            matches!(
+                (direction, here),
+                (
+                    Direction::Read,
+                    Moved::Cut(Cut::Write(_)) | Moved::Failed(_)
+                ) | (Direction::Write, Moved::Cut(Cut::Read(_)))
+            )
+        };
+        match self {
+            Self {
+                here: Some(here), ..
+            } if is_own(&here) => here.into(),
+            Self {
+                there: Some(there), ..
+            } => there,
+            Self {
+                here: Some(here), ..
+            } => here.of_path(),
+            Self {
+                here: None,
+                there: None,
+            } => Failure::new(Exit::Other, "the copy has ended without a reason"),
+        }
+    }
+}
+
+/// Waits until both ends have ended. If this end fails, the other one has a limited time: the whole path may be gone.
+fn wait_for_both(
+    moving: Moving,
+    mut far: Far,
+    mut show: impl FnMut(u64),
+    count: &AtomicU64,
+) -> Result<Hash, Failed> {
+    let join = |moving: Moving| {
+        let moved = moving.join();
+        moved.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    };
+    let mut moving = Some(moving);
+    // This end has ended, at this time. It keeps the pipe to the far end, which may still say why.
+    let mut moved = None;
+    let status = loop {
+        show(count.load(Ordering::Relaxed));
+        if let Some(status) = far.ended() {
+            break Some(status);
+        }
+        if let Some(ended) = moving.take_if(|moving| moving.is_finished()) {
+            moved = Some((join(ended), Instant::now()));
+        }
+        if let Some((here, since)) = &moved
+            && (here.moved.is_err() || here.lost.is_some())
+            && since.elapsed() >= FAR_LAST
+        {
+            far.kill();
+            break None;
+        }
+        thread::sleep(LOOK);
+    };
+    let is_ended = status.is_some();
+    let there = status.and_then(|status| check(status).err());
     // If the far end has ended because this end failed, the reason is about to come.
     let far_end_time = Instant::now();
-    while of_far.is_err() && !moving.is_finished() && far_end_time.elapsed() < LAST {
+    let is_moving = |moving: &Option<Moving>| moving.as_ref().is_some_and(|it| !it.is_finished());
+    while there.is_some() && is_moving(&moving) && far_end_time.elapsed() < LAST {
         thread::sleep(Duration::from_millis(5));
     }
     // Without the far end, this end may wait for its input for ever.
-    if of_far.is_err() && !moving.is_finished() {
-        return of_far.map(|()| ExitCode::SUCCESS);
+    if there.is_some() && is_moving(&moving) {
+        return Err(Failed { here: None, there });
     }
-    let moved = moving.join();
-    let (moved, _) = moved.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-    let hash = match (moved, of_far) {
-        (Ok(hash), Ok(())) => hash,
-        // The failure at this end has caused the one at the far end.
-        (Err(failure @ (Moved::Cut(Cut::Write(_)) | Moved::Failed(_))), _)
-            if direction == Direction::Read =>
-        {
-            return Err(failure.into());
-        }
-        (Err(failure @ Moved::Cut(Cut::Read(_))), _) if direction == Direction::Write => {
-            return Err(failure.into());
-        }
-        (_, Err(failure)) => return Err(failure),
-        (Err(failure), Ok(())) => return Err(failure.into()),
+    let here = match (moved, moving) {
+        (Some((here, _)), _) => here,
+        (None, Some(moving)) => join(moving),
+        (None, None) => return Err(Failed { here: None, there }),
     };
-    report(remote, hash, (&count, start_time), direction, console)
+    match (here.moved, there) {
+        // The far end has verified the bytes, whatever became of the connection then.
+        (Ok(hash), None) if is_ended => Ok(hash),
+        (Ok(_), there) => {
+            let lost = here.lost.map(|why| Failure::of_stream("copying", &why));
+            let there = there.or(lost);
+            Err(Failed { here: None, there })
+        }
+        (Err(moved), there) => Err(Failed {
+            here: Some(moved),
+            there,
+        }),
+    }
 }
 
 /// Why the bytes of a pipe were not moved.
 enum Moved {
     Cut(Cut),
     Failed(Failure),
+}
+
+impl Moved {
+    /// As the failure of the path to the other machine, which has not said why.
+    fn of_path(self) -> Failure {
+        match self {
+            Self::Cut(Cut::Read(error) | Cut::Write(error)) => {
+                Failure::caused(Exit::Unreachable, "copying", &error)
+            }
+            moved => moved.into(),
+        }
+    }
 }
 
 impl From<Moved> for Failure {
@@ -134,9 +218,27 @@ impl From<Moved> for Failure {
     }
 }
 
-/// The result, and the pipe to the far end if nothing was written to it. When that pipe is dropped, the far
-/// end ends.
-type Moving = JoinHandle<(Result<Hash, Moved>, Option<ChildStdin>)>;
+/// How the bytes of a pipe were moved.
+struct Here {
+    moved: Result<Hash, Moved>,
+    /// Why this end does not know that the other one has everything.
+    lost: Option<StreamError>,
+    /// The pipe to the far end, if nothing was written to it. When it is dropped, the far end ends.
+    _input: Option<ChildStdin>,
+}
+
+impl Here {
+    /// Over ssh, whose pipe this end has written to or read from.
+    fn by_ssh(moved: Result<Hash, Cut>) -> Self {
+        Self {
+            moved: moved.map_err(Moved::Cut),
+            lost: None,
+            _input: None,
+        }
+    }
+}
+
+type Moving = JoinHandle<Here>;
 
 /// Moves the bytes on a thread of its own, which may block for ever.
 fn start(
@@ -155,18 +257,26 @@ fn start(
             let (mut reader, mut writer) = rsh::open(&connection, settings.scheme)?.split();
             let moving = move || {
                 let _connection = connection;
-                let moved = match direction {
-                    Direction::Write => send(&mut writer, &count).map_err(Moved::Cut),
+                let (moved, lost) = match direction {
+                    Direction::Write => {
+                        let (sent, lost) = send(&mut writer, &count);
+                        (sent.map_err(Moved::Cut), lost)
+                    }
                     Direction::Read => {
                         writer.finish();
-                        write(&mut reader, &count)
+                        (write(&mut reader, &count), None)
                     }
                 };
                 // If nobody reads the output, the other end is not needed any more. If the other end takes no more
                 // input, it is about to say why.
                 let is_unread =
                     direction == Direction::Read && matches!(moved, Err(Moved::Cut(Cut::Write(_))));
-                (moved, Some(input).filter(|_| !is_unread))
+                let _input = Some(input).filter(|_| !is_unread);
+                Here {
+                    moved,
+                    lost,
+                    _input,
+                }
             };
             thread::spawn(moving)
         }
@@ -174,10 +284,16 @@ fn start(
             let moving = move || match direction {
                 Direction::Write => {
                     let mut stdin = io::stdin().lock();
-                    let moved = encode(&mut stdin, &mut input, &count);
-                    (moved.map_err(Moved::Cut), None)
+                    Here::by_ssh(encode(&mut stdin, &mut input, &count))
                 }
-                Direction::Read => (write(&mut output, &count), None),
+                Direction::Read => {
+                    let moved = write(&mut output, &count);
+                    Here {
+                        moved,
+                        lost: None,
+                        _input: None,
+                    }
+                }
             };
             thread::spawn(moving)
         }
@@ -203,16 +319,17 @@ fn report(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Sends the standard input. The far end must not take a part for the whole.
-fn send(writer: &mut WriteHalf, count: &AtomicU64) -> Result<Hash, Cut> {
+/// Sends the standard input. The far end must not take a part for the whole. Returns also why it is not known that
+/// everything has arrived.
+fn send(writer: &mut WriteHalf, count: &AtomicU64) -> (Result<Hash, Cut>, Option<StreamError>) {
     let sent = encode(&mut io::stdin().lock(), writer, count);
     match &sent {
         Ok(_) => writer.finish(),
         Err(Cut::Read(_)) => writer.reset(0),
         Err(Cut::Write(_) | Cut::Corrupt(_)) => {}
     }
-    let _ = writer.wait_delivered();
-    sent
+    let delivered = writer.wait_delivered();
+    (sent, delivered.err())
 }
 
 /// What the status of the far end says. It has given its reason on the standard error.

@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -227,7 +227,7 @@ impl Far {
                 Line::End => {
                     // The program ends when its standard input does.
                     self.pipes = None;
-                    let status = self.child.wait().ok().and_then(|status| status.code());
+                    let status = end_of(&mut self.child).and_then(|status| status.code());
                     // Ctrl-C ends ssh too.
                     cancel.check()?;
                     return Err(why_it_ended(&self.name, status));
@@ -275,23 +275,41 @@ impl Far {
         self.child.wait().ok()?.code()
     }
 
+    /// Whether the program has ended by itself. Its status is `None` if a signal has ended ssh.
+    pub(crate) fn ended(&mut self) -> Option<Option<i32>> {
+        match self.child.try_wait() {
+            Ok(None) => None,
+            Ok(Some(status)) => Some(status.code()),
+            Err(_) => Some(None),
+        }
+    }
+
+    /// Ends ssh, which may wait for the other machine for ever.
+    pub(crate) fn kill(mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
     /// Waits for the end of the program, whose standard input must have ended. Returns its status, as shells
     /// do if a signal has ended it; `None` if it did not end.
     pub(crate) fn end(mut self) -> Option<i32> {
-        let start = Instant::now();
-        while start.elapsed() < LAST {
-            match self.child.try_wait() {
-                Ok(None) => thread::sleep(Duration::from_millis(10)),
-                Ok(Some(status)) => {
-                    return status.code().or(status.signal().map(|signal| 128 + signal));
-                }
-                Err(_) => return None,
-            }
-        }
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        None
+        let status = end_of(&mut self.child)?;
+        status.code().or(status.signal().map(|signal| 128 + signal))
     }
+}
+
+/// Waits a short time for the end of ssh, whose pipes must have ended; `None` if it did not end.
+fn end_of(child: &mut Child) -> Option<ExitStatus> {
+    let start = Instant::now();
+    while start.elapsed() < LAST {
+        match child.try_wait() {
+            Ok(None) => thread::sleep(Duration::from_millis(10)),
+            ended => return ended.ok().flatten(),
+        }
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+    None
 }
 
 /// What was read of the output of the program.

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use blake3::{Hash, Hasher};
-use farwrite_connection::{ConnectionOptions, Ended, Keys, Listener, Purpose};
+use farwrite_connection::{ByeCause, ConnectionOptions, Ended, Keys, Listener, Purpose};
 use farwrite_session::shown;
 use farwrite_stream::{Error as StreamError, ReadHalf, WriteHalf};
 use farwrite_transfer::{Cancel, DEFAULT_PORT};
@@ -280,7 +280,10 @@ fn broken(error: &io::Error) -> Stopped {
     let cause = error.get_ref().and_then(|cause| cause.downcast_ref());
     let failure = match cause {
         Some(StreamError::Reset(code)) => GivenUp::of_receiver(*code),
-        Some(StreamError::ConnectionEnded(Ended::ByPeer { .. })) => {
+        Some(StreamError::ConnectionEnded(Ended::ByPeer {
+            cause: ByeCause::Closed,
+            ..
+        })) => {
             let what = "the sender has ended before everything was sent";
             Failure::new(Exit::Unreachable, what)
         }

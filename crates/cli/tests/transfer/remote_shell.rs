@@ -167,6 +167,36 @@ fn copy(root: &Path, words: &[&str], input: &[u8]) -> Output {
     })
 }
 
+/// The other machine answers no more, and ssh does not notice. The other end is stopped, and would be ended long after.
+#[test]
+fn a_copy_of_a_pipe_ends_although_ssh_does_not() {
+    let root = machines("cp-silent");
+    let script = format!(
+        "#!/bin/sh\nexec 3<&0 2>/dev/null\n{} \"$@\" <&3 & far=$!\n\
+         me=$$; (sleep 40; kill -9 $far $me) <&- >/dev/null 3<&- &\n\
+         while ! [ \"$(find . -name '.*' -size +1000k)\" ]; do sleep 0.05; done\nkill -STOP $far\nwhile :; do sleep 1; done\n",
+        env!("CARGO_BIN_EXE_farwrite")
+    );
+    let far = root.join("stopped");
+    fs::write(&far, script).expect("a script");
+    fs::set_permissions(&far, Permissions::from_mode(0o755)).expect("a mode");
+    fs::write(root.join("data"), vec![7; 30_000_000]).expect("a file");
+    let errors = root.join("errors");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_farwrite"));
+    command.arg("cp").arg("--rsh").arg(root.join("rsh"));
+    command.arg("--far-program").arg(far);
+    command.args(["--timeout", "2s", "--rate", "80Mbit", "-", "host:file"]);
+    command.stdin(File::open(root.join("data")).expect("a file"));
+    command.stderr(File::create(&errors).expect("a file"));
+    let status = command.status().expect("the program starts");
+    let why = fs::read_to_string(errors).expect("text");
+    assert_eq!(status.code(), Some(5), "{why}");
+    assert!(
+        why.contains("nothing was heard of the peer for 2 s"),
+        "{why}"
+    );
+}
+
 #[test]
 fn a_pipe_is_copied_to_a_file_and_back() {
     let root = machines("cp-pipes");
