@@ -111,7 +111,7 @@ pub enum Error {
     /// The peer has no room.
     #[error(
         "the peer at {} has too many connections under way, and had no place for this one within {} s: try again \
-         later", shown(.at), .within.as_secs_f64()
+         later", shown(.at), seconds(.within)
     )]
     Busy {
         /// Its address.
@@ -122,7 +122,7 @@ pub enum Error {
     /// Nothing came from the peer.
     #[error(
         "no answer from UDP {} within {} s: is a listener running there, and do firewalls pass UDP to this port?",
-        list(.to), .within.as_secs_f64()
+        list(.to), seconds(.within)
     )]
     Silent {
         /// The addresses that were tried.
@@ -131,7 +131,7 @@ pub enum Error {
         within: Duration,
     },
     /// A listener has answered, and then nothing came.
-    #[error("the end at {} has answered, and did not finish the handshake within {} s", shown(.at), .within.as_secs_f64())]
+    #[error("the end at {} has answered, and did not finish the handshake within {} s", shown(.at), seconds(.within))]
     Unfinished {
         /// Its address.
         at: SocketAddr,
@@ -139,7 +139,7 @@ pub enum Error {
         within: Duration,
     },
     /// Nothing happened in time.
-    #[error("{what} took longer than {} s", .within.as_secs_f64())]
+    #[error("{what} took longer than {} s", seconds(.within))]
     Timeout {
         /// What was waited for.
         what: String,
@@ -193,12 +193,12 @@ pub enum Ended {
     #[error("the peer is no longer among the known peers")]
     NoLongerKnown,
     /// Nothing was heard of the peer for too long.
-    #[error("nothing was heard of the peer for {} s", .0.as_secs_f64())]
+    #[error("nothing was heard of the peer for {} s", seconds(.0))]
     Silence(Duration),
     /// The peer lives, and has acknowledged nothing of what was sent for too long.
     #[error(
         "the peer has acknowledged nothing of what this end has sent for {} s, although it lives: {}",
-        .within.as_secs_f64(), stuck(.shrunk)
+        seconds(.within), stuck(.shrunk)
     )]
     Stuck {
         /// The time limit: [`ConnectionOptions::silence_limit`](crate::ConnectionOptions::silence_limit).
@@ -269,6 +269,11 @@ fn colon(reason: &Text) -> String {
         "" => String::new(),
         text => format!(": {text}"),
     }
+}
+
+/// Seconds for people: a limit may be what is left of another one.
+fn seconds(time: &Duration) -> f64 {
+    (time.as_secs_f64() * 1e3).round() / 1e3
 }
 
 pub(crate) fn list(addrs: &[SocketAddr]) -> String {
