@@ -3,13 +3,14 @@ that of the interfaces at their ends."""
 
 import contextlib
 import pathlib
+import re
 import subprocess
 import time
 
 from lib.ends import Ends
 from lib.nat import A, B, FAR, Nat
 from lib.nat_transfer import PORT, Transfer
-from lib.veth import until
+from lib.veth import sh, until
 
 #: Bytes that take 4 s at `SLOW`.
 LONG, SLOW = 10_000_000, "20Mbit"
@@ -143,6 +144,35 @@ def _shrinks(program, where, args, shrink):
         shrink(nat)
         problems, result = transfer.finish()
         return problems, result, transfer.sender.errors
+
+
+def _shrinking_pipe(report, program, where):
+    key, limit = where / "key", 3
+    sh(program, "keygen", str(key))
+    # An adaptive rate falls to one packet each second. Then the last message of the sender, which
+    # tells the receiver why, can come too late to leave.
+    fixed = ["--rate", SLOW, "--rate-control", "fixed"]
+    with Nat(mtu=9000, edge=9000) as nat, open("/dev/zero", "rb") as zeros:
+        nat.route_openly()
+        _drop_icmp(nat)
+
+        def start(node, *words, **streams):
+            command = [program, "--quiet", *words, "--psk-file", key, "--timeout", f"{limit}s"]
+            return nat.own(subprocess.Popen(["ip", "netns", "exec", node.name, *command], text=True,
+                                            stderr=subprocess.PIPE, **streams))
+
+        receiver = start(nat.b, "recv", "-", "--listen", f"0.0.0.0:{PORT}", stdout=subprocess.DEVNULL)
+        sender = start(nat.a, "send", "-", "--to", f"{B}:{PORT}", *fixed, stdin=zeros)
+        until(lambda: nat.b.received_bytes("far") > 1_000_000, 60, "a pipe under way")
+        _drop_large(nat)
+        # The search for a size that passes takes at most 20 s beyond the limit.
+        said = [end.communicate(timeout=limit + 30)[1] for end in (sender, receiver)]
+    codes = [sender.returncode, receiver.returncode]
+    report.check("`send -` and `recv -` end with exit code 5", None if codes == [5, 5] else f"{codes}: {said}")
+    sizes = re.compile(r"acknowledged nothing .* packets of 8912 bytes any more, but of (\d+)\.")
+    found = [sizes.search(text) for text in said]
+    named = all(sizes and 1000 <= int(sizes[1]) <= 1412 for sizes in found)
+    report.check("both name the size that is lost and one that passes", [] if named else said)
 
 
 def _flood(report, program, where):
@@ -308,6 +338,7 @@ _CASES = {
     "a packet size that the path does not carry": _fixed,
     "a description with larger packets than the path carries": _described,
     "large packets are lost from the middle on": _shrinking,
+    "large packets of a pipe are lost from the middle on": _shrinking_pipe,
     "a path that clears the ECN field": _bleaching,
     "a probe": _probe,
     "a group of two ranks": _group,
