@@ -60,6 +60,7 @@ def _copies(report, program, where, veth):
         return problems
 
     report.check("a tree goes there and back", both_ways("open", False))
+    report.check("owners that the far end cannot set are counted at the near end", _owners(copy, program, where, veth))
     veth.b.run("nft", "add table inet no_udp; add chain inet no_udp in { type filter hook input priority 0; }; "
                       "add rule inet no_udp in iif != lo meta l4proto udp drop")
     report.check("where UDP does not pass, the data go through ssh", both_ways("no UDP", True))
@@ -80,6 +81,26 @@ def _copies(report, program, where, veth):
         if done.returncode != code or reason not in done.stderr or told["error"] is None:
             problems.append(f"{reason}: {done.returncode}: {done.stderr}")
     report.check("what cannot be copied has its reason", problems)
+
+
+def _owners(copy, program, where, veth):
+    """Copies a tree of root to a far end of another user. Returns what is wrong."""
+    inbox, far = where / "not root", where / "far"
+    inbox.mkdir()
+    # The user may read and write everywhere, because the program can be in a directory of root.
+    far.write_text("#!/bin/sh\nexec setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps +dac_override "
+                   f"--ambient-caps +dac_override {program} \"$@\"\n")
+    far.chmod(0o755)
+    done, told = copy("-X", "--owner", str(where / "tree"), f"{veth.b.v4}:{inbox}", far=str(far))
+    problems = [] if done.returncode == 0 else [f"{done.returncode}: {done.stderr}"]
+    warnings = (told["result"] or {}).get("warnings", [])
+    for what in ("2 files", "2 directories"):
+        told_there = [line for line in warnings if f"cannot set the owner of {what}, the first is" in line]
+        if len(told_there) != 1 or f"warning: {told_there[0]}" not in done.stderr:
+            problems.append(f"{what}: {warnings}, and on the terminal {done.stderr}")
+    if (inbox / "tree" / "small").stat().st_uid != 65534:
+        problems.append("the far end did set the owner: this shows nothing")
+    return problems
 
 
 def _remote_shell(report, program, where, veth):
