@@ -11,7 +11,7 @@ from concurrent import futures
 
 from lib.disk import Disk
 from lib.ends import Ends
-from lib.veth import Veth, sh, until
+from lib.veth import CommandFailed, Veth, sh, until
 
 # Time for which an end waits for a silent peer here, in seconds. Each end sends something every
 # second, but a busy machine may delay it.
@@ -522,6 +522,63 @@ def _mirror(place, ends, disk, *more):
     return problems
 
 
+def _mirror_over_layers(report, place):
+    """On an overlay, files of the lower layer have another device than their directory."""
+    lower, upper, inbox = (place.inbox(name) for name in ("lower", "upper", "inbox"))
+    with contextlib.ExitStack() as stack:
+        def mount(kind, at, *options):
+            sh("mount", "-t", kind, *options, kind, str(at))
+            stack.callback(subprocess.run, ["umount", "-l", str(at)], check=False)
+
+        mount("tmpfs", lower)
+        mount("tmpfs", upper)
+        for path in (lower / "tree/gone", lower / "tree/mounted", upper / "files", upper / "work"):
+            path.mkdir(parents=True)
+        for name in ("file", "extra", "gone/extra"):
+            (lower / "tree" / name).write_bytes(b"older")
+        layers = f"lowerdir={lower},upperdir={upper / 'files'},workdir={upper / 'work'},xino=off"
+        try:
+            mount("overlay", inbox, "-o", layers)
+        except CommandFailed as error:
+            report.skip("disks: a mirror on an overlay", str(error))
+            return
+        tree = inbox / "tree"
+        mount("tmpfs", tree / "mounted")
+        (tree / "mounted/stays").write_bytes(b"stays")
+        devices = [path.lstat().st_dev for path in (tree, tree / "extra", tree / "mounted")]
+        report.check("directory, file and mount point have three devices",
+                     None if len(set(devices)) == 3 else f"{devices}")
+        with place.ends() as ends:
+            _mirror_as_told(report, ends, inbox, place.file("tree/file", 1000))
+
+
+def _mirror_as_told(report, ends, inbox, sent):
+    receiver, before = ends.recv(inbox, "--allow-delete", "--once"), _below(inbox)
+    told = ends.send(receiver, "--delete", "--dry-run", sent.parent).end()
+    problems = told.problems("send", 0)
+    if _below(inbox) != before:
+        problems.append(f"it changes something: {_below(inbox)}")
+    _, done, more = _ended(receiver, ends.send(receiver, "--delete", sent.parent))
+    problems += more
+    report.check("a dry run and a run succeed", problems)
+    left = _below(inbox)
+    problems = _differs(sent, inbox / "tree/file")
+    if left != ["tree/", "tree/file", "tree/mounted/", "tree/mounted/stays"]:
+        problems.append(f"left: {left}")
+    report.check("extra files of the lower layer go, and what is mounted stays", problems)
+    told, done = (ended.outcomes[-1]["result"] for ended in (told, done))
+    listed, removed = sorted(told["deleted_paths"]), sorted(set(before) - set(left))
+    counts = [told["deleted_files"], done["deleted_files"]]
+    report.check("the dry run lists what was removed",
+                 None if listed == removed and counts == [len(removed)] * 2 else f"{listed}, {removed}, {counts}")
+
+
+def _below(directory):
+    """Returns the paths below a directory, those of directories with `/` at the end."""
+    paths = [(path.relative_to(directory), path.is_dir()) for path in directory.rglob("*")]
+    return sorted(f"{path}/" if is_directory else str(path) for path, is_directory in paths)
+
+
 def _plain(report, place):
     with place.ends() as ends, place.disk("disk", "--plain-rename", "--no-locks") as disk:
         sent = place.file("tree/file", 300_000)
@@ -675,6 +732,7 @@ _FAULTY = {
 # Cases that do not need FUSE.
 _PLAIN = {
     "a full disk": _full,
+    "a mirror on an overlay with a mount point": _mirror_over_layers,
     "a receiver that was killed": _orphans,
     "link-local addresses": _link_local,
 }
