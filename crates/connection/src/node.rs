@@ -21,7 +21,7 @@ const ENFILE: i32 = 23;
 const EMFILE: i32 = 24;
 const ENOBUFS: i32 = 105;
 /// How long the last messages may take when a node is dropped.
-const LINGER_NS: u64 = 1_500_000_000;
+const LINGER_NS: u64 = 3_500_000_000;
 
 /// A thread with an endpoint, and its connections.
 pub(crate) struct Node {

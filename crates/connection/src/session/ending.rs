@@ -9,6 +9,8 @@ use crate::message::{ByeCause, Message};
 
 /// How long an end waits for the peer to get its last message.
 pub(super) const LINGER_NS: u64 = 1_000_000_000;
+/// The same after a failure: where packets are lost, one of them may leave in a second.
+const FAILED_LINGER_NS: u64 = 3_000_000_000;
 
 impl Session {
     /// Ends the session. A message informs the peer of the cause.
@@ -33,8 +35,12 @@ impl Session {
             self.destroy_pairs(shared);
         }
         // Otherwise the queue pairs stay until the peer answers: it may miss an acknowledgement.
+        let linger_ns = match cause {
+            ByeCause::Failed => FAILED_LINGER_NS,
+            ByeCause::Closed | ByeCause::NoLongerKnown => LINGER_NS,
+        };
         self.turn(Phase::Closing {
-            until_ns: shared.now_ns + LINGER_NS,
+            until_ns: shared.now_ns + linger_ns,
             why,
             is_answer: false,
         });
