@@ -149,9 +149,6 @@ def _shrinks(program, where, args, shrink):
 def _shrinking_pipe(report, program, where):
     key, limit = where / "key", 3
     sh(program, "keygen", str(key))
-    # An adaptive rate falls to one packet each second. Then the last message of the sender, which
-    # tells the receiver why, can come too late to leave.
-    fixed = ["--rate", SLOW, "--rate-control", "fixed"]
     with Nat(mtu=9000, edge=9000) as nat, open("/dev/zero", "rb") as zeros:
         nat.route_openly()
         _drop_icmp(nat)
@@ -162,7 +159,8 @@ def _shrinking_pipe(report, program, where):
                                             stderr=subprocess.PIPE, **streams))
 
         receiver = start(nat.b, "recv", "-", "--listen", f"0.0.0.0:{PORT}", stdout=subprocess.DEVNULL)
-        sender = start(nat.a, "send", "-", "--to", f"{B}:{PORT}", *fixed, stdin=zeros)
+        sender = start(nat.a, "send", "-", "--to", f"{B}:{PORT}", "--rate", SLOW,
+                       stdin=zeros)
         until(lambda: nat.b.received_bytes("far") > 1_000_000, 60, "a pipe under way")
         _drop_large(nat)
         # The search for a size that passes takes at most 20 s beyond the limit.
