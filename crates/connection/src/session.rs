@@ -212,7 +212,7 @@ impl Session {
         self.follow_requests();
     }
 
-    /// Tells programs that poll whether the peer's next queue pair can be accepted.
+    /// Makes the descriptor readable while a queue pair of the peer can be accepted.
     pub(crate) fn follow_requests(&mut self) {
         let is_asked = self.is_asked(None);
         self.ready.update(is_asked);

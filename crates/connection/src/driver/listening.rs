@@ -170,7 +170,7 @@ impl Driver {
         arrived.position(|(key, _)| is_open(*key))
     }
 
-    /// Tells programs that poll whether a connection can be accepted.
+    /// Makes the descriptor readable while a connection can be accepted.
     pub(super) fn follow_arrivals(&mut self) {
         let can_accept = self.next_arrival().is_some();
         self.ready.update(can_accept);

@@ -1,4 +1,4 @@
-//! Tells programs that wait with `poll` or `epoll` when something is ready.
+//! A descriptor with which programs wait, by `poll` or `epoll`, until something is ready.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;

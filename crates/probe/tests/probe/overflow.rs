@@ -17,10 +17,11 @@ const PAYLOAD_BYTES: u32 = 8192;
 const LARGE_BYTES: usize = 65_507;
 /// The path drops one packet of a trial in this number.
 const LOSS: u64 = 50;
-/// The path passes this many packets of the second trial, and waits until a stranger has filled the socket of the
-/// responder, which stops until the kernel has dropped so many packets of the trial. On a busy machine, which finds a low
-/// rate, a trial has ten packets.
+/// The path passes this many packets of the second trial. Then it waits until a stranger has filled the socket of the
+/// responder.
 const BEFORE_STALL: u64 = 3;
+/// The responder stops until the kernel has dropped this many packets of the trial. The number is small because the
+/// probe of a busy machine finds a low rate, and its trial has only ten packets.
 const ENOUGH: u64 = 3;
 
 /// What the path did with the packets of trials.
