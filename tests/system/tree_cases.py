@@ -97,7 +97,10 @@ def _again(report, ends, where, options):
     result = sent.outcomes[-1]["result"]
     report.check("what is there already is not sent again",
                  [] if result["bytes"] == 10 and result["unchanged_files"] == 11 else str(result))
+    # The removal changes the directory's time, which rsync compares too.
+    before = tree.stat()
     (tree / "socket").unlink()
+    os.utime(tree, ns=(before.st_atime_ns, before.st_mtime_ns))
     report.check("rsync finds no difference again", _differences(tree, inbox))
 
 
