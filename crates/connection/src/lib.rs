@@ -73,3 +73,4 @@ pub use message::{ByeCause, Malformed};
 pub use messages::{MessageOptions, Messages, SentMessage};
 pub use options::ConnectionOptions;
 pub use purpose::Purpose;
+pub use session::GONE_AFTER;

@@ -42,6 +42,12 @@ const MOST_UNSENT: usize = 1024;
 const LOOK_AGAIN_NS: u64 = 1_000_000;
 /// The shortest time between two requests for a sign of life.
 const ASK_NS: u64 = 1_000_000_000;
+/// The longest silence after which this end asks.
+const MOST_SILENCE_NS: u64 = 15_000_000_000;
+
+/// How long nothing must be heard of a peer whose port is closed, as ICMP says, before its connection ends
+/// ([`Ended::Gone`]). Anyone can forge ICMP, but nobody can silence the peer by it.
+pub const GONE_AFTER: Duration = Duration::from_secs(3);
 
 /// The session queue pair, as P12.5 fixes it for both ends.
 pub(crate) fn session_options(rate_control: RateControl) -> QpOptions {
@@ -110,6 +116,8 @@ pub(crate) struct Session {
     /// When the peer was asked for a sign of life, and when this end looked for its own address.
     asked_ns: u64,
     looked_ns: u64,
+    /// What ICMP had said of the peer's port when the peer was last heard.
+    refusals: u64,
     stuck: StuckWatch,
     pairs: BTreeMap<u32, QueuePair>,
     /// Those of `pairs` that have ended, and only answer late packets.
@@ -170,6 +178,7 @@ impl Session {
             since_ns: shared.now_ns,
             asked_ns: 0,
             looked_ns: 0,
+            refusals: 0,
             stuck: StuckWatch::default(),
             pairs: BTreeMap::new(),
             retired: BTreeSet::new(),
@@ -373,15 +382,23 @@ impl Session {
         if silent_ns >= limit_ns {
             return Err(Ended::Silence(limit));
         }
-        if silent_ns >= ASK_NS && now_ns >= self.looked_ns + ASK_NS {
+        let refusals = shared.keeper.peer(self.route);
+        let refusals = refusals.map_or(0, |peer| shared.endpoint.fabric().refusals(0, peer));
+        if silent_ns < ASK_NS {
+            self.refusals = refusals;
+        } else if now_ns >= self.looked_ns + ASK_NS {
             self.looked_ns = now_ns;
             self.follow_own_address(shared);
         }
-        let ask_ns = heard_ns + (limit_ns / 4).max(ASK_NS);
+        if silent_ns >= nanoseconds(GONE_AFTER) && refusals != self.refusals {
+            return Err(Ended::Gone);
+        }
+        let ask_ns = heard_ns + (limit_ns / 4).clamp(ASK_NS, MOST_SILENCE_NS);
         if now_ns < ask_ns {
-            // An end whose own address may have changed looks each second. The thread polls then anyway.
+            // An end whose own address may have changed, or whose messages may reach nobody, looks each second. The
+            // thread polls then anyway.
             let look_ns = self.looked_ns.max(heard_ns) + ASK_NS;
-            let looks = self.has_own_addresses(shared);
+            let looks = self.has_own_addresses(shared) || self.waits_for_acks(shared);
             return Ok(ask_ns.min(if looks { look_ns } else { u64::MAX }));
         }
         if now_ns >= self.asked_ns + ASK_NS {

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use farwrite::{Outcome, QpOptions};
 use farwrite_connection::{
-    Connection, ConnectionOptions, Ended, Keys, Listener, MessageOptions, Messages, connect,
+    Connection, ConnectionOptions, Ended, GONE_AFTER, Keys, Listener, MessageOptions, Messages,
+    connect,
 };
 use farwrite_rng::SplitMix;
 use farwrite_session::Psk;
@@ -231,6 +232,23 @@ fn silence_ends_a_connection_only_after_its_limit() {
         text,
         "the connection is over: nothing was heard of the peer for 3 s"
     );
+}
+
+/// The sockets of the translator are those of the two peers: once it is gone, nobody is at their ports.
+#[test]
+fn a_peer_whose_program_was_killed_is_gone() {
+    let (translator, near, far) = pair(LONG);
+    let (of_near, of_far) = messages(&near, &far);
+    exchange(&of_near, &of_far, "before");
+    drop(translator);
+    let killed = Instant::now();
+    of_near.send("after");
+    of_far.send("after");
+    for end in [near, far] {
+        let why = end.wait_ended(2 * LONG).expect("no failure").expect("over");
+        assert!(matches!(why, Ended::Gone), "{why}");
+        assert!(killed.elapsed() >= GONE_AFTER, "a moment of silence");
+    }
 }
 
 /// A path that begins to drop large packets, as when a tunnel comes up, carries those that show that the peer

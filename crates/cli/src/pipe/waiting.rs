@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use farwrite_connection::{Connection, Listener};
+use farwrite_session::shown;
 use farwrite_stream::{ConnectionExt, Error as StreamError, SchemeSetting, Stream};
 use farwrite_transfer::Cancel;
 use serde_json::json;
@@ -104,7 +105,14 @@ impl Refused {
             return;
         }
         let count = all - self.noted;
-        let message = format!("attempts to connect without a key that is accepted: {count}");
+        let from = counts.latest.map_or(String::new(), |addr| {
+            format!(", the last from {}", shown(&addr))
+        });
+        let unknown = counts.latest_unknown.map_or(String::new(), |key| {
+            format!("; the public key of the last peer that is not known: {key}")
+        });
+        let message =
+            format!("attempts to connect without a key that is accepted: {count}{from}{unknown}");
         audit.note(json!({ "event": "refused", "message": message }));
         (self.noted, self.at) = (all, Some(Instant::now()));
     }

@@ -82,6 +82,10 @@ pub struct RefusalCounts {
     pub wrong_codes: u64,
     /// Peers that are not in the known peers.
     pub unknown_peers: u64,
+    /// The source of the newest one of these that have other keys, a wrong code, or are not known.
+    pub latest: Option<SocketAddr>,
+    /// The public key of the newest peer that is not known.
+    pub latest_unknown: Option<PublicKey>,
     /// Requests without room.
     pub no_room: u64,
     /// Hellos of another version.
@@ -204,6 +208,7 @@ impl Responder {
             Ok(opened) => opened,
             Err(why) => {
                 self.counts.other_keys += 1;
+                self.counts.latest = Some(id.1);
                 let reason = match why {
                     OpenError::Pattern => Refusal::Pattern,
                     OpenError::Keys => Refusal::Keys,
@@ -213,8 +218,10 @@ impl Responder {
         };
         let peer = match peer {
             Ok(peer) => peer,
-            Err(_) => {
+            Err(key) => {
                 self.counts.unknown_peers += 1;
+                self.counts.latest = Some(id.1);
+                self.counts.latest_unknown = Some(key);
                 return refused(id, state, UNKNOWN_PEER);
             }
         };

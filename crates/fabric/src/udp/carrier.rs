@@ -164,6 +164,12 @@ impl UdpCarrier {
         }
     }
 
+    /// See [`UdpFabric::refusals`](super::UdpFabric::refusals).
+    pub(super) fn refusals(&self, port: u16, peer: SocketAddr) -> u64 {
+        let port = self.ports.get(usize::from(port));
+        port.map_or(0, |port| port.peers.refusals(peer))
+    }
+
     /// The sockets that were full at the last send, until they have room.
     pub(super) fn when_not_full(&self) -> impl Iterator<Item = PollFd<'_>> {
         let sockets = self.ports.iter().map(|port| &*port.socket);

@@ -130,6 +130,13 @@ impl UdpFabric {
         self.carrier().await_strangers();
     }
 
+    /// How often ICMP has said that nobody is at the port of `peer`, which a queue pair of this port talks to. Anyone
+    /// can forge that, so it is only a hint. It is not known of peers without a socket of their own.
+    #[must_use]
+    pub fn refusals(&self, port: u16, peer: SocketAddr) -> u64 {
+        self.carrier().refusals(port, peer)
+    }
+
     /// Sends a route packet, or a packet of a handshake, from a port and from one of its addresses (an unspecified address
     /// selects any). Returns whether it fits: a packet that is larger than this machine can send to
     /// `to` is not sent. If there is no room at the moment, the packet is lost.

@@ -179,6 +179,14 @@ impl Peers {
         Ok(made?)
     }
 
+    /// How often ICMP has said that nobody is at the port of `peer`. Anyone can forge that.
+    pub(super) fn refusals(&self, peer: SocketAddr) -> u64 {
+        let peer = routing_table::canonical(peer);
+        let list = self.lock();
+        let found = list.sockets.iter().find(|(addr, _)| *addr == peer);
+        found.map_or(0, |(_, socket)| socket.refusals.load(Ordering::Relaxed))
+    }
+
     /// Whether packets of some peer, or of awaited strangers, may arrive through the open socket.
     pub(super) fn shares(&self) -> bool {
         self.shares.load(Ordering::Relaxed) || self.awaits_strangers.load(Ordering::Relaxed)

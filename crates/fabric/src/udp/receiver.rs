@@ -71,7 +71,12 @@ impl Buffers {
                 Ok(got) => break got,
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => break 0,
                 // Returning an error of ICMP has cleared it.
-                Err(e) if is_of_icmp(&e) || e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) if is_of_icmp(&e) || e.kind() == io::ErrorKind::Interrupted => {
+                    let is_refusal = e.kind() == io::ErrorKind::ConnectionRefused;
+                    shared
+                        .refusals
+                        .fetch_add(is_refusal.into(), Ordering::Relaxed);
+                }
                 Err(source) => {
                     let what = format!("receiving on UDP {}", shared.local);
                     return Err(SocketError::Io { what, source });

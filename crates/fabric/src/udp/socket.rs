@@ -41,6 +41,8 @@ pub(super) struct SharedSocket {
     /// The current value of `granted.gso`, which can change.
     pub(super) gso: AtomicBool,
     pub(super) drops: AtomicU64,
+    /// How often ICMP has said that nobody is at the port of the peer that this socket is connected to.
+    pub(super) refusals: AtomicU64,
     /// Whether the last send was cut short.
     pub(super) full: AtomicBool,
     /// Whether packets of queue pairs that are too large for the interface count as lost.
@@ -94,6 +96,7 @@ impl SharedSocket {
             gso: AtomicBool::new(granted.gso),
             granted,
             drops: AtomicU64::new(0),
+            refusals: AtomicU64::new(0),
             full: AtomicBool::new(false),
             loses_too_large: AtomicBool::new(false),
         })
