@@ -195,7 +195,9 @@ pub enum Ended {
     /// Nothing was heard of the peer for too long.
     #[error("nothing was heard of the peer for {} s", seconds(.0))]
     Silence(Duration),
-    /// Nothing was heard of the peer for [`GONE_AFTER`](crate::GONE_AFTER), and ICMP says that nobody is at its port.
+    /// ICMP says that nobody is at the peer's port, and the peer does not answer for
+    /// [`RESPONDER_GONE_AFTER`](crate::RESPONDER_GONE_AFTER) or
+    /// [`INITIATOR_GONE_AFTER`](crate::INITIATOR_GONE_AFTER).
     #[error("nobody is at the peer's port any more: its program has ended, or was killed")]
     Gone,
     /// The peer lives, and has acknowledged nothing of what was sent for too long.

@@ -73,4 +73,4 @@ pub use message::{ByeCause, Malformed};
 pub use messages::{MessageOptions, Messages, SentMessage};
 pub use options::ConnectionOptions;
 pub use purpose::Purpose;
-pub use session::GONE_AFTER;
+pub use session::{INITIATOR_GONE_AFTER, RESPONDER_GONE_AFTER};

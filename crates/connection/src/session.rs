@@ -21,12 +21,15 @@ use crate::options::ConnectionOptions;
 use crate::purpose::Purpose;
 
 mod ending;
+mod gone;
 #[cfg(test)]
 mod lies;
 mod queue_pairs;
 mod stuck;
 
 use ending::LINGER_NS;
+use gone::GoneWatch;
+pub use gone::{INITIATOR_GONE_AFTER, RESPONDER_GONE_AFTER};
 pub(crate) use queue_pairs::fit_path;
 use queue_pairs::{Opening, Request};
 use stuck::StuckWatch;
@@ -44,10 +47,6 @@ const LOOK_AGAIN_NS: u64 = 1_000_000;
 const ASK_NS: u64 = 1_000_000_000;
 /// The longest silence after which this end asks.
 const MOST_SILENCE_NS: u64 = 15_000_000_000;
-
-/// How long nothing must be heard of a peer whose port is closed, as ICMP says, before its connection ends
-/// ([`Ended::Gone`]). Anyone can forge ICMP, but nobody can silence the peer by it.
-pub const GONE_AFTER: Duration = Duration::from_secs(3);
 
 /// The session queue pair, as P12.5 fixes it for both ends.
 pub(crate) fn session_options(rate_control: RateControl) -> QpOptions {
@@ -116,8 +115,7 @@ pub(crate) struct Session {
     /// When the peer was asked for a sign of life, and when this end looked for its own address.
     asked_ns: u64,
     looked_ns: u64,
-    /// What ICMP had said of the peer's port when the peer was last heard.
-    refusals: u64,
+    gone: GoneWatch,
     stuck: StuckWatch,
     pairs: BTreeMap<u32, QueuePair>,
     /// Those of `pairs` that have ended, and only answer late packets.
@@ -178,7 +176,7 @@ impl Session {
             since_ns: shared.now_ns,
             asked_ns: 0,
             looked_ns: 0,
-            refusals: 0,
+            gone: GoneWatch::default(),
             stuck: StuckWatch::default(),
             pairs: BTreeMap::new(),
             retired: BTreeSet::new(),
@@ -382,16 +380,21 @@ impl Session {
         if silent_ns >= limit_ns {
             return Err(Ended::Silence(limit));
         }
-        let refusals = shared.keeper.peer(self.route);
-        let refusals = refusals.map_or(0, |peer| shared.endpoint.fabric().refusals(0, peer));
-        if silent_ns < ASK_NS {
-            self.refusals = refusals;
-        } else if now_ns >= self.looked_ns + ASK_NS {
+        if silent_ns >= ASK_NS && now_ns >= self.looked_ns + ASK_NS {
             self.looked_ns = now_ns;
             self.follow_own_address(shared);
         }
-        if silent_ns >= nanoseconds(GONE_AFTER) && refusals != self.refusals {
-            return Err(Ended::Gone);
+        if silent_ns >= ASK_NS
+            && let Some(peer) = shared.keeper.peer(self.route)
+        {
+            let refusals = shared.endpoint.fabric().refusals(0, peer);
+            if let Some(since_ns) = self.gone.look(now_ns, heard_ns, refusals) {
+                if now_ns >= GoneWatch::until_ns(since_ns, self.role) {
+                    return Err(Ended::Gone);
+                }
+                self.ask(shared);
+                return Ok(now_ns + ASK_NS);
+            }
         }
         let ask_ns = heard_ns + (limit_ns / 4).clamp(ASK_NS, MOST_SILENCE_NS);
         if now_ns < ask_ns {
@@ -401,11 +404,16 @@ impl Session {
             let looks = self.has_own_addresses(shared) || self.waits_for_acks(shared);
             return Ok(ask_ns.min(if looks { look_ns } else { u64::MAX }));
         }
-        if now_ns >= self.asked_ns + ASK_NS {
-            self.asked_ns = now_ns;
+        self.ask(shared);
+        Ok(now_ns + ASK_NS)
+    }
+
+    /// Asks the peer for a sign of life, at most once a second.
+    fn ask(&mut self, shared: &mut Shared<'_>) {
+        if shared.now_ns >= self.asked_ns + ASK_NS {
+            self.asked_ns = shared.now_ns;
             shared.keeper.ask(self.route);
         }
-        Ok(now_ns + ASK_NS)
     }
 
     /// Whether this end may send from another address than it does now.

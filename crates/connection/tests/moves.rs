@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use farwrite::{Outcome, QpOptions};
 use farwrite_connection::{
-    Connection, ConnectionOptions, Ended, GONE_AFTER, Keys, Listener, MessageOptions, Messages,
-    connect,
+    Connection, ConnectionOptions, Ended, INITIATOR_GONE_AFTER, Keys, Listener, MessageOptions,
+    Messages, RESPONDER_GONE_AFTER, connect,
 };
 use farwrite_rng::SplitMix;
 use farwrite_session::Psk;
@@ -237,18 +237,35 @@ fn silence_ends_a_connection_only_after_its_limit() {
 /// The sockets of the translator are those of the two peers: once it is gone, nobody is at their ports.
 #[test]
 fn a_peer_whose_program_was_killed_is_gone() {
-    let (translator, near, far) = pair(LONG);
+    let (translator, near, far) = pair(4 * LONG);
     let (of_near, of_far) = messages(&near, &far);
     exchange(&of_near, &of_far, "before");
     drop(translator);
     let killed = Instant::now();
     of_near.send("after");
     of_far.send("after");
-    for end in [near, far] {
-        let why = end.wait_ended(2 * LONG).expect("no failure").expect("over");
+    for (end, least) in [(near, RESPONDER_GONE_AFTER), (far, INITIATOR_GONE_AFTER)] {
+        let why = end.wait_ended(4 * LONG).expect("no failure").expect("over");
         assert!(matches!(why, Ended::Gone), "{why}");
-        assert!(killed.elapsed() >= GONE_AFTER, "a moment of silence");
+        assert!(killed.elapsed() >= least, "the peer had time to answer");
     }
+}
+
+/// ICMP is about the old address of an initiator that moves while it is idle. It is heard from the new one when it
+/// probes.
+#[test]
+fn an_idle_initiator_that_moves_is_not_gone() {
+    let (translator, near, far) = pair(4 * LONG);
+    let (of_near, of_far) = messages(&near, &far);
+    exchange(&of_near, &of_far, "before");
+    // The last acknowledgements and their repeats end.
+    thread::sleep(LONG / 10);
+    translator.moves();
+    // The translator takes packets to the old address for up to a step.
+    thread::sleep(100 * STEP);
+    of_far.send("after");
+    let came = of_near.receive(LONG).expect("alive");
+    assert_eq!(came.as_deref(), Some(&b"after"[..]));
 }
 
 /// A path that begins to drop large packets, as when a tunnel comes up, carries those that show that the peer

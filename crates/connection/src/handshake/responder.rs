@@ -82,7 +82,7 @@ pub struct RefusalCounts {
     pub wrong_codes: u64,
     /// Peers that are not in the known peers.
     pub unknown_peers: u64,
-    /// The source of the newest one of these that have other keys, a wrong code, or are not known.
+    /// The source of the newest opening without a code that has other keys, or comes from a peer that is not known.
     pub latest: Option<SocketAddr>,
     /// The public key of the newest peer that is not known.
     pub latest_unknown: Option<PublicKey>,
