@@ -123,23 +123,7 @@ impl From<ErrorKind> for Exit {
 /// The exit code for a connection that was not made, or has ended.
 impl From<&ConnectionError> for Exit {
     fn from(error: &ConnectionError) -> Self {
-        match error {
-            ConnectionError::KeysDiffer { .. }
-            | ConnectionError::OtherKind { .. }
-            | ConnectionError::UnknownHere { .. }
-            | ConnectionError::UnknownPeer { .. }
-            | ConnectionError::NotServed { .. }
-            | ConnectionError::WrongCode { .. }
-            | ConnectionError::CodeUsed
-            | ConnectionError::Version { .. }
-            | ConnectionError::Refused { .. }
-            | ConnectionError::Malformed(_) => Self::Mismatch,
-            ConnectionError::Busy { .. } => Self::Busy,
-            ConnectionError::Noise(_)
-            | ConnectionError::Randomness(_)
-            | ConnectionError::NoKeys => Self::Other,
-            _ => Self::Unreachable,
-        }
+        ErrorKind::from(error).into()
     }
 }
 

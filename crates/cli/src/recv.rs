@@ -13,14 +13,11 @@ use std::time::Duration;
 
 use clap::Args;
 use farwrite::ReservedPort;
-use farwrite::fabric::udp::SocketError;
-use farwrite_connection::{Keys, Listener as ConnectionListener, Purpose};
+use farwrite_connection::{Connection, Keys, Listener, Purpose};
 use farwrite_files::PeerKey;
-use farwrite_session::{
-    Accepted, AcceptedKeys, Code, KnownPeers, Listener, OneTimeCode, parse_listen, shown,
-};
+use farwrite_session::{Code, Identity, KnownPeers, Psk, parse_listen, shown};
 use farwrite_transfer::{
-    self as transfer, Admission, Cancel, DEFAULT_PORT, MemoryPool, Places, ReceiveSettings,
+    Admission, Cancel, DEFAULT_PORT, MemoryPool, Places, ReceiveSettings, SETUP, connection_options,
 };
 use farwrite_units::parse::{parse_memory, parse_rate, parse_timeout};
 use farwrite_units::show::Count;
@@ -47,9 +44,6 @@ use crate::trace::{TraceArgs, Tracing};
 use crate::transfer_metrics::{MetricsArgs, Watch};
 use crate::{interrupt, key};
 
-/// The number of ports that are tried before the search for a free port fails.
-const FREE_PORT_ATTEMPTS: u32 = 16;
-
 const EXAMPLES: &str = "\
 Examples:
   farwrite recv                     make a key, and print the command for the other machine
@@ -66,7 +60,7 @@ Examples:
   farwrite recv --code - | tar x    receives one pipe, by a short code that the sender types
   farwrite recv --dir in --psk-file far.key --max-bytes 1TiB --reserve 50GiB --umask 027
 
-The port must be reachable by TCP and UDP. A file gets its name when its hash agrees and its bytes are
+The port must be reachable by UDP. A file gets its name when its hash agrees and its bytes are
 on the disk, and then replaces an existing file. Nothing is written outside the directory. If a file
 cannot be written, only that file fails; a full disk ends the transfer. If several senders send a file of
 the same name, the last one to finish has it whole. Between transfers, this program answers
@@ -84,8 +78,7 @@ Anyone with the key can put any file into the directory: use a directory only fo
 #[command(after_help = EXAMPLES)]
 #[expect(clippy::doc_markdown, reason = "shown as help")]
 pub(crate) struct RecvArgs {
-    /// Address to listen on, for TCP and UDP; port 0 selects a free port. Without it, port 4792 of all
-    /// addresses
+    /// UDP address to listen on; port 0 selects a free port. Without it, port 4792 of all addresses
     #[arg(long, value_name = "ADDR:PORT", value_parser = parse_listen)]
     listen: Option<SocketAddr>,
     /// Directory to write into, which must exist
@@ -196,41 +189,38 @@ pub(crate) fn run(args: &RecvArgs, console: &Console) -> Result<ExitCode, Failur
     warn_if_unwritable(&args.dir, console);
     args.device.check()?;
     let (accepted, secret) = accepted(args, &cancel, console)?;
-    let (listener, port) = listen(args.listen)?;
+    let port = reserve(args.listen)?;
     let known = reload.as_ref().map(|(_, peers)| peers.known().clone());
-    let probes = probe_listener(&accepted, known.unwrap_or_default(), &port)?;
+    let keys = accepted.keys(known.unwrap_or_default());
+    let listener = listen(&port, &keys)?;
     let outputs = Outputs::start(args, console)?;
-    let local = listener.local_addr();
+    let local = port.local_addr();
     let (at, into) = (shown(&local), args.dir.display());
-    console.say(format_args!(
-        "listening on {at} (TCP and UDP), writing into {into}"
-    ));
+    console.say(format_args!("listening on {at} (UDP), writing into {into}"));
     invite(args, &Targets::of(local), (&accepted, secret), console);
     let until = match args.once || args.code {
         true => Until::First,
         false => Until::Interrupted,
     };
     let holders = accepted.psk.as_ref().map(PeerKey::of_psk);
-    let keys = AcceptedKeys::from(accepted);
-    let peers = SharedPeers::default();
     let admitting = Admitting {
         keys,
-        peers,
+        peers: SharedPeers::default(),
         holders,
     };
     let reload = reload.map(|(reload, peers)| {
-        admit(peers, &admitting);
+        admitting.peers.set(peers);
         reload
     });
     let look = || {
         if let Some(reload) = &reload {
-            reload.look(args, &admitting, console);
+            reload.look(args, (&accepted, &listener), &admitting.peers, console);
         }
     };
     let admitting = (&admitting, &look as &(dyn Fn() + Sync));
     receive_from(
         (args, until, outputs),
-        (listener, &port, probes),
+        (&listener, &port),
         admitting,
         &cancel,
         console,
@@ -243,21 +233,12 @@ fn run_pipe(args: &RecvArgs, console: &Console) -> Result<ExitCode, Failure> {
     let peers = args.peers.as_deref().map(Peers::load_for_pipes);
     let peers = peers.transpose()?.unwrap_or_default();
     let (accepted, secret) = accepted(args, &cancel, console)?;
-    let mut keys = match &accepted.identity {
-        Some((own, _)) => Keys::of_identity(own.clone(), peers.known().clone()),
-        None => Keys::default(),
-    };
-    if let Some(psk) = &accepted.psk {
-        keys = keys.with_psk(psk);
-    }
-    if let Some(code) = &accepted.code {
-        keys = keys.with_code(code.code().clone());
-    }
+    let keys = accepted.keys(peers.known().clone());
     let receiver = PipeReceiver {
         listen: args.listen,
         keys,
         peers,
-        audit: Audit::start(args.audit.clone(), console.clone())?,
+        audit: Arc::new(Audit::start(args.audit.clone(), console.clone())?),
         max_bytes: args.policy.max_bytes,
         timeout: args.timeout,
         sync: args.policy.policy().sync,
@@ -295,11 +276,11 @@ fn accepted(
         let code = Code::generate().map_err(|error| key::of_key("making a code", &error))?;
         let text = &*code.to_text();
         let text = format!("it asks for this code, which can be used once:\n\n  {text}\n");
-        accepted.code = Some(Arc::new(OneTimeCode::new(code)));
+        accepted.code = Some(code);
         return Ok((accepted, Some(text)));
     }
     if let Some(file) = &args.identity {
-        accepted.identity = Some((key::identity(file, cancel)?, KnownPeers::default()));
+        accepted.identity = Some(key::identity(file, cancel)?);
     }
     // A receiver with a file of peers ignores FARWRITE_PSK. Only a key that the user names with --psk-file
     // admits senders.
@@ -317,22 +298,14 @@ fn accepted(
     Ok((accepted, Some(text)))
 }
 
-/// A listener for those who may probe: holders of the pre-shared key. Peers that are known learn from it what this
-/// receiver does. A receiver with a code has none, since the code is for one attempt.
-fn probe_listener(
-    accepted: &Accepted,
-    known: KnownPeers,
-    port: &ReservedPort,
-) -> Result<Option<ConnectionListener>, Failure> {
-    let own = accepted.identity.as_ref().map(|(own, _)| own.clone());
-    let keys = own.map(|own| Keys::of_identity(own, known));
-    let keys = match &accepted.psk {
-        Some(psk) => Some(keys.unwrap_or_default().with_psk(psk)),
-        None => keys,
-    };
-    let serves = vec![Purpose::FILES, Purpose::PROBE];
-    keys.map(|keys| probe::listen(port, &keys, serves))
-        .transpose()
+/// Listens at a port that this program holds, for files and probes. A receiver with a code answers no probes, since the
+/// code is for one attempt.
+pub(crate) fn listen(port: &ReservedPort, keys: &Keys) -> Result<Arc<Listener>, Failure> {
+    let mut options = connection_options(SETUP);
+    options.serves = vec![Purpose::FILES, Purpose::PROBE];
+    let listener = Listener::bind_beside(port, keys, &options);
+    let listener = listener.map_err(|error| Failure::of_connection("listening", &error))?;
+    Ok(Arc::new(listener))
 }
 
 /// Checks that only a terminal shows a secret.
@@ -373,7 +346,13 @@ impl Reload {
 
     /// Reads the file again if a hang-up has come. A file that is wrong changes nothing, and neither does a
     /// blank one: a file that is being written looks like that.
-    fn look(&self, args: &RecvArgs, admitting: &Admitting, console: &Console) {
+    fn look(
+        &self,
+        args: &RecvArgs,
+        (accepted, listener): (&Accepted, &Listener),
+        shared: &SharedPeers,
+        console: &Console,
+    ) {
         if !self.hung_up.swap(false, Ordering::Relaxed) {
             return;
         }
@@ -384,7 +363,11 @@ impl Reload {
             )),
             Ok(peers) => {
                 let count = Count(peers.len() as u64, "peer");
-                admit(peers, admitting);
+                let keys = accepted.keys(peers.known().clone());
+                shared.set(peers);
+                if let Err(error) = listener.reload(&keys) {
+                    return console.warn(Failure::of_connection("taking the new peers", &error));
+                }
                 console.say(format_args!(
                     "{}: {count} may send from now on",
                     self.file.display()
@@ -400,26 +383,21 @@ fn is_blank(file: &Path) -> bool {
     fs::read_to_string(file).is_ok_and(|text| text.trim().is_empty())
 }
 
-/// Lets these peers send, and no others with identities.
-fn admit(peers: Peers, admitting: &Admitting) {
-    admitting.keys.know(peers.known().clone());
-    admitting.peers.set(peers);
-}
-
-/// Receives over a listener. Returns the exit code.
+/// Receives at a port that this program holds. Returns the exit code.
 pub(crate) fn receive(
     args: &RecvArgs,
     until: Until,
-    (listener, port): (Listener, &ReservedPort),
+    port: &ReservedPort,
     admitting: &Admitting,
     cancel: &Cancel,
     console: &Console,
 ) -> Result<ExitCode, Failure> {
+    let listener = listen(port, &admitting.keys)?;
     let outputs = Outputs::start(args, console)?;
     let admitting = (admitting, &(|| {}) as &(dyn Fn() + Sync));
     receive_from(
         (args, until, outputs),
-        (listener, port, None),
+        (&listener, port),
         admitting,
         cancel,
         console,
@@ -446,7 +424,7 @@ impl Outputs {
 
 fn receive_from(
     (args, until, outputs): (&RecvArgs, Until, Outputs),
-    (listener, port, probes): (Listener, &ReservedPort, Option<ConnectionListener>),
+    (listener, port): (&Arc<Listener>, &ReservedPort),
     (admitting, reload): (&Admitting, &(dyn Fn() + Sync)),
     cancel: &Cancel,
     console: &Console,
@@ -481,7 +459,7 @@ fn receive_from(
         None => places.into(),
     };
     let slots = Places::new(limits);
-    let admission = Admission::start(listener, &admitting.keys, &slots, observer)?;
+    let admission = Admission::start(listener, &slots, observer)?;
     let supervisor = Supervisor::of_environment();
     let serving = Serving {
         directory: &args.dir,
@@ -505,16 +483,15 @@ fn receive_from(
     let note = |from: SocketAddr| {
         audit.note(json!({ "event": "probe", "address": from.to_string() }));
     };
-    let answering = probes.as_ref().map(|listener| Answering {
-        listener,
+    let answering = Answering {
         port,
         places: &slots,
         cancel,
         console,
         note: &note,
-    });
+    };
     supervisor.ready();
-    let ended = serve(&serving, &admission, until, answering.as_ref());
+    let ended = serve(&serving, admission, until, &answering);
     supervisor.stopping();
     trace.finish(console);
     ended
@@ -523,25 +500,52 @@ fn receive_from(
 /// Serves senders, and answers probes beside.
 fn serve(
     serving: &Serving<'_>,
-    admission: &Admission,
+    mut admission: Admission,
     until: Until,
-    answering: Option<&Answering<'_>>,
+    answering: &Answering<'_>,
 ) -> Result<ExitCode, Failure> {
     let is_over = AtomicBool::new(false);
+    let others = admission.take_others();
+    let next = move || -> Result<Option<Connection>, Failure> {
+        serving.cancel.check()?;
+        Ok(others.recv_timeout(probe::LOOK).ok())
+    };
     thread::scope(|scope| {
-        if let Some(answering) = answering {
-            scope.spawn(|| match answering.all(&is_over) {
-                Err(failure) if failure.exit != Exit::Interrupted => serving.console.warn(failure),
-                _ => {}
-            });
-        }
+        let of_thread = &is_over;
+        scope.spawn(move || match answering.all(of_thread, next) {
+            Err(failure) if failure.exit != Exit::Interrupted => serving.console.warn(failure),
+            _ => {}
+        });
         let ended = match until {
-            Until::Interrupted => serving.all(admission),
-            Until::First | Until::FirstMet => serving.one(admission, until),
+            Until::Interrupted => serving.all(&admission),
+            Until::First | Until::FirstMet => serving.one(&admission, until),
         };
         is_over.store(true, Ordering::Relaxed);
         ended
     })
+}
+
+/// What a receiver accepts.
+#[derive(Debug, Default)]
+struct Accepted {
+    psk: Option<Psk>,
+    identity: Option<Identity>,
+    code: Option<Code>,
+}
+
+impl Accepted {
+    /// The keys, with the peers that are known by their identities.
+    fn keys(&self, known: KnownPeers) -> Keys {
+        let own = self.identity.as_ref();
+        let mut keys = own.map_or_else(Keys::default, |own| Keys::of_identity(own.clone(), known));
+        if let Some(psk) = &self.psk {
+            keys = keys.with_psk(psk);
+        }
+        if let Some(code) = &self.code {
+            keys = keys.with_code(code.clone());
+        }
+        keys
+    }
 }
 
 impl RecvArgs {
@@ -618,42 +622,19 @@ fn warn_if_unwritable(dir: &Path, console: &Console) {
     }
 }
 
-/// Listens at the given address, or otherwise on all addresses, and holds the UDP port with the same
-/// number, at which data will arrive. A free port (0) must be free for TCP and for UDP.
-pub(crate) fn listen(asked: Option<SocketAddr>) -> Result<(Listener, ReservedPort), Failure> {
-    let mut attempts = 1;
-    loop {
-        let listener = listen_tcp(asked)?;
-        let local = listener.local_addr();
-        match ReservedPort::bind(local) {
-            Ok(held) => return Ok((listener, held)),
-            Err(SocketError::Bind { source, .. })
-                if source.kind() == io::ErrorKind::AddrInUse
-                    && asked.is_some_and(|addr| addr.port() == 0)
-                    && attempts < FREE_PORT_ATTEMPTS =>
-            {
-                attempts += 1;
-            }
-            Err(error) => {
-                let what = format_args!("listening on UDP {}", shown(&local));
-                return Err(Failure::caused(Exit::Unreachable, what, &error));
-            }
-        }
-    }
-}
-
-fn listen_tcp(asked: Option<SocketAddr>) -> Result<Listener, Failure> {
-    let listener = match asked {
-        Some(addr) => Listener::bind(addr),
-        None => at_any(DEFAULT_PORT, Listener::bind),
+/// Holds the UDP port at the given address, or otherwise at all addresses.
+pub(crate) fn reserve(asked: Option<SocketAddr>) -> Result<ReservedPort, Failure> {
+    let port = match asked {
+        Some(addr) => ReservedPort::bind(addr),
+        None => at_any(DEFAULT_PORT, ReservedPort::bind),
     };
-    listener.map_err(|error| transfer::Error::of_session("starting", &error).into())
+    port.map_err(|error| Failure::caused(Exit::Unreachable, "listening", &error))
 }
 
 /// The command for the other end.
 fn command(args: &RecvArgs, targets: &Targets, accepted: &Accepted) -> String {
     let mut line = format!("farwrite send --to {}", targets.first);
-    if let Some((own, _)) = &accepted.identity {
+    if let Some(own) = &accepted.identity {
         line += &format!(" --identity FILE --peer-key {}", own.public());
     } else if let Some(file) = &args.psk_file {
         line += &format!(" --psk-file {}", file.display());

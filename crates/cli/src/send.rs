@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use farwrite_files::{Delete, ScanOptions, Source};
-use farwrite_session::{Channel, HostPort, Key, PublicKey};
+use farwrite_session::{HostPort, Key, PublicKey};
 use farwrite_transfer::{
     self as transfer, Cancel, DcqcnOptions, DryRun, EqdsOptions, ErrorKind, MaxRate, RateControl,
     RateControlName, SchemeSetting, Sealing, SendSettings, Start, SwiftOptions, TransferHooks,
@@ -496,7 +496,7 @@ impl<'a> Sending<'a> {
         to: impl fmt::Display,
         key: &Key,
         cancel: &Cancel,
-        connect: impl FnOnce() -> Result<Channel, transfer::Error>,
+        connect: impl FnOnce() -> Result<transfer::Channel, transfer::Error>,
     ) -> Result<Result<Sent, Unfinished>, Failure> {
         let (args, console) = (self.args, self.console);
         let source = scan(args, args.tree.options()?, cancel, console)?;

@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use farwrite::ReservedPort;
+use farwrite_connection::{Connection, Keys};
 use farwrite_files::PeerKey;
-use farwrite_session::{AcceptedKeys, Channel, Proof, Psk};
+use farwrite_session::{Proof, Psk};
 use farwrite_transfer::{
     self as transfer, Admission, Cancel, Client, Error as TransferError, ErrorKind, MemoryPool,
     Place, ReceiveSettings, TransferHooks, Unfinished, VerbsConfig,
@@ -43,7 +44,7 @@ pub(crate) fn is_unmet<T>(ended: &Result<T, Unfinished>) -> bool {
 
 /// Whom a receiver admits.
 pub(crate) struct Admitting {
-    pub(crate) keys: AcceptedKeys,
+    pub(crate) keys: Keys,
     /// Those of the file of peers.
     pub(crate) peers: SharedPeers,
     /// Those who hold the pre-shared key, for files that they go on with.
@@ -54,7 +55,7 @@ impl Admitting {
     /// Those who hold a pre-shared key.
     pub(crate) fn of(psk: &Psk) -> Self {
         Self {
-            keys: psk.into(),
+            keys: Keys::of_psk(psk),
             peers: SharedPeers::default(),
             holders: Some(PeerKey::of_psk(psk)),
         }
@@ -98,15 +99,15 @@ impl Serving<'_> {
     /// Serves one sender after the other, until a transfer has ended. Returns its exit code.
     pub(crate) fn one(&self, admission: &Admission, until: Until) -> Result<ExitCode, Failure> {
         loop {
-            let (channel, place) = self.wait(admission)?;
-            if let Served::Transfer(ended) = self.serve(channel, place, until, self.console) {
+            let (connection, place) = self.wait(admission)?;
+            if let Served::Transfer(ended) = self.serve(&connection, place, until, self.console) {
                 return ended;
             }
         }
     }
 
     /// Waits for a sender, and does what is due meanwhile.
-    fn wait(&self, admission: &Admission) -> Result<(Channel, Place), TransferError> {
+    fn wait(&self, admission: &Admission) -> Result<(Connection, Place), TransferError> {
         admission.wait_while(self.cancel, || {
             self.supervisor.alive();
             (self.reload)();
@@ -119,8 +120,9 @@ impl Serving<'_> {
         let has_reported = AtomicBool::new(false);
         let ended = thread::scope(|scope| -> Result<(), Failure> {
             loop {
-                let (channel, place) = self.wait(admission)?;
-                let serve = || self.serve_apart(channel, place, &has_reported);
+                let (connection, place) = self.wait(admission)?;
+                let has_reported = &has_reported;
+                let serve = move || self.serve_apart(&connection, place, has_reported);
                 let thread = thread::Builder::new().name("transfer".into());
                 let started = thread.spawn_scoped(scope, serve);
                 if let Err(failure) = started.or_exit(Exit::Other, "starting a transfer") {
@@ -139,14 +141,16 @@ impl Serving<'_> {
     }
 
     /// Serves a client. Whatever happens to it ends only its own service.
-    fn serve_apart(&self, channel: Channel, place: Place, has_reported: &AtomicBool) {
+    fn serve_apart(&self, connection: &Connection, place: Place, has_reported: &AtomicBool) {
         let number = self.begun.fetch_add(1, Ordering::Relaxed) + 1;
-        let name = match self.peer(channel.proof()) {
+        let name = match self.peer(connection.peer().proof()) {
             Some(peer) => peer.name,
-            None => channel.peer_addr().to_string(),
+            None => connection
+                .peer_addr()
+                .map_or_else(String::new, |addr| addr.to_string()),
         };
         let console = self.console.for_transfer(number, name);
-        let serve = || self.serve(channel, place, Until::Interrupted, &console);
+        let serve = || self.serve(connection, place, Until::Interrupted, &console);
         let served = catch_unwind(AssertUnwindSafe(serve)).unwrap_or_else(|_| {
             let what = "an error of this program has ended this transfer; others go on";
             Served::Transfer(Err(Failure::new(Exit::Other, what)))
@@ -171,8 +175,14 @@ impl Serving<'_> {
         self.peers.get().of(&key).cloned()
     }
 
-    fn serve(&self, channel: Channel, place: Place, until: Until, console: &Console) -> Served {
-        let client = match Client::accept(channel, self.cancel) {
+    fn serve(
+        &self,
+        connection: &Connection,
+        place: Place,
+        until: Until,
+        console: &Console,
+    ) -> Served {
+        let client = match Client::accept(connection, self.cancel) {
             Ok(client) => client,
             Err(error) => return Served::Transfer(Err(error.into())),
         };

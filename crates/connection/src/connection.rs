@@ -7,9 +7,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use farwrite::{Endpoint, PeerStats, ProgressThread, QpOptions, QueuePair, UdpFabric, Waiters};
+use farwrite_session::Text;
 
 use crate::error::{Ended, Error};
 use crate::keys::Peer;
+use crate::message::ByeCause;
 use crate::messages::{MessageOptions, Messages};
 use crate::node::Node;
 use crate::purpose::Purpose;
@@ -136,6 +138,16 @@ impl Connection {
     /// Ends the connection. Messages that are under way are lost: wait for their outcomes before.
     pub fn close(&self) {
         self.0.node.close(self.0.session);
+    }
+
+    /// Ends the connection because this end has no place for it at the moment. The peer learns `reason`
+    /// ([`ByeCause::Busy`]), and may connect again later. Waits for nothing.
+    pub fn refuse_as_busy(&self, reason: &str) {
+        let why = Text::new(reason);
+        let close = move |session: &mut Session, shared: &mut Shared<'_>| {
+            session.close_because(shared, (ByeCause::Busy, why), Ended::Closed);
+        };
+        self.0.node.tell_session(self.0.session, close);
     }
 
     /// As [`Connection::close`], and waits until the peer knows it, at most for `limit`. A program that ends

@@ -259,6 +259,7 @@ fn because(cause: ByeCause) -> &'static str {
         ByeCause::Closed => "closed",
         ByeCause::NoLongerKnown => "it no longer knows this end",
         ByeCause::Failed => "something failed there",
+        ByeCause::Busy => "it is busy",
     }
 }
 

@@ -102,6 +102,8 @@ pub enum ByeCause {
     NoLongerKnown,
     /// The peer breaks the protocol, or something failed.
     Failed,
+    /// The program has no place for this connection at the moment.
+    Busy,
 }
 
 impl Message {

@@ -10,8 +10,9 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use farwrite_files::Message;
-use farwrite_session::{CloseHandle, Error as SessionError, Text, Writer};
+use farwrite_session::Text;
 
+use crate::channel::{ChannelError, CloseHandle, LAST_MESSAGE, Writer};
 use crate::error::of_thread;
 use crate::hooks::{CANCEL_PERIOD, Cancel};
 use crate::progress_counts::OwnCounts;
@@ -20,14 +21,12 @@ use crate::{Error, ErrorKind};
 /// The time between two signs of life (P7.6). A peer may give up after a second of silence, so several
 /// signs must leave in that time.
 const HEARTBEAT_PERIOD: Duration = Duration::from_millis(250);
-/// The time limit for the last message to a peer that may have stopped reading.
-const LAST_MESSAGE: Duration = Duration::from_secs(1);
 /// The maximum number of queued messages. A thread that queues more waits.
 const QUEUED: usize = 64;
 
 /// Owns the writing half of the channel, and ends it.
 pub(crate) struct ChannelWriter {
-    thread: JoinHandle<Result<(), SessionError>>,
+    thread: JoinHandle<Result<(), ChannelError>>,
     outbox: Outbox,
     close_handle: CloseHandle,
 }
@@ -69,15 +68,11 @@ impl ChannelWriter {
     /// `timeout`. The thread waits for longer: a receiver with a slow disk stops reading, and
     /// continues later.
     pub(crate) fn start(
-        mut writer: Writer,
+        writer: Writer,
         close_handle: CloseHandle,
         heartbeat: Arc<OwnCounts>,
         timeout: Duration,
     ) -> Result<(Self, Outbox), Error> {
-        writer.set_timeout(None);
-        // After an outage, TCP may wait for as long as the outage was before it sends again. If the
-        // system does not have this option, its own limit applies.
-        let _ = writer.outlive(timeout.saturating_mul(2));
         let (queue, queued) = sync_channel(QUEUED);
         let shared = Arc::new(Shared {
             last: Mutex::new(None),
@@ -134,8 +129,8 @@ impl Outbox {
                 Err(TrySendError::Full(message)) => message,
                 Err(TrySendError::Disconnected(_)) => {
                     self.check()?;
-                    let over = SessionError::Closed;
-                    return Err(Error::of_session("setting the transfer up", &over));
+                    let over = ChannelError::Closed;
+                    return Err(Error::of_channel("setting the transfer up", &over));
                 }
             };
             cancel.check()?;
@@ -162,7 +157,7 @@ fn write_messages(
     queued: &Receiver<Message>,
     shared: &Shared,
     heartbeat: &OwnCounts,
-) -> Result<(), SessionError> {
+) -> Result<(), ChannelError> {
     let send = |writer: &mut Writer, message: &Message| {
         *shared.waits_since() = Some(Instant::now());
         let sent = writer.send(message);
@@ -172,8 +167,7 @@ fn write_messages(
     let mut heartbeat_at = Instant::now() + HEARTBEAT_PERIOD;
     loop {
         if let Some(last) = shared.last().take() {
-            writer.set_timeout(Some(LAST_MESSAGE));
-            return writer.send(&last);
+            return writer.send_last(&last);
         }
         // This is short enough that a last message does not wait for the heartbeat.
         let wait = heartbeat_at.saturating_duration_since(Instant::now());
@@ -193,26 +187,25 @@ fn write_messages(
 #[cfg(test)]
 mod tests {
     use farwrite_files::Cause;
-    use farwrite_session::{Channel, Listener, Psk};
 
     use super::*;
-    use crate::SETUP;
+    use crate::Channel;
+    use crate::tests::Meeting;
 
     const TIMEOUT: Duration = Duration::from_millis(200);
 
     /// A receiver with a slow disk stops reading for longer than the time limit, and continues.
     #[test]
     fn a_peer_that_stops_reading_gets_everything_later() {
-        // More than the buffers of sockets hold: up to 32 MiB at a receiver.
-        const MESSAGES: usize = 60_000;
-        let psk = Psk::generate().expect("key");
-        let mut listener = Listener::bind(([127, 0, 0, 1], 0)).expect("loopback");
-        let addr = listener.local_addr();
+        // More than the buffers of both ends hold.
+        const MESSAGES: usize = 20_000;
+        let meeting = Meeting::new();
         thread::scope(|scope| {
-            let peer = scope.spawn(|| Channel::connect(&addr.into(), &psk, SETUP, || false));
-            let channel = listener.accept(&psk, SETUP, None, |refusal| panic!("{refusal}"));
-            let channel = channel.expect("channel");
-            let (mut reader, _writer) = peer.join().expect("no panic").expect("channel").split();
+            let peer = scope.spawn(|| meeting.connect());
+            let connection = meeting.accept();
+            let channel = Channel::accept(&connection, Duration::from_secs(60));
+            let channel = channel.expect("no error").expect("a channel");
+            let (mut reader, _writer) = peer.join().expect("no panic").split();
             let close_handle = channel.close_handle();
             let (_reader, writer) = channel.split();
             let heartbeat = Arc::new(OwnCounts::default());

@@ -1,17 +1,17 @@
 //! An admitted peer that has sent its hello.
 
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use farwrite_connection::Connection;
 use farwrite_files::{Expected, Hello, Message, MessageKind};
-use farwrite_session::{Activity, Channel, Error as SessionError, Proof, Text};
+use farwrite_session::{Proof, Text};
 
+use crate::channel::{Channel, ChannelError};
+use crate::connect::accept;
 use crate::hooks::CANCEL_PERIOD;
 use crate::setup::{SETUP, failed, unexpected};
 use crate::{Cancel, Error, ErrorKind};
-
-/// The time limit for the last message to a peer that may have stopped reading.
-pub(crate) const LAST_MESSAGE: Duration = Duration::from_secs(1);
 
 /// An admitted peer that has sent its hello. This end knows what the peer wants, and has not
 /// answered yet.
@@ -21,12 +21,13 @@ pub struct Client {
 }
 
 impl Client {
-    /// Waits for the peer's hello.
+    /// Waits for the channel of a peer that has connected, and for its hello.
     ///
     /// # Errors
     /// [`ErrorKind::Interrupted`], [`ErrorKind::Unreachable`] if no hello comes, and
     /// [`ErrorKind::Other`] for another message. The peer is informed.
-    pub fn accept(mut channel: Channel, cancel: &Cancel) -> Result<Self, Error> {
+    pub fn accept(connection: &Connection, cancel: &Cancel) -> Result<Self, Error> {
+        let mut channel = accept(connection, cancel)?;
         match hello(&mut channel, cancel) {
             Ok(hello) => Ok(Self { channel, hello }),
             Err(error) => {
@@ -98,23 +99,17 @@ fn hello(channel: &mut Channel, cancel: &Cancel) -> Result<Hello, Error> {
             Ok(other) => {
                 return Err(unexpected(other, Expected::Message(MessageKind::Hello)));
             }
-            Err(SessionError::Timeout { .. }) => {}
+            Err(ChannelError::Timeout { .. }) => {}
             Err(error) => return Err(failed(&error)),
         }
         if start.elapsed() >= SETUP {
-            return Err(failed(&SessionError::Timeout {
-                doing: Activity::Receiving,
-                after: SETUP,
-            }));
+            return Err(failed(&ChannelError::Timeout { after: SETUP }));
         }
     }
 }
 
-fn abort(mut channel: Channel, error: &Error) {
-    let (_, writer) = channel.halves();
-    writer.set_timeout(Some(LAST_MESSAGE));
-    // The peer notices the end of the channel even if this fails.
-    let _ = writer.send(&Message::Abort {
+fn abort(channel: Channel, error: &Error) {
+    channel.end(&Message::Abort {
         cause: error.cause(),
         reason: Text::new(error),
     });

@@ -1,24 +1,67 @@
 //! Connects to a receiver.
 
-use std::io::ErrorKind::ConnectionRefused;
+use std::cell::Cell;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use farwrite_session::{Channel, Error as SessionError, HostPort, Key};
+use farwrite_connection::{
+    Connection, ConnectionOptions, Error as ConnectionError, Keys, Purpose, connect as dial,
+    connect_any,
+};
+use farwrite_session::{HostPort, Key, KnownPeers};
 
-use crate::Error;
-use crate::hooks::{Cancel, Event, Observer};
+use crate::channel::{Channel, ChannelError};
+use crate::hooks::{CANCEL_PERIOD, Cancel, Event, Observer};
+use crate::{Error, ErrorKind, SETUP};
 
-/// What the user may have started at a port without TCP.
-const NO_TCP: &str =
-    "no receiver of files listens there (`farwrite recv -` receives a pipe, over UDP only)";
+/// What this end calls the receiver.
+pub const RECEIVER: &str = "receiver";
+/// The delay before the user learns that nothing answers.
+const NOTE_AFTER: Duration = Duration::from_secs(3);
+/// The pause before a name is looked up again that no server could look up.
+const LOOKUP_AGAIN: Duration = Duration::from_secs(1);
+/// The silence that ends the connection of a transfer. The transfer has limits of its own, which are shorter.
+const SILENCE: Duration = Duration::from_secs(2 * 3600);
 
-/// Connects to the receiver at `to` and completes the handshake. Waits up to `patience` for the
+/// The options of connections for files, at both ends. `patience` limits how long the other end may be silent while
+/// they are made.
+#[must_use]
+pub fn connection_options(patience: Duration) -> ConnectionOptions {
+    ConnectionOptions {
+        purpose: Purpose::FILES,
+        connect_limit: patience,
+        busy_limit: patience,
+        silence_limit: SILENCE,
+        largest_mtu: Some(Channel::MTU),
+        ..ConnectionOptions::default()
+    }
+}
+
+/// The keys with which an end connects to the receiver ([`RECEIVER`]).
+///
+/// # Errors
+/// [`ErrorKind::Settings`] if the public key of the receiver cannot be one.
+pub fn keys_of(key: &Key) -> Result<Keys, Error> {
+    Ok(match key {
+        Key::PreShared(psk) => Keys::of_psk(psk),
+        Key::Code(code) => Keys::of_code(code.clone()),
+        Key::Identity { own, peer } => {
+            let mut known = KnownPeers::default();
+            let added = known.add(RECEIVER, *peer);
+            added.map_err(|error| {
+                Error::caused(ErrorKind::Settings, "the keys of the two ends", &error)
+            })?;
+            Keys::of_identity(own.clone(), known)
+        }
+    })
+}
+
+/// Connects to the receiver at `to`, and opens the channel. Waits up to `patience` for the
 /// receiver to listen, and reports the wait once.
 ///
 /// # Errors
-/// [`crate::ErrorKind::Unreachable`], [`crate::ErrorKind::Mismatch`] for another key or version,
-/// and [`crate::ErrorKind::Interrupted`].
+/// [`ErrorKind::Unreachable`], [`ErrorKind::Mismatch`] for another key, version or program, [`ErrorKind::Busy`],
+/// and [`ErrorKind::Interrupted`].
 pub fn connect(
     to: &HostPort,
     key: &Key,
@@ -26,29 +69,37 @@ pub fn connect(
     cancel: &Cancel,
     observer: &dyn Observer,
 ) -> Result<Channel, Error> {
-    /// The delay before the user sees that this waits.
-    const NOTE_AFTER: Duration = Duration::from_secs(1);
-    let (start, noted) = (Instant::now(), std::cell::Cell::new(false));
-    let is_cancelled = || {
+    let (keys, options) = (keys_of(key)?, connection_options(patience));
+    let (start, noted) = (Instant::now(), Cell::new(false));
+    let note = || {
         if start.elapsed() > NOTE_AFTER && !noted.replace(true) {
-            observer.observe(Event::Note(format!("waiting for {to} to answer")));
+            observer.observe(Event::Note(format!(
+                "nothing answers at {to} yet: does `farwrite recv` run there, is this its address, and do firewalls \
+                 pass UDP to this port? Waiting, at most {} s",
+                patience.as_secs()
+            )));
         }
-        cancel.is_set()
     };
-    let connected = Channel::connect(to, key, patience, is_cancelled);
-    connected.map_err(|error| {
-        let told = Error::of_session(format_args!("connecting to {to}"), &error);
-        match error {
-            SessionError::Connect { source, .. } if source.kind() == ConnectionRefused => {
-                Error::new(told.kind(), format_args!("{told}; {NO_TCP}"))
+    let at = to.to_string();
+    let connected = cancel.run_while(
+        move || {
+            let start = Instant::now();
+            loop {
+                let connected = dial(&at, &keys, RECEIVER, &options);
+                match &connected {
+                    Err(error) if is_passing(error) && start.elapsed() < patience => {
+                        std::thread::sleep(LOOKUP_AGAIN);
+                    }
+                    _ => return open(connected),
+                }
             }
-            _ => told,
-        }
-    })
+        },
+        note,
+    )?;
+    connected.map_err(|error| Error::of_channel(format_args!("connecting to {to}"), &error))
 }
 
-/// Connects to the first of a receiver's addresses that answers, and completes the handshake. It does not
-/// wait for a receiver that does not listen yet.
+/// Connects to the first of a receiver's addresses that answers, and opens the channel.
 ///
 /// # Errors
 /// As [`connect`].
@@ -58,6 +109,42 @@ pub fn connect_first(
     patience: Duration,
     cancel: &Cancel,
 ) -> Result<Channel, Error> {
-    let connected = Channel::connect_first(addrs, key, patience, || cancel.is_set());
-    connected.map_err(|error| Error::of_session("connecting to the receiver", &error))
+    let (keys, options) = (keys_of(key)?, connection_options(patience));
+    let addrs = addrs.to_vec();
+    let connected = cancel.run(move || open(connect_any(&addrs, &keys, RECEIVER, &options)))?;
+    connected.map_err(|error| Error::of_channel("connecting to the receiver", &error))
+}
+
+fn open(connected: Result<Connection, ConnectionError>) -> Result<Channel, ChannelError> {
+    Channel::open(&connected?, SETUP)
+}
+
+/// Whether no name server has answered.
+fn is_passing(error: &ConnectionError) -> bool {
+    let ConnectionError::Resolve(error) = error else {
+        return false;
+    };
+    matches!(
+        **error,
+        farwrite_session::Error::Resolve {
+            is_temporary: true,
+            ..
+        }
+    )
+}
+
+/// Waits for the channel of a peer that has connected, at most for [`SETUP`].
+pub(crate) fn accept(connection: &Connection, cancel: &Cancel) -> Result<Channel, Error> {
+    let start = Instant::now();
+    loop {
+        cancel.check()?;
+        let accepted = Channel::accept(connection, CANCEL_PERIOD);
+        let failed = |error| Error::of_channel("setting the transfer up", &error);
+        if let Some(channel) = accepted.map_err(failed)? {
+            return Ok(channel);
+        }
+        if start.elapsed() >= SETUP {
+            return Err(failed(ChannelError::Timeout { after: SETUP }));
+        }
+    }
 }

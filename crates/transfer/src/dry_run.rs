@@ -10,8 +10,9 @@ use farwrite_files::{
     Compare, Delete, Expected, Hello, Kind, Manifest, Message, MessageKind, PathBound, PathList,
     Present, Preview, TransferPlan,
 };
-use farwrite_session::{Channel, Reader, Text};
+use farwrite_session::Text;
 
+use crate::channel::{Channel, Reader};
 use crate::channel_writer::{ChannelWriter, Outbox};
 use crate::progress_counts::OwnCounts;
 use crate::receiver::{PRESENT_BATCH, read_offer, skip_entries};

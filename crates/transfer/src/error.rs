@@ -6,10 +6,11 @@ use std::io;
 
 use farwrite::SealingError;
 use farwrite::routes::RouteError;
+use farwrite_connection::{ByeCause, Ended, Error as ConnectionError};
 use farwrite_files::{Cause, FileCause, MessageError, SinkError};
-use farwrite_session::Error as SessionError;
 
 use crate::RouteShrunk;
+use crate::channel::ChannelError;
 
 /// The kind of failure that ended a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +63,34 @@ impl ErrorKind {
             (FileCause::Corrupt, _) => Self::Corrupt,
             (FileCause::Unreadable, true) | (FileCause::Unwritable, false) => Self::Files,
             (FileCause::Unreadable, false) | (FileCause::Unwritable, true) => Self::PeerFiles,
+        }
+    }
+}
+
+/// What a connection that was not made, or is over, means to the user.
+impl From<&ConnectionError> for ErrorKind {
+    fn from(error: &ConnectionError) -> Self {
+        match error {
+            ConnectionError::KeysDiffer { .. }
+            | ConnectionError::OtherKind { .. }
+            | ConnectionError::UnknownHere { .. }
+            | ConnectionError::UnknownPeer { .. }
+            | ConnectionError::NotServed { .. }
+            | ConnectionError::WrongCode { .. }
+            | ConnectionError::CodeUsed
+            | ConnectionError::Version { .. }
+            | ConnectionError::Refused { .. }
+            | ConnectionError::Malformed(_)
+            | ConnectionError::Over(Ended::NoLongerKnown)
+            | ConnectionError::Over(Ended::ByPeer {
+                cause: ByeCause::NoLongerKnown,
+                ..
+            }) => Self::Mismatch,
+            ConnectionError::Busy { .. } => Self::Busy,
+            ConnectionError::Noise(_)
+            | ConnectionError::Randomness(_)
+            | ConnectionError::NoKeys => Self::Other,
+            _ => Self::Unreachable,
         }
     }
 }
@@ -120,32 +149,27 @@ impl Error {
 
     /// An error of the channel in the operation `what`.
     #[must_use]
-    pub fn of_session(what: impl fmt::Display, error: &SessionError) -> Self {
+    pub fn of_channel(what: impl fmt::Display, error: &ChannelError) -> Self {
         let kind = match error {
-            SessionError::KeysDiffer
-            | SessionError::UnknownHere { .. }
-            | SessionError::UnknownThere
-            | SessionError::NotThisWay
-            | SessionError::WrongCode
-            | SessionError::CodeUsed
-            | SessionError::Version { .. }
-            | SessionError::NotFarwrite { .. } => ErrorKind::Mismatch,
-            SessionError::Resolve { .. }
-            | SessionError::Connect { .. }
-            | SessionError::NoRoute { .. }
-            | SessionError::Listen { .. }
-            | SessionError::HandshakeCut
-            | SessionError::Timeout { .. }
-            | SessionError::Io { .. }
-            | SessionError::Closed
-            | SessionError::Truncated => ErrorKind::Unreachable,
-            SessionError::Cancelled => {
-                return Self::new(ErrorKind::Interrupted, "interrupted");
-            }
-            // All other errors mean that the peer breaks the protocol.
-            _ => ErrorKind::Other,
+            ChannelError::Connection(ConnectionError::Over(Ended::ByPeer {
+                cause: ByeCause::Busy,
+                reason,
+            })) => return Self::new(ErrorKind::Busy, reason),
+            ChannelError::Connection(error) => error.into(),
+            ChannelError::Timeout { .. }
+            | ChannelError::Closed
+            | ChannelError::Truncated
+            | ChannelError::Stream(_) => ErrorKind::Unreachable,
+            // The peer breaks the protocol.
+            ChannelError::Over | ChannelError::Message(_) => ErrorKind::Other,
         };
         Self::caused(kind, what, error)
+    }
+
+    /// An error of a connection in the operation `what`.
+    #[must_use]
+    pub fn of_connection(what: impl fmt::Display, error: &ConnectionError) -> Self {
+        Self::caused(error.into(), what, error)
     }
 
     /// A message of the peer that ends the operation `what`.
@@ -189,7 +213,7 @@ impl Error {
                 ErrorKind::Mismatch,
                 format!(
                     "the receiver's port is {named} to itself and {seen} to this end: address \
-                     translation at the receiver must keep ports; forward TCP and UDP port {} to \
+                     translation at the receiver must keep ports; forward UDP port {} to \
                      the same port number there, or have the receiver listen on {}",
                     seen.port(),
                     seen.port()
@@ -198,7 +222,7 @@ impl Error {
             RouteError::Shrunk(shrunk) => shrunk.into(),
             error => Self::caused(
                 ErrorKind::Unreachable,
-                "finding the path, though TCP works",
+                "finding the path of the data",
                 &error,
             ),
         }
@@ -306,13 +330,6 @@ mod tests {
         let inner = Link("no\nroom", None);
         let middle = Link("binding: no\nroom", Some(Box::new(inner)));
         assert_eq!(chain("starting", &middle), "starting: binding: no room");
-    }
-
-    #[test]
-    fn an_interrupt_is_named_as_such_whatever_it_interrupts() {
-        let error = Error::of_session("connecting to far", &SessionError::Cancelled);
-        assert_eq!(error.kind(), ErrorKind::Interrupted);
-        assert_eq!(error.to_string(), "interrupted");
     }
 
     #[test]

@@ -1,16 +1,16 @@
 //! Moves trees of files between two machines: what `farwrite send` and `farwrite recv` do once they
-//! have a channel to the peer (P7, P8).
+//! have a connection to the peer (P8, P12).
 //!
 //! The files are one stream of bytes. It is cut into segments, and each segment is a message of one
-//! queue pair. The session's channel stays open and carries the manifest, the hashes and the
+//! queue pair. The channel, a stream of the connection, carries the manifest, the hashes and the
 //! verdicts. Each end has four threads, so that no slow part delays another:
 //!
 //! ```text
 //!   sender                                              receiver
 //!   disk:      files -> buffers                         disk:      segments -> files, verdicts
 //!   endpoint:  buffers -> messages     == UDP ==>       endpoint:  messages -> segments, in order
-//!   writer:    hashes, signs of life   == TCP ==>       reader:    hashes
-//!   reader:    verdicts                <== TCP ==       writer:    verdicts, signs of life
+//!   writer:    hashes, signs of life   == stream ==>    reader:    hashes
+//!   reader:    verdicts                <== stream ==    writer:    verdicts, signs of life
 //! ```
 //!
 //! The endpoint's thread never waits for a disk, the channel or a terminal. An end that gives up
@@ -18,6 +18,7 @@
 //! wait for threads that are stuck in the operating system.
 
 mod admission;
+mod channel;
 mod channel_writer;
 mod client;
 mod connect;
@@ -29,6 +30,7 @@ mod hooks;
 mod liveness;
 mod loss;
 mod memory_pool;
+mod places;
 mod progress_counts;
 mod progress_meter;
 mod receiver;
@@ -46,9 +48,10 @@ mod tests;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-pub use admission::{Admission, Place, PlaceLimits, Places};
+pub use admission::{Admission, Refused};
+pub use channel::{Channel, ChannelError, CloseHandle, Incoming, Reader, Writer};
 pub use client::Client;
-pub use connect::{connect, connect_first};
+pub use connect::{RECEIVER, connect, connect_first, connection_options, keys_of};
 pub use device::{check_device, open_device, open_for_device};
 pub use dry_run::{DryRun, Removal, answer_dry_run, dry_run};
 pub use error::{Error, ErrorKind};
@@ -64,6 +67,7 @@ pub use hooks::{
 };
 pub use loss::PathLoss;
 pub use memory_pool::MemoryPool;
+pub use places::{Place, PlaceLimits, Places};
 pub use receiver::{ReceiveSettings, receive};
 pub use report::{Delivered, Role, TransferReport, Unfinished};
 pub use results::FailedFile;
@@ -71,7 +75,7 @@ pub use sender::{Choices, SendSettings, send};
 pub use setup::SETUP;
 pub use shape::MIN_TRANSFER_MTU;
 
-/// The default port of a receiver for TCP and UDP: one above the port of RoCEv2, which Soft-RoCE
+/// The default UDP port of a receiver: one above the port of RoCEv2, which Soft-RoCE
 /// uses where it is loaded.
 pub const DEFAULT_PORT: u16 = 4792;
 /// The longest sleep of an endpoint's thread before it checks for work from the other threads.

@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use farwrite::{Cipher, QpInfo, Sealing};
 use farwrite_files::{Expected, Hello, Message, MessageKind, OfferedSockets, QpBlob};
-use farwrite_session::{Activity, Error as SessionError, Reader, Text};
+use farwrite_session::Text;
 
+use crate::channel::{ChannelError, Reader};
 use crate::channel_writer::Outbox;
 use crate::hooks::{CANCEL_PERIOD, Cancel};
 use crate::liveness::{LifeSigns, SlowDisk};
@@ -27,8 +28,8 @@ pub(crate) fn hello(capabilities: u64) -> Message {
 }
 
 /// An error of the channel during the set-up.
-pub(crate) fn failed(error: &SessionError) -> Error {
-    Error::of_session("setting the transfer up", error)
+pub(crate) fn failed(error: &ChannelError) -> Error {
+    Error::of_channel("setting the transfer up", error)
 }
 
 /// An error for a message that is not due during the set-up.
@@ -37,8 +38,7 @@ pub(crate) fn unexpected(message: Message, want: Expected) -> Error {
 }
 
 fn too_late(after: Duration) -> Error {
-    let doing = Activity::Receiving;
-    failed(&SessionError::Timeout { doing, after })
+    failed(&ChannelError::Timeout { after })
 }
 
 /// Reads the messages of the set-up.
@@ -96,7 +96,7 @@ impl<'a> Setup<'a> {
                 break result;
             }
             match self.reader.recv() {
-                Ok(Message::Progress(_)) | Err(SessionError::Timeout { .. }) => {}
+                Ok(Message::Progress(_)) | Err(ChannelError::Timeout { .. }) => {}
                 Ok(other) => {
                     return Err(unexpected(other, Expected::Message(MessageKind::Progress)));
                 }
@@ -133,7 +133,7 @@ impl<'a> Setup<'a> {
                     });
                 }
                 Ok(message) => return Ok(message),
-                Err(SessionError::Timeout { .. }) => {}
+                Err(ChannelError::Timeout { .. }) => {}
                 Err(error) => return Err(failed(&error)),
             }
             if since.elapsed() >= patience {
@@ -164,7 +164,7 @@ impl<'a> Setup<'a> {
                 Ok(other) => {
                     return Err(unexpected(other, Expected::Message(MessageKind::Progress)));
                 }
-                Err(SessionError::Timeout { .. }) => {}
+                Err(ChannelError::Timeout { .. }) => {}
                 Err(error) => return Err(failed(&error)),
             }
             if heard_at.elapsed() >= self.timeout {

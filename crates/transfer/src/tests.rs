@@ -12,20 +12,56 @@ use std::sync::{Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use farwrite::{Endpoint, Fabric as _, QpInfo, QpOptions, SchemeName, Sealing, UdpConfig};
+use farwrite::{
+    Endpoint, Fabric as _, QpInfo, QpOptions, ReservedPort, SchemeName, Sealing, UdpConfig,
+};
+use farwrite_connection::{Connection, Keys, Listener, Purpose};
 use farwrite_emulator::udp::{PortPair, Side, UdpEmulator, UdpEmulatorConfig};
 use farwrite_files::{
     CutoverAccepted, Hello, Message, OfferedSockets, Policy, QpBlob, ScanOptions, Source,
 };
 use farwrite_link::{LinkConfig, Loss};
-use farwrite_session::{Channel, Listener, Psk, Text};
+use farwrite_session::{Key, Psk, Text};
 
 use crate::{
-    Cancel, Client, ErrorKind, Event, Observer, RateControl, ReceiveSettings, RouteShrunk, SETUP,
-    SchemeSetting, SendSettings, TransferHooks, TransferReport, Unfinished, receive, send,
+    Cancel, Channel, Client, ErrorKind, Event, Observer, RateControl, ReceiveSettings, RouteShrunk,
+    SETUP, SchemeSetting, SendSettings, TransferHooks, TransferReport, Unfinished, connect_first,
+    connection_options, receive, send,
 };
 
 const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A receiver at a free port of loopback.
+pub(crate) struct Meeting {
+    key: Key,
+    port: ReservedPort,
+    listener: Listener,
+}
+
+impl Meeting {
+    pub(crate) fn new() -> Self {
+        let psk = Psk::generate().expect("key");
+        let port = ReservedPort::bind(([127, 0, 0, 1], 0).into()).expect("loopback");
+        let mut options = connection_options(TIMEOUT);
+        options.serves = vec![Purpose::FILES];
+        let listener = Listener::bind_beside(&port, &Keys::of_psk(&psk), &options);
+        Self {
+            key: (&psk).into(),
+            port,
+            listener: listener.expect("loopback"),
+        }
+    }
+
+    pub(crate) fn accept(&self) -> Connection {
+        let accepted = self.listener.accept(TIMEOUT).expect("the port works");
+        accepted.expect("a sender comes")
+    }
+
+    pub(crate) fn connect(&self) -> Channel {
+        let at = self.port.local_addr();
+        connect_first(&[at], &self.key, SETUP, &Cancel::default()).expect("a channel")
+    }
+}
 
 /// Keeps what both ends report of paths that shrink, and their progress.
 #[derive(Default)]
@@ -162,12 +198,10 @@ fn travel(
     (cancel, observer): (&Cancel, &Reports),
     meddle: impl Fn(&UdpEmulator) + Sync,
 ) -> [Result<TransferReport, Unfinished>; 2] {
-    let psk = Psk::generate().expect("key");
-    let mut listener = Listener::bind(([127, 0, 0, 1], 0)).expect("loopback");
-    let addr = listener.local_addr();
+    let meeting = Meeting::new();
     let link = Link {
         config,
-        receiver: addr,
+        receiver: meeting.port.local_addr(),
         emulator: OnceLock::new(),
     };
     let limits = receive_settings(match settings.rate_control {
@@ -176,21 +210,21 @@ fn travel(
     });
     let results = thread::scope(|scope| {
         let receives = scope.spawn(|| {
-            let channel = listener.accept(&psk, SETUP, None, |refusal| panic!("{refusal}"));
+            let connection = meeting.accept();
             let redirect = |sender| Ok(link.emulator(sender).addresses()[0][1]);
             let hooks = TransferHooks {
                 redirect: &redirect,
                 cancel,
                 observer,
-                port: None,
+                port: Some(&meeting.port),
                 device: None,
                 memory: None,
                 max_rate: None,
             };
-            let sender = Client::accept(channel.expect("channel"), cancel).expect("a hello");
+            let sender = Client::accept(&connection, cancel).expect("a hello");
             receive(sender, to, &limits, &hooks)
         });
-        let channel = Channel::connect(&addr.into(), &psk, SETUP, || false).expect("channel");
+        let channel = meeting.connect();
         let redirect = |_| {
             let emulator = link.emulator.wait();
             scope.spawn(|| meddle(emulator));
@@ -205,7 +239,7 @@ fn travel(
             memory: None,
             max_rate: None,
         };
-        let sent = send(channel, &(&psk).into(), source, &settings, &hooks);
+        let sent = send(channel, &meeting.key, source, &settings, &hooks);
         [sent, receives.join().expect("no panic")]
     });
     // Each end names the address that it sends to, not the address that the peer knows as its own.
@@ -465,9 +499,7 @@ fn a_receiver_that_accepts_an_unasked_cutover_is_refused() {
     let path = directory.path().join("file");
     fs::write(&path, pattern(1_000_000)).expect("write");
     let source = Source::scan(&[path], &ScanOptions::default()).expect("a file");
-    let psk = Psk::generate().expect("key");
-    let mut listener = Listener::bind(([127, 0, 0, 1], 0)).expect("loopback");
-    let addr = listener.local_addr();
+    let meeting = Meeting::new();
     let settings = SendSettings {
         mtu: Some(1024),
         ..adaptive_settings()
@@ -484,11 +516,12 @@ fn a_receiver_that_accepts_an_unasked_cutover_is_refused() {
     };
     let refused = thread::scope(|scope| {
         scope.spawn(|| {
-            let channel = listener.accept(&psk, SETUP, None, |refusal| panic!("{refusal}"));
-            accept_unasked(channel.expect("channel"));
+            let connection = meeting.accept();
+            let channel = Channel::accept(&connection, TIMEOUT).expect("no error");
+            accept_unasked(channel.expect("a channel"));
         });
-        let channel = Channel::connect(&addr.into(), &psk, SETUP, || false).expect("channel");
-        send(channel, &(&psk).into(), source, &settings, &hooks).expect_err("refused")
+        let channel = meeting.connect();
+        send(channel, &meeting.key, source, &settings, &hooks).expect_err("refused")
     });
     assert_eq!(refused.kind(), ErrorKind::Mismatch);
     let text = refused.to_string();

@@ -15,7 +15,7 @@ use zeroize::Zeroizing;
 
 use super::meeting::{self, Meeting, ends_of_ssh};
 use super::relay::{Out, Relay};
-use super::{FAR_GREETING, FAR_VERSION, file, listen, receiver, sender};
+use super::{FAR_GREETING, FAR_VERSION, file, receiver, reserve, sender};
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::send::{self, Sending};
@@ -72,9 +72,9 @@ fn receive(
     // user, so each may resume the files of another.
     let receiver = receiver(words)?.through_remote_shell(b"");
     recv::check_directory(receiver.dir())?;
-    let (listener, held) = listen(port)?;
+    let held = reserve(port)?;
     let by_ssh = ends_of_ssh().map(|(_, here)| here);
-    let meeting = Meeting::here(listener.local_addr(), by_ssh);
+    let meeting = Meeting::here(held.local_addr(), by_ssh);
     greet(&mut pipe, &format!(" {meeting}"))?;
     let (cancel, flag) = interrupt::catch_with_flag()?;
     let relay = Relay::exit(Out::new(pipe), meeting.port);
@@ -89,7 +89,7 @@ fn receive(
     let ended = recv::receive(
         &receiver,
         Until::Interrupted,
-        (listener, &held),
+        &held,
         &Admitting::of(&psk),
         &cancel,
         console,

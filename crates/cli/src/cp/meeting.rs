@@ -1,5 +1,5 @@
-//! How the two ends of a copy find each other (P14.2): directly if TCP and UDP pass, and otherwise through
-//! ssh.
+//! How the two ends of a copy find each other (P14.2): directly if UDP passes, and otherwise
+//! through ssh.
 
 use std::env;
 use std::fmt;
@@ -120,7 +120,7 @@ pub(super) fn send(
     };
     console.warn(format_args!(
         "the data go through ssh, because the other end is not reached directly ({why}); open a port of the \
-         machine that receives, for TCP and UDP, and name it with --port"
+         machine that receives, for UDP, and name it with --port"
     ));
     let at = relay().or_exit(Exit::Other, "carrying the transfer through ssh")?;
     let to = at.to_string().parse::<HostPort>();

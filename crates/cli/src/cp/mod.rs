@@ -16,7 +16,6 @@ use std::time::Duration;
 
 use clap::{Args, Parser};
 use farwrite::ReservedPort;
-use farwrite_session::Listener;
 use farwrite_stream::SchemeSetting;
 use farwrite_transfer::{Error as TransferError, ErrorKind};
 use farwrite_units::parse::{parse_rate, parse_timeout};
@@ -313,8 +312,8 @@ impl CpArgs {
         receiver.names = paths.iter().map(|path| base_name(path)).collect();
         receiver.max_delete = self.tree.max_delete;
         receiver.dry_run = self.tree.dry_run;
-        let (listener, port) = listen(self.port)?;
-        let meeting = Meeting::here(listener.local_addr(), None);
+        let port = reserve(self.port)?;
+        let meeting = Meeting::here(port.local_addr(), None);
         let psk = key::make()?;
         let mut words: Vec<OsString> = vec!["send".into()];
         words.extend(self.of_sender()?);
@@ -340,7 +339,7 @@ impl CpArgs {
         let received = recv::receive(
             &receiver,
             Until::FirstMet,
-            (listener, &port),
+            &port,
             &Admitting::of(&psk),
             &cancel,
             console,
@@ -382,9 +381,9 @@ fn parsed<T, E: std::fmt::Display>(
     value.map(parse).transpose()
 }
 
-/// Listens at a port of all addresses; 0 selects a free one.
-fn listen(port: u16) -> Result<(Listener, ReservedPort), Failure> {
-    at_any(port, |addr| recv::listen(Some(addr)))
+/// Holds a port of all addresses; 0 selects a free one.
+fn reserve(port: u16) -> Result<ReservedPort, Failure> {
+    at_any(port, |addr| recv::reserve(Some(addr)))
 }
 
 /// The arguments of `farwrite send`, except those that say where to.

@@ -31,7 +31,7 @@ pub(crate) struct PipeReceiver {
     pub(crate) keys: Keys,
     /// Those of the file of peers.
     pub(crate) peers: Peers,
-    pub(crate) audit: Audit,
+    pub(crate) audit: Arc<Audit>,
     /// The most bytes, if the sender has no limit of its own.
     pub(crate) max_bytes: Option<u64>,
     pub(crate) timeout: Duration,

@@ -1,22 +1,19 @@
 //! The end that sends its standard input.
 
-use std::io::{self, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsFd;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use blake3::Hasher;
 use farwrite_connection::{
-    Connection, ConnectionOptions, Error as ConnectionError, Keys, Purpose, connect,
+    Connection, ConnectionOptions, Error as ConnectionError, Purpose, connect,
 };
-use farwrite_session::{HostPort, Key, KnownPeers, PeerProblem};
+use farwrite_session::Key;
 use farwrite_stream::{ConnectionExt, ReadHalf, SchemeSetting, WriteHalf};
-use farwrite_transfer::{Cancel, RateControl};
+use farwrite_transfer::{Cancel, RECEIVER, RateControl, keys_of};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
@@ -25,13 +22,6 @@ use super::verdict::{self, GivenUp, Verdict};
 use super::{HEAD_BYTES, LAST_WORDS, LOOK, NAME, PIECE_BYTES, Passed, stream_options};
 use crate::console::{Console, Passing};
 use crate::exit::{Exit, Failure, OrExit};
-
-/// The time without an answer over UDP after which this end looks whether the other one receives files, and the
-/// time for which that one has to keep a connection open.
-const UNANSWERED: Duration = Duration::from_secs(1);
-
-/// What this end calls the receiver.
-const RECEIVER: &str = "receiver";
 
 /// What the user has chosen for a pipe.
 pub(crate) struct PipeSender {
@@ -111,7 +101,7 @@ pub(crate) fn send(
 
 /// Connects to the receiver, which may start later.
 fn reach(pipe: &PipeSender, key: &Key, cancel: &Cancel) -> Result<Connection, Failure> {
-    let keys = keys_of(key).or_exit(Exit::Usage, "the keys of the two ends")?;
+    let keys = keys_of(key)?;
     let options = ConnectionOptions {
         purpose: Purpose::PIPE,
         connect_limit: pipe.timeout,
@@ -122,30 +112,7 @@ fn reach(pipe: &PipeSender, key: &Key, cancel: &Cancel) -> Result<Connection, Fa
         ..ConnectionOptions::default()
     };
     let to = pipe.to.clone();
-    let connected = cancel.run(move || {
-        let (outcomes, first) = channel();
-        let (connected, named) = (outcomes.clone(), to.clone());
-        thread::spawn(move || {
-            let _ = connected.send(Some(connect(&named, &keys, RECEIVER, &options)));
-        });
-        let is_over = Arc::<AtomicBool>::default();
-        let watching = Arc::clone(&is_over);
-        thread::spawn(move || {
-            if receives_files(&to, &watching) {
-                let _ = outcomes.send(None);
-            }
-        });
-        let outcome = first.recv();
-        is_over.store(true, Ordering::Relaxed);
-        outcome.ok().flatten()
-    })?;
-    let Some(connected) = connected else {
-        let what = format!(
-            "{} receives files: start `farwrite recv -` there, with the `-`, to receive a pipe, or send files",
-            pipe.to
-        );
-        return Err(Failure::new(Exit::Mismatch, what));
-    };
+    let connected = cancel.run(move || connect(&to, &keys, RECEIVER, &options))?;
     connected.map_err(|error| {
         let what = match error {
             ConnectionError::Silent { .. } => {
@@ -155,44 +122,6 @@ fn reach(pipe: &PipeSender, key: &Key, cancel: &Cancel) -> Result<Connection, Fa
         };
         Failure::of_connection(what, &error)
     })
-}
-
-/// The keys of a connection to the receiver.
-fn keys_of(key: &Key) -> Result<Keys, PeerProblem> {
-    Ok(match key {
-        Key::PreShared(psk) => Keys::of_psk(psk),
-        Key::Code(code) => Keys::of_code(code.clone()),
-        Key::Identity { own, peer } => {
-            let mut known = KnownPeers::default();
-            known.add(RECEIVER, *peer)?;
-            Keys::of_identity(own.clone(), known)
-        }
-    })
-}
-
-/// Waits until the port shows itself to be that of a receiver of files: it takes connections over TCP, and waits
-/// for the other end to speak first. A receiver of pipes has no TCP port. Returns false once `is_over` is set.
-fn receives_files(to: &str, is_over: &AtomicBool) -> bool {
-    let addresses = || -> Option<Vec<SocketAddr>> { to.parse::<HostPort>().ok()?.resolve().ok() };
-    loop {
-        thread::sleep(UNANSWERED);
-        if is_over.load(Ordering::Relaxed) {
-            return false;
-        }
-        let mut addresses = addresses().unwrap_or_default().into_iter();
-        if addresses.any(|at| waits_over_tcp(at).unwrap_or(false)) {
-            return true;
-        }
-    }
-}
-
-/// Whether a program at this address takes a connection, and keeps it open without a word. A proxy on the way,
-/// which takes connections itself, closes them when it reaches nothing.
-fn waits_over_tcp(at: SocketAddr) -> io::Result<bool> {
-    let mut channel = TcpStream::connect_timeout(&at, UNANSWERED)?;
-    channel.set_read_timeout(Some(UNANSWERED))?;
-    let read = channel.read(&mut [0]);
-    Ok(read.is_err_and(|error| error.kind() == ErrorKind::WouldBlock))
 }
 
 /// Sends the input and its hash.

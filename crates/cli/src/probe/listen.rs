@@ -10,7 +10,7 @@ use farwrite::ReservedPort;
 use farwrite::fabric::udp::SocketError;
 use farwrite_connection::{Connection, ConnectionOptions, Keys, Listener, Purpose};
 use farwrite_probe::{self as probe, Control};
-use farwrite_session::{Text, shown};
+use farwrite_session::{Proof, Text, shown};
 use farwrite_transfer::{Cancel, DEFAULT_PORT, Places};
 
 use super::{ProbeArgs, failure};
@@ -22,7 +22,7 @@ use crate::{interrupt, key};
 /// How long a peer that has connected may take to start a probe.
 const OPENING: Duration = Duration::from_secs(10);
 /// The time between two looks whether the user or the program has ended this.
-const LOOK: Duration = Duration::from_millis(50);
+pub(crate) const LOOK: Duration = Duration::from_millis(50);
 /// Peers that are served at once: one probes, and others wait for a place.
 const PEERS: usize = 16;
 
@@ -35,7 +35,7 @@ pub(super) fn run(args: &ProbeArgs, console: &Console) -> Result<(), Failure> {
         None => at_any(DEFAULT_PORT, ReservedPort::bind),
     };
     let port = port.map_err(|error| unbound(&error))?;
-    let listener = listen(&port, &Keys::of_psk(&psk), vec![Purpose::PROBE])?;
+    let listener = listen(&port, &Keys::of_psk(&psk))?;
     let local = port.local_addr();
     let targets = Targets::of(local);
     console.say(format_args!("listening on {} (UDP)", shown(&local)));
@@ -48,7 +48,6 @@ pub(super) fn run(args: &ProbeArgs, console: &Console) -> Result<(), Failure> {
     ));
     targets.show_others(console);
     let answering = Answering {
-        listener: &listener,
         port: &port,
         places: &Places::new(1),
         cancel: &cancel,
@@ -56,29 +55,30 @@ pub(super) fn run(args: &ProbeArgs, console: &Console) -> Result<(), Failure> {
         note: &|_| {},
     };
     let is_over = AtomicBool::new(false);
+    let next = || -> Result<Option<Connection>, Failure> {
+        cancel.check()?;
+        let accepted = listener.accept(LOOK);
+        accepted.map_err(|error| Failure::of_connection("listening", &error))
+    };
     if args.once {
         let connection = loop {
-            if let Some(connection) = answering.next()? {
+            if let Some(connection) = next()? {
                 break connection;
             }
         };
         return answering.one(&connection, &is_over);
     }
-    answering.all(&is_over)
+    answering.all(&is_over, next)
 }
 
 fn unbound(error: &SocketError) -> Failure {
     Failure::caused(Exit::Unreachable, "listening", error)
 }
 
-/// Listens for connections at a port that this program holds. `serves` is what the program does there.
-pub(crate) fn listen(
-    port: &ReservedPort,
-    keys: &Keys,
-    serves: Vec<Purpose>,
-) -> Result<Listener, Failure> {
+/// Listens for probes at a port that this program holds.
+fn listen(port: &ReservedPort, keys: &Keys) -> Result<Listener, Failure> {
     let options = ConnectionOptions {
-        serves,
+        serves: vec![Purpose::PROBE],
         ..ConnectionOptions::default()
     };
     let listener = Listener::bind_beside(port, keys, &options);
@@ -87,7 +87,6 @@ pub(crate) fn listen(
 
 /// Answers the probes that come to a port.
 pub(crate) struct Answering<'a> {
-    pub(crate) listener: &'a Listener,
     pub(crate) port: &'a ReservedPort,
     /// A probe takes all of them.
     pub(crate) places: &'a Arc<Places>,
@@ -98,12 +97,16 @@ pub(crate) struct Answering<'a> {
 }
 
 impl Answering<'_> {
-    /// Answers probes until the user interrupts, or until `is_over`.
-    pub(crate) fn all(&self, is_over: &AtomicBool) -> Result<(), Failure> {
+    /// Answers probes until the user interrupts, or until `is_over`. `next` returns the next peer, if one comes soon.
+    pub(crate) fn all(
+        &self,
+        is_over: &AtomicBool,
+        next: impl Fn() -> Result<Option<Connection>, Failure>,
+    ) -> Result<(), Failure> {
         let served = AtomicUsize::new(0);
         thread::scope(|scope| {
             while !is_over.load(Ordering::Relaxed) {
-                let Some(connection) = self.next()? else {
+                let Some(connection) = next()? else {
                     continue;
                 };
                 // A peer that holds the key, and has no room here, is not worth an answer.
@@ -127,17 +130,10 @@ impl Answering<'_> {
         })
     }
 
-    /// The next peer, if one comes soon.
-    fn next(&self) -> Result<Option<Connection>, Failure> {
-        self.cancel.check()?;
-        let accepted = self.listener.accept(LOOK);
-        accepted.map_err(|error| Failure::of_connection("listening", &error))
-    }
-
     /// Answers one peer.
     fn one(&self, connection: &Connection, is_over: &AtomicBool) -> Result<(), Failure> {
-        // Files come over the other listener of a receiver, and identities are for files.
-        if connection.purpose() != Purpose::PROBE || connection.peer().key().is_some() {
+        // Identities and codes are for files.
+        if connection.peer().proof() != Proof::PreShared {
             return Ok(());
         }
         let ends = || self.cancel.is_set() || is_over.load(Ordering::Relaxed);

@@ -21,7 +21,7 @@ use farwrite_session::HostPort;
 use farwrite_transfer::{Cancel, ErrorKind};
 
 pub(crate) use args::ProbeArgs;
-pub(crate) use listen::{Answering, listen};
+pub(crate) use listen::{Answering, LOOK};
 use report::ProbeReport;
 
 use crate::console::Console;

@@ -15,16 +15,26 @@ const FAILED_LINGER_NS: u64 = 3_000_000_000;
 impl Session {
     /// Ends the session. A message informs the peer of the cause.
     pub(crate) fn close(&mut self, shared: &mut Shared<'_>, cause: ByeCause, why: Ended) {
+        let reason = match cause {
+            ByeCause::Closed => Text::default(),
+            _ => Text::new(&why),
+        };
+        self.close_because(shared, (cause, reason), why);
+    }
+
+    /// As [`Session::close`], with a reason for the peer.
+    pub(crate) fn close_because(
+        &mut self,
+        shared: &mut Shared<'_>,
+        (cause, reason): (ByeCause, Text),
+        why: Ended,
+    ) {
         if self.ended().is_some() {
             return;
         }
         if matches!(self.phase, Phase::Routing { .. }) {
             return self.end(shared, why);
         }
-        let reason = match cause {
-            ByeCause::Closed => Text::default(),
-            _ => Text::new(&why),
-        };
         if let Phase::Leaving { why, .. } = &self.phase {
             // The peer was first.
             let why = why.clone();
@@ -36,7 +46,7 @@ impl Session {
         }
         // Otherwise the queue pairs stay until the peer answers: it may miss an acknowledgement.
         let linger_ns = match cause {
-            ByeCause::Failed => FAILED_LINGER_NS,
+            ByeCause::Failed | ByeCause::Busy => FAILED_LINGER_NS,
             ByeCause::Closed | ByeCause::NoLongerKnown => LINGER_NS,
         };
         self.turn(Phase::Closing {

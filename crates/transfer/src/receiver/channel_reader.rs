@@ -1,15 +1,14 @@
 //! Reads what the sender sends on the channel.
 
-use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, SyncSender, TrySendError};
 use std::thread;
 
 use farwrite_files::{Expected, FileCause, Message};
-use farwrite_session::{Error as SessionError, Reader};
 
 use super::Event;
 use super::disk_writer::Job;
+use crate::channel::{ChannelError, Reader};
 use crate::cutover::MAX_CUTOVERS;
 use crate::error::of_thread;
 use crate::progress_counts::PeerCounts;
@@ -38,16 +37,6 @@ pub(super) fn start(
         .map_err(|error| of_thread(&error))
 }
 
-/// Whether the sender has closed the channel. A connection that is closed while messages are unread
-/// is reset.
-fn is_close(error: &SessionError) -> bool {
-    match error {
-        SessionError::Closed => true,
-        SessionError::Io { source, .. } => source.kind() == io::ErrorKind::ConnectionReset,
-        _ => false,
-    }
-}
-
 /// Passes messages about files to the disk's thread, and cutovers to the endpoint's thread. Returns
 /// without an error when the disk's thread has ended.
 fn listen(
@@ -57,13 +46,13 @@ fn listen(
     (peer, told): (&PeerCounts, &SharedResults),
     is_closed: &mut bool,
 ) -> Result<(), Error> {
-    let failed = |error: SessionError| Error::of_session("receiving", &error);
+    let failed = |error: ChannelError| Error::of_channel("receiving", &error);
     reader.set_timeout(None);
     let mut is_over = false;
     let mut cutovers = 0;
     loop {
         let received = reader.recv();
-        *is_closed = received.as_ref().is_err_and(is_close);
+        *is_closed = matches!(received, Err(ChannelError::Closed));
         let message = received.map_err(failed)?;
         peer.add_message();
         let job = match message {

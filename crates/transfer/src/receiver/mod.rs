@@ -25,9 +25,9 @@ use farwrite_files::{
     CommitGate, Compare, Cutover, Delete, Expected, Manifest, Message, MessageError, MessageKind,
     Sink, TransferPlan,
 };
-use farwrite_session::Reader;
 use farwrite_units::show::Bytes;
 
+use crate::channel::Reader;
 use crate::channel_writer::{ChannelWriter, Outbox};
 use crate::error::of_thread;
 use crate::memory_pool::MemoryShare;

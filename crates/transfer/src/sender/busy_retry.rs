@@ -3,8 +3,9 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use farwrite_session::{Channel, Key};
+use farwrite_session::Key;
 
+use crate::channel::Channel;
 use crate::connect::connect;
 use crate::hooks::CANCEL_PERIOD;
 use crate::{Error, ErrorKind, TransferHooks};

@@ -5,8 +5,9 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
 use farwrite_files::{CutoverAccepted, Expected, FileCause, Manifest, Message, PrefixHashes};
-use farwrite_session::{Error as SessionError, Reader, Text};
+use farwrite_session::Text;
 
+use crate::channel::{ChannelError, Reader};
 use crate::error::of_thread;
 use crate::progress_counts::{OwnCounts, PeerCounts};
 use crate::results::{FileResults, SharedResults};
@@ -124,7 +125,7 @@ fn listen(
     heartbeat: &OwnCounts,
     peer: &PeerCounts,
 ) -> Result<FileResults, Error> {
-    let failed = |error: SessionError| Error::of_session("sending", &error);
+    let failed = |error: ChannelError| Error::of_channel("sending", &error);
     reader.set_timeout(None);
     loop {
         let message = reader.recv().map_err(failed)?;

@@ -19,9 +19,10 @@ use farwrite_files::{
     Compare, Delete, Expected, Hello, Kind, Manifest, Message, MessageKind, Partial, Source,
     TransferPlan, detail_messages, manifest_messages,
 };
-use farwrite_session::{Channel, Key, Reader, Text};
+use farwrite_session::{Key, Text};
 use farwrite_units::show::{Bytes, Rate, real};
 
+use crate::channel::{Channel, Reader};
 use crate::channel_writer::{ChannelWriter, Outbox};
 use crate::error::of_thread;
 use crate::progress_counts::{OwnCounts, PeerCounts};

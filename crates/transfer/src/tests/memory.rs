@@ -17,30 +17,27 @@ fn a_transfer_that_finds_no_memory_is_busy() {
     let (mut lists, mut messages) = (pool.join_lists(), pool.join());
     while lists.take(1 << 20) {}
     assert!(messages.take(1 << 20));
-    let psk = Psk::generate().expect("key");
-    let mut listener = Listener::bind(([127, 0, 0, 1], 0)).expect("loopback");
-    let addr = listener.local_addr();
+    let meeting = Meeting::new();
     let limits = receive_settings(None);
     let settings = adaptive_settings();
     let (cancel, observer) = (Cancel::default(), Reports::default());
-    let receive_one = |listener: &mut Listener| {
+    let receive_one = || {
         let hooks = TransferHooks {
             redirect: &crate::unchanged,
             cancel: &cancel,
             observer: &observer,
-            port: None,
+            port: Some(&meeting.port),
             device: None,
             memory: Some(&pool),
             max_rate: None,
         };
-        let channel = listener.accept(&psk, SETUP, None, |refusal| panic!("{refusal}"));
-        let sender = Client::accept(channel.expect("channel"), &cancel).expect("a hello");
+        let sender = Client::accept(&meeting.accept(), &cancel).expect("a hello");
         receive(sender, to.path(), &limits, &hooks)
     };
     thread::scope(|scope| {
         let receives = scope.spawn(|| {
-            let mut refuses = |why: &str| {
-                let refused = receive_one(&mut listener).expect_err("no memory");
+            let refuses = |why: &str| {
+                let refused = receive_one().expect_err("no memory");
                 assert_eq!(refused.kind(), ErrorKind::Busy, "{refused}");
                 assert!(refused.to_string().contains(why), "{refused}");
             };
@@ -48,9 +45,9 @@ fn a_transfer_that_finds_no_memory_is_busy() {
             drop(lists);
             refuses("--max-senders");
             drop(messages);
-            receive_one(&mut listener)
+            receive_one()
         });
-        let channel = Channel::connect(&addr.into(), &psk, SETUP, || false).expect("channel");
+        let channel = meeting.connect();
         let hooks = TransferHooks {
             redirect: &crate::unchanged,
             cancel: &cancel,
@@ -60,7 +57,7 @@ fn a_transfer_that_finds_no_memory_is_busy() {
             memory: None,
             max_rate: None,
         };
-        let sent = send(channel, &(&psk).into(), source, &settings, &hooks);
+        let sent = send(channel, &meeting.key, source, &settings, &hooks);
         receives.join().expect("no panic").expect("received");
         sent.expect("the sender has tried again");
     });
