@@ -40,7 +40,7 @@ use ssh::{RemoteArgs, check_host};
 /// What the other end says first, before its [`Meeting`] if it receives (P14.1).
 const FAR_GREETING: &str = "farwrite-far-";
 /// The version behind it.
-const FAR_VERSION: &str = "1";
+const FAR_VERSION: &str = "2";
 
 /// The time between the end of the other program and the end of this one, if nothing else ends it.
 const LINGER: Duration = Duration::from_secs(3);

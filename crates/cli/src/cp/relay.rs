@@ -1,232 +1,238 @@
-//! Carries one TCP connection and the datagrams beside it through a pipe, such as the standard input and
-//! output of ssh (P14.3). A transfer uses this where its own packets do not pass.
+//! Carries datagrams through a pipe, such as the standard input and output of ssh (P14.3). A transfer uses this
+//! where its own packets do not pass.
 //!
 //! The end that sends files has an [`entrance`](Relay::enter): an address of loopback with the port of the
-//! receiver, at which the transfer finds the receiver. The end that receives files has an
-//! [`exit`](Relay::exit), which brings to the receiver what comes out of the pipe.
+//! receiver, at which the transfer finds the receiver. Each socket that sends there is a flow. The end that
+//! receives files has an [`exit`](Relay::exit): a socket for each flow, so that the receiver tells them apart.
+//!
+//! A thread of each end reads the sockets and writes frames. It reads no socket while the pipe is full.
 
-use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
+mod out;
+mod sources;
+#[cfg(test)]
+mod tests;
 
-/// The most bytes of a frame's content: those of a UDP datagram.
-const MAX_CONTENT_BYTES: usize = u16::MAX as usize;
+use std::io::{self, ErrorKind, Read};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread;
 
-/// What a frame carries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-enum Kind {
-    Datagram = 0,
-    /// A connection begins, in place of the one before.
-    Open = 1,
-    Bytes = 2,
-    /// The connection has no more bytes.
-    End = 3,
-}
+use rustix::event::{PollFd, PollFlags};
+use rustix::net::sockopt::set_socket_recv_buffer_size;
 
-impl Kind {
-    fn of(byte: u8) -> Option<Self> {
-        [Self::Datagram, Self::Open, Self::Bytes, Self::End]
-            .into_iter()
-            .find(|kind| *kind as u8 == byte)
-    }
-}
+pub(crate) use out::Out;
+use sources::Sources;
 
-/// The writing end of the pipe. A frame is written as a whole.
-#[derive(Clone)]
-pub(crate) struct Out(Arc<Mutex<Option<Box<dyn Write + Send>>>>);
+/// The flows that a relay carries at a time: two of a transfer, and room for others.
+const MAX_FLOWS: usize = 16;
+/// The number of the flow, and the length of the datagram.
+const HEAD_BYTES: usize = 3;
+/// The most bytes of a datagram in a frame.
+const MAX_DATAGRAM_BYTES: usize = u16::MAX as usize;
+/// The most bytes that wait in the sockets of an end, with what the system adds to each datagram.
+const MAX_WAITING_BYTES: usize = 256 << 10;
+/// The most datagrams of a socket that go before those of the next one.
+const TURN: usize = 64;
 
-impl Out {
-    pub(crate) fn new(pipe: impl Write + Send + 'static) -> Self {
-        Self(Arc::new(Mutex::new(Some(Box::new(pipe)))))
-    }
-
-    /// Closes the pipe.
-    pub(crate) fn close(&self) {
-        drop(lock(&self.0).take());
-    }
-
-    fn write(&self, kind: Kind, content: &[u8]) {
-        let length = u16::try_from(content.len()).unwrap_or(u16::MAX);
-        let [high, low] = length.to_be_bytes();
-        let mut frame = Vec::with_capacity(3 + content.len());
-        frame.extend_from_slice(&[kind as u8, high, low]);
-        frame.extend_from_slice(&content[..usize::from(length)]);
-        if let Some(pipe) = lock(&self.0).as_mut() {
-            // If the pipe is gone, so is the other end: the thread that reads notices.
-            let _ = pipe.write_all(&frame).and_then(|()| pipe.flush());
-        }
-    }
-}
-
-/// One end of a relay.
+/// One end of a relay. Its sockets close when it is closed and nothing holds it any more.
 pub(crate) struct Relay {
     out: Out,
-    udp: UdpSocket,
-    /// Where datagrams from the pipe go, and where all others come from: the receiver, or the sender once it
-    /// has sent one.
-    local: Mutex<Option<SocketAddr>>,
-    tcp: Mutex<Option<TcpStream>>,
-    /// The number of connections so far.
-    connections: AtomicU64,
-    /// At an exit, the port of the receiver.
-    receiver: Option<u16>,
+    side: Side,
+}
+
+enum Side {
+    Entrance {
+        socket: UdpSocket,
+        sources: Mutex<Sources>,
+    },
+    Exit {
+        receiver: SocketAddr,
+        /// By the number of the flow.
+        sockets: [OnceLock<UdpSocket>; MAX_FLOWS],
+    },
 }
 
 impl Relay {
     /// Brings what comes out of the pipe to the receiver at `port` of this machine.
     ///
     /// # Errors
-    /// There is no socket.
+    /// The system has no descriptor or no thread left.
     pub(crate) fn exit(out: Out, port: u16) -> io::Result<Arc<Self>> {
-        let receiver = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let udp = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
-        Ok(Self::start(out, udp, Some(receiver)))
+        let side = Side::Exit {
+            receiver: SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
+            sockets: [const { OnceLock::new() }; MAX_FLOWS],
+        };
+        Self::start(out, side)
     }
 
     /// Brings what this machine sends to the returned address through the pipe. The address has `port`,
-    /// because a sender refuses a receiver that states another port than the one it is at (P7.6).
+    /// because a receiver states its port, and a sender expects to find it there.
     ///
     /// # Errors
-    /// No address of loopback has this port free.
+    /// The address has no such port free, or the system has no descriptor or no thread left.
     pub(crate) fn enter(out: Out, port: u16) -> io::Result<(Arc<Self>, SocketAddr)> {
         let [a, b] = std::process::id().to_be_bytes()[2..]
             .try_into()
             .unwrap_or([7, 7]);
         // An address of its own: other programs most likely do not listen there.
         let at = SocketAddr::from((Ipv4Addr::new(127, 79, a, b.clamp(2, 254)), port));
-        let (tcp, udp) = (TcpListener::bind(at)?, UdpSocket::bind(at)?);
-        let relay = Self::start(out, udp, None);
-        let accepting = Arc::clone(&relay);
-        // One connection at a time: a second one would be of another user of this machine. A sender connects
-        // again, after it has closed its connection, if the receiver was busy.
-        thread::spawn(move || {
-            while let Ok((stream, _)) = tcp.accept() {
-                if let Some(reader) = accepting.connected(stream) {
-                    let _ = reader.join();
-                }
-            }
-        });
-        Ok((relay, at))
+        let socket = UdpSocket::bind(at)?;
+        socket.set_nonblocking(true)?;
+        share_waiting_bytes(&[&socket])?;
+        let side = Side::Entrance {
+            socket,
+            sources: Mutex::default(),
+        };
+        Ok((Self::start(out, side)?, at))
     }
 
-    fn start(out: Out, udp: UdpSocket, receiver: Option<SocketAddr>) -> Arc<Self> {
-        let relay = Arc::new(Self {
-            out,
-            udp,
-            local: Mutex::new(receiver),
-            tcp: Mutex::new(None),
-            connections: AtomicU64::new(0),
-            receiver: receiver.map(|at| at.port()),
-        });
+    fn start(out: Out, side: Side) -> io::Result<Arc<Self>> {
+        out.prepare_to_wait()?;
+        let relay = Arc::new(Self { out, side });
         let of_thread = Arc::clone(&relay);
-        thread::spawn(move || of_thread.take_datagrams());
-        relay
+        // If the pipe is gone, so is the other end: the thread that reads the pipe notices.
+        let carry = move || drop(of_thread.carry());
+        thread::Builder::new().spawn(carry)?;
+        Ok(relay)
     }
 
-    /// Reads frames until the pipe ends.
+    /// Reads frames until the pipe ends. A datagram that cannot be delivered is lost, as on a network.
     ///
     /// # Errors
-    /// The other end does not write frames, or the pipe broke.
-    pub(crate) fn read(self: &Arc<Self>, mut pipe: impl Read) -> io::Result<()> {
-        let mut content = vec![0; MAX_CONTENT_BYTES];
-        loop {
-            let mut head = [0; 3];
-            match pipe.read_exact(&mut head) {
-                Ok(()) => {}
-                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
-                Err(error) => return Err(error),
-            }
-            let [kind, high, low] = head;
-            let kind = Kind::of(kind).ok_or_else(|| {
-                let what = format!("a frame of the unknown kind {kind} came through ssh");
-                io::Error::new(io::ErrorKind::InvalidData, what)
-            })?;
-            let content = &mut content[..usize::from(u16::from_be_bytes([high, low]))];
-            pipe.read_exact(content)?;
-            self.take(kind, content);
+    /// The other end does not write frames, the pipe broke, or there is no socket for a new flow.
+    pub(crate) fn read(&self, mut pipe: impl Read) -> io::Result<()> {
+        let mut datagram = vec![0; MAX_DATAGRAM_BYTES];
+        let mut head = [0; HEAD_BYTES];
+        while begins(&mut pipe, &mut head[..1])? {
+            pipe.read_exact(&mut head[1..]).map_err(cut)?;
+            let [flow, high, low] = head;
+            let datagram = &mut datagram[..usize::from(u16::from_be_bytes([high, low]))];
+            pipe.read_exact(datagram).map_err(cut)?;
+            self.deliver(flow, datagram)?;
         }
+        Ok(())
     }
 
-    /// Ends the connection, after the pipe has ended.
+    /// Carries nothing more to the other end, and closes the pipe to it. A sender at an entrance then finds that
+    /// nothing listens there.
     pub(crate) fn close(&self) {
         self.out.close();
-        if let Some(stream) = lock(&self.tcp).take() {
-            let _ = stream.shutdown(Shutdown::Both);
+    }
+
+    fn deliver(&self, flow: u8, datagram: &[u8]) -> io::Result<()> {
+        match &self.side {
+            Side::Entrance { socket, sources } => {
+                let source = lock(sources).answered(flow);
+                let _ = socket.send_to(datagram, source.ok_or_else(|| unknown(flow))?);
+            }
+            Side::Exit { receiver, sockets } => {
+                let socket = sockets.get(usize::from(flow));
+                let socket = socket.ok_or_else(|| unknown(flow))?;
+                if socket.get().is_none() {
+                    let _ = socket.set(connected(*receiver)?);
+                    share_waiting_bytes(&self.sockets())?;
+                    self.out.wake();
+                }
+                if let Some(socket) = socket.get() {
+                    let _ = socket.send(datagram);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the datagrams of this machine into the pipe, until it is closed.
+    fn carry(&self) -> io::Result<()> {
+        let mut frame = vec![0; HEAD_BYTES + MAX_DATAGRAM_BYTES];
+        loop {
+            match &self.side {
+                Side::Entrance { socket, sources } => {
+                    let flow = |from| lock(sources).flow_of(from);
+                    self.take_datagrams(socket, flow, &mut frame)?;
+                }
+                Side::Exit { sockets, .. } => {
+                    for (flow, socket) in (0..).zip(sockets) {
+                        if let Some(socket) = socket.get() {
+                            self.take_datagrams(socket, |_| Some(flow), &mut frame)?;
+                        }
+                    }
+                }
+            }
+            let sockets = self.sockets().into_iter();
+            let readable = sockets.map(|socket| PollFd::new(socket, PollFlags::IN));
+            self.out.wait_until(readable.collect())?;
         }
     }
 
-    /// Handles a frame. What cannot be delivered is lost, as on a network: the transfer repairs datagrams,
-    /// and notices the end of its connection.
-    fn take(self: &Arc<Self>, kind: Kind, content: &[u8]) {
-        match (kind, self.receiver) {
-            (Kind::Datagram, _) => {
-                if let Some(to) = *lock(&self.local) {
-                    let _ = self.udp.send_to(content, to);
+    /// Writes those that wait in a socket, at most a turn.
+    fn take_datagrams(
+        &self,
+        socket: &UdpSocket,
+        flow: impl Fn(SocketAddr) -> Option<u8>,
+        frame: &mut [u8],
+    ) -> io::Result<()> {
+        for _ in 0..TURN {
+            match socket.recv_from(&mut frame[HEAD_BYTES..]) {
+                Ok((count, from)) => {
+                    let Some(flow) = flow(from) else { continue };
+                    let length = u16::try_from(count).unwrap_or(u16::MAX);
+                    let [high, low] = length.to_be_bytes();
+                    frame[..HEAD_BYTES].copy_from_slice(&[flow, high, low]);
+                    self.out.write(&frame[..HEAD_BYTES + usize::from(length)])?;
                 }
-            }
-            (Kind::Open, Some(port)) => match TcpStream::connect((Ipv4Addr::LOCALHOST, port)) {
-                Ok(stream) => {
-                    self.connected(stream);
-                }
-                Err(_) => self.out.write(Kind::End, &[]),
-            },
-            (Kind::Open, None) => {}
-            (Kind::Bytes, _) => {
-                let stream = lock(&self.tcp).as_ref().map(TcpStream::try_clone);
-                if let Some(Ok(mut stream)) = stream {
-                    let _ = stream.write_all(content);
-                }
-            }
-            (Kind::End, _) => {
-                if let Some(stream) = lock(&self.tcp).as_ref() {
-                    let _ = stream.shutdown(Shutdown::Write);
-                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                // A datagram that left before has not found the receiver.
+                Err(_) => {}
             }
         }
+        Ok(())
     }
 
-    /// Begins to carry a connection, in place of the one before. Returns the thread that reads it.
-    fn connected(self: &Arc<Self>, stream: TcpStream) -> Option<JoinHandle<()>> {
-        let mut reading = stream.try_clone().ok()?;
-        let _ = reading.set_nodelay(true);
-        let number = self.connections.fetch_add(1, Ordering::SeqCst) + 1;
-        if let Some(before) = lock(&self.tcp).replace(stream) {
-            let _ = before.shutdown(Shutdown::Both);
+    fn sockets(&self) -> Vec<&UdpSocket> {
+        match &self.side {
+            Side::Entrance { socket, .. } => vec![socket],
+            Side::Exit { sockets, .. } => sockets.iter().filter_map(OnceLock::get).collect(),
         }
-        if self.receiver.is_none() {
-            self.out.write(Kind::Open, &[]);
-        }
-        let relay = Arc::clone(self);
-        Some(thread::spawn(move || {
-            // The other end takes frames for those of the newest connection.
-            let is_newest = || relay.connections.load(Ordering::SeqCst) == number;
-            let mut bytes = vec![0; MAX_CONTENT_BYTES];
-            while let Ok(count @ 1..) = reading.read(&mut bytes)
-                && is_newest()
-            {
-                relay.out.write(Kind::Bytes, &bytes[..count]);
-            }
-            if is_newest() {
-                relay.out.write(Kind::End, &[]);
-            }
-        }))
     }
+}
 
-    /// Takes the datagrams of this machine. While the pipe is full, the socket drops them, so that the
-    /// rate control of the sender notices.
-    fn take_datagrams(&self) {
-        let mut bytes = vec![0; MAX_CONTENT_BYTES];
-        while let Ok((count, from)) = self.udp.recv_from(&mut bytes) {
-            // The receiver at an exit, and at an entrance the socket that has sent the first datagram.
-            if *lock(&self.local).get_or_insert(from) != from {
-                continue;
-            }
-            self.out.write(Kind::Datagram, &bytes[..count]);
+/// A socket that exchanges datagrams with the receiver only.
+fn connected(receiver: SocketAddr) -> io::Result<UdpSocket> {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+    socket.connect(receiver)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+/// Limits what waits in the sockets of an end.
+fn share_waiting_bytes(sockets: &[&UdpSocket]) -> io::Result<()> {
+    // Linux doubles what it is told, because it counts what it adds to each datagram (socket(7)).
+    let bytes = MAX_WAITING_BYTES / 2 / sockets.len();
+    let mut sockets = sockets.iter();
+    sockets.try_for_each(|socket| Ok(set_socket_recv_buffer_size(socket, bytes)?))
+}
+
+/// Reads the first byte of a frame; false: the pipe has ended before it.
+fn begins(pipe: &mut impl Read, byte: &mut [u8]) -> io::Result<bool> {
+    loop {
+        match pipe.read(byte) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            read => return read.map(|count| count > 0),
         }
     }
+}
+
+/// Says where the pipe has ended, if it has.
+fn cut(error: io::Error) -> io::Error {
+    match error.kind() {
+        ErrorKind::UnexpectedEof => io::Error::new(error.kind(), "ssh ended within a frame"),
+        _ => error,
+    }
+}
+
+fn unknown(flow: u8) -> io::Error {
+    let what = format!("a frame of the unknown flow {flow} came through ssh");
+    io::Error::new(ErrorKind::InvalidData, what)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -138,7 +138,7 @@ fn a_near_end_that_gives_up_goes_through_ssh() {
     writeln!(input, "{}", &*psk.to_text()).expect("written");
     let mut greeting = String::new();
     output.read_line(&mut greeting).expect("a line");
-    assert!(greeting.starts_with("farwrite-far-1 "), "{greeting}");
+    assert!(greeting.starts_with("farwrite-far-2 "), "{greeting}");
     writeln!(input, "dial {port} 127.0.0.1").expect("written");
     let connection = listener.accept(Duration::from_secs(30)).expect("no error");
     let connection = connection.expect("the far end dials");
