@@ -1,6 +1,6 @@
 //! Identifiers, work requests and completions.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 pub use farwrite_wire::sealing::{Cipher, DirectionSecret};
 
@@ -274,6 +274,9 @@ pub struct QpRoute {
     /// other addresses arrive as [`Sender::Unvalidated`]. A peer on port 4791 may be an RNIC, which
     /// sends from many ports; for such a peer only the IP address must match.
     pub source: SocketAddr,
+    /// Local address of packets, if the port is bound to a wildcard address. `None`: the one that the routing table
+    /// says.
+    pub local: Option<IpAddr>,
     /// Source and destination that the ICRC of outgoing packets covers, if address translation
     /// rewrites the addresses on the path: the addresses that the peer sees. `None`: the port's
     /// address and `destination`.
@@ -287,6 +290,7 @@ impl QpRoute {
         Self {
             destination: addr,
             source: addr,
+            local: None,
             sealed_as: None,
         }
     }

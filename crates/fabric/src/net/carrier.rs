@@ -1,7 +1,7 @@
 //! How the software NIC of a host in a network sends and receives.
 
 use std::cell::RefCell;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
 use farwrite_net::node_of;
@@ -91,7 +91,7 @@ impl Carrier for NetCarrier {
         })
     }
 
-    fn flow(&self, port: u16, remote: SocketAddr) -> Result<Flow, FabricError> {
+    fn flow(&self, port: u16, _: Option<IpAddr>, remote: SocketAddr) -> Result<Flow, FabricError> {
         let unreachable = |want: String| FabricError::BadAttribute {
             name: "remote address",
             value: remote.to_string(),

@@ -1,6 +1,6 @@
 //! The interface between the software NIC and the code that moves its packets.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use farwrite_wire::icrc::Flow;
 
@@ -27,18 +27,33 @@ pub trait Carrier {
     fn take_tx(&mut self, port: u16) -> Option<Self::Tx>;
     /// The receiving half of a port; `None` if it was taken before.
     fn take_rx(&mut self, port: u16) -> Option<Self::Rx>;
-    /// The addresses in the headers of packets from a port to `remote`.
+    /// The addresses in the headers of packets from a port to `remote`. A port with several addresses sends from
+    /// `local`, if it is given.
     ///
     /// # Errors
     /// [`FabricError::BadAttribute`] with the reason why `remote` cannot be reached.
-    fn flow(&self, port: u16, remote: SocketAddr) -> Result<Flow, FabricError>;
-    /// Announces one more queue pair of the port that accepts packets from `peer`.
-    fn join(&mut self, _port: u16, _peer: SocketAddr) {}
-    /// Announces one queue pair less that accepts packets from `peer`.
-    fn leave(&mut self, _port: u16, _peer: SocketAddr) {}
+    fn flow(
+        &self,
+        port: u16,
+        local: Option<IpAddr>,
+        remote: SocketAddr,
+    ) -> Result<Flow, FabricError>;
+    /// Announces one more queue pair of the port with these ends.
+    fn join(&mut self, _port: u16, _ends: Ends) {}
+    /// Announces one queue pair less with these ends.
+    fn leave(&mut self, _port: u16, _ends: Ends) {}
     /// Packets dropped since creation because a socket buffer was full: first those of peers, as
     /// far as is known, then those of strangers.
     fn socket_drops(&self) -> [u64; 2];
+}
+
+/// The two ends of a connected queue pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Ends {
+    /// The address of the port to which the peer sends.
+    pub local: IpAddr,
+    /// The only permitted source of packets.
+    pub peer: SocketAddr,
 }
 
 /// The sending half of a port.

@@ -16,7 +16,7 @@ use super::sealing::{self, OneWay};
 use super::update::{RxUpdate, SendRoute, TxUpdate};
 use super::window_sets::WindowSets;
 use super::windows::{Epochs, Worker};
-use super::{Carrier, MAX_SGE, NicRx, NicTx};
+use super::{Carrier, Ends, MAX_SGE, NicRx, NicTx};
 use crate::contract::{
     Capabilities, Capability, Counters, Fabric, FabricError, Lkey, Object, QpAttr, QpRoute,
     QpSealing, Qpn, Region, RegionPtr, RegionReader, RemotePlace, RemoteQp, Window, WindowKeys,
@@ -69,7 +69,7 @@ impl<C: Carrier> NicFabric<C> {
     /// ICRC covers.
     fn send_route(&self, port: u16, qpn: Qpn, route: &QpRoute) -> Result<SendRoute, FabricError> {
         check_route(route)?;
-        let flow = self.carrier.flow(port, route.destination)?;
+        let flow = self.carrier.flow(port, route.local, route.destination)?;
         let sealed_as = match route.sealed_as {
             None => None,
             Some((src, dst)) => {
@@ -99,10 +99,14 @@ impl<C: Carrier> NicFabric<C> {
         let port = self.queue_pairs.get_mut(qpn)?.port;
         let remote = self.send_route(port, peer, route)?;
         // Join the new peer first: if it equals the old one, its socket is kept.
-        self.carrier.join(port, route.source);
+        let ends = Ends {
+            local: remote.flow.src().ip(),
+            peer: route.source,
+        };
+        self.carrier.join(port, ends);
         let queue_pair = self.queue_pairs.get_mut(qpn)?;
         queue_pair.remote = Some(peer);
-        if let Some(old) = queue_pair.source.replace(route.source) {
+        if let Some(old) = queue_pair.ends.replace(ends) {
             self.carrier.leave(port, old);
         }
         let port = &self.ports[usize::from(port)];
@@ -290,8 +294,8 @@ impl<C: Carrier> Fabric for NicFabric<C> {
         let queue_pair = self.queue_pairs.get_mut(qpn)?;
         let remote = queue_pair.remote.take();
         remote.ok_or(FabricError::NotConnected(qpn.0))?;
-        if let Some(source) = queue_pair.source.take() {
-            self.carrier.leave(queue_pair.port, source);
+        if let Some(ends) = queue_pair.ends.take() {
+            self.carrier.leave(queue_pair.port, ends);
         }
         let port = &self.ports[usize::from(queue_pair.port)];
         port.tx.push(TxUpdate::Disconnect(qpn));
@@ -301,8 +305,8 @@ impl<C: Carrier> Fabric for NicFabric<C> {
 
     fn destroy_qp(&mut self, qpn: Qpn) -> Result<(), FabricError> {
         let queue_pair = self.queue_pairs.destroy(qpn)?;
-        if let Some(source) = queue_pair.source {
-            self.carrier.leave(queue_pair.port, source);
+        if let Some(ends) = queue_pair.ends {
+            self.carrier.leave(queue_pair.port, ends);
         }
         let port = &self.ports[usize::from(queue_pair.port)];
         port.tx.push(TxUpdate::Destroy(qpn));

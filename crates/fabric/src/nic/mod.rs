@@ -30,7 +30,7 @@ mod windows;
 use std::net::SocketAddr;
 
 pub use self::burst::{Burst, Packet, Seal};
-pub use self::carrier::{Arrival, Carrier, CarrierRx, CarrierTx};
+pub use self::carrier::{Arrival, Carrier, CarrierRx, CarrierTx, Ends};
 pub use self::fabric::NicFabric;
 pub use self::rx::NicRx;
 pub use self::tx::NicTx;

@@ -1,7 +1,6 @@
 //! Queue pairs at the control object: which exist, and to whom each is connected.
 
-use std::net::SocketAddr;
-
+use super::Ends;
 use super::numbers::{ByNumber, Numbers};
 use crate::contract::{
     Capabilities, FabricError, MAX_OBJECTS, QpAttr, QpRoute, Qpn, RemoteQp, Table,
@@ -22,8 +21,8 @@ pub(super) struct QueuePair {
     pub(super) mtu: u32,
     /// The peer's queue pair; `None` if not connected.
     pub(super) remote: Option<Qpn>,
-    /// Permitted source of the peer's packets.
-    pub(super) source: Option<SocketAddr>,
+    /// Where packets leave from, and their permitted source, while it is connected.
+    pub(super) ends: Option<Ends>,
 }
 
 impl QueuePairs {
@@ -53,7 +52,7 @@ impl QueuePairs {
             port: attr.port,
             mtu: attr.mtu,
             remote: None,
-            source: None,
+            ends: None,
         };
         self.table.insert(qpn, queue_pair);
         Ok((Qpn(qpn), serial))

@@ -1,7 +1,7 @@
 //! How an end of a simulated network sends and receives.
 
 use std::cell::RefCell;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
 use farwrite_link::Datagram;
@@ -94,7 +94,7 @@ impl Carrier for SimCarrier {
         })
     }
 
-    fn flow(&self, port: u16, remote: SocketAddr) -> Result<Flow, FabricError> {
+    fn flow(&self, port: u16, _: Option<IpAddr>, remote: SocketAddr) -> Result<Flow, FabricError> {
         let local = self.local_addr(port);
         Flow::new(local, remote).map_err(|_| FabricError::BadAttribute {
             name: "remote address",

@@ -23,7 +23,7 @@ use super::sender::UdpSender;
 use super::socket::SharedSocket;
 use super::wake_event::WakeEvent;
 use crate::contract::FabricError;
-use crate::nic::{Burst, Carrier, CarrierTx, Packet, Seal};
+use crate::nic::{Burst, Carrier, CarrierTx, Ends, Packet, Seal};
 
 /// Largest payload of a packet: the 65,507 bytes of the largest UDP datagram over IPv4 minus 32 of
 /// headers and 4 of ICRC, rounded down to a multiple of 4. The path may carry less.
@@ -222,7 +222,12 @@ impl Carrier for UdpCarrier {
 
     /// Called once for each path of a queue pair. A wildcard socket then always sends from the
     /// address found here, because the peer knows this end by that address.
-    fn flow(&self, port: u16, remote: SocketAddr) -> Result<Flow, FabricError> {
+    fn flow(
+        &self,
+        port: u16,
+        from: Option<IpAddr>,
+        remote: SocketAddr,
+    ) -> Result<Flow, FabricError> {
         let bound = self.ports[usize::from(port)].socket.local;
         let remote = routing_table::canonical(remote);
         let unreachable = |why: &dyn std::fmt::Display| FabricError::BadAttribute {
@@ -233,20 +238,22 @@ impl Carrier for UdpCarrier {
         let mut local = bound;
         // An IPv6 wildcard socket also sends IPv4.
         if bound.ip().is_unspecified() && (bound.is_ipv6() || remote.is_ipv4()) {
-            local.set_ip(source_for(remote).map_err(|e| unreachable(&e))?);
+            let from = from.filter(|from| from.is_ipv4() == remote.is_ipv4());
+            let found = from.map_or_else(|| source_for(remote), Ok);
+            local.set_ip(found.map_err(|e| unreachable(&e))?);
         }
         Flow::new(local, remote).map_err(|e| unreachable(&e))
     }
 
-    fn join(&mut self, port: u16, peer: SocketAddr) {
+    fn join(&mut self, port: u16, ends: Ends) {
         let port = &self.ports[usize::from(port)];
-        port.peers.join(peer);
+        port.peers.join(ends);
         port.worker.waker().wake();
     }
 
-    fn leave(&mut self, port: u16, peer: SocketAddr) {
+    fn leave(&mut self, port: u16, ends: Ends) {
         let port = &self.ports[usize::from(port)];
-        port.peers.leave(peer);
+        port.peers.leave(ends);
         port.worker.waker().wake();
     }
 

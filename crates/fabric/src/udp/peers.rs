@@ -8,7 +8,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,7 +19,7 @@ use super::reserved_port::ReservedPort;
 use super::socket::SharedSocket;
 use super::{routing_table, sys};
 use crate::contract::FabricError;
-use crate::nic::ROCE_PORT;
+use crate::nic::{Ends, ROCE_PORT};
 
 /// Largest number of connected sockets of a port. Each costs one of the descriptors of the process,
 /// of which systems usually allow 1024: 64 leave room for eight ports and for files. Linux before
@@ -52,9 +52,9 @@ pub(super) struct Peers {
 
 #[derive(Debug, Default)]
 struct List {
-    /// Number of queue pairs that accept packets from each address.
-    users: HashMap<SocketAddr, usize>,
-    sockets: Vec<(SocketAddr, Arc<SharedSocket>)>,
+    /// Number of queue pairs with each pair of ends.
+    users: HashMap<Ends, usize>,
+    sockets: Vec<(Ends, Arc<SharedSocket>)>,
     /// Drops of sockets that were closed.
     past_drops: u64,
     /// Drops of the open socket during past times in which every peer had its own socket.
@@ -64,14 +64,14 @@ struct List {
 }
 
 impl List {
-    /// Returns a peer that shares the open socket and could have a socket.
-    fn without_socket(&self) -> Option<SocketAddr> {
+    /// Returns the ends of a peer that shares the open socket and could have a socket.
+    fn without_socket(&self) -> Option<Ends> {
         if self.users.len() <= self.sockets.len() {
             return None;
         }
-        let has_none = |peer: &SocketAddr| self.sockets.iter().all(|(addr, _)| addr != peer);
-        let mut peers = self.users.keys().copied();
-        peers.find(|peer| may_connect(*peer) && has_none(peer))
+        let has_none = |ends: &Ends| self.sockets.iter().all(|(of, _)| of != ends);
+        let mut all = self.users.keys().copied();
+        all.find(|ends| may_connect(ends.peer) && has_none(ends))
     }
 }
 
@@ -79,6 +79,18 @@ impl List {
 /// from many ports, so a connected socket would miss most of their packets.
 fn may_connect(peer: SocketAddr) -> bool {
     peer.port() != ROCE_PORT
+}
+
+/// The ends, with IPv4 addresses as such.
+fn canonical(ends: Ends) -> Ends {
+    Ends {
+        local: ends.local.to_canonical(),
+        peer: routing_table::canonical(ends.peer),
+    }
+}
+
+fn is_link_local(ip: IpAddr) -> bool {
+    matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local())
 }
 
 impl Peers {
@@ -99,45 +111,45 @@ impl Peers {
         }
     }
 
-    /// Counts one more queue pair that accepts packets from `peer`. The first one gets a connected
+    /// Counts one more queue pair with these ends. The first one gets a connected
     /// socket. If that fails, the packets arrive through the open socket.
-    pub(super) fn join(&self, peer: SocketAddr) {
-        let peer = routing_table::canonical(peer);
+    pub(super) fn join(&self, ends: Ends) {
+        let ends = canonical(ends);
         let mut list = self.lock();
-        let users = list.users.entry(peer).or_default();
+        let users = list.users.entry(ends).or_default();
         *users += 1;
         // Nothing changes with further queue pairs of a peer.
         if *users == 1 {
-            self.give_socket(&mut list, peer);
+            self.give_socket(&mut list, ends);
             self.publish(&mut list);
         }
     }
 
-    /// Connects a socket to `peer`, if there is one left.
-    fn give_socket(&self, list: &mut List, peer: SocketAddr) {
-        if may_connect(peer)
+    /// Connects a socket to a peer, if there is one left.
+    fn give_socket(&self, list: &mut List, ends: Ends) {
+        if may_connect(ends.peer)
             && list.sockets.len() < MOST
-            && let Ok(socket) = self.connected(peer)
+            && let Ok(socket) = self.connected(ends)
         {
-            list.sockets.push((peer, Arc::new(socket)));
+            list.sockets.push((ends, Arc::new(socket)));
             self.version.fetch_add(1, Ordering::Release);
         }
     }
 
     /// Counts one queue pair less. With the last one, the connected socket is closed. A peer that
     /// shares the open socket then gets a socket.
-    pub(super) fn leave(&self, peer: SocketAddr) {
-        let peer = routing_table::canonical(peer);
+    pub(super) fn leave(&self, ends: Ends) {
+        let ends = canonical(ends);
         let mut list = self.lock();
-        let Some(users) = list.users.get_mut(&peer) else {
+        let Some(users) = list.users.get_mut(&ends) else {
             return;
         };
         *users -= 1;
         if *users > 0 {
             return;
         }
-        list.users.remove(&peer);
-        if let Some(index) = list.sockets.iter().position(|(addr, _)| *addr == peer) {
+        list.users.remove(&ends);
+        if let Some(index) = list.sockets.iter().position(|(of, _)| *of == ends) {
             let (_, socket) = list.sockets.swap_remove(index);
             list.past_drops += socket.drops.load(Ordering::Relaxed);
             self.version.fetch_add(1, Ordering::Release);
@@ -148,18 +160,24 @@ impl Peers {
         self.publish(&mut list);
     }
 
-    /// Makes a socket at the port of the open socket that receives only from `peer`.
+    /// Makes a socket at the port of the open socket that receives only from the peer, at the local address to which it
+    /// sends.
     ///
     /// The port can be bound a second time only during this call, so that no other program can share
     /// it.
-    fn connected(&self, peer: SocketAddr) -> Result<SharedSocket, FabricError> {
-        let open = &self.open;
+    fn connected(&self, ends: Ends) -> Result<SharedSocket, FabricError> {
+        let (open, peer) = (&self.open, ends.peer);
         let share = |on: bool| {
             let fd = open.socket.as_fd();
             sys::set_option(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, on.into())
         };
+        let mut bind = open.local;
+        // The system finds the interface of a link-local address, and the address with it.
+        if bind.ip().is_unspecified() && !is_link_local(ends.local) {
+            bind = SocketAddr::new(ends.local, bind.port());
+        }
         let config = SocketConfig {
-            bind: open.local,
+            bind,
             ..self.config
         };
         let make = || -> io::Result<_> {
@@ -183,8 +201,9 @@ impl Peers {
     pub(super) fn refusals(&self, peer: SocketAddr) -> u64 {
         let peer = routing_table::canonical(peer);
         let list = self.lock();
-        let found = list.sockets.iter().find(|(addr, _)| *addr == peer);
-        found.map_or(0, |(_, socket)| socket.refusals.load(Ordering::Relaxed))
+        let of_peer = list.sockets.iter().filter(|(of, _)| of.peer == peer);
+        let refusals = of_peer.map(|(_, socket)| socket.refusals.load(Ordering::Relaxed));
+        refusals.sum()
     }
 
     /// Whether packets of some peer, or of awaited strangers, may arrive through the open socket.
@@ -306,7 +325,10 @@ mod tests {
         assert_eq!(peers.drops(), [0, 0]);
         socket.drops.store(7, Ordering::Relaxed);
         assert_eq!(peers.drops(), [2, 0]);
-        peers.join(SocketAddr::from(([127, 0, 0, 1], 9)));
+        peers.join(Ends {
+            local: addr.ip(),
+            peer: SocketAddr::from(([127, 0, 0, 1], 9)),
+        });
         socket.drops.store(10, Ordering::Relaxed);
         assert_eq!(peers.drops(), [2, 3]);
     }
@@ -318,9 +340,12 @@ mod tests {
         let socket = Arc::new(SharedSocket::bind(&config, None).expect("a socket"));
         let peers = Arc::new(Peers::new(socket, config, None));
         let mut known = KnownSockets::new(Arc::clone(&peers));
-        let [peer, nic] = [9, ROCE_PORT].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
-        let mut is_new = |change: fn(&Peers, SocketAddr), peer| {
-            change(&peers, peer);
+        let [peer, nic] = [9, ROCE_PORT].map(|port| Ends {
+            local: addr.ip(),
+            peer: SocketAddr::from(([127, 0, 0, 1], port)),
+        });
+        let mut is_new = |change: fn(&Peers, Ends), ends| {
+            change(&peers, ends);
             let is_stale = known.is_stale();
             known.refresh();
             is_stale

@@ -257,6 +257,7 @@ mod tests {
 
     use super::super::config::SocketConfig;
     use super::*;
+    use crate::nic::Ends;
 
     #[test]
     fn strangers_fill_little_of_a_fabric_whose_peers_have_sockets() {
@@ -284,7 +285,10 @@ mod tests {
         };
         let whole = flood(1);
         assert_eq!(whole[0].bytes.len(), 201, "any of them may be of a peer");
-        peers.join(SocketAddr::from(([127, 0, 0, 1], 9)));
+        peers.join(Ends {
+            local: [127, 0, 0, 1].into(),
+            peer: SocketAddr::from(([127, 0, 0, 1], 9)),
+        });
         assert!(!peers.shares());
         let ours = flood(1);
         let lengths: Vec<_> = ours.iter().map(|batch| batch.bytes.len()).collect();

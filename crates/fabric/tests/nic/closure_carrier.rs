@@ -1,7 +1,7 @@
 //! A carrier without a network: a closure takes what is sent, and nothing arrives.
 
 use std::cell::{Cell, RefCell};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
 use farwrite_fabric::contract::FabricError;
@@ -48,7 +48,7 @@ impl Carrier for ClosureCarrier {
     fn take_rx(&mut self, _port: u16) -> Option<Self> {
         Some(self.clone())
     }
-    fn flow(&self, _port: u16, remote: SocketAddr) -> Result<Flow, FabricError> {
+    fn flow(&self, _port: u16, _: Option<IpAddr>, remote: SocketAddr) -> Result<Flow, FabricError> {
         Ok(Flow::new(self.local.get(), remote).unwrap())
     }
     fn socket_drops(&self) -> [u64; 2] {

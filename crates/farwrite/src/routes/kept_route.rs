@@ -5,6 +5,7 @@ use std::time::Duration;
 use farwrite_fabric::contract::QpRoute;
 use farwrite_fabric::udp::{HasSockets, OwnersDatagram};
 use farwrite_route::{Addresses, LEAST_WAIT_NS, Route, RouteUsers};
+use std::net::{IpAddr, SocketAddr};
 
 use super::size_watch::{Finding, SizeWatch};
 use super::sizes::payload_bytes;
@@ -18,8 +19,8 @@ use crate::handle::QueuePair;
 pub(super) struct KeptRoute {
     route: Route,
     /// The addresses in the offers of both ends.
-    local: std::net::SocketAddr,
-    peer: std::net::SocketAddr,
+    local: SocketAddr,
+    peer: SocketAddr,
     sizes: Sizes,
     since_ns: u64,
     queue_pairs: Vec<QueuePair>,
@@ -34,7 +35,7 @@ pub(super) struct KeptRoute {
 impl KeptRoute {
     pub(super) fn new(
         route: Route,
-        [local, peer]: [std::net::SocketAddr; 2],
+        [local, peer]: [SocketAddr; 2],
         sizes: Sizes,
         now_ns: u64,
     ) -> Self {
@@ -76,7 +77,7 @@ impl KeptRoute {
     }
 
     /// Moves this end to another local address, with the queue pairs.
-    pub(super) fn set_local(&mut self, local: std::net::SocketAddr) {
+    pub(super) fn set_local(&mut self, local: SocketAddr) {
         self.local = local;
         self.route.set_local(local);
         // The queue pairs look up the source of their packets again, even if the peer sees the same
@@ -118,9 +119,10 @@ impl KeptRoute {
         endpoint: &mut Endpoint<F>,
         addresses: Addresses,
     ) -> Result<(), Error> {
+        let route = qp_route(self.local.ip(), addresses);
         let mut result = Ok(());
         self.queue_pairs.retain(|&qp| {
-            match endpoint.set_routes(qp, &[qp_route(addresses)]) {
+            match endpoint.set_routes(qp, &[route]) {
                 Ok(()) => true,
                 // Its owner has destroyed it, or learns the reason from it.
                 Err(Error::NoSuchQueuePair(_) | Error::BrokenQueuePair { .. }) => false,
@@ -163,7 +165,7 @@ impl KeptRoute {
         qp: QueuePair,
         addresses: Addresses,
     ) -> Result<(), Error> {
-        endpoint.set_routes(qp, &[qp_route(addresses)])?;
+        endpoint.set_routes(qp, &[qp_route(self.local.ip(), addresses)])?;
         self.queue_pairs.push(qp);
         Ok(())
     }
@@ -219,10 +221,11 @@ impl KeptRoute {
 }
 
 /// The route of a queue pair with these addresses.
-fn qp_route(addresses: Addresses) -> QpRoute {
+fn qp_route(local: IpAddr, addresses: Addresses) -> QpRoute {
     QpRoute {
         destination: addresses.peer,
         source: addresses.peer,
+        local: (!local.is_unspecified()).then_some(local),
         sealed_as: addresses.sealed_as,
     }
 }

@@ -196,6 +196,7 @@ impl World<'_> {
         let route = QpRoute {
             destination: found.peer,
             source: found.peer,
+            local: None,
             sealed_as: found.sealed_as,
         };
         let host = self.plan.host(pair, end);
