@@ -100,7 +100,7 @@ pub enum Error {
     },
     /// The peer does not know this end.
     #[error(
-        "the peer at {} does not know this end: add the line `NAME {own}` to its known peers", shown(.at)
+        "the peer at {} does not know this end's public key: add {own} to the peers that it knows", shown(.at)
     )]
     UnknownHere {
         /// Its address.

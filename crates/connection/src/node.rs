@@ -43,7 +43,10 @@ impl Drop for DriverTask {
 }
 
 impl Node {
-    pub(crate) fn start(endpoint: Endpoint<UdpFabric>, driver: Driver) -> Result<Self, Error> {
+    pub(crate) fn start(mut endpoint: Endpoint<UdpFabric>, driver: Driver) -> Result<Self, Error> {
+        if !driver.reports_events() {
+            endpoint.mute_events();
+        }
         // Route packets show which sizes pass, even if the reason is this machine's interface.
         endpoint.fabric().lose_too_large();
         let local = endpoint.fabric().local_addr(0);

@@ -28,6 +28,8 @@ pub struct ConnectionOptions {
     pub rate_control: RateControl,
     /// The largest MTU to try; `None`: jumbo frames. The MTU of a connection is what the path carries.
     pub largest_mtu: Option<u32>,
+    /// Whether the queue pairs of a connection report events ([`farwrite::events`]).
+    pub reports_events: bool,
     /// The highest number of queue pairs of one connection. When the peer asks for more, its requests wait until one
     /// is closed. A queue pair that has ended and only answers late packets does not count
     /// ([`OpenedQueuePair::retire`](crate::OpenedQueuePair::retire)).
@@ -48,6 +50,7 @@ impl Default for ConnectionOptions {
             silence_limit: Duration::from_secs(60),
             rate_control: RateControl::default(),
             largest_mtu: None,
+            reports_events: true,
             max_queue_pairs: 64,
             backlog: 256,
         }

@@ -64,6 +64,7 @@ pub struct Endpoint<F: Fabric> {
     /// The time of the last poll.
     now_ns: u64,
     drop_events: DropEvents,
+    reports_events: bool,
 }
 
 impl<F: Fabric> Endpoint<F> {
@@ -104,7 +105,14 @@ impl<F: Fabric> Endpoint<F> {
             coded: Vec::new(),
             now_ns: 0,
             drop_events: DropEvents::default(),
+            reports_events: true,
         }
+    }
+
+    /// Reports no events ([`TARGET`](crate::events::TARGET)) of queue pairs that are created from now on, nor dropped
+    /// packets: for an endpoint beside the one that a program observes.
+    pub fn mute_events(&mut self) {
+        self.reports_events = false;
     }
 
     /// Returns the random id of this endpoint instance. Peers receive it with [`Endpoint::qp_info`]
@@ -162,7 +170,13 @@ impl<F: Fabric> Endpoint<F> {
         let name = name.ok_or(FabricError::OutOfResources(Table::QueuePair))?;
         let mut control_key = [0; 32];
         self.keys.fill_bytes(&mut control_key);
-        let pair = Pair::create(&mut self.fabric, name, options, control_key)?;
+        let pair = Pair::create(
+            &mut self.fabric,
+            name,
+            options,
+            control_key,
+            self.reports_events,
+        )?;
         self.receiving.insert(name.index, pair.receive());
         self.queue_pairs.insert(pair);
         Ok(name)

@@ -54,14 +54,16 @@ fn enabled() -> bool {
 /// Reports an event of a queue pair.
 macro_rules! report {
     ($events:expr, $name:literal, $($field:tt)*) => {
-        tracing::event!(
-            name: $name,
-            target: TARGET,
-            Level::DEBUG,
-            at_ns = $events.now_ns,
-            qp = $events.qp,
-            $($field)*
-        )
+        if $events.are_reported {
+            tracing::event!(
+                name: $name,
+                target: TARGET,
+                Level::DEBUG,
+                at_ns = $events.now_ns,
+                qp = $events.qp,
+                $($field)*
+            )
+        }
     };
 }
 
@@ -69,13 +71,18 @@ macro_rules! report {
 #[derive(Debug)]
 pub(crate) struct Events {
     qp: u32,
+    are_reported: bool,
     /// The time of the last call that passed the time.
     now_ns: u64,
 }
 
 impl Events {
-    pub(crate) fn new(qp: u32) -> Self {
-        Self { qp, now_ns: 0 }
+    pub(crate) fn new(qp: u32, are_reported: bool) -> Self {
+        Self {
+            qp,
+            are_reported,
+            now_ns: 0,
+        }
     }
 
     pub(crate) fn set_now(&mut self, now_ns: u64) {

@@ -33,6 +33,8 @@ pub fn connection_options(patience: Duration) -> ConnectionOptions {
         busy_limit: patience,
         silence_limit: SILENCE,
         largest_mtu: Some(Channel::MTU),
+        // A trace of a transfer shows its data.
+        reports_events: false,
         ..ConnectionOptions::default()
     }
 }

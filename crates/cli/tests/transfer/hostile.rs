@@ -11,9 +11,9 @@ use farwrite::fabric::contract::{Fabric, QpAttr, Qpn, Region, RemoteQp, Rkey, Sg
 use farwrite::{Outcome, QpConfig, UdpConfig, UdpFabric};
 use farwrite_files::{Delete, Entry, Hello, Kind, Message, TransferPlan};
 use farwrite_rng::SplitMix;
-use farwrite_session::{Channel, Text};
+use farwrite_session::Text;
 
-use crate::hostile_sender::{HostileSender, SEGMENT, SEGMENT_BYTES, config, file, plan};
+use crate::hostile_sender::{HostileSender, SEGMENT, SEGMENT_BYTES, config, dial, file, plan};
 use crate::rig::{Ended, Receiver, Rig, V4, list, pattern};
 
 const SOON: Duration = Duration::from_secs(60);
@@ -81,9 +81,7 @@ fn a_dry_run_lists_nothing_without_the_right_to_remove() {
     let rig = Rig::new();
     std::fs::write(rig.inbox().join("secret"), "x").expect("write");
     let receiver = rig.recv(V4, &[]);
-    let mut channel =
-        Channel::connect(&receiver.addr.into(), &rig.psk, SOON, || false).expect("the key fits");
-    channel.set_read_timeout(Some(SOON));
+    let mut channel = dial(&rig, receiver.addr);
     let hello = Hello {
         software: Text::new("liar"),
         capabilities: Hello::DRY_RUNS,

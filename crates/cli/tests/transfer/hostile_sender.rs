@@ -10,7 +10,8 @@ use farwrite::{
 use farwrite_files::{
     Entry, Expected, Hello, Kind, Message, MessageKind, OfferedSockets, QpBlob, Time, TransferPlan,
 };
-use farwrite_session::{Channel, Error, Text};
+use farwrite_session::{Key, Text};
+use farwrite_transfer::{Cancel, Channel, ChannelError, connect_first};
 
 use crate::rig::Rig;
 
@@ -62,12 +63,19 @@ pub(crate) fn file(name: impl AsRef<[u8]>, bytes: u64) -> Entry {
     }
 }
 
+/// Opens the channel of a transfer.
+pub(crate) fn dial(rig: &Rig, addr: SocketAddr) -> Channel {
+    let key = Key::PreShared(rig.psk.clone());
+    let channel = connect_first(&[addr], &key, PATIENCE, &Cancel::default());
+    let mut channel = channel.expect("the key fits");
+    channel.set_read_timeout(Some(PATIENCE));
+    channel
+}
+
 impl HostileSender {
     /// Completes the handshake and sends hello. Its queue pair has this shape.
     pub(crate) fn meet(rig: &Rig, addr: SocketAddr, sdr: QpConfig) -> Self {
-        let mut channel =
-            Channel::connect(&addr.into(), &rig.psk, PATIENCE, || false).expect("the key fits");
-        channel.set_read_timeout(Some(PATIENCE));
+        let mut channel = dial(rig, addr);
         let hello = Hello {
             software: Text::new("liar"),
             // All capabilities of later versions, except those that make it another session.
@@ -164,7 +172,7 @@ impl HostileSender {
     }
 
     /// Returns the next message of the receiver that is not a progress report.
-    pub(crate) fn hear(&mut self) -> Result<Message, Error> {
+    pub(crate) fn hear(&mut self) -> Result<Message, ChannelError> {
         loop {
             match self.channel.recv()? {
                 Message::Progress(_) => {}

@@ -1,6 +1,9 @@
 //! Many senders, one after the other, and many connections that never send anything.
 
-use std::net::TcpStream;
+use std::time::Duration;
+
+use farwrite_connection::{Keys, connect_any};
+use farwrite_transfer::{RECEIVER, connection_options};
 
 use crate::rig::{Rig, V4};
 
@@ -21,12 +24,15 @@ fn senders_one_right_after_the_other_all_succeed() {
 fn idle_connections_do_not_lock_a_sender_out() {
     let rig = Rig::new();
     let file = rig.file("file", 1000);
-    let receiver = rig.recv(V4, &["--once"]);
-    let connect = |_| TcpStream::connect(receiver.addr).expect("connect");
+    let receiver = rig.recv(V4, &[]);
+    let keys = Keys::of_psk(&rig.psk);
+    let options = connection_options(Duration::from_secs(20));
+    let connect = |_| connect_any(&[receiver.addr], &keys, RECEIVER, &options).expect("connect");
     let idle: Vec<_> = (0..40).map(connect).collect();
-    // The receiver gives idle connections up after 10 s.
+    // The receiver gives up after 10 s each that opens no channel.
     let sender = rig.send(receiver.addr, &["--timeout", "8s"], &[&file]);
     sender.end().assert(0, "");
     drop(idle);
-    receiver.end().assert(0, "");
+    receiver.running.signal("INT");
+    receiver.end().assert(130, "");
 }

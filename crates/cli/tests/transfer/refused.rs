@@ -1,11 +1,12 @@
 //! Transfers that do not start, and files that cannot be read or written.
 
 use std::fs;
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::thread;
 use std::time::Duration;
+
+use farwrite::fabric::udp::HANDSHAKE_PACKET;
 
 use crate::rig::{Rig, Running, V4, free_port};
 
@@ -16,7 +17,7 @@ fn another_key_is_refused_and_the_receiver_goes_on() {
     let stranger = Rig::new();
     let receiver = rig.recv(V4, &["--once"]);
     let refused = stranger.send(receiver.addr, &[], &[&file]).end();
-    refused.assert(3, "keys of the two ends differ");
+    refused.assert(3, "has other keys");
     assert_eq!(rig.received(), [""; 0]);
     rig.send(receiver.addr, &[], &[&file]).end().assert(0, "");
     receiver.end().assert(0, "refused");
@@ -27,48 +28,63 @@ fn strangers_do_no_harm() {
     let rig = Rig::new();
     let file = rig.file("file", 1000);
     let receiver = rig.recv(V4, &["--once"]);
+    let stranger = UdpSocket::bind(V4).expect("loopback");
+    let soon = Some(Duration::from_millis(200));
+    stranger.set_read_timeout(soon).expect("timeout");
+    // A hello of P12.3: first byte, kind, version, number, padding.
+    let hello = [&[HANDSHAKE_PACKET, 0, 0, 1][..], &[7; 60]].concat();
     let garbage: [&[u8]; 5] = [
         b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
-        b"FARWRITE\x00\x02",
-        b"FARWRITE\xff\xff",
-        &[&b"FARWRITE\x00\x01"[..], &[0; 48]].concat(),
-        &[0xff; 100_000],
+        &[0xff; 60_000],
+        &hello[..40],
+        &hello,
+        &[],
     ];
     for words in garbage {
-        let mut stream = TcpStream::connect(receiver.addr).expect("connect");
-        stream
-            .set_read_timeout(Some(Duration::from_secs(60)))
-            .expect("timeout");
-        // Both calls may fail: the receiver disconnects an unknown peer as soon as it detects one.
-        let _ = stream.write_all(words);
-        let mut answer = Vec::new();
-        let _ = stream.read_to_end(&mut answer);
-        assert!(answer.len() <= 11, "a stranger is told {answer:?}");
+        stranger.send_to(words, receiver.addr).expect("sent");
+        let mut answer = [0; 2048];
+        let length = stranger.recv(&mut answer).unwrap_or(0);
+        assert!(
+            length <= words.len(),
+            "a stranger gets more than it sends: {length} bytes"
+        );
     }
-    let _silent = TcpStream::connect(receiver.addr).expect("connect");
+    assert!(
+        TcpStream::connect(receiver.addr).is_err(),
+        "a receiver listens by UDP only"
+    );
     rig.send(receiver.addr, &[], &[&file]).end().assert(0, "");
-    receiver.end().assert(0, "refused");
+    receiver.end().assert(0, "");
     assert_eq!(rig.received(), ["file"]);
+}
+
+/// Answers each datagram of a sender with `answer` of it.
+fn answering(answer: fn(&[u8]) -> Vec<u8>) -> SocketAddr {
+    let socket = UdpSocket::bind(V4).expect("loopback");
+    let addr = socket.local_addr().expect("address");
+    thread::spawn(move || {
+        let mut datagram = [0; 2048];
+        while let Ok((length, from)) = socket.recv_from(&mut datagram) {
+            let answer = answer(&datagram[..length]);
+            socket.send_to(&answer, from).expect("sent");
+        }
+    });
+    addr
 }
 
 #[test]
 fn a_sender_tells_strangers_from_other_versions() {
     let rig = Rig::new();
     let file = rig.file("file", 1000);
-    for (words, told) in [
-        (&b"FARWRITE\x00\x07"[..], "version 7"),
-        (b"SSH-2.0-OpenSSH_9.2\r\n", "not Farwrite"),
-    ] {
-        let listener = TcpListener::bind(V4).expect("loopback");
-        let addr = listener.local_addr().expect("address");
-        let answering = thread::spawn(move || {
-            let (mut stream, _) = listener.accept().expect("accept");
-            stream.write_all(words).expect("write");
-            let _ = stream.read_to_end(&mut Vec::new());
-        });
-        rig.send(addr, &[], &[&file]).end().assert(3, told);
-        answering.join().expect("no panic");
-    }
+    // A refusal (P12.7): the first byte of the hello, kind, version, the number of the hello, reason.
+    let other_version = answering(|hello| [&[hello[0], 5, 0, 7][..], &hello[4..12], &[1]].concat());
+    let sent = rig.send(other_version, &[], &[&file]).end();
+    sent.assert(3, "version 7 of connections");
+    let other_program = answering(|_| b"SSH-2.0-OpenSSH_9.2\r\n".to_vec());
+    let sent = rig
+        .send(other_program, &["--timeout", "1s"], &[&file])
+        .end();
+    sent.assert(5, &format!("connecting to {other_program}"));
 }
 
 #[test]
@@ -90,7 +106,7 @@ fn nobody_there_is_unreachable_after_the_timeout() {
     let sender = rig.send(nobody, &["--timeout", "1s"], &[&file]);
     let ended = sender.end();
     ended.assert(5, &format!("connecting to {nobody}"));
-    ended.assert(5, "`farwrite recv -` receives a pipe");
+    ended.assert(5, "is a listener running there");
 }
 
 #[test]

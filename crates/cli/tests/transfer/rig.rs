@@ -330,6 +330,6 @@ impl Receiver {
 pub(crate) fn free_port() -> SocketAddr {
     static HOSTS: AtomicU8 = AtomicU8::new(1);
     let host = [127, 0, 6, HOSTS.fetch_add(1, Ordering::Relaxed)];
-    let listener = std::net::TcpListener::bind(SocketAddr::from((host, 0))).expect("loopback");
-    listener.local_addr().expect("address")
+    let socket = std::net::UdpSocket::bind(SocketAddr::from((host, 0))).expect("loopback");
+    socket.local_addr().expect("address")
 }

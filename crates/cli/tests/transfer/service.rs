@@ -138,7 +138,7 @@ fn peers_have_directories_and_limits_of_their_own() {
         .end()
         .assert(3, "the quota at the receiver leaves 3560");
     let stranger = service.send("b", &third).end();
-    stranger.assert(3, "the peer does not know this end's public key");
+    stranger.assert(3, "does not know this end's public key");
     // The pre-shared key of others does not help.
     rig.send(service.addr, &[], &[&third])
         .end()

@@ -7,8 +7,10 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use farwrite_connection::{Keys, Listener, Purpose};
 use farwrite_files::{Hello, Message};
-use farwrite_session::{Listener, Text};
+use farwrite_session::Text;
+use farwrite_transfer::{Channel, connection_options};
 
 use crate::rig::{Receiver, Rig, Running, V4, free_port};
 
@@ -112,11 +114,17 @@ fn sender_is_interrupted_while_its_manifest_is_not_read() {
         File::create(tree.join(format!("{number:0>250}"))).expect("file");
     }
     let loopback = V4.parse::<SocketAddr>().expect("address");
-    let mut listener = Listener::bind(loopback).expect("loopback");
-    let sender = rig.send(listener.local_addr(), &[], &[&tree]);
     let patience = Duration::from_secs(20);
-    let channel = listener.accept(&rig.psk, patience, Some(patience), |_| {});
-    let mut channel = channel.expect("a sender with the key");
+    let mut options = connection_options(patience);
+    options.serves = vec![Purpose::FILES];
+    let listener = Listener::bind(loopback, &Keys::of_psk(&rig.psk), &options).expect("loopback");
+    let sender = rig.send(listener.local_addr(), &[], &[&tree]);
+    let connection = listener
+        .accept(patience)
+        .expect("the port")
+        .expect("the key fits");
+    let channel = Channel::accept(&connection, patience).expect("a channel");
+    let mut channel = channel.expect("a sender opens it");
     assert!(matches!(channel.recv(), Ok(Message::Hello(_))));
     let hello = Hello {
         software: Text::new("a receiver that reads no more"),

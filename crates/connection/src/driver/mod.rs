@@ -286,6 +286,10 @@ impl Driver {
         self.keeper.local(self.sessions.get(key)?.route())
     }
 
+    pub(crate) fn reports_events(&self) -> bool {
+        self.options.reports_events
+    }
+
     /// Whether each session has ended.
     pub(crate) fn is_idle(&self) -> bool {
         self.sessions.iter().all(|(_, session)| session.is_over())

@@ -41,7 +41,9 @@ impl<F: Fabric> Endpoint<F> {
         // This also runs when a port is broken: other ports may have received packets.
         self.handle_notices(now_ns);
         let next_coded = self.take_coded(now_ns)?;
-        self.drop_events.report(now_ns, || self.fabric.counters());
+        if self.reports_events {
+            self.drop_events.report(now_ns, || self.fabric.counters());
+        }
         let more = more?;
         self.schedule.expire(now_ns);
         self.serve_peers(now_ns);

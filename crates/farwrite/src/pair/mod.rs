@@ -87,6 +87,7 @@ impl Pair {
         name: QueuePair,
         options: QpOptions,
         control_key: [u8; 32],
+        reports_events: bool,
     ) -> Result<Self, Error> {
         let sdr = SdrQp::new(options.sdr, options.timing)?;
         let resources = FabricResources::take(fabric, name, sdr.geometry())?;
@@ -108,7 +109,7 @@ impl Pair {
             connected: None,
             spare_memory: SpareMemory::default(),
             rebuilt_chunks: 0,
-            events: Events::new(name.index),
+            events: Events::new(name.index, reports_events),
         })
     }
 
