@@ -6,7 +6,7 @@ use std::sync::Arc;
 use farwrite::Secret;
 use farwrite_session::{Code, Identity, KnownPeers, OneTimeCode, Proof, Psk, PublicKey};
 
-/// What the key of a handshake is derived for. The pre-shared key itself belongs to sessions over TCP (P7).
+/// What the key of a handshake is derived for (P12.2). The pre-shared key itself has other uses (P8.8).
 const PSK_PURPOSE: &str = "farwrite connection 1 pre-shared key";
 
 /// The key of a handshake with a pre-shared key, or with the key that follows from a code (P12.2).

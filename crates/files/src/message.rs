@@ -1,4 +1,4 @@
-//! The messages of the two ends of a transfer (P7.6).
+//! The messages of the two ends of a transfer (P8.12).
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -195,7 +195,7 @@ impl Hello {
     /// Capability of the receiver of files: a file that it calls verified survives a power failure
     /// (P8.4).
     pub const SYNCS: u64 = 4;
-    /// Capability: the steps in [`Progress`] are bytes (P7.6).
+    /// Capability: the steps in [`Progress`] are bytes (P8.13).
     pub const BYTE_STEPS: u64 = 8;
 
     /// Capability: the end knows [`Message::Warnings`] and [`Message::Missing`] (P8.10).

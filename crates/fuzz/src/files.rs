@@ -6,7 +6,7 @@ use farwrite_session::decode;
 
 use crate::session::sends_the_same;
 
-/// The serialised form of a message (P7.5).
+/// The serialised form of a message (P12.8).
 pub fn message(data: &[u8]) {
     if let Ok(read) = decode::<Message>(data) {
         sends_the_same(&read);

@@ -18,7 +18,7 @@ use crate::hooks::{CANCEL_PERIOD, Cancel};
 use crate::progress_counts::OwnCounts;
 use crate::{Error, ErrorKind};
 
-/// The time between two signs of life (P7.6). A peer may give up after a second of silence, so several
+/// The time between two signs of life (P8.13). A peer may give up after a second of silence, so several
 /// signs must leave in that time.
 const HEARTBEAT_PERIOD: Duration = Duration::from_millis(250);
 /// The maximum number of queued messages. A thread that queues more waits.

@@ -11,7 +11,7 @@ use crate::{Error, ErrorKind};
 /// After the peer's queue pair is known, its first packets must come within this time.
 const FIRST_PACKET: Duration = Duration::from_secs(10);
 /// A disk operation that has taken this long delays the transfer. Signs of life may come only
-/// once a second (P7.6), so a shorter operation may have ended already.
+/// once a second (P8.13), so a shorter operation may have ended already.
 const HELD_UP: Duration = Duration::from_secs(1);
 
 /// The steps that one end must make in the time limit, in bytes. A trickle of fewer is no progress:
@@ -44,7 +44,7 @@ pub(crate) struct LifeSigns {
     pub(crate) packets: [u64; 2],
     /// Messages from the peer on the channel.
     pub(crate) messages: u64,
-    /// The steps of this end, and of the peer, toward the end of the transfer, in bytes (P7.6).
+    /// The steps of this end, and of the peer, toward the end of the transfer, in bytes (P8.13).
     pub(crate) moved: [u64; 2],
     /// How long the current disk operation at this end has taken.
     pub(crate) own_disk: Duration,

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use farwrite_files::Progress;
 
-/// Steps for which a file counts that was read to its end, or that has its verdict (P7.6). It is as many
+/// Steps for which a file counts that was read to its end, or that has its verdict (P8.13). It is as many
 /// as a transfer must make in its time limit, so a file that ends is always progress.
 pub(crate) const FILE_STEPS: u64 = 4096;
 

@@ -1,5 +1,5 @@
 //! The route between the UDP sockets of both ends: it is found before the first queue pair and
-//! maintained during the transfer (P6.2, P7.6).
+//! maintained during the transfer (P6.2, P8.12).
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};

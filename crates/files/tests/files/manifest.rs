@@ -349,7 +349,7 @@ fn read(body: &[u8]) -> Result<Message, Error> {
     decode(body)
 }
 
-/// The wire format, byte by byte, with the numbers of docs/protocol.md P7.6.
+/// The wire format, byte by byte, with the numbers of docs/protocol.md P8.12.
 #[test]
 fn messages_on_the_wire() {
     let reason = Text::new("r");
