@@ -124,7 +124,7 @@ def _shrinking(report, program, where):
 
 
 def _drop_large(nat):
-    # The drop applies to UDP only, so that TCP does not depend on the mechanism under test.
+    # The connection has packets of at most 1024 bytes of payload, so only data are dropped.
     nat.near.nft("add table ip hole; add chain ip hole pass "
                  "{ type filter hook forward priority 0; }; "
                  "add rule ip hole pass meta l4proto udp ip length > 1500 drop")

@@ -61,9 +61,9 @@ Examples:
 
 Either end may be started first. A sender waits, up to --timeout, for a receiver that does not listen
 yet or is busy with another sender. A link-local address needs the name of this machine's interface:
-[fe80::7%eth0]:4792. `a/b` and `a/b/` arrive as `b`, `a/b/.` as the contents of `b`. TCP
-and UDP of the port must reach the other end, and its UDP packets must reach the sender. The sender
-may be behind any address translation (NAT), the receiver behind one that keeps the port.
+[fe80::7%eth0]:4792. `a/b` and `a/b/` arrive as `b`, `a/b/.` as the contents of `b`. UDP
+packets to the port must reach the other end, and its answers the sender. The sender may be behind
+any address translation (NAT), the receiver behind one that keeps the port.
 
 The sender measures the rate of the path and uses it. It keeps queues short, and leaves a share to
 other traffic. --rate is an upper bound. --rate-file can change it while the transfer runs. The

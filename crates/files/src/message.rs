@@ -185,7 +185,7 @@ pub enum Cause {
 pub struct Hello {
     /// Name and version of the program, for people.
     pub software: Text,
-    /// Its capabilities beyond version 3 of the protocol, one bit each. Unknown bits are ignored.
+    /// Its capabilities, one bit each. Unknown bits are ignored.
     pub capabilities: u64,
 }
 

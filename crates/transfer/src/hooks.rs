@@ -116,7 +116,7 @@ pub enum Event {
     RouteShrunk(RouteShrunk),
     /// Both ends have agreed on the transfer.
     Start {
-        /// Address and TCP port of the other end.
+        /// Address and UDP port of the other end.
         peer: String,
         /// Files and links.
         files: u32,

@@ -221,8 +221,8 @@ impl Liveness {
         let awaited = now.saturating_duration_since(self.since);
         if self.seen.packets[0] == 0 && awaited >= FIRST_PACKET.min(self.timeout) {
             return dead(format!(
-                "no UDP packet of the peer came within {} s, though TCP works: UDP seems to be \
-                 blocked between {} (a firewall, or address translation)",
+                "no packet of the peer's data came within {} s, though the connection works: UDP \
+                 seems to be blocked between {} (a firewall, or address translation)",
                 awaited.as_secs(),
                 self.ports
             ));
@@ -234,8 +234,8 @@ impl Liveness {
         // The last packet of a peer that stops can be later than the last movement. Such a peer
         // does not answer: its silence ends the transfer shortly after.
         let answers = now - self.heard_at < self.timeout / 2;
-        // After an outage, TCP may wait for as long as the outage was before it sends again. So the
-        // silence of the peer does not count as time without movement, up to one time limit.
+        // After an outage, both ends need some time before they move data again. So the silence of the peer
+        // does not count as time without movement, up to one time limit.
         let patience = self.timeout + self.silent.min(self.timeout);
         if answers && now - self.moved_at >= patience {
             return dead(match self.made(self.seen.moved) {

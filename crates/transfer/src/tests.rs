@@ -286,7 +286,7 @@ fn files_cross_a_long_lossy_link_with_every_scheme() {
         });
         // Chunks before a pause are not judged, and a busy machine pauses.
         assert!(told <= measured && told > 100, "{told} of {measured}");
-        // The peers' own measurement, through the link. TCP uses the direct way, which takes much
+        // The peers' own measurement, through the link. The channel uses the direct way, which takes much
         // less than the link. A busy machine adds to its delay.
         let rtt_ms = sent["rtt_ms"].as_f64().expect("a time");
         assert!((20.0..400.0).contains(&rtt_ms), "{sent}");

@@ -59,10 +59,10 @@ Examples:
   zfs send tank@now | farwrite cp - far.example:now.zfs      copy the standard input to a file
   farwrite cp far.example:backup.tar - | tar x               copy a file to the standard output
 
-ssh starts the other end, and carries a key of one use and the addresses. The data go over TCP and UDP
-directly, encrypted, with the schemes of `farwrite send`. The machine that receives must be reachable at
-one port. Where it is not, the data go through ssh, and a warning says what to open. A pipe uses UDP
-only. It tries both directions, and goes through ssh if UDP passes in neither of them.
+ssh starts the other end, and carries a key of one use and the addresses. The data go over UDP directly,
+encrypted, with the schemes of `farwrite send`. The machine that receives must be reachable at one UDP
+port. Where it is not, the data go through ssh, and a warning says what to open. A pipe tries both
+directions, and goes through ssh if UDP passes in neither of them.
 
 The destination is a directory that exists. `a/b` and `a/b/` arrive as `b`, `a/b/.` as the contents of
 `b`. Directories are copied with all that is in them.";
@@ -73,7 +73,7 @@ The destination is a directory that exists. `a/b` and `a/b/` arrive as `b`, `a/b
 pub(crate) struct CpArgs {
     #[command(flatten)]
     remote: RemoteArgs,
-    /// Port of the machine that receives, for TCP and UDP; without it, any free one
+    /// UDP port of the machine that receives; without it, any free one
     #[arg(long, value_name = "PORT", default_value_t = 0)]
     port: u16,
     /// Has no effect, because directories are always copied; scp needs it

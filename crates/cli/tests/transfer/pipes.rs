@@ -12,7 +12,7 @@ use farwrite_session::Identity;
 use crate::json_page::check_pipe;
 use crate::rig::{Ended, Rig, Running, farwrite, pattern};
 
-/// A port that no other test uses: the listener of a pipe has no TCP port that could tell it.
+/// A port that no other test uses.
 pub(crate) fn port() -> String {
     let socket = std::net::UdpSocket::bind("127.0.9.1:0").expect("a socket");
     socket.local_addr().expect("an address").to_string()

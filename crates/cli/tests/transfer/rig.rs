@@ -16,8 +16,7 @@ use serde_json::Value;
 
 /// The maximum time for each end.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Where receivers listen. A receiver binds the number of its TCP port for UDP too, and the sockets of
-/// senders have numbers of 127.0.0.1.
+/// Where receivers listen: at an address of their own, because the sockets of senders have ports of 127.0.0.1.
 pub(crate) const V4: &str = "127.0.9.1:0";
 pub(crate) const V6: &str = "[::1]:0";
 
