@@ -156,7 +156,7 @@ fn channel() -> (RecordSealer, RecordOpener) {
     KEYS.records()
 }
 
-/// The text form of a key (P7.1). A key that was read is written the same, except for case and for blanks
+/// The text form of a key (P12.2). A key that was read is written the same, except for case and for blanks
 /// around it.
 pub fn psk(data: &[u8]) {
     let text = String::from_utf8_lossy(data);

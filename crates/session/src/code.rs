@@ -1,4 +1,4 @@
-//! A short code of one use, and the key that follows from it (P7.3.9).
+//! A short code of one use, and the key that follows from it (P12.3.7).
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! The serialised form of messages (P7.5).
+//! The serialised form of messages (P12.8).
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -14,7 +14,7 @@ pub trait ChannelMessage: Serialize + DeserializeOwned {
     const MAX_BYTES: usize;
 }
 
-/// Writes a message in its serialised form (P7.5).
+/// Writes a message in its serialised form (P12.8).
 ///
 /// # Errors
 /// [`Error::TooLong`] for more than [`ChannelMessage::MAX_BYTES`].
@@ -43,7 +43,7 @@ pub(crate) fn encode_after<T: ChannelMessage>(
     }
 }
 
-/// Reads a message from its serialised form (P7.5).
+/// Reads a message from its serialised form (P12.8).
 ///
 /// # Errors
 /// [`Error::Malformed`], also for bytes after the last field.

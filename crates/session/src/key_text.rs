@@ -1,4 +1,4 @@
-//! The text form that all keys have (P7.1), and why a key is refused.
+//! The text form that all keys have (P12.2), and why a key is refused.
 
 use std::fmt;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! The keys of the two ends of a session (P7.3).
+//! The keys of the two ends of a connection (P12.2).
 
 use std::sync::{Arc, Mutex, PoisonError};
 

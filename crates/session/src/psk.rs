@@ -1,4 +1,4 @@
-//! The pre-shared key (P7.1).
+//! The pre-shared key (P12.2).
 
 use std::fmt;
 use std::path::Path;
