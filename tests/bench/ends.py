@@ -121,7 +121,7 @@ def receive(programs, path, directory, port=PORT, loopback=False):
         [programs.farwrite, "--json", "--quiet", "recv", "--listen", f"{address}:{port}",
          "--once", "--dir", str(directory), "--psk-file", str(programs.key)],
         text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE))
-    until(lambda: f":{port}" in host.run("ss", "-tln"), 10, "farwrite recv listens")
+    until(lambda: f":{port}" in host.run("ss", "-uln"), 10, "farwrite recv listens")
     return process
 
 

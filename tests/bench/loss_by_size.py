@@ -77,7 +77,7 @@ def probed(program, bit_errors, seconds):
             path.own(path.b.popen(
                 [*REAL_TIME, program, "--quiet", "probe", "--listen", f"{path.b.v4}:{PORT}", "--psk-file", str(key)],
                 stdout=subprocess.DEVNULL))
-            until(lambda: f":{PORT}" in path.b.run("ss", "-tln"), 10, "farwrite probe answers")
+            until(lambda: f":{PORT}" in path.b.run("ss", "-uln"), 10, "farwrite probe answers")
             probe = path.own(path.a.popen(
                 [*REAL_TIME, program, "--json", "--quiet", "probe", f"{path.b.v4}:{PORT}", "--psk-file", str(key), *PROBE,
                  "--time", f"{seconds}s"], text=True, stdout=subprocess.PIPE))

@@ -70,7 +70,7 @@ def _send_file(chain, rig):
     receiver = chain.own(chain.b.popen(
         [rig.program, "--quiet", "recv", "--listen", to, *common, "--once", "--dir", str(into)],
         stdout=subprocess.DEVNULL))
-    until(lambda: to in chain.b.run("ss", "-ltn"), 60, "the receiver listens")
+    until(lambda: to in chain.b.run("ss", "-lun"), 60, "the receiver listens")
     sender = chain.own(chain.a.popen(
         [rig.program, "--quiet", "send", "--to", to, *common, "--rate", "10Gbit", str(rig.data)],
         text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE))

@@ -80,7 +80,7 @@ def _send_file(chain, rig):
         [rig.program, "--json", "--quiet", "recv", "--listen", f"{chain.b.v4}:4791", "--psk-file",
          str(rig.key), "--once", "--dir", str(into)], text=True, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE))
-    until(lambda: f"{chain.b.v4}:4791" in chain.b.run("ss", "-ltn"), 60, "the receiver listens")
+    until(lambda: f"{chain.b.v4}:4791" in chain.b.run("ss", "-lun"), 60, "the receiver listens")
     sender = chain.a.popen(
         [rig.program, "--json", "--quiet", "send", "--to", f"{chain.b.v4}:4791", "--psk-file",
          str(rig.key), "--rate", "100Mbit", str(rig.data)], text=True, stdout=subprocess.PIPE,

@@ -87,7 +87,6 @@ def _sizes(report, program, where):
         with Nat(mtu=public, edge=9000) as nat:
             nat.route_openly()
             _drop_icmp(nat)
-            _clamp(nat, public)
             where_to = where / name.replace(" ", "-")
             problems, result = Transfer(nat, program, where_to, f"{B}:{PORT}").finish()
         if not problems and not least <= result["mtu"] <= most:
@@ -229,7 +228,6 @@ def _probe(report, program, where):
         nat.a.ip("route", "add", B, "via", "10.1.0.1", "mtu", "1000")
         _bleach(nat)
         _drop_icmp(nat)
-        _clamp(nat, 1500)
         with Ends(program, where, 20) as ends:
             ends.recv(where, at=f"0.0.0.0:{PORT}", host=nat.b)
             ended = ends.probe(f"{B}:{PORT}", "--max-rate", "200Mbit", "--time", "5s", "--save",
@@ -311,14 +309,6 @@ def _bleach(nat):
     nat.near.nft("add table ip bleach; add chain ip bleach pass "
                  "{ type filter hook forward priority 0; }; "
                  "add rule ip bleach pass meta l4proto udp ip ecn set not-ect")
-
-
-def _clamp(nat, mtu):
-    """Limits the segments of TCP, which cannot find the path's MTU without ICMP."""
-    for router in (nat.near, nat.far):
-        router.nft("add table ip clamp; add chain ip clamp pass "
-                   "{ type filter hook forward priority 0; }; add rule ip clamp pass "
-                   f"tcp flags syn tcp option maxseg size set {mtu - 40}")
 
 
 def _drop_icmp(nat):

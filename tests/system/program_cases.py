@@ -139,7 +139,7 @@ def _trees(report, program):
 
 def _listening(veth):
     """Waits until the receiver listens."""
-    until(lambda: f":{PORT}" in veth.b.run("ss", "-tln"), 60, "recv listens")
+    until(lambda: f":{PORT}" in veth.b.run("ss", "-uln"), 60, "recv listens")
 
 
 def _sealed(report, program):

@@ -123,7 +123,7 @@ def _files(program, where, change, name, told=()):
         common = ["--psk-file", str(key)]
         veth.own(veth.b.popen([program, "--quiet", "recv", "--listen", f"{veth.b.v4}:{PORT}", "--dir", str(inbox),
                                *common], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL))
-        until(lambda: f":{PORT}" in veth.b.run("ss", "-tln"), 10, "it listens")
+        until(lambda: f":{PORT}" in veth.b.run("ss", "-uln"), 10, "it listens")
         sender = veth.own(veth.a.popen(
             [program, "--json", "--quiet", "send", "--to", f"{veth.b.v4}:{PORT}", "--rate", NETWORK_RATE, *common,
              str(where / NETWORK_FILE)], text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE))

@@ -192,7 +192,7 @@ pub(crate) fn run(args: &RecvArgs, console: &Console) -> Result<ExitCode, Failur
     let port = reserve(args.listen)?;
     let known = reload.as_ref().map(|(_, peers)| peers.known().clone());
     let keys = accepted.keys(known.unwrap_or_default());
-    let listener = listen(&port, &keys)?;
+    let listener = listen(&port, &keys, args.code)?;
     let outputs = Outputs::start(args, console)?;
     let local = port.local_addr();
     let (at, into) = (shown(&local), args.dir.display());
@@ -300,9 +300,16 @@ fn accepted(
 
 /// Listens at a port that this program holds, for files and probes. A receiver with a code answers no probes, since the
 /// code is for one attempt.
-pub(crate) fn listen(port: &ReservedPort, keys: &Keys) -> Result<Arc<Listener>, Failure> {
+pub(crate) fn listen(
+    port: &ReservedPort,
+    keys: &Keys,
+    has_code: bool,
+) -> Result<Arc<Listener>, Failure> {
     let mut options = connection_options(SETUP);
-    options.serves = vec![Purpose::FILES, Purpose::PROBE];
+    options.serves = vec![Purpose::FILES];
+    if !has_code {
+        options.serves.push(Purpose::PROBE);
+    }
     let listener = Listener::bind_beside(port, keys, &options);
     let listener = listener.map_err(|error| Failure::of_connection("listening", &error))?;
     Ok(Arc::new(listener))
@@ -392,7 +399,7 @@ pub(crate) fn receive(
     cancel: &Cancel,
     console: &Console,
 ) -> Result<ExitCode, Failure> {
-    let listener = listen(port, &admitting.keys)?;
+    let listener = listen(port, &admitting.keys, false)?;
     let outputs = Outputs::start(args, console)?;
     let admitting = (admitting, &(|| {}) as &(dyn Fn() + Sync));
     receive_from(

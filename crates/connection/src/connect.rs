@@ -100,6 +100,10 @@ impl Connector {
         keys: &Keys,
         peer: &str,
     ) -> Result<Connection, Error> {
+        if addresses.iter().all(|addr| udp::source_for(*addr).is_err()) {
+            let to = list(addresses);
+            return Err(Error::NoRoute { to });
+        }
         let (limit, busy_limit) = (self.options.connect_limit, self.options.busy_limit);
         let (initiator_keys, proven) = choose(keys, peer)?;
         let mut number = [0; 8];

@@ -20,6 +20,14 @@ pub enum Error {
     /// The name has no address.
     #[error(transparent)]
     Resolve(Arc<farwrite_session::Error>),
+    /// This machine has no route to any address of the peer.
+    #[error(
+        "no route to {to}: connect this machine to a network that reaches it, or check the address"
+    )]
+    NoRoute {
+        /// The addresses.
+        to: String,
+    },
     /// The UDP port cannot be bound.
     #[error("cannot bind UDP {}: {why}: {hint}", shown(.addr))]
     Bind {

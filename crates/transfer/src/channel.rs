@@ -51,6 +51,17 @@ pub enum ChannelError {
     Stream(StreamError),
 }
 
+impl ChannelError {
+    /// Whether the peer has no place for this end at present.
+    pub(crate) fn is_busy(&self) -> bool {
+        let cause = match self {
+            Self::Connection(ConnectionError::Over(Ended::ByPeer { cause, .. })) => cause,
+            _ => return false,
+        };
+        *cause == ByeCause::Busy
+    }
+}
+
 impl From<StreamError> for ChannelError {
     fn from(error: StreamError) -> Self {
         match error {

@@ -2,6 +2,8 @@
 
 use std::cell::Cell;
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use farwrite_connection::{
@@ -18,8 +20,9 @@ use crate::{Error, ErrorKind, SETUP};
 pub const RECEIVER: &str = "receiver";
 /// The delay before the user learns that nothing answers.
 const NOTE_AFTER: Duration = Duration::from_secs(3);
-/// The pause before a name is looked up again that no server could look up.
-const LOOKUP_AGAIN: Duration = Duration::from_secs(1);
+/// The pause before a name is looked up again that no server could look up, and before a busy receiver is asked again.
+/// That one keeps a sender waiting for some seconds before it answers.
+const TRY_AGAIN: Duration = Duration::from_millis(500);
 /// The silence that ends the connection of a transfer. The transfer has limits of its own, which are shorter.
 const SILENCE: Duration = Duration::from_secs(2 * 3600);
 
@@ -59,7 +62,7 @@ pub fn keys_of(key: &Key) -> Result<Keys, Error> {
 }
 
 /// Connects to the receiver at `to`, and opens the channel. Waits up to `patience` for the
-/// receiver to listen, and reports the wait once.
+/// receiver to listen, and to have a place for this end. Reports each of the two waits once.
 ///
 /// # Errors
 /// [`ErrorKind::Unreachable`], [`ErrorKind::Mismatch`] for another key, version or program, [`ErrorKind::Busy`],
@@ -72,32 +75,38 @@ pub fn connect(
     observer: &dyn Observer,
 ) -> Result<Channel, Error> {
     let (keys, options) = (keys_of(key)?, connection_options(patience));
-    let (start, noted) = (Instant::now(), Cell::new(false));
+    let start = Instant::now();
+    let has_met = Arc::new(AtomicBool::new(false));
+    // What was noted: that nothing answers, and that the receiver is busy.
+    let noted = [Cell::new(false), Cell::new(false)];
     let note = || {
-        if start.elapsed() > NOTE_AFTER && !noted.replace(true) {
-            observer.observe(Event::Note(format!(
-                "nothing answers at {to} yet: does `farwrite recv` run there, is this its address, and do firewalls \
-                 pass UDP to this port? Waiting, at most {} s",
-                patience.as_secs()
-            )));
+        let is_met = has_met.load(Ordering::Relaxed);
+        if start.elapsed() > NOTE_AFTER && !noted[usize::from(is_met)].replace(true) {
+            observer.observe(Event::Note(match is_met {
+                true => busy_note(patience),
+                false => format!(
+                    "nothing answers at {to} yet: does `farwrite recv` run there, is this its address, and do \
+                     firewalls pass UDP to this port? Waiting, at most {} s",
+                    patience.as_secs()
+                ),
+            }));
         }
     };
-    let at = to.to_string();
-    let connected = cancel.run_while(
-        move || {
-            let start = Instant::now();
-            loop {
-                let connected = dial(&at, &keys, RECEIVER, &options);
-                match &connected {
-                    Err(error) if is_passing(error) && start.elapsed() < patience => {
-                        std::thread::sleep(LOOKUP_AGAIN);
-                    }
-                    _ => return open(connected),
-                }
-            }
-        },
-        note,
-    )?;
+    let (at, met) = (to.to_string(), Arc::clone(&has_met));
+    // A code serves one connection.
+    let may_ask_again = !matches!(key, Key::Code(_));
+    let connect = move || loop {
+        let connected = dial(&at, &keys, RECEIVER, &options);
+        let is_passing = connected.as_ref().is_err_and(is_passing);
+        met.store(connected.is_ok(), Ordering::Relaxed);
+        let opened = open(connected);
+        let is_busy = matches!(&opened, Err(error) if may_ask_again && error.is_busy());
+        if !(is_passing || is_busy) || start.elapsed() + TRY_AGAIN > patience {
+            return opened;
+        }
+        std::thread::sleep(TRY_AGAIN);
+    };
+    let connected = cancel.run_while(connect, note)?;
     connected.map_err(|error| Error::of_channel(format_args!("connecting to {to}"), &error))
 }
 
@@ -115,6 +124,14 @@ pub fn connect_first(
     let addrs = addrs.to_vec();
     let connected = cancel.run(move || open(connect_any(&addrs, &keys, RECEIVER, &options)))?;
     connected.map_err(|error| Error::of_channel("connecting to the receiver", &error))
+}
+
+/// What the user learns while the receiver has no place for this end.
+pub(crate) fn busy_note(patience: Duration) -> String {
+    format!(
+        "the receiver is busy with another transfer or probe: waiting for it, at most {} s",
+        patience.as_secs()
+    )
 }
 
 fn open(connected: Result<Connection, ConnectionError>) -> Result<Channel, ChannelError> {

@@ -116,7 +116,7 @@ class Ends:
         end = self._start(host, "recv", "--listen", address, "--dir", str(directory), *more,
                           address=address)
         port = address.rsplit(":", 1)[1]
-        listing = ["ss", "-tlnH", f"sport = :{port}"]
+        listing = ["ss", "-ulnH", f"sport = :{port}"]
         until(lambda: not end.runs() or (host.run(*listing) if host else sh(*listing)), 60,
               "recv listens")
         return end
@@ -139,15 +139,9 @@ class Ends:
 
 
 def free_address():
-    """Returns a port that is free for TCP and UDP, on a loopback address that no other test uses.
+    """Returns a free UDP port, on a loopback address that no other test uses.
     Other processes bind to 127.0.0.1, so they cannot take the port in the meantime."""
     host = f"127.0.8.{next(_hosts)}"
-    while True:
-        with (socket.socket(socket.AF_INET, socket.SOCK_STREAM) as tcp,
-              socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp):
-            tcp.bind((host, 0))
-            try:
-                udp.bind(tcp.getsockname())
-            except OSError:
-                continue
-            return f"{host}:{tcp.getsockname()[1]}"
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
+        udp.bind((host, 0))
+        return f"{host}:{udp.getsockname()[1]}"

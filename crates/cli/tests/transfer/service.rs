@@ -142,7 +142,7 @@ fn peers_have_directories_and_limits_of_their_own() {
     // The pre-shared key of others does not help.
     rig.send(service.addr, &[], &[&third])
         .end()
-        .assert(3, "does not accept this kind of key");
+        .assert(3, "does not accept a pre-shared key");
     assert_eq!(list(&rig.inbox().join("of-a")), ["first", "second"]);
 
     // After a hang-up, another peer may send, and this one may not.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use farwrite_session::Key;
 
 use crate::channel::Channel;
-use crate::connect::connect;
+use crate::connect::{busy_note, connect};
 use crate::hooks::CANCEL_PERIOD;
 use crate::{Error, ErrorKind, TransferHooks};
 
@@ -47,10 +47,7 @@ impl BusyRetry {
         hooks: &TransferHooks<'_>,
     ) -> Result<Channel, Error> {
         if !std::mem::replace(&mut self.is_noted, true) {
-            hooks.note(format!(
-                "the receiver is busy with another transfer or probe: waiting for it, at most {} s",
-                self.limit.as_secs()
-            ));
+            hooks.note(busy_note(self.limit));
         }
         let pause = Instant::now();
         while pause.elapsed() < PAUSE {
