@@ -1,8 +1,9 @@
 //! Connections over loopback sockets.
 
 use std::net::{SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use farwrite::{Outcome, QpOptions, SendOptions};
 use farwrite_connection::{
@@ -413,6 +414,64 @@ fn a_port_of_another_program_is_told() {
     let error = connect("nowhere.invalid:1", &keys, "site-b", &soon).expect_err("no name");
     assert!(error.to_string().contains("nowhere.invalid"), "{error}");
     assert!(connect("127.0.0.1", &keys, "site-b", &soon).is_err());
+}
+
+/// Sends what a stranger can: hellos, hellos of another version, openings with a valid cookie, and packets of other
+/// programs.
+fn flood(source: [u8; 4], to: SocketAddr, is_over: &AtomicBool) {
+    let socket = UdpSocket::bind(SocketAddr::from((source, 0))).expect("a port");
+    socket.connect(to).expect("an address");
+    socket.set_nonblocking(true).expect("a socket");
+    // Of a retry: the number of a handshake, and its cookie.
+    let mut retry = [0_u8; 28];
+    while !is_over.load(Ordering::Relaxed) {
+        let hello = [&[0x1B, 0, 0, 1], &[retry[7].wrapping_add(1); 60][..]].concat();
+        let other = [&[0x1B, 0, 0, 9], &[5; 60][..]].concat();
+        let opening = [&[0x1B, 2, 0, 1], &retry[..], &[1], &[9; 96]].concat();
+        for _ in 0..10 {
+            for packet in [&hello[..], &other, &opening, b"GET / HTTP/1.0\r\n\r\n"] {
+                // This fails while the buffer of the socket is full.
+                let _ = socket.send(packet);
+            }
+            let mut bytes = [0; 2000];
+            if let Ok(32) = socket.recv(&mut bytes) {
+                retry.copy_from_slice(&bytes[4..32]);
+            }
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_flood_of_strangers_starves_nobody() {
+    let (listener, to, keys) = listener(LOOPBACK);
+    let (addr, is_over) = (listener.local_addr(), AtomicBool::new(false));
+    let patient = ConnectionOptions {
+        connect_limit: LONG,
+        ..options()
+    };
+    let connected = thread::scope(|scope| {
+        for source in 1..=4 {
+            let is_over = &is_over;
+            scope.spawn(move || flood([127, 0, 3, source], addr, is_over));
+        }
+        // The flood has come, and its openings cost more than strangers get.
+        let start = Instant::now();
+        while listener.refusals().over_budget == 0 && start.elapsed() < LONG {
+            thread::yield_now();
+        }
+        let connected = connect(&to, &keys, "site-b", &patient);
+        is_over.store(true, Ordering::Relaxed);
+        connected
+    });
+    let (near, far) = (connected.expect("the peer"), accepted(&listener));
+    assert_eq!(far.peer().name(), Some("site-a"));
+    opened(&near, &far, "x");
+    let counts = listener.refusals();
+    assert!(
+        counts.over_budget > 0 && counts.other_keys > 0 && counts.other_version > 0,
+        "{counts:?}"
+    );
 }
 
 #[test]

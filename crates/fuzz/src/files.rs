@@ -4,7 +4,7 @@ use farwrite_files::fuzzing::rewritten_name;
 use farwrite_files::{Detail, Entry, Kind, ManifestBuilder, Message, PathList, Time};
 use farwrite_session::decode;
 
-use crate::session::sends_the_same;
+use crate::transfer::sends_the_same;
 
 /// The serialised form of a message (P12.8).
 pub fn message(data: &[u8]) {

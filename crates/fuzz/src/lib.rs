@@ -25,6 +25,7 @@ pub mod route;
 pub mod sdr;
 pub mod session;
 pub mod stream;
+pub mod transfer;
 pub mod units;
 pub mod wire;
 
@@ -88,13 +89,10 @@ targets! {
     sdr_qp_info_fields: crate::sdr::qp_info_fields,
     session_address: crate::session::address,
     session_code: crate::session::code,
-    session_answer: crate::session::answer,
-    session_handshake: crate::session::handshake,
-    session_messages: crate::session::channel_messages,
     session_psk: crate::session::psk,
-    session_records: crate::session::channel_records,
     stream_message: crate::stream::message,
     sim_plan: crate::experiment::plan,
+    transfer_channel: crate::transfer::channel,
     units_text: crate::units::text,
     wire_control_messages: crate::wire::control_messages,
     wire_control_open: crate::wire::control_open,

@@ -1,5 +1,8 @@
 //! The channel of a transfer: messages of any length, in order, over one stream of a connection (P8.1).
 
+#[cfg(test)]
+mod tests;
+
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::SocketAddr;
@@ -70,6 +73,7 @@ impl From<StreamError> for ChannelError {
                 cause: ByeCause::Closed,
                 ..
             }) => Self::Closed,
+            StreamError::ConnectionEnded(Ended::Closed) => Self::Over,
             StreamError::ConnectionEnded(ended) => Self::Connection(ConnectionError::Over(ended)),
             StreamError::Closed | StreamError::NotReading | StreamError::Finished => Self::Over,
             // The peer has dropped its end of the stream.
@@ -270,10 +274,7 @@ impl Writer {
         if self.is_over {
             return Err(ChannelError::Over);
         }
-        let bytes = encode(message)?;
-        let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-        let framed = [&length.to_be_bytes()[..], &bytes].concat();
-        let sent = self.stream.write_all(&framed);
+        let sent = self.stream.write_all(&framed(message)?);
         self.is_over = sent.is_err();
         Ok(sent?)
     }
@@ -341,6 +342,16 @@ impl Reader {
             }
         }
     }
+}
+
+/// The bytes of a message on the stream.
+///
+/// # Errors
+/// [`SessionError::TooLong`].
+pub fn framed<T: ChannelMessage>(message: &T) -> Result<Vec<u8>, SessionError> {
+    let bytes = encode(message)?;
+    let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+    Ok([&length.to_be_bytes()[..], &bytes].concat())
 }
 
 /// Assembles messages from the bytes of a stream.

@@ -167,3 +167,24 @@ pub(crate) fn accept(connection: &Connection, cancel: &Cancel) -> Result<Channel
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn only_a_lookup_without_a_name_server_is_tried_again() {
+        for is_temporary in [true, false] {
+            let error = farwrite_session::Error::Resolve {
+                host: "far.invalid:4792".into(),
+                is_temporary,
+                source: io::ErrorKind::Other.into(),
+            };
+            let error = ConnectionError::Resolve(Arc::new(error));
+            assert_eq!(is_passing(&error), is_temporary);
+        }
+    }
+}

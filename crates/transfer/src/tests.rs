@@ -1,6 +1,7 @@
 //! Both ends in one process, with an emulated link between their UDP sockets.
 
 mod file_reports;
+mod lies;
 mod memory;
 mod progress;
 mod shrinking;
@@ -17,9 +18,7 @@ use farwrite::{
 };
 use farwrite_connection::{Connection, Keys, Listener, Purpose};
 use farwrite_emulator::udp::{PortPair, Side, UdpEmulator, UdpEmulatorConfig};
-use farwrite_files::{
-    CutoverAccepted, Hello, Message, OfferedSockets, Policy, QpBlob, ScanOptions, Source,
-};
+use farwrite_files::{Message, Policy, ScanOptions, Source};
 use farwrite_link::{LinkConfig, Loss};
 use farwrite_session::{Key, Psk, Text};
 
@@ -455,75 +454,4 @@ fn adaptive() -> RateControl {
         max_bps: Some(100_000_000),
         start: None,
     }
-}
-
-/// A receiver that holds the key and claims to be an RDMA NIC. It agrees to the transfer, and then
-/// claims to continue over another queue pair. It listens until the sender has ended.
-fn accept_unasked(mut channel: Channel) {
-    channel.set_read_timeout(Some(TIMEOUT));
-    channel.recv::<Message>().expect("a hello");
-    let hello = Hello {
-        software: Text::new("liar"),
-        capabilities: Hello::CUTS_OVER,
-    };
-    channel.send(&Message::Hello(hello)).expect("sent");
-    let bind = SocketAddr::new(channel.local_addr().ip(), 0);
-    let mut endpoint = Endpoint::over_udp(&UdpConfig::new(bind)).expect("socket");
-    let offer = OfferedSockets {
-        key: None,
-        addresses: vec![endpoint.fabric().local_addr(0).into()],
-    };
-    channel.send(&Message::Route(offer)).expect("sent");
-    let theirs = loop {
-        if let Message::QpInfo(blob) = channel.recv().expect("the set-up") {
-            break QpInfo::decode(&blob.0).expect("decoded");
-        }
-    };
-    let options = QpOptions {
-        sdr: theirs.config,
-        ..QpOptions::default()
-    };
-    let qp = endpoint.create_qp(options).expect("queue pair");
-    let info = endpoint.qp_info(qp).expect("own").encode();
-    let info = QpBlob(info.expect("encoded"));
-    channel.send(&Message::QpInfo(info.clone())).expect("sent");
-    let finished = vec![0];
-    let accepted = Message::CutoverAccepted(CutoverAccepted { finished, info });
-    channel.send(&accepted).expect("sent");
-    while channel.recv::<Message>().is_ok() {}
-}
-
-#[test]
-fn a_receiver_that_accepts_an_unasked_cutover_is_refused() {
-    let directory = tempfile::tempdir().expect("directory");
-    let path = directory.path().join("file");
-    fs::write(&path, pattern(1_000_000)).expect("write");
-    let source = Source::scan(&[path], &ScanOptions::default()).expect("a file");
-    let meeting = Meeting::new();
-    let settings = SendSettings {
-        mtu: Some(1024),
-        ..adaptive_settings()
-    };
-    let (cancel, observer) = (Cancel::default(), Reports::default());
-    let hooks = TransferHooks {
-        redirect: &crate::unchanged,
-        cancel: &cancel,
-        observer: &observer,
-        port: None,
-        device: None,
-        memory: None,
-        max_rate: None,
-    };
-    let refused = thread::scope(|scope| {
-        scope.spawn(|| {
-            let connection = meeting.accept();
-            let channel = Channel::accept(&connection, TIMEOUT).expect("no error");
-            accept_unasked(channel.expect("a channel"));
-        });
-        let channel = meeting.connect();
-        send(channel, &meeting.key, source, &settings, &hooks).expect_err("refused")
-    });
-    assert_eq!(refused.kind(), ErrorKind::Mismatch);
-    let text = refused.to_string();
-    assert!(text.contains("was not asked to"), "{text}");
 }

@@ -490,6 +490,21 @@ fn a_recorded_handshake_is_worth_nothing() {
     assert_eq!(world.responder.entries(), 0, "the cookie is too old");
 }
 
+/// Each byte of an opening and of an answer counts, and so do their lengths.
+#[test]
+fn changed_openings_and_answers_are_refused() {
+    let psk = Psk::generate().expect("randomness");
+    for wrapping in [13, 14] {
+        crate::fuzzing::datagram(&psk, &[wrapping]);
+        for byte in 0..140 {
+            let mut change = vec![0; byte + 3];
+            (change[0], change[byte + 2]) = (wrapping, 1 << (byte % 8));
+            crate::fuzzing::datagram(&psk, &change);
+            crate::fuzzing::datagram(&psk, &[wrapping, byte as u8 + 1]);
+        }
+    }
+}
+
 /// Strangers send what they can: hellos and openings from many sources. They cost answers that are no
 /// longer than their packets, a bounded number of exchanges, and no memory.
 #[test]

@@ -1,0 +1,226 @@
+//! The channel between two ends, and with a peer that holds the key and writes what it wants.
+
+use std::thread;
+
+use serde::{Deserialize, Serialize};
+
+use super::*;
+use crate::tests::Meeting;
+
+const LONG: Duration = Duration::from_secs(60);
+
+/// A message that consists of these bytes.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Bytes(Vec<u8>);
+
+impl ChannelMessage for Bytes {
+    const NAME: &'static str = "test message";
+    const MAX_BYTES: usize = 4 << 20;
+}
+
+/// A message type with a small size limit.
+#[derive(Debug, Serialize, Deserialize)]
+struct Short(Vec<u8>);
+
+impl ChannelMessage for Short {
+    const NAME: &'static str = "short message";
+    const MAX_BYTES: usize = 100;
+}
+
+/// Both ends of a channel.
+fn channels(meeting: &Meeting) -> [Channel; 2] {
+    thread::scope(|scope| {
+        let near = scope.spawn(|| meeting.connect());
+        let far = Channel::accept(&meeting.accept(), LONG).expect("no error");
+        let mut ends = [near.join().expect("no panic"), far.expect("in time")];
+        for end in &mut ends {
+            end.set_read_timeout(Some(LONG));
+        }
+        ends
+    })
+}
+
+/// Bytes after a length, as a message begins.
+fn prefixed(length: u32, body: &[u8]) -> Vec<u8> {
+    [&length.to_be_bytes()[..], body].concat()
+}
+
+#[test]
+fn messages_of_all_lengths_cross_in_both_directions_at_once() {
+    // Around the messages of the stream, and around what a reader reads at a time.
+    let lengths = [0, 1, 32_762, 32_763, 32_764, 65_530, 65_531, 3 << 20];
+    let ends = channels(&Meeting::new()).map(Channel::split);
+    thread::scope(|scope| {
+        let crossing = ends.map(|(mut reader, mut writer)| {
+            let writing = scope.spawn(move || {
+                for length in lengths {
+                    let fill = u8::try_from(length % 251).expect("a byte");
+                    writer.send(&Bytes(vec![fill; length])).expect("sent");
+                }
+                writer
+            });
+            let reading = scope.spawn(move || {
+                for length in lengths {
+                    let came: Bytes = reader.recv().expect("a message");
+                    assert_eq!(came.0.len(), length);
+                    assert!(came.0.iter().all(|byte| usize::from(*byte) == length % 251));
+                }
+                reader
+            });
+            (reading, writing)
+        });
+        let [near, far] = crossing.map(|(reading, writing)| {
+            let reader = reading.join().expect("no panic");
+            (reader, writing.join().expect("no panic"))
+        });
+        drop(near);
+        let (mut reader, _writer) = far;
+        assert!(matches!(reader.recv::<Bytes>(), Err(ChannelError::Closed)));
+    });
+}
+
+#[test]
+fn too_long_a_message_is_refused_before_sending() {
+    let [mut near, mut far] = channels(&Meeting::new());
+    let error = near.send(&Short(vec![0; 100])).expect_err("101 bytes");
+    let is_cause = matches!(
+        error,
+        ChannelError::Message(SessionError::TooLong {
+            came: 101,
+            max: 100,
+            ..
+        })
+    );
+    assert!(is_cause, "{error}");
+    near.send(&Short(vec![7; 99])).expect("100 bytes");
+    assert_eq!(far.recv::<Short>().expect("a message").0, [7; 99]);
+}
+
+/// The length is refused before the bytes come, and nothing follows a message that is none.
+#[test]
+fn what_is_no_message_ends_the_channel() {
+    let meeting = Meeting::new();
+    let too_long = [101, 4096, u32::MAX].map(|length| (prefixed(length, b"only this"), true));
+    let malformed = [
+        prefixed(0, &[]),
+        // A count beyond the end, a byte left over, and a number that does not end.
+        prefixed(3, &[9, 8, 8]),
+        prefixed(4, &[2, 8, 8, 8]),
+        prefixed(11, &[0xff; 11]),
+    ];
+    let lies = too_long
+        .into_iter()
+        .chain(malformed.map(|lie| (lie, false)));
+    for (lie, is_too_long) in lies {
+        let [mut liar, mut honest] = channels(&meeting);
+        let right = framed(&Short(vec![1, 2])).expect("short");
+        let bytes = [&lie[..], &right].concat();
+        liar.writer.stream.write_all(&bytes).expect("written");
+        let error = honest.recv::<Short>().expect_err("no message");
+        let text = error.to_string();
+        assert!(!text.contains('\n'), "{text}");
+        match error {
+            ChannelError::Message(SessionError::TooLong { .. }) => assert!(is_too_long, "{text}"),
+            ChannelError::Message(SessionError::Malformed { .. }) => assert!(!is_too_long),
+            _ => panic!("{text}"),
+        }
+        assert!(matches!(honest.recv::<Short>(), Err(ChannelError::Over)));
+        // The other direction goes on, so that this end can say why.
+        honest.send(&Short(vec![5])).expect("sent");
+        assert_eq!(liar.recv::<Short>().expect("a message").0, [5]);
+    }
+}
+
+#[test]
+fn a_stream_that_ends_within_a_message_is_told() {
+    let meeting = Meeting::new();
+    let whole = framed(&Short(vec![3; 20])).expect("short");
+    for cut in [0, 1, 4, 5, whole.len() - 1, whole.len()] {
+        let [mut liar, mut honest] = channels(&meeting);
+        liar.writer.stream.write_all(&whole[..cut]).expect("sent");
+        liar.writer.stream.finish();
+        let came = honest.recv::<Short>();
+        match came {
+            Err(ChannelError::Closed) => assert_eq!(cut, 0),
+            Err(ChannelError::Truncated) => assert!((1..whole.len()).contains(&cut), "{cut}"),
+            Ok(came) => assert!(cut == whole.len() && came.0 == [3; 20]),
+            Err(error) => panic!("{cut}: {error}"),
+        }
+    }
+}
+
+/// The limit is that of a whole call, so a peer that drips bytes gains no time. What has come is kept.
+#[test]
+fn a_time_limit_ends_a_call_and_keeps_its_bytes() {
+    let [mut liar, mut honest] = channels(&Meeting::new());
+    honest.set_read_timeout(Some(Duration::ZERO));
+    let error = honest.recv::<Short>().expect_err("nothing is there");
+    assert!(matches!(error, ChannelError::Timeout { .. }), "{error}");
+    liar.send(&Short(vec![8])).expect("sent");
+    let start = Instant::now();
+    let came = loop {
+        match honest.recv::<Short>() {
+            Err(ChannelError::Timeout { .. }) if start.elapsed() < LONG => thread::yield_now(),
+            came => break came.expect("a message"),
+        }
+    };
+    assert_eq!(came.0, [8]);
+    let limit = Duration::from_millis(200);
+    honest.set_read_timeout(Some(limit));
+    let message = framed(&Short(vec![7; 98])).expect("short");
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            for byte in message {
+                liar.writer.stream.write_all(&[byte]).expect("written");
+                thread::sleep(Duration::from_millis(10));
+            }
+            liar
+        });
+        let start = Instant::now();
+        let error = honest.recv::<Short>().expect_err("103 bytes in 1 s");
+        assert!(matches!(error, ChannelError::Timeout { .. }), "{error}");
+        assert!(start.elapsed() >= limit);
+        honest.set_read_timeout(Some(LONG));
+        assert_eq!(honest.recv::<Short>().expect("the rest").0, [7; 98]);
+    });
+}
+
+#[test]
+fn closing_wakes_both_halves_and_tells_the_peer() {
+    let meeting = Meeting::new();
+    let [near, mut far] = channels(&meeting);
+    let close_handle = near.close_handle();
+    let (mut reader, mut writer) = near.split();
+    thread::scope(|scope| {
+        let reading = scope.spawn(move || reader.recv::<Bytes>().map(drop));
+        // Nobody reads at the other end.
+        let writing = scope.spawn(move || {
+            let full = loop {
+                if let Err(error) = writer.send(&Bytes(vec![0; 1 << 20])) {
+                    break error;
+                }
+            };
+            (full, writer.send(&Bytes(Vec::new())))
+        });
+        thread::sleep(Duration::from_millis(100));
+        close_handle.clone().close();
+        let read = reading.join().expect("no panic");
+        assert!(matches!(read, Err(ChannelError::Over)), "{read:?}");
+        let (full, later) = writing.join().expect("no panic");
+        assert!(matches!(full, ChannelError::Over), "{full}");
+        assert!(matches!(later, Err(ChannelError::Over)), "{later:?}");
+    });
+    let ended = loop {
+        if let Err(error) = far.recv::<Bytes>() {
+            break error;
+        }
+    };
+    let is_end = matches!(ended, ChannelError::Closed | ChannelError::Truncated);
+    assert!(is_end, "{ended}");
+    // A handle does not keep the channel.
+    let [near, mut far] = channels(&meeting);
+    let close_handle = near.close_handle();
+    drop(near);
+    assert!(matches!(far.recv::<Bytes>(), Err(ChannelError::Closed)));
+    close_handle.close();
+}
