@@ -6,7 +6,7 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use farwrite::fabric::{threads, udp};
-use farwrite_session::{HostPort, Proof, alternate};
+use farwrite_session::{HostPort, Proof};
 
 use crate::connection::Connection;
 use crate::driver::{ConnectFailure, Driver};
@@ -179,6 +179,24 @@ fn resolve(addr: &str, limit: Duration) -> Result<Vec<SocketAddr>, Error> {
     }
 }
 
+/// Returns the addresses in the order in which they are tried: the families alternate, and begin with the
+/// family of the first address (RFC 8305 section 4).
+fn alternate(addrs: &[SocketAddr]) -> Vec<SocketAddr> {
+    let starts_with_v6 = addrs.first().is_some_and(SocketAddr::is_ipv6);
+    let (mut first, mut second): (Vec<_>, Vec<_>) = addrs
+        .iter()
+        .copied()
+        .partition(|addr: &SocketAddr| addr.is_ipv6() == starts_with_v6);
+    let mut order = Vec::with_capacity(addrs.len());
+    first.reverse();
+    second.reverse();
+    while order.len() < addrs.len() {
+        order.extend(first.pop());
+        order.extend(second.pop());
+    }
+    order
+}
+
 fn explain(
     failure: InitiatorFailure,
     keys: &InitiatorKeys,
@@ -217,5 +235,32 @@ fn explain(
         InitiatorFailure::Unfinished { at } => Error::Unfinished { at, within },
         InitiatorFailure::CodeUsed => Error::CodeUsed,
         InitiatorFailure::Noise(why) => Error::Noise(why),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn families_alternate_from_the_first_on() {
+        let addrs = |texts: &[&str]| -> Vec<SocketAddr> {
+            let parse = |text: &&str| format!("{text}:1").parse().expect("an address");
+            texts.iter().map(parse).collect()
+        };
+        for (found, order) in [
+            (
+                &["[::1]", "[::2]", "1.1.1.1"][..],
+                &["[::1]", "1.1.1.1", "[::2]"][..],
+            ),
+            (
+                &["1.1.1.1", "[::1]", "[::2]"],
+                &["1.1.1.1", "[::1]", "[::2]"],
+            ),
+            (&["1.1.1.1", "2.2.2.2"], &["1.1.1.1", "2.2.2.2"]),
+            (&[], &[]),
+        ] {
+            assert_eq!(alternate(&addrs(found)), addrs(order), "{found:?}");
+        }
     }
 }

@@ -46,11 +46,6 @@ enum Host {
 }
 
 impl HostPort {
-    /// Whether the host is a name, so that [`HostPort::resolve`] asks the network.
-    pub(crate) fn is_name(&self) -> bool {
-        matches!(self.host, Host::Name(_))
-    }
-
     /// Returns the addresses of the host, at least one. For a name, this takes as long as the
     /// lookup of the operating system takes.
     ///

@@ -105,15 +105,6 @@ impl Code {
         let (state, ours) = Spake2::start_b_with_rng(&self.password(), &names.0, &names.1, numbers);
         (Exchange(state), ours)
     }
-
-    /// Answers the exchange at the responder. Returns its message and the key of the session. The key is equal at
-    /// the initiator only if the codes are, which this end does not know yet.
-    pub(crate) fn answer(&self, theirs: &[u8]) -> Result<(Vec<u8>, Psk), Error> {
-        let names = (Name::new(SENDER), Name::new(RECEIVER));
-        let (state, ours) = Spake2::<Ed25519Group>::start_b(&self.password(), &names.0, &names.1);
-        let key = Exchange(state).finish(theirs)?;
-        Ok((ours, key))
-    }
 }
 
 /// One end of the exchange about a code.
@@ -291,19 +282,18 @@ mod tests {
     #[test]
     fn the_keys_of_both_ends_are_equal_only_if_the_codes_are() {
         let [one, other] = [(); 2].map(|()| Code::generate().expect("randomness"));
-        let (begun, first) = one.begin();
-        assert_eq!(first.len(), PAKE_BYTES);
-        let (second, far) = one.answer(&first).expect("a message");
-        assert_eq!(second.len(), PAKE_BYTES);
-        let near = begun.finish(&second).expect("a message");
+        let [(begun, first), (answered, second)] = [one.begin(), one.respond([7; 32])];
+        assert_eq!([first.len(), second.len()], [PAKE_BYTES; 2]);
+        let keys = [begun.finish(&second), answered.finish(&first)];
+        let [near, far] = keys.map(|key| key.expect("a message"));
         assert_eq!(near.bytes(), far.bytes());
-        let (begun, first) = one.begin();
-        let (second, far) = other.answer(&first).expect("a message");
-        let near = begun.finish(&second).expect("a message");
+        let [(begun, first), (answered, second)] = [one.begin(), other.respond([7; 32])];
+        let keys = [begun.finish(&second), answered.finish(&first)];
+        let [near, far] = keys.map(|key| key.expect("a message"));
         assert_ne!(near.bytes(), far.bytes());
-        let reflected = one.answer(&second);
+        let reflected = one.respond([7; 32]).0.finish(&second);
         assert!(reflected.is_err(), "a message of the same side");
-        let cut = one.answer(&first[..PAKE_BYTES - 1]);
+        let cut = one.respond([7; 32]).0.finish(&first[..PAKE_BYTES - 1]);
         assert!(cut.is_err(), "a short message");
     }
 }

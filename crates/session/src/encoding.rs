@@ -19,21 +19,12 @@ pub trait ChannelMessage: Serialize + DeserializeOwned {
 /// # Errors
 /// [`Error::TooLong`] for more than [`ChannelMessage::MAX_BYTES`].
 pub fn encode<T: ChannelMessage>(message: &T) -> Result<Vec<u8>, Error> {
-    encode_after(Vec::new(), message)
-}
-
-/// As [`encode`], after the bytes of `prefix`.
-pub(crate) fn encode_after<T: ChannelMessage>(
-    prefix: Vec<u8>,
-    message: &T,
-) -> Result<Vec<u8>, Error> {
-    let start = prefix.len();
-    let bytes = postcard::to_extend(message, prefix).map_err(|error| Error::Malformed {
+    let bytes = postcard::to_extend(message, Vec::new()).map_err(|error| Error::Malformed {
         name: T::NAME,
         came_bytes: 0,
         why: error.to_string(),
     })?;
-    match bytes.len() - start {
+    match bytes.len() {
         came if came > T::MAX_BYTES => Err(Error::TooLong {
             name: T::NAME,
             came,
