@@ -10,7 +10,7 @@ use farwrite::fabric::udp::HasSockets;
 use farwrite::routes::{
     FoundRoute, Role, RouteError, RouteId, RouteKeeper, RouteOffer, RouteShrunk, Sizes,
 };
-use farwrite::{Cipher, Endpoint, Fabric, QpInfo, QueuePair, Sealing};
+use farwrite::{Cipher, Endpoint, Fabric, QpInfo, QpOptions, QueuePair, Sealing};
 use farwrite_files::{Message, OfferedSockets, RouteKey};
 use farwrite_verbs::AnyFabric;
 
@@ -180,6 +180,18 @@ impl From<NicTranslated> for Error {
 }
 
 impl RoutedEndpoint {
+    /// Makes a queue pair, and returns it with what the peer has to know of it.
+    pub(crate) fn make_queue_pair(
+        &mut self,
+        options: QpOptions,
+    ) -> Result<(QueuePair, QpInfo), Error> {
+        let make = || -> Result<_, farwrite::Error> {
+            let qp = self.endpoint.create_qp(options)?;
+            Ok((qp, self.endpoint.qp_info(qp)?))
+        };
+        make().map_err(|error| Error::of_endpoint(&error))
+    }
+
     /// Polls the endpoint and maintains the route, before there is a queue pair on it.
     pub(crate) fn step(&mut self) -> Result<(), Error> {
         let polled = self.endpoint.poll_and_wait(STEP);

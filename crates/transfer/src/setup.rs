@@ -226,6 +226,11 @@ pub(crate) fn warn_if_unsealed(cipher: Option<Cipher>, ours: Sealing, hooks: &Tr
     }
 }
 
+/// The UDP ports of both ends, for people.
+pub(crate) fn ports(ours: &QpInfo, theirs: &QpInfo) -> String {
+    format!("{} and {}", ours.control, theirs.control)
+}
+
 /// Decodes the connection data of the peer's queue pair.
 pub(crate) fn decode_info(blob: &QpBlob) -> Result<QpInfo, Error> {
     QpInfo::decode(&blob.0)

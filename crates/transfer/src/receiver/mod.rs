@@ -18,8 +18,7 @@ use std::time::{Duration, Instant};
 
 use farwrite::routes::{Role as RouteRole, Sizes};
 use farwrite::{
-    Cipher, Endpoint, QpConfig, QpInfo, QpOptions, QueuePair, RateControl, Region, SchemeName,
-    Sealing,
+    Cipher, QpConfig, QpInfo, QpOptions, QueuePair, RateControl, Region, SchemeName, Sealing,
 };
 use farwrite_files::{
     CommitGate, Compare, Cutover, Delete, Expected, Manifest, Message, MessageError, MessageKind,
@@ -36,7 +35,7 @@ use crate::report::{Facts, Files, Role, Sending, TransferReport, Unfinished};
 use crate::results::{FileResults, SharedResults};
 use crate::route::{Offered, RoutedEndpoint};
 use crate::sender::note_partials;
-use crate::setup::{SETUP, Setup, decode_info, hello, unexpected, warn_if_unsealed};
+use crate::setup::{SETUP, Setup, decode_info, hello, ports, unexpected, warn_if_unsealed};
 use crate::shape::{Shape, options};
 use crate::{
     Client, DISK_END, Error, ErrorKind, MemoryPool, SchemeSetting, TransferHooks, wait_for_disk,
@@ -175,82 +174,108 @@ fn info_of(message: Message) -> Result<QpInfo, Error> {
     }
 }
 
+/// What a sender wants, as far as this end allows it.
+struct Wanted {
+    plan: TransferPlan,
+    manifest: Arc<Manifest>,
+    compare: Compare,
+    delete: Option<Delete>,
+    shape: Shape,
+    /// The scheme with the most parity.
+    scheme: SchemeName,
+    /// Its queue pair.
+    info: QpInfo,
+}
+
 impl Reception<'_> {
     /// Agrees with the sender on the transfer, and makes everything that it needs (P8.1). The
     /// sender learns about the queue pair after its receives are posted.
     fn negotiate(
         &self,
         (reader, list): (&mut Reader, &mut MemoryShare),
-        (local, peer): (SocketAddr, SocketAddr),
+        ends: (SocketAddr, SocketAddr),
         directory: &Path,
     ) -> Result<Negotiated, Error> {
-        let cancel = self.hooks.cancel;
         let mut setup = Setup::new(reader, self.hooks, self.settings.timeout);
-        let capabilities = self.settings.capabilities();
-        self.outbox.send_or_cancel(hello(capabilities), cancel)?;
+        let waited = self.meet(&mut setup, ends)?;
+        let wanted = self.hear_offer(&mut setup, list)?;
+        let memory = self.first_buffer(&mut setup, &wanted.shape)?;
+        let found = RoutedEndpoint::find(&mut setup, SETUP.min(self.settings.timeout), None)?;
+        // The sender's offer follows its hello without a round trip between them, so the wait for it can
+        // be much shorter than a round trip.
+        let rtt = found.map_or(waited, |found| found.rtt.max(waited));
+        let mut routed = setup.take_routed()?;
+        wanted.shape.check_mtu(routed.max_mtu())?;
+        let control = (self.settings.rate_control(), self.settings.sealing);
+        let shape = (&wanted.shape, wanted.scheme);
+        let options = receiving(wanted.info.config, control, shape, rtt);
+        let (qp, ours) = routed.make_queue_pair(options)?;
+        let ports = ports(&ours, &wanted.info);
+        routed.connect(qp, wanted.info)?;
+        let cipher = routed.cipher(qp)?;
+        warn_if_unsealed(cipher, self.settings.sealing, self.hooks);
+        setup.routed = Some(routed);
+        let wishes = (wanted.compare, wanted.delete);
+        let sink = self.make_sink(&mut setup, directory, &wanted.manifest, wishes)?;
+        Ok(Negotiated {
+            cipher,
+            ports,
+            routed: setup.take_routed()?,
+            qp,
+            shape: wanted.shape,
+            memory,
+            sink,
+            manifest: wanted.manifest,
+            plan: wanted.plan,
+            peer: ends.1,
+            rtt,
+        })
+    }
+
+    /// Exchanges hellos and the addresses of sockets. Returns how long this end waited for those of the sender.
+    fn meet(
+        &self,
+        setup: &mut Setup<'_>,
+        (local, peer): (SocketAddr, SocketAddr),
+    ) -> Result<Duration, Error> {
+        let hello = hello(self.settings.capabilities());
+        self.outbox.send_or_cancel(hello, self.hooks.cancel)?;
         let start = Instant::now();
         let theirs = setup.route_offer()?;
         let waited = start.elapsed();
         // The port of the channel: one firewall rule covers both.
         let offered = Offered::make(local, self.settings.sealing, &self.outbox, self.hooks)?;
-        setup.routed = Some(offered.join(
-            RouteRole::Responder,
-            &theirs,
-            peer,
-            Sizes::Untested,
-            self.hooks,
-        )?);
+        let (role, sizes) = (RouteRole::Responder, Sizes::Untested);
+        setup.routed = Some(offered.join(role, &theirs, peer, sizes, self.hooks)?);
+        Ok(waited)
+    }
+
+    /// Reads what the sender wants, and checks that this end allows it.
+    fn hear_offer(&self, setup: &mut Setup<'_>, list: &mut MemoryShare) -> Result<Wanted, Error> {
+        let settings = self.settings;
         let plan = setup.expect(MessageKind::Plan, |message| match message {
             Message::Plan(plan) => Ok(plan),
             other => Err(other),
         })?;
         let scheme = scheme_of(&plan)?.most_parity();
-        if let Err(error) = self.settings.check(&plan) {
-            skip_entries(&mut setup, plan.entries.into())?;
+        if let Err(error) = settings.check(&plan) {
+            skip_entries(setup, plan.entries.into())?;
             return Err(error);
         }
-        let offer = read_offer(&mut setup, &plan, list)?;
-        let manifest = Arc::new(offer.manifest);
-        let theirs = info_of(offer.next)?;
-        self.settings.check_lengths(&manifest)?;
-        self.settings.check_names(&manifest)?;
-        let delete = self.settings.limit_delete(offer.delete)?;
-        let shape = Shape::of_peer(&plan, &theirs.config, self.settings.memory_bytes, scheme)?;
-        let memory = self.first_buffer(&mut setup, &shape)?;
-        let control = self.settings.rate_control();
-        let found = RoutedEndpoint::find(&mut setup, SETUP.min(self.settings.timeout), None)?;
-        // The sender's offer follows its hello without a round trip between them, so the wait for it can
-        // be much shorter than a round trip.
-        let rtt = found.map_or(waited, |found| found.rtt.max(waited));
-        let sealing = self.settings.sealing;
-        let options = receiving(theirs.config, (control, sealing), (&shape, scheme), rtt);
-        let mut routed = setup.take_routed()?;
-        shape.check_mtu(routed.max_mtu())?;
-        let make = |endpoint: &mut Endpoint<_>| -> Result<_, farwrite::Error> {
-            let qp = endpoint.create_qp(options)?;
-            Ok((qp, endpoint.qp_info(qp)?))
-        };
-        let (qp, ours) = make(&mut routed.endpoint).map_err(|error| Error::of_endpoint(&error))?;
-        let ports = ports(&ours, &theirs);
-        routed.connect(qp, theirs)?;
-        let cipher = routed.cipher(qp)?;
-        warn_if_unsealed(cipher, sealing, self.hooks);
-        setup.routed = Some(routed);
-        let wishes = (offer.compare, delete);
-        let sink = self.make_sink(&mut setup, directory, &manifest, wishes)?;
-        let routed = setup.take_routed()?;
-        Ok(Negotiated {
-            cipher,
-            ports,
-            routed,
-            qp,
-            shape,
-            memory,
-            sink,
-            manifest,
+        let offer = read_offer(setup, &plan, list)?;
+        let info = info_of(offer.next)?;
+        settings.check_lengths(&offer.manifest)?;
+        settings.check_names(&offer.manifest)?;
+        let delete = settings.limit_delete(offer.delete)?;
+        let shape = Shape::of_peer(&plan, &info.config, settings.memory_bytes, scheme)?;
+        Ok(Wanted {
             plan,
-            peer,
-            rtt,
+            manifest: Arc::new(offer.manifest),
+            compare: offer.compare,
+            delete,
+            shape,
+            scheme,
+            info,
         })
     }
 
@@ -449,10 +474,6 @@ fn receiving(
 fn scheme_of(plan: &TransferPlan) -> Result<SchemeSetting, Error> {
     let scheme = plan.scheme.as_str().parse::<SchemeSetting>();
     scheme.map_err(|error| Error::caused(ErrorKind::Mismatch, "the sender's plan", &error))
-}
-
-fn ports(ours: &QpInfo, theirs: &QpInfo) -> String {
-    format!("{} and {}", ours.control, theirs.control)
 }
 
 impl From<MessageError> for Error {

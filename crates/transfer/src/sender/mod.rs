@@ -14,7 +14,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use farwrite::routes::{Role as RouteRole, Sizes};
-use farwrite::{Cipher, Endpoint, QpInfo, QueuePair, RateControl, SchemeName, Sealing};
+use farwrite::{Cipher, QpInfo, QueuePair, RateControl, SchemeName, Sealing};
 use farwrite_files::{
     Compare, Delete, Expected, Hello, Kind, Manifest, Message, MessageKind, Partial, Source,
     TransferPlan, detail_messages, manifest_messages,
@@ -29,7 +29,9 @@ use crate::progress_counts::{OwnCounts, PeerCounts};
 use crate::report::{Facts, Files, Role, Sending, TransferReport, Unfinished};
 use crate::results::SharedResults;
 use crate::route::{Offered, RoutedEndpoint};
-use crate::setup::{SETUP, Setup, decode_info, hello, send_qp_info, unexpected, warn_if_unsealed};
+use crate::setup::{
+    SETUP, Setup, decode_info, hello, ports, send_qp_info, unexpected, warn_if_unsealed,
+};
 use crate::shape::{MIN_TRANSFER_MTU, Shape, Speed, nic_mtu, options};
 use crate::{Cancel, Error, ErrorKind, Event, SchemeSetting, TransferHooks, wait_for_disk};
 pub use auto::Choices;
@@ -186,68 +188,29 @@ fn send_over(
 /// Agrees with the receiver on the transfer, and connects the queue pair (P8.1).
 fn negotiate(
     (reader, outbox, heartbeat): (&mut Reader, &Outbox, &Arc<OwnCounts>),
-    (local, peer): (SocketAddr, SocketAddr),
-    (source, shared_results): (&mut Source, &SharedResults),
+    ends: (SocketAddr, SocketAddr),
+    listing: (&mut Source, &SharedResults),
     settings: &SendSettings,
     hooks: &TransferHooks<'_>,
 ) -> Result<Negotiated, Error> {
-    let cancel = hooks.cancel;
     let mut setup = Setup::new(reader, hooks, settings.timeout);
-    let start = Instant::now();
-    outbox.send_or_cancel(hello(Hello::RESUMES | Hello::REPORTS), cancel)?;
-    // The offer does not depend on the receiver's hello, and waiting costs a round trip.
-    let mut bind = local;
-    bind.set_port(0);
-    let offered = Offered::make(bind, settings.sealing, outbox, hooks)?;
-    let theirs = setup.hello()?;
-    let can_cut_over = theirs.has(Hello::CUTS_OVER);
-    let is_synced = theirs.has(Hello::SYNCS);
-    let counts_bytes = theirs.has(Hello::BYTE_STEPS);
-    let tells = theirs.has(Hello::REPORTS);
-    let receiver = theirs.clone();
-    let waited = start.elapsed();
-
-    let theirs = setup.route_offer()?;
-    let sizes = sizes(settings);
-    setup.routed = Some(offered.join(RouteRole::Initiator, &theirs, peer, sizes, hooks)?);
-    let found = RoutedEndpoint::find(&mut setup, SETUP.min(settings.timeout), settings.mtu)?;
-    // The answer to the hello may be late, because this end waits for another sender.
-    let rtt = found.map_or(waited, |found| found.rtt);
-    let mtu = match found.and_then(|found| found.mtu) {
-        Some(mtu) => mtu,
-        None => {
-            let most = setup.routed.as_ref().map(RoutedEndpoint::max_mtu);
-            nic_mtu(peer, settings.mtu, most.unwrap_or(u32::MAX))?
-        }
-    };
-
-    let listing = (source, shared_results);
+    let (receiver, waited) = meet(&mut setup, outbox, ends, settings, hooks)?;
+    let (rtt, mtu) = measure(&mut setup, ends.1, waited, settings)?;
     let (source, compare) = fit(&mut setup, heartbeat, listing, &receiver, settings)?;
-    let manifest = source.manifest();
-    let (scheme, shape) = choose(manifest.stream_bytes(), rtt, mtu, settings)?;
+    let (scheme, shape) = choose(source.manifest().stream_bytes(), rtt, mtu, settings)?;
     let rate_control = over_round_trip(settings.rate_control, rtt);
     let mut routed = setup.take_routed()?;
-    let make = |endpoint: &mut Endpoint<_>| -> Result<_, farwrite::Error> {
-        let qp =
-            endpoint.create_qp(options(shape.config(), rate_control, settings.sealing, rtt))?;
-        Ok((qp, endpoint.qp_info(qp)?))
-    };
-    let (qp, ours) = make(&mut routed.endpoint).map_err(|error| Error::of_endpoint(&error))?;
+    let options = options(shape.config(), rate_control, settings.sealing, rtt);
+    let (qp, ours) = routed.make_queue_pair(options)?;
     setup.routed = Some(routed);
-
-    let plan = TransferPlan {
-        scheme: Text::new(scheme),
-        segment_bytes: shape.segment_bytes,
-        entries: u32::try_from(manifest.entries().len()).unwrap_or(u32::MAX),
-        stream_bytes: shape.stream_bytes,
-    };
+    let plan = plan(scheme, &shape, source.manifest());
     let wishes = (compare, settings.delete);
-    send_offer(outbox, plan, manifest, wishes, cancel)?;
-    send_qp_info(outbox, &ours, cancel)?;
+    send_offer(outbox, plan, source.manifest(), wishes, hooks.cancel)?;
+    send_qp_info(outbox, &ours, hooks.cancel)?;
     // Meanwhile the receiver makes its directories.
     let theirs = hear_present(&mut setup, source, compare, settings.timeout)?;
     let mut routed = setup.take_routed()?;
-    let ports = format!("{} and {}", ours.control, theirs.control);
+    let ports = ports(&ours, &theirs);
     routed.connect(qp, theirs)?;
     let cipher = routed.cipher(qp)?;
     warn_if_unsealed(cipher, settings.sealing, hooks);
@@ -260,12 +223,63 @@ fn negotiate(
         rate_control,
         shape,
         rtt,
-        peer,
-        can_cut_over,
-        is_synced,
-        counts_bytes,
-        tells,
+        peer: ends.1,
+        can_cut_over: receiver.has(Hello::CUTS_OVER),
+        is_synced: receiver.has(Hello::SYNCS),
+        counts_bytes: receiver.has(Hello::BYTE_STEPS),
+        tells: receiver.has(Hello::REPORTS),
     })
+}
+
+/// Exchanges hellos and the addresses of sockets. Returns the receiver's hello, and how long this end waited for it.
+fn meet(
+    setup: &mut Setup<'_>,
+    outbox: &Outbox,
+    (local, peer): (SocketAddr, SocketAddr),
+    settings: &SendSettings,
+    hooks: &TransferHooks<'_>,
+) -> Result<(Hello, Duration), Error> {
+    let start = Instant::now();
+    outbox.send_or_cancel(hello(Hello::RESUMES | Hello::REPORTS), hooks.cancel)?;
+    // The offer does not depend on the receiver's hello, and waiting costs a round trip.
+    let mut bind = local;
+    bind.set_port(0);
+    let offered = Offered::make(bind, settings.sealing, outbox, hooks)?;
+    let receiver = setup.hello()?;
+    let waited = start.elapsed();
+    let theirs = setup.route_offer()?;
+    let sizes = sizes(settings);
+    setup.routed = Some(offered.join(RouteRole::Initiator, &theirs, peer, sizes, hooks)?);
+    Ok((receiver, waited))
+}
+
+/// Finds the route. Returns the round trip of the path, and the payload bytes of packets.
+fn measure(
+    setup: &mut Setup<'_>,
+    peer: SocketAddr,
+    waited: Duration,
+    settings: &SendSettings,
+) -> Result<(Duration, u32), Error> {
+    let found = RoutedEndpoint::find(setup, SETUP.min(settings.timeout), settings.mtu)?;
+    // The answer to the hello may be late, because this end waits for another sender.
+    let rtt = found.map_or(waited, |found| found.rtt);
+    let mtu = match found.and_then(|found| found.mtu) {
+        Some(mtu) => mtu,
+        None => {
+            let most = setup.routed.as_ref().map(RoutedEndpoint::max_mtu);
+            nic_mtu(peer, settings.mtu, most.unwrap_or(u32::MAX))?
+        }
+    };
+    Ok((rtt, mtu))
+}
+
+fn plan(scheme: SchemeSetting, shape: &Shape, manifest: &Manifest) -> TransferPlan {
+    TransferPlan {
+        scheme: Text::new(scheme),
+        segment_bytes: shape.segment_bytes,
+        entries: u32::try_from(manifest.entries().len()).unwrap_or(u32::MAX),
+        stream_bytes: shape.stream_bytes,
+    }
 }
 
 /// Makes the list of files one that the receiver understands, and returns how it finds files that it has already.
