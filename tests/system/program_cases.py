@@ -145,8 +145,8 @@ def _listening(veth):
 def _sealed(report, program):
     with Veth(9000, segment=True) as veth:
         directory = program.fresh("sealed")
-        # Route packets (P6.2), which begin with 0x1E, are not RoCE packets.
-        roce = f"udp port {PORT} and udp[8] != 0x1e"
+        # Route packets (P6.2) begin with 0x1E and those of handshakes (P12.3) with 0x1B: they are not RoCE packets.
+        roce = f"udp port {PORT} and udp[8] != 0x1e and udp[8] != 0x1b"
         wire = Capture(veth, veth.b, program.where / "wire.pcap", roce)
         receiver = program.recv(veth, veth.b.v4, directory)
         _listening(veth)

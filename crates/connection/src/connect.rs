@@ -1,5 +1,6 @@
 //! Connecting to a listener.
 
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -100,7 +101,11 @@ impl Connector {
         keys: &Keys,
         peer: &str,
     ) -> Result<Connection, Error> {
-        if addresses.iter().all(|addr| udp::source_for(*addr).is_err()) {
+        let is_cut_off = |addr: &SocketAddr| {
+            let source = udp::source_for(*addr);
+            source.is_err_and(|error| error.kind() == ErrorKind::NetworkUnreachable)
+        };
+        if addresses.iter().all(is_cut_off) {
             let to = list(addresses);
             return Err(Error::NoRoute { to });
         }

@@ -271,7 +271,7 @@ fn wrong_keys_and_peers_are_told_in_one_line() {
     let of_stranger = Keys::of_identity(stranger.clone(), peers);
     let of_other = Keys::of_identity(stranger.clone(), knows(&[("site-b", &other)]));
     let psk = Keys::of_psk(&Psk::generate().expect("randomness"));
-    let line = format!("add the line `NAME {}`", stranger.public());
+    let line = format!("add {} to the peers", stranger.public());
     for (keys, name, expected) in [
         (&of_stranger, "site-b", line.as_str()),
         (

@@ -281,9 +281,15 @@ impl Driver {
         self.keeper.peer(self.sessions.get(key)?.route())
     }
 
-    /// The address of this end on the route of a session.
+    /// The address of this end on the route of a session. A link-local one is at the interface of the peer's.
     pub(crate) fn local_address(&self, key: usize) -> Option<SocketAddr> {
-        self.keeper.local(self.sessions.get(key)?.route())
+        let mut local = self.keeper.local(self.sessions.get(key)?.route())?;
+        if let (SocketAddr::V6(local), Some(SocketAddr::V6(peer))) = (&mut local, self.address(key))
+            && local.ip().is_unicast_link_local()
+        {
+            local.set_scope_id(peer.scope_id());
+        }
+        Some(local)
     }
 
     pub(crate) fn reports_events(&self) -> bool {
