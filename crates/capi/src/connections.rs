@@ -8,7 +8,7 @@ use std::time::Duration;
 use farwrite::{PeerStats, QpOptions, QpStats};
 pub(crate) use farwrite_connection::Keys;
 use farwrite_connection::{Connection, ConnectionOptions, Listener, OpenedQueuePair, connect};
-use farwrite_session::{Identity, KnownPeers, Psk};
+use farwrite_keys::{Identity, KnownPeers, Psk};
 
 use crate::descriptors::Descriptor;
 use crate::failure::Failure;

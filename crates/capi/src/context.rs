@@ -11,7 +11,7 @@ use std::thread::{available_parallelism, yield_now};
 use farwrite::{
     CodingThreads, Endpoint, Fabric, MAX_CHANNELS, ProgressThread, UdpConfig, UdpFabric,
 };
-use farwrite_session::Psk;
+use farwrite_keys::Psk;
 use farwrite_verbs::{AnyFabric, VerbsFabric};
 
 use crate::device::{self, Chosen};

@@ -16,7 +16,7 @@
 use chacha20poly1305::aead::{Aead, Payload};
 use chacha20poly1305::{Key, KeyInit, XChaCha20Poly1305, XNonce};
 use farwrite::QpInfo;
-use farwrite_session::Psk;
+use farwrite_keys::Psk;
 
 use crate::failure::Failure;
 

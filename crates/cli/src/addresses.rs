@@ -4,7 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use farwrite::fabric::udp::source_for;
-use farwrite_session::{AddressError, AddressProblem, HostPort};
+use farwrite_keys::{AddressError, AddressProblem, HostPort};
 use farwrite_transfer::DEFAULT_PORT;
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::InterfaceFlags;

@@ -14,7 +14,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, channel, sync_chan
 use std::thread;
 use std::time::{Duration, Instant};
 
-use farwrite_session::printable;
+use farwrite_keys::printable;
 use farwrite_transfer::{Event, FileState, Observer};
 use farwrite_units::show::{ByteRate, Bytes, Rate};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use farwrite_files::{Kind, Manifest, Unreadable};
-use farwrite_session::{Text, printable_line};
+use farwrite_keys::{Text, printable_line};
 use farwrite_transfer::{DryRun, Removal};
 use farwrite_units::show::Bytes;
 use serde::Serialize;

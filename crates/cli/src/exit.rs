@@ -5,7 +5,7 @@ use std::fmt;
 use std::process::ExitCode;
 
 use farwrite_connection::Error as ConnectionError;
-use farwrite_session::KeyKind;
+use farwrite_keys::KeyKind;
 use farwrite_stream::Error as StreamError;
 use farwrite_transfer::error::chain;
 use farwrite_transfer::{Error as TransferError, ErrorKind, Unfinished};

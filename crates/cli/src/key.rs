@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use farwrite_session::{Code, Identity, Key, KeyError, Psk};
+use farwrite_keys::{Code, Identity, Key, KeyError, Psk};
 use farwrite_transfer::Cancel;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;

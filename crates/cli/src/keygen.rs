@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use farwrite_session::{Identity, Psk};
+use farwrite_keys::{Identity, Psk};
 use serde_json::json;
 
 use crate::console::Console;

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use farwrite_session::{KnownPeers, Proof, PublicKey};
+use farwrite_keys::{KnownPeers, Proof, PublicKey};
 use farwrite_transfer::{PlaceLimits, ReceiveSettings};
 use farwrite_units::input::read_text;
 use farwrite_units::parse::parse_count;
@@ -335,7 +335,7 @@ mod tests {
 
     use farwrite::Sealing;
     use farwrite_files::Policy;
-    use farwrite_session::Identity;
+    use farwrite_keys::Identity;
 
     use super::*;
 

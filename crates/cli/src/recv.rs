@@ -15,7 +15,7 @@ use clap::Args;
 use farwrite::ReservedPort;
 use farwrite_connection::{Connection, Keys, Listener, Purpose};
 use farwrite_files::PeerKey;
-use farwrite_session::{Code, Identity, KnownPeers, Psk, parse_listen, shown};
+use farwrite_keys::{Code, Identity, KnownPeers, Psk, parse_listen, shown};
 use farwrite_transfer::{
     Admission, Cancel, DEFAULT_PORT, MemoryPool, Places, ReceiveSettings, SETUP, connection_options,
 };

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use farwrite_files::{Delete, ScanOptions, Source};
-use farwrite_session::{HostPort, Key, PublicKey};
+use farwrite_keys::{HostPort, Key, PublicKey};
 use farwrite_transfer::{
     self as transfer, Cancel, DcqcnOptions, DryRun, EqdsOptions, ErrorKind, MaxRate, RateControl,
     RateControlName, SchemeSetting, Sealing, SendSettings, Start, SwiftOptions, TransferHooks,

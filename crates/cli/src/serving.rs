@@ -9,7 +9,7 @@ use std::thread;
 use farwrite::ReservedPort;
 use farwrite_connection::{Connection, Keys};
 use farwrite_files::PeerKey;
-use farwrite_session::{Proof, Psk};
+use farwrite_keys::{Proof, Psk};
 use farwrite_transfer::{
     self as transfer, Admission, Cancel, Client, Error as TransferError, ErrorKind, MemoryPool,
     Place, ReceiveSettings, TransferHooks, Unfinished, VerbsConfig,

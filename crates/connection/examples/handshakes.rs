@@ -5,7 +5,7 @@ use std::fs;
 use farwrite::{Endpoint, UdpConfig};
 use farwrite_connection::Keys;
 use farwrite_connection::measuring::{Measured, Taken};
-use farwrite_session::{Identity, KnownPeers, PeerProblem, Psk};
+use farwrite_keys::{Identity, KnownPeers, PeerProblem, Psk};
 
 const HANDSHAKES: u32 = 5000;
 const PAGE_BYTES: u64 = 4096;

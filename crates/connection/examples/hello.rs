@@ -8,7 +8,7 @@ use farwrite::QpOptions;
 use farwrite_connection::{
     Connection, ConnectionOptions, Keys, Listener, MessageOptions, Messages, connect,
 };
-use farwrite_session::{Identity, KnownPeers, parse_listen};
+use farwrite_keys::{Identity, KnownPeers, parse_listen};
 
 const LIMIT: Duration = Duration::from_secs(30);
 

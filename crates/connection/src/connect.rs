@@ -7,7 +7,7 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use farwrite::fabric::{threads, udp};
-use farwrite_session::{HostPort, Proof};
+use farwrite_keys::{HostPort, Proof};
 
 use crate::connection::Connection;
 use crate::driver::{ConnectFailure, Driver};
@@ -169,7 +169,7 @@ fn choose(keys: &Keys, name: &str) -> Result<(InitiatorKeys, Peer), Error> {
 fn resolve(addr: &str, limit: Duration) -> Result<Vec<SocketAddr>, Error> {
     let host: HostPort = addr.parse()?;
     let (found, lookup) = channel();
-    let resolved = |result: Result<Vec<SocketAddr>, farwrite_session::Error>| {
+    let resolved = |result: Result<Vec<SocketAddr>, farwrite_keys::Error>| {
         let addresses = result.map_err(|error| Error::Resolve(Arc::new(error)))?;
         Ok(alternate(&addresses))
     };

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use farwrite::{Endpoint, PeerStats, ProgressThread, QpOptions, QueuePair, UdpFabric, Waiters};
-use farwrite_session::Text;
+use farwrite_keys::Text;
 
 use crate::error::{Ended, Error};
 use crate::keys::Peer;

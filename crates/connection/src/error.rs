@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use farwrite::routes::RouteShrunk;
-use farwrite_session::{AddressError, Proof, PublicKey, Text, shown};
+use farwrite_keys::{AddressError, Proof, PublicKey, Text, shown};
 
 use crate::message::{ByeCause, Malformed};
 use crate::purpose::{Purpose, listed};
@@ -19,7 +19,7 @@ pub enum Error {
     Address(#[from] AddressError),
     /// The name has no address.
     #[error(transparent)]
-    Resolve(Arc<farwrite_session::Error>),
+    Resolve(Arc<farwrite_keys::Error>),
     /// This machine has no route to any address of the peer.
     #[error(
         "no route to {to}: connect this machine to a network that reaches it, or check the address"

@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use farwrite_session::{Code, Psk};
+use farwrite_keys::{Code, Psk};
 
 use crate::handshake::{
     Initiator, InitiatorKeys, Limits, Reaction, Responder, exchange_of, opening_of, retry_of,

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use farwrite::Secret;
-use farwrite_session::{Code, Identity, KnownPeers, OneTimeCode, Proof, Psk, PublicKey};
+use farwrite_keys::{Code, Identity, KnownPeers, OneTimeCode, Proof, Psk, PublicKey};
 
 /// What the key of a handshake is derived for (P12.2). The pre-shared key itself has other uses (P8.8).
 const PSK_PURPOSE: &str = "farwrite connection 1 pre-shared key";
@@ -19,7 +19,7 @@ pub(crate) fn handshake_key(psk: &Psk) -> Secret {
 ///
 /// ```
 /// use farwrite_connection::Keys;
-/// use farwrite_session::{Identity, KnownPeers};
+/// use farwrite_keys::{Identity, KnownPeers};
 ///
 /// let mut peers = KnownPeers::default();
 /// peers.add("site-b", Identity::generate()?.public())?;

@@ -10,7 +10,7 @@
 //! use std::time::Duration;
 //! use farwrite::QpOptions;
 //! use farwrite_connection::{ConnectionOptions, Keys, Listener, MessageOptions, connect};
-//! use farwrite_session::{Identity, KnownPeers};
+//! use farwrite_keys::{Identity, KnownPeers};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! // Two ends in one process. Two machines have one identity each, in a file.

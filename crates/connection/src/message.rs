@@ -2,7 +2,7 @@
 
 use farwrite::QpInfo;
 use farwrite::routes::RouteOffer;
-use farwrite_session::Text;
+use farwrite_keys::Text;
 use serde::{Deserialize, Serialize};
 
 use crate::purpose::Purpose;

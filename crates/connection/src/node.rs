@@ -266,7 +266,7 @@ mod tests {
     #[test]
     fn idle_ends_sleep() {
         const SECOND: Duration = Duration::from_secs(1);
-        let keys = Keys::of_psk(&farwrite_session::Psk::generate().expect("randomness"));
+        let keys = Keys::of_psk(&farwrite_keys::Psk::generate().expect("randomness"));
         let options = ConnectionOptions::default();
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let listener = Listener::bind(any, &keys, &options).expect("a port");

@@ -10,7 +10,7 @@ use farwrite_connection::{
     ByeCause, Connection, ConnectionOptions, Ended, Error, Keys, Listener, MessageOptions,
     Messages, OpenedQueuePair, Purpose, connect,
 };
-use farwrite_session::{Code, Identity, KnownPeers, Proof, Psk};
+use farwrite_keys::{Code, Identity, KnownPeers, Proof, Psk};
 
 const LONG: Duration = Duration::from_secs(20);
 const LOOPBACK: &str = "127.0.0.1:0";

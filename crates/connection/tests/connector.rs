@@ -9,7 +9,7 @@ use farwrite_connection::{
     Connection, ConnectionOptions, Connector, Error, Keys, Listener, MessageOptions, Messages,
     OpenedQueuePair,
 };
-use farwrite_session::Psk;
+use farwrite_keys::Psk;
 
 const LONG: Duration = Duration::from_secs(20);
 

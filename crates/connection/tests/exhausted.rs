@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use farwrite_connection::{ConnectionOptions, Connector, Keys, Listener};
-use farwrite_session::Psk;
+use farwrite_keys::Psk;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 const LONG: Duration = Duration::from_secs(20);

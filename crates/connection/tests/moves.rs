@@ -11,8 +11,8 @@ use farwrite_connection::{
     Connection, ConnectionOptions, Ended, INITIATOR_GONE_AFTER, Keys, Listener, MessageOptions,
     Messages, RESPONDER_GONE_AFTER, connect,
 };
+use farwrite_keys::Psk;
 use farwrite_rng::SplitMix;
-use farwrite_session::Psk;
 
 const LONG: Duration = Duration::from_secs(20);
 const STEP: Duration = Duration::from_millis(2);

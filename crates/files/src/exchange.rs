@@ -1,6 +1,6 @@
 //! The manifest as messages (P8.3).
 
-use farwrite_session::ChannelMessage;
+use farwrite_keys::ChannelMessage;
 
 use super::{
     Compare, Delete, Detail, Entry, Expected, Kind, MAX_ENTRIES, Manifest, ManifestBuilder,

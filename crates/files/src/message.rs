@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-use farwrite_session::{ChannelMessage, Text};
+use farwrite_keys::{ChannelMessage, Text};
 use serde::{Deserialize, Serialize};
 
 use super::{Compare, Delete, Detail, Entry, ManifestError, Partial, Present, Run};

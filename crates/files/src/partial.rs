@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use farwrite_session::{Psk, PublicKey};
+use farwrite_keys::{Psk, PublicKey};
 use serde::{Deserialize, Serialize};
 
 use super::file_hash::{BLOCK_BYTES, BlockHash, offset_of};
@@ -29,12 +29,12 @@ const REMOTE_CONTEXT: &str = "farwrite resume: remote shell 1";
 ///
 /// ```
 /// use farwrite_files::PeerKey;
-/// use farwrite_session::Psk;
+/// use farwrite_keys::Psk;
 ///
 /// let psk = Psk::generate()?;
 /// assert_eq!(PeerKey::of_psk(&psk), PeerKey::of_psk(&psk));
 /// assert_ne!(PeerKey::of_psk(&psk), PeerKey::of_psk(&Psk::generate()?));
-/// # Ok::<(), farwrite_session::KeyError>(())
+/// # Ok::<(), farwrite_keys::KeyError>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct PeerKey([u8; 32]);

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use farwrite_session::Text;
+use farwrite_keys::Text;
 
 use super::file_stream::{FileStream, Step};
 use super::listed_files::{ListedFiles, ReadError};

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use farwrite_connection::fuzzing;
-use farwrite_session::{Identity, KnownPeers, Psk, PublicKey};
+use farwrite_keys::{Identity, KnownPeers, Psk, PublicKey};
 
 /// The same in each run.
 static KEY: LazyLock<Psk> = LazyLock::new(|| {

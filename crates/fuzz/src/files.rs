@@ -2,7 +2,7 @@
 
 use farwrite_files::fuzzing::rewritten_name;
 use farwrite_files::{Detail, Entry, Kind, ManifestBuilder, Message, PathList, Time};
-use farwrite_session::decode;
+use farwrite_keys::decode;
 
 use crate::transfer::sends_the_same;
 

@@ -19,11 +19,11 @@ pub mod experiment;
 pub mod fabric;
 pub mod files;
 pub mod http;
+pub mod keys;
 pub mod link;
 pub mod probe;
 pub mod route;
 pub mod sdr;
-pub mod session;
 pub mod stream;
 pub mod transfer;
 pub mod units;
@@ -87,9 +87,9 @@ targets! {
     probe_messages: crate::probe::messages,
     sdr_qp_info: crate::sdr::qp_info,
     sdr_qp_info_fields: crate::sdr::qp_info_fields,
-    session_address: crate::session::address,
-    session_code: crate::session::code,
-    session_psk: crate::session::psk,
+    keys_address: crate::keys::address,
+    keys_code: crate::keys::code,
+    keys_psk: crate::keys::psk,
     stream_message: crate::stream::message,
     sim_plan: crate::experiment::plan,
     transfer_channel: crate::transfer::channel,

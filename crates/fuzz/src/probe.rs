@@ -1,9 +1,9 @@
 //! Targets of the probe crate.
 
+use farwrite_keys::decode;
 use farwrite_probe::datagram::{Datagram, DatagramKind, KEY_BYTES, retag};
 use farwrite_probe::message::{MAX_PACKETS, MAX_TRIALS, ProbeMessage, Trial};
 use farwrite_probe::open_trials::{Incoming, OpenTrials};
-use farwrite_session::decode;
 
 /// The same in each run.
 const KEY: [u8; KEY_BYTES] = [0x5a; KEY_BYTES];

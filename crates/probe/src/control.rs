@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use farwrite::{QpConfig, QpOptions};
 use farwrite_connection::{Connection, Error as ConnectionError, MessageOptions, Messages};
-use farwrite_session::{ChannelMessage, Text, decode, encode};
+use farwrite_keys::{ChannelMessage, Text, decode, encode};
 
 use crate::Error;
 use crate::message::{Cause, ProbeMessage};

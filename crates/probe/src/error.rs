@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use farwrite_connection::Error as ConnectionError;
 use farwrite_fabric::udp::SocketError;
-use farwrite_session::{Error as SessionError, Text, shown};
+use farwrite_keys::{Error as SessionError, Text, shown};
 use farwrite_units::show::{Rate, real};
 
 use crate::message::{Cause, ExpectedMessage, ProbeMessageKind};

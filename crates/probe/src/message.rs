@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use farwrite_session::{ChannelMessage, Text};
+use farwrite_keys::{ChannelMessage, Text};
 use serde::{Deserialize, Serialize};
 
 use crate::Error;

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use farwrite_fabric::udp::{OutgoingBatch, ReservedPort, SocketConfig, UdpSocket, wait};
-use farwrite_session::Text;
+use farwrite_keys::Text;
 
 use crate::Error;
 use crate::control::Control;

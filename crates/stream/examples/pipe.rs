@@ -12,7 +12,7 @@ use std::time::Duration;
 use std::{env, io, thread};
 
 use farwrite_connection::{ConnectionOptions, Keys, Listener, connect};
-use farwrite_session::{Psk, parse_listen};
+use farwrite_keys::{Psk, parse_listen};
 use farwrite_stream::{ConnectionExt, Stream, StreamOptions};
 
 /// How long the listener waits for a connection, and each end for the other.

@@ -17,7 +17,7 @@ use crate::stream::Stream;
 /// use std::net::{Ipv4Addr, Shutdown, SocketAddr};
 /// use std::time::Duration;
 /// use farwrite_connection::{ConnectionOptions, Keys, Listener, connect};
-/// use farwrite_session::Psk;
+/// use farwrite_keys::Psk;
 /// use farwrite_stream::{ConnectionExt, StreamOptions};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

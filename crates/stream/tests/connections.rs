@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use farwrite::QpOptions;
 use farwrite_connection::{Connection, ConnectionOptions, Keys, Listener, MessageOptions, connect};
+use farwrite_keys::Psk;
 use farwrite_rng::SplitMix;
-use farwrite_session::Psk;
 use farwrite_stream::{ConnectionExt, Stream, StreamOptions};
 
 const LONG: Duration = Duration::from_secs(60);

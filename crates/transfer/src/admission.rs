@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use farwrite_connection::{Connection, Listener, Purpose, RefusalCounts};
-use farwrite_session::shown;
+use farwrite_keys::shown;
 
 use crate::error::of_thread;
 use crate::hooks::CANCEL_PERIOD;

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use farwrite_connection::{ByeCause, Connection, Ended, Error as ConnectionError};
-use farwrite_session::{ChannelMessage, Error as SessionError, Proof, decode, encode};
+use farwrite_keys::{ChannelMessage, Error as SessionError, Proof, decode, encode};
 use farwrite_stream::{
     ConnectionExt, Error as StreamError, ReadHalf, StreamControl, StreamOptions, WriteHalf,
 };

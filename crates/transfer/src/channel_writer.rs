@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use farwrite_files::Message;
-use farwrite_session::Text;
+use farwrite_keys::Text;
 
 use crate::channel::{ChannelError, CloseHandle, LAST_MESSAGE, Writer};
 use crate::error::of_thread;

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use farwrite_connection::Connection;
 use farwrite_files::{Expected, Hello, Message, MessageKind};
-use farwrite_session::{Proof, Text};
+use farwrite_keys::{Proof, Text};
 
 use crate::channel::{Channel, ChannelError};
 use crate::connect::accept;

@@ -10,7 +10,7 @@ use farwrite_connection::{
     Connection, ConnectionOptions, Error as ConnectionError, Keys, Purpose, connect as dial,
     connect_any,
 };
-use farwrite_session::{HostPort, Key, KnownPeers};
+use farwrite_keys::{HostPort, Key, KnownPeers};
 
 use crate::channel::{Channel, ChannelError};
 use crate::hooks::{CANCEL_PERIOD, Cancel, Event, Observer};
@@ -145,7 +145,7 @@ fn is_passing(error: &ConnectionError) -> bool {
     };
     matches!(
         **error,
-        farwrite_session::Error::Resolve {
+        farwrite_keys::Error::Resolve {
             is_temporary: true,
             ..
         }
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn only_a_lookup_without_a_name_server_is_tried_again() {
         for is_temporary in [true, false] {
-            let error = farwrite_session::Error::Resolve {
+            let error = farwrite_keys::Error::Resolve {
                 host: "far.invalid:4792".into(),
                 is_temporary,
                 source: io::ErrorKind::Other.into(),

@@ -91,7 +91,7 @@ pub(crate) fn arrived_indices(
 #[cfg(test)]
 mod tests {
     use farwrite::SchemeName;
-    use farwrite_session::Text;
+    use farwrite_keys::Text;
 
     use super::*;
 

@@ -10,7 +10,7 @@ use farwrite_files::{
     Compare, Delete, Expected, Hello, Kind, Manifest, Message, MessageKind, PathBound, PathList,
     Present, Preview, TransferPlan,
 };
-use farwrite_session::Text;
+use farwrite_keys::Text;
 
 use crate::channel::{Channel, Reader};
 use crate::channel_writer::{ChannelWriter, Outbox};

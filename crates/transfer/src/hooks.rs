@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use farwrite::{Counters, PeerStats, QpStats, ReservedPort};
-use farwrite_session::Text;
+use farwrite_keys::Text;
 use farwrite_verbs::VerbsConfig;
 
 use crate::error::of_thread;

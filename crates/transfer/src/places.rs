@@ -3,7 +3,7 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use farwrite_session::Proof;
+use farwrite_keys::Proof;
 
 use crate::{Error, ErrorKind};
 

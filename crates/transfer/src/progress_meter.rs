@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use farwrite_files::Manifest;
-use farwrite_session::Text;
+use farwrite_keys::Text;
 
 use crate::hooks::{Event, Observer, ProgressNumbers};
 use crate::report::Files;

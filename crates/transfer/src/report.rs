@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use farwrite::{Cipher, EcnField, PeerStats, QpStats, RateControl, Start};
 use farwrite_files::{FileCause, Source};
-use farwrite_session::Text;
+use farwrite_keys::Text;
 use farwrite_units::show::{Bytes, Percent, Rate, Time, real};
 use serde::Serialize;
 

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use farwrite_files::{FileCause, Kind, Manifest, Missing, Source};
-use farwrite_session::Text;
+use farwrite_keys::Text;
 use serde::{Serialize, Serializer};
 
 use crate::hooks::{EndedFile, FileState};

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use farwrite::{Cipher, QpInfo, Sealing};
 use farwrite_files::{Expected, Hello, Message, MessageKind, OfferedSockets, QpBlob};
-use farwrite_session::Text;
+use farwrite_keys::Text;
 
 use crate::channel::{ChannelError, Reader};
 use crate::channel_writer::Outbox;

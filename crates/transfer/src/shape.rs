@@ -499,7 +499,7 @@ mod tests {
     fn what_a_sender_asks_for_is_bounded() {
         let shape = choose(1 << 30, GBIT, 25, 1 << 30);
         let plan = TransferPlan {
-            scheme: farwrite_session::Text::new("gbn"),
+            scheme: farwrite_keys::Text::new("gbn"),
             segment_bytes: shape.segment_bytes,
             entries: 1,
             stream_bytes: 1 << 30,

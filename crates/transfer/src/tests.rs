@@ -19,8 +19,8 @@ use farwrite::{
 use farwrite_connection::{Connection, Keys, Listener, Purpose};
 use farwrite_emulator::udp::{PortPair, Side, UdpEmulator, UdpEmulatorConfig};
 use farwrite_files::{Message, Policy, ScanOptions, Source};
+use farwrite_keys::{Key, Psk, Text};
 use farwrite_link::{LinkConfig, Loss};
-use farwrite_session::{Key, Psk, Text};
 
 use crate::{
     Cancel, Channel, Client, ErrorKind, Event, Observer, RateControl, ReceiveSettings, RouteShrunk,

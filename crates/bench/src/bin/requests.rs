@@ -12,7 +12,7 @@ use farwrite::QpOptions;
 use farwrite_connection::{
     Connection, ConnectionOptions, Keys, Listener, MessageOptions, Messages, connect,
 };
-use farwrite_session::Psk;
+use farwrite_keys::Psk;
 use farwrite_stream::{ConnectionExt, Stream, StreamOptions};
 use rustix::time::{ClockId, clock_gettime};
 

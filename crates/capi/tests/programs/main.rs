@@ -74,7 +74,7 @@ fn key() -> &'static Path {
     static KEY: OnceLock<PathBuf> = OnceLock::new();
     KEY.get_or_init(|| {
         let file = folder().join("psk");
-        let key = farwrite_session::Psk::generate().expect("randomness");
+        let key = farwrite_keys::Psk::generate().expect("randomness");
         key.save(&file).expect("a file");
         file
     })

@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 
 use clap::Args;
-use farwrite_session::Psk;
+use farwrite_keys::Psk;
 use zeroize::Zeroizing;
 
 use super::meeting::{self, Meeting, ends_of_ssh};

@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
 
-use farwrite_session::{HostPort, Psk};
+use farwrite_keys::{HostPort, Psk};
 use farwrite_transfer::{self as transfer, Cancel, SETUP, Unfinished};
 
 use crate::addresses::Targets;

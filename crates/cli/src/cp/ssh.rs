@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use farwrite_session::Psk;
+use farwrite_keys::Psk;
 use farwrite_transfer::Cancel;
 use farwrite_units::show::Time;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use blake3::{Hash, Hasher};
 use farwrite_connection::{ByeCause, ConnectionOptions, Ended, Keys, Listener, Purpose};
-use farwrite_session::shown;
+use farwrite_keys::shown;
 use farwrite_stream::{Error as StreamError, ReadHalf, WriteHalf};
 use farwrite_transfer::{Cancel, DEFAULT_PORT};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

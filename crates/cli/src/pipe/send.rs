@@ -11,7 +11,7 @@ use blake3::Hasher;
 use farwrite_connection::{
     Connection, ConnectionOptions, Error as ConnectionError, Purpose, connect,
 };
-use farwrite_session::Key;
+use farwrite_keys::Key;
 use farwrite_stream::{ConnectionExt, ReadHalf, SchemeSetting, WriteHalf};
 use farwrite_transfer::{Cancel, RECEIVER, RateControl, keys_of};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

@@ -3,7 +3,7 @@
 
 use std::io::{self, ErrorKind, Read};
 
-use farwrite_session::Text;
+use farwrite_keys::Text;
 use farwrite_stream::ReadHalf;
 
 use super::LOOK;

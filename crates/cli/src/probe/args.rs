@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use farwrite_keys::{HostPort, parse_listen};
 use farwrite_probe::Settings;
-use farwrite_session::{HostPort, parse_listen};
 use farwrite_units::parse::{
     parse_part, parse_payload, parse_probe_time, parse_rate, parse_timeout,
 };

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use farwrite::ReservedPort;
 use farwrite::fabric::udp::SocketError;
 use farwrite_connection::{Connection, ConnectionOptions, Keys, Listener, Purpose};
+use farwrite_keys::{Proof, Text, shown};
 use farwrite_probe::{self as probe, Control};
-use farwrite_session::{Proof, Text, shown};
 use farwrite_transfer::{Cancel, DEFAULT_PORT, Places};
 
 use super::{ProbeArgs, failure};

@@ -15,9 +15,9 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use farwrite_connection::{ConnectionOptions, Keys, Purpose, connect};
+use farwrite_keys::HostPort;
 use farwrite_probe::message::Cause;
 use farwrite_probe::{self as probe, Control, Findings, ProbeHooks, ProbeStage};
-use farwrite_session::HostPort;
 use farwrite_transfer::{Cancel, ErrorKind};
 
 pub(crate) use args::ProbeArgs;

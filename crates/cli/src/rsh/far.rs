@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use farwrite_connection::{Connection, Listener};
-use farwrite_session::Psk;
+use farwrite_keys::Psk;
 use farwrite_stream::{ConnectionExt, ReadHalf, Stream, WriteHalf};
 use farwrite_units::parse::parse_timeout;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use farwrite_connection::{Connection, Error, Keys, Listener, connect_any};
-use farwrite_session::Psk;
+use farwrite_keys::Psk;
 
 use super::Settings;
 use crate::addresses::at_any;

@@ -5,7 +5,7 @@ use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-use farwrite_session::Psk;
+use farwrite_keys::Psk;
 use serde_json::Value;
 
 use crate::{result_of, text};

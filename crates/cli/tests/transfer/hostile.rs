@@ -10,8 +10,8 @@ use farwrite::fabric::Adapter;
 use farwrite::fabric::contract::{Fabric, QpAttr, Qpn, Region, RemoteQp, Rkey, Sge, WriteWr};
 use farwrite::{Outcome, QpConfig, UdpConfig, UdpFabric};
 use farwrite_files::{Delete, Entry, Hello, Kind, Message, TransferPlan};
+use farwrite_keys::Text;
 use farwrite_rng::SplitMix;
-use farwrite_session::Text;
 
 use crate::hostile_sender::{HostileSender, SEGMENT, SEGMENT_BYTES, config, dial, file, plan};
 use crate::rig::{Ended, Receiver, Rig, V4, list, pattern};

@@ -10,7 +10,7 @@ use farwrite::{
 use farwrite_files::{
     Entry, Expected, Hello, Kind, Message, MessageKind, OfferedSockets, QpBlob, Time, TransferPlan,
 };
-use farwrite_session::{Key, Text};
+use farwrite_keys::{Key, Text};
 use farwrite_transfer::{Cancel, Channel, ChannelError, connect_first};
 
 use crate::rig::Rig;

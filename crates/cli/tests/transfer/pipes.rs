@@ -7,7 +7,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use farwrite_session::Identity;
+use farwrite_keys::Identity;
 
 use crate::json_page::check_pipe;
 use crate::rig::{Ended, Rig, Running, farwrite, pattern};

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use farwrite_connection::{ConnectionOptions, Keys, Listener};
-use farwrite_session::Psk;
+use farwrite_keys::Psk;
 
 use crate::copies::machines;
 use crate::rig::pattern;

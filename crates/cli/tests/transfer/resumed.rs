@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use farwrite_session::Psk;
+use farwrite_keys::Psk;
 
 use crate::rig::{Ended, Rig, Running, V4, free_port, pattern};
 

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use farwrite_session::Psk;
+use farwrite_keys::Psk;
 use serde_json::Value;
 
 /// The maximum time for each end.

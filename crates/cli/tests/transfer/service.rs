@@ -7,7 +7,7 @@ use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::time::Duration;
 
-use farwrite_session::Identity;
+use farwrite_keys::Identity;
 use serde_json::Value;
 
 use crate::rig::{Rig, Running, farwrite, free_port, list};

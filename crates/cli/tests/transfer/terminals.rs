@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use farwrite_connection::{Keys, Listener, Purpose};
 use farwrite_files::{Hello, Message};
-use farwrite_session::Text;
+use farwrite_keys::Text;
 use farwrite_transfer::{Channel, connection_options};
 
 use crate::rig::{Receiver, Rig, Running, V4, free_port};

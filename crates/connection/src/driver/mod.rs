@@ -14,7 +14,7 @@ use farwrite::routes::{Role, RouteId, RouteKeeper, RouteOffer, Sizes};
 use farwrite::{
     Endpoint, QpInfo, QueuePair, RateControl, RealTime, Sealing, TaskState, UdpFabric, Waiters,
 };
-use farwrite_session::Text;
+use farwrite_keys::Text;
 use slab::Slab;
 
 use crate::error::{Ended, Error};

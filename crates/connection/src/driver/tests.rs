@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use farwrite::QpOptions;
-use farwrite_session::Psk;
+use farwrite_keys::Psk;
 
 use crate::{Connection, ConnectionOptions, Keys, Listener, MessageOptions, connect};
 

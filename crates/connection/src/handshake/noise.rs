@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use farwrite::Secret;
-use farwrite_session::{Identity, KnownPeers, OneTimeCode, PublicKey};
+use farwrite_keys::{Identity, KnownPeers, OneTimeCode, PublicKey};
 use snow::{Builder, HandshakeState, StatelessTransportState};
 
 use super::packet::{MAX_BYTES, Pattern};

@@ -1,7 +1,7 @@
 //! The datagrams of a handshake (P12.3). This module reads and writes their fields. It verifies none
 //! of them.
 
-use farwrite_session::PAKE_BYTES;
+use farwrite_keys::PAKE_BYTES;
 
 /// The version of P12 that this end speaks.
 pub(crate) const VERSION: u16 = 1;

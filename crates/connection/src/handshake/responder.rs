@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
-use farwrite_session::PublicKey;
+use farwrite_keys::PublicKey;
 use snow::{HandshakeState, StatelessTransportState};
 
 use super::budget::Budget;

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, LazyLock};
 
+use farwrite_keys::{Code, Identity, KnownPeers, OneTimeCode, PAKE_BYTES, Psk, PublicKey};
 use farwrite_rng::SplitMix;
-use farwrite_session::{Code, Identity, KnownPeers, OneTimeCode, PAKE_BYTES, Psk, PublicKey};
 use proptest::prelude::*;
 
 use super::noise::MAX_PAYLOAD_BYTES;

@@ -1,7 +1,7 @@
 //! The end of a session, by either end (P12.6).
 
 use farwrite::QueuePair;
-use farwrite_session::Text;
+use farwrite_keys::Text;
 
 use super::{Phase, Session, Shared};
 use crate::error::Ended;

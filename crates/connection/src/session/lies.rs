@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Instant;
 
-use farwrite_session::{Psk, Text};
+use farwrite_keys::{Psk, Text};
 
 use super::queue_pairs::{MOST_REQUESTS, encoded};
 use super::*;

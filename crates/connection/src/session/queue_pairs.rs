@@ -2,7 +2,7 @@
 
 use farwrite::routes::Role;
 use farwrite::{QpConfig, QpInfo, QpOptions, QueuePair, Sealing};
-use farwrite_session::Text;
+use farwrite_keys::Text;
 
 use super::{Session, Shared};
 use crate::error::{Ended, Error};

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use farwrite_session::Text;
+use farwrite_keys::Text;
 
 use super::attributes::{Warning, Warnings};
 use super::directory_tree::DirectoryTree;

@@ -1,6 +1,6 @@
 //! How files ended.
 
-use farwrite_session::Text;
+use farwrite_keys::Text;
 
 use crate::{FileCause, Message};
 

@@ -8,7 +8,7 @@ use farwrite_files::{
     OfferedSockets, Progress, QpBlob, RouteKey, Time, TransferPlan, manifest_messages,
     recv_manifest,
 };
-use farwrite_session::{ChannelMessage, Error, Text, decode};
+use farwrite_keys::{ChannelMessage, Error, Text, decode};
 use proptest::prelude::*;
 
 fn entry(parent: Option<u32>, name: impl AsRef<[u8]>, kind: Kind) -> Entry {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 use farwrite_files::{
     CommitGate, Compare, Partial, PeerKey, Policy, Run, Sink, SinkError, Source, Summary,
 };
-use farwrite_session::Psk;
+use farwrite_keys::Psk;
 
 use rustix::fs::{FlockOperation, flock};
 

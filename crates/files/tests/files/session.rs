@@ -11,7 +11,7 @@ use farwrite_files::{
     CommitGate, Expected, Message, MessageError, Policy, ScanOptions, Sink, Source, Summary,
     TransferPlan, manifest_messages, recv_manifest,
 };
-use farwrite_session::Text;
+use farwrite_keys::Text;
 
 const SEGMENT_BYTES: usize = 4096;
 

@@ -9,7 +9,7 @@ mod trips;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use farwrite_session::Text;
+use farwrite_keys::Text;
 
 use crate::control::Control;
 use crate::datagram::KEY_BYTES;

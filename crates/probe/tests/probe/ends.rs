@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use farwrite::ReservedPort;
 use farwrite_connection::{ConnectionOptions, Keys, Listener, connect};
+use farwrite_keys::Psk;
 use farwrite_probe::{Control, Error, ResponderSummary, answer};
-use farwrite_session::Psk;
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 

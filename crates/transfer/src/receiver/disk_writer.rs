@@ -10,7 +10,7 @@ use farwrite::Region;
 use farwrite_files::{
     CommitGate, FileCause, KEPT_DAYS, Manifest, Message, Missing, Run, Sink, SinkError, Verdict,
 };
-use farwrite_session::Text;
+use farwrite_keys::Text;
 
 use super::Event;
 use crate::channel_writer::{Closed, Outbox};

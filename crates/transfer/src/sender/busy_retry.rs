@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use farwrite_session::Key;
+use farwrite_keys::Key;
 
 use crate::channel::Channel;
 use crate::connect::{busy_note, connect};

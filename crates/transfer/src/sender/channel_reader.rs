@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
 use farwrite_files::{CutoverAccepted, Expected, FileCause, Manifest, Message, PrefixHashes};
-use farwrite_session::Text;
+use farwrite_keys::Text;
 
 use crate::channel::{ChannelError, Reader};
 use crate::error::of_thread;

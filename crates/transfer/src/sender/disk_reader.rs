@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use farwrite::Region;
 use farwrite_files::{Message, Missing, Source};
-use farwrite_session::Text;
+use farwrite_keys::Text;
 
 use crate::channel_writer::{Closed, Outbox};
 use crate::progress_counts::OwnCounts;

@@ -19,7 +19,7 @@ use farwrite_files::{
     Compare, Delete, Expected, Hello, Kind, Manifest, Message, MessageKind, Partial, Source,
     TransferPlan, detail_messages, manifest_messages,
 };
-use farwrite_session::{Key, Text};
+use farwrite_keys::{Key, Text};
 use farwrite_units::show::{Bytes, Rate, real};
 
 use crate::channel::{Channel, Reader};

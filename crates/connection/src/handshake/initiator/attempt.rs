@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use farwrite_session::Exchange;
+use farwrite_keys::Exchange;
 use snow::HandshakeState;
 
 use super::InitiatorFailure;

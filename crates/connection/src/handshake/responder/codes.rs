@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use farwrite_session::OneTimeCode;
+use farwrite_keys::OneTimeCode;
 
 use super::{Asked, HandshakeId, Reaction, Responder};
 use crate::handshake::noise::{self, Opened};

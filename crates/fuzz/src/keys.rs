@@ -1,6 +1,6 @@
-//! Targets of the session crate.
+//! Targets of the keys crate.
 
-use farwrite_session::{Code, HostPort, Psk, parse_listen, shown};
+use farwrite_keys::{Code, HostPort, Psk, parse_listen, shown};
 
 /// The text form of a code (P12.2). A code that was read has the digits of the text.
 pub fn code(data: &[u8]) {

@@ -38,7 +38,7 @@ const DAMM: [[u8; 10]; 10] = [
 /// errors. A peer that tries a wrong code learns only that the code was wrong, and has used it up.
 ///
 /// ```
-/// use farwrite_session::{Code, KeyError};
+/// use farwrite_keys::{Code, KeyError};
 ///
 /// let code = Code::generate()?;
 /// let text = code.to_text();

@@ -15,7 +15,7 @@ use crate::{KeyError, KeyKind, key_file};
 /// compares it.
 ///
 /// ```
-/// use farwrite_session::{KeyError, Psk};
+/// use farwrite_keys::{KeyError, Psk};
 ///
 /// let key = Psk::generate()?;
 /// let text = key.to_text();

@@ -22,7 +22,7 @@ const OTHERS_WRITE: u32 = 0o022;
 /// ignored.
 ///
 /// ```
-/// use farwrite_session::{Identity, KnownPeers};
+/// use farwrite_keys::{Identity, KnownPeers};
 ///
 /// let site_b = Identity::generate()?.public();
 /// let peers: KnownPeers = format!("# the other site\nsite-b {site_b}\n").parse()?;

@@ -17,7 +17,7 @@ use crate::{KeyError, KeyKind, key_file};
 /// The private key is erased from memory when dropped. Only [`Identity::to_text`] shows it.
 ///
 /// ```
-/// use farwrite_session::{Identity, KeyError, PublicKey};
+/// use farwrite_keys::{Identity, KeyError, PublicKey};
 ///
 /// let identity = Identity::generate()?;
 /// // What other machines put into their files of known peers:

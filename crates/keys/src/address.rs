@@ -23,7 +23,7 @@ use crate::Error;
 /// name or finds the interface of a link-local address.
 ///
 /// ```
-/// use farwrite_session::{AddressError, HostPort};
+/// use farwrite_keys::{AddressError, HostPort};
 ///
 /// let peer: HostPort = "[2001:db8::7]:4792".parse()?;
 /// assert_eq!(peer.to_string(), "[2001:db8::7]:4792");
@@ -135,7 +135,7 @@ impl fmt::Display for HostPort {
 /// [`AddressError`], also for a name and for an interface that this machine does not have.
 ///
 /// ```
-/// use farwrite_session::parse_listen;
+/// use farwrite_keys::parse_listen;
 ///
 /// assert!(parse_listen("192.0.2.7:0").is_ok(), "a free port");
 /// let error = parse_listen("far.example:4792").expect_err("a name");
