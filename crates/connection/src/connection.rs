@@ -218,8 +218,11 @@ impl Connection {
         let largest_message = self.largest_message(&options);
         let number = loop {
             let (named, options) = (name.to_owned(), options.clone());
-            let begin = move |session: &mut Session, shared: &mut Shared<'_>| {
-                session.begin_open(shared, &named, options)
+            let begin = move |session: &mut Session, shared: &mut Shared<'_>| match session
+                .take_first(&named)
+            {
+                Some(number) => Ok(Some(number)),
+                None => session.begin_open(shared, &named, options),
             };
             if let Some(number) = self.on_session(begin)?? {
                 break number;

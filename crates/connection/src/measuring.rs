@@ -110,7 +110,7 @@ impl Taken {
     /// Takes what one more handshake needs.
     pub fn take(&mut self, endpoint: &mut Endpoint<UdpFabric>) {
         let options = ConnectionOptions::default();
-        let stated = (LISTENER, &options.serves[..]);
+        let stated = ((LISTENER, LISTENER), &options.serves[..]);
         let taken = reserve(&mut self.keeper, endpoint, options.rate_control, stated);
         self.reserved.push(taken.expect("room").0);
     }

@@ -1,5 +1,7 @@
 //! What two ends tell each other: in the handshake, and over the session queue pair (P12.5, P12.6).
 
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
 use farwrite::QpInfo;
 use farwrite::routes::RouteOffer;
 use farwrite_keys::Text;
@@ -20,7 +22,14 @@ pub(crate) struct Introduction {
     pub(crate) route: RouteOffer,
     /// What the initiator wants, one purpose, or what the responder serves.
     pub(crate) purposes: Vec<Purpose>,
+    /// Source and destination with which the reader's last packet of the handshake arrived.
+    pub(crate) seen: Flow,
+    /// The first messages of the initiator, as they would follow on the session queue pair.
+    pub(crate) messages: Vec<Vec<u8>>,
 }
+
+/// The source and the destination of packets.
+pub(crate) type Flow = (SocketAddr, SocketAddr);
 
 /// The fields as they are sent.
 #[derive(Serialize, Deserialize)]
@@ -31,6 +40,8 @@ struct IntroductionFields {
     queue_pair: Vec<u8>,
     route: Vec<u8>,
     purposes: Vec<Purpose>,
+    seen: Vec<u8>,
+    messages: Vec<Vec<u8>>,
 }
 
 /// Why bytes of a peer that has proven itself are refused.
@@ -52,6 +63,8 @@ impl Introduction {
             queue_pair: self.queue_pair.encode().map_err(Malformed::new)?,
             route: self.route.encode().to_vec(),
             purposes: self.purposes.clone(),
+            seen: [encode_address(self.seen.0), encode_address(self.seen.1)].concat(),
+            messages: self.messages.clone(),
         };
         postcard::to_stdvec(&fields).map_err(Malformed::new)
     }
@@ -65,8 +78,35 @@ impl Introduction {
             queue_pair: QpInfo::decode(&fields.queue_pair).map_err(Malformed::new)?,
             route: RouteOffer::decode(&fields.route).map_err(Malformed::new)?,
             purposes: fields.purposes,
+            seen: decode_flow(&fields.seen)?,
+            messages: fields.messages,
         })
     }
+}
+
+/// Bytes of an address: 16 of IPv6, and 2 of the port (P6).
+const ADDRESS_BYTES: usize = 18;
+
+fn encode_address(address: SocketAddr) -> Vec<u8> {
+    let ip = match address.ip() {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+        IpAddr::V6(v6) => v6,
+    };
+    [&ip.octets()[..], &address.port().to_be_bytes()].concat()
+}
+
+fn decode_flow(bytes: &[u8]) -> Result<Flow, Malformed> {
+    let address = |bytes: &[u8]| {
+        let (ip, port) = bytes.split_first_chunk()?;
+        let ip = Ipv6Addr::from(*ip).to_canonical();
+        let port = u16::from_be_bytes(port.try_into().ok()?);
+        Some(SocketAddr::new(ip, port))
+    };
+    let flow = bytes
+        .split_at_checked(ADDRESS_BYTES)
+        .and_then(|(source, destination)| Some((address(source)?, address(destination)?)));
+    let want = 2 * ADDRESS_BYTES;
+    flow.ok_or_else(|| Malformed(format!("{} bytes of addresses, want {want}", bytes.len())))
 }
 
 /// A message of the session queue pair.

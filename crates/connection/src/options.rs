@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use farwrite::RateControl;
+use farwrite::{QpOptions, RateControl};
 
 use crate::purpose::Purpose;
 
@@ -30,6 +30,11 @@ pub struct ConnectionOptions {
     pub largest_mtu: Option<u32>,
     /// Whether the queue pairs of a connection report events ([`farwrite::events`]).
     pub reports_events: bool,
+    /// A queue pair that [`connect`](crate::connect) asks the peer for as early as possible, by its name and with its
+    /// options: with the last packet of the handshake, if `largest_mtu` is 1024, and otherwise as soon as the MTU is
+    /// known. The first [`Connection::open_queue_pair`](crate::Connection::open_queue_pair) of this name gets it, and
+    /// saves a round trip. It must have the same options.
+    pub first: Option<(String, QpOptions)>,
     /// The highest number of queue pairs of one connection. When the peer asks for more, its requests wait until one
     /// is closed. A queue pair that has ended and only answers late packets does not count
     /// ([`OpenedQueuePair::retire`](crate::OpenedQueuePair::retire)).
@@ -51,6 +56,7 @@ impl Default for ConnectionOptions {
             rate_control: RateControl::default(),
             largest_mtu: None,
             reports_events: true,
+            first: None,
             max_queue_pairs: 64,
             backlog: 256,
         }

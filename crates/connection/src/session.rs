@@ -74,12 +74,7 @@ pub(crate) struct Shared<'a> {
 }
 
 enum Phase {
-    /// The route is not found yet. The session queue pair is connected when it is.
-    Routing {
-        theirs: Box<QpInfo>,
-        until_ns: u64,
-    },
-    /// The peer is not ready yet.
+    /// This end is not ready yet, or the peer is not.
     Greeting {
         until_ns: u64,
     },
@@ -107,6 +102,15 @@ pub(crate) struct Session {
     qp: QueuePair,
     queue: MessageQueue,
     phase: Phase,
+    /// Messages of an initiator that leave with the proof of the handshake, until it has left.
+    early: Option<Vec<Vec<u8>>>,
+    /// Whether the initiator still looks for the largest packets.
+    is_searching: bool,
+    /// The peer has said that it is ready.
+    is_peer_ready: bool,
+    /// The queue pair that this end opens as soon as it can ([`ConnectionOptions::first`]), until the program
+    /// asks for it: its number and its name.
+    first: Option<(u32, String)>,
     /// The MTU that the path carries; 0 while it is not known.
     mtu: u32,
     rtt: Duration,
@@ -148,15 +152,17 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// A session after the handshake: `route` has been joined, and `qp` is the session queue pair.
+    /// A session after the handshake: `route` is known, and `qp` is the session queue pair. [`Session::begin`]
+    /// follows.
     pub(crate) fn new(
         shared: &mut Shared<'_>,
         peer: Peer,
         role: Role,
-        route: RouteId,
+        (route, rtt): (RouteId, Duration),
         qp: QueuePair,
-        theirs: QpInfo,
+        theirs: &QpInfo,
     ) -> Result<Self, Error> {
+        shared.keeper.connect(shared.endpoint, route, qp, theirs)?;
         let bytes = usize::try_from(message::MAX_BYTES).unwrap_or(usize::MAX);
         let buffers = Buffers::new(bytes, BUFFERS, BUFFERS);
         let queue = MessageQueue::new(shared.endpoint, qp, buffers, SendOptions::default())?;
@@ -167,12 +173,15 @@ impl Session {
             route,
             qp,
             queue,
-            phase: Phase::Routing {
-                theirs: Box::new(theirs),
+            phase: Phase::Greeting {
                 until_ns: shared.now_ns + nanoseconds(shared.options.connect_limit),
             },
+            early: (role == Role::Initiator).then(Vec::new),
+            is_searching: role == Role::Initiator,
+            is_peer_ready: false,
+            first: None,
             mtu: 0,
-            rtt: Duration::ZERO,
+            rtt,
             since_ns: shared.now_ns,
             asked_ns: 0,
             looked_ns: 0,
@@ -312,11 +321,8 @@ impl Session {
             }
             _ => watch_ns,
         };
-        if let Phase::Routing { .. } = self.phase {
-            self.find_route(shared)?;
-        }
-        if let Phase::Routing { until_ns, .. } = self.phase {
-            return Ok(watch_ns.min(until_ns));
+        if self.is_searching && matches!(self.phase, Phase::Greeting { .. } | Phase::Open) {
+            self.find_largest(shared)?;
         }
         let mut again = self.queue.poll(shared.endpoint)?;
         while let Some(bytes) = self.queue.take() {
@@ -433,29 +439,81 @@ impl Session {
         }
     }
 
-    fn find_route(&mut self, shared: &mut Shared<'_>) -> Result<(), Ended> {
-        let Phase::Routing { theirs, until_ns } = &self.phase else {
-            return Ok(());
-        };
+    /// Says that this end is ready, if nothing must be found out before. Each path carries packets of
+    /// [`SESSION_MTU`], or else the search ends the session.
+    pub(crate) fn begin(&mut self, shared: &mut Shared<'_>) {
+        match (self.role, shared.options.largest_mtu) {
+            (Role::Responder, _) => self.tell(&Message::Ready { mtu: 0 }),
+            (Role::Initiator, Some(SESSION_MTU)) => self.be_ready(shared, SESSION_MTU),
+            (Role::Initiator, _) => {}
+        }
+    }
+
+    /// The initiator knows the MTU.
+    fn be_ready(&mut self, shared: &mut Shared<'_>, mtu: u32) {
+        self.mtu = mtu;
+        self.tell(&Message::Ready { mtu });
+        if let Some((name, options)) = shared.options.first.clone()
+            // The program gets the error when it asks for the queue pair, and opens it again.
+            && let Ok(Some(number)) = self.begin_open(shared, &name, options)
+        {
+            self.first = Some((number, name));
+        }
+        self.open_if_ready();
+    }
+
+    /// The number of [`ConnectionOptions::first`], once, if it has this name and was asked for.
+    pub(crate) fn take_first(&mut self, name: &str) -> Option<u32> {
+        let (number, _) = self.first.take_if(|(_, first)| first == name)?;
+        Some(number)
+    }
+
+    fn open_if_ready(&mut self) {
+        let is_greeting = matches!(self.phase, Phase::Greeting { .. });
+        if is_greeting && self.is_peer_ready && self.mtu > 0 {
+            self.turn(Phase::Open);
+        }
+    }
+
+    /// Looks whether the search for the largest packets has ended.
+    fn find_largest(&mut self, shared: &mut Shared<'_>) -> Result<(), Ended> {
         let limit = shared.options.connect_limit;
         let found = shared.keeper.found(self.route, limit);
-        let Some(found) = found.map_err(farwrite::Error::from)? else {
-            return Ok(());
-        };
-        let (theirs, until_ns) = (theirs.clone(), *until_ns);
-        self.rtt = found.rtt;
-        self.mtu = found.mtu.unwrap_or(0);
-        shared
-            .keeper
-            .connect(shared.endpoint, self.route, self.qp, &theirs)?;
-        self.phase = Phase::Greeting { until_ns };
-        let mtu = self.mtu;
-        self.tell(&Message::Ready { mtu });
+        if let Some(found) = found.map_err(farwrite::Error::from)? {
+            self.is_searching = false;
+            self.rtt = found.rtt;
+            if self.mtu == 0 {
+                self.be_ready(shared, found.mtu.unwrap_or(0));
+            }
+        }
         Ok(())
     }
 
+    /// What the initiator has to say first, which goes with its proof. Later messages take the session queue pair.
+    pub(crate) fn take_early(&mut self) -> Vec<Vec<u8>> {
+        self.early.take().unwrap_or_default()
+    }
+
+    /// Takes the messages that came with the proof.
+    pub(crate) fn hear_early(&mut self, shared: &mut Shared<'_>, messages: &[Vec<u8>]) {
+        for bytes in messages {
+            let message = Message::decode(bytes).map_err(Ended::from);
+            let heard = message.and_then(|message| match message {
+                Some(message) => self.receive(shared, message),
+                None => Ok(()),
+            });
+            if let Err(why) = heard {
+                return self.fail(shared, why);
+            }
+        }
+    }
+
     fn tell(&mut self, message: &Message) {
-        self.queue.send(message.encode());
+        let bytes = message.encode();
+        match &mut self.early {
+            Some(early) => early.push(bytes),
+            None => drop(self.queue.send(bytes)),
+        }
     }
 
     fn receive(&mut self, shared: &mut Shared<'_>, message: Message) -> Result<(), Ended> {
@@ -480,12 +538,11 @@ impl Session {
                         return Err(Malformed::new(format!("an MTU of {mtu} bytes")).into());
                     }
                 }
-                if let Phase::Greeting { .. } = self.phase {
-                    if self.role == Role::Responder {
-                        self.mtu = mtu;
-                    }
-                    self.turn(Phase::Open);
+                if self.role == Role::Responder && self.mtu == 0 {
+                    self.mtu = mtu;
                 }
+                self.is_peer_ready = true;
+                self.open_if_ready();
             }
             Message::Open {
                 number,

@@ -64,6 +64,8 @@ pub struct Route {
     outstanding: VecDeque<Probe>,
     waiting: VecDeque<Transmit>,
     rtt_ns: Option<u64>,
+    /// Whether `rtt_ns` is no measurement of this route: the first one replaces it.
+    is_rtt_guessed: bool,
     /// The accepted address of the peer. The initiator accepts its configured address from the
     /// start.
     current: Option<SocketAddr>,
@@ -113,6 +115,7 @@ impl Route {
             outstanding: VecDeque::new(),
             waiting: VecDeque::new(),
             rtt_ns: None,
+            is_rtt_guessed: false,
             current,
             candidate,
             seen: None,
@@ -129,6 +132,25 @@ impl Route {
             reprieves: 0,
             unanswered: 0,
         }
+    }
+
+    /// Takes what a handshake over these sockets has shown (P12.5): the peer receives at its configured address, and
+    /// this end's packets reach it as `flow`, from the first address to the second. `rtt_ns` is about the round trip.
+    /// Changes nothing for addresses that no packet can have, and returns whether they are others.
+    pub fn know(&mut self, flow: (SocketAddr, SocketAddr), rtt_ns: u64) -> bool {
+        let is_flow = is_flow(flow.0, flow.1);
+        if is_flow && self.seen.is_none() {
+            self.current = Some(self.config.peer);
+            self.candidate = None;
+            self.seen = Some(Seen {
+                flow,
+                is_resealed: false,
+                // The reply to any probe is newer.
+                echo: 0,
+            });
+            (self.rtt_ns, self.is_rtt_guessed) = (Some(rtt_ns), true);
+        }
+        is_flow
     }
 
     /// The addresses of packets; `None` until both ends know them. They change with the
@@ -381,10 +403,9 @@ impl Route {
             return Err(Refused::Unasked);
         }
         let sample_ns = now_ns.saturating_sub(probe.sent_ns);
-        self.rtt_ns = Some(
-            self.rtt_ns
-                .map_or(sample_ns, |rtt| rtt - rtt / 8 + sample_ns / 8),
-        );
+        let measured_ns = self.rtt_ns.filter(|_| !self.is_rtt_guessed);
+        self.rtt_ns = Some(measured_ns.map_or(sample_ns, |rtt| rtt - rtt / 8 + sample_ns / 8));
+        self.is_rtt_guessed = false;
         if let Some(search) = &mut self.config.search {
             search.pass(probe.bytes);
         }
@@ -504,6 +525,10 @@ impl Route {
         let asked = |interval_ns| self.probed_ns.map_or(0, |at| at + interval_ns);
         if self.wants_acceptance() {
             return asked(self.timeout_ns());
+        }
+        if self.is_rtt_guessed && self.probed_ns.is_none() {
+            // A handshake does not show everything.
+            return 0;
         }
         let quiet_ns = self
             .heard_ns

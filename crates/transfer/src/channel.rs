@@ -8,6 +8,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use farwrite::QpOptions;
 use farwrite_connection::{ByeCause, Connection, Ended, Error as ConnectionError};
 use farwrite_keys::{ChannelMessage, Error as SessionError, Proof, decode, encode};
 use farwrite_stream::{
@@ -142,6 +143,13 @@ impl Channel {
     /// The packets of the channel. Each path of a connection carries such packets, so a connection for files need
     /// not look for larger ones.
     pub const MTU: u32 = 1024;
+
+    /// The name and the options of the queue pair of a channel, for [`farwrite_connection::ConnectionOptions::first`].
+    pub(crate) fn first() -> (String, QpOptions) {
+        let mut base = QpOptions::default();
+        base.sdr.mtu = Self::MTU;
+        (NAME.to_owned(), options().queue_pair(&base))
+    }
 
     /// Opens the channel over a connection, and waits for the peer at most `limit`.
     ///

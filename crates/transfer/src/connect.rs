@@ -38,6 +38,7 @@ pub fn connection_options(patience: Duration) -> ConnectionOptions {
         largest_mtu: Some(Channel::MTU),
         // A trace of a transfer shows its data.
         reports_events: false,
+        first: Some(Channel::first()),
         ..ConnectionOptions::default()
     }
 }

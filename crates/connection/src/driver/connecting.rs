@@ -2,16 +2,17 @@
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use farwrite::routes::Role;
 use farwrite::{Endpoint, RealTime, UdpFabric};
 use slab::Slab;
 
-use super::{Driver, release, reserve};
+use super::{Driver, reserve};
 use crate::error::Error;
 use crate::handshake::{Initiator, InitiatorFailure};
 use crate::keys::Peer;
-use crate::message::Introduction;
+use crate::message::{Flow, Introduction};
 
 /// The connections that are being made, by the number that names each.
 #[derive(Default)]
@@ -135,7 +136,7 @@ impl Driver {
             return false;
         };
         if let Some((at, payload)) = attempt.initiator.receive(now_ns, from, bytes)
-            && let Err(error) = self.answered(endpoint, key, (local, at), &payload)
+            && let Err(error) = self.answered(endpoint, key, (at, (from, local)), &payload)
             && let Some(attempt) = self.attempts.all.get_mut(key)
         {
             attempt.failed.get_or_insert(error);
@@ -146,12 +147,13 @@ impl Driver {
         true
     }
 
-    /// The responder at `at` has answered the initiator, whose packets it sends to `local`.
+    /// The responder at `at` has answered the initiator, with a packet that came as `seen`. What the program wants at
+    /// once goes with the proof.
     fn answered(
         &mut self,
         endpoint: &mut Endpoint<UdpFabric>,
         key: usize,
-        (local, at): (SocketAddr, SocketAddr),
+        (at, seen): (SocketAddr, Flow),
         payload: &[u8],
     ) -> Result<(), Error> {
         let now_ns = endpoint.fabric().now_ns();
@@ -165,26 +167,27 @@ impl Driver {
                 serves,
             });
         }
+        let Some(attempt) = self.attempts.all.get(key) else {
+            return Ok(());
+        };
+        let rtt = Duration::from_nanos(attempt.initiator.rtt_ns());
+        let peer = (at, attempt.peer.clone(), rtt);
         let rate_control = self.options.rate_control;
-        let stated = (local, &[purpose][..]);
-        let (reserved, introduction) = reserve(&mut self.keeper, endpoint, rate_control, stated)?;
+        let stated = (seen, &[purpose][..]);
+        let (reserved, mut introduction) =
+            reserve(&mut self.keeper, endpoint, rate_control, stated)?;
+        let theirs = (&theirs, purpose);
+        let session = self.join(endpoint, reserved, Role::Initiator, peer, theirs)?;
+        if let Some(session) = self.sessions.get_mut(session) {
+            session.attempt = Some(key);
+            introduction.messages = session.take_early();
+        }
         let Some(attempt) = self.attempts.all.get_mut(key) else {
             return Ok(());
         };
-        if let Err(error) = attempt.initiator.prove(now_ns, &introduction) {
-            release(&mut self.keeper, endpoint, reserved);
-            return Err(Error::Noise(error.to_string()));
-        }
-        let peer = attempt.peer.clone();
-        let theirs = (theirs, purpose);
-        let session = self.join(endpoint, reserved, Role::Initiator, (at, peer), theirs)?;
-        if let Some(attempt) = self.attempts.all.get_mut(key) {
-            attempt.session = Some(session);
-        }
-        if let Some(session) = self.sessions.get_mut(session) {
-            session.attempt = Some(key);
-        }
-        Ok(())
+        attempt.session = Some(session);
+        let proven = attempt.initiator.prove(now_ns, &introduction.encode()?);
+        proven.map_err(|error| Error::Noise(error.to_string()))
     }
 
     /// Sends what the attempts have to send. Returns when to call again.

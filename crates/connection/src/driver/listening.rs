@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use farwrite::fabric::udp::OwnersDatagram;
 use farwrite::routes::Role;
@@ -71,20 +72,30 @@ impl Driver {
             Reaction::Ignored => {}
             Reaction::Answered(answer) => send(endpoint, packet, &answer),
             Reaction::Asked(asked) => self.asked(endpoint, now_ns, packet, asked),
-            Reaction::Proven { id, peer, payload } => {
+            Reaction::Proven {
+                id,
+                peer,
+                payload,
+                since_ns,
+            } => {
                 let Some(reserved) = listening.reserved.remove(&id) else {
                     return;
                 };
                 let owner = owner(&peer, packet.src);
-                let at = (packet.src, peer);
+                let rtt = Duration::from_nanos(now_ns.saturating_sub(since_ns));
+                let at = (packet.src, peer, rtt);
                 // What a peer that holds a key says wrongly harms only itself.
-                let Some(theirs) = self.introduced(&payload) else {
+                let Some((theirs, purpose)) = self.introduced(&payload) else {
                     return release(&mut self.keeper, endpoint, reserved);
                 };
-                if let Ok(session) = self.join(endpoint, reserved, Role::Responder, at, theirs)
+                let of_peer = (&theirs, purpose);
+                if let Ok(key) = self.join(endpoint, reserved, Role::Responder, at, of_peer)
                     && let Some(listening) = &mut self.listening
                 {
-                    listening.arrived.push_back((session, owner));
+                    listening.arrived.push_back((key, owner));
+                    self.on_session(endpoint, key, |session, shared| {
+                        session.hear_early(shared, &theirs.messages);
+                    });
                 }
             }
         }
@@ -113,23 +124,26 @@ impl Driver {
         };
         let reserved = if listening.has_room(&asked, self.options.backlog) {
             let options = &self.options;
-            let stated = (packet.dst, &options.serves[..]);
+            let stated = ((packet.src, packet.dst), &options.serves[..]);
             reserve(&mut self.keeper, endpoint, options.rate_control, stated).ok()
         } else {
             None
         };
-        let Some((reserved, payload)) = reserved else {
+        let Some((reserved, introduction)) = reserved else {
             if let Reaction::Answered(answer) = listening.responder.refuse(asked) {
                 send(endpoint, packet, &answer);
             }
             return;
         };
-        match listening.responder.accept(now_ns, asked, &payload) {
-            Ok((id, answer)) => {
+        let payload = introduction.encode().ok();
+        let accepted =
+            payload.and_then(|payload| listening.responder.accept(now_ns, asked, &payload).ok());
+        match accepted {
+            Some((id, answer)) => {
                 listening.reserved.insert(id, reserved);
                 send(endpoint, packet, &answer);
             }
-            Err(_) => release(&mut self.keeper, endpoint, reserved),
+            None => release(&mut self.keeper, endpoint, reserved),
         }
     }
 

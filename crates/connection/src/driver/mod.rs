@@ -8,6 +8,7 @@ mod tests;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use farwrite::fabric::udp::ReadyEvent;
 use farwrite::routes::{Role, RouteId, RouteKeeper, RouteOffer, Sizes};
@@ -20,7 +21,7 @@ use slab::Slab;
 use crate::error::{Ended, Error};
 use crate::handshake::{self, Responder};
 use crate::keys::Peer;
-use crate::message::{ByeCause, Introduction};
+use crate::message::{ByeCause, Flow, Introduction};
 use crate::options::ConnectionOptions;
 use crate::purpose::Purpose;
 use crate::session::{SESSION_MTU, Session, Shared, session_options};
@@ -117,6 +118,8 @@ impl Driver {
                 self.receive_as_responder(endpoint, now_ns, &packet);
             }
         }
+        // A proof leaves before route packets, which its receiver cannot use without it.
+        let attempts_ns = self.poll_attempts(endpoint, now_ns);
         let mut served = std::mem::take(&mut self.served);
         let keeper_ns = self.keeper.poll_each(endpoint, &mut served);
         for (route, result) in served.drain(..) {
@@ -124,7 +127,7 @@ impl Driver {
         }
         self.served = served;
         let next_ns = keeper_ns.unwrap_or(u64::MAX);
-        let next_ns = next_ns.min(self.poll_attempts(endpoint, now_ns));
+        let next_ns = next_ns.min(attempts_ns);
         TaskState::Until(next_ns.min(self.poll_listening(endpoint, now_ns)))
     }
 
@@ -165,9 +168,8 @@ impl Driver {
         };
         let mut shared = shared!(self, endpoint);
         let next_ns = session.poll(&mut shared);
-        if (session.is_over() || session.has_heard(&shared))
-            && let Some(attempt) = session.attempt.take()
-        {
+        let is_known = session.is_over() || session.is_open() || session.has_heard(&shared);
+        if is_known && let Some(attempt) = session.attempt.take() {
             self.attempts.confirm(attempt);
         }
         let has_turned = session.announce();
@@ -198,8 +200,8 @@ impl Driver {
         endpoint: &mut Endpoint<UdpFabric>,
         reserved: Reserved,
         role: Role,
-        (at, peer): (SocketAddr, Peer),
-        (theirs, purpose): (Introduction, Purpose),
+        (at, peer, rtt): (SocketAddr, Peer, Duration),
+        (theirs, purpose): (&Introduction, Purpose),
     ) -> Result<usize, Error> {
         let Reserved { qp, route } = reserved;
         let join = || -> Result<Session, Error> {
@@ -216,9 +218,13 @@ impl Driver {
                 Role::Responder => Sizes::Untested,
             };
             self.keeper.join(endpoint, route, role, &offer, sizes)?;
+            let known = self.keeper.know(route, theirs.seen, rtt);
+            known.map_err(farwrite::Error::from)?;
             let mut shared = shared!(self, endpoint);
-            let mut session = Session::new(&mut shared, peer, role, route, qp, theirs.queue_pair)?;
+            let theirs = &theirs.queue_pair;
+            let mut session = Session::new(&mut shared, peer, role, (route, rtt), qp, theirs)?;
             session.purpose = purpose;
+            session.begin(&mut shared);
             Ok(session)
         };
         match join() {
@@ -302,14 +308,15 @@ impl Driver {
     }
 }
 
-/// Takes a session queue pair and a route, and what a peer must know of them. `local` is the address at
-/// which the peer's packets arrive, and `purposes` those that this end states.
+/// Takes a session queue pair and a route, and what a peer must know of them. `seen` are the addresses with which
+/// the peer's packet has arrived, and `purposes` those that this end states.
 pub(crate) fn reserve(
     keeper: &mut RouteKeeper,
     endpoint: &mut Endpoint<UdpFabric>,
     rate_control: RateControl,
-    (local, purposes): (SocketAddr, &[Purpose]),
-) -> Result<(Reserved, Vec<u8>), Error> {
+    (seen, purposes): (Flow, &[Purpose]),
+) -> Result<(Reserved, Introduction), Error> {
+    let (_, local) = seen;
     let qp = endpoint.create_qp(session_options(rate_control))?;
     let mut offered = || -> Result<(RouteId, QpInfo, RouteOffer), Error> {
         let info = endpoint.qp_info(qp)?;
@@ -332,15 +339,10 @@ pub(crate) fn reserve(
         queue_pair,
         route: offer,
         purposes: purposes.to_vec(),
+        seen,
+        messages: Vec::new(),
     };
-    let reserved = Reserved { qp, route };
-    match introduction.encode() {
-        Ok(bytes) => Ok((reserved, bytes)),
-        Err(error) => {
-            release(keeper, endpoint, reserved);
-            Err(error.into())
-        }
-    }
+    Ok((Reserved { qp, route }, introduction))
 }
 
 /// Returns what a handshake has taken that came to nothing.

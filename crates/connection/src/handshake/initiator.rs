@@ -52,6 +52,8 @@ struct Answered {
     number: u64,
     ciphers: Box<StatelessTransportState>,
     since_ns: u64,
+    /// About the round trip: the time from the opening to its answer.
+    rtt_ns: u64,
     /// The proof, once its payload is known.
     proof: Option<(Vec<u8>, Repeat)>,
 }
@@ -137,6 +139,7 @@ impl Initiator {
                 None
             }
             Content::Answer(noise) => {
+                let opened_ns = attempt.opened_ns().unwrap_or(now_ns);
                 let Some((state, payload)) = attempt.read_answer(&self.keys, noise) else {
                     self.answered_busy(now_ns, place);
                     return None;
@@ -149,6 +152,7 @@ impl Initiator {
                             number: packet.number,
                             ciphers: Box::new(ciphers),
                             since_ns: now_ns,
+                            rtt_ns: now_ns.saturating_sub(opened_ns),
                             proof: None,
                         });
                         Some((to, payload))
@@ -180,6 +184,11 @@ impl Initiator {
             | Content::Opening { .. }
             | Content::Proof(_) => None,
         }
+    }
+
+    /// About the round trip, once the peer has answered. It is too long if packets were lost.
+    pub(crate) fn rtt_ns(&self) -> u64 {
+        self.answered.as_ref().map_or(0, |answered| answered.rtt_ns)
     }
 
     /// Asks again later if the peer at `place` has no room, up to the limit for that.

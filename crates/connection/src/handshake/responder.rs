@@ -42,6 +42,8 @@ pub(crate) enum Reaction {
         id: HandshakeId,
         peer: Peer,
         payload: Vec<u8>,
+        /// When this end has answered first.
+        since_ns: u64,
     },
 }
 
@@ -310,7 +312,12 @@ impl Responder {
         let entry = self.entries.remove(&id);
         self.skip_ended();
         match entry {
-            Some(Entry { peer, .. }) => Reaction::Proven { id, peer, payload },
+            Some(Entry { peer, since_ns, .. }) => Reaction::Proven {
+                id,
+                peer,
+                payload,
+                since_ns,
+            },
             None => Reaction::Ignored,
         }
     }

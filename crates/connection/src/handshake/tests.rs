@@ -126,7 +126,9 @@ impl World {
                 let accepted = self.responder.accept(self.now_ns, asked, FROM_RESPONDER);
                 Some(accepted.expect("a short payload").1)
             }
-            Reaction::Proven { id, peer, payload } => {
+            Reaction::Proven {
+                id, peer, payload, ..
+            } => {
                 self.proven.push((id, peer, payload));
                 None
             }

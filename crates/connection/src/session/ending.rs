@@ -1,6 +1,7 @@
 //! The end of a session, by either end (P12.6).
 
 use farwrite::QueuePair;
+use farwrite::routes::Role;
 use farwrite_keys::Text;
 
 use super::{Phase, Session, Shared};
@@ -32,7 +33,9 @@ impl Session {
         if self.ended().is_some() {
             return;
         }
-        if matches!(self.phase, Phase::Routing { .. }) {
+        let is_greeting = matches!(self.phase, Phase::Greeting { .. });
+        if is_greeting && self.role == Role::Initiator && !self.has_heard(shared) {
+            // The peer may not know of the session.
             return self.end(shared, why);
         }
         if let Phase::Leaving { why, .. } = &self.phase {

@@ -12,6 +12,7 @@ use super::queue_pairs::{MOST_REQUESTS, encoded};
 use super::*;
 use crate::driver::reserve;
 use crate::handshake::{Initiator, InitiatorKeys, Limits, Reaction, Responder};
+use crate::message::Introduction;
 use crate::{Connection, Keys, Listener, MessageOptions, Messages, OpenedQueuePair, connect};
 
 const LONG: Duration = Duration::from_secs(20);
@@ -192,7 +193,7 @@ fn what_has_no_meaning_here_has_no_effect() {
             Message::Close { number }.encode(),
             Message::Close { number: u32::MAX }.encode(),
         ];
-        messages.extend((6..=255).map(|kind| vec![kind; 4096]));
+        messages.extend((7..=255).map(|kind| vec![kind; 4096]));
         say(&liar, messages);
         opened(&honest, &liar);
         assert_eq!(honest.mtu(), mtu);
@@ -400,21 +401,27 @@ fn introductions_that_lie_take_no_place() {
         let payload = vec![0xFF; 50 * number];
         prove(&socket, to, &world.keys, number as u64, &payload);
     }
-    // Two purposes, none, and one that the listener does not serve.
+    // Two purposes, none, one that the listener does not serve, addresses that no packet has, and first messages that
+    // no honest peer says.
     let [liar, _honest] = world.with_liar(true);
-    let wrong = [vec![Purpose::PROGRAM; 2], Vec::new(), vec![Purpose::FILES]];
-    for (number, purposes) in (100..).zip(wrong) {
-        let stated = liar.on_session(move |session, shared| {
-            let local = shared.keeper.peer(session.route()).expect("a route");
+    let lies: [fn(&mut Introduction); 6] = [
+        |said| said.purposes = vec![Purpose::PROGRAM; 2],
+        |said| said.purposes.clear(),
+        |said| said.purposes = vec![Purpose::FILES],
+        |said| said.seen.0.set_port(0),
+        |said| said.messages = vec![vec![0]],
+        |said| said.messages = vec![Message::Ready { mtu: 100 }.encode()],
+    ];
+    for (number, lie) in (100..).zip(lies) {
+        let stated = liar.on_session(|session, shared| {
+            let peer = shared.keeper.peer(session.route()).expect("a route");
             let rate_control = shared.options.rate_control;
-            reserve(
-                shared.keeper,
-                shared.endpoint,
-                rate_control,
-                (local, &purposes),
-            )
+            let stated = ((peer, peer), &[Purpose::PROGRAM][..]);
+            reserve(shared.keeper, shared.endpoint, rate_control, stated)
         });
-        let (_, payload) = stated.expect("it is open").expect("room");
+        let (_, mut introduction) = stated.expect("it is open").expect("room");
+        lie(&mut introduction);
+        let payload = introduction.encode().expect("it is short");
         prove(&socket, to, &world.keys, number, &payload);
     }
     assert_eq!(

@@ -66,6 +66,16 @@ impl KeptRoute {
         received.is_ok()
     }
 
+    /// As [`Route::know`].
+    pub(super) fn know(
+        &mut self,
+        flow: (std::net::SocketAddr, std::net::SocketAddr),
+        rtt: Duration,
+    ) -> bool {
+        let rtt_ns = u64::try_from(rtt.as_nanos()).unwrap_or(u64::MAX);
+        self.route.know(flow, rtt_ns)
+    }
+
     /// Route packets that came from the peer.
     pub(super) fn heard_packets(&self) -> u64 {
         self.heard_packets

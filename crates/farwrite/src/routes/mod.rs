@@ -227,6 +227,27 @@ impl RouteKeeper {
         Ok(())
     }
 
+    /// Takes what a handshake over these sockets has shown, after [`RouteKeeper::join`]: the peer receives at the address
+    /// that was given there, and this end's packets reach it from the first address of `flow` to the second. The route
+    /// needs no probes then, except for sizes. `rtt` is about the round trip.
+    ///
+    /// # Errors
+    /// [`RouteError::NoSuchRoute`], [`RouteError::NotFound`] without a peer, and [`RouteError::NoAddress`] for addresses
+    /// that no packet can have.
+    pub fn know(
+        &mut self,
+        id: RouteId,
+        flow: (SocketAddr, SocketAddr),
+        rtt: Duration,
+    ) -> Result<(), RouteError> {
+        let joined = self.entry_mut(id)?.joined.as_mut();
+        let (_, kept) = joined.ok_or(RouteError::NotFound(id.serial))?;
+        match kept.know(flow, rtt) {
+            true => Ok(()),
+            false => Err(RouteError::NoAddress { address: flow.0 }),
+        }
+    }
+
     /// Sets the IP address of this end on a route. An endpoint at a wildcard address
     /// ([`UdpFabric::is_wildcard`]) has several: before [`RouteKeeper::join`], set the one that the peer
     /// names or that packets to it leave from. Later, set the new one when this machine has moved. The

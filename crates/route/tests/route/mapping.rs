@@ -28,6 +28,41 @@ fn a_route_without_translation_is_known_as_soon() {
     assert!(world.initiator.is_ready() && world.responder.is_ready());
 }
 
+/// Both ends know the addresses from a handshake. Their first probes show what it does not.
+#[test]
+fn a_handshake_makes_the_route_known() {
+    let mut world = World::new();
+    world.mapped = addr("192.0.2.1:5000");
+    let known = world.right_routes();
+    let [at_responder, at_initiator] =
+        known.map(|route| route.and_then(|route| route.sealed_as).expect("known"));
+    let none = (addr("192.0.2.1:0"), at_responder.1);
+    assert!(!world.initiator.know(none, 0) && world.routes() == [None; 2]);
+    assert!(world.initiator.know(at_responder, 500 * MS));
+    assert!(world.responder.know(at_initiator, 500 * MS));
+    assert_eq!(world.routes(), known);
+    assert!(world.responder.is_ready());
+    for _ in 0..20 {
+        for mut datagram in world.poll() {
+            world.reseal(&mut datagram);
+            world.deliver(&datagram);
+        }
+        world.now += MS;
+    }
+    let resealed = known.map(|route| {
+        route.map(|route| farwrite_route::Addresses {
+            sealed_as: None,
+            ..route
+        })
+    });
+    assert_eq!(world.routes(), resealed);
+    let measured = [&world.initiator, &world.responder].map(|end| end.rtt_ns());
+    assert!(
+        measured.iter().all(|rtt_ns| *rtt_ns < Some(10 * MS)),
+        "{measured:?}"
+    );
+}
+
 #[test]
 fn a_relay_that_puts_icrcs_right_is_noticed() {
     let mut world = World::new();

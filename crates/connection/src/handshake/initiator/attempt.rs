@@ -263,6 +263,14 @@ impl Attempt {
         }
     }
 
+    /// When the first Noise message left first.
+    pub(super) fn opened_ns(&self) -> Option<u64> {
+        match self.stage {
+            Stage::Opening { since_ns, .. } => Some(since_ns),
+            _ => None,
+        }
+    }
+
     pub(super) fn is_opening(&self) -> bool {
         matches!(self.stage, Stage::Opening { .. })
     }

@@ -204,7 +204,9 @@ fn a_code_outlives_a_responder_without_room() {
                     Some(accepted.expect("a short payload").1)
                 }
                 Reaction::Answered(answer) => Some(answer),
-                Reaction::Proven { id, peer, payload } => {
+                Reaction::Proven {
+                    id, peer, payload, ..
+                } => {
                     world.proven.push((id, peer, payload));
                     None
                 }
