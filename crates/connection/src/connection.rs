@@ -163,6 +163,19 @@ impl Connection {
         });
     }
 
+    /// As [`Connection::finish`] for an end that needs nothing of its peer any more, and that knows that its peer needs
+    /// nothing either: the last messages of both were acknowledged. Waits only until the peer was told, not until it
+    /// knows: if that is lost, the peer notices that this end is gone.
+    pub fn depart(&self, limit: Duration) {
+        // A thread that has ended has no connections.
+        let _ = self.on_session(|session, shared| session.depart(shared));
+        let _ = self.wait(limit, |session| {
+            session
+                .is_none_or(|session| session.is_over())
+                .then_some(())
+        });
+    }
+
     /// What this end knows of the peer and of the path to it. All queue pairs of the connection share it.
     ///
     /// # Errors

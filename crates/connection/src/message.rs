@@ -128,10 +128,12 @@ pub(crate) enum Message {
     Close { number: u32 },
     /// The sender ends the connection.
     Bye { cause: ByeCause, reason: Text },
+    /// The sender has ended the connection, and takes no answer.
+    Left,
 }
 
 /// The number of the first kind that this version does not know.
-const UNKNOWN_KINDS: u8 = 6;
+const UNKNOWN_KINDS: u8 = 7;
 
 /// Why an end ends a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -190,9 +192,7 @@ mod tests {
         assert_eq!(Message::decode(&bytes), Ok(Some(ready.clone())));
         bytes.extend_from_slice(b"a field of a later version");
         assert_eq!(Message::decode(&bytes), Ok(Some(ready)));
-        let (cause, reason) = (ByeCause::Failed, Text::default());
-        let bye = Message::Bye { cause, reason }.encode();
-        assert_eq!(bye[0], UNKNOWN_KINDS - 1);
+        assert_eq!(Message::Left.encode(), [UNKNOWN_KINDS - 1]);
         assert_eq!(Message::decode(&[UNKNOWN_KINDS, 9, 9]), Ok(None));
         assert!(Message::decode(&[]).is_err());
         let name = "n".repeat(MAX_NAME_BYTES + 1);

@@ -13,6 +13,8 @@ use farwrite::{
     UdpFabric, Waiters,
 };
 
+use farwrite_keys::Text;
+
 use crate::error::{Ended, Error};
 use crate::keys::Peer;
 use crate::message::{self, ByeCause, Malformed, Message};
@@ -27,7 +29,7 @@ mod lies;
 mod queue_pairs;
 mod stuck;
 
-use ending::LINGER_NS;
+use ending::{LINGER_NS, WaitsFor};
 use gone::GoneWatch;
 pub use gone::{INITIATOR_GONE_AFTER, RESPONDER_GONE_AFTER};
 pub(crate) use queue_pairs::fit_path;
@@ -84,11 +86,11 @@ enum Phase {
         until_ns: u64,
         why: Ended,
     },
-    /// The last message is under way. The peer answers it, unless it is an answer itself.
+    /// The last message is under way.
     Closing {
         until_ns: u64,
         why: Ended,
-        is_answer: bool,
+        waits_for: WaitsFor,
     },
     Over(Ended),
 }
@@ -352,18 +354,10 @@ impl Session {
                 // Events of its queue pairs do not reach the session.
                 (*until_ns).min(now_ns + LOOK_AGAIN_NS)
             }
-            Phase::Closing {
-                until_ns,
-                why,
-                is_answer,
-            } => {
-                if now_ns >= *until_ns || *is_answer && self.queue.unsent() == 0 {
-                    let why = why.clone();
-                    self.end(shared, why);
-                    return Ok(0);
-                }
-                *until_ns
-            }
+            Phase::Closing { .. } => match self.wait_to_close(shared) {
+                Some(due_ns) => due_ns,
+                None => return Ok(0),
+            },
             _ => u64::MAX,
         };
         let next_ns = match again {
@@ -525,7 +519,7 @@ impl Session {
         if let Phase::Closing { why, .. } = &self.phase {
             // The first reason stays, and nothing is opened any more.
             let why = why.clone();
-            if matches!(message, Message::Bye { .. }) {
+            if matches!(message, Message::Bye { .. } | Message::Left) {
                 self.end(shared, why);
             }
             return Ok(());
@@ -558,6 +552,10 @@ impl Session {
             Message::Close { number } => {
                 self.requests.retain(|request| request.number != number);
                 // The queue pair itself stays until its user closes it: messages may have arrived.
+            }
+            Message::Left => {
+                let (cause, reason) = (ByeCause::Closed, Text::default());
+                self.end(shared, Ended::ByPeer { cause, reason });
             }
             Message::Bye { cause, reason } => {
                 let why = Ended::ByPeer { cause, reason };

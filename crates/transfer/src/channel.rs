@@ -264,6 +264,12 @@ impl Channel {
 }
 
 impl CloseHandle {
+    /// As [`CloseHandle::close`], when all was said and both ends know it. Does not wait for the peer.
+    pub(crate) fn depart(&self) {
+        self.stream.close();
+        self.connection.depart(LAST_MESSAGE);
+    }
+
     /// Ends the channel: what waits on it fails with [`ChannelError::Over`]. Waits until the peer knows it, at most a
     /// second.
     pub fn close(&self) {
@@ -285,6 +291,11 @@ impl Writer {
         let sent = self.stream.write_all(&framed(message)?);
         self.is_over = sent.is_err();
         Ok(sent?)
+    }
+
+    /// Waits until the peer has all messages.
+    pub(crate) fn wait_delivered(&mut self) -> Result<(), ChannelError> {
+        Ok(self.stream.wait_delivered()?)
     }
 
     /// Sends the last message, and waits until the peer has it, both within a second.

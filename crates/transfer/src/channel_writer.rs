@@ -4,6 +4,7 @@
 //! second, so the peer gets one even if a disk or anything else blocks another thread. When the session
 //! ends early, the last message overtakes the queue.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -45,6 +46,8 @@ struct Shared {
     timeout: Duration,
     /// Since when the current message has waited for room on the channel.
     waits_since: Mutex<Option<Instant>>,
+    /// Whether the peer has [`Message::Done`].
+    is_done_there: AtomicBool,
 }
 
 impl Shared {
@@ -78,6 +81,7 @@ impl ChannelWriter {
             last: Mutex::new(None),
             timeout,
             waits_since: Mutex::new(None),
+            is_done_there: AtomicBool::new(false),
         });
         let of_thread_too = Arc::clone(&shared);
         let thread = thread::Builder::new()
@@ -98,17 +102,18 @@ impl ChannelWriter {
     }
 
     /// Ends the channel, and with it the thread that reads from it. After a failure, the peer first
-    /// receives the reason.
+    /// receives the reason. After a success, each end knows it, and does not wait for the other.
     pub(crate) fn end<T>(self, result: &Result<T, Error>) {
-        if let Err(error) = result {
-            *self.outbox.shared.last() = Some(Message::Abort {
-                cause: error.cause(),
-                reason: Text::new(error),
-            });
-            let start = Instant::now();
-            while !self.thread.is_finished() && start.elapsed() < LAST_MESSAGE {
-                thread::sleep(Duration::from_millis(5));
-            }
+        let Err(error) = result else {
+            return self.close_handle.depart();
+        };
+        *self.outbox.shared.last() = Some(Message::Abort {
+            cause: error.cause(),
+            reason: Text::new(error),
+        });
+        let start = Instant::now();
+        while !self.thread.is_finished() && start.elapsed() < LAST_MESSAGE {
+            thread::sleep(Duration::from_millis(5));
         }
         self.close_handle.close();
     }
@@ -137,6 +142,11 @@ impl Outbox {
             self.check()?;
             thread::sleep(Duration::from_millis(1));
         }
+    }
+
+    /// Whether the peer has [`Message::Done`]. Nothing else is sent to it then.
+    pub(crate) fn is_done_there(&self) -> bool {
+        self.shared.is_done_there.load(Ordering::Acquire)
     }
 
     /// Fails if the peer has stopped reading. Other failures of the channel appear when it is read.
@@ -172,7 +182,13 @@ fn write_messages(
         // This is short enough that a last message does not wait for the heartbeat.
         let wait = heartbeat_at.saturating_duration_since(Instant::now());
         match queued.recv_timeout(wait.min(CANCEL_PERIOD)) {
-            Ok(message) => send(&mut writer, &message)?,
+            Ok(message) => {
+                send(&mut writer, &message)?;
+                if matches!(message, Message::Done) {
+                    writer.wait_delivered()?;
+                    shared.is_done_there.store(true, Ordering::Release);
+                }
+            }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return Ok(()),
         }

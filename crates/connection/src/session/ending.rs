@@ -4,7 +4,7 @@ use farwrite::QueuePair;
 use farwrite::routes::Role;
 use farwrite_keys::Text;
 
-use super::{Phase, Session, Shared};
+use super::{LOOK_AGAIN_NS, Phase, Session, Shared, nanoseconds};
 use crate::error::Ended;
 use crate::message::{ByeCause, Message};
 
@@ -12,6 +12,20 @@ use crate::message::{ByeCause, Message};
 pub(super) const LINGER_NS: u64 = 1_000_000_000;
 /// The same after a failure: where packets are lost, one of them may leave in a second.
 const FAILED_LINGER_NS: u64 = 3_000_000_000;
+/// Bounds of the time for which an end stays that goes without an answer, after its last message has left: a sixteenth
+/// of a round trip, in which its last acknowledgements leave a second time (P3.8).
+const STAY_NS: [u64; 2] = [1_000_000, 50_000_000];
+
+/// What an end waits for that has said its last message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WaitsFor {
+    /// The peer's answer.
+    Answer,
+    /// That the peer has it, which was first.
+    Acknowledgement,
+    /// That it has left.
+    Departure,
+}
 
 impl Session {
     /// Ends the session. A message informs the peer of the cause.
@@ -52,15 +66,70 @@ impl Session {
             ByeCause::Failed | ByeCause::Busy => FAILED_LINGER_NS,
             ByeCause::Closed | ByeCause::NoLongerKnown => LINGER_NS,
         };
+        self.begin_closing(shared, linger_ns, why, WaitsFor::Answer);
+    }
+
+    /// As [`Session::close`] for [`ByeCause::Closed`], and waits only until the last message has left. Neither end needs
+    /// anything of the other any more.
+    pub(crate) fn depart(&mut self, shared: &mut Shared<'_>) {
+        if !matches!(self.phase, Phase::Open) {
+            return self.close(shared, ByeCause::Closed, Ended::Closed);
+        }
+        self.tell(&Message::Left);
+        self.begin_closing(shared, LINGER_NS, Ended::Closed, WaitsFor::Departure);
+    }
+
+    fn begin_closing(
+        &mut self,
+        shared: &Shared<'_>,
+        linger_ns: u64,
+        why: Ended,
+        waits_for: WaitsFor,
+    ) {
         self.turn(Phase::Closing {
             until_ns: shared.now_ns + linger_ns,
             why,
-            is_answer: false,
+            waits_for,
         });
-        // Their users must learn that the connection ends, although the queue pairs stay.
+        // Their users must learn that the connection ends, if the queue pairs stay.
         for qp in self.pairs.values() {
             shared.endpoint.waker_of(*qp).wake();
         }
+    }
+
+    /// Goes on with closing. Returns when to look again; `None` when the session is over.
+    pub(super) fn wait_to_close(&mut self, shared: &mut Shared<'_>) -> Option<u64> {
+        let Phase::Closing {
+            until_ns,
+            why,
+            waits_for,
+        } = &mut self.phase
+        else {
+            return Some(u64::MAX);
+        };
+        let is_done = match *waits_for {
+            WaitsFor::Answer => false,
+            WaitsFor::Acknowledgement => self.queue.unsent() == 0,
+            WaitsFor::Departure => {
+                if self.queue.has_left() {
+                    let [least_ns, most_ns] = STAY_NS;
+                    let stay_ns = (nanoseconds(self.rtt) / 16).clamp(least_ns, most_ns);
+                    *until_ns = (*until_ns).min(shared.now_ns + stay_ns);
+                    *waits_for = WaitsFor::Answer;
+                }
+                false
+            }
+        };
+        if is_done || shared.now_ns >= *until_ns {
+            let why = why.clone();
+            self.end(shared, why);
+            return None;
+        }
+        Some(match *waits_for {
+            // No event says it.
+            WaitsFor::Departure => (*until_ns).min(shared.now_ns + LOOK_AGAIN_NS),
+            WaitsFor::Answer | WaitsFor::Acknowledgement => *until_ns,
+        })
     }
 
     /// Whether messages of this end have left that the peer has not acknowledged.
@@ -76,11 +145,7 @@ impl Session {
         self.destroy_pairs(shared);
         let (cause, reason) = (ByeCause::Closed, Text::default());
         self.tell(&Message::Bye { cause, reason });
-        self.turn(Phase::Closing {
-            until_ns: shared.now_ns + LINGER_NS,
-            why,
-            is_answer: true,
-        });
+        self.begin_closing(shared, LINGER_NS, why, WaitsFor::Acknowledgement);
     }
 
     pub(super) fn fail(&mut self, shared: &mut Shared<'_>, why: Ended) {

@@ -179,7 +179,7 @@ impl Stream {
 
     /// Works until the next housekeeping. `result` gets what the disk reports when it has finished. Then
     /// this end goes on, since the last acknowledgement and the last message may have been lost, and
-    /// answers until the sender has closed the channel. Returns whether it has.
+    /// answers until the sender has that message, or has closed the channel. Returns whether it has.
     fn step(
         &mut self,
         context: &StreamContext<'_>,
@@ -206,6 +206,9 @@ impl Stream {
                 }
                 Ok(Event::Ended { error, .. }) => return Err(error),
                 Err(_) => {}
+            }
+            if result.is_some() && context.outbox.is_done_there() {
+                return Ok(true);
             }
         }
         let meter = result.is_none().then_some(meter);
