@@ -36,6 +36,7 @@ def run(programs):
         _copies(programs, source, f"{name} of {_bytes(source) / MB:.0f} MB")
     _changes(programs, tree)
     _cold(programs)
+    _round_trips(programs)
 
 
 def _conditions():
@@ -82,6 +83,20 @@ def _cold(programs):
         rows.append([f"{rtt_ms} ms", *map(_seconds, taken.values()), goal, _ratio(taken[FARWRITE], goal), ends.shown(*late)])
     table.show("Seconds to copy 1 MB. Goal: ssh host true, 4 round trips and the bytes", _conditions(),
                ["path", *ways, "goal", "of goal", "late"], rows)
+
+
+def _round_trips(programs):
+    """The round trips of the smallest file."""
+    file = programs.directory / "byte"
+    file.write_bytes(b"1")
+    taken = {0: [], 200: []}
+    for seed in range(programs.runs):
+        for rtt_ms, seconds in taken.items():
+            with programs.path("--rtt", f"{rtt_ms}ms", "--seed", seed) as path:
+                seconds.append(ends.move(programs, path, file))
+    near, far = map(statistics.median, taken.values())
+    table.show("Round trips of `send` with a file of 1 byte", "200 ms, without the time that it takes over 0 ms; medians",
+               ["program", "round trips"], [["farwrite send", (far - near) / 0.2]])
 
 
 def _turns(programs, ways, source, rtt_ms, loss):
