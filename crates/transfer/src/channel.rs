@@ -107,14 +107,14 @@ pub struct Channel {
 
 /// Ends a channel from any thread.
 #[derive(Clone)]
-pub struct CloseHandle {
+pub(crate) struct CloseHandle {
     connection: Connection,
     stream: StreamControl,
 }
 
 /// The receiving half of a [`Channel`].
 #[derive(Debug)]
-pub struct Reader {
+pub(crate) struct Reader {
     stream: ReadHalf,
     timeout: Option<Duration>,
     incoming: Incoming,
@@ -125,7 +125,7 @@ pub struct Reader {
 
 /// The sending half of a [`Channel`].
 #[derive(Debug)]
-pub struct Writer {
+pub(crate) struct Writer {
     stream: WriteHalf,
     is_over: bool,
 }
@@ -212,7 +212,7 @@ impl Channel {
 
     /// How the peer has proven who it is.
     #[must_use]
-    pub fn proof(&self) -> Proof {
+    pub(crate) fn proof(&self) -> Proof {
         self.proof
     }
 
@@ -222,41 +222,44 @@ impl Channel {
         self.local
     }
 
-    /// As [`Writer::send`].
+    /// Sends a message. Returns when it has room to wait for its turn.
     ///
     /// # Errors
-    /// As [`Writer::send`].
+    /// [`ChannelError::Message`] for more than [`ChannelMessage::MAX_BYTES`]: nothing is sent. After any other one,
+    /// later calls return only [`ChannelError::Over`].
     pub fn send<T: ChannelMessage>(&mut self, message: &T) -> Result<(), ChannelError> {
         self.writer.send(message)
     }
 
-    /// As [`Reader::recv`].
+    /// Waits for a message. After [`ChannelError::Timeout`] it may be called again: the received bytes of
+    /// a message are kept.
     ///
     /// # Errors
-    /// As [`Reader::recv`].
+    /// [`ChannelError`]; [`ChannelError::Over`] after any but a timeout, and when this end has closed the channel.
     pub fn recv<T: ChannelMessage>(&mut self) -> Result<T, ChannelError> {
         self.reader.recv()
     }
 
-    /// As [`Reader::set_timeout`].
+    /// Limits how long one call of [`Channel::recv`] takes in total; `None` is forever. With zero, a
+    /// call reads only the bytes that are already available.
     pub fn set_read_timeout(&mut self, timeout: Option<Duration>) {
         self.reader.set_timeout(timeout);
     }
 
     /// Returns the two halves, so that one thread can read while another writes.
     #[must_use]
-    pub fn split(self) -> (Reader, Writer) {
+    pub(crate) fn split(self) -> (Reader, Writer) {
         (self.reader, self.writer)
     }
 
     /// Returns what ends the channel from any thread, also after [`Channel::split`].
     #[must_use]
-    pub fn close_handle(&self) -> CloseHandle {
+    pub(crate) fn close_handle(&self) -> CloseHandle {
         self.close_handle.clone()
     }
 
     /// Sends the last message, and ends the channel when the peer has it, or after a second.
-    pub fn end<T: ChannelMessage>(mut self, message: &T) {
+    pub(crate) fn end<T: ChannelMessage>(mut self, message: &T) {
         // If this fails, the peer notices the end of the channel.
         let _ = self.writer.send_last(message);
         self.close_handle.close();
@@ -272,19 +275,18 @@ impl CloseHandle {
 
     /// Ends the channel: what waits on it fails with [`ChannelError::Over`]. Waits until the peer knows it, at most a
     /// second.
-    pub fn close(&self) {
+    pub(crate) fn close(&self) {
         self.stream.close();
         self.connection.finish(LAST_MESSAGE);
     }
 }
 
 impl Writer {
-    /// Sends a message. Returns when it has room to wait for its turn.
+    /// As [`Channel::send`].
     ///
     /// # Errors
-    /// [`ChannelError::Message`] for more than [`ChannelMessage::MAX_BYTES`]: nothing is sent. After any other one,
-    /// later calls return only [`ChannelError::Over`].
-    pub fn send<T: ChannelMessage>(&mut self, message: &T) -> Result<(), ChannelError> {
+    /// As [`Channel::send`].
+    pub(crate) fn send<T: ChannelMessage>(&mut self, message: &T) -> Result<(), ChannelError> {
         if self.is_over {
             return Err(ChannelError::Over);
         }
@@ -302,7 +304,7 @@ impl Writer {
     ///
     /// # Errors
     /// As [`Writer::send`].
-    pub fn send_last<T: ChannelMessage>(&mut self, message: &T) -> Result<(), ChannelError> {
+    pub(crate) fn send_last<T: ChannelMessage>(&mut self, message: &T) -> Result<(), ChannelError> {
         self.stream.set_timeout(Some(LAST_MESSAGE));
         self.send(message)?;
         self.is_over = true;
@@ -312,18 +314,16 @@ impl Writer {
 }
 
 impl Reader {
-    /// Limits how long one call of [`Reader::recv`] takes in total; `None` is forever. With zero, a
-    /// call reads only the bytes that are already available.
-    pub fn set_timeout(&mut self, timeout: Option<Duration>) {
+    /// As [`Channel::set_read_timeout`].
+    pub(crate) fn set_timeout(&mut self, timeout: Option<Duration>) {
         self.timeout = timeout;
     }
 
-    /// Waits for a message. After [`ChannelError::Timeout`] it may be called again: the received bytes of
-    /// a message are kept.
+    /// As [`Channel::recv`].
     ///
     /// # Errors
-    /// [`ChannelError`]; [`ChannelError::Over`] after any but a timeout, and when a [`CloseHandle`] ended the channel.
-    pub fn recv<T: ChannelMessage>(&mut self) -> Result<T, ChannelError> {
+    /// As [`Channel::recv`].
+    pub(crate) fn recv<T: ChannelMessage>(&mut self) -> Result<T, ChannelError> {
         if self.is_over {
             return Err(ChannelError::Over);
         }

@@ -49,7 +49,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 pub use admission::{Admission, Refused};
-pub use channel::{Channel, ChannelError, CloseHandle, Incoming, Reader, Writer, framed};
+pub use channel::{Channel, ChannelError, Incoming, framed};
 pub use client::Client;
 pub use connect::{RECEIVER, connect, connect_first, connection_options, keys_of};
 pub use device::{check_device, open_device, open_for_device};
