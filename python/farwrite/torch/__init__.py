@@ -52,6 +52,7 @@ __all__ = [
     "StepReport",
     "Swift",
     "average_between_sites",
+    "last_error",
     "last_report",
     "resynchronise",
     "step_report",
@@ -73,6 +74,25 @@ def last_report(group: dist.ProcessGroup | None = None) -> Report | None:
         If the group has another backend.
     """
     return _farwrite_group(group).last_report()
+
+
+def last_error(group: dist.ProcessGroup | None = None) -> CollectiveError | None:
+    """Return the error of the last failed operation that this rank waited for; None if there is none.
+
+    `DistributedDataParallel` waits in C++, so that its backward pass raises a RuntimeError with the text of
+    the error. This function returns the error itself.
+
+    Parameters
+    ----------
+    group
+        A group of this backend. None: the default group.
+
+    Raises
+    ------
+    TypeError
+        If the group has another backend.
+    """
+    return _farwrite_group(group).last_error()
 
 
 def step_report(group: dist.ProcessGroup | None = None) -> StepReport:

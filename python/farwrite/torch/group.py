@@ -102,6 +102,10 @@ class ProcessGroup(dist.ProcessGroup):
         """Return a report on the last operation that this rank waited for; None if there is none."""
         return self._totals.last
 
+    def last_error(self) -> _native.CollectiveError | None:
+        """Return the error of the last failed operation that this rank waited for; None if there is none."""
+        return self._totals.last_error
+
     def step_report(self) -> StepReport:
         """Return a report on the operations that this rank waited for since the last call of this method."""
         return self._totals.step()

@@ -136,6 +136,7 @@ class Totals:
         self._result_bytes = 0
         self._missing_bytes = 0
         self.last: Report | None = None
+        self.last_error: _native.CollectiveError | None = None
         #: For each operation and size of its result: the times of bounded operations. None after the warning.
         self._times: dict[tuple[str, int], list[float]] | None = {}
         #: For each rank: the number of chunks that arrived or were lost since the group began, and the number
@@ -179,6 +180,11 @@ class Totals:
             slower = self._slower_than_exact(self.last)
         if slower:
             warnings.warn(slower, RuntimeWarning, stacklevel=3)
+
+    def fail(self, error: _native.CollectiveError) -> None:
+        """Note that an operation that this rank has waited for has failed."""
+        # The copy has no traceback, whose frames would keep the tensors of the program.
+        self.last_error = type(error)(*error.args)
 
     def add_wait(self, seconds: float) -> None:
         """Add a number of seconds that the program spent waiting."""

@@ -6,12 +6,12 @@ Inside a site, ranks use another backend, such as NCCL. Farwrite carries gradien
 # torch compares the annotations of a hook with types, so this module must not make them strings.
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch.futures import Future
 
+from farwrite.torch.futures import future_of
 from farwrite.torch.stream import Stream
 
 
@@ -42,17 +42,15 @@ def average_between_sites(sites: Sites, bucket: dist.GradBucket) -> Future[torch
     """
     buffer = bucket.buffer()
     stream = Stream([buffer])
-    future: Future[Any] = Future(devices=stream.devices())
 
-    def run() -> None:
-        try:
-            with stream.after_start():
-                _average(sites, buffer)
-                future.set_result(buffer)
-        except Exception as error:
-            future.set_exception(error)
+    def run() -> torch.Tensor:
+        with stream.after_start():
+            _average(sites, buffer)
+        stream.join()
+        return buffer
 
-    sites.thread.submit(run)
+    future, start = future_of(run, stream.devices())
+    sites.thread.submit(start)
     return future
 
 

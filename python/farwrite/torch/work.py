@@ -14,6 +14,7 @@ import torch.distributed as dist
 from torch.futures import Future
 
 from farwrite import _native
+from farwrite.torch.futures import future_of
 from farwrite.torch.reports import Totals
 from farwrite.torch.stream import Stream
 from farwrite.torch.untraced import untraced
@@ -63,9 +64,14 @@ class Work(dist.Work):
         # With 0 or -1 ms, torch means that the call has no timeout of its own.
         started = monotonic()
         until = started + timeout.total_seconds() if timeout > timedelta(0) else None
-        ended = [
-            ticket.wait(None if until is None else max(0.0, until - monotonic())) for ticket in self._tickets
-        ]
+        try:
+            ended = [
+                ticket.wait(None if until is None else max(0.0, until - monotonic()))
+                for ticket in self._tickets
+            ]
+        except _native.CollectiveError as error:
+            self._totals.fail(error)
+            raise
         with self._lock:
             if not self._stored:
                 with torch.inference_mode(self._is_inference), self._stream.after_start():
@@ -114,15 +120,12 @@ class Work(dist.Work):
 
     def get_future(self) -> Future[Any]:
         """Return a future of the tensors that the operation writes."""
-        future: Future[Any] = Future(devices=self._stream.devices())
-        # Operations can end in another order than they started, so each future has its own thread.
-        Thread(target=self._complete, args=(future,), name="farwrite-future", daemon=True).start()
-        return future
 
-    def _complete(self, future: Future[Any]) -> None:
-        try:
+        def outputs() -> list[torch.Tensor]:
             self.wait()
-        except Exception as error:
-            future.set_exception(error)
-        else:
-            future.set_result(self._outputs)
+            return self._outputs
+
+        future, run = future_of(outputs, self._stream.devices())
+        # Operations can end in another order than they started, so each future has its own thread.
+        Thread(target=run, name="farwrite-future", daemon=True).start()
+        return future
