@@ -48,7 +48,7 @@ pub struct CommunicatorOptions {
     /// How the group works.
     pub group: GroupOptions,
     /// How long the drop of a communicator waits for other ranks to confirm the data that it sent
-    /// to them.
+    /// to them; at most one second if the group has ended with an error.
     pub linger: Duration,
 }
 
@@ -294,6 +294,15 @@ impl Communicator {
     /// [`Member::watch`](crate::Member::watch). Returns why the group cannot continue; `None` while
     /// it can.
     pub fn watch(&self, watches: bool) -> Option<CollectiveError> {
+        self.failure_after(Some(watches))
+    }
+
+    /// Why the group cannot continue; `None` while it can.
+    pub fn failure(&self) -> Option<CollectiveError> {
+        self.failure_after(None)
+    }
+
+    fn failure_after(&self, watches: Option<bool>) -> Option<CollectiveError> {
         let (answer, answered) = mpsc::channel();
         self.call(Call::Watch(watches, answer));
         let stopped = |_| Some(CollectiveError::stopped(self.rank));
@@ -301,7 +310,9 @@ impl Communicator {
     }
 
     /// Ends the group. Operations that run, and operations that are submitted later, fail with
-    /// [`CollectiveError::Ended`] and this reason.
+    /// [`CollectiveError::Ended`] and this reason. An operation that has ended at this rank can
+    /// still end at the others: this rank sends what it owes them until it is dropped, and the
+    /// others wait for it for up to one second.
     pub fn abort(&self, reason: &str) {
         self.call(Call::Abort(reason.to_owned()));
     }

@@ -7,7 +7,8 @@
 //!                     could not start at this rank, or nothing
 //!         3: leave    u64 collective operations that were started; there will be no more,
 //!                     u64 receives of the other rank that were matched, without those of 0 bytes
-//!         4: end      UTF-8 text: why the group ended at this rank
+//!         4: end      u64 number of the first collective operation that has not ended at this rank,
+//!                     u64 receives as in leave, UTF-8 text: why the group ended at this rank
 //!         5: want     u64 number of the receive at its rank, u32 tag, u64 bytes
 //!         6: records  of bounded operations, in order, 56 bytes each
 //! ```
@@ -34,6 +35,8 @@ pub(crate) enum ControlMessage {
         served: u64,
     },
     End {
+        ended: u64,
+        served: u64,
         reason: String,
     },
     WaitingReceive(WaitingReceive),
@@ -61,7 +64,14 @@ impl ControlMessage {
             Self::Leave { started, served } => {
                 [&[3][..], &started.to_be_bytes(), &served.to_be_bytes()].concat()
             }
-            Self::End { reason } => [&[4], cut(reason, CONTROL_BYTES - 1).as_bytes()].concat(),
+            Self::End {
+                ended,
+                served,
+                reason,
+            } => {
+                let text = cut(reason, CONTROL_BYTES - 17).as_bytes();
+                [&[4], &ended.to_be_bytes()[..], &served.to_be_bytes(), text].concat()
+            }
             Self::WaitingReceive(WaitingReceive { number, tag, bytes }) => [
                 &[5][..],
                 &number.to_be_bytes(),
@@ -99,9 +109,15 @@ impl ControlMessage {
                     served: number(rest)?,
                 })
             }
-            (4, rest) => Some(Self::End {
-                reason: str::from_utf8(rest).ok()?.to_owned(),
-            }),
+            (4, rest) => {
+                let (ended, rest) = rest.split_first_chunk()?;
+                let (served, reason) = rest.split_first_chunk()?;
+                Some(Self::End {
+                    ended: u64::from_be_bytes(*ended),
+                    served: u64::from_be_bytes(*served),
+                    reason: str::from_utf8(reason).ok()?.to_owned(),
+                })
+            }
             (5, rest) => {
                 let (first, rest) = rest.split_first_chunk()?;
                 let (tag, rest) = rest.split_first_chunk()?;
@@ -146,6 +162,8 @@ mod tests {
             bytes: u64::MAX,
         };
         let end = ControlMessage::End {
+            ended: 7,
+            served: 1 << 40,
             reason: "rank 3 does not answer".into(),
         };
         let messages = [
@@ -232,6 +250,8 @@ mod tests {
     fn long_reasons_are_cut_between_characters() {
         let reason = "\u{20ac}".repeat(CONTROL_BYTES);
         let bytes = ControlMessage::End {
+            ended: 0,
+            served: 0,
             reason: reason.clone(),
         }
         .encode();

@@ -8,7 +8,7 @@ use farwrite_deadline::CutCounts;
 
 use crate::buffer::Buffers;
 use crate::error::CollectiveError;
-use crate::member::{Member, OperationId};
+use crate::member::{Member, OperationId, REPAIR_NS};
 use crate::options::GroupOptions;
 use crate::plan::Plan;
 use crate::rendezvous::{Rendezvous, Routes};
@@ -26,9 +26,9 @@ pub(crate) enum Call {
     Start(Box<Start>),
     CutCounts(Sender<CutCounts>),
     Refuse(String),
-    /// Whether to ask the other ranks for signs of life while no operation runs; the answer is why the group
-    /// cannot continue.
-    Watch(bool, Sender<Option<CollectiveError>>),
+    /// Whether to ask the other ranks for signs of life while no operation runs (`None`: as before); the
+    /// answer is why the group cannot continue.
+    Watch(Option<bool>, Sender<Option<CollectiveError>>),
     Abort(String),
     Stop,
 }
@@ -223,7 +223,9 @@ impl Driver {
                     let _ = answer.send(self.member.cut_counts());
                 }
                 Call::Watch(watches, answer) => {
-                    self.member.watch(watches);
+                    if let Some(watches) = watches {
+                        self.member.watch(watches);
+                    }
                     let _ = answer.send(self.member.failure().cloned());
                 }
                 Call::Refuse(reason) => self.member.refuse(reason),
@@ -232,9 +234,16 @@ impl Driver {
                     self.member.fail(CollectiveError::Ended { rank, reason });
                 }
                 Call::Stop => {
+                    let has_ended = self.member.failure().is_some() || !self.member.is_idle();
+                    let most = if has_ended {
+                        Duration::from_nanos(REPAIR_NS)
+                    } else {
+                        CENTURY
+                    };
+                    let linger = self.linger.min(most);
                     self.member.leave();
                     let now = Instant::now();
-                    end.get_or_insert(now.checked_add(self.linger).unwrap_or(now + CENTURY));
+                    end.get_or_insert(now.checked_add(linger).unwrap_or(now + CENTURY));
                 }
             }
         }

@@ -89,6 +89,25 @@ impl OrderedOperations {
         self.running.drain(..)
     }
 
+    /// Removes the operations from this number on that have not ended. None of these numbers starts again.
+    pub(crate) fn drain_from(
+        &mut self,
+        number: u64,
+    ) -> impl Iterator<Item = (OperationId, Execution)> {
+        self.records.forget_from(number);
+        self.started = self.started.min(number);
+        let place = self
+            .running
+            .partition_point(|(_, execution)| execution.number < number);
+        self.running.drain(place..)
+    }
+
+    /// The number of the first operation that has not ended, or else of the next one.
+    pub(crate) fn oldest(&self) -> u64 {
+        let oldest = self.running.front();
+        oldest.map_or(self.started, |(_, execution)| execution.number)
+    }
+
     /// The number of the last operation that is not over: it runs, or lacks records.
     pub(crate) fn newest(&self) -> Option<u64> {
         let running = self.running.back().map(|(_, execution)| execution.number);

@@ -35,7 +35,7 @@ use crate::bounded::BoundedOptions;
 use crate::operation::Delivery;
 
 /// The version of the messages between ranks.
-pub(crate) const VERSION: u16 = 9;
+pub(crate) const VERSION: u16 = 10;
 /// The maximum number of ranks in a group.
 pub(crate) const MAX_RANKS: usize = 1024;
 

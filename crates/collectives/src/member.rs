@@ -29,6 +29,19 @@ use crate::repair::Repair;
 use crate::report::Report;
 use crate::send_receive::SendsAndReceives;
 
+/// After a group has ended, its ranks repair what operations that have ended still owe for this long.
+pub(crate) const REPAIR_NS: u64 = 1_000_000_000;
+
+/// What continues after another rank has ended the group.
+#[derive(Clone, Copy, Debug)]
+struct Finishing {
+    /// Operations before this number had ended at the rank that ended the group. It still sends what they
+    /// need, so they can end here too. Later ones have failed.
+    before: u64,
+    /// When those that still run fail.
+    until_ns: u64,
+}
+
 /// Identifies an operation of a [`Member`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OperationId(u64);
@@ -64,8 +77,8 @@ pub struct Member<F: Fabric> {
     finished: VecDeque<Finished>,
     /// Why the group cannot continue.
     failure: Option<CollectiveError>,
-    /// Whether other ranks may still need the data that was sent, because the group has not failed.
-    data_matters: bool,
+    /// After another rank has ended the group: which operations may still end.
+    finishing: Option<Finishing>,
     /// Whether this rank asks the others even if no operation runs.
     watches: bool,
 }
@@ -118,7 +131,7 @@ impl<F: Fabric> Member<F> {
             next_id: 0,
             finished: VecDeque::new(),
             failure: None,
-            data_matters: true,
+            finishing: None,
             watches: false,
         })
     }
@@ -266,51 +279,74 @@ impl<F: Fabric> Member<F> {
 
     /// The number of segments and control messages that other ranks have not confirmed at `now_ns`,
     /// and of messages of bounded operations that have not left this rank. Messages to ranks that
-    /// have left the group, or that have not answered for one second, do not count. Segments do not
-    /// count after the group has ended.
+    /// have left the group, or that have not answered for one second, do not count.
     pub fn in_flight(&self, now_ns: u64) -> usize {
         let in_flight = |qps: &[Option<ExactQp>], peer: usize| {
-            let qp = qps[peer].as_ref().filter(|_| self.data_matters);
+            let qp = qps[peer].as_ref();
             qp.map_or(0, ExactQp::in_flight)
         };
         let peers = (0..self.view.ranks).filter(|&peer| self.peers.is_there(peer, now_ns));
         let of_peer = peers.map(|peer| {
-            let bounded = self.in_order.bounded_in_flight(peer);
             in_flight(&self.in_order.qps, peer)
-                + if self.data_matters { bounded } else { 0 }
+                + self.in_order.bounded_in_flight(peer)
                 + in_flight(&self.send_receive.qps, peer)
                 + self.peers.in_flight(peer)
         });
         of_peer.sum()
     }
 
-    /// Ends the group. Every operation that runs or is started later fails with `error`, here and
-    /// at all ranks that receive this error.
+    /// Ends the group. Every operation that runs or is started later fails with `error` here. All ranks
+    /// that receive this error fail, too, except in operations that have ended here: what these still
+    /// owe continues to be sent, and other ranks wait for it for up to one second.
     pub fn fail(&mut self, error: CollectiveError) {
-        self.data_matters = false;
-        if self.failure.is_none() {
-            // A rank that received this error from another rank does not forward it: the other rank
-            // sends it to all. A rank that has left in good order has not reported an end of the
-            // group.
-            let own = self.view.rank;
-            let ended_there = matches!(&error, CollectiveError::Ended { rank, .. }
-                if *rank != own && self.peers.has_served(*rank).is_none());
-            if !ended_there && self.connected {
-                let reason = match &error {
-                    CollectiveError::Ended { rank, reason } if *rank == own => reason.clone(),
-                    error => error.to_string(),
-                };
-                self.peers.queue_end(&reason);
-            }
+        if self.failure.is_none() && self.connected {
+            let reason = match &error {
+                CollectiveError::Ended { rank, reason } if *rank == self.view.rank => {
+                    reason.clone()
+                }
+                error => error.to_string(),
+            };
+            let unsent = (0..self.view.ranks).map(|peer| self.send_receive.unsent(peer));
+            let unsent: Vec<_> = unsent.collect();
+            self.peers
+                .queue_end(self.in_order.oldest(), &unsent, &reason);
         }
+        self.finishing = None;
         let error = self.failure.get_or_insert(error);
         let running = self.in_order.drain().chain(self.send_receive.drain());
-        for (id, execution) in running {
-            self.finished.push_back(Finished {
-                id,
-                result: Err(error.clone()),
-                buffers: execution.into_buffers(),
-            });
+        self.finished.extend(failed(running, error));
+    }
+
+    /// Ends the group after an error of [`Member::progress`].
+    fn end(&mut self, error: CollectiveError, now_ns: u64) {
+        let before = match &error {
+            CollectiveError::Ended { rank, .. } if *rank != self.view.rank => {
+                self.peers.ended_before(*rank)
+            }
+            _ => None,
+        };
+        let Some(before) = before else {
+            return self.fail(error);
+        };
+        // The rank that ended the group informs all others.
+        if self.failure.is_some() && self.finishing.is_none() {
+            return;
+        }
+        let until_ns = now_ns.saturating_add(REPAIR_NS);
+        let finishing = self.finishing.get_or_insert(Finishing { before, until_ns });
+        finishing.before = finishing.before.min(before);
+        let error = self.failure.get_or_insert(error);
+        let drained = self.in_order.drain_from(finishing.before);
+        self.finished.extend(failed(drained, error));
+        self.fail_points_after_end();
+    }
+
+    /// After another rank has ended the group: ends sends and receives, except receives of what that rank
+    /// had sent before.
+    fn fail_points_after_end(&mut self) {
+        if let (Some(error), Some(_)) = (&self.failure, self.finishing) {
+            let drained = self.send_receive.drain_after_end(&self.peers);
+            self.finished.extend(failed(drained, error));
         }
     }
 
@@ -332,6 +368,18 @@ impl<F: Fabric> Member<F> {
             self.fail(error);
         }
     }
+}
+
+/// The ends of operations that fail with this error.
+fn failed(
+    running: impl Iterator<Item = (OperationId, Execution)>,
+    error: &CollectiveError,
+) -> impl Iterator<Item = Finished> {
+    running.map(|(id, execution)| Finished {
+        id,
+        result: Err(error.clone()),
+        buffers: execution.into_buffers(),
+    })
 }
 
 /// Wraps the queue pair to each rank that has one.

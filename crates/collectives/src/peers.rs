@@ -57,7 +57,10 @@ struct Peer {
     refusal: String,
     /// Whether the rank starts no more operations.
     has_left: bool,
-    /// For a rank that has left in good order: the number of receives of this rank that it has
+    /// For a rank that has ended the group: the number of its first collective operation that had not
+    /// ended.
+    ended_before: Option<u64>,
+    /// For a rank that has left, or ended the group: the number of receives of this rank that it has
     /// matched.
     has_served: Option<u64>,
     /// The receives of the rank that wait for sends from this rank.
@@ -81,6 +84,7 @@ impl Peers {
             started: 0,
             refusal: String::new(),
             has_left: false,
+            ended_before: None,
             has_served: None,
             wants: VecDeque::new(),
             served: 0,
@@ -118,7 +122,13 @@ impl Peers {
         self.peers[peer].as_ref().is_some_and(|peer| peer.has_left)
     }
 
-    /// For a rank that has left in good order: the number of receives of this rank that it has
+    /// For a rank that has ended the group: the number of its first collective operation that had not
+    /// ended. `None` for all other ranks.
+    pub(crate) fn ended_before(&self, peer: usize) -> Option<u64> {
+        self.peers[peer].as_ref().and_then(|peer| peer.ended_before)
+    }
+
+    /// For a rank that has left, or ended the group: the number of receives of this rank that it has
     /// matched, without those of 0 bytes. `None` for all other ranks.
     pub(crate) fn has_served(&self, peer: usize) -> Option<u64> {
         self.peers[peer].as_ref().and_then(|peer| peer.has_served)
@@ -174,14 +184,20 @@ impl Peers {
         records.collect()
     }
 
-    /// Sends the reason why the group has ended to all ranks. Records no longer matter then.
-    pub(crate) fn queue_end(&mut self, reason: &str) {
-        for peer in self.remaining_mut() {
-            let is_record =
-                |message: &ControlMessage| matches!(message, ControlMessage::Records(_));
-            peer.outgoing.retain(|message| !is_record(message));
+    /// Sends the reason why the group has ended to all ranks. `ended` is the number of the first
+    /// collective operation that has not ended, and `unsent` is by rank the number of matched sends
+    /// that have not.
+    pub(crate) fn queue_end(&mut self, ended: u64, unsent: &[u64], reason: &str) {
+        let peers = self.peers.iter_mut().zip(unsent);
+        let peers = peers.filter_map(|(peer, unsent)| Some((peer.as_mut()?, unsent)));
+        for (peer, unsent) in peers.filter(|(peer, _)| !peer.has_left) {
+            let served = peer.served.saturating_sub(*unsent);
             let reason = reason.to_owned();
-            peer.outgoing.push_back(ControlMessage::End { reason });
+            peer.outgoing.push_back(ControlMessage::End {
+                ended,
+                served,
+                reason,
+            });
         }
     }
 
@@ -446,8 +462,15 @@ impl Peer {
                 self.has_served = Some(served);
                 self.started = self.started.max(started);
             }
-            ControlMessage::End { reason } => {
+            ControlMessage::End {
+                ended,
+                served,
+                reason,
+            } => {
                 self.has_left = true;
+                self.has_served = Some(served);
+                self.ended_before = Some(ended);
+                self.started = ended;
                 return Err(CollectiveError::Ended { rank, reason });
             }
             ControlMessage::WaitingReceive(_) if self.wants.len() >= MAX_WANTS => {

@@ -84,6 +84,36 @@ impl SendsAndReceives {
             .map(|point| (point.id, point.execution))
     }
 
+    /// Removes all operations except receives of data that a rank had sent when it ended the group.
+    pub(crate) fn drain_after_end(
+        &mut self,
+        peers: &Peers,
+    ) -> impl Iterator<Item = (OperationId, Execution)> {
+        let owes = |point: &Point| {
+            let peer = point.end.peer;
+            let served = peers.ended_before(peer).and(peers.has_served(peer));
+            !point.end.is_send && served.is_some_and(|served| self.received[peer] < served)
+        };
+        let (kept, drained): (_, VecDeque<_>) = self.running.drain(..).partition(owes);
+        self.running = kept;
+        drained.into_iter().map(|point| (point.id, point.execution))
+    }
+
+    /// The number of matched sends to a rank that have not ended, without those of 0 bytes.
+    pub(crate) fn unsent(&self, peer: usize) -> u64 {
+        let unsent = self.running.iter().filter(|point| {
+            let end = point.end;
+            end.peer == peer && end.is_send && point.is_matched && end.bytes > 0
+        });
+        unsent.count() as u64
+    }
+
+    /// Whether a receive from a rank has not ended.
+    pub(crate) fn receives_from(&self, peer: usize) -> bool {
+        let mut running = self.running.iter();
+        running.any(|point| !point.end.is_send && point.end.peer == peer)
+    }
+
     /// Removes an operation that has ended.
     pub(crate) fn take_done(&mut self) -> Option<(OperationId, Execution)> {
         let is_done = |point: &Point| point.is_matched && point.execution.is_done();

@@ -99,6 +99,11 @@ impl OpenRecords {
         self.early.iter_mut().for_each(Vec::clear);
     }
 
+    /// Forgets the operations from this number on.
+    pub(crate) fn forget_from(&mut self, number: u64) {
+        self.open.retain(|open| open.number < number);
+    }
+
     /// Keeps a record of a rank until its operation has started here.
     ///
     /// # Errors

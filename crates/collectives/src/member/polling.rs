@@ -41,6 +41,11 @@ impl<F: Fabric> Member<F> {
         now_ns: u64,
         polled: Result<Option<u64>, farwrite::Error>,
     ) -> Option<u64> {
+        if self.finishing.is_some_and(|f| f.until_ns <= now_ns)
+            && let Some(error) = self.failure.clone()
+        {
+            self.fail(error);
+        }
         let polled = match polled {
             Ok(next_ns) => next_ns,
             Err(error) => {
@@ -52,8 +57,8 @@ impl<F: Fabric> Member<F> {
             Ok(moved) => moved,
             Err(error) => {
                 let is_first = self.failure.is_none();
-                self.fail(error);
-                is_first
+                self.end(error, now_ns);
+                is_first || self.finishing.is_some()
             }
         };
         // The next poll sends the queued data.
@@ -63,8 +68,9 @@ impl<F: Fabric> Member<F> {
         let deadline = running.chain(records.map(OpenOperation::deadline_ns)).min();
         let ask = self.needs_others();
         let ask = ask.then(|| self.peers.ask(now_ns, self.wait_ns()));
-        let next = [polled, again, deadline, ask, self.in_order.limit_ns()];
-        next.into_iter().flatten().min()
+        let limits = [self.in_order.limit_ns(), self.finishing.map(|f| f.until_ns)];
+        let next = [polled, again, deadline, ask].into_iter().chain(limits);
+        next.flatten().min()
     }
 
     /// Whether this rank waits for other ranks, so that it asks them.
@@ -94,11 +100,11 @@ impl<F: Fabric> Member<F> {
                 }
             }
         }
-        if self.failure.is_some() {
+        if self.failure.is_some() && self.finishing.is_none() {
             // Nothing reads further records.
             self.peers.take_records();
-            // Other ranks still wait for the contributions of a rank that has left.
-            let sent = self.data_matters && self.in_order.tend(&mut self.endpoint, now_ns)?;
+            // Other ranks still wait for the data of operations that have ended here.
+            let sent = self.in_order.tend(&mut self.endpoint, now_ns)?;
             return Ok(moved || sent);
         }
         for (rank, record) in self.peers.take_records() {
@@ -118,7 +124,10 @@ impl<F: Fabric> Member<F> {
             segments += self.in_order.progress(&mut self.endpoint, most, now_ns)?;
             for peer in 0..ranks {
                 let endpoint = &mut self.endpoint;
-                segments += usize::from(self.send_receive.receive(endpoint, peer, now_ns)?);
+                // After the end of the group, segments of receives that have failed can follow.
+                if self.failure.is_none() || self.send_receive.receives_from(peer) {
+                    segments += usize::from(self.send_receive.receive(endpoint, peer, now_ns)?);
+                }
                 segments += usize::from(self.send_receive.send(&mut self.endpoint, peer, most)?);
             }
             if segments == before || segments >= SEGMENTS_A_POLL {
@@ -164,6 +173,7 @@ impl<F: Fabric> Member<F> {
                 buffers,
             });
         }
+        self.fail_points_after_end();
         let newest = self.in_order.newest();
         let left = newest.and_then(|newest| self.peers.left_before(newest));
         let refused = newest.and_then(|newest| self.peers.refused_by(newest));

@@ -9,7 +9,7 @@ use farwrite_collectives::{
     Reduction,
 };
 
-use crate::world::{MS, SECOND, World, address, clean, faulty, options, values};
+use crate::world::{MS, SECOND, World, address, clean, faulty, losing, options, values};
 
 const SUM: Operation = Operation::AllReduce {
     element: ElementType::F32,
@@ -476,6 +476,94 @@ fn a_rank_that_leaves_ends_later_operations_alone() {
     }
 }
 
+/// Ends the group at a rank, as `Communicator::abort` does.
+fn abort(world: &mut World, rank: usize) {
+    let reason = "it aborted".into();
+    world.members[rank].fail(CollectiveError::Ended { rank, reason });
+}
+
+/// Whether the operations at a rank ended without an error, in the order of their end.
+fn successes(world: &mut World, rank: usize) -> Vec<bool> {
+    let ended = world.take(rank);
+    let errors = ended.iter().filter_map(|ended| ended.as_ref().err());
+    for error in errors {
+        assert_eq!(error.to_string(), "rank 0 ended the group: it aborted");
+    }
+    ended.iter().map(Result::is_ok).collect()
+}
+
+#[test]
+fn operations_that_ended_before_an_abort_end_at_all_ranks() {
+    let mut owed = 0;
+    for seed in 0..20 {
+        let mut world = World::new(seed, 3, losing(0.1), &options());
+        start_all(&mut world, 2_000, None);
+        assert!(world.run(SECOND, |world| world.finished(0) == 1));
+        start_all(&mut world, 200_000, None);
+        owed += usize::from((1..3).any(|rank| world.finished(rank) == 0));
+        abort(&mut world, 0);
+        let over = |world: &World| (0..3).all(|rank| world.finished(rank) == 2);
+        assert!(world.run(SECOND, over), "seed {seed}");
+        for rank in 0..3 {
+            // Which of the two is first depends on the rank.
+            let mut ended = successes(&mut world, rank);
+            ended.sort_unstable();
+            assert_eq!(ended, [false, true], "seed {seed}, rank {rank}");
+        }
+    }
+    assert!(owed > 2, "no rank waited for data after the abort");
+}
+
+#[test]
+fn what_a_rank_owes_after_an_abort_is_waited_for_one_second() {
+    let mut failed = 0;
+    for seed in 0..20 {
+        let mut world = World::new(seed, 3, losing(0.1), &options());
+        start_all(&mut world, 2_000, None);
+        assert!(world.run(SECOND, |world| world.finished(0) == 1));
+        abort(&mut world, 0);
+        let began_ns = world.network.now_ns();
+        // The rank sends its last messages, and repairs nothing any more.
+        world.run(MS / 10, |_| false);
+        world.stopped[0] = true;
+        let over = |world: &World| (1..3).all(|rank| world.finished(rank) == 1);
+        if !world.run(SECOND + 10 * MS, over) {
+            // The message about the end was lost, so that the rank counts as dead later.
+            continue;
+        }
+        let took_ns = world.network.now_ns() - began_ns;
+        let ended = [1, 2].map(|rank| successes(&mut world, rank) == [true]);
+        failed += usize::from(ended.contains(&false));
+        assert!(!ended.contains(&false) || took_ns >= SECOND, "{took_ns}");
+    }
+    assert!(failed > 2, "no data was lost");
+}
+
+#[test]
+fn what_was_sent_before_an_abort_is_received() {
+    let mut world = World::new(1, 3, losing(0.1), &options());
+    let receive = |from, tag| Operation::Receive { from, tag };
+    for (from, tag) in [(0, 0), (0, 1), (2, 0)] {
+        world.start(
+            1,
+            &receive(from, tag),
+            POINT,
+            Buffers::in_place(vec![0; 8_000]),
+        );
+    }
+    world.run(10 * MS, |_| false);
+    let data = vec![3; 8_000];
+    let send = Operation::Send { to: 1, tag: 0 };
+    world.start(0, &send, POINT, Buffers::input(data.clone()));
+    assert!(world.run(SECOND, |world| world.finished(0) == 1));
+    assert_eq!(world.finished(1), 0);
+    abort(&mut world, 0);
+    assert!(world.run(SECOND, |world| world.finished(1) == 3));
+    let mut ended = successes(&mut world, 1);
+    ended.sort_unstable();
+    assert_eq!(ended, [false, false, true]);
+}
+
 #[test]
 fn information_that_does_not_fit_is_refused_by_name() {
     let info = |rank, ranks, packet_bytes| {
@@ -492,7 +580,7 @@ fn information_that_does_not_fit_is_refused_by_name() {
     let ours = info(0, 2, 512).info().unwrap();
     let good = info(1, 2, 512).info().unwrap();
     let mut newer = good.clone();
-    newer[5] = 10;
+    newer[5] = 11;
     let cases = [
         (vec![1, 2, 3], "3 bytes are too few"),
         (good[..good.len() - 1].to_vec(), "bytes are too few"),
@@ -503,7 +591,7 @@ fn information_that_does_not_fit_is_refused_by_name() {
         ),
         (
             newer,
-            "it speaks version 10 of the protocol of groups, this rank 9",
+            "it speaks version 11 of the protocol of groups, this rank 10",
         ),
         (info(0, 2, 512).info().unwrap(), "says that it is rank 0"),
         (
