@@ -67,7 +67,11 @@ pub enum CollectiveError {
         problem: RouteError,
     },
     /// The timeout of an operation has passed.
-    #[error("{} is not done after {after:?}: rank {rank} {state}", operation_name(.operation.as_ref(), .name))]
+    #[error(
+        "{} is not done after {after:?}: rank {rank} {state}{}",
+        operation_name(.operation.as_ref(), .name),
+        list(.others)
+    )]
     Timeout {
         /// Number of the collective operation in the group, counted from 0. `None` for a send and a
         /// receive.
@@ -80,6 +84,8 @@ pub enum CollectiveError {
         rank: usize,
         /// What this rank knows about that rank.
         state: RankState,
+        /// The other ranks that do not answer, or that have not started the operation.
+        others: Vec<(usize, RankState)>,
     },
     /// A rank has not answered for so long that it counts as dead.
     #[error("rank {rank} does not answer: {}; the limit is {limit:?}", last_heard(.heard.as_ref()))]
@@ -157,6 +163,14 @@ fn operation_name(operation: Option<&u64>, name: &str) -> String {
         Some(number) => format!("operation {number} ({name})"),
         None => format!("a {name}"),
     }
+}
+
+/// Further ranks and their states in an error message.
+fn list(others: &[(usize, RankState)]) -> String {
+    let others = others.iter();
+    others
+        .map(|(rank, state)| format!(", rank {rank} {state}"))
+        .collect()
 }
 
 /// When a rank was last heard, in an error message.

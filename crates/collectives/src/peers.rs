@@ -261,16 +261,16 @@ impl Peers {
         now_ns
     }
 
-    /// The rank that delays an operation, and its state. This is the rank that has not answered for
-    /// the longest time, or otherwise one that has not started the collective operation with this
-    /// number. `wait_ns` is how long the operation may take: an answer may need a part of that
-    /// time.
-    pub(crate) fn culprit(
+    /// The ranks that delay an operation, and their states: those that do not answer, beginning
+    /// with the one that has not answered for the longest time, and those that have not started the
+    /// collective operation with this number. `wait_ns` is how long the operation may take: an
+    /// answer may need a part of that time.
+    pub(crate) fn culprits(
         &self,
         now_ns: u64,
         wait_ns: u64,
         number: Option<u64>,
-    ) -> Option<(usize, RankState)> {
+    ) -> Vec<(usize, RankState)> {
         let peers = self.peers.iter().enumerate();
         let peers = peers.filter_map(|(rank, peer)| Some((rank, peer.as_ref()?)));
         let patience_ns = (wait_ns / 16).clamp(ASK_NS[0], ASK_NS[1] / 2);
@@ -278,14 +278,16 @@ impl Peers {
             let asked_ns = peer.unanswered_ns.filter(|_| !peer.has_left)?;
             (now_ns.saturating_sub(asked_ns) >= patience_ns).then_some((asked_ns, rank))
         });
-        if let Some((_, rank)) = silent.min() {
-            return Some((rank, RankState::NoAnswer));
-        }
+        let mut silent: Vec<_> = silent.collect();
+        silent.sort_unstable();
+        let is_silent = |rank: usize| silent.iter().any(|&(_, other)| other == rank);
         // The state of the others is recent only after a question.
         let number = number.filter(|_| self.asked_ns.is_some());
         let has_not_started = |peer: &Peer| number.is_some_and(|number| peer.started <= number);
-        let mut absent = peers.filter(|(_, peer)| has_not_started(peer));
-        absent.next().map(|(rank, _)| (rank, RankState::NotStarted))
+        let absent = peers.filter(|(rank, peer)| has_not_started(peer) && !is_silent(*rank));
+        let absent = absent.map(|(rank, _)| (rank, RankState::NotStarted));
+        let silent = silent.iter().map(|&(_, rank)| (rank, RankState::NoAnswer));
+        silent.chain(absent).collect()
     }
 
     /// The rank that has not answered for the longest time, if that is so long that it counts as

@@ -239,13 +239,14 @@ impl<F: Fabric> Member<F> {
     fn check_records(&self, now_ns: u64) -> Result<(), CollectiveError> {
         let mut ended = self.in_order.records.ended();
         if let Some(late) = ended.find(|open| open.deadline_ns() <= now_ns) {
-            let (rank, state) = self.culprit(now_ns, Some(late.number), None);
+            let ((rank, state), others) = self.culprits(now_ns, Some(late.number), None);
             return Err(CollectiveError::Timeout {
                 operation: Some(late.number),
                 name: name(late.descriptor.operation),
                 after: Duration::from_nanos(late.timeout_ns),
                 rank,
                 state,
+                others,
             });
         }
         let mut ended = self.in_order.records.ended();
@@ -253,7 +254,7 @@ impl<F: Fabric> Member<F> {
         let Some(first) = first.filter(|_| later >= MOST_OPEN) else {
             return Ok(());
         };
-        let (rank, state) = self.culprit(now_ns, Some(first.number), None);
+        let ((rank, state), _) = self.culprits(now_ns, Some(first.number), None);
         Err(CollectiveError::Behind {
             rank,
             state,
@@ -266,31 +267,34 @@ impl<F: Fabric> Member<F> {
     /// The error of an operation whose timeout has passed.
     fn timed_out(&self, late: &Execution, now_ns: u64) -> CollectiveError {
         let number = (!late.is_point()).then_some(late.number);
-        let (rank, state) = self.culprit(now_ns, number, late.waits_for());
+        let ((rank, state), others) = self.culprits(now_ns, number, late.waits_for());
         CollectiveError::Timeout {
             operation: number,
             name: late.name(),
             after: Duration::from_nanos(late.timeout_ns),
             rank,
             state,
+            others,
         }
     }
 
-    /// The rank that delays an operation, and its state. `number` is that of a collective
-    /// operation. If no rank is known to be the cause, it is `waits_for`, or one that owes a record.
-    fn culprit(
+    /// The rank that delays an operation, and its state, and then further ones. `number` is that of a
+    /// collective operation. If no rank is known to be the cause, it is `waits_for`, or one that owes a
+    /// record.
+    fn culprits(
         &self,
         now_ns: u64,
         number: Option<u64>,
         waits_for: Option<usize>,
-    ) -> (usize, RankState) {
+    ) -> ((usize, RankState), Vec<(usize, RankState)>) {
         let own = self.view.rank;
         let open = number.and_then(|number| self.in_order.records.get(number));
         let owes = open.and_then(|open| open.lacks_other_than(own));
-        let culprit = self.peers.culprit(now_ns, self.wait_ns(), number);
-        culprit.unwrap_or_else(|| {
+        let mut culprits = self.peers.culprits(now_ns, self.wait_ns(), number);
+        if culprits.is_empty() {
             let rank = waits_for.or(owes).unwrap_or(own);
-            (rank, RankState::DataMissing)
-        })
+            culprits.push((rank, RankState::DataMissing));
+        }
+        (culprits.remove(0), culprits)
     }
 }

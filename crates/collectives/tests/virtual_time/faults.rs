@@ -105,6 +105,24 @@ fn a_rank_that_has_not_started_is_named() {
 }
 
 #[test]
+fn a_timeout_names_all_ranks_that_are_its_cause() {
+    let mut world = World::new(1, 4, faulty(), &options());
+    for rank in [0, 2] {
+        let buffers = Buffers::in_place(values(ElementType::F32, rank, 1000));
+        world.start(rank, &SUM, RING, buffers);
+    }
+    world.stopped[3] = true;
+    let over = |world: &World| [0, 2].iter().all(|&rank| world.finished(rank) == 1);
+    assert!(world.run(3 * SECOND, over));
+    let causes = ": rank 3 does not answer, rank 1 has not started it";
+    let errors = [0, 2].map(|rank| world.take(rank).remove(0).unwrap_err().to_string());
+    assert!(
+        errors.iter().any(|error| error.ends_with(causes)),
+        "{errors:?}"
+    );
+}
+
+#[test]
 fn a_rank_that_comes_back_in_time_is_waited_for() {
     let mut world = World::new(1, 4, faulty(), &options());
     start_all(&mut world, 50_000, None);
