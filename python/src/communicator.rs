@@ -3,7 +3,7 @@
 
 use std::mem::take;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use farwrite_collectives as collectives;
@@ -32,10 +32,13 @@ const SIGNALS_EVERY: Duration = Duration::from_millis(100);
 /// One rank of a group, which communicates over UDP.
 #[pyclass(frozen, module = "farwrite._native")]
 pub(crate) struct Communicator {
+    rank: usize,
     /// `None` after this rank has left the group.
     inner: Mutex<Option<Arc<collectives::Communicator>>>,
     /// The memory of operations that may still run.
     memory: Mutex<Vec<Arc<OperationMemory>>>,
+    /// Why the group could not continue when this rank left it.
+    failure: OnceLock<collectives::CollectiveError>,
 }
 
 /// Memory that an operation uses until its ticket is done. The views keep the memory at its address.
@@ -81,8 +84,10 @@ impl Communicator {
             Some(ports) => on_free_port(rank, size, &options, ports)?,
         };
         Ok(Self {
+            rank,
             inner: Mutex::new(Some(Arc::new(inner))),
             memory: Mutex::default(),
+            failure: OnceLock::new(),
         })
     }
 
@@ -169,18 +174,36 @@ impl Communicator {
         }
     }
 
-    /// Ends the operations of all ranks with an error that contains the reason.
-    fn abort(&self, reason: &str) -> PyResult<()> {
-        self.open()?.abort(reason);
-        Ok(())
+    /// Ends the operations of all ranks with an error that contains the reason. Does nothing after `close`.
+    fn abort(&self, reason: &str) {
+        if let Ok(inner) = self.open() {
+            inner.abort(reason);
+        }
+    }
+
+    /// Why the group cannot continue: `timeout`, `remote` if another rank has ended it, or else `local`. None
+    /// while it can.
+    fn failure(&self, py: Python<'_>) -> Option<&'static str> {
+        let failure = match self.open() {
+            Ok(inner) => py.detach(|| inner.failure()),
+            Err(_) => Some(self.closed()),
+        };
+        use collectives::CollectiveError::{Ended, Timeout};
+        failure.map(|error| match error {
+            Timeout { .. } => "timeout",
+            Ended { rank, .. } if rank != self.rank => "remote",
+            _ => "local",
+        })
     }
 
     /// Sets whether this rank asks the other ranks for signs of life while no operation runs. Returns the
     /// reason why the group cannot continue; None while it can.
-    fn watch(&self, py: Python<'_>, watches: bool) -> PyResult<Option<String>> {
-        let inner = self.open()?;
-        let failure = py.detach(|| inner.watch(watches));
-        Ok(failure.map(|error| error.to_string()))
+    fn watch(&self, py: Python<'_>, watches: bool) -> Option<String> {
+        let failure = match self.open() {
+            Ok(inner) => py.detach(|| inner.watch(watches)),
+            Err(_) => Some(self.closed()),
+        };
+        failure.map(|error| error.to_string())
     }
 
     /// Leaves the group without waiting for the other ranks.
@@ -192,8 +215,15 @@ impl Communicator {
 
     /// Leaves the group. Waits for a limited time until the other ranks have what this rank sent to them.
     fn close(&self, py: Python<'_>) {
-        let inner = lock(&self.inner).take();
-        py.detach(|| drop(inner));
+        py.detach(|| {
+            let inner = lock(&self.inner).clone();
+            if let Some(failure) = inner.and_then(|inner| inner.failure()) {
+                // Two threads can close it at once.
+                let _ = self.failure.set(failure);
+            }
+            let inner = lock(&self.inner).take();
+            drop(inner);
+        });
         // The thread of the group has ended, and so all operations have ended.
         self.release_ended();
     }
@@ -202,9 +232,16 @@ impl Communicator {
 impl Communicator {
     fn open(&self) -> PyResult<Arc<collectives::Communicator>> {
         let inner = lock(&self.inner).clone();
-        inner.ok_or_else(|| {
-            CollectiveError::new_err("this rank has left the group: the group was shut down")
-        })
+        inner.ok_or_else(|| exception(self.closed()))
+    }
+
+    /// The error of calls after `close`.
+    fn closed(&self) -> collectives::CollectiveError {
+        let left = || collectives::CollectiveError::Ended {
+            rank: self.rank,
+            reason: "the group was shut down".into(),
+        };
+        self.failure.get().cloned().unwrap_or_else(left)
     }
 
     /// Releases the memory of operations that have ended.

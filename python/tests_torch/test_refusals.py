@@ -13,6 +13,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from ranks import OPTIONS, Ranks, message
+from torch._C._distributed_c10d import ErrorType
 from torch.distributed import ReduceOp
 
 import farwrite.torch
@@ -159,7 +160,9 @@ def _abort() -> None:
         work = dist.all_reduce(torch.zeros(4), group=group, async_op=True)
     dist.barrier()
     if work is None:
+        assert group.get_error() == ErrorType.SUCCESS
         group.abort()
+        assert group.get_error() == ErrorType.COMM_ERROR
         error = message(RuntimeError, lambda: dist.all_reduce(torch.zeros(4), group=group))
     else:
         error = message(farwrite.torch.CollectiveError, work.wait)
@@ -167,14 +170,36 @@ def _abort() -> None:
         assert not work.is_success()
         assert isinstance(work.exception(), farwrite.torch.CollectiveError)
         future = work.get_future()
-        assert "rank 0 aborted group" in message(RuntimeError, future.wait)
-    assert "rank 0 aborted group" in error
+        assert error in message(RuntimeError, future.wait)
+        assert group.get_error() == ErrorType.REMOTE_ERROR
+    assert error.startswith("rank 0 ended the group: it aborted group '")
     # Other groups still work.
     dist.barrier()
     dist.destroy_process_group(group)
 
 
 test_abort = every_rank(_abort)
+
+
+def _abort_after_an_operation() -> None:
+    rank = dist.get_rank()
+    for _ in range(10):
+        group = dist.new_group()
+        tensor = torch.full((200_000,), rank + 1.0)
+        ended = dist.all_reduce(tensor, group=group, async_op=True)
+        if rank == 1:
+            # It does not need the result yet.
+            later = dist.all_reduce(torch.zeros(4), group=group, async_op=True)
+        ended.wait()
+        if rank == 0:
+            group.abort()
+        else:
+            assert "rank 0 ended the group: it aborted" in message(farwrite.torch.CollectiveError, later.wait)
+        assert torch.equal(tensor, torch.full_like(tensor, 3.0))
+        dist.destroy_process_group(group)
+
+
+test_an_operation_that_ended_before_an_abort = every_rank(_abort_after_an_operation)
 
 
 def _timeout() -> None:

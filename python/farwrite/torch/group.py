@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 from ipaddress import ip_address
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -113,8 +114,30 @@ class ProcessGroup(dist.ProcessGroup):
     # Failures and the end of the group.
 
     def abort(self) -> None:
-        """End all operations of the group with an error, on this rank and on the other ranks."""
-        self._communicator.abort(f"rank {self._place.rank} aborted group {self._place.group!r}")
+        """End the group: its operations that run, at all ranks, fail. Return at once.
+
+        What this rank owes to other ranks for operations that have ended here is sent in the background, for
+        at most one second. A process that ends waits for it.
+        """
+        self._communicator.abort(f"it aborted group {self._place.group!r}")
+        Thread(target=self.shutdown, name="farwrite-abort").start()
+
+    def get_error(self) -> Any:
+        """Return why the group cannot continue, as torch's `ErrorType`; SUCCESS while it can.
+
+        TIMEOUT means that an operation of this rank had its timeout, and REMOTE_ERROR that another rank has
+        ended the group. All other reasons are COMM_ERROR, also `abort` and `shutdown`.
+        """
+        # Old versions of torch do not have this type.
+        from torch._C._distributed_c10d import ErrorType
+
+        kinds = {
+            None: ErrorType.SUCCESS,
+            "timeout": ErrorType.TIMEOUT,
+            "remote": ErrorType.REMOTE_ERROR,
+            "local": ErrorType.COMM_ERROR,
+        }
+        return kinds[self._communicator.failure()]
 
     def watch(self, watches: bool) -> str | None:
         """Set whether this rank asks the other ranks for signs of life while no operation runs.
