@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
-from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -217,25 +216,44 @@ def _timeout() -> None:
 test_timeout_names_the_absent_rank = every_rank(_timeout)
 
 
-def _timeout_of_a_barrier() -> None:
-    # `dist.barrier` of torch 2.7 has no timeout.
-    has_timeout = "timeout" in signature(dist.barrier).parameters
-    for name in ("barrier", "monitored_barrier") if has_timeout else ("monitored_barrier",):
+def _timeouts() -> None:
+    half = timedelta(seconds=0.5)
+    tensor = torch.zeros(4)
+    calls: dict[str, Callable[[Any], Any]] = {
+        "barrier": lambda group: group.barrier(timeout=half).wait(),
+        "all_reduce": lambda group: group.allreduce([tensor], timeout=half).wait(),
+        "set_timeout": lambda group: dist.all_reduce(tensor, group=group),
+        "set_timeout, send": lambda group: dist.send(tensor, 1, group=group),
+    }
+    for name, call in calls.items():
+        # Its timeout is 30 minutes.
         group = dist.new_group()
         if dist.get_rank() == 0:
-            second = timedelta(seconds=1)
-            calls = {
-                "barrier": partial(dist.barrier, group=group, timeout=second),
-                "monitored_barrier": partial(group.monitored_barrier, second),
-            }
-            said = message(farwrite.torch.CollectiveError, calls[name])
-            assert "rank 1" in said
-            assert "barrier" in said
+            if name.startswith("set_timeout"):
+                group.set_timeout(half)
+            said = message(farwrite.torch.CollectiveError, partial(call, group))
+            assert "is not done after 500ms: rank 1 " in said, f"{name}: {said}"
         dist.barrier()
         dist.destroy_process_group(group)
 
 
-test_a_barrier_has_its_own_timeout = every_rank(_timeout_of_a_barrier)
+test_timeouts_of_operations_and_groups = every_rank(_timeouts)
+
+
+def _monitored_barrier() -> None:
+    group = dist.new_group()
+    if dist.get_rank() in (0, 3):
+        wait = partial(group.monitored_barrier, timedelta(seconds=1), wait_all_ranks=True)
+        said = message(farwrite.torch.CollectiveError, wait)
+        assert said.endswith("is not done after 1s: rank 1 has not started it, rank 2 has not started it"), (
+            said
+        )
+    dist.barrier()
+    dist.destroy_process_group(group)
+
+
+def test_a_monitored_barrier_names_all_ranks_that_did_not_start_it(four: Ranks) -> None:
+    four.run(_monitored_barrier)
 
 
 def _groups() -> None:

@@ -40,7 +40,16 @@ class Call:
     the operation.
     """
 
-    def __init__(self, rank: int, ranks: int, operation: str, refuse: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        rank: int,
+        ranks: int,
+        operation: str,
+        refuse: Callable[[str], None],
+        timeout_s: float | None,
+    ) -> None:
+        #: The timeout of the operation; None: that of the group.
+        self.timeout_s = timeout_s
         self._rank = rank
         self._ranks = ranks
         self.operation = operation
@@ -117,7 +126,7 @@ class Call:
 
     def reduction(self, argument: str, tensor: torch.Tensor, opts: Any) -> dict[str, Any]:
         """Return the names of the reduction and of the type of values, as arguments of the native module."""
-        wanted = ReduceOp.SUM if opts is None else opts.reduceOp
+        wanted = opts.reduceOp
         names = [name for reduction, name in _REDUCTIONS if wanted == reduction]
         if not names:
             supported = ", ".join(str(reduction) for reduction, _ in _REDUCTIONS)

@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed as dist
+from torch.distributed.distributed_c10d import AllgatherOptions
 
 from farwrite import _native
 from farwrite.torch.arguments import DEVICES, FLOATS, Call
+from farwrite.torch.forms import forms
 from farwrite.torch.memory import Memory, overlap
 from farwrite.torch.missing_log import Entry, Reader, open_logs
 from farwrite.torch.options import Bounded, Options
@@ -60,6 +62,8 @@ class ProcessGroup(dist.ProcessGroup):
         self._totals = Totals(place.describe(), place.size)
         bounded = options.policy if isinstance(options.policy, Bounded) else None
         self._bounded = bounded
+        #: The timeout of operations, after `set_timeout`.
+        self._timeout_s: float | None = None
         with refusing(place):
             address, self._communicator = _communicator(place, options, timeout)
         packet_bytes = join(place, self._communicator, address, options, timeout)
@@ -139,6 +143,14 @@ class ProcessGroup(dist.ProcessGroup):
         }
         return kinds[self._communicator.failure()]
 
+    def set_timeout(self, timeout: timedelta) -> None:
+        """Set the timeout of operations that start later, at this rank."""
+        if timeout <= timedelta(0):
+            raise ValueError(f"{self._place.describe()}: timeout = {timeout}: must be longer than 0")
+        self._timeout_s = timeout.total_seconds()
+
+    _set_default_timeout = set_timeout
+
     def watch(self, watches: bool) -> str | None:
         """Set whether this rank asks the other ranks for signs of life while no operation runs.
 
@@ -159,35 +171,39 @@ class ProcessGroup(dist.ProcessGroup):
 
     # Operations.
 
-    def allreduce(self, tensors: Sequence[torch.Tensor], opts: Any = None, *, is_exact: bool = False) -> Work:
+    @forms(dist.AllreduceOptions, ["op", "timeout"], lists=["tensors"])
+    def allreduce(self, tensors: Sequence[torch.Tensor], opts: Any, *, is_exact: bool = False) -> Work:
         """Reduce the tensors of all ranks to one, which replaces the tensor of every rank.
 
         With `is_exact`, which torch does not pass, the operation is exact in a bounded group too.
         """
-        call = self._call("all_reduce")
+        call = self._call("all_reduce", opts)
         tensor = call.check("tensor", call.only("tensors", tensors))
         how = call.reduction("tensor", tensor, opts)
         return self._start(call, "all-reduce", output=[tensor], load_output=True, is_exact=is_exact, **how)
 
-    def allreduce_coalesced(self, tensors: Sequence[torch.Tensor], opts: Any = None) -> Work:
+    @forms(dist.AllreduceCoalescedOptions, lists=["tensors"])
+    def allreduce_coalesced(self, tensors: Sequence[torch.Tensor], opts: Any) -> Work:
         """Do what `allreduce` does for several tensors of one type, in one operation."""
-        call = self._call("all_reduce_coalesced")
+        call = self._call("all_reduce_coalesced", opts)
         checked = call.list_of_any("tensors", tensors)
         for index, tensor in enumerate(checked):
             call.same_type(f"tensors[{index}]", tensor, checked[0])
         how = call.reduction("tensors[0]", checked[0], opts)
         return self._start(call, "all-reduce", output=checked, load_output=True, **how)
 
+    @forms(dist.BroadcastOptions, ["root", "timeout"], lists=["tensors"])
     def broadcast(self, tensors: Sequence[torch.Tensor], opts: Any) -> Work:
         """Copy the root's tensor into the tensor of every other rank."""
-        call = self._call("broadcast")
+        call = self._call("broadcast", opts)
         tensor = call.check("tensor", call.only("tensors", tensors))
         root = call.peer("root", opts.rootRank)
         return self._start(call, "broadcast", output=[tensor], load_output=True, peer=root)
 
+    @forms(dist.ReduceOptions, ["root", "op", "timeout"], lists=["tensors"])
     def reduce(self, tensors: Sequence[torch.Tensor], opts: Any) -> Work:
         """Reduce the tensors of all ranks to one, which replaces the tensor of the root."""
-        call = self._call("reduce")
+        call = self._call("reduce", opts)
         tensor = call.check("tensor", call.only("tensors", tensors))
         root = call.peer("root", opts.rootRank)
         how = call.reduction("tensor", tensor, opts)
@@ -195,40 +211,44 @@ class ProcessGroup(dist.ProcessGroup):
             return self._start(call, "reduce", output=[tensor], load_output=True, peer=root, **how)
         return self._start(call, "reduce", input=[tensor], peer=root, **how)
 
+    @forms(AllgatherOptions, ["timeout"], lists=["output_tensors", "input_tensors"])
     def allgather(
         self,
         output_tensors: Sequence[Sequence[torch.Tensor]],
         input_tensors: Sequence[torch.Tensor],
-        opts: Any = None,
+        opts: Any,
     ) -> Work:
         """Give every rank the tensors of all ranks, as a list in the order of ranks."""
-        call = self._call("all_gather")
+        call = self._call("all_gather", opts)
         tensor = call.check("tensor", call.only("input_tensors", input_tensors))
         outputs = call.list_for_ranks("tensor_list", call.only("output_tensors", output_tensors), tensor)
         return self._start(call, "all-gather", input=[tensor], output=outputs)
 
-    def all_gather_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Work:
+    @forms(AllgatherOptions, ["timeout"], other=["output", "input"])
+    def all_gather_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any) -> Work:
         """Give every rank the tensors of all ranks, as one tensor in the order of ranks."""
         return self.all_gather_single_coalesced([output], [input], opts)
 
+    @forms(AllgatherOptions, ["timeout"], other=["outputs", "inputs"])
     def all_gather_single_coalesced(
-        self, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], opts: Any = None
+        self, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], opts: Any
     ) -> Work:
         """Do what `all_gather_single` does for several pairs of tensors."""
-        call = self._call("all_gather_into_tensor")
+        call = self._call("all_gather_into_tensor", opts)
         pairs = call.pairs(outputs, inputs)
         for output, input in pairs:
             call.times_larger("output", output, "input", input)
         return self._start_all(call, "all-gather", pairs)
 
+    @forms(AllgatherOptions, ["timeout"], other=["output_lists", "input_list"])
     def allgather_coalesced(
         self,
         output_lists: Sequence[Sequence[torch.Tensor]],
         input_list: Sequence[torch.Tensor],
-        opts: Any = None,
+        opts: Any,
     ) -> Work:
         """Give every rank several tensors of all ranks, as a list for each rank."""
-        call = self._call("all_gather_coalesced")
+        call = self._call("all_gather_coalesced", opts)
         inputs = call.list_of_any("input_list", input_list)
         if len(output_lists) != self.size():
             raise call.value_error(
@@ -242,39 +262,43 @@ class ProcessGroup(dist.ProcessGroup):
         flat = [output for outputs in output_lists for output in outputs]
         return self._start(call, "all-gather", input=inputs, output=flat)
 
+    @forms(dist.ReduceScatterOptions, ["op", "timeout"], lists=["output_tensors", "input_tensors"])
     def reduce_scatter(
         self,
         output_tensors: Sequence[torch.Tensor],
         input_tensors: Sequence[Sequence[torch.Tensor]],
-        opts: Any = None,
+        opts: Any,
     ) -> Work:
         """Give rank r the reduction of tensor r of every rank's list."""
-        call = self._call("reduce_scatter")
+        call = self._call("reduce_scatter", opts)
         output = call.check("output", call.only("output_tensors", output_tensors))
         inputs = call.list_for_ranks("input_list", call.only("input_tensors", input_tensors), output)
         how = call.reduction("output", output, opts)
         return self._start(call, "reduce-scatter", input=inputs, output=[output], **how)
 
-    def reduce_scatter_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Work:
+    @forms(dist.ReduceScatterOptions, ["op", "timeout"], other=["output", "input"])
+    def reduce_scatter_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any) -> Work:
         """Give rank r the reduction of part r of every rank's tensor."""
         return self.reduce_scatter_single_coalesced([output], [input], opts)
 
+    @forms(dist.ReduceScatterOptions, ["op", "timeout"], other=["outputs", "inputs"])
     def reduce_scatter_single_coalesced(
-        self, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], opts: Any = None
+        self, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], opts: Any
     ) -> Work:
         """Do what `reduce_scatter_single` does for several pairs of tensors."""
-        call = self._call("reduce_scatter_tensor")
+        call = self._call("reduce_scatter_tensor", opts)
         pairs = call.pairs(outputs, inputs)
         for output, input in pairs:
             call.times_larger("input", input, "output", output)
         how = [call.reduction("output", output, opts) for output, _ in pairs]
         return self._start_all(call, "reduce-scatter", pairs, how)
 
+    @forms(dist.AllToAllOptions, ["timeout"], other=["output_tensors", "input_tensors"])
     def alltoall(
-        self, output_tensors: Sequence[torch.Tensor], input_tensors: Sequence[torch.Tensor], opts: Any = None
+        self, output_tensors: Sequence[torch.Tensor], input_tensors: Sequence[torch.Tensor], opts: Any
     ) -> Work:
         """Give rank r tensor r of every rank's list. The sizes of tensors may differ."""
-        call = self._call("all_to_all")
+        call = self._call("all_to_all", opts)
         lists = {"output_tensor_list": output_tensors, "input_tensor_list": input_tensors}
         for name, tensors in lists.items():
             call.one_each(name, tensors)
@@ -294,19 +318,24 @@ class ProcessGroup(dist.ProcessGroup):
             receive_bytes=sizes[1],
         )
 
+    @forms(
+        dist.AllToAllOptions,
+        ["timeout"],
+        other=["output", "input", "output_split_sizes", "input_split_sizes"],
+    )
     def all_to_all_single(
         self,
         output: torch.Tensor,
         input: torch.Tensor,
         output_split_sizes: Sequence[int],
         input_split_sizes: Sequence[int],
-        opts: Any = None,
+        opts: Any,
     ) -> Work:
         """Give rank r part r of every rank's tensor.
 
         A part has a number of rows. Without split sizes, all parts have equally many rows.
         """
-        call = self._call("all_to_all_single")
+        call = self._call("all_to_all_single", opts)
         call.check("output", output)
         call.check("input", input)
         call.same_type("output", output, input)
@@ -325,6 +354,7 @@ class ProcessGroup(dist.ProcessGroup):
             receive_bytes=receives,
         )
 
+    @forms(dist.GatherOptions, ["root", "timeout"], lists=["output_tensors", "input_tensors"])
     def gather(
         self,
         output_tensors: Sequence[Sequence[torch.Tensor]],
@@ -332,7 +362,7 @@ class ProcessGroup(dist.ProcessGroup):
         opts: Any,
     ) -> Work:
         """Give the root the tensors of all ranks, as a list in the order of ranks."""
-        call = self._call("gather")
+        call = self._call("gather", opts)
         tensor = call.check("tensor", call.only("input_tensors", input_tensors))
         root = call.peer("root", opts.rootRank)
         if root != self.rank():
@@ -340,9 +370,10 @@ class ProcessGroup(dist.ProcessGroup):
         outputs = call.list_for_ranks("gather_list", call.only("output_tensors", output_tensors), tensor)
         return self._start(call, "gather", input=[tensor], output=outputs, peer=root)
 
+    @forms(dist.GatherOptions, ["root", "timeout"], other=["output", "input"])
     def gather_single(self, output: torch.Tensor | None, input: torch.Tensor, opts: Any) -> Work:
         """Give the root the tensors of all ranks, as one tensor in the order of ranks."""
-        call = self._call("gather_into_tensor")
+        call = self._call("gather_into_tensor", opts)
         call.check("input", input)
         root = call.peer("root", opts.rootRank)
         if root != self.rank():
@@ -351,6 +382,7 @@ class ProcessGroup(dist.ProcessGroup):
         call.times_larger("output", output, "input", input)
         return self._start(call, "gather", input=[input], output=[output], peer=root)
 
+    @forms(dist.ScatterOptions, ["root", "timeout"], lists=["output_tensors", "input_tensors"])
     def scatter(
         self,
         output_tensors: Sequence[torch.Tensor],
@@ -358,7 +390,7 @@ class ProcessGroup(dist.ProcessGroup):
         opts: Any,
     ) -> Work:
         """Give rank r tensor r of the root's list."""
-        call = self._call("scatter")
+        call = self._call("scatter", opts)
         tensor = call.check("tensor", call.only("output_tensors", output_tensors))
         root = call.peer("root", opts.rootRank)
         if root != self.rank():
@@ -366,34 +398,34 @@ class ProcessGroup(dist.ProcessGroup):
         inputs = call.list_for_ranks("scatter_list", call.only("input_tensors", input_tensors), tensor)
         return self._start(call, "scatter", input=inputs, output=[tensor], peer=root)
 
-    def barrier(self, opts: Any = None) -> Work:
+    @forms(dist.BarrierOptions, ["timeout"])
+    def barrier(self, opts: Any) -> Work:
         """Wait on every rank until all ranks have started the barrier."""
-        timeout = timedelta(0) if opts is None else opts.timeout
-        # With 0 or -1 ms, torch means that the call has no timeout of its own.
-        timeout_s = timeout.total_seconds() if timeout > timedelta(0) else None
-        return self._start(self._call("barrier"), "barrier", timeout_s=timeout_s)
+        return self._start(self._call("barrier", opts), "barrier")
 
-    def monitored_barrier(self, timeout: timedelta, wait_all_ranks: bool = False) -> None:
+    def monitored_barrier(self, timeout: timedelta | None = None, wait_all_ranks: bool = False) -> None:
         """Wait on every rank until all ranks have started the barrier, for at most `timeout`.
 
-        After the timeout, the group ends, and the error names one rank that has not started the barrier.
-        `wait_all_ranks` has no effect; with gloo, the error would name all such ranks.
+        After the timeout, the group ends, and the error names all ranks that have not started the barrier, or
+        do not answer. `wait_all_ranks` has no effect; gloo names all only with `wait_all_ranks=True`.
         """
         opts = dist.BarrierOptions()
-        opts.timeout = timeout
+        if timeout is not None:
+            opts.timeout = timeout
         self.barrier(opts).wait()
 
-    def send(self, tensors: Sequence[torch.Tensor], dst: int, tag: int) -> Work:
+    def send(self, tensors: Sequence[torch.Tensor], dstRank: int, tag: int) -> Work:
         """Send a tensor to one rank. Tensors with the same tag arrive in the order in which they are sent."""
         call = self._call("send")
         tensor = call.check("tensor", call.only("tensors", tensors))
-        return self._start(call, "send", input=[tensor], peer=call.peer("dst", dst), tag=call.tag(tag))
+        return self._start(call, "send", input=[tensor], peer=call.peer("dst", dstRank), tag=call.tag(tag))
 
-    def recv(self, tensors: Sequence[torch.Tensor], src: int, tag: int) -> Work:
+    def recv(self, tensors: Sequence[torch.Tensor], srcRank: int, tag: int) -> Work:
         """Receive a tensor from one rank."""
         call = self._call("recv")
         tensor = call.check("tensor", call.only("tensors", tensors))
-        return self._start(call, "receive", output=[tensor], peer=call.peer("src", src), tag=call.tag(tag))
+        peer = call.peer("src", srcRank)
+        return self._start(call, "receive", output=[tensor], peer=peer, tag=call.tag(tag))
 
     def recv_anysource(self, tensors: Sequence[torch.Tensor], tag: int) -> Work:
         """Raise ValueError: a receive must name its sender."""
@@ -410,12 +442,15 @@ class ProcessGroup(dist.ProcessGroup):
 
     # The start of operations.
 
-    def _call(self, operation: str) -> Call:
+    def _call(self, operation: str, opts: Any = None) -> Call:
         # Only collective operations have an order, in which another rank can wait for the next operation of
         # this rank.
         is_collective = operation not in ("send", "recv")
         refuse = self._communicator.refuse if is_collective else lambda reason: None
-        return Call(self.rank(), self.size(), operation, refuse)
+        # With 0 or -1 ms, torch means that the call has no timeout of its own.
+        has_timeout = opts is not None and opts.timeout > timedelta(0)
+        timeout_s = opts.timeout.total_seconds() if has_timeout else self._timeout_s
+        return Call(self.rank(), self.size(), operation, refuse, timeout_s)
 
     def _start(
         self,
@@ -428,11 +463,12 @@ class ProcessGroup(dist.ProcessGroup):
         is_exact: bool = False,
         **how: Any,
     ) -> Work:
-        started = self._submit(operation, input, output, load_output, how, is_exact=is_exact)
+        started = self._submit(call, operation, input, output, load_output, how, is_exact=is_exact)
         return Work(call.operation, [started], output, self._totals)
 
     def _submit(
         self,
+        call: Call,
         operation: str,
         input: Sequence[torch.Tensor],
         output: Sequence[torch.Tensor],
@@ -453,12 +489,13 @@ class ProcessGroup(dist.ProcessGroup):
             written.load()
         is_bounded = not is_exact and self._is_bounded(operation, output, how)
         if is_bounded and written and self._replayed:
-            return self._replay(self._replayed, operation, read or written, written, how)
+            return self._replay(self._replayed, call, operation, read or written, written, how)
         ticket = self._communicator.submit(
             operation,
             input=read.buffer() if read else None,
             output=written.buffer() if written else None,
             bounded=is_bounded,
+            timeout_s=call.timeout_s,
             **how,
         )
 
@@ -471,12 +508,20 @@ class ProcessGroup(dist.ProcessGroup):
         return ticket, store
 
     def _replay(
-        self, log: Reader, operation: str, source: Memory, written: Memory, how: dict[str, Any]
+        self,
+        log: Reader,
+        call: Call,
+        operation: str,
+        source: Memory,
+        written: Memory,
+        how: dict[str, Any],
     ) -> Started:
         """Start an exact exchange of all inputs, from which the result of a bounded operation is computed."""
         mine, result = source.buffer(), written.buffer()
         everyone = np.empty(self.size() * mine.size, dtype=np.uint8)
-        ticket = self._communicator.submit("all-gather", input=mine, output=everyone)
+        ticket = self._communicator.submit(
+            "all-gather", input=mine, output=everyone, timeout_s=call.timeout_s
+        )
 
         def store(ended: _native.Ended) -> None:
             inputs = np.split(everyone, self.size())
@@ -507,7 +552,7 @@ class ProcessGroup(dist.ProcessGroup):
         """Start one operation for each pair of an output and an input."""
         hows = how or [{}] * len(pairs)
         started = [
-            self._submit(operation, [input], [output], False, one)
+            self._submit(call, operation, [input], [output], False, one)
             for (output, input), one in zip(pairs, hows, strict=True)
         ]
         return Work(call.operation, started, [output for output, _ in pairs], self._totals)
