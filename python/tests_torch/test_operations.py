@@ -270,6 +270,7 @@ def _many_at_once() -> None:
     for work, future, tensor in zip(reversed(works), futures, tensors, strict=True):
         work.wait()
         assert future.wait()[0] is tensor
+        assert work.get_future().done()
         assert work.is_completed()
         assert work.is_success()
         assert work.exception() is None

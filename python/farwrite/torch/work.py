@@ -119,13 +119,16 @@ class Work(dist.Work):
         self.wait()
 
     def get_future(self) -> Future[Any]:
-        """Return a future of the tensors that the operation writes."""
+        """Return a future of the tensors that the operation writes. It is done if the operation has ended."""
 
         def outputs() -> list[torch.Tensor]:
             self.wait()
             return self._outputs
 
         future, run = future_of(outputs, self._stream.devices())
-        # Operations can end in another order than they started, so each future has its own thread.
-        Thread(target=run, name="farwrite-future", daemon=True).start()
+        if all(ticket.is_done() for ticket in self._tickets):
+            run()
+        else:
+            # Operations can end in another order than they started, so each future has its own thread.
+            Thread(target=run, name="farwrite-future", daemon=True).start()
         return future
