@@ -184,6 +184,10 @@ impl Serving<'_> {
     ) -> Served {
         let client = match Client::accept(connection, self.cancel) {
             Ok(client) => client,
+            // The ends have met, but nothing has come since then: the other end tries another way.
+            Err(error) if until == Until::FirstMet && error.kind() == ErrorKind::Unreachable => {
+                return Served::Nothing;
+            }
             Err(error) => return Served::Transfer(Err(error.into())),
         };
         let address = client.addr().to_string();

@@ -105,7 +105,7 @@ impl Connector {
             let source = udp::source_for(*addr);
             source.is_err_and(|error| error.kind() == ErrorKind::NetworkUnreachable)
         };
-        if addresses.iter().all(is_cut_off) {
+        if !addresses.is_empty() && addresses.iter().all(is_cut_off) {
             let to = list(addresses);
             return Err(Error::NoRoute { to });
         }

@@ -491,6 +491,9 @@ impl Session {
     /// Takes the messages that came with the proof.
     pub(crate) fn hear_early(&mut self, shared: &mut Shared<'_>, messages: &[Vec<u8>]) {
         for bytes in messages {
+            if self.is_over() {
+                return;
+            }
             let message = Message::decode(bytes).map_err(Ended::from);
             let heard = message.and_then(|message| match message {
                 Some(message) => self.receive(shared, message),

@@ -75,7 +75,7 @@ pub fn connect(
     cancel: &Cancel,
     observer: &dyn Observer,
 ) -> Result<Channel, Error> {
-    let (keys, options) = (keys_of(key)?, connection_options(patience));
+    let (keys, mut options) = (keys_of(key)?, connection_options(patience));
     let start = Instant::now();
     let has_met = Arc::new(AtomicBool::new(false));
     // What was noted: that nothing answers, and that the receiver is busy.
@@ -106,6 +106,8 @@ pub fn connect(
             return opened;
         }
         std::thread::sleep(TRY_AGAIN);
+        let left = patience.saturating_sub(start.elapsed());
+        (options.connect_limit, options.busy_limit) = (left, left);
     };
     let connected = cancel.run_while(connect, note)?;
     connected.map_err(|error| Error::of_channel(format_args!("connecting to {to}"), &error))

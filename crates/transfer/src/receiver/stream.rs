@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use farwrite::{
@@ -15,6 +16,7 @@ use super::Event;
 use super::buffer_demand::BufferDemand;
 use super::disk_writer::{Job, Segment};
 use super::prefix;
+use crate::channel::LAST_MESSAGE;
 use crate::channel_writer::Outbox;
 use crate::liveness::{LifeSigns, Liveness, least_steps};
 use crate::memory_pool::MemoryShare;
@@ -164,6 +166,11 @@ impl Stream {
                 continue;
             };
             if let Err(error) = stepped {
+                // The verdicts may be under way.
+                let start = Instant::now();
+                while !context.outbox.is_done_there() && start.elapsed() < LAST_MESSAGE {
+                    thread::sleep(Duration::from_millis(5));
+                }
                 hooks.warn(format!(
                     "every file has its verdict, but the sender may not know it: {error}"
                 ));

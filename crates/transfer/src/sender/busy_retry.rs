@@ -22,11 +22,14 @@ pub(super) struct BusyRetry {
 }
 
 impl BusyRetry {
-    /// Waits for at most `limit` from now on.
-    pub(super) fn new(limit: Duration) -> Self {
+    /// Waits for at most `limit` from now on. A code serves one connection.
+    pub(super) fn new(key: &Key, limit: Duration) -> Self {
         Self {
             start: Instant::now(),
-            limit,
+            limit: match key {
+                Key::Code(_) => Duration::ZERO,
+                _ => limit,
+            },
             is_noted: false,
         }
     }

@@ -141,7 +141,7 @@ fn send_over(
     settings: &SendSettings,
     hooks: &TransferHooks<'_>,
 ) -> Result<TransferReport, Error> {
-    let mut waiting = BusyRetry::new(settings.timeout);
+    let mut waiting = BusyRetry::new(key, settings.timeout);
     loop {
         let ends = (channel.local_addr(), channel.peer_addr());
         let close_handle = channel.close_handle();
