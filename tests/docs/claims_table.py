@@ -47,18 +47,24 @@ def verdicts(folder):
     return table(["claim", "title", "verdict", "numbers", "command"], lines)
 
 
+def told_once(whys):
+    """Reasons with a letter where several numbers have the same one, which is told at the first of them."""
+    shared = [why for why in dict.fromkeys(whys) if why and whys.count(why) > 1]
+    letters = {why: f"({chr(ord('a') + place)})" for place, why in enumerate(shared)}
+    return [why if why not in letters else letters[why] if why in whys[:place] else f"{letters[why]} {why}"
+            for place, why in enumerate(whys)]
+
+
 def numbers(folder):
     """One line for each number that a paper states."""
     lines = []
     for name, claim, results in claims(folder):
-        for number in claim["numbers"]:
-            verdict = results["verdicts"].get(number["name"])
-            if verdict is None:
-                continue
-            cause = CAUSES.get(number.get("cause"), "")
-            why = number["why"] if cause else ""
-            lines.append([name, number["says"], stated(number), results["shown"][number["name"]],
-                          verdict, cause, why])
+        judged = [number for number in claim["numbers"] if number["name"] in results["verdicts"]]
+        causes = [CAUSES.get(number.get("cause"), "") for number in judged]
+        whys = told_once([number["why"] if cause else "" for number, cause in zip(judged, causes)])
+        lines += [[name, number["says"], stated(number), results["shown"][number["name"]],
+                   results["verdicts"][number["name"]], cause, why]
+                  for number, cause, why in zip(judged, causes, whys)]
     return table(["claim", "number", "paper", "here", "verdict", "whose the difference is", "why"], lines)
 
 

@@ -111,8 +111,7 @@ def n10(rows):
     lines = []
     for panel, load, place in (
             ("512 servers, load 0.8, 1024 KiB", 0.8, "512 servers: 0.8, 1 MiB, 4"),
-            ("load 0.8, 1024 KiB", 0.8, "64 servers: 0.8, 1 MiB, 8"),
-            ("load 0.8, 512 KiB", 0.8, "0.8, 512 KiB, 4")):
+            ("load 0.8, 512 KiB", 0.8, "64 servers: 0.8, 512 KiB, 4")):
         plain = rows.value("N10", panel, "Go-Back-N", load, "short_mean_us")
         for name in WEBSEARCH:
             mean, p90, *counts = (rows.value("N10", panel, name, load, measure) for measure in (
