@@ -107,11 +107,12 @@ impl SharedOpen {
         }
     }
 
-    /// Takes datagrams in that another socket of the port has received: those for owners.
+    /// Takes datagrams in that another socket of the port has received: the system prefers one at an exact address to
+    /// one at all addresses.
     pub(super) fn take_in(&self, batch: &ReceivedBatch<'_>) {
         let now_ns = now_ns();
         for inbox in &*self.inboxes() {
-            inbox.push_owners(batch);
+            inbox.push(batch);
             inbox.wake(now_ns);
         }
     }
@@ -272,7 +273,7 @@ mod tests {
         bytes.push(ROUTE_PACKET);
         let flood = |times| {
             for _ in 0..times {
-                inbox.push(&ReceivedBatch {
+                open.take_in(&ReceivedBatch {
                     src: addr,
                     dst: addr,
                     ecn: Ecn::NotEct,
