@@ -139,22 +139,35 @@ fn queue_pair() -> QpOptions {
 /// queue pair: then they are repeated, in each direction, after a quarter of a round trip (P3.8).
 #[test]
 fn a_message_and_its_answer_take_four_round_trips() {
-    // A busy machine may take the time of half a round trip. One round trip more is two halves.
-    let check = |counted: [u128; 3], expected: [u128; 3]| {
-        let mut both = counted.iter().zip(expected);
-        let is_within = both.all(|(counted, expected)| (expected..=expected + 1).contains(counted));
-        assert!(is_within, "{counted:?} instead of {expected:?}");
-    };
     let keys = Keys::of_psk(&Psk::generate().expect("randomness"));
     let plain = ConnectionOptions::default();
-    check(count(&keys, &keys, &plain), [6, 8, 10]);
+    check([6, 8, 10], || count(&keys, &keys, &plain));
     let early = ConnectionOptions {
         largest_mtu: Some(1024),
         first: Some(("x".to_owned(), queue_pair())),
         ..ConnectionOptions::default()
     };
-    check(count(&keys, &keys, &early), [6, 6, 8]);
-    let code = Code::generate().expect("randomness");
-    let [ours, theirs] = [(); 2].map(|()| Keys::of_code(code.clone()));
-    check(count(&ours, &theirs, &early), [8, 8, 10]);
+    check([6, 6, 8], || count(&keys, &keys, &early));
+    check([8, 8, 10], || {
+        let code = Code::generate().expect("randomness");
+        let [ours, theirs] = [(); 2].map(|()| Keys::of_code(code.clone()));
+        count(&ours, &theirs, &early)
+    });
+}
+
+/// Counts until the result is as expected, at most three times: a busy machine adds time, and another round trip adds two
+/// halves to each result.
+fn check(expected: [u128; 3], count: impl Fn() -> [u128; 3]) {
+    let is_within = |counted: &[u128; 3]| {
+        let mut both = counted.iter().zip(expected);
+        both.all(|(counted, expected)| (expected..=expected + 1).contains(counted))
+    };
+    let mut runs = Vec::new();
+    while runs.len() < 3 && !runs.last().is_some_and(is_within) {
+        runs.push(count());
+    }
+    assert!(
+        runs.last().is_some_and(is_within),
+        "{runs:?} instead of {expected:?}"
+    );
 }
