@@ -17,7 +17,7 @@ from boxes import Boxes
 
 #: How long a guest may take until its first case begins. It boots in about 10 s on an idle machine.
 BOOT_S = 180
-#: How many guests may be started. QEMU's emulation sometimes stops on a busy machine before the kernel prints a line.
+#: How many guests may be started. On a busy machine, a guest once stopped before its kernel printed a line.
 BOOTS = 3
 #: The kernel tests its timer against a loop of the processor, and panics if this machine is too busy in between.
 BUSY = "no_timer_check"

@@ -164,7 +164,7 @@ fn admit(connection: Connection, places: &Arc<Places>, admitted: &Sender<Admitte
     }
 }
 
-/// Tells of peers that may not connect, at most once a second, so that a person can read it.
+/// Warns the user about peers that were refused, at most once a second.
 pub struct Refused {
     observer: Arc<dyn Observer>,
     told: u64,
@@ -175,7 +175,7 @@ pub struct Refused {
 }
 
 impl Refused {
-    /// Tells `observer` ([`Event::Warning`]).
+    /// `observer` gets the warnings ([`Event::Warning`]).
     #[must_use]
     pub fn new(observer: Arc<dyn Observer>) -> Self {
         Self {
@@ -192,7 +192,7 @@ impl Refused {
         self.has_come = true;
     }
 
-    /// Tells of those that have come to a listener since the last call.
+    /// Warns about the peers that `listener` has refused since the last call.
     ///
     /// # Errors
     /// [`ErrorKind::Mismatch`] if a code is used up, and nobody has come by it.

@@ -1,4 +1,4 @@
-//! The places of senders at a receiver: so many at once, in all and for each peer.
+//! Limits how many senders a receiver serves at the same time: in all, and for each peer.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

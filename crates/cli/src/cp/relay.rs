@@ -1,9 +1,9 @@
 //! Carries datagrams through a pipe, such as the standard input and output of ssh (P14.3). A transfer uses this
 //! where its own packets do not pass.
 //!
-//! The end that sends files has an [`entrance`](Relay::enter): an address of loopback with the port of the
-//! receiver, at which the transfer finds the receiver. Each socket that sends there is a flow. The end that
-//! receives files has an [`exit`](Relay::exit): a socket for each flow, so that the receiver tells them apart.
+//! At the end that sends files, [`Relay::enter`] listens at a loopback address with the port of the receiver. The
+//! transfer sends its datagrams there. All datagrams of one socket are one flow. At the end that receives files,
+//! [`Relay::exit`] has one socket for each flow, so the receiver sees a different address for each flow.
 //!
 //! A thread of each end reads the sockets and writes frames. It reads no socket while the pipe is full.
 
