@@ -64,8 +64,8 @@ def run(programs):
 
 
 def _write(programs, results):
-    """Writes a row for each path and program, for the table of docs/results/performance.md and its picture."""
-    conditions = (f"make bench-path PART=alternatives, {programs.runs} runs, scale {programs.scale:g}; 1500-byte packets, offloads, "
+    """Writes a row for each path and program, for the table of lab/results/performance.md and its picture."""
+    conditions = (f"make -C lab bench-path PART=alternatives, {programs.runs} runs, scale {programs.scale:g}; 1500-byte packets, offloads, "
                   "queue of one round trip (four packets at least), loss both ways, files in memory, an unknown path; "
                   f"{os.cpu_count()} cores, Linux {platform.release()}")
     with open(programs.csv, "w", newline="") as file:

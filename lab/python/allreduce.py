@@ -15,7 +15,6 @@ from statistics import median
 
 import torch
 import torch.distributed as dist
-
 from farwrite.torch import Bounded, Options
 
 BACKENDS = ("gloo", "exact", "bounded")

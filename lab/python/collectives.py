@@ -26,10 +26,9 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
+import farwrite.torch
 import torch
 import torch.distributed as dist
-
-import farwrite.torch
 from farwrite.torch import Bounded, Options
 
 HERE = Path(__file__).resolve().parent

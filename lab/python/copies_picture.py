@@ -76,7 +76,7 @@ def main() -> None:
     """Draw the picture."""
     arguments = argparse.ArgumentParser(prog="copies_picture.py", description=__doc__)
     arguments.add_argument(
-        "rows", type=Path, help="the folder with the rows of `make bench-path PART=alternatives`"
+        "rows", type=Path, help="the folder with the rows of `make -C lab bench-path PART=alternatives`"
     )
     arguments.add_argument("--svg", type=Path, required=True, help="the file of the picture")
     chosen = arguments.parse_args()

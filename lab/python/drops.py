@@ -19,13 +19,12 @@ from statistics import mean
 
 import numpy as np
 import torch
+from farwrite import _native
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from farwrite import _native
-
 HERE = Path(__file__).resolve().parent
-sys.path += [str(HERE), str(HERE.parent / "examples")]
+sys.path += [str(HERE), str(HERE.parents[1] / "python" / "examples")]
 
 from train import Digits, Text, Transformer  # noqa: E402
 

@@ -1,7 +1,7 @@
 """Examines how gloo of the installed PyTorch computes a reduce-scatter and a mean.
 
 Some versions compute a reduce-scatter by an all-reduce, which sends twice as many bytes. Some versions
-compute a wrong mean. A comparison with gloo must take this into account. `python -P python/benches/gloo.py`
+compute a wrong mean. A comparison with gloo must take this into account. `python -P lab/python/gloo.py`
 prints the result.
 """
 

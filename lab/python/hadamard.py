@@ -13,7 +13,6 @@ from functools import partial
 from statistics import median
 
 import torch
-
 from farwrite.torch import Hadamard
 
 WARM_UP = 5

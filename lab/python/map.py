@@ -13,9 +13,8 @@ import time
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
-
 from farwrite import model
+from numpy.typing import NDArray
 
 SIZES_BYTES = 2.0 ** np.arange(17, 34)
 LOSSES = 10.0 ** np.arange(-9, 0)

@@ -1,4 +1,4 @@
-"""Rows of results in the form that `make figures` reads."""
+"""Rows of results in the form that `make -C lab figures` reads."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def run_job(
         command = [sys.executable, "-P"]
         if same:
             command += [str(HERE / "same_operations.py"), *(f"--{name}" for name in same)]
-        command += [str(HERE.parent / "examples" / script), "--json", *options]
+        command += [str(HERE.parents[1] / "python" / "examples" / script), "--json", *options]
         process = side.popen(
             command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )

@@ -1,4 +1,4 @@
-"""The tables of docs/results/claims.md: the verdict on each claim, and on each of its numbers."""
+"""The tables of lab/results/claims.md: the verdict on each claim, and on each of its numbers."""
 
 import json
 import re
@@ -41,8 +41,8 @@ def verdicts(folder):
     for name, claim, results in claims(folder):
         found = list(results["verdicts"].values())
         counts = ", ".join(f"{found.count(verdict)} {verdict}" for verdict in ORDER if verdict in found)
-        command = claim.get("command", "make figures")
-        lines.append([f"[{name}](../../figures/{name}/plot.svg)", claim["title"], f"**{results['verdict'] or 'no verdict'}**",
+        command = claim.get("command", "make -C lab figures")
+        lines.append([f"[{name}](../figures/{name}/plot.svg)", claim["title"], f"**{results['verdict'] or 'no verdict'}**",
                       counts, f"`{command}`"])
     return table(["claim", "title", "verdict", "numbers", "command"], lines)
 

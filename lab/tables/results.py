@@ -1,4 +1,4 @@
-"""Results of figures/boxes, and tables of Markdown."""
+"""Results of lab/figures/boxes, and tables of Markdown."""
 
 import csv
 import sys

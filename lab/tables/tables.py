@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Tables of docs/results/ that are made from the results in figures/.
+"""Tables of lab/results/ that are made from the results in lab/figures/.
 
-A line `<!-- table: NAME -->` stands above each of them. `tests/docs/check` fails if a table differs from its
-results. `tests/docs/tables.py --write` writes the tables.
+A line `<!-- table: NAME -->` stands above each of them. `lab/tables/tables.py` fails if a table differs from its
+results. `lab/tables/tables.py --write` writes the tables.
 """
 
 import re
@@ -23,11 +23,11 @@ MARK = re.compile(r"<!-- table: ([\w-]+) -->\n\n?((?:\|.*\n)*)")
 BOXES = lowar_tables.TABLES | netrt_tables.TABLES | together_tables.TABLES
 #: For each page: its tables, and what they are made from.
 PAGES = {
-    "docs/results/best-effort.md": (collectives_tables.TABLES, lambda: Rows(ROOT / "figures/collectives")),
-    "docs/results/boxes.md": (BOXES, lambda: Rows(ROOT / "figures/boxes")),
-    "docs/results/claims.md": (claims_table.TABLES, lambda: ROOT / "figures"),
-    "docs/results/performance.md": (alternatives_tables.TABLES, lambda: Rows(ROOT / "figures/paths")),
-    "docs/results/rdma.md": (vm_tables.TABLES, lambda: Rows(ROOT / "figures/vm")),
+    "lab/results/best-effort.md": (collectives_tables.TABLES, lambda: Rows(ROOT / "lab/figures/collectives")),
+    "lab/results/boxes.md": (BOXES, lambda: Rows(ROOT / "lab/figures/boxes")),
+    "lab/results/claims.md": (claims_table.TABLES, lambda: ROOT / "lab/figures"),
+    "lab/results/performance.md": (alternatives_tables.TABLES, lambda: Rows(ROOT / "lab/figures/paths")),
+    "lab/results/rdma.md": (vm_tables.TABLES, lambda: Rows(ROOT / "lab/figures/vm")),
 }
 
 
@@ -53,20 +53,20 @@ def made(page):
     return text, differ
 
 
-def wrong_tables():
-    """The tables that differ from the results."""
-    return [f"{page}: the table {name} differs from figures/: tests/docs/tables.py --write"
-            for page in PAGES for name in made(page)[1]]
-
-
 def main():
-    if sys.argv[1:] != ["--write"]:
-        sys.exit("the only option is --write, which writes the tables into the pages of docs/results/")
+    if sys.argv[1:] not in ([], ["--write"]):
+        sys.exit("the only option is --write, which writes the tables into the pages of lab/results/")
+    failed = False
     for page in PAGES:
         text, differ = made(page)
-        (ROOT / page).write_text(text)
-        print(f"{page}: {', '.join(differ) or 'nothing to write, all are as the results'}")
+        if sys.argv[1:]:
+            (ROOT / page).write_text(text)
+            print(f"{page}: {', '.join(differ) or 'nothing to write, all are as the results'}")
+        for name in differ if not sys.argv[1:] else []:
+            failed = True
+            print(f"{page}: the table {name} differs from lab/figures/: lab/tables/tables.py --write", file=sys.stderr)
+    return int(failed)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

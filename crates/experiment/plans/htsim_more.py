@@ -2,7 +2,7 @@
 
 python3 htsim_more.py DIR
 
-docs/results/sim.md has the results of both, and the options of htsim.
+lab/results/sim.md has the results of both, and the options of htsim.
 """
 
 import random

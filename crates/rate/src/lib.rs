@@ -257,7 +257,7 @@
 //! keeps two paths of bytes in flight. Flows of BBR and of Copa did not become equal within the 100
 //! round trips before the measurement. Limit: on short paths the 160 round trips end before BBR measures
 //! the shortest round trip again (10 s; version 3: 5 s). Paths whose delay varies are in
-//! `docs/results/performance.md`, *Published controllers*.
+//! `lab/results/performance.md`, *Published controllers*.
 //!
 //! `adaptive/constants.rs` has all constants, with reasons where they are not plain.
 //!
@@ -310,7 +310,7 @@
 //!   so the queue stays, and up to 80 % of the packets are dropped.
 //! - A flow that starts while a BBR flow starts, whose queue then stays for about a second: after seven
 //!   failed attempts, a window of a few hundred packets is down to two. Exact training beside BBR can
-//!   stay there (`docs/results/torch.md`, *Training*).
+//!   stay there (`lab/results/torch.md`, *Training*).
 //! - Equal shares on some long paths with 1 % of loss, where the steps are noisy. Also on paths of
 //!   more than 10^5 packets within 100 round trips, because a cycle takes 20 round trips or more.
 //! - CUBIC and Reno at a buffer of 0.5: the flow mostly gets 0.13 to 0.34, because the queue still

@@ -5,7 +5,7 @@
 //! packet is lost, and no request or repair reaches a box: a block is open, packets behind the gap are
 //! held, and NetRT has copies of all.
 
-#[path = "../../boxes/tests/common/mod.rs"]
+#[path = "../../../crates/boxes/tests/common/mod.rs"]
 mod common;
 
 use std::fs::read_to_string;

@@ -1,7 +1,7 @@
 //! Processor time of a box for packets of strangers: for connections that a program invents, and for the
-//! check of the ICRC, beside the time for a packet of a connection in use. `docs/results/boxes.md` has the numbers.
+//! check of the ICRC, beside the time for a packet of a connection in use. `lab/results/boxes.md` has the numbers.
 
-#[path = "../../boxes/tests/common/mod.rs"]
+#[path = "../../../crates/boxes/tests/common/mod.rs"]
 mod common;
 
 use std::hint::black_box;

@@ -4,7 +4,7 @@
 //!
 //! `cargo run --release -p farwrite-bench --example incast`
 
-#[path = "../../rc/tests/rc/common/incast.rs"]
+#[path = "../../../crates/rc/tests/rc/common/incast.rs"]
 mod incast;
 
 use farwrite_net::Policy;

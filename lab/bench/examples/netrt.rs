@@ -7,7 +7,7 @@
 //! flight. Without an argument: all four. `--seeds N` sets the runs of incast, spines and window, 5 unless
 //! given. `--csv FILE` writes the results as rows.
 
-#[path = "../../boxes/tests/common/racks.rs"]
+#[path = "../../../crates/boxes/tests/common/racks.rs"]
 mod racks;
 #[path = "common/rows.rs"]
 mod rows;

@@ -4,7 +4,7 @@
 //! `cargo run --release -p farwrite-bench --example rate_controllers [CONTROLLER...]`: takes up to a minute
 //! for each of `adaptive`, `swift`, `bbr`, `bbr3` and `copa`.
 
-#[path = "../../rate/tests/common/mod.rs"]
+#[path = "../../../crates/rate/tests/common/mod.rs"]
 mod common;
 
 use common::case::{Case, FlowKind};

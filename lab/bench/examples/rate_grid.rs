@@ -3,7 +3,7 @@
 //! `cargo run --release -p farwrite-bench --example rate_grid [PART...]`: takes some minutes for all
 //! parts.
 
-#[path = "../../rate/tests/common/mod.rs"]
+#[path = "../../../crates/rate/tests/common/mod.rs"]
 mod common;
 
 use std::sync::Mutex;

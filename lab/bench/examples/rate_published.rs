@@ -5,7 +5,7 @@
 //! `cargo run --release -p farwrite-bench --example rate_published [CONTROLLER...]`: takes about 80 s
 //! of one core for `adaptive`, `bbr3`, `copa` and `bbr`.
 
-#[path = "../../rate/tests/common/mod.rs"]
+#[path = "../../../crates/rate/tests/common/mod.rs"]
 mod common;
 
 use std::time::Duration;

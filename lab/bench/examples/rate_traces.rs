@@ -3,7 +3,7 @@
 //! `cargo run --release -p farwrite-bench --example rate_traces lte 1 120 > lte.down`: the kind (`lte` or
 //! `leo`), a seed, and seconds.
 
-#[path = "../../rate/tests/common/mod.rs"]
+#[path = "../../../crates/rate/tests/common/mod.rs"]
 mod common;
 
 use common::traces;

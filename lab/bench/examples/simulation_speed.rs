@@ -1,6 +1,6 @@
 //! Measures the speed and the memory of runs, on one core.
 //!
-//! `make bench-sim`
+//! `make -C lab bench-sim`
 //!
 //! A packet-hop is one packet, data or acknowledgement, that crosses one cable. Rates are per
 //! second of processor time. Memory is the growth of the process at its peak.

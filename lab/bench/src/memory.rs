@@ -85,12 +85,13 @@ fn kib(bytes: usize) -> String {
 
 /// Resident memory of this process.
 fn resident_bytes() -> Result<usize, Failure> {
-    let statm = read_to_string("/proc/self/statm")?;
-    let pages = statm
-        .split(' ')
-        .nth(1)
-        .ok_or("no resident pages in statm")?;
-    Ok(pages.parse::<usize>()? * rustix::param::page_size())
+    let status = read_to_string("/proc/self/status")?;
+    let resident = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .and_then(|line| line.trim().strip_suffix(" kB"))
+        .ok_or("no resident memory in /proc/self/status")?;
+    Ok(resident.parse::<usize>()? << 10)
 }
 
 /// Two endpoints, each with memory for sending and receiving.

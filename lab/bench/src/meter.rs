@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use rustix::time::{ClockId, clock_gettime};
+use nix::time::{ClockId, clock_gettime};
 
 /// A running measurement.
 pub(crate) struct Meter {
@@ -75,6 +75,5 @@ impl Moved {
 }
 
 fn process_cpu() -> Duration {
-    let t = clock_gettime(ClockId::ProcessCPUTime);
-    Duration::try_from(t).unwrap_or_default()
+    clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
 }

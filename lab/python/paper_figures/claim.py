@@ -181,8 +181,8 @@ class Claim:
     #: Name of the folder with results as rows, beside the folders of the claims. Empty if the module of the
     #: claim computes or measures its numbers.
     rows: str = ""
-    #: The command that measures the numbers again. `make figures` draws them.
-    command: str = "make figures"
+    #: The command that measures the numbers again. `make -C lab figures` draws them.
+    command: str = "make -C lab figures"
     #: Assumptions, and parts of the claim that are not shown.
     note: str = ""
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from farwrite.model import nic
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from farwrite.model import nic
 from paper_figures.claim import Numbers, Settings
 from paper_figures.rows import Rows
 from paper_figures.style import log_y, panels, places

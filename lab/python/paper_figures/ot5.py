@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+from farwrite.model import nic
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from farwrite.model import nic
 from paper_figures.claim import Numbers, Settings
 from paper_figures.ot4 import computed, follow
 from paper_figures.style import PAPER, Style, log_y, panels

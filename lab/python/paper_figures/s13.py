@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from farwrite.model import CollectiveTime, collective_time
 from matplotlib.figure import Figure
 
-from farwrite.model import CollectiveTime, collective_time
 from paper_figures.claim import Numbers, Settings
 from paper_figures.shipped import Estimate, Estimates, Times
 from paper_figures.style import SPLITS, Array, bytes_text, hollow, panels

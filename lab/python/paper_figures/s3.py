@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from farwrite.model import CompletionTime, completion_time
 from matplotlib.figure import Figure
 
-from farwrite.model import CompletionTime, completion_time
 from paper_figures.claim import Numbers, Settings
 from paper_figures.shipped import Estimate, Estimates, Times, by_value
 from paper_figures.style import MDS, NACK, RTO, Array, between, curve, hollow, panels, size_axis

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+from farwrite.model import completion_time
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 
-from farwrite.model import completion_time
 from paper_figures.claim import Numbers, Settings
 from paper_figures.digits import estimate_text
 from paper_figures.shipped import Estimate, Estimates, Times, by_value

@@ -1,6 +1,6 @@
-"""Simulated times of the shipped protocols, which ``make figures-protocol`` writes.
+"""Simulated times of the shipped protocols, which ``make -C lab figures-protocol`` writes.
 
-The program ``agreement`` (``docs/results/agreement.md`` of the repository) sends messages between two
+The program ``agreement`` (``lab/results/agreement.md`` of the repository) sends messages between two
 endpoints in virtual time, or runs all-reduces among the endpoints of a ring. Its CSV files are in a folder
 beside the folders of the claims. Its rates are chosen so that the payload has the bandwidth of the paper.
 """

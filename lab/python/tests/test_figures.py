@@ -50,12 +50,12 @@ def test_all_claims_are_there() -> None:
 def test_numbers(claim: Claim) -> None:
     ours = claim.maker.numbers(claim.settings)
     kept = json.loads((claim.folder / "results.json").read_text())["numbers"]
-    assert ours == pytest.approx(kept, rel=1e-6), "make figures brings the kept ones up to date"
+    assert ours == pytest.approx(kept, rel=1e-6), "run make -C lab figures"
     if isinstance(claim.maker, ShippedMaker):
         shipped = claim.maker.shipped(claim.settings, claim.times)
         results = json.loads((claim.folder / "results.json").read_text())
         found = {name: of.value for name, of in shipped.items()}
-        assert found == pytest.approx(results["shipped"], rel=1e-6), "make figures brings them up to date"
+        assert found == pytest.approx(results["shipped"], rel=1e-6), "run make -C lab figures"
         texts = {name: estimate_text(of.value, of.half) for name, of in shipped.items()}
         assert texts == results["shipped_shown"]
         assert set(shipped) <= set(ours)
@@ -135,6 +135,14 @@ def test_all_are_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for claim in CLAIMS:
         (folder / claim.name).mkdir(parents=True)
         shutil.copy(claim.folder / "claim.toml", folder / claim.name)
+    # The curves of S13 take a minute to compute. Fewer of them show that they can be drawn.
+    rings = folder / "S13/claim.toml"
+    text = rings.read_text()
+    fewer = text.replace("sites = [2, 4, 6, 8]", "sites = [4]").replace(
+        "[8388608, 134217728, 1073741824]", "[8388608]"
+    )
+    assert len(fewer) < len(text) - 20
+    rings.write_text(fewer)
     for results in [FOLDER, "boxes", "collectives", "inference", "optinic", "paths", "training", "vm"]:
         shutil.copytree(FIGURES / results, folder / results)
     (tmp_path / "codes.json").write_text(bench(4.0))

@@ -80,7 +80,7 @@ impl Lossy {
 
     fn handle(&mut self, port: usize, frame: Frame) {
         // Marsaglia's xorshift64. `farwrite_rng` is the generator of other tests, but tables of
-        // docs/results/boxes.md depend on the draws of this one, through the examples.
+        // lab/results/boxes.md depend on the draws of this one, through the examples.
         self.state ^= self.state << 13;
         self.state ^= self.state >> 7;
         self.state ^= self.state << 17;

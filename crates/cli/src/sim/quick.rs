@@ -47,7 +47,7 @@ fn framing_bytes(like: Option<Like>) -> u32 {
 }
 
 impl Like {
-    /// What the NICs of the other simulator do differently (docs/results/sim.md).
+    /// What the NICs of the other simulator do differently (lab/results/sim.md).
     fn rules(self, transport: &str) -> String {
         let dcqcn = "dcqcn = { preset = \"ns3\", ns3_timing = true }\ngap_is_cnp = true\n";
         match (self, transport) {
@@ -136,7 +136,7 @@ mod tests {
 
     use super::*;
 
-    /// A table of a plan whose results docs/results/sim.md compares with those of the other simulator.
+    /// A table of a plan whose results lab/results/sim.md compares with those of the other simulator.
     fn measured(plan: &str, section: &str, name: &str) -> Table {
         let plans = concat!(env!("CARGO_MANIFEST_DIR"), "/../experiment/plans");
         let plan = fs::read_to_string(format!("{plans}/{plan}.toml")).expect("a plan");

@@ -129,7 +129,7 @@
 //! Blocks of more than 2^17 elements are interleaved one at a time, run by run.
 //!
 //! `cargo run --release -p farwrite-bench --features isal --bin codes` prints the numbers of the
-//! Xeon, and `make figures-optinic` writes those of the EPYC to `figures/optinic/splits.csv`.
+//! Xeon, and `make -C lab figures-optinic` writes those of the EPYC to `lab/figures/optinic/splits.csv`.
 
 mod element;
 mod error;

@@ -8,7 +8,7 @@ use crate::ideal::{Ideal, PacketFormat};
 use crate::transport::Transport;
 
 /// Packet-hops of data that a run simulates per second of processor time, by the measurements of
-/// docs/results/sim.md: NICs about 2 to 5 million, endpoints 0.3 to 1.2 million.
+/// lab/results/sim.md: NICs about 2 to 5 million, endpoints 0.3 to 1.2 million.
 const NIC_HOPS_PER_S: u64 = 2_000_000;
 const ENDPOINT_HOPS_PER_S: u64 = 400_000;
 

@@ -1,6 +1,6 @@
 //! Compares results with those of two public simulators, htsim and the RDMA tree of ns-3, for the
 //! same settings. The plans are in `plans/`, and the topologies and flows in `plans/inputs/`, in the
-//! formats of these simulators. docs/results/sim.md has the comparison.
+//! formats of these simulators. lab/results/sim.md has the comparison.
 
 use std::fs;
 use std::ops::RangeInclusive;
@@ -173,7 +173,7 @@ fn incasts_under_eqds_agree_with_htsim() {
     }
 }
 
-/// The all-to-all under EQDS is that of htsim with a window for the whole flow (docs/results/sim.md).
+/// The all-to-all under EQDS is that of htsim with a window for the whole flow (lab/results/sim.md).
 #[test]
 fn workloads_on_a_small_tree_agree_with_htsim() {
     let roce = include_str!("../../plans/htsim-tree.toml");

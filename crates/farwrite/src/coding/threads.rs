@@ -17,7 +17,7 @@ use super::{Coded, Task};
 use crate::announcement::Announcement;
 
 /// Maximum number of threads that [`CodingThreads::Auto`] means: one core encodes more bytes in a second
-/// than several cores send (`make bench-cores` measures both).
+/// than several cores send (`make -C lab bench-cores` measures both).
 const MOST_AUTO: usize = 4;
 
 /// How many threads compute parity for an endpoint.

@@ -13,7 +13,7 @@
 #![allow(clippy::cast_possible_truncation, reason = "sizes are small")]
 
 #[allow(dead_code)]
-#[path = "../../../collectives/tests/virtual_time/world.rs"]
+#[path = "../../../../crates/collectives/tests/virtual_time/world.rs"]
 mod world;
 
 mod sites;

@@ -1,4 +1,4 @@
-//! Results as rows of a CSV file, from which `make figures` draws.
+//! Results as rows of a CSV file, from which `make -C lab figures` draws.
 
 use std::cell::RefCell;
 use std::path::Path;

@@ -31,7 +31,7 @@ mod case;
 mod degradation;
 mod goodput;
 mod latency;
-#[path = "../../../boxes/tests/common/network.rs"]
+#[path = "../../../../crates/boxes/tests/common/network.rs"]
 mod network;
 mod nics;
 mod options;

@@ -217,7 +217,7 @@ pub(crate) fn to_the_next(hosts: usize, bytes: u64, start_ns: u64) -> Vec<Flow> 
     (0..hosts).map(flow).collect()
 }
 
-/// Rows as `make figures` reads them (`python/benches/paper_figures/rows.py`).
+/// Rows as `make -C lab figures` reads them (`lab/python/paper_figures/rows.py`).
 pub(crate) struct Table {
     figure: &'static str,
     conditions: String,

@@ -9,12 +9,12 @@
 //!
 //! Without a name: all three. `--writes N` sets the number of writes over the long path, `--seeds N`
 //! the number of runs for each row, with one seed after the other, on all cores. `--only "Go-Back-N,
-//! NetRT"` runs one way. `--csv FILE` writes the results as rows, from which `tests/docs/tables.py` makes the
-//! tables of docs/results/boxes.md.
+//! NetRT"` runs one way. `--csv FILE` writes the results as rows, from which `lab/tables/tables.py` makes the
+//! tables of lab/results/boxes.md.
 
 mod both;
 mod options;
-#[path = "../../../boxes/tests/common/racks.rs"]
+#[path = "../../../../crates/boxes/tests/common/racks.rs"]
 mod racks;
 #[path = "../common/rows.rs"]
 mod rows;

@@ -9,7 +9,7 @@
 //! each way with N sets of flows, on all cores: times are means over the sets, counts too, and
 //! the range of the change is printed. `--csv FILE` writes the results as rows.
 
-#[path = "../../../boxes/tests/common/racks.rs"]
+#[path = "../../../../crates/boxes/tests/common/racks.rs"]
 mod racks;
 mod results;
 #[path = "../common/rows.rs"]

@@ -1,5 +1,5 @@
 //! One end of a queue pair. It receives messages, or sends them and measures their times.
-//! `tests/bench/messages.py` runs two of these programs, and passes the queue-pair information
+//! `lab/paths/messages.py` runs two of these programs, and passes the queue-pair information
 //! between them.
 
 use std::error::Error;

@@ -1,5 +1,5 @@
 //! One end of small messages over localhost or a path: requests and their answers, or records at a steady rate.
-//! `tests/bench/requests.py` runs two of these programs, over streams of a connection, over its messages, and over TCP.
+//! `lab/paths/requests.py` runs two of these programs, over streams of a connection, over its messages, and over TCP.
 
 use std::error::Error;
 use std::io::{Read, Write};
@@ -14,7 +14,7 @@ use farwrite_connection::{
 };
 use farwrite_keys::Psk;
 use farwrite_stream::{ConnectionExt, Stream, StreamOptions};
-use rustix::time::{ClockId, clock_gettime};
+use nix::time::{ClockId, clock_gettime};
 
 type Failure = Box<dyn Error>;
 
@@ -246,9 +246,9 @@ fn micros(time: Duration) -> f64 {
 
 /// The clock that all processes of a machine share.
 fn now() -> Duration {
-    Duration::try_from(clock_gettime(ClockId::Monotonic)).unwrap_or_default()
+    clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(Duration::ZERO, Duration::from)
 }
 
 fn process_cpu() -> Duration {
-    Duration::try_from(clock_gettime(ClockId::ProcessCPUTime)).unwrap_or_default()
+    clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
 }

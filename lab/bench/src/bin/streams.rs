@@ -1,5 +1,5 @@
 //! One end of a byte stream: takes bytes in, or writes 1 MiB at a time for some seconds.
-//! `tests/bench/streams.py` runs two of these programs, and passes the queue-pair information
+//! `lab/paths/streams.py` runs two of these programs, and passes the queue-pair information
 //! between them.
 
 use std::error::Error;

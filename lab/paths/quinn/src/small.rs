@@ -1,4 +1,4 @@
-//! Small requests and records on one stream, as `crates/bench/src/bin/requests.rs` exchanges them.
+//! Small requests and records on one stream, as `lab/bench/src/bin/requests.rs` exchanges them.
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -190,19 +190,14 @@ fn blocks(text: &str) -> Vec<(Option<&str>, String)> {
     found
 }
 
-/// Runs the commands of the section with the files that it prints.
+/// Runs the commands of docs/sim-compare.md with the files that it prints.
 #[test]
 fn the_walk_through_a_comparison_prints_what_the_docs_say() {
     let directory = tempfile::tempdir().expect("a directory");
     let at = directory.path();
     let docs_directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
-    let docs =
-        fs::read_to_string(docs_directory.join("results/sim.md")).expect("docs/results/sim.md");
-    let (_, section) = docs
-        .split_once("\n## From another simulator's files to a comparison\n")
-        .expect("the section");
-    let (section, _) = section.split_once("\n## ").expect("the next section");
-    let blocks = blocks(section);
+    let page = fs::read_to_string(docs_directory.join("sim-compare.md")).expect("the page");
+    let blocks = blocks(&page);
     let mut commands = 0;
     for (name, body) in &blocks {
         let Some(command) = body.strip_prefix("$ farwrite sim ") else {
@@ -234,7 +229,7 @@ fn the_walk_through_a_comparison_prints_what_the_docs_say() {
         (&longest["src"], &longest["dst"]),
         (&Value::from(1), &Value::from(9))
     );
-    assert!(section.contains(&format!(
+    assert!(page.contains(&format!(
         "{:.1} us",
         longest["ours_us"].as_f64().expect("a time")
     )));

@@ -86,7 +86,7 @@ fn a_known_rate_and_a_posted_buffer_give_the_planned_time() {
             .iter()
             .find(|at| at["scheme"] == scheme.as_str());
         let planned_ms = 1e3 * number(&planned.expect("planned")["mean_s"]);
-        // The goal of docs/results/agreement.md for means.
+        // The goal of lab/results/agreement.md for means.
         let apart = mean_ms / planned_ms - 1.0;
         assert!(
             apart.abs() < 0.02,

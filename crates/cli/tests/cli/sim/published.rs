@@ -1,6 +1,6 @@
 //! Completion times that someone has published with the ns-3 tree of HPCC, and the input of that run:
 //! the repository `1163918605/High-Precision-Congestion-Control` at commit 2b856d84abfb, files
-//! `simulation/mix/9node_1switch.txt`, `allreduce_flow.txt` and `fct.txt` (docs/results/sim.md).
+//! `simulation/mix/9node_1switch.txt`, `allreduce_flow.txt` and `fct.txt` (lab/results/sim.md).
 
 use std::fmt::Write;
 use std::fs;

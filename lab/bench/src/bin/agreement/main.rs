@@ -1,4 +1,4 @@
-//! Compares shipped protocols in virtual time with the completion-time model (`docs/results/agreement.md`).
+//! Compares shipped protocols in virtual time with the completion-time model (`lab/results/agreement.md`).
 //!
 //! Each cell of a grid is a path, a message size and a scheme. Messages are sent one after another
 //! between two endpoints. A time is measured from posting the message, when the sender already has

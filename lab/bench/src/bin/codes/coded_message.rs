@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use farwrite_codes::{Code, Codec, CodecError, Layout, Present};
 use farwrite_rng::SplitMix;
-use rustix::time::{ClockId, clock_gettime};
+use nix::time::{ClockId, clock_gettime};
 
-use crate::isal::Product;
 use crate::reading::Loop;
+use farwrite_isal::Product;
 
 const PAGE_BYTES: usize = 4096;
 
@@ -193,5 +193,5 @@ impl DerefMut for Memory {
 
 /// Processor time of this thread.
 pub(crate) fn thread_time() -> Duration {
-    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
 }

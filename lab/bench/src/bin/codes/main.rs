@@ -3,7 +3,6 @@
 
 mod coded_message;
 mod hadamard;
-mod isal;
 mod reading;
 mod table;
 

@@ -1,7 +1,7 @@
 //! The figures of `OptiNIC`'s paper that need no network: the Hadamard transform and the adaptive
 //! timeouts that ship, at the paper's settings.
 //!
-//! `make figures-optinic` writes their rows, from which `make figures` draws.
+//! `make -C lab figures-optinic` writes their rows, from which `make -C lab figures` draws.
 
 #[path = "../../conditions.rs"]
 mod conditions;

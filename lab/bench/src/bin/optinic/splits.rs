@@ -6,7 +6,7 @@ use std::time::Duration;
 use farwrite_codes::Kernel;
 use farwrite_codes::hadamard::{Interleave, Transform, TransformError};
 use farwrite_units::stats::median;
-use rustix::time::{ClockId, clock_gettime};
+use nix::time::{ClockId, clock_gettime};
 
 use crate::Failure;
 use crate::conditions;
@@ -97,5 +97,5 @@ fn measure(shapes: &mut [Shape], runs: u16) -> Result<Vec<f64>, TransformError> 
 
 /// Processor time of this thread: other work on the machine does not count.
 fn thread_time() -> Duration {
-    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
 }

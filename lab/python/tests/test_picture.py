@@ -7,7 +7,7 @@ from copies_picture import draw
 from paper_figures.rows import load
 from paper_figures.style import svg
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def texts(picture: str) -> list[str]:
@@ -15,6 +15,6 @@ def texts(picture: str) -> list[str]:
 
 
 def test_the_picture_is_as_its_rows() -> None:
-    drawn = texts(svg(draw(load(ROOT / "figures/paths", "alternatives"))))
+    drawn = texts(svg(draw(load(ROOT / "lab/figures/paths", "alternatives"))))
     assert sum(text.endswith(" s") for text in drawn) == 13
-    assert texts((ROOT / "docs/copies.svg").read_text()) == drawn, "make figures draws it"
+    assert texts((ROOT / "docs/copies.svg").read_text()) == drawn, "make -C lab figures draws it"

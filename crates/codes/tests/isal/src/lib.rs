@@ -1,4 +1,4 @@
-//! ISA-L's erasure code, the reference for results and speed.
+//! ISA-L's erasure code: the reference for the bytes of parity, here, and for speed, in `lab/bench`.
 #![allow(unsafe_code)]
 
 // This crate builds and links the library, but does not declare the functions of its erasure code.
@@ -20,22 +20,29 @@ unsafe extern "C" {
 }
 
 /// A matrix with which ISA-L computes outputs from inputs.
-pub(crate) struct Product {
+pub struct Product {
     inputs: usize,
     outputs: usize,
     tables: Vec<u8>,
 }
 
 impl Product {
-    /// Computes parity chunks: `gf_gen_cauchy1_matrix` without its unit matrix. `k + m` must be at
-    /// most 255.
-    pub(crate) fn encoding(k: usize, m: usize) -> Self {
+    /// Computes parity chunks: `gf_gen_cauchy1_matrix` without its unit matrix.
+    ///
+    /// # Panics
+    ///
+    /// If `k + m` is above 255.
+    pub fn encoding(k: usize, m: usize) -> Self {
         Self::new(k, &generator(k, m)[k * k..])
     }
 
     /// Computes the lost data chunks. The inputs are the present data chunks, then the first parity
     /// chunks, one for each lost chunk.
-    pub(crate) fn decoding(k: usize, m: usize, lost: &[usize]) -> Self {
+    ///
+    /// # Panics
+    ///
+    /// If `k + m` is above 255, or more than `m` chunks are lost.
+    pub fn decoding(k: usize, m: usize, lost: &[usize]) -> Self {
         let generator = generator(k, m);
         let kept = (0..k)
             .filter(|chunk| !lost.contains(chunk))
@@ -70,7 +77,11 @@ impl Product {
     }
 
     /// Processes chunks of equal length in columns of `tile` bytes, with one call per column.
-    pub(crate) fn run(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]], tile: usize) {
+    ///
+    /// # Panics
+    ///
+    /// If the lengths differ, or there are not as many chunks as the matrix has columns and rows.
+    pub fn run(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]], tile: usize) {
         assert_eq!((inputs.len(), outputs.len()), (self.inputs, self.outputs));
         let bytes = outputs[0].len();
         assert!(inputs.iter().all(|input| input.len() == bytes));
@@ -100,71 +111,4 @@ fn generator(k: usize, m: usize) -> Vec<u8> {
 
 fn int(value: usize) -> c_int {
     c_int::try_from(value).expect("ISA-L takes lengths below 2 GiB")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use farwrite_codes::{Code, Codec, Kernel, Kind, Present};
-    use farwrite_rng::SplitMix;
-    use proptest::prelude::*;
-
-    fn shape() -> impl Strategy<Value = (usize, usize)> {
-        (1_usize..=254).prop_flat_map(|k| (Just(k), 1..=255 - k))
-    }
-
-    fn bytes(count: usize, seed: u64) -> Vec<u8> {
-        SplitMix::new(seed).bytes(count)
-    }
-
-    proptest! {
-        #[test]
-        fn parity_bytes_are_those_of_isal(
-            (k, m) in shape(),
-            chunk_bytes in prop_oneof![1_usize..200, Just(4096)],
-            seed: u64,
-        ) {
-            let data = bytes(k * chunk_bytes, seed);
-            let mut expected = vec![0; m * chunk_bytes];
-            let chunks: Vec<_> = data.chunks(chunk_bytes).collect();
-            let mut parity: Vec<_> = expected.chunks_mut(chunk_bytes).collect();
-            Product::encoding(k, m).run(&chunks, &mut parity, chunk_bytes);
-            for kernel in Kernel::available() {
-                let codec = Codec::with_kernel(Code::new(Kind::Mds, k, m).unwrap(), kernel);
-                let mut parity = vec![0; m * chunk_bytes];
-                codec.encode(&data, chunk_bytes, &mut parity).unwrap();
-                prop_assert!(parity == expected, "{} ({k},{m}) {chunk_bytes}", kernel);
-            }
-        }
-
-        #[test]
-        fn isal_recovers_from_our_parity_and_we_from_its(
-            (k, m) in shape(),
-            chunk_bytes in 1_usize..100,
-            seed: u64,
-        ) {
-            let data = bytes(k * chunk_bytes, seed);
-            let codec = Codec::new(Code::new(Kind::Mds, k, m).unwrap());
-            let mut parity = vec![0; m * chunk_bytes];
-            codec.encode(&data, chunk_bytes, &mut parity).unwrap();
-            let lost: Vec<usize> = (0..k).step_by(k.div_ceil(m)).collect();
-            let mut present = Present::all(codec.code(), k);
-            let mut damaged = data.clone();
-            for &chunk in &lost {
-                present.data.remove(chunk);
-                damaged[chunk * chunk_bytes..][..chunk_bytes].fill(0);
-            }
-
-            let kept = present.data.iter().map(|chunk| &data[chunk * chunk_bytes..][..chunk_bytes]);
-            let inputs: Vec<_> = kept.chain(parity.chunks(chunk_bytes)).take(k).collect();
-            let mut rebuilt = vec![0; lost.len() * chunk_bytes];
-            let mut outputs: Vec<_> = rebuilt.chunks_mut(chunk_bytes).collect();
-            Product::decoding(k, m, &lost).run(&inputs, &mut outputs, chunk_bytes);
-            for (&chunk, rebuilt) in lost.iter().zip(rebuilt.chunks(chunk_bytes)) {
-                prop_assert_eq!(rebuilt, &data[chunk * chunk_bytes..][..chunk_bytes]);
-            }
-            codec.recover(&mut damaged, &parity, chunk_bytes, &present).unwrap();
-            prop_assert!(damaged == data);
-        }
-    }
 }

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.append(str(Path(__file__).resolve().parents[1] / "benches"))
 
 PROGRAM = os.environ.get("FARWRITE", "")
 LACKS = [what for what, there in [("root", os.geteuid() == 0), ("ip", shutil.which("ip"))] if not there]

@@ -1,5 +1,5 @@
 //! Shipped endpoints in virtual time agree with the completion-time model. This is a small part of
-//! `make bench-agreement`. Each run is the same, because everything follows from the seed.
+//! `make -C lab bench-agreement`. Each run is the same, because everything follows from the seed.
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
-from ranks import Ranks, gloo
 from torch.distributed import ReduceOp
 
-BENCHES = str(Path(__file__).resolve().parents[1] / "benches")
+from ranks import Ranks, gloo
+
+BENCHES = str(Path(__file__).resolve().parents[1])
 
 
 def test_what_gloo_of_this_version_does(job: Ranks, capfd: pytest.CaptureFixture[str]) -> None:
