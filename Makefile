@@ -71,6 +71,7 @@ check: ## format, lints, citations, links and messages of commits; also that the
 	@for core in $(CORES); do grep -q '^#!\[no_std\]' crates/$$core/src/lib.rs \
 		|| { echo "crates/$$core must be no_std"; exit 1; }; done
 	@[ "$$($(MAKE) --no-print-directory help | wc -l)" -le 24 ] || { echo "make help shows more than 24 targets"; exit 1; }
+	tests/lines/check
 	tests/docs/check
 	python3 tests/commits/test_check.py --quiet
 	tests/commits/check

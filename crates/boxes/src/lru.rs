@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 /// keeps its number until its value is removed.
 #[derive(Debug)]
 pub(crate) struct LruList<T> {
-    places: Vec<Place<T>>,
+    places: Vec<LruEntry<T>>,
     /// The places without a value.
     free: Vec<usize>,
     /// The places with the oldest and with the latest use.
@@ -16,7 +16,7 @@ pub(crate) struct LruList<T> {
 }
 
 #[derive(Debug)]
-struct Place<T> {
+struct LruEntry<T> {
     value: Option<T>,
     used_ns: u64,
     /// The places used directly before and after this one.
@@ -39,7 +39,7 @@ impl<T> Default for LruList<T> {
 impl<T> LruList<T> {
     /// Adds a value that is used now. Returns its place.
     pub(crate) fn push(&mut self, now_ns: u64, value: T) -> usize {
-        let new = Place {
+        let new = LruEntry {
             value: Some(value),
             used_ns: now_ns,
             before: None,
@@ -84,7 +84,7 @@ impl<T> LruList<T> {
     }
 
     fn unlink(&mut self, place: usize) {
-        let Place { before, after, .. } = self.places[place];
+        let LruEntry { before, after, .. } = self.places[place];
         if let Some(before) = before {
             self.places[before].after = after;
         }

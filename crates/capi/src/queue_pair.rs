@@ -11,14 +11,14 @@ use crate::failure::Failure;
 use crate::info;
 use crate::messages::{Receive, Send};
 use crate::sdr::sdr_qp_attr;
-use crate::shape::Shape;
+use crate::shape::QpShape;
 use crate::table;
 
 /// What `sdr_qp` names.
 pub(crate) struct Pair {
     pub(crate) context: Arc<Context>,
     pub(crate) qp: QueuePair,
-    pub(crate) shape: Shape,
+    pub(crate) shape: QpShape,
     messages: Mutex<Messages>,
 }
 
@@ -35,7 +35,7 @@ struct Messages {
 
 impl Pair {
     pub(crate) fn new(context: &Arc<Context>, attr: &sdr_qp_attr) -> Result<Self, Failure> {
-        let shape = Shape::new(attr, context)?;
+        let shape = QpShape::new(attr, context)?;
         let options = shape.options.clone();
         let qp = context.call(move |endpoint| endpoint.create_qp(options))??;
         context.begin_use();

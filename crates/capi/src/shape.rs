@@ -21,13 +21,13 @@ const USER_BITS: u8 = 4;
 
 /// The shape of a queue pair.
 #[derive(Clone, Debug)]
-pub(crate) struct Shape {
+pub(crate) struct QpShape {
     pub(crate) options: QpOptions,
     /// Packets on the wire in one packet of the program's MTU.
     pub(crate) packets_a_bit: u32,
 }
 
-impl Shape {
+impl QpShape {
     pub(crate) fn new(attr: &sdr_qp_attr, context: &Context) -> Result<Self, Failure> {
         let mtu = mtu(attr)?;
         let chunk = log_bytes(

@@ -79,12 +79,13 @@ named! {
 }
 
 #[derive(Default)]
-struct Place {
+struct TableEntry {
     generation: u32,
     entry: Option<Entry>,
 }
 
-static TABLE: [OnceLock<Box<[Mutex<Place>]>>; SEGMENTS] = [const { OnceLock::new() }; SEGMENTS];
+static TABLE: [OnceLock<Box<[Mutex<TableEntry>]>>; SEGMENTS] =
+    [const { OnceLock::new() }; SEGMENTS];
 static PLACES: Mutex<Places> = Mutex::new(Places {
     used: 0,
     free: VecDeque::new(),
@@ -156,7 +157,7 @@ fn place(index: u32) -> Option<(usize, usize)> {
     Some((segment as usize, (from_first - first) as usize))
 }
 
-fn get(index: u32) -> Option<&'static Mutex<Place>> {
+fn get(index: u32) -> Option<&'static Mutex<TableEntry>> {
     if index < ABANDONED.load(Ordering::Relaxed) {
         return None;
     }

@@ -11,25 +11,25 @@ use crate::report::Report;
 /// An operation that a [`Communicator`](crate::Communicator) runs. Any thread can use the ticket.
 /// It can be dropped at any time: the operation continues.
 #[derive(Debug)]
-pub struct Ticket(Arc<Shared>);
+pub struct Ticket(Arc<SharedTicket>);
 
 /// The other half of a ticket. If it is dropped before its operation is complete, the ticket ends
 /// as failed.
 #[derive(Debug)]
 pub(crate) struct Completion {
-    shared: Arc<Shared>,
+    shared: Arc<SharedTicket>,
     rank: usize,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
+struct SharedTicket {
     is_done: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<TicketState>,
     done: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct TicketState {
     result: Option<Result<Report, CollectiveError>>,
     buffers: Option<Buffers>,
 }
@@ -77,15 +77,15 @@ impl Ticket {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl SharedTicket {
+    fn lock(&self) -> MutexGuard<'_, TicketState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Completion {
     pub(crate) fn new(rank: usize) -> (Self, Ticket) {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(SharedTicket::default());
         let ticket = Ticket(Arc::clone(&shared));
         (Self { shared, rank }, ticket)
     }

@@ -38,13 +38,13 @@ mod interleavings {
     use super::*;
 
     /// The bits, the announcement, and the number of notices that the owner has not taken.
-    struct Shared {
+    struct SharedBits {
         bits: AtomicU64,
         announcement: Announcement,
         notices: AtomicU64,
     }
 
-    impl Shared {
+    impl SharedBits {
         fn arrive(&self, bit: u64) {
             self.bits.fetch_or(bit, Ordering::Relaxed);
             if self.announcement.announce() {
@@ -66,7 +66,7 @@ mod interleavings {
     #[test]
     fn no_arrival_is_overlooked() {
         loom::model(|| {
-            let shared = Arc::new(Shared {
+            let shared = Arc::new(SharedBits {
                 bits: AtomicU64::new(0),
                 announcement: Announcement::new(),
                 notices: AtomicU64::new(0),

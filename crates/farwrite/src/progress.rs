@@ -61,7 +61,7 @@ const REQUESTS_A_POLL: usize = 64;
 /// # }
 /// ```
 pub struct ProgressThread<F: RealTime> {
-    shared: Arc<Shared>,
+    shared: Arc<SharedThread>,
     requests: TaskAdder<F>,
     waker: Waker,
     user_wakes: UserWakes,
@@ -71,15 +71,15 @@ pub struct ProgressThread<F: RealTime> {
 
 /// State shared by the thread and its users.
 #[derive(Default)]
-struct Shared {
+struct SharedThread {
     stop: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<ThreadState>,
     /// Threads in [`ProgressThread::wait`].
     polled: Waiters,
 }
 
 #[derive(Default)]
-struct State {
+struct ThreadState {
     /// Whether the thread has ended.
     has_ended: bool,
     /// The reason, if the fabric broke.
@@ -92,7 +92,7 @@ impl<F: RealTime<Tx: Send> + Send + 'static> Endpoint<F> {
     /// # Errors
     /// [`Error::Fabric`] when the operating system cannot start a thread.
     pub fn start_thread(self) -> Result<ProgressThread<F>, Error> {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(SharedThread::default());
         let waker = self.fabric().waker();
         let user_wakes = self.user_wakes.clone();
         let (requests, received) = mpsc::channel();
@@ -325,8 +325,8 @@ impl<F: RealTime> Drop for ProgressThread<F> {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl SharedThread {
+    fn lock(&self) -> MutexGuard<'_, ThreadState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -339,7 +339,7 @@ impl Shared {
 struct Progress<F: RealTime> {
     endpoint: Endpoint<F>,
     tasks: Tasks<F>,
-    shared: Arc<Shared>,
+    shared: Arc<SharedThread>,
     requests: Receiver<Request<F>>,
 }
 
@@ -381,7 +381,7 @@ impl<F: RealTime> Progress<F> {
 }
 
 /// Announces the end of the thread when it is dropped.
-struct Ended(Arc<Shared>);
+struct Ended(Arc<SharedThread>);
 
 impl Drop for Ended {
     fn drop(&mut self) {

@@ -32,10 +32,10 @@ impl Default for QueuePairs {
 
 struct Entry {
     serial: u32,
-    state: State,
+    state: QueuePairState,
 }
 
-enum State {
+enum QueuePairState {
     Live(Box<Pair>),
     /// The queue pair failed, and has returned all its resources.
     Broken(Arc<Error>),
@@ -54,7 +54,7 @@ impl QueuePairs {
     pub(crate) fn insert(&mut self, pair: Pair) {
         self.entries.insert(Entry {
             serial: self.next_serial,
-            state: State::Live(Box::new(pair)),
+            state: QueuePairState::Live(Box::new(pair)),
         });
         self.next_serial = self.next_serial.wrapping_add(1).max(1);
     }
@@ -107,17 +107,17 @@ impl QueuePairs {
             return Err(error);
         }
         match self.entries.remove(qp.index as usize).state {
-            State::Live(pair) => Ok(Some(*pair)),
-            State::Broken(_) => Ok(None),
+            QueuePairState::Live(pair) => Ok(Some(*pair)),
+            QueuePairState::Broken(_) => Ok(None),
         }
     }
 
     /// Removes a queue pair that failed, and stores the reason in its place.
     pub(crate) fn break_at(&mut self, index: u32, reason: Error) -> Option<Pair> {
         let entry = self.entries.get_mut(index as usize)?;
-        match std::mem::replace(&mut entry.state, State::Broken(Arc::new(reason))) {
-            State::Live(pair) => Some(*pair),
-            State::Broken(_) => None,
+        match std::mem::replace(&mut entry.state, QueuePairState::Broken(Arc::new(reason))) {
+            QueuePairState::Live(pair) => Some(*pair),
+            QueuePairState::Broken(_) => None,
         }
     }
 }
@@ -125,15 +125,15 @@ impl QueuePairs {
 impl Entry {
     fn pair(&self) -> Result<&Pair, Error> {
         match &self.state {
-            State::Live(pair) => Ok(pair),
-            State::Broken(reason) => Err(broken(self.serial, reason)),
+            QueuePairState::Live(pair) => Ok(pair),
+            QueuePairState::Broken(reason) => Err(broken(self.serial, reason)),
         }
     }
 
     fn pair_mut(&mut self) -> Result<&mut Pair, Error> {
         match &mut self.state {
-            State::Live(pair) => Ok(pair),
-            State::Broken(reason) => Err(broken(self.serial, reason)),
+            QueuePairState::Live(pair) => Ok(pair),
+            QueuePairState::Broken(reason) => Err(broken(self.serial, reason)),
         }
     }
 }

@@ -28,7 +28,7 @@ pub(crate) struct Workers {
 
 #[derive(Debug)]
 struct Thread {
-    shared: Arc<Shared>,
+    shared: Arc<SharedWorker>,
     waker: Waker,
     /// `None` once the thread is joined.
     handle: Option<JoinHandle<()>>,
@@ -36,7 +36,7 @@ struct Thread {
 
 /// State shared by the owner and one thread.
 #[derive(Debug, Default)]
-struct Shared {
+struct SharedWorker {
     stop: AtomicBool,
     /// Whether there are changes.
     changed: AtomicBool,
@@ -75,7 +75,7 @@ impl Workers {
             from_threads,
         };
         for (port, rx) in receive_workers.into_iter().enumerate() {
-            let shared = Arc::new(Shared::default());
+            let shared = Arc::new(SharedWorker::default());
             let waker = rx.waker();
             let mut worker = Worker {
                 rx,
@@ -142,7 +142,7 @@ impl Drop for Workers {
     }
 }
 
-impl Shared {
+impl SharedWorker {
     fn push(&self, change: Change) {
         let changes = self.changes.lock();
         changes.unwrap_or_else(PoisonError::into_inner).push(change);
@@ -165,7 +165,7 @@ impl Shared {
 struct Worker<R> {
     rx: R,
     handler: CompletionHandler,
-    shared: Arc<Shared>,
+    shared: Arc<SharedWorker>,
     to_owner: Sender<FromThread>,
     owner: Waker,
 }

@@ -8,17 +8,17 @@ use std::time::Duration;
 /// A [`Sink`](super::Sink) passes the gate for each final name that it gives. Another thread closes
 /// the gate to end a transfer. After that, the directory does not change.
 #[derive(Clone, Debug, Default)]
-pub struct CommitGate(Arc<Shared>);
+pub struct CommitGate(Arc<SharedGate>);
 
 #[derive(Debug, Default)]
-struct Shared {
-    state: Mutex<State>,
+struct SharedGate {
+    state: Mutex<GateState>,
     /// Signals that `passing` became 0.
     empty: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct GateState {
     closed: bool,
     /// The number of final names that are being given now.
     passing: usize,
@@ -57,7 +57,7 @@ impl CommitGate {
     }
 
     /// A thread that panics leaves the state consistent, so a poisoned lock is safe to use.
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, GateState> {
         let state = self.0.state.lock();
         state.unwrap_or_else(PoisonError::into_inner)
     }

@@ -34,7 +34,7 @@ struct Again {
 
 /// What comes next.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum Piece {
     /// So many bytes of the stream belong here.
     Data {
         /// Where in the file.
@@ -98,25 +98,25 @@ impl FileStream {
     }
 
     /// Goes to the next byte of the stream.
-    pub(super) fn step(&mut self, gate: &CommitGate) -> io::Result<Step> {
+    pub(super) fn step(&mut self, gate: &CommitGate) -> io::Result<Piece> {
         let from = self.layout.offset;
         let bytes = self.layout.piece(&mut self.hasher, gate)?;
         if from < self.layout.offset && !self.is_first_part() {
-            return Ok(Step::Zeros(from..self.layout.offset));
+            return Ok(Piece::Zeros(from..self.layout.offset));
         }
         if bytes > 0 {
             let offset = self.layout.offset;
-            return Ok(Step::Data { offset, bytes });
+            return Ok(Piece::Data { offset, bytes });
         }
         self.layout.finish(&mut self.hasher, gate)?;
         if from < self.layout.offset && !self.is_first_part() {
-            return Ok(Step::Zeros(from..self.layout.offset));
+            return Ok(Piece::Zeros(from..self.layout.offset));
         }
         let Some(again) = &mut self.again else {
-            return Ok(Step::Unknown);
+            return Ok(Piece::Unknown);
         };
         let Some((block, layout)) = again.rest.pop_front() else {
-            return Ok(Step::End);
+            return Ok(Piece::End);
         };
         self.layout = layout;
         let ended = std::mem::replace(&mut self.hasher, FileHasher::new(offset_of(block)));
@@ -132,7 +132,7 @@ impl FileStream {
             .advance(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
     }
 
-    /// The hash of the file, after [`Step::End`].
+    /// The hash of the file, after [`Piece::End`].
     pub(super) fn hash(self) -> blake3::Hash {
         match self.again {
             None => self.hasher.hash(Vec::new()),

@@ -15,7 +15,7 @@ use rustix::io::retry_on_intr;
 use super::directory::Directory;
 use super::durable::sync_directory;
 use super::file_hash::BlockHash;
-use super::file_stream::{FileStream, Step};
+use super::file_stream::{FileStream, Piece};
 use super::in_use::{InUse, Wanted};
 use super::interrupted::Interrupted;
 use super::locked_file::LockedFile;
@@ -172,12 +172,12 @@ impl OpenPart {
     pub(super) fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             let (offset, room) = match self.stream.step(&self.gate)? {
-                Step::Data { offset, bytes } => (offset, bytes),
-                Step::Zeros(range) => {
+                Piece::Data { offset, bytes } => (offset, bytes),
+                Piece::Zeros(range) => {
                     self.write_zeros(range.start, range.end)?;
                     continue;
                 }
-                Step::Unknown | Step::End => {
+                Piece::Unknown | Piece::End => {
                     return Err(io::Error::other("bytes after the end of the file"));
                 }
             };
@@ -291,7 +291,7 @@ impl OpenPart {
         self.end_sync()?;
         self.start_writing(1);
         // Only holes are left, unless the sender has abandoned the file.
-        while let Step::Zeros(range) = self.stream.step(&self.gate)? {
+        while let Piece::Zeros(range) = self.stream.step(&self.gate)? {
             self.write_zeros(range.start, range.end)?;
         }
         if self.sparse {

@@ -91,17 +91,17 @@ fn read_block(file: &File, block: u32, buffer: &mut Vec<u8>) -> io::Result<Block
 /// The hashes of both ends, at the sender. Clones share them: one thread adds those of the receiver, and a
 /// [`Source`](super::Source) reads and compares its own.
 #[derive(Clone, Debug, Default)]
-pub struct PrefixHashes(Arc<Shared>);
+pub struct PrefixHashes(Arc<SharedPrefix>);
 
 #[derive(Debug, Default)]
-struct Shared {
-    state: Mutex<State>,
+struct SharedPrefix {
+    state: Mutex<PrefixState>,
     changed: Condvar,
     read_bytes: AtomicU64,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct PrefixState {
     prefixes: BTreeMap<u32, Prefix>,
     is_closed: bool,
 }
@@ -199,7 +199,7 @@ impl PrefixHashes {
                 Err(error) => return self.fail(entry, error),
             };
             let mut state = self.lock();
-            let State {
+            let PrefixState {
                 prefixes,
                 is_closed: false,
             } = &mut *state
@@ -235,7 +235,7 @@ impl PrefixHashes {
         Some(Ok((std::mem::take(&mut prefix.ours), runs)))
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, PrefixState> {
         let state = self.0.state.lock();
         state.unwrap_or_else(PoisonError::into_inner)
     }

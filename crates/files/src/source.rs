@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use farwrite_keys::Text;
 
-use super::file_stream::{FileStream, Step};
+use super::file_stream::{FileStream, Piece};
 use super::listed_files::{ListedFiles, ReadError};
 use super::manifest::FileEntry;
 use super::not_sent::NotSent;
@@ -460,7 +460,7 @@ impl Source {
         let gate = CommitGate::default();
         let mut step = || reading.stream.step(&gate);
         // Only holes are left.
-        while let Step::Zeros(_) =
+        while let Piece::Zeros(_) =
             step().map_err(|source| self.listed.failed(reading.index, source))?
         {}
         Ok(reading.stream.hash().into())
@@ -532,9 +532,9 @@ impl Reading {
         let gate = CommitGate::default();
         let (offset, left) = loop {
             match self.stream.step(&gate)? {
-                Step::Data { offset, bytes } => break (offset, bytes),
-                Step::Zeros(_) => {}
-                Step::Unknown | Step::End => return Ok(0),
+                Piece::Data { offset, bytes } => break (offset, bytes),
+                Piece::Zeros(_) => {}
+                Piece::Unknown | Piece::End => return Ok(0),
             }
         };
         let room = usize::try_from(left).map_or(out.len(), |left| left.min(out.len()));

@@ -1,6 +1,6 @@
 //! Targets of the boxes crate.
 
-use farwrite_boxes::lowar::{Coding, Config, Lowar, Shape};
+use farwrite_boxes::lowar::{BlockShape, Coding, Config, Lowar};
 use farwrite_boxes::netrt::{self, NetRt};
 use farwrite_boxes::{Middlebox, Side};
 use farwrite_wire::icrc::{Flow, Icrc};
@@ -28,7 +28,7 @@ pub fn lowar(data: &[u8]) {
     let coding = if is_adaptive {
         Coding::Adaptive
     } else {
-        Coding::Fixed(Shape::new(4, 2).expect("a shape"))
+        Coding::Fixed(BlockShape::new(4, 2).expect("a shape"))
     };
     let config = Config {
         key: Some(KEY.into()),

@@ -29,10 +29,10 @@ pub enum Wants {
 
 /// One connection: reads one request, answers it, and waits until the client closes.
 #[derive(Debug)]
-pub struct Exchange(State);
+pub struct Exchange(ExchangeState);
 
 #[derive(Debug)]
-enum State {
+enum ExchangeState {
     /// The bytes of the head until now, at most [`MAX_HEAD_BYTES`].
     Reading(Vec<u8>),
     /// The answer, and how much of it has left.
@@ -44,7 +44,7 @@ enum State {
 
 impl Default for Exchange {
     fn default() -> Self {
-        Self(State::Reading(Vec::new()))
+        Self(ExchangeState::Reading(Vec::new()))
     }
 }
 
@@ -53,9 +53,9 @@ impl Exchange {
     #[must_use]
     pub fn wants(&self) -> Wants {
         match self.0 {
-            State::Reading(_) | State::Discarding(_) => Wants::Read,
-            State::Sending(..) => Wants::Write,
-            State::Done => Wants::Close,
+            ExchangeState::Reading(_) | ExchangeState::Discarding(_) => Wants::Read,
+            ExchangeState::Sending(..) => Wants::Write,
+            ExchangeState::Done => Wants::Close,
         }
     }
 
@@ -63,8 +63,10 @@ impl Exchange {
     /// complete a request for the page.
     pub fn received(&mut self, bytes: &[u8], page: impl FnOnce() -> Page) {
         match &mut self.0 {
-            State::Reading(_) | State::Discarding(_) if bytes.is_empty() => self.0 = State::Done,
-            State::Reading(head) => {
+            ExchangeState::Reading(_) | ExchangeState::Discarding(_) if bytes.is_empty() => {
+                self.0 = ExchangeState::Done
+            }
+            ExchangeState::Reading(head) => {
                 let room = MAX_HEAD_BYTES - head.len();
                 let searched = head.len().saturating_sub(2);
                 head.extend_from_slice(&bytes[..room.min(bytes.len())]);
@@ -73,15 +75,15 @@ impl Exchange {
                     false if head.len() == MAX_HEAD_BYTES => refusal(Status::TooLong, head),
                     false => return,
                 };
-                self.0 = State::Sending(answer, 0);
+                self.0 = ExchangeState::Sending(answer, 0);
             }
-            State::Discarding(count) => {
+            ExchangeState::Discarding(count) => {
                 *count += bytes.len();
                 if *count > MAX_DISCARDED_BYTES {
-                    self.0 = State::Done;
+                    self.0 = ExchangeState::Done;
                 }
             }
-            State::Sending(..) | State::Done => {}
+            ExchangeState::Sending(..) | ExchangeState::Done => {}
         }
     }
 
@@ -89,17 +91,17 @@ impl Exchange {
     #[must_use]
     pub fn unsent(&self) -> &[u8] {
         match &self.0 {
-            State::Sending(answer, sent) => &answer[*sent..],
+            ExchangeState::Sending(answer, sent) => &answer[*sent..],
             _ => &[],
         }
     }
 
     /// Notes that the first `count` bytes of [`Self::unsent`] have left.
     pub fn sent(&mut self, count: usize) {
-        if let State::Sending(answer, sent) = &mut self.0 {
+        if let ExchangeState::Sending(answer, sent) = &mut self.0 {
             *sent = answer.len().min(*sent + count);
             if *sent == answer.len() {
-                self.0 = State::Discarding(0);
+                self.0 = ExchangeState::Discarding(0);
             }
         }
     }

@@ -93,13 +93,13 @@ impl Loss {
 /// A running loss model.
 #[derive(Clone, Debug)]
 pub(crate) struct LossProcess {
-    state: State,
+    state: LossState,
     rng: Rng,
 }
 
 /// A loss model and its state.
 #[derive(Clone, Debug)]
-enum State {
+enum LossState {
     None,
     Iid {
         loss_packet: f64,
@@ -123,9 +123,9 @@ enum State {
 impl LossProcess {
     pub(crate) fn new(model: Loss, rng: Rng) -> Self {
         let state = match model {
-            Loss::None => State::None,
-            Loss::Iid { loss_packet } => State::Iid { loss_packet },
-            Loss::BitErrors { bit_error_rate } => State::BitErrors {
+            Loss::None => LossState::None,
+            Loss::Iid { loss_packet } => LossState::Iid { loss_packet },
+            Loss::BitErrors { bit_error_rate } => LossState::BitErrors {
                 ln_right: libm::log1p(-bit_error_rate),
             },
             Loss::Markov {
@@ -133,7 +133,7 @@ impl LossProcess {
                 p_bad_to_good,
                 loss_good,
                 loss_bad,
-            } => State::Steps {
+            } => LossState::Steps {
                 leave: [p_good_to_bad, p_bad_to_good],
                 loss: [loss_good, loss_bad],
                 bad: false,
@@ -143,7 +143,7 @@ impl LossProcess {
                 mean_bad,
                 loss_good,
                 loss_bad,
-            } => State::Time {
+            } => LossState::Time {
                 spells: Spells::new(mean_good, mean_bad),
                 loss: [loss_good, loss_bad],
             },
@@ -155,20 +155,20 @@ impl LossProcess {
     pub(crate) fn next_is_lost(&mut self, now_ns: u64, ip_bytes: u64) -> bool {
         let rng = &mut self.rng;
         match &mut self.state {
-            State::None => false,
-            State::Iid { loss_packet } => rng.chance(*loss_packet),
-            State::BitErrors { ln_right } => {
+            LossState::None => false,
+            LossState::Iid { loss_packet } => rng.chance(*loss_packet),
+            LossState::BitErrors { ln_right } => {
                 #[allow(clippy::cast_precision_loss)] // Lengths of datagrams are far below 2^53.
                 let bits = 8.0 * ip_bytes.max(1) as f64;
                 rng.chance(-libm::expm1(bits * *ln_right))
             }
-            State::Steps { leave, loss, bad } => {
+            LossState::Steps { leave, loss, bad } => {
                 let now = usize::from(*bad);
                 let lost = rng.chance(loss[now]);
                 *bad ^= rng.chance(leave[now]);
                 lost
             }
-            State::Time { spells, loss } => {
+            LossState::Time { spells, loss } => {
                 let bad = spells.is_bad_at(now_ns, rng);
                 rng.chance(loss[usize::from(bad)])
             }

@@ -7,14 +7,14 @@ use crate::loss::Loss;
 
 /// Loss and departure of a state of the chain, for each packet.
 #[derive(Clone, Copy, Debug)]
-struct State {
+struct ChannelState {
     /// `ln(1 - p)` of the probability that a packet is lost.
     kept_log: f64,
     /// `ln(1 - p)` of the probability that the chain leaves the state after a packet.
     stay_log: f64,
 }
 
-impl State {
+impl ChannelState {
     fn new(loss: f64, leave: f64) -> Self {
         Self {
             kept_log: (-loss).ln_1p(),
@@ -28,7 +28,7 @@ impl State {
 #[derive(Debug)]
 pub(crate) struct Channel {
     rng: ChaCha8Rng,
-    states: [State; 2],
+    states: [ChannelState; 2],
     /// Packets of a chunk.
     packets: f64,
     /// The long-run probability of the bad state, and the correlation of successive packets.
@@ -53,7 +53,11 @@ impl Channel {
             } => {
                 let loss_packet = loss.loss_packet().unwrap_or_default();
                 let packets = f64::from(packets_per_chunk);
-                ([State::new(loss_packet, 0.0); 2], packets, [0.0, 1.0])
+                (
+                    [ChannelState::new(loss_packet, 0.0); 2],
+                    packets,
+                    [0.0, 1.0],
+                )
             }
             Loss::Markov {
                 p_good_to_bad,
@@ -63,8 +67,8 @@ impl Channel {
                 packets_per_chunk,
             } => (
                 [
-                    State::new(loss_good, p_good_to_bad),
-                    State::new(loss_bad, p_bad_to_good),
+                    ChannelState::new(loss_good, p_good_to_bad),
+                    ChannelState::new(loss_bad, p_bad_to_good),
                 ],
                 f64::from(packets_per_chunk),
                 [p_good_to_bad, p_bad_to_good],

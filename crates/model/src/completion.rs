@@ -6,7 +6,7 @@ use crate::recovery::Recovery;
 use crate::rounds::Rounds;
 use crate::sample::Sampler;
 use crate::setting::{Checked, Setting};
-use crate::terms::{self, Place, Term};
+use crate::terms::{self, Position, Term};
 
 /// The distribution of the completion time of one setting.
 ///
@@ -93,7 +93,7 @@ impl CompletionTime {
         late + self.rounds.as_ref().map_or(0.0, Rounds::mean_excess)
     }
 
-    fn excess(&self, place: impl Fn(&Term) -> Place) -> Vec<Mean> {
+    fn excess(&self, place: impl Fn(&Term) -> Position) -> Vec<Mean> {
         let chunks = |term: &Term| (place(term).chunks, term.weight);
         let chunks: Vec<(f64, f64)> = self.terms.iter().map(chunks).collect();
         let means = self.recovery.means(&chunks);
@@ -173,7 +173,7 @@ impl CompletionTime {
         Ok(t_s / self.setting.slot_s * (1.0 + ROUNDING))
     }
 
-    fn survival_at(&self, slots: f64, place: impl Fn(&Term) -> Place) -> f64 {
+    fn survival_at(&self, slots: f64, place: impl Fn(&Term) -> Position) -> f64 {
         let on_time = self.survival_on_time(slots, &place);
         let delays = self.setting.late.delays.iter();
         let delays = delays.filter(|(share, delay)| *share > 0.0 && *delay > 0.0);
@@ -185,7 +185,7 @@ impl CompletionTime {
     }
 
     /// The survival function of messages whose end is not late.
-    fn survival_on_time(&self, slots: f64, place: impl Fn(&Term) -> Place) -> f64 {
+    fn survival_on_time(&self, slots: f64, place: impl Fn(&Term) -> Position) -> f64 {
         if let Some(rounds) = &self.rounds {
             return rounds.survival(slots);
         }
@@ -207,7 +207,7 @@ impl CompletionTime {
         if begun { sum.clamp(0.0, 1.0) } else { 1.0 }
     }
 
-    fn quantile_at(&self, q: f64, place: impl Fn(&Term) -> Place) -> Result<f64, ModelError> {
+    fn quantile_at(&self, q: f64, place: impl Fn(&Term) -> Position) -> Result<f64, ModelError> {
         let below_one = 1.0 - f64::EPSILON / 2.0;
         within("q", "as a probability", q, 0.0, below_one, Wanted::BelowOne)?;
         let starts = self.terms.iter().map(|term| place(term).start);

@@ -18,7 +18,7 @@ const MAX_PRODUCT: f64 = 192.0;
 /// A random completion time: `start` slots plus the excess of selective repeat over `chunks`
 /// chunks.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Place {
+pub(crate) struct Position {
     pub(crate) start: f64,
     pub(crate) chunks: f64,
 }
@@ -28,11 +28,11 @@ pub(crate) struct Place {
 pub(crate) struct Term {
     pub(crate) weight: f64,
     /// A lower bound of the true time.
-    pub(crate) low: Place,
+    pub(crate) low: Position,
     /// The true time, or one with the same mean.
-    pub(crate) middle: Place,
+    pub(crate) middle: Position,
     /// An upper bound of the true time.
-    pub(crate) high: Place,
+    pub(crate) high: Position,
     /// The probabilities that the chain of Markov loss is good, and bad, before the first chunk,
     /// each divided by its long-run value.
     pub(crate) state_ratios: [f64; 2],
@@ -50,11 +50,11 @@ pub(crate) fn of(setting: &Checked) -> Result<Vec<Term>, ModelError> {
     }
 }
 
-fn at(start: f64, chunks: f64) -> Place {
-    Place { start, chunks }
+fn at(start: f64, chunks: f64) -> Position {
+    Position { start, chunks }
 }
 
-fn exactly(weight: f64, place: Place) -> Term {
+fn exactly(weight: f64, place: Position) -> Term {
     Term {
         weight,
         low: place,
@@ -70,7 +70,7 @@ pub(crate) fn fixed(start: f64) -> Vec<Term> {
 }
 
 /// A term for each block of counts, each count placed by `place`.
-fn placed(blocks: &[CountRange], weight: f64, place: impl Fn(f64) -> Place) -> Vec<Term> {
+fn placed(blocks: &[CountRange], weight: f64, place: impl Fn(f64) -> Position) -> Vec<Term> {
     let term = |block: &CountRange| Term {
         weight: weight * block.weight,
         low: place(block.low),
@@ -309,7 +309,7 @@ fn queued(setting: &Checked, terms: Vec<Term>) -> Result<Vec<Term>, ModelError> 
         let more = most_lost(term.high.chunks - term.middle.chunks, setting.loss_chunk);
         for (lost, state_ratios) in extra {
             for block in lost {
-                let place = |from: Place, lost| at(from.start + lost, from.chunks.min(period));
+                let place = |from: Position, lost| at(from.start + lost, from.chunks.min(period));
                 spread.push(Term {
                     weight: term.weight * block.weight,
                     low: place(term.low, block.low - less),

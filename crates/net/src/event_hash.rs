@@ -10,7 +10,7 @@ pub(crate) struct Trace(u64);
 /// An event of a frame at a port.
 #[derive(Clone, Copy, Debug)]
 #[repr(u8)]
-pub(crate) enum Step {
+pub(crate) enum EventKind {
     Arrived = 1,
     Queued,
     Marked,
@@ -20,7 +20,7 @@ pub(crate) enum Step {
 }
 
 impl Trace {
-    pub(crate) fn note(&mut self, now_ns: u64, step: Step, port: PortId, serial: u64) {
+    pub(crate) fn note(&mut self, now_ns: u64, step: EventKind, port: PortId, serial: u64) {
         self.take(now_ns);
         self.take(u64::from(port.0) << 8 | step as u64);
         self.take(serial);

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use farwrite_fabric::contract::{Departed, FabricError, Qpn, Sge, Table, Waker, WriteWr};
 
-use self::state::{Connection, Post, SendQp, State};
+use self::state::{Connection, Post, SendQp, SendState};
 use crate::broken::Broken;
 use crate::buffers::Buffers;
 use crate::device::{Access, Armed, CompletionQueue, Completions, Peer, ProtectionDomain, Sends};
@@ -27,7 +27,7 @@ const BATCH: usize = 64;
 /// The sending side of a port. Its queue and the control object use it.
 pub(crate) struct Sending {
     queue: Arc<CompletionQueue>,
-    state: Mutex<State>,
+    state: Mutex<SendState>,
     is_broken: Arc<AtomicBool>,
 }
 
@@ -42,7 +42,7 @@ impl Sending {
         worker: Waker,
     ) -> Result<Self, FabricError> {
         let is_broken = Arc::new(AtomicBool::new(false));
-        let state = State {
+        let state = SendState {
             queue_pairs: HashMap::new(),
             connections: HashMap::new(),
             next_id: 0,
@@ -206,7 +206,7 @@ impl Sending {
     ) -> Result<usize, FabricError> {
         let mut state = self.lock();
         let room = state.room(port, qpn)?;
-        let State {
+        let SendState {
             queue_pairs,
             sends,
             max_sge,
@@ -272,7 +272,7 @@ impl Sending {
     ) -> Result<bool, FabricError> {
         let mut state = self.lock();
         let room = state.room(port, qpn)?;
-        let State {
+        let SendState {
             queue_pairs,
             sends,
             buffers,
@@ -345,7 +345,7 @@ impl Sending {
         self.queue.events()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, SendState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

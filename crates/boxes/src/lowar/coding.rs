@@ -22,7 +22,7 @@ const OF_STATION: Part = Part::new(8, 9);
 /// LoWAR(r, c): a block has `packets` (r) data packets, and `units` (c) repair packets. Packet i of
 /// a block belongs to interleave class i mod c, and each class survives one loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
+pub struct BlockShape {
     packets: u16,
     units: u8,
 }
@@ -40,7 +40,7 @@ pub struct ShapeError {
     pub units: u8,
 }
 
-impl Shape {
+impl BlockShape {
     /// LoWAR(packets, units).
     ///
     /// # Errors
@@ -309,9 +309,9 @@ mod tests {
     #[test]
     fn shapes_have_limits() {
         for (packets, units) in [(0, 0), (1, 0), (1, 2), (257, 1), (128, 65)] {
-            assert!(Shape::new(packets, units).is_err());
+            assert!(BlockShape::new(packets, units).is_err());
         }
-        let shape = Shape::new(8, 2).unwrap();
+        let shape = BlockShape::new(8, 2).unwrap();
         assert_eq!((shape.units_of(1), shape.units_of(5)), (1, 2));
         assert_eq!([0, 1, 2, 3].map(|at| shape.class_of(at)), [0, 1, 0, 1]);
     }

@@ -2,7 +2,7 @@
 
 use core::str::FromStr;
 
-use super::coding::{Shape, ShapeError};
+use super::coding::{BlockShape, ShapeError};
 use super::format::NO_KEY;
 use crate::Secret;
 use crate::message::Seal;
@@ -11,7 +11,7 @@ use crate::message::Seal;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coding {
     /// A constant shape.
-    Fixed(Shape),
+    Fixed(BlockShape),
     /// The shape follows the measured loss of the path.
     Adaptive,
 }
@@ -39,7 +39,7 @@ impl FromStr for Coding {
         let (r, c) = text.split_once(',').ok_or(CodingError::Form)?;
         let packets = r.parse().map_err(|_| CodingError::Form)?;
         let units = c.parse().map_err(|_| CodingError::Form)?;
-        Ok(Self::Fixed(Shape::new(packets, units)?))
+        Ok(Self::Fixed(BlockShape::new(packets, units)?))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Chooses r and c from the measured loss of the path. The paper does not specify how.
 
-use super::coding::{MAX_BLOCK_PACKETS, Shape};
+use super::coding::{BlockShape, MAX_BLOCK_PACKETS};
 use super::format::{LossReport, SPANS};
 
 /// Memory of the moving averages: after this number of packets, the weight of a measurement is 1/e.
@@ -40,7 +40,7 @@ const FREE_SHARE: usize = 4;
 /// ```
 #[derive(Clone, Debug)]
 pub(crate) struct Controller {
-    shape: Shape,
+    shape: BlockShape,
     packets: f64,
     lost: f64,
     bursts: f64,
@@ -59,7 +59,7 @@ pub(crate) struct Controller {
 
 impl Controller {
     /// A controller that begins with `shape`, for boxes that hold packets for `hold_ns`.
-    pub(crate) fn new(shape: Shape, hold_ns: u64) -> Self {
+    pub(crate) fn new(shape: BlockShape, hold_ns: u64) -> Self {
         Self {
             shape,
             packets: 0.0,
@@ -75,7 +75,7 @@ impl Controller {
         }
     }
 
-    pub(crate) fn shape(&self) -> Shape {
+    pub(crate) fn shape(&self) -> BlockShape {
         self.shape
     }
 
@@ -137,14 +137,14 @@ impl Controller {
     fn choose(&mut self, max_units: usize) {
         let max_packets = self.max_packets();
         let fits = |units: u8| units == 1 || usize::from(units) <= max_units;
-        let mut best = (0.0, Shape::DEFAULT);
+        let mut best = (0.0, BlockShape::DEFAULT);
         for units in UNITS.into_iter().filter(|units| fits(*units)) {
             for class in CLASS_SIZES {
                 let packets = class * u16::from(units);
                 if packets > max_packets {
                     continue;
                 }
-                if let Ok(shape) = Shape::new(packets, units) {
+                if let Ok(shape) = BlockShape::new(packets, units) {
                     let goodput = self.goodput(shape);
                     if goodput > best.0 {
                         best = (goodput, shape);
@@ -156,7 +156,7 @@ impl Controller {
     }
 
     /// The predicted share of useful packets.
-    fn goodput(&self, shape: Shape) -> f64 {
+    fn goodput(&self, shape: BlockShape) -> f64 {
         let seen = self.packets + PRIOR_PACKETS;
         let [loss, bursts] = [self.lost, self.bursts].map(|count| (count + PRIOR_LOST) / seen);
         let units = f64::from(shape.units());
@@ -196,12 +196,18 @@ mod tests {
     /// Units of a pool that nothing else uses.
     const FREE: usize = 1024;
 
-    fn chosen(lost: u32, flight: u64, longer: [u32; 7]) -> Shape {
+    fn chosen(lost: u32, flight: u64, longer: [u32; 7]) -> BlockShape {
         chosen_with(FREE, flight, lost, lost, longer)
     }
 
-    fn chosen_with(free: usize, flight: u64, lost: u32, bursts: u32, longer: [u32; 7]) -> Shape {
-        let mut controller = Controller::new(Shape::DEFAULT, 4_000_000);
+    fn chosen_with(
+        free: usize,
+        flight: u64,
+        lost: u32,
+        bursts: u32,
+        longer: [u32; 7],
+    ) -> BlockShape {
+        let mut controller = Controller::new(BlockShape::DEFAULT, 4_000_000);
         controller.measured_flight(flight);
         let report = LossReport {
             packets: 1_000_000,
@@ -214,7 +220,7 @@ mod tests {
         controller.shape()
     }
 
-    fn class_of(shape: Shape) -> u16 {
+    fn class_of(shape: BlockShape) -> u16 {
         shape.packets() / u16::from(shape.units())
     }
 
@@ -231,7 +237,7 @@ mod tests {
     #[test]
     fn a_new_stream_is_protected_from_bursts() {
         let units = |flight, packets| {
-            let mut controller = Controller::new(Shape::DEFAULT, 4_000_000);
+            let mut controller = Controller::new(BlockShape::DEFAULT, 4_000_000);
             controller.measured_flight(flight);
             let report = LossReport {
                 packets,
@@ -248,7 +254,7 @@ mod tests {
 
     #[test]
     fn blocks_are_over_before_the_hold_time() {
-        let mut controller = Controller::new(Shape::DEFAULT, 4_000_000);
+        let mut controller = Controller::new(BlockShape::DEFAULT, 4_000_000);
         // One packet per 100 us.
         controller.measured_block(11, 1_000_000);
         let report = LossReport {
@@ -279,7 +285,7 @@ mod tests {
     #[test]
     fn lengths_that_vary_want_room_for_longer_bursts() {
         let units = |packets, lost, bursts, longer| {
-            let mut controller = Controller::new(Shape::DEFAULT, 4_000_000);
+            let mut controller = Controller::new(BlockShape::DEFAULT, 4_000_000);
             controller.measured_flight(45_000);
             let report = LossReport {
                 packets,
@@ -311,7 +317,7 @@ mod tests {
 
     #[test]
     fn counters_that_begin_again_count_from_zero() {
-        let mut controller = Controller::new(Shape::DEFAULT, 4_000_000);
+        let mut controller = Controller::new(BlockShape::DEFAULT, 4_000_000);
         let report = |packets| LossReport {
             packets,
             ..LossReport::default()

@@ -13,7 +13,7 @@
 
 use alloc::vec::Vec;
 
-use super::coding::{CodingUnit, Shape, UNIT_EXTRA_BYTES, UnitPool};
+use super::coding::{BlockShape, CodingUnit, UNIT_EXTRA_BYTES, UnitPool};
 use super::config::{Coding, Config};
 use super::controller::Controller;
 use super::counters::Counters;
@@ -59,7 +59,7 @@ struct OutgoingStream {
     negotiation: Negotiation,
     controller: Controller,
     /// The shape that was announced last.
-    shape: Shape,
+    shape: BlockShape,
     sequence: Sequence,
     /// Whether the previous packet was coded. Then the other box knows where the next block begins.
     aligned: bool,
@@ -72,7 +72,7 @@ struct OutgoingStream {
 #[derive(Debug)]
 struct OutgoingBlock {
     source: Source,
-    shape: Shape,
+    shape: BlockShape,
     base: u32,
     packets: u16,
     units: Vec<CodingUnit>,
@@ -205,7 +205,7 @@ impl OutgoingStream {
     fn new(source: Source, shared: &EncoderShared) -> Self {
         let shape = match shared.coding {
             Coding::Fixed(shape) => shape,
-            Coding::Adaptive => Shape::DEFAULT,
+            Coding::Adaptive => BlockShape::DEFAULT,
         };
         Self {
             source,
@@ -365,7 +365,7 @@ impl EncoderShared {
     fn send(
         &self,
         key: StreamKey,
-        shape: Shape,
+        shape: BlockShape,
         body: LowarBody<'_>,
         envelope: &Envelope,
         out: &mut Vec<(Class, Vec<u8>)>,

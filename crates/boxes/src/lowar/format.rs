@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use farwrite_wire::header::ICRC_BYTES;
 
-use super::coding::Shape;
+use super::coding::BlockShape;
 use crate::message::{Head, Stamp, TAG_BYTES, u32_of};
 use crate::packets::Space;
 use crate::streams::StreamKey;
@@ -40,7 +40,7 @@ pub(crate) struct LowarMessage<'a> {
     /// The destination queue pair of the stream's packets.
     pub(crate) qpn: u32,
     /// The shape of the blocks.
-    pub(crate) shape: Shape,
+    pub(crate) shape: BlockShape,
     pub(crate) body: LowarBody<'a>,
 }
 
@@ -87,7 +87,7 @@ pub(crate) struct LossReport {
 }
 
 impl<'a> LowarMessage<'a> {
-    pub(crate) fn about(key: &StreamKey, shape: Shape, body: LowarBody<'a>) -> Self {
+    pub(crate) fn about(key: &StreamKey, shape: BlockShape, body: LowarBody<'a>) -> Self {
         Self {
             space: key.space,
             qpn: key.qpn,
@@ -100,7 +100,7 @@ impl<'a> LowarMessage<'a> {
     pub(crate) fn parse(bytes: &'a [u8]) -> Option<Self> {
         let (head, fields) = Head::parse(bytes)?;
         let (fields, rest) = fields.split_first_chunk::<FIELDS_BYTES>()?;
-        let shape = Shape::new(u16_of(&fields[..2]), fields[2]).ok()?;
+        let shape = BlockShape::new(u16_of(&fields[..2]), fields[2]).ok()?;
         let stamp = || {
             (fields[3..] == [0; 5]).then_some(())?;
             Stamp::parse(rest.first_chunk()?)

@@ -17,7 +17,7 @@ mod negotiation;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-pub use coding::{MAX_BLOCK_PACKETS, MAX_UNITS, Shape, ShapeError};
+pub use coding::{BlockShape, MAX_BLOCK_PACKETS, MAX_UNITS, ShapeError};
 pub use config::{Coding, CodingError, Config};
 pub use counters::Counters;
 

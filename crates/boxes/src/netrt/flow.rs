@@ -1,10 +1,10 @@
 //! The state machine of a flow at its destination (section III.C.2). P11.4 lists all transitions.
 //!
-//! The flow knows the PSN that it expects. In [`State::Ordered`], packets arrive in order and pass.
-//! When a later packet arrives first, the flow enters [`State::ReTx`]: it holds later packets and
+//! The flow knows the PSN that it expects. In [`FlowState::Ordered`], packets arrive in order and pass.
+//! When a later packet arrives first, the flow enters [`FlowState::ReTx`]: it holds later packets and
 //! requests the missing ones. When all of them have arrived, it is `Ordered` again. If repair fails
 //! (a notice arrives, the hold time ends, or the buffer is full), it forwards all held packets and
-//! enters [`State::Waiting`], until the sender's NIC repeats the expected packet.
+//! enters [`FlowState::Waiting`], until the sender's NIC repeats the expected packet.
 //!
 //! Algorithms 1 and 2 of the paper do not work as printed. The differences:
 //!
@@ -41,7 +41,7 @@ const MAX_FIRST_REQUESTS: usize = 32;
 
 /// The states of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum FlowState {
     /// No packet is missing.
     Ordered,
     /// The expected packet is missing. Later packets are held, and the source box gets requests.
@@ -53,7 +53,7 @@ enum State {
 
 #[derive(Debug)]
 pub(crate) struct DestinationFlow {
-    state: State,
+    state: FlowState,
     sequence: Sequence,
     buffer: ReorderBuffer,
     /// The last PSN that was sent, according to a mark.
@@ -88,7 +88,7 @@ impl DestinationFlow {
         let mut sequence = Sequence::new();
         sequence.set(psn);
         Self {
-            state: State::Ordered,
+            state: FlowState::Ordered,
             sequence,
             buffer: ReorderBuffer::new(source),
             marked_psn: None,
@@ -111,14 +111,14 @@ impl DestinationFlow {
     /// that nobody can send.
     pub(crate) fn is_foreign(&self, psn: u32) -> bool {
         let gap = self.sequence.gap(psn).unwrap_or(0);
-        let copy = gap < 0 || self.state == State::Waiting || self.holds(psn);
-        let requested = self.state == State::ReTx && psn::distance(psn, self.requested_end) > 0;
+        let copy = gap < 0 || self.state == FlowState::Waiting || self.holds(psn);
+        let requested = self.state == FlowState::ReTx && psn::distance(psn, self.requested_end) > 0;
         !copy && !requested
     }
 
     /// When to call [`due`](Self::due).
     pub(crate) fn next_ns(&self, config: &Config) -> Option<u64> {
-        if self.state != State::ReTx {
+        if self.state != FlowState::ReTx {
             return None;
         }
         let hold_ns = self.since_ns.saturating_add(config.hold_ns);
@@ -146,15 +146,15 @@ impl DestinationFlow {
             return self.advance(now_ns, shared, out);
         }
         if gap >= MAX_AHEAD {
-            if self.state == State::ReTx {
+            if self.state == FlowState::ReTx {
                 self.give_up(now_ns, shared, out);
             }
             return out.push(frame);
         }
-        let copy = gap < 0 || self.state == State::Waiting || self.holds(data.psn);
+        let copy = gap < 0 || self.state == FlowState::Waiting || self.holds(data.psn);
         if repeated && copy {
             shared.counters.copies_dropped += 1;
-        } else if gap < 0 || self.state == State::Waiting {
+        } else if gap < 0 || self.state == FlowState::Waiting {
             out.push(frame);
         } else if copy {
             shared.counters.copies_dropped += 1;
@@ -189,7 +189,7 @@ impl DestinationFlow {
     /// The source box says that the next packet has this PSN, independent of earlier packets.
     pub(crate) fn start(&mut self, psn: u32, shared: &mut FlowShared, out: &mut Vec<Vec<u8>>) {
         let goes_back = psn::distance(self.expected(), psn) <= 0;
-        if self.state == State::ReTx && goes_back {
+        if self.state == FlowState::ReTx && goes_back {
             // The sender is about to repeat the missing packets.
             return;
         }
@@ -201,20 +201,20 @@ impl DestinationFlow {
     pub(crate) fn mark(&mut self, now_ns: u64, next: u32, last: u32, config: &Config) {
         let sent = self.sequence.gap(last).is_some_and(|gap| gap >= 0);
         match self.state {
-            State::Waiting => {
+            FlowState::Waiting => {
                 // The sender has not gone back: it does not use Go-Back-N, or no packet was lost.
                 if now_ns.saturating_sub(self.since_ns) >= config.hold_ns {
                     self.restart(next);
                 }
             }
-            State::Ordered | State::ReTx if sent => {
+            FlowState::Ordered | FlowState::ReTx if sent => {
                 self.note_missing(now_ns);
                 let later = |psn| psn::distance(psn, last) > 0;
                 if self.marked_psn.is_none_or(later) {
                     self.marked_psn = Some(last);
                 }
             }
-            State::Ordered | State::ReTx => {}
+            FlowState::Ordered | FlowState::ReTx => {}
         }
     }
 
@@ -226,7 +226,7 @@ impl DestinationFlow {
         shared: &mut FlowShared,
         out: &mut Vec<Vec<u8>>,
     ) {
-        if self.state == State::ReTx && psn == self.expected() {
+        if self.state == FlowState::ReTx && psn == self.expected() {
             shared.counters.notices_received += 1;
             self.give_up(now_ns, shared, out);
         }
@@ -241,7 +241,7 @@ impl DestinationFlow {
         shared: &mut FlowShared,
         out: &mut Vec<Vec<u8>>,
     ) -> Option<(u32, Request)> {
-        if self.state != State::ReTx {
+        if self.state != FlowState::ReTx {
             return None;
         }
         if now_ns.saturating_sub(self.since_ns) >= config.hold_ns {
@@ -294,9 +294,9 @@ impl DestinationFlow {
     /// Forwards the held packets that are next, after the expected packet has arrived.
     fn advance(&mut self, now_ns: u64, shared: &mut FlowShared, out: &mut Vec<Vec<u8>>) {
         match self.state {
-            State::Ordered => return,
-            State::Waiting => return self.state = State::Ordered,
-            State::ReTx => self.since_ns = now_ns,
+            FlowState::Ordered => return,
+            FlowState::Waiting => return self.state = FlowState::Ordered,
+            FlowState::ReTx => self.since_ns = now_ns,
         }
         while let Some(first) = self.buffer.first() {
             let gap = self.sequence.gap(first.psn).unwrap_or(0);
@@ -319,8 +319,8 @@ impl DestinationFlow {
 
     /// Records that the expected packet is missing.
     fn note_missing(&mut self, now_ns: u64) {
-        if self.state == State::Ordered {
-            self.state = State::ReTx;
+        if self.state == FlowState::Ordered {
+            self.state = FlowState::ReTx;
             self.since_ns = now_ns;
             self.requested_end = self.expected();
             // A request is repeated only after a first one.
@@ -333,7 +333,7 @@ impl DestinationFlow {
         shared.counters.given_up += 1;
         self.flush(shared, out);
         self.become_ordered();
-        self.state = State::Waiting;
+        self.state = FlowState::Waiting;
         self.since_ns = now_ns;
     }
 
@@ -343,7 +343,7 @@ impl DestinationFlow {
     }
 
     fn become_ordered(&mut self) {
-        self.state = State::Ordered;
+        self.state = FlowState::Ordered;
         self.marked_psn = None;
         self.planned = None;
         self.first_requests.clear();

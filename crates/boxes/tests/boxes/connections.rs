@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use exchange::{RKEY, asks, exchange, many, qp_config};
-use farwrite_boxes::lowar::{Coding, Config, Lowar, Shape};
+use farwrite_boxes::lowar::{BlockShape, Coding, Config, Lowar};
 use farwrite_boxes::{Backpressure, ReceiveTimes};
 use farwrite_net::{Loss, Payload};
 use farwrite_rc::{QpConfig, Remote, Request};
@@ -21,7 +21,7 @@ type Setting = network::Setting<Config>;
 fn coding(packets: u16, units: u8) -> Config {
     Config {
         key: Some([1; 32].into()),
-        coding: Coding::Fixed(Shape::new(packets, units).unwrap()),
+        coding: Coding::Fixed(BlockShape::new(packets, units).unwrap()),
         ..Config::default()
     }
 }
@@ -370,7 +370,7 @@ fn the_controller_comes_near_the_best_fixed_shape() {
     };
     for loss in [Loss::None, iid(1e-3), iid(1e-2), burst] {
         let fixed = [(128, 1), (32, 1), (6, 1), (128, 16)];
-        let fixed = fixed.map(|(r, c)| Coding::Fixed(Shape::new(r, c).unwrap()));
+        let fixed = fixed.map(|(r, c)| Coding::Fixed(BlockShape::new(r, c).unwrap()));
         let (best, adaptive) = thread::scope(|scope| {
             let runs = fixed.map(|coding| scope.spawn(move || goodput(loss, coding)));
             let adaptive = goodput(loss, Coding::Adaptive);

@@ -7,7 +7,7 @@ use crate::common::{
 };
 use std::net::IpAddr;
 
-use farwrite_boxes::lowar::{Coding, Config, Lowar, Shape};
+use farwrite_boxes::lowar::{BlockShape, Coding, Config, Lowar};
 use farwrite_boxes::{Middlebox, Side};
 
 const TAG_BYTES: usize = 16;
@@ -630,7 +630,7 @@ fn losses_are_repaired_where_psns_wrap() {
 fn keys_are_optional_and_different_vlans_are_different_streams() {
     let config = Config {
         key: None,
-        coding: Coding::Fixed(Shape::new(2, 1).unwrap()),
+        coding: Coding::Fixed(BlockShape::new(2, 1).unwrap()),
         ..Config::default()
     };
     let mut pair = Pair::new(&config);

@@ -4,7 +4,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use farwrite_boxes::lowar::{Coding, Config, Lowar, Shape};
+use farwrite_boxes::lowar::{BlockShape, Coding, Config, Lowar};
 use farwrite_boxes::{Middlebox, Side};
 use farwrite_wire::header::Bth;
 use farwrite_wire::icrc::{Flow, Icrc};
@@ -223,7 +223,7 @@ pub(crate) fn is_repair(link: Link, frame: &[u8]) -> bool {
 pub(crate) fn config(packets: u16, units: u8) -> Config {
     Config {
         key: Some([7; 32].into()),
-        coding: Coding::Fixed(Shape::new(packets, units).unwrap()),
+        coding: Coding::Fixed(BlockShape::new(packets, units).unwrap()),
         ..Config::default()
     }
 }

@@ -125,7 +125,7 @@ impl Shown for Lowar {
 mod tests {
     use clap::Parser;
     use farwrite_boxes::Backpressure;
-    use farwrite_boxes::lowar::Shape;
+    use farwrite_boxes::lowar::BlockShape;
 
     use super::*;
     use crate::args::{Cli, Command};
@@ -147,7 +147,7 @@ mod tests {
         assert_eq!(config.key, None);
         assert_eq!(
             config.coding,
-            Coding::Fixed(Shape::new(32, 2).expect("fine"))
+            Coding::Fixed(BlockShape::new(32, 2).expect("fine"))
         );
         assert_eq!((config.path_mtu_bytes, config.hold_ns), (4200, 2_000_000));
         let known = |more| {

@@ -11,7 +11,7 @@
 use super::element::Element;
 use super::interleave::Part;
 use super::kernel::{LINE, Matrix};
-use super::{Place, Transform, scale};
+use super::{Scratch, Transform, scale};
 use crate::kernel::{Kernel, Stores};
 
 /// Floats of a band: 1 MiB, which fits in a second-level cache.
@@ -44,7 +44,7 @@ impl Transform {
         values: &[T],
         encoded: &mut [T],
         part: &Part,
-        place: &mut Place,
+        place: &mut Scratch,
     ) {
         self.bands(part, place, |band| {
             let values = &values[band.first * band.block..];
@@ -64,7 +64,7 @@ impl Transform {
         values: &mut [T],
         part: &Part,
         factor: f32,
-        place: &mut Place,
+        place: &mut Scratch,
     ) {
         let stores = place.stores;
         self.bands(part, place, |band| {
@@ -79,7 +79,7 @@ impl Transform {
         });
     }
 
-    fn bands(&self, part: &Part, place: &mut Place, mut each: impl FnMut(&mut Band<'_>)) {
+    fn bands(&self, part: &Part, place: &mut Scratch, mut each: impl FnMut(&mut Band<'_>)) {
         let (block, blocks) = (part.block, part.range.len() / part.block);
         let rows = (BAND / block).clamp(1, ROWS).min(blocks);
         let pitch = block + LINE;

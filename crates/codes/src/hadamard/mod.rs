@@ -189,7 +189,7 @@ impl Transform {
         segment_ends: &[usize],
     ) -> Result<(), TransformError> {
         let segments = segments(values.len(), encoded.len(), segment_ends)?;
-        let mut place = Place::new::<T>(values.len());
+        let mut place = Scratch::new::<T>(values.len());
         for segment in segments {
             let (values, encoded) = (&values[segment.clone()], &mut encoded[segment]);
             for part in self.interleave.parts(values.len()) {
@@ -217,7 +217,7 @@ impl Transform {
         segment_ends: &[usize],
     ) -> Result<(), TransformError> {
         let segments = segments(encoded.len(), values.len(), segment_ends)?;
-        let mut place = Place::new::<T>(values.len());
+        let mut place = Scratch::new::<T>(values.len());
         for segment in segments {
             let (encoded, values) = (&encoded[segment.clone()], &mut values[segment]);
             self.decode_segment(encoded, values, |_| 1.0, &mut place);
@@ -244,7 +244,7 @@ impl Transform {
     ) -> Result<(), TransformError> {
         let segments = segments(encoded.len(), values.len(), segment_ends)?;
         rescale.check()?;
-        let mut place = Place::new::<T>(values.len());
+        let mut place = Scratch::new::<T>(values.len());
         for (index, segment) in segments.enumerate() {
             let (encoded, values) = (&mut encoded[segment.clone()], &mut values[segment]);
             let factors = loss::clear(
@@ -295,7 +295,7 @@ impl Transform {
         encoded: &[T],
         values: &mut [T],
         factor: impl Fn(usize) -> f32,
-        place: &mut Place,
+        place: &mut Scratch,
     ) {
         let group = self.interleave.group();
         for part in self.interleave.parts(values.len()) {
@@ -332,7 +332,7 @@ impl Transform {
         target: &mut [T],
         block: usize,
         factor: f32,
-        place: &mut Place,
+        place: &mut Scratch,
     ) {
         let (step, stores) = (block.max(TILE), place.stores);
         let floats = place.floats(step.min(source.len()));
@@ -346,12 +346,12 @@ impl Transform {
 }
 
 /// A buffer for floats between input and output, and the kind of stores for the output.
-struct Place {
+struct Scratch {
     memory: Vec<f32>,
     stores: Stores,
 }
 
-impl Place {
+impl Scratch {
     /// Makes a buffer for an output of `elements` elements. A large output gets streaming stores.
     fn new<T>(elements: usize) -> Self {
         let large = elements.saturating_mul(size_of::<T>()) >= STREAM_BYTES;

@@ -73,7 +73,7 @@ pub(crate) struct Coded {
 
 /// Who codes.
 #[derive(Debug)]
-enum Place {
+enum CodedBy {
     /// The owner, when it hands out a task.
     Here,
     /// Threads.
@@ -89,7 +89,7 @@ enum Place {
 /// The coding of an endpoint.
 #[derive(Debug)]
 pub(crate) struct Coding {
-    place: Place,
+    place: CodedBy,
     /// Results that threads have handed over and the owner has not taken.
     ready: VecDeque<Coded>,
     /// Tasks that the owner has not taken back, and the bytes of their results.
@@ -110,7 +110,7 @@ pub(crate) struct Coding {
 impl Default for Coding {
     fn default() -> Self {
         Self {
-            place: Place::Here,
+            place: CodedBy::Here,
             ready: VecDeque::new(),
             tasks: 0,
             bytes: 0,
@@ -130,8 +130,8 @@ impl Coding {
     /// [`FabricError::Io`] when an earlier thread has failed.
     pub(crate) fn start_threads(&mut self, count: usize, owner: &Waker) -> Result<(), FabricError> {
         let place = match count {
-            0 => Place::Here,
-            count => Place::Threads(Threads::new(count, owner)),
+            0 => CodedBy::Here,
+            count => CodedBy::Threads(Threads::new(count, owner)),
         };
         self.replace(place)
     }
@@ -141,15 +141,15 @@ impl Coding {
     /// # Errors
     /// [`FabricError::Io`] when a thread has failed.
     pub(crate) fn delay(&mut self, delay_ns: u64) -> Result<(), FabricError> {
-        self.replace(Place::Later {
+        self.replace(CodedBy::Later {
             delay_ns,
             done: VecDeque::new(),
         })
     }
 
-    fn replace(&mut self, place: Place) -> Result<(), FabricError> {
+    fn replace(&mut self, place: CodedBy) -> Result<(), FabricError> {
         let settled = self.settle();
-        if let Place::Later { done, .. } = std::mem::replace(&mut self.place, place) {
+        if let CodedBy::Later { done, .. } = std::mem::replace(&mut self.place, place) {
             self.ready.extend(done.into_iter().map(|(_, coded)| coded));
         }
         settled
@@ -158,14 +158,14 @@ impl Coding {
     /// How many cores code at the same time.
     pub(crate) fn cores(&self) -> usize {
         match &self.place {
-            Place::Threads(threads) => threads.count(),
-            Place::Here | Place::Later { .. } => 1,
+            CodedBy::Threads(threads) => threads.count(),
+            CodedBy::Here | CodedBy::Later { .. } => 1,
         }
     }
 
     /// Whether tasks are done by the owner, at once.
     pub(crate) fn is_here(&self) -> bool {
-        matches!(self.place, Place::Here)
+        matches!(self.place, CodedBy::Here)
     }
 
     /// Whether the queue pair may hand out another task. If not, it is granted one later.
@@ -186,9 +186,9 @@ impl Coding {
     /// How many more tasks may be handed out to threads.
     fn room(&self) -> usize {
         let most = match &self.place {
-            Place::Here => return usize::MAX,
-            Place::Threads(threads) => threads.count() * TASKS_A_THREAD,
-            Place::Later { .. } => TASKS_A_THREAD,
+            CodedBy::Here => return usize::MAX,
+            CodedBy::Threads(threads) => threads.count() * TASKS_A_THREAD,
+            CodedBy::Later { .. } => TASKS_A_THREAD,
         };
         match self.bytes < MOST_BYTES {
             true => most.saturating_sub(self.tasks),
@@ -221,18 +221,18 @@ impl Coding {
         let bytes = task.output_bytes();
         self.granted.remove(&task.about.pair.0);
         // Without any thread, coding goes on here.
-        if let Place::Threads(threads) = &mut self.place
+        if let CodedBy::Threads(threads) = &mut self.place
             && !threads.start()
         {
-            self.place = Place::Here;
+            self.place = CodedBy::Here;
         }
         match &mut self.place {
-            Place::Here => return Some(self.coder.code(task, output)),
-            Place::Threads(threads) => {
+            CodedBy::Here => return Some(self.coder.code(task, output)),
+            CodedBy::Threads(threads) => {
                 self.at_threads.push(task.about.pair);
                 threads.push(task, output);
             }
-            Place::Later { delay_ns, done } => {
+            CodedBy::Later { delay_ns, done } => {
                 let coded = self.coder.code(task, output);
                 done.push_back((now_ns.saturating_add(*delay_ns), coded));
             }
@@ -252,13 +252,13 @@ impl Coding {
         out: &mut Vec<Coded>,
     ) -> Result<Option<u64>, FabricError> {
         match &mut self.place {
-            Place::Here => {}
-            Place::Threads(threads) => {
+            CodedBy::Here => {}
+            CodedBy::Threads(threads) => {
                 for result in threads.take() {
                     self.note_result(result)?;
                 }
             }
-            Place::Later { done, .. } => {
+            CodedBy::Later { done, .. } => {
                 while done.front().is_some_and(|(due_ns, _)| *due_ns <= now_ns) {
                     self.ready.extend(done.pop_front().map(|(_, coded)| coded));
                 }
@@ -276,7 +276,7 @@ impl Coding {
         }
         Ok(match &self.place {
             _ if !self.ready.is_empty() => Some(now_ns),
-            Place::Later { done, .. } => done.front().map(|(due_ns, _)| *due_ns),
+            CodedBy::Later { done, .. } => done.front().map(|(due_ns, _)| *due_ns),
             _ => None,
         })
     }
@@ -304,7 +304,7 @@ impl Coding {
     /// # Errors
     /// [`FabricError::Io`] when a thread has failed.
     pub(crate) fn wait_for_one(&mut self) -> Result<bool, FabricError> {
-        let Place::Threads(threads) = &self.place else {
+        let CodedBy::Threads(threads) = &self.place else {
             return Ok(false);
         };
         if self.at_threads.is_empty() {
@@ -321,7 +321,7 @@ impl Coding {
     /// # Errors
     /// [`FabricError::Io`] when a thread has failed.
     pub(crate) fn forget(&mut self, pair: (u32, u32)) -> Result<(), FabricError> {
-        if let Place::Threads(threads) = &self.place {
+        if let CodedBy::Threads(threads) = &self.place {
             for task in threads.withdraw(|task| task.about.pair == pair) {
                 self.tasks -= 1;
                 self.bytes -= task.output_bytes();

@@ -11,12 +11,12 @@ use loom::sync::{Condvar, Mutex, MutexGuard};
 /// Work for any number of threads, in the order in which it was pushed.
 #[derive(Debug)]
 pub(super) struct Queue<T> {
-    state: Mutex<State<T>>,
+    state: Mutex<QueueState<T>>,
     changed: Condvar,
 }
 
 #[derive(Debug)]
-struct State<T> {
+struct QueueState<T> {
     work: VecDeque<T>,
     /// Number of threads that sleep, or were woken and do not run yet.
     sleeping: usize,
@@ -26,7 +26,7 @@ struct State<T> {
 impl<T> Queue<T> {
     pub(super) fn new() -> Self {
         Self {
-            state: Mutex::new(State {
+            state: Mutex::new(QueueState {
                 work: VecDeque::new(),
                 sleeping: 0,
                 is_closed: false,
@@ -84,7 +84,7 @@ impl<T> Queue<T> {
         self.changed.notify_all();
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<T>> {
+    fn lock(&self) -> MutexGuard<'_, QueueState<T>> {
         // The state is valid even after a panic of another thread.
         match self.state.lock() {
             Ok(state) => state,

@@ -87,7 +87,7 @@ impl FromStr for CodingThreads {
 pub(super) struct Threads {
     count: usize,
     owner: Waker,
-    shared: Arc<Shared>,
+    shared: Arc<SharedPool>,
     handles: Vec<JoinHandle<()>>,
     to_owner: Sender<Result<Coded, Failed>>,
     from_threads: Receiver<Result<Coded, Failed>>,
@@ -98,7 +98,7 @@ pub(super) struct Threads {
 struct Failed;
 
 #[derive(Debug)]
-struct Shared {
+struct SharedPool {
     /// Tasks, each with memory for its result.
     queue: Queue<(Task, Vec<u8>)>,
     /// Whether the owner was woken and has not looked for results yet.
@@ -112,7 +112,7 @@ impl Threads {
         Self {
             count,
             owner: owner.clone(),
-            shared: Arc::new(Shared {
+            shared: Arc::new(SharedPool {
                 queue: Queue::new(),
                 announcement: Announcement::new(),
             }),
@@ -181,7 +181,7 @@ impl Drop for Threads {
 }
 
 /// Codes until the queue is closed.
-fn run(shared: &Shared, to_owner: &Sender<Result<Coded, Failed>>, owner: &Waker) {
+fn run(shared: &SharedPool, to_owner: &Sender<Result<Coded, Failed>>, owner: &Waker) {
     let mut coder = Coder::default();
     while let Some((task, output)) = shared.queue.take() {
         // The panic has already been reported. The coder is not used again.

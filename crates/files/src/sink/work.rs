@@ -21,12 +21,12 @@ use crate::quota::NAME_BYTES;
 pub(super) struct Current {
     pub(super) index: u32,
     pub(super) taken_bytes: u64,
-    state: State,
+    state: WorkState,
 }
 
 /// The state of the current file.
 #[derive(Debug)]
-enum State {
+enum WorkState {
     /// No byte has arrived, and nothing is on the disk.
     New,
     Open(Box<OpenPart>),
@@ -49,23 +49,23 @@ impl Current {
         Self {
             index: file.index,
             taken_bytes: 0,
-            state: State::New,
+            state: WorkState::New,
         }
     }
 
     /// The temporary file, while it is open.
     pub(super) fn open_part(&mut self) -> Option<&mut OpenPart> {
         match &mut self.state {
-            State::Open(part) => Some(part),
-            State::New | State::Failed(_) => None,
+            WorkState::Open(part) => Some(part),
+            WorkState::New | WorkState::Failed(_) => None,
         }
     }
 
     /// The temporary file.
     pub(super) fn part_name(&self) -> Option<PartName> {
         match &self.state {
-            State::Open(part) => part.name(),
-            State::New | State::Failed(_) => None,
+            WorkState::Open(part) => part.name(),
+            WorkState::New | WorkState::Failed(_) => None,
         }
     }
 }
@@ -109,15 +109,15 @@ impl Sink {
     /// Processes bytes of the current file.
     pub(super) fn take(&mut self, current: &mut Current, bytes: &[u8]) -> Result<(), SinkError> {
         current.taken_bytes += u64::try_from(bytes.len()).unwrap_or(u64::MAX);
-        if let State::New = current.state {
+        if let WorkState::New = current.state {
             current.state = match self.create(current.index) {
-                Ok(part) => State::Open(Box::new(part)),
+                Ok(part) => WorkState::Open(Box::new(part)),
                 Err(source) => {
-                    State::Failed(self.failure(current.index, FileStep::Create, source)?)
+                    WorkState::Failed(self.failure(current.index, FileStep::Create, source)?)
                 }
             };
         }
-        if let State::Open(part) = &mut current.state {
+        if let WorkState::Open(part) = &mut current.state {
             let written = part
                 .write(bytes)
                 .map_err(|source| (FileStep::Write, source));
@@ -129,7 +129,7 @@ impl Sink {
             if let Err((step, source)) = kept {
                 let name = part.name();
                 self.remove(current.index, name);
-                current.state = State::Failed(self.failure(current.index, step, source)?);
+                current.state = WorkState::Failed(self.failure(current.index, step, source)?);
             }
         }
         Ok(())
@@ -140,19 +140,19 @@ impl Sink {
         let index = whole.index;
         let state = match whole.state {
             // All that has come of it is a hole.
-            State::New if self.goes_on(index) => match self.create(index) {
-                Ok(part) => State::Open(Box::new(part)),
-                Err(source) => State::Failed(self.failure(index, FileStep::Create, source)?),
+            WorkState::New if self.goes_on(index) => match self.create(index) {
+                Ok(part) => WorkState::Open(Box::new(part)),
+                Err(source) => WorkState::Failed(self.failure(index, FileStep::Create, source)?),
             },
             state => state,
         };
         Ok(match state {
-            State::New => Written::Empty,
-            State::Open(part) => match self.end_part(index, *part)? {
+            WorkState::New => Written::Empty,
+            WorkState::Open(part) => match self.end_part(index, *part)? {
                 Ok(part) => Written::Part(Box::new(part)),
                 Err(failure) => Written::Failed(Box::new(failure)),
             },
-            State::Failed(failure) => Written::Failed(Box::new(failure)),
+            WorkState::Failed(failure) => Written::Failed(Box::new(failure)),
         })
     }
 

@@ -4,7 +4,7 @@
 use super::Core;
 use crate::arena::FrameId;
 use crate::counters::FrameDrop;
-use crate::event_hash::Step;
+use crate::event_hash::EventKind;
 use crate::ids::{PortId, next_id};
 use crate::switch::MarkAt;
 use crate::topology::Role;
@@ -89,7 +89,8 @@ impl Core {
         }
         self.arena.trim(id, trim.priority, self.framing_bytes);
         let serial = self.arena[id].serial;
-        self.trace.note(self.now_ns, Step::Trimmed, egress, serial);
+        self.trace
+            .note(self.now_ns, EventKind::Trimmed, egress, serial);
         true
     }
 

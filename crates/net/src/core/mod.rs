@@ -12,7 +12,7 @@ pub use change::Change;
 
 use crate::arena::{Arena, FrameId};
 use crate::counters::FrameDrop;
-use crate::event_hash::{Step, Trace};
+use crate::event_hash::{EventKind, Trace};
 use crate::events::{Event, Events};
 use crate::ids::{PortId, next_id};
 use crate::options::{NetworkError, Options};
@@ -194,7 +194,7 @@ impl Core {
         }
         port.counters.received += 1;
         let serial = self.arena[id].serial;
-        self.trace.note(self.now_ns, Step::Arrived, at, serial);
+        self.trace.note(self.now_ns, EventKind::Arrived, at, serial);
         true
     }
 
@@ -202,7 +202,7 @@ impl Core {
         let serial = self.arena[id].serial;
         self.arena.remove(id);
         self.ports[at.index()].counters.dropped[reason as usize] += 1;
-        self.trace.note(self.now_ns, Step::Dropped, at, serial);
+        self.trace.note(self.now_ns, EventKind::Dropped, at, serial);
     }
 
     fn add_event(&mut self, after_ns: u64, event: Event) {

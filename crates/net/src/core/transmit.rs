@@ -8,7 +8,7 @@ use super::Core;
 use crate::Ecn;
 use crate::arena::{FrameId, QueuedFrame};
 use crate::counters::FrameDrop;
-use crate::event_hash::Step;
+use crate::event_hash::EventKind;
 use crate::events::Event;
 use crate::ids::PortId;
 use crate::switch::{MarkAt, PFC_FRAME_BYTES};
@@ -17,7 +17,8 @@ impl Core {
     /// Puts a frame into an egress queue. The frame entered the node through the port `ingress`.
     pub(super) fn enqueue(&mut self, at: PortId, id: FrameId, ingress: PortId) {
         let slot = &self.arena[id];
-        self.trace.note(self.now_ns, Step::Queued, at, slot.serial);
+        self.trace
+            .note(self.now_ns, EventKind::Queued, at, slot.serial);
         let queued = slot.queued(id, ingress);
         let priority = slot.priority;
         self.ports[at.index()].enqueue(priority, queued);
@@ -108,7 +109,8 @@ impl Core {
         port.counters.transmitted_bytes += bytes;
         let end_ns = port.serialise(self.now_ns, bytes);
         let switch = port.switch();
-        self.trace.note(self.now_ns, Step::Sent, at, queued.serial);
+        self.trace
+            .note(self.now_ns, EventKind::Sent, at, queued.serial);
         if let Some(switch) = switch {
             self.leave_switch(at, switch, &queued, priority);
         }
@@ -149,7 +151,8 @@ impl Core {
         if capable && switch.marks(probability) {
             slot.ecn = Ecn::Experienced;
             self.ports[at.index()].counters.marked += 1;
-            self.trace.note(self.now_ns, Step::Marked, at, slot.serial);
+            self.trace
+                .note(self.now_ns, EventKind::Marked, at, slot.serial);
         }
     }
 

@@ -13,7 +13,7 @@ use crate::scheme::{Arrivals, MessageId};
 
 /// The state of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum GroupState {
     /// More data or parity is expected.
     Open,
     /// Enough chunks have arrived. The endpoint is asked to rebuild the rest.
@@ -27,7 +27,7 @@ pub(super) enum State {
 #[derive(Debug)]
 pub(super) struct Block {
     index: u32,
-    states: Vec<State>,
+    states: Vec<GroupState>,
     /// Number of chunks that had arrived at the last look.
     data: u32,
     parity: u32,
@@ -37,23 +37,26 @@ impl Block {
     pub(super) fn new(shape: &Shape, index: u32) -> Self {
         Self {
             index,
-            states: vec![State::Open; shape.data.block(index).len()],
+            states: vec![GroupState::Open; shape.data.block(index).len()],
             data: 0,
             parity: 0,
         }
     }
 
     pub(super) fn is_whole(&self) -> bool {
-        self.states.iter().all(|state| *state == State::Whole)
+        self.states.iter().all(|state| *state == GroupState::Whole)
     }
 
-    pub(super) fn state_mut(&mut self, shape: &Shape, group: u32) -> Option<&mut State> {
+    pub(super) fn state_mut(&mut self, shape: &Shape, group: u32) -> Option<&mut GroupState> {
         let first = shape.data.block(self.index).start;
         self.states.get_mut(group.checked_sub(first)? as usize)
     }
 
     /// The groups and their states.
-    pub(super) fn groups_mut(&mut self, shape: &Shape) -> impl Iterator<Item = (u32, &mut State)> {
+    pub(super) fn groups_mut(
+        &mut self,
+        shape: &Shape,
+    ) -> impl Iterator<Item = (u32, &mut GroupState)> {
         shape.data.block(self.index).zip(&mut self.states)
     }
 
@@ -83,14 +86,14 @@ impl Block {
     ) -> u32 {
         let mut whole = 0;
         for (group, state) in self.groups_mut(shape) {
-            if *state == State::Whole {
+            if *state == GroupState::Whole {
                 continue;
             }
             if is_whole(shape, arrivals, group) {
-                *state = State::Whole;
+                *state = GroupState::Whole;
                 whole += 1;
-            } else if *state != State::Rebuilding && is_recoverable(shape, arrivals, group) {
-                *state = State::Rebuilding;
+            } else if *state != GroupState::Rebuilding && is_recoverable(shape, arrivals, group) {
+                *state = GroupState::Rebuilding;
                 rebuild(group);
             }
         }

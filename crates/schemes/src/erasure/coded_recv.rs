@@ -6,7 +6,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use farwrite_wire::control::Nack;
 
-use super::block::{Block, State, is_whole};
+use super::block::{Block, GroupState, is_whole};
 use super::fallback::Fallback;
 use super::shape::Shape;
 use crate::arrived::{Missing, count, highest};
@@ -296,8 +296,8 @@ impl CodedRecv {
         {
             for (group, state) in block.groups_mut(&shape) {
                 let parity = shape.parity.of_group(group);
-                if *state == State::Open && shape.parity.rank(parity.end - 1) < passed {
-                    *state = State::Failed;
+                if *state == GroupState::Open && shape.parity.rank(parity.end - 1) < passed {
+                    *state = GroupState::Failed;
                     self.fallback.to_ask.insert(group);
                 }
             }
@@ -312,8 +312,8 @@ impl CodedRecv {
         self.begin(shape.blocks);
         for block in self.blocks.values_mut() {
             for (group, state) in block.groups_mut(&shape) {
-                if *state == State::Open {
-                    *state = State::Failed;
+                if *state == GroupState::Open {
+                    *state = GroupState::Failed;
                     self.fallback.to_ask.insert(group);
                 }
             }
@@ -341,7 +341,7 @@ impl CodedRecv {
     /// The next group to rebuild. A group whose missing chunks have arrived meanwhile is skipped.
     pub(super) fn next_job(&mut self, arrivals: &dyn Arrivals) -> Option<u32> {
         while let Some(group) = self.jobs.pop_front() {
-            if self.state(group) != Some(State::Rebuilding) {
+            if self.state(group) != Some(GroupState::Rebuilding) {
                 continue;
             }
             if !is_whole(&self.shape, arrivals, group) {
@@ -355,7 +355,7 @@ impl CodedRecv {
     /// Handles a rebuilt group. If the rebuild failed, its chunks are requested. Returns whether
     /// they are.
     pub(super) fn rebuilt(&mut self, view: &PeerView, group: u32, arrivals: &dyn Arrivals) -> bool {
-        if self.state(group) != Some(State::Rebuilding) {
+        if self.state(group) != Some(GroupState::Rebuilding) {
             return false;
         }
         let whole = is_whole(&self.shape, arrivals, group);
@@ -365,24 +365,24 @@ impl CodedRecv {
             self.drop_whole();
             self.watch_rest(view, arrivals);
         } else if let Some(state) = self.state_mut(group) {
-            *state = State::Failed;
+            *state = GroupState::Failed;
             self.fallback.to_ask.insert(group);
         }
         !whole
     }
 
-    fn state(&mut self, group: u32) -> Option<State> {
+    fn state(&mut self, group: u32) -> Option<GroupState> {
         self.state_mut(group).copied()
     }
 
-    fn state_mut(&mut self, group: u32) -> Option<&mut State> {
+    fn state_mut(&mut self, group: u32) -> Option<&mut GroupState> {
         let index = self.shape.data.block_of(group);
         self.blocks.get_mut(&index)?.state_mut(&self.shape, group)
     }
 
     fn set_whole(&mut self, group: u32) {
         if let Some(state) = self.state_mut(group) {
-            *state = State::Whole;
+            *state = GroupState::Whole;
             self.whole_groups += 1;
         }
     }
@@ -418,7 +418,7 @@ impl CodedRecv {
         let mut lost: Vec<Range<u32>> = Vec::new();
         while let Some(&group) = self.fallback.to_ask.first() {
             let chunks = self.shape.data.of_group(group);
-            let failed = self.state(group) == Some(State::Failed);
+            let failed = self.state(group) == Some(GroupState::Failed);
             let resume = core::mem::take(&mut self.resume);
             let start = Some(resume)
                 .filter(|c| chunks.contains(c))

@@ -3,7 +3,7 @@
 use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
 
-use farwrite_boxes::lowar::{self, Coding, Shape};
+use farwrite_boxes::lowar::{self, BlockShape, Coding};
 use farwrite_boxes::{Backpressure, netrt};
 
 use super::headers::Headers;
@@ -178,7 +178,7 @@ fn draw_around(rng: &mut SplitMix) -> [[bool; 2]; 2] {
 
 /// Draws settings. Often one of the limits is too low.
 fn draw_lowar(rng: &mut SplitMix, key: Option<[u8; 32]>) -> lowar::Config {
-    let shape = |packets, units| Shape::new(packets, units).expect("a shape");
+    let shape = |packets, units| BlockShape::new(packets, units).expect("a shape");
     let shapes = [shape(1, 1), shape(4, 2), shape(8, 1), shape(16, 8)];
     lowar::Config {
         key: key.map(Into::into),

@@ -14,7 +14,7 @@ use crate::port::{Port, QueuePair};
 use crate::receiving::Change;
 use crate::regions::MemoryRegion;
 
-pub(super) struct State {
+pub(super) struct SendState {
     pub(super) queue_pairs: HashMap<u32, SendQp>,
     /// The queue pair of each connection that works.
     pub(super) connections: HashMap<u64, u32>,
@@ -73,7 +73,7 @@ impl SendQp {
     }
 }
 
-impl State {
+impl SendState {
     pub(super) fn new_id(&mut self) -> u64 {
         self.next_id += 1;
         self.next_id

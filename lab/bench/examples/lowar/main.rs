@@ -42,7 +42,7 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 use case::Case;
-use farwrite_boxes::lowar::{Coding, Shape};
+use farwrite_boxes::lowar::{BlockShape, Coding};
 use farwrite_experiment::parallel_map;
 use farwrite_link::Rng;
 use farwrite_net::Loss;
@@ -99,7 +99,9 @@ fn main() {
 }
 
 fn fixed(packets: u16, units: u8) -> Option<Coding> {
-    Some(Coding::Fixed(Shape::new(packets, units).expect("a shape")))
+    Some(Coding::Fixed(
+        BlockShape::new(packets, units).expect("a shape"),
+    ))
 }
 
 /// The name of what repairs losses.

@@ -8,7 +8,7 @@
 use alloc::vec::Vec;
 
 use crate::frame::{Envelope, View};
-use crate::lowar::coding::{CodingUnit, Shape};
+use crate::lowar::coding::{BlockShape, CodingUnit};
 use crate::lowar::format::{LossReport, RepairId, SPANS};
 use crate::packets::{DataPacket, PacketKind, Space};
 use crate::psn;
@@ -35,7 +35,7 @@ impl Bits {
 #[derive(Debug)]
 pub(crate) struct IncomingBlock {
     pub(crate) base: u32,
-    pub(crate) shape: Shape,
+    pub(crate) shape: BlockShape,
     pub(crate) units: Vec<CodingUnit>,
     /// Number of data packets, once known.
     packets: Option<u16>,
@@ -68,7 +68,7 @@ pub(crate) enum Repaired {
 }
 
 impl IncomingBlock {
-    pub(crate) fn new(base: u32, shape: Shape, units: Vec<CodingUnit>) -> Self {
+    pub(crate) fn new(base: u32, shape: BlockShape, units: Vec<CodingUnit>) -> Self {
         Self {
             base,
             shape,
@@ -136,7 +136,7 @@ impl IncomingBlock {
     }
 
     /// Whether a repair packet claims to belong to this block.
-    pub(crate) fn matches(&self, shape: Shape, repair: &RepairId) -> bool {
+    pub(crate) fn matches(&self, shape: BlockShape, repair: &RepairId) -> bool {
         shape == self.shape && repair.base == self.base
     }
 

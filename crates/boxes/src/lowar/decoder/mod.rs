@@ -17,7 +17,7 @@ use alloc::vec::Vec;
 use self::shared::DecoderShared;
 use self::singles::SinglesStream;
 use self::stream::OrderedStream;
-use super::coding::{Shape, UnitPool};
+use super::coding::{BlockShape, UnitPool};
 use super::config::Config;
 use super::counters::Counters;
 use super::format::{LossReport, LowarBody, LowarMessage};
@@ -227,7 +227,7 @@ impl Decoder {
         now_ns: u64,
         key: StreamKey,
         source: Source,
-        shape: Shape,
+        shape: BlockShape,
         out: &mut Vec<Vec<u8>>,
     ) {
         let kind = match key.space {

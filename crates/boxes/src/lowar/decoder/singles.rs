@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use super::block::{IncomingBlock, Repaired};
 use super::shared::DecoderShared;
 use crate::frame::View;
-use crate::lowar::coding::Shape;
+use crate::lowar::coding::BlockShape;
 use crate::lowar::format::{LossReport, RepairId};
 use crate::packets::DataPacket;
 use crate::psn;
@@ -21,7 +21,7 @@ use crate::streams::StreamKey;
 pub(super) struct SinglesStream {
     key: StreamKey,
     source: Source,
-    shape: Shape,
+    shape: BlockShape,
     block: Option<IncomingBlock>,
     /// The first PSN of the next block, if known.
     next: Option<u32>,
@@ -29,7 +29,7 @@ pub(super) struct SinglesStream {
 }
 
 impl SinglesStream {
-    pub(super) fn new(key: StreamKey, source: Source, shape: Shape) -> Self {
+    pub(super) fn new(key: StreamKey, source: Source, shape: BlockShape) -> Self {
         Self {
             key,
             source,
@@ -40,7 +40,7 @@ impl SinglesStream {
         }
     }
 
-    pub(super) fn announce(&mut self, psn: u32, shape: Shape, shared: &mut DecoderShared) {
+    pub(super) fn announce(&mut self, psn: u32, shape: BlockShape, shared: &mut DecoderShared) {
         self.close(shared);
         self.shape = shape;
         self.next = Some(psn);
@@ -82,7 +82,7 @@ impl SinglesStream {
     /// Applies a repair packet. Returns the packet that it recovers.
     pub(super) fn repair(
         &mut self,
-        shape: Shape,
+        shape: BlockShape,
         (repair, unit): (&RepairId, &[u8]),
         view: &View<'_>,
         shared: &mut DecoderShared,

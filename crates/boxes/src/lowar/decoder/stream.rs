@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use super::block::{IncomingBlock, Repaired};
 use super::shared::{DecoderShared, HeldFrames};
 use crate::frame::View;
-use crate::lowar::coding::Shape;
+use crate::lowar::coding::BlockShape;
 use crate::lowar::format::{LossReport, RepairId};
 use crate::packets::{DataPacket, Sequence};
 use crate::psn;
@@ -27,7 +27,7 @@ const MAX_LOST_NS: u64 = 1_000_000_000;
 pub(super) struct OrderedStream {
     key: StreamKey,
     source: Source,
-    shape: Shape,
+    shape: BlockShape,
     sequence: Sequence,
     phase: Phase,
     held: HeldFrames,
@@ -53,7 +53,7 @@ enum Phase {
 }
 
 impl OrderedStream {
-    pub(super) fn new(key: StreamKey, source: Source, shape: Shape) -> Self {
+    pub(super) fn new(key: StreamKey, source: Source, shape: BlockShape) -> Self {
         Self {
             key,
             source,
@@ -76,7 +76,7 @@ impl OrderedStream {
     pub(super) fn announce(
         &mut self,
         psn: u32,
-        shape: Shape,
+        shape: BlockShape,
         shared: &mut DecoderShared,
         out: &mut Vec<Vec<u8>>,
     ) {
@@ -154,7 +154,7 @@ impl OrderedStream {
     pub(super) fn repair(
         &mut self,
         now_ns: u64,
-        shape: Shape,
+        shape: BlockShape,
         (repair, unit): (&RepairId, &[u8]),
         view: &View<'_>,
         shared: &mut DecoderShared,
@@ -254,7 +254,7 @@ impl OrderedStream {
     fn find_block(
         &mut self,
         now_ns: u64,
-        shape: Shape,
+        shape: BlockShape,
         repair: &RepairId,
         shared: &mut DecoderShared,
         out: &mut Vec<Vec<u8>>,

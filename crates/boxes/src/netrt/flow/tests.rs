@@ -20,7 +20,7 @@ struct Rig {
 /// The observed effect of an event.
 #[derive(Debug, PartialEq, Eq)]
 struct Observed {
-    state: State,
+    state: FlowState,
     expected: u32,
     /// The first byte of each frame that went to the NIC: the low byte of its PSN, or [`ACK`].
     out: Vec<u8>,
@@ -61,13 +61,13 @@ impl Rig {
     }
 
     /// Returns a flow in this state that expects PSN 5.
-    fn at(state: State) -> Self {
+    fn at(state: FlowState) -> Self {
         let mut rig = Self::new(5);
-        if state != State::Ordered {
+        if state != FlowState::Ordered {
             rig.on(Event::Packet(7));
             rig.on(Event::Packet(8));
         }
-        if state == State::Waiting {
+        if state == FlowState::Waiting {
             rig.on(Event::Notice(5));
         }
         assert_eq!((rig.flow.state, rig.flow.expected()), (state, 5));
@@ -108,10 +108,10 @@ impl Rig {
 }
 
 /// An event, the next state, the next expected PSN, the frames to the NIC, the requested distances.
-type Row = (Event, State, u32, &'static [u8], Option<&'static [u32]>);
+type Row = (Event, FlowState, u32, &'static [u8], Option<&'static [u32]>);
 
 #[track_caller]
-fn check(state: State, rows: &[Row]) {
+fn check(state: FlowState, rows: &[Row]) {
     for &(event, state_after, expected, out, wants) in rows {
         let want = Observed {
             state: state_after,
@@ -124,7 +124,7 @@ fn check(state: State, rows: &[Row]) {
 }
 
 use Event::{Ack, Mark, Notice, Packet, Repeat, Start, Wait};
-use State::{Ordered, ReTx, Waiting};
+use FlowState::{Ordered, ReTx, Waiting};
 
 /// Too far ahead of PSN 5 to be held, and one packet less.
 const FAR: u32 = 5 + (1 << 20);

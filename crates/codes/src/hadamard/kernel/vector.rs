@@ -140,7 +140,7 @@ impl<T: Element> Work for Transform<T> {
                 );
             }
             if levels > TILE_LEVELS {
-                let mut place = Place([0.0; STRIP << STRIP_LEVELS]);
+                let mut place = Strip([0.0; STRIP << STRIP_LEVELS]);
                 for at in (0..self.elements).step_by(self.block) {
                     strips::<V>(self.target.add(at), levels, &mut place);
                 }
@@ -294,14 +294,14 @@ unsafe fn butterflies<V: Vector, const R: usize>(vectors: &mut [V; R]) {
 
 /// A buffer for a strip. It stays in the nearest cache.
 #[repr(align(64))]
-struct Place([f32; STRIP << STRIP_LEVELS]);
+struct Strip([f32; STRIP << STRIP_LEVELS]);
 
 /// Computes the levels of a large block that are among its tiles.
 ///
 /// # Safety
 /// `2^levels` elements can be read and written at `block`. The machine has the instructions of `V`.
 #[inline(always)]
-unsafe fn strips<V: Vector>(block: *mut f32, levels: u32, place: &mut Place) {
+unsafe fn strips<V: Vector>(block: *mut f32, levels: u32, place: &mut Strip) {
     let place = place.0.as_mut_ptr();
     let mut level = TILE_LEVELS;
     while level < levels {
