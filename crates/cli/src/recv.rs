@@ -467,7 +467,7 @@ fn receive_from(
     };
     let slots = Places::new(limits);
     let admission = Admission::start(listener, &slots, observer)?;
-    let supervisor = Supervisor::of_environment();
+    let supervisor = Supervisor::of_environment()?;
     let serving = Serving {
         directory: &args.dir,
         settings: &settings,

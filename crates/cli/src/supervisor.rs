@@ -1,6 +1,9 @@
-//! Tells systemd that the program is ready, alive or ending (`sd_notify(3)`): one datagram each.
+//! Tells systemd that the program is ready, alive or ending (`sd_notify(3)`): one datagram each. The crate
+//! `sd-notify` reaches no sockets with abstract names, and waits while systemd does not read.
 
 use std::env;
+use std::ffi::OsStr;
+use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
@@ -8,37 +11,35 @@ use std::process;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use crate::exit::{Exit, Failure, OrExit};
+
 /// The socket of the supervisor, if there is one.
 pub(crate) struct Supervisor {
-    socket: Option<(UnixDatagram, SocketAddr)>,
+    socket: Option<UnixDatagram>,
     /// How often it wants a sign of life, and when it got the last.
     watchdog: Option<(Duration, Mutex<Instant>)>,
 }
 
 impl Supervisor {
     /// The one that the environment names.
-    pub(crate) fn of_environment() -> Self {
+    ///
+    /// # Errors
+    /// If the environment names a socket that cannot be used: the supervisor would end the program for its silence.
+    pub(crate) fn of_environment() -> Result<Self, Failure> {
         let name = env::var_os("NOTIFY_SOCKET").filter(|name| !name.is_empty());
-        let socket = name.and_then(|name| {
-            let addr = match name.as_bytes() {
-                // An abstract name.
-                [b'@', rest @ ..] => SocketAddr::from_abstract_name(rest),
-                _ => SocketAddr::from_pathname(&name),
-            };
-            let socket = UnixDatagram::unbound().ok()?;
-            // A supervisor that does not read must not stop the program.
-            socket.set_nonblocking(true).ok()?;
-            Some((socket, addr.ok()?))
-        });
+        let what = "opening the socket in NOTIFY_SOCKET, which systemd sets";
+        let socket = name
+            .map(|name| connect(&name))
+            .transpose()
+            .or_exit(Exit::Other, what)?;
         let number = |name: &str| env::var(name).ok()?.parse::<u64>().ok();
         let is_other = number("WATCHDOG_PID").is_some_and(|pid| pid != u64::from(process::id()));
-        let period = number("WATCHDOG_USEC").filter(|_| !is_other && socket.is_some());
-        // systemd proposes half of its limit.
-        let period = period.map(|us| Duration::from_micros(us / 2));
-        Self {
+        let limit = number("WATCHDOG_USEC").filter(|_| !is_other && socket.is_some());
+        Ok(Self {
             socket,
-            watchdog: period.map(|period| (period, Mutex::new(Instant::now()))),
-        }
+            // A program that looks now and then is still in time.
+            watchdog: limit.map(|us| (Duration::from_micros(us / 4), Mutex::new(Instant::now()))),
+        })
     }
 
     /// The program serves its clients.
@@ -65,8 +66,52 @@ impl Supervisor {
 
     /// Sends a state. The program works the same if the supervisor does not receive it.
     fn tell(&self, state: &str) {
-        if let Some((socket, addr)) = &self.socket {
-            let _ = socket.send_to_addr(state.as_bytes(), addr);
+        if let Some(socket) = &self.socket {
+            let _ = socket.send(state.as_bytes());
         }
+    }
+}
+
+/// Opens a socket of the file system, or one whose name begins with `@`, which has no file.
+fn connect(name: &OsStr) -> io::Result<UnixDatagram> {
+    let address = match name.as_bytes() {
+        [b'@', rest @ ..] => SocketAddr::from_abstract_name(rest)?,
+        _ => SocketAddr::from_pathname(name)?,
+    };
+    let socket = UnixDatagram::unbound()?;
+    socket.connect_addr(&address)?;
+    // A supervisor that does not read must not stop the program.
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_arrive_at_sockets_with_and_without_a_file() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("notify");
+        let name = format!("farwrite-test-{}", process::id());
+        let address = SocketAddr::from_abstract_name(&name).expect("a name");
+        for (receiver, name) in [
+            (UnixDatagram::bind(&path), path.clone().into_os_string()),
+            (UnixDatagram::bind_addr(&address), format!("@{name}").into()),
+        ] {
+            let receiver = receiver.expect("a socket");
+            let supervisor = Supervisor {
+                socket: Some(connect(&name).expect("a connection")),
+                watchdog: Some((Duration::ZERO, Mutex::new(Instant::now()))),
+            };
+            supervisor.ready();
+            supervisor.alive();
+            for expected in [b"READY=1".as_slice(), b"WATCHDOG=1"] {
+                let mut message = [0; 64];
+                let bytes = receiver.recv(&mut message).expect("a message");
+                assert_eq!(&message[..bytes], expected);
+            }
+        }
+        assert!(connect(OsStr::new("/nowhere/notify")).is_err());
     }
 }

@@ -64,7 +64,7 @@ impl Exchange {
     pub fn received(&mut self, bytes: &[u8], page: impl FnOnce() -> Page) {
         match &mut self.0 {
             ExchangeState::Reading(_) | ExchangeState::Discarding(_) if bytes.is_empty() => {
-                self.0 = ExchangeState::Done
+                self.0 = ExchangeState::Done;
             }
             ExchangeState::Reading(head) => {
                 let room = MAX_HEAD_BYTES - head.len();

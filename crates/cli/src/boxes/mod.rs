@@ -4,7 +4,6 @@
 mod counters;
 mod lowar;
 mod netrt;
-mod service;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -26,10 +25,10 @@ pub(crate) use lowar::{LowarArgs, run as run_lowar};
 pub(crate) use netrt::{NetRtArgs, run as run_netrt};
 
 use self::counters::of_bridge;
-use self::service::Service;
 use crate::console::Console;
 use crate::exit::{Exit, Failure};
 use crate::metrics::Metrics;
+use crate::supervisor::Supervisor;
 use crate::table::lay_out;
 use crate::{interrupt, key};
 
@@ -201,7 +200,7 @@ fn carry<B: Shown>(
     console: &Console,
 ) -> Result<ExitCode, Failure> {
     let cancel = interrupt::catch()?;
-    let mut service = Service::from_environment()?;
+    let supervisor = Supervisor::of_environment()?;
     let failed = |error| failure(&error);
     gain_no_privileges().map_err(failed)?;
     // A port or the file of a socket may need privileges, which the bridge gives up.
@@ -222,21 +221,26 @@ fn carry<B: Shown>(
             "{name} is down; it carries frames after `ip link set {name} up`"
         ));
     }
-    service.ready();
+    supervisor.ready();
+    let mut carried = Duration::ZERO;
     let start = Instant::now();
     let ends = |elapsed| args.duration.is_some_and(|duration| elapsed >= duration);
     let mut live = Live::new(args.every);
     while bridge.is_running() && !cancel.is_set() && !ends(start.elapsed()) {
         thread::sleep(LOOK);
         let report = bridge.report();
-        service.carries(start.elapsed(), report.elapsed);
+        // Only while the thread that carries frames makes progress: systemd restarts a box that is stuck.
+        if report.elapsed > carried {
+            carried = report.elapsed;
+            supervisor.alive();
+        }
         let counters = counters::<B>(&report);
         if let Some(metrics) = &metrics {
             metrics.set(&counters);
         }
         live.show::<B>(start.elapsed(), &counters, console);
     }
-    service.stopping();
+    supervisor.stopping();
     let (report, result) = bridge.stop();
     let counters = counters::<B>(&report);
     let rows: Vec<_> = counters.iter().map(row).collect();
