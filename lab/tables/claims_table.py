@@ -1,8 +1,9 @@
-"""The tables of lab/results/claims.md: the verdict on each claim, and on each of its numbers."""
+"""The tables of lab/results/claims.md and lab/figures/numbers.md: verdicts on the claims, and on their numbers."""
 
 import json
 import re
 import tomllib
+from collections import Counter
 
 from results import table
 
@@ -40,32 +41,98 @@ def verdicts(folder):
     lines = []
     for name, claim, results in claims(folder):
         found = list(results["verdicts"].values())
-        counts = ", ".join(f"{found.count(verdict)} {verdict}" for verdict in ORDER if verdict in found)
+        counts = "/".join(str(found.count(verdict)) for verdict in ORDER) if found else ""
+        # The letter of a claim names its paper.
+        title = re.sub(r"^\w+: ", "", claim["title"])
         command = claim.get("command", "make -C lab figures")
-        lines.append([f"[{name}](../figures/{name}/plot.svg)", claim["title"], f"**{results['verdict'] or 'no verdict'}**",
-                      counts, f"`{command}`"])
-    return table(["claim", "title", "verdict", "numbers", "command"], lines)
+        lines.append([f"[{name}](../figures/{name}/plot.svg)", title[0].upper() + title[1:],
+                      f"**{results['verdict'] or 'no verdict'}**", counts, f"`{command}`"])
+    return table(["claim", "title", "verdict", "reproduced/partly/not", "command"], lines)
 
 
-def told_once(whys):
-    """Reasons with a letter where several numbers have the same one, which is told at the first of them."""
-    shared = [why for why in dict.fromkeys(whys) if why and whys.count(why) > 1]
-    letters = {why: f"({chr(ord('a') + place)})" for place, why in enumerate(shared)}
-    return [why if why not in letters else letters[why] if why in whys[:place] else f"{letters[why]} {why}"
-            for place, why in enumerate(whys)]
+def whole(whys):
+    """Each reason as one part."""
+    return [[why] if why else [] for why in whys]
+
+
+def sentences(whys):
+    """Each reason as its sentences, but as one part those that no reason has apart."""
+    found = [re.split(r"(?<=[a-z0-9)]\.) (?=[A-Z])", why) if why else [] for why in whys]
+    counts = Counter(part for parts in found for part in parts)
+    pairs = Counter(pair for parts in found for pair in zip(parts, parts[1:]))
+    joined = []
+    for parts in found:
+        joined.append(parts[:1])
+        for before, part in zip(parts, parts[1:]):
+            if pairs[before, part] == counts[before] == counts[part]:
+                joined[-1][-1] += f" {part}"
+            else:
+                joined[-1].append(part)
+    return joined
+
+
+def told_once(reasons, least=1):
+    """Reasons of parts as texts; a part of `least` words that several have gets a letter, and is told at the first."""
+    every = [part for parts in reasons for part in parts]
+    shared = [part for part in dict.fromkeys(every) if every.count(part) > 1 and len(part.split()) >= least]
+    letters = {part: f"({chr(ord('a') + place)})" for place, part in enumerate(shared)}
+    told, shown = set(), []
+    for parts in reasons:
+        texts = []
+        for part in parts:
+            texts += [letters[part]] if part in letters else []
+            texts += [] if part in letters and part in told else [part]
+            told.add(part)
+        shown.append(" ".join(texts))
+    return shown
+
+
+def as_before(names):
+    """Names of numbers, in which "the same" stands for what a name shares with the last one that is told in full."""
+    shown, full = [], []
+    for name in names:
+        parts = name.split(", ")
+        equal = next((place for place, pair in enumerate(zip(full, parts)) if pair[0] != pair[1]), 0)
+        if len(" ".join(parts[:equal]).split()) < 5:
+            full, equal = parts, 0
+        shown.append(", ".join((["the same"] if equal else []) + parts[equal:]))
+    return shown
+
+
+def judged(claim, results):
+    """The numbers of a claim that have a verdict, each with the cause of a difference and its reason."""
+    found = [number for number in claim["numbers"] if number["name"] in results["verdicts"]]
+    causes = [CAUSES.get(number.get("cause"), "") for number in found]
+    return found, causes, [number["why"] if cause else "" for number, cause in zip(found, causes)]
+
+
+def cells(number, results, says):
+    """What a number is, the paper's, ours, and the verdict."""
+    return [says, stated(number), results["shown"][number["name"]], results["verdicts"][number["name"]]]
 
 
 def numbers(folder):
     """One line for each number that a paper states."""
     lines = []
     for name, claim, results in claims(folder):
-        judged = [number for number in claim["numbers"] if number["name"] in results["verdicts"]]
-        causes = [CAUSES.get(number.get("cause"), "") for number in judged]
-        whys = told_once([number["why"] if cause else "" for number, cause in zip(judged, causes)])
-        lines += [[name, number["says"], stated(number), results["shown"][number["name"]],
-                   results["verdicts"][number["name"]], cause, why]
-                  for number, cause, why in zip(judged, causes, whys)]
+        found, causes, whys = judged(claim, results)
+        lines += [[name, *cells(number, results, number["says"]), cause, why]
+                  for number, cause, why in zip(found, causes, told_once(whole(whys)))]
     return table(["claim", "number", "paper", "here", "verdict", "whose the difference is", "why"], lines)
 
 
-TABLES = {"verdicts": verdicts, "numbers": numbers}
+def differences(folder):
+    """One line for each number that is not reproduced; the first one of a claim names it."""
+    lines = []
+    for name, claim, results in claims(folder):
+        found = [entry for entry in zip(*judged(claim, results))
+                 if results["verdicts"][entry[0]["name"]] != "reproduced"]
+        says = as_before([number["says"] for number, _, _ in found])
+        whys = told_once(sentences([why for _, _, why in found]), 5)
+        lines += [["" if place else f"**{name}**", *cells(number, results, text), f"*{cause.split()[0]}*: {why}"]
+                  for place, ((number, cause, _), text, why) in enumerate(zip(found, says, whys))]
+    return table(["claim", "number", "paper", "here", "verdict", "cause"], lines)
+
+
+TABLES = {"verdicts": verdicts, "differences": differences}
+ALL = {"numbers": numbers}

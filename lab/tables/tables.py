@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tables of lab/results/ that are made from the results in lab/figures/.
+"""Tables of lab/results/, and lab/figures/numbers.md, that are made from the results in lab/figures/.
 
 A line `<!-- table: NAME -->` stands above each of them. `lab/tables/tables.py` fails if a table differs from its
 results. `lab/tables/tables.py --write` writes the tables.
@@ -23,6 +23,7 @@ MARK = re.compile(r"<!-- table: ([\w-]+) -->\n\n?((?:\|.*\n)*)")
 BOXES = lowar_tables.TABLES | netrt_tables.TABLES | together_tables.TABLES
 #: For each page: its tables, and what they are made from.
 PAGES = {
+    "lab/figures/numbers.md": (claims_table.ALL, lambda: ROOT / "lab/figures"),
     "lab/results/best-effort.md": (collectives_tables.TABLES, lambda: Rows(ROOT / "lab/figures/collectives")),
     "lab/results/boxes.md": (BOXES, lambda: Rows(ROOT / "lab/figures/boxes")),
     "lab/results/claims.md": (claims_table.TABLES, lambda: ROOT / "lab/figures"),
@@ -55,7 +56,7 @@ def made(page):
 
 def main():
     if sys.argv[1:] not in ([], ["--write"]):
-        sys.exit("the only option is --write, which writes the tables into the pages of lab/results/")
+        sys.exit("the only option is --write, which writes the tables into their pages")
     failed = False
     for page in PAGES:
         text, differ = made(page)
