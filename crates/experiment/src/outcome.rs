@@ -1,6 +1,6 @@
 //! The outcome of a run.
 
-use farwrite_net::PortCounters;
+use farwrite_net::{NodeId, PortCounters};
 
 use crate::{BoxTotals, Capture, Depths};
 
@@ -35,6 +35,9 @@ pub enum FlowError {
          a path is there"
     )]
     Late,
+    /// Switches have stopped each other in a circle, by PFC.
+    #[error("switches have stopped each other in a circle, by PFC")]
+    Deadlock,
 }
 
 /// The outcome of one flow.
@@ -73,6 +76,8 @@ pub struct Outcome {
     pub depths: Depths,
     /// The packets of one host, if the run records them.
     pub capture: Option<Capture>,
+    /// The ports of switches, by node and number, that PFC has stopped in a circle; none without one.
+    pub deadlock: Vec<(NodeId, usize)>,
     /// End of the run in nanoseconds. If all flows are done, this is when the last one ended.
     pub end_ns: u64,
     /// Events that the simulator handled.
@@ -82,11 +87,12 @@ pub struct Outcome {
 }
 
 impl FlowEnd {
-    /// The name in result files: `done`, `failed`, `unfinished` or `not started`.
+    /// The name in result files: `done`, `failed`, `deadlock`, `unfinished` or `not started`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Done { .. } => "done",
+            Self::Failed(FlowError::Deadlock) => "deadlock",
             Self::Failed(_) => "failed",
             Self::Unfinished => "unfinished",
             Self::NotStarted => "not started",

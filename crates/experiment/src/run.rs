@@ -136,6 +136,9 @@ pub(crate) fn run_while(
     Ok(is_whole.then(|| running.finish()))
 }
 
+/// A run stands still if no frame has reached a device for this long: longer than the timers of NICs.
+const STILL_NS: u64 = 1_000_000_000;
+
 struct Running<'a> {
     setup: RunSetup<'a>,
     network: Network<HostOrBox>,
@@ -157,6 +160,9 @@ struct Running<'a> {
     started: u64,
     /// Flows that have started and have not ended.
     under_way: u64,
+    /// Frames that devices had received at the latest sample, and when this number last changed.
+    delivered: u64,
+    delivered_ns: u64,
     rng: Rng,
 }
 
@@ -211,6 +217,8 @@ impl<'a> Running<'a> {
             port_bps: unstarted.port_bps,
             started: 0,
             under_way: 0,
+            delivered: 0,
+            delivered_ns: start_ns,
             rng: Rng::new(setup.seed ^ 0x5EED_0F90),
             hosts,
         };
@@ -242,17 +250,40 @@ impl<'a> Running<'a> {
                 self.network.run_until(until_ns);
                 return Ok(true);
             } else if start_ns.is_none() && self.network.next_ns().is_none() {
-                // All flows that are not done have failed.
+                // Nothing more will happen.
+                self.look_for_deadlock();
                 return Ok(true);
             } else {
                 self.network.run_until(sample_ns);
                 self.meter.sample(&self.network);
+                if self.stands_still(sample_ns) {
+                    self.look_for_deadlock();
+                }
                 if !goes_on(self.progress()) {
                     return Ok(false);
                 }
             }
         }
         Ok(true)
+    }
+
+    /// Whether no frame has reached a device for a second. Timers of NICs may still go on.
+    fn stands_still(&mut self, now_ns: u64) -> bool {
+        let delivered = self.network.delivered();
+        if self.delivered != delivered {
+            (self.delivered, self.delivered_ns) = (delivered, now_ns);
+        }
+        now_ns - self.delivered_ns >= STILL_NS
+    }
+
+    /// If switches have stopped each other, the flows under way have failed: all of them stand.
+    fn look_for_deadlock(&mut self) {
+        if self.network.deadlock().is_empty() {
+            return;
+        }
+        for number in 0..self.flows.len() {
+            self.fail(number, FlowError::Deadlock);
+        }
     }
 
     fn progress(&self) -> RunProgress {
@@ -363,6 +394,12 @@ impl<'a> Running<'a> {
             }
         }
         self.take_done();
+        let done = |flow: &FlowOutcome| matches!(flow.end, FlowEnd::Done { .. });
+        // NICs may have given up before the network stood still.
+        let deadlock = match self.flows.iter().all(done) {
+            true => Vec::new(),
+            false => self.network.deadlock(),
+        };
         let mut boxes = BoxTotals::default();
         for placed in self.setup.boxes {
             let host_or_box = self.network.device(placed.node);
@@ -377,6 +414,7 @@ impl<'a> Running<'a> {
             totals: self.network.totals(),
             boxes,
             depths: self.meter.finish(),
+            deadlock,
             end_ns: self.network.now_ns(),
             events: self.network.events(),
             trace_hash: self.network.trace_hash(),

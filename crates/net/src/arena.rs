@@ -200,6 +200,11 @@ impl Fifo {
     pub(crate) fn is_empty(&self) -> bool {
         self.frames.is_empty()
     }
+
+    /// Whether a frame entered the node through a port.
+    pub(crate) fn has_from(&self, ingress: PortId) -> bool {
+        self.frames.iter().any(|queued| queued.ingress == ingress)
+    }
 }
 
 #[cfg(test)]

@@ -199,6 +199,20 @@ impl<D: Device> Network<D> {
         self.core.arena.len()
     }
 
+    /// The ports of switches, by node and number, that wait for each other in a circle because of PFC; none
+    /// without such a circle. With [`XoffThreshold::Bytes`](crate::XoffThreshold), they never send again. With
+    /// [`XoffThreshold::Alpha`](crate::XoffThreshold), they may once other frames have left a switch.
+    #[must_use]
+    pub fn deadlock(&self) -> Vec<(NodeId, usize)> {
+        let ports = self.core.deadlock().into_iter();
+        ports
+            .map(|port| {
+                let port = &self.core.ports[port.index()];
+                (port.node, usize::from(port.number))
+            })
+            .collect()
+    }
+
     /// A hash of everything that has happened to frames so far. The same seed, devices and calls
     /// give the same number on every machine.
     #[must_use]

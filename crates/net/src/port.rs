@@ -179,6 +179,16 @@ impl Port {
         !self.stopped
     }
 
+    /// Priorities whose frames wait because the peer has stopped them, one bit each.
+    pub(crate) fn waiting_stopped(&self) -> u8 {
+        self.waiting & self.stopped
+    }
+
+    /// Whether the queue of a priority has a frame that entered the node through `ingress`.
+    pub(crate) fn holds(&self, priority: u8, ingress: PortId) -> bool {
+        self.queues[usize::from(priority.min(7))].has_from(ingress)
+    }
+
     pub(crate) fn queue_bytes(&self, priority: u8) -> u64 {
         self.queues[usize::from(priority.min(7))].bytes()
     }

@@ -78,7 +78,7 @@ pub(crate) fn run(args: &SimArgs, console: &Console) -> Result<(), Failure> {
     }
     let report = Report::new(&plan, &text, &outcomes, peer.as_ref());
     write_results(args, &plan, &text, &outcomes, &report)?;
-    warn_of(&outcomes, console);
+    warn_of(&plan, &outcomes, console);
     console.say(show::text(&report, &args.out));
     match failure {
         None => console.json(&report),
@@ -91,12 +91,8 @@ pub(crate) fn run(args: &SimArgs, console: &Console) -> Result<(), Failure> {
 }
 
 /// Warns of flows that failed, and of packets that a capture has left out.
-fn warn_of(outcomes: &[CaseOutcome], console: &Console) {
-    let outcomes = || {
-        outcomes
-            .iter()
-            .filter_map(|case| case.outcome.as_ref().ok())
-    };
+fn warn_of(plan: &Plan, cases: &[CaseOutcome], console: &Console) {
+    let outcomes = || cases.iter().filter_map(|case| case.outcome.as_ref().ok());
     let failed: usize = outcomes().map(Outcome::failed).sum();
     if failed > 0 {
         console.warn(format!(
@@ -104,6 +100,7 @@ fn warn_of(outcomes: &[CaseOutcome], console: &Console) {
             Count(failed as u64, "flow")
         ));
     }
+    warn_of_deadlocks(plan, cases, console);
     let captures = outcomes().filter_map(|outcome| outcome.capture.as_ref());
     for capture in captures.filter(|capture| capture.left_out() > 0) {
         let (kept, rest) = (capture.packets(), capture.left_out());
@@ -111,6 +108,29 @@ fn warn_of(outcomes: &[CaseOutcome], console: &Console) {
             "capture.pcap has the first {kept} packets; {rest} followed"
         ));
     }
+}
+
+/// Names the ports that PFC has stopped in a circle, in the first such run.
+fn warn_of_deadlocks(plan: &Plan, cases: &[CaseOutcome], console: &Console) {
+    let stopped = |at: &CaseOutcome| at.outcome.as_ref().is_ok_and(|of| !of.deadlock.is_empty());
+    let mut found = cases.iter().filter(|at| stopped(at));
+    let Some(first) = found.next() else {
+        return;
+    };
+    let (Ok(outcome), Ok(parts)) = (&first.outcome, plan.parts(&first.case)) else {
+        return;
+    };
+    let nodes = parts.topology.nodes();
+    let ports = outcome.deadlock.iter().map(|&(node, port)| {
+        let to = picture::peer(&parts.topology, node, port).unwrap_or_default();
+        format!("{} to {to}", nodes[node.0 as usize].name)
+    });
+    console.warn(format!(
+        "{} in a deadlock: switches have stopped each other by PFC, in run {} at the ports {}",
+        Count(1 + found.count() as u64, "run"),
+        first.case.number,
+        ports.collect::<Vec<_>>().join(", ")
+    ));
 }
 
 /// Writes the results of all outcomes. Files of an earlier command that these outcomes do not have

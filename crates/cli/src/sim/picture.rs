@@ -293,7 +293,7 @@ fn deepest(depths: &Depths) -> Vec<usize> {
 }
 
 /// The name of the node at the other end of a port's cable.
-fn peer(topology: &Topology, node: NodeId, port: usize) -> Option<String> {
+pub(super) fn peer(topology: &Topology, node: NodeId, port: usize) -> Option<String> {
     let mut cables = topology
         .cables()
         .iter()

@@ -1,12 +1,14 @@
 //! Runs of workloads.
 
+use std::time::Duration;
+
 use crate::common::{cable, clos, setup, star};
 use farwrite_experiment::plan::{Plan, sweep};
 use farwrite_experiment::{
-    Flow, FlowEnd, FlowOutcome, Start, Transport, TransportSettings, TriggerKind, Workload,
-    memory_bytes, run,
+    Flow, FlowEnd, FlowError, FlowOutcome, Start, Transport, TransportSettings, TriggerKind,
+    Workload, memory_bytes, run,
 };
-use farwrite_net::{Loss, Options, Pfc, Shape, SwitchConfig};
+use farwrite_net::{Loss, Options, Pfc, Role, Shape, SwitchConfig, Topology};
 
 fn bare(switch: SwitchConfig) -> Options {
     Options {
@@ -20,6 +22,63 @@ fn lossless() -> SwitchConfig {
         pfc: Some(Pfc::new(&[3])),
         ..SwitchConfig::default()
     }
+}
+
+/// Five switches in a ring, each with two hosts that write to the next switch but one: with PFC, each switch stops
+/// the one before it. With timers, NICs go on repeating.
+#[test]
+fn a_circle_of_stopped_switches_is_a_deadlock() {
+    const SWITCHES: usize = 5;
+    let mut topology = Topology::new();
+    let switches: Vec<_> = (0..SWITCHES)
+        .map(|number| topology.add(Role::Switch, format!("switch {number}")))
+        .collect();
+    for &switch in &switches {
+        for _ in 0..2 {
+            let host = topology.add(Role::Host, "");
+            topology.connect(host, switch, cable(100, 1000));
+        }
+    }
+    for number in 0..SWITCHES {
+        topology.connect(
+            switches[number],
+            switches[(number + 1) % SWITCHES],
+            cable(100, 1000),
+        );
+    }
+    let to = |host: usize| (host + 4) % (2 * SWITCHES);
+    let mut flows: Vec<_> = (0..2 * SWITCHES)
+        .map(|host| Flow::new(host, to(host), 20_000_000, 0))
+        .collect();
+    let options = bare(lossless());
+    for timeout in [None, Some(Duration::from_millis(10))] {
+        let transport = TransportSettings {
+            timeout,
+            retries: Some(255),
+            ..TransportSettings::new("roce-nocc")
+        };
+        let transport = transport.transport().unwrap();
+        let workload = Workload::of(flows.clone());
+        let outcome = run(&setup(&topology, &options, &workload, &transport)).unwrap();
+        let nodes: Vec<_> = outcome.deadlock.iter().map(|(node, _)| *node).collect();
+        assert_eq!(nodes, switches, "{timeout:?}");
+        assert_eq!((outcome.done(), outcome.failed()), (0, 10), "{timeout:?}");
+        let is_stopped = |flow: &FlowOutcome| flow.end == FlowEnd::Failed(FlowError::Deadlock);
+        assert!(outcome.flows.iter().all(is_stopped));
+    }
+    // With flows that leave the ring at the next switch, no switch waits for another one.
+    for flow in &mut flows {
+        flow.dst = (flow.src + 2) % (2 * SWITCHES);
+    }
+    let transport = Transport::new("roce-nocc").unwrap();
+    let outcome = run(&setup(
+        &topology,
+        &options,
+        &Workload::of(flows),
+        &transport,
+    ))
+    .unwrap();
+    assert_eq!((outcome.done(), outcome.deadlock.len()), (10, 0));
 }
 
 /// A packet has 1000 bytes of payload and 60 bytes of headers (RETH included); its acknowledgement

@@ -1,6 +1,7 @@
 //! The state of a network, except its devices.
 
 mod change;
+mod deadlock;
 mod forward;
 mod transmit;
 
