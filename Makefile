@@ -45,9 +45,9 @@ explorer: ## the completion-time model as a web page that works offline: out/exp
 	python3 crates/explorer/bundle.py \
 		$${CARGO_TARGET_DIR:-target}/$(WASM)/page/farwrite_explorer.wasm out/explorer.html
 
-# Each stage runs, also after one has failed.
+# Each stage runs, also after one has failed. Those after `--` compile while tests wait.
 test: ## all tests: format, lints, dependency policy, unit, scenario, system, browser, Python and PyTorch tests, packages, what compiles for macOS, RDMA devices in a virtual machine
-	@MAKE="$(MAKE)" tests/stages check deny unit isal loom system browser python torch package macos test-verbs-short
+	@MAKE="$(MAKE)" tests/stages deny unit isal loom system browser python torch test-verbs-short -- macos package check
 
 test-small: ## the tests that need neither root nor PyTorch
 	@MAKE="$(MAKE)" tests/stages check deny unit loom python package

@@ -7,7 +7,7 @@ import unittest
 from pathlib import Path
 
 STAGES = Path(__file__).with_name("stages")
-MAKEFILE = "good other:\n\t@echo ran $@\nbad:\n\t@echo ran $@; false\n"
+MAKEFILE = "good other:\n\t@echo ran $@\nbad:\n\t@echo ran $@; false\nkilled:\n\t@kill -9 $$PPID\n"
 
 
 def run(*stages):
@@ -32,6 +32,16 @@ class Stages(unittest.TestCase):
         ended = run("good", "other")
         self.assertEqual(ended.returncode, 0)
         self.assertRegex(ended.stdout, r"^ran good\nran other\ntook: good \d+ s, other \d+ s\npassed: good other\n$")
+
+    def test_stages_beside_others_count_too(self):
+        ended = run("good", "--", "bad", "other")
+        self.assertEqual(ended.returncode, 1)
+        self.assertRegex(
+            ended.stdout, r"(?s)^ran good\n.*ran bad\n.*ran other\ntook: good \d+ s, bad \d+ s, other \d+ s\n$")
+        self.assertTrue(ended.stderr.endswith("FAILED: bad\n"), ended.stderr)
+        self.assertTrue(run("good", "--", "other").stdout.endswith("passed: good other\n"))
+        # A signal to a stage that runs beside the others is a failure, too.
+        self.assertEqual(run("good", "--", "killed").returncode, 1)
 
 
 if __name__ == "__main__":
