@@ -127,6 +127,10 @@ pub(super) const FIRST_STEP: u64 = 8;
 /// fifth of the path at each cut.
 pub(super) const DOUBLING_HALVES: u64 = 3;
 
+/// Growth up to this number of packets does not wait for what arrives: on a path of 64 kbit/s that holds one packet, a
+/// file took 1.3 times as long with a bound of two packets.
+pub(super) const GROWN_PACKETS: u64 = 8;
+
 // From one cut to the next (`cycle`)
 
 /// Number of failed attempts to drain the queue after which the flow concludes that other flows

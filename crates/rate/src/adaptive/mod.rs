@@ -4,6 +4,7 @@ mod compete;
 mod constants;
 mod cubic;
 mod cycle;
+mod delivered;
 mod growth;
 mod path;
 mod probe;
@@ -16,10 +17,11 @@ use crate::receiver_limit::ReceiverLimit;
 use crate::{Feedback, Limits, RateControl, Sent, Start};
 use compete::Compete;
 use constants::{
-    FIRST_TIMEOUT_NS, MAX_BPS, MAX_BYTES, MAX_RTT_NS, REPEATS, SHORT_SAMPLES, SILENT_NS,
-    SLOW_PACKET_NS, SLOW_SAMPLES, UNGROWN,
+    FIRST_TIMEOUT_NS, GROWN_PACKETS, MAX_BPS, MAX_BYTES, MAX_RTT_NS, REPEATS, SHORT_SAMPLES,
+    SILENT_NS, SLOW_PACKET_NS, SLOW_SAMPLES, UNGROWN,
 };
 use cycle::Cycle;
+use delivered::Delivered;
 use growth::Growth;
 use path::PathEstimate;
 use probe::Probe;
@@ -82,6 +84,8 @@ pub struct Adaptive {
     is_measured: bool,
     /// The window in the current state, which derives it from the share.
     window_bytes: u64,
+    /// What the path has delivered.
+    delivered: Delivered,
     /// Recent maximum of the share: the flow's estimate of the bytes that the path holds.
     peak_bytes: u64,
     /// When `Compete` last ended.
@@ -126,6 +130,7 @@ impl Adaptive {
             share_bytes: probe.train_bytes(),
             is_measured: false,
             window_bytes: probe.train_bytes(),
+            delivered: Delivered::default(),
             peak_bytes: 0,
             competed_ns: None,
             competed_bytes: 0,
@@ -173,8 +178,9 @@ impl Adaptive {
     /// measured. A transfer that is too short for trains measures no rate.
     pub fn learned(&self) -> Option<Start> {
         let rtt_ns = self.base_rtt_ns().filter(|_| self.is_measured)?;
+        let most_bps = self.delivered.most_bps().unwrap_or(u64::MAX);
         Some(Start {
-            rate_bps: self.rate_bps(),
+            rate_bps: self.rate_bps().min(most_bps),
             rtt_ns,
         })
     }
@@ -332,14 +338,26 @@ impl Adaptive {
         // The receiver was not silent.
         self.timeouts = 0;
         self.cycle.skip_to(self.sent_bytes);
+        self.delivered.note(arrived_bps);
         self.grow(bytes_in(arrived_bps, base_ns));
     }
 
     fn probe(&mut self, probe: Probe) {
+        // A rate that proves wrong must not fill the path for long.
+        let probe = match self.delivered_bytes() {
+            Some(bytes) if self.is_measured => probe.within(bytes.saturating_mul(2)),
+            _ => probe,
+        };
         self.state = State::Probe(probe.after(self.sent_bytes, self.path.received_bytes()));
         self.cycle.forget();
         self.cycle
             .start(self.sent_bytes, self.path.base_ns(), false);
+    }
+
+    /// The most bytes that the path has delivered in a round trip; `None` if that is not known.
+    fn delivered_bytes(&self) -> Option<u64> {
+        let most_bps = self.delivered.most_bps()?;
+        Some(bytes_in(most_bps, self.path.base_ns()))
     }
 
     fn set_share(&mut self, share_bytes: u64) {
@@ -374,6 +392,15 @@ impl Adaptive {
         self.window_bytes = window_bytes.min(MAX_BYTES);
     }
 
+    /// The largest window of growth: twice what the path has delivered in a round trip. More has to arrive before it
+    /// grows further. Where a path holds few packets, single ones say little.
+    fn most_grown_bytes(&self) -> u64 {
+        let delivered_bytes = self.delivered_bytes().unwrap_or(MAX_BYTES);
+        let few_bytes = GROWN_PACKETS.saturating_mul(self.options.packet_bytes);
+        let most_bytes = delivered_bytes.saturating_mul(2);
+        most_bytes.max(few_bytes).max(self.share_bytes)
+    }
+
     /// The window `ahead_rounds` round trips from now, after growing since `since_ns`.
     fn grown(&self, since_ns: u64, ahead_rounds: u64) -> u64 {
         let base_ns = self.path.base_ns();
@@ -383,7 +410,8 @@ impl Adaptive {
             .saturating_add(ahead_rounds * base_ns);
         let growth = Growth::after(elapsed_ns, base_ns);
         let grown_bytes = growth.bytes(self.share_bytes, self.options.packet_bytes);
-        self.share_bytes.saturating_add(grown_bytes).min(MAX_BYTES)
+        let grown_bytes = self.share_bytes.saturating_add(grown_bytes).min(MAX_BYTES);
+        grown_bytes.min(self.most_grown_bytes())
     }
 
     /// The sender has data again, after it had none since `from_ns`. `is_alone`: whether nothing else
@@ -471,6 +499,11 @@ impl RateControl for Adaptive {
             return;
         };
         self.now_ns = self.now_ns.max(feedback.now_ns);
+        if self.is_measured
+            && let Some(rate_bps) = self.path.arrival_bps()
+        {
+            self.delivered.note(rate_bps);
+        }
         self.follow_variation(variation_ns);
         let was_silent = core::mem::take(&mut self.timeouts) > 0;
         let reported_bytes = self.path.reported_bytes();

@@ -2,7 +2,7 @@
 
 use super::constants::{MAX_RANDOM_LOSS_PPM, MAX_RTT_NS, POINTS, SHORT_PATH};
 use super::variation::{Noise, Variation};
-use crate::math::mul_div;
+use crate::math::{mul_div, rate_of};
 use crate::{Feedback, Newest};
 
 /// Parts of a million.
@@ -14,6 +14,8 @@ struct Point {
     /// In the sender's clock: when the report arrived, minus the hold time. This is later than the
     /// true arrival by the one-way delay of the report.
     arrived_ns: u64,
+    /// When the newest packet left; `None` if it left twice.
+    departed_ns: Option<u64>,
     sent_bytes: u64,
     received_bytes: u64,
     received_packets: u64,
@@ -144,6 +146,7 @@ impl PathEstimate {
         let arrived_ns = arrived_ns.saturating_add(self.host_ns);
         self.latest = Point {
             arrived_ns: arrived_ns.max(self.latest.arrived_ns),
+            departed_ns: newest.departed_ns,
             sent_bytes: newest.sent_bytes,
             received_bytes: feedback.received_bytes.max(self.latest.received_bytes),
             received_packets: feedback.received_packets,
@@ -315,6 +318,20 @@ impl PathEstimate {
         mul_div(received_bytes, ns, elapsed_ns)
     }
 
+    /// The rate in bits a second at which a round trip or more has just arrived. `None` if that was not measured.
+    ///
+    /// Reports that are read late seem to arrive together, so the time is at least that in which the packets left (as in
+    /// the delivery rate of draft-ietf-ccwg-bbr).
+    pub(super) fn arrival_bps(&self) -> Option<u64> {
+        let base_ns = Some(self.base_ns).filter(|&ns| ns > 0)?;
+        let elapsed_ns = |point: &Point| self.latest.arrived_ns - point.arrived_ns;
+        let mut latest_first = self.points[..self.filled].iter().rev();
+        let from = latest_first.find(|point| elapsed_ns(point) >= base_ns)?;
+        let left_ns = self.latest.departed_ns?.saturating_sub(from.departed_ns?);
+        let received_bytes = self.latest.received_bytes - from.received_bytes;
+        Some(rate_of(received_bytes, elapsed_ns(from).max(left_ns)))
+    }
+
     /// Bytes that were reported, and that count as in flight until the hosts' part of their round trip is over.
     pub(super) fn held_bytes(&self, now_ns: u64) -> u64 {
         if self.host_ns == 0 {
@@ -395,4 +412,46 @@ fn raw_rtt_ns(now_ns: u64, newest: &Newest) -> Option<u64> {
         .checked_sub(newest.departed_ns?)?
         .checked_sub(newest.hold_ns)?;
     (1..=MAX_RTT_NS).contains(&rtt_ns).then_some(rtt_ns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// A path of 20 ms that delivers 1 MB each millisecond, with a report each 5 ms. The report of 40 ms is read 15 ms late,
+    /// with those that follow it.
+    fn reported(repeats: bool) -> PathEstimate {
+        let mut path = PathEstimate::default();
+        for at_ms in (5..=75).step_by(5) {
+            let bytes = at_ms * 1_000_000;
+            let read_ms = if at_ms == 40 { 15 } else { 0 };
+            let feedback = Feedback {
+                now_ns: (at_ms + 20 + read_ms) * MS,
+                newest: Some(Newest {
+                    sent_bytes: bytes,
+                    departed_ns: (!repeats || at_ms < 70).then_some(at_ms * MS),
+                    hold_ns: 0,
+                }),
+                received_bytes: bytes,
+                received_packets: bytes / 1_000,
+                ..Feedback::default()
+            };
+            let noise = Noise {
+                jitter_ns: 100 * MS,
+                packet_ns: 0,
+                free_bytes: 0,
+            };
+            path.take(&feedback, noise, 1);
+        }
+        path
+    }
+
+    #[test]
+    fn reports_that_are_read_together_do_not_show_a_higher_rate() {
+        assert_eq!(reported(false).arrival_bps(), Some(8_000_000_000));
+        // When repeats left is not known.
+        assert_eq!(reported(true).arrival_bps(), None);
+    }
 }

@@ -209,6 +209,15 @@ impl Probe {
         }
     }
 
+    /// This train with at most `most_bytes`.
+    pub(super) fn within(self, most_bytes: u64) -> Self {
+        let most_bytes = most_bytes.max(MIN_PACKETS * self.packet_bytes);
+        Self {
+            train_bytes: self.train_bytes.min(most_bytes),
+            ..self
+        }
+    }
+
     /// Whether the rate comes from a description or from an earlier transfer.
     pub(super) fn is_expected(&self) -> bool {
         self.expected

@@ -133,6 +133,11 @@ impl Adaptive {
         } else {
             share_bytes
         };
+        let share_bytes = match self.delivered_bytes() {
+            // Bytes in flight with a packet are what the path delivered while that packet was on it.
+            Some(bytes) if sample.is_none() || self.path.is_short() => share_bytes.min(bytes),
+            _ => share_bytes,
+        };
         let span = self.path.span(base_ns, self.cycle.cut_bytes());
         let excess_ppm = span.map_or(0, |span| self.excess_loss_ppm(&span));
         if excess_ppm <= path::MILLION / 20 {

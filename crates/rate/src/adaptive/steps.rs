@@ -12,6 +12,7 @@ impl Adaptive {
     /// Cuts the window to `share_bytes`, and below that until the queue is empty.
     fn drain(&mut self, share_bytes: u64, back: Option<Compete>) {
         self.set_share(share_bytes);
+        self.delivered.turn();
         self.state = State::Drain { back };
         let queue_ns = self.queue_ns().unwrap_or(0);
         let blind = queue_ns < self.threshold_ns() / 4;
@@ -279,17 +280,16 @@ impl Adaptive {
             }
             return;
         }
+        let mut least_bps = 0;
         let carried_bps = match probe.verdict(sent_bytes, received_bytes, jitter_ns) {
             None => return,
             Some(TrainResult::Unclear) => return self.probe(probe.repeated(base_ns, jitter_ns)),
             Some(TrainResult::Limited(rate_bps)) => {
                 // A short queue of others delays a short train much.
-                let least_bps = if self.is_measured {
-                    self.rate_bps() / 2
-                } else {
-                    0
-                };
-                probe.best_bps(rate_bps).max(least_bps)
+                if self.is_measured {
+                    least_bps = self.rate_bps() / 2;
+                }
+                probe.best_bps(rate_bps)
             }
             Some(TrainResult::Doubtful(rate_bps)) => {
                 if let Some(again) = probe.doubted(rate_bps, base_ns, jitter_ns) {
@@ -312,6 +312,7 @@ impl Adaptive {
             // The measured rate already accounts for losses of the train.
             self.cycle.skip_to(self.sent_bytes);
         }
-        self.grow(bytes_in(carried_bps, base_ns));
+        self.delivered.note(carried_bps);
+        self.grow(bytes_in(carried_bps.max(least_bps), base_ns));
     }
 }

@@ -461,6 +461,86 @@ fn a_message_starts_with_what_the_last_one_grew_to() {
     }
 }
 
+/// Bytes that the path of [`known`] holds.
+const PATH_BYTES: u64 = 3_125_000;
+
+/// A flow whose receiver reports nothing for a second, although packets are in flight.
+fn unreported() -> (Adaptive, GivenPath) {
+    let mut controller = known();
+    send(&mut controller, 0, TRAIN_PACKETS, false);
+    report(&mut controller, 0, TRAIN_PACKETS, 0);
+    let mut path = GivenPath::after_train(|_| 25 * MS);
+    path.now_ns += 1_000 * MS;
+    // Not all of it is in flight, so this is no pause.
+    path.reported_bytes -= 2 * 4_096;
+    path.send(&mut controller, 1, false);
+    (controller, path)
+}
+
+/// What a flow sends while nothing is reported shows nothing about the path.
+#[test]
+fn a_window_grows_to_twice_what_arrived() {
+    let (mut controller, mut path) = unreported();
+    assert_eq!(controller.phase(), Phase::Grow);
+    let window_bytes = controller.limits().window_bytes;
+    let grown = PATH_BYTES * 3 / 2..PATH_BYTES * 9 / 4;
+    assert!(grown.contains(&window_bytes), "{window_bytes}");
+    // After a pause, the share is what the window grew to, and nothing has arrived at that rate.
+    path.reported_bytes = path.sent_bytes;
+    path.now_ns += 5_000 * MS;
+    path.send(&mut controller, 1, false);
+    assert_eq!(controller.phase(), Phase::Probe);
+    let learned_bps = controller.learned().unwrap().rate_bps;
+    assert_eq!(learned_bps, 1_000_000_000);
+}
+
+/// Packets that were sent twice are reported, and the receiver has dropped some.
+#[test]
+fn a_cut_without_a_round_trip_leaves_what_arrived() {
+    let (mut controller, path) = unreported();
+    controller.on_feedback(&Feedback {
+        now_ns: path.now_ns + 25 * MS,
+        newest: Some(Newest {
+            sent_bytes: path.sent_bytes,
+            departed_ns: None,
+            hold_ns: 0,
+        }),
+        received_bytes: path.sent_bytes,
+        received_packets: path.sent_bytes / 4_096,
+        dropped_packets: 3,
+        drain_bps: 100_000_000_000,
+        ..Feedback::default()
+    });
+    assert_eq!(controller.phase(), Phase::Drain);
+    let window_bytes = controller.limits().window_bytes;
+    assert!(window_bytes <= PATH_BYTES, "{window_bytes}");
+}
+
+/// Between hosts with 50 ms of noise, a train of four times that is longer than twice the round trip and this noise.
+#[test]
+fn a_train_has_at_most_twice_the_bytes_that_a_round_trip_delivered() {
+    let noisy = AdaptiveOptions {
+        jitter_ns: 50 * MS,
+        ..options()
+    };
+    let mut controller = Adaptive::new(AdaptiveOptions {
+        start: Some(Start {
+            rate_bps: 1_000_000_000,
+            rtt_ns: 25 * MS,
+        }),
+        ..noisy
+    });
+    let packets = 200 * MS / 32_768 + 1;
+    send(&mut controller, 0, packets, false);
+    assert_eq!(controller.limits().window_bytes, 25_000_000);
+    report(&mut controller, 0, packets, 0);
+    send(&mut controller, 5_000 * MS, 1, false);
+    assert_eq!(controller.phase(), Phase::Probe);
+    let train_bytes = controller.limits().window_bytes;
+    // The round trip of a path that is short for its hosts has their noise in it.
+    assert!(train_bytes <= 2 * 125 * 75_000, "{train_bytes}");
+}
+
 #[test]
 fn an_old_report_changes_nothing() {
     let mut controller = known();
