@@ -149,7 +149,8 @@
 //! longer by the jitter, in the base as in each sample and in the bytes in flight. A standing delay there is that of four
 //! samples at least, the queue that is tolerated at least a quarter of the jitter, and growth pauses while less than a
 //! quarter of the window is used, also where repeats give no samples. While the queue drains, bytes that were reported
-//! within the jitter count as in flight. Part `hosts` of the example `rate_grid` prints what hosts as they are reach.
+//! within the jitter count as in flight. A sender at its maximum rate makes up for what long sleeps cost ([`Pacer`]). Part
+//! `hosts` of the example `rate_grid` prints what hosts as they are reach.
 //!
 //! **Variation.** On Wi-Fi, in mobile networks and over satellites, the delay changes without a queue.
 //! Such a path shows in delays that jump, and soon fall again. Flows that fill a queue on purpose raise

@@ -22,8 +22,11 @@ pub struct BatchLimits {
     /// How late a sleep usually ends, in nanoseconds. Batches last at least this long, because shorter sleeps
     /// cost a wake-up without a better spacing, unless one system call sends less.
     pub late_ns: u64,
-    /// The longest time, in nanoseconds, that a sender makes up for after a sleep that ended late.
+    /// The longest time, in nanoseconds, that a sender makes up for at once after a sleep that ended late.
     pub make_up_ns: u64,
+    /// The longest time, in nanoseconds, that a sender at its highest pace makes up for later, beyond what it makes up
+    /// for at once. Meanwhile it sends at twice its pace.
+    pub owed_ns: u64,
 }
 
 impl BatchLimits {
@@ -38,7 +41,7 @@ impl BatchLimits {
         bytes_in(pace_bps, batch_ns).clamp(self.packet_bytes, most_bytes)
     }
 
-    /// The longest time that a sender makes up for on a path whose shortest round trip is `rtt_ns`.
+    /// The longest time that a sender makes up for at once on a path whose shortest round trip is `rtt_ns`.
     fn made_up_ns(&self, rtt_ns: Option<u64>) -> u64 {
         self.within_path(self.make_up_ns, rtt_ns)
     }
@@ -58,14 +61,19 @@ impl BatchLimits {
 /// Decides when the next batch of a sender leaves.
 ///
 /// A batch leaves when the pace has earned it, and not packet by packet before. A sender that wakes up late sends
-/// what the pace has earned in the meantime, up to [`BatchLimits::make_up_ns`]. A sender that had nothing to send, or
-/// whose window was full, earns one batch at most.
+/// what the pace has earned in the meantime, up to [`BatchLimits::make_up_ns`], and at its highest pace what is left of
+/// [`BatchLimits::owed_ns`] at twice the pace. A sender that had nothing to send, or whose window was full,
+/// earns one batch at most.
 #[derive(Clone, Debug)]
 pub struct Pacer {
     limits: BatchLimits,
+    /// The pace, with all that is made up for.
     bucket: TokenBucket,
+    /// The highest pace, with what is made up for at once.
+    peak: TokenBucket,
     batch_bytes: u64,
     rtt_ns: Option<u64>,
+    is_highest: bool,
     /// Whether a batch is leaving.
     is_open: bool,
     /// Whether something other than the pace has stopped the sender.
@@ -78,13 +86,18 @@ impl Pacer {
         let mut pacer = Self {
             limits,
             bucket: TokenBucket::new(pace_bps, 1),
+            peak: TokenBucket::new(peak_bps(pace_bps), 1),
             batch_bytes: 0,
             rtt_ns: None,
+            is_highest: false,
             is_open: false,
             is_idle: true,
         };
-        let burst_bytes = pacer.size_batches(0);
-        pacer.bucket = TokenBucket::new(pace_bps, burst_bytes);
+        pacer.size_batches(0);
+        // The first batch is there from the start.
+        pacer.bucket = TokenBucket::new(pace_bps, pacer.batch_bytes);
+        pacer.peak = TokenBucket::new(peak_bps(pace_bps), pacer.batch_bytes);
+        pacer.size_batches(0);
         pacer
     }
 
@@ -94,25 +107,37 @@ impl Pacer {
     }
 
     /// Changes the pace from `now_ns` on (0 counts as 1). `rtt_ns` is the shortest round trip, if it is measured.
-    pub fn set_pace(&mut self, now_ns: u64, pace_bps: u64, rtt_ns: Option<u64>) {
-        if pace_bps.max(1) == self.bucket.pace_bps() && rtt_ns == self.rtt_ns {
+    ///
+    /// `is_highest`: whether the pace is what the sender may have at most, so that the path carries more as far as it is
+    /// known. Only then time that was lost beyond [`BatchLimits::make_up_ns`] is made up for. Elsewhere the pace grows
+    /// until it meets a queue, and a higher one would only make that queue overflow.
+    pub fn set_pace(&mut self, now_ns: u64, pace_bps: u64, rtt_ns: Option<u64>, is_highest: bool) {
+        let is_same = rtt_ns == self.rtt_ns && is_highest == self.is_highest;
+        if pace_bps.max(1) == self.bucket.pace_bps() && is_same {
             return;
         }
-        self.rtt_ns = rtt_ns;
+        (self.rtt_ns, self.is_highest) = (rtt_ns, is_highest);
         self.bucket.set_pace(now_ns, pace_bps);
+        self.peak.set_pace(now_ns, peak_bps(pace_bps));
         self.size_batches(now_ns);
     }
 
-    /// Sets the batch, and the burst of the bucket, which it returns.
-    fn size_batches(&mut self, now_ns: u64) -> u64 {
+    /// Sets the batch, and the bursts of the buckets.
+    fn size_batches(&mut self, now_ns: u64) {
         let pace_bps = self.bucket.pace_bps();
         self.batch_bytes = self.limits.batch_bytes(pace_bps, self.rtt_ns);
-        let made_up_bytes = bytes_in(pace_bps, self.limits.made_up_ns(self.rtt_ns));
+        let made_up_ns = self.limits.made_up_ns(self.rtt_ns);
         let most_bytes = self.limits.burst_bytes.max(self.batch_bytes);
+        let made_up_bytes = bytes_in(pace_bps, made_up_ns);
         let burst_bytes = self.batch_bytes.saturating_add(made_up_bytes);
         let burst_bytes = burst_bytes.min(most_bytes);
-        self.bucket.set_burst(now_ns, burst_bytes);
-        burst_bytes
+        let owed_bytes = match self.is_highest {
+            true => bytes_in(pace_bps, self.limits.owed_ns),
+            false => 0,
+        };
+        self.peak.set_burst(now_ns, burst_bytes);
+        let all_bytes = burst_bytes.saturating_add(owed_bytes);
+        self.bucket.set_burst(now_ns, all_bytes);
     }
 
     /// Bytes that may leave now, headers included: 0 until a batch is earned. Bytes beyond the allowance, up to a
@@ -120,8 +145,9 @@ impl Pacer {
     pub fn allowance(&mut self, now_ns: u64) -> u64 {
         if core::mem::take(&mut self.is_idle) {
             self.bucket.keep_at_most(now_ns, self.batch_bytes);
+            self.peak.keep_at_most(now_ns, self.batch_bytes);
         }
-        let earned_bytes = self.bucket.allowance(now_ns);
+        let earned_bytes = self.earned_bytes(now_ns);
         self.is_open = earned_bytes >= self.needed_bytes();
         if self.is_open { earned_bytes } else { 0 }
     }
@@ -129,7 +155,14 @@ impl Pacer {
     /// Records that bytes left, headers included.
     pub fn consume(&mut self, now_ns: u64, wire_bytes: u64) {
         self.bucket.consume(now_ns, wire_bytes);
-        self.is_open &= self.bucket.allowance(now_ns) > 0;
+        self.peak.consume(now_ns, wire_bytes);
+        self.is_open &= self.earned_bytes(now_ns) > 0;
+    }
+
+    /// What the pace and the highest pace allow.
+    fn earned_bytes(&self, now_ns: u64) -> u64 {
+        let bytes = self.bucket.allowance(now_ns);
+        bytes.min(self.peak.allowance(now_ns))
     }
 
     /// Records that the sender has nothing to send, or no window: what it earns from now on is not made up for.
@@ -139,7 +172,9 @@ impl Pacer {
 
     /// When bytes may leave; `now_ns` if they may leave now.
     pub fn next_ns(&self, now_ns: u64) -> u64 {
-        self.bucket.next_bytes_ns(now_ns, self.needed_bytes())
+        let bytes = self.needed_bytes();
+        let peak_ns = self.peak.next_bytes_ns(now_ns, bytes);
+        self.bucket.next_bytes_ns(now_ns, bytes).max(peak_ns)
     }
 
     /// The allowance from which on bytes may leave. The last packet of a batch leaves as a debt.
@@ -150,6 +185,11 @@ impl Pacer {
         let needed_bytes = self.batch_bytes.saturating_sub(self.limits.packet_bytes);
         needed_bytes.max(1)
     }
+}
+
+/// The pace of a sender that makes up for lost time.
+fn peak_bps(pace_bps: u64) -> u64 {
+    pace_bps.saturating_mul(2)
 }
 
 #[cfg(test)]
@@ -165,13 +205,14 @@ mod tests {
         longest_ns: MS,
         late_ns: 100 * US,
         make_up_ns: 250 * US,
+        owed_ns: 4 * MS,
     };
 
     /// The rate that a sender reaches at `pace_bps` if each of its sleeps ends `late_ns` late. `rtt_ns` is the round
     /// trip of the path, if it is measured.
     fn reached_bps(pace_bps: u64, rtt_ns: Option<u64>, late_ns: u64) -> u64 {
         let mut pacer = Pacer::new(LIMITS, pace_bps);
-        pacer.set_pace(0, pace_bps, rtt_ns);
+        pacer.set_pace(0, pace_bps, rtt_ns, false);
         let (mut now_ns, mut bytes) = (0, 0);
         while now_ns < 1_000 * MS {
             while pacer.allowance(now_ns) > 0 {
@@ -203,6 +244,44 @@ mod tests {
         }
     }
 
+    /// The rate of a sender on a path of 1 ms whose sleeps end 50 us late, and each 50th one 3 ms late, and the most
+    /// bytes that leave at once.
+    fn busy_bps(is_highest: bool) -> (u64, u64) {
+        let pace_bps = GBIT / 5;
+        let mut pacer = Pacer::new(LIMITS, pace_bps);
+        pacer.set_pace(0, pace_bps, Some(MS), is_highest);
+        let (mut now_ns, mut bytes, mut most_bytes) = (0, 0, 0);
+        for sleep in 1u64.. {
+            let before_bytes = bytes;
+            while pacer.allowance(now_ns) > 0 {
+                pacer.consume(now_ns, LIMITS.packet_bytes);
+                bytes += LIMITS.packet_bytes;
+            }
+            most_bytes = most_bytes.max(bytes - before_bytes);
+            let late_ns = if sleep.is_multiple_of(50) {
+                3 * MS
+            } else {
+                50 * US
+            };
+            now_ns = pacer.next_ns(now_ns) + late_ns;
+            if now_ns > 1_000 * MS {
+                break;
+            }
+        }
+        (bytes * 8, most_bytes)
+    }
+
+    #[test]
+    fn a_sender_at_its_highest_pace_makes_up_for_long_sleeps() {
+        let (reached_bps, most_bytes) = busy_bps(true);
+        assert!(reached_bps > GBIT / 5 / 100 * 98, "{reached_bps}");
+        assert!(reached_bps <= GBIT / 5 / 100 * 101, "{reached_bps}");
+        // 3 ms are 75 kB.
+        assert!(most_bytes < 8_000, "{most_bytes}");
+        let (reached_bps, _) = busy_bps(false);
+        assert!(reached_bps < GBIT / 5 / 10 * 8, "{reached_bps}");
+    }
+
     #[test]
     fn a_batch_is_a_small_part_of_the_path() {
         let batch = |rtt_ns| LIMITS.batch_bytes(GBIT, rtt_ns);
@@ -217,7 +296,7 @@ mod tests {
     #[test]
     fn a_batch_leaves_when_it_is_earned_and_as_a_whole() {
         let mut pacer = Pacer::new(LIMITS, 1);
-        pacer.set_pace(0, GBIT, Some(4 * MS));
+        pacer.set_pace(0, GBIT, Some(4 * MS), false);
         while pacer.allowance(0) > 0 {
             pacer.consume(0, 1_500);
         }
@@ -235,7 +314,7 @@ mod tests {
     #[test]
     fn a_sender_that_had_nothing_to_send_has_one_batch() {
         let mut pacer = Pacer::new(LIMITS, 1);
-        pacer.set_pace(0, GBIT, Some(4 * MS));
+        pacer.set_pace(0, GBIT, Some(4 * MS), false);
         pacer.pause();
         assert_eq!(pacer.allowance(1_000 * MS), 31_250);
         pacer.consume(1_000 * MS, 31_250);

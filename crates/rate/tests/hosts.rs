@@ -6,13 +6,17 @@ use common::grids;
 use common::host::Host;
 use common::network::run;
 
-/// Before batches made up for late sleeps, a maximum of 200 Mbit/s reached 0.81 to 0.87.
+/// Before senders made up for late sleeps, a maximum of 200 Mbit/s reached 0.81 to 0.87 between quiet hosts. While they
+/// made up for a quarter of a millisecond only, it reached 0.85 to 0.96 between those that are busy.
 #[test]
 fn hosts_reach_a_maximum_rate() {
-    for case in grids::hosts(Host::quiet()).filter(|case| case.max_rate_bps < case.rate_bps) {
-        let outcome = run(&case);
-        let used = outcome.utilisation * case.rate_bps as f64 / case.max_rate_bps as f64;
-        assert!(used > 0.95, "{case:?} {used}");
+    for host in [Host::quiet(), Host::busy()] {
+        for case in grids::hosts(host).filter(|case| case.max_rate_bps < case.rate_bps) {
+            let outcome = run(&case);
+            let used = outcome.utilisation * case.rate_bps as f64 / case.max_rate_bps as f64;
+            assert!(used > 0.95, "{case:?} {used}");
+            assert!(outcome.repeated < 0.01, "{case:?} {outcome:?}");
+        }
     }
 }
 
@@ -27,7 +31,7 @@ fn hosts_fill_a_short_path_and_do_not_run_away() {
             let outcome = run(&case);
             // At 10 us, a host reports each twelve round trips, and a flow uses half of the path.
             let least = match (host == Host::quiet(), case.rtt_ns) {
-                (true, 10_000) => 0.45,
+                (_, 10_000) => 0.4,
                 (true, _) => 0.85,
                 (false, _) => 0.5,
             };

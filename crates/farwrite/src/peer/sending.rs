@@ -105,7 +105,9 @@ impl PeerSending {
         }
         let pace_bps = self.controller.get().limits().pace_bps;
         let base_rtt_ns = self.controller.base_rtt_ns();
-        self.pacer.set_pace(now_ns, pace_bps, base_rtt_ns);
+        let is_highest = self.controller.limit(&self.choice) == SendLimit::Configured;
+        self.pacer
+            .set_pace(now_ns, pace_bps, base_rtt_ns, is_highest);
         self.pacer.allowance(now_ns).min(room_bytes)
     }
 

@@ -48,6 +48,7 @@ struct Backlog {
 pub(crate) struct Sender {
     controller: Box<dyn RateControl>,
     pacer: Pacer,
+    max_rate_bps: u64,
     /// The shortest round trip, as endpoints measure it.
     rtt_ns: u64,
     departures: VecDeque<Departure>,
@@ -97,6 +98,7 @@ impl Sender {
         };
         Self {
             pacer: Pacer::new(batch_limits(case), controller.limits().pace_bps),
+            max_rate_bps: case.max_rate_bps,
             rtt_ns: case.rtt_ns,
             controller,
             departures: VecDeque::new(),
@@ -134,6 +136,7 @@ impl Sender {
     }
 
     pub(crate) fn set_max_rate(&mut self, max_rate_bps: u64) {
+        self.max_rate_bps = max_rate_bps;
         self.controller.set_max_rate(max_rate_bps);
     }
 
@@ -194,8 +197,9 @@ impl Sender {
             return Err(self.controller.next_timeout());
         }
         self.most_pace_bps = self.most_pace_bps.max(limits.pace_bps);
+        let is_highest = limits.pace_bps >= self.max_rate_bps;
         self.pacer
-            .set_pace(now_ns, limits.pace_bps, Some(self.rtt_ns));
+            .set_pace(now_ns, limits.pace_bps, Some(self.rtt_ns), is_highest);
         if self.pacer.allowance(now_ns) == 0 {
             return Err(Some(self.pacer.next_ns(now_ns)));
         }
@@ -277,6 +281,7 @@ fn batch_limits(case: &Case) -> BatchLimits {
             longest_ns: case.jitter_ns,
             late_ns: case.jitter_ns / 10,
             make_up_ns: case.jitter_ns / 4,
+            owed_ns: 4 * case.jitter_ns,
         };
     }
     BatchLimits {
@@ -285,6 +290,7 @@ fn batch_limits(case: &Case) -> BatchLimits {
         longest_ns: 0,
         late_ns: 0,
         make_up_ns: case.waits.map_or(0, |_| case.jitter_ns),
+        owed_ns: 0,
     }
 }
 

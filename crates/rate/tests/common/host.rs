@@ -3,7 +3,7 @@
 use farwrite_rng::SplitMix;
 
 /// How late something is: nanoseconds by quantile, linear between two quantiles.
-type Lateness = [(f64, f64); 6];
+pub(crate) type Lateness = &'static [(f64, f64)];
 
 /// What a host with an ordinary kernel does to a flow.
 ///
@@ -26,7 +26,7 @@ impl Host {
     /// A host whose processors have little else to do.
     pub(crate) fn quiet() -> Self {
         Self {
-            sleep: [
+            sleep: &[
                 (0.0, 15e3),
                 (0.1, 21e3),
                 (0.5, 35e3),
@@ -34,7 +34,7 @@ impl Host {
                 (0.999, 400e3),
                 (1.0, 3e6),
             ],
-            read: [
+            read: &[
                 (0.0, 5e3),
                 (0.1, 20e3),
                 (0.5, 90e3),
@@ -48,23 +48,28 @@ impl Host {
         }
     }
 
-    /// A host whose processors also run other programs.
+    /// A host whose processors also run other programs: one sleep in ten ends 0.1 ms late or more, and one in a hundred
+    /// 3 ms or more, because another program runs.
     pub(crate) fn busy() -> Self {
         Self {
-            sleep: [
+            sleep: &[
                 (0.0, 15e3),
-                (0.1, 21e3),
+                (0.1, 26e3),
                 (0.5, 44e3),
-                (0.99, 1e6),
-                (0.999, 4e6),
+                (0.9, 140e3),
+                (0.98, 300e3),
+                (0.99, 3e6),
+                (0.999, 5e6),
                 (1.0, 2e7),
             ],
-            read: [
+            read: &[
                 (0.0, 5e3),
                 (0.1, 40e3),
                 (0.5, 150e3),
-                (0.99, 1e6),
-                (0.999, 4e6),
+                (0.9, 300e3),
+                (0.98, 540e3),
+                (0.99, 3e6),
+                (0.999, 5e6),
                 (1.0, 2e7),
             ],
             ..Self::quiet()
@@ -73,7 +78,7 @@ impl Host {
 }
 
 /// A sample of a lateness, in nanoseconds.
-pub(crate) fn draw(rng: &mut SplitMix, lateness: &Lateness) -> u64 {
+pub(crate) fn draw(rng: &mut SplitMix, lateness: Lateness) -> u64 {
     let at = rng.below(1 << 30) as f64 / (1u64 << 30) as f64;
     let next = lateness.iter().position(|&(quantile, _)| quantile > at);
     let next = next.unwrap_or(lateness.len() - 1).max(1);

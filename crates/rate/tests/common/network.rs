@@ -228,7 +228,7 @@ impl<'a> Network<'a> {
         if let Some(due_ns) = due_ns
             && !std::mem::replace(&mut receiver.waiting, true)
         {
-            let late_ns = self.late_ns(flow, |host| &host.sleep);
+            let late_ns = self.late_ns(flow, |host| host.sleep);
             // A report that is due when a packet arrives needs no sleep.
             let late_ns = if due_ns > now_ns {
                 late_ns
@@ -324,7 +324,7 @@ impl<'a> Network<'a> {
                 let Passage::Once(journey) = self.way_back.carry(now_ns, 0, 0) else {
                     unreachable!("the way of reports loses nothing");
                 };
-                let read_ns = self.late_ns(flow, |host| &host.read);
+                let read_ns = self.late_ns(flow, |host| host.read);
                 let at_ns = now_ns + journey.delay_ns + read_ns;
                 self.schedule(at_ns, Event::ReportInFlight(flow, report));
             }
@@ -349,7 +349,7 @@ impl<'a> Network<'a> {
     }
 
     /// How late the hosts of a flow are; 0 without hosts and for TCP, which runs in the kernel.
-    fn late_ns(&mut self, flow: usize, of: impl Fn(&Host) -> &[(f64, f64); 6]) -> u64 {
+    fn late_ns(&mut self, flow: usize, of: impl Fn(&Host) -> host::Lateness) -> u64 {
         let is_tcp = self.case.flows[flow].kind.is_tcp();
         let host = self.case.host.as_ref().filter(|_| !is_tcp);
         host.map_or(0, |host| host::draw(&mut self.hosts, of(host)))
@@ -389,7 +389,7 @@ impl<'a> Network<'a> {
                 Err(Some(at_ns)) => {
                     if sender.wake_ns.is_none_or(|ns| at_ns < ns) {
                         sender.wake_ns = Some(at_ns);
-                        let late_ns = self.late_ns(flow, |host| &host.sleep);
+                        let late_ns = self.late_ns(flow, |host| host.sleep);
                         self.schedule(at_ns + late_ns, Event::Wake(flow));
                     }
                     return self.work(now_ns, flow, packets);
