@@ -224,6 +224,12 @@ impl Case {
         self.rate_bps as f64 / 8e9 * self.rtt_ns as f64
     }
 
+    /// The rate that the path and its policer carry.
+    pub(crate) fn carried_bps(&self) -> u64 {
+        let policed_bps = self.policer.map_or(u64::MAX, |policer| policer.rate_bps);
+        self.rate_bps.min(policed_bps)
+    }
+
     /// Length of the queue in bytes, at least eight packets.
     pub(crate) fn queue_bytes(&self) -> f64 {
         (self.path_bytes() * self.buffer).max(8.0 * self.packet_bytes() as f64)

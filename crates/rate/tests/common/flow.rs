@@ -12,6 +12,7 @@ use super::bbr3::Bbr3;
 use super::case::{Case, FlowCase, FlowKind, Messages};
 use super::copa::Copa;
 use super::loss_based::LossBased;
+use super::measure::Excess;
 use super::rack::{Rack, Taken};
 
 /// The sender's record of a packet.
@@ -62,6 +63,7 @@ pub(crate) struct Sender {
     received_bytes: u64,
     backlog: Option<Backlog>,
     most_pace_bps: u64,
+    excess: Excess,
     pub(crate) wake_ns: Option<u64>,
 }
 
@@ -116,12 +118,18 @@ impl Sender {
                 times_ns: Vec::new(),
             }),
             most_pace_bps: 0,
+            excess: Excess::over(2 * case.carried_bps()),
             wake_ns: None,
         }
     }
 
     pub(crate) fn most_pace_bps(&self) -> u64 {
         self.most_pace_bps
+    }
+
+    /// The longest time in nanoseconds for which the pace was more than twice what the path carries.
+    pub(crate) fn excess_ns(&self) -> u64 {
+        self.excess.longest_ns()
     }
 
     /// Share of the sent bytes that repeat lost ones.
@@ -197,6 +205,7 @@ impl Sender {
             return Err(self.controller.next_timeout());
         }
         self.most_pace_bps = self.most_pace_bps.max(limits.pace_bps);
+        self.excess.note(now_ns, limits.pace_bps);
         let is_highest = limits.pace_bps >= self.max_rate_bps;
         self.pacer
             .set_pace(now_ns, limits.pace_bps, Some(self.rtt_ns), is_highest);

@@ -48,12 +48,14 @@ pub(crate) fn equals() -> impl Iterator<Item = Case> {
     })
 }
 
-/// One flow for two seconds of a short path of 1 Gbit/s between hosts: alone, below a maximum rate, with short queues,
+/// One flow for a second of a short path of 1 Gbit/s between hosts: alone, below a maximum rate, with short queues,
 /// and with policers. Queues of the shortest paths have 100 kB.
 pub(crate) fn hosts(host: Host) -> impl Iterator<Item = Case> {
-    const RTTS: [u64; 6] = [10_000, 100_000, 500_000, 1_000_000, 2_000_000, 5_000_000];
+    const RTTS: [u64; 7] = [
+        10_000, 100_000, 500_000, 1_000_000, 2_000_000, 5_000_000, 10_000_000,
+    ];
     let path = move |rtt_ns: u64| {
-        let rounds = 2e9 / rtt_ns as f64;
+        let rounds = 1e9 / rtt_ns as f64;
         let case = Case {
             host: Some(host),
             buffer: (100_000.0 / (rtt_ns as f64 / 8.0)).max(1.0),

@@ -33,8 +33,11 @@ pub(crate) struct CaseResult {
     pub(crate) first_share: f64,
     /// Number of round trips from the start, or from the step, until 90% of the path was used.
     pub(crate) rounds_to_90: Option<f64>,
-    /// Highest pace of the first flow, in bits a second, and its share of bytes that were sent again.
+    /// Highest pace of the first flow, in bits a second.
     pub(crate) most_pace_bps: u64,
+    /// The longest time in nanoseconds for which its pace was more than twice what the path carries.
+    pub(crate) excess_ns: u64,
+    /// Its share of bytes that were sent again.
     pub(crate) repeated: f64,
     /// How long each message of the first flow took, in nanoseconds.
     pub(crate) message_times_ns: Vec<u64>,
@@ -88,6 +91,7 @@ impl Measure {
             first_share: flows[0] / total.max(1.0),
             rounds_to_90: self.rounds_to_90(case),
             most_pace_bps: 0,
+            excess_ns: 0,
             repeated: 0.0,
             message_times_ns: Vec::new(),
         }
@@ -119,5 +123,35 @@ impl Measure {
                 total >= 0.9 * self.bin_capacity(case, bin)
             })
             .map(|bin| bin as f64 * BIN_ROUNDS - from)
+    }
+}
+
+/// How long a pace stays above a bound.
+pub(crate) struct Excess {
+    bound_bps: u64,
+    since_ns: Option<u64>,
+    longest_ns: u64,
+}
+
+impl Excess {
+    pub(crate) fn over(bound_bps: u64) -> Self {
+        Self {
+            bound_bps,
+            since_ns: None,
+            longest_ns: 0,
+        }
+    }
+
+    pub(crate) fn note(&mut self, now_ns: u64, pace_bps: u64) {
+        self.since_ns = match pace_bps > self.bound_bps {
+            true => self.since_ns.or(Some(now_ns)),
+            false => None,
+        };
+        let excess_ns = self.since_ns.map_or(0, |since_ns| now_ns - since_ns);
+        self.longest_ns = self.longest_ns.max(excess_ns);
+    }
+
+    pub(crate) fn longest_ns(&self) -> u64 {
+        self.longest_ns
     }
 }

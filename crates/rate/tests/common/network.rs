@@ -79,6 +79,7 @@ pub(crate) fn run(case: &Case) -> CaseResult {
     let sender = network.senders.swap_remove(0);
     CaseResult {
         most_pace_bps: sender.most_pace_bps(),
+        excess_ns: sender.excess_ns(),
         repeated: sender.repeated(),
         message_times_ns: sender.message_times_ns(),
         ..result
