@@ -306,6 +306,7 @@ impl PeerSending {
 
 #[cfg(test)]
 mod tests {
+    use farwrite_rate::Start;
     use farwrite_wire::control::MessageId;
 
     use super::*;
@@ -313,8 +314,14 @@ mod tests {
     const MS: u64 = 1_000_000;
     const PACKET: u64 = 1_000;
 
-    /// Sends a packet through queue pair 1, and leaves nothing else to send.
-    fn send(sending: &mut PeerSending, now_ns: u64, packet: u32) {
+    const WAITS: RequestTimes = RequestTimes {
+        period_ns: MS,
+        answer_ns: MS,
+        longest_ns: MS,
+    };
+
+    /// Records that a packet leaves through queue pair 1.
+    fn depart(sending: &mut PeerSending, now_ns: u64, packet: u32) {
         sending.note_departure(
             now_ns,
             &Run {
@@ -327,13 +334,13 @@ mod tests {
                 replaces_lost: false,
             },
         );
-        let waits = RequestTimes {
-            period_ns: MS,
-            answer_ns: MS,
-            longest_ns: MS,
-        };
+    }
+
+    /// Sends a packet through queue pair 1, and leaves nothing else to send.
+    fn send(sending: &mut PeerSending, now_ns: u64, packet: u32) {
+        depart(sending, now_ns, packet);
         let end = TurnEnd::default();
-        sending.end_turn(now_ns, 0, &mut PlaceInQueue::default(), &end, &waits);
+        sending.end_turn(now_ns, 0, &mut PlaceInQueue::default(), &end, &WAITS);
     }
 
     /// Delivers a report of the first `packets` packets.
@@ -394,5 +401,41 @@ mod tests {
         );
         hear(&mut sending, 9_010 * MS, 3);
         assert_eq!(sending.flight.reported_bytes(), 3 * PACKET);
+    }
+
+    /// Bytes that leave within 10 ms at 100 Mbit/s, if the thread sleeps for 4 ms after the first batch.
+    fn bytes_with_a_long_sleep(max_bps: Option<u64>) -> u64 {
+        let start = Start {
+            rate_bps: 100_000_000,
+            rtt_ns: 400 * MS,
+        };
+        let choice = RateControl::Adaptive {
+            max_bps,
+            start: Some(start),
+        };
+        let mut sending = PeerSending::new(1, choice, 1 << 20, PACKET, Timing::wide_area());
+        let mut place = PlaceInQueue::default();
+        let end = TurnEnd {
+            wants: true,
+            ..TurnEnd::default()
+        };
+        let mut packet = 0;
+        for now_ns in std::iter::once(0).chain((40..=100).map(|tenths| tenths * MS / 10)) {
+            while sending.allowance(now_ns, 0) > 0 {
+                depart(&mut sending, now_ns, packet);
+                packet += 1;
+                sending.end_turn(now_ns, 0, &mut place, &end, &WAITS);
+            }
+        }
+        u64::from(packet) * PACKET
+    }
+
+    #[test]
+    fn a_sender_at_its_maximum_rate_makes_up_for_a_long_sleep() {
+        let all_bytes = 10 * 12_500;
+        let capped_bytes = bytes_with_a_long_sleep(Some(100_000_000));
+        assert!(capped_bytes > all_bytes / 100 * 98, "{capped_bytes}");
+        let free_bytes = bytes_with_a_long_sleep(None);
+        assert!(free_bytes < all_bytes / 100 * 90, "{free_bytes}");
     }
 }
