@@ -248,7 +248,7 @@
 //! the grid below, as far as they hold eight packets for each flow, without marks. Swift is given what
 //! the others have to measure: it starts with a window for the true rate and round trip, its target
 //! delay is 1.25 round trips, and its window may fill each path. BBR 3 and Copa follow their draft and
-//! paper, changed so that random loss is no congestion (`tests/common/bbr3`, `copa.rs`). A cell is
+//! paper, changed so that random loss is no congestion (`lab/bench/controllers`). A cell is
 //! good if at least 0.9 of the path is used, the mean queue is at most 0.25 round trips, and Jain's
 //! index is at least 0.9. Medians are over the cells; one seed.
 //!

@@ -6,6 +6,8 @@
 
 #[path = "../../../crates/rate/tests/common/mod.rs"]
 mod common;
+#[path = "../controllers/mod.rs"]
+mod controllers;
 
 use common::case::{Case, FlowKind};
 use common::grids;
@@ -17,8 +19,8 @@ const CONTROLLERS: [(&str, FlowKind); 5] = [
     ("adaptive", FlowKind::Adaptive),
     ("swift", FlowKind::Swift),
     ("bbr", FlowKind::Bbr),
-    ("bbr3", FlowKind::Bbr3),
-    ("copa", FlowKind::Copa),
+    ("bbr3", controllers::BBR3),
+    ("copa", controllers::COPA),
 ];
 
 /// The least use of a path, and the longest mean queue in round trips, that count as good.

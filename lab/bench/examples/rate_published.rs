@@ -7,6 +7,8 @@
 
 #[path = "../../../crates/rate/tests/common/mod.rs"]
 mod common;
+#[path = "../controllers/mod.rs"]
+mod controllers;
 
 use std::time::Duration;
 
@@ -18,8 +20,8 @@ use farwrite_units::stats;
 
 const CONTROLLERS: [(&str, FlowKind); 4] = [
     ("adaptive", FlowKind::Adaptive),
-    ("bbr3", FlowKind::Bbr3),
-    ("copa", FlowKind::Copa),
+    ("bbr3", controllers::BBR3),
+    ("copa", controllers::COPA),
     ("bbr", FlowKind::Bbr),
 ];
 

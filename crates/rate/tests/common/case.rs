@@ -1,10 +1,11 @@
 //! The simulated cases.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use farwrite_link::{DeliveryTrace, Policer, Reorder, Spread, Variation};
-use farwrite_rate::Start;
+use farwrite_rate::{RateControl, Start};
 
 use super::host::Host;
 
@@ -15,10 +16,30 @@ pub(crate) enum FlowKind {
     Reno,
     Cubic,
     Bbr,
-    Bbr3,
-    Copa,
     Dcqcn,
     Swift,
+    /// One that the program brings along.
+    Other(OtherController),
+}
+
+/// A controller by its name.
+#[derive(Clone, Copy)]
+pub(crate) struct OtherController {
+    pub(crate) name: &'static str,
+    /// Makes one for packets of this many bytes.
+    pub(crate) new: fn(u64) -> Box<dyn RateControl>,
+}
+
+impl PartialEq for OtherController {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl fmt::Debug for OtherController {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
 }
 
 impl FlowKind {

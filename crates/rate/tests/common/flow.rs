@@ -8,9 +8,7 @@ use farwrite_rate::{
 };
 
 use super::bbr::Bbr;
-use super::bbr3::Bbr3;
 use super::case::{Case, FlowCase, FlowKind, Messages};
-use super::copa::Copa;
 use super::loss_based::LossBased;
 use super::measure::Excess;
 use super::rack::{Rack, Taken};
@@ -80,8 +78,7 @@ impl Sender {
             FlowKind::Reno => Box::new(LossBased::new(false)),
             FlowKind::Cubic => Box::new(LossBased::new(true)),
             FlowKind::Bbr => Box::new(Bbr::default()),
-            FlowKind::Bbr3 => Box::new(Bbr3::new(case.packet_bytes())),
-            FlowKind::Copa => Box::new(Copa::new(case.packet_bytes())),
+            FlowKind::Other(other) => (other.new)(case.packet_bytes()),
             FlowKind::Dcqcn => Box::new(Dcqcn::new(DcqcnOptions::paper(case.rate_bps))),
             FlowKind::Swift => {
                 let packet_bytes = case.packet_bytes();

@@ -7,10 +7,7 @@
 #![allow(clippy::cast_possible_truncation)]
 
 pub(crate) mod bbr;
-pub(crate) mod bbr3;
 pub(crate) mod case;
-pub(crate) mod copa;
-pub(crate) mod delivery;
 pub(crate) mod flow;
 pub(crate) mod grids;
 pub(crate) mod host;

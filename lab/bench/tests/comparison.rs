@@ -2,7 +2,10 @@
 //! of BBR version 3 and Copa. The examples `rate_controllers` and `rate_published` of crate `bench`
 //! print whole grids.
 
+#[path = "../../../crates/rate/tests/common/mod.rs"]
 mod common;
+#[path = "../controllers/mod.rs"]
+mod controllers;
 
 use common::case::{Case, FlowKind, uniform};
 use common::measure::CaseResult;
@@ -53,7 +56,7 @@ fn equal_flows_keep_the_shortest_queue_and_the_fairest_shares() {
 
 #[test]
 fn random_loss_stops_neither_bbr_3_nor_copa() {
-    for kind in [FlowKind::Bbr3, FlowKind::Copa] {
+    for kind in [controllers::BBR3, controllers::COPA] {
         for loss in [0.001, 0.01, 0.03] {
             let case = Case { loss, ..path() }.under(kind);
             let result = run(&case.lasting(200.0, 40.0));
@@ -75,7 +78,7 @@ fn bbr_3_fills_a_path_that_varies_and_that_reorders() {
             ..Case::new(50_000_000, 30_000_000)
         };
         let case = case.varying(variation);
-        let result = run(&case.under(FlowKind::Bbr3).lasting(300.0, 100.0));
+        let result = run(&case.under(controllers::BBR3).lasting(300.0, 100.0));
         assert!(result.utilisation > 0.9, "{overtakes} {result:?}");
     }
 }
