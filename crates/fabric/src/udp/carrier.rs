@@ -164,6 +164,14 @@ impl UdpCarrier {
         }
     }
 
+    /// See [`UdpFabric::expect_peer`](super::UdpFabric::expect_peer).
+    pub(super) fn expect_peer(&self, port: u16, ends: Ends) {
+        if let Some(port) = self.ports.get(usize::from(port)) {
+            port.peers.join(ends);
+            port.worker.waker().wake();
+        }
+    }
+
     /// See [`UdpFabric::refusals`](super::UdpFabric::refusals).
     pub(super) fn refusals(&self, port: u16, peer: SocketAddr) -> u64 {
         let port = self.ports.get(usize::from(port));

@@ -9,6 +9,7 @@ use farwrite_wire::opcode::{HANDSHAKE_PACKET, ROUTE_PACKET};
 use super::UdpFabric;
 use super::error::SocketError;
 use crate::contract::{FabricError, RealTime};
+use crate::nic::Ends;
 
 /// Largest number of packets of each kind that wait for the owner. Further ones are dropped; the network
 /// could drop them as well.
@@ -128,6 +129,13 @@ impl UdpFabric {
     /// that it shares with others.
     pub fn await_strangers(&self) {
         self.carrier().await_strangers();
+    }
+
+    /// From now on, packets of a peer come to this port from `peer`, before there is a queue pair with it. They have a
+    /// socket of their own, as after a queue pair has connected, and wake no other fabric at this port. `local` is the
+    /// address of this end to which the peer sends. A port that does not exist expects nothing.
+    pub fn expect_peer(&self, port: u16, local: IpAddr, peer: SocketAddr) {
+        self.carrier().expect_peer(port, Ends { local, peer });
     }
 
     /// How often ICMP has said that nobody is at the port of `peer`, which a queue pair of this port talks to. Anyone

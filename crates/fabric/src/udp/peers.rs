@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::config::SocketConfig;
+use super::datagram::ReceivedBatch;
 use super::readable::Readable;
 use super::reserved_port::ReservedPort;
 use super::socket::SharedSocket;
@@ -208,7 +209,21 @@ impl Peers {
 
     /// Whether packets of some peer, or of awaited strangers, may arrive through the open socket.
     pub(super) fn shares(&self) -> bool {
-        self.shares.load(Ordering::Relaxed) || self.awaits_strangers.load(Ordering::Relaxed)
+        self.shares.load(Ordering::Relaxed) || self.awaits_strangers()
+    }
+
+    /// Whether the owner awaits strangers.
+    pub(super) fn awaits_strangers(&self) -> bool {
+        self.awaits_strangers.load(Ordering::Relaxed)
+    }
+
+    /// Whether datagrams come from a peer.
+    pub(super) fn knows(&self, batch: &ReceivedBatch<'_>) -> bool {
+        let ends = canonical(Ends {
+            local: batch.dst.ip(),
+            peer: batch.src,
+        });
+        self.lock().users.contains_key(&ends)
     }
 
     /// Reads the open socket as often as those of peers from now on.

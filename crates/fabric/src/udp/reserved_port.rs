@@ -3,6 +3,7 @@
 use std::io;
 use std::net::{SocketAddr, UdpSocket as StdSocket};
 use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use rustix::net::sockopt;
@@ -12,7 +13,7 @@ use super::datagram::ReceivedBatch;
 use super::error::SocketError;
 use super::options;
 use super::routing_table;
-use super::shared_open::SharedOpen;
+use super::shared_open::{Inbox, SharedOpen};
 use super::socket::SharedSocket;
 
 /// A UDP port that this process holds, so that no other program can bind it between two sockets that use
@@ -39,6 +40,8 @@ struct Reserved {
     beside: Mutex<Vec<Weak<SharedSocket>>>,
     /// The sockets of fabrics, one for each address in use.
     open: Mutex<Vec<Weak<SharedOpen>>>,
+    /// How many of them there have been.
+    opens: AtomicU64,
 }
 
 impl ReservedPort {
@@ -62,6 +65,7 @@ impl ReservedPort {
                 local,
                 beside: Mutex::default(),
                 open: Mutex::default(),
+                opens: AtomicU64::new(0),
             })
         };
         Ok(Self(Arc::new(hold().map_err(failed)?)))
@@ -86,7 +90,23 @@ impl ReservedPort {
         self.note(&socket);
         let open = Arc::new(SharedOpen::new(socket, Some(self.clone())));
         sockets.push(Arc::downgrade(&open));
+        self.0.opens.fetch_add(1, Ordering::Release);
+        for other in sockets.iter().filter_map(Weak::upgrade) {
+            other.wake_listeners();
+        }
         Ok(open)
+    }
+
+    /// How many open sockets of fabrics there have been.
+    pub(super) fn opens(&self) -> u64 {
+        self.0.opens.load(Ordering::Acquire)
+    }
+
+    /// The open sockets of fabrics, without one of them.
+    pub(super) fn open_besides(&self, one: &Arc<SharedOpen>) -> Vec<Arc<SharedOpen>> {
+        let sockets = lock(&self.0.open);
+        let used = sockets.iter().filter_map(Weak::upgrade);
+        used.filter(|open| !Arc::ptr_eq(open, one)).collect()
     }
 
     /// Remembers a socket that was bound beside the port: further ones can be bound at its address.
@@ -100,16 +120,21 @@ impl ReservedPort {
     /// it that the sender may mean. They take only packets for their owners: route packets, and packets of
     /// handshakes.
     pub fn pass(&self, batch: &ReceivedBatch<'_>) {
-        self.pass_from(None, batch);
+        self.pass_from(None, batch, None);
     }
 
-    /// As [`ReservedPort::pass`]; `from` has received the datagrams, and needs them no more.
-    pub(super) fn pass_from(&self, from: Option<&SharedOpen>, batch: &ReceivedBatch<'_>) {
+    /// As [`ReservedPort::pass`]; `from` has received the datagrams, and needs them no more, and neither does `reader`.
+    pub(super) fn pass_from(
+        &self,
+        from: Option<&SharedOpen>,
+        batch: &ReceivedBatch<'_>,
+        reader: Option<&Arc<Inbox>>,
+    ) {
         for open in lock(&self.0.open).iter().filter_map(Weak::upgrade) {
             let ip = open.socket().local.ip();
             let is_meant = ip.is_unspecified() || ip == batch.dst.ip();
             if is_meant && from.is_none_or(|from| !std::ptr::eq(from, &*open)) {
-                open.take_in(batch);
+                open.take_in(batch, reader);
             }
         }
     }

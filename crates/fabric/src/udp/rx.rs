@@ -71,7 +71,8 @@ impl UdpRx {
     /// Whether there are new sockets that this half has not seen yet. The worker must not sleep
     /// then.
     pub(super) fn is_stale(&self) -> bool {
-        self.connected.is_stale()
+        let reader = self.shared.as_ref();
+        self.connected.is_stale() || reader.is_some_and(SharedReader::is_stale)
     }
 
     /// How long the worker may sleep: less than `at_most` while strangers send, since
@@ -103,7 +104,8 @@ impl UdpRx {
             self.next_open_ns.set(0);
         }
         let open = Some(&self.open).filter(|_| waits);
-        let all = each.chain(open).map(AsFd::as_fd);
+        let others = self.shared.iter().flat_map(SharedReader::others);
+        let all = each.chain(open).chain(others).map(AsFd::as_fd);
         all.chain(readable.as_ref().map(AsFd::as_fd))
             .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
     }
@@ -132,7 +134,7 @@ impl CarrierRx for UdpRx {
             more |= is_full;
         }
         let shares = self.connected.shares();
-        if let Some(shared) = &self.shared {
+        if let Some(shared) = &mut self.shared {
             let mut read = None;
             let each = |batch: ReceivedBatch<'_>| hand_on(batch, &mut read);
             return Ok(more | shared.recv(shares, &mut self.buffers, each)?);

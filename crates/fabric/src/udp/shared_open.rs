@@ -1,7 +1,8 @@
 //! An open socket that several fabrics of this process share.
 //!
 //! The kernel gives each datagram of a stranger to one socket of a port. So fabrics at one address cannot
-//! have an open socket each: they share one, and whoever reads it hands the datagrams to the others.
+//! have an open socket each: they share one, and whoever reads it hands the datagrams to the others. A fabric
+//! that awaits strangers, as a listener does, reads all open sockets of its port, and waits for all of them.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -39,7 +40,7 @@ pub(super) struct SharedOpen {
 
 /// What one fabric gets of the socket when another one reads it.
 #[derive(Debug)]
-struct Inbox {
+pub(super) struct Inbox {
     /// Tells whether packets of peers may arrive at the open socket.
     peers: Arc<Peers>,
     /// Wake the fabric, whether its owner or a worker receives.
@@ -73,6 +74,10 @@ struct Batch {
 pub(super) struct SharedReader {
     open: Arc<SharedOpen>,
     inbox: Arc<Inbox>,
+    /// The other open sockets of the port, if this fabric awaits strangers.
+    others: Vec<Arc<SharedOpen>>,
+    /// The number of open sockets that the port had had when `others` was made.
+    known_opens: u64,
 }
 
 impl SharedOpen {
@@ -104,16 +109,36 @@ impl SharedOpen {
         SharedReader {
             open: Arc::clone(self),
             inbox,
+            others: Vec::new(),
+            known_opens: 0,
         }
     }
 
     /// Takes datagrams in that another socket of the port has received: the system prefers one at an exact address to
     /// one at all addresses.
-    pub(super) fn take_in(&self, batch: &ReceivedBatch<'_>) {
+    /// `reader` has them already.
+    pub(super) fn take_in(&self, batch: &ReceivedBatch<'_>, reader: Option<&Arc<Inbox>>) {
         let now_ns = now_ns();
-        for inbox in &*self.inboxes() {
+        let is_other = |inbox: &&Arc<Inbox>| reader.is_none_or(|it| !Arc::ptr_eq(inbox, it));
+        for inbox in self.inboxes().iter().filter(is_other) {
             inbox.push(batch);
             inbox.wake(now_ns);
+        }
+    }
+
+    /// As [`SharedOpen::take_in`], of this socket. Wakes nobody.
+    fn hand_out(&self, batch: &ReceivedBatch<'_>, reader: &Arc<Inbox>) {
+        let is_other = |inbox: &&Arc<Inbox>| !Arc::ptr_eq(inbox, reader);
+        for inbox in self.inboxes().iter().filter(is_other) {
+            inbox.push(batch);
+        }
+    }
+
+    /// Wakes the fabrics that read all open sockets of the port: there is another one.
+    pub(super) fn wake_listeners(&self) {
+        let inboxes = self.inboxes();
+        for inbox in inboxes.iter().filter(|it| it.peers.awaits_strangers()) {
+            inbox.wake_fabric();
         }
     }
 
@@ -123,10 +148,22 @@ impl SharedOpen {
 }
 
 impl SharedReader {
+    /// Whether the port has open sockets that this fabric must read, and has not seen yet.
+    pub(super) fn is_stale(&self) -> bool {
+        let held = self.open.held.as_ref();
+        self.inbox.peers.awaits_strangers()
+            && held.is_some_and(|held| held.opens() != self.known_opens)
+    }
+
+    /// The other open sockets of the port that this fabric reads.
+    pub(super) fn others(&self) -> impl Iterator<Item = &Arc<SharedSocket>> {
+        self.others.iter().map(|open| open.socket())
+    }
+
     /// Passes what has arrived at the socket to `each`, and returns whether more may wait. Without
     /// `is_awaited`, only strangers send to the socket, and it is read now and then.
     pub(super) fn recv(
-        &self,
+        &mut self,
         is_awaited: bool,
         buffers: &mut Buffers,
         mut each: impl FnMut(ReceivedBatch<'_>),
@@ -134,8 +171,29 @@ impl SharedReader {
         for batch in self.inbox.take() {
             each(batch.as_received());
         }
+        if self.is_stale()
+            && let Some(held) = &self.open.held
+        {
+            self.known_opens = held.opens();
+            self.others = held.open_besides(&self.open);
+        }
+        let mut more = self.read(&self.open, is_awaited, buffers, &mut each)?;
+        for open in &self.others {
+            more |= self.read(open, is_awaited, buffers, &mut each)?;
+        }
+        Ok(more)
+    }
+
+    /// Reads one of the open sockets of the port.
+    fn read(
+        &self,
+        open: &Arc<SharedOpen>,
+        is_awaited: bool,
+        buffers: &mut Buffers,
+        each: &mut impl FnMut(ReceivedBatch<'_>),
+    ) -> Result<bool, FabricError> {
         // The fabric that holds the lock reads for this fabric too, and wakes it.
-        let mut read_ns = match self.open.read_ns.try_lock() {
+        let mut read_ns = match open.read_ns.try_lock() {
             Ok(read_ns) => read_ns,
             // The one that panicked reads no more.
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -146,18 +204,18 @@ impl SharedReader {
             return Ok(false);
         }
         *read_ns = now_ns;
-        let (received, is_full) = buffers.recv(&self.open.socket)?;
+        let (received, is_full) = buffers.recv(&open.socket)?;
         for batch in received {
-            let is_other = |inbox: &&Arc<Inbox>| !Arc::ptr_eq(inbox, &self.inbox);
-            for inbox in self.open.inboxes().iter().filter(is_other) {
-                inbox.push(&batch);
-            }
-            if let Some(held) = &self.open.held {
-                held.pass_from(Some(&self.open), &batch);
+            // A peer of this fabric is no peer of another one.
+            if !self.inbox.peers.knows(&batch) {
+                open.hand_out(&batch, &self.inbox);
+                if let Some(held) = &open.held {
+                    held.pass_from(Some(open), &batch, Some(&self.inbox));
+                }
             }
             each(batch);
         }
-        for inbox in &*self.open.inboxes() {
+        for inbox in &*open.inboxes() {
             inbox.wake(now_ns);
         }
         Ok(is_full && is_awaited)
@@ -182,10 +240,14 @@ impl Inbox {
         }
     }
 
-    /// Adds the datagrams for the owner of this fabric.
+    /// Adds the datagrams for the owner of this fabric. Only one that awaits strangers takes packets of handshakes.
     fn push_owners(&self, batch: &ReceivedBatch<'_>) {
+        let is_for_owner = |kind| match kind {
+            OwnersPacket::Route => true,
+            OwnersPacket::Handshake => self.peers.awaits_strangers(),
+        };
         for bytes in batch.segments() {
-            if OwnersPacket::of(bytes).is_some() {
+            if OwnersPacket::of(bytes).is_some_and(is_for_owner) {
                 let segment_bytes = bytes.len();
                 let one = ReceivedBatch {
                     segment_bytes,
@@ -225,6 +287,10 @@ impl Inbox {
         }
         (waiting.is_new, waiting.woken_ns) = (false, now_ns);
         drop(waiting);
+        self.wake_fabric();
+    }
+
+    fn wake_fabric(&self) {
         for wake_event in &self.wake_events {
             wake_event.waker().wake();
         }
@@ -254,7 +320,7 @@ impl Batch {
 
 #[cfg(test)]
 mod tests {
-    use farwrite_wire::opcode::ROUTE_PACKET;
+    use farwrite_wire::opcode::{HANDSHAKE_PACKET, ROUTE_PACKET};
 
     use super::super::config::SocketConfig;
     use super::*;
@@ -269,23 +335,24 @@ mod tests {
         let open = Arc::new(SharedOpen::new(socket, None));
         let wake_event = WakeEvent::new().expect("an event");
         let SharedReader { inbox, .. } = &open.reader(&peers, [&wake_event, &wake_event]);
-        let mut bytes = [[7; 100], [ROUTE_PACKET; 100]].concat();
+        let mut bytes = [[7; 100], [HANDSHAKE_PACKET; 100], [ROUTE_PACKET; 100]].concat();
         bytes.push(ROUTE_PACKET);
         let flood = |times| {
             for _ in 0..times {
-                open.take_in(&ReceivedBatch {
+                let batch = ReceivedBatch {
                     src: addr,
                     dst: addr,
                     ecn: Ecn::NotEct,
                     received_ns: None,
                     segment_bytes: 100,
                     bytes: &bytes,
-                });
+                };
+                open.take_in(&batch, None);
             }
             inbox.take()
         };
         let whole = flood(1);
-        assert_eq!(whole[0].bytes.len(), 201, "any of them may be of a peer");
+        assert_eq!(whole[0].bytes.len(), 301, "any of them may be of a peer");
         peers.join(Ends {
             local: [127, 0, 0, 1].into(),
             peer: SocketAddr::from(([127, 0, 0, 1], 9)),
@@ -293,7 +360,7 @@ mod tests {
         assert!(!peers.shares());
         let ours = flood(1);
         let lengths: Vec<_> = ours.iter().map(|batch| batch.bytes.len()).collect();
-        assert_eq!(lengths, [100, 1]);
+        assert_eq!(lengths, [100, 1], "it awaits no strangers");
         let kept: usize = flood(10_000).iter().map(|batch| batch.bytes.len()).sum();
         assert!((1000..MOST_STRANGERS_BYTES).contains(&kept), "{kept}");
     }
@@ -307,7 +374,7 @@ mod tests {
         let local = socket.local;
         let open = Arc::new(SharedOpen::new(socket, None));
         let wake_event = WakeEvent::new().expect("an event");
-        let reader = open.reader(&peers, [&wake_event, &wake_event]);
+        let mut reader = open.reader(&peers, [&wake_event, &wake_event]);
         let of_thread_too = Arc::clone(&open);
         let panics = std::thread::spawn(move || {
             let _reading = of_thread_too.read_ns.lock();

@@ -385,7 +385,7 @@ fn a_route_packet_that_this_machine_does_not_send_is_said_to_be_too_large() {
 }
 
 /// The kernel gives each packet of a stranger to one socket of a port: the one with the exact address, or the one that
-/// was bound last. A listener beside it gets those for owners.
+/// was bound last. A listener beside it gets those for owners, and does not wait for another fabric to read that socket.
 #[test]
 fn a_listener_gets_what_strangers_send_to_other_sockets_of_its_port() {
     let stranger = UdpSocket::bind("127.0.0.1:0").expect("a socket");
@@ -402,7 +402,7 @@ fn a_listener_gets_what_strangers_send_to_other_sockets_of_its_port() {
             let mut came = listener.take_handshake_packets();
             while came.is_empty() && Instant::now() < end {
                 pass();
-                listener.wait(Duration::from_millis(1)).expect("sockets");
+                listener.wait(Duration::from_secs(60)).expect("sockets");
                 listener.poll(&mut Vec::new()).expect("sockets");
                 came = listener.take_handshake_packets();
             }
@@ -420,9 +420,7 @@ fn a_listener_gets_what_strangers_send_to_other_sockets_of_its_port() {
         beside
             .connect_qp(of_beside, remote(peer.local_addr(0), of_peer))
             .expect("connected");
-        heard(&mut || {
-            beside.poll(&mut Vec::new()).expect("sockets");
-        });
+        heard(&mut || {});
         assert!(peer.post_send(of_peer, &[7; 100]).expect("sent"));
         assert_eq!(completions(&mut beside, 1).len(), 1, "{at}");
         // A socket that is no fabric, as a probe has.
