@@ -142,6 +142,16 @@ impl<T: Ready> Half<T> {
         }
     }
 
+    /// Whether the half is ready. If not, `waker` is woken at the next change.
+    pub(crate) fn is_ready(&self, waker: &task::Waker) -> bool {
+        let mut state = self.lock();
+        let is_ready = state.half.is_ready();
+        if !is_ready {
+            state.task = Some(waker.clone());
+        }
+        is_ready
+    }
+
     /// Calls `ready` once. If it returns nothing, the task of `context` is woken at the next change.
     #[cfg(feature = "tokio")]
     pub(crate) fn poll<R>(

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use farwrite::{Endpoint, QpOptions, QpWaker, QueuePair, RealTime};
+use std::task::Waker;
 
 use crate::error::Error;
 use crate::options::StreamOptions;
@@ -222,6 +223,13 @@ impl ReadHalf {
     /// longer fails with [`io::ErrorKind::TimedOut`], and the stream goes on.
     pub fn set_timeout(&mut self, timeout: Option<Duration>) {
         self.timeout = timeout;
+    }
+
+    /// Whether a read would not wait. If it would, `waker` is woken once, at the next change. For a thread that waits
+    /// for other things too.
+    #[must_use]
+    pub fn is_ready(&self, waker: &Waker) -> bool {
+        self.shared.receiver.is_ready(waker)
     }
 
     /// Reads no more, and asks the peer to send no more: its writes fail with [`Error::Stopped`].

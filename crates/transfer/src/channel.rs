@@ -6,6 +6,7 @@ mod tests;
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::SocketAddr;
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use farwrite::QpOptions;
@@ -317,6 +318,11 @@ impl Reader {
     /// As [`Channel::set_read_timeout`].
     pub(crate) fn set_timeout(&mut self, timeout: Option<Duration>) {
         self.timeout = timeout;
+    }
+
+    /// Whether something has come that was not read. If not, `waker` is woken when something comes.
+    pub(crate) fn is_ready(&self, waker: &Waker) -> bool {
+        !self.buffer.is_empty() || self.stream.is_ready(waker)
     }
 
     /// As [`Channel::recv`].

@@ -6,10 +6,11 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use farwrite::fabric::contract::Waker;
 use farwrite_files::Message;
 use farwrite_keys::Text;
 
@@ -48,6 +49,8 @@ struct Shared {
     waits_since: Mutex<Option<Instant>>,
     /// Whether the peer has [`Message::Done`].
     is_done_there: AtomicBool,
+    /// Wakes who waits for that.
+    when_done: OnceLock<Waker>,
 }
 
 impl Shared {
@@ -82,6 +85,7 @@ impl ChannelWriter {
             timeout,
             waits_since: Mutex::new(None),
             is_done_there: AtomicBool::new(false),
+            when_done: OnceLock::new(),
         });
         let of_thread_too = Arc::clone(&shared);
         let thread = thread::Builder::new()
@@ -149,6 +153,12 @@ impl Outbox {
         self.shared.is_done_there.load(Ordering::Acquire)
     }
 
+    /// Wakes a thread as soon as [`Outbox::is_done_there`].
+    pub(crate) fn wake_when_done(&self, waker: Waker) {
+        // There is one such thread.
+        let _ = self.shared.when_done.set(waker);
+    }
+
     /// Fails if the peer has stopped reading. Other failures of the channel appear when it is read.
     /// [`Outbox::send_or_cancel`] uses this. In the rest of a transfer,
     /// [`Liveness`](crate::liveness::Liveness) decides whether the peer is alive.
@@ -187,6 +197,9 @@ fn write_messages(
                 if matches!(message, Message::Done) {
                     writer.wait_delivered()?;
                     shared.is_done_there.store(true, Ordering::Release);
+                    if let Some(waker) = shared.when_done.get() {
+                        waker.wake();
+                    }
                 }
             }
             Err(RecvTimeoutError::Timeout) => {}

@@ -142,7 +142,7 @@ pub enum Event {
         /// Whether this is the last one.
         is_last: bool,
     },
-    /// The counters of the endpoint: about every 10 ms, and when all files have arrived.
+    /// The counters of the endpoint: at most every 10 ms, and when all files have arrived.
     Counters(Box<EndpointCounters>),
 }
 

@@ -41,6 +41,7 @@ mod sender;
 mod setup;
 mod shape;
 mod stream_qp;
+mod waking;
 
 #[cfg(test)]
 mod tests;
@@ -78,9 +79,7 @@ pub use shape::MIN_TRANSFER_MTU;
 /// The default UDP port of a receiver: one above the port of RoCEv2, which Soft-RoCE
 /// uses where it is loaded.
 pub const DEFAULT_PORT: u16 = 4792;
-/// The longest sleep of an endpoint's thread before it checks for work from the other threads.
-const MAX_WAIT: Duration = Duration::from_millis(2);
-/// The time between two checks of everything that is not urgent.
+/// The shortest time between two checks of everything that is not urgent. Where nothing happens, it is longer.
 const HOUSEKEEPING: Duration = Duration::from_millis(10);
 /// After a failure, the time for the disk's thread to end and to remove files without a final name.
 /// A thread that takes longer is stuck in the operating system, and this end stops waiting for it.

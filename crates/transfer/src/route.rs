@@ -3,6 +3,7 @@
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use farwrite::fabric::nic::ROCE_PORT;
@@ -10,18 +11,18 @@ use farwrite::fabric::udp::HasSockets;
 use farwrite::routes::{
     FoundRoute, Role, RouteError, RouteId, RouteKeeper, RouteOffer, RouteShrunk, Sizes,
 };
-use farwrite::{Cipher, Endpoint, Fabric, QpInfo, QpOptions, QueuePair, Sealing};
+use farwrite::{Cipher, Endpoint, Fabric, QpInfo, QpOptions, QueuePair, RealTime, Sealing};
 use farwrite_files::{Message, OfferedSockets, RouteKey};
 use farwrite_verbs::AnyFabric;
 
+use crate::channel::Reader;
 use crate::channel_writer::Outbox;
 use crate::device::{open_device, open_for_device, open_socket};
+use crate::hooks::CANCEL_PERIOD;
 use crate::setup::Setup;
 use crate::shape::MIN_TRANSFER_MTU;
+use crate::waking::task_waker;
 use crate::{Error, ErrorKind, TransferHooks};
-
-/// The longest wait for packets between two checks of the channel.
-pub(crate) const STEP: Duration = Duration::from_millis(1);
 
 /// An endpoint, and the route of its one channel to the peer.
 pub(crate) struct RoutedEndpoint {
@@ -33,6 +34,8 @@ pub(crate) struct RoutedEndpoint {
     peer: SocketAddr,
     /// The address of this machine.
     local: SocketAddr,
+    /// Ends the sleep of this endpoint's thread.
+    waker: Waker,
 }
 
 /// A local socket or RDMA device, and the offer that the peer gets of it.
@@ -111,6 +114,9 @@ impl Offered {
                 let (keeper, endpoint) = (&mut self.keeper, &self.endpoint);
                 let joined = keeper.join(endpoint, route, role, &theirs, sizes);
                 joined.map_err(|error| Error::of_endpoint(&error))?;
+                if let Some(sockets) = self.endpoint.fabric().sockets() {
+                    sockets.expect_peer(0, self.local.ip(), to);
+                }
                 Some(route)
             }
             _ => {
@@ -122,6 +128,7 @@ impl Offered {
             }
         };
         Ok(RoutedEndpoint {
+            waker: task_waker(self.endpoint.fabric().waker()),
             endpoint: self.endpoint,
             keeper: self.keeper,
             route,
@@ -192,11 +199,29 @@ impl RoutedEndpoint {
         make().map_err(|error| Error::of_endpoint(&error))
     }
 
-    /// Polls the endpoint and maintains the route, before there is a queue pair on it.
-    pub(crate) fn step(&mut self) -> Result<(), Error> {
-        let polled = self.endpoint.poll_and_wait(STEP);
-        polled.map_err(|error| Error::of_endpoint(&error))?;
-        self.keep()
+    /// Polls the endpoint and maintains the route. Then sleeps, for a moment at most, until there is more to do or
+    /// `reader` has something, and polls again. So the caller sees what has ended the sleep.
+    pub(crate) fn step(&mut self, reader: &Reader) -> Result<(), Error> {
+        let next_ns = self.poll()?;
+        if reader.is_ready(&self.waker) {
+            return Ok(());
+        }
+        self.wait(next_ns)?;
+        self.poll().map(drop)
+    }
+
+    /// Sleeps until `next_ns`, as [`RoutedEndpoint::poll`] returns it, but for a moment at most. What arrives ends the
+    /// sleep early, and so do the other threads of the transfer.
+    pub(crate) fn wait(&mut self, next_ns: Option<u64>) -> Result<(), Error> {
+        let waited = self.endpoint.wait_until(next_ns, CANCEL_PERIOD);
+        waited.map_err(|error| Error::of_endpoint(&error))
+    }
+
+    /// Polls the endpoint and maintains the route. Returns when to call again.
+    pub(crate) fn poll(&mut self) -> Result<Option<u64>, Error> {
+        let polled = self.endpoint.poll_now();
+        let next_ns = polled.map_err(|error| Error::of_endpoint(&error))?;
+        Ok([next_ns, self.keep()?].into_iter().flatten().min())
     }
 
     /// The largest packets of this end.
@@ -257,11 +282,10 @@ impl RoutedEndpoint {
         cipher.map_err(|error| Error::of_endpoint(&error))
     }
 
-    /// Maintains the route and the queue pair on it.
-    pub(crate) fn keep(&mut self) -> Result<(), Error> {
+    /// Maintains the route and the queue pair on it. Returns when to call again.
+    fn keep(&mut self) -> Result<Option<u64>, Error> {
         let kept = self.keeper.poll(&mut self.endpoint);
-        kept.map(|_| ())
-            .map_err(|error| Error::caused(ErrorKind::Unreachable, "keeping the route", &error))
+        kept.map_err(|error| Error::caused(ErrorKind::Unreachable, "keeping the route", &error))
     }
 
     /// Packets from the peer: those of queue pairs, and those of the route.

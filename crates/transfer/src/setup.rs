@@ -12,7 +12,7 @@ use crate::channel_writer::Outbox;
 use crate::hooks::{CANCEL_PERIOD, Cancel};
 use crate::liveness::{LifeSigns, SlowDisk};
 use crate::progress_counts::OwnCounts;
-use crate::route::{RoutedEndpoint, STEP};
+use crate::route::RoutedEndpoint;
 use crate::{Error, ErrorKind, TransferHooks};
 
 /// The time limit for connecting with the handshake, for finding the route, and for each message of a list
@@ -39,6 +39,10 @@ pub(crate) fn unexpected(message: Message, want: Expected) -> Error {
 
 fn too_late(after: Duration) -> Error {
     failed(&ChannelError::Timeout { after })
+}
+
+fn no_route() -> Error {
+    Error::new(ErrorKind::Other, "there is no route to the peer")
 }
 
 /// Reads the messages of the set-up.
@@ -68,17 +72,39 @@ impl<'a> Setup<'a> {
         }
     }
 
-    /// Returns the endpoint with its route, which must exist.
-    pub(crate) fn take_routed(&mut self) -> Result<RoutedEndpoint, Error> {
-        let missing = || Error::new(ErrorKind::Other, "there is no route to the peer");
-        self.routed.take().ok_or_else(missing)
+    /// The endpoint with its route, which must exist.
+    fn routed(&mut self) -> Result<&mut RoutedEndpoint, Error> {
+        self.routed.as_mut().ok_or_else(no_route)
     }
 
-    /// Maintains the route, and returns how long to wait for the channel before the next step.
-    fn step(&mut self) -> Result<Duration, Error> {
-        match &mut self.routed {
-            Some(routed) => routed.step().map(|()| STEP),
-            None => Ok(CANCEL_PERIOD),
+    /// As [`Setup::routed`], and gives it away.
+    pub(crate) fn take_routed(&mut self) -> Result<RoutedEndpoint, Error> {
+        self.routed.take().ok_or_else(no_route)
+    }
+
+    /// Returns the next message, if one comes within a moment. Maintains the route meanwhile.
+    fn hear(&mut self) -> Result<Option<Message>, Error> {
+        let wait = match &mut self.routed {
+            Some(routed) => {
+                routed.step(self.reader)?;
+                Duration::ZERO
+            }
+            None => CANCEL_PERIOD,
+        };
+        self.reader.set_timeout(Some(wait));
+        match self.reader.recv() {
+            Ok(message) => Ok(Some(message)),
+            Err(ChannelError::Timeout { .. }) => Ok(None),
+            Err(error) => Err(failed(&error)),
+        }
+    }
+
+    /// As [`Setup::hear`], while only signs of life are due. Returns whether one has come.
+    fn hear_life(&mut self) -> Result<bool, Error> {
+        match self.hear()? {
+            None => Ok(false),
+            Some(Message::Progress(_)) => Ok(true),
+            Some(other) => Err(unexpected(other, Expected::Message(MessageKind::Progress))),
         }
     }
 
@@ -87,24 +113,13 @@ impl<'a> Setup<'a> {
         &mut self,
         mut done: impl FnMut(&mut RoutedEndpoint) -> Result<Option<T>, Error>,
     ) -> Result<T, Error> {
-        let mut routed = self.take_routed()?;
-        self.reader.set_timeout(Some(STEP));
-        let result = loop {
+        loop {
             self.hooks.cancel.check()?;
-            routed.step()?;
-            if let Some(result) = done(&mut routed)? {
-                break result;
+            if let Some(result) = done(self.routed()?)? {
+                return Ok(result);
             }
-            match self.reader.recv() {
-                Ok(Message::Progress(_)) | Err(ChannelError::Timeout { .. }) => {}
-                Ok(other) => {
-                    return Err(unexpected(other, Expected::Message(MessageKind::Progress)));
-                }
-                Err(error) => return Err(failed(&error)),
-            }
-        };
-        self.routed = Some(routed);
-        Ok(result)
+            self.hear_life()?;
+        }
     }
 
     /// How long a message of the set-up may take: a slow path is busy with the search for the largest packet.
@@ -120,10 +135,8 @@ impl<'a> Setup<'a> {
         let mut since = Instant::now();
         loop {
             self.hooks.cancel.check()?;
-            let wait = self.step()?;
-            self.reader.set_timeout(Some(wait));
-            match self.reader.recv() {
-                Ok(Message::Progress(progress)) => {
+            match self.hear()? {
+                Some(Message::Progress(progress)) => {
                     if progress.disk_ms > 0 {
                         since = Instant::now();
                     }
@@ -132,9 +145,8 @@ impl<'a> Setup<'a> {
                         ..LifeSigns::default()
                     });
                 }
-                Ok(message) => return Ok(message),
-                Err(ChannelError::Timeout { .. }) => {}
-                Err(error) => return Err(failed(&error)),
+                Some(message) => return Ok(message),
+                None => {}
             }
             if since.elapsed() >= patience {
                 return Err(too_late(patience));
@@ -155,17 +167,10 @@ impl<'a> Setup<'a> {
             work()
         };
         let mut heard_at = Instant::now();
-        self.reader.set_timeout(Some(CANCEL_PERIOD));
         let cancel = self.hooks.cancel;
         cancel.run_watched(work, || {
-            self.step()?;
-            match self.reader.recv() {
-                Ok(Message::Progress(_)) => heard_at = Instant::now(),
-                Ok(other) => {
-                    return Err(unexpected(other, Expected::Message(MessageKind::Progress)));
-                }
-                Err(ChannelError::Timeout { .. }) => {}
-                Err(error) => return Err(failed(&error)),
+            if self.hear_life()? {
+                heard_at = Instant::now();
             }
             if heard_at.elapsed() >= self.timeout {
                 return Err(too_late(self.timeout));

@@ -2,7 +2,8 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -46,6 +47,38 @@ fn senders_that_stall_or_lie_stop_nobody_else() {
     ended.assert(130, "interrupted");
     assert!(stalled.hear_why().contains("interrupted"));
     assert_eq!(rig.received(), names);
+}
+
+/// A receiver whose threads woke often for each sender would have no time for many of them.
+#[test]
+fn a_sender_that_stalls_wakes_the_receiver_rarely() {
+    const WATCHED: Duration = Duration::from_secs(2);
+    let rig = Rig::new();
+    let receiver = rig.recv(V4, &["--timeout", "60s"]);
+    let mut stalled = HostileSender::meet(&rig, receiver.addr, config());
+    let entries = vec![file("stalled", 1 << 20)];
+    let offered = stalled.offer(plan(&entries), entries);
+    offered.expect("the receiver accepts");
+    let id = receiver.running.id();
+    let start = (Instant::now(), switches(id));
+    thread::sleep(WATCHED);
+    let seconds = start.0.elapsed().as_secs_f64();
+    let rate = (switches(id) - start.1) as f64 / seconds;
+    // All threads together: 20 times a second each for cancelling, and four signs of life.
+    assert!(rate < 250.0, "{rate} context switches in a second");
+}
+
+/// How often the threads of a process have slept so far.
+fn switches(id: u32) -> u64 {
+    let tasks = fs::read_dir(format!("/proc/{id}/task")).expect("a process");
+    let read = |task: std::io::Result<fs::DirEntry>| {
+        let status = fs::read_to_string(task.ok()?.path().join("status")).ok()?;
+        let count = status
+            .lines()
+            .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
+        count.trim().parse::<u64>().ok()
+    };
+    tasks.filter_map(read).sum()
 }
 
 /// All senders send a file of one name, and each has it whole: the last one to finish stays.

@@ -13,13 +13,14 @@ use crate::cutover::MAX_CUTOVERS;
 use crate::error::of_thread;
 use crate::progress_counts::PeerCounts;
 use crate::results::SharedResults;
+use crate::waking::Waking;
 use crate::{Error, ErrorKind};
 
 /// Reads the channel in its own thread, until the channel ends.
 pub(super) fn start(
     reader: Reader,
     jobs: SyncSender<Job>,
-    events: Sender<Event>,
+    events: Waking<Sender<Event>>,
     (peer, told): (Arc<PeerCounts>, SharedResults),
 ) -> Result<(), Error> {
     let work = move || {
@@ -42,7 +43,7 @@ pub(super) fn start(
 fn listen(
     mut reader: Reader,
     jobs: &SyncSender<Job>,
-    events: &Sender<Event>,
+    events: &Waking<Sender<Event>>,
     (peer, told): (&PeerCounts, &SharedResults),
     is_closed: &mut bool,
 ) -> Result<(), Error> {

@@ -16,6 +16,7 @@ use super::Event;
 use crate::channel_writer::{Closed, Outbox};
 use crate::progress_counts::OwnCounts;
 use crate::results::{FileResults, MISSING_BATCH, SharedResults};
+use crate::waking::Waking;
 use crate::{Error, ErrorKind};
 
 /// Bytes of one write. The size is small, so that a slow disk still shows progress.
@@ -91,8 +92,8 @@ pub(super) struct DiskWriter {
     /// Whether the sender takes warnings of this end.
     pub(super) tells: bool,
     pub(super) jobs: Receiver<Job>,
-    pub(super) empties: Sender<Region>,
-    pub(super) events: Sender<Event>,
+    pub(super) empties: Waking<Sender<Region>>,
+    pub(super) events: Waking<Sender<Event>>,
 }
 
 /// The work that is done so far.

@@ -18,7 +18,8 @@ use std::time::{Duration, Instant};
 
 use farwrite::routes::{Role as RouteRole, Sizes};
 use farwrite::{
-    Cipher, QpConfig, QpInfo, QpOptions, QueuePair, RateControl, Region, SchemeName, Sealing,
+    Cipher, QpConfig, QpInfo, QpOptions, QueuePair, RateControl, RealTime, Region, SchemeName,
+    Sealing,
 };
 use farwrite_files::{
     CommitGate, Compare, Cutover, Delete, Expected, Manifest, Message, MessageError, MessageKind,
@@ -37,6 +38,7 @@ use crate::route::{Offered, RoutedEndpoint};
 use crate::sender::note_partials;
 use crate::setup::{SETUP, Setup, decode_info, hello, ports, unexpected, warn_if_unsealed};
 use crate::shape::{Shape, options};
+use crate::waking::Waking;
 use crate::{
     Client, DISK_END, Error, ErrorKind, MemoryPool, SchemeSetting, TransferHooks, wait_for_disk,
 };
@@ -338,8 +340,8 @@ impl Reception<'_> {
         (sink, manifest): (Sink, &Arc<Manifest>),
         (jobs, empties, events): (
             mpsc::Receiver<Job>,
-            mpsc::Sender<Region>,
-            mpsc::Sender<Event>,
+            Waking<mpsc::Sender<Region>>,
+            Waking<mpsc::Sender<Event>>,
         ),
     ) -> Result<JoinHandle<()>, Error> {
         let work = DiskWriter {
@@ -403,6 +405,8 @@ impl Reception<'_> {
         let (jobs, to_do) = sync_channel(waiting.saturating_add(WAITING_REPORTS));
         let (give_back, empties) = channel();
         let (tell, events) = channel();
+        let waker = negotiated.routed.endpoint.fabric().waker();
+        let (give_back, tell) = (Waking::new(give_back, &waker), Waking::new(tell, &waker));
         let of_disk = (to_do, give_back, tell.clone());
         *disk = Some(self.start_disk((sink, &manifest), of_disk)?);
         let peer = Arc::<PeerCounts>::default();

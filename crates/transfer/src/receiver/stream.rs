@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use farwrite::{
-    MemoryRegion, Outcome, QpStats, QueuePair, RateControl, RecvHandle, Region, Sealing,
+    MemoryRegion, Outcome, QpStats, QueuePair, RateControl, RealTime, RecvHandle, Region, Sealing,
 };
 use farwrite_files::{Manifest, PrefixReader, TransferPlan, Wanted};
 use farwrite_units::show::{Percent, real};
@@ -27,7 +27,7 @@ use crate::route::RoutedEndpoint;
 use crate::setup::send_qp_info;
 use crate::shape::Shape;
 use crate::stream_qp::StreamQp;
-use crate::{Error, ErrorKind, HOUSEKEEPING, MAX_WAIT, SchemeSetting, TransferHooks};
+use crate::{Error, ErrorKind, HOUSEKEEPING, SchemeSetting, TransferHooks};
 
 /// What the endpoint's thread checks besides its endpoint.
 pub(super) struct StreamContext<'a> {
@@ -138,6 +138,8 @@ impl Stream {
         manifest: &Arc<Manifest>,
         hooks: &TransferHooks<'_>,
     ) -> Result<Received, Error> {
+        let waker = self.routed.endpoint.fabric().waker();
+        context.outbox.wake_when_done(waker);
         // Post the receives before the sender learns where to send, since it may send at once.
         self.post()?;
         let info = self.stream_qp.info(&self.routed.endpoint)?;
@@ -196,9 +198,8 @@ impl Stream {
     ) -> Result<bool, Error> {
         let start = Instant::now();
         while start.elapsed() < HOUSEKEEPING {
-            self.poll()?;
-            self.take()?;
-            self.post()?;
+            let next_ns = self.routed.poll()?;
+            let mut has_moved = self.take()? | self.post()?;
             match context.events.try_recv() {
                 Ok(Event::Disk(results)) => {
                     let (results, _) = result.insert((results?, Instant::now()));
@@ -207,7 +208,10 @@ impl Stream {
                     let counters = self.stream_qp.counters(&self.routed.endpoint)?;
                     hooks.observer.observe(counters);
                 }
-                Ok(Event::Cutover(cutover)) => self.cut_over(&cutover, context.outbox, hooks)?,
+                Ok(Event::Cutover(cutover)) => {
+                    self.cut_over(&cutover, context.outbox, hooks)?;
+                    has_moved = true;
+                }
                 Ok(Event::Ended { is_closed, .. }) if is_closed && result.is_some() => {
                     return Ok(true);
                 }
@@ -216,6 +220,9 @@ impl Stream {
             }
             if result.is_some() && context.outbox.is_done_there() {
                 return Ok(true);
+            }
+            if !has_moved {
+                self.routed.wait(next_ns)?;
             }
         }
         let meter = result.is_none().then_some(meter);
@@ -236,7 +243,6 @@ impl Stream {
         hooks
             .observer
             .observe(self.stream_qp.counters(&self.routed.endpoint)?);
-        self.routed.keep()?;
         let stats = self.stats()?;
         context.heartbeat.set_received(stats.new_bytes);
         let mut packets = self.routed.heard_packets();
@@ -279,90 +285,94 @@ impl Stream {
         taken.saturating_add(open).min(self.shape.stream_bytes)
     }
 
-    fn poll(&mut self) -> Result<(), Error> {
-        let polled = self.routed.endpoint.poll_and_wait(MAX_WAIT);
-        polled.map_err(|error| Error::of_endpoint(&error))
-    }
-
     /// Hands whole messages to the disk, in the order of the stream. While the disk's queue is
     /// full, messages stay where they are and no new receives are posted, so a slow disk slows the
-    /// sender down.
-    fn take(&mut self) -> Result<(), Error> {
-        loop {
-            if let Some(job) = self.waiting.take() {
-                match self.jobs.try_send(job) {
-                    Ok(()) => {}
-                    Err(TrySendError::Full(job)) => {
-                        self.waiting = Some(job);
-                        return Ok(());
-                    }
-                    // The disk's thread has ended, and an event reports the reason.
-                    Err(TrySendError::Disconnected(_)) => return Ok(()),
+    /// sender down. Returns whether there was anything to hand over.
+    fn take(&mut self) -> Result<bool, Error> {
+        let before = self.taken_segments;
+        while self.take_one()? {}
+        Ok(self.taken_segments > before)
+    }
+
+    /// Hands the next whole message to the disk. Returns whether there was one.
+    fn take_one(&mut self) -> Result<bool, Error> {
+        if let Some(job) = self.waiting.take() {
+            match self.jobs.try_send(job) {
+                Ok(()) => {}
+                Err(TrySendError::Full(job)) => {
+                    self.waiting = Some(job);
+                    return Ok(false);
                 }
+                // The disk's thread has ended, and an event reports the reason.
+                Err(TrySendError::Disconnected(_)) => return Ok(false),
             }
-            let first = self.posted.front();
-            let Some(handle) = first.and_then(|first| first.handle.as_ref()) else {
-                return Ok(());
-            };
-            let Some(outcome) = handle.outcome() else {
-                return Ok(());
-            };
-            let segment = self.taken_segments;
-            // If the sender abandoned files, segments can be shorter. The disk's thread checks the
-            // length of the whole stream.
-            let want = self.shape.bytes_of(segment);
-            let bytes = handle.length().filter(|bytes| *bytes <= want);
-            let abandoned = handle.immediate().unwrap_or(0);
-            let Some(bytes) = bytes.filter(|_| outcome == Outcome::Whole) else {
-                // If the queue pair is broken, this returns the reason.
-                self.stats()?;
-                let what = format!(
-                    "segment {segment} ended as {outcome:?} with {:?} bytes, want at most {want}",
-                    handle.length()
-                );
-                return Err(Error::new(ErrorKind::Other, what));
-            };
-            let Some(first) = self.posted.pop_front() else {
-                return Ok(());
-            };
-            let buffer = self.routed.endpoint.deregister(first.region);
-            self.taken_segments += 1;
-            self.demand.note(Instant::now(), self.taken_segments);
-            self.waiting = Some(Job::Segment(Segment {
-                buffer: buffer.map_err(|error| Error::of_endpoint(&error))?,
-                bytes: usize::try_from(bytes).unwrap_or(usize::MAX),
-                abandoned,
-            }));
         }
+        let first = self.posted.front();
+        let Some(handle) = first.and_then(|first| first.handle.as_ref()) else {
+            return Ok(false);
+        };
+        let Some(outcome) = handle.outcome() else {
+            return Ok(false);
+        };
+        let segment = self.taken_segments;
+        // If the sender abandoned files, segments can be shorter. The disk's thread checks the
+        // length of the whole stream.
+        let want = self.shape.bytes_of(segment);
+        let bytes = handle.length().filter(|bytes| *bytes <= want);
+        let abandoned = handle.immediate().unwrap_or(0);
+        let Some(bytes) = bytes.filter(|_| outcome == Outcome::Whole) else {
+            // If the queue pair is broken, this returns the reason.
+            self.stats()?;
+            let what = format!(
+                "segment {segment} ended as {outcome:?} with {:?} bytes, want at most {want}",
+                handle.length()
+            );
+            return Err(Error::new(ErrorKind::Other, what));
+        };
+        let Some(first) = self.posted.pop_front() else {
+            return Ok(false);
+        };
+        let buffer = self.routed.endpoint.deregister(first.region);
+        self.taken_segments += 1;
+        self.demand.note(Instant::now(), self.taken_segments);
+        self.waiting = Some(Job::Segment(Segment {
+            buffer: buffer.map_err(|error| Error::of_endpoint(&error))?,
+            bytes: usize::try_from(bytes).unwrap_or(usize::MAX),
+            abandoned,
+        }));
+        Ok(true)
     }
 
     /// Posts receives for segments that an ended queue pair did not finish, and for the next
-    /// segments, as long as there are slots and buffers.
-    pub(super) fn post(&mut self) -> Result<(), Error> {
+    /// segments, as long as there are slots and buffers. Returns whether there were any.
+    pub(super) fn post(&mut self) -> Result<bool, Error> {
+        let mut has_posted = false;
         while let Some(place) = self.posted.iter().position(|one| one.handle.is_none()) {
             let handle = self.post_one(place, self.posted[place].region)?;
             let is_posted = handle.is_some();
             self.posted[place].handle = handle;
             if !is_posted {
-                return Ok(());
+                return Ok(has_posted);
             }
+            has_posted = true;
         }
         while self.taken_segments + (self.posted.len() as u64) < self.shape.segments() {
             let Some(region) = self.memory()? else {
-                return Ok(());
+                return Ok(has_posted);
             };
             let Some(handle) = self.post_one(self.posted.len(), region)? else {
                 self.ready = Some(region);
-                return Ok(());
+                return Ok(has_posted);
             };
             let handle = Some(handle);
             self.posted.push_back(Posted { handle, region });
+            has_posted = true;
         }
         // No segment needs a further buffer. Others may.
         while self.made > 1 && self.empties.try_recv().is_ok() {
             self.give_back();
         }
-        Ok(())
+        Ok(has_posted)
     }
 
     /// Counts a buffer less. Its memory is free already.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
+use farwrite::fabric::contract::Waker;
 use farwrite_files::{CutoverAccepted, Expected, FileCause, Manifest, Message, PrefixHashes};
 use farwrite_keys::Text;
 
@@ -11,6 +12,7 @@ use crate::channel::{ChannelError, Reader};
 use crate::error::of_thread;
 use crate::progress_counts::{OwnCounts, PeerCounts};
 use crate::results::{FileResults, SharedResults};
+use crate::waking::Waking;
 use crate::{Error, ErrorKind};
 
 /// The receiver's reports on the files.
@@ -102,10 +104,12 @@ pub(super) fn start(
     verdicts: Verdicts,
     heartbeat: Arc<OwnCounts>,
     peer: Arc<PeerCounts>,
+    waker: &Waker,
 ) -> Result<Receiver<ChannelEvent>, Error> {
     // The queue holds one event. If a receiver sends answers that nobody requested, this thread
     // waits and does not store them all.
     let (tell, heard) = sync_channel(1);
+    let tell = Waking::new(tell, waker);
     let work = move || {
         let over = listen(reader, verdicts, &tell, &heartbeat, &peer);
         // The other half no longer exists when the transfer has failed.
@@ -121,7 +125,7 @@ pub(super) fn start(
 fn listen(
     mut reader: Reader,
     mut verdicts: Verdicts,
-    tell: &SyncSender<ChannelEvent>,
+    tell: &Waking<SyncSender<ChannelEvent>>,
     heartbeat: &OwnCounts,
     peer: &PeerCounts,
 ) -> Result<FileResults, Error> {

@@ -11,6 +11,7 @@ use farwrite_keys::Text;
 use crate::channel_writer::{Closed, Outbox};
 use crate::progress_counts::OwnCounts;
 use crate::results::{MISSING_BATCH, SharedResults};
+use crate::waking::Waking;
 
 /// Bytes of one read. The size is small, so that a slow disk still shows progress.
 const SLICE_BYTES: usize = 256 << 10;
@@ -38,7 +39,7 @@ pub(super) struct DiskReader {
     pub(super) budget: u64,
     /// Buffers whose message has ended.
     pub(super) empties: Receiver<Region>,
-    pub(super) filled: SyncSender<Filled>,
+    pub(super) filled: Waking<SyncSender<Filled>>,
     pub(super) shared_results: SharedResults,
     /// Whether the receiver takes warnings of this end.
     pub(super) tells: bool,

@@ -14,7 +14,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use farwrite::routes::{Role as RouteRole, Sizes};
-use farwrite::{Cipher, QpInfo, QueuePair, RateControl, SchemeName, Sealing};
+use farwrite::{Cipher, QpInfo, QueuePair, RateControl, RealTime, SchemeName, Sealing};
 use farwrite_files::{
     Compare, Delete, Expected, Hello, Kind, Manifest, Message, MessageKind, Partial, Source,
     TransferPlan, detail_messages, manifest_messages,
@@ -464,6 +464,7 @@ fn run(
         verdicts,
         Arc::clone(heartbeat),
         Arc::clone(&peer_heartbeat),
+        &negotiated.routed.endpoint.fabric().waker(),
     )?;
     let heartbeats = (Arc::clone(heartbeat), peer_heartbeat);
     let (stream, reading) = Stream::new(

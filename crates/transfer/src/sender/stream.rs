@@ -6,7 +6,8 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel, sync_channel};
 use std::time::{Duration, Instant};
 
 use farwrite::{
-    MemoryRegion, Outcome, PeerStats, QpStats, Region, SchemeName, SendHandle, SendOptions,
+    MemoryRegion, Outcome, PeerStats, QpStats, RealTime, Region, SchemeName, SendHandle,
+    SendOptions,
 };
 use farwrite_files::{Manifest, Source};
 
@@ -24,7 +25,8 @@ use crate::results::{FileResults, SharedResults};
 use crate::route::RoutedEndpoint;
 use crate::shape::Shape;
 use crate::stream_qp::StreamQp;
-use crate::{Error, ErrorKind, HOUSEKEEPING, MAX_WAIT, SchemeSetting, TransferHooks};
+use crate::waking::Waking;
+use crate::{Error, ErrorKind, HOUSEKEEPING, SchemeSetting, TransferHooks};
 use farwrite_units::show::{Percent, Time, real};
 
 /// Filled buffers that wait to be posted.
@@ -123,7 +125,7 @@ impl Stream {
             // everything.
             budget: u64::from(shape.slots),
             empties: used,
-            filled: fill,
+            filled: Waking::new(fill, &negotiated.routed.endpoint.fabric().waker()),
             shared_results: shared_results.clone(),
             tells: negotiated.tells,
         };
@@ -177,10 +179,8 @@ impl Stream {
         let mut meter = ProgressMeter::new(hooks.observer, "sending", manifest, total_bytes);
         let mut kept = Instant::now();
         loop {
-            let polled = self.routed.endpoint.poll_and_wait(MAX_WAIT);
-            polled.map_err(|error| Error::of_endpoint(&error))?;
-            self.settle()?;
-            self.post()?;
+            let next_ns = self.routed.poll()?;
+            let mut has_moved = self.settle()? | self.post()?;
             match heard.try_recv() {
                 Ok(ChannelEvent::Over(results)) => {
                     let results = results?;
@@ -190,13 +190,19 @@ impl Stream {
                     hooks.observer.observe(counters);
                     return self.finish(results);
                 }
-                Ok(ChannelEvent::CutoverAccepted(accepted)) => self.finish_cutover(&accepted)?,
+                Ok(ChannelEvent::CutoverAccepted(accepted)) => {
+                    self.finish_cutover(&accepted)?;
+                    has_moved = true;
+                }
                 Err(_) => {}
             }
             let now = Instant::now();
             if now - kept >= HOUSEKEEPING {
                 kept = now;
                 self.keep_house(now, &mut meter, hooks)?;
+            }
+            if !has_moved {
+                self.routed.wait(next_ns)?;
             }
         }
     }
@@ -226,7 +232,6 @@ impl Stream {
         hooks
             .observer
             .observe(self.stream_qp.counters(&self.routed.endpoint)?);
-        self.routed.keep()?;
         if let Some(max_rate) = hooks.max_rate {
             self.limit_rate(max_rate.bps())?;
         }
@@ -298,16 +303,17 @@ impl Stream {
         Ok(Bottleneck::of(&self.shape, state))
     }
 
-    /// Reclaims the memory of segments that have arrived.
-    fn settle(&mut self) -> Result<(), Error> {
+    /// Reclaims the memory of segments that have arrived. Returns whether there were any.
+    fn settle(&mut self) -> Result<bool, Error> {
+        let before = self.settled_segments;
         while let Some(first) = self.in_flight.front() {
             let outcome = match &first.state {
-                State::Cut => return Ok(()),
+                State::Cut => break,
                 State::Posted(handle) => handle.outcome(),
                 State::Arrived => Some(Outcome::Whole),
             };
             match outcome {
-                None => return Ok(()),
+                None => break,
                 Some(Outcome::Whole) => {}
                 Some(outcome) => {
                     // If the queue pair is broken, this returns the reason.
@@ -326,7 +332,7 @@ impl Stream {
                 .empties
                 .send(buffer.map_err(|error| Error::of_endpoint(&error))?);
         }
-        Ok(())
+        Ok(self.settled_segments > before)
     }
 
     /// Loss and round trip of the path, what limits the rate, and the scheme if it was chosen
@@ -371,30 +377,33 @@ impl Stream {
     }
 
     /// Hands the endpoint segments that an ended queue pair did not finish, and then new data, as
-    /// long as there are slots.
-    fn post(&mut self) -> Result<(), Error> {
+    /// long as there are slots. Returns whether there was anything to hand over.
+    fn post(&mut self) -> Result<bool, Error> {
+        let mut has_posted = false;
         if self.stream_qp.open().is_none() {
-            return Ok(());
+            return Ok(false);
         }
         let is_cut = |segment: &InFlight| matches!(segment.state, State::Cut);
         while let Some(place) = self.in_flight.iter().position(is_cut) {
             match self.post_one(self.in_flight[place].ready)? {
                 Some(handle) => self.in_flight[place].state = State::Posted(handle),
-                None => return Ok(()),
+                None => return Ok(has_posted),
             }
+            has_posted = true;
         }
         while self.in_flight.len() < self.window()? {
             let Some(ready) = self.take_ready()? else {
-                return Ok(());
+                break;
             };
             let Some(handle) = self.post_one(ready)? else {
                 self.ready = Some(ready);
-                return Ok(());
+                break;
             };
             let state = State::Posted(handle);
             self.in_flight.push_back(InFlight { state, ready });
+            has_posted = true;
         }
-        Ok(())
+        Ok(has_posted)
     }
 
     /// Hands the endpoint a segment; `None` while there is no slot.
