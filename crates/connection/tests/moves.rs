@@ -305,6 +305,27 @@ fn a_path_that_carries_less_ends_a_connection_with_the_sizes() {
     assert!(text.contains("has acknowledged nothing"), "{text}");
 }
 
+/// A connection of small packets opens before its initiator knows what the path carries.
+#[test]
+fn both_ends_learn_that_a_path_carries_too_little() {
+    let keys = Keys::of_psk(&Psk::generate().expect("randomness"));
+    let options = ConnectionOptions {
+        largest_mtu: Some(1024),
+        ..ConnectionOptions::default()
+    };
+    let any: SocketAddr = "127.0.0.1:0".parse().expect("an address");
+    let listener = Listener::bind(any, &keys, &options).expect("a port");
+    let translator = Translator::start(listener.local_addr());
+    translator.carry(900);
+    let near = connect(&translator.at.to_string(), &keys, "", &options).expect("connected");
+    let far = listener.accept(LONG).expect("no failure").expect("in time");
+    let ended = [&near, &far].map(|end| end.wait_ended(LONG).expect("no failure").expect("over"));
+    let [ours, theirs] = ended;
+    assert!(matches!(ours, Ended::Endpoint(_)), "{ours}");
+    let text = theirs.to_string();
+    assert!(text.contains("does not carry"), "{text}");
+}
+
 /// A message for which the peer has no buffer waits, and its connection lives.
 #[test]
 fn messages_without_a_buffer_are_not_stuck() {

@@ -154,7 +154,8 @@ impl Session {
                 let first = first.clone();
                 self.end(shared, first);
             }
-            (Ended::Malformed(_) | Ended::Stuck { .. }, _) => {
+            // What failed may be more than the route for data, so the peer may not learn it.
+            (Ended::Malformed(_) | Ended::Stuck { .. } | Ended::Endpoint(_), _) => {
                 self.close(shared, ByeCause::Failed, why);
             }
             _ => self.end(shared, why),

@@ -128,6 +128,30 @@ fn held(end: &Connection) -> [usize; 3] {
     counts.expect("it is open")
 }
 
+/// The handshake takes longer than a round trip, because both ends compute meanwhile.
+#[test]
+fn queue_pairs_begin_with_the_round_trip_that_the_route_has_measured() {
+    let world = World::new();
+    let [_, responder] = &world.with_liar(true);
+    let start = Instant::now();
+    loop {
+        let looked = responder.on_session(|session, shared| {
+            let found = shared.keeper.found(session.route, Duration::MAX);
+            let measured = found
+                .expect("a route")
+                .map_or(session.rtt, |found| found.rtt);
+            let used = session.fitted(shared, QpOptions::default()).initial_rtt;
+            (session.rtt, measured, used)
+        });
+        let (guessed, measured, used) = looked.expect("it is open");
+        if measured != guessed {
+            return assert_eq!(used, measured);
+        }
+        assert!(start.elapsed() < LONG, "nothing is measured");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
 #[test]
 fn what_no_honest_peer_says_ends_its_connection_with_one_line() {
     let world = World::new();

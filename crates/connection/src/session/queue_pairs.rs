@@ -1,5 +1,7 @@
 //! The queue pairs of a session: which the ends ask for, open and close (P12.6).
 
+use std::time::Duration;
+
 use farwrite::routes::Role;
 use farwrite::{QpConfig, QpInfo, QpOptions, QueuePair, Sealing};
 use farwrite_keys::Text;
@@ -78,14 +80,22 @@ impl Session {
         Ok(())
     }
 
+    /// The round trip: as the route has measured it, or else as the handshake took.
+    fn rtt(&self, shared: &Shared<'_>) -> Duration {
+        // Without a limit, a search that goes on is no failure.
+        let found = shared.keeper.found(self.route, Duration::MAX);
+        found.ok().flatten().map_or(self.rtt, |found| found.rtt)
+    }
+
     /// The options of a queue pair on this connection: its packets fit the path and are sealed, and its
     /// rate is that of the connection.
     pub(super) fn fitted(&self, shared: &Shared<'_>, mut options: QpOptions) -> QpOptions {
         fit_path(&mut options.sdr, self.mtu);
         options.rate_control = shared.options.rate_control;
         options.sealing = Sealing::Required;
-        if !self.rtt.is_zero() {
-            options.initial_rtt = self.rtt;
+        let rtt = self.rtt(shared);
+        if !rtt.is_zero() {
+            options.initial_rtt = rtt;
         }
         options
     }
