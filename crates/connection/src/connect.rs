@@ -81,6 +81,20 @@ impl Connector {
         })
     }
 
+    /// Gives up the connections that are being made, and closes the others. Waits until the peers know it, at most for
+    /// `limit`. Calls of [`Connector::connect`] that wait in other threads may return only after their time limits.
+    pub fn close(&self, limit: Duration) {
+        // A thread that has ended has no connections.
+        let closed = self
+            .node
+            .call(|driver, endpoint| driver.close_all(endpoint));
+        if closed.is_ok() {
+            let _ = self
+                .node
+                .wait(limit, |driver| driver.is_idle().then_some(()));
+        }
+    }
+
     /// As [`connect`], over the port of this connector. Several threads may connect at the same time.
     ///
     /// # Errors

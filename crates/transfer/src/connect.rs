@@ -2,17 +2,16 @@
 
 use std::cell::Cell;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use farwrite_connection::{
-    Connection, ConnectionOptions, Error as ConnectionError, Keys, Purpose, connect as dial,
-    connect_any,
+    Connection, ConnectionOptions, Connector, Error as ConnectionError, Keys, Purpose,
 };
 use farwrite_keys::{HostPort, Key, KnownPeers};
 
-use crate::channel::{Channel, ChannelError};
+use crate::channel::{Channel, ChannelError, LAST_MESSAGE};
 use crate::hooks::{CANCEL_PERIOD, Cancel, Event, Observer};
 use crate::{Error, ErrorKind, SETUP};
 
@@ -96,8 +95,9 @@ pub fn connect(
     let (at, met) = (to.to_string(), Arc::clone(&has_met));
     // A code serves one connection.
     let may_ask_again = !matches!(key, Key::Code(_));
-    let connect = move || loop {
-        let connected = dial(&at, &keys, RECEIVER, &options);
+    let connect = move |under_way: &UnderWay| loop {
+        let connected = under_way.begin(&options);
+        let connected = connected.and_then(|it| it.connect(&at, &keys, RECEIVER));
         let is_passing = connected.as_ref().is_err_and(is_passing);
         met.store(connected.is_ok(), Ordering::Relaxed);
         let opened = open(connected);
@@ -109,7 +109,7 @@ pub fn connect(
         let left = patience.saturating_sub(start.elapsed());
         (options.connect_limit, options.busy_limit) = (left, left);
     };
-    let connected = cancel.run_while(connect, note)?;
+    let connected = run(connect, cancel, note)?;
     connected.map_err(|error| Error::of_channel(format_args!("connecting to {to}"), &error))
 }
 
@@ -125,8 +125,53 @@ pub fn connect_first(
 ) -> Result<Channel, Error> {
     let (keys, options) = (keys_of(key)?, connection_options(patience));
     let addrs = addrs.to_vec();
-    let connected = cancel.run(move || open(connect_any(&addrs, &keys, RECEIVER, &options)))?;
+    let connect = move |under_way: &UnderWay| {
+        let connected = under_way.begin(&options);
+        open(connected.and_then(|it| it.connect_any(&addrs, &keys, RECEIVER)))
+    };
+    let connected = run(connect, cancel, || {})?;
     connected.map_err(|error| Error::of_channel("connecting to the receiver", &error))
+}
+
+/// The connector of a thread that connects.
+#[derive(Clone, Default)]
+struct UnderWay(Arc<Mutex<Option<Arc<Connector>>>>);
+
+impl UnderWay {
+    /// Makes a connector, which takes the place of the one before.
+    fn begin(&self, options: &ConnectionOptions) -> Result<Arc<Connector>, ConnectionError> {
+        let connector = Arc::new(Connector::bind(options)?);
+        let before = self.lock().replace(Arc::clone(&connector));
+        drop(before);
+        Ok(connector)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Arc<Connector>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Connects in a thread of its own, and calls `each` meanwhile. When the user cancels, a receiver that knows of the
+/// connection learns that it ends, so that it does not keep a place for it.
+fn run<T: Send + 'static>(
+    connect: impl FnOnce(&UnderWay) -> T + Send + 'static,
+    cancel: &Cancel,
+    each: impl FnMut(),
+) -> Result<T, Error> {
+    let under_way = UnderWay::default();
+    let of_thread = under_way.clone();
+    let connect = move || {
+        let connected = connect(&of_thread);
+        let connector = of_thread.lock().take();
+        drop(connector);
+        connected
+    };
+    let connected = cancel.run_while(connect, each);
+    let connector = under_way.lock().take();
+    if let (Err(_), Some(connector)) = (&connected, connector) {
+        connector.close(LAST_MESSAGE);
+    }
+    connected
 }
 
 /// What the user learns while the receiver has no place for this end.

@@ -9,14 +9,15 @@ mod shrinking;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::{Mutex, OnceLock};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use farwrite::{
     Endpoint, Fabric as _, QpInfo, QpOptions, ReservedPort, SchemeName, Sealing, UdpConfig,
 };
-use farwrite_connection::{Connection, Keys, Listener, Purpose};
+use farwrite_connection::{ByeCause, Connection, Ended, Keys, Listener, Purpose};
 use farwrite_emulator::udp::{PortPair, Side, UdpEmulator, UdpEmulatorConfig};
 use farwrite_files::{Message, Policy, ScanOptions, Source};
 use farwrite_keys::{Key, Psk, Text};
@@ -329,6 +330,32 @@ fn a_link_dead_for_five_seconds_is_survived() {
     let elapsed = start.elapsed();
     assert!(elapsed > OUTAGE, "it was over before: {elapsed:?}");
     assert!(elapsed < 6 * OUTAGE, "it took {elapsed:?} to come back");
+}
+
+/// Until then, the receiver keeps a place for the sender.
+#[test]
+fn a_receiver_learns_that_the_user_interrupts_a_sender_that_connects() {
+    let meeting = Meeting::new();
+    let flag = Arc::<AtomicBool>::default();
+    let cancel = Cancel::watching(Arc::clone(&flag));
+    thread::scope(|scope| {
+        let connect = || connect_first(&[meeting.port.local_addr()], &meeting.key, SETUP, &cancel);
+        let sender = scope.spawn(connect);
+        // The channel is not accepted, so the sender still connects.
+        let connection = meeting.accept();
+        flag.store(true, Ordering::Relaxed);
+        let ended = connection.wait_ended(TIMEOUT).expect("no failure");
+        let told = matches!(
+            ended,
+            Some(Ended::ByPeer {
+                cause: ByeCause::Closed,
+                ..
+            })
+        );
+        assert!(told, "{ended:?}");
+        let error = sender.join().expect("no panic").expect_err("interrupted");
+        assert_eq!(error.kind(), ErrorKind::Interrupted);
+    });
 }
 
 /// Returns the number of messages by scheme, and the last scheme that was chosen.

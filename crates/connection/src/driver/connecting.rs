@@ -62,6 +62,11 @@ impl Attempts {
         found.map(|(key, _)| key)
     }
 
+    /// The numbers of all.
+    pub(super) fn keys(&self) -> Vec<usize> {
+        self.all.iter().map(|(key, _)| key).collect()
+    }
+
     fn remove(&mut self, key: usize) -> Option<Attempt> {
         let attempt = self.all.try_remove(key)?;
         self.due.remove(&(attempt.due_ns, key));

@@ -262,6 +262,19 @@ impl Driver {
         self.forget(key);
     }
 
+    /// Gives up all attempts to connect, and closes all sessions.
+    pub(crate) fn close_all(&mut self, endpoint: &mut Endpoint<UdpFabric>) {
+        for attempt in self.attempts.keys() {
+            self.give_up(endpoint, attempt);
+        }
+        let sessions: Vec<_> = self.sessions.iter().map(|(key, _)| key).collect();
+        for key in sessions {
+            self.on_session(endpoint, key, |session, shared| {
+                session.close(shared, ByeCause::Closed, Ended::Closed);
+            });
+        }
+    }
+
     /// Forgets a session as soon as it is over.
     pub(super) fn forget(&mut self, key: usize) {
         let Some(session) = self.sessions.get_mut(key) else {
