@@ -37,7 +37,8 @@ def _copies(report, program, where, veth):
 
     def copy(*words, far=program):
         command = [program, "--json", "cp", "--rsh", shell, "--far-program", far, "--timeout", "15s", *words]
-        done = subprocess.run(["ip", "netns", "exec", veth.a.name, *command], capture_output=True, text=True, timeout=90)
+        done = subprocess.run(["ip", "netns", "exec", veth.a.name, *command], capture_output=True, text=True, timeout=90,
+                              env=os.environ | {"XDG_CACHE_HOME": str(where / "cache")})
         return done, json.loads(done.stdout)
 
     def both_ways(name, is_through):
@@ -64,6 +65,9 @@ def _copies(report, program, where, veth):
     veth.b.run("nft", "add table inet no_udp; add chain inet no_udp in { type filter hook input priority 0; }; "
                       "add rule inet no_udp in iif != lo meta l4proto udp drop")
     report.check("where UDP does not pass, the data go through ssh", both_ways("no UDP", True))
+    paths = where / "cache" / "farwrite" / "paths.toml"
+    learned = paths.read_text() if paths.exists() else ""
+    report.check("what ssh has carried tells nothing of a path", [learned] if "127.0.0.1" in learned else [])
     veth.b.run("nft", "delete table inet no_udp")
     for host in (veth.a, veth.b):
         host.run("nft", "add table inet shut; add chain inet shut in { type filter hook input priority 0; policy drop; };"

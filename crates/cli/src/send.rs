@@ -368,7 +368,7 @@ pub(crate) fn run(args: &SendArgs, console: &Console) -> Result<ExitCode, Failur
     let sending = Sending::prepare(args, console)?;
     let key = args.key(&cancel)?;
     let connect = || transfer::connect(to, &key, args.timeout, &cancel, console);
-    let mut sent = sending.attempt(to, &key, &cancel, connect)?;
+    let mut sent = sending.attempt((to, Through::Network), &key, &cancel, connect)?;
     while let Err(unfinished) = &sent
         && unfinished.kind() == ErrorKind::Moved
         // A code serves one connection.
@@ -442,7 +442,7 @@ impl SendArgs {
                 _ => return connected,
             }
         };
-        sending.attempt(to, key, cancel, connect)
+        sending.attempt((to, Through::Network), key, cancel, connect)
     }
 
     /// How this end proves who it is.
@@ -455,6 +455,15 @@ impl SendArgs {
             _ => key::needed_by_sender(self.psk_file.as_deref(), self.is_pipe(), cancel),
         }
     }
+}
+
+/// What carries a transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Through {
+    /// The path between two addresses, of which later transfers use what this one has measured.
+    Network,
+    /// The pipe of ssh, behind an address of this machine that says nothing about it.
+    Ssh,
 }
 
 /// The arguments of a transfer, checked, with what outlives an attempt to send.
@@ -493,7 +502,7 @@ impl<'a> Sending<'a> {
     /// What is wrong at this end before a transfer begins. How a transfer has ended is in the value.
     pub(crate) fn attempt(
         &self,
-        to: impl fmt::Display,
+        (to, through): (impl fmt::Display, Through),
         key: &Key,
         cancel: &Cancel,
         connect: impl FnOnce() -> Result<transfer::Channel, transfer::Error>,
@@ -506,7 +515,8 @@ impl<'a> Sending<'a> {
             Err(error) => return Ok(Err(Unfinished::before(error, to, &source))),
         };
         let (from, to) = (channel.local_addr().ip(), channel.peer_addr().ip());
-        let paths = KnownPaths::of_user().filter(|_| !args.no_path_cache);
+        let uses_known = through == Through::Network && !args.no_path_cache;
+        let paths = KnownPaths::of_user().filter(|_| uses_known);
         let known = || paths.as_ref().and_then(|paths| paths.find(from, to));
         let start = self.described.start.or_else(known);
         let settings = args.settings(&self.described, (self.rate, delete), start)?;

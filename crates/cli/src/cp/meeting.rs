@@ -14,7 +14,7 @@ use farwrite_transfer::{self as transfer, Cancel, SETUP, Unfinished};
 use crate::addresses::Targets;
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
-use crate::send::{Sending, Sent};
+use crate::send::{Sending, Sent, Through};
 use crate::serving::is_unmet;
 
 /// The most addresses of a meeting that are tried.
@@ -113,7 +113,8 @@ pub(super) fn send(
     let key = psk.into();
     let addresses = meeting.socket_addresses();
     let connect = || transfer::connect_first(&addresses, &key, DIAL, cancel);
-    let sent = sending.attempt("the other end", &key, cancel, connect)?;
+    let to = ("the other end", Through::Network);
+    let sent = sending.attempt(to, &key, cancel, connect)?;
     let why = match &sent {
         Err(unfinished) if is_unmet(&sent) => unfinished,
         _ => return Ok(sent),
@@ -126,7 +127,8 @@ pub(super) fn send(
     let to = at.to_string().parse::<HostPort>();
     let to = to.map_err(|error| Failure::new(Exit::Other, error.to_string()))?;
     let connect = || transfer::connect(&to, &key, SETUP, cancel, console);
-    sending.attempt("the other end of ssh", &key, cancel, connect)
+    let to = ("the other end of ssh", Through::Ssh);
+    sending.attempt(to, &key, cancel, connect)
 }
 
 #[cfg(test)]
