@@ -390,21 +390,20 @@ fn is_blank(file: &Path) -> bool {
     fs::read_to_string(file).is_ok_and(|text| text.trim().is_empty())
 }
 
-/// Receives at a port that this program holds. Returns the exit code.
+/// Receives by a listener at a port that this program holds. Returns the exit code.
 pub(crate) fn receive(
     args: &RecvArgs,
     until: Until,
-    port: &ReservedPort,
+    (listener, port): (&Arc<Listener>, &ReservedPort),
     admitting: &Admitting,
     cancel: &Cancel,
     console: &Console,
 ) -> Result<ExitCode, Failure> {
-    let listener = listen(port, &admitting.keys, false)?;
     let outputs = Outputs::start(args, console)?;
     let admitting = (admitting, &(|| {}) as &(dyn Fn() + Sync));
     receive_from(
         (args, until, outputs),
-        (&listener, port),
+        (listener, port),
         admitting,
         cancel,
         console,

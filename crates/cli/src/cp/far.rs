@@ -73,6 +73,9 @@ fn receive(
     let receiver = receiver(words)?.through_remote_shell(b"");
     recv::check_directory(receiver.dir())?;
     let held = reserve(port)?;
+    let admitting = Admitting::of(&psk);
+    // The other end comes as soon as it knows where.
+    let listener = recv::listen(&held, &admitting.keys, false)?;
     let by_ssh = ends_of_ssh().map(|(_, here)| here);
     let meeting = Meeting::here(held.local_addr(), by_ssh);
     greet(&mut pipe, &format!(" {meeting}"))?;
@@ -89,8 +92,8 @@ fn receive(
     let ended = recv::receive(
         &receiver,
         Until::Interrupted,
-        &held,
-        &Admitting::of(&psk),
+        (&listener, &held),
+        &admitting,
         &cancel,
         console,
     );

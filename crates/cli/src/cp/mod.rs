@@ -315,6 +315,9 @@ impl CpArgs {
         let port = reserve(self.port)?;
         let meeting = Meeting::here(port.local_addr(), None);
         let psk = key::make()?;
+        let admitting = Admitting::of(&psk);
+        // The other end comes as soon as it knows where.
+        let listener = recv::listen(&port, &admitting.keys, false)?;
         let mut words: Vec<OsString> = vec!["send".into()];
         words.extend(self.of_sender()?);
         words.push("--".into());
@@ -339,8 +342,8 @@ impl CpArgs {
         let received = recv::receive(
             &receiver,
             Until::FirstMet,
-            &port,
-            &Admitting::of(&psk),
+            (&listener, &port),
+            &admitting,
             &cancel,
             console,
         );
