@@ -126,7 +126,7 @@ fn warn_of_deadlocks(plan: &Plan, cases: &[CaseOutcome], console: &Console) {
         format!("{} to {to}", nodes[node.0 as usize].name)
     });
     console.warn(format!(
-        "{} in a deadlock: switches have stopped each other by PFC, in run {} at the ports {}",
+        "{} ended in a deadlock: switches have stopped each other by PFC, in run {} at the ports {}",
         Count(1 + found.count() as u64, "run"),
         first.case.number,
         ports.collect::<Vec<_>>().join(", ")
