@@ -1,14 +1,18 @@
-"""Copies and a remote shell over a real ssh server: directly, through firewalls, and with what users get wrong."""
+"""Copies, a remote shell and a forward over a real ssh server: directly, through firewalls, and with what users get
+wrong."""
 
 import filecmp
 import json
 import os
 import pathlib
 import random
+import signal
 import subprocess
+import sys
 
+from lib.path import Path
 from lib.sshd import PORT, Sshd
-from lib.veth import Veth
+from lib.veth import Veth, until
 
 #: Of a copy that goes through ssh.
 THROUGH = "the data go through ssh"
@@ -26,6 +30,8 @@ def run(report, program, directory):
         _copies(report, program, where, veth)
     with report.case("ssh: a remote shell for rsync"), Veth(1500) as veth:
         _remote_shell(report, program, where, veth)
+    with report.case("ssh: a forward for curl"), Path(program, "--rate", "100Mbit", "--rtt", "10ms", "--loss", "1%") as path:
+        _forward(report, program, where, path)
 
 
 def _copies(report, program, where, veth):
@@ -154,3 +160,44 @@ def _remote_shell(report, program, where, veth):
     veth.b.run("nft", "add rule inet one in meta l4proto udp drop")
     (tree / "new").write_bytes(b"newer")
     report.check("where UDP does not pass, rsync goes through ssh", problems_of_rsync(True))
+
+
+def _forward(report, program, where, path):
+    """curl gets files of a web server that only the other machine reaches, over a path that loses packets."""
+    shell = Sshd(path, path.b, where / "forward-keys").shell
+    site = where / "site"
+    site.mkdir()
+    for name, length in (("long", 2_000_000), ("short", 100_000)):
+        (site / name).write_bytes(random.Random(3).randbytes(length))
+    server = [sys.executable, "-m", "http.server", "8000", "--bind", "127.0.0.1", "--directory", str(site)]
+    path.own(path.b.popen(server, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+    until(lambda: ":8000" in path.b.run("ss", "-tln"), 20, "the web server listens")
+
+    # UDP to this port does not pass, and the far end does not reach the near one either.
+    path.b.run("nft", "add table inet shut; add chain inet shut in { type filter hook input priority 0; }; "
+                      "add rule inet shut in iif != lo udp dport 4999 drop")
+    path.a.run("nft", "add table inet shut; add chain inet shut in { type filter hook input priority 0; }; "
+                      "add rule inet shut in iif != lo meta l4proto udp ct state new drop")
+
+    def start(port, *options):
+        command = [program, "forward", "--rsh", shell, "--far-program", program, "-L", f"{port}:localhost:8000"]
+        return path.own(path.a.popen([*command, *options, path.b.v4], text=True, stdout=subprocess.PIPE,
+                                     stderr=subprocess.PIPE))
+
+    def problems_of(near, port, name, is_through):
+        told = near.stdout.readline()
+        get = ["curl", "--silent", "--show-error", "--max-time", "30", f"http://127.0.0.1:{port}/{name}"]
+        done = subprocess.run(["ip", "netns", "exec", path.a.name, *get], capture_output=True)
+        near.send_signal(signal.SIGINT)
+        _, errors = near.communicate(timeout=20)
+        problems = []
+        if done.stdout != (site / name).read_bytes():
+            problems.append(f"{told!r}, and curl ends with {done.returncode}: {done.stderr}")
+        if (GO_THROUGH in errors) != is_through or near.returncode != 130:
+            problems.append(f"the near end ends with {near.returncode}: {errors}")
+        return problems
+
+    # Both at the same time, since the second one waits for UDP for some seconds.
+    over_udp, through_ssh = start(8080), start(8081, "--port", "4999")
+    report.check("a file comes over UDP", problems_of(over_udp, 8080, "long", False))
+    report.check("where UDP does not pass, it comes through ssh", problems_of(through_ssh, 8081, "short", True))

@@ -14,6 +14,7 @@ use crate::console::json_line;
 use crate::cp::{CpArgs, FarArgs};
 use crate::demo::DemoArgs;
 use crate::exit::{Exit, Failure, exit_codes};
+use crate::forward::ForwardArgs;
 use crate::keygen::KeygenArgs;
 use crate::link::LinkArgs;
 use crate::pages::{CompletionsArgs, ManArgs};
@@ -33,6 +34,7 @@ Examples:
   farwrite cp data.bin host:in/      copy a file to another machine that ssh reaches
   rsync -a -e 'farwrite rsh' dir host:
   farwrite recv                      wait for files, and print the command for the other machine
+  farwrite forward -L 8080:localhost:80 host
   tar c . | farwrite send --to far.example --psk-file far.key -
   farwrite keygen far.key            make the key that two machines share
   farwrite link --namespaces a b --rate 1Gbit --rtt 40ms
@@ -79,6 +81,8 @@ pub(crate) enum Command {
     /// The other end of `farwrite cp`, which starts this command through ssh.
     #[command(hide = true)]
     Far(FarArgs),
+    /// Forward a TCP port to another machine, as `ssh -L` does.
+    Forward(Box<ForwardArgs>),
     /// Make a pre-shared key for two machines.
     Keygen(KeygenArgs),
     /// Emulate a long path between two network namespaces, for any IP traffic.
@@ -116,6 +120,7 @@ impl Command {
             Self::Cp(_) => "cp",
             Self::Demo(_) => "demo",
             Self::Far(_) => "far",
+            Self::Forward(_) => "forward",
             Self::Keygen(_) => "keygen",
             Self::Link(_) => "link",
             Self::Lowar(_) => "lowar",

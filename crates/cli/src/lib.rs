@@ -14,6 +14,7 @@ mod demo;
 mod device;
 mod dry_run;
 mod exit;
+mod forward;
 #[doc(hidden)]
 pub mod fuzzing;
 mod interrupt;
@@ -90,6 +91,7 @@ fn run(command: &Command, console: &Console) -> Result<ExitCode, Failure> {
         Command::Cp(args) => cp::run(args, console),
         Command::Far(args) => cp::run_far(args, console),
         Command::Demo(args) => demo::run(args, console).map(done),
+        Command::Forward(args) => forward::run(args, console),
         Command::Keygen(args) => keygen::run(args, console).map(done),
         Command::Link(args) => link::run(args, console),
         Command::Lowar(args) => boxes::run_lowar(args, console),

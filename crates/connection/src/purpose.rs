@@ -27,6 +27,8 @@ impl Purpose {
     pub const FILES: Self = Self(2);
     /// Measuring a path (P9).
     pub const PROBE: Self = Self(3);
+    /// TCP connections that one machine makes for another (P16).
+    pub const FORWARD: Self = Self(4);
 
     /// The purpose with a number that P12.5 does not assign.
     #[must_use]
@@ -42,6 +44,7 @@ impl fmt::Display for Purpose {
             Self::PIPE => f.write_str("pipes"),
             Self::FILES => f.write_str("files"),
             Self::PROBE => f.write_str("probes"),
+            Self::FORWARD => f.write_str("forwards"),
             Self(number) => write!(f, "purpose {number}"),
         }
     }

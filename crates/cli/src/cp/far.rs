@@ -55,7 +55,7 @@ pub(crate) fn run_far(args: &FarArgs, console: &Console) -> Result<ExitCode, Fai
             let (options, paths) = words.split_at(options.ok_or_else(usage)?);
             send_files((options, &paths[1..]), &psk, pipe, console)
         }
-        Some("rsh" | "write" | "read") => rsh::run_far(what, words, psk, pipe, console),
+        Some("rsh" | "write" | "read" | "forward") => rsh::run_far(what, words, psk, pipe, console),
         _ => Err(usage()),
     }
 }

@@ -4,7 +4,7 @@ mod far;
 mod file;
 pub(crate) mod meeting;
 mod place;
-mod relay;
+pub(crate) mod relay;
 pub(crate) mod ssh;
 
 use std::ffi::{OsStr, OsString};

@@ -23,6 +23,7 @@ use crate::console::Console;
 use crate::cp::greet;
 use crate::cp::meeting::{Meeting, ends_of_ssh};
 use crate::exit::{Exit, Failure, OrExit};
+use crate::forward;
 use crate::pipe::{Cut, stream_options};
 
 /// The time between the hang-up signal to the command and the end of it by force.
@@ -43,7 +44,7 @@ pub(crate) fn words(what: &str, port: u16, settings: &Settings, command: &OsStr)
     words
 }
 
-/// Runs the command that the near end asks for. Returns its exit code.
+/// Runs the command that the near end asks for, or forwards for it. Returns the exit code.
 pub(crate) fn run_far(
     what: &OsStr,
     words: &[OsString],
@@ -67,7 +68,10 @@ pub(crate) fn run_far(
         what,
         argument: command,
     };
-    let ended = serve(port, &task, &settings, &psk, &mut pipe);
+    let ended = match what.to_str() {
+        Some("forward") => forward::run_far(port, &settings, &psk, pipe),
+        _ => serve(port, &task, &settings, &psk, &mut pipe),
+    };
     Ok(ended.unwrap_or_else(|failure| {
         console.fail(&failure);
         FAILED.into()
@@ -130,7 +134,7 @@ fn serve(
 }
 
 /// Reads a line of standard input, and nothing behind it: that belongs to the command.
-fn line() -> Result<String, Failure> {
+pub(crate) fn line() -> Result<String, Failure> {
     let mut line = Vec::new();
     let mut byte = [0];
     while line.len() < MAX_LINE_BYTES {

@@ -20,10 +20,11 @@ use farwrite_units::parse::{parse_rate, parse_timeout};
 use crate::console::Console;
 use crate::cp::ssh::{RemoteArgs, check_host};
 use crate::exit::{Exit, Failure, OrExit};
+use crate::forward::MOST_STREAMS;
 use crate::key;
 use crate::pipe::{Cut, PIECE_BYTES, own_output, stream_options};
-pub(crate) use far::{run_far, words};
-pub(crate) use way::{Way, find};
+pub(crate) use far::{line, run_far, words};
+pub(crate) use way::{Way, dial, find, listen};
 
 /// The name of the stream, with the version of P14.4.
 const NAME: &str = "farwrite-rsh-1";
@@ -86,11 +87,13 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    fn connection(&self, connect_limit: Duration) -> ConnectionOptions {
+    pub(crate) fn connection(&self, connect_limit: Duration) -> ConnectionOptions {
         ConnectionOptions {
             connect_limit,
             busy_limit: connect_limit,
             silence_limit: self.timeout,
+            // A forward has one for each TCP connection.
+            max_queue_pairs: MOST_STREAMS,
             rate_control: RateControl::Adaptive {
                 max_bps: self.rate_bps,
                 start: None,

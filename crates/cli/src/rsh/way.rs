@@ -58,14 +58,14 @@ pub(crate) fn find(
 }
 
 /// Connects to where the other end listens.
-pub(super) fn dial(meeting: &Meeting, psk: &Psk, settings: &Settings) -> Result<Connection, Error> {
+pub(crate) fn dial(meeting: &Meeting, psk: &Psk, settings: &Settings) -> Result<Connection, Error> {
     let addresses = meeting.socket_addresses();
     let options = settings.connection(ATTEMPT);
     connect_any(&addresses, &Keys::of_psk(psk), "the other end", &options)
 }
 
 /// Listens at a UDP port of all addresses.
-pub(super) fn listen(port: u16, psk: &Psk, settings: &Settings) -> Result<Listener, Failure> {
+pub(crate) fn listen(port: u16, psk: &Psk, settings: &Settings) -> Result<Listener, Failure> {
     let (keys, options) = (Keys::of_psk(psk), settings.connection(ATTEMPT));
     let listener = at_any(port, |addr| Listener::bind(addr, &keys, &options));
     listener.map_err(|error| Failure::of_connection("listening", &error))

@@ -3,6 +3,7 @@
 mod changed_files;
 mod copies;
 mod cutover;
+mod forwards;
 mod hostile;
 mod hostile_sender;
 mod interrupted;

@@ -1,0 +1,223 @@
+//! The end that makes the TCP connections: one that listens for others, or one that ssh has started.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use farwrite_connection::{Connection, ConnectionOptions, Keys, Listener, Purpose};
+use farwrite_keys::{HostPort, Psk, shown};
+use farwrite_stream::{ConnectionExt, Stream, StreamOptions};
+use farwrite_transfer::Cancel;
+
+use super::carry::{AtOnce, carry, prepare};
+use super::opening::{CONNECTED, read_request, refusal};
+use super::{ForwardArgs, LAST_WORDS, LOOK, NAME, OPENING, stream_options};
+use crate::addresses::Targets;
+use crate::console::Console;
+use crate::cp::greet;
+use crate::cp::meeting::{Meeting, ends_of_ssh};
+use crate::cp::relay::{Out, Relay};
+use crate::exit::{Exit, Failure, OrExit};
+use crate::rsh::{Settings, dial, line, listen as listen_anywhere};
+use crate::{interrupt, key};
+
+/// The most near ends at a time.
+const MOST_CONNECTIONS: usize = 32;
+/// How long an address of a destination may take to answer.
+const CONNECTING: Duration = Duration::from_secs(10);
+/// How long to wait for a stream before looking whether the connection is over.
+const STREAM: Duration = Duration::from_secs(60);
+
+/// Serves all near ends that hold the key, until the user ends it.
+pub(super) fn listen(
+    args: &ForwardArgs,
+    addr: SocketAddr,
+    console: &Console,
+) -> Result<ExitCode, Failure> {
+    let cancel = interrupt::catch()?;
+    let psk = key::needed(args.psk_file.as_deref(), &cancel)?;
+    let settings = args.settings();
+    let options = ConnectionOptions {
+        serves: vec![Purpose::FORWARD],
+        ..settings.connection(OPENING)
+    };
+    let listener = Listener::bind(addr, &Keys::of_psk(&psk), &options);
+    let listener = listener.map_err(|error| Failure::of_connection("listening", &error))?;
+    let local = listener.local_addr();
+    console.say(format_args!("listening on {} (UDP)", shown(&local)));
+    let targets = Targets::of(local);
+    let file = args.psk_file.as_ref();
+    let file = file.map(|file| format!(" --psk-file {}", file.display()));
+    for destination in &args.allow_forward {
+        console.say(format_args!(
+            "on the other machine, for {destination}:\n\n  farwrite forward -L PORT:{destination} --to {}{}\n",
+            targets.first,
+            file.as_deref().unwrap_or_default()
+        ));
+    }
+    targets.show_others(console);
+    let service = Service {
+        allowed: Some(args.allow_forward.clone()),
+        options: stream_options(settings.scheme),
+    };
+    serve_all(&Arc::new(service), &listener, &cancel, console)
+}
+
+fn serve_all(
+    service: &Arc<Service>,
+    listener: &Listener,
+    cancel: &Cancel,
+    console: &Console,
+) -> Result<ExitCode, Failure> {
+    let mut connections = Vec::<Connection>::new();
+    loop {
+        if let Err(interrupted) = cancel.check() {
+            let start = Instant::now();
+            connections.iter().for_each(Connection::close);
+            for connection in &connections {
+                connection.finish(LAST_WORDS.saturating_sub(start.elapsed()));
+            }
+            return Err(interrupted.into());
+        }
+        let accepted = listener.accept(LOOK);
+        let accepted = accepted.map_err(|error| Failure::of_connection("listening", &error))?;
+        let Some(connection) = accepted else { continue };
+        connections.retain(|connection| connection.ended().is_none());
+        if connections.len() >= MOST_CONNECTIONS {
+            connection.refuse_as_busy("this end has too many connections");
+            continue;
+        }
+        if let Some(peer) = connection.peer_addr() {
+            console.say(format_args!("connected: {}", shown(&peer)));
+        }
+        connections.push(connection.clone());
+        service.serve_apart(connection);
+    }
+}
+
+/// Serves the near end that has started this program through ssh (P14.6).
+pub(crate) fn run_far(
+    port: u16,
+    settings: &Settings,
+    psk: &Psk,
+    mut pipe: File,
+) -> Result<ExitCode, Failure> {
+    let listener = listen_anywhere(port, psk, settings)?;
+    let local = listener.local_addr();
+    let by_ssh = ends_of_ssh().map(|(_, here)| here);
+    greet(&mut pipe, &format!(" {}", Meeting::here(local, by_ssh)))?;
+    let service = Arc::new(Service {
+        // The near end could log in.
+        allowed: None,
+        options: stream_options(settings.scheme),
+    });
+    let of_listener = Arc::clone(&service);
+    thread::spawn(move || {
+        loop {
+            match listener.accept(STREAM) {
+                Ok(Some(connection)) => of_listener.serve_apart(connection),
+                Ok(None) => {}
+                Err(_) => return,
+            }
+        }
+    });
+    loop {
+        let line = line()?;
+        match line.split_once(' ').unwrap_or((&line, "")) {
+            ("udp", _) => {}
+            ("dial", meeting) => {
+                // The near end may have given up meanwhile, and says so.
+                if let Ok(connection) = dial(&Meeting::told_by_near(meeting)?, psk, settings) {
+                    service.serve_apart(connection);
+                }
+            }
+            ("ssh", _) => {
+                let relay = Relay::exit(Out::new(pipe), local.port());
+                let relay = relay.or_exit(Exit::Other, "carrying the data through ssh")?;
+                let read = relay.read(io::stdin().lock());
+                read.or_exit(Exit::Unreachable, "reading what ssh carries")?;
+                return Ok(ExitCode::SUCCESS);
+            }
+            // The near end is gone.
+            ("", _) => return Ok(ExitCode::SUCCESS),
+            _ => {
+                let what = format!("{line:?} is not a way that this version knows");
+                return Err(Failure::new(Exit::Mismatch, what));
+            }
+        }
+    }
+}
+
+/// What near ends may reach.
+struct Service {
+    /// `None`: everything.
+    allowed: Option<Vec<HostPort>>,
+    options: StreamOptions,
+}
+
+impl Service {
+    /// Serves a near end until its connection is over.
+    fn serve_apart(self: &Arc<Self>, connection: Connection) {
+        let service = Arc::clone(self);
+        thread::spawn(move || {
+            loop {
+                match connection.accept_stream(Some(NAME), &service.options, STREAM) {
+                    Ok(Some((_, stream))) => service.answer_apart(&connection, stream),
+                    Ok(None) => {}
+                    // The connection is over, or one stream of a peer was refused, which knows it.
+                    Err(_) if matches!(connection.wait_ended(LOOK), Ok(None)) => {}
+                    Err(_) => return,
+                }
+            }
+        });
+    }
+
+    fn answer_apart(self: &Arc<Self>, connection: &Connection, stream: Stream) {
+        let (service, connection) = (Arc::clone(self), connection.clone());
+        thread::spawn(move || service.answer(&connection, stream));
+    }
+
+    /// Connects to where a stream leads, and carries its bytes.
+    fn answer(&self, connection: &Connection, stream: Stream) {
+        let control = stream.control();
+        let (mut reader, mut writer) = stream.split();
+        reader.set_timeout(Some(OPENING));
+        writer.set_timeout(Some(OPENING));
+        let opened = read_request(&mut reader).and_then(|to| self.connect(&to));
+        let tcp = match opened {
+            Ok(tcp) => tcp,
+            Err(why) => {
+                // Both halves end when they are dropped, behind this.
+                let _ = writer.write_all(&refusal(&why));
+                return;
+            }
+        };
+        reader.set_timeout(Some(Duration::ZERO));
+        if prepare(&tcp).is_ok() && writer.write_all(&[CONNECTED]).is_ok() {
+            // The near end learns from the stream how it has ended.
+            let _ = carry(connection, &tcp, &control, &mut AtOnce(reader), &mut writer);
+        }
+    }
+
+    fn connect(&self, to: &HostPort) -> Result<TcpStream, String> {
+        if let Some(allowed) = &self.allowed
+            && !allowed.contains(to)
+        {
+            return Err(format!(
+                "it does not forward to {to}: start it with --allow-forward {to}"
+            ));
+        }
+        let mut why = String::new();
+        for addr in to.resolve().map_err(|error| error.to_string())? {
+            match TcpStream::connect_timeout(&addr, CONNECTING) {
+                Ok(tcp) => return Ok(tcp),
+                Err(error) => why = format!("connecting to {addr}: {error}"),
+            }
+        }
+        Err(why)
+    }
+}

@@ -1,0 +1,135 @@
+//! `farwrite forward`: a port of this machine leads to a TCP port that another machine reaches (P16). Each TCP
+//! connection crosses the network on a byte stream of its own.
+
+mod carry;
+mod far;
+mod near;
+mod opening;
+mod ports;
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use farwrite_keys::{HostPort, parse_listen};
+use farwrite_stream::{SchemeSetting, StreamOptions};
+use farwrite_units::parse::{parse_rate, parse_timeout};
+
+use crate::addresses::parse_target;
+use crate::console::Console;
+use crate::cp::ssh::RemoteArgs;
+use crate::exit::Failure;
+use crate::recv::raise_open_files;
+use crate::rsh::Settings;
+pub(crate) use far::run_far;
+use ports::{Forward, parse_destination};
+
+/// The name of the streams, with the version of P16.
+const NAME: &str = "farwrite-forward-1";
+/// The most TCP connections at a time that a near end forwards, and that a far end makes for it.
+pub(crate) const MOST_STREAMS: usize = 256;
+/// How long a stream may take to be opened, and then to name its destination.
+const OPENING: Duration = Duration::from_secs(30);
+/// How often an end that waits looks whether it has to stop.
+const LOOK: Duration = Duration::from_millis(50);
+/// How long an end takes to tell the other one that it ends.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+/// How long the other end may be silent, without --timeout.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+const EXAMPLES: &str = "\
+Examples:
+  farwrite forward -L 8080:localhost:80 me@far.example
+      http://127.0.0.1:8080 is then port 80 of far.example
+  farwrite forward -L 2222:git.internal:22 -L 5432:db.internal:5432 far.example
+      hosts that far.example reaches; here: git clone ssh://git@127.0.0.1:2222/project
+  farwrite forward --rsh 'ssh -p 2222' -L 8080:localhost:80 far.example
+
+Without ssh, with a key of `farwrite keygen far.key` on both machines:
+  farwrite forward --listen [::]:4792 --psk-file far.key --allow-forward localhost:80
+  farwrite forward -L 8080:localhost:80 --to far.example --psk-file far.key
+
+The other machine makes the TCP connections, and looks names up. The data go over UDP, encrypted, with the
+repair of `farwrite send`. One of the two machines must be reachable by UDP at one port. If ssh has started
+the other end and neither is, the data go through ssh, and a warning says what to open. Programs connect to
+127.0.0.1 of this machine, unless BIND is another address of it; `*` is all of them. Ctrl-C ends it.";
+
+/// Forwards ports of this machine to TCP ports that another machine reaches.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+#[expect(clippy::doc_markdown, reason = "shown as help")]
+pub(crate) struct ForwardArgs {
+    /// As of ssh: connections to PORT of this machine go to HOST:PORT, as the other machine sees it. May be
+    /// repeated
+    #[arg(
+        short = 'L',
+        value_name = "[BIND:]PORT:HOST:PORT",
+        required_unless_present = "listen"
+    )]
+    forwards: Vec<Forward>,
+    /// Connect to a `farwrite forward --listen`, without ssh; without a port, 4792
+    #[arg(long, value_name = "HOST[:PORT]", value_parser = parse_target)]
+    #[arg(conflicts_with_all = ["listen", "host"])]
+    to: Option<HostPort>,
+    /// Be the other end: wait for others at this UDP address
+    #[arg(long, value_name = "ADDR:PORT", value_parser = parse_listen)]
+    #[arg(requires = "allow_forward", conflicts_with_all = ["forwards", "host"])]
+    listen: Option<SocketAddr>,
+    /// With --listen, a destination that the others may name, written as they write it. May be repeated
+    #[arg(long, value_name = "HOST:PORT", value_parser = parse_destination, requires = "listen")]
+    allow_forward: Vec<HostPort>,
+    /// With --to and --listen, file with the pre-shared key of both ends; without it, the key is taken from the
+    /// environment variable FARWRITE_PSK, or else the program asks for it at the terminal
+    #[arg(long, value_name = "FILE", conflicts_with = "host")]
+    psk_file: Option<PathBuf>,
+    #[command(flatten)]
+    remote: RemoteArgs,
+    /// UDP port of the other machine, with ssh; without it, any free one
+    #[arg(long, value_name = "PORT", default_value_t = 0)]
+    port: u16,
+    /// Maximum bits per second on the wire, in each direction; with --to and --listen, of what this end sends
+    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
+    rate: Option<u64>,
+    /// How losses are repaired, as of `farwrite send`; with --to and --listen, losses of what this end sends
+    #[arg(long, value_name = "NAME", default_value = "auto")]
+    scheme: SchemeSetting,
+    /// Give up if the other machine is silent for this time: 1s to 1h; without it, 60s, and 5 minutes for ssh to
+    /// log in
+    #[arg(long, value_name = "TIME", value_parser = parse_timeout)]
+    timeout: Option<Duration>,
+    /// [USER@]HOST: the other machine, which ssh reaches
+    #[arg(value_name = "HOST", required_unless_present_any = ["to", "listen"])]
+    host: Option<OsString>,
+}
+
+impl ForwardArgs {
+    fn settings(&self) -> Settings {
+        Settings {
+            rate_bps: self.rate,
+            scheme: self.scheme,
+            timeout: self.timeout.unwrap_or(TIMEOUT),
+        }
+    }
+}
+
+/// Forwards until the user ends it. Returns the exit code.
+pub(crate) fn run(args: &ForwardArgs, console: &Console) -> Result<ExitCode, Failure> {
+    // A TCP connection takes three.
+    raise_open_files();
+    match args.listen {
+        Some(addr) => far::listen(args, addr, console),
+        None => near::run(args, console),
+    }
+}
+
+/// How a stream divides its bytes, which both ends must know: 8 MiB in each direction.
+fn stream_options(scheme: SchemeSetting) -> StreamOptions {
+    StreamOptions {
+        message_bytes: 64 << 10,
+        messages: 128,
+        scheme,
+    }
+}

@@ -1,0 +1,261 @@
+//! The end at which programs connect. It opens a stream for each of their TCP connections.
+
+use std::ffi::OsStr;
+use std::io::{ErrorKind, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::ExitCode;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use farwrite_connection::{
+    Connection, ConnectionOptions, Error as ConnectionError, Keys, Purpose, connect, connect_any,
+};
+use farwrite_keys::{HostPort, Psk};
+use farwrite_stream::{ConnectionExt, StreamOptions};
+use farwrite_transfer::{Cancel, SETUP};
+
+use super::carry::{AtOnce, carry, prepare};
+use super::opening::{Answered, request};
+use super::ports::Forward;
+use super::{ForwardArgs, LAST_WORDS, LOOK, MOST_STREAMS, NAME, OPENING, stream_options};
+use crate::console::Console;
+use crate::cp::meeting::Meeting;
+use crate::cp::relay::{Out, Relay};
+use crate::cp::ssh::{Far, check_host, why_it_ended};
+use crate::exit::{Exit, Failure, OrExit};
+use crate::rsh::{Settings, Way, find, words};
+use crate::{interrupt, key};
+
+/// How long to wait before the next connection of a program if there was no descriptor for the last one.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// The ports that are forwarded.
+type Ports<'a> = Vec<(&'a Forward, TcpListener)>;
+
+pub(super) fn run(args: &ForwardArgs, console: &Console) -> Result<ExitCode, Failure> {
+    let cancel = interrupt::catch()?;
+    let listen = |forward| Ok((forward, listen(forward)?));
+    let ports = args.forwards.iter().map(listen);
+    let ports = ports.collect::<Result<Ports<'_>, Failure>>()?;
+    let settings = args.settings();
+    match (&args.to, &args.host) {
+        (Some(to), _) => {
+            let psk = key::needed(args.psk_file.as_deref(), &cancel)?;
+            let connection = reach(to, &psk, &settings, &cancel)?;
+            forward(ports, &connection, &settings, &cancel, console, || Ok(()))
+        }
+        (None, Some(host)) => through_ssh(args, host, ports, &cancel, console),
+        (None, None) => Err(Failure::new(Exit::Usage, "name the other machine")),
+    }
+}
+
+fn listen(forward: &Forward) -> Result<TcpListener, Failure> {
+    let what = format_args!("listening for programs at {forward}").to_string();
+    forward.listen().or_exit(Exit::Unreachable, what)
+}
+
+/// Connects to an end that listens, and may start later.
+fn reach(
+    to: &HostPort,
+    psk: &Psk,
+    settings: &Settings,
+    cancel: &Cancel,
+) -> Result<Connection, Failure> {
+    let options = ConnectionOptions {
+        purpose: Purpose::FORWARD,
+        ..settings.connection(settings.timeout)
+    };
+    let (to, keys) = (to.to_string(), Keys::of_psk(psk));
+    let connected = cancel.run(move || connect(&to, &keys, "the other end", &options))?;
+    connected.map_err(|error| Failure::of_connection("connecting", &error))
+}
+
+/// Starts the other end, and connects to it over UDP or else through ssh.
+fn through_ssh(
+    args: &ForwardArgs,
+    host: &OsStr,
+    ports: Ports<'_>,
+    cancel: &Cancel,
+    console: &Console,
+) -> Result<ExitCode, Failure> {
+    check_host(host)?;
+    let (settings, psk) = (args.settings(), key::make()?);
+    let words = words("forward", args.port, &settings, OsStr::new(""));
+    let remote = args.remote.remote(host);
+    let mut far = remote.start(&words, &psk, None, cancel)?;
+    let greeting = far.greeting(args.timeout, cancel)?;
+    let meeting = greeting.parse::<Meeting>();
+    let meeting = meeting.map_err(|problem| Failure::new(Exit::Mismatch, problem))?;
+    let (mut input, output) = far.raw_pipes()?;
+    let of_find = psk.clone();
+    let (way, input) = cancel.run(move || {
+        let way = find(&greeting, &of_find, &settings, &mut input);
+        (way, input)
+    })?;
+    let name = host.to_string_lossy();
+    // The other end ends when its input does, which this end holds as long as it forwards.
+    let (connection, _held) = match way {
+        Ok(Way::Udp(connection)) => (connection, Some((input, output))),
+        Ok(Way::Ssh(why)) => {
+            console.warn(format_args!(
+                "the data go through ssh, because UDP does not pass ({why}); open a UDP port of the other machine, \
+                 and name it with --port"
+            ));
+            let entered = Relay::enter(Out::new(input), meeting.port);
+            let (relay, at) = entered.or_exit(Exit::Other, "carrying the data through ssh")?;
+            thread::spawn(move || {
+                let _ = relay.read(output);
+                relay.close();
+            });
+            let (keys, options) = (Keys::of_psk(&psk), settings.connection(SETUP));
+            let connected =
+                cancel.run(move || connect_any(&[at], &keys, "the other end", &options))?;
+            let what = "connecting through ssh";
+            let connected = connected.map_err(|error| Failure::of_connection(what, &error));
+            (connected?, None)
+        }
+        Err(failure) => return Err(ended(&mut far, &name).unwrap_or(failure)),
+    };
+    let is_alive = || {
+        let ended = ended(&mut far, &name);
+        // Ctrl-C ends ssh too.
+        cancel.check()?;
+        ended.map_or(Ok(()), Err)
+    };
+    let forwarded = forward(ports, &connection, &settings, cancel, console, is_alive);
+    far.kill();
+    forwarded
+}
+
+/// Why the program at the other machine, or ssh, has ended.
+fn ended(far: &mut Far, name: &str) -> Option<Failure> {
+    Some(why_it_ended(name, far.ended()?))
+}
+
+/// Forwards until the user ends it, or the connection or what `is_alive` watches has ended.
+fn forward(
+    ports: Ports<'_>,
+    connection: &Connection,
+    settings: &Settings,
+    cancel: &Cancel,
+    console: &Console,
+    mut is_alive: impl FnMut() -> Result<(), Failure>,
+) -> Result<ExitCode, Failure> {
+    let places = Arc::new(Places::default());
+    for (forward, listener) in ports {
+        let at = listener.local_addr().or_exit(Exit::Other, "listening")?;
+        console.say(format_args!("forwarding {at} to {}", forward.destination));
+        let port = Port {
+            destination: forward.destination.clone(),
+            connection: connection.clone(),
+            options: stream_options(settings.scheme),
+            places: Arc::clone(&places),
+            console: console.clone(),
+        };
+        thread::spawn(move || port.accept(&listener));
+    }
+    loop {
+        if let Err(interrupted) = cancel.check() {
+            connection.finish(LAST_WORDS);
+            return Err(interrupted.into());
+        }
+        is_alive()?;
+        let ended = connection.wait_ended(LOOK);
+        let ended =
+            ended.and_then(|ended| ended.map_or(Ok(()), |why| Err(ConnectionError::Over(why))));
+        ended.map_err(|error| Failure::of_connection("forwarding", &error))?;
+    }
+}
+
+/// What a port of this machine needs to forward connections.
+#[derive(Clone)]
+struct Port {
+    destination: HostPort,
+    connection: Connection,
+    options: StreamOptions,
+    places: Arc<Places>,
+    console: Console,
+}
+
+impl Port {
+    /// Forwards all connections of programs.
+    fn accept(&self, listener: &TcpListener) {
+        loop {
+            let place = Places::take(&self.places);
+            match listener.accept() {
+                Ok((tcp, _)) => {
+                    let port = self.clone();
+                    thread::spawn(move || {
+                        port.serve(&tcp);
+                        drop((tcp, place));
+                    });
+                }
+                Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
+                Err(error) => {
+                    let what = format_args!("a connection to {}: {error}", self.destination);
+                    self.console.warn(what);
+                    thread::sleep(PAUSE);
+                }
+            }
+        }
+    }
+
+    /// Forwards a connection. If it fails, the program gets a reset, and others go on.
+    fn serve(&self, tcp: &TcpStream) {
+        if let Err(Some(why)) = self.carry(tcp)
+            && self.connection.ended().is_none()
+        {
+            self.console
+                .warn(format_args!("{}: {why}", self.destination));
+        }
+    }
+
+    /// # Errors
+    /// Why the destination was not reached; `None` if it was, and the connection then broke.
+    fn carry(&self, tcp: &TcpStream) -> Result<(), Option<String>> {
+        prepare(tcp).map_err(|error| Some(error.to_string()))?;
+        let opened = self.connection.open_stream(NAME, &self.options, OPENING);
+        let stream = opened.map_err(|error| Some(error.to_string()))?;
+        let control = stream.control();
+        let (mut reader, mut writer) = stream.split();
+        reader.set_timeout(Some(Duration::ZERO));
+        let written = writer.write_all(&request(&self.destination));
+        written.map_err(|error| Some(error.to_string()))?;
+        let mut reader = Answered::new(AtOnce(reader));
+        let carried = carry(&self.connection, tcp, &control, &mut reader, &mut writer);
+        carried.map_err(|error| {
+            let is_refused = error.kind() == ErrorKind::ConnectionRefused;
+            is_refused.then(|| format!("the other end says: {error}"))
+        })
+    }
+}
+
+/// Bounds the connections at a time.
+#[derive(Default)]
+struct Places {
+    taken: Mutex<usize>,
+    freed: Condvar,
+}
+
+/// One of them, until it is dropped.
+struct Place(Arc<Places>);
+
+impl Places {
+    /// Waits for a place.
+    fn take(places: &Arc<Self>) -> Place {
+        let taken = places.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = places
+            .freed
+            .wait_while(taken, |taken| *taken >= MOST_STREAMS);
+        *taken.unwrap_or_else(PoisonError::into_inner) += 1;
+        Place(Arc::clone(places))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        *self.0.taken.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        self.0.freed.notify_one();
+    }
+}
