@@ -9,6 +9,7 @@ from results import table
 
 CAUSES = {"ours": "ours", "open": "open setting", "paper": "paper"}
 ORDER = ["reproduced", "partly", "not"]
+BY_ARITHMETIC = "by arithmetic"
 
 
 def claims(folder):
@@ -36,17 +37,34 @@ def stated(number):
     return f"at least {text(low)}" if low is not None else f"at most {text(high)}"
 
 
+def decides(number, results):
+    """Whether the verdict on the claim depends on a number."""
+    return number["name"] in results["verdicts"] and "role" not in number
+
+
+def counts(claim, results):
+    """How many numbers that decide have each verdict, and how many follow by arithmetic."""
+    found = [results["verdicts"][number["name"]] for number in claim["numbers"] if decides(number, results)]
+    parts = ["/".join(str(found.count(verdict)) for verdict in ORDER)] if found else []
+    computed = list(results["verdicts"].values()).count(BY_ARITHMETIC)
+    return ", ".join(parts + ([f"{computed} {BY_ARITHMETIC}"] if computed else []))
+
+
+def verdict(claim, results):
+    """The verdict on a claim, with the baseline if it is of another kind than the paper's."""
+    baselines = dict.fromkeys(number["baseline"] for number in claim["numbers"] if "baseline" in number)
+    return f"**{results['verdict'] or 'no verdict'}**" + "".join(f" (baseline: {of})" for of in baselines)
+
+
 def verdicts(folder):
     """One line for each claim."""
     lines = []
     for name, claim, results in claims(folder):
-        found = list(results["verdicts"].values())
-        counts = "/".join(str(found.count(verdict)) for verdict in ORDER) if found else ""
         # The letter of a claim names its paper.
         title = re.sub(r"^\w+: ", "", claim["title"])
         command = claim.get("command", "make -C lab figures")
         lines.append([f"[{name}](../figures/{name}/plot.svg)", title[0].upper() + title[1:],
-                      f"**{results['verdict'] or 'no verdict'}**", counts, f"`{command}`"])
+                      verdict(claim, results), counts(claim, results), f"`{command}`"])
     return table(["claim", "title", "verdict", "reproduced/partly/not", "command"], lines)
 
 
@@ -108,7 +126,8 @@ def judged(claim, results):
 
 def cells(number, results, says):
     """What a number is, the paper's, ours, and the verdict."""
-    return [says, stated(number), results["shown"][number["name"]], results["verdicts"][number["name"]]]
+    role = f" ({number['role']})" if number.get("role") in ("baseline", "variant") else ""
+    return [says, stated(number), results["shown"][number["name"]], results["verdicts"][number["name"]] + role]
 
 
 def numbers(folder):
@@ -121,12 +140,17 @@ def numbers(folder):
     return table(["claim", "number", "paper", "here", "verdict", "whose the difference is", "why"], lines)
 
 
+def differs(number, results):
+    """Whether a number that decides, or that follows from the paper's own ones, is not reproduced."""
+    return (results["verdicts"][number["name"]] not in ("reproduced", BY_ARITHMETIC)
+            and number.get("role", "arithmetic") == "arithmetic")
+
+
 def differences(folder):
-    """One line for each number that is not reproduced; the first one of a claim names it."""
+    """One line for each number that differs; the first one of a claim names it."""
     lines = []
     for name, claim, results in claims(folder):
-        found = [entry for entry in zip(*judged(claim, results))
-                 if results["verdicts"][entry[0]["name"]] != "reproduced"]
+        found = [entry for entry in zip(*judged(claim, results)) if differs(entry[0], results)]
         says = as_before([number["says"] for number, _, _ in found])
         whys = told_once(sentences([why for _, _, why in found]), 5)
         lines += [["" if place else f"**{name}**", *cells(number, results, text), f"*{cause.split()[0]}*: {why}"]

@@ -19,11 +19,12 @@ from matplotlib.ticker import FixedLocator, NullLocator
 from paper_figures.claim import Claim, Number, Numbers
 from paper_figures.page import stated
 from paper_figures.style import PAPER, PAPER_LINE, Style
-from paper_figures.verdict import ERRORS, NOT, PARTLY, REPRODUCED, Statement
+from paper_figures.verdict import BY_ARITHMETIC, ERRORS, NOT, PARTLY, REPRODUCED, Statement
 
 #: Our numbers, by verdict.
 HERE: dict[str, Style] = {
     REPRODUCED: {"marker": "o"},
+    BY_ARITHMETIC: {"marker": "s", "markerfacecolor": "white"},
     PARTLY: {"marker": "o", "fillstyle": "left", "markerfacecoloralt": "white"},
     NOT: {"marker": "X"},
 }
@@ -200,9 +201,8 @@ def legend(figure: Figure, axes: Axes, kinds: set[str], verdicts: set[str], line
         "paper's bound": PAPER | {"marker": CARETRIGHTBASE},
     }
     ours: Style = {"color": COLOUR, "linestyle": "none", "markersize": 6}
-    names = {REPRODUCED: "here: reproduced", PARTLY: "here: partly", NOT: "here: not"}
     handles = [Line2D([], [], label=name, **look) for name, look in looks.items() if name in kinds]
-    handles += [Line2D([], [], label=names[of], **ours | HERE[of]) for of in HERE if of in verdicts]
+    handles += [Line2D([], [], label=f"here: {of}", **ours | HERE[of]) for of in HERE if of in verdicts]
     figure.legend(
         handles=handles,
         loc="lower center",

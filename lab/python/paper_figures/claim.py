@@ -15,7 +15,7 @@ from paper_figures.rows import Rows
 from paper_figures.rows import load as load_rows
 from paper_figures.shipped import FOLDER, Estimates, Times
 from paper_figures.shipped import load as load_times
-from paper_figures.verdict import ERRORS, Statement, overall
+from paper_figures.verdict import ARITHMETIC, BY_ARITHMETIC, ERRORS, REPRODUCED, Statement, overall
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -140,6 +140,10 @@ class Number:
     cause: str = ""
     #: The reason if our number differs.
     why: str = ""
+    #: Why the number does not decide the verdict on its claim: one of `verdict.ROLES`. Empty if it decides.
+    role: str = ""
+    #: What our baseline is, where it is of another kind than the paper's.
+    baseline: str = ""
     #: The place of the paper's number in the plot. None: it has none, as a ratio of two curves.
     at: Place | None = None
 
@@ -153,13 +157,19 @@ class Number:
         low = -inf if self.paper_low is None else self.paper_low
         return Statement(low, inf if self.paper_high is None else self.paper_high, self.tolerance)
 
+    @property
+    def decides(self) -> bool:
+        """Whether the verdict on the claim depends on the number."""
+        return self.statement is not None and not self.role
+
     def holds(self, ours: float) -> bool:
         """Return whether our number is within the bounds."""
         return self.low <= ours <= self.high
 
     def verdict(self, ours: float, error: float = 0.0) -> str:
         """Return the verdict on our number; empty for an addition of ours."""
-        return self.statement.verdict(ours, error) if self.statement else ""
+        found = self.statement.verdict(ours, error) if self.statement else ""
+        return BY_ARITHMETIC if found == REPRODUCED and self.role == ARITHMETIC else found
 
     def deviation(self, ours: float) -> float | None:
         """Return our number divided by the paper's, minus one; None if the paper's number is 0 or unknown."""
@@ -224,10 +234,10 @@ class Claim:
         errors = self.errors()
         return {name: estimate_text(value, ERRORS * errors.get(name, 0.0)) for name, value in ours.items()}
 
-    @staticmethod
-    def verdict(verdicts: dict[str, str]) -> str:
-        """Return the verdict on the whole claim."""
-        return overall(verdicts.values())
+    def verdict(self, verdicts: dict[str, str]) -> str:
+        """Return the verdict on the whole claim; by arithmetic if it states nothing else."""
+        found = overall(verdicts[number.name] for number in self.expected if number.decides)
+        return found or (BY_ARITHMETIC if BY_ARITHMETIC in verdicts.values() else "")
 
     @property
     def times(self) -> Times:

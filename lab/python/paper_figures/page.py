@@ -10,13 +10,14 @@ from paper_figures.claim import Claim, Number, Numbers
 from paper_figures.digits import estimate_text
 from paper_figures.digits import number_text as text
 from paper_figures.shipped import Estimates
-from paper_figures.verdict import CAUSES, NOT, PARTLY, REPRODUCED
+from paper_figures.verdict import BASELINE, BY_ARITHMETIC, CAUSES, NOT, PARTLY, REPRODUCED, VARIANT
 
 #: The verdicts as the page names them.
 NAMES = {
     REPRODUCED: "reproduced",
     PARTLY: "partly reproduced",
     NOT: "not reproduced",
+    BY_ARITHMETIC: "by arithmetic",
     "": "our addition",
 }
 
@@ -46,10 +47,11 @@ td.number { white-space: nowrap; font-variant-numeric: tabular-nums }
 <h1>The papers' figures, made again</h1>
 <p>Each section has a claim of a paper, our figure for it, and the paper's numbers beside ours. C is Celeris,
 L is LoWAR, N is NetRT, O is OptiNIC, and S is SDR-RDMA (SC '25). Numbers of the model are exact values of the
-papers' formulas unless a row says otherwise. The verdict on a number is computed: a value is reproduced
-within 10%, a range or a bound if our number holds it, both with two standard errors of ours where they are
-known (after ±). A value or range that is missed by at most a factor of two is partly reproduced. The cause
-of a difference is written by hand. Simulated numbers are those of NICs, boxes and endpoints in
+papers' formulas unless a row says otherwise. The verdict on a number is computed: a value or a range is
+reproduced within 10%, and a bound if our number holds it with two standard errors of ours where they are
+known (after ±). A value or range that is missed by at most a factor of two is partly reproduced. Numbers that
+follow by arithmetic, bounds about baselines and variants of ours do not decide a claim. The cause of a
+difference is written by hand. Simulated numbers are those of NICs, boxes and endpoints in
 virtual time, and of the shipped transform and timeouts on drawn data. Tests hold both to the bounds. Numbers
 of shipped protocols are from simulated messages.</p>
 <nav><ul>
@@ -130,11 +132,11 @@ def row(number: Number, ours: float, part: Part) -> str:
         f"<td>{escape(number.says)}</td>",
         f'<td class="number">{stated(number)}</td>',
         f'<td class="number">{part.shown[number.name]}{within}</td>',
-        f'<td class="{verdict or "ours"}">{NAMES[verdict]}</td>',
+        f'<td class="{verdict or "ours"}">{NAMES[verdict]}{role(number)}</td>',
         f'<td class="number">{"" if deviation is None else f"{deviation:+.1%}"}</td>',
         f'<td class="number">{bounds(number)}</td>',
         f'<td class="number">{protocol}</td>' if shipped else "",
-        f"<td>{escape(number.source)}. {escape(cause(number))}{escape(number.why)}</td>",
+        f"<td>{escape(number.source)}. {escape(why(number))}</td>",
     ]
     return f"<tr>{''.join(cells)}</tr>\n"
 
@@ -150,9 +152,16 @@ def stated(number: Number) -> str:
     return "" if number.paper_high is None else f"at most {text(number.paper_high)}"
 
 
-def cause(number: Number) -> str:
-    """Return whose the difference is, as the begin of a text."""
-    return f"{CAUSES[number.cause].capitalize()}: " if number.cause else ""
+def role(number: Number) -> str:
+    """Return why a number with a verdict does not decide, as the end of a text."""
+    return f" ({number.role})" if number.role in (BASELINE, VARIANT) and number.statement else ""
+
+
+def why(number: Number) -> str:
+    """Return whose the difference is, and its reason, as text; or what our baseline is."""
+    cause = f"{CAUSES[number.cause].capitalize()}: " if number.cause else ""
+    baseline = f" The baseline is {number.baseline}." if number.baseline else ""
+    return f"{cause}{number.why}{baseline}"
 
 
 def bounds(number: Number) -> str:

@@ -11,12 +11,21 @@ from xml.etree import ElementTree
 import pytest
 
 from make_figures import main
-from paper_figures.claim import Claim, ShippedMaker, load_all
+from paper_figures.claim import Claim, Number, ShippedMaker, load_all
 from paper_figures.digits import estimate_text
 from paper_figures.rows import load as load_rows
 from paper_figures.shipped import FOLDER
 from paper_figures.shipped import load as load_times
-from paper_figures.verdict import CAUSES, NOT, PARTLY, REPRODUCED, Statement, overall
+from paper_figures.verdict import (
+    BY_ARITHMETIC,
+    CAUSES,
+    NOT,
+    PARTLY,
+    REPRODUCED,
+    ROLES,
+    Statement,
+    overall,
+)
 
 FIGURES = Path(__file__).parents[2] / "figures"
 CLAIMS = load_all(FIGURES)
@@ -66,9 +75,10 @@ def test_numbers(claim: Claim) -> None:
     for number in claim.expected:
         assert number.holds(ours[number.name]), (number.name, ours[number.name])
         # Each difference has a cause and a reason, and what is reproduced has no cause.
-        differs = verdicts.get(number.name, REPRODUCED) != REPRODUCED
+        differs = verdicts.get(number.name, REPRODUCED) not in (REPRODUCED, BY_ARITHMETIC)
         assert differs == bool(number.cause), (number.name, verdicts.get(number.name))
         assert not number.cause or (number.cause in CAUSES and number.why), number.name
+        assert not number.role or (number.role in ROLES and number.statement), number.name
 
 
 @pytest.mark.parametrize(
@@ -76,8 +86,14 @@ def test_numbers(claim: Claim) -> None:
     [
         (Statement(2, 2), 2.2, 0, REPRODUCED),
         (Statement(2, 2), 2.3, 0, PARTLY),
-        # Two standard errors of our number reach into the tolerance.
-        (Statement(2, 2), 2.3, 0.05, REPRODUCED),
+        # A tolerance and the interval of two standard errors do not add up: a value has the tolerance alone,
+        (Statement(2, 2), 2.3, 0.05, PARTLY),
+        (Statement(2, 2), 2.3, 1, PARTLY),
+        (Statement(1.6, 2), 2.3, 0.2, PARTLY),
+        # and a bound has the interval alone, unless the claim states a tolerance for it.
+        (Statement(-inf, 1), 1.2, 0.1, REPRODUCED),
+        (Statement(-inf, 1), 1.25, 0.1, NOT),
+        (Statement(-inf, 1, 0.1), 1.2, 0.1, NOT),
         (Statement(2, 2, 0.01), 2.1, 0, PARTLY),
         (Statement(2, 2), 4.1, 0, NOT),
         (Statement(2, 2), -2, 0, NOT),
@@ -125,9 +141,34 @@ def test_numbers_have_the_digits_that_their_intervals_carry(value: float, half: 
 
 def test_a_claim_is_as_its_numbers() -> None:
     assert overall([REPRODUCED, REPRODUCED]) == REPRODUCED
-    assert overall([REPRODUCED, NOT]) == overall([PARTLY]) == PARTLY
-    assert overall([NOT, NOT]) == NOT
+    assert overall([REPRODUCED, NOT]) == overall([REPRODUCED, PARTLY]) == PARTLY
+    # A claim of which no number is reproduced is not.
+    assert overall([NOT, NOT]) == overall([PARTLY, NOT]) == overall([PARTLY]) == NOT
     assert overall([]) == ""
+
+
+@pytest.mark.parametrize(
+    ("roles", "verdict"),
+    [
+        # Each number by its role, with 1 where 1 is stated, except for the last one, which misses it.
+        (["", "", ""], PARTLY),
+        (["", "", "variant"], REPRODUCED),
+        (["baseline", "variant", ""], NOT),
+        # What follows by arithmetic does not make a claim reproduced, nor partly reproduced.
+        (["arithmetic", "arithmetic", ""], NOT),
+        (["arithmetic", "", "arithmetic"], REPRODUCED),
+        (["arithmetic", "arithmetic", "arithmetic"], BY_ARITHMETIC),
+        (["arithmetic", "variant", "variant"], BY_ARITHMETIC),
+        (["variant", "variant", "variant"], ""),
+    ],
+)
+def test_numbers_with_a_role_do_not_decide(roles: list[str], verdict: str) -> None:
+    numbers = tuple(Number(str(place), "", "", 0, 9, paper=1, role=role) for place, role in enumerate(roles))
+    claim = Claim(Path("S9"), "", "", "", {}, numbers)
+    verdicts = claim.verdicts({"0": 1.0, "1": 1.0, "2": 1.5})
+    assert verdicts["2"] == PARTLY
+    assert [verdicts[name] == BY_ARITHMETIC for name in "01"] == [of == "arithmetic" for of in roles[:2]]
+    assert claim.verdict(verdicts) == verdict
 
 
 def test_all_are_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
