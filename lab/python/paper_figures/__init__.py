@@ -12,7 +12,8 @@ lab figures-paths``).
 
 A figure is a folder with a ``claim.toml``: the claim of the paper and its place, the settings, and the
 paper's numbers, each with bounds for our number. A number with ``at`` is a position of the plot, where it is
-drawn. To examine other settings, copy a folder and change its settings.
+drawn, and one with a ``role`` does not decide the verdict (`verdict.ROLES`). To examine other settings, copy
+a folder and change its settings.
 
 ``make -C lab figures`` runs ``make_figures.py``, which makes all figures. It writes ``plot.svg`` and
 ``results.json`` into each folder, and a page that shows each figure with its claim.
