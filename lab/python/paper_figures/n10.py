@@ -36,11 +36,17 @@ def numbers(settings: Settings, rows: Rows) -> Numbers:
     """Return the numbers that are compared with the paper's numbers."""
     large, irn, pfc = settings["large_pool"], settings["irn"], settings["pfc"]
     mean, tail = (lower(settings, rows, large, f"short_{kind}_us") for kind in ["mean", "p90"])
+    small_mean, small_tail = (
+        lower(settings, rows, settings["small_pool"], f"short_{kind}_us") for kind in ["mean", "p90"]
+    )
     at = settings["panels"].index(settings["lossy"])
     return {
         "short_mean_least": float(mean.min()),
         "short_mean_most": float(mean.max()),
         "short_tail_most": float(tail.max()),
+        "small_pool_mean_least": float(small_mean.min()),
+        "small_pool_mean_most": float(small_mean.max()),
+        "small_pool_tail_most": float(small_tail.max()),
         "long_mean_most": float(lower(settings, rows, large, "long_mean_us").max()),
         "irn_short_mean": float(lower(settings, rows, irn, "short_mean_us")[at]),
         "pfc_short_tail": 1 - float(lower(settings, rows, pfc, "short_p90_us")[at]) / 100,

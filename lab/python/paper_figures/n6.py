@@ -28,15 +28,22 @@ def numbers(settings: Settings, rows: Rows) -> Numbers:
         _, means = rows.line(size, name, "mean_us")
         return float(means[-1] / means[0])
 
+    def step(size: str, name: str) -> float:
+        """Return the geometric mean of the growths from each loss to the next."""
+        _, means = rows.line(size, name, "mean_us")
+        return float(growth(size, name) ** (1 / (len(means) - 1)))
+
     small, middle, large = settings["sizes"]
     plain, one, two = settings["plain"], settings["one"], settings["two"]
     return {
         "lower_1_bdp": most_lower(one),
         "lower_2_bdp": most_lower(two),
         "plain_growth_1_mb": growth(large, plain),
+        "plain_step_1_mb": step(large, plain),
         "growth_10_kb": growth(small, one),
         "growth_100_kb": growth(middle, one),
-        "growth_1_mb": growth(large, two),
+        "growth_1_mb": growth(large, one),
+        "growth_1_mb_2_bdp": growth(large, two),
         "repeated_1_mb_5e-2": rows.value(large, two, "repeated", 0.05),
         "both_lower_1_bdp": most_lower(one, BOTH),
         "both_lower_2_bdp": most_lower(two, BOTH),

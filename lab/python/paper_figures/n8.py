@@ -22,7 +22,9 @@ def numbers(settings: Settings, rows: Rows) -> Numbers:
     """Return the numbers that are compared with the paper's numbers."""
     mean = lower(settings, rows, settings["large_pool"], "mean_us")
     tail = lower(settings, rows, settings["large_pool"], "p99_us")
-    small = lower(settings, rows, settings["small_pool"], "mean_us")
+    small, small_tail = (
+        lower(settings, rows, settings["small_pool"], measure) for measure in ["mean_us", "p99_us"]
+    )
     pfc = lower(settings, rows, settings["pfc"], "mean_us")
     return {
         "mean_least": min(mean),
@@ -31,6 +33,8 @@ def numbers(settings: Settings, rows: Rows) -> Numbers:
         "tail_most": max(tail),
         "small_pool_least": min(small),
         "small_pool_most": max(small),
+        "small_pool_tail_least": min(small_tail),
+        "small_pool_tail_most": max(small_tail),
         "pfc_least": min(pfc),
         "pfc_most": max(pfc),
     }

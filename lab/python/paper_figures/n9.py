@@ -59,6 +59,7 @@ def numbers(settings: Settings, rows: Rows) -> Numbers:
         "repeated_with_boxes": float(for_100_kb(settings, rows, boxes, "repeated").max()),
         "repeated_least": float(for_100_kb(settings, rows, drill, "repeated").min()),
         "repeated_most": float(for_100_kb(settings, rows, drill, "repeated").max()),
+        "repeated_mean": float(for_100_kb(settings, rows, drill, "repeated").mean()),
         "slow_repeated_with_boxes": float(slow_counts(boxes, "repeated").max()),
         "slow_path_changes_plain": float(slow_counts(drill, "path_changes").mean()),
         "slow_path_changes_boxes": float(slow_counts(boxes, "path_changes").mean()),
