@@ -125,11 +125,12 @@ pub(crate) fn run(args: &ForwardArgs, console: &Console) -> Result<ExitCode, Fai
     }
 }
 
-/// How a stream divides its bytes, which both ends must know: 8 MiB in each direction.
+/// How a stream divides its bytes, which both ends must know: 8 MiB in each direction. The system gives memory for
+/// buffers of this length only where bytes have arrived.
 fn stream_options(scheme: SchemeSetting) -> StreamOptions {
     StreamOptions {
-        message_bytes: 64 << 10,
-        messages: 128,
+        message_bytes: 256 << 10,
+        messages: 32,
         scheme,
     }
 }

@@ -229,11 +229,7 @@ fn a_far_end_that_is_killed_ends_the_near_end() {
 
 /// Opens a stream to a far end as another program with the right key may do, and writes to it.
 fn ask(connection: &Connection, request: &[u8]) -> Stream {
-    let options = StreamOptions {
-        message_bytes: 64 << 10,
-        messages: 128,
-        ..StreamOptions::default()
-    };
+    let options = StreamOptions::default();
     let limit = Duration::from_secs(30);
     let opened = connection.open_stream("farwrite-forward-1", &options, limit);
     let mut stream = opened.expect("opened");
