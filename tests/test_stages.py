@@ -10,12 +10,12 @@ STAGES = Path(__file__).with_name("stages")
 MAKEFILE = "good other:\n\t@echo ran $@\nbad:\n\t@echo ran $@; false\nkilled:\n\t@kill -9 $$PPID\n"
 
 
-def run(*stages):
+def run(*stages, make="make"):
     # `make check` runs this file.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "Makefile").write_text(MAKEFILE)
-        return subprocess.run([STAGES, *stages], cwd=folder, env=environment, capture_output=True, text=True)
+        return subprocess.run([STAGES, *stages], cwd=folder, env={**environment, "MAKE": make}, capture_output=True, text=True)
 
 
 class Stages(unittest.TestCase):
@@ -40,6 +40,7 @@ class Stages(unittest.TestCase):
             ended.stdout, r"(?s)^ran good\n.*ran bad\n.*ran other\ntook: good \d+ s, bad \d+ s, other \d+ s\n$")
         self.assertTrue(ended.stderr.endswith("FAILED: bad\n"), ended.stderr)
         self.assertTrue(run("good", "--", "other").stdout.endswith("passed: good other\n"))
+        self.assertEqual(run("good", make="make -C .").returncode, 0)
         # A signal to a stage that runs beside the others is a failure, too.
         self.assertEqual(run("good", "--", "killed").returncode, 1)
 
