@@ -276,7 +276,7 @@ impl<'a> Running<'a> {
         now_ns - self.delivered_ns >= STILL_NS
     }
 
-    /// If switches have stopped each other, the flows under way have failed: all of them stand.
+    /// If switches have stopped each other while nothing moves, the flows under way have failed.
     fn look_for_deadlock(&mut self) {
         if self.network.deadlock().is_empty() {
             return;
@@ -313,6 +313,7 @@ impl<'a> Running<'a> {
         self.flows[number].end = FlowEnd::Unfinished;
         self.started += 1;
         self.under_way += 1;
+        self.delivered_ns = self.network.now_ns();
         Ok(())
     }
 
@@ -320,7 +321,10 @@ impl<'a> Running<'a> {
     fn take_done(&mut self) {
         while let Some(FlowReport { flow, at_ns, what }) = self.pop_done() {
             let triggers = self.setup.workload.flows[flow];
+            let is_open = self.flows[flow].end == FlowEnd::Unfinished;
             match what {
+                // A flow that has failed in a deadlock may still end, if the deadlock comes undone.
+                FlowProgress::Sent | FlowProgress::Ended { .. } if !is_open => {}
                 FlowProgress::Sent => {
                     self.flows[flow].end = FlowEnd::Done { at_ns };
                     self.under_way -= 1;
@@ -394,11 +398,12 @@ impl<'a> Running<'a> {
             }
         }
         self.take_done();
-        let done = |flow: &FlowOutcome| matches!(flow.end, FlowEnd::Done { .. });
-        // NICs may have given up before the network stood still.
-        let deadlock = match self.flows.iter().all(done) {
-            true => Vec::new(),
-            false => self.network.deadlock(),
+        // NICs may have given up before the network stood still. Where flows are under way, queues may still move.
+        let is_any = |wanted: fn(FlowEnd) -> bool| self.flows.iter().any(|flow| wanted(flow.end));
+        let has_failed = is_any(|end| matches!(end, FlowEnd::Failed(_)));
+        let deadlock = match has_failed && !is_any(|end| end == FlowEnd::Unfinished) {
+            true => self.network.deadlock(),
+            false => Vec::new(),
         };
         let mut boxes = BoxTotals::default();
         for placed in self.setup.boxes {

@@ -200,8 +200,7 @@ impl<D: Device> Network<D> {
     }
 
     /// The ports of switches, by node and number, that wait for each other in a circle because of PFC; none
-    /// without such a circle. With [`XoffThreshold::Bytes`](crate::XoffThreshold), they never send again. With
-    /// [`XoffThreshold::Alpha`](crate::XoffThreshold), they may once other frames have left a switch.
+    /// without such a circle. Once nothing else moves, they never send again.
     #[must_use]
     pub fn deadlock(&self) -> Vec<(NodeId, usize)> {
         let ports = self.core.deadlock().into_iter();

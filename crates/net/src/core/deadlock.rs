@@ -12,8 +12,8 @@ impl Core {
     /// The ports of switches that wait for each other in a circle, in ascending order; none without a circle.
     ///
     /// A queue waits for another one if the node at the other end has stopped its priority, and has frames from
-    /// there in that other queue. PFC resumes a queue only after such frames have left, so queues in a circle of
-    /// stopped queues stay stopped.
+    /// there in that other queue. PFC resumes a queue only after such frames have left. So queues in a circle stay
+    /// stopped, unless such frames also wait in queues that still move.
     pub(crate) fn deadlock(&self) -> Vec<PortId> {
         let mut waits = self.stopped_queues();
         loop {
