@@ -24,17 +24,17 @@ impl Supervisor {
     /// The one that the environment names.
     ///
     /// # Errors
-    /// If the environment names a socket that cannot be used: the supervisor would end the program for its silence.
+    /// If the supervisor wants signs of life, and its socket cannot be used: it would end the program for its silence.
     pub(crate) fn of_environment() -> Result<Self, Failure> {
         let name = env::var_os("NOTIFY_SOCKET").filter(|name| !name.is_empty());
-        let what = "opening the socket in NOTIFY_SOCKET, which systemd sets";
-        let socket = name
-            .map(|name| connect(&name))
-            .transpose()
-            .or_exit(Exit::Other, what)?;
         let number = |name: &str| env::var(name).ok()?.parse::<u64>().ok();
         let is_other = number("WATCHDOG_PID").is_some_and(|pid| pid != u64::from(process::id()));
-        let limit = number("WATCHDOG_USEC").filter(|_| !is_other && socket.is_some());
+        let limit = number("WATCHDOG_USEC").filter(|_| !is_other && name.is_some());
+        let what = "opening the socket in NOTIFY_SOCKET, which systemd sets";
+        let socket = match name.map(|name| connect(&name)).transpose() {
+            Err(_) if limit.is_none() => None,
+            opened => opened.or_exit(Exit::Other, what)?,
+        };
         Ok(Self {
             socket,
             // A program that looks now and then is still in time.
