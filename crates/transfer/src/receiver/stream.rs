@@ -207,6 +207,7 @@ impl Stream {
                     hooks.tell_files(&results.ended_files);
                     let counters = self.stream_qp.counters(&self.routed.endpoint)?;
                     hooks.observer.observe(counters);
+                    has_moved = true;
                 }
                 Ok(Event::Cutover(cutover)) => {
                     self.cut_over(&cutover, context.outbox, hooks)?;
