@@ -586,7 +586,8 @@ impl RecvArgs {
 }
 
 /// Lets this program open as many files as the system allows: each transfer has sockets, and up to some
-/// hundred files that wait for their hashes, and each stream of a forward three. Systems give programs a low limit unless they ask.
+/// hundred files that wait for their hashes, and each stream of a forward three. Systems give programs a low
+/// limit unless they ask.
 pub(crate) fn raise_open_files() {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {

@@ -22,6 +22,7 @@ use crate::cp::greet;
 use crate::cp::meeting::{Meeting, ends_of_ssh};
 use crate::cp::relay::{Out, Relay};
 use crate::exit::{Exit, Failure, OrExit};
+use crate::recv::raise_open_files;
 use crate::rsh::{Settings, dial, line, listen as listen_anywhere};
 use crate::{interrupt, key};
 
@@ -106,6 +107,7 @@ pub(crate) fn run_far(
     psk: &Psk,
     mut pipe: File,
 ) -> Result<ExitCode, Failure> {
+    raise_open_files();
     let listener = listen_anywhere(port, psk, settings)?;
     let local = listener.local_addr();
     let by_ssh = ends_of_ssh().map(|(_, here)| here);
@@ -162,8 +164,8 @@ struct Service {
 impl Service {
     /// Serves a near end until its connection is over.
     fn serve_apart(self: &Arc<Self>, connection: Connection) {
-        let service = Arc::clone(self);
-        thread::spawn(move || {
+        let (service, served) = (Arc::clone(self), connection.clone());
+        let serve = move || {
             loop {
                 match connection.accept_stream(Some(NAME), &service.options, STREAM) {
                     Ok(Some((_, stream))) => service.answer_apart(&connection, stream),
@@ -173,12 +175,16 @@ impl Service {
                     Err(_) => return,
                 }
             }
-        });
+        };
+        if thread::Builder::new().spawn(serve).is_err() {
+            served.close();
+        }
     }
 
     fn answer_apart(self: &Arc<Self>, connection: &Connection, stream: Stream) {
         let (service, connection) = (Arc::clone(self), connection.clone());
-        thread::spawn(move || service.answer(&connection, stream));
+        // Without a thread, the stream is reset.
+        let _ = thread::Builder::new().spawn(move || service.answer(&connection, stream));
     }
 
     /// Connects to where a stream leads, and carries its bytes.

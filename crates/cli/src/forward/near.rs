@@ -186,10 +186,18 @@ impl Port {
             match listener.accept() {
                 Ok((tcp, _)) => {
                     let port = self.clone();
-                    thread::spawn(move || {
+                    let serve = move || {
                         port.serve(&tcp);
                         drop((tcp, place));
-                    });
+                    };
+                    // Without a thread, the connection is closed, and the port goes on.
+                    if let Err(error) = thread::Builder::new().spawn(serve) {
+                        self.console.warn(format_args!(
+                            "a connection to {}: {error}",
+                            self.destination
+                        ));
+                        thread::sleep(PAUSE);
+                    }
                 }
                 Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
                 Err(error) => {
