@@ -1,5 +1,5 @@
-//! Ranks that die, stall, differ or leave: every operation ends by its deadline, and the error
-//! names the rank.
+//! Ranks that stall or differ, or that die in an operation: every operation ends by its deadline, and the error names
+//! the rank.
 
 use std::time::Duration;
 
@@ -9,23 +9,23 @@ use farwrite_collectives::{
     Reduction,
 };
 
-use crate::world::{MS, SECOND, World, address, clean, faulty, losing, options, values};
+use crate::world::{MS, SECOND, World, address, clean, faulty, options, values};
 
-const SUM: Operation = Operation::AllReduce {
+pub(crate) const SUM: Operation = Operation::AllReduce {
     element: ElementType::F32,
     reduction: Reduction::Sum,
 };
-const RING: OperationOptions = OperationOptions {
+pub(crate) const RING: OperationOptions = OperationOptions {
     algorithm: Algorithm::Ring,
     timeout: Some(Duration::from_secs(2)),
     delivery: Delivery::Exact,
 };
-const POINT: OperationOptions = OperationOptions {
+pub(crate) const POINT: OperationOptions = OperationOptions {
     algorithm: Algorithm::Auto,
     ..RING
 };
 
-fn start_all(world: &mut World, count: usize, without: Option<usize>) {
+pub(crate) fn start_all(world: &mut World, count: usize, without: Option<usize>) {
     for rank in (0..world.ranks()).filter(|rank| Some(*rank) != without) {
         let buffers = Buffers::in_place(values(ElementType::F32, rank, count));
         world.start(rank, &SUM, RING, buffers);
@@ -409,180 +409,6 @@ fn parts_of_a_reduce_scatter_consist_of_elements() {
 }
 
 #[test]
-fn a_send_to_a_rank_that_has_left_fails_at_once() {
-    let mut world = World::new(1, 3, faulty(), &options());
-    world.members[1].leave();
-    world.run(SECOND, |_| false);
-    let send = Operation::Send { to: 1, tag: 4 };
-    world.start(0, &send, POINT, Buffers::input(vec![1; 5000]));
-    world.run(SECOND, |_| false);
-    let error = world.take(0).remove(0).unwrap_err().to_string();
-    assert_eq!(error, "rank 1 ended the group: it has left");
-    // Rank 2 is informed that rank 0 starts no more operations.
-    let buffers = Buffers::in_place(values(ElementType::F32, 2, 10));
-    let now_ns = world.network.now_ns();
-    let error = world.members[2].start(now_ns, &SUM, RING, buffers);
-    let error = error.unwrap_err().to_string();
-    let expected = "rank 0 ended the group: rank 1 ended the group: it has left";
-    assert_eq!(error, expected);
-}
-
-#[test]
-fn receives_get_what_a_rank_sent_before_it_left_and_no_others_wait() {
-    let mut world = World::new(1, 3, faulty(), &options());
-    let receive = |tag| Operation::Receive { from: 1, tag };
-    let data = values(ElementType::F32, 1, 50_000);
-    let output = || Buffers::in_place(vec![0; 200_000]);
-    // The second send is matched and done before the first one, which is never matched.
-    for tag in [7, 8] {
-        world.start(0, &receive(tag), POINT, output());
-    }
-    let empty = world.start(0, &receive(9), POINT, Buffers::in_place(Vec::new()));
-    let send = Operation::Send { to: 0, tag: 8 };
-    world.start(1, &send, POINT, Buffers::input(data.clone()));
-    world.run(SECOND, |world| world.finished(1) == 1);
-    // Segments are still in flight.
-    world.members[1].leave();
-    world.run(SECOND, |_| false);
-    let ended = world.take(0);
-    assert_eq!(ended.len(), 3, "{empty:?} is done at once");
-    assert!(ended[0].as_ref().unwrap().1.is_empty());
-    assert!(ended[1].as_ref().unwrap().1 == data);
-    let error = ended[2].as_ref().unwrap_err().to_string();
-    assert_eq!(error, "rank 1 ended the group: it has left");
-}
-
-#[test]
-fn a_rank_that_has_left_is_not_blamed_for_others() {
-    let mut world = World::new(1, 3, clean(), &options());
-    let receive = Operation::Receive { from: 2, tag: 0 };
-    world.start(0, &receive, POINT, Buffers::in_place(vec![0; 100]));
-    // Rank 1 is idle, leaves, and no longer answers.
-    world.members[1].leave();
-    world.run(SECOND, |_| false);
-    world.stopped[1] = true;
-    world.run(3 * SECOND, |_| false);
-    let error = world.take(0).remove(0).unwrap_err().to_string();
-    assert!(error.contains("rank 2 has not sent"), "{error}");
-    // A send and receive has no number among the collective operations.
-    assert!(
-        error.starts_with("a send and receive is not done after"),
-        "{error}"
-    );
-}
-
-#[test]
-fn a_rank_that_leaves_ends_later_operations_alone() {
-    let mut world = World::new(1, 3, faulty(), &options());
-    start_all(&mut world, 20_000, None);
-    world.run_until_over(1);
-    for rank in 0..3 {
-        world.take(rank).remove(0).unwrap();
-    }
-    world.members[1].leave();
-    world.run(SECOND, |_| false);
-    let now_ns = world.network.now_ns();
-    assert_eq!(world.members[1].in_flight(now_ns), 0);
-    start_all(&mut world, 10, Some(1));
-    world.run(SECOND, |_| false);
-    for rank in [0, 2] {
-        let error = world.take(rank).remove(0).unwrap_err().to_string();
-        assert!(
-            error.contains("rank 1 ended the group: it has left"),
-            "{error}"
-        );
-    }
-}
-
-/// Ends the group at a rank, as `Communicator::abort` does.
-fn abort(world: &mut World, rank: usize) {
-    let reason = "it aborted".into();
-    world.members[rank].fail(CollectiveError::Ended { rank, reason });
-}
-
-/// Whether the operations at a rank ended without an error, in the order of their end.
-fn successes(world: &mut World, rank: usize) -> Vec<bool> {
-    let ended = world.take(rank);
-    let errors = ended.iter().filter_map(|ended| ended.as_ref().err());
-    for error in errors {
-        assert_eq!(error.to_string(), "rank 0 ended the group: it aborted");
-    }
-    ended.iter().map(Result::is_ok).collect()
-}
-
-#[test]
-fn operations_that_ended_before_an_abort_end_at_all_ranks() {
-    let mut owed = 0;
-    for seed in 0..20 {
-        let mut world = World::new(seed, 3, losing(0.1), &options());
-        start_all(&mut world, 2_000, None);
-        assert!(world.run(SECOND, |world| world.finished(0) == 1));
-        start_all(&mut world, 200_000, None);
-        owed += usize::from((1..3).any(|rank| world.finished(rank) == 0));
-        abort(&mut world, 0);
-        let over = |world: &World| (0..3).all(|rank| world.finished(rank) == 2);
-        assert!(world.run(SECOND, over), "seed {seed}");
-        for rank in 0..3 {
-            // Which of the two is first depends on the rank.
-            let mut ended = successes(&mut world, rank);
-            ended.sort_unstable();
-            assert_eq!(ended, [false, true], "seed {seed}, rank {rank}");
-        }
-    }
-    assert!(owed > 2, "no rank waited for data after the abort");
-}
-
-#[test]
-fn what_a_rank_owes_after_an_abort_is_waited_for_one_second() {
-    let mut failed = 0;
-    for seed in 0..20 {
-        let mut world = World::new(seed, 3, losing(0.1), &options());
-        start_all(&mut world, 2_000, None);
-        assert!(world.run(SECOND, |world| world.finished(0) == 1));
-        abort(&mut world, 0);
-        let began_ns = world.network.now_ns();
-        // The rank sends its last messages, and repairs nothing any more.
-        world.run(MS / 10, |_| false);
-        world.stopped[0] = true;
-        let over = |world: &World| (1..3).all(|rank| world.finished(rank) == 1);
-        if !world.run(SECOND + 10 * MS, over) {
-            // The message about the end was lost, so that the rank counts as dead later.
-            continue;
-        }
-        let took_ns = world.network.now_ns() - began_ns;
-        let ended = [1, 2].map(|rank| successes(&mut world, rank) == [true]);
-        failed += usize::from(ended.contains(&false));
-        assert!(!ended.contains(&false) || took_ns >= SECOND, "{took_ns}");
-    }
-    assert!(failed > 2, "no data was lost");
-}
-
-#[test]
-fn what_was_sent_before_an_abort_is_received() {
-    let mut world = World::new(1, 3, losing(0.1), &options());
-    let receive = |from, tag| Operation::Receive { from, tag };
-    for (from, tag) in [(0, 0), (0, 1), (2, 0)] {
-        world.start(
-            1,
-            &receive(from, tag),
-            POINT,
-            Buffers::in_place(vec![0; 8_000]),
-        );
-    }
-    world.run(10 * MS, |_| false);
-    let data = vec![3; 8_000];
-    let send = Operation::Send { to: 1, tag: 0 };
-    world.start(0, &send, POINT, Buffers::input(data.clone()));
-    assert!(world.run(SECOND, |world| world.finished(0) == 1));
-    assert_eq!(world.finished(1), 0);
-    abort(&mut world, 0);
-    assert!(world.run(SECOND, |world| world.finished(1) == 3));
-    let mut ended = successes(&mut world, 1);
-    ended.sort_unstable();
-    assert_eq!(ended, [false, false, true]);
-}
-
-#[test]
 fn information_that_does_not_fit_is_refused_by_name() {
     let info = |rank, ranks, packet_bytes| {
         let network = farwrite::fabric::sim::SimNetwork::new(1);
@@ -636,134 +462,4 @@ fn information_that_does_not_fit_is_refused_by_name() {
                 .is_err()
         );
     }
-}
-
-#[test]
-fn a_rank_that_leaves_waits_for_a_short_silence() {
-    let mut world = World::new(1, 3, clean(), &options());
-    let set_down = |world: &World, down| {
-        for (a, b) in [(0, 1), (1, 0)] {
-            let [a, b] = [a, b].map(|rank| address(rank).ip());
-            world.network.set_down(a, b, down).unwrap();
-        }
-    };
-    let data = vec![3; 5000];
-    let receive = |from| Operation::Receive { from, tag: 0 };
-    world.start(0, &receive(2), POINT, Buffers::in_place(vec![0; 100]));
-    world.start(1, &receive(0), POINT, Buffers::in_place(vec![0; 5000]));
-    world.run(10 * MS, |_| false);
-    set_down(&world, true);
-    let send = |to| Operation::Send { to, tag: 0 };
-    world.start(0, &send(1), POINT, Buffers::input(data.clone()));
-    // Rank 0 asks rank 1 during this time.
-    world.run(300 * MS, |_| false);
-    world.start(2, &send(0), POINT, Buffers::input(vec![0; 100]));
-    world.run(20 * MS, |_| false);
-    assert_eq!(world.finished(0), 2);
-    world.members[0].leave();
-    let now_ns = world.network.now_ns();
-    let in_flight = [now_ns, now_ns + SECOND].map(|at_ns| world.members[0].in_flight(at_ns));
-    assert!(in_flight[0] > in_flight[1], "{in_flight:?}");
-    set_down(&world, false);
-    world.run(SECOND, |_| false);
-    assert!(world.take(1).remove(0).unwrap().1 == data);
-    assert_eq!(world.members[0].in_flight(world.network.now_ns()), 0);
-}
-
-/// A timeout that is too long for a job that has lost a rank.
-const LONG: OperationOptions = OperationOptions {
-    timeout: Some(Duration::from_secs(1_800)),
-    ..RING
-};
-
-/// Checks that every other rank names a rank that died at `died_ns` as dead, and when it was heard.
-fn check_dead(world: &mut World, dead: usize, died_ns: u64) {
-    let since_ns = world.network.now_ns() - died_ns;
-    assert!((5 * SECOND..7 * SECOND).contains(&since_ns), "{since_ns}");
-    for rank in (0..world.ranks()).filter(|&rank| rank != dead) {
-        let error = world.take(rank).remove(0).unwrap_err().to_string();
-        let what = format!("rank {dead} does not answer: it was last heard ");
-        assert!(error.contains(&what), "rank {rank}: {error}");
-        assert!(error.ends_with(" s ago; the limit is 5s"), "{error}");
-    }
-}
-
-#[test]
-fn a_rank_that_dies_is_noticed_long_before_the_timeout() {
-    for link in [clean(), faulty()] {
-        let mut world = World::new(1, 5, link, &options());
-        for rank in 0..5 {
-            let buffers = Buffers::in_place(values(ElementType::F32, rank, 200_000));
-            world.start(rank, &SUM, LONG, buffers);
-        }
-        world.run(3 * MS, |_| false);
-        world.stopped[3] = true;
-        world.run_until_over(1);
-        check_dead(&mut world, 3, 3 * MS);
-    }
-}
-
-#[test]
-fn a_rank_that_died_earlier_is_noticed_and_one_that_computes_is_not() {
-    let mut world = World::new(1, 3, clean(), &options());
-    start_all(&mut world, 1000, None);
-    world.run_until_over(1);
-    (0..3).for_each(|rank| drop(world.take(rank)));
-    // An operation that a rank starts a minute later, because it computes.
-    let start = |world: &mut World, rank| {
-        let buffers = Buffers::in_place(values(ElementType::F32, rank, 1000));
-        world.start(rank, &SUM, LONG, buffers);
-    };
-    start(&mut world, 0);
-    world.run(60 * SECOND, |_| false);
-    (1..3).for_each(|rank| start(&mut world, rank));
-    world.run_until_over(1);
-    (0..3).for_each(|rank| drop(world.take(rank).remove(0).expect("no rank is dead")));
-    world.stopped[2] = true;
-    world.run(60 * SECOND, |_| false);
-    let started_ns = world.network.now_ns();
-    (0..2).for_each(|rank| start(&mut world, rank));
-    world.run_until_over(1);
-    check_dead(&mut world, 2, started_ns);
-}
-
-#[test]
-fn a_rank_that_was_stopped_itself_blames_no_other() {
-    let mut world = World::new(1, 3, faulty(), &options());
-    for rank in 0..2 {
-        let buffers = Buffers::in_place(values(ElementType::F32, rank, 1000));
-        world.start(rank, &SUM, LONG, buffers);
-    }
-    // It has asked, and the answers are lost while it does nothing.
-    world.run(1_249 * MS, |_| false);
-    world.run(SECOND, |world| world.network.now_ns() > 1_250 * MS);
-    let set_down = |world: &World, down| {
-        for other in [1, 2] {
-            let [from, to] = [other, 0].map(|rank| address(rank).ip());
-            world.network.set_down(from, to, down).unwrap();
-        }
-    };
-    set_down(&world, true);
-    world.stopped[0] = true;
-    world.run(4_500 * MS, |_| false);
-    world.stopped[0] = false;
-    set_down(&world, false);
-    world.run(SECOND, |_| false);
-    let buffers = Buffers::in_place(values(ElementType::F32, 2, 1000));
-    world.start(2, &SUM, LONG, buffers);
-    world.run_until_over(1);
-    (0..3).for_each(|rank| drop(world.take(rank).remove(0).expect("no rank is dead")));
-}
-
-#[test]
-fn a_rank_that_watches_learns_of_a_death_without_an_operation() {
-    let mut world = World::new(1, 2, clean(), &options());
-    world.stopped[1] = true;
-    world.run(60 * SECOND, |_| false);
-    assert!(world.members[0].failure().is_none());
-    world.members[0].watch(true);
-    world.run(6 * SECOND, |_| false);
-    let failure = world.members[0].failure().map(ToString::to_string);
-    let expected = "rank 1 does not answer: it was never heard; the limit is 5s";
-    assert_eq!(failure.as_deref(), Some(expected));
 }
