@@ -41,7 +41,7 @@ pub(super) fn listen(
 ) -> Result<ExitCode, Failure> {
     let cancel = interrupt::catch()?;
     let psk = key::needed(args.psk_file.as_deref(), &cancel)?;
-    let settings = args.settings();
+    let settings = args.session.settings();
     let options = ConnectionOptions {
         serves: vec![Purpose::FORWARD],
         ..settings.connection(OPENING)

@@ -16,14 +16,13 @@ use std::time::Duration;
 use clap::Args;
 use farwrite_keys::{HostPort, parse_listen};
 use farwrite_stream::{SchemeSetting, StreamOptions};
-use farwrite_units::parse::{parse_rate, parse_timeout};
 
 use crate::addresses::parse_target;
 use crate::console::Console;
 use crate::cp::ssh::RemoteArgs;
 use crate::exit::Failure;
 use crate::recv::raise_open_files;
-use crate::rsh::Settings;
+use crate::rsh::SessionArgs;
 pub(crate) use far::run_far;
 use ports::{Forward, parse_destination};
 
@@ -37,8 +36,6 @@ const OPENING: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(50);
 /// How long an end takes to tell the other one that it ends.
 const LAST_WORDS: Duration = Duration::from_secs(1);
-/// How long the other end may be silent, without --timeout.
-const TIMEOUT: Duration = Duration::from_secs(60);
 
 const EXAMPLES: &str = "\
 Examples:
@@ -55,7 +52,8 @@ Without ssh, with a key of `farwrite keygen far.key` on both machines:
 The other machine makes the TCP connections, and looks names up. The data go over UDP, encrypted, with the
 repair of `farwrite send`. One of the two machines must be reachable by UDP at one port. If ssh has started
 the other end and neither is, the data go through ssh, and a warning says what to open. Programs connect to
-127.0.0.1 of this machine, unless BIND is another address of it; `*` is all of them. Ctrl-C ends it.";
+127.0.0.1 of this machine, unless BIND is another address of it; `*` is all of them. With --to and --listen,
+--rate and --scheme are about what this end sends. Ctrl-C ends it.";
 
 /// Forwards ports of this machine to TCP ports that another machine reaches.
 #[derive(Debug, Args)]
@@ -87,32 +85,11 @@ pub(crate) struct ForwardArgs {
     psk_file: Option<PathBuf>,
     #[command(flatten)]
     remote: RemoteArgs,
-    /// UDP port of the other machine, with ssh; without it, any free one
-    #[arg(long, value_name = "PORT", default_value_t = 0)]
-    port: u16,
-    /// Maximum bits per second on the wire, in each direction; with --to and --listen, of what this end sends
-    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
-    rate: Option<u64>,
-    /// How losses are repaired, as of `farwrite send`; with --to and --listen, losses of what this end sends
-    #[arg(long, value_name = "NAME", default_value = "auto")]
-    scheme: SchemeSetting,
-    /// Give up if the other machine is silent for this time: 1s to 1h; without it, 60s, and 5 minutes for ssh to
-    /// log in
-    #[arg(long, value_name = "TIME", value_parser = parse_timeout)]
-    timeout: Option<Duration>,
+    #[command(flatten)]
+    session: SessionArgs,
     /// [USER@]HOST: the other machine, which ssh reaches
     #[arg(value_name = "HOST", required_unless_present_any = ["to", "listen"])]
     host: Option<OsString>,
-}
-
-impl ForwardArgs {
-    fn settings(&self) -> Settings {
-        Settings {
-            rate_bps: self.rate,
-            scheme: self.scheme,
-            timeout: self.timeout.unwrap_or(TIMEOUT),
-        }
-    }
 }
 
 /// Forwards until the user ends it. Returns the exit code.

@@ -38,7 +38,7 @@ pub(super) fn run(args: &ForwardArgs, console: &Console) -> Result<ExitCode, Fai
     let listen = |forward| Ok((forward, listen(forward)?));
     let ports = args.forwards.iter().map(listen);
     let ports = ports.collect::<Result<Ports<'_>, Failure>>()?;
-    let settings = args.settings();
+    let settings = args.session.settings();
     match (&args.to, &args.host) {
         (Some(to), _) => {
             let psk = key::needed(args.psk_file.as_deref(), &cancel)?;
@@ -80,11 +80,11 @@ fn through_ssh(
     console: &Console,
 ) -> Result<ExitCode, Failure> {
     check_host(host)?;
-    let (settings, psk) = (args.settings(), key::make()?);
-    let words = words("forward", args.port, &settings, OsStr::new(""));
+    let (settings, psk) = (args.session.settings(), key::make()?);
+    let words = words("forward", args.session.port, &settings, OsStr::new(""));
     let remote = args.remote.remote(host);
     let mut far = remote.start(&words, &psk, None, cancel)?;
-    let greeting = far.greeting(args.timeout, cancel)?;
+    let greeting = far.greeting(args.session.timeout, cancel)?;
     let meeting = greeting.parse::<Meeting>();
     let meeting = meeting.map_err(|problem| Failure::new(Exit::Mismatch, problem))?;
     let (mut input, output) = far.raw_pipes()?;

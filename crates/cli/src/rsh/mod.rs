@@ -59,9 +59,20 @@ pub(crate) struct RshArgs {
     user: Option<OsString>,
     #[command(flatten)]
     remote: RemoteArgs,
-    /// UDP port of the other machine; without it, any free one
+    #[command(flatten)]
+    session: SessionArgs,
+    /// [USER@]HOST, and the command with its arguments
+    #[arg(value_names = ["HOST", "COMMAND"], required = true, num_args = 2..)]
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    words: Vec<OsString>,
+}
+
+/// What a remote command and a forward have in common.
+#[derive(Debug, Args)]
+pub(crate) struct SessionArgs {
+    /// UDP port of the other machine, where ssh starts its end; without it, any free one
     #[arg(long, value_name = "PORT", default_value_t = 0)]
-    port: u16,
+    pub(crate) port: u16,
     /// Maximum bits per second on the wire, in each direction
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     rate: Option<u64>,
@@ -71,11 +82,17 @@ pub(crate) struct RshArgs {
     /// Give up if the other machine is silent for this time: 1s to 1h; without it, 60s, and 5 minutes for ssh to
     /// log in
     #[arg(long, value_name = "TIME", value_parser = parse_timeout)]
-    timeout: Option<Duration>,
-    /// [USER@]HOST, and the command with its arguments
-    #[arg(value_names = ["HOST", "COMMAND"], required = true, num_args = 2..)]
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-    words: Vec<OsString>,
+    pub(crate) timeout: Option<Duration>,
+}
+
+impl SessionArgs {
+    pub(crate) fn settings(&self) -> Settings {
+        Settings {
+            rate_bps: self.rate,
+            scheme: self.scheme,
+            timeout: self.timeout.unwrap_or(TIMEOUT),
+        }
+    }
 }
 
 /// How both ends send, which the near end decides.
@@ -123,20 +140,16 @@ fn run_near(args: &RshArgs, console: &Console) -> Result<ExitCode, Failure> {
             .collect();
     }
     check_host(&host)?;
-    let settings = Settings {
-        rate_bps: args.rate,
-        scheme: args.scheme,
-        timeout: args.timeout.unwrap_or(TIMEOUT),
-    };
+    let settings = args.session.settings();
     let psk = key::make()?;
     let remote = args.remote.remote(&host);
     // As ssh does: the shell there splits it again.
     let command = command.join(OsStr::new(" "));
-    let words = words("rsh", args.port, &settings, &command);
+    let words = words("rsh", args.session.port, &settings, &command);
     // Ctrl-C ends this program at once.
     let cancel = Cancel::default();
     let mut far = remote.start(&words, &psk, None, &cancel)?;
-    let greeting = far.greeting(args.timeout, &cancel)?;
+    let greeting = far.greeting(args.session.timeout, &cancel)?;
     let (mut input, mut output) = far.raw_pipes()?;
     match find(&greeting, &psk, &settings, &mut input)? {
         Way::Udp(connection) => {
