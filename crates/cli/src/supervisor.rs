@@ -1,5 +1,5 @@
-//! Tells systemd that the program is ready, alive or ending (`sd_notify(3)`): one datagram each. The crate
-//! `sd-notify` reaches no sockets with abstract names, and waits while systemd does not read.
+//! Messages to systemd: the program is ready, is alive or ends (`sd_notify(3)`). Each message is one datagram. The crate
+//! `sd-notify` is not used, because it reaches no socket with an abstract name, and blocks while systemd does not read.
 
 use std::env;
 use std::ffi::OsStr;

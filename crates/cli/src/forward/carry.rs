@@ -171,8 +171,8 @@ fn carry_both(
         if out.writes() {
             polled.push(PollFd::new(&writable, PollFlags::IN));
         }
-        // With no flag, it tells errors. Once this end has sent its end, it also tells that of the peer, again and
-        // again.
+        // A socket that is polled without a flag still reports errors. After this end has sent its end, the socket also
+        // reports the end of the peer, at each poll. So the loop leaves the socket out when both have ended.
         if !wanted.is_empty() || !back.is_over {
             polled.push(PollFd::new(tcp, wanted));
         }

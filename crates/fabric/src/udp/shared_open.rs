@@ -1,7 +1,7 @@
 //! An open socket that several fabrics of this process share.
 //!
 //! The kernel gives each datagram of a stranger to one socket of a port. So fabrics at one address cannot
-//! have an open socket each: they share one, and whoever reads it hands the datagrams to the others. A fabric
+//! have an open socket each: they share one, and the fabric that reads it gives each datagram to the others. A fabric
 //! that awaits strangers, as a listener does, reads all open sockets of its port, and waits for all of them.
 
 use std::collections::VecDeque;
