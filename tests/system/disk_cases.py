@@ -382,7 +382,9 @@ def _outage(veth):
 def _outage_before_verdict(report, place):
     """The last verdict is sent in an outage."""
     seconds = 8
-    with place.ends(seconds + 2) as ends, Veth(1500) as veth, place.disk("disk") as disk:
+    # An end may have been silent for a second before the outage, and may probe the path a second
+    # after it. The rest is room for a busy machine.
+    with place.ends(seconds + 5) as ends, Veth(1500) as veth, place.disk("disk") as disk:
         file = place.file("file", 300_000)
         disk.block("rename", "/file")
         receiver = ends.recv(disk.path, "--once", at=f"{veth.b.v4}:{PORT}", host=veth.b)
