@@ -14,6 +14,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
+use clap::Parser;
 use farwrite_collectives::{
     Buffers, Communicator, CommunicatorOptions, ElementType, Operation, Reduction, kernel,
 };
@@ -128,15 +129,26 @@ fn all_reduce(
     })
 }
 
+#[derive(Parser)]
+struct Args {
+    #[arg(default_value_t = 64)]
+    megabytes: usize,
+    /// Size of a packet in bytes
+    packet: Option<u32>,
+    /// Packets of a segment
+    packets: Option<u32>,
+}
+
 fn main() -> Result<(), Box<dyn Error>> {
-    let numbers = std::env::args().skip(1).map(|text| text.parse::<u32>());
-    let numbers = numbers.collect::<Result<Vec<_>, _>>()?;
+    let Args {
+        megabytes,
+        packet,
+        packets,
+    } = Args::parse();
     let mut options = CommunicatorOptions::new("127.0.0.1:0".parse()?);
-    let or = |place: usize, default: u32| numbers.get(place).copied().unwrap_or(default);
     let group = &mut options.group;
-    options.packet_bytes = Some(or(1, group.packet_bytes));
-    group.packets_per_segment = or(2, group.packets_per_segment);
-    let megabytes = or(0, 64) as usize;
+    options.packet_bytes = Some(packet.unwrap_or(group.packet_bytes));
+    group.packets_per_segment = packets.unwrap_or(group.packets_per_segment);
     let bytes = megabytes * 1_000_000;
     let copy = memcpy(bytes)?;
     println!("memcpy           {:6.2} GB/s", rate(bytes as f64, copy));

@@ -11,6 +11,7 @@ mod common;
 use std::fs::read_to_string;
 use std::process::Command;
 
+use clap::Parser;
 use common::{IPV4, frame, payload};
 use farwrite_boxes::netrt::{self, NetRt};
 use farwrite_boxes::{Middlebox, Side, lowar};
@@ -37,9 +38,16 @@ enum Lost {
     Answers,
 }
 
+#[derive(Parser)]
+struct Args {
+    /// Prints the memory of one run, which has a process of its own: a box, its flows, and the packets of each that
+    /// have begun
+    #[arg(long, num_args = 3, value_names = ["BOX", "FLOWS", "BEGUN"], hide = true)]
+    run: Option<Vec<String>>,
+}
+
 fn main() {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    if let [name, flows, begun] = &args[..] {
+    if let Some([name, flows, begun]) = Args::parse().run.as_deref() {
         let (flows, begun) = (
             flows.parse().expect("flows"),
             begun.parse().expect("packets"),
@@ -72,7 +80,7 @@ fn main() {
 /// What [`measure`] returns in a process of its own, where no memory is left over from other boxes.
 fn in_process(name: &str, flows: usize, begun: u32) -> [usize; 2] {
     let own = std::env::current_exe().expect("the path of this program");
-    let args = [name, &flows.to_string(), &begun.to_string()];
+    let args = ["--run", name, &flows.to_string(), &begun.to_string()];
     let done = Command::new(own).args(args).output().expect("a process");
     let text = String::from_utf8(done.stdout).expect("numbers");
     let numbers: Vec<usize> = text.split_whitespace().flat_map(str::parse).collect();

@@ -6,6 +6,7 @@
 
 use std::time::Instant;
 
+use clap::Parser;
 use farwrite_model::Loss;
 use farwrite_model::plan::Question;
 
@@ -19,12 +20,25 @@ const CHOICE: [&str; 5] = [
 ];
 const CHOICE_WORK: u64 = 60_000;
 
+#[derive(Parser)]
+struct Args {
+    /// Part of the chunks that are lost
+    #[arg(default_value_t = 1e-4)]
+    loss_chunk: f64,
+    #[arg(default_value_t = 134_217_728.0)]
+    message_bytes: f64,
+    /// Mean length of bursts of losses; without it, losses are independent
+    burst_chunks: Option<f64>,
+}
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let mut numbers = std::env::args().skip(1).map(|text| text.parse::<f64>());
-    let loss_chunk = numbers.next().unwrap_or(Ok(1e-4))?;
-    let message_bytes = numbers.next().unwrap_or(Ok(134_217_728.0))?;
+    let Args {
+        loss_chunk,
+        message_bytes,
+        burst_chunks,
+    } = Args::parse();
     let mut question = Question::new(message_bytes, 400e9, 25e-3, loss_chunk);
-    if let Some(burst) = numbers.next().transpose()? {
+    if let Some(burst) = burst_chunks {
         question.loss = Loss::Markov {
             p_good_to_bad: loss_chunk / (1.0 - loss_chunk) / burst,
             p_bad_to_good: 1.0 / burst,

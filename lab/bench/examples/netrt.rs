@@ -4,8 +4,7 @@
 //! `netrt chain`: random losses on a chain of five nodes (figures 6 and 7). `netrt incast`: many
 //! senders to one receiver (figure 8). `netrt spines`: packets that take several paths (figure 9 and
 //! table III). `netrt window`: the incast of senders that have at most a bandwidth-delay product in
-//! flight. Without an argument: all four. `--seeds N` sets the runs of incast, spines and window, 5 unless
-//! given. `--csv FILE` writes the results as rows.
+//! flight. Without an argument: all four. `--help` lists the options.
 
 #[path = "../../../crates/boxes/tests/common/racks.rs"]
 mod racks;
@@ -15,6 +14,7 @@ mod rows;
 use std::path::PathBuf;
 use std::time::Instant;
 
+use clap::Parser;
 use farwrite_boxes::netrt::Config;
 use farwrite_net::Policy;
 use farwrite_units::stats::{mean, standard_error};
@@ -39,11 +39,16 @@ const MEASURES: [Measure; 9] = [
     ("path_changes", |run| run.path_changes as f64),
 ];
 
-/// The arguments.
+#[derive(Parser)]
 struct Args {
-    /// None: all.
+    /// Figures; without any, all
+    #[arg(value_parser = ["chain", "incast", "spines", "window"])]
     figures: Vec<String>,
+    /// Runs of incast, spines and window
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
     seeds: u64,
+    /// Write the results as rows
+    #[arg(long)]
     csv: Option<PathBuf>,
 }
 
@@ -52,7 +57,7 @@ fn main() {
         figures,
         seeds,
         csv,
-    } = arguments();
+    } = Args::parse();
     let wants = |name: &str| figures.is_empty() || figures.iter().any(|figure| figure == name);
     let began = Instant::now();
     let rows = Rows::new();
@@ -71,31 +76,6 @@ fn main() {
     }
     rows.write(csv.as_deref());
     println!("{:.0} s", began.elapsed().as_secs_f64());
-}
-
-fn arguments() -> Args {
-    let mut parsed = Args {
-        figures: Vec::new(),
-        seeds: 5,
-        csv: None,
-    };
-    let mut args = std::env::args().skip(1);
-    while let Some(arg) = args.next() {
-        match arg.as_str() {
-            "--seeds" => {
-                let number = args.next().and_then(|number| number.parse().ok());
-                parsed.seeds = number
-                    .filter(|&seeds| seeds > 0)
-                    .expect("--seeds needs a number from 1 on");
-            }
-            "--csv" => parsed.csv = Some(args.next().expect("--csv needs a file").into()),
-            "chain" | "incast" | "spines" | "window" => parsed.figures.push(arg),
-            _ => panic!(
-                "{arg}: the figures are chain, incast, spines and window; the options are --seeds and --csv"
-            ),
-        }
-    }
-    parsed
 }
 
 /// Makes a chain from the bytes of a write, the loss, and the number of writes.

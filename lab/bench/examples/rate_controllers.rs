@@ -9,6 +9,7 @@ mod common;
 #[path = "../controllers/mod.rs"]
 mod controllers;
 
+use clap::Parser;
 use common::case::{Case, FlowKind};
 use common::grids;
 use common::measure::CaseResult;
@@ -31,9 +32,17 @@ const FAIR: f64 = 0.9;
 /// Packets on the path for each flow, below which no controller can share it.
 const FLOW_PACKETS: f64 = 8.0;
 
+#[derive(Parser)]
+struct Args {
+    /// Rate controllers; without any, all
+    #[arg(value_parser = CONTROLLERS.map(|(name, _)| name))]
+    controllers: Vec<String>,
+}
+
 fn main() {
-    let wanted: Vec<String> = std::env::args().skip(1).collect();
-    let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|wanted| wanted == name);
+    let Args { controllers } = Args::parse();
+    let is_wanted =
+        |name: &str| controllers.is_empty() || controllers.iter().any(|wanted| wanted == name);
     println!(
         "| grid | controller | cells | good | used: least, median | mean queue: median, most | dropped: median, most | Jain: least, median |"
     );

@@ -10,6 +10,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+use clap::Parser;
 use common::case::{Case, FlowKind, Messages, PathStep, Waits};
 use common::grids;
 use common::host::Host;
@@ -35,10 +36,17 @@ const PARTS: [(&str, fn()); 14] = [
     ("vary", vary),
 ];
 
+#[derive(Parser)]
+struct Args {
+    /// Parts of the grid; without any, all
+    #[arg(value_parser = PARTS.map(|(name, _)| name))]
+    parts: Vec<String>,
+}
+
 fn main() {
-    let wanted: Vec<String> = std::env::args().skip(1).collect();
+    let Args { parts } = Args::parse();
     for (name, part) in PARTS {
-        if wanted.is_empty() || wanted.iter().any(|wanted| wanted == name) {
+        if parts.is_empty() || parts.iter().any(|wanted| wanted == name) {
             println!("\n## {name}\n");
             part();
         }

@@ -12,6 +12,7 @@ mod controllers;
 
 use std::time::Duration;
 
+use clap::Parser;
 use common::case::{Case, FlowKind, Messages, PathStep, uniform};
 use common::measure::CaseResult;
 use common::network::run;
@@ -49,9 +50,17 @@ struct Row {
     measured: Measured,
 }
 
+#[derive(Parser)]
+struct Args {
+    /// Rate controllers; without any, all
+    #[arg(value_parser = CONTROLLERS.map(|(name, _)| name))]
+    controllers: Vec<String>,
+}
+
 fn main() {
-    let wanted: Vec<String> = std::env::args().skip(1).collect();
-    let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|wanted| wanted == name);
+    let Args { controllers } = Args::parse();
+    let is_wanted =
+        |name: &str| controllers.is_empty() || controllers.iter().any(|wanted| wanted == name);
     let kinds = CONTROLLERS.map(|(name, kind)| (name, is_wanted(name).then_some(kind)));
     let names = kinds.iter().filter(|(_, kind)| kind.is_some());
     let names: Vec<&str> = names.map(|(name, _)| *name).collect();

@@ -6,19 +6,34 @@
 #[path = "../../../crates/rate/tests/common/mod.rs"]
 mod common;
 
+use clap::{Parser, ValueEnum};
 use common::traces;
 
+#[derive(Clone, Copy, ValueEnum)]
+enum Kind {
+    /// A mobile link
+    Lte,
+    /// A satellite link
+    Leo,
+}
+
+#[derive(Parser)]
+struct Args {
+    kind: Kind,
+    seed: u32,
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=3600))]
+    seconds: u32,
+}
+
 fn main() {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let numbers = arguments.iter().skip(1).map(|text| text.parse::<u32>());
-    let numbers: Vec<u32> = numbers.filter_map(Result::ok).collect();
-    let trace = match (arguments.first().map(String::as_str), &numbers[..]) {
-        (Some("lte"), &[seed, seconds @ 1..=3600]) => traces::lte(seed.into(), seconds, 5.0),
-        (Some("leo"), &[seed, seconds @ 1..=3600]) => traces::leo(seed.into(), seconds),
-        _ => {
-            eprintln!("traces: want lte or leo, a seed, and 1 to 3600 seconds: traces lte 1 120");
-            std::process::exit(2);
-        }
+    let Args {
+        kind,
+        seed,
+        seconds,
+    } = Args::parse();
+    let trace = match kind {
+        Kind::Lte => traces::lte(seed.into(), seconds, 5.0),
+        Kind::Leo => traces::leo(seed.into(), seconds),
     };
     let lines = trace.times_ms().iter().map(|at_ms| format!("{at_ms}\n"));
     print!("{}", lines.collect::<String>());

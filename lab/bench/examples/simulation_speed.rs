@@ -7,21 +7,31 @@
 
 use std::time::Duration;
 
+use clap::Parser;
 use farwrite_experiment::{
     Flow, Pattern, PatternNetwork, Recording, RunSetup, Transport, TransportSettings, Workload,
     memory_bytes, run,
 };
 use farwrite_net::{CableConfig, LeafSpine, Options, Pfc, Shape, SwitchConfig, Topology};
 
+#[derive(Parser)]
+struct Args {
+    /// What is measured; without any, all
+    #[arg(value_parser = ["memory", "pair", "clos", "tree", "endpoints"])]
+    parts: Vec<String>,
+    /// Prints the memory of one run, which has a process of its own: a transport, what there are many of,
+    /// and their number
+    #[arg(long, num_args = 3, value_names = ["TRANSPORT", "KIND", "COUNT"], hide = true)]
+    grown: Option<Vec<String>>,
+}
+
 fn main() {
-    let wanted: Vec<String> = std::env::args().skip(1).collect();
-    if let [mode, transport, kind, count] = &wanted[..]
-        && mode == "grown"
-    {
+    let Args { parts, grown } = Args::parse();
+    if let Some([transport, kind, count]) = grown.as_deref() {
         print_grown(transport, kind, count.parse().expect("a number"));
         return;
     }
-    let wants = |name: &str| wanted.is_empty() || wanted.iter().any(|wanted| wanted == name);
+    let wants = |name: &str| parts.is_empty() || parts.iter().any(|wanted| wanted == name);
     if wants("memory") {
         memory();
     }
@@ -160,7 +170,7 @@ fn growth(transport: &str, kind: &str, counts: [usize; 2]) {
     let [few, many] = counts.map(|count| {
         let count = count.to_string();
         let child = std::process::Command::new(&program)
-            .args(["grown", transport, kind, &count])
+            .args(["--grown", transport, kind, &count])
             .output();
         let output = child.expect("this program starts").stdout;
         let text = String::from_utf8(output).expect("text");

@@ -1,8 +1,7 @@
 //! Measures all-reduces over a path that loses packets, in virtual time: exact and bounded.
 //!
 //! Each rank has a link to every other one. `cargo run --release -p farwrite-bench --example
-//! allreduce_lossy -- [--ranks N] [--kib N] [--mbit N] [--rtt-us N] [--loss SHARE] [--rounds N]
-//! [--in-flight N] [--sites 2] [--pause-ms N]`
+//! allreduce_lossy -- --help` lists the options.
 //!
 //! Rounds follow one another, `pause-ms` apart, but at least a round trip. Each round has `in-flight`
 //! all-reduces at once, like a training step with several buckets of gradients. A row shows the times
@@ -21,6 +20,7 @@ mod sites;
 use std::error::Error;
 use std::time::Duration;
 
+use clap::{Parser, value_parser};
 use farwrite::RateControl;
 use farwrite::fabric::sim::{LinkConfig, Loss};
 use farwrite_collectives::{
@@ -38,6 +38,33 @@ const ALL_REDUCE: Operation = Operation::AllReduce {
     reduction: Reduction::Sum,
 };
 
+#[derive(Parser)]
+struct Args {
+    #[arg(long, default_value_t = 4, value_parser = value_parser!(u16).range(1..))]
+    ranks: u16,
+    /// KiB of a tensor
+    #[arg(long, default_value_t = 600)]
+    kib: u32,
+    /// Mbit/s of a link
+    #[arg(long, default_value_t = 1_000.0)]
+    mbit: f64,
+    #[arg(long, default_value_t = 10_000.0)]
+    rtt_us: f64,
+    /// Part of the packets that is lost
+    #[arg(long, default_value_t = 0.01)]
+    loss: f64,
+    #[arg(long, default_value_t = 60, value_parser = value_parser!(u16).range(1..))]
+    rounds: u16,
+    /// All-reduces at once
+    #[arg(long, default_value_t = 2, value_parser = value_parser!(u16).range(1..))]
+    in_flight: u16,
+    #[arg(long, default_value_t = 1, value_parser = value_parser!(u8).range(1..=2))]
+    sites: u8,
+    /// Between two rounds, at least a round trip
+    #[arg(long, default_value_t = 0.0)]
+    pause_ms: f64,
+}
+
 /// The parameters of a measurement.
 struct Setting {
     ranks: usize,
@@ -52,66 +79,29 @@ struct Setting {
 
 impl Setting {
     fn parse() -> Result<Self, Box<dyn Error>> {
-        let mut numbers = [4.0, 600.0, 1_000.0, 10_000.0, 0.01, 60.0, 2.0, 1.0, 0.0];
-        let names = [
-            "--ranks",
-            "--kib",
-            "--mbit",
-            "--rtt-us",
-            "--loss",
-            "--rounds",
-            "--in-flight",
-            "--sites",
-            "--pause-ms",
-        ];
-        let mut arguments = std::env::args().skip(1);
-        while let Some(name) = arguments.next() {
-            let place = names.iter().position(|known| *known == name);
-            let place = place.ok_or_else(|| format!("{name}: there are {}", names.join(", ")))?;
-            let value = arguments
-                .next()
-                .ok_or_else(|| format!("{name} has no value"))?;
-            numbers[place] = value
-                .parse::<f64>()
-                .map_err(|why| format!("{name} {value}: {why}"))?;
-        }
-        for name in ["--ranks", "--rounds", "--in-flight"] {
-            let place = names.iter().position(|known| *known == name);
-            if let Some(value) = place
-                .map(|place| numbers[place])
-                .filter(|value| *value < 1.0)
-            {
-                return Err(format!("{name} {value}: at least 1").into());
-            }
-        }
-        let [
+        let Args {
             ranks,
             kib,
             mbit,
             rtt_us,
-            loss_packet,
+            loss: loss_packet,
             rounds,
             in_flight,
             sites,
             pause_ms,
-        ] = numbers;
-        let has_sites = match (sites, ranks % 2.0, in_flight) {
-            (1.0, ..) => false,
-            (2.0, 0.0, 1.0) => true,
-            _ => {
-                return Err(
-                    "--sites: 1, or 2 with --in-flight 1 and an even number of ranks".into(),
-                );
-            }
-        };
+        } = Args::parse();
+        let has_sites = sites == 2;
+        if has_sites && (in_flight != 1 || ranks % 2 != 0) {
+            return Err("--sites 2 needs --in-flight 1 and an even number of ranks".into());
+        }
         let rtt = Duration::from_secs_f64(rtt_us * 1e-6);
         let rate_bps = (mbit * 1e6) as u64;
         Ok(Self {
-            ranks: ranks as usize,
-            bytes: kib as usize * 1024,
+            ranks: ranks.into(),
+            bytes: usize::try_from(kib)? * 1024,
             rtt,
-            rounds: rounds as usize,
-            in_flight: in_flight as usize,
+            rounds: rounds.into(),
+            in_flight: in_flight.into(),
             has_sites,
             pause: Duration::from_secs_f64(pause_ms * 1e-3).max(rtt),
             link: LinkConfig {

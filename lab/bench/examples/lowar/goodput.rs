@@ -47,7 +47,7 @@ pub(crate) fn of_one(options: &Options, rtt: Duration, rows: &Rows) {
         "adaptive", "of best", "(32,1)/GBN", "ideal", "fitted"
     );
     let computed = Slowed::computed(options, rtt);
-    for &loss in &options.losses {
+    for &loss in &options.loss {
         let run = |coding| {
             let case = Case {
                 loss: iid(loss),
@@ -115,7 +115,7 @@ impl Slowed {
 
     /// The ideal one, and the one that is fitted to the ConnectX-5; none at another rate.
     fn computed(options: &Options, rtt: Duration) -> Option<[Self; 2]> {
-        let known = options.rate_bps == Self::RATE_BPS;
+        let known = options.rate_bps() == Self::RATE_BPS;
         known.then(|| [Self::new(rtt, 1.0), Self::fitted(options.case().rtt, rtt)])
     }
 
@@ -141,7 +141,7 @@ impl Slowed {
 
 /// L9 with several connections.
 pub(crate) fn of_many(options: &Options, rows: &Rows) {
-    for &rtt in &options.rtts {
+    for rtt in options.rtts() {
         of_many_over(options, rtt, rows);
     }
     println!("paper, 16 connections: (32,1) 1.28 and 1.50 times the ConnectX-5 at 1e-4 (40 and");

@@ -31,7 +31,7 @@ pub(crate) fn of_all(options: &Options, rows: &Rows) {
         peer_known: true,
         ..options.case()
     };
-    let frame_ns = (FRAME_BYTES * 8e9 / options.rate_bps as f64) as u64;
+    let frame_ns = (FRAME_BYTES * 8e9 / options.rate_bps() as f64) as u64;
     for (frame, drain) in RECEIVERS {
         let part = |percent: u64| frame_ns * percent / 100;
         let times = ReceiveTimes {

@@ -16,12 +16,7 @@
 //! In `times` and `latency`, boxes know that the other one is there, so they protect connections from the first
 //! packet on. In the rest, the first round trip of a run is unprotected.
 //!
-//! Without a name: all. `--seconds S` sets the length of the runs, `--gbps R` their rate, `--rtt-us T,T`
-//! the round trips of `goodput` and `connections`, and `--loss P,P` the losses of `goodput`. `--seeds N`
-//! sets the number of runs for each number of all but `latency`, with one seed after the other, on all
-//! cores. `--connections N,N` sets those of `connections`, and
-//! `--bursts L,L` the lengths of `bursts`, in packets, and `--lengths mean` or `fixed` shows one kind of
-//! them. `--csv FILE` writes the results as rows.
+//! Without a name: all. `--help` lists the options.
 #![allow(
     clippy::cast_possible_truncation,
     reason = "small numbers of an example"
@@ -42,6 +37,7 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 use case::Case;
+use clap::Parser;
 use farwrite_boxes::lowar::{BlockShape, Coding};
 use farwrite_experiment::parallel_map;
 use farwrite_link::Rng;
@@ -58,14 +54,15 @@ const BURST_SHAPES: [(u16, u8); 3] = [(256, 8), (256, 16), (256, 32)];
 const LONG: &str = "messages of 1 MB";
 
 fn main() {
-    let options = Options::parse(std::env::args().skip(1)).unwrap_or_else(|wrong| {
+    let options = Options::parse();
+    options.check().unwrap_or_else(|wrong| {
         eprintln!("{wrong}");
         std::process::exit(2)
     });
     let rows = Rows::new();
     let began = Instant::now();
     if options.wants("goodput") {
-        for &rtt in &options.rtts {
+        for rtt in options.rtts() {
             goodput::of_one(&options, rtt, &rows);
         }
         println!(

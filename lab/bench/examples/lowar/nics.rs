@@ -17,7 +17,7 @@ const LOSSES: [f64; 3] = [0.0, 1e-5, 1e-4];
 
 /// L9, with NICs that may be like the paper's.
 pub(crate) fn of_all(options: &Options, rows: &Rows) {
-    for &rtt in &options.rtts {
+    for rtt in options.rtts() {
         of_path(options, rtt, rows);
     }
 }

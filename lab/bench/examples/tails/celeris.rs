@@ -7,10 +7,10 @@
 
 use std::error::Error;
 
+use clap::Args;
 use farwrite_experiment::{Outcome, PatternNetwork, Workload};
 use farwrite_net::{LeafSpine, Shape, Topology};
 
-use crate::Numbers;
 use crate::measure::{BOUNDED, Bursts, LOSSES, Subject, Table, at, cable, to_the_next};
 use farwrite_units::stats::{deviation, mean};
 
@@ -25,37 +25,32 @@ const BURSTS_NS: u64 = 10_000_000;
 const ROUND_NS: u64 = BURSTS_NS + 1_000_000;
 
 /// Parameters of the rounds and of the random other traffic.
-#[derive(Debug)]
-struct Setting {
-    /// Measured rounds.
+#[derive(Debug, Args)]
+pub(crate) struct Setting {
+    /// Measured rounds
+    #[arg(long, default_value_t = 6)]
     rounds: u64,
-    /// Hosts that send bursts, their mean length in MB, and the mean silence in us.
+    /// Hosts that send bursts
+    #[arg(long, default_value_t = 48)]
     senders: u64,
+    /// Their mean length
+    #[arg(long, default_value_t = 15)]
     burst_mb: u64,
+    /// The mean silence between them
+    #[arg(long, default_value_t = 3_000)]
     silence_us: u64,
-    /// How long bursts begin after the round has begun, in us.
+    /// How long bursts begin after the round has begun
+    #[arg(long, default_value_t = 3_000)]
     until_us: u64,
-    /// Buffer of a switch.
+    /// Buffer of a switch
+    #[arg(long, default_value_t = 9_437)]
     buffer_kb: u64,
-    /// Rate of endpoints with a fixed rate.
+    /// Rate of endpoints with a fixed rate
+    #[arg(long, default_value_t = 90)]
     rate_gbps: u64,
 }
 
 impl Setting {
-    fn parse(mut numbers: Numbers) -> Result<Self, Box<dyn Error>> {
-        let setting = Self {
-            rounds: numbers.take("rounds", 6),
-            senders: numbers.take("senders", 48),
-            burst_mb: numbers.take("burst-mb", 15),
-            silence_us: numbers.take("silence-us", 3_000),
-            until_us: numbers.take("until-us", 3_000),
-            buffer_kb: numbers.take("buffer-kb", 9_437),
-            rate_gbps: numbers.take("rate-gbps", 90),
-        };
-        numbers.end()?;
-        Ok(setting)
-    }
-
     fn workload(&self, seed: u64) -> Result<Workload, Box<dyn Error>> {
         let mut flows = to_the_next(HOSTS, STEP_BYTES, ROUND_NS);
         flows.extend(to_the_next(HOSTS, STEP_BYTES, 0));
@@ -224,8 +219,7 @@ fn panel(
     Ok(())
 }
 
-pub(crate) fn measure(numbers: Numbers) -> Result<Table, Box<dyn Error>> {
-    let setting = Setting::parse(numbers)?;
+pub(crate) fn measure(setting: &Setting) -> Result<Table, Box<dyn Error>> {
     let Setting {
         rounds,
         senders,
@@ -244,7 +238,7 @@ pub(crate) fn measure(numbers: Numbers) -> Result<Table, Box<dyn Error>> {
         "C2",
     );
     for loss in LOSSES {
-        panel(&setting, loss, &mut table)?;
+        panel(setting, loss, &mut table)?;
     }
     Ok(table)
 }

@@ -8,7 +8,6 @@
 use std::error::Error;
 use std::time::Duration;
 
-use crate::Numbers;
 use crate::measure::{BOUNDED, Subject, Table};
 use crate::optinic::{COLLECTIVES, Setting, Times, WARM_UP_NS, WARM_UPS, topology};
 use crate::xp::{XP, timeout_ns as xp_timeout_ns};
@@ -63,9 +62,7 @@ fn reliable() -> Vec<Subject> {
     roce.into_iter().chain(others).collect()
 }
 
-pub(crate) fn measure(mut numbers: Numbers) -> Result<Table, Box<dyn Error>> {
-    let small_kb = numbers.take("small-kb", 400);
-    let setting = Setting::parse(numbers)?;
+pub(crate) fn measure(setting: Setting, small_kb: u64) -> Result<Table, Box<dyn Error>> {
     let (_, steps) = COLLECTIVES[0];
     let tensor = format!("{} MB", setting.tensor_mb);
     let mut table = Table::new(

@@ -1,16 +1,7 @@
 //! Tails of collectives: RDMA NICs and models of SRNIC, Falcon and UCCL beside endpoints that end
 //! in time (claims C2, Celeris Fig. 2, and O5, O6 and OL, OptiNIC Figs. 5 and 6).
 //!
-//! `cargo run --release -p farwrite-bench --example tails -- COMMAND [--OPTION N]... [--csv FILE]`. The commands:
-//!
-//! - `celeris` (C2), `optinic` (O6) and `sizes` (O5): NICs, models, and rings of messages of endpoints.
-//! - `xp`: the NIC model of `OptiNIC`'s transport, for O5 and O6.
-//! - `shipped` and `shipped-sizes`: operations of `farwrite-collectives`, for O6 and O5.
-//! - `losses` (OL): the network of `optinic` with losses.
-//!
-//! Options are the fields of `celeris::Setting` and `optinic::Setting`, with dashes. `sizes` also has
-//! `--short-percent`, `losses` has `--small-kb`, and `xp` has `--short-percent` and `--size-runs`.
-//! Without `--csv`, the rows go to the standard output.
+//! `cargo run --release -p farwrite-bench --example tails -- COMMAND [OPTION...]`; `--help` lists both.
 
 mod celeris;
 mod losses;
@@ -20,61 +11,79 @@ mod shipped;
 mod sizes;
 mod xp;
 
-use std::collections::BTreeMap;
 use std::error::Error;
 use std::fs;
+use std::path::PathBuf;
 
-/// Numbers by the names of their options.
-pub(crate) struct Numbers(BTreeMap<String, u64>);
+use clap::{Parser, Subcommand};
 
-impl Numbers {
-    /// Removes and returns the number of an option; `default` if it was not given.
-    pub(crate) fn take(&mut self, name: &str, default: u64) -> u64 {
-        self.0.remove(name).unwrap_or(default)
-    }
+#[derive(Parser)]
+struct Args {
+    #[command(subcommand)]
+    what: What,
+    /// Write the rows to this file instead of the standard output
+    #[arg(long, global = true)]
+    csv: Option<PathBuf>,
+}
 
-    /// Refuses options that nothing has taken.
-    pub(crate) fn end(&self) -> Result<(), Box<dyn Error>> {
-        match self.0.keys().next() {
-            Some(name) => Err(format!("--{name}: there is no such option").into()),
-            None => Ok(()),
-        }
-    }
+#[derive(Subcommand)]
+enum What {
+    /// C2: NICs, models, and rings of messages of endpoints
+    Celeris(celeris::Setting),
+    /// O6: NICs, models, and rings of messages of endpoints
+    Optinic(optinic::Setting),
+    /// O5: NICs, models, and rings of messages of endpoints
+    Sizes {
+        #[command(flatten)]
+        setting: optinic::Setting,
+        /// The short deadline, of a warm-up
+        #[arg(long, default_value_t = 95)]
+        short_percent: u64,
+    },
+    /// The NIC model of `OptiNIC`'s transport, for O5 and O6
+    Xp {
+        #[command(flatten)]
+        setting: optinic::Setting,
+        /// The short deadline, of a warm-up
+        #[arg(long, default_value_t = 95)]
+        short_percent: u64,
+        /// Measured collectives of each kind and size, for O5
+        #[arg(long, default_value_t = 10)]
+        size_runs: u64,
+    },
+    /// Operations of `farwrite-collectives`, for O6
+    Shipped(optinic::Setting),
+    /// Operations of `farwrite-collectives`, for O5
+    ShippedSizes(optinic::Setting),
+    /// OL: the network of `optinic` with losses
+    Losses {
+        #[command(flatten)]
+        setting: optinic::Setting,
+        /// A buffer of the switch that is small
+        #[arg(long, default_value_t = 400)]
+        small_kb: u64,
+    },
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let mut arguments = std::env::args().skip(1);
-    let what = arguments.next().unwrap_or_default();
-    let (mut numbers, mut file) = (BTreeMap::new(), None);
-    while let Some(argument) = arguments.next() {
-        let name = argument.strip_prefix("--");
-        let name = name.ok_or_else(|| format!("{argument}: options begin with --"))?;
-        let value = arguments.next();
-        let value = value.ok_or_else(|| format!("{argument} has no value"))?;
-        if name == "csv" {
-            file = Some(value);
-        } else {
-            let number = value
-                .parse()
-                .map_err(|why| format!("{argument} {value}: {why}"))?;
-            numbers.insert(name.to_owned(), number);
-        }
-    }
-    let numbers = Numbers(numbers);
-    let table = match what.as_str() {
-        "celeris" => celeris::measure(numbers)?,
-        "optinic" => optinic::measure(numbers)?,
-        "sizes" => sizes::measure(numbers)?,
-        "xp" => xp::measure(numbers)?,
-        "shipped" => shipped::measure(numbers)?,
-        "shipped-sizes" => shipped::measure_sizes(numbers)?,
-        "losses" => losses::measure(numbers)?,
-        other => {
-            let names = "celeris, optinic, sizes, xp, shipped, shipped-sizes or losses";
-            return Err(format!("{other:?}: choose {names}").into());
-        }
+    let Args { what, csv } = Args::parse();
+    let table = match what {
+        What::Celeris(setting) => celeris::measure(&setting)?,
+        What::Optinic(setting) => optinic::measure(setting)?,
+        What::Sizes {
+            setting,
+            short_percent,
+        } => sizes::measure(setting, short_percent)?,
+        What::Xp {
+            setting,
+            short_percent,
+            size_runs,
+        } => xp::measure(setting, short_percent, size_runs)?,
+        What::Shipped(setting) => shipped::measure(setting)?,
+        What::ShippedSizes(setting) => shipped::measure_sizes(setting)?,
+        What::Losses { setting, small_kb } => losses::measure(setting, small_kb)?,
     };
-    match file {
+    match csv {
         Some(file) => Ok(fs::write(file, table.csv())?),
         None => {
             print!("{}", table.csv());

@@ -9,10 +9,10 @@
 
 use std::error::Error;
 
+use clap::Args;
 use farwrite_experiment::{Flow, Outcome, Pattern, PatternNetwork, Start, Workload};
 use farwrite_net::{Shape, Topology};
 
-use crate::Numbers;
 use crate::measure::{BOUNDED, Bursts, LOSSES, Subject, Table, at, cable, to_the_next};
 use farwrite_units::stats::{deviation, mean, standard_error};
 
@@ -32,37 +32,32 @@ pub(crate) const COLLECTIVES: [(&str, usize); 2] = [
 ];
 
 /// Parameters of the collectives and of the random other traffic.
-#[derive(Clone, Copy, Debug)]
+#[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct Setting {
-    /// Measured collectives of each kind.
+    /// Measured collectives of each kind
+    #[arg(long, default_value_t = 80)]
     pub(crate) runs: u64,
-    /// Bytes of the tensor in MB.
+    /// Bytes of the tensor
+    #[arg(long, default_value_t = 20)]
     pub(crate) tensor_mb: u64,
-    /// Hosts that send bursts, their mean length in kB, and the mean silence in us.
+    /// Hosts that send bursts
+    #[arg(long, default_value_t = 8)]
     pub(crate) senders: u64,
+    /// Their mean length
+    #[arg(long, default_value_t = 2_000)]
     pub(crate) burst_kb: u64,
+    /// The mean silence between them
+    #[arg(long, default_value_t = 4_000)]
     pub(crate) silence_us: u64,
-    /// Buffer of the switch.
+    /// Buffer of the switch
+    #[arg(long, default_value_t = 2_000)]
     pub(crate) buffer_kb: u64,
-    /// Rate of endpoints with a fixed rate.
+    /// Rate of endpoints with a fixed rate
+    #[arg(long, default_value_t = 22_500)]
     pub(crate) rate_mbps: u64,
 }
 
 impl Setting {
-    pub(crate) fn parse(mut numbers: Numbers) -> Result<Self, Box<dyn Error>> {
-        let setting = Self {
-            runs: numbers.take("runs", 80),
-            tensor_mb: numbers.take("tensor-mb", 20),
-            senders: numbers.take("senders", 8),
-            burst_kb: numbers.take("burst-kb", 2_000),
-            silence_us: numbers.take("silence-us", 4_000),
-            buffer_kb: numbers.take("buffer-kb", 2_000),
-            rate_mbps: numbers.take("rate-mbps", 22_500),
-        };
-        numbers.end()?;
-        Ok(setting)
-    }
-
     pub(crate) fn tensor_bytes(&self) -> u64 {
         self.tensor_mb * 1_000_000
     }
@@ -293,8 +288,7 @@ pub(crate) fn warm_up(
     Times::of(setting, &topology(loss_packet)?, &subjects, runs)
 }
 
-pub(crate) fn measure(numbers: Numbers) -> Result<Table, Box<dyn Error>> {
-    let setting = Setting::parse(numbers)?;
+pub(crate) fn measure(setting: Setting) -> Result<Table, Box<dyn Error>> {
     let tensor = format!("{} MB", setting.tensor_mb);
     let mut table = Table::new(setting.conditions(&tensor), "O6");
     for (loss, loss_packet) in LOSSES {

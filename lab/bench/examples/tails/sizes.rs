@@ -5,7 +5,6 @@
 
 use std::error::Error;
 
-use crate::Numbers;
 use crate::measure::{BOUNDED, Subject, Table};
 use crate::optinic::{COLLECTIVES, Setting, Times, topology, warm_up};
 
@@ -40,9 +39,7 @@ fn subjects(setting: &Setting, steps: usize, percent: u64) -> Result<Vec<Subject
     Ok(subjects)
 }
 
-pub(crate) fn measure(mut numbers: Numbers) -> Result<Table, Box<dyn Error>> {
-    let percent = numbers.take("short-percent", 95);
-    let mut setting = Setting::parse(numbers)?;
+pub(crate) fn measure(mut setting: Setting, percent: u64) -> Result<Table, Box<dyn Error>> {
     let mut table = Table::new(
         format!(
             "{}; timeout of a step: 1.25 warm-ups and 50 us; short: {percent}% of a warm-up",

@@ -2,7 +2,6 @@
 
 use std::error::Error;
 
-use crate::Numbers;
 use crate::measure::{LOSSES, Subject, Table};
 use crate::optinic::{COLLECTIVES, Setting, Times, topology, warm_up};
 use crate::sizes::SIZES_MB;
@@ -19,10 +18,7 @@ pub(crate) fn timeout_ns(setting: &Setting, steps: usize) -> Result<u64, Box<dyn
 }
 
 /// The rows of `optinic`, and those of `sizes` with another number of runs.
-pub(crate) fn measure(mut numbers: Numbers) -> Result<Table, Box<dyn Error>> {
-    let percent = numbers.take("short-percent", 95);
-    let runs = numbers.take("size-runs", 10);
-    let setting = Setting::parse(numbers)?;
+pub(crate) fn measure(setting: Setting, percent: u64, runs: u64) -> Result<Table, Box<dyn Error>> {
     let tensor = format!("{} MB", setting.tensor_mb);
     let mut table = Table::new(setting.conditions(&tensor), "O6");
     for (collective, steps) in COLLECTIVES {

@@ -7,10 +7,8 @@
 //!   Gbit/s and 5 us.
 //! - `together both`: both at once, in one network with one receiver.
 //!
-//! Without a name: all three. `--writes N` sets the number of writes over the long path, `--seeds N`
-//! the number of runs for each row, with one seed after the other, on all cores. `--only "Go-Back-N,
-//! NetRT"` runs one way. `--csv FILE` writes the results as rows, from which `lab/tables/tables.py` makes the
-//! tables of lab/results/boxes.md.
+//! Without a name: all three. `--only "Go-Back-N, NetRT"` runs one way; `--help` lists all options. From the rows
+//! of `--csv`, `lab/tables/tables.py` makes the tables of lab/results/boxes.md.
 
 mod both;
 mod options;
@@ -22,6 +20,7 @@ mod sum;
 
 use std::time::Instant;
 
+use clap::Parser;
 use farwrite_boxes::{lowar, netrt};
 use farwrite_experiment::{Flow, Start, TransportSettings, TriggerKind, Workload};
 use farwrite_net::{CableConfig, Role, Topology};
@@ -62,10 +61,7 @@ pub(crate) const ENDPOINTS: [Endpoints; 3] = [
 const FIGURE: &str = "together";
 
 fn main() {
-    let options = Options::parse(std::env::args().skip(1)).unwrap_or_else(|wrong| {
-        eprintln!("{wrong}");
-        std::process::exit(2)
-    });
+    let options = Options::parse();
     let rows = Rows::new();
     let began = Instant::now();
     if options.wants("wan") {

@@ -1,58 +1,32 @@
 //! What the command line asks for.
 
 use std::path::PathBuf;
-use std::str::FromStr;
 
+use clap::Parser;
+use clap::value_parser;
 use farwrite_experiment::parallel_map;
 
-const PATHS: [&str; 3] = ["wan", "incast", "both"];
-const MAX_SEEDS: u64 = 16;
-
 /// The paths and ways to run, and how often.
+#[derive(Parser)]
 pub(crate) struct Options {
+    /// Paths; without any, all
+    #[arg(value_parser = ["wan", "incast", "both"])]
     paths: Vec<String>,
-    /// Over the long path, one after the other.
+    /// Writes over the long path, one after the other
+    #[arg(long, default_value_t = 100, value_parser = value_parser!(u64).range(1..=100_000))]
     pub(crate) writes: u64,
-    /// Runs for each row, with one seed after the other.
+    /// Runs for each row, with one seed after the other
+    #[arg(long, default_value_t = 5, value_parser = value_parser!(u64).range(1..=16))]
     pub(crate) seeds: u64,
+    /// The one way to repair losses that runs
+    #[arg(long)]
     only: Option<String>,
+    /// Write the results as rows
+    #[arg(long)]
     pub(crate) csv: Option<PathBuf>,
 }
 
 impl Options {
-    pub(crate) fn parse(args: impl Iterator<Item = String>) -> Result<Self, String> {
-        let mut options = Self {
-            paths: Vec::new(),
-            writes: 100,
-            seeds: 5,
-            only: None,
-            csv: None,
-        };
-        let mut args = args;
-        while let Some(arg) = args.next() {
-            if PATHS.contains(&&*arg) {
-                options.paths.push(arg);
-                continue;
-            }
-            let value = args.next().filter(|value| !value.is_empty());
-            let missing = || format!("{arg}: it takes a value");
-            match &*arg {
-                "--writes" => options.writes = number(&arg, value.as_deref(), 100_000)?,
-                "--seeds" => options.seeds = number(&arg, value.as_deref(), MAX_SEEDS)?,
-                "--only" => options.only = Some(value.ok_or_else(missing)?),
-                "--csv" => options.csv = Some(value.ok_or_else(missing)?.into()),
-                _ => {
-                    return Err(format!(
-                        "{arg}: the paths are {}; the options are --writes, --seeds, --only and --csv, \
-                         each with a value",
-                        PATHS.join(", ")
-                    ));
-                }
-            }
-        }
-        Ok(options)
-    }
-
     /// Whether to run this path.
     pub(crate) fn wants(&self, path: &str) -> bool {
         self.paths.is_empty() || self.paths.iter().any(|wanted| wanted == path)
@@ -76,13 +50,4 @@ impl Options {
         let seeds: Vec<u64> = (0..self.seeds).collect();
         parallel_map(&seeds, |seed| run(*seed))
     }
-}
-
-fn number(option: &str, value: Option<&str>, most: u64) -> Result<u64, String> {
-    let number = value.and_then(|value| u64::from_str(value).ok());
-    let number = number.filter(|number| (1..=most).contains(number));
-    number.ok_or_else(|| {
-        let value = value.unwrap_or_default();
-        format!("{option} {value}: it takes a whole number from 1 to {most}")
-    })
 }

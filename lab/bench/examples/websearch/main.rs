@@ -3,11 +3,9 @@
 //! Go-Back-N behind NetRT boxes beside Go-Back-N alone, Go-Back-N with PFC, and IRN.
 //!
 //! The paper has 16 racks of 32 servers and 4 core switches: `--paper`. Without it, 4 racks of 16
-//! servers and 2 core switches have the same ratio of 4 between servers and core. `--flows N` sets
-//! the number of flows, 1000 unless given; all ways have the same ones. `--load L --buffer KIB` has
-//! one load of the cables between racks and core, and one buffer of the switches. `--seeds N` repeats
-//! each way with N sets of flows, on all cores: times are means over the sets, counts too, and
-//! the range of the change is printed. `--csv FILE` writes the results as rows.
+//! servers and 2 core switches have the same ratio of 4 between servers and core. All ways have the
+//! same flows. With several sets of flows, on all cores, times and counts are means over the sets, and
+//! the range of the change is printed. `--help` lists the options.
 
 #[path = "../../../../crates/boxes/tests/common/racks.rs"]
 mod racks;
@@ -18,6 +16,7 @@ mod rows;
 use std::path::PathBuf;
 use std::time::Instant;
 
+use clap::Parser;
 use farwrite_boxes::BoxDevice;
 use farwrite_experiment::{Sizes, parallel_map};
 use farwrite_link::Rng;
@@ -62,79 +61,53 @@ impl Size {
     }
 }
 
-/// The arguments.
+#[derive(Parser)]
 struct Args {
-    size: Size,
-    flows: usize,
-    /// Load and buffers in KiB.
-    settings: Vec<(f64, u64)>,
-    /// Sets of flows.
+    /// The size of the paper
+    #[arg(long)]
+    paper: bool,
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u16).range(100..))]
+    flows: u16,
+    /// Load of the cables between racks and core
+    #[arg(long, requires = "buffer")]
+    load: Option<f64>,
+    /// Buffer of the switches in KiB
+    #[arg(long, requires = "load")]
+    buffer: Option<u64>,
+    /// Sets of flows
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=64))]
     seeds: u64,
+    /// Write the results as rows
+    #[arg(long)]
     csv: Option<PathBuf>,
 }
 
-fn arguments() -> Args {
-    let mut parsed = Args {
-        size: Size {
-            racks: 4,
-            servers: 16,
-            cores: 2,
-        },
-        flows: 1000,
-        settings: vec![(0.5, 2048), (0.8, 1024), (0.8, 512)],
-        seeds: 1,
-        csv: None,
-    };
-    let (mut load, mut buffer) = (None, None);
-    let mut args = std::env::args().skip(1);
-    while let Some(arg) = args.next() {
-        match arg.as_str() {
-            "--paper" => {
-                parsed.size = Size {
-                    racks: 16,
-                    servers: 32,
-                    cores: 4,
-                };
-            }
-            "--flows" => {
-                let number = args.next().and_then(|number| number.parse().ok());
-                parsed.flows = number
-                    .filter(|number| (100..=65_535).contains(number))
-                    .expect("--flows needs a number from 100 to 65535");
-            }
-            "--load" => load = args.next().and_then(|number| number.parse().ok()),
-            "--buffer" => buffer = args.next().and_then(|number| number.parse().ok()),
-            "--seeds" => {
-                let number = args.next().and_then(|number| number.parse().ok());
-                parsed.seeds = number
-                    .filter(|number| (1..=64).contains(number))
-                    .expect("--seeds needs a number from 1 to 64");
-            }
-            "--csv" => parsed.csv = Some(args.next().expect("--csv needs a file").into()),
-            _ => panic!(
-                "{arg}: the options are --paper, --flows, --load, --buffer, --seeds and --csv"
-            ),
+impl Args {
+    fn size(&self) -> Size {
+        let (racks, servers, cores) = if self.paper { (16, 32, 4) } else { (4, 16, 2) };
+        Size {
+            racks,
+            servers,
+            cores,
         }
     }
-    match (load, buffer) {
-        (Some(load), Some(buffer)) => parsed.settings = vec![(load, buffer)],
-        (None, None) => {}
-        _ => panic!("--load and --buffer need numbers, and each other"),
+
+    /// Loads, and buffers in KiB.
+    fn settings(&self) -> Vec<(f64, u64)> {
+        match self.load.zip(self.buffer) {
+            Some(setting) => vec![setting],
+            None => vec![(0.5, 2048), (0.8, 1024), (0.8, 512)],
+        }
     }
-    parsed
 }
 
 fn main() {
-    let Args {
-        size,
-        flows: count,
-        settings,
-        seeds,
-        csv,
-    } = arguments();
+    let args = Args::parse();
+    let (size, seeds) = (args.size(), args.seeds);
+    let count = usize::from(args.flows);
     let began = Instant::now();
     let rows = Rows::new();
-    for (load, buffer_kib) in settings {
+    for (load, buffer_kib) in args.settings() {
         let sets: Vec<_> = (SEED..SEED + seeds)
             .map(|seed| workload(size, load, count, seed))
             .collect();
@@ -191,7 +164,7 @@ fn main() {
             }
         }
     }
-    rows.write(csv.as_deref());
+    rows.write(args.csv.as_deref());
     println!("paper: short flows 13.5 to 24.5% below Go-Back-N, tail up to 46.8%");
     println!("{:.0} s", began.elapsed().as_secs_f64());
 }

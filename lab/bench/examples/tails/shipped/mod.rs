@@ -18,7 +18,6 @@ use farwrite_net::Topology;
 use farwrite_units::stats::mean;
 
 use self::group::{Group, Place, Step};
-use crate::Numbers;
 use crate::measure::{LOSSES, PRIORITY, Subject, Table, at};
 use crate::optinic::{COLLECTIVES, Setting, topology};
 use crate::sizes::SIZES_MB;
@@ -270,8 +269,7 @@ fn write_all(table: &mut Table, runs: &[Run<'_>]) -> Result<(), Box<dyn Error>> 
 }
 
 /// The rows beside those of `optinic`. The series with the most warm-ups has only rows without loss.
-pub(crate) fn measure(numbers: Numbers) -> Result<Table, Box<dyn Error>> {
-    let setting = Setting::parse(numbers)?;
+pub(crate) fn measure(setting: Setting) -> Result<Table, Box<dyn Error>> {
     let tensor = format!("{} MB", setting.tensor_mb);
     let mut table = Table::new(setting.conditions(&tensor), "O6");
     let kinds = kinds();
@@ -299,8 +297,7 @@ pub(crate) fn measure(numbers: Numbers) -> Result<Table, Box<dyn Error>> {
 }
 
 /// The rows beside those of `sizes`.
-pub(crate) fn measure_sizes(numbers: Numbers) -> Result<Table, Box<dyn Error>> {
-    let setting = Setting::parse(numbers)?;
+pub(crate) fn measure_sizes(setting: Setting) -> Result<Table, Box<dyn Error>> {
     let mut table = Table::new(setting.conditions("20 to 80 MB"), "O5");
     let kinds = kinds();
     let topology = topology(0.0)?;
