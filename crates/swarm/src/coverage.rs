@@ -1,18 +1,16 @@
-//! Coverage: the faults and outcomes that cases met.
+//! The faults and outcomes that a case met, as its plan and its counters show them.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
 
 use farwrite::{RateControl, Timing};
 use farwrite_link::{LinkCounters, Loss};
 
+use crate::case::Coverage;
 use crate::plan::{Plan, Repair};
 use crate::world::World;
 
-/// All kinds of events that a case can meet. If many cases do not meet a kind, the plans have a
-/// hole.
-const KINDS: [&str; 101] = [
+/// All kinds of events that a case can meet.
+pub(crate) const KINDS: [&str; 101] = [
     "loss, packet by packet",
     "loss in bursts",
     "queue overflow",
@@ -115,66 +113,6 @@ const KINDS: [&str; 101] = [
     "adaptive rate with a hint",
     "adaptive rate with a maximum",
 ];
-
-/// The events that one case met.
-#[derive(Clone, Debug, Default)]
-pub struct Coverage {
-    met: BTreeSet<&'static str>,
-}
-
-impl Coverage {
-    pub(crate) fn saw(&mut self, kind: &'static str) {
-        debug_assert!(KINDS.contains(&kind), "{kind} is not in the table");
-        self.met.insert(kind);
-    }
-
-    pub(crate) fn saw_if(&mut self, kind: &'static str, is_so: bool) {
-        if is_so {
-            self.saw(kind);
-        }
-    }
-}
-
-/// The number of cases that met each kind of event.
-#[derive(Clone, Debug, Default)]
-pub struct CoverageTable {
-    cases: u64,
-    counts: BTreeMap<&'static str, u64>,
-}
-
-impl CoverageTable {
-    /// Adds a case.
-    pub fn add(&mut self, coverage: &Coverage) {
-        self.cases += 1;
-        for &kind in &coverage.met {
-            *self.counts.entry(kind).or_default() += 1;
-        }
-    }
-
-    /// The number of cases added.
-    #[must_use]
-    pub fn cases(&self) -> u64 {
-        self.cases
-    }
-
-    /// Kinds that no case met.
-    #[must_use]
-    pub fn holes(&self) -> Vec<&'static str> {
-        let is_hole = |kind: &&str| !self.counts.contains_key(kind);
-        KINDS.into_iter().filter(is_hole).collect()
-    }
-}
-
-impl Display for CoverageTable {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{:>9}  of {} cases met", "number", self.cases)?;
-        for kind in KINDS {
-            let count = self.counts.get(kind).copied().unwrap_or(0);
-            writeln!(f, "{count:>9}  {kind}")?;
-        }
-        Ok(())
-    }
-}
 
 impl World<'_> {
     /// Records the events that the plan and the counters of the case show.

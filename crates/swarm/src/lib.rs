@@ -6,18 +6,19 @@
 //! fabric. An oracle checks the [`Rule`]s. If a plan breaks a rule, the swarm shrinks the plan.
 //!
 //! ```
-//! use farwrite_swarm::{Plan, run};
+//! use farwrite_swarm::{Case, Plan};
 //!
-//! let report = run(&Plan::draw(1));
+//! let report = Plan::draw(1).run();
 //! assert!(report.violation.is_none());
 //! ```
 //!
-//! A second kind of case, [`NetworkPlan`], has endpoints and NICs with reliable connections as
+//! A second kind of [`Case`], [`NetworkPlan`], has endpoints and NICs with reliable connections as
 //! hosts of a network of switches ([`farwrite_net`]), with its own rules. A third kind, in
 //! [`boxes`], has RDMA NICs behind LoWAR or NetRT boxes. A fourth kind, in [`collectives`], has the
 //! operations of a group of ranks.
 
 pub mod boxes;
+mod case;
 mod closing;
 pub mod collectives;
 mod coverage;
@@ -35,78 +36,39 @@ mod world;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-pub use coverage::{Coverage, CoverageTable};
-pub use networks::{
-    Carrier, ChangePlan, FlowPlan, NetworkCounts, NetworkPlan, NetworkReport, check_network,
-    explain_network,
-};
+pub use case::{Case, CaseReport, Coverage, CoverageTable};
+pub use networks::{Carrier, ChangePlan, FlowPlan, NetworkPlan};
 pub use plan::{Ending, Fault, MessagePlan, PairPlan, PathPlan, Plan, Repair, Span, Trailers};
 pub use shrink::shrink;
 pub use violation::{Rule, Violation};
 
 use world::World;
 
-/// The result of a case.
-#[derive(Clone, Debug)]
-pub struct Report {
-    /// The rule that the case broke, if any.
-    pub violation: Option<Violation>,
-    /// A hash over all packets sent and all outcomes, with their times.
-    pub hash: u64,
-    /// Number of messages in the plan.
-    pub messages: u64,
-    /// Number of faults in the plan.
-    pub faults: u64,
-    /// Number of packets sent.
-    pub packets: u64,
-    /// The events that the case met. Complete only if no rule was broken.
-    pub coverage: Coverage,
-    /// The events, one per line. Empty, except after [`trace`].
-    pub trace: Vec<String>,
-}
+impl Case for Plan {
+    const TEST: &'static str = "swarm";
+    const KINDS: &'static [&'static str] = &coverage::KINDS;
 
-/// Runs a case.
-#[must_use]
-pub fn run(plan: &Plan) -> Report {
-    run_world(plan, false)
-}
-
-/// Runs a case, and records the actions and observations of its users.
-#[must_use]
-pub fn trace(plan: &Plan) -> Report {
-    run_world(plan, true)
-}
-
-/// Runs a case. If `twice`, runs it again and compares the hashes.
-#[must_use]
-pub fn check(plan: &Plan, twice: bool) -> Report {
-    let mut report = run(plan);
-    if twice && report.violation.is_none() {
-        report.violation = Violation::of_hashes(report.hash, run(plan).hash);
+    fn draw(seed: u64) -> Self {
+        Self::of_seed(seed)
     }
-    report
-}
 
-/// Shrinks the plan of a seed that breaks a rule. Returns a description of the events, and the
-/// command that runs the seed.
-#[must_use]
-pub fn explain(seed: u64, plan: &Plan) -> String {
-    let small = shrink(plan);
-    let Report {
-        violation, trace, ..
-    } = crate::trace(&small);
-    let what = violation.map_or_else(
-        || "no rule is broken when the case is run once".to_owned(),
-        |violation| violation.to_string(),
-    );
-    format!(
-        "seed {seed:#018x}, {} of {} messages left\n{small}{}\n{what}\n\
-         FARWRITE_SWARM_SEED={seed:#x} \
-         cargo test -p farwrite-swarm --test swarm replay -- --nocapture",
-        small.messages.len(),
-        plan.messages.len(),
-        trace.join("\n"),
-    )
+    fn run(&self) -> CaseReport {
+        run_world(self, false).0
+    }
+
+    /// With the actions and observations of its users.
+    fn show(&self) -> String {
+        let small = shrink(self);
+        let (report, trace) = run_world(&small, true);
+        let what = report.violation.map_or_else(
+            || "no rule is broken when the case is run once".to_owned(),
+            |violation| violation.to_string(),
+        );
+        let left = small.messages.len();
+        let all = self.messages.len();
+        let trace = trace.join("\n");
+        format!("{left} of {all} messages left\n{small}{trace}\n{what}")
+    }
 }
 
 /// Parses a seed, decimal or hexadecimal with 0x.
@@ -121,8 +83,9 @@ pub fn parse_seed(text: &str) -> Result<u64, String> {
     number.map_err(|_| format!("{text:?} is no seed: write a number, with 0x if hexadecimal"))
 }
 
-fn run_world(plan: &Plan, traced: bool) -> Report {
-    let mut world = World::new(plan, traced);
+/// Runs a case. Returns its events too, one per line, if they are recorded.
+fn run_world(plan: &Plan, is_traced: bool) -> (CaseReport, Vec<String>) {
+    let mut world = World::new(plan, is_traced);
     let ran = quietly(|| world.run().and_then(|()| world.close()));
     let violation = match ran {
         Ok(result) => result.err(),
@@ -131,15 +94,15 @@ fn run_world(plan: &Plan, traced: bool) -> Report {
     let tap = world.tap.borrow();
     let (hash, packets) = (tap.hash(), tap.counts.sent);
     drop(tap);
-    Report {
+    let report = CaseReport {
         violation,
         hash,
         messages: plan.messages.len() as u64,
         faults: plan.faults.len() as u64,
         packets,
         coverage: std::mem::take(&mut world.coverage),
-        trace: world.take_trace(),
-    }
+    };
+    (report, world.take_trace())
 }
 
 thread_local! {

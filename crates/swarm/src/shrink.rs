@@ -4,8 +4,8 @@ use farwrite::CriticalRanges;
 use farwrite_link::{LinkConfig, Loss, Reorder};
 use farwrite_wire::control::Terms;
 
+use crate::case::Case;
 use crate::plan::{Ending, Fault, MessagePlan, Plan, Repair};
-use crate::run;
 
 /// Highest number of runs to shrink one plan.
 const MAX_RUNS: usize = 3_000;
@@ -14,13 +14,13 @@ const MAX_RUNS: usize = 3_000;
 /// no rule.
 #[must_use]
 pub fn shrink(plan: &Plan) -> Plan {
-    let Some(violation) = run(plan).violation else {
+    let Some(violation) = plan.run().violation else {
         return plan.clone();
     };
     let mut runs = 0;
     shrink_while(plan, |candidate| {
         runs += 1;
-        let report = (runs < MAX_RUNS).then(|| run(candidate));
+        let report = (runs < MAX_RUNS).then(|| candidate.run());
         let violation_there = report.and_then(|report| report.violation);
         violation_there.is_some_and(|there| there.rule == violation.rule)
     })

@@ -1,18 +1,14 @@
 //! Runs cases of the swarm, seed after seed, and counts the events that they meet.
 
-use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use farwrite_swarm::boxes::{self, BoxPlan};
-use farwrite_swarm::collectives::{self, CollectivePlan};
-use farwrite_swarm::{
-    CoverageTable, NetworkCounts, NetworkPlan, Plan, Violation, check, check_network, explain,
-    explain_network,
-};
+use farwrite_swarm::boxes::BoxPlan;
+use farwrite_swarm::collectives::CollectivePlan;
+use farwrite_swarm::{Case, CoverageTable, NetworkPlan, Plan};
 
 /// One of this number of cases runs twice, and both runs must be equal.
 const TWICE: u64 = 16;
@@ -64,17 +60,12 @@ struct Soak {
     sums: Mutex<Sums>,
 }
 
-#[derive(Default)]
 struct Sums {
-    cases: u64,
     messages: u64,
     packets: u64,
     faults: u64,
     failures: u64,
     table: CoverageTable,
-    counts: NetworkCounts,
-    /// Number of cases of boxes, or of collectives, that met each kind of event.
-    kinds: BTreeMap<&'static str, u64>,
 }
 
 impl Soak {
@@ -88,80 +79,31 @@ impl Soak {
         goes_on.then(|| self.args.base.wrapping_add(number))
     }
 
-    fn work(&self) {
+    /// Runs cases until a limit is reached. `change` changes their plans.
+    fn work<C: Case>(&self, change: impl Fn(&mut C)) {
         while let Some(seed) = self.next_seed() {
-            let ran = match (self.args.networks, self.args.boxes) {
-                (true, _) => self.run_network(seed),
-                (_, true) => self.run_boxes(seed),
-                _ if self.args.collectives => self.run_collectives(seed),
-                _ => self.run_case(seed),
-            };
-            let Err((violation, explain)) = ran else {
+            let mut case = C::draw(seed);
+            change(&mut case);
+            let report = case.check(seed.is_multiple_of(TWICE));
+            let mut sums = self.sums();
+            sums.messages += report.messages;
+            sums.packets += report.packets;
+            sums.faults += report.faults;
+            sums.table.add(&report.coverage);
+            let Some(violation) = report.violation else {
                 continue;
             };
-            let mut sums = self.sums();
             sums.failures += 1;
-            let cases = sums.cases;
+            let cases = sums.table.cases();
             drop(sums);
             if self.args.stop {
                 self.stopped.store(true, Ordering::Relaxed);
             }
             println!("FAILED seed {seed:#018x} after {cases} cases: {violation}");
             if !self.args.brief {
-                println!("{}", explain());
+                println!("{}", case.explain(seed));
             }
         }
-    }
-
-    fn run_case(&self, seed: u64) -> Result<(), Failure> {
-        let mut plan = Plan::draw(seed);
-        if let Some(seconds) = self.args.patience {
-            plan.patience_ns = seconds * 1_000_000_000;
-        }
-        let report = check(&plan, seed.is_multiple_of(TWICE));
-        let mut sums = self.sums();
-        sums.cases += 1;
-        sums.messages += report.messages;
-        sums.packets += report.packets;
-        sums.faults += report.faults;
-        sums.table.add(&report.coverage);
-        failure(report.violation, move || explain(seed, &plan))
-    }
-
-    fn run_boxes(&self, seed: u64) -> Result<(), Failure> {
-        let plan = BoxPlan::draw(seed);
-        let report = boxes::check(&plan, seed.is_multiple_of(TWICE));
-        let mut sums = self.sums();
-        sums.cases += 1;
-        for kind in report.met {
-            *sums.kinds.entry(kind).or_default() += 1;
-        }
-        failure(report.violation, move || plan.to_string())
-    }
-
-    fn run_collectives(&self, seed: u64) -> Result<(), Failure> {
-        let plan = CollectivePlan::draw(seed);
-        let report = collectives::check(&plan, seed.is_multiple_of(TWICE));
-        let mut sums = self.sums();
-        sums.cases += 1;
-        sums.messages += plan.steps.len() as u64;
-        sums.faults += plan.faults.len() as u64;
-        for kind in report.met {
-            *sums.kinds.entry(kind).or_default() += 1;
-        }
-        failure(report.violation, move || plan.to_string())
-    }
-
-    fn run_network(&self, seed: u64) -> Result<(), Failure> {
-        let plan = NetworkPlan::draw(seed);
-        let report = check_network(&plan, seed.is_multiple_of(TWICE));
-        let mut sums = self.sums();
-        sums.cases += 1;
-        sums.messages += plan.flows.len() as u64;
-        sums.packets += report.frames;
-        sums.faults += plan.changes.len() as u64;
-        sums.counts += report.counts;
-        failure(report.violation, move || explain_network(seed, &plan))
     }
 
     fn sums(&self) -> std::sync::MutexGuard<'_, Sums> {
@@ -172,46 +114,41 @@ impl Soak {
         let sums = self.sums();
         let seconds = self.start.elapsed().as_secs_f64();
         #[expect(clippy::cast_precision_loss, reason = "a rate to read")]
-        let rate = sums.cases as f64 / seconds;
+        let rate = sums.table.cases() as f64 / seconds;
         println!(
             "{seconds:.0} s: {} cases ({rate:.0} a second), {} messages, {} packets, {} faults, \
              {} failures",
-            sums.cases, sums.messages, sums.packets, sums.faults, sums.failures
+            sums.table.cases(),
+            sums.messages,
+            sums.packets,
+            sums.faults,
+            sums.failures
         );
     }
 }
 
-/// A broken rule, and a function that explains it.
-type Failure = (Violation, Box<dyn FnOnce() -> String>);
-
-fn failure(
-    violation: Option<Violation>,
-    explain: impl FnOnce() -> String + 'static,
-) -> Result<(), Failure> {
-    violation.map_or(Ok(()), |violation| Err((violation, Box::new(explain))))
-}
-
-fn print_kinds(sums: &Sums, kinds: &[&str]) {
-    for kind in kinds {
-        let count = sums.kinds.get(kind).copied().unwrap_or(0);
-        println!("{count:>9}  {kind}");
-    }
-}
-
-fn main() -> ExitCode {
-    let args = Args::parse();
+/// Runs cases of a kind on all threads, and prints progress. Returns whether all kept the rules.
+fn run<C: Case>(args: Args, change: impl Fn(&mut C) + Sync) -> bool {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = args.threads.unwrap_or(cores).max(1);
+    let sums = Sums {
+        messages: 0,
+        packets: 0,
+        faults: 0,
+        failures: 0,
+        table: CoverageTable::of::<C>(),
+    };
     let soak = Soak {
         args,
         start: Instant::now(),
         next: AtomicU64::new(0),
         stopped: AtomicBool::new(false),
-        sums: Mutex::new(Sums::default()),
+        sums: Mutex::new(sums),
     };
     println!("seeds from {:#x} on, {threads} threads", soak.args.base);
     std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(|| soak.work())).collect();
+        let work = || soak.work(&change);
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
         let mut printed = Instant::now();
         while !workers
             .iter()
@@ -226,11 +163,20 @@ fn main() -> ExitCode {
     });
     soak.print_progress();
     let sums = soak.sums();
-    match (soak.args.networks, soak.args.boxes) {
-        (true, _) => print!("{}", sums.counts),
-        (_, true) => print_kinds(&sums, &boxes::KINDS),
-        _ if soak.args.collectives => print_kinds(&sums, &collectives::KINDS),
-        _ => print!("{}", sums.table),
-    }
-    ExitCode::from(u8::from(sums.failures > 0))
+    print!("{}", sums.table);
+    sums.failures == 0
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let patience_ns = args.patience.map(|seconds| seconds * 1_000_000_000);
+    let is_good = match (args.networks, args.boxes, args.collectives) {
+        (true, ..) => run(args, |_: &mut NetworkPlan| {}),
+        (_, true, _) => run(args, |_: &mut BoxPlan| {}),
+        (.., true) => run(args, |_: &mut CollectivePlan| {}),
+        _ => run(args, |plan: &mut Plan| {
+            plan.patience_ns = patience_ns.unwrap_or(plan.patience_ns);
+        }),
+    };
+    ExitCode::from(u8::from(!is_good))
 }

@@ -17,11 +17,10 @@ mod singles;
 mod traffic;
 mod world;
 
-use std::collections::BTreeSet;
-
 use farwrite_boxes::lowar::Lowar;
 use farwrite_boxes::netrt::NetRt;
 
+use crate::case::{Case, CaseReport};
 use crate::quietly;
 use crate::violation::{Rule, Violation};
 
@@ -31,9 +30,8 @@ pub use singles::SinglesPlan;
 
 use world::Watched;
 
-/// All kinds of events that cases of boxes can meet. If many cases do not meet a kind, the plans
-/// have a hole.
-pub const KINDS: [&str; 37] = [
+/// All kinds of events that cases of boxes can meet.
+const KINDS: [&str; 37] = [
     "frames lost",
     "frames changed",
     "frames doubled",
@@ -73,35 +71,27 @@ pub const KINDS: [&str; 37] = [
     "netrt: no room",
 ];
 
-/// The result of a case.
-#[derive(Clone, Debug)]
-pub struct BoxReport {
-    /// The rule that the case broke, if any.
-    pub violation: Option<Violation>,
-    /// A hash over all events of frames.
-    pub hash: u64,
-    /// The events of [`KINDS`] that the case met.
-    pub met: BTreeSet<&'static str>,
-}
+impl Case for BoxPlan {
+    const TEST: &'static str = "boxes";
+    const KINDS: &'static [&'static str] = &KINDS;
 
-/// Runs a case. If `twice`, runs it again and compares the hashes.
-#[must_use]
-pub fn check(plan: &BoxPlan, twice: bool) -> BoxReport {
-    let mut report = run(plan);
-    if twice && report.violation.is_none() {
-        report.violation = Violation::of_hashes(report.hash, run(plan).hash);
+    fn draw(seed: u64) -> Self {
+        Self::of_seed(seed)
     }
-    report
-}
 
-fn run(plan: &BoxPlan) -> BoxReport {
-    match &plan.boxes {
-        Boxes::Lowar(configs) => run_world::<Lowar>(plan, configs),
-        Boxes::NetRt(configs) => run_world::<NetRt>(plan, configs),
+    fn run(&self) -> CaseReport {
+        match &self.boxes {
+            Boxes::Lowar(configs) => run_world::<Lowar>(self, configs),
+            Boxes::NetRt(configs) => run_world::<NetRt>(self, configs),
+        }
+    }
+
+    fn show(&self) -> String {
+        format!("{self:#?}")
     }
 }
 
-fn run_world<B: Watched>(plan: &BoxPlan, configs: &[Option<B::Config>; 2]) -> BoxReport {
+fn run_world<B: Watched>(plan: &BoxPlan, configs: &[Option<B::Config>; 2]) -> CaseReport {
     let mut world = world::BoxWorld::<B>::new(plan, configs);
     let ran = quietly(|| world.run());
     let violation = match ran {
@@ -112,9 +102,11 @@ fn run_world<B: Watched>(plan: &BoxPlan, configs: &[Option<B::Config>; 2]) -> Bo
             what,
         }),
     };
-    BoxReport {
+    CaseReport {
         violation,
         hash: world.hash(),
-        met: world.met(),
+        messages: plan.requests.len() as u64,
+        coverage: world.coverage(),
+        ..CaseReport::default()
     }
 }

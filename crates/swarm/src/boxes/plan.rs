@@ -1,6 +1,5 @@
 //! The plan of a case as a plain value, and how a seed draws it.
 
-use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
 
 use farwrite_boxes::lowar::{self, BlockShape, Coding};
@@ -88,9 +87,8 @@ pub struct Restart {
 }
 
 impl BoxPlan {
-    /// The case of a seed.
-    #[must_use]
-    pub fn draw(seed: u64) -> Self {
+    /// Draws the plan of a seed.
+    pub(super) fn of_seed(seed: u64) -> Self {
         let mut rng = SplitMix::new(seed);
         let delay_ns = rng.pick(&[2 * US, 20 * US, 200 * US, 2 * MS]);
         let keys = draw_keys(&mut rng);
@@ -242,11 +240,5 @@ fn draw_rates(rng: &mut SplitMix) -> Rates {
         forge: rate(&[0.02, 0.3]),
         burst: rng.pick(&[0, 0, 3, 20]),
         late_ns: rng.pick(&[3 * US, 50 * US, 3 * MS]),
-    }
-}
-
-impl Display for BoxPlan {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "{self:#?}")
     }
 }

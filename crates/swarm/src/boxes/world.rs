@@ -1,6 +1,5 @@
 //! A running case, and the rules that it must not break.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use farwrite_boxes::lowar::{self, Lowar};
@@ -15,6 +14,7 @@ use super::headers::Headers;
 use super::plan::{BoxPlan, Boxes, RATE_BPS};
 use super::singles::Singles;
 use super::traffic::{ExpectedResults, MAX_BYTES, rkey};
+use crate::case::Coverage;
 use crate::violation::{Rule, Violation};
 
 const STEP_NS: u64 = 1_000_000;
@@ -72,7 +72,7 @@ pub(crate) struct BoxWorld<'a, B: Middlebox> {
     expected: Vec<[ExpectedResults; 2]>,
     /// The outcomes of requests and receive buffers, of each connection and end.
     outcomes: Vec<[[Vec<Completion>; 2]; 2]>,
-    met: BTreeSet<&'static str>,
+    coverage: Coverage,
 }
 
 impl<'a, B: Watched> BoxWorld<'a, B> {
@@ -129,7 +129,7 @@ impl<'a, B: Watched> BoxWorld<'a, B> {
             path,
             expected: expected.collect(),
             outcomes: vec![Default::default(); plan.requests.len()],
-            met: BTreeSet::new(),
+            coverage: Coverage::default(),
         };
         world.connect();
         world
@@ -143,8 +143,8 @@ impl<'a, B: Watched> BoxWorld<'a, B> {
         self.network.trace_hash()
     }
 
-    pub(crate) fn met(&self) -> BTreeSet<&'static str> {
-        self.met.clone()
+    pub(crate) fn coverage(&self) -> Coverage {
+        self.coverage.clone()
     }
 
     /// Runs the case to its end.
@@ -162,7 +162,7 @@ impl<'a, B: Watched> BoxWorld<'a, B> {
                 self.network.run_until(due.at_ns);
                 if let Some(Node::Box(node)) = self.network.device_mut(self.boxes[due.at]) {
                     node.device.restart();
-                    self.met.insert("restart");
+                    self.coverage.saw("restart");
                 }
                 restart = restarts.next();
             }
@@ -339,7 +339,7 @@ impl<'a, B: Watched> BoxWorld<'a, B> {
                 return Err(self.violation(Rule::Packets, what));
             }
             if arrived.len() > passed.len() {
-                self.met.insert("lowar: recovered single packet");
+                self.coverage.saw("lowar: recovered single packet");
             }
         }
         Ok(())
@@ -403,8 +403,9 @@ impl<'a, B: Watched> BoxWorld<'a, B> {
         let recovered = |(kind, count): &(&str, u64)| *kind == "lowar: recovered" && *count > 0;
         let recovered = seen.iter().any(recovered);
         seen.push(("lowar: recovered over IPv6", u64::from(ipv6 && recovered)));
-        let met = seen.into_iter().filter(|(_, count)| *count > 0);
-        self.met.extend(met.map(|(kind, _)| kind));
+        let seen = seen.into_iter();
+        self.coverage
+            .extend(seen.map(|(kind, count)| (kind, count > 0)));
     }
 }
 

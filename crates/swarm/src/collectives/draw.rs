@@ -21,8 +21,7 @@ const MOST_OFFSET_NS: u64 = 100_000 * MS;
 
 impl CollectivePlan {
     /// Draws the plan of a seed.
-    #[must_use]
-    pub fn draw(seed: u64) -> Self {
+    pub(super) fn of_seed(seed: u64) -> Self {
         let rng = &mut SplitMix::new(seed);
         let ranks = 2 + rng.index(4);
         let link = link(rng);

@@ -14,16 +14,14 @@ mod oracle;
 mod plan;
 mod world;
 
-use std::collections::BTreeSet;
-
+use crate::case::{Case, CaseReport, Coverage};
 use crate::quietly;
 use crate::violation::{Rule, Violation};
 
 pub use plan::{CollectivePlan, Fault, Step};
 
-/// All kinds of events that cases of collectives can meet. If many cases do not meet a kind, the
-/// plans have a hole.
-pub const KINDS: [&str; 26] = [
+/// All kinds of events that cases of collectives can meet.
+const KINDS: [&str; 26] = [
     "exact result",
     "bounded result",
     "transformed result",
@@ -52,51 +50,42 @@ pub const KINDS: [&str; 26] = [
     "on time beside a late return",
 ];
 
-/// The result of a case.
-#[derive(Clone, Debug)]
-pub struct CollectiveReport {
-    /// The rule that the case broke, if any.
-    pub violation: Option<Violation>,
-    /// A hash over the outcomes of all operations, with their times.
-    pub hash: u64,
-    /// The events of [`KINDS`] that the case met.
-    pub met: BTreeSet<&'static str>,
-}
+impl Case for CollectivePlan {
+    const TEST: &'static str = "collectives";
+    const KINDS: &'static [&'static str] = &KINDS;
 
-/// Runs a case. If `twice`, runs it again and compares the hashes.
-#[must_use]
-pub fn check(plan: &CollectivePlan, twice: bool) -> CollectiveReport {
-    let mut report = run(plan);
-    if twice && report.violation.is_none() {
-        report.violation = Violation::of_hashes(report.hash, run(plan).hash);
+    fn draw(seed: u64) -> Self {
+        Self::of_seed(seed)
     }
-    report
-}
 
-fn run(plan: &CollectivePlan) -> CollectiveReport {
-    let mut world = match quietly(|| world::World::new(plan)) {
-        Ok(world) => world,
-        Err(what) => return panicked(0, what),
-    };
-    let ran = quietly(|| {
-        world.run();
-        oracle::check(plan, &world)
-    });
-    match ran {
-        Ok(checked) => CollectiveReport {
-            violation: checked.violation,
-            hash: checked.hash,
-            met: checked.met,
-        },
-        Err(what) => panicked(world.now_ns(), what),
+    fn run(&self) -> CaseReport {
+        let (violation, hash, coverage) = match quietly(|| world::World::new(self)) {
+            Ok(mut world) => {
+                let ran = quietly(|| {
+                    world.run();
+                    oracle::check(self, &world)
+                });
+                ran.unwrap_or_else(|what| panicked(world.now_ns(), what))
+            }
+            Err(what) => panicked(0, what),
+        };
+        CaseReport {
+            violation,
+            hash,
+            messages: self.steps.len() as u64,
+            faults: self.faults.len() as u64,
+            packets: 0,
+            coverage,
+        }
+    }
+
+    fn show(&self) -> String {
+        self.to_string()
     }
 }
 
-fn panicked(at_ns: u64, what: String) -> CollectiveReport {
+fn panicked(at_ns: u64, what: String) -> oracle::Checked {
     let rule = Rule::Panic;
-    CollectiveReport {
-        violation: Some(Violation { rule, at_ns, what }),
-        hash: 0,
-        met: BTreeSet::new(),
-    }
+    let violation = Violation { rule, at_ns, what };
+    (Some(violation), 0, Coverage::default())
 }

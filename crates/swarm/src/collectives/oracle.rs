@@ -1,6 +1,5 @@
 //! Checks how the operations of a case ended.
 
-use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
@@ -12,6 +11,7 @@ use super::bound::{Bound, bounds, is_learned};
 use super::data;
 use super::plan::{CollectivePlan, Fault, Step};
 use super::world::{Ended, World};
+use crate::case::Coverage;
 use crate::violation::{Rule, Violation};
 
 /// How much later than its deadline an operation may end: members are polled when they want to be.
@@ -22,28 +22,25 @@ const SLACK_NS: u64 = 1_000;
 /// may still arrive before.
 const NOTICE: Duration = Duration::from_millis(900);
 
-pub(super) struct Checked {
-    pub(super) violation: Option<Violation>,
-    pub(super) hash: u64,
-    pub(super) met: BTreeSet<&'static str>,
-}
+/// The broken rule, if any, a hash over the outcomes of all operations, and the events that the case met.
+pub(super) type Checked = (Option<Violation>, u64, Coverage);
 
 struct Oracle<'a> {
     plan: &'a CollectivePlan,
     world: &'a World<'a>,
-    met: BTreeSet<&'static str>,
+    coverage: Coverage,
 }
 
 pub(super) fn check(plan: &CollectivePlan, world: &World<'_>) -> Checked {
-    let met = BTreeSet::new();
-    let mut oracle = Oracle { plan, world, met };
+    let coverage = Coverage::default();
+    let mut oracle = Oracle {
+        plan,
+        world,
+        coverage,
+    };
     let violation = oracle.run().err();
     oracle.note_faults();
-    Checked {
-        violation,
-        hash: hash(world),
-        met: oracle.met,
-    }
+    (violation, hash(world), oracle.coverage)
 }
 
 fn hash(world: &World<'_>) -> u64 {
@@ -111,7 +108,7 @@ impl Oracle<'_> {
                     && report.missing.iter().any(lacks)
             };
             if fault.pause().is_some_and(is_silent) {
-                self.met.insert(kind);
+                self.coverage.saw(kind);
             }
         }
     }
@@ -304,7 +301,7 @@ impl Oracle<'_> {
             .iter()
             .any(|lacks| lacks.ranks.len() == others);
         let is_plain = |(scheme, _): (SchemeName, _)| scheme == SchemeName::BestEffort;
-        for (kind, is_met) in [
+        self.coverage.extend([
             ("exact result", !step.is_bounded()),
             ("bounded result", step.is_bounded()),
             ("transformed result", is_transformed),
@@ -319,27 +316,19 @@ impl Oracle<'_> {
                 report.repair.is_some_and(|repair| !is_plain(repair)),
             ),
             ("sites", !self.plan.options.sites.is_empty()),
-        ] {
-            if is_met {
-                self.met.insert(kind);
-            }
-        }
+        ]);
     }
 
     fn note_faults(&mut self) {
         let late = |step: &Step| step.gaps_ns.iter().any(|&gap_ns| gap_ns > 10_000_000);
         let is_bursty = matches!(self.plan.link.loss, Loss::Markov { .. });
-        for (kind, is_met) in [
+        self.coverage.extend([
             ("late start", self.plan.steps.iter().any(late)),
             ("packets lost", self.world.lost_packets() > 0),
             ("bursts", is_bursty),
             ("control cut", self.world.lost_control_packets() > 0),
             ("clock skew", self.plan.clocks[0] != SimClock::default()),
-        ] {
-            if is_met {
-                self.met.insert(kind);
-            }
-        }
+        ]);
         let kinds = self.plan.faults.iter().filter_map(|fault| match fault {
             Fault::Stall { .. } => Some("stall"),
             Fault::Cut { .. } => Some("path cut"),
@@ -351,7 +340,7 @@ impl Oracle<'_> {
             Fault::Abort { .. } => Some("abort"),
             Fault::Differ { .. } => Some("different arguments"),
         });
-        self.met.extend(kinds);
+        self.coverage.extend(kinds.map(|kind| (kind, true)));
     }
 }
 

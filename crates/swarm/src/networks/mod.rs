@@ -6,7 +6,6 @@
 //! every failure ends; a NIC may give up. Everything ends in bounded time. No frame is lost without
 //! being counted. With PFC and cables that stay as they are, switches drop no frame.
 
-mod counts;
 mod endpoint;
 mod nic;
 mod plan;
@@ -15,9 +14,9 @@ mod world;
 use farwrite::fabric::net::NetHost;
 use farwrite_net::{Device, Frame, Output, Ports};
 
+use crate::case::{Case, CaseReport};
 use crate::quietly;
 use crate::violation::{Rule, Violation};
-pub use counts::NetworkCounts;
 use endpoint::Worker;
 use farwrite_rng::mix;
 use nic::NicHost;
@@ -28,46 +27,41 @@ use world::NetworkWorld;
 /// Guard bytes behind each receive buffer. Nothing may write them.
 const GUARD: usize = 64;
 
-/// The result of a case in a network.
-#[derive(Clone, Debug)]
-pub struct NetworkReport {
-    /// The rule that the case broke, if any.
-    pub violation: Option<Violation>,
-    /// A hash over all events of frames.
-    pub hash: u64,
-    /// Number of frames that hosts sent.
-    pub frames: u64,
-    /// The events that the case met. Complete only if no rule was broken.
-    pub counts: NetworkCounts,
-}
+impl Case for NetworkPlan {
+    const TEST: &'static str = "networks";
+    const KINDS: &'static [&'static str] = &world::KINDS;
 
-/// Runs a case. If `twice`, runs it again and compares the hashes.
-#[must_use]
-pub fn check_network(plan: &NetworkPlan, twice: bool) -> NetworkReport {
-    let mut report = run(plan);
-    if twice && report.violation.is_none() {
-        report.violation = Violation::of_hashes(report.hash, run(plan).hash);
+    fn draw(seed: u64) -> Self {
+        Self::of_seed(seed)
     }
-    report
+
+    fn run(&self) -> CaseReport {
+        let mut world = NetworkWorld::new(self);
+        let violation = match quietly(|| world.run()) {
+            Ok(result) => result.err(),
+            Err(what) => Some(world.violation(Rule::Panic, what)),
+        };
+        CaseReport {
+            violation,
+            hash: world.hash(),
+            messages: self.flows.len() as u64,
+            faults: self.changes.len() as u64,
+            packets: world.frames(),
+            coverage: world.coverage(),
+        }
+    }
+
+    fn show(&self) -> String {
+        let Some(violation) = self.run().violation else {
+            return format!("{self:#?}");
+        };
+        let (small, violation) = shrink(self.clone(), violation);
+        let (left, all) = (small.flows.len(), self.flows.len());
+        format!("{left} of {all} flows left\n{small:#?}\n{violation}")
+    }
 }
 
-/// Removes flows and changes from a plan as long as it breaks the same rule. Returns the remaining
-/// plan, its events, and the command that runs the seed.
-#[must_use]
-pub fn explain_network(seed: u64, plan: &NetworkPlan) -> String {
-    let Some(violation) = run(plan).violation else {
-        return format!("seed {seed:#018x}: no rule is broken when the case is run once");
-    };
-    let (small, violation) = shrink(plan.clone(), violation);
-    format!(
-        "seed {seed:#018x}, {} of {} flows left\n{small:#?}\n{violation}\n\
-         FARWRITE_SWARM_SEED={seed:#x} \
-         cargo test -p farwrite-swarm --test networks replay -- --nocapture",
-        small.flows.len(),
-        plan.flows.len(),
-    )
-}
-
+/// Removes flows and changes from a plan as long as it breaks the same rule.
 fn shrink(mut plan: NetworkPlan, mut violation: Violation) -> (NetworkPlan, Violation) {
     let without = |plan: &NetworkPlan, at: usize| {
         let mut less = plan.clone();
@@ -80,26 +74,12 @@ fn shrink(mut plan: NetworkPlan, mut violation: Violation) -> (NetworkPlan, Viol
     let mut at = 0;
     while at < plan.flows.len() + plan.changes.len() {
         let less = without(&plan, at);
-        match run(&less).violation {
+        match less.run().violation {
             Some(same) if same.rule == violation.rule => (plan, violation) = (less, same),
             _ => at += 1,
         }
     }
     (plan, violation)
-}
-
-fn run(plan: &NetworkPlan) -> NetworkReport {
-    let mut world = NetworkWorld::new(plan);
-    let violation = match quietly(|| world.run()) {
-        Ok(result) => result.err(),
-        Err(what) => Some(world.violation(Rule::Panic, what)),
-    };
-    NetworkReport {
-        violation,
-        hash: world.hash(),
-        frames: world.frames(),
-        counts: world.counts(),
-    }
 }
 
 /// The bytes of a message. Each group of eight bytes differs from all other positions and messages.

@@ -88,12 +88,8 @@ pub struct ChangePlan {
 }
 
 impl NetworkPlan {
-    /// Draws a case. All failed cables recover.
-    ///
-    /// # Panics
-    /// Never, because all drawn shapes are valid.
-    #[must_use]
-    pub fn draw(seed: u64) -> Self {
+    /// Draws the plan of a seed.
+    pub(super) fn of_seed(seed: u64) -> Self {
         let mut rng = SplitMix::new(seed ^ 0x006e_6574_776f_726b);
         let shape = shape(&mut rng);
         let topology = shape.build().expect("shapes that are drawn are valid");

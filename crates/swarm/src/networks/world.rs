@@ -1,15 +1,17 @@
 //! A running case in a network.
 
+mod coverage;
 mod judge;
 
+pub(super) use coverage::KINDS;
 use farwrite::{Outcome, QueuePair};
-use farwrite_net::{Cable, FrameDrop, Loss, Network, NodeId, Options, Shape};
+use farwrite_net::{FrameDrop, Network, NodeId, Options};
 use farwrite_rc::{Completion, PostError};
 
-use super::counts::{FinishedFlows, NetworkCounts};
 use super::nic::{self, NicHost, RequestOutcome};
 use super::plan::{Carrier, FlowPlan, NetworkPlan};
 use super::{Bytes, NetworkHost, Worker, endpoint};
+use crate::case::Coverage;
 use crate::plan::{SECOND, US};
 use crate::violation::{Rule, Violation};
 
@@ -30,7 +32,8 @@ pub(super) struct NetworkWorld<'a> {
     network: Network<NetworkHost>,
     hosts: Vec<NodeId>,
     joined: Vec<Joined>,
-    finished: FinishedFlows,
+    /// What the flows that have ended show.
+    ended: Coverage,
 }
 
 impl<'a> NetworkWorld<'a> {
@@ -61,7 +64,7 @@ impl<'a> NetworkWorld<'a> {
             network: network.expect("drawn networks are valid"),
             hosts,
             joined,
-            finished: FinishedFlows::default(),
+            ended: Coverage::default(),
         }
     }
 
@@ -71,25 +74,6 @@ impl<'a> NetworkWorld<'a> {
 
     pub(super) fn frames(&self) -> u64 {
         self.network.sent()
-    }
-
-    pub(super) fn counts(&self) -> NetworkCounts {
-        let mut finished = self.finished;
-        let flows = &self.plan.flows;
-        if let Shape::FatTree { .. } = self.plan.shape {
-            finished.fat_tree = flows.len() as u64;
-        }
-        let between = flows.iter().filter(|flow| self.plan.is_between_sites(flow));
-        finished.between_sites = between.count() as u64;
-        let topology = self.plan.shape.build().expect("drawn shapes are valid");
-        let is_bursty = |cable: &Cable| {
-            matches!(
-                cable.config.loss,
-                Loss::Markov { .. } | Loss::MarkovInTime { .. }
-            )
-        };
-        finished.bursty = u64::from(topology.cables().iter().any(is_bursty));
-        NetworkCounts::new(finished, &self.network.totals())
     }
 
     pub(super) fn violation(&self, rule: Rule, what: impl ToString) -> Violation {

@@ -3,7 +3,7 @@
 use farwrite::{Outcome, Refusal};
 
 use super::MessageEnd;
-use crate::coverage::Coverage;
+use crate::case::Coverage;
 use crate::plan::Repair;
 use crate::world::Message;
 

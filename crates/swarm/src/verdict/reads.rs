@@ -4,7 +4,7 @@
 use farwrite::schemes::registry::from_tag;
 use farwrite::{ExposedRegion, Outcome, ReadRefusal, ReadRefused, RecvHandle};
 
-use crate::coverage::Coverage;
+use crate::case::Coverage;
 use crate::oracle::{GUARD, is_untouched};
 use crate::plan::MessagePlan;
 use crate::violation::{Rule, Violation};

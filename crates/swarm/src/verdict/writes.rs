@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use farwrite::{SendHandle, WriteOutcome};
 
-use crate::coverage::Coverage;
+use crate::case::Coverage;
 use crate::violation::{Rule, Violation};
 use crate::world::{Message, World, Write};
 

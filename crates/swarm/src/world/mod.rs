@@ -19,7 +19,7 @@ use std::time::Duration;
 use farwrite::fabric::sim::{LinkCounters, SimNetwork};
 use farwrite::{Counters, Endpoint, QpInfo, QpStats, QueuePair};
 
-use crate::coverage::Coverage;
+use crate::case::Coverage;
 use crate::plan::show::Millis;
 use crate::plan::{MS, PairPlan, Plan};
 use crate::recorded_fabric::{Fullness, RecordedFabric};

@@ -1,76 +1,91 @@
-//! A bounded run of many cases, one seed after another, and the seed of a replay.
+//! A bounded run of many cases of a kind, one seed after another, and the replay of one seed.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use farwrite_swarm::{Violation, parse_seed};
+use farwrite_swarm::{Case, CoverageTable, parse_seed};
 
 /// How many cases a test runs.
 pub(crate) struct Runner {
-    /// Name of the test program.
-    pub(crate) program: &'static str,
     /// Lowest number of cases, even on a slow machine.
     pub(crate) fewest: u64,
     /// No further cases start after this time.
     pub(crate) time: Duration,
     /// Highest number of cases.
     pub(crate) most: u64,
-    /// After this number of cases, all kinds must have been met.
+    /// After this number of cases, all kinds of events must have been met.
     pub(crate) enough: u64,
     /// One of this number of cases runs twice, and both runs must be equal.
     pub(crate) twice: u64,
 }
 
 impl Runner {
-    /// Calls `case` with one seed after another, and whether the case runs twice. Returns whether
-    /// the number of cases is enough to have met all kinds.
-    pub(crate) fn run(&self, mut case: impl FnMut(u64, bool)) -> bool {
-        let start = Instant::now();
-        let mut cases = 0;
-        while cases < self.fewest || (cases < self.most && start.elapsed() < self.time) {
-            case(cases, cases.is_multiple_of(self.twice));
-            cases += 1;
+    /// Runs cases on all cores, and counts the kinds of events that they meet. Fails at a case that breaks a rule, and
+    /// if enough cases leave a kind out.
+    pub(crate) fn run<C: Case>(&self) {
+        let (next, start) = (AtomicU64::new(0), Instant::now());
+        let table = Mutex::new(CoverageTable::of::<C>());
+        let threads = thread::available_parallelism().map_or(1, usize::from);
+        let failed: Vec<u64> = thread::scope(|scope| {
+            let work = |_| scope.spawn(|| self.work::<C>(&next, start, &table));
+            let workers: Vec<_> = (0..threads).map(work).collect();
+            let ended = workers.into_iter().map(|worker| worker.join());
+            ended.filter_map(|ended| ended.expect("no panic")).collect()
+        });
+        if let Some(&seed) = failed.iter().min() {
+            panic!("{}", C::draw(seed).explain(seed));
         }
+        let table = table.into_inner().unwrap_or_else(PoisonError::into_inner);
+        println!("{table}");
         // Write directly to stderr, so that the number of cases also appears for passed tests.
-        let (program, took) = (self.program, start.elapsed());
-        writeln!(std::io::stderr(), "{program}: {cases} cases in {took:.0?}").expect("stderr");
-        cases >= self.enough
+        let (cases, took) = (table.cases(), start.elapsed());
+        writeln!(
+            std::io::stderr(),
+            "{}: {cases} cases in {took:.0?}",
+            C::TEST
+        )
+        .expect("stderr");
+        if cases >= self.enough {
+            assert_eq!(table.holes(), Vec::<&str>::new(), "kinds that no case met");
+        }
     }
 
-    /// Runs cases and counts the kinds of events that they meet. Fails at a case that breaks a rule,
-    /// and if enough cases leave a kind out.
-    #[allow(dead_code, reason = "some programs count kinds in their own way")]
-    pub(crate) fn count(
+    /// Runs cases until enough have run. Returns the seed of one that breaks a rule.
+    fn work<C: Case>(
         &self,
-        kinds: &[&'static str],
-        mut check: impl FnMut(u64, bool) -> (Option<Violation>, BTreeSet<&'static str>),
-    ) {
-        let mut counts: BTreeMap<_, u64> = kinds.iter().map(|kind| (*kind, 0)).collect();
-        let program = self.program;
-        let is_enough = self.run(|seed, twice| {
-            let (violation, met) = check(seed, twice);
-            if let Some(violation) = violation {
-                panic!(
-                    "seed {seed:#x}: {violation}\nFARWRITE_SWARM_SEED={seed:#x} \
-                     cargo test -p farwrite-swarm --test {program} replay -- --nocapture"
-                );
+        next: &AtomicU64,
+        start: Instant,
+        table: &Mutex<CoverageTable>,
+    ) -> Option<u64> {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= self.most || (seed >= self.fewest && start.elapsed() > self.time) {
+                return None;
             }
-            for kind in met {
-                *counts.get_mut(kind).expect("a kind of the table") += 1;
+            let report = C::draw(seed).check(seed.is_multiple_of(self.twice));
+            if report.violation.is_some() {
+                // Start no further seeds.
+                next.store(self.most, Ordering::Relaxed);
+                return Some(seed);
             }
-        });
-        println!("{counts:#?}");
-        if is_enough {
-            let holes = counts.iter().filter(|(_, count)| **count == 0);
-            let holes: Vec<_> = holes.map(|(kind, _)| kind).collect();
-            assert_eq!(holes, Vec::<&&str>::new(), "kinds that no case met");
+            let mut table = table.lock().unwrap_or_else(PoisonError::into_inner);
+            table.add(&report.coverage);
         }
     }
 }
 
-/// Returns the seed of `FARWRITE_SWARM_SEED`, or the first one.
-pub(crate) fn replayed_seed() -> u64 {
+/// Runs the seed of `FARWRITE_SWARM_SEED`, or the first one, and prints it.
+pub(crate) fn replay<C: Case>() {
     let text = std::env::var("FARWRITE_SWARM_SEED").unwrap_or("0".into());
-    parse_seed(&text).unwrap_or_else(|error| panic!("FARWRITE_SWARM_SEED: {error}"))
+    let seed = parse_seed(&text).unwrap_or_else(|error| panic!("FARWRITE_SWARM_SEED: {error}"));
+    let case = C::draw(seed);
+    println!("{}", case.show());
+    let report = case.check(true);
+    match report.violation {
+        None => println!("hash {:#018x}, {:?}", report.hash, report.coverage),
+        Some(violation) => panic!("{violation}"),
+    }
 }

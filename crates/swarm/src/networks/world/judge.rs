@@ -37,23 +37,17 @@ impl NetworkWorld<'_> {
             _ => None,
         };
         let buffer = received.map(|(buffer, _)| buffer.to_vec());
-        self.finished.endpoint += 1;
+        self.ended.saw("messages of endpoints");
         self.check_bytes((number, 0), buffer)
     }
 
     fn judge_nics(&mut self, number: usize) -> Result<(), Violation> {
-        let FlowPlan {
-            dst,
-            carrier,
-            messages,
-            ..
-        } = self.plan.flows[number];
-        self.finished.several += u64::from(messages > 1);
+        let FlowPlan { dst, carrier, .. } = self.plan.flows[number];
         let buffers = self.buffers(number)?;
         let outcomes = self.request_outcomes(number)?;
         for (message, (outcome, buffer)) in outcomes.into_iter().zip(buffers).enumerate() {
             let RequestOutcome::Done(read) = outcome else {
-                self.finished.given_up += 1;
+                self.ended.saw("requests given up");
                 // The message may have arrived although its request failed.
                 match buffer {
                     BufferOutcome::Nothing => {}
@@ -66,22 +60,22 @@ impl NetworkWorld<'_> {
             };
             match (carrier, buffer) {
                 (Carrier::Read, _) => {
-                    self.finished.read += 1;
+                    self.ended.saw("READs");
                     self.check_bytes((number, message), read.map(bytes_of))?;
                 }
                 (Carrier::Send, BufferOutcome::Sent(data)) => {
-                    self.finished.send += 1;
+                    self.ended.saw("SENDs");
                     self.check_bytes((number, message), Some(bytes_of(data)))?;
                 }
                 (Carrier::WriteImmediate, BufferOutcome::Written) => {
-                    self.finished.write_immediate += 1;
+                    self.ended.saw("WRITEs with immediate");
                     self.check_memory(dst, (number, message))?;
                 }
                 (Carrier::Send | Carrier::WriteImmediate, _) => {
                     self.check_bytes((number, message), None)?;
                 }
                 (Carrier::Write | Carrier::Endpoint(_), _) => {
-                    self.finished.write += 1;
+                    self.ended.saw("WRITEs");
                     self.check_memory(dst, (number, message))?;
                 }
             }

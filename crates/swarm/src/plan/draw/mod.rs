@@ -64,8 +64,7 @@ struct Draft {
 
 impl Plan {
     /// Draws the plan of a seed.
-    #[must_use]
-    pub fn draw(seed: u64) -> Self {
+    pub(crate) fn of_seed(seed: u64) -> Self {
         let mut rng = SplitMix::new(seed);
         let mut draft = Draft {
             plan: Self {
