@@ -107,13 +107,11 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The frame with another code point.
     pub(crate) fn with_dscp(&self, dscp: u8) -> Vec<u8> {
         let envelope = self.envelope().with_dscp(dscp);
         envelope.wrap(self.ipv4_id, self.payload())
     }
 
-    /// Whether the ICRC at the end of the payload is valid.
     pub(crate) fn icrc_holds(&self) -> bool {
         self.flow().is_some_and(|flow| {
             let payload = self.payload();
@@ -202,7 +200,6 @@ impl Envelope {
         reversed
     }
 
-    /// The headers with another code point.
     pub(crate) fn with_dscp(mut self, dscp: u8) -> Self {
         let ip = &mut self.headers[self.ip..];
         if ip[0] >> 4 == 4 {
@@ -245,7 +242,6 @@ fn put(frame: &mut [u8], at: usize, value: u16) {
     frame[at..at + 2].copy_from_slice(&value.to_be_bytes());
 }
 
-/// Swaps two neighbouring fields.
 fn swap(bytes: &mut [u8], at: usize, length: usize) {
     let (first, second) = bytes[at..at + 2 * length].split_at_mut(length);
     first.swap_with_slice(second);

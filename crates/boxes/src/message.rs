@@ -21,7 +21,6 @@ const SPACE: u8 = 0x03;
 pub(crate) struct Head {
     /// The destination queue pair of the stream's packets.
     pub(crate) qpn: u32,
-    /// The message type.
     pub(crate) kind: u8,
     /// Bits 7 to 2 of byte 8; bits 1 and 0 are 0.
     pub(crate) flags: u8,
@@ -32,7 +31,7 @@ pub(crate) struct Head {
 impl Head {
     pub(crate) const BYTES: usize = 12;
 
-    /// Reads the header of a message. Returns the header and the rest.
+    /// Returns the header and the rest.
     pub(crate) fn parse(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let (head, rest) = bytes.split_first_chunk::<{ Self::BYTES }>()?;
         if head[0] != BOX_MESSAGE || head[5..8] != [0; 3] {

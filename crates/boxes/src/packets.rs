@@ -41,10 +41,7 @@ pub(crate) enum PacketKind {
     Data(DataPacket),
     /// An acknowledgement to a queue pair. It is not protected, and must not overtake READ
     /// responses.
-    Ack {
-        /// The queue pair.
-        qpn: u32,
-    },
+    Ack { qpn: u32 },
     /// All other packets: UD, UC messages of several packets, congestion notifications.
     Other,
 }
@@ -127,7 +124,6 @@ impl Sequence {
         };
     }
 
-    /// Sets the PSN that comes next.
     pub(crate) fn set(&mut self, psn: u32) {
         self.next = Next::At(psn);
     }

@@ -168,7 +168,7 @@ impl<T> PortQueue<T> {
         }
     }
 
-    /// Drops the repair that would leave last. Returns `false` if there is none.
+    /// Returns `false` if there is no repair.
     fn drop_latest_repair(&mut self) -> bool {
         let dropped = match self.repairs.pop_back() {
             // The deque holds all numbers from `first` on.

@@ -3,12 +3,10 @@
 const BITS: u32 = 24;
 const MASK: u32 = (1 << BITS) - 1;
 
-/// The PSN `packets` after another one.
 pub(crate) fn add(psn: u32, packets: u32) -> u32 {
     psn.wrapping_add(packets) & MASK
 }
 
-/// The PSN `packets` before another one.
 pub(crate) fn sub(psn: u32, packets: u32) -> u32 {
     psn.wrapping_sub(packets) & MASK
 }

@@ -37,12 +37,10 @@ impl BufferBudget {
         }
     }
 
-    /// Frames in the buffers now.
     pub(crate) fn frames(&self) -> usize {
         self.shares.used()
     }
 
-    /// Bytes in the buffers now.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -76,7 +74,6 @@ pub(crate) struct ReorderBuffer {
     frames: VecDeque<HeldFrame>,
 }
 
-/// A frame that waits.
 #[derive(Debug)]
 pub(crate) struct HeldFrame {
     pub(crate) psn: u32,
@@ -100,13 +97,11 @@ impl ReorderBuffer {
         self.frames.front()
     }
 
-    /// The data packets, with their frames.
     pub(crate) fn data(&self) -> impl DoubleEndedIterator<Item = (DataPacket, &[u8])> + '_ {
         let frames = self.frames.iter();
         frames.filter_map(|waiting| Some((waiting.data?, &waiting.frame[..])))
     }
 
-    /// The PSNs of the data packets.
     pub(crate) fn psns(&self) -> impl DoubleEndedIterator<Item = u32> + '_ {
         self.data().map(|(data, _)| data.psn)
     }
@@ -120,7 +115,7 @@ impl ReorderBuffer {
         after.filter_map(|waiting| Some(waiting.data?.psn))
     }
 
-    /// Buffers a data packet. Returns the frame as the error if there is no room.
+    /// Returns the frame as the error if there is no room.
     pub(crate) fn push(
         &mut self,
         data: DataPacket,
@@ -140,7 +135,6 @@ impl ReorderBuffer {
         self.insert(psn, None, frame, room)
     }
 
-    /// Whether a data packet with this PSN is in the buffer.
     pub(crate) fn holds(&self, psn: u32) -> bool {
         let at = self
             .frames
@@ -183,7 +177,6 @@ mod tests {
         ReorderBuffer::new(Source::numbered(1, host))
     }
 
-    /// A source that fills the buffers leaves room for the others.
     #[test]
     fn one_source_does_not_take_all_the_room() {
         let (mut many, mut other) = (buffer(1), buffer(2));

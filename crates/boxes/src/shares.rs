@@ -79,7 +79,6 @@ pub(crate) struct Shares {
 }
 
 impl Shares {
-    /// Shares of `limit` things.
     pub(crate) fn new(limit: usize, of_host: Part, of_station: Option<Part>) -> Self {
         Self {
             limit,
@@ -91,7 +90,6 @@ impl Shares {
         }
     }
 
-    /// How many are in use.
     pub(crate) fn used(&self) -> usize {
         self.used
     }
@@ -108,7 +106,6 @@ impl Shares {
                 .is_none_or(|part| part.allows(station, free))
     }
 
-    /// Counts `count` more of a source.
     pub(crate) fn take(&mut self, source: &Source, count: usize) {
         self.used += count;
         *self.hosts.entry(source.host).or_default() += count;

@@ -23,13 +23,11 @@ impl Timers {
         self.times.extend(at_ns.map(|at_ns| (at_ns, key)));
     }
 
-    /// The earliest time.
     pub(crate) fn next_ns(&self) -> Option<u64> {
         self.times.first().map(|(at_ns, _)| *at_ns)
     }
 
-    /// Removes the earliest timer if it is due, and returns its stream. The caller must clear the
-    /// time that the stream stores.
+    /// The caller must clear the time that the stream stores.
     pub(crate) fn pop_due(&mut self, now_ns: u64) -> Option<StreamKey> {
         if self.next_ns()? > now_ns {
             return None;

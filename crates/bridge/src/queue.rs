@@ -49,7 +49,6 @@ impl Outgoing {
         self.frames.is_full_of_data()
     }
 
-    /// Repairs that the full queue dropped.
     pub(crate) fn repairs_dropped(&self) -> u64 {
         self.frames.repairs_dropped()
     }
@@ -58,7 +57,6 @@ impl Outgoing {
         self.frames.is_empty()
     }
 
-    /// Bytes in the queue.
     pub(crate) fn bytes(&self) -> u64 {
         self.frames.bytes()
     }

@@ -36,8 +36,7 @@ pub(crate) enum Sorted {
     Local,
 }
 
-/// Sorts a frame from the kernel. `address` is the Ethernet address of the interface that received
-/// it.
+/// `address` is the Ethernet address of the interface that received the frame.
 pub(crate) fn sort(vnet: &[u8; VNET_BYTES], frame: Vec<u8>, address: &[u8; 6]) -> Sorted {
     let is_link_local =
         frame.starts_with(&LINK_LOCAL) && frame.get(5).is_some_and(|last| *last < 0x10);

@@ -26,7 +26,6 @@ pub(crate) struct Batch {
 /// A VLAN tag: its identifier (TPID) and its contents (TCI).
 pub(crate) type Tag = (u16, u16);
 
-/// The kernel's information about a received frame.
 #[derive(Clone, Copy, Default)]
 struct FrameInfo {
     bytes: usize,
@@ -242,8 +241,6 @@ pub(crate) fn raise_priority() -> io::Result<()> {
     set_scheduler(libc::SCHED_RR, 1)
 }
 
-/// Gives the calling thread normal priority.
-///
 /// # Errors
 /// The kernel's.
 pub(crate) fn lower_priority() -> io::Result<()> {
@@ -282,10 +279,8 @@ pub(crate) fn become_user(id: u32) -> io::Result<()> {
 /// What the kernel knows about an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Link {
-    /// Whether its frames are Ethernet frames.
     pub(crate) is_ethernet: bool,
     pub(crate) is_up: bool,
-    /// Longest packet in a frame.
     pub(crate) mtu_bytes: usize,
 }
 
@@ -356,7 +351,6 @@ pub(crate) fn drops(fd: BorrowedFd<'_>) -> io::Result<u64> {
     Ok(stats.tp_drops.into())
 }
 
-/// The size of a small struct as `socklen_t`.
 fn size_of<T>() -> libc::socklen_t {
     libc::socklen_t::try_from(mem::size_of::<T>()).unwrap_or(0)
 }

@@ -48,7 +48,6 @@ pub struct Chooser {
     sizes: BTreeMap<u64, OfSize>,
 }
 
-/// What is known about messages of one size.
 #[derive(Debug, Default)]
 struct OfSize {
     costs: Vec<Cost>,

@@ -55,7 +55,6 @@ impl Measured {
         }
     }
 
-    /// The loss for the plan.
     pub(crate) fn loss(&self) -> f64 {
         self.loss_chunk.unwrap_or(self.prior_loss).min(MAX_LOSS)
     }

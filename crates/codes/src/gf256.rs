@@ -24,7 +24,6 @@ pub(crate) struct Nibbles {
     pub(crate) high: [u8; 16],
 }
 
-/// The [`Nibbles`] of every factor.
 pub(crate) static NIBBLES: [Nibbles; 256] = nibbles();
 
 const fn nibbles() -> [Nibbles; 256] {
@@ -51,7 +50,6 @@ pub(crate) fn inv(a: u8) -> u8 {
     INV[usize::from(a)]
 }
 
-/// Returns `a * b`.
 pub(crate) fn mul(a: u8, b: u8) -> u8 {
     MUL[usize::from(a)][usize::from(b)]
 }

@@ -22,7 +22,6 @@ pub(crate) fn cauchy(k: usize, parity: usize, data: usize) -> u8 {
 }
 
 impl Matrix {
-    /// Makes a matrix from a function of row and column.
     pub(crate) fn from_fn(rows: usize, columns: usize, value: impl Fn(usize, usize) -> u8) -> Self {
         let values = (0..rows)
             .flat_map(|row| (0..columns).map(move |column| (row, column)))
@@ -31,7 +30,6 @@ impl Matrix {
         Self { columns, values }
     }
 
-    /// Returns the value at `(row, column)`.
     pub(crate) fn at(&self, row: usize, column: usize) -> u8 {
         self.values[row * self.columns + column]
     }

@@ -37,8 +37,7 @@ enum Arithmetic {
 }
 
 impl Recipe {
-    /// Returns the recipe for a group of `data_chunks` chunks. The caller has checked that the group
-    /// is recoverable.
+    /// The caller has checked that the group is recoverable.
     pub(crate) fn new(code: Code, data_chunks: usize, present: &Present) -> Self {
         let missing = present.data.missing(data_chunks);
         match code.kind() {

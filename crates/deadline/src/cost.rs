@@ -37,7 +37,7 @@ impl Cost {
         saturate(u128::from(self.0) * u128::from(bytes) / MIB)
     }
 
-    /// This cost multiplied by a ratio. The denominator must not be 0.
+    /// The denominator must not be 0.
     pub(crate) fn times(self, numerator: u64, denominator: u64) -> Self {
         let product = u128::from(self.0) * u128::from(numerator);
         Self(saturate(product / u128::from(denominator)))

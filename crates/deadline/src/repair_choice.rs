@@ -38,11 +38,9 @@ const MOST_ROUNDS: u32 = 8;
 /// What a repair may cost.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// What a round trip costs.
     pub(crate) rtt: Cost,
     /// The most that an operation may cost.
     pub(crate) max: Cost,
-    /// Most parity chunks of a group.
     pub(crate) most_parity: u32,
     /// Whether the scheme of the operations may change.
     pub(crate) may_repair: bool,

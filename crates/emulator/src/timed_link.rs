@@ -28,7 +28,6 @@ impl<P: Packet> TimedLink<P> {
         u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// Offers a packet to the link.
     pub(crate) fn send(&mut self, now_ns: u64, packet: P) {
         self.link.send(now_ns, packet);
     }
@@ -49,7 +48,6 @@ impl<P: Packet> TimedLink<P> {
         self.lateness.record(now_ns.saturating_sub(due_ns), packets);
     }
 
-    /// Cuts or restores the link.
     pub(crate) fn set_down(&mut self, down: bool) {
         self.link.set_down(down);
     }

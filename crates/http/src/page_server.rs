@@ -115,7 +115,7 @@ struct Connection {
 }
 
 impl Connections {
-    /// Waits for an event, and serves all connections. Returns false when the server was dropped.
+    /// Returns false when the server was dropped.
     fn turn(&mut self, page: &impl Fn() -> Page) -> bool {
         if self.wait() {
             return false;
@@ -148,7 +148,7 @@ impl Connections {
         true
     }
 
-    /// Waits until something can be done. Returns whether the server was dropped.
+    /// Returns whether the server was dropped.
     fn wait(&self) -> bool {
         let mut sockets = vec![
             PollFd::new(&self.stopped, PollFlags::IN),

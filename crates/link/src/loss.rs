@@ -97,7 +97,6 @@ pub(crate) struct LossProcess {
     rng: Rng,
 }
 
-/// A loss model and its state.
 #[derive(Clone, Debug)]
 enum LossState {
     None,

@@ -20,7 +20,6 @@ pub(crate) struct Queue {
     marking: Rng,
 }
 
-/// A datagram that the queue has accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Admitted {
     /// When its last bit has been sent.
@@ -44,7 +43,7 @@ impl Queue {
         }
     }
 
-    /// Adds a datagram of `bytes`. Returns `None` if it does not fit.
+    /// Returns `None` if the datagram does not fit.
     pub(crate) fn offer(&mut self, now_ns: u64, bytes: u64) -> Option<Admitted> {
         while self.departures.front().is_some_and(|out| *out <= now_ns) {
             self.departures.pop_front();
@@ -73,7 +72,6 @@ impl Queue {
         self.serialiser.backlog_bytes(now_ns)
     }
 
-    /// Empties the queue.
     pub(crate) fn clear(&mut self) {
         self.serialiser.clear();
         self.departures.clear();

@@ -19,7 +19,7 @@ impl<T: Copy> Schedule<T> {
         }
     }
 
-    /// Adds a value that applies from `from_ns` on. `from_ns` must not be before the last change.
+    /// `from_ns` must not be before the last change.
     pub(crate) fn change(&mut self, from_ns: u64, value: T) {
         self.changes.push((from_ns, value));
     }

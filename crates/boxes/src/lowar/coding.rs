@@ -114,12 +114,11 @@ impl CodingUnit {
         }
     }
 
-    /// XORs another unit into this one.
     pub(crate) fn add_unit(&mut self, bytes: &[u8]) {
         self.xor(0, bytes);
     }
 
-    /// Reverts [`add_unit`](Self::add_unit). `len` is the length of the unit before it.
+    /// `len` is the length of the unit before [`add_unit`](Self::add_unit).
     pub(crate) fn remove_unit(&mut self, bytes: &[u8], len: usize) {
         self.xor(0, bytes);
         self.bytes.truncate(len);
@@ -169,7 +168,6 @@ fn mixed(icrc: [u8; ICRC_BYTES]) -> [u8; ICRC_BYTES] {
     (x ^ x >> 16).to_be_bytes()
 }
 
-/// The inverse of [`mixed`].
 fn unmixed(icrc: [u8; ICRC_BYTES]) -> [u8; ICRC_BYTES] {
     let mut x = u32::from_be_bytes(icrc);
     x = (x ^ x >> 16).wrapping_mul(0x7ED1_B41D);
@@ -210,7 +208,6 @@ impl UnitPool {
         })
     }
 
-    /// Takes back units of a source.
     pub(crate) fn release(&mut self, source: &Source, units: Vec<CodingUnit>) {
         self.shares.give_back(source, units.len());
         for mut unit in units {
@@ -225,12 +222,10 @@ impl UnitPool {
         self.xored_bytes
     }
 
-    /// Highest number of units in use at a time.
     pub(crate) fn peak(&self) -> u64 {
         self.peak as u64
     }
 
-    /// Number of free units.
     pub(crate) fn free(&self) -> usize {
         self.free.len()
     }
@@ -292,7 +287,6 @@ mod tests {
         );
     }
 
-    /// Blocks of one host leave units for those of others.
     #[test]
     fn one_source_does_not_take_all_units() {
         let mut pool = UnitPool::new(1024, Side::Near);

@@ -79,7 +79,6 @@ impl Controller {
         self.shape
     }
 
-    /// Counts a data packet that is sent.
     pub(crate) fn sent(&mut self, ends_message: bool) {
         let keep = 1.0 - 1.0 / MEMORY_PACKETS;
         self.sent = self.sent * keep + 1.0;

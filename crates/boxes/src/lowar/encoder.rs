@@ -35,7 +35,6 @@ pub(crate) struct Encoder {
     shared: EncoderShared,
 }
 
-/// State that all streams of the sending half share.
 #[derive(Debug)]
 struct EncoderShared {
     pool: UnitPool,
@@ -123,7 +122,6 @@ impl Encoder {
         }
     }
 
-    /// Coding units that no block uses.
     pub(crate) fn free_units(&self) -> usize {
         self.shared.pool.free()
     }
@@ -133,7 +131,7 @@ impl Encoder {
         self.shared.deadlines.next_ns()
     }
 
-    /// Processes a data packet. The caller sends it between the frames returned.
+    /// The caller sends `data` between the frames returned.
     pub(crate) fn handle(
         &mut self,
         now_ns: u64,
@@ -162,7 +160,6 @@ impl Encoder {
         added
     }
 
-    /// Processes a report about a stream.
     pub(crate) fn handle_report(
         &mut self,
         now_ns: u64,
@@ -272,8 +269,7 @@ impl OutgoingStream {
         }
     }
 
-    /// Opens a block that begins with this packet. Announces the block unless the other box can
-    /// derive its start.
+    /// Announces the block unless the other box can derive its start.
     fn open(
         &mut self,
         now_ns: u64,

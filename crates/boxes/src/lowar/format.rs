@@ -33,13 +33,11 @@ pub(crate) const REPAIR_EXTRA_BYTES: usize = HEADER_BYTES + TAG_BYTES + ICRC_BYT
 /// [`MAX_UNITS`](super::coding::MAX_UNITS): no shape repairs longer ones.
 pub(crate) const SPANS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
 
-/// A message from one box to the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LowarMessage<'a> {
     pub(crate) space: Space,
     /// The destination queue pair of the stream's packets.
     pub(crate) qpn: u32,
-    /// The shape of the blocks.
     pub(crate) shape: BlockShape,
     pub(crate) body: LowarBody<'a>,
 }
@@ -80,7 +78,6 @@ pub(crate) struct LossReport {
     pub(crate) packets: u32,
     /// Of these, packets that the path lost, whether recovered or not.
     pub(crate) lost: u32,
-    /// Bursts of losses.
     pub(crate) bursts: u32,
     /// Of these, the bursts longer than each of [`SPANS`].
     pub(crate) longer: [u32; SPANS.len()],

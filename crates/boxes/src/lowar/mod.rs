@@ -152,7 +152,6 @@ impl Lowar {
             .extend(frames.map(|frame| BoxFrame::data(to, frame)));
     }
 
-    /// Sends frames of the encoder to the path.
     fn send_classed(&mut self, frames: Vec<(Class, Vec<u8>)>) {
         let to = Side::Far;
         let frames = frames.into_iter();

@@ -49,7 +49,6 @@ impl Negotiation {
         }
     }
 
-    /// Counts a data packet.
     pub(crate) fn sent(&mut self) {
         self.sent += 1;
     }
@@ -75,7 +74,6 @@ impl Negotiation {
         })
     }
 
-    /// Records a question.
     pub(crate) fn asked(&mut self, now_ns: u64, stamp: Stamp) {
         self.asked_ns = Some(now_ns);
         self.unanswered = self.unanswered.saturating_add(1);

@@ -33,7 +33,6 @@ struct FlowEntry {
     flow: DestinationFlow,
     /// Stamp of the latest start or mark.
     latest: LatestStamp,
-    /// The code point of the flow's packets.
     dscp: u8,
     /// The headers of requests.
     envelope: Envelope,
@@ -86,12 +85,10 @@ impl Destination {
         }
     }
 
-    /// Frames held back now.
     pub(crate) fn held(&self) -> usize {
         self.shared.room.frames()
     }
 
-    /// Bytes of frames held back now.
     pub(crate) fn held_bytes(&self) -> usize {
         self.shared.room.bytes()
     }
@@ -101,7 +98,6 @@ impl Destination {
         self.timers.next_ns()
     }
 
-    /// Processes a data packet.
     pub(crate) fn handle(&mut self, now_ns: u64, mut frame: Vec<u8>, data: DataPacket) -> Emitted {
         let Some(view) = View::parse(&frame) else {
             return Emitted::pass(frame);
@@ -201,7 +197,6 @@ impl Destination {
         emitted
     }
 
-    /// Sends the requests that are due, and sets the timer.
     fn request_and_set_timer(
         &mut self,
         now_ns: u64,

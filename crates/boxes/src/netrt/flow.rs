@@ -39,7 +39,6 @@ const MIN_REQUEST_NS: u64 = 1_000;
 /// Number of requests whose times a flow remembers.
 const MAX_FIRST_REQUESTS: usize = 32;
 
-/// The states of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FlowState {
     /// No packet is missing.
@@ -72,7 +71,6 @@ pub(crate) struct DestinationFlow {
     first_requests: VecDeque<(u32, u64)>,
 }
 
-/// State that all flows share.
 #[derive(Debug)]
 pub(crate) struct FlowShared {
     pub(crate) room: BufferBudget,
@@ -126,7 +124,7 @@ impl DestinationFlow {
         Some(hold_ns.min(self.next_repeat_ns).min(next_ns))
     }
 
-    /// Processes a data packet. `repeated`: whether the source box sent it as a repeat.
+    /// `repeated`: whether the source box sent the packet as a repeat.
     pub(crate) fn packet(
         &mut self,
         now_ns: u64,
@@ -317,7 +315,6 @@ impl DestinationFlow {
         }
     }
 
-    /// Records that the expected packet is missing.
     fn note_missing(&mut self, now_ns: u64) {
         if self.state == FlowState::Ordered {
             self.state = FlowState::ReTx;

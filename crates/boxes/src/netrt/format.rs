@@ -19,7 +19,6 @@ pub(crate) const BITMAP_BITS: u32 = 128;
 /// Highest number of packets that a request covers, with the expected one.
 pub(crate) const MAX_SPAN: u32 = BITMAP_BITS + 1;
 
-/// A message from one box to the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NetRtMessage {
     pub(crate) space: Space,
@@ -43,7 +42,6 @@ pub(crate) enum NetRtBody {
 
 /// The code point of the flow's packets.
 pub(crate) type Dscp = u8;
-/// The PSN of the last packet sent.
 pub(crate) type LastPsn = u32;
 
 /// Which packets are missing.

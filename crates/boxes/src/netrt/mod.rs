@@ -181,7 +181,6 @@ impl NetRt {
         self.out.extend(frames);
     }
 
-    /// Sends the repeats and marks that are due.
     fn send_due(&mut self, now_ns: u64) {
         for (class, frame) in self.source.due(now_ns) {
             self.send_far(class, [frame]);

@@ -123,18 +123,15 @@ impl DuplicatePool {
         });
     }
 
-    /// Drops all copies of a flow.
     pub(crate) fn clear(&mut self, key: StreamKey) {
         self.change(key, |flow| flow.truncate(0));
     }
 
-    /// Drops a flow.
     pub(crate) fn forget(&mut self, key: StreamKey) {
         self.clear(key);
         self.flows.remove(&key);
     }
 
-    /// Counts a request.
     pub(crate) fn count_request(&mut self, key: StreamKey) {
         self.change(key, |flow| flow.requests = flow.requests.saturating_add(1));
     }
@@ -178,7 +175,7 @@ impl DuplicatePool {
         Some(&copy.frame)
     }
 
-    /// Drops one copy. Returns `false` if there is none.
+    /// Returns `false` if there is no copy.
     fn drop_one(&mut self, now_ns: u64) -> bool {
         let old = self.by_age.first().map(|(_, key)| *key).filter(|key| {
             let oldest = self.flows.get(key).and_then(|flow| flow.copies.front());

@@ -23,7 +23,6 @@ pub(crate) struct RepeatQueue {
     pauses: u64,
 }
 
-/// A packet in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct QueuedRepeat {
     pub(crate) key: StreamKey,
@@ -55,7 +54,6 @@ impl RepeatQueue {
         self.stops
     }
 
-    /// How often the sender was paused.
     pub(crate) fn pauses(&self) -> u64 {
         self.pauses
     }
@@ -75,7 +73,6 @@ impl RepeatQueue {
         }
     }
 
-    /// Removes the packets of a flow.
     pub(crate) fn forget(&mut self, key: StreamKey) {
         let of_flow = (key, 0)..=(key, u32::MAX);
         // A sender that goes back calls this for each such packet, so most calls must be cheap.
@@ -88,7 +85,6 @@ impl RepeatQueue {
         self.resume();
     }
 
-    /// Removes and returns the next packet, if it may be sent now.
     pub(crate) fn pop_due(&mut self, now_ns: u64) -> Option<QueuedRepeat> {
         if self.next_ns()? > now_ns {
             return None;

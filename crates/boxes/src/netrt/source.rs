@@ -42,7 +42,6 @@ pub(crate) struct Source {
     counters: Counters,
 }
 
-/// The source half's state of a flow.
 #[derive(Debug)]
 struct SourceFlow {
     sequence: Sequence,
@@ -51,7 +50,6 @@ struct SourceFlow {
     dscp: u8,
     /// The priority that the NIC sends the flow with.
     priority: u8,
-    /// PSN of the last packet sent.
     last_psn: u32,
     /// Delay of a mark after the last packet.
     wait_ns: u64,
@@ -84,7 +82,6 @@ impl Source {
         }
     }
 
-    /// Bytes in the duplicate pool.
     pub(crate) fn pool_bytes(&self) -> usize {
         self.pool.bytes()
     }
@@ -192,7 +189,6 @@ impl Source {
         )
     }
 
-    /// Returns the repeats and marks that are due.
     pub(crate) fn due(&mut self, now_ns: u64) -> Vec<(Class, Vec<u8>)> {
         let mut out = Vec::new();
         while let Some(repeat) = self.repeats.pop_due(now_ns) {

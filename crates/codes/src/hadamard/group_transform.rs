@@ -31,7 +31,6 @@ struct Band<'a> {
     columns: &'a mut [f32],
     first: usize,
     rows: usize,
-    /// Number of blocks of the group.
     blocks: usize,
     block: usize,
     run: usize,

@@ -385,7 +385,6 @@ fn scale(block: usize) -> f32 {
     }
 }
 
-/// Returns the ranges of all segments.
 fn segments(
     input: usize,
     output: usize,

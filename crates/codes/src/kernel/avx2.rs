@@ -32,7 +32,6 @@ pub(super) fn supported() -> bool {
     return cfg!(all(target_feature = "avx2", target_feature = "f16c"));
 }
 
-/// Computes a product.
 #[target_feature(enable = "avx2")]
 pub(super) fn multiply(product: &mut Product<'_, '_, '_>) {
     let (matrix, columns) = (product.matrix, product.inputs.len());

@@ -44,7 +44,6 @@ const fn affine() -> [u64; 256] {
     table
 }
 
-/// Returns whether the machine has the instructions.
 pub(super) fn supported() -> bool {
     #[cfg(feature = "std")]
     return std::is_x86_feature_detected!("avx2")
@@ -58,7 +57,6 @@ pub(super) fn supported() -> bool {
     ));
 }
 
-/// Computes a product.
 #[target_feature(enable = "avx2,avx512f,gfni")]
 pub(super) fn multiply(product: &mut Product<'_, '_, '_>) {
     let (matrix, columns) = (product.matrix, product.inputs.len());
@@ -190,8 +188,6 @@ unsafe fn load(pass: &Pass<'_, u64>, source: *const u8, at: usize) -> __m512i {
     }
 }
 
-/// Stores a line of sums.
-///
 /// # Safety
 /// `target` is a target of the pass, and the line at `at` is in its tile.
 #[inline]

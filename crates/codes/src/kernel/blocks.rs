@@ -51,7 +51,6 @@ pub(super) enum Block {
     Plain {
         /// The first row.
         row: usize,
-        /// Number of rows.
         rows: usize,
     },
     /// Rows that consist of squares in all columns.
@@ -64,7 +63,6 @@ pub(super) enum Block {
 }
 
 impl Block {
-    /// Returns the rows of the block.
     pub(super) fn rows(self) -> Range<usize> {
         match self {
             Self::Plain { row, rows } => row..row + rows,
@@ -113,7 +111,6 @@ pub(super) fn blocks(
     blocks
 }
 
-/// Returns whether the 4 by 4 values at `(row, column)` form a square.
 fn is_square(matrix: &Matrix, row: usize, column: usize) -> bool {
     (0..SIDE * SIDE).all(|at| {
         let (a, b) = (at / SIDE, at % SIDE);

@@ -21,7 +21,6 @@ const VECTOR: usize = 16;
 /// A line of 64 bytes.
 type Line = [uint8x16_t; LINE / VECTOR];
 
-/// Computes a product.
 pub(super) fn multiply(product: &mut Product<'_, '_, '_>) {
     let (matrix, columns) = (product.matrix, product.inputs.len());
     let blocks = blocks(matrix, product.outputs.len(), columns, ROWS, 0);

@@ -28,7 +28,6 @@ const BATCH: usize = 64;
 /// Size of the longest train with the headers before it.
 const BUFFER: usize = (1 << 16) + 512;
 
-/// Counters of a direction.
 #[derive(Clone, Debug, Default)]
 pub(super) struct DirectionTotals {
     pub(super) link: LinkCounters,
@@ -40,7 +39,6 @@ pub(super) struct DirectionTotals {
     pub(super) writes: u64,
 }
 
-/// One direction of an emulator.
 pub(super) struct Direction {
     pub(super) from: Arc<TunDevice>,
     pub(super) to: Arc<TunDevice>,

@@ -146,7 +146,7 @@ pub(super) fn run_length(datagrams: &[Datagram], gso: bool) -> usize {
     run
 }
 
-/// Sends a batch. Returns the number of datagrams that the system did not accept.
+/// Returns the number of datagrams that the system did not accept.
 pub(super) fn send_run(port: &mut Port, run: &mut [Datagram]) -> u64 {
     let Some(end) = &port.end else {
         return run.len() as u64;

@@ -23,11 +23,9 @@ use crate::timed_link::{TimedLink, direction_seeds};
 /// Timer slack of the thread: large enough that at some Gbit/s packets leave in batches.
 const TIMER_SLACK_NS: u64 = 20_000;
 
-/// State of the thread.
 pub(super) struct UdpThread {
     /// For each channel, the port toward end A and the port toward end B.
     channels: Vec<[Port; 2]>,
-    /// The channel of each port address.
     channel_of: HashMap<SocketAddr, usize>,
     /// The forward direction, from port 0 to port 1 of each channel, and the backward direction.
     directions: [UdpDirection; 2],

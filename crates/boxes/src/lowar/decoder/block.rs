@@ -43,7 +43,6 @@ pub(crate) struct IncomingBlock {
     pub(crate) ends_message: bool,
     /// Packets that arrived or were recovered.
     present: Bits,
-    /// Packets that were recovered.
     recovered: Bits,
     /// All packets before this position are present.
     first_missing: u16,
@@ -51,7 +50,6 @@ pub(crate) struct IncomingBlock {
     seen: u16,
 }
 
-/// The result of a repair packet.
 #[derive(Debug)]
 pub(crate) enum Repaired {
     /// No packet of its class is missing.
@@ -110,7 +108,7 @@ impl IncomingBlock {
         self.first_missing >= self.end()
     }
 
-    /// Shortens the block to `packets`. All packets before this position must be present.
+    /// All packets before `packets` must be present.
     pub(crate) fn cut(&mut self, packets: u16) {
         self.packets = Some(packets);
     }
@@ -135,7 +133,6 @@ impl IncomingBlock {
         }
     }
 
-    /// Whether a repair packet claims to belong to this block.
     pub(crate) fn matches(&self, shape: BlockShape, repair: &RepairId) -> bool {
         shape == self.shape && repair.base == self.base
     }

@@ -82,12 +82,10 @@ impl Decoder {
         }
     }
 
-    /// Coding units that no block uses.
     pub(crate) fn free_units(&self) -> usize {
         self.shared.pool.free()
     }
 
-    /// Frames held back now.
     pub(crate) fn held(&self) -> usize {
         self.shared.room.frames()
     }
@@ -97,7 +95,7 @@ impl Decoder {
         self.shared.deadlines.next_ns()
     }
 
-    /// Processes a data packet. Returns the frames for the NIC.
+    /// Returns the frames for the NIC.
     pub(crate) fn handle(&mut self, now_ns: u64, frame: Vec<u8>, data: DataPacket) -> Vec<Vec<u8>> {
         let Some(view) = View::parse(&frame) else {
             return vec![frame];
@@ -126,7 +124,7 @@ impl Decoder {
         out
     }
 
-    /// Processes an acknowledgement. Returns the frames for the NIC.
+    /// Returns the frames for the NIC.
     pub(crate) fn handle_ack(
         &mut self,
         now_ns: u64,

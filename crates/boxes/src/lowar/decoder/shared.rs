@@ -37,7 +37,7 @@ impl HeldFrames {
         }
     }
 
-    /// Holds a data packet. Returns the frame as the error if there is no room.
+    /// Returns the frame as the error if there is no room.
     pub(super) fn push(
         &mut self,
         now_ns: u64,

@@ -79,7 +79,7 @@ impl SinglesStream {
         }
     }
 
-    /// Applies a repair packet. Returns the packet that it recovers.
+    /// Returns the packet that it recovers.
     pub(super) fn repair(
         &mut self,
         shape: BlockShape,
@@ -134,7 +134,6 @@ impl SinglesStream {
         self.block = units.map(|units| IncomingBlock::new(base, self.shape, units));
     }
 
-    /// Ends the open block.
     pub(super) fn close(&mut self, shared: &mut DecoderShared) {
         let Some(block) = self.block.take() else {
             return;

@@ -150,7 +150,6 @@ impl OrderedStream {
         self.give_up(now_ns, shared, out);
     }
 
-    /// Processes a repair packet.
     pub(super) fn repair(
         &mut self,
         now_ns: u64,
@@ -340,7 +339,6 @@ impl OrderedStream {
         }
     }
 
-    /// Adds a packet to the open block.
     fn add_to_block(
         &mut self,
         now_ns: u64,
@@ -404,7 +402,7 @@ impl OrderedStream {
         }
     }
 
-    /// Holds a packet. If there is no room, gives the block up.
+    /// Gives the block up if there is no room.
     fn hold(
         &mut self,
         now_ns: u64,
@@ -466,7 +464,6 @@ impl OrderedStream {
         };
     }
 
-    /// Sets the PSN with which the next block begins.
     fn expect_block(&mut self, psn: u32, in_message: bool) {
         self.sequence.set(psn);
         self.phase = Phase::Between { in_message };

@@ -17,7 +17,6 @@ struct Rig {
     now_ns: u64,
 }
 
-/// The observed effect of an event.
 #[derive(Debug, PartialEq, Eq)]
 struct Observed {
     state: FlowState,

@@ -16,8 +16,6 @@ use core::arch::x86_64::{
 use super::super::element::Format;
 use super::vector::{Vector, Work};
 
-/// Runs work with these vectors.
-///
 /// # Safety
 /// The machine has AVX2 and F16C.
 #[target_feature(enable = "avx2,f16c")]

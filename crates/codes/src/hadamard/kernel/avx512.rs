@@ -16,8 +16,6 @@ use core::arch::x86_64::{
 use super::super::element::Format;
 use super::vector::{Vector, Work};
 
-/// Runs work with these vectors.
-///
 /// # Safety
 /// The machine has AVX-512F.
 #[target_feature(enable = "avx512f")]

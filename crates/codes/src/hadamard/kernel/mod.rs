@@ -84,8 +84,7 @@ impl Kernel {
         }
     }
 
-    /// Copies element `(row, column)` of the source to `(column, row)` of the target. The source
-    /// has `rows` rows and `columns` columns.
+    /// Copies element `(row, column)` of the source to `(column, row)` of the target.
     pub(super) fn transpose(
         self,
         source: &Matrix<&[f32]>,

@@ -31,8 +31,6 @@ const AHEAD: usize = 2048;
 
 /// Work for a vector kernel.
 pub(super) trait Work {
-    /// Does the work with vectors of type `V`.
-    ///
     /// # Safety
     /// The machine has the instructions of `V`.
     unsafe fn run<V: Vector>(self);
@@ -337,7 +335,6 @@ unsafe fn copy<V: Vector>(source: *const f32, target: *mut f32) {
     }
 }
 
-/// Converts values to floats.
 pub(super) struct Widen<T> {
     source: *const T,
     target: *mut f32,
@@ -366,7 +363,6 @@ impl<T: Element> Work for Widen<T> {
     }
 }
 
-/// Rounds floats to the format.
 pub(super) struct Round<T> {
     source: *const f32,
     target: *mut T,
@@ -426,7 +422,6 @@ impl<T: Element> Round<T> {
     }
 }
 
-/// Orders streaming stores before all later stores.
 pub(super) struct EndStream;
 
 impl Work for EndStream {
@@ -437,7 +432,6 @@ impl Work for EndStream {
     }
 }
 
-/// Transposes a matrix.
 pub(super) struct Transpose {
     source: Matrix<*const f32>,
     target: Matrix<*mut f32>,
