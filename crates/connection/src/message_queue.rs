@@ -10,7 +10,6 @@ use farwrite::{
 
 use crate::ticket::Ticket;
 
-/// Messages of one queue pair.
 pub(crate) struct MessageQueue {
     qp: QueuePair,
     /// Buffers in the order in which they were posted.
@@ -99,7 +98,6 @@ impl MessageQueue {
         })
     }
 
-    /// Queues a message.
     pub(crate) fn send(&mut self, message: Vec<u8>) -> Arc<Ticket> {
         let ticket = Arc::<Ticket>::default();
         self.unsent_bytes += message.len() as u64;
@@ -118,7 +116,6 @@ impl MessageQueue {
         !is_waiting && self.sent.iter().all(|(_, send, _)| send.is_injected())
     }
 
-    /// Bytes of messages that are queued or under way.
     pub(crate) fn unsent_bytes(&self) -> u64 {
         self.unsent_bytes
     }

@@ -97,7 +97,6 @@ enum Phase {
 
 pub(crate) struct Session {
     pub(crate) peer: Peer,
-    /// What it is for.
     pub(crate) purpose: Purpose,
     role: Role,
     route: RouteId,
@@ -108,7 +107,6 @@ pub(crate) struct Session {
     early: Option<Vec<Vec<u8>>>,
     /// Whether the initiator still looks for the largest packets.
     is_searching: bool,
-    /// The peer has said that it is ready.
     is_peer_ready: bool,
     /// The queue pair that this end opens as soon as it can ([`ConnectionOptions::first`]), until the program
     /// asks for it: its number and its name.
@@ -210,7 +208,6 @@ impl Session {
         })
     }
 
-    /// Threads that wait for something of this session.
     pub(crate) fn waiters(&self) -> &Arc<Waiters> {
         &self.waiters
     }
@@ -224,7 +221,6 @@ impl Session {
         std::mem::take(&mut self.has_turned)
     }
 
-    /// Makes those who wait look again.
     pub(crate) fn tell_waiters(&mut self) {
         self.waiters.wake();
         self.follow_requests();
@@ -253,13 +249,11 @@ impl Session {
         self.waker.wake();
     }
 
-    /// Continues with another phase.
     fn turn(&mut self, phase: Phase) {
         self.phase = phase;
         (self.has_changed, self.has_turned) = (true, true);
     }
 
-    /// The session queue pair.
     pub(crate) fn queue_pair(&self) -> QueuePair {
         self.qp
     }
@@ -295,7 +289,7 @@ impl Session {
         shared.keeper.heard_ns(self.route).is_some()
     }
 
-    /// Does what is due. Returns when to call again.
+    /// Returns when to call again.
     pub(crate) fn poll(&mut self, shared: &mut Shared<'_>) -> u64 {
         #[cfg(test)]
         {

@@ -17,7 +17,6 @@ pub struct Adapter<F: Fabric> {
     tx: Vec<F::Tx>,
     fabric: F,
     rx: Vec<F::Rx>,
-    /// The port of each queue pair.
     ports: HashMap<Qpn, usize>,
     /// Windows that are closed and that the caller has not asked for yet.
     closed: HashSet<Window>,

@@ -43,7 +43,7 @@ impl Epochs {
 }
 
 impl Worker {
-    /// The worker with this number. There must be only one for each number.
+    /// There must be only one worker for each number.
     pub(crate) fn new(epochs: &Arc<Epochs>, number: usize) -> Self {
         let epochs = Arc::clone(epochs);
         Self { epochs, number }

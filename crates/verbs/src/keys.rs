@@ -100,7 +100,7 @@ impl Keys {
         Ok(RemoteKey::Registration(memory))
     }
 
-    /// Removes a key. The device places no packet with it after that.
+    /// The device places no packet with the key after that.
     pub(crate) fn close(&mut self, key: RemoteKey, region: &HeldRegion) {
         // Keys that are not closed by a bind are dropped.
         if let (RemoteKey::Window(window, _), Some(binder)) = (key, &mut self.binder) {

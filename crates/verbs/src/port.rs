@@ -10,7 +10,6 @@ use crate::device::{Device, DeviceQp, PortAddress};
 use crate::receiving::Receiving;
 use crate::sending::Sending;
 
-/// The shared state of one port.
 pub(crate) struct Port {
     pub(crate) address: PortAddress,
     pub(crate) sending: Sending,
@@ -35,7 +34,6 @@ pub(crate) enum ReceiveBuffers {
     Shared(Arc<Buffers>),
 }
 
-/// Counters of one port.
 #[derive(Default)]
 pub(crate) struct Counts {
     pub(crate) sent_packets: AtomicU64,

@@ -72,7 +72,6 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// The region with a key.
     pub(crate) fn get(&self, lkey: Lkey) -> Result<&Arc<MemoryRegion>, FabricError> {
         self.regions
             .get(&lkey.0)

@@ -66,7 +66,6 @@ impl Sending {
         })
     }
 
-    /// The queue of completions.
     pub(crate) fn queue(&self) -> &Arc<CompletionQueue> {
         &self.queue
     }

@@ -22,7 +22,6 @@ pub(super) struct Attempts {
     due: BTreeSet<(u64, usize)>,
 }
 
-/// One of them.
 struct Attempt {
     initiator: Initiator,
     peer: Peer,
@@ -31,7 +30,6 @@ struct Attempt {
     due_ns: u64,
 }
 
-/// Why [`connect`](crate::connect) failed.
 pub(crate) enum ConnectFailure {
     Handshake(InitiatorFailure),
     Error(Error),
@@ -62,7 +60,6 @@ impl Attempts {
         found.map(|(key, _)| key)
     }
 
-    /// The numbers of all.
     pub(super) fn keys(&self) -> Vec<usize> {
         self.all.iter().map(|(key, _)| key).collect()
     }
@@ -195,7 +192,7 @@ impl Driver {
         proven.map_err(|error| Error::Noise(error.to_string()))
     }
 
-    /// Sends what the attempts have to send. Returns when to call again.
+    /// Returns when to call again.
     pub(super) fn poll_attempts(&mut self, endpoint: &mut Endpoint<UdpFabric>, now_ns: u64) -> u64 {
         let anywhere = std::net::Ipv6Addr::UNSPECIFIED.into();
         let mut forgotten = Vec::new();

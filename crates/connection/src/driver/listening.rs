@@ -20,7 +20,6 @@ use crate::session::{Session, Shared};
 /// One peer gets this part of the backlog of a listener, so that it cannot keep the others out.
 const PEER_PART: usize = 4;
 
-/// A listener.
 pub(super) struct Listening {
     responder: Responder,
     /// What the handshakes that wait for their proof have taken.
@@ -164,7 +163,6 @@ impl Driver {
         listening.responder.next_ns()
     }
 
-    /// Whether a listener accepts connections.
     pub(crate) fn is_listening(&self) -> bool {
         self.listening.is_some()
     }
@@ -197,7 +195,6 @@ impl Driver {
         Ok(descriptor.map_err(farwrite::Error::from)?)
     }
 
-    /// Whether a peer has used up the code of a listener.
     pub(crate) fn is_code_used(&self) -> bool {
         let keys = self.listening.as_ref().map(|it| it.responder.keys());
         let code = keys.and_then(|keys| keys.code.as_ref());
@@ -211,7 +208,7 @@ impl Driver {
         })
     }
 
-    /// Replaces the keys of a listener. Connections of peers that are no longer known end.
+    /// Connections of peers that are no longer known end.
     pub(crate) fn replace_keys(&mut self, endpoint: &mut Endpoint<UdpFabric>, keys: &Keys) {
         let Some(listening) = &mut self.listening else {
             return;

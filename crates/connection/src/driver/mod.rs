@@ -87,7 +87,6 @@ impl Driver {
         }
     }
 
-    /// Threads that wait for a connection, or for the end of all.
     pub(crate) fn waiters(&self) -> &Arc<Waiters> {
         &self.waiters
     }
@@ -102,7 +101,6 @@ impl Driver {
         }
     }
 
-    /// Takes the connections of a listener from now on.
     pub(crate) fn listen(&mut self, responder: Responder) {
         self.listening = Some(Listening::new(responder));
     }

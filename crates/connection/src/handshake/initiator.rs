@@ -22,14 +22,12 @@ const DOUBT_NS: u64 = 1_000_000_000;
 /// The time after an answer at which its responder has forgotten the handshake (P12.4).
 const FORGOTTEN_NS: u64 = 11_000_000_000;
 
-/// Why no handshake was finished.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum InitiatorFailure {
     /// The responder at an address refuses, without proving that it is the peer.
     Refused {
         at: SocketAddr,
         reason: Refusal,
-        /// The version that it states.
         version: u16,
     },
     /// The peer has proven itself, and does not know this end's public key.
@@ -81,7 +79,7 @@ pub(crate) struct Initiator {
 }
 
 impl Initiator {
-    /// Begins at `now_ns`. `number` is random.
+    /// `number` is random.
     pub(crate) fn new(
         keys: InitiatorKeys,
         addresses: &[SocketAddr],
@@ -206,7 +204,6 @@ impl Initiator {
         self.give_up_ns = self.give_up_ns.max(silent_ns.min(self.busy_until_ns));
     }
 
-    /// Whether this end has shown its code.
     fn has_shown_code(&self) -> bool {
         matches!(&self.keys, InitiatorKeys::Code(code) if code.is_used())
     }

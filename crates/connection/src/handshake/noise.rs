@@ -16,7 +16,6 @@ const TAG_BYTES: usize = 16;
 pub(super) const MAX_PAYLOAD_BYTES: usize =
     MAX_BYTES - super::packet::HEADER_BYTES - 32 - TAG_BYTES - 1;
 
-/// The keys of one handshake at its initiator.
 #[derive(Clone, Debug)]
 pub(crate) enum InitiatorKeys {
     PreShared(Secret),
@@ -64,8 +63,6 @@ pub(super) struct Opened {
     pub(super) peer: Result<Peer, PublicKey>,
 }
 
-/// Verifies a first message.
-///
 /// # Errors
 /// It does not verify with the keys of this end.
 pub(super) fn open(
@@ -116,7 +113,6 @@ fn identify(key: &[u8], known: Option<&KnownPeers>) -> Result<Result<Peer, Publi
     Ok(name.map(|name| Peer::known(name, key)).ok_or(key))
 }
 
-/// Why a first message is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OpenError {
     /// This end has no key of this kind.
@@ -141,8 +137,7 @@ pub(super) fn finish(
     Ok((second, Box::new(ciphers)))
 }
 
-/// Reads the second message. Returns its payload, and the ciphers. A message that does not verify
-/// leaves the handshake as it was.
+/// Returns the payload and the ciphers. A message that does not verify leaves the handshake as it was.
 pub(super) fn read_second(
     state: &mut HandshakeState,
     noise: &[u8],

@@ -31,7 +31,6 @@ pub(super) type Cookie = [u8; COOKIE_BYTES];
 /// A message of the exchange about a code.
 pub(super) type Pake = [u8; PAKE_BYTES];
 
-/// The number of the handshake that a datagram belongs to.
 pub(crate) fn number(bytes: &[u8]) -> Option<u64> {
     let (_, number) = bytes.first_chunk::<HEADER_BYTES>()?.split_last_chunk()?;
     Some(u64::from_be_bytes(*number))
@@ -96,7 +95,6 @@ impl Refusal {
     }
 }
 
-/// What a datagram of a handshake says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Content<'a> {
     /// Asks for a cookie.
@@ -126,7 +124,6 @@ pub(super) enum Content<'a> {
     Refusal(Option<Refusal>),
 }
 
-/// A datagram of a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Packet<'a> {
     pub(super) version: u16,

@@ -30,7 +30,6 @@ pub(crate) type HandshakeId = (u64, SocketAddr);
 
 /// What happens on a datagram.
 pub(crate) enum Reaction {
-    /// Nothing.
     Ignored,
     /// A datagram goes to the source.
     Answered(Vec<u8>),
@@ -122,7 +121,6 @@ impl Responder {
         }
     }
 
-    /// Processes a datagram from `source`.
     pub(crate) fn receive(&mut self, now_ns: u64, source: SocketAddr, bytes: &[u8]) -> Reaction {
         let Some(packet) = Packet::read(bytes) else {
             return Reaction::Ignored;
@@ -250,7 +248,6 @@ impl Responder {
         }
     }
 
-    /// Whether the table has room for one more handshake of this peer.
     fn has_room(&self, asked: &Asked) -> bool {
         self.entries.len() < MOST && self.owned(asked) < MOST_OF_PEER
     }
@@ -350,7 +347,7 @@ impl Responder {
         first.map_or(u64::MAX, |(since_ns, _)| since_ns.saturating_add(WAIT_NS))
     }
 
-    /// Replaces the keys. Forgets the handshakes of peers that are no longer known, and returns them.
+    /// Forgets the handshakes of peers that are no longer known, and returns them.
     pub(crate) fn replace_keys(&mut self, keys: Keys) -> Vec<HandshakeId> {
         let before = std::mem::replace(&mut self.keys, keys);
         let keys = self.keys.clone();
@@ -373,7 +370,6 @@ impl Responder {
         self.counts
     }
 
-    /// Forgets a handshake.
     #[cfg(test)]
     pub(super) fn forget_one(&mut self) {
         self.entries.pop_first();

@@ -28,7 +28,7 @@ pub(super) enum WaitsFor {
 }
 
 impl Session {
-    /// Ends the session. A message informs the peer of the cause.
+    /// A message informs the peer of the cause.
     pub(crate) fn close(&mut self, shared: &mut Shared<'_>, cause: ByeCause, why: Ended) {
         let reason = match cause {
             ByeCause::Closed => Text::default(),

@@ -32,7 +32,6 @@ pub(super) struct Request {
 }
 
 impl Session {
-    /// The peer asks for a queue pair.
     pub(super) fn requested(
         &mut self,
         number: u32,

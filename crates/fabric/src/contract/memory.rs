@@ -34,7 +34,6 @@ pub struct Region {
     owner: Option<*mut dyn Send>,
 }
 
-/// What may be done with the bytes of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Access {
     Read,
@@ -211,7 +210,6 @@ pub struct RegionPtr {
     length: u64,
 }
 
-/// Where bytes are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Mapped(*mut u8),

@@ -27,7 +27,6 @@ pub(super) struct HostArrival {
     pub(super) frame: Frame,
 }
 
-/// A datagram that the program sends.
 pub(super) enum SentDatagram<'a> {
     /// The bytes of a whole packet.
     Bytes(&'a [u8]),
@@ -42,7 +41,6 @@ struct Inbox {
     bytes: u64,
 }
 
-/// State that the fabric and the device of a host share.
 pub(super) struct HostState {
     node: NodeId,
     addresses: Vec<SocketAddr>,
@@ -113,7 +111,6 @@ impl HostState {
         self.outbox_bytes < self.options.send_buffer_bytes
     }
 
-    /// Puts a datagram into the send buffer.
     pub(super) fn send(&mut self, src_port: u16, to: (NodeId, u16), outgoing: &SentDatagram<'_>) {
         let (header, payload) = match outgoing {
             SentDatagram::Bytes(bytes) => {

@@ -14,7 +14,6 @@ use super::sealing::Sealer;
 use super::update::SendRoute;
 use crate::contract::{FabricError, Sge, WriteWr};
 
-/// The bits of a PSN.
 const PSN_MASK: u32 = 0x00ff_ffff;
 /// Largest padding that fills a payload up to a multiple of 4 bytes.
 const MAX_PAD_BYTES: usize = 3;
@@ -47,7 +46,6 @@ pub(super) struct Payloads<'a> {
     /// Sealed payloads, and copies of bytes that a peer may write: the ICRC and the packet must have
     /// the same bytes.
     copied: &'a [u8],
-    /// Whether the packets have no ICRC.
     omits_icrc: bool,
 }
 
@@ -70,7 +68,6 @@ impl Piece<'_> {
     }
 }
 
-/// How the writes of a burst are sealed.
 pub(super) struct BurstSealing<'a> {
     pub(super) sealer: &'a mut Sealer,
     pub(super) remote: &'a SendRoute,
@@ -201,7 +198,6 @@ impl<'a> Payloads<'a> {
         })
     }
 
-    /// The pieces of one write.
     fn of(&self, index: usize) -> &[Piece<'a>] {
         let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
         &self.pieces[start..self.ends[index]]
@@ -249,7 +245,6 @@ pub struct Seal {
 }
 
 impl<'a> Burst<'a> {
-    /// A burst of writes with their payloads.
     pub(super) fn of_writes(
         writes: &'a [WriteWr<'a>],
         payloads: &'a Payloads<'a>,
@@ -469,7 +464,6 @@ fn check_entries(local: &[Sge], mtu: u32) -> Result<(), FabricError> {
     check_length(local.iter().map(|sge| u64::from(sge.length)).sum(), mtu)
 }
 
-/// Whether a payload fits the MTU.
 pub(super) fn check_length(length: u64, mtu: u32) -> Result<(), FabricError> {
     let limit = u64::from(mtu);
     if length > limit {

@@ -6,7 +6,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::update::{RxUpdate, TxUpdate};
 use crate::contract::{Counters, DropReason};
 
-/// The shared state of one port.
 #[derive(Default)]
 pub(super) struct PortState {
     pub(super) tx: Updates<TxUpdate>,
@@ -90,7 +89,6 @@ impl PortState {
         }
     }
 
-    /// Adds the counters of the port to `sum`.
     pub(super) fn add_to(&self, sum: &mut Counters) {
         let from = &self.counters;
         sum.sent_packets += from.sent_packets.load(Ordering::Relaxed);

@@ -6,14 +6,12 @@ use crate::contract::{
     Capabilities, FabricError, MAX_OBJECTS, QpAttr, QpRoute, Qpn, RemoteQp, Table,
 };
 
-/// All queue pairs of a NIC.
 #[derive(Default)]
 pub(super) struct QueuePairs {
     table: ByNumber<QueuePair>,
     next_serial: u64,
 }
 
-/// One queue pair.
 pub(super) struct QueuePair {
     /// No other queue pair of the NIC ever has it, unlike the number.
     pub(super) serial: u64,
@@ -26,7 +24,7 @@ pub(super) struct QueuePair {
 }
 
 impl QueuePairs {
-    /// Creates a queue pair. Returns its number and its serial.
+    /// Returns the number and the serial of the new queue pair.
     pub(super) fn create(
         &mut self,
         numbers: &mut Numbers,

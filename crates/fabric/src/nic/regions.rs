@@ -30,7 +30,6 @@ pub(super) enum Found<'a> {
     Bytes(&'a [u8]),
     /// Bytes that a peer may write at the same time.
     Shared,
-    /// Ghost bytes.
     Ghost,
 }
 
@@ -119,7 +118,6 @@ impl Regions {
 }
 
 impl<'a> Lookups<'a> {
-    /// The bytes that an entry names.
     pub(super) fn find(&mut self, sge: &Sge) -> Result<Found<'a>, FabricError> {
         let region = self.get(sge.lkey)?;
         let part = region.bytes().slice(sge.offset, sge.length.into())?;

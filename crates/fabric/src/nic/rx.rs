@@ -47,7 +47,6 @@ struct Tables {
     revoked: VecDeque<u32>,
 }
 
-/// The receiving half of a queue pair.
 struct RecvQp {
     serial: u64,
     mtu: u32,
@@ -203,7 +202,6 @@ fn place(
     }
 }
 
-/// Parses a packet, and checks its form.
 fn parse<'a>(arrival: &Arrival<'a>) -> Result<Packet<'a>, DropReason> {
     let packet = Packet::parse(arrival.payload).map_err(form)?;
     if packet.bth().pkey != DEFAULT_PKEY {
@@ -339,7 +337,6 @@ impl Receiver<'_> {
     }
 }
 
-/// The operation of a packet.
 enum RxRequest {
     Write { reth: Reth, imm: u32 },
     Send,

@@ -33,7 +33,6 @@ pub(super) fn fastest_cipher() -> Cipher {
 pub(super) struct OneWay {
     cipher: Cipher,
     secret: DirectionSecret,
-    /// Whether the packets have no ICRC.
     omits_icrc: bool,
 }
 
@@ -68,7 +67,6 @@ impl OneWay {
     }
 }
 
-/// The key of one epoch of a data queue pair.
 struct EpochKey {
     epoch: u64,
     key: LessSafeKey,
@@ -85,7 +83,6 @@ impl Sealer {
         Self { one_way, key: None }
     }
 
-    /// Whether the packets have no ICRC.
     pub(super) fn omits_icrc(&self) -> bool {
         self.one_way.omits_icrc
     }
@@ -143,7 +140,6 @@ impl Opener {
         }
     }
 
-    /// Whether the packets have no ICRC.
     pub(super) fn omits_icrc(&self) -> bool {
         self.one_way.omits_icrc
     }

@@ -28,7 +28,7 @@ impl<T> Default for Table<T> {
 }
 
 impl<T> Table<T> {
-    /// Inserts an entry. Replaces an entry with the same number.
+    /// Replaces an entry with the same number.
     pub(super) fn insert(&mut self, number: u32, entry: T) {
         let entries = &mut self.entries;
         let index = *self.indices.entry(number).or_insert_with(|| {

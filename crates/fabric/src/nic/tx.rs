@@ -23,7 +23,6 @@ pub struct NicTx<T> {
     copied: Vec<u8>,
 }
 
-/// The sending half of a queue pair.
 struct SendQp {
     mtu: u32,
     context: u64,
@@ -35,7 +34,6 @@ struct SendQp {
     sealing: Option<Box<SendSealing>>,
 }
 
-/// How a queue pair seals.
 #[derive(Default)]
 struct SendSealing {
     /// `None` after the queue pair was disconnected.
@@ -193,7 +191,6 @@ impl SendQp {
         Ok(sent)
     }
 
-    /// Records that the carrier accepted packets.
     fn sent(&mut self, packets: usize) {
         // PSNs count modulo 2^24, so higher bits do not matter.
         #[allow(clippy::cast_possible_truncation)]

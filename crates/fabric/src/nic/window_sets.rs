@@ -9,7 +9,7 @@ use crate::contract::{
     check_windows,
 };
 
-/// All window sets of a NIC. The root key of a set is its number.
+/// The root key of a set is its number.
 pub(super) struct WindowSets {
     table: ByNumber<Arc<Slots>>,
     closings: Closings,

@@ -389,7 +389,7 @@ impl NetworkState {
         !inbox.is_empty()
     }
 
-    /// Closes sockets. Datagrams in their inboxes are lost.
+    /// Datagrams in their inboxes are lost.
     pub(super) fn close(&mut self, ports: &[SocketAddr]) {
         for port in ports {
             self.inboxes.remove(port);

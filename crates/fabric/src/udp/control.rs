@@ -23,14 +23,11 @@ pub(super) struct ControlBuffer {
     len: usize,
 }
 
-/// Values from the control messages of a received datagram.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ControlInfo {
-    /// Destination address of the datagram.
     pub(super) dst: Option<IpAddr>,
     /// Size of the segments that the kernel joined into it, if there was more than one.
     pub(super) segment_bytes: Option<usize>,
-    /// ECN bits of the IP header.
     pub(super) ecn: Ecn,
     /// Number of datagrams that the socket has dropped so far because its buffer was full.
     pub(super) drops: Option<u32>,

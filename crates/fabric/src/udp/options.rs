@@ -73,8 +73,6 @@ fn unbound(bind: SocketAddr, v6: bool) -> io::Result<UdpSocket> {
     Ok(fd.into())
 }
 
-/// Sets the required options.
-///
 /// # Errors
 /// The option that could not be set, and the error of the operating system.
 pub(super) fn set_required(fd: BorrowedFd<'_>, v6: bool) -> Result<(), (&'static str, io::Error)> {
@@ -93,7 +91,7 @@ pub(super) fn set_required(fd: BorrowedFd<'_>, v6: bool) -> Result<(), (&'static
     sys::set_option(fd, libc::IPPROTO_IP, libc::IP_PKTINFO, 1).map_err(|e| ("IP_PKTINFO", e))
 }
 
-/// Sets the optional options. Returns what the system granted.
+/// Returns what the system granted.
 pub(super) fn set_wanted(fd: BorrowedFd<'_>, config: &SocketConfig) -> Granted {
     // Only CAP_NET_ADMIN allows buffers beyond the system's limit. Without it, the buffer gets the
     // limit.

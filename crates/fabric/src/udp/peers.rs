@@ -212,7 +212,6 @@ impl Peers {
         self.shares.load(Ordering::Relaxed) || self.awaits_strangers()
     }
 
-    /// Whether the owner awaits strangers.
     pub(super) fn awaits_strangers(&self) -> bool {
         self.awaits_strangers.load(Ordering::Relaxed)
     }

@@ -97,12 +97,10 @@ impl ReservedPort {
         Ok(open)
     }
 
-    /// How many open sockets of fabrics there have been.
     pub(super) fn opens(&self) -> u64 {
         self.0.opens.load(Ordering::Acquire)
     }
 
-    /// The open sockets of fabrics, without one of them.
     pub(super) fn open_besides(&self, one: &Arc<SharedOpen>) -> Vec<Arc<SharedOpen>> {
         let sockets = lock(&self.0.open);
         let used = sockets.iter().filter_map(Weak::upgrade);

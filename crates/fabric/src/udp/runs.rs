@@ -11,7 +11,7 @@ pub(super) struct Runs<'a, 'b> {
 }
 
 impl<'a, 'b> Runs<'a, 'b> {
-    /// Splits `packets`. If `joined` is false, every run is one packet.
+    /// If `joined` is false, every run is one packet.
     pub(super) fn new(packets: &'a [Packet<'b>], joined: bool) -> Self {
         Self {
             rest: packets,

@@ -40,7 +40,6 @@ impl UdpSender {
         self.unsent
     }
 
-    /// Gives up datagrams.
     pub(super) fn give_up(&mut self, datagrams: usize) {
         self.unsent += datagrams as u64;
     }
@@ -97,7 +96,6 @@ impl UdpSender {
         }
     }
 
-    /// Sends every datagram of `messages` separately.
     fn send_singly(&mut self, messages: &[OutgoingBatch<'_>]) -> Result<usize, SocketError> {
         let mut parts = Vec::new();
         let mut datagrams = Vec::new();

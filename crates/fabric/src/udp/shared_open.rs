@@ -54,7 +54,6 @@ struct Waiting {
     bytes: usize,
     /// Whether a batch has come for which the fabric was not woken.
     is_new: bool,
-    /// When the fabric was woken last.
     woken_ns: u64,
 }
 
@@ -94,7 +93,6 @@ impl SharedOpen {
         &self.socket
     }
 
-    /// Adds a fabric.
     pub(super) fn reader(
         self: &Arc<Self>,
         peers: &Arc<Peers>,
@@ -184,7 +182,6 @@ impl SharedReader {
         Ok(more)
     }
 
-    /// Reads one of the open sockets of the port.
     fn read(
         &self,
         open: &Arc<SharedOpen>,

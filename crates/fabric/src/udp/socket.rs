@@ -31,7 +31,6 @@ pub struct UdpSocket {
     receiver: UdpReceiver,
 }
 
-/// State that the halves of a socket share.
 #[derive(Debug)]
 pub(super) struct SharedSocket {
     pub(super) socket: StdSocket,

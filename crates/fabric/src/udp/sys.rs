@@ -25,7 +25,6 @@ pub(super) struct SendItem<'a> {
 pub(super) struct RecvItem {
     pub(super) name: KernelAddress,
     pub(super) control: ControlBuffer,
-    /// Length of the datagram in bytes.
     pub(super) len: usize,
     /// Whether the datagram or its control messages did not fit.
     pub(super) truncated: bool,

@@ -97,7 +97,7 @@ impl CompletionQueue {
         borrow(unsafe { (*self.channel).fd }, self)
     }
 
-    /// Takes all events. Returns whether there was one.
+    /// Returns whether there was an event.
     fn take_events(&self) -> bool {
         let mut taken = false;
         let functions = self.device.functions();

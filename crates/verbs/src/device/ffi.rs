@@ -456,8 +456,6 @@ macro_rules! functions {
         }
 
         impl Functions {
-            /// Looks up every function.
-            ///
             /// # Safety
             /// The library must be libibverbs, and stay loaded.
             pub(super) unsafe fn of(library: &libloading::Library) -> Result<Self, libloading::Error> {

@@ -114,7 +114,6 @@ pub fn device_names() -> Vec<String> {
     list.map_or_else(|_| Vec::new(), |list| list.names())
 }
 
-/// An opened device.
 pub(crate) struct Device {
     ibverbs: &'static Library,
     context: *mut ffi::IbvContext,
@@ -133,7 +132,6 @@ unsafe impl Send for Device {}
 // SAFETY: same as above.
 unsafe impl Sync for Device {}
 
-/// Limits of a device.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     /// Largest number of requests of one queue of a queue pair that can be posted.

@@ -48,7 +48,6 @@ pub(crate) struct Peer {
     pub(crate) address_index: u8,
     /// Largest payload of a packet: 256, 512, 1024, 2048 or 4096 bytes.
     pub(crate) path_mtu: u32,
-    /// Number of the first packet.
     pub(crate) first_psn: u32,
 }
 
@@ -95,7 +94,6 @@ impl DeviceQp {
         })
     }
 
-    /// The number of the queue pair.
     pub(crate) fn number(&self) -> u32 {
         // SAFETY: the library made the structure, and does not change the number.
         unsafe { (*self.qp).qp_num }
@@ -207,7 +205,6 @@ impl DeviceQp {
         code != 0 || attr.qp_state != ffi::QPS_RTS
     }
 
-    /// How often the queue pair was reset.
     pub(crate) fn resets(&self) -> u64 {
         *self.shared()
     }

@@ -11,7 +11,6 @@ use crate::port::{Port, QueuePair};
 use crate::receiving::{Change, Connection, Requests};
 
 impl VerbsFabric {
-    /// Connects a queue pair that is not connected.
     pub(super) fn connect(&mut self, qpn: Qpn, remote: RemoteQp) -> Result<(), FabricError> {
         let id = self.next_connection;
         let queue_pair = self.queue_pair(qpn)?;
@@ -131,7 +130,6 @@ pub(super) fn check_addr(addr: SocketAddr, own: IpAddr) -> Result<(), FabricErro
     })
 }
 
-/// The number of a first packet.
 fn random_psn() -> Result<u32, FabricError> {
     let mut bytes = [0; 4];
     getrandom::fill(&mut bytes).map_err(|e| FabricError::Io {

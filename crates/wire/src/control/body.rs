@@ -40,7 +40,6 @@ pub const NACK_OVERHEAD_BYTES: usize = MESSAGE_OVERHEAD_BYTES + 8;
 /// Bytes of one range of a NACK (P4.6).
 pub const NACK_RANGE_BYTES: usize = 8;
 
-/// A message's type.
 pub(super) fn kind(control: &Control) -> u8 {
     match control {
         Control::Offer(_) => OFFER,
@@ -56,7 +55,6 @@ pub(super) fn kind(control: &Control) -> u8 {
     }
 }
 
-/// Appends a message's body.
 pub(super) fn encode(control: &Control, out: &mut Vec<u8>) {
     match control {
         Control::Offer(offer) => offer::encode(offer, out),

@@ -35,7 +35,7 @@ impl Epochs {
 }
 
 impl Worker {
-    /// The worker with this number. There must be only one for each number.
+    /// There must be only one worker for each number.
     pub(in crate::nic) fn new(epochs: Arc<Epochs>, number: u16) -> Self {
         let number = usize::from(number);
         Self { epochs, number }
@@ -71,7 +71,6 @@ impl Drop for Worker {
     }
 }
 
-/// Windows that are being closed.
 pub(in crate::nic) struct Closings {
     epochs: Arc<Epochs>,
     /// Windows taken from their slots after `waiting` was filled.

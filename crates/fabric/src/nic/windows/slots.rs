@@ -15,7 +15,6 @@ struct PublishedWindow {
     _region: WindowHold,
 }
 
-/// Number of slots of a page.
 const PAGE_SLOTS: usize = 128;
 
 /// Adjacent slots of a set. At least one of them has a window.
@@ -55,7 +54,6 @@ unsafe impl Send for Unpublished {}
 /// Where the payload of a write went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::nic) enum Placed {
-    /// It was copied to memory.
     InMemory,
     /// No window is open at the slot, so it was dropped.
     NoWindow,
@@ -156,7 +154,6 @@ impl Slots {
         Some(Unpublished { window, open, page })
     }
 
-    /// Takes all windows from their slots.
     pub(in crate::nic) fn close_all(&self) -> impl Iterator<Item = Unpublished> {
         let mut windows = Vec::new();
         for page in &self.pages {

@@ -25,7 +25,6 @@ pub const CLEARANCE_BYTES: usize = 21;
 pub const CLEARANCE_PARITY_BYTES: usize = 20;
 /// Bytes that terms add to a clearance (P4.4).
 pub const CLEARANCE_TERMS_BYTES: usize = 8;
-/// Appends the body of a clear-to-send.
 pub(super) fn encode(cts: &ClearToSend, out: &mut Vec<u8>) {
     for number in [cts.posted, cts.offers, cts.first] {
         out.extend(number.to_be_bytes());

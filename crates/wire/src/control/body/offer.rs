@@ -18,7 +18,6 @@ const OUT_OF_RANGE: u8 = 0x20;
 const SCHEME: u8 = 0x30;
 const ANSWERS_READ: u8 = 0x40;
 
-/// Appends the body of an offer.
 pub(super) fn encode(offer: &Offer, out: &mut Vec<u8>) {
     let mut flags = 0;
     if offer.length.is_some() {
