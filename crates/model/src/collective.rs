@@ -9,7 +9,6 @@ use crate::sample::Sampler;
 use crate::setting::Setting;
 use crate::stages::StageSum;
 
-/// Highest number of sites.
 const MAX_SITES: u32 = 256;
 
 /// An algorithm for Allreduce.

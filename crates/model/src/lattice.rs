@@ -4,11 +4,8 @@
 /// A range of neighbouring counts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct CountRange {
-    /// Lowest count.
     pub(crate) low: f64,
-    /// Highest count.
     pub(crate) high: f64,
-    /// Mean count.
     pub(crate) mean: f64,
     /// Probability.
     pub(crate) weight: f64,

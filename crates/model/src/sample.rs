@@ -317,7 +317,6 @@ impl Repaired {
     }
 }
 
-/// The losses of a group.
 #[derive(Debug)]
 struct GroupLosses {
     code: Kind,

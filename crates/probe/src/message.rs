@@ -70,7 +70,6 @@ pub enum Cause {
 }
 
 impl ProbeMessage {
-    /// The error for this message when `want` was expected.
     pub(crate) fn unexpected(self, want: ExpectedMessage) -> Error {
         let came = match self {
             Self::Abort { cause, reason } => return Error::Aborted { cause, reason },

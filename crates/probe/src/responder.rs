@@ -146,7 +146,7 @@ impl Responder<'_> {
         }
     }
 
-    /// Receives datagrams. Returns whether more may be waiting.
+    /// Returns whether more datagrams may be waiting.
     fn receive(&mut self) -> Result<bool, Error> {
         let start = self.start;
         let now_ns = || u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);

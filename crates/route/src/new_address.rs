@@ -21,7 +21,6 @@ pub(crate) struct Seen {
     pub(crate) echo: u64,
 }
 
-/// A new address of the peer.
 #[derive(Clone, Debug)]
 pub(crate) struct NewAddress {
     pub(crate) address: SocketAddr,

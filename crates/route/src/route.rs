@@ -517,7 +517,6 @@ impl Route {
         }
     }
 
-    /// When the next probe to the peer is due.
     fn probe_due_ns(&self) -> u64 {
         if self.current.is_none() {
             return u64::MAX;
@@ -553,7 +552,6 @@ impl Route {
             .min(KEEP_ALIVE_NS)
     }
 
-    /// The timeout of a probe.
     fn timeout_ns(&self) -> u64 {
         self.rtt_ns.map_or(FIRST_TIMEOUT_NS, |rtt| {
             (rtt + rtt / 2).clamp(MIN_TIMEOUT_NS, MAX_TIMEOUT_NS)
@@ -576,7 +574,7 @@ impl Route {
         });
     }
 
-    /// Seals a packet and queues it. Returns its counter.
+    /// Returns the counter of the packet.
     fn queue(
         &mut self,
         now_ns: u64,

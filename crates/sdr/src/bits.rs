@@ -30,7 +30,6 @@ impl Bits {
         }
     }
 
-    /// Clears all bits.
     pub(crate) fn clear(&mut self) {
         for word in &mut self.words {
             *word = AtomicU64::new(0);
@@ -39,7 +38,6 @@ impl Bits {
         self.full = AtomicU32::new(0);
     }
 
-    /// Returns whether there is room for `bits` bits.
     pub(crate) fn has_room_for(&self, bits: u32) -> bool {
         bits.div_ceil(64) as usize <= self.words.len()
     }
@@ -63,14 +61,12 @@ impl Bits {
         })
     }
 
-    /// Clears a bit.
     pub(crate) fn remove(&self, bit: u32) {
         if let Some((word, mask)) = self.place(bit) {
             word.fetch_and(!mask, Ordering::SeqCst);
         }
     }
 
-    /// Returns whether all bits of a range are set.
     #[inline]
     pub(crate) fn has_all(&self, range: Range<u32>) -> bool {
         let mut at = range.start;
@@ -137,7 +133,6 @@ impl Bits {
         low | high
     }
 
-    /// The address of the words.
     pub(crate) fn as_ptr(&self) -> *const u8 {
         self.words.as_ptr().cast()
     }

@@ -152,7 +152,6 @@ impl ConnectError {
         Ok(())
     }
 
-    /// Checks that both ends have the same timing.
     pub(crate) fn compare_timing(ours: &Timing, theirs: &Timing) -> Result<(), Self> {
         if ours == theirs {
             return Ok(());

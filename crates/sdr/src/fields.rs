@@ -7,7 +7,6 @@ use farwrite_wire::timing::Timing;
 
 /// Maximum size of all fields together, in bytes.
 const MAX_BYTES: usize = 4096;
-/// Maximum number of fields.
 const MAX_COUNT: usize = 64;
 /// Flag: a reader that does not know the type must reject the information.
 const REQUIRED: u16 = 0x8000;
@@ -92,7 +91,6 @@ pub enum FieldError {
     Missing(u16),
 }
 
-/// The contents of the fields.
 #[derive(Clone, Copy)]
 pub(crate) struct Fields {
     pub(crate) timing: Timing,
@@ -107,7 +105,6 @@ pub(crate) struct Fields {
 }
 
 impl Fields {
-    /// Appends the bytes of all fields.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         let durations = self.timing.fields().map(|(_, ns)| ns.to_be_bytes());
         // Required: an end that ignored it would use other timeouts.

@@ -106,7 +106,7 @@ impl SlotMemory {
         self.generation
     }
 
-    /// Processes a packet. The arguments may have any value.
+    /// The arguments may have any value.
     #[inline]
     pub(crate) fn handle_packet(&self, packet: u32, fragment: u32, bytes: u32) -> Arrival {
         let message = self.message;

@@ -25,7 +25,6 @@ pub struct SendSpec {
     pub answers_read: bool,
 }
 
-/// The state of a send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
     /// Its user may write.
@@ -101,7 +100,6 @@ impl MessageSend {
         })
     }
 
-    /// Returns whether the send waits for its clearance.
     pub(crate) fn awaits_clearance(&self) -> bool {
         self.stage == Stage::Active && self.clearance == Room::Awaited
     }

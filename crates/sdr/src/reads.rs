@@ -133,7 +133,6 @@ impl Requests {
     }
 }
 
-/// Requests of the peer.
 pub(crate) struct PeerRequests {
     /// Those whose messages have not started.
     waiting: Sparse<u64, ReadSpec>,

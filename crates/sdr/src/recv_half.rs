@@ -161,7 +161,6 @@ impl RecvHalf {
         Ok(target)
     }
 
-    /// The place of a message's parity.
     pub(crate) fn parity_place(&self, message: u64) -> Result<RecvPlace, SdrError> {
         if !self.geometry.config().parity {
             return Err(SdrError::ParityOff);
@@ -329,7 +328,6 @@ impl RecvHalf {
         message < self.started || self.received.seen(message) > 0
     }
 
-    /// Advances `settled`.
     fn settle(&mut self) {
         let slots = u64::from(self.geometry.slots());
         while self.settled < self.next + slots {

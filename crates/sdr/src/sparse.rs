@@ -42,7 +42,6 @@ impl<K: Ord + Copy, V> Sparse<K, V> {
         value
     }
 
-    /// Removes and returns the value with the lowest key.
     pub(crate) fn pop_first(&mut self) -> Option<(K, V)> {
         let first = self.0.pop_first();
         self.trim();

@@ -17,7 +17,7 @@ impl Timers {
         }
     }
 
-    /// Sets the time of a message. It replaces an earlier one.
+    /// The time replaces an earlier one.
     pub(crate) fn set(&mut self, message: u64, at_ns: u64) {
         self.remove(message);
         self.times.insert(message, at_ns);
@@ -36,7 +36,6 @@ impl Timers {
         (at_ns <= now_ns).then_some(message)
     }
 
-    /// The earliest time.
     pub(crate) fn next_ns(&self) -> Option<u64> {
         self.order.first().map(|(at_ns, _)| at_ns)
     }

@@ -115,7 +115,6 @@ impl PacketWrites {
             .min(self.end.max(self.next));
     }
 
-    /// An empty run.
     pub(crate) fn none(geometry: Geometry) -> Self {
         let place = Place {
             rkey: 0,

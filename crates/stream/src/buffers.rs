@@ -18,7 +18,6 @@ impl Buffers {
         }
     }
 
-    /// Bytes of each buffer.
     pub(crate) fn buffer_bytes(&self) -> usize {
         self.buffer_bytes
     }

@@ -3,7 +3,6 @@
 /// Bytes before the content of a message.
 pub(crate) const HEAD_BYTES: usize = 1;
 
-/// Bytes of a signal.
 pub(crate) const SIGNAL_BYTES: usize = HEAD_BYTES + 4;
 
 /// The code of an end that has seen a violation (P13.4).

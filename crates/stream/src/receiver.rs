@@ -63,7 +63,6 @@ enum Stage {
 /// What the sending half has to know of a step.
 #[derive(Debug, Default)]
 pub(crate) struct Received {
-    /// Whether something has changed.
     pub(crate) changed: bool,
     /// The peer asks this end to send no more.
     pub(crate) stop: Option<u32>,

@@ -11,7 +11,6 @@ const LIKELY_BPS: u64 = 1_000_000_000;
 /// Messages between two looks at the measurements.
 const LOOK_MESSAGES: u32 = 16;
 
-/// Picks the scheme of each message.
 pub(crate) enum SchemePicker {
     Named(SchemeTag),
     Auto(Box<Auto>),

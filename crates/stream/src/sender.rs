@@ -173,7 +173,6 @@ impl StreamSender {
         }
     }
 
-    /// Asks the peer to send no more.
     pub(crate) fn stop_peer(&mut self, code: u32) {
         self.stop.get_or_insert(code);
     }

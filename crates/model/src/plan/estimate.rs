@@ -177,7 +177,6 @@ impl Estimate {
     }
 }
 
-/// Most draws of a candidate.
 const MOST_DRAWS: usize = 1 << 16;
 
 /// Draws for those candidates whose time is drawn, until it is clear which of them is best within

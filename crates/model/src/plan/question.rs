@@ -242,7 +242,6 @@ impl Question {
         Ok(())
     }
 
-    /// The cost of a scheme.
     pub(super) fn cost(&self, scheme: Scheme, time: &Time) -> Result<Alternative, ModelError> {
         let value = |objective| time.estimate(objective).map(|of| of.value);
         let objective_s = value(self.objective)?;

@@ -30,7 +30,6 @@ impl Input {
         }
     }
 
-    /// Its value.
     fn value(self, question: &Question) -> f64 {
         match (self, question.loss) {
             (Self::Loss, Loss::Iid { loss_chunk, .. }) => loss_chunk,

@@ -47,7 +47,6 @@ pub(super) struct Sent {
     pub(super) elapsed: Duration,
 }
 
-/// An answer and its question.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AnsweredQuestion {
     pub(super) sequence: u32,
@@ -140,7 +139,7 @@ impl Flows {
         })
     }
 
-    /// Sends up to `count` packets of a trial. Returns the number that the sockets accepted.
+    /// Returns the number of packets that the sockets accepted.
     fn send_packets(
         &mut self,
         trial: Trial,
@@ -176,7 +175,7 @@ impl Flows {
         Ok(taken)
     }
 
-    /// Sends datagrams with these headers. Returns the number that the socket accepted.
+    /// Returns the number of datagrams that the socket accepted.
     fn send(
         &mut self,
         flow: usize,

@@ -157,7 +157,6 @@ impl Session<'_> {
         }
     }
 
-    /// The allowed rates.
     fn rates(&self) -> Result<Vec<u64>, Error> {
         let share = self.settings.share;
         let path_bps = self.findings.rate.map_or(0.0, |rate| rate.bps);

@@ -68,7 +68,6 @@ struct Session<'a> {
     questions: Trial,
     /// Number of questions sent.
     asked: u32,
-    /// Number of the next trial.
     next_trial: u32,
     overhead_bytes: u32,
     drops: HostCounter,
@@ -239,7 +238,6 @@ impl<'a> Session<'a> {
         Ok(all)
     }
 
-    /// The longest measured round trip.
     fn longest_trip(&self) -> Duration {
         let trips = self.findings.round_trip.as_ref();
         let longest = trips.and_then(|trip| trip.times.percentile(100));

@@ -18,7 +18,6 @@ const MOST_BYTES: u32 = 9216;
 const WAIT: Duration = Duration::from_millis(20);
 
 impl Session<'_> {
-    /// Finds the MTU.
     pub(super) fn find_mtu(&mut self) -> Result<(), Error> {
         (self.host.observe)(ProbeStage::Mtu);
         let least = u32::try_from(MIN_BYTES).unwrap_or(u32::MAX);

@@ -51,7 +51,6 @@ struct Trains {
 }
 
 impl Session<'_> {
-    /// Finds the rate.
     pub(super) fn find_rate(&mut self) -> Result<(), Error> {
         (self.host.observe)(ProbeStage::Rate);
         let most_bps = self.settings.max_rate_bps;

@@ -87,7 +87,6 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Sends the next question.
     pub(super) fn ask(&mut self, payload_bytes: usize) -> Result<bool, Error> {
         let sequence = self.asked;
         self.asked += 1;

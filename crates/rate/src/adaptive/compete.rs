@@ -17,7 +17,6 @@ pub(super) struct Compete {
     /// Since when the window rises to its floor, and the window at that time.
     rise_ns: u64,
     rise_bytes: u64,
-    /// Time of the last loss.
     lost_ns: Option<u64>,
     /// Number of round trips with heavy loss, minus the number with light loss.
     overfull_rounds: u32,
@@ -66,7 +65,6 @@ impl Compete {
         now_ns >= self.drain_ns.saturating_add(delay_ns)
     }
 
-    /// The window at `now_ns`.
     pub(super) fn window_bytes(&self, now_ns: u64, path: &PathEstimate) -> u64 {
         let cubic_bytes = self.cubic.window_bytes(now_ns, path.standing_ns());
         if !self.is_pressed {

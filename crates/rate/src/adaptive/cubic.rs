@@ -16,7 +16,6 @@ pub(super) struct Cubic {
 }
 
 impl Cubic {
-    /// Starts with a window of `window_bytes` at `now_ns`.
     pub(super) fn new(now_ns: u64, window_bytes: u64, packet_bytes: u64) -> Self {
         Self {
             packet_bytes: packet_bytes.max(1),

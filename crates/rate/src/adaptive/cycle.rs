@@ -31,7 +31,6 @@ pub(super) struct Cycle {
     /// Whether the window was cut without a queue. Then it is possible that the queue was never
     /// empty.
     blind: bool,
-    /// How often the queue drained.
     drains: u32,
     failures: u32,
     /// [`FAILURE`] for each failed attempt to drain the queue, minus what successful ones count.
@@ -101,7 +100,6 @@ impl Cycle {
         self.cut_bytes = sent_bytes;
     }
 
-    /// Bytes that had been sent when the window was cut.
     pub(super) fn cut_bytes(&self) -> u64 {
         self.cut_bytes
     }
@@ -110,7 +108,7 @@ impl Cycle {
         self.first_ns.get_or_insert(now_ns);
     }
 
-    /// Adds a sample. Returns whether its packet left after the cut.
+    /// Returns whether the packet of the sample left after the cut.
     pub(super) fn note_sample(&mut self, sample: Sample) -> bool {
         if self.first_ns.is_none_or(|ns| sample.departed_ns < ns) {
             return false;

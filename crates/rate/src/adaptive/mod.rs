@@ -84,7 +84,6 @@ pub struct Adaptive {
     is_measured: bool,
     /// The window in the current state, which derives it from the share.
     window_bytes: u64,
-    /// What the path has delivered.
     delivered: Delivered,
     /// Recent maximum of the share: the flow's estimate of the bytes that the path holds.
     peak_bytes: u64,

@@ -5,7 +5,6 @@ use super::variation::{Noise, Variation};
 use crate::math::{mul_div, rate_of};
 use crate::{Feedback, Newest};
 
-/// Parts of a million.
 pub(super) const MILLION: u64 = 1_000_000;
 
 /// The sums of one report, at the instant when its newest packet arrived.
@@ -42,7 +41,6 @@ impl ReportSpan {
 /// A round-trip sample.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sample {
-    /// When the packet left.
     pub(super) departed_ns: u64,
     pub(super) rtt_ns: u64,
     /// Bytes in flight when it left, including the packet. They left the path within the round
@@ -50,7 +48,6 @@ pub(super) struct Sample {
     pub(super) in_flight_bytes: u64,
 }
 
-/// The sender's estimate of the path.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PathEstimate {
     /// Variation of the delay that the hosts cause, in nanoseconds.
@@ -175,7 +172,6 @@ impl PathEstimate {
         rtt_ns.saturating_add(self.host_ns)
     }
 
-    /// By how much the delay of the path varies, in nanoseconds.
     pub(super) fn variation_ns(&self) -> u64 {
         self.variation_ns
     }
@@ -205,7 +201,6 @@ impl PathEstimate {
         self.standing_sample_ns().unwrap_or(self.base_ns())
     }
 
-    /// Mean time between reports, in nanoseconds.
     pub(super) fn interval_ns(&self) -> u64 {
         self.interval_ns
     }
@@ -226,7 +221,6 @@ impl PathEstimate {
         self.latest.arrived_ns.saturating_sub(self.host_ns)
     }
 
-    /// Bytes received.
     pub(super) fn received_bytes(&self) -> u64 {
         self.latest.received_bytes
     }

@@ -34,7 +34,6 @@ pub(super) struct Probe {
     first_sample_bytes: Option<u64>,
 }
 
-/// The result of a train.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TrainResult {
     /// The path carries the train's rate.
@@ -223,12 +222,10 @@ impl Probe {
         self.expected
     }
 
-    /// Bytes of the train.
     pub(super) fn train_bytes(&self) -> u64 {
         self.train_bytes
     }
 
-    /// Rate of the train, in bits a second.
     pub(super) fn rate_bps(&self) -> u64 {
         self.rate_bps
     }

@@ -255,7 +255,6 @@ impl Adaptive {
         })
     }
 
-    /// Processes a report in `Probe`.
     fn step_probe(&mut self, mut probe: Probe, sample: Option<Sample>) {
         if let Some(sample) = sample {
             probe.note(sample, self.path.reported_bytes());

@@ -36,7 +36,6 @@ pub(super) struct Variation {
 }
 
 impl Variation {
-    /// Adds a sample.
     pub(super) fn note(&mut self, sample: Sample, rtt_ns: u64, noise: Noise) {
         let Some(previous) = self.previous.replace(sample) else {
             return;

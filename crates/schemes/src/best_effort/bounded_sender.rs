@@ -88,8 +88,7 @@ impl BoundedSender {
         }
     }
 
-    /// Forgets a message that has ended. Returns whether it was the active one, which the repairing
-    /// half knows.
+    /// Returns whether it was the active message, which the repairing half knows.
     fn forget(&mut self, message: u64) -> bool {
         self.deadlines.remove(&message);
         self.parity_clear.remove(&message);

@@ -85,7 +85,6 @@ impl CriticalOrder {
         None
     }
 
-    /// Returns whether all critical chunks have arrived.
     pub(super) fn critical_arrived(&self, arrivals: &dyn Arrivals, message: MessageId) -> bool {
         let words = 0..self.critical_count.div_ceil(64);
         let bits = words.map(|word| self.critical_word(arrivals, message, word).count_ones());

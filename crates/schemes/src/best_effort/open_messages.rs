@@ -17,7 +17,7 @@ pub(super) struct OpenMessages {
 }
 
 impl OpenMessages {
-    /// Opens a message. Returns whether it was not open before.
+    /// Returns whether the message was not open before.
     pub(super) fn start(&mut self, view: &PeerView, message: u64) -> bool {
         let is_new = !self.open.contains_key(&message);
         if is_new {
@@ -29,7 +29,6 @@ impl OpenMessages {
         is_new
     }
 
-    /// Returns whether a message is open.
     pub(super) fn is_open(&self, message: u64) -> bool {
         self.open.contains_key(&message)
     }
@@ -61,14 +60,12 @@ impl OpenMessages {
         }
     }
 
-    /// Removes and returns the next message that ends now.
     pub(super) fn take_due(&mut self, now_ns: u64) -> Option<u64> {
         let &(_, message) = self.due.first().filter(|(at_ns, _)| *at_ns <= now_ns)?;
         self.forget(message);
         Some(message)
     }
 
-    /// Forgets a message that has ended.
     pub(super) fn forget(&mut self, message: u64) {
         if let Some(Some(at_ns)) = self.open.remove(&message) {
             self.due.remove(&(at_ns, message));

@@ -11,7 +11,6 @@ use crate::arrived::count;
 use crate::chunk_set::words_of;
 use crate::scheme::{Arrivals, MessageId};
 
-/// The state of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum GroupState {
     /// More data or parity is expected.
@@ -52,7 +51,6 @@ impl Block {
         self.states.get_mut(group.checked_sub(first)? as usize)
     }
 
-    /// The groups and their states.
     pub(super) fn groups_mut(
         &mut self,
         shape: &Shape,
@@ -60,7 +58,7 @@ impl Block {
         shape.data.block(self.index).zip(&mut self.states)
     }
 
-    /// Counts data chunks. Returns how many are new.
+    /// Returns how many data chunks are new.
     pub(super) fn count_data(&mut self, shape: &Shape, arrivals: &dyn Arrivals) -> u32 {
         let range = shape.block_data(self.index);
         let before = self.data;
@@ -68,7 +66,7 @@ impl Block {
         self.data - before
     }
 
-    /// Counts parity chunks. Returns whether any are new.
+    /// Returns whether any parity chunks are new.
     pub(super) fn count_parity(&mut self, shape: &Shape, arrivals: &dyn Arrivals) -> bool {
         let range = shape.block_parity(self.index);
         let before = self.parity;

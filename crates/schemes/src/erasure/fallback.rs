@@ -22,7 +22,6 @@ pub(super) struct Fallback {
     moved_chunks: u32,
     /// The end of waiting that newer messages imply.
     limit_ns: u64,
-    /// Whether waiting has ended.
     pub(super) expired: bool,
     /// Parity ranks that the sender has passed.
     pub(super) marks: Marks,
@@ -37,7 +36,6 @@ pub(super) struct Fallback {
     last_new_ns: u64,
 }
 
-/// A group that was requested.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     group: u32,

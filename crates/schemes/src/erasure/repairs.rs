@@ -28,7 +28,6 @@ impl Repairs {
         }
     }
 
-    /// Removes all queued chunks.
     pub(super) fn drop_queued(&mut self) {
         while self.queued.take_run(u32::MAX).is_some() {}
     }
@@ -52,7 +51,7 @@ impl Repairs {
         Some(run)
     }
 
-    /// Records a departure. Returns whether these chunks left as repeats.
+    /// Returns whether these chunks left as repeats.
     pub(super) fn departed(&mut self, now_ns: u64, run: &Range<u32>) -> bool {
         let first = self.left_ns.get(run.start as usize);
         let in_hand = first == Some(&IN_HAND);

@@ -49,7 +49,6 @@ impl Rows {
         start(block)..start(block + 1)
     }
 
-    /// The superblock of a group.
     pub(super) fn block_of(&self, group: u32) -> u32 {
         let scaled = (u64::from(group) + 1) * u64::from(self.blocks);
         let block = scaled.saturating_sub(1) / u64::from(self.groups.max(1));

@@ -57,7 +57,6 @@ impl Shape {
         }
     }
 
-    /// The rank of a data chunk.
     pub(super) fn data_rank(&self, chunk: u32) -> u32 {
         match chunk < self.data.len() {
             true => self.data.rank(chunk),

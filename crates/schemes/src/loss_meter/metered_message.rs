@@ -21,7 +21,6 @@ const MAX_REACH: u32 = 1024;
 pub(super) enum FirstTransmission {
     Arrived,
     Lost,
-    /// The result is not known.
     Unknown,
     /// The chunk may have been sent later than in its turn: its neighbours arrived one after the
     /// other.

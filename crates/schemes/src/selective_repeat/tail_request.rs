@@ -29,7 +29,6 @@ impl TailRequest {
         self.at_ns = None;
     }
 
-    /// Packets came.
     pub(super) fn arrived(&mut self, view: &PeerView) {
         if self.last_arrival_ns == Some(view.now_ns) {
             return;

@@ -104,7 +104,6 @@ impl SlotTable {
         self.published.publish(slot, memory);
     }
 
-    /// Records that `posted` receives are now posted.
     pub(crate) fn set_posted(&self, posted: u64) {
         self.posted.store(posted, Ordering::Release);
     }

@@ -58,7 +58,6 @@ impl Published {
         }
     }
 
-    /// The memory in a slot.
     #[inline]
     pub(super) fn get(&self, slot: u32) -> Option<&SlotMemory> {
         let page = self.page(slot)?.load(Ordering::Acquire);
