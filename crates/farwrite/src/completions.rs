@@ -85,7 +85,6 @@ pub(crate) struct Newest {
     pub(crate) arrived_ns: Option<u64>,
 }
 
-/// Counters of a queue pair.
 #[derive(Debug, Default)]
 struct Counts {
     accepted_packets: AtomicU64,
@@ -151,7 +150,6 @@ impl ReceiveCounts {
         }
     }
 
-    /// Returns the difference to the earlier counts `before`.
     pub(crate) fn since(&self, before: &Self) -> Self {
         let (mut since, mut before) = (*self, *before);
         for (count, before) in since.fields().into_iter().zip(before.fields()) {
@@ -169,7 +167,6 @@ pub(crate) struct Notice {
     pub(crate) event: Event,
 }
 
-/// What happened.
 #[derive(Debug)]
 pub(crate) enum Event {
     /// Data packets arrived. [`PairReceive::take_announcement`] clears this state.
@@ -248,7 +245,7 @@ struct Run<'a> {
 }
 
 impl CompletionHandler {
-    /// Adds a queue pair. Its completions may arrive from now on.
+    /// Completions of the queue pair may arrive from now on.
     pub(crate) fn insert(&mut self, index: u32, receive: Arc<PairReceive>) {
         let place = index as usize;
         if place >= self.receives.len() {

@@ -174,7 +174,6 @@ impl ControlPackets {
         self.waiting.shrink_to_fit();
     }
 
-    /// Returns whether packets wait to be sent.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
@@ -195,7 +194,6 @@ impl ControlPackets {
         Some(draft.seal(&header, key))
     }
 
-    /// Returns how many packets have left.
     pub(crate) fn sent_packets(&self) -> u64 {
         self.counter
     }

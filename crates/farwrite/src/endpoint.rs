@@ -414,7 +414,6 @@ impl<F: Fabric> Endpoint<F> {
         Ok(self.queue_pairs.get(qp)?.traffic(peer))
     }
 
-    /// Returns the number of the peer of a queue pair.
     pub(crate) fn peer_number(&self, qp: QueuePair) -> Result<usize, Error> {
         let peer = self.queue_pairs.get(qp)?.peer_number();
         peer.ok_or(Error::NotConnected(qp.serial))

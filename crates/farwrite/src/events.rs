@@ -67,7 +67,6 @@ macro_rules! report {
     };
 }
 
-/// Reports the events of one queue pair.
 #[derive(Debug)]
 pub(crate) struct Events {
     qp: u32,

@@ -164,7 +164,7 @@ impl RecvShared {
         let _ = self.refusal.set(refusal);
     }
 
-    /// Records that the peer refused a read. Call this before [`RecvShared::finish`].
+    /// Call this before [`RecvShared::finish`].
     pub(crate) fn refuse_read(&self, refused: ReadRefused) {
         // The first refusal stays.
         let _ = self.read_refusal.set(refused);
@@ -174,7 +174,6 @@ impl RecvShared {
         self.outcome.set(outcome);
     }
 
-    /// Ends the receive as partial.
     pub(crate) fn finish_partial(&self, partial: Partial) {
         // A receive ends once.
         let _ = self.partial.set(partial);

@@ -81,8 +81,7 @@ impl MrSlice {
         self.length
     }
 
-    /// Returns the part of `length` bytes from `offset` on. Returns `None` if the slice does not
-    /// have these bytes.
+    /// Returns `None` if the slice does not have these bytes.
     pub(crate) fn part(&self, offset: u64, length: u64) -> Option<Self> {
         let end = offset.checked_add(length)?;
         (end <= self.length).then(|| Self {

@@ -34,7 +34,7 @@ pub struct Partial {
 }
 
 impl Partial {
-    /// What a bitmap says. The receive must be over.
+    /// The receive must be over.
     pub(crate) fn of(bitmap: &ChunkBitmap) -> Self {
         Self {
             bytes: bitmap.bytes(),

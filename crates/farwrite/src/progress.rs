@@ -80,7 +80,6 @@ struct SharedThread {
 
 #[derive(Default)]
 struct ThreadState {
-    /// Whether the thread has ended.
     has_ended: bool,
     /// The reason, if the fabric broke.
     failure: Option<Arc<Error>>,

@@ -42,7 +42,7 @@ enum QueuePairState {
 }
 
 impl QueuePairs {
-    /// Returns the name for the next queue pair. Returns `None` while there are too many.
+    /// Returns `None` while there are too many queue pairs.
     pub(crate) fn next_name(&self) -> Option<QueuePair> {
         let place = self.entries.vacant_key();
         let index = u32::try_from(place).ok().filter(|_| place < MOST)?;
@@ -50,7 +50,7 @@ impl QueuePairs {
         Some(QueuePair { index, serial })
     }
 
-    /// Adds a queue pair. Its name must be [`QueuePairs::next_name`].
+    /// The name of `pair` must be [`QueuePairs::next_name`].
     pub(crate) fn insert(&mut self, pair: Pair) {
         self.entries.insert(Entry {
             serial: self.next_serial,
@@ -59,8 +59,6 @@ impl QueuePairs {
         self.next_serial = self.next_serial.wrapping_add(1).max(1);
     }
 
-    /// Returns the queue pair with a given name.
-    ///
     /// # Errors
     /// [`Error::NoSuchQueuePair`], [`Error::BrokenQueuePair`].
     pub(crate) fn get(&self, qp: QueuePair) -> Result<&Pair, Error> {
@@ -71,7 +69,6 @@ impl QueuePairs {
         }
     }
 
-    /// The same as [`QueuePairs::get`], but mutable.
     pub(crate) fn get_mut(&mut self, qp: QueuePair) -> Result<&mut Pair, Error> {
         let entry = self.entries.get_mut(qp.index as usize);
         match entry.filter(|entry| entry.serial == qp.serial) {

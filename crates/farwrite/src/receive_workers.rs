@@ -38,12 +38,10 @@ struct Thread {
 #[derive(Debug, Default)]
 struct SharedWorker {
     stop: AtomicBool,
-    /// Whether there are changes.
     changed: AtomicBool,
     changes: Mutex<Vec<Change>>,
 }
 
-/// A change to the queue pairs of the endpoint.
 #[derive(Debug)]
 enum Change {
     Insert(u32, Arc<PairReceive>),
@@ -98,7 +96,7 @@ impl Workers {
         Ok(workers)
     }
 
-    /// Adds a queue pair. Its completions may arrive from now on.
+    /// Completions of the queue pair may arrive from now on.
     pub(crate) fn insert(&self, index: u32, receive: &Arc<PairReceive>) {
         for thread in &self.threads {
             thread

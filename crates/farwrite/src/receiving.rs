@@ -59,7 +59,7 @@ impl Receiving {
         }
     }
 
-    /// Adds a queue pair. Its completions may arrive from now on.
+    /// Completions of the queue pair may arrive from now on.
     pub(crate) fn insert(&mut self, index: u32, receive: &Arc<PairReceive>) {
         match self {
             Self::Polled { handler, .. } => handler.insert(index, Arc::clone(receive)),

@@ -24,7 +24,6 @@ impl RegionUsers {
         range.map(|&(_, index)| index)
     }
 
-    /// Forgets a region that was deregistered.
     pub(crate) fn forget(&mut self, lkey: Lkey) {
         let range = (lkey, 0)..=(lkey, u32::MAX);
         while let Some(&user) = self.0.range(range.clone()).next() {

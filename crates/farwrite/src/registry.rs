@@ -53,8 +53,7 @@ pub(crate) struct SchemeHalves {
 }
 
 impl SchemeHalves {
-    /// Returns the sending half for a tag, and creates it at the first use. Returns `None` for an
-    /// unknown scheme.
+    /// Creates the half at the first use. Returns `None` for an unknown scheme.
     pub(crate) fn sender(
         &mut self,
         tag: SchemeTag,
@@ -76,7 +75,6 @@ impl SchemeHalves {
         exists || self.senders.len() < MAX_OF_PEER
     }
 
-    /// Returns the sending half for a tag, if it exists.
     pub(crate) fn existing_sender(&mut self, tag: SchemeTag) -> Option<&mut (dyn Sender + Send)> {
         self.senders
             .iter_mut()
@@ -102,7 +100,6 @@ impl SchemeHalves {
         Some(&mut *self.receivers[index].1)
     }
 
-    /// Returns the receiving half for a tag, if it exists.
     pub(crate) fn existing_receiver(
         &mut self,
         tag: SchemeTag,
@@ -144,7 +141,6 @@ impl SchemeHalves {
         &mut *self.receivers[index].1
     }
 
-    /// The scheme of the receiver at an index.
     pub(crate) fn receiver_tag(&self, index: usize) -> SchemeTag {
         self.receivers[index].0
     }

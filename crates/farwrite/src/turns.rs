@@ -104,7 +104,6 @@ impl Turns {
         self.line.pop_front()
     }
 
-    /// Records the turn of a queue pair.
     pub(crate) fn note(&mut self, index: u32, turn: &Turn, encoded_bytes: u64) {
         // If the fabric takes nothing of a queue pair, that queue pair does not stay first. Its own
         // queue in the fabric may be full for a long time, and the queue pairs behind it must have
@@ -124,7 +123,6 @@ impl Turns {
         self.round.work_bytes += turn.sent_bytes + encoded_bytes;
     }
 
-    /// Ends a round.
     pub(crate) fn end(&mut self) -> Unserved {
         // Behind the refused queue pairs, there may be others whose own queues in the fabric have
         // room. Those come first in the next round.

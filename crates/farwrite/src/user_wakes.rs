@@ -41,7 +41,7 @@ impl QpWaker {
 }
 
 impl UserWakes {
-    /// Returns a waker for a queue pair. `thread` wakes the owner of the endpoint.
+    /// `thread` wakes the owner of the endpoint.
     pub(crate) fn waker(&self, qp: QueuePair, thread: Waker) -> QpWaker {
         let wake = Wake {
             index: qp.index,

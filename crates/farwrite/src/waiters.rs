@@ -38,7 +38,6 @@ impl Waiters {
     }
 }
 
-/// A waiting thread.
 pub(crate) struct Waiting<'a>(&'a Waiters);
 
 impl Waiting<'_> {

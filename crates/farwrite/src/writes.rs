@@ -34,7 +34,7 @@ pub(crate) struct WriteShared {
 }
 
 impl WriteShared {
-    /// Counts bytes that have left. Call this before [`WriteShared::finish`].
+    /// Call this before [`WriteShared::finish`].
     pub(crate) fn note_sent(&self, bytes: u64) {
         self.sent_bytes.fetch_add(bytes, Ordering::Release);
     }

@@ -174,7 +174,6 @@ impl World<'_> {
     }
 }
 
-/// Records the properties of a plan.
 fn cover_plan(coverage: &mut Coverage, plan: &Plan) {
     for path in &plan.paths {
         let [forth, back] = &path.links;

@@ -4,7 +4,6 @@ use farwrite::{QpConfig, RecvHandle};
 
 use crate::plan::{MessagePlan, Repair};
 
-/// A receive that ended as partial.
 pub(crate) struct PartialReceive<'a> {
     pub(crate) plan: &'a MessagePlan,
     pub(crate) sdr: &'a QpConfig,

@@ -59,7 +59,6 @@ struct Captured {
     datagram: Datagram,
 }
 
-/// The tap of a network.
 pub(crate) struct Tap {
     plan: Plan,
     network: SimNetwork,
@@ -213,7 +212,6 @@ impl Tap {
         }
     }
 
-    /// Sees a packet of a queue pair.
     fn see_packet(&mut self, now_ns: u64, datagram: &Datagram) -> Verdict {
         let packet = Packet::parse(&datagram.payload).expect("an endpoint sends whole packets");
         let bth = packet.bth();

@@ -63,8 +63,7 @@ impl Source {
     }
 }
 
-/// Returns the codec of a code. If there are too many, the one that was not used for the longest
-/// time is freed.
+/// If there are too many codecs, the one that was not used for the longest time is freed.
 fn codec(codecs: &mut Vec<Codec>, code: Code) -> &Codec {
     let known = codecs.iter().position(|codec| codec.code() == code);
     let codec = match known {

@@ -44,7 +44,6 @@ pub(crate) struct Task {
     pub(crate) rebuild: Option<(Source, Present)>,
 }
 
-/// What identifies a task.
 #[derive(Clone, Debug)]
 pub(crate) struct TaskInfo {
     /// Index and serial of the queue pair.
@@ -61,7 +60,6 @@ pub(crate) struct Source {
     pub(crate) offset: u64,
 }
 
-/// A task that is done.
 #[derive(Debug)]
 pub(crate) struct Coded {
     pub(crate) about: TaskInfo,
@@ -71,12 +69,10 @@ pub(crate) struct Coded {
     pub(crate) output: Vec<u8>,
 }
 
-/// Who codes.
 #[derive(Debug)]
 enum CodedBy {
     /// The owner, when it hands out a task.
     Here,
-    /// Threads.
     Threads(Threads),
     /// The owner, but the results come later, as if other cores computed them.
     Later {
@@ -86,7 +82,6 @@ enum CodedBy {
     },
 }
 
-/// The coding of an endpoint.
 #[derive(Debug)]
 pub(crate) struct Coding {
     place: CodedBy,
@@ -209,13 +204,12 @@ impl Coding {
         !self.line.is_empty() && self.room() > 0
     }
 
-    /// Codes a group at once.
     pub(crate) fn code_at_once(&mut self, task: Task) -> Coded {
         let output = self.spare.pop().unwrap_or_default();
         self.coder.code(task, output)
     }
 
-    /// Codes a group. Returns the result if it exists at once.
+    /// Returns the result if it exists at once.
     pub(crate) fn code(&mut self, now_ns: u64, task: Task) -> Option<Coded> {
         let output = self.spare.pop().unwrap_or_default();
         let bytes = task.output_bytes();
@@ -360,7 +354,6 @@ impl Coding {
 }
 
 impl Task {
-    /// Returns the length of the result.
     fn output_bytes(&self) -> usize {
         let missing = self.rebuild.as_ref().map_or(0, |(_, present)| {
             present.data.missing(self.about.group.data_chunks).len()

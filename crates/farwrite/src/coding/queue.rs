@@ -35,7 +35,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Adds work, and wakes a thread if one sleeps.
+    /// Wakes a thread if one sleeps.
     pub(super) fn push(&self, work: T) {
         let mut state = self.lock();
         state.work.push_back(work);

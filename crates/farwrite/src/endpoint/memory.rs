@@ -50,7 +50,6 @@ impl<F: Fabric> Endpoint<F> {
         }
     }
 
-    /// Returns the queue pairs that may use a region.
     fn users_of(&self, region: MemoryRegion) -> impl Iterator<Item = &Pair> {
         let users = self.region_users.of(region.lkey);
         users.filter_map(|index| self.queue_pairs.at(index))

@@ -171,8 +171,6 @@ impl<F: Fabric> Endpoint<F> {
         self.peer_schedule.set_timer(peer_index(number), next_ns);
     }
 
-    /// Ends a queue pair whose work failed.
-    ///
     /// # Errors
     /// The errors that end the whole endpoint.
     fn break_if_failed(&mut self, index: u32, result: Result<(), Error>) -> Result<(), Error> {
@@ -190,7 +188,6 @@ impl<F: Fabric> Endpoint<F> {
         Ok(())
     }
 
-    /// Processes the packets that have left.
     pub(super) fn take_departures(&mut self) -> Result<(), Error> {
         self.fabric.poll_departed(&mut self.departed)?;
         for departed in self.departed.drain(..) {
@@ -205,7 +202,7 @@ impl<F: Fabric> Endpoint<F> {
         Ok(())
     }
 
-    /// Takes back groups that were coded. Returns when to ask again.
+    /// Returns when to ask again.
     fn take_coded(&mut self, now_ns: u64) -> Result<Option<u64>, Error> {
         let mut coded = std::mem::take(&mut self.coded);
         let next_ns = self.coding.take(now_ns, &mut coded)?;

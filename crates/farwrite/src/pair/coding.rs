@@ -17,7 +17,6 @@ use crate::registry::{Registry, TableArrivals};
 /// This is about the amount that one poll sends.
 const ENCODE_BYTES_A_POLL: usize = 512 * 1024;
 
-/// Returns which chunks of a group have arrived.
 fn present(received: &Received, job: &Job, layout: &Layout, group: &Group) -> Present {
     let code = layout.code();
     let arrived = |message: MessageId, first: usize, count: usize| {

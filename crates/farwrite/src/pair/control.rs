@@ -16,7 +16,6 @@ use crate::options::RateControl;
 use crate::peer::{NewestPacket, PeerState, ReportedPacket};
 use crate::registry::TableArrivals;
 
-/// The control side of a queue pair.
 pub(super) struct ControlState {
     pub(super) packets: ControlPackets,
     /// Whether the packet under construction waits for data.
@@ -25,7 +24,6 @@ pub(super) struct ControlState {
     noted: ReceiveCounts,
     /// When to report losses to the peer.
     pub(super) loss_due_ns: Option<u64>,
-    /// The losses last reported to the peer.
     reported_loss: ChunkLoss,
     /// What was lost on the way to the peer, according to its last report.
     pub(super) peer_loss: ChunkLoss,
@@ -67,7 +65,6 @@ fn held(message: Control, waited_ns: u64) -> Control {
 }
 
 impl Pair {
-    /// Handles a control packet from the peer. `peer` is the state of the peer.
     pub(crate) fn handle_control_packet(
         &mut self,
         now_ns: u64,
@@ -200,7 +197,6 @@ impl Pair {
         self.halves.senders().for_each(Sender::handle_contact);
     }
 
-    /// Sends all pending control messages.
     pub(super) fn send_control<F: Fabric>(
         &mut self,
         fabric: &mut Adapter<F>,
@@ -286,7 +282,7 @@ impl Pair {
         }
     }
 
-    /// Hands control packets to the fabric. Returns whether the fabric took all of them.
+    /// Returns whether the fabric took all packets.
     fn send_waiting<F: Fabric>(
         &mut self,
         fabric: &mut Adapter<F>,

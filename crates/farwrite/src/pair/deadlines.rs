@@ -16,24 +16,20 @@ use crate::registry::TableArrivals;
 pub(super) struct Deadlines(BTreeSet<(u64, u64)>);
 
 impl Deadlines {
-    /// Adds the deadline of a message.
     pub(super) fn insert(&mut self, deadline_ns: u64, message: u64) {
         self.0.insert((deadline_ns, message));
     }
 
-    /// Removes the deadline of a message that has ended before it.
     pub(super) fn remove(&mut self, deadline_ns: u64, message: u64) {
         self.0.remove(&(deadline_ns, message));
     }
 
-    /// Removes and returns a message whose deadline has passed.
     pub(super) fn pop_due(&mut self, now_ns: u64) -> Option<u64> {
         let due = self.next_ns().is_some_and(|at_ns| at_ns <= now_ns);
         let (_, message) = due.then(|| self.0.pop_first())??;
         Some(message)
     }
 
-    /// Returns the earliest deadline.
     pub(super) fn next_ns(&self) -> Option<u64> {
         self.0.first().map(|&(deadline_ns, _)| deadline_ns)
     }
@@ -83,7 +79,6 @@ impl Pair {
         Ok(any)
     }
 
-    /// Returns whether a receive may end as partial now.
     fn may_end_partial(&mut self, message: u64) -> bool {
         let Some(recv) = self.recv.open.get(&message) else {
             return false;

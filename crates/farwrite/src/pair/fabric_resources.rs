@@ -144,7 +144,6 @@ impl FabricResources {
         &self.qpns[..self.qpns.len() - 1]
     }
 
-    /// Returns the data queue pair of a generation and channel.
     pub(super) fn data_qpn(&self, generation: u8, channel: u8) -> Qpn {
         self.qpns[usize::from(generation) * self.channels + usize::from(channel)]
     }
@@ -153,7 +152,6 @@ impl FabricResources {
         self.qpns[self.qpns.len() - 1]
     }
 
-    /// The windows of a generation.
     pub(super) fn windows(&self, generation: u8) -> WindowSet {
         self.windows[usize::from(generation)]
     }

@@ -59,13 +59,11 @@ impl HeldControl {
         (self.is_urgent, self.until_ns) = (false, None);
     }
 
-    /// The packet leaves.
     pub(super) fn left(&mut self, now_ns: u64) {
         self.left_ns = (!self.is_urgent).then_some(now_ns);
         self.clear();
     }
 
-    /// When the packet leaves, if it waits.
     pub(super) fn until_ns(&self) -> Option<u64> {
         self.until_ns
     }

@@ -48,7 +48,6 @@ pub(crate) struct Pair {
     sdr: SdrQp,
     receive: Arc<PairReceive>,
     resources: FabricResources,
-    /// The scheme halves for both directions.
     halves: SchemeHalves,
     send: SendState,
     recv: RecvState,
@@ -227,7 +226,6 @@ impl Pair {
         self.connected.as_ref()?.cipher
     }
 
-    /// Returns the state of this queue pair among the queue pairs to its peer.
     pub(crate) fn place_in_queue(&self) -> peer::PlaceInQueue {
         self.send.place_in_queue
     }
@@ -343,7 +341,6 @@ impl Pair {
         self.send.sends_from(lkey) || self.receives_into(lkey) || self.reads.exposes(lkey)
     }
 
-    /// Handles the requests of the SDR core.
     fn handle_sdr_events<F: Fabric>(
         &mut self,
         fabric: &mut Adapter<F>,

@@ -42,7 +42,6 @@ pub(super) struct Parity {
 }
 
 impl Parity {
-    /// Returns the memory of the parity.
     pub(super) fn scratch(&self) -> Scratch {
         self.scratch
     }
@@ -134,8 +133,7 @@ impl ParityMemory {
 }
 
 impl Pair {
-    /// Returns how the scheme codes a message of `bytes` bytes. Returns `None` if the scheme does
-    /// not code it.
+    /// Returns `None` if the scheme does not code a message of `bytes` bytes.
     pub(super) fn layout(&self, known: &Registry, tag: SchemeTag, bytes: u64) -> Option<Layout> {
         let message = Message {
             number: 0,
@@ -236,7 +234,6 @@ impl Pair {
         self.options.max_parity_bytes.saturating_sub(taken_bytes)
     }
 
-    /// Returns the memory for the parity of all sends.
     fn parity_of_sends(&self) -> impl Iterator<Item = Scratch> {
         let leaving = self.send.leaving.values().map(|(send, _)| send);
         let sends = self.send.open.values().chain(leaving);

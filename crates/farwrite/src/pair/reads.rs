@@ -45,7 +45,6 @@ impl Carries {
     }
 }
 
-/// The reads of a queue pair.
 #[derive(Default)]
 pub(super) struct Reads {
     pub(super) sends: Carries,
@@ -61,7 +60,6 @@ impl Reads {
         exposed.any(|slice| slice.region.lkey == lkey)
     }
 
-    /// Returns the memory of a read.
     fn find(&self, read: &ReadSpec) -> Result<MrSlice, ReadRefusal> {
         let slice = self.exposed.get(&read.region);
         let slice = slice.ok_or(ReadRefusal::UnknownRegion)?;
@@ -72,13 +70,11 @@ impl Reads {
 }
 
 impl Pair {
-    /// Checks that this end may send `wanted`.
     pub(super) fn check_sends(&self, wanted: Carries) -> Result<(), Error> {
         self.check_switch(self.options.sends, "sends")?;
         self.check_direction(self.reads.sends, wanted)
     }
 
-    /// Checks that this end may receive `wanted`.
     pub(super) fn check_receives(&self, wanted: Carries) -> Result<(), Error> {
         self.check_switch(self.options.receives, "receives")?;
         self.check_direction(self.reads.receives, wanted)
@@ -184,7 +180,6 @@ impl Pair {
         Ok(recv)
     }
 
-    /// Handles the news that the peer does not answer a read.
     pub(super) fn handle_read_refused<F: Fabric>(
         &mut self,
         fabric: &mut Adapter<F>,

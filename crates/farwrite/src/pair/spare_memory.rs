@@ -16,7 +16,6 @@ pub(super) enum SpareMemory {
     Busy,
     /// No message is open. The queue pair returns its memory at this time.
     Due(u64),
-    /// The queue pair has returned its memory.
     Returned,
 }
 

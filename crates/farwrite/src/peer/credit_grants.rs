@@ -133,7 +133,6 @@ impl CreditGrants {
         std::mem::take(&mut self.control_bytes)
     }
 
-    /// Adds credit.
     pub(super) fn grant(&mut self, bytes: u64) {
         let granted_bytes = self.granted_bytes.saturating_add(bytes);
         let granted_bytes = granted_bytes.min(self.target_bytes);

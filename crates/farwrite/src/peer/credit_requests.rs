@@ -17,7 +17,6 @@ pub(super) struct RequestTimes {
     pub(super) longest_ns: u64,
 }
 
-/// The result of handling a credit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CreditEffect {
     /// The sum of all credit has grown to this number of bytes.
@@ -28,7 +27,6 @@ pub(super) enum CreditEffect {
     Refused,
 }
 
-/// The requests to a peer.
 #[derive(Debug)]
 pub(super) struct CreditRequests {
     /// The number of this end's state of the peer.
@@ -166,7 +164,6 @@ impl CreditRequests {
         Some(request)
     }
 
-    /// Handles a credit.
     pub(super) fn hear(
         &mut self,
         now_ns: u64,

@@ -11,7 +11,6 @@ pub(crate) struct DrainMeter {
 }
 
 impl DrainMeter {
-    /// Creates a meter with spans of at least `min_span_ns`.
     pub(crate) fn new(min_span_ns: u64) -> Self {
         Self {
             min_span_ns,

@@ -15,12 +15,9 @@ pub(crate) enum ReportedPacket {
     Sent { message: MessageId, packet: u32 },
 }
 
-/// What a report says.
 #[derive(Debug)]
 pub(super) enum ReportEffect {
-    /// This is new.
     New(Feedback),
-    /// Nothing that is new.
     Nothing,
     /// Something that contradicts what was sent or reported.
     Contradictory,
@@ -56,7 +53,6 @@ pub(super) struct Flight {
 }
 
 impl Flight {
-    /// Returns the number of bytes in flight.
     pub(super) fn bytes(&self) -> u64 {
         self.sent.bytes - self.settled_bytes
     }
@@ -66,22 +62,18 @@ impl Flight {
         self.sent
     }
 
-    /// Returns the number of bytes up to the newest packet reported.
     pub(super) fn reported_bytes(&self) -> u64 {
         self.reported_bytes
     }
 
-    /// Returns what the receiver has counted.
     pub(super) fn received(&self) -> &Received {
         &self.received
     }
 
-    /// Returns the number of reports that count more than was sent.
     pub(super) fn excess_reports(&self) -> u64 {
         self.excess_reports
     }
 
-    /// Records packets that left.
     pub(super) fn push(&mut self, now_ns: u64, run: &Run) {
         self.log.push(now_ns, self.sent.bytes, run);
         self.sent.bytes += run.bytes;

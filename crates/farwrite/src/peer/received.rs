@@ -40,7 +40,6 @@ pub(super) struct SentTotals {
     pub(super) repeated_packets: u64,
 }
 
-/// The result of handling a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CountEffect {
     /// The report counts no more than may have arrived.
@@ -118,7 +117,7 @@ impl Received {
         })
     }
 
-    /// Handles a report. `left` includes the packet that the report names.
+    /// `left` includes the packet that the report names.
     pub(super) fn take(&mut self, report: &PeerFeedback, left: &SentTotals) -> CountEffect {
         let known = self.latest.filter(|latest| latest.epoch >= report.epoch);
         let gained = match known {

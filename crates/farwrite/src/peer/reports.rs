@@ -69,7 +69,6 @@ pub(super) struct Reports {
     waits: HostWaits,
     drain: DrainMeter,
     drops: DropShare,
-    /// When the next report is due.
     due_ns: Option<u64>,
     reported_ns: Option<u64>,
     /// When a report last left that was not due to packets without new data alone.

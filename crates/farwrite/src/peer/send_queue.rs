@@ -14,7 +14,6 @@ pub(crate) struct PlaceInQueue {
     pub(super) backlog_bytes: u64,
 }
 
-/// How the turn of a queue pair ended.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct TurnEnd {
     /// Whether the queue pair has more to send.
@@ -39,7 +38,6 @@ pub(super) struct SendQueue {
 }
 
 impl SendQueue {
-    /// Returns whether a queue pair has something to send.
     pub(super) fn is_wanting(&self) -> bool {
         self.wanting > 0
     }
@@ -49,7 +47,7 @@ impl SendQueue {
         self.waiting.front().copied()
     }
 
-    /// Ends the turn of queue pair `index`. `has_sent`: whether anything left in it.
+    /// `has_sent`: whether anything left in the turn.
     pub(super) fn end_turn(
         &mut self,
         index: u32,

@@ -69,7 +69,6 @@ impl PeerSending {
         self.credit_requests.is_some()
     }
 
-    /// Changes the maximum rate of the controller.
     pub(super) fn set_max_rate(&mut self, max_rate_bps: u64) {
         self.choice = self.choice.at_most(max_rate_bps);
         self.controller.get_mut().set_max_rate(max_rate_bps);
@@ -111,7 +110,6 @@ impl PeerSending {
         self.pacer.allowance(now_ns).min(room_bytes)
     }
 
-    /// Records packets that left.
     pub(super) fn note_departure(&mut self, now_ns: u64, run: &Run) {
         self.flight.push(now_ns, run);
         self.pacer.consume(now_ns, run.bytes);
@@ -126,7 +124,6 @@ impl PeerSending {
         self.flight.sent().packets
     }
 
-    /// Ends the turn of queue pair `index`.
     pub(super) fn end_turn(
         &mut self,
         now_ns: u64,
@@ -240,7 +237,6 @@ impl PeerSending {
         [paced_ns, timeout_ns].into_iter().flatten().min()
     }
 
-    /// Counts a report that was refused.
     pub(super) fn refuse_feedback(&mut self) {
         self.refused_feedback += 1;
     }

@@ -40,7 +40,6 @@ pub(super) struct Name {
     pub(super) address: SocketAddr,
 }
 
-/// The state of a peer.
 #[derive(Debug)]
 pub(crate) struct PeerState {
     pub(super) name: Name,
@@ -74,7 +73,6 @@ pub(crate) struct RoundTrip {
 }
 
 impl RoundTrip {
-    /// Returns whether a round trip was measured.
     pub(crate) fn is_measured(&self) -> bool {
         self.shortest_ns.is_some()
     }
@@ -132,7 +130,7 @@ impl PeerState {
         }
     }
 
-    /// Handles an echo of a timestamp of this end. An implausible echo changes nothing.
+    /// An implausible echo changes nothing.
     pub(crate) fn handle_echo(&mut self, now_ns: u64, echo: &Echo) {
         let _ = self
             .rtt
@@ -144,7 +142,6 @@ impl PeerState {
         self.probed_ns = self.probed_ns.max(left_ns);
     }
 
-    /// Returns the round trip to the peer.
     pub(crate) fn round_trip(&self) -> RoundTrip {
         RoundTrip {
             smoothed_ns: self.rtt.smoothed_ns(),
@@ -192,7 +189,6 @@ impl PeerState {
         self.pacing.allowance(now_ns, index)
     }
 
-    /// Records packets that left.
     pub(crate) fn note_departure(&mut self, now_ns: u64, run: &Run) {
         self.pacing.note_departure(now_ns, run);
     }
@@ -207,7 +203,6 @@ impl PeerState {
         self.pacing.needs_backlog()
     }
 
-    /// Ends the turn of queue pair `index`.
     pub(crate) fn end_turn(
         &mut self,
         now_ns: u64,
@@ -363,7 +358,6 @@ impl PeerState {
         self.pacing.refuse_feedback();
     }
 
-    /// Changes the maximum rate to the peer.
     pub(crate) fn set_max_rate(&mut self, max_rate_bps: u64) {
         self.pacing.set_max_rate(max_rate_bps);
     }

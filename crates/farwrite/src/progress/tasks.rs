@@ -52,7 +52,7 @@ impl<F: RealTime> Default for Group<F> {
 }
 
 impl<F: RealTime> Group<F> {
-    /// Runs the tasks. Returns when to run them again.
+    /// Returns when to run the tasks again.
     fn run(&mut self, endpoint: &mut Endpoint<F>) -> Result<Option<u64>, Error> {
         let (mut next_ns, mut failed) = (None, None);
         let mut run_at = |at_ns: u64| next_ns = next_ns.into_iter().chain([at_ns]).min();
@@ -70,7 +70,6 @@ impl<F: RealTime> Group<F> {
     }
 }
 
-/// All tasks of a thread.
 pub(super) struct Tasks<F: RealTime> {
     /// Tasks that run after every poll.
     every: Group<F>,

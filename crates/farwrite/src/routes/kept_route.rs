@@ -76,7 +76,6 @@ impl KeptRoute {
         self.route.know(flow, rtt_ns)
     }
 
-    /// Route packets that came from the peer.
     pub(super) fn heard_packets(&self) -> u64 {
         self.heard_packets
     }

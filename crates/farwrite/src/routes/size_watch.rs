@@ -22,7 +22,6 @@ pub(super) struct SizeWatch {
     tests: u8,
 }
 
-/// What a watch has found.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Finding {
     Nothing,

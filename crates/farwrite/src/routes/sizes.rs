@@ -12,7 +12,6 @@ const JUMBO: u32 = 9000;
 /// Largest IP datagrams of common links: the IPv6 minimum, mobile networks, several kinds of
 /// tunnels and clouds, Ethernet, and jumbo frames of clouds and of Ethernet.
 const LINK_MTUS: [u32; 9] = [1280, 1400, 1420, 1450, 1460, 1492, 1500, 8896, JUMBO];
-/// The MTU of RoCE.
 const ROCE_MTU: u32 = 4096;
 
 /// Which sizes of data packets are tested on the way to a peer. An MTU is the number of payload

@@ -43,7 +43,6 @@ impl Schedule {
         }
     }
 
-    /// Returns the number of ready queue pairs.
     pub(crate) fn ready_count(&self) -> usize {
         self.ready.len()
     }

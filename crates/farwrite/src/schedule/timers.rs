@@ -38,12 +38,10 @@ impl Timers {
         }
     }
 
-    /// Returns the earliest timer.
     pub(super) fn next_ns(&self) -> Option<u64> {
         self.heap.first().map(|&(at_ns, _)| at_ns)
     }
 
-    /// Removes and returns a timer that is due.
     pub(super) fn pop_due(&mut self, now_ns: u64) -> Option<u32> {
         let &(at_ns, index) = self.heap.first()?;
         (at_ns <= now_ns).then(|| {
@@ -99,7 +97,6 @@ impl Timers {
         self.note_place(place);
     }
 
-    /// Records the place of the timer at `place`.
     fn note_place(&mut self, place: usize) {
         let index = self.heap[place].1 as usize;
         if index >= self.places.len() {

@@ -148,7 +148,6 @@ impl BoxPlan {
         }
     }
 
-    /// The keys of the boxes.
     pub(crate) fn keys(&self) -> Vec<Option<[u8; 32]>> {
         let keys: Vec<_> = match &self.boxes {
             Boxes::Lowar(configs) => configs.iter().flatten().map(|config| &config.key).collect(),

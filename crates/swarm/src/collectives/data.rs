@@ -22,7 +22,6 @@ fn parts_of(step: &Step, rank: usize, ranks: usize) -> usize {
     }
 }
 
-/// The contribution of a rank to a step.
 pub(super) fn contribution(step: &Step, number: usize, rank: usize, ranks: usize) -> Vec<u8> {
     let element = step.element();
     let rng = &mut SplitMix::new((number * 64 + rank) as u64);

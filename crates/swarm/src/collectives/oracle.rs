@@ -269,7 +269,6 @@ impl Oracle<'_> {
         is_confused && self.plan.differs_by(number)
     }
 
-    /// Whether the contributions are transformed.
     fn is_transformed(&self, step: &Step) -> bool {
         let transforms = matches!(
             step.values(),

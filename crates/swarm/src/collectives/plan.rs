@@ -233,7 +233,6 @@ impl CollectivePlan {
         self.faults.iter().any(differs)
     }
 
-    /// Whether a rank dies.
     pub(super) fn dies(&self, rank: usize) -> bool {
         let dies = |fault: &Fault| matches!(*fault, Fault::Death { rank: it, .. } if it == rank);
         self.faults.iter().any(dies)

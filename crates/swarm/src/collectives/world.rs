@@ -113,7 +113,6 @@ impl<'a> World<'a> {
         counters.map(|of_link| of_link.expect("a link").lost).sum()
     }
 
-    /// Control packets that faults have lost.
     pub(super) fn lost_control_packets(&self) -> u64 {
         self.lost_control_packets.get()
     }

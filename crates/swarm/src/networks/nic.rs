@@ -46,7 +46,6 @@ impl NicHost {
         }
     }
 
-    /// Collects the completions.
     pub(super) fn take_completions(&mut self) {
         for (qpn, &flow) in (FIRST_QPN..).zip(&self.flows) {
             while let Some(completion) = self.nic.poll_completion(qpn) {
@@ -55,7 +54,6 @@ impl NicHost {
         }
     }
 
-    /// The number of the next queue pair.
     fn next_qpn(&self) -> u32 {
         FIRST_QPN + u32::try_from(self.flows.len()).expect("few queue pairs")
     }
@@ -120,7 +118,6 @@ impl NicHost {
         registered.expect("each message has a key of its own");
     }
 
-    /// The memory of a message.
     pub(super) fn memory(&self, flow: usize, message: usize) -> &[u8] {
         let bytes = self.nic.memory.bytes(rkey(flow, message));
         bytes.unwrap_or_default()
@@ -153,7 +150,6 @@ pub(super) fn connect(
     Ok(qpns)
 }
 
-/// The outcome of a request.
 #[derive(Clone)]
 pub(super) enum RequestOutcome {
     Nothing,
@@ -183,10 +179,8 @@ pub(super) fn request_outcomes<'a>(
     Ok(outcomes)
 }
 
-/// What a receive buffer has.
 #[derive(Clone)]
 pub(super) enum BufferOutcome {
-    /// Nothing arrived.
     Nothing,
     /// The message of a SEND.
     Sent(Payload),
@@ -240,7 +234,6 @@ fn check_next(
     }
 }
 
-/// The immediate of a message.
 fn immediate(message: usize) -> u32 {
     IMMEDIATE + u32::try_from(message).expect("few messages")
 }

@@ -249,7 +249,6 @@ impl<'a> NetworkWorld<'a> {
         [sent, received]
     }
 
-    /// The outcomes of the requests of a flow between NICs.
     fn request_outcomes(&self, number: usize) -> Result<Vec<RequestOutcome>, Violation> {
         let flow = self.plan.flows[number];
         let requester = match flow.carrier {
@@ -261,7 +260,6 @@ impl<'a> NetworkWorld<'a> {
             .map_err(|what| self.violation(Rule::Outcome, format!("flow {number}: {what}")))
     }
 
-    /// The completions of a flow at one of its ends.
     fn completions(&self, host: usize, number: usize) -> Vec<Completion> {
         let all = match self.network.device(self.hosts[host]) {
             Some(NetworkHost::Nic(host)) => &host.completions[..],

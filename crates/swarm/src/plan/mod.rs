@@ -323,13 +323,11 @@ impl Plan {
         pairs.any(|pair| pair.options.sealing != Sealing::Off)
     }
 
-    /// Number of hosts.
     pub(crate) fn hosts(&self) -> usize {
         let hosts = self.paths.iter().flat_map(|path| path.hosts);
         hosts.max().map_or(0, |last| last + 1)
     }
 
-    /// The host of an end of a queue pair.
     pub(crate) fn host(&self, pair: usize, end: usize) -> usize {
         self.paths[self.pairs[pair].path].hosts[end]
     }

@@ -15,7 +15,6 @@ use crate::world::{Message, World};
 
 type Broken = (Rule, &'static str);
 
-/// How a message ended.
 struct MessageEnd<'a> {
     plan: &'a MessagePlan,
     message: &'a Message,

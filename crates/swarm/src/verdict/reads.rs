@@ -12,7 +12,6 @@ use crate::world::{Message, World};
 
 type Broken = (Rule, &'static str);
 
-/// How a read ended.
 struct ReadEnd<'a> {
     plan: &'a MessagePlan,
     message: &'a Message,
@@ -105,7 +104,6 @@ impl ReadEnd<'_> {
 }
 
 impl World<'_> {
-    /// Checks the outcome of a read.
     pub(crate) fn check_read(&mut self, index: usize) -> Result<(), Violation> {
         let plan = &self.plan.messages[index];
         let message = &self.messages[index];

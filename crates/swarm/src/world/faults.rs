@@ -186,7 +186,6 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Ends the faults of hosts.
     pub(crate) fn end_host_faults(&mut self) {
         for host in &mut self.hosts {
             host.paused = false;

@@ -29,7 +29,6 @@ pub(crate) struct Message {
     pub(crate) snapshot: Vec<u8>,
     pub(crate) cancelled: bool,
     pub(crate) completed: Option<Outcome>,
-    /// The writes of a stream.
     pub(crate) writes: Vec<Write>,
 }
 

@@ -27,7 +27,6 @@ use crate::registry::{Registry, TableArrivals};
 use closing::Closing;
 pub(super) use offered::Offered;
 
-/// The receiving side of a queue pair.
 pub(super) struct RecvState {
     /// Messages that have not ended.
     pub(super) open: BTreeMap<u64, OpenRecv>,
@@ -99,7 +98,6 @@ pub(super) struct OpenRecv {
     /// What the scheme that the terms demand does for critical ranges.
     expected_critical: Option<Critical>,
     pub(super) wants_immediate: bool,
-    /// Memory for parity, if the receive has any.
     pub(super) region: Option<ParityRegion>,
     /// How the message is cut into groups. Set once the message was offered, if there is memory for
     /// all its parity.
@@ -290,7 +288,6 @@ impl Pair {
         self.sdr.reuse_bitmap(bitmap)
     }
 
-    /// Returns whether a receive writes into the region.
     pub(crate) fn receives_into(&self, lkey: Lkey) -> bool {
         self.recv
             .open

@@ -23,7 +23,6 @@ pub(in crate::pair) struct Offered {
 }
 
 impl Pair {
-    /// Handles the offer of a message.
     pub(in crate::pair) fn handle_offered<F: Fabric>(
         &mut self,
         fabric: &mut Adapter<F>,
@@ -44,7 +43,6 @@ impl Pair {
         }
     }
 
-    /// Refuses an offered message that does not fit.
     pub(in crate::pair) fn refuse_offer<F: Fabric>(
         &mut self,
         fabric: &mut Adapter<F>,

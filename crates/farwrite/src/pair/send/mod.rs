@@ -34,7 +34,6 @@ use stream::Stream;
 pub(crate) use transmit::{Halt, Turn};
 use writes::Writes;
 
-/// The sending side of a queue pair.
 #[derive(Default)]
 pub(super) struct SendState {
     /// Messages that have not ended.
@@ -111,7 +110,6 @@ impl SendState {
     }
 }
 
-/// The stage of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
     /// The message was posted. It is offered until the receiver's buffer is known.
@@ -133,7 +131,6 @@ struct Traits {
     answers_read: bool,
 }
 
-/// A message being sent.
 pub(super) struct OpenSend {
     /// Where the bytes of the message are. `None` for a stream, because each run of a stream has
     /// its own source.
@@ -181,7 +178,6 @@ impl OpenSend {
         }
     }
 
-    /// Records an ACK.
     pub(super) fn note_ack(&mut self, now_ns: u64, ack: &Ack) {
         let [before, seen] = self.reported;
         if ack.cumulative > before || ack.seen > seen {
@@ -538,7 +534,7 @@ impl Pair {
         }
     }
 
-    /// Cancels a message. The receiver is notified that no more of it comes.
+    /// The receiver is notified that no more of the message comes.
     pub(crate) fn cancel_send(&mut self, message: u64) {
         self.stop_send(message, Outcome::Failed);
     }

@@ -128,7 +128,6 @@ pub(super) struct PacketQueue {
 }
 
 impl PacketQueue {
-    /// Returns the number of packets that the fabric has not taken.
     pub(super) fn packets(&self) -> usize {
         self.queued_packets
     }

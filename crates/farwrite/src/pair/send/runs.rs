@@ -78,7 +78,6 @@ impl StreamRuns {
         Some(taken)
     }
 
-    /// Drops the runs of a message.
     pub(super) fn forget(&mut self, message: u64) {
         self.runs.remove(&message);
     }

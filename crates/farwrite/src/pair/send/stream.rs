@@ -38,7 +38,6 @@ impl NewRun {
         self.source.end()
     }
 
-    /// Returns the number of chunks.
     pub(super) fn chunks(&self) -> u32 {
         self.chunks.end - self.chunks.start
     }
@@ -139,7 +138,6 @@ impl Pair {
         Ok(())
     }
 
-    /// Checks that a run of chunks fits a stream.
     pub(super) fn check_run(
         &self,
         message: u64,
@@ -177,8 +175,7 @@ impl Pair {
         })
     }
 
-    /// Queues a run of chunks, which was just checked. `write` is the number of the write that it
-    /// belongs to, if any.
+    /// `run` was just checked. `write` is the number of the write that it belongs to, if any.
     pub(super) fn add_run(&mut self, message: u64, run: NewRun, write: Option<u64>) {
         let send = self.send.open.get_mut(&message);
         if let Some(stream) = send.and_then(|send| send.stream.as_mut()) {

@@ -198,8 +198,7 @@ impl Pair {
         }
     }
 
-    /// Queues the packets of a run of chunks. `write` is the number of the write that it belongs to,
-    /// if any.
+    /// `write` is the number of the write that the run belongs to, if any.
     pub(super) fn queue_run(&mut self, chunks: Chunks, source: Source, write: Option<u64>) {
         let send = self.send.open.get_mut(&chunks.message.data());
         let new_chunks = send.map_or(0, |send| {
@@ -222,7 +221,6 @@ impl Pair {
             .push_run(chunks, new_chunks, (source, write), packets);
     }
 
-    /// Handles a batch of packets that left.
     pub(crate) fn handle_departed(&mut self, now_ns: u64, qpn: Qpn, wr_id: u64) {
         let view = self.sender_view(now_ns);
         self.send.queue.handle_departed(qpn, wr_id);

@@ -49,7 +49,7 @@ impl Writes {
         self.deadlines = Deadlines::default();
     }
 
-    /// Adds a write of `chunks` chunks. Returns its number.
+    /// Returns the number of the write.
     fn add(&mut self, write: OpenWrite) -> u64 {
         let number = self.next;
         self.next += 1;
@@ -67,7 +67,6 @@ impl Writes {
         of_message.map(|(&number, _)| number).collect()
     }
 
-    /// Records that a run of chunks has departed.
     pub(super) fn note_departed(&mut self, departed: &Departed) {
         if let Some(number) = departed.write
             && let Some(write) = self.open.get_mut(&number)
@@ -180,7 +179,6 @@ impl Pair {
         Ok(WriteHandle { shared })
     }
 
-    /// Cuts the writes whose deadlines have passed.
     pub(in crate::pair) fn expire_writes(&mut self, now_ns: u64) {
         while let Some(number) = self.send.writes.deadlines.pop_due(now_ns) {
             self.send.cut_write(number, WriteOutcome::Expired);

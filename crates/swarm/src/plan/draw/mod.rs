@@ -57,7 +57,6 @@ struct Draft {
     span_ns: u64,
     packets: u64,
     bytes: u64,
-    /// Share of the messages with deadlines.
     deadline_share: f64,
     terms_share: f64,
 }
