@@ -226,7 +226,6 @@ fn set_owner(fd: impl AsFd, owner: Owner) -> Result<(), Errno> {
     fchown(&fd, user, group)
 }
 
-/// Sets the owner of a symbolic link.
 pub(super) fn set_link_owner(
     directory: &Directory,
     name: &[u8],
@@ -253,12 +252,10 @@ pub(super) fn set_mode(fd: impl AsFd, mode: u16) -> Result<(), Errno> {
     fchmod(&fd, kept | Mode::from_bits_truncate(mode.into()))
 }
 
-/// Sets the time of an open file.
 pub(super) fn set_time(fd: impl AsFd, modified: Time) -> Result<(), Errno> {
     futimens(&fd, &timestamps(modified))
 }
 
-/// Sets the time of a symbolic link.
 pub(super) fn set_link_time(
     directory: &Directory,
     name: &[u8],

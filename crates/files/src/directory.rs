@@ -85,7 +85,6 @@ impl Directory {
         Ok(Some(names))
     }
 
-    /// Returns the status of this directory.
     pub(super) fn status(&self) -> io::Result<Status> {
         Ok(fstat(&self.0)?.into())
     }
@@ -154,7 +153,6 @@ impl Directory {
         linkat(CWD, path, &self.0, name, AtFlags::SYMLINK_FOLLOW)
     }
 
-    /// Opens a file for reading.
     pub(super) fn open_to_read(&self, name: &[u8]) -> io::Result<File> {
         Ok(openat(&self.0, name, FILE | OFlags::RDONLY, Mode::empty())?.into())
     }
@@ -179,12 +177,11 @@ impl Directory {
         renameat_with(&self.0, from, &self.0, to, RenameFlags::NOREPLACE)
     }
 
-    /// Makes a symbolic link in this directory. Fails if the name is taken.
+    /// Fails if the name is taken.
     pub(super) fn make_symlink(&self, name: &[u8], target: &[u8]) -> io::Result<()> {
         Ok(symlinkat(target, &self.0, name)?)
     }
 
-    /// Returns the target of a symbolic link.
     pub(super) fn read_link(&self, name: &[u8]) -> io::Result<Vec<u8>> {
         Ok(readlinkat(&self.0, name, Vec::new())?.into_bytes())
     }

@@ -69,7 +69,7 @@ impl<K: Copy + Eq> Directories<K> {
         Ok(self.waiting.len() >= BATCH)
     }
 
-    /// Syncs all directories. Returns the failures.
+    /// Returns the failures.
     pub(super) fn sync(&mut self) -> Vec<(K, io::Error)> {
         let (keys, directories): (Vec<_>, Vec<_>) = self.waiting.drain(..).unzip();
         let results = keys.into_iter().zip(sync_all(&directories));
@@ -81,7 +81,6 @@ impl<K: Copy + Eq> Directories<K> {
     }
 }
 
-/// Syncs a directory.
 pub(super) fn sync_directory(directory: &Directory) -> io::Result<()> {
     match retry_on_intr(|| fsync(directory)) {
         Err(errno) if !has_no_such_call(errno) => Err(errno.into()),

@@ -8,7 +8,6 @@ use blake3::hazmat::{
     ChainingValue, HasherExt as _, Mode, merge_subtrees_non_root, merge_subtrees_root,
 };
 
-/// Bytes of a block.
 pub(super) const BLOCK_BYTES: u64 = 4 << 20;
 
 /// The node of a block in the tree.
@@ -35,7 +34,6 @@ impl FileHasher {
         }
     }
 
-    /// Hashes the next bytes.
     pub(super) fn update(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             // The last block of a file stays open, since it may be the only one, which is hashed in
@@ -79,7 +77,6 @@ pub(super) fn block_hash(block: u32, bytes: &[u8]) -> BlockHash {
     hasher.block()
 }
 
-/// Where a block begins.
 pub(super) fn offset_of(block: u32) -> u64 {
     u64::from(block) * BLOCK_BYTES
 }

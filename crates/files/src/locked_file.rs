@@ -17,8 +17,6 @@ const LOCK: FlockOperation = FlockOperation::NonBlockingLockExclusive;
 pub(super) struct LockedFile(File);
 
 impl LockedFile {
-    /// Locks a file.
-    ///
     /// # Errors
     /// Another open file has the lock, or the file system has no locks.
     pub(super) fn of(file: File) -> io::Result<Self> {
@@ -39,7 +37,6 @@ impl LockedFile {
     }
 }
 
-/// Locks a file where that is possible.
 pub(super) fn lock_if_possible(file: &File) {
     let _ = flock(file, LOCK);
 }

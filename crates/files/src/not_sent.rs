@@ -12,7 +12,6 @@ use super::status::Status;
 /// of extended attributes.
 const NAMES_BYTES: usize = 4096;
 
-/// Counts what is not sent.
 #[derive(Clone, Debug, Default)]
 pub(super) struct NotSent {
     /// Files that have more than one name (hard links).
@@ -60,7 +59,6 @@ impl NotSent {
         self.with_other_attributes += u32::from(is_short);
     }
 
-    /// Counts a file that grew.
     pub(super) fn note_growth(&mut self, path: &Path) {
         if self.grown_files == 0 {
             self.first_grown = path.into();
@@ -68,7 +66,6 @@ impl NotSent {
         self.grown_files += 1;
     }
 
-    /// The warnings for the user.
     pub(super) fn warnings(&self) -> impl Iterator<Item = String> {
         let not_sent = Parts(vec![
             (

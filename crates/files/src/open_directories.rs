@@ -30,7 +30,6 @@ pub(super) struct OpenDirectories {
 pub(super) struct EnterError {
     /// Number of the directory.
     pub(super) index: u32,
-    /// The error of the operating system.
     pub(super) source: io::Error,
 }
 

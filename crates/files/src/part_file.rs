@@ -168,7 +168,6 @@ impl OpenPart {
         self.stream.send_again(data, before, runs);
     }
 
-    /// Writes the next bytes of the stream.
     pub(super) fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             let (offset, room) = match self.stream.step(&self.gate)? {
@@ -286,7 +285,6 @@ impl OpenPart {
         }
     }
 
-    /// Finishes the writing.
     pub(super) fn end(mut self) -> io::Result<Part> {
         self.end_sync()?;
         self.start_writing(1);

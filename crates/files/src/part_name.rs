@@ -129,7 +129,6 @@ pub(crate) fn rewritten_name(name: &[u8]) -> Option<Vec<u8>> {
     PartName::parse(name).map(PartName::bytes)
 }
 
-/// Whether a name is one of temporary files or links.
 pub(super) fn is_temporary(name: &[u8]) -> bool {
     name.starts_with(PREFIX) && (name.ends_with(SUFFIX) || name.ends_with(b".new"))
 }

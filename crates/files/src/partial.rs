@@ -164,7 +164,6 @@ impl Run {
         u64::from(self.first) + u64::from(self.blocks)
     }
 
-    /// The numbers of the blocks.
     pub(super) fn blocks(&self) -> Range<u32> {
         self.first..self.first.saturating_add(self.blocks)
     }

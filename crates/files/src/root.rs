@@ -92,13 +92,11 @@ impl Roots {
         self.0.iter().any(|root| !root.is_entry)
     }
 
-    /// The path that was added last.
     pub(super) fn last_path(&self) -> PathBuf {
         let last = self.0.last();
         last.map_or_else(PathBuf::new, |root| root.path.clone())
     }
 
-    /// Whether the path that was added last is an entry itself.
     pub(super) fn last_is_entry(&self) -> bool {
         self.0.last().is_some_and(|root| root.is_entry)
     }

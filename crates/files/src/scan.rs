@@ -200,7 +200,6 @@ impl Scanner<'_> {
         }
     }
 
-    /// Adds what a directory contains.
     fn add_contents(&mut self, path: &Path) -> Result<(), ScanError> {
         self.roots.push(self.builder.entries(), path, false);
         let directory = Directory::open(path).map_err(|source| ScanError::io(path, source))?;
@@ -234,7 +233,7 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    /// Adds what a directory contains. `pending` gets the directories in it.
+    /// `pending` gets the directories in this one.
     fn add_directory(
         &mut self,
         directories: &mut OpenDirectories,

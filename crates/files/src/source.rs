@@ -414,7 +414,7 @@ impl Source {
         self.listed.link(index).map(|result| (result, false))
     }
 
-    /// Opens a file to send it. Returns its end if it has no bytes in the stream.
+    /// Returns the end of the file if it has no bytes in the stream.
     fn open_file(&mut self, file: &FileEntry) -> Option<Result<[u8; 32], ReadError>> {
         let manifest = Arc::clone(&self.manifest);
         let opened = self.listed.open(file.index).and_then(|opened| {

@@ -60,7 +60,6 @@ impl Status {
         Ok(stat(path)?.into())
     }
 
-    /// Returns the status of an open file.
     pub(super) fn of_file(file: &File) -> io::Result<Self> {
         Ok(fstat(file)?.into())
     }

@@ -183,7 +183,6 @@ impl Error {
         Self::caused(kind, what, error)
     }
 
-    /// An error of the endpoint.
     pub(crate) fn of_endpoint(error: &farwrite::Error) -> Self {
         if let farwrite::Error::NoCredit = error {
             return Self::new(ErrorKind::Mismatch, NO_CREDIT);

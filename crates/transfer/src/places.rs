@@ -125,7 +125,6 @@ impl Places {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a place if there is one.
     pub(crate) fn try_take(self: &Arc<Self>, proof: Proof) -> Option<Place> {
         self.take_one(self.state(), proof)
     }

@@ -75,12 +75,10 @@ impl OwnCounts {
         self.files.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts bytes that were read only to compare them.
     pub(crate) fn add_compared(&self, bytes: u64) {
         self.compared.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Sets the bytes that were read only to compare them.
     pub(crate) fn set_compared(&self, bytes: u64) {
         self.compared.store(bytes, Ordering::Relaxed);
     }
@@ -124,7 +122,6 @@ impl OwnCounts {
     }
 }
 
-/// A disk operation that is in progress.
 pub(crate) struct DiskOperation<'a>(&'a OwnCounts);
 
 impl Drop for DiskOperation<'_> {
@@ -146,12 +143,10 @@ pub(crate) struct PeerCounts {
 }
 
 impl PeerCounts {
-    /// Counts a message that arrived on the channel.
     pub(crate) fn add_message(&self) {
         self.messages.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Stores the progress that the peer reported.
     pub(crate) fn set(&self, progress: Progress) {
         self.stream_bytes
             .store(progress.stream_bytes, Ordering::Relaxed);
@@ -171,7 +166,6 @@ impl PeerCounts {
         self.held_up.load(Ordering::Relaxed) != 0
     }
 
-    /// Messages that arrived on the channel.
     pub(crate) fn messages(&self) -> u64 {
         self.messages.load(Ordering::Relaxed)
     }

@@ -17,7 +17,6 @@ const PERIOD: Duration = Duration::from_millis(200);
 /// Displayed characters of a path, from its end.
 const SHOWN: usize = 40;
 
-/// Reports the progress of a transfer.
 pub(crate) struct ProgressMeter<'a> {
     observer: &'a dyn Observer,
     label: &'static str,
@@ -113,7 +112,6 @@ impl<'a> ProgressMeter<'a> {
         self.report(done_bytes, detail, numbers, false);
     }
 
-    /// Reports the end.
     pub(crate) fn finish(&self, done_bytes: u64) {
         let seconds = self.start.elapsed().as_secs_f64().max(1e-3);
         let numbers = ProgressNumbers {

@@ -184,7 +184,6 @@ impl SharedResults {
         self.results().keeps_ended = wanted;
     }
 
-    /// Notes the hash of a file that has no verdict yet.
     pub(crate) fn note_hash(&self, index: u32, hash: [u8; 32]) {
         let mut results = self.results();
         if results.keeps_ended && hash != [0; 32] {

@@ -183,7 +183,6 @@ impl<'a> Setup<'a> {
         })
     }
 
-    /// Warns the user.
     pub(crate) fn warn(&self, line: &str) {
         self.hooks.warn(line);
     }

@@ -176,8 +176,6 @@ impl Shape {
         })
     }
 
-    /// Checks that packets fit the ports of this end.
-    ///
     /// # Errors
     /// [`ErrorKind::Mismatch`].
     pub(crate) fn check_mtu(&self, most: u32) -> Result<(), Error> {
@@ -205,7 +203,6 @@ impl Shape {
         fits.then_some(smaller)
     }
 
-    /// The number of segments of the stream.
     pub(crate) fn segments(&self) -> u64 {
         self.stream_bytes.div_ceil(self.segment_bytes)
     }
@@ -239,7 +236,6 @@ impl Shape {
         }
     }
 
-    /// Bytes of a chunk.
     pub(crate) fn chunk_bytes(&self) -> u64 {
         chunk_bytes(&self.config())
     }

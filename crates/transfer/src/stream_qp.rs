@@ -46,8 +46,6 @@ impl StreamQp {
         Ok(self.past.and(&stats))
     }
 
-    /// Returns the counters of the endpoint.
-    ///
     /// # Errors
     /// Those of a queue pair that is broken.
     pub(crate) fn counters(&self, endpoint: &Endpoint<AnyFabric>) -> Result<Event, Error> {

@@ -226,7 +226,6 @@ impl DirectoryTree {
     }
 }
 
-/// What a transfer needs.
 struct Needed {
     bytes: u64,
     /// Inodes, or for a quota, names.

@@ -111,17 +111,14 @@ impl ManifestBuilder {
         Ok(())
     }
 
-    /// Whether a file with this number of extents can be added.
     pub(crate) fn has_room_for_extents(&self, extents: usize) -> bool {
         self.extents + extents.max(1) <= MAX_ALL_EXTENTS
     }
 
-    /// Whether these extended attributes of an entry can be added.
     pub(crate) fn has_room_for_xattrs(&self, xattrs: &[Xattr]) -> bool {
         check_xattrs(xattrs).is_ok_and(|bytes| self.xattrs_bytes + bytes <= MAX_ALL_XATTRS_BYTES)
     }
 
-    /// Gives an entry another mode.
     pub(crate) fn set_mode(&mut self, index: u32, mode: u16) {
         if let Some(row) = self.manifest.rows.get_mut(position(index)) {
             row.mode = mode & MODE_BITS;

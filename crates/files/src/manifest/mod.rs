@@ -128,7 +128,6 @@ impl Manifest {
         self.owners.get(&index).copied()
     }
 
-    /// The extended attributes of an entry.
     pub(super) fn xattrs(&self, index: u32) -> &[Xattr] {
         self.xattrs.get(&index).map_or(&[], Vec::as_slice)
     }
@@ -149,7 +148,6 @@ impl Manifest {
             .collect()
     }
 
-    /// How many entries there are.
     pub(super) fn len(&self) -> u32 {
         u32::try_from(self.rows.len()).unwrap_or(u32::MAX)
     }
@@ -269,7 +267,6 @@ impl Manifest {
     }
 }
 
-/// A file of a manifest.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FileEntry {
     pub(super) index: u32,

@@ -36,7 +36,6 @@ pub(super) enum Whole {
 }
 
 impl Whole {
-    /// The name of the temporary file.
     pub(super) fn part_name(&self) -> Option<PartName> {
         match self {
             Self::Part(part) => part.name,
@@ -70,7 +69,6 @@ struct End {
     hash: Option<[u8; 32]>,
 }
 
-/// The result of giving a file its final name.
 enum NamingResult {
     Given,
     /// Another file of the transfer has the name.

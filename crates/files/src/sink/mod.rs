@@ -82,7 +82,6 @@ pub struct Sink {
     is_full: bool,
 }
 
-/// The sender's report on a file.
 #[derive(Debug)]
 enum SenderReport {
     Hash(blake3::Hash),

@@ -24,7 +24,6 @@ pub(super) struct Current {
     state: WorkState,
 }
 
-/// The state of the current file.
 #[derive(Debug)]
 enum WorkState {
     /// No byte has arrived, and nothing is on the disk.
@@ -61,7 +60,6 @@ impl Current {
         }
     }
 
-    /// The temporary file.
     pub(super) fn part_name(&self) -> Option<PartName> {
         match &self.state {
             WorkState::Open(part) => part.name(),
@@ -96,7 +94,6 @@ impl Written {
         part.file = None;
     }
 
-    /// The temporary file.
     pub(super) fn part_name(&self) -> Option<PartName> {
         match self {
             Self::Part(part) => part.name,
@@ -106,7 +103,6 @@ impl Written {
 }
 
 impl Sink {
-    /// Processes bytes of the current file.
     pub(super) fn take(&mut self, current: &mut Current, bytes: &[u8]) -> Result<(), SinkError> {
         current.taken_bytes += u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         if let WorkState::New = current.state {

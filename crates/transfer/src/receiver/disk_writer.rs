@@ -323,7 +323,6 @@ impl DiskWriter {
         Ok(())
     }
 
-    /// Tells the sender what this end warns of.
     fn tell_warnings(&self) {
         let warnings = self.shared_results.take_untold();
         if self.tells && !warnings.is_empty() {

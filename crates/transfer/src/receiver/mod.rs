@@ -334,7 +334,6 @@ impl Reception<'_> {
         pool.unwrap_or_else(|| MemoryPool::new(self.settings.memory_bytes, 1))
     }
 
-    /// Starts the thread that writes files.
     fn start_disk(
         &self,
         (sink, manifest): (Sink, &Arc<Manifest>),
@@ -383,7 +382,7 @@ impl Reception<'_> {
         Ok(memory)
     }
 
-    /// Receives the files. `disk` gets the handle of the disk's thread.
+    /// `disk` gets the handle of the disk's thread.
     fn run(
         &self,
         negotiated: Negotiated,

@@ -56,7 +56,6 @@ pub(super) struct Agreed {
     pub(super) sealing: Sealing,
 }
 
-/// The result of the receiving.
 pub(super) struct Received {
     pub(super) results: FileResults,
     /// When the disk had finished every file.

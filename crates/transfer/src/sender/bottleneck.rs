@@ -37,7 +37,6 @@ pub(super) struct StreamState {
     pub(super) window: usize,
     /// All bytes have been read.
     pub(super) is_read: bool,
-    /// The user gave a maximum rate.
     pub(super) has_max_rate: bool,
     /// Nothing has been heard of the receiver for some time.
     pub(super) is_silent: bool,

@@ -14,7 +14,6 @@ use crate::{Error, ErrorKind, TransferHooks};
 /// before it answers that it is busy.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// The wait for a busy receiver.
 pub(super) struct BusyRetry {
     start: Instant,
     limit: Duration,

@@ -98,7 +98,6 @@ impl Stream {
         self.outbox.send_or_cancel(cutover, hooks.cancel)
     }
 
-    /// Handles the receiver's answer.
     pub(super) fn finish_cutover(&mut self, accepted: &CutoverAccepted) -> Result<(), Error> {
         if self.stream_qp.open().is_some() {
             let what = "the receiver goes on over another queue pair, and was not asked to";

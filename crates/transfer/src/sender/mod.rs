@@ -432,7 +432,7 @@ fn choose(
     }
 }
 
-/// Moves the files. `disk_reader` gets the handle of the thread that reads them.
+/// `disk_reader` gets the handle of the thread that reads the files.
 fn run(
     negotiated: Negotiated,
     (reader, outbox, disk_reader): (Reader, Outbox, &mut Option<JoinHandle<()>>),

@@ -46,7 +46,6 @@ pub(super) enum State {
     Arrived,
 }
 
-/// The result of the sending.
 pub(super) struct Sent {
     pub(super) results: FileResults,
     pub(super) stats: QpStats,
@@ -58,7 +57,6 @@ pub(super) struct Sent {
     pub(super) choices: Option<Choices>,
 }
 
-/// How the scheme of a message is picked.
 pub(super) enum SchemePicker {
     Named(SchemeName),
     Auto(Box<Auto>),
@@ -355,7 +353,6 @@ impl Stream {
         Ok(note)
     }
 
-    /// The scheme for the next message.
     fn pick(&mut self) -> Result<SchemeName, Error> {
         let (stats, peer) = (self.stats()?, self.peer_stats()?);
         let cores = self.routed.endpoint.coding_cores();

@@ -134,7 +134,6 @@ fn say(channel: &mut Channel, right: &[Message], lie: &Message) -> Option<String
     }
 }
 
-/// The hooks of one end.
 fn hooks<'a>(
     meeting: Option<&'a Meeting>,
     cancel: &'a Cancel,

@@ -53,7 +53,6 @@ impl Auto {
         self.chooser.look(stats, peer);
     }
 
-    /// The scheme for the next message.
     pub(super) fn choose(&mut self) -> SchemeName {
         let left = self.shape.segments().saturating_sub(self.sent).max(1);
         let bytes = self.message_bytes();
