@@ -130,7 +130,6 @@ class Browser:
         self.wait("document.body.dataset.answered !== undefined && document.body.dataset.answered === location.hash")
 
     def press(self, *keys):
-        """Presses keys, one after the other."""
         for key in keys:
             event = {"key": key, "code": key, "windowsVirtualKeyCode": KEYS[key]}
             if key == "Enter":

@@ -17,7 +17,6 @@ from lib.veth import CommandFailed, until
 
 
 def run(report, programs, directory):
-    """Runs all cases."""
     for title, case in _CASES.items():
         with report.case(f"boxes: {title}"):
             case(report, Rig(programs, directory))

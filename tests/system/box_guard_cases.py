@@ -46,7 +46,6 @@ while time.monotonic() < end:
 
 
 def run(report, programs, directory):
-    """Runs all cases."""
     for title, case in _CASES.items():
         with report.case(f"boxes: {title}"):
             case(report, Rig(programs, directory))

@@ -13,7 +13,6 @@ VLAN = 5
 
 
 def run(report, programs, directory):
-    """Runs all cases."""
     for title, case in _CASES.items():
         with report.case(f"boxes, IPv6: {title}"):
             case(report, Rig(programs, directory))

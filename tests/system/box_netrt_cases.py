@@ -8,7 +8,6 @@ from lib.rig import LOSS, METRICS, NETRT, Rig
 
 
 def run(report, programs, directory):
-    """Runs all cases."""
     for title, case in _CASES.items():
         with report.case(f"boxes, NetRT: {title}"):
             case(report, Rig(programs, directory))

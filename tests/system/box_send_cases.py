@@ -21,7 +21,6 @@ QUEUE = "1s"
 
 
 def run(report, programs, directory):
-    """Runs all cases."""
     with report.case("boxes: farwrite send"):
         _repeats(report, Rig(programs, directory))
 
@@ -51,13 +50,13 @@ def _repeats(report, rig):
 
 
 def _left(loss, protected, size):
-    """The predicted share of losses that stay missing. A lost packet is recovered if all others of its class of
-    `size` packets arrive, and their repair packet. The packets of the first round trip are not protected."""
+    """Returns the predicted share of losses that stay missing. A lost packet is recovered if all others of its class
+    of `size` packets arrive, and their repair packet. The packets of the first round trip are not protected."""
     return 1 - protected * (1 - loss) ** size
 
 
 def _loss(transfers):
-    """The share of packets whose first sending did not arrive, as the receiver counts."""
+    """Returns the share of packets whose first sending did not arrive, as the receiver counts."""
     lost, judged = (sum(one["send_loss"][name] for one in transfers) for name in ("lost_chunks", "judged_chunks"))
     return lost / judged
 

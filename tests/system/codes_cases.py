@@ -18,7 +18,6 @@ _SHAPES = (
 
 
 def run(report, program, directory):
-    """Runs all cases."""
     with report.case("codes: parity of files, judged by ISA-L"):
         _judged(report, program, directory)
 

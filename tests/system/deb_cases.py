@@ -11,7 +11,6 @@ _ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def run(report, program, directory):
-    """Runs all cases."""
     with report.case("the Debian package"):
         _installed(report, program, directory / "deb")
 

@@ -13,7 +13,6 @@ from lib.veth import CommandFailed, Veth, sh, until
 
 
 def run(report, programs, directory):
-    """Runs all cases."""
     for number, (title, case) in enumerate((_FAULTY | _PLAIN).items()):
         if title in _FAULTY and not os.path.exists("/dev/fuse"):
             report.skip(f"disks: {title}", "there is no /dev/fuse")

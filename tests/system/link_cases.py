@@ -15,7 +15,6 @@ RATE = 50_000_000
 
 
 def run(report, program):
-    """Runs all cases."""
     for title, case in _CASES.items():
         with report.case(f"link: {title}"):
             case(report, program)

@@ -17,7 +17,7 @@ LONG, SLOW = 10_000_000, "20Mbit"
 
 
 def run(report, program, directory):
-    """Runs all cases. `farwrite-rank` lies beside the program."""
+    """`farwrite-rank` lies beside the program."""
     for number, (title, case) in enumerate(_CASES.items()):
         where = directory / f"nat-{number}"
         where.mkdir()

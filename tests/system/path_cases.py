@@ -18,7 +18,6 @@ LONG = SLOW // 8 * 3 // 2
 
 
 def run(report, program, directory):
-    """Runs all cases."""
     for number, (title, case) in enumerate(_CASES.items()):
         where = directory / f"path-{number}"
         where.mkdir()

@@ -27,7 +27,6 @@ LASTING = ".farwrite-*-*-*.part"
 
 
 def run(report, programs, directory):
-    """Runs all cases."""
     for kind in ("ext4", "xfs"):
         title = f"power failure, {kind}"
         missing = _missing(kind)

@@ -21,7 +21,6 @@ _COPIES = Path(__file__).with_name("lib") / "copies.py"
 
 
 def run(report, program, directory):
-    """Runs all cases."""
     for number, (title, case) in enumerate(_CASES.items()):
         where = directory / f"program-{number}"
         where.mkdir()

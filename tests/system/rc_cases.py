@@ -58,7 +58,6 @@ trigger id 1 oneshot
 
 
 def run(report, programs, directory):
-    """Runs all cases."""
     with report.case("rc: SEND and READ between namespaces, one packet in fifty lost"):
         _real(report, Rig(programs, directory), directory)
     with report.case("rc: WRITE in a simulated network, captured at a sender"):

@@ -26,7 +26,6 @@ RATE = ("--rate", "400Mbit")
 
 
 def run(report, program, directory):
-    """Runs all cases."""
     where = directory / "resume"
     where.mkdir()
     for name, size in SIZES.items():
@@ -143,7 +142,7 @@ def _files(program, where, change, name, told=()):
 
 
 def _pipe(program, where, change):
-    """The same with a pipe."""
+    """Does the same with a pipe."""
     source, target = where / NETWORK_FILE, where / f"pipe-{random.randrange(1 << 32)}"
     with Veth(1500) as veth, open(source, "rb") as data, open(target, "wb") as copy:
         key = target.with_suffix(".key")

@@ -21,7 +21,6 @@ GO_THROUGH = "go through ssh, because UDP does not pass"
 
 
 def run(report, program, directory):
-    """Runs all cases."""
     # The server starts it in another directory.
     program = str(pathlib.Path(program).resolve())
     where = directory / "ssh"

@@ -13,7 +13,6 @@ COMPARE = ["rsync", "-aHAXn", "--checksum", "--delete", "--itemize-changes", "--
 
 
 def run(report, program, directory):
-    """Runs all cases."""
     where = directory / "trees"
     where.mkdir()
     with report.case("trees: every kind of file, there and back"):
@@ -105,7 +104,7 @@ def _again(report, ends, where, options):
 
 
 def _differences(tree, inbox):
-    """What rsync would change to make the copy equal."""
+    """Returns what rsync would change to make the copy equal."""
     done = subprocess.run([*COMPARE, f"{tree}/", f"{inbox}/tree/"], capture_output=True, check=False)
     lines = (done.stdout + done.stderr).decode(errors="replace").splitlines()
     return lines or ([] if done.returncode == 0 else [f"rsync ended with {done.returncode}"])

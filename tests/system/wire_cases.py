@@ -20,7 +20,6 @@ CASES = [
 
 
 def run(report, program, directory):
-    """Runs all cases."""
     for family, link_mtu, mtu, offload in CASES:
         name = f"IPv{family}, link {link_mtu}, MTU {mtu}, {'with' if offload else 'without'} GSO"
         where = directory / f"wire-{family}-{link_mtu}-{offload}"

@@ -111,6 +111,6 @@ class Boxes:
 
 
 def bridge(name, *interfaces):
-    """The commands for a bridge that forwards all frames between interfaces."""
+    """Returns the commands for a bridge that forwards all frames between interfaces."""
     members = [f"ip link set {interface} master {name}" for interface in interfaces]
     return [f"ip link add {name} mtu {NEAR_MTU} type bridge mcast_snooping 0", *members, f"ip link set {name} up"]

@@ -95,14 +95,15 @@ def moves(programs, name, sender, receiver, netem, scheme="sr-nack", size=500_00
 
 
 def fails(programs, name, first, prefix, text):
-    """A program that opens a device, after the command `first`, and must end with an error that has this text."""
+    """Returns a case with a program that opens a device, after the command `first`, and must end with an error that
+    has this text."""
     move = f"{prefix} {programs['move']} recv --meet 127.0.0.1:7000 --device rxe0"
     script = f"{first}; if {move} >/tmp/{name} 2>&1; then exit 1; fi; cat /tmp/{name}; grep --quiet '{text}' /tmp/{name}"
     return case(name, 20, ["sh", "-ec", script])
 
 
 def choose(programs, names, short):
-    """The cases with these names, those of `SHORT`, or without names all that are not only in figures."""
+    """Returns the cases with these names, those of `SHORT`, or without names all that are not only in figures."""
     every, points = all_cases(programs), all_points(programs)
     known = {case["name"]: case for case in [*points, *every]}
     unknown = set(names) - set(known)
@@ -116,5 +117,5 @@ def all_points(programs):
 
 
 def repeated(chosen, runs):
-    """Cases one after the other, and all of them again, so that each meets all states of a busy machine."""
+    """Returns cases one after the other, and all of them again, so that each meets all states of a busy machine."""
     return [case | {"name": f"{case['name']}-run{run}"} for run in range(runs) for case in chosen]

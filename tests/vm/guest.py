@@ -57,7 +57,7 @@ def make_network_of_devices():
 
 
 def make_network_with_boxes():
-    """If the guest has network cards. The last part of their addresses says which they are."""
+    """Makes the network if the guest has network cards. The last part of their addresses says which they are."""
     links = {(link / "address").read_text().strip(): link.name for link in pathlib.Path("/sys/class/net").iterdir()}
     cards = {name: links.get(f"52:54:00:00:00:0{number}") for number, name in enumerate(("e0", "e1", "f0", "f1"), 1)}
     if None in cards.values():
@@ -70,7 +70,7 @@ def make_network_with_boxes():
 
 
 def connect(left, right, ipv4, ipv6, first_device):
-    """The commands for a device on each of two interfaces. Packets to their addresses leave this machine."""
+    """Returns the commands for a device on each of two interfaces. Packets to their addresses leave this machine."""
     commands = []
     for number, end in enumerate((left, right)):
         commands += [
@@ -93,7 +93,7 @@ def connect(left, right, ipv4, ipv6, first_device):
 
 
 def leave_machine():
-    """Rules that look into the table of the cables before that of the addresses of this machine."""
+    """Returns commands for rules that look into the table of the cables before that of this machine's addresses."""
     rules = ["add preference 2 lookup 10", "add preference 3 lookup local", "del preference 0"]
     families = [f"ip {ip} rule {rule}" for ip in ("-4", "-6") for rule in rules]
     return ["sysctl -qw net.ipv4.conf.all.rp_filter=0", *families]

@@ -88,7 +88,7 @@ def serve(guest, chosen, results, network):
 
 
 def needed(image, programs):
-    """The folders of the host from which the guest reads files."""
+    """Returns the folders of the host from which the guest reads files."""
     folders = [pathlib.Path(__file__).parents[2], image, pathlib.Path(sys.base_prefix)]
     folders += [pathlib.Path(program).parent for program in programs.values()]
     # An outer folder comes before those in it.

@@ -50,7 +50,6 @@ class Capture:
 
 
 def read(path):
-    """Returns the frames of a file."""
     data = path.read_bytes()
     magic, _, _, _, _, _, link = _HEADER.unpack_from(data)
     if magic not in (_MAGIC, 0xA1B23C4D) or link != _ETHERNET:
@@ -70,7 +69,6 @@ def read(path):
 
 
 def write(path, frames):
-    """Writes frames to a file."""
     with open(path, "wb") as file:
         file.write(_HEADER.pack(_MAGIC, 2, 4, 0, 0, 1 << 18, _ETHERNET))
         for number, frame in enumerate(frames):

@@ -54,7 +54,6 @@ class Chain(Network):
         self.path.ip("link", "set", "bridge", "up")
 
     def mac(self, host):
-        """Returns the Ethernet address of a host."""
         return host.run("cat", "/sys/class/net/veth0/address").strip()
 
     def lose(self, rule):

@@ -45,7 +45,6 @@ class Disk:
         self._do("slow", operation, bytes_per_s, path_part)
 
     def fail(self, operation, errno, path_part=""):
-        """Makes an operation fail."""
         self._do("fail", operation, errno, path_part)
 
     def heal(self, operation):

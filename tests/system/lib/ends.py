@@ -60,11 +60,9 @@ class End:
             self.errors.append(line.strip())
 
     def signal(self, number):
-        """Sends a signal."""
         self.process.send_signal(number)
 
     def runs(self):
-        """Returns whether the end still runs."""
         return self.process.poll() is None
 
     def outcome(self, seconds):

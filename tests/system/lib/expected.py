@@ -65,7 +65,7 @@ def controls(rows, transfer):
 
 
 def writes(rows, transfer, clearances, mtu, channels=1):
-    """Where the writes are not what P3 makes of the messages, and what of these is missing."""
+    """Returns where the writes are not what P3 makes of the messages, and what of these is missing."""
     problems = []
     missing = {(slot, packet) for slot, message in enumerate(transfer.messages)
                for packet in range(_packets(message, transfer, mtu))}
@@ -108,6 +108,6 @@ def writes(rows, transfer, clearances, mtu, channels=1):
 
 
 def _packets(message, transfer, mtu):
-    """Packets of a message: at least one, and enough for a user immediate (P3)."""
+    """Returns the number of packets of a message: at least one, and enough for a user immediate (P3)."""
     least = 1 if transfer.immediate is None else FRAGMENTS
     return max(-(-len(message) // mtu), least)

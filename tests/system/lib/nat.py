@@ -46,7 +46,6 @@ class Node:
         return sh("ip", "netns", "exec", self.name, *command)
 
     def ip(self, *arguments):
-        """Runs `ip` in the namespace."""
         return sh("ip", "-n", self.name, *arguments)
 
     def nft(self, rules):
@@ -54,11 +53,9 @@ class Node:
         self.run("nft", rules)
 
     def received_bytes(self, device):
-        """Returns the bytes that an interface has received."""
         return self._statistic(device, "rx_bytes")
 
     def received_packets(self, device):
-        """Returns the packets that an interface has received."""
         return self._statistic(device, "rx_packets")
 
     def _statistic(self, device, name):

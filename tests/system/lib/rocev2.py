@@ -35,12 +35,10 @@ class Packet:
 
     @property
     def udp_at(self):
-        """Returns the offset of the UDP header."""
         return ETHERNET_BYTES + self.ip_bytes
 
     @property
     def bth_at(self):
-        """Returns the offset of the BTH."""
         return self.udp_at + UDP_BYTES
 
 

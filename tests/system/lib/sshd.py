@@ -31,6 +31,5 @@ class Sshd:
                       "-o UserKnownHostsFile=/dev/null -o LogLevel=ERROR")
 
     def stop(self):
-        """Ends the server."""
         self.process.terminate()
         self.process.wait(timeout=10)

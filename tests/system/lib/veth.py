@@ -43,7 +43,6 @@ class Host:
         return subprocess.Popen(["ip", "netns", "exec", self.name, *command], **kwargs)
 
     def ip(self, *arguments):
-        """Runs `ip` in the namespace."""
         return sh("ip", "-n", self.name, *arguments)
 
     def add_v6(self):
@@ -51,7 +50,6 @@ class Host:
         self.ip("addr", "add", f"{self.v6}/64", "dev", self.dev, "nodad")
 
     def received_bytes(self):
-        """Returns the bytes that the interface has received."""
         return int(self.run("cat", f"/sys/class/net/{self.dev}/statistics/rx_bytes"))
 
     def link(self, state):
