@@ -331,7 +331,7 @@ mod tests {
         };
         let plan = NetworkPlan {
             flows: vec![send],
-            ..NetworkPlan::draw(0)
+            ..NetworkPlan::of_seed(0)
         };
         let error = RequestError::RetriesExhausted { retries: 1 };
         let judged = |received: Vec<Completion>| {
