@@ -87,8 +87,8 @@ pub trait RateControl {
     fn on_feedback(&mut self, feedback: &Feedback);
 
     /// Processes the timeout, when [`next_timeout`](Self::next_timeout) has passed. Earlier calls
-    /// have no effect.
-    fn on_timeout(&mut self, now_ns: u64);
+    /// have no effect. Returns whether no report came in time: then no packet counts as in flight any more.
+    fn on_timeout(&mut self, now_ns: u64) -> bool;
 
     /// When to call [`on_timeout`](Self::on_timeout), in nanoseconds; `None`: never.
     fn next_timeout(&self) -> Option<u64>;

@@ -38,7 +38,9 @@ impl RateControl for Fixed {
         self.receiver.on_feedback(feedback, pace_bps);
     }
 
-    fn on_timeout(&mut self, _now_ns: u64) {}
+    fn on_timeout(&mut self, _now_ns: u64) -> bool {
+        false
+    }
 
     fn next_timeout(&self) -> Option<u64> {
         None

@@ -219,13 +219,15 @@ impl RateControl for Copa {
         self.adjust(&rs);
     }
 
-    fn on_timeout(&mut self, now_ns: u64) {
-        if self.deadline_ns.is_some_and(|ns| now_ns >= ns) {
+    fn on_timeout(&mut self, now_ns: u64) -> bool {
+        let is_due = self.deadline_ns.is_some_and(|ns| now_ns >= ns);
+        if is_due {
             self.deadline_ns = None;
             self.delivery.settle();
             self.cwnd = LEAST_PACKETS * self.packet_bytes;
             self.is_slow_start = true;
         }
+        is_due
     }
 
     fn next_timeout(&self) -> Option<u64> {

@@ -218,10 +218,7 @@ impl PeerSending {
     pub(super) fn release(&mut self, now_ns: u64) -> Option<u32> {
         let timeout = self.controller.get().next_timeout();
         if timeout.is_some_and(|at_ns| at_ns <= now_ns) {
-            // Without a window, the timers of a controller have nothing to do with reports.
-            let has_window = self.controller.get().limits().window_bytes < u64::MAX;
-            self.controller.get_mut().on_timeout(now_ns);
-            if has_window {
+            if self.controller.get_mut().on_timeout(now_ns) {
                 self.flight.give_up();
             }
         }

@@ -202,9 +202,24 @@ impl Cycle {
 
     /// The window while the queue drains.
     pub(super) fn dip(&self, share_bytes: u64) -> u64 {
+        mul_div(share_bytes, KEPT[self.depth()], 256)
+    }
+
+    /// How deep the window dips, from 0 to 2.
+    fn depth(&self) -> usize {
         let deep = self.fell || self.blind || self.is_young();
-        let attempt = if deep { 2 } else { self.failures.min(2) };
-        mul_div(share_bytes, KEPT[attempt as usize], 256)
+        if deep {
+            2
+        } else {
+            self.failures.min(2) as usize
+        }
+    }
+
+    /// For how long a flow on a short path sends nothing, so that a queue of `queue_ns` becomes empty. Failed attempts
+    /// make it longer, by at most a round trip of `base_ns`.
+    pub(super) fn stop_ns(&self, queue_ns: u64, base_ns: u64) -> u64 {
+        let more_ns = queue_ns.saturating_mul(self.failures.min(2).into());
+        queue_ns.saturating_add(more_ns.min(base_ns))
     }
 
     /// Records that the queue did not drain. The window was `window_bytes` before the attempt.

@@ -10,6 +10,7 @@ mod path;
 mod probe;
 mod signals;
 mod steps;
+mod tail_probe;
 mod variation;
 
 use crate::math::{bytes_in, mul_div, rate_of, time_of};
@@ -25,6 +26,7 @@ use delivered::Delivered;
 use growth::Growth;
 use path::PathEstimate;
 use probe::Probe;
+use tail_probe::TailProbe;
 use variation::Noise;
 
 /// Options of an [`Adaptive`] controller.
@@ -107,6 +109,9 @@ pub struct Adaptive {
     silent_bytes: u64,
     deadline_ns: Option<u64>,
     timeouts: u32,
+    /// On a short path, until when nothing is sent after a cut. Then the queue is empty.
+    stop_ns: u64,
+    tail_probe: TailProbe,
 }
 
 impl Adaptive {
@@ -142,6 +147,8 @@ impl Adaptive {
             silent_bytes: 0,
             deadline_ns: None,
             timeouts: 0,
+            stop_ns: 0,
+            tail_probe: TailProbe::default(),
             options,
         };
         if let Some(start) = options.start {
@@ -407,7 +414,8 @@ impl Adaptive {
             .now_ns
             .saturating_sub(since_ns)
             .saturating_add(ahead_rounds * base_ns);
-        let growth = Growth::after(elapsed_ns, base_ns);
+        // Hosts report a queue later than the path alone would.
+        let growth = Growth::after(elapsed_ns, self.path.with_hosts(base_ns));
         let grown_bytes = growth.bytes(self.share_bytes, self.options.packet_bytes);
         let grown_bytes = self.share_bytes.saturating_add(grown_bytes).min(MAX_BYTES);
         grown_bytes.min(self.most_grown_bytes())
@@ -435,6 +443,20 @@ impl Adaptive {
         if let State::Grow { since_ns } = &mut self.state {
             *since_ns += self.now_ns.saturating_sub(from_ns.max(*since_ns));
         }
+    }
+
+    /// Bytes that were sent and not reported.
+    fn in_flight_bytes(&self) -> u64 {
+        let settled_bytes = self.path.reported_bytes().max(self.settled_bytes);
+        self.sent_bytes.saturating_sub(settled_bytes)
+    }
+
+    /// When a tail probe is due if packets are in flight and no report comes of them. On longer paths, a window does not
+    /// stop the flow while its queue drains.
+    fn tail_probe_ns(&self) -> Option<u64> {
+        let wait_ns = self.path.standing_ns() + 2 * self.path.interval_ns();
+        let due_ns = self.now_ns.saturating_add(wait_ns);
+        (self.path.is_short() && self.in_flight_bytes() > 0).then_some(due_ns)
     }
 
     /// The timeout for a report.
@@ -489,6 +511,8 @@ impl RateControl for Adaptive {
             self.deadline_ns = Some(self.now_ns.saturating_add(self.timeout_ns()));
         }
         self.refresh();
+        let due_ns = self.tail_probe_ns();
+        self.tail_probe.note_sent(due_ns, self.in_flight_bytes());
     }
 
     fn on_feedback(&mut self, feedback: &Feedback) {
@@ -516,6 +540,7 @@ impl RateControl for Adaptive {
         let in_flight = self.sent_bytes > reported_bytes;
         let deadline_ns = self.now_ns.saturating_add(self.timeout_ns());
         self.deadline_ns = in_flight.then_some(deadline_ns);
+        self.tail_probe.note_report(self.tail_probe_ns());
         if was_silent {
             // Packets in flight during the silence waited until its end. Their delay does not
             // measure the queue, and their rate does not measure the path.
@@ -549,26 +574,35 @@ impl RateControl for Adaptive {
         self.refresh();
     }
 
-    fn on_timeout(&mut self, now_ns: u64) {
+    fn on_timeout(&mut self, now_ns: u64) -> bool {
+        if now_ns >= self.stop_ns && self.stop_ns > self.now_ns {
+            self.now_ns = self.now_ns.max(now_ns);
+            self.refresh();
+        }
+        self.tail_probe.look(now_ns);
         if self
             .deadline_ns
             .is_none_or(|deadline_ns| now_ns < deadline_ns)
         {
-            return;
+            return false;
         }
         self.now_ns = self.now_ns.max(now_ns);
         self.deadline_ns = None;
         self.timeouts = self.timeouts.saturating_add(1);
         self.settled_bytes = self.sent_bytes;
+        self.tail_probe = TailProbe::Idle;
         match self.state {
             State::Probe(probe) => self.end_train(probe),
             _ => self.test_again(),
         }
         self.refresh();
+        true
     }
 
     fn next_timeout(&self) -> Option<u64> {
-        self.deadline_ns
+        let stop_ns = Some(self.stop_ns).filter(|&ns| ns > self.now_ns);
+        let all = [stop_ns, self.tail_probe.due_ns(), self.deadline_ns];
+        all.into_iter().flatten().min()
     }
 
     fn set_max_rate(&mut self, max_rate_bps: u64) {
@@ -609,12 +643,18 @@ impl RateControl for Adaptive {
             // Batches and late reports need more than a window; the pace alone keeps the queue short.
             State::Grow { .. } => 0,
             _ if !self.path.is_short() => 0,
+            State::Drain { .. } if self.now_ns < self.stop_ns => u64::MAX,
+            State::Drain { .. } => 0,
             _ => self.path.held_bytes(self.now_ns),
         };
         let window_bytes = window_bytes.saturating_sub(held_bytes);
+        let in_flight_bytes = self.in_flight_bytes();
+        let least_bytes = self
+            .tail_probe
+            .least_window_bytes(in_flight_bytes, packet_bytes);
         Limits {
             pace_bps,
-            window_bytes: window_bytes.max(2 * packet_bytes),
+            window_bytes: window_bytes.max(2 * packet_bytes).max(least_bytes),
         }
     }
 }

@@ -18,6 +18,11 @@ impl Adaptive {
         let blind = queue_ns < self.threshold_ns() / 4;
         let base_ns = self.path.base_ns();
         self.cycle.start(self.sent_bytes, base_ns, blind);
+        if self.path.is_short() {
+            // Bytes in flight are measured too late there to tell when the queue is empty.
+            let stop_ns = self.cycle.stop_ns(queue_ns, base_ns);
+            self.stop_ns = self.now_ns.saturating_add(stop_ns);
+        }
     }
 
     pub(super) fn grow(&mut self, share_bytes: u64) {

@@ -210,8 +210,10 @@ impl RateControl for Dcqcn {
         }
     }
 
-    fn on_timeout(&mut self, now_ns: u64) {
+    fn on_timeout(&mut self, now_ns: u64) -> bool {
         self.run_timers(now_ns);
+        // The timers have nothing to do with reports.
+        false
     }
 
     fn next_timeout(&self) -> Option<u64> {
@@ -467,7 +469,7 @@ mod tests {
                 let now_ns = now_ns % 1_000_000_000_000;
                 match call {
                     0 => dcqcn.on_notification(now_ns),
-                    1 => dcqcn.on_timeout(now_ns),
+                    1 => _ = dcqcn.on_timeout(now_ns),
                     2 => dcqcn.on_sent(&sent(now_ns, value % 1_000_000_000_000)),
                     3 => dcqcn.on_loss(now_ns, Loss::TimedOut),
                     _ => dcqcn.on_feedback(&Feedback {

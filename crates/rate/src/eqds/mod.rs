@@ -104,7 +104,9 @@ impl RateControl for Eqds {
         }
     }
 
-    fn on_timeout(&mut self, _now_ns: u64) {}
+    fn on_timeout(&mut self, _now_ns: u64) -> bool {
+        false
+    }
 
     fn next_timeout(&self) -> Option<u64> {
         None

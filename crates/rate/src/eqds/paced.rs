@@ -37,7 +37,9 @@ impl RateControl for PacedEqds {
         self.pace.on_feedback(feedback);
     }
 
-    fn on_timeout(&mut self, _now_ns: u64) {}
+    fn on_timeout(&mut self, _now_ns: u64) -> bool {
+        false
+    }
 
     fn next_timeout(&self) -> Option<u64> {
         None

@@ -170,7 +170,9 @@ impl RateControl for Swift {
             .on_delay(now_ns, hold_ns, target_ns, acked, &options, rtt_ns);
     }
 
-    fn on_timeout(&mut self, _now_ns: u64) {}
+    fn on_timeout(&mut self, _now_ns: u64) -> bool {
+        false
+    }
 
     fn next_timeout(&self) -> Option<u64> {
         None

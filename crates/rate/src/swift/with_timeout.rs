@@ -93,12 +93,14 @@ impl RateControl for SwiftWithTimeout {
         self.swift.on_feedback(feedback);
     }
 
-    fn on_timeout(&mut self, now_ns: u64) {
-        if self.deadline_ns.is_some_and(|at_ns| at_ns <= now_ns) {
+    fn on_timeout(&mut self, now_ns: u64) -> bool {
+        let is_due = self.deadline_ns.is_some_and(|at_ns| at_ns <= now_ns);
+        if is_due {
             self.deadline_ns = None;
             self.timeouts = self.timeouts.saturating_add(1);
             self.swift.on_loss(now_ns, Loss::TimedOut);
         }
+        is_due
     }
 
     fn next_timeout(&self) -> Option<u64> {

@@ -267,8 +267,9 @@ impl RateControl for Bbr {
         self.adjust_window(arrived as f64, lost, is_new_round);
     }
 
-    fn on_timeout(&mut self, _now_ns: u64) {
+    fn on_timeout(&mut self, _now_ns: u64) -> bool {
         self.deadline_ns = None;
+        true
     }
 
     fn next_timeout(&self) -> Option<u64> {

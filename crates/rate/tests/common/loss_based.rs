@@ -104,10 +104,11 @@ impl RateControl for LossBased {
         }
     }
 
-    fn on_timeout(&mut self, now_ns: u64) {
+    fn on_timeout(&mut self, now_ns: u64) -> bool {
         self.deadline_ns = None;
         self.shrink(now_ns);
         self.window = 2.0 * SEGMENT;
+        true
     }
 
     fn next_timeout(&self) -> Option<u64> {

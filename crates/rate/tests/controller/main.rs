@@ -589,7 +589,7 @@ proptest! {
                 0 => controller.on_sent(&Sent {
                     now_ns: a, bytes: b, in_flight_bytes: c, app_limited: flag,
                 }),
-                1 => controller.on_timeout(a),
+                1 => _ = controller.on_timeout(a),
                 _ => controller.on_feedback(&Feedback {
                     now_ns: a,
                     newest: Some(Newest {

@@ -280,12 +280,14 @@ impl RateControl for Bbr3 {
         self.set_cwnd(&rs);
     }
 
-    fn on_timeout(&mut self, now_ns: u64) {
-        if self.deadline_ns.is_some_and(|ns| now_ns >= ns) {
+    fn on_timeout(&mut self, now_ns: u64) -> bool {
+        let is_due = self.deadline_ns.is_some_and(|ns| now_ns >= ns);
+        if is_due {
             self.deadline_ns = None;
             self.delivery.settle();
             self.cwnd = self.min_pipe_cwnd();
         }
+        is_due
     }
 
     fn next_timeout(&self) -> Option<u64> {
