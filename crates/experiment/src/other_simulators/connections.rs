@@ -49,7 +49,8 @@ const FLOW: &str = "a flow is written SRC->DST id N start PICOSECONDS size BYTES
                     in place of start; without size, or with size 0, it sends until the run ends";
 /// UEC's htsim sends flows with this word and the same `id` over one connection.
 const MSG: &str = "msg: several messages of one connection are not simulated: each flow has a \
-                   connection of its own. Remove msg, and give each flow an id of its own";
+                   connection of its own. Remove msg, give each flow an id of its own, and write start in \
+                   picoseconds: with -conn_reuse, UEC's htsim takes it for microseconds";
 
 /// Reads a connection matrix. Times are in picoseconds and are rounded to nanoseconds.
 ///

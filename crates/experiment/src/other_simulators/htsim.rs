@@ -20,7 +20,8 @@ pub struct HtsimTopology {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Settings {
     line: usize,
-    speed_gbps: Option<usize>,
+    /// In bits per second.
+    speed: Option<usize>,
     radix_down: Option<usize>,
     radix_up: Option<usize>,
     oversubscribed: Option<usize>,
@@ -56,7 +57,14 @@ impl HtsimTopology {
                 let what = format!("{} has no value: KEY NUMBER", line.words[0]);
                 return Err(line.error(what));
             }
-            let value: usize = line.number(1, line.words[0], "a whole number from 0 on")?;
+            if line.words.len() > 2 {
+                let count = line.words.len();
+                return Err(line.error(format!("{count} words: a line is written KEY NUMBER")));
+            }
+            let value: usize = match key.as_str() {
+                "downlink_speed_gbps" => speed_bps(&line)?,
+                _ => line.number(1, line.words[0], "a whole number from 0 on")?,
+            };
             match key.as_str() {
                 "nodes" | "podsize" if value > MAX_NODES => {
                     let what = format!("{} is {value}: at most {MAX_NODES}", line.words[0]);
@@ -189,9 +197,9 @@ impl HtsimTopology {
 
     fn cable(&self, tier: usize) -> CableConfig {
         let settings = self.tiers[tier];
-        let gbps = settings.speed_gbps.unwrap_or(1) as u64;
+        let bps = settings.speed.unwrap_or(1) as u64;
         let delay = Duration::from_nanos(settings.delay_ns.unwrap_or(0) as u64);
-        CableConfig::new(gbps.saturating_mul(1_000_000_000), delay)
+        CableConfig::new(bps, delay)
     }
 
     /// The number of switches in each tier, computed from the port counts in the file. The error
@@ -226,8 +234,9 @@ impl HtsimTopology {
             return Err((1, what));
         }
         let oversubscribed = self.tiers[0].oversubscribed.unwrap_or(1);
-        let speeds = [0, 1].map(|tier| self.tiers[tier].speed_gbps.unwrap_or(1));
+        let speeds = [0, 1].map(|tier| self.tiers[tier].speed.unwrap_or(1));
         if down0 * speeds[0] != oversubscribed * up0 * speeds[1] {
+            let speeds = speeds.map(|bps| farwrite_units::show::real(bps as u64) / 1e9);
             let what = format!(
                 "{down0} ports down of {} Gbit/s and {up0} up of {} Gbit/s are not oversubscribed \
                  {oversubscribed} times: change Oversubscribed, Radix_Down or Radix_Up",
@@ -348,7 +357,7 @@ impl Wiring<'_> {
 impl Settings {
     fn take(&mut self, line: &Line<'_>, key: &str, value: usize) -> Result<(), InputError> {
         let field = match key {
-            "downlink_speed_gbps" => &mut self.speed_gbps,
+            "downlink_speed_gbps" => &mut self.speed,
             "radix_down" => &mut self.radix_down,
             "radix_up" => &mut self.radix_up,
             "oversubscribed" => &mut self.oversubscribed,
@@ -374,7 +383,11 @@ impl Settings {
             positive(line, value)?
         };
         let is_small = !key.ends_with("_ns") && !key.starts_with("queue_");
-        let most = if is_small { 1 << 20 } else { 1_000_000_000 };
+        let most = match key {
+            "downlink_speed_gbps" => usize::MAX,
+            _ if is_small => 1 << 20,
+            _ => 1_000_000_000,
+        };
         if value > most {
             return Err(line.error(format!("{} is {value}: at most {most}", line.words[0])));
         }
@@ -386,7 +399,7 @@ impl Settings {
 
     fn check(&self, is_top: bool) -> Result<(), String> {
         let needed = [
-            ("Downlink_speed_Gbps", self.speed_gbps, true),
+            ("Downlink_speed_Gbps", self.speed, true),
             ("Radix_Down", self.radix_down, true),
             ("Downlink_Latency_ns", self.delay_ns, true),
             ("Radix_Up", self.radix_up, !is_top),
@@ -405,6 +418,21 @@ impl Settings {
         let up = self.queue_up.unwrap_or(0) as u64 * self.radix_up.unwrap_or(0) as u64;
         Some(down + up)
     }
+}
+
+/// A speed in bits per second, from Gbit/s.
+fn speed_bps(line: &Line<'_>) -> Result<usize, InputError> {
+    const WANT: &str = "Gbit/s, from 0.001 to 1048576, such as 100 or 12.5";
+    let gbps: f64 = line.number(1, line.words[0], WANT)?;
+    if !(0.001..=1_048_576.0).contains(&gbps) {
+        return Err(line.error(format!("{} is {gbps}: {WANT}", line.words[0])));
+    }
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "checked just above"
+    )]
+    Ok((gbps * 1e9).round() as usize)
 }
 
 fn positive(line: &Line<'_>, value: usize) -> Result<usize, InputError> {

@@ -154,6 +154,9 @@ fn cable(line: &Line<'_>, nodes: usize) -> Result<([NodeId; 2], CableConfig), In
         let error = || line.error(format!("node {node}: nodes are 0 to {}", nodes - 1));
         known.then_some(NodeId(node)).ok_or_else(error)
     };
+    if line.words.len() > 5 {
+        return Err(line.error(format!("{} words: {CABLE}", line.words.len())));
+    }
     let ends = [end(0)?, end(1)?];
     if ends[0] == ends[1] {
         return Err(line.error(format!("the cable joins {} to itself", ends[0])));
@@ -272,9 +275,15 @@ pub fn flows(file: &str, text: &str, host_of: &[Option<usize>]) -> Result<Worklo
 /// [`InputError`].
 pub fn sizes(file: &str, text: &str) -> Result<Sizes, InputError> {
     const POINT: &str = "a point is written BYTES PERCENT";
+    const NS2: &str =
+        "The files of ns-2 have packets, a number and a share: write the bytes and the share";
     let mut points = Vec::new();
     let lines = lines(file, text);
     for line in &lines {
+        if line.words.len() > 2 {
+            let what = format!("{} words: {POINT}. {NS2}", line.words.len());
+            return Err(line.error(what));
+        }
         points.push((
             line.number(0, "bytes", POINT)?,
             line.number(1, "percent", POINT)?,

@@ -293,6 +293,18 @@ fn a_tree_has_the_switches_that_its_ports_need() {
 }
 
 #[test]
+fn speeds_of_a_tree_may_have_decimals() {
+    let text = TREE.replace("Gbps 200", "Gbps 12.5");
+    let built = HtsimTopology::read("x.topo", &text)
+        .unwrap()
+        .build(&[], "")
+        .unwrap();
+    let rates = built.topology.cables().iter();
+    let rates: Vec<_> = rates.map(|cable| cable.config.rate_bps).collect();
+    assert_eq!(rates[0], 12_500_000_000);
+}
+
+#[test]
 fn failed_cables_are_absent() {
     let read = HtsimTopology::read("x.topo", TREE).unwrap();
     let failures = connections("x.cm", MATRIX).unwrap().failures;
@@ -319,6 +331,16 @@ fn errors_of_a_tree_name_file_line_value_and_remedy() {
             "Tiers 3",
             "Tiers 3\nTiers 2",
             "x.topo:3: the line Tiers N is there twice: keep one",
+        ),
+        (
+            "Gbps 100",
+            "Gbps -1",
+            "x.topo:19: Downlink_speed_Gbps is -1: Gbit/s, from 0.001 to 1048576",
+        ),
+        (
+            "Radix_Up 2",
+            "Radix_Up 2 3",
+            "x.topo:8: 3 words: a line is written KEY NUMBER",
         ),
         (
             "Podsize 4",
@@ -445,6 +467,17 @@ fn errors_of_ns3_files_name_file_line_value_and_remedy() {
         sizes.starts_with("s.txt:3: point 3: 50 bytes at 100 %"),
         "{sizes}"
     );
+    for (text, want) in [
+        (
+            "0 1 0\n6 1 0.15\n9 1 1\n",
+            "s.txt:1: 3 words: a point is written BYTES PERCENT. The files of ns-2",
+        ),
+        ("0 0\n9 100 # all\n", "s.txt:2: 4 words: "),
+    ] {
+        let got = ns3::sizes("s.txt", text).unwrap_err().to_string();
+        assert!(got.starts_with(want), "{got}");
+    }
+    assert!(topology("0.01", "0.01 7").starts_with("t.txt:4: 6 words: a cable is written"));
     // The line of the point, not the last one.
     let falling = ns3::sizes("s.txt", "0 0\n\n100 50\n50 60\n200 100\n").unwrap_err();
     assert_eq!(falling.line, 4, "{falling}");
