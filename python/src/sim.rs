@@ -179,7 +179,7 @@ fn outcome_of(ran: &CaseOutcome) -> Result<Ran, String> {
         ("flows", outcome.flows.len() as u64),
         ("done", outcome.done() as u64),
         ("failed", outcome.failed() as u64),
-        ("last_done_ns", outcome.last_done_ns()),
+        ("last_done_ns", outcome.last_done_ns().unwrap_or(0)),
         ("packets", outcome.packets()),
         ("repeated", outcome.repeated()),
         ("timeouts", outcome.timeouts()),

@@ -100,6 +100,18 @@ impl Ideal {
         Some(self.message_ns(&path, bytes) + back)
     }
 
+    /// A time that no simulator of the same network can undercut, in nanoseconds: the payload at the rate of all
+    /// cables of one host, and the delays of the cables of the path. `None` if no path leads to the receiver.
+    pub fn least_ns(&mut self, src: usize, dst: usize, bytes: u64) -> Option<f64> {
+        let path = self.cables_to(src, dst)?;
+        let rate_bps = |host: usize| {
+            let cables = self.cables[self.hosts[host].0 as usize].iter();
+            real(cables.map(|hop| hop.rate_bps).sum())
+        };
+        let delays: f64 = path.iter().map(|(hop, _)| hop.delay_ns).sum();
+        Some(real(bytes) * 8e9 / rate_bps(src).min(rate_bps(dst)) + delays)
+    }
+
     /// Properties of a flow's path with empty queues, for the NIC of its sender; `None` if no path leads there.
     pub fn path(&mut self, src: usize, dst: usize) -> Option<PathProfile> {
         let rtt_ns = self.time_ns(src, dst, u64::from(self.wire.mtu))?;

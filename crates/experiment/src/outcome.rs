@@ -38,6 +38,10 @@ pub enum FlowError {
     /// Switches have stopped each other in a circle, by PFC.
     #[error("switches have stopped each other in a circle, by PFC")]
     Deadlock,
+    /// A NIC without a limit of retransmissions: no frame reached any host for eight timeouts, and for a
+    /// second at least.
+    #[error("no frame reached a host for eight timeouts; see whether a path is there")]
+    NothingArrives,
 }
 
 /// The outcome of one flow.
@@ -136,14 +140,16 @@ impl Outcome {
         times.count()
     }
 
-    /// Time at which the last flow was done, in nanoseconds; 0 if none was.
+    /// Nanoseconds from the start of the first flow to the end of the last one that was done; `None` if none
+    /// was.
     #[must_use]
-    pub fn last_done_ns(&self) -> u64 {
+    pub fn last_done_ns(&self) -> Option<u64> {
         let ends = self.flows.iter().filter_map(|flow| match flow.end {
             FlowEnd::Done { at_ns } => Some(at_ns),
             _ => None,
         });
-        ends.max().unwrap_or(0)
+        let starts = self.flows.iter().filter_map(|flow| flow.start_ns);
+        Some(ends.max()? - starts.min()?)
     }
 
     /// Flows that failed.

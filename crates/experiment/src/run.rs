@@ -138,6 +138,8 @@ pub(crate) fn run_while(
 
 /// A run stands still if no frame has reached a device for this long: longer than the timers of NICs.
 const STILL_NS: u64 = 1_000_000_000;
+/// Timeouts of NICs without a limit of retransmissions after which they give up if no frame reaches any device.
+const TIMEOUTS: u64 = 8;
 
 struct Running<'a> {
     setup: RunSetup<'a>,
@@ -156,6 +158,9 @@ struct Running<'a> {
     paths: Vec<PathProfile>,
     /// The rate of each host's cable.
     port_bps: Vec<u64>,
+    /// How long NICs without a limit of retransmissions go on while no frame reaches a device; `None` with a
+    /// limit.
+    patience_ns: Option<u64>,
     /// Flows that have started.
     started: u64,
     /// Flows that have started and have not ended.
@@ -204,6 +209,11 @@ impl<'a> Running<'a> {
                 host.prepare(setup.transport, path);
             }
         }
+        let timeouts = unstarted.paths.iter();
+        let timeouts = timeouts.map(|path| setup.transport.timeout_ns(path));
+        let patience_ns = timeouts.max().unwrap_or(0).saturating_mul(TIMEOUTS);
+        let patience_ns = Some(patience_ns.max(STILL_NS));
+        let patience_ns = patience_ns.filter(|_| setup.transport.never_gives_up());
         let mut running = Self {
             setup,
             network,
@@ -215,6 +225,7 @@ impl<'a> Running<'a> {
             flows: unstarted.outcomes,
             paths: unstarted.paths,
             port_bps: unstarted.port_bps,
+            patience_ns,
             started: 0,
             under_way: 0,
             delivered: 0,
@@ -256,9 +267,11 @@ impl<'a> Running<'a> {
             } else {
                 self.network.run_until(sample_ns);
                 self.meter.sample(&self.network);
-                if self.stands_still(sample_ns) {
+                let still_ns = self.still_ns(sample_ns);
+                if still_ns >= STILL_NS {
                     self.look_for_deadlock();
                 }
+                self.give_up(sample_ns, still_ns);
                 if !goes_on(self.progress()) {
                     return Ok(false);
                 }
@@ -267,13 +280,28 @@ impl<'a> Running<'a> {
         Ok(true)
     }
 
-    /// Whether no frame has reached a device for a second. Timers of NICs may still go on.
-    fn stands_still(&mut self, now_ns: u64) -> bool {
+    /// How long no frame has reached a device. Timers of NICs may still go on.
+    fn still_ns(&mut self, now_ns: u64) -> u64 {
         let delivered = self.network.delivered();
         if self.delivered != delivered {
             (self.delivered, self.delivered_ns) = (delivered, now_ns);
         }
-        now_ns - self.delivered_ns >= STILL_NS
+        now_ns - self.delivered_ns
+    }
+
+    /// Ends NICs that would retransmit for ever: no frame has reached a device for `still_ns`, and no cable is
+    /// still to change.
+    fn give_up(&mut self, now_ns: u64, still_ns: u64) {
+        let Some(most_ns) = self.patience_ns else {
+            return;
+        };
+        let reroute = self.setup.options.reroute.unwrap_or_default();
+        let reroute_ns = u64::try_from(reroute.as_nanos()).unwrap_or(u64::MAX);
+        let changed_ns = self.setup.changes.iter().map(|change| change.at_ns).max();
+        let changed_ns = changed_ns.map_or(0, |at_ns| at_ns.saturating_add(reroute_ns));
+        if still_ns.min(now_ns.saturating_sub(changed_ns)) >= most_ns {
+            self.fail_all(FlowError::NothingArrives);
+        }
     }
 
     /// If switches have stopped each other while nothing moves, the flows under way have failed.
@@ -281,8 +309,13 @@ impl<'a> Running<'a> {
         if self.network.deadlock().is_empty() {
             return;
         }
+        self.fail_all(FlowError::Deadlock);
+    }
+
+    /// Records a failure of all flows under way.
+    fn fail_all(&mut self, error: FlowError) {
         for number in 0..self.flows.len() {
-            self.fail(number, FlowError::Deadlock);
+            self.fail(number, error);
         }
     }
 

@@ -46,8 +46,9 @@ pub struct QpConfig {
     /// of TCP (RFC 5681).
     pub slow_restart_packets: Option<u32>,
     /// Largest number of consecutive retransmissions without progress, after timeouts and sequence
-    /// errors. Sequence errors do not count if [`nak_every_ns`](Self::nak_every_ns) is set.
-    pub retry_limit: u8,
+    /// errors; `None` for no limit. Sequence errors do not count if [`nak_every_ns`](Self::nak_every_ns) is
+    /// set.
+    pub retry_limit: Option<u8>,
     /// With Go-Back-N, how often this end repeats the sequence NAK of a gap while packets after the
     /// gap arrive, in nanoseconds; 0: for each of them. `None`: one NAK for a gap (IBTA 9.7.5). Both
     /// ends must have the same value. The RDMA trees of ns-3 repeat NAKs.
@@ -229,7 +230,7 @@ impl QpConfig {
             ack_timeout_ns: 1_000_000,
             first_timeout_ns: None,
             slow_restart_packets: None,
-            retry_limit: 7,
+            retry_limit: Some(7),
             rnr_retry_limit: None,
             rnr_timer: RnrTimer::SHORTEST,
             recovery: Recovery::GoBackN,

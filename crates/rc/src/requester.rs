@@ -415,12 +415,12 @@ impl Requester {
 
     /// Counts one more attempt without progress. Fails the requester if the limit is reached.
     fn may_retry(&mut self) -> bool {
-        let retries = self.config.retry_limit;
-        if self.retries >= retries {
+        let limit = self.config.retry_limit;
+        if let Some(retries) = limit.filter(|limit| self.retries >= *limit) {
             self.failure = Some(RequestError::RetriesExhausted { retries });
             return false;
         }
-        self.retries += 1;
+        self.retries = self.retries.saturating_add(1);
         true
     }
 

@@ -333,7 +333,7 @@ fn goodput(loss: Loss, coding: Coding) -> u32 {
         mtu_bytes: 1024,
         window_packets: 4000,
         ack_timeout_ns: 20_000_000,
-        retry_limit: 255,
+        retry_limit: Some(255),
         ..QpConfig::new(2)
     };
     let qpn = path.connect(0, config);

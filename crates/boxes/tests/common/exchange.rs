@@ -20,7 +20,7 @@ pub(crate) fn qp_config() -> QpConfig {
         mtu_bytes: 256,
         window_packets: 64,
         ack_timeout_ns: 5_000_000,
-        retry_limit: 255,
+        retry_limit: Some(255),
         send_psn: 0xFF_FF80,
         recv_psn: 0xFF_FF80,
         ..QpConfig::new(2)

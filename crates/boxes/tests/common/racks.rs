@@ -199,7 +199,7 @@ impl Racks {
                     config.nak_every_ns = Some(4_000);
                     config.gap_is_cnp = true;
                 }
-                config.retry_limit = 255;
+                config.retry_limit = Some(255);
                 config.window_packets = scene.window_packets.unwrap_or(config.window_packets);
                 let nic = &mut self.host(at).nic;
                 let own = nic.connect(to, config).unwrap();

@@ -3,10 +3,12 @@
 use std::path::Path;
 
 use farwrite_experiment::other_simulators::{
-    self, Found, OtherFlow, completion_times, match_flows,
+    self, FlowMatching, Found, OtherFlow, completion_times, match_flows,
 };
-use farwrite_experiment::plan::{Case, CaseOutcome, MOST_FILE_BYTES, Plan};
+use farwrite_experiment::plan::{Case, CaseOutcome, CaseParts, MOST_FILE_BYTES, Plan};
+use farwrite_experiment::{Ideal, PacketFormat};
 use farwrite_units::input::read_text;
+use farwrite_units::show::Count;
 use serde::Serialize;
 
 use super::report::{CLASSES, Key, Spread};
@@ -20,6 +22,8 @@ const MOST_APART: usize = 5;
 pub(super) struct Peer {
     file: String,
     flows: Vec<OtherFlow>,
+    /// A warning if flows are faster than the cables allow.
+    pub(super) warning: Option<String>,
 }
 
 /// The completion times of a plan beside those of another simulator.
@@ -116,7 +120,12 @@ impl Peer {
                 ours.dst
             )));
         }
-        Ok(Self { file, flows })
+        let warning = warning_of_speed(&file, &flows, &matching, &parts);
+        Ok(Self {
+            file,
+            flows,
+            warning,
+        })
     }
 
     pub(super) fn compare(&self, plan: &Plan, outcomes: &[CaseOutcome]) -> Comparison {
@@ -149,6 +158,31 @@ impl Peer {
             .map(|flow| ComparedFlow::new(case.case.number, &flow))
             .collect()
     }
+}
+
+/// Says that flows of the other simulator are faster than the cables of the plan allow, if so.
+fn warning_of_speed(
+    file: &str,
+    theirs: &[OtherFlow],
+    matching: &FlowMatching,
+    parts: &CaseParts,
+) -> Option<String> {
+    let format = PacketFormat {
+        mtu: parts.transport.mtu(),
+        framing: parts.options.framing_bytes,
+    };
+    let mut ideal = Ideal::new(&parts.topology, &parts.options, format);
+    let flows = &parts.workload.flows;
+    let found = other_simulators::too_fast(flows, theirs, matching, &mut ideal);
+    let first = found.first()?;
+    Some(format!(
+        "{file}: {} faster than the cables of the topology allow, such as that of line {}: {:.1} us, and the \
+         cables take {:.1} us at least. See whether the topology and the sizes are those of that run",
+        Count(found.len() as u64, "flow"),
+        first.line,
+        first.theirs_ns / 1e3,
+        first.least_ns / 1e3
+    ))
 }
 
 impl ComparedFlow {

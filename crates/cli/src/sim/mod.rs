@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use farwrite_experiment::plan::{self, CaseOutcome, Plan, sweep};
-use farwrite_experiment::{Outcome, Recording};
+use farwrite_experiment::{FlowOutcome, Outcome, Recording};
 use farwrite_units::input::read_text;
 use farwrite_units::show::{Count, Time};
 
@@ -58,6 +58,9 @@ pub(crate) fn run(args: &SimArgs, console: &Console) -> Result<(), Failure> {
     }
     let peer = args.compare.as_ref().map(|path| Peer::read(path, &plan));
     let peer = peer.transpose()?;
+    if let Some(warning) = peer.as_ref().and_then(|peer| peer.warning.as_ref()) {
+        console.warn(warning);
+    }
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = args.threads.map_or(cores, usize::from);
     let recording = Recording {
@@ -101,6 +104,7 @@ fn warn_of(plan: &Plan, cases: &[CaseOutcome], console: &Console) {
         ));
     }
     warn_of_deadlocks(plan, cases, console);
+    warn_of_slow_tails(plan, cases, console);
     let captures = outcomes().filter_map(|outcome| outcome.capture.as_ref());
     for capture in captures.filter(|capture| capture.left_out() > 0) {
         let (kept, rest) = (capture.packets(), capture.left_out());
@@ -108,6 +112,32 @@ fn warn_of(plan: &Plan, cases: &[CaseOutcome], console: &Console) {
             "capture.pcap has the first {kept} packets; {rest} followed"
         ));
     }
+}
+
+/// Warns of flows that IRN's rules repair one packet in each timeout.
+fn warn_of_slow_tails(plan: &Plan, cases: &[CaseOutcome], console: &Console) {
+    /// More timeouts than the losses of repeats alone explain.
+    const MANY: u64 = 10;
+    let is_slow = |flow: &&FlowOutcome| flow.timeouts >= MANY;
+    let slow = cases.iter().filter_map(|case| {
+        let flows = &case.outcome.as_ref().ok()?.flows;
+        let slow = flows.iter().filter(is_slow).count() as u64;
+        let parts = (slow > 0).then(|| plan.parts(&case.case).ok()).flatten()?;
+        let transport = parts.transport;
+        transport
+            .repairs_tails_slowly()
+            .then(|| (slow, transport.protocol()))
+    });
+    let slow: Vec<_> = slow.collect();
+    let count = slow.iter().map(|(count, _)| count).sum();
+    let Some((_, protocol)) = slow.first() else {
+        return;
+    };
+    console.warn(format!(
+        "{} of {protocol} had {MANY} timeouts or more: by the rules of IRN's paper, each of them repeats one packet \
+         of a lost tail. irn = {{ ns3_timeout = true }} repeats all, as the RDMA trees of ns-3 do",
+        Count(count, "flow")
+    ));
 }
 
 /// Names the ports that PFC has stopped in a circle, in the first such run.

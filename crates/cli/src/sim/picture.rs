@@ -94,10 +94,7 @@ fn write_header(
     outcome: &Outcome,
 ) -> fmt::Result {
     let names = plan.names(&case.case);
-    let last_ns = outcome
-        .last_done_ns()
-        .saturating_sub(outcome.depths.start_ns);
-    let last = Time(Duration::from_nanos(last_ns));
+    let last = Time(Duration::from_nanos(outcome.last_done_ns().unwrap_or(0)));
     let loss = case.case.loss;
     let loss = loss.map_or_else(String::new, |loss| format!(", loss {loss}"));
     writeln!(

@@ -50,12 +50,15 @@ impl Like {
     /// What the NICs of the other simulator do differently (lab/results/sim.md).
     fn rules(self, transport: &str) -> String {
         let dcqcn = "dcqcn = { preset = \"ns3\", ns3_timing = true }\ngap_is_cnp = true\n";
+        let roce = "ack_every = 1\nnak_every = \"4us\"\nretries = \"unlimited\"\n";
         match (self, transport) {
             (Self::Ns3, "roce" | "roce-lossy") => {
-                format!("ack_every = 1\nnak_every = \"4us\"\n{dcqcn}")
+                format!("{roce}{dcqcn}")
             }
-            (Self::Ns3, "roce-nocc") => "ack_every = 1\nnak_every = \"4us\"\n".to_owned(),
-            (Self::Ns3, "irn") => format!("{dcqcn}irn = {{ ns3_timeout = true }}\n"),
+            (Self::Ns3, "roce-nocc") => roce.to_owned(),
+            (Self::Ns3, "irn") => {
+                format!("retries = \"unlimited\"\n{dcqcn}irn = {{ ns3_timeout = true }}\n")
+            }
             (Self::Htsim, "roce-nocc") => "ack_every = 1\n".to_owned(),
             _ => String::new(),
         }

@@ -55,7 +55,8 @@ pub(super) struct Run {
     pub(super) failed: usize,
     pub(super) fct_us: Option<Spread>,
     pub(super) slowdown: Option<Spread>,
-    pub(super) last_done_us: f64,
+    /// From the start of the first flow to the end of the last that is done; `None` if none is.
+    pub(super) last_done_us: Option<f64>,
     pub(super) packets: u64,
     pub(super) repeated: u64,
     pub(super) timeouts: u64,
@@ -200,7 +201,7 @@ impl Run {
                     .filter_map(FlowOutcome::slowdown)
                     .collect(),
             ),
-            last_done_us: real(outcome.last_done_ns()) / 1e3,
+            last_done_us: outcome.last_done_ns().map(|ns| real(ns) / 1e3),
             packets: outcome.packets(),
             repeated: outcome.repeated(),
             timeouts: outcome.timeouts(),

@@ -29,7 +29,8 @@ fn row(run: &Run) -> String {
     let head = [run.run.to_string(), key(&run.key), run.seed.to_string()];
     let flows = [run.flows, run.done, run.failed].map(|count| count.to_string());
     let times = [spread(run.fct_us), spread(run.slowdown)];
-    let last = [format!("{:.3}", run.last_done_us)];
+    let last_us = run.last_done_us.map(|us| format!("{us:.3}"));
+    let last = [last_us.unwrap_or_default()];
     let counts = [
         run.packets,
         run.repeated,

@@ -3,8 +3,8 @@
 use farwrite_units::show::real;
 use serde::Serialize;
 
-use super::{OtherFlow, match_flows, planned_ns};
-use crate::{Flow, Outcome};
+use super::{FlowMatching, OtherFlow, match_flows, planned_ns};
+use crate::{Flow, Ideal, Outcome};
 
 /// A flow of a run, a flow of the other simulator, or one that both have. Times are in nanoseconds.
 #[derive(Clone, Debug, PartialEq)]
@@ -60,6 +60,43 @@ impl Found {
             Self::NoStart => "no_start",
         }
     }
+}
+
+/// A time of another simulator that the cables do not allow. Times are in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TooFast {
+    /// Line of the other simulator's file.
+    pub line: usize,
+    /// The completion time there.
+    pub theirs_ns: f64,
+    /// How long the cables of our topology take at least.
+    pub least_ns: f64,
+}
+
+/// The flows of another simulator that end sooner than the cables of `ideal` allow.
+pub fn too_fast(
+    flows: &[Flow],
+    theirs: &[OtherFlow],
+    matching: &FlowMatching,
+    ideal: &mut Ideal,
+) -> Vec<TooFast> {
+    /// Some simulators cut times to nanoseconds.
+    const ROUNDING_NS: f64 = 2.0;
+    let pairs = matching.pairs.iter();
+    let found = pairs.filter_map(|&(number, peer)| {
+        let (flow, peer) = (&flows[number], &theirs[peer]);
+        if flow.is_endless() {
+            return None;
+        }
+        let theirs_ns = peer.time_ns(planned_ns(flow))?;
+        let least_ns = ideal.least_ns(flow.src, flow.dst, flow.bytes)?;
+        (theirs_ns < least_ns - ROUNDING_NS).then_some(TooFast {
+            line: peer.line,
+            theirs_ns,
+            least_ns,
+        })
+    });
+    found.collect()
 }
 
 /// Compares a run of `flows` with the flows of another simulator: all flows of the run, then those

@@ -18,7 +18,7 @@ pub mod ns3;
 mod times;
 mod words;
 
-pub use comparison::{ComparedFlow, Found, compare_flows};
+pub use comparison::{ComparedFlow, Found, TooFast, compare_flows, too_fast};
 pub use connections::{CableFailure, ConnectionMatrix, Tier, connections};
 pub use htsim::HtsimTopology;
 pub use matching::{FlowMatching, match_flows, planned_ns};

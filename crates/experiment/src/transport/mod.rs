@@ -5,6 +5,7 @@ mod endpoint;
 mod error;
 mod name;
 mod nic;
+mod retries;
 mod settings;
 mod switches;
 mod xp;
@@ -18,6 +19,7 @@ pub(crate) use endpoint::EndpointTransport;
 pub use error::TransportError;
 pub use name::{described, names, renamed};
 pub(crate) use nic::NicTransport;
+pub use retries::Retries;
 pub use settings::TransportSettings;
 pub(crate) use xp::XpTransport;
 
@@ -118,6 +120,30 @@ impl Transport {
             Self::Nic(nic) => nic.queue_pair(2, path).ack_timeout_ns,
             Self::Endpoint(_) | Self::Xp(_) => u64::MAX,
         }
+    }
+
+    /// Whether a NIC retransmits without a limit.
+    pub(crate) fn never_gives_up(&self) -> bool {
+        match self {
+            Self::Nic(nic) => nic.queue_pair(2, &self.path(0)).retry_limit.is_none(),
+            Self::Endpoint(_) | Self::Xp(_) => false,
+        }
+    }
+
+    /// Whether a timeout of a NIC retransmits one packet of a lost tail (`irn`, without `ns3_timeout`).
+    #[must_use]
+    pub fn repairs_tails_slowly(&self) -> bool {
+        let Self::Nic(nic) = self else {
+            return false;
+        };
+        let recovery = nic.queue_pair(2, &self.path(0)).recovery;
+        matches!(
+            recovery,
+            farwrite_rc::Recovery::Irn {
+                goes_back: false,
+                ..
+            }
+        )
     }
 
     /// A path with arbitrary values, for settings that do not depend on the path.

@@ -5,12 +5,12 @@ use std::time::Duration;
 use farwrite_rate::DcqcnOptions;
 use farwrite_rc::{Connection, Nic, PathProfile, Paths, QpConfig, RdmaTransport, Recovery};
 
-use super::TransportError;
+use super::{Retries, TransportError};
 use crate::parameters::{Dcqcn, Eqds, Irn, Swift};
 use crate::units::nanoseconds;
 
 /// Largest number of consecutive retransmissions of a NIC without progress.
-const RETRIES: u8 = 7;
+const RETRIES: Retries = Retries::AtMost(7);
 /// Packets from one acknowledgement to the next with Go-Back-N, which does not need more
 /// acknowledgements to repair losses.
 const ACK_EVERY: u32 = 16;
@@ -24,7 +24,7 @@ pub struct NicTransport {
     pub(crate) priority: u8,
     pub(super) window: Option<u32>,
     pub(super) timeout: Option<Duration>,
-    pub(super) retries: Option<u8>,
+    pub(super) retries: Option<Retries>,
     pub(super) repair: LossRepair,
     pub(super) control: NicControl,
 }
@@ -130,7 +130,7 @@ impl NicTransport {
         QpConfig {
             window_packets: self.window.unwrap_or(base.window_packets),
             ack_timeout_ns: self.timeout.map_or(base.ack_timeout_ns, nanoseconds),
-            retry_limit: self.retries.unwrap_or(RETRIES),
+            retry_limit: self.retries.unwrap_or(RETRIES).limit(),
             gap_is_cnp,
             ..base
         }

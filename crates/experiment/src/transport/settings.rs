@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::endpoint::{EndpointControl, EndpointTransport};
 use super::name::{ControlName, Protocol};
 use super::nic::{LossRepair, NicControl, NicTransport};
-use super::{Transport, TransportError, XpTransport};
+use super::{Retries, Transport, TransportError, XpTransport};
 use crate::parameters::{Dcqcn, Eqds, Irn, Swift};
 
 /// A transport as plans write it: a protocol and its settings. [`transport`](Self::transport) checks
@@ -40,7 +40,7 @@ pub struct TransportSettings {
     )]
     pub timeout: Option<Duration>,
     /// Largest number of consecutive retransmissions without progress; `None`: 7.
-    pub retries: Option<u8>,
+    pub retries: Option<Retries>,
     /// With Go-Back-N, how often a receiver repeats the NAK of a gap while packets after it arrive; a
     /// time of 0: for each packet. `None`: one NAK for a gap.
     #[serde(

@@ -375,7 +375,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     (
         "[topology.rack]",
         "[transport.t]\nprotocol = \"roce\"\nretries = 900\n[topology.rack]",
-        "transport.t: retries = 900: invalid value: integer `900`, expected a whole number from 0 to 255",
+        "transport.t: retries = 900: invalid value: integer `900`, expected a number from 0 to 255, or \"unlimited\"",
     ),
     (
         "[topology.rack]",

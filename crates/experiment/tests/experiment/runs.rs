@@ -6,7 +6,7 @@ use crate::common::{cable, clos, setup, star};
 use farwrite_experiment::plan::{Plan, sweep};
 use farwrite_experiment::{
     Flow, FlowEnd, FlowError, FlowOutcome, Start, Transport, TransportSettings, TriggerKind,
-    Workload, memory_bytes, run,
+    Workload, memory_bytes, run, transport::Retries,
 };
 use farwrite_net::{Loss, Options, Pfc, Role, Shape, SwitchConfig, Topology};
 
@@ -22,6 +22,30 @@ fn lossless() -> SwitchConfig {
         pfc: Some(Pfc::new(&[3])),
         ..SwitchConfig::default()
     }
+}
+
+/// Without a limit of retransmissions, a flow whose cable loses everything goes on until nothing has arrived for
+/// eight timeouts, or until the cable is repaired.
+#[test]
+fn without_a_limit_of_retries_a_flow_waits_for_its_cable() {
+    let plan = |repaired: &str| {
+        format!(
+            "[topology.rack]\nshape = \"star\"\nhosts = 2\ncable = {{ rate = \"100Gbit\", delay = \"1us\" }}\n\
+             [[topology.rack.changes]]\nat = \"1us\"\ncable = [\"host1\", \"switch0\"]\nstate = \"down\"\n{repaired}\
+             [workload.one]\npattern = \"incast\"\nsenders = 1\nsize = \"1MB\"\n\
+             [transport.roce]\nprotocol = \"roce-nocc\"\nretries = \"unlimited\"\n"
+        )
+    };
+    let run_of = |text: String| {
+        let plan = Plan::read(&text, &|_| Err(String::new())).unwrap();
+        sweep(&plan, 1, None, |_| true).remove(0).outcome.unwrap()
+    };
+    let lost = run_of(plan(""));
+    let error = FlowEnd::Failed(FlowError::NothingArrives);
+    assert_eq!((lost.flows[0].end, lost.last_done_ns()), (error, None));
+    assert!(lost.timeouts() > 200, "{}", lost.timeouts());
+    let repaired = "[[topology.rack.changes]]\nat = \"3s\"\ncable = [\"host1\", \"switch0\"]\nstate = \"up\"\n";
+    assert_eq!(run_of(plan(repaired)).done(), 1);
 }
 
 /// Five switches in a ring, each with two hosts that write to the next switch but one: with PFC, each switch stops
@@ -54,7 +78,7 @@ fn a_circle_of_stopped_switches_is_a_deadlock() {
     for timeout in [None, Some(Duration::from_millis(10))] {
         let transport = TransportSettings {
             timeout,
-            retries: Some(255),
+            retries: Some(Retries::AtMost(255)),
             ..TransportSettings::new("roce-nocc")
         };
         let transport = transport.transport().unwrap();
@@ -178,7 +202,7 @@ fn an_incast_without_drops_takes_what_its_last_cable_takes() {
     assert_eq!(outcome.totals.all_dropped(), 0);
     // 7.5 MB with 44 bytes more for each 1024 at 50 Gbit/s, and one round trip.
     let drained = 7_500_000.0 * 1068.0 / 1024.0 * 8.0 / 50.0;
-    let last = outcome.last_done_ns() as f64;
+    let last = outcome.last_done_ns().unwrap() as f64;
     assert!(
         (1.0..1.01).contains(&(last / drained)),
         "{last} of {drained}"

@@ -241,7 +241,7 @@ fn without_a_receive_buffer_the_sender_waits_for_the_peers_timer() {
 #[test]
 fn silence_ends_in_an_error_after_the_retries() {
     let config = QpConfig {
-        retry_limit: 3,
+        retry_limit: Some(3),
         ..config()
     };
     let mut ends = Ends::new(config);
@@ -399,7 +399,7 @@ fn a_nak_is_repeated_if_the_settings_say_so() {
 fn repeated_naks_do_not_exhaust_the_retries() {
     let mut ends = Ends::new(QpConfig {
         nak_every_ns: Some(0),
-        retry_limit: 2,
+        retry_limit: Some(2),
         ..config()
     });
     ends.a.post(0, write(0, message(1, 1500), None)).unwrap();

@@ -301,7 +301,7 @@ fn frames_of_strangers_are_counted() {
     let hosts: Vec<_> = topology.hosts().collect();
     let mut network = network(&topology, &Options::default(), 1);
     let config = QpConfig {
-        retry_limit: 0,
+        retry_limit: Some(0),
         ..QpConfig::new(2)
     };
     // Both host 0 and host 1 send to queue pair 2 of host 2, which accepts packets of host 0 only.

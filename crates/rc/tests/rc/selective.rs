@@ -552,7 +552,7 @@ proptest! {
         mode in 0usize..5,
     ) {
         let mode = [irn(), trimming(), rack(), uccl(), srnic()][mode];
-        let mut ends = Ends::new(QpConfig { retry_limit: 255, ..mode });
+        let mut ends = Ends::new(QpConfig { retry_limit: Some(255), ..mode });
         let mut fates = fates.into_iter().chain(std::iter::repeat(7));
         for id in 0..12 {
             ends.b.post_receive(id, 1000).unwrap();

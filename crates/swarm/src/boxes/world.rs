@@ -198,7 +198,7 @@ impl<'a, B: Watched> BoxWorld<'a, B> {
                     mtu_bytes: self.plan.mtu_bytes,
                     window_packets: 64,
                     ack_timeout_ns: ACK_TIMEOUT_NS,
-                    retry_limit: 255,
+                    retry_limit: Some(255),
                     send_psn: self.plan.first_psn,
                     recv_psn: self.plan.first_psn,
                     ..QpConfig::new(qpn)

@@ -158,7 +158,7 @@ impl Case {
             ack_timeout_ns: ack_timeout.map_or(far_above_ns, nanos),
             first_timeout_ns: first_timeout.map(nanos),
             slow_restart_packets,
-            retry_limit: 255,
+            retry_limit: Some(255),
             ..QpConfig::new(2)
         };
         let qpns = (0..self.connections).map(|number| path.connect(number, config));

@@ -264,7 +264,7 @@ fn connect(racks: &mut Racks, transport: RdmaTransport) {
                 _ => scene.path(),
             };
             let mut config = transport.config(peer_qpn, &path);
-            config.retry_limit = 255;
+            config.retry_limit = Some(255);
             let nic = &mut racks.host(at).nic;
             let own = nic.connect(to, config).expect("a possible queue pair");
             let control = transport.control(&path, dcqcn).filter(|_| sender != REMOTE);

@@ -292,7 +292,7 @@ fn join(
             let to = (racks.hosts[peer], 49_152 + number % 16_384);
             let nic = &mut racks.host(at).nic;
             let mut config = transport.config(peer_qpn, &path);
-            config.retry_limit = 255;
+            config.retry_limit = Some(255);
             config.window_packets = window.unwrap_or(config.window_packets);
             let control = transport.control(&path, dcqcn);
             assert_eq!(connect(nic, to, config, control), qpn);

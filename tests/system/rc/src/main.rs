@@ -141,7 +141,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         mtu_bytes: args.mtu,
         window_packets: args.window,
         ack_timeout_ns: args.timeout_ms * 1_000_000,
-        retry_limit: 255,
+        retry_limit: Some(255),
         ..QpConfig::new(host::QPN)
     };
     let ends = [NodeId(args.node), NodeId(args.peer)];

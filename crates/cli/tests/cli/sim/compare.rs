@@ -66,6 +66,18 @@ fn times_of_ns3_are_compared_flow_by_flow() {
     ] {
         assert!(shown.contains(part), "{part}: {shown}");
     }
+    // 9000 bytes take 720 ns at 100 Gbit/s, and two cables 2 us.
+    let warned = sim(at, &args);
+    let warned = text(&warned.stderr);
+    let line = "fct.txt: 1 flow faster than the cables of the topology allow, such as that of line 2: 0.5 us, and \
+                the cables take 2.7 us at least";
+    assert!(warned.contains(line), "{warned}");
+    // The first flow starts at 1 us.
+    let last_us = json["runs"][0]["last_done_us"].as_f64().expect("done");
+    assert!(
+        (last_us - ours_us[1].max(ours_us[0]) - 1.0).abs() < 0.5,
+        "{last_us} {ours_us:?}"
+    );
 }
 
 #[test]
