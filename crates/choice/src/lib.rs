@@ -14,10 +14,12 @@ mod chooser;
 mod cost;
 mod measured;
 mod parity;
+mod picker;
 mod scheme_setting;
 
 pub use chooser::{Choice, Chooser, Packets};
 pub use cost::Cost;
 pub use measured::{Losses, Measured};
 pub use parity::{group_chunks, parity_bytes};
+pub use picker::SchemePicker;
 pub use scheme_setting::{ParseSettingError, SchemeSetting};

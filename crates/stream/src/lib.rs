@@ -20,7 +20,6 @@ mod options;
 #[cfg(feature = "tokio")]
 mod outcomes;
 mod receiver;
-mod scheme;
 mod sender;
 mod shared;
 mod stream;

@@ -6,13 +6,13 @@ use farwrite::fabric::contract::FabricError;
 use farwrite::{
     Endpoint, Fabric, MemoryRegion, Outcome, QpOptions, QueuePair, Region, SendHandle, SendOptions,
 };
+use farwrite_choice::SchemePicker;
 
 use crate::buffers::Buffers;
 use crate::error::Error;
 use crate::message::{HEAD_BYTES, Head, SIGNAL_BYTES, VIOLATION_CODE};
 use crate::options::StreamOptions;
 use crate::receiver::is_in_use;
-use crate::scheme::SchemePicker;
 
 /// Messages that may be started and not have left. Enough for the fabric to have work between two
 /// polls, and few, because a signal waits behind them.

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use farwrite::{Endpoint, Fabric, QpOptions, QueuePair, SchemeName, SchemeTag};
-use farwrite_choice::{Chooser, Packets, SchemeSetting};
+
+use crate::chooser::{Chooser, Packets};
+use crate::scheme_setting::SchemeSetting;
 
 /// The rate that the planner assumes until one was measured.
 const LIKELY_BPS: u64 = 1_000_000_000;
@@ -11,22 +13,28 @@ const LIKELY_BPS: u64 = 1_000_000_000;
 /// Messages between two looks at the measurements.
 const LOOK_MESSAGES: u32 = 16;
 
-pub(crate) enum SchemePicker {
+/// Picks the scheme of each message of a queue pair: one scheme for all, or what the planner chooses from what the
+/// endpoint has measured.
+pub struct SchemePicker(Picker);
+
+enum Picker {
     Named(SchemeTag),
     Auto(Box<Auto>),
 }
 
 /// Asks the planner.
-pub(crate) struct Auto {
+struct Auto {
     chooser: Chooser,
     slots: u32,
     until_look: u32,
 }
 
 impl SchemePicker {
-    pub(crate) fn new(choice: SchemeSetting, options: &QpOptions, messages: u32) -> Self {
-        match choice {
-            SchemeSetting::Named(name) => Self::Named(name.tag()),
+    /// A picker for a queue pair with these options, which has at most `messages` messages under way.
+    #[must_use]
+    pub fn new(choice: SchemeSetting, options: &QpOptions, messages: u32) -> Self {
+        Self(match choice {
+            SchemeSetting::Named(name) => Picker::Named(name.tag()),
             SchemeSetting::Auto => {
                 let packets = Packets {
                     mtu: options.sdr.mtu,
@@ -36,25 +44,25 @@ impl SchemePicker {
                 let rtt: Duration = options.initial_rtt;
                 let candidates = choice.candidates();
                 let chooser = Chooser::new(candidates, packets, rtt, LIKELY_BPS, None);
-                Self::Auto(Box::new(Auto {
+                Picker::Auto(Box::new(Auto {
                     chooser,
                     slots: messages,
                     until_look: 0,
                 }))
             }
-        }
+        })
     }
 
     /// Picks the scheme of a message of `bytes` bytes, of `left` that are not over, this one included.
-    pub(crate) fn pick<F: Fabric>(
+    pub fn pick<F: Fabric>(
         &mut self,
         endpoint: &Endpoint<F>,
         qp: QueuePair,
         (bytes, left): (u64, u64),
     ) -> SchemeTag {
-        let auto = match self {
-            Self::Named(tag) => return *tag,
-            Self::Auto(auto) => auto,
+        let auto = match &mut self.0 {
+            Picker::Named(tag) => return *tag,
+            Picker::Auto(auto) => auto,
         };
         if auto.until_look == 0
             && let (Ok(stats), Ok(peer)) = (endpoint.qp_stats(qp), endpoint.peer_stats(qp))
