@@ -56,6 +56,12 @@ impl Psk {
         blake3::derive_key(purpose, self.bytes())
     }
 
+    /// Derives a pre-shared key for another purpose, as [`Psk::derive`] does.
+    #[must_use]
+    pub fn derived(&self, purpose: &str) -> Self {
+        Self::of(self.derive(purpose))
+    }
+
     /// Reads a key file that [`Psk::save`] or a text editor wrote.
     ///
     /// # Errors
