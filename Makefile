@@ -18,7 +18,7 @@ export CARGO_PROFILE_DEV_DEBUG := 0
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help arm asan browser check clean deb deb-c demo deny dist explorer fuzz gpu help-all hooks install install-c isal loom macos miri model-check mutants package python sim-check soak system test test-small test-verbs test-verbs-short torch torch-versions tsan unit wheel
+.PHONY: help arm asan browser check clean deb deb-c demo deny dist explorer fuzz gpu help-all hooks install install-c install-nccl isal loom macos miri model-check mutants nccl package python sim-check soak system test test-small test-verbs test-verbs-short torch torch-versions tsan unit wheel
 
 LIST = @awk -F ':.* $(1) ' '/^[a-z-]+:.* $(1) / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
@@ -150,6 +150,9 @@ torch-versions: #- the tests of farwrite.torch with old and new versions of PyTo
 	FARWRITE=$$(realpath $${CARGO_TARGET_DIR:-target})/debug/farwrite \
 		WHEEL_PROFILE=dev python/run $(TOOLS) python/torch-versions $(TOOLS) $(TORCH_VERSIONS)
 
+nccl: #- the NCCL plugin in all versions with memory of the host: a table of cases, the long ones whole (minutes)
+	FARWRITE_NCCL_WHOLE=1 $(CARGO) test --features $(FEATURES) --test nccl -- --nocapture
+
 gpu: #- tests with tensors of a GPU (needs a GPU of CUDA)
 	python/run $(TOOLS) --torch python -P -m pytest --quiet -p no:cacheprovider python/tests_torch/test_gpu.py
 
@@ -206,6 +209,11 @@ PREFIX ?= /usr/local
 install-c: ## install the C library below PREFIX=/usr/local: headers, static and shared library, pkg-config, CMake, manual pages
 	$(CARGO) build --release --locked --package farwrite-capi
 	dist/c/install $${CARGO_TARGET_DIR:-target}/release/libfarwrite_capi.a "$(DESTDIR)" $(PREFIX)
+
+install-nccl: #- install the NCCL plugin, libnccl-net-farwrite.so, below PREFIX=/usr/local
+	$(CARGO) build --release --locked --package farwrite-nccl
+	install -D --mode 644 $${CARGO_TARGET_DIR:-target}/release/libnccl_net_farwrite.so \
+		"$(DESTDIR)$(PREFIX)/lib/libnccl-net-farwrite.so"
 
 hooks: ## install the git hook that checks the message of each commit in this clone
 	@hook="$$(git rev-parse --git-path hooks)/commit-msg"; \

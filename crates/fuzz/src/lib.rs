@@ -21,6 +21,7 @@ pub mod files;
 pub mod http;
 pub mod keys;
 pub mod link;
+pub mod nccl;
 pub mod probe;
 pub mod route;
 pub mod sdr;
@@ -76,6 +77,7 @@ targets! {
     htsim_topology: crate::experiment::htsim_topology,
     http_exchange: crate::http::exchange,
     link_trace: crate::link::trace,
+    nccl_handle: crate::nccl::handle,
     net_network: crate::experiment::network,
     nic_receive: crate::fabric::nic_receive,
     ns3_flows: crate::experiment::ns3_flows,

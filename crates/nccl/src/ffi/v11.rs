@@ -1,0 +1,141 @@
+//! Version 11: what differs from the other versions.
+#![allow(unsafe_code)]
+
+use std::ffi::{c_int, c_void};
+
+use super::{Description, Exported, MAX_COMMS, MAX_RECVS, NAME, guard, set};
+use crate::abi::v11::{Attributes, CommConfig, Net, Properties, VirtualDevice};
+use crate::abi::{self, Code, DeviceHandles, Logger, Object, Profiler};
+use crate::comm::LONGEST_BYTES;
+/// What NCCL looks for.
+#[unsafe(no_mangle)]
+#[allow(non_upper_case_globals)]
+static ncclNetPlugin_v11: Exported<Net> = Exported(Net {
+    name: NAME,
+    init,
+    devices: super::devices,
+    get_properties,
+    listen,
+    connect,
+    accept: super::accept,
+    reg_mr: super::reg_mr,
+    reg_mr_dma_buf: None,
+    dereg_mr: super::dereg_mr,
+    isend,
+    irecv,
+    iflush: super::iflush,
+    test: super::test,
+    close_send: super::close,
+    close_recv: super::close,
+    close_listen: super::close_listen,
+    get_device_mr: None,
+    irecv_consumed: None,
+    make_v_device: None,
+    finalize: super::finalize,
+    set_net_attr: Some(set_net_attr),
+});
+
+unsafe extern "C" fn init(
+    context: *mut *mut c_void,
+    _communicator: u64,
+    _config: *const CommConfig,
+    logger: Option<Logger>,
+    _profiler: Option<Profiler>,
+) -> Code {
+    guard(|| {
+        let number = super::init(logger)?;
+        // SAFETY: NCCL has given a valid place.
+        unsafe { set(context, super::object(Some(number))) }
+    })
+}
+
+unsafe extern "C" fn get_properties(device: c_int, properties: *mut Properties) -> Code {
+    guard(|| {
+        let Description {
+            name,
+            pci_path,
+            guid,
+            speed,
+            latency,
+        } = super::describe(device)?;
+        let of_device = Properties {
+            name,
+            pci_path,
+            guid,
+            ptr_support: abi::PTR_HOST,
+            reg_is_global: 0,
+            force_flush: 0,
+            speed,
+            port: 0,
+            latency,
+            max_comms: MAX_COMMS,
+            max_recvs: MAX_RECVS,
+            net_device_type: abi::DEVICE_HOST,
+            net_device_version: 0,
+            v_props: VirtualDevice {
+                ndevs: 1,
+                devs: [device, 0, 0, 0],
+            },
+            max_p2p_bytes: LONGEST_BYTES,
+            max_coll_bytes: LONGEST_BYTES,
+            max_multi_request_size: 1,
+        };
+        // SAFETY: NCCL has given a valid place.
+        unsafe { set(properties, of_device) }
+    })
+}
+
+unsafe extern "C" fn listen(
+    _context: *mut c_void,
+    device: c_int,
+    handle: *mut c_void,
+    comm: *mut Object,
+) -> Code {
+    // SAFETY: NCCL has given valid places.
+    guard(|| unsafe { super::listen(device, handle, comm) })
+}
+
+unsafe extern "C" fn connect(
+    _context: *mut c_void,
+    device: c_int,
+    handle: *mut c_void,
+    comm: *mut Object,
+    device_handles: DeviceHandles,
+) -> Code {
+    // SAFETY: NCCL has given valid places.
+    guard(|| unsafe { super::connect(device, handle, comm, device_handles) })
+}
+
+unsafe extern "C" fn isend(
+    comm: Object,
+    data: *mut c_void,
+    size: usize,
+    _tag: c_int,
+    memory: Object,
+    _profiled: *mut c_void,
+    request: *mut Object,
+) -> Code {
+    guard(|| {
+        // SAFETY: NCCL has given a valid place.
+        unsafe { super::isend(comm, data, size, memory, request) }
+    })
+}
+
+unsafe extern "C" fn irecv(
+    comm: Object,
+    count: c_int,
+    data: *mut *mut c_void,
+    sizes: *mut usize,
+    _tags: *mut c_int,
+    memory: *mut Object,
+    _profiled: *mut *mut c_void,
+    request: *mut Object,
+) -> Code {
+    // SAFETY: NCCL has given arrays of `count` elements, and a valid place.
+    guard(|| unsafe { super::irecv(comm, count, (data, sizes, memory), request) })
+}
+
+/// Hints, which the plugin does not need.
+unsafe extern "C" fn set_net_attr(_context: *mut c_void, _attributes: *mut Attributes) -> Code {
+    abi::SUCCESS
+}
