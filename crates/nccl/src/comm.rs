@@ -245,8 +245,7 @@ impl Comm {
             }
         };
         let request = Arc::new(Request::new(slice, number));
-        let added = self.flow.add(&request, MOST_WAITING);
-        if !added.map_err(|_| self.failure())? {
+        if !self.flow.add(&request, MOST_WAITING) {
             return Ok(None);
         }
         self.waker.wake();

@@ -66,7 +66,7 @@ impl Ports {
         let options = ConnectionOptions {
             bind: Some(device.address),
             purpose: Purpose::PROGRAM,
-            connect_limit: Duration::from_secs(60),
+            connect_limit: Duration::from_secs(20),
             busy_limit: PATIENCE,
             silence_limit: SILENCE,
             backlog: MOST_PENDING,

@@ -27,20 +27,19 @@ impl Flow {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a request, unless `most` of them wait. Returns whether it was added.
-    ///
-    /// # Errors
-    /// Why the connection takes no more.
-    pub(crate) fn add(&self, request: &Arc<Request>, most: usize) -> Result<bool, Arc<str>> {
+    /// Adds a request, unless `most` of them wait. Returns whether it was added. After the end of the connection, the
+    /// request has failed: NCCL learns from `test` what happens to a request.
+    pub(crate) fn add(&self, request: &Arc<Request>, most: usize) -> bool {
         let mut state = self.lock();
-        if let Some(why) = &state.failed {
-            return Err(Arc::clone(why));
+        if state.failed.is_some() {
+            request.fail();
+            return true;
         }
         let has_room = state.waiting.len() < most;
         if has_room {
             state.waiting.push_back(Arc::clone(request));
         }
-        Ok(has_room)
+        has_room
     }
 
     /// Why it takes no more requests; `None` while it does.
