@@ -18,7 +18,7 @@ export CARGO_PROFILE_DEV_DEBUG := 0
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help arm asan browser check clean deb deb-c demo deny dist explorer fuzz gpu help-all hooks install install-c install-nccl isal loom macos miri model-check mutants nccl package python sim-check soak system test test-small test-verbs test-verbs-short torch torch-versions tsan unit wheel
+.PHONY: help arm asan browser check clean deb deb-c deb-nccl demo deny dist explorer fuzz gpu help-all hooks install install-c install-nccl isal loom macos miri model-check mutants nccl package python sim-check soak system test test-small test-verbs test-verbs-short torch torch-versions tsan unit wheel
 
 LIST = @awk -F ':.* $(1) ' '/^[a-z-]+:.* $(1) / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
@@ -197,6 +197,10 @@ deb: ## a Debian package: program, manual pages, shell completions, systemd unit
 deb-c: ## Debian packages of the C library, libfarwrite0 and libfarwrite-dev; in out/
 	$(CARGO) build --release --locked --package farwrite-capi
 	dist/c/deb $${CARGO_TARGET_DIR:-target}/release/libfarwrite_capi.a out
+
+deb-nccl: #- a Debian package of the NCCL plugin; in out/
+	$(CARGO) build --release --locked --package farwrite-nccl
+	dist/nccl $${CARGO_TARGET_DIR:-target}/release/libnccl_net_farwrite.so out
 
 DIST := out/dist
 dist: ## all packages of a release for x86_64 and aarch64, with checksums, in out/dist (long; downloads zig); dist/check tries them
