@@ -11,7 +11,8 @@ import torch.distributed as dist
 from ranks import Ranks, message
 from torch.distributed import HashStore
 
-from farwrite.torch import Adaptive, Bounded, CollectiveError, Exact, Options, Place, trust
+from farwrite.torch import Adaptive, Bounded, CollectiveError, Exact, Options, trust
+from farwrite.torch.rendezvous import Place
 
 
 @pytest.fixture(autouse=True)

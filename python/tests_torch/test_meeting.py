@@ -15,7 +15,8 @@ import pytest
 from ranks import message
 from torch.distributed import FileStore, HashStore, PrefixStore, Store, TCPStore
 
-from farwrite.torch import Bounded, Exact, Options, Place, RendezvousError, rendezvous, signs_of_life
+from farwrite.torch import Bounded, Exact, Options, RendezvousError, rendezvous, signs_of_life
+from farwrite.torch.rendezvous import Place
 
 OPTIONS = Options(trusted_store=True)
 #: The timeout of cases in which a rank does not join.
@@ -228,21 +229,23 @@ def test_addresses_that_others_cannot_reach() -> None:
         assert "rank 0 announces 127.0.0.1, which only its own machine can reach" in said
 
 
-def test_the_local_address(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_local_address(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     tcp = TCPStore("127.0.0.1", 0, 1, True)
     place = Place("g", PrefixStore("a", PrefixStore("b", tcp)), 0, 1)
     assert rendezvous.local_address(place, OPTIONS) == "127.0.0.1"
     own = Options(trusted_store=True, address="10.1.2.3")
     assert rendezvous.local_address(place, own) == "10.1.2.3"
-    with pytest.raises(RendezvousError, match=r"a HashStore does not show .*: pass Options\(address="):
-        rendezvous.local_address(Place("g", HashStore(), 0, 1), OPTIONS)
+    assert rendezvous.local_address(Place("g", HashStore(), 0, 1), OPTIONS) == "127.0.0.1"
+    file = FileStore(str(tmp_path / "store"), 4)
+    with pytest.raises(RendezvousError, match=r"a FileStore does not show .*: pass Options\(address="):
+        rendezvous.local_address(Place("g", file, 0, 1), OPTIONS)
     # These variables say, as those of torchrun do, that all ranks are on this machine.
     monkeypatch.setenv("WORLD_SIZE", "4")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
-    assert rendezvous.local_address(Place("g", HashStore(), 0, 4), OPTIONS) == "127.0.0.1"
+    assert rendezvous.local_address(Place("g", file, 0, 4), OPTIONS) == "127.0.0.1"
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
-    with pytest.raises(RendezvousError, match="a HashStore does not show"):
-        rendezvous.local_address(Place("g", HashStore(), 0, 4), OPTIONS)
+    with pytest.raises(RendezvousError, match="a FileStore does not show"):
+        rendezvous.local_address(Place("g", file, 0, 4), OPTIONS)
 
 
 def test_messages_are_bound_to_job_group_and_instance(monkeypatch: pytest.MonkeyPatch) -> None:

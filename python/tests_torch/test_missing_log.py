@@ -14,8 +14,9 @@ from test_bounded import VALUES
 from torch.distributed import HashStore
 
 import farwrite.torch
-from farwrite.torch import Bounded, MissingLogError, Options, Place
+from farwrite.torch import Bounded, MissingLogError, Options
 from farwrite.torch.missing_log import Entry, Head, Reader, Writer
+from farwrite.torch.rendezvous import Place
 
 #: The longest timeout of operations, in seconds. The late rank sleeps for a longer time.
 LONGEST_S = 0.25

@@ -368,8 +368,8 @@ def test_options_of_the_default_group_are_those_of_others(two: Ranks) -> None:
 
 def test_a_group_of_some_ranks_has_their_sites() -> None:
     options = Options(trusted_store=True, sites=[0, 0, 1, 1])
-    assert farwrite.torch._of_subgroup(options, [1, 2, 3]).sites == (0, 1, 1)
-    assert farwrite.torch._of_subgroup(OPTIONS, [1, 2, 3]) == OPTIONS
+    assert options.of_ranks([1, 2, 3]).sites == (0, 1, 1)
+    assert OPTIONS.of_ranks([1, 2, 3]) == OPTIONS
 
 
 def _inherited() -> None:

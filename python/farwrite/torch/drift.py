@@ -6,7 +6,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.tensor import DTensor
 
-from farwrite.torch.group import ProcessGroup
+from farwrite.torch.faces import farwrite_group, find
 
 
 def resynchronise(
@@ -51,7 +51,7 @@ def resynchronise(
         If an argument is invalid. The message names the argument and its value.
     """
     group = group or dist.group.WORLD
-    if not isinstance(group, ProcessGroup):
+    if group is None or not find(group):
         raise TypeError(f"group = {group!r}: must be a group of the backend farwrite")
     if not isinstance(every, int) or every < 1:
         raise ValueError(f"every = {every!r}: must be a number of steps from 1 on")
@@ -67,7 +67,7 @@ def resynchronise(
     return float(drift)
 
 
-def _equalise(group: ProcessGroup, tensors: list[torch.Tensor]) -> torch.Tensor:
+def _equalise(group: dist.ProcessGroup, tensors: list[torch.Tensor]) -> torch.Tensor:
     """Make tensors equal at all ranks. Return the largest difference of this rank's values from the mean."""
     drift = torch.zeros((), dtype=torch.float64)
     # A model can have tensors on a GPU and on the host: Adam counts its steps on the host. The kinds are in
@@ -112,7 +112,7 @@ def _state(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
     return [value.detach() for value in found if isinstance(value, torch.Tensor) and value.numel() > 0]
 
 
-def _reduce(group: ProcessGroup, tensor: torch.Tensor, how: dist.ReduceOp.RedOpType) -> None:
+def _reduce(group: dist.ProcessGroup, tensor: torch.Tensor, how: dist.ReduceOp.RedOpType) -> None:
     options = dist.AllreduceOptions()
     options.reduceOp = how
-    group.allreduce([tensor], options, is_exact=True).wait()
+    farwrite_group(group).allreduce([tensor], options, is_exact=True).wait()

@@ -1,26 +1,20 @@
-"""The process group, which implements the operations of torch with those of `farwrite-collectives`."""
-
-# The type hints of torch's ProcessGroup declare more forms of these methods than torch calls on a subclass.
-# mypy: disable-error-code="override, assignment"
+"""One rank of a group: how it joins the other ranks, what it reports, and how it leaves."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from ipaddress import ip_address
 from threading import Thread
 from typing import Any
 
-import numpy as np
 import torch
-import torch.distributed as dist
-from torch.distributed.distributed_c10d import AllgatherOptions
 
 from farwrite import _native
-from farwrite.torch.arguments import DEVICES, FLOATS, Call
-from farwrite.torch.forms import forms
-from farwrite.torch.memory import Memory, overlap
-from farwrite.torch.missing_log import Entry, Reader, open_logs
+from farwrite.torch.membership import Handle, Members
+from farwrite.torch.missing_log import open_logs
+from farwrite.torch.operations import Operations
 from farwrite.torch.options import Bounded, Options
 from farwrite.torch.process_exit import forget, leave_at_exit
 from farwrite.torch.rendezvous import (
@@ -34,74 +28,66 @@ from farwrite.torch.rendezvous import (
 from farwrite.torch.reports import Report, StepReport, Totals
 from farwrite.torch.trust import check_trust
 from farwrite.torch.untraced import untraced
-from farwrite.torch.work import Started, Work
+from farwrite.torch.work import Done
 
 
 @untraced
-class ProcessGroup(dist.ProcessGroup):
-    """A group of ranks. `torch.distributed` makes it, and calls its methods.
+class Group(Operations):
+    """A rank of a group. `faces.py` has the classes that torch gets, which add what torch expects of each."""
 
-    torch prescribes the names and the arguments of the methods. Each operation returns a `Work`. An invalid
-    argument of an operation raises TypeError or ValueError, whose message names the rank, the operation and
-    the argument.
-    """
-
-    #: torch reads this attribute when a group gets a `device_id`. `dist.split_group` is not supported:
-    #: `dist.new_group` makes groups.
-    supports_splitting = False
-
-    def __init__(self, place: Place, options: Options, timeout: timedelta) -> None:
-        try:
-            super().__init__(place.store, place.rank, place.size)
-        except TypeError:
-            # torch 2.7 calls the methods of a subclass only if this constructor has made the group.
-            super().__init__(place.rank, place.size)
-        self.options = options
+    def __init__(self, place: Place, options: Options, timeout: timedelta, *, is_elastic: bool) -> None:
+        #: The place where this rank joined its first group, whose name the group keeps.
+        self._first = place
         self._place = place
-        self._description = "undefined"
+        self._options = options
+        self._timeout = timeout
+        self._timeout_s = None
+        self._bounded = options.policy if isinstance(options.policy, Bounded) else None
         self._totals = Totals(place.describe(), place.size)
-        bounded = options.policy if isinstance(options.policy, Bounded) else None
-        self._bounded = bounded
-        #: The timeout of operations, after `set_timeout`.
-        self._timeout_s: float | None = None
+        self._log = self._replayed = None
+        #: Whether the group has no ranks until `reconfigure` gives it some, also after `abort`.
+        self._is_elastic = is_elastic
+        self._members = Members(place, options)
+        self._joined: _native.Communicator | None = None
+        if not is_elastic:
+            self._join(place, options, timeout)
+
+    def _join(self, place: Place, options: Options, timeout: timedelta) -> None:
+        """Join the other ranks at a place."""
         with refusing(place):
-            address, self._communicator = _communicator(place, options, timeout)
-        packet_bytes = join(place, self._communicator, address, options, timeout)
+            address, communicator = _communicator(place, options, timeout)
+        packet_bytes = join(place, communicator, address, options, timeout)
         self._log, self._replayed = open_logs(place, options, packet_bytes)
+        self._place = place
+        self._joined = communicator
+        self._totals = Totals(place.describe(), place.size)
         leave_at_exit(self)
 
+    @property
+    def _communicator(self) -> _native.Communicator:
+        if self._joined is None:
+            raise RuntimeError(
+                f"{self._place.describe()}: the group has no ranks: call torch.distributed._reconfigure first"
+            )
+        return self._joined
+
     # Name, description and reports.
+
+    def rank(self) -> int:
+        """Return the number of this rank in the group."""
+        return self._place.rank
+
+    def size(self) -> int:
+        """Return the number of ranks of the group."""
+        return self._place.size
 
     def getBackendName(self) -> str:
         """Return the name with which the backend is registered."""
         return "farwrite"
 
-    def getGroupName(self) -> str:
-        """Return the name that torch has given to the group."""
-        return self._place.group
-
-    def setGroupName(self, name: str) -> None:
-        """Ignore the name: torch has passed it when it made the group."""
-
-    def getGroupDesc(self) -> str:
-        """Return the description that torch has given to the group."""
-        return self._description
-
-    def setGroupDesc(self, description: str) -> None:
-        """Set the description of the group."""
-        self._description = description
-
-    def _get_backend(self, device: torch.device) -> ProcessGroup:
-        return self
-
-    @property
-    def _device_types(self) -> list[torch.device]:
-        """The types of devices whose tensors operations accept. torch reads this attribute."""
-        # While torch makes a group that has a device, it attaches a recorder to the group. The recorder needs
-        # a group that is implemented in C++, so this group has no device until torch has made it.
-        if self not in dist.distributed_c10d._world.pg_map:
-            return []
-        return [torch.device(name) for name in DEVICES if name == "cpu" or torch.cuda.is_available()]
+    def name(self) -> str:
+        """Return the name with which the backend is registered."""
+        return "farwrite"
 
     def last_report(self) -> Report | None:
         """Return a report on the last operation that this rank waited for; None if there is none."""
@@ -115,22 +101,41 @@ class ProcessGroup(dist.ProcessGroup):
         """Return a report on the operations that this rank waited for since the last call of this method."""
         return self._totals.step()
 
+    def eager_connect_single_device(self, device: torch.device | None = None) -> None:
+        """Do nothing: the ranks are connected already. torch calls it for a group with a `device_id`."""
+
+    def perform_nocolor_split(self, device: torch.device) -> None:
+        """Do nothing: ranks that a new group lacks take no part in making it."""
+
+    @property
+    def own_options(self) -> Options:
+        """The options of the group. Those of a `Backend` are torch's."""
+        return self._options
+
     # Failures and the end of the group.
 
     def abort(self) -> None:
         """End the group: its operations that run, at all ranks, fail. Return at once.
 
         What this rank owes to other ranks for operations that have ended here is sent in the background, for
-        at most one second. A process that ends waits for it.
+        at most one second. A process that ends waits for it. `reconfigure` makes the group work again.
         """
-        self._communicator.abort(f"it aborted group {self._place.group!r}")
-        Thread(target=self.shutdown, name="farwrite-abort").start()
+        ended = self._joined
+        if ended is None:
+            return
+        forget(self)
+        ended.abort(f"it aborted group {self._first.group!r}")
+        Thread(target=ended.close, name="farwrite-abort").start()
+        if self._is_elastic:
+            self._joined = None
 
     def get_error(self) -> Any:
         """Return why the group cannot continue, as torch's `ErrorType`; SUCCESS while it can.
 
         TIMEOUT means that an operation of this rank had its timeout, and REMOTE_ERROR that another rank has
-        ended the group. All other reasons are COMM_ERROR, also `abort` and `shutdown`.
+        ended the group. All other reasons are COMM_ERROR, also `abort` and `shutdown`. SUCCESS also means
+        that the group waits for `reconfigure`, as it does after the `abort` of a group that torch made with
+        `enable_reconfigure=True`.
         """
         # Old versions of torch do not have this type.
         from torch._C._distributed_c10d import ErrorType
@@ -141,7 +146,7 @@ class ProcessGroup(dist.ProcessGroup):
             "remote": ErrorType.REMOTE_ERROR,
             "local": ErrorType.COMM_ERROR,
         }
-        return kinds[self._communicator.failure()]
+        return kinds[None if self._joined is None else self._joined.failure()]
 
     def set_timeout(self, timeout: timedelta) -> None:
         """Set the timeout of operations that start later, at this rank."""
@@ -156,406 +161,50 @@ class ProcessGroup(dist.ProcessGroup):
 
         Return the reason why the group cannot continue; None while it can.
         """
-        return self._communicator.watch(watches)
+        return None if self._joined is None else self._joined.watch(watches)
 
     def announce_end(self, reason: str | None) -> None:
         """Leave the group because this process ends, without waiting for the other ranks."""
+        if self._joined is None:
+            return
         if reason is not None:
-            self._communicator.abort(reason)
-        self._communicator.leave()
+            self._joined.abort(reason)
+        self._joined.leave()
 
     def shutdown(self) -> None:
         """Leave the group, after the other ranks have the data of ended operations that they need."""
         forget(self)
-        self._communicator.close()
+        if self._joined is not None:
+            self._joined.close()
 
-    # Operations.
+    # Other ranks for the same group.
 
-    @forms(dist.AllreduceOptions, ["op", "timeout"], lists=["tensors"])
-    def allreduce(self, tensors: Sequence[torch.Tensor], opts: Any, *, is_exact: bool = False) -> Work:
-        """Reduce the tensors of all ranks to one, which replaces the tensor of every rank.
+    def get_reconfigure_handle(self) -> str:
+        """Return the text by which `reconfigure` knows this rank, at all ranks."""
+        return self._members.handle
 
-        With `is_exact`, which torch does not pass, the operation is exact in a bounded group too.
+    def reconfigure(self, opts: Any) -> Done:
+        """Leave the ranks of the group, and join those whose handles `opts` has. Return when all have joined.
+
+        Raises
+        ------
+        RuntimeError
+            If the group had this `uuid` before. If a rank does not join: RendezvousError.
+        ValueError
+            If a handle is not one of farwrite, or if this rank's own handle is missing or is there twice.
         """
-        call = self._call("all_reduce", opts)
-        tensor = call.check("tensor", call.only("tensors", tensors))
-        how = call.reduction("tensor", tensor, opts)
-        return self._start(call, "all-reduce", output=[tensor], load_output=True, is_exact=is_exact, **how)
+        timeout = opts.timeout or self._timeout
+        handles = self._members.next(opts.uuid, opts.handles)
+        self.abort()
+        self._joined = None
+        place = self._members.place(opts.uuid, handles, timeout)
+        self._join(place, self._with_sites(handles), timeout)
+        return Done()
 
-    @forms(dist.AllreduceCoalescedOptions, lists=["tensors"])
-    def allreduce_coalesced(self, tensors: Sequence[torch.Tensor], opts: Any) -> Work:
-        """Do what `allreduce` does for several tensors of one type, in one operation."""
-        call = self._call("all_reduce_coalesced", opts)
-        checked = call.list_of_any("tensors", tensors)
-        for index, tensor in enumerate(checked):
-            call.same_type(f"tensors[{index}]", tensor, checked[0])
-        how = call.reduction("tensors[0]", checked[0], opts)
-        return self._start(call, "all-reduce", output=checked, load_output=True, **how)
-
-    @forms(dist.BroadcastOptions, ["root", "timeout"], lists=["tensors"])
-    def broadcast(self, tensors: Sequence[torch.Tensor], opts: Any) -> Work:
-        """Copy the root's tensor into the tensor of every other rank."""
-        call = self._call("broadcast", opts)
-        tensor = call.check("tensor", call.only("tensors", tensors))
-        root = call.peer("root", opts.rootRank)
-        return self._start(call, "broadcast", output=[tensor], load_output=True, peer=root)
-
-    @forms(dist.ReduceOptions, ["root", "op", "timeout"], lists=["tensors"])
-    def reduce(self, tensors: Sequence[torch.Tensor], opts: Any) -> Work:
-        """Reduce the tensors of all ranks to one, which replaces the tensor of the root."""
-        call = self._call("reduce", opts)
-        tensor = call.check("tensor", call.only("tensors", tensors))
-        root = call.peer("root", opts.rootRank)
-        how = call.reduction("tensor", tensor, opts)
-        if root == self.rank():
-            return self._start(call, "reduce", output=[tensor], load_output=True, peer=root, **how)
-        return self._start(call, "reduce", input=[tensor], peer=root, **how)
-
-    @forms(AllgatherOptions, ["timeout"], lists=["output_tensors", "input_tensors"])
-    def allgather(
-        self,
-        output_tensors: Sequence[Sequence[torch.Tensor]],
-        input_tensors: Sequence[torch.Tensor],
-        opts: Any,
-    ) -> Work:
-        """Give every rank the tensors of all ranks, as a list in the order of ranks."""
-        call = self._call("all_gather", opts)
-        tensor = call.check("tensor", call.only("input_tensors", input_tensors))
-        outputs = call.list_for_ranks("tensor_list", call.only("output_tensors", output_tensors), tensor)
-        return self._start(call, "all-gather", input=[tensor], output=outputs)
-
-    @forms(AllgatherOptions, ["timeout"], other=["output", "input"])
-    def all_gather_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any) -> Work:
-        """Give every rank the tensors of all ranks, as one tensor in the order of ranks."""
-        return self.all_gather_single_coalesced([output], [input], opts)
-
-    @forms(AllgatherOptions, ["timeout"], other=["outputs", "inputs"])
-    def all_gather_single_coalesced(
-        self, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], opts: Any
-    ) -> Work:
-        """Do what `all_gather_single` does for several pairs of tensors."""
-        call = self._call("all_gather_into_tensor", opts)
-        pairs = call.pairs(outputs, inputs)
-        for output, input in pairs:
-            call.times_larger("output", output, "input", input)
-        return self._start_all(call, "all-gather", pairs)
-
-    @forms(AllgatherOptions, ["timeout"], other=["output_lists", "input_list"])
-    def allgather_coalesced(
-        self,
-        output_lists: Sequence[Sequence[torch.Tensor]],
-        input_list: Sequence[torch.Tensor],
-        opts: Any,
-    ) -> Work:
-        """Give every rank several tensors of all ranks, as a list for each rank."""
-        call = self._call("all_gather_coalesced", opts)
-        inputs = call.list_of_any("input_list", input_list)
-        if len(output_lists) != self.size():
-            raise call.value_error(
-                "output_lists",
-                f"has {len(output_lists)} lists: must have one for each of the {self.size()} ranks",
-            )
-        for outputs in output_lists:
-            for index, (output, input) in enumerate(call.pairs(outputs, inputs)):
-                call.check(f"output_lists[..][{index}]", output)
-                call.alike(f"output_lists[..][{index}]", [output], input)
-        flat = [output for outputs in output_lists for output in outputs]
-        return self._start(call, "all-gather", input=inputs, output=flat)
-
-    @forms(dist.ReduceScatterOptions, ["op", "timeout"], lists=["output_tensors", "input_tensors"])
-    def reduce_scatter(
-        self,
-        output_tensors: Sequence[torch.Tensor],
-        input_tensors: Sequence[Sequence[torch.Tensor]],
-        opts: Any,
-    ) -> Work:
-        """Give rank r the reduction of tensor r of every rank's list."""
-        call = self._call("reduce_scatter", opts)
-        output = call.check("output", call.only("output_tensors", output_tensors))
-        inputs = call.list_for_ranks("input_list", call.only("input_tensors", input_tensors), output)
-        how = call.reduction("output", output, opts)
-        return self._start(call, "reduce-scatter", input=inputs, output=[output], **how)
-
-    @forms(dist.ReduceScatterOptions, ["op", "timeout"], other=["output", "input"])
-    def reduce_scatter_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any) -> Work:
-        """Give rank r the reduction of part r of every rank's tensor."""
-        return self.reduce_scatter_single_coalesced([output], [input], opts)
-
-    @forms(dist.ReduceScatterOptions, ["op", "timeout"], other=["outputs", "inputs"])
-    def reduce_scatter_single_coalesced(
-        self, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], opts: Any
-    ) -> Work:
-        """Do what `reduce_scatter_single` does for several pairs of tensors."""
-        call = self._call("reduce_scatter_tensor", opts)
-        pairs = call.pairs(outputs, inputs)
-        for output, input in pairs:
-            call.times_larger("input", input, "output", output)
-        how = [call.reduction("output", output, opts) for output, _ in pairs]
-        return self._start_all(call, "reduce-scatter", pairs, how)
-
-    @forms(dist.AllToAllOptions, ["timeout"], other=["output_tensors", "input_tensors"])
-    def alltoall(
-        self, output_tensors: Sequence[torch.Tensor], input_tensors: Sequence[torch.Tensor], opts: Any
-    ) -> Work:
-        """Give rank r tensor r of every rank's list. The sizes of tensors may differ."""
-        call = self._call("all_to_all", opts)
-        lists = {"output_tensor_list": output_tensors, "input_tensor_list": input_tensors}
-        for name, tensors in lists.items():
-            call.one_each(name, tensors)
-        for name, tensors in lists.items():
-            for index, tensor in enumerate(tensors):
-                call.check(f"{name}[{index}]", tensor)
-                call.same_type(f"{name}[{index}]", tensor, input_tensors[0])
-        sizes = [[tensor.nbytes for tensor in tensors] for tensors in (input_tensors, output_tensors)]
-        own = self.rank()
-        call.same_own_part("output_tensor_list", sizes[0][own], sizes[1][own])
-        return self._start(
-            call,
-            "all-to-all",
-            input=input_tensors,
-            output=output_tensors,
-            send_bytes=sizes[0],
-            receive_bytes=sizes[1],
-        )
-
-    @forms(
-        dist.AllToAllOptions,
-        ["timeout"],
-        other=["output", "input", "output_split_sizes", "input_split_sizes"],
-    )
-    def all_to_all_single(
-        self,
-        output: torch.Tensor,
-        input: torch.Tensor,
-        output_split_sizes: Sequence[int],
-        input_split_sizes: Sequence[int],
-        opts: Any,
-    ) -> Work:
-        """Give rank r part r of every rank's tensor.
-
-        A part has a number of rows. Without split sizes, all parts have equally many rows.
-        """
-        call = self._call("all_to_all_single", opts)
-        call.check("output", output)
-        call.check("input", input)
-        call.same_type("output", output, input)
-        sends = call.split("input", input, input_split_sizes)
-        receives = call.split("output", output, output_split_sizes)
-        own, equal = self.rank(), [tensor.nbytes // self.size() for tensor in (input, output)]
-        call.same_own_part(
-            "output", sends[own] if sends else equal[0], receives[own] if receives else equal[1]
-        )
-        return self._start(
-            call,
-            "all-to-all",
-            input=[input],
-            output=[output],
-            send_bytes=sends,
-            receive_bytes=receives,
-        )
-
-    @forms(dist.GatherOptions, ["root", "timeout"], lists=["output_tensors", "input_tensors"])
-    def gather(
-        self,
-        output_tensors: Sequence[Sequence[torch.Tensor]],
-        input_tensors: Sequence[torch.Tensor],
-        opts: Any,
-    ) -> Work:
-        """Give the root the tensors of all ranks, as a list in the order of ranks."""
-        call = self._call("gather", opts)
-        tensor = call.check("tensor", call.only("input_tensors", input_tensors))
-        root = call.peer("root", opts.rootRank)
-        if root != self.rank():
-            return self._start(call, "gather", input=[tensor], peer=root)
-        outputs = call.list_for_ranks("gather_list", call.only("output_tensors", output_tensors), tensor)
-        return self._start(call, "gather", input=[tensor], output=outputs, peer=root)
-
-    @forms(dist.GatherOptions, ["root", "timeout"], other=["output", "input"])
-    def gather_single(self, output: torch.Tensor | None, input: torch.Tensor, opts: Any) -> Work:
-        """Give the root the tensors of all ranks, as one tensor in the order of ranks."""
-        call = self._call("gather_into_tensor", opts)
-        call.check("input", input)
-        root = call.peer("root", opts.rootRank)
-        if root != self.rank():
-            return self._start(call, "gather", input=[input], peer=root)
-        output = call.check("output", output)
-        call.times_larger("output", output, "input", input)
-        return self._start(call, "gather", input=[input], output=[output], peer=root)
-
-    @forms(dist.ScatterOptions, ["root", "timeout"], lists=["output_tensors", "input_tensors"])
-    def scatter(
-        self,
-        output_tensors: Sequence[torch.Tensor],
-        input_tensors: Sequence[Sequence[torch.Tensor]],
-        opts: Any,
-    ) -> Work:
-        """Give rank r tensor r of the root's list."""
-        call = self._call("scatter", opts)
-        tensor = call.check("tensor", call.only("output_tensors", output_tensors))
-        root = call.peer("root", opts.rootRank)
-        if root != self.rank():
-            return self._start(call, "scatter", output=[tensor], peer=root)
-        inputs = call.list_for_ranks("scatter_list", call.only("input_tensors", input_tensors), tensor)
-        return self._start(call, "scatter", input=inputs, output=[tensor], peer=root)
-
-    @forms(dist.BarrierOptions, ["timeout"])
-    def barrier(self, opts: Any) -> Work:
-        """Wait on every rank until all ranks have started the barrier."""
-        return self._start(self._call("barrier", opts), "barrier")
-
-    def monitored_barrier(self, timeout: timedelta | None = None, wait_all_ranks: bool = False) -> None:
-        """Wait on every rank until all ranks have started the barrier, for at most `timeout`.
-
-        After the timeout, the group ends, and the error names all ranks that have not started the barrier, or
-        do not answer. `wait_all_ranks` has no effect; gloo names all only with `wait_all_ranks=True`.
-        """
-        opts = dist.BarrierOptions()
-        if timeout is not None:
-            opts.timeout = timeout
-        self.barrier(opts).wait()
-
-    def send(self, tensors: Sequence[torch.Tensor], dstRank: int, tag: int) -> Work:
-        """Send a tensor to one rank. Tensors with the same tag arrive in the order in which they are sent."""
-        call = self._call("send")
-        tensor = call.check("tensor", call.only("tensors", tensors))
-        return self._start(call, "send", input=[tensor], peer=call.peer("dst", dstRank), tag=call.tag(tag))
-
-    def recv(self, tensors: Sequence[torch.Tensor], srcRank: int, tag: int) -> Work:
-        """Receive a tensor from one rank."""
-        call = self._call("recv")
-        tensor = call.check("tensor", call.only("tensors", tensors))
-        peer = call.peer("src", srcRank)
-        return self._start(call, "receive", output=[tensor], peer=peer, tag=call.tag(tag))
-
-    def recv_anysource(self, tensors: Sequence[torch.Tensor], tag: int) -> Work:
-        """Raise ValueError: a receive must name its sender."""
-        raise self._call("recv").value_error("src", "= None: must be the rank of the sender")
-
-    # Older names of methods. The methods of the base class with these names return a `Work` that cannot be
-    # polled.
-
-    _allgather_base = all_gather_single
-    allgather_into_tensor_coalesced = all_gather_single_coalesced
-    _reduce_scatter_base = reduce_scatter_single
-    reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
-    alltoall_base = all_to_all_single
-
-    # The start of operations.
-
-    def _call(self, operation: str, opts: Any = None) -> Call:
-        # Only collective operations have an order, in which another rank can wait for the next operation of
-        # this rank.
-        is_collective = operation not in ("send", "recv")
-        refuse = self._communicator.refuse if is_collective else lambda reason: None
-        # With 0 or -1 ms, torch means that the call has no timeout of its own.
-        has_timeout = opts is not None and opts.timeout > timedelta(0)
-        timeout_s = opts.timeout.total_seconds() if has_timeout else self._timeout_s
-        return Call(self.rank(), self.size(), operation, refuse, timeout_s)
-
-    def _start(
-        self,
-        call: Call,
-        operation: str,
-        *,
-        input: Sequence[torch.Tensor] = (),
-        output: Sequence[torch.Tensor] = (),
-        load_output: bool = False,
-        is_exact: bool = False,
-        **how: Any,
-    ) -> Work:
-        started = self._submit(call, operation, input, output, load_output, how, is_exact=is_exact)
-        return Work(call.operation, [started], output, self._totals)
-
-    def _submit(
-        self,
-        call: Call,
-        operation: str,
-        input: Sequence[torch.Tensor],
-        output: Sequence[torch.Tensor],
-        load_output: bool,
-        how: dict[str, Any],
-        *,
-        is_exact: bool = False,
-    ) -> Started:
-        """Start an operation. Return its ticket, and a function that copies its result into the tensors."""
-        if any(overlap(one, other) for one in input for other in output):
-            # This happens if a rank gathers into a tensor of which its own input is a part.
-            input = [tensor.clone() for tensor in input]
-        read = Memory(input) if input else None
-        written = Memory(output) if output else None
-        if read:
-            read.load()
-        if written and load_output:
-            written.load()
-        is_bounded = not is_exact and self._is_bounded(operation, output, how)
-        if is_bounded and written and self._replayed:
-            return self._replay(self._replayed, call, operation, read or written, written, how)
-        ticket = self._communicator.submit(
-            operation,
-            input=read.buffer() if read else None,
-            output=written.buffer() if written else None,
-            bounded=is_bounded,
-            timeout_s=call.timeout_s,
-            **how,
-        )
-
-        def store(ended: _native.Ended) -> None:
-            if written:
-                written.store()
-            if is_bounded and self._log:
-                self._log.add(_entry(operation, how, ended, ended.result_bytes))
-
-        return ticket, store
-
-    def _replay(
-        self,
-        log: Reader,
-        call: Call,
-        operation: str,
-        source: Memory,
-        written: Memory,
-        how: dict[str, Any],
-    ) -> Started:
-        """Start an exact exchange of all inputs, from which the result of a bounded operation is computed."""
-        mine, result = source.buffer(), written.buffer()
-        everyone = np.empty(self.size() * mine.size, dtype=np.uint8)
-        ticket = self._communicator.submit(
-            "all-gather", input=mine, output=everyone, timeout_s=call.timeout_s
-        )
-
-        def store(ended: _native.Ended) -> None:
-            inputs = np.split(everyone, self.size())
-            result[:] = log.result(_entry(operation, how, ended, result.size), inputs)
-            written.store()
-
-        return ticket, store
-
-    def _is_bounded(self, operation: str, output: Sequence[torch.Tensor], how: dict[str, Any]) -> bool:
-        # All ranks must make the same decision, so it depends only on values that all ranks have in common.
-        # The sizes of parts can differ between ranks, so operations with such sizes are exact.
-        return (
-            self._bounded is not None
-            and operation in self._bounded.operations
-            and all(tensor.dtype in FLOATS for tensor in output)
-            and not how.get("send_bytes")
-            and not how.get("receive_bytes")
-            and sum(tensor.nbytes for tensor in output) >= self._bounded.min_bytes
-        )
-
-    def _start_all(
-        self,
-        call: Call,
-        operation: str,
-        pairs: Sequence[tuple[torch.Tensor, torch.Tensor]],
-        how: Sequence[dict[str, Any]] = (),
-    ) -> Work:
-        """Start one operation for each pair of an output and an input."""
-        hows = how or [{}] * len(pairs)
-        started = [
-            self._submit(call, operation, [input], [output], False, one)
-            for (output, input), one in zip(pairs, hows, strict=True)
-        ]
-        return Work(call.operation, started, [output for output, _ in pairs], self._totals)
+    def _with_sites(self, handles: Sequence[Handle]) -> Options:
+        if self._options.sites is None:
+            return self._options
+        return replace(self._options, sites=tuple(handle.site for handle in handles))
 
 
 def _communicator(place: Place, options: Options, timeout: timedelta) -> tuple[str, _native.Communicator]:
@@ -589,9 +238,3 @@ def _sites(place: Place, options: Options) -> Sequence[int]:
             f"each of the {place.size} ranks"
         )
     return sites
-
-
-def _entry(operation: str, how: dict[str, Any], ended: _native.Ended, result_bytes: int) -> Entry:
-    """Return the entry of a log for an operation."""
-    element, reduction = how.get("element"), how.get("reduction")
-    return Entry(ended.operation, operation, element, reduction, result_bytes, ended.missing)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -362,6 +362,10 @@ class Options:
                     "lacks the same contributions as before, so pass only one of the two"
                 )
             )
+
+    def of_ranks(self, ranks: Sequence[int]) -> Options:
+        """Return the options that a group of some ranks of a group with these options gets from it."""
+        return self if self.sites is None else replace(self, sites=tuple(self.sites[rank] for rank in ranks))
 
     def native(self, timeout_s: float, sites: Sequence[int]) -> dict[str, object]:
         """Return the settings of a group with this timeout and these sites for the native module."""

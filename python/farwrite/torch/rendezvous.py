@@ -17,7 +17,7 @@ from itertools import count
 from time import monotonic, sleep
 from uuid import uuid4
 
-from torch.distributed import PrefixStore, Store, TCPStore
+from torch.distributed import HashStore, PrefixStore, Store, TCPStore
 
 from farwrite import _native
 from farwrite.torch import environment, signs_of_life
@@ -335,6 +335,9 @@ def local_address(place: Place, options: Options) -> str:
     store = place.store
     while isinstance(store, PrefixStore):
         store = store.underlying_store
+    if isinstance(store, HashStore):
+        # All of its ranks are threads of this process.
+        return _LOOPBACK
     if not isinstance(store, TCPStore):
         raise RendezvousError(
             f"{place.describe()}: a {type(store).__name__} does not show which address of this machine "

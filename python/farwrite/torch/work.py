@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.autograd.profiler import record_function
 from torch.futures import Future
 
 from farwrite import _native
@@ -45,6 +46,12 @@ class Work(dist.Work):
         self._stored = False
         # Tensors of inference mode can be written only in this mode. Each thread has its own mode.
         self._is_inference = any(tensor.is_inference() for tensor in outputs)
+        #: Done when a profiler of torch has the end of the operation.
+        self._recorded: Future[Any] | None = None
+
+    def record(self, event: record_function) -> None:
+        """Let an event of a profiler end with the operation."""
+        self._recorded = event._call_end_callbacks_on_future(self.get_future())
 
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
         """Wait for the end of the operation. The tensors then have its result.
@@ -61,6 +68,12 @@ class Work(dist.Work):
         TimeoutError
             If the operation still runs after `timeout`.
         """
+        self._finish(timeout)
+        if self._recorded is not None:
+            self._recorded.wait()
+        return True
+
+    def _finish(self, timeout: timedelta) -> None:
         # With 0 or -1 ms, torch means that the call has no timeout of its own.
         started = monotonic()
         until = started + timeout.total_seconds() if timeout > timedelta(0) else None
@@ -84,7 +97,6 @@ class Work(dist.Work):
                 # These functions refer to copies of tensors, whose memory can be freed now.
                 self._stores = []
         self._stream.join()
-        return True
 
     def is_completed(self) -> bool:
         """Return whether the operation has ended, with or without an error.
@@ -122,7 +134,7 @@ class Work(dist.Work):
         """Return a future of the tensors that the operation writes. It is done if the operation has ended."""
 
         def outputs() -> list[torch.Tensor]:
-            self.wait()
+            self._finish(timedelta(0))
             return self._outputs
 
         future, run = future_of(outputs, self._stream.devices())
@@ -131,4 +143,33 @@ class Work(dist.Work):
         else:
             # Operations can end in another order than they started, so each future has its own thread.
             Thread(target=run, name="farwrite-future", daemon=True).start()
+        return future
+
+
+class Done(dist.Work):
+    """An operation that has ended without an error before it was returned."""
+
+    def wait(self, timeout: timedelta = timedelta(0)) -> bool:
+        """Return at once."""
+        return True
+
+    def is_completed(self) -> bool:
+        """Return True."""
+        return True
+
+    def is_success(self) -> bool:
+        """Return True."""
+        return True
+
+    def exception(self) -> None:
+        """Return None."""
+
+    def result(self) -> list[torch.Tensor]:
+        """Return no tensors."""
+        return []
+
+    def get_future(self) -> Future[Any]:
+        """Return a future that is done."""
+        future: Future[Any] = Future()
+        future.set_result([])
         return future
