@@ -98,6 +98,50 @@ def _reduce_scatter(op: str, operation: str) -> None:
         equal(output, expected(op, dtype, whole)[dist.get_rank()])
 
 
+def test_reductions_of_bits(job: Ranks) -> None:
+    job.run(_bits)
+
+
+def _bits() -> None:
+    joins = {"BAND": torch.bitwise_and, "BOR": torch.bitwise_or, "BXOR": torch.bitwise_xor}
+    for dtype in (*INTEGERS, torch.bool):
+        for op, join in joins.items():
+            tensor = values(dist.get_rank(), dtype, (1000,))
+            dist.all_reduce(tensor, getattr(ReduceOp, op))
+            equal(tensor, reduce(join, everyone(dtype, (1000,))))
+
+
+def test_parts_of_a_reduce_scatter_can_differ_in_size(job: Ranks) -> None:
+    job.run(_uneven)
+
+
+def _uneven() -> None:
+    shapes = [(3 * rank, 2) for rank in range(size())]
+    output = torch.empty(shapes[dist.get_rank()])
+    parts = [values(dist.get_rank() + rank, torch.float32, shape) for rank, shape in enumerate(shapes)]
+    dist.reduce_scatter(output, parts)
+    mine = dist.get_rank()
+    wanted = [values(rank + mine, torch.float32, shapes[mine]) for rank in range(size())]
+    equal(output, reduce(torch.add, wanted))
+
+
+def test_sparse_tensors_are_summed(job: Ranks) -> None:
+    job.run(_sparse)
+
+
+def _sparse() -> None:
+    def mine(rank: int) -> torch.Tensor:
+        # Rank 0 has no values, and others have rows in common.
+        rows = torch.arange(rank) * 2
+        return torch.sparse_coo_tensor(rows[None], torch.ones(rank, 3) + rank, (9, 3))
+
+    tensor = mine(dist.get_rank())
+    work = dist.all_reduce(tensor, async_op=True)
+    work.wait()
+    assert torch.equal(tensor.to_dense(), sum(mine(rank).to_dense() for rank in range(size())))
+    assert tensor.is_sparse
+
+
 @pytest.mark.parametrize("operation", ["broadcast", "all_gather", "all_gather_into_tensor", "all_to_all",
                                        "all_to_all_single", "gather", "scatter"])  # fmt: skip
 def test_movements(job: Ranks, operation: str) -> None:

@@ -88,6 +88,7 @@ impl fmt::Display for ElementType {
 /// | `Min` | minimum; NaN where one is NaN | minimum | and |
 /// | `Max` | maximum; NaN where one is NaN | maximum | or |
 /// | `Product` | product | product that wraps around | and |
+/// | `And`, `Or`, `Xor` | refused | bit by bit | and, or, exclusive or |
 ///
 /// Each step takes two values and rounds to the element type. `F16` and `Bf16` are computed in
 /// `f32` and rounded to nearest, ties to even, after each step.
@@ -103,16 +104,35 @@ pub enum Reduction {
     Max,
     /// The product.
     Product,
+    /// The bits that all values have.
+    And,
+    /// The bits that a value has.
+    Or,
+    /// The bits that an odd number of values have.
+    Xor,
 }
 
 impl Reduction {
     /// All reductions.
-    pub const ALL: [Self; 5] = [Self::Sum, Self::Mean, Self::Min, Self::Max, Self::Product];
+    pub const ALL: [Self; 8] = [
+        Self::Sum,
+        Self::Mean,
+        Self::Min,
+        Self::Max,
+        Self::Product,
+        Self::And,
+        Self::Or,
+        Self::Xor,
+    ];
 
     /// Whether this reduction supports values of the type.
     #[must_use]
     pub const fn supports(self, element: ElementType) -> bool {
-        !matches!((self, element), (Self::Mean, ElementType::Bool))
+        match self {
+            Self::Mean => !matches!(element, ElementType::Bool),
+            Self::And | Self::Or | Self::Xor => !element.is_float(),
+            Self::Sum | Self::Min | Self::Max | Self::Product => true,
+        }
     }
 
     /// The number that represents the reduction in messages.
@@ -129,6 +149,9 @@ impl fmt::Display for Reduction {
             Self::Min => "min",
             Self::Max => "max",
             Self::Product => "product",
+            Self::And => "and",
+            Self::Or => "or",
+            Self::Xor => "xor",
         })
     }
 }

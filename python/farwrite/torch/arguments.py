@@ -28,7 +28,12 @@ _REDUCTIONS = (
     (ReduceOp.MIN, "min"),
     (ReduceOp.MAX, "max"),
     (ReduceOp.PRODUCT, "product"),
+    (ReduceOp.BAND, "and"),
+    (ReduceOp.BOR, "or"),
+    (ReduceOp.BXOR, "xor"),
 )
+#: Reductions of integers only.
+_OF_BITS = ("and", "or", "xor")
 #: Types of devices whose tensors operations accept.
 DEVICES = ("cpu", "cuda")
 
@@ -134,6 +139,8 @@ class Call:
         element = self.element(argument, tensor)
         if (names[0], element) == ("mean", "bool"):
             raise self.value_error("op", f"= {wanted}: {argument} is of bool, which has no mean")
+        if names[0] in _OF_BITS and tensor.is_floating_point():
+            raise self.value_error("op", f"= {wanted}: {argument} is of {tensor.dtype}: must be of integers")
         return {"reduction": names[0], "element": element}
 
     def peer(self, argument: str, rank: int) -> int:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -61,9 +61,53 @@ class Operations:
         With `is_exact`, which torch does not pass, the operation is exact in a bounded group too.
         """
         call = self._call("all_reduce", opts)
-        tensor = call.check("tensor", call.only("tensors", tensors))
+        only = call.only("tensors", tensors)
+        if isinstance(only, torch.Tensor) and only.layout == torch.sparse_coo:
+            return self._sum_sparse(call, only, opts)
+        tensor = call.check("tensor", only)
         how = call.reduction("tensor", tensor, opts)
         return self._start(call, "all-reduce", output=[tensor], load_output=True, is_exact=is_exact, **how)
+
+    allreduce_sparse = allreduce
+
+    def _sum_sparse(self, call: Call, tensor: torch.Tensor, opts: Any) -> Work:
+        """Sum the sparse tensors of all ranks. All ranks first exchange how many values each one has."""
+        if opts.reduceOp != dist.ReduceOp.SUM:
+            raise call.value_error("op", f"= {opts.reduceOp}: tensor is sparse: must be {dist.ReduceOp.SUM}")
+        mine = tensor.detach().coalesce()
+        indices, values = mine.indices().contiguous(), mine.values().contiguous()
+        call.check("tensor", values)
+        ranks, dense = self.size(), values.shape[1:]
+        counts = indices.new_empty(ranks)
+        count = indices.new_tensor([values.shape[0]])
+        self._start(call, "all-gather", input=[count], output=[counts], is_exact=True).wait()
+        most = int(counts.max())
+        # All parts of a gathered tensor have one size, so each rank fills its part up.
+        own_indices = indices.new_zeros(indices.shape[0], most)
+        own_values = values.new_zeros(most, *dense)
+        own_indices[:, : indices.shape[1]] = indices
+        own_values[: values.shape[0]] = values
+        all_indices = indices.new_empty(ranks, *own_indices.shape)
+        all_values = values.new_empty(ranks, *own_values.shape)
+        gathered = self._start(call, "all-gather", input=[own_indices], output=[all_indices], is_exact=True)
+
+        def store() -> None:
+            gathered.wait()
+            lengths = counts.tolist()
+            found = [all_indices[rank, :, :length] for rank, length in enumerate(lengths)]
+            parts = [all_values[rank, :length] for rank, length in enumerate(lengths)]
+            total = torch.sparse_coo_tensor(torch.cat(found, 1), torch.cat(parts), tensor.shape)
+            tensor.copy_(total.coalesce())
+
+        return self._start(
+            call,
+            "all-gather",
+            input=[own_values],
+            output=[all_values],
+            results=[tensor],
+            after=store,
+            is_exact=True,
+        )
 
     @forms(dist.AllreduceCoalescedOptions, lists=["tensors"])
     def allreduce_coalesced(self, tensors: Sequence[torch.Tensor], opts: Any) -> Work:
@@ -152,12 +196,31 @@ class Operations:
         input_tensors: Sequence[Sequence[torch.Tensor]],
         opts: Any,
     ) -> Work:
-        """Give rank r the reduction of tensor r of every rank's list."""
+        """Give rank r the reduction of tensor r of every rank's list. The sizes of tensors may differ."""
         call = self._call("reduce_scatter", opts)
         output = call.check("output", call.only("output_tensors", output_tensors))
-        inputs = call.list_for_ranks("input_list", call.only("input_tensors", input_tensors), output)
+        inputs = call.only("input_tensors", input_tensors)
+        call.one_each("input_list", inputs)
+        for index, input in enumerate(inputs):
+            call.check(f"input_list[{index}]", input)
+            call.same_type(f"input_list[{index}]", input, output)
+        call.alike("output", [output], inputs[self.rank()])
         how = call.reduction("output", output, opts)
-        return self._start(call, "reduce-scatter", input=inputs, output=[output], **how)
+        longest = max(input.numel() for input in inputs)
+        if all(input.numel() == longest for input in inputs):
+            return self._start(call, "reduce-scatter", input=inputs, output=[output], **how)
+        # All parts of the operation have one size, so each rank fills them up.
+        whole = output.new_zeros(len(inputs), longest)
+        for part, input in zip(whole, inputs, strict=True):
+            part[: input.numel()] = input.reshape(-1)
+        mine = output.new_empty(longest)
+
+        def store() -> None:
+            output.copy_(mine[: output.numel()].view_as(output))
+
+        return self._start(
+            call, "reduce-scatter", input=[whole], output=[mine], results=[output], after=store, **how
+        )
 
     @forms(dist.ReduceScatterOptions, ["op", "timeout"], other=["output", "input"])
     def reduce_scatter_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any) -> Work:
@@ -344,11 +407,21 @@ class Operations:
         output: Sequence[torch.Tensor] = (),
         load_output: bool = False,
         is_exact: bool = False,
+        results: Sequence[torch.Tensor] | None = None,
+        after: Callable[[], None] = lambda: None,
         **how: Any,
     ) -> Work:
+        """Start an operation. If its output is not that of the call, `after` makes `results` of it."""
+
         def start() -> Work:
-            started = self._submit(call, operation, input, output, load_output, how, is_exact=is_exact)
-            return Work(call.operation, [started], output, self._totals)
+            ticket, store = self._submit(call, operation, input, output, load_output, how, is_exact=is_exact)
+
+            def store_results(ended: _native.Ended) -> None:
+                store(ended)
+                after()
+
+            of_call = output if results is None else results
+            return Work(call.operation, [(ticket, store_results)], of_call, self._totals)
 
         return profiled(call.operation, start)
 

@@ -8,7 +8,7 @@ use half::f16;
 
 #[cfg(target_arch = "x86_64")]
 use super::{avx2, avx512};
-use super::{each, fold, greatest, least};
+use super::{each, fold, greatest, join_bits, least};
 use crate::element::Reduction;
 
 /// A format of 16 bits.
@@ -107,6 +107,9 @@ fn plain(
         Reduction::Min => fold(target, source, |a, b| join(a, b, least)),
         Reduction::Max => fold(target, source, |a, b| join(a, b, greatest)),
         Reduction::Product => fold(target, source, |a, b| join(a, b, |a, b| a * b)),
+        Reduction::And => join_bits::<2>(target, source, |a, b| a & b),
+        Reduction::Or => join_bits::<2>(target, source, |a, b| a | b),
+        Reduction::Xor => join_bits::<2>(target, source, |a, b| a ^ b),
     }
 }
 

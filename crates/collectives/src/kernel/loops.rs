@@ -62,6 +62,8 @@ macro_rules! loops {
                 Reduction::Product => {
                     fold(target, source, |a, b| round($multiply(widen(a), widen(b))))
                 }
+                // Floats have no such reductions. The plain loops do them all.
+                Reduction::And | Reduction::Or | Reduction::Xor => 0,
             }
         }
 

@@ -105,6 +105,15 @@ macro_rules! reduce_numbers {
                 Reduction::Min => join(target, source, |a, b| least(a, b)),
                 Reduction::Max => join(target, source, |a, b| greatest(a, b)),
                 Reduction::Product => join(target, source, $multiply),
+                Reduction::And => {
+                    join_bits::<{ size_of::<$number>() }>(target, source, |a, b| a & b)
+                }
+                Reduction::Or => {
+                    join_bits::<{ size_of::<$number>() }>(target, source, |a, b| a | b)
+                }
+                Reduction::Xor => {
+                    join_bits::<{ size_of::<$number>() }>(target, source, |a, b| a ^ b)
+                }
             }
         }
     };
@@ -116,6 +125,13 @@ reduce_numbers!(reduce_i64, i64, i64::wrapping_add, i64::wrapping_mul);
 reduce_numbers!(reduce_i32, i32, i32::wrapping_add, i32::wrapping_mul);
 reduce_numbers!(reduce_i8, i8, i8::wrapping_add, i8::wrapping_mul);
 reduce_numbers!(reduce_u8, u8, u8::wrapping_add, u8::wrapping_mul);
+
+/// Joins values of `N` bytes bit by bit.
+fn join_bits<const N: usize>(target: &mut [u8], source: &[u8], join: impl Fn(u8, u8) -> u8) {
+    fold(target, source, |a: [u8; N], b| {
+        std::array::from_fn(|byte| join(a[byte], b[byte]))
+    });
+}
 
 /// The smaller value; NaN if either value is NaN.
 #[inline]
@@ -134,8 +150,12 @@ fn greatest<T: PartialOrd + Copy>(a: T, b: T) -> T {
 fn reduce_bool(reduction: Reduction, target: &mut [u8], source: &[u8]) {
     let either = |[a]: [u8; 1], [b]: [u8; 1]| [u8::from(a | b != 0)];
     let both = |[a]: [u8; 1], [b]: [u8; 1]| [u8::from(a != 0) & u8::from(b != 0)];
+    let one = |[a]: [u8; 1], [b]: [u8; 1]| [u8::from((a != 0) != (b != 0))];
     match reduction {
-        Reduction::Sum | Reduction::Mean | Reduction::Max => fold(target, source, either),
-        Reduction::Min | Reduction::Product => fold(target, source, both),
+        Reduction::Sum | Reduction::Mean | Reduction::Max | Reduction::Or => {
+            fold(target, source, either);
+        }
+        Reduction::Min | Reduction::Product | Reduction::And => fold(target, source, both),
+        Reduction::Xor => fold(target, source, one),
     }
 }
