@@ -18,7 +18,7 @@ export CARGO_PROFILE_DEV_DEBUG := 0
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help arm asan browser check clean deb deb-c deb-nccl demo deny dist explorer fuzz gpu help-all hooks install install-c install-nccl isal loom macos miri model-check mutants nccl package python sim-check soak system test test-small test-verbs test-verbs-short torch torch-versions tsan unit wheel
+.PHONY: help arm asan browser check clean deb deb-c deb-nccl demo deny dist explorer fuzz gpu help-all hooks install install-c install-nccl isal loom macos miri model-check mutants nccl package python sim-check soak system test test-small test-verbs test-verbs-short torch torch-public torch-versions tsan unit wheel
 
 LIST = @awk -F ':.* $(1) ' '/^[a-z-]+:.* $(1) / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
@@ -141,7 +141,12 @@ torch: ## farwrite.torch, in a separate environment with PyTorch (4.3 GB, downlo
 	@# Of the whole workspace, whose libraries `make unit` has built: the package alone would compile them again.
 	$(CARGO) build --quiet --bin farwrite
 	FARWRITE=$$(realpath $${CARGO_TARGET_DIR:-target})/debug/farwrite \
-		WHEEL_PROFILE=dev python/run $(TOOLS) --torch python/check-torch
+		WHEEL_PROFILE=dev python/run $(TOOLS) --torchft python/check-torch
+
+# `make torch-public TORCH_TESTS=FOLDER`: also tests of torch's repository, from its folder test/distributed.
+torch-public: #- tests that torch and torchft bring along, with gloo as the judge (half an hour)
+	WHEEL_PROFILE=dev python/run $(TOOLS) --torchft python -P python/tests_public/public.py \
+		$(if $(TORCH_TESTS),--given $(TORCH_TESTS))
 
 # Not part of `make test`: 5 GB are downloaded for each version, and removed afterwards.
 TORCH_VERSIONS ?= 2.7.1 2.11.0 newest

@@ -66,11 +66,8 @@ class ProcessGroup(Group, dist.ProcessGroup):
             # torch 2.7 calls the methods of a subclass only if this constructor has made the group.
             dist.ProcessGroup.__init__(self, place.rank, place.size)
         self._description = "undefined"
-        if HAS_BACKEND:
-            # torch attaches hooks to each group that has a device, for which the group must have a backend.
-            kind, named = dist.ProcessGroup.BackendType.CUSTOM, _Name(place.rank, place.size)
-            self._set_default_backend(kind)
-            self._register_backend(torch.device("cpu"), kind, named)
+        #: Whether torch may see the devices before it has registered the group.
+        self._shows_devices = False
         Group.__init__(self, place, options, timeout, is_elastic=is_elastic)
 
     # torch's C++ calls these two.
@@ -117,8 +114,9 @@ class ProcessGroup(Group, dist.ProcessGroup):
     @property
     def _device_types(self) -> list[torch.device]:
         """The types of devices whose tensors operations accept. torch reads this attribute."""
-        if not HAS_BACKEND and self not in dist.distributed_c10d._world.pg_map:
-            # Older versions attach a hook too, while they make the group, and then need a group in C++.
+        # While torch makes a group that has a device, it attaches a recorder of operations that pass through
+        # C++. The recorder takes time, and sees no operation of this group.
+        if not self._shows_devices and self not in dist.distributed_c10d._world.pg_map:
             return []
         return [torch.device(name) for name in DEVICES if name == "cpu" or torch.cuda.is_available()]
 
@@ -139,6 +137,12 @@ class ProcessGroup(Group, dist.ProcessGroup):
         place = Place(name, store, list(ranks).index(self.rank()), len(ranks))
         split = ProcessGroup(place, opts or self._options.of_ranks(ranks), timeout or self._timeout)
         split.setGroupDesc(group_desc or f"{self._description}:split")
+        if HAS_BACKEND:
+            # torch asks a group that it splits for its devices. Then the recorder needs a backend in C++.
+            kind, named = dist.ProcessGroup.BackendType.CUSTOM, _Name(place.rank, place.size)
+            split._set_default_backend(kind)
+            split._register_backend(torch.device("cpu"), kind, named)
+            split._shows_devices = True
         return split
 
 
