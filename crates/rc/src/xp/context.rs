@@ -50,6 +50,20 @@ impl Context {
         }
     }
 
+    /// The words of the context in the order of its memory: what hardware is compared with, word by word.
+    #[must_use]
+    pub fn words(&self) -> [u32; 13] {
+        let [peer, sending, expected] = [self.peer, self.sending, self.expected];
+        let transport = [peer, sending, expected, self.sent_bytes, self.placed_bytes];
+        let dcqcn = self.dcqcn.words();
+        core::array::from_fn(|at| {
+            transport
+                .get(at)
+                .copied()
+                .unwrap_or_else(|| dcqcn[at - transport.len()])
+        })
+    }
+
     pub(super) fn peer_qpn(&self) -> u32 {
         self.peer & SEQ_MASK
     }

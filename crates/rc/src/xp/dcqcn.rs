@@ -50,6 +50,21 @@ impl DcqcnContext {
         }
     }
 
+    /// The fields in the order of their memory.
+    pub(super) fn words(&self) -> [u32; 8] {
+        let [high, low] = self.next_send_ns;
+        [
+            self.rate_kbps,
+            self.target_kbps,
+            self.alpha,
+            self.counters,
+            self.period_us,
+            self.increase_us,
+            high,
+            low,
+        ]
+    }
+
     /// The present rate, in bits per second.
     pub(super) fn rate_bps(&self) -> u64 {
         u64::from(self.rate_kbps) * 1_000

@@ -126,6 +126,12 @@ impl QueuePair {
         self.counters
     }
 
+    /// What the NIC keeps of this queue pair.
+    #[must_use]
+    pub fn context(&self) -> Context {
+        self.context
+    }
+
     /// The rate that DCQCN allows now, in bits per second.
     #[must_use]
     pub fn rate_bps(&self) -> u64 {
