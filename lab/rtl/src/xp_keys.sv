@@ -13,6 +13,8 @@ module xp_keys #(
   // Yosys 0.70 takes an array of a struct of a package for one struct, so this is one of bits.
   logic [xp_pkg::REGION_BITS-1:0] regions[KEYS];
 
+  initial for (int i = 0; i < KEYS; i++) regions[i] = '0;
+
   always_ff @(posedge clk) begin
     if (write) regions[write_region.key[INDEX-1:0]] <= write_region;
     region <= regions[key[INDEX-1:0]];

@@ -53,6 +53,16 @@ pub(crate) fn number(base: u32, id: u64) -> u32 {
     u32::try_from(number).unwrap_or(0)
 }
 
+/// The low half.
+pub(crate) fn low(value: u64) -> u32 {
+    u32::try_from(value & u64::from(u32::MAX)).unwrap_or(0)
+}
+
+/// A uniform number below `limit`.
+pub(crate) fn below(rng: &mut Rng, limit: u32) -> u32 {
+    u32::try_from(rng.below(limit as usize)).unwrap_or(0)
+}
+
 /// Memory that peers may write.
 #[derive(Clone, Copy)]
 struct Region {
@@ -81,7 +91,7 @@ impl World {
         let regions: Vec<_> = (0..REGIONS)
             .map(|at| {
                 // Keys of one entry of the table never meet.
-                let key = (rng.bits() as u32 & !(KEYS - 1)) | (at * 5 + 3) % KEYS;
+                let key = (low(rng.bits()) & !(KEYS - 1)) | ((at * 5 + 3) % KEYS);
                 let length = 1 + rng.below(40_000) as u64;
                 // Some end where the address space ends.
                 let addr = if rng.chance(0.2) {
@@ -100,11 +110,11 @@ impl World {
                 if qpn % 2 == 0 {
                     mtu_bytes = 256 << rng.below(5);
                     // Half of the numbers wrap soon.
-                    let near = (1 << 24) - 1 - rng.below(40) as u32;
+                    let near = (1 << 24) - 1 - below(&mut rng, 40);
                     base = if rng.chance(0.5) {
                         near
                     } else {
-                        rng.below(1 << 24) as u32
+                        below(&mut rng, 1 << 24)
                     };
                 }
                 let pair = QueuePair::new(&Config {
@@ -165,7 +175,7 @@ impl World {
             }
             95 => self.pairs[at].scan(now_ns),
             96..98 => self.notify(at),
-            98 => self.arrive(at, notification(at), false),
+            98 => self.arrive(at, notification(self.pairs[at].qpn), false),
             _ => self.forged(at),
         }
     }
@@ -186,16 +196,16 @@ impl World {
         } else {
             bytes
         };
-        let room = region.length.saturating_sub(bytes) as usize;
-        let place = self.rng.below(room + 1) as u64;
+        let room = low(region.length.saturating_sub(bytes));
+        let place = u64::from(below(&mut self.rng, room + 1));
         Write {
             id: 0,
-            data: Payload::Ghost(u32::try_from(bytes).unwrap_or(0)),
+            data: Payload::Ghost(low(bytes)),
             to: Remote {
                 rkey: region.key,
                 addr: region.addr.wrapping_add(place),
             },
-            imm: self.rng.bits() as u32,
+            imm: low(self.rng.bits()),
             deadline_ns: self.deadline(),
         }
     }
@@ -272,7 +282,7 @@ impl World {
         let rkey = if rng.chance(0.8) {
             region.key
         } else {
-            region.key ^ 1 << rng.below(32)
+            region.key ^ (1 << rng.below(32))
         };
         let active = self.pairs[at].active_receive();
         let psn = match rng.below(8) {
@@ -290,17 +300,17 @@ impl World {
         } else {
             near(rng, bytes)
         };
-        let mut header = Roce::new(Bth::new(opcode, at as u32, psn as u32));
+        let mut header = Roce::new(Bth::new(opcode, self.pairs[at].qpn, low(psn)));
         // An opcode that XP does not have.
         if opcode != 0x2C {
             header.reth = Some(Reth {
                 remote_addr: addr,
                 rkey,
-                dma_bytes: dma_bytes as u32,
+                dma_bytes: low(dma_bytes),
             });
         }
-        header.imm = (opcode == 0x2B).then(|| rng.bits() as u32);
-        let payload = Payload::Ghost(bytes as u32);
+        header.imm = (opcode == 0x2B).then(|| low(self.rng.bits()));
+        let payload = Payload::Ghost(low(bytes));
         self.arrive(at, Packet { header, payload }, false)
     }
 
@@ -330,11 +340,11 @@ impl World {
 }
 
 /// A congestion notification for a queue pair (IBTA A17.9.3).
-fn notification(at: usize) -> Packet {
+fn notification(qpn: u32) -> Packet {
     let bth = Bth {
         migrated: false,
         becn: true,
-        ..Bth::new(NOTIFICATION, at as u32, 0)
+        ..Bth::new(NOTIFICATION, qpn, 0)
     };
     Packet {
         header: Roce::new(bth),

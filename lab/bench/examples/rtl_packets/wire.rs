@@ -76,7 +76,11 @@ pub(crate) fn beats(
     let udp_bytes = u16::try_from(around + padded).unwrap_or(u16::MAX);
     let mut bytes: Beats = core::array::from_fn(|_| rng.bits().to_le_bytes()[0]);
     let ip_bytes = if is_v6 { 40 } else { 20 };
-    let ecn = if is_marked { 3 } else { rng.below(3) as u8 };
+    let ecn = if is_marked {
+        3
+    } else {
+        [0, 1, 2][rng.below(3)]
+    };
     if is_v6 {
         bytes[0] = 0x60;
         bytes[1] = ecn << 4;
@@ -113,5 +117,5 @@ pub(crate) fn beats(
         Some(Fault::QueuePair) => udp[8 + 5 + rng.below(2)] |= 0x40,
     }
     let least = if is_v6 { 2 } else { 1 };
-    (least.max(1 + rng.below(2) as u32), bytes)
+    (least.max(1 + crate::below(rng, 2)), bytes)
 }
