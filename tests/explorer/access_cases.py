@@ -83,11 +83,11 @@ class Eyes(PageCase):
     """Contrast, size, and how to distinguish schemes without colour."""
 
     def each(self, selector, expression):
-        """Returns the value of an expression for each element `e`."""
+        """Return the value of an expression for each element `e`."""
         return self.browser.evaluate(f"[...document.querySelectorAll('{selector}')].map((e) => {expression})")
 
     def count(self, selector, condition):
-        """Returns the number of elements `e` for which a condition is true."""
+        """Return the number of elements `e` for which a condition is true."""
         return sum(self.each(selector, f"Boolean({condition})"))
 
     def test_contrast_in_light_and_dark(self):

@@ -42,7 +42,7 @@ class Browser:
         self.call("Network.emulateNetworkConditions", offline=True, latency=0, downloadThroughput=0, uploadThroughput=0)
 
     def _page(self):
-        """Returns the page, which may open after the browser answers."""
+        """Return the page, which may open after the browser answers."""
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
             for target in self.call("Target.getTargets")["targetInfos"]:
@@ -52,7 +52,7 @@ class Browser:
         raise TimeoutError("the browser opens no page")
 
     def close(self):
-        """Ends the browser and removes its profile."""
+        """End the browser and remove its profile."""
         try:
             self.call("Browser.close")
             self._process.wait(60)
@@ -64,7 +64,7 @@ class Browser:
         self._profile.cleanup()
 
     def call(self, method, timeout_s=PATIENCE_S, **params):
-        """Runs one command and returns its result."""
+        """Run one command and return its result."""
         self._number += 1
         message = {"id": self._number, "method": method, "params": params}
         if self._session:
@@ -102,7 +102,7 @@ class Browser:
             self.requests.append(params["request"]["url"])
 
     def evaluate(self, expression):
-        """Returns the value of a JavaScript expression. If it is a promise, returns the value of
+        """Return the value of a JavaScript expression. If it is a promise, return the value of
         the promise."""
         result = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in result:
@@ -110,7 +110,7 @@ class Browser:
         return result["result"].get("value")
 
     def wait(self, expression, timeout_s=PATIENCE_S):
-        """Waits until a JavaScript expression is true."""
+        """Wait until a JavaScript expression is true."""
         deadline = time.monotonic() + timeout_s
         while not self.evaluate(expression):
             if time.monotonic() > deadline:
@@ -118,7 +118,7 @@ class Browser:
             time.sleep(0.02)
 
     def open(self, url):
-        """Loads a page again, even if only the fragment differs, and waits until the page has its
+        """Load a page again, even if only the fragment differs, and wait until the page has its
         answers."""
         self.call("Page.navigate", url="about:blank")
         self.wait("location.href === 'about:blank'")
@@ -126,7 +126,7 @@ class Browser:
         self.wait("document.readyState === 'complete' && document.body.dataset.answered !== undefined")
 
     def settled(self):
-        """Waits until the answers belong to the settings in the link."""
+        """Wait until the answers belong to the settings in the link."""
         self.wait("document.body.dataset.answered !== undefined && document.body.dataset.answered === location.hash")
 
     def press(self, *keys):
@@ -138,13 +138,13 @@ class Browser:
             self.call("Input.dispatchKeyEvent", type="keyUp", **event)
 
     def type(self, element, text):
-        """Replaces the text of the text box with the id `element`, like typing."""
+        """Replace the text of the text box with the id `element`, like typing."""
         self.evaluate(f"document.getElementById({json.dumps(element)}).select()")
         self.evaluate(f"document.getElementById({json.dumps(element)}).focus()")
         self.call("Input.insertText", text=text)
 
     def look(self, width, height, dark=False):
-        """Sets the size of the window, and whether the user prefers dark pages."""
+        """Set the size of the window, and whether the user prefers dark pages."""
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1,
                   mobile=width < 600)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}

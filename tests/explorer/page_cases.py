@@ -21,7 +21,7 @@ VALUES = f"Object.fromEntries({json.dumps(INPUTS)}.map((id) => [id, document.get
 
 
 def close(one, other):
-    """Returns whether two numbers are equal except for rounding."""
+    """Return whether two numbers are equal except for rounding."""
     return abs(one - other) <= AGREE * abs(other)
 
 
@@ -45,7 +45,7 @@ class PageCase(unittest.TestCase):
         return self.browser.evaluate(f"document.getElementById({json.dumps(element)}).value")
 
     def enter(self, element, value, event):
-        """Sets the value of an input and sends the event that a user's choice would cause."""
+        """Set the value of an input and send the event that a user's choice would cause."""
         self.browser.evaluate(f"""(() => {{
           const input = document.getElementById({json.dumps(element)});
           input.value = {json.dumps(value)};

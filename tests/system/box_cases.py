@@ -28,7 +28,7 @@ _SENDS = 4
 
 
 def _repeats(rig, chain, **options):
-    """Sends a few times. Returns what is wrong, and the packets that the sending NIC repeated."""
+    """Send a few times. Return what is wrong, and the packets that the sending NIC repeated."""
     sends = [rig.send(chain, **options) for _ in range(_SENDS)]
     wrong = next((wrong for wrong, _ in sends if wrong), None)
     return wrong, sum(sender["repeated"] for _, (sender, _) in sends)
@@ -98,7 +98,7 @@ def _one_sided(report, rig, kind, work):
 
 
 def _foreign(report, rig, kind):
-    """Checks that boxes forward all other traffic unchanged."""
+    """Check that boxes forward all other traffic unchanged."""
     with Chain() as chain, rig.boxes(chain, *KINDS[kind], kind=kind):
         for host in (chain.a, chain.b):
             host.run("sysctl", "-qw", "net.ipv6.conf.veth0.disable_ipv6=0")
@@ -110,7 +110,7 @@ def _foreign(report, rig, kind):
 
 
 def _echoes(chain, target):
-    """Sends datagrams to `b`, which sends them back. Returns what is wrong with them."""
+    """Send datagrams to `b`, which sends them back. Return what is wrong with them."""
     server = ("import socket,sys\n"
               "s=socket.socket(socket.AF_INET6 if ':' in sys.argv[1] else socket.AF_INET,"
               "socket.SOCK_DGRAM)\n"
@@ -133,7 +133,7 @@ def _echoes(chain, target):
 
 
 def _tcp(chain, target, data):
-    """Sends a file over TCP from `a` to `b`. Returns what is wrong with the received file."""
+    """Send a file over TCP from `a` to `b`. Return what is wrong with the received file."""
     server = ("import socket,sys,hashlib\n"
               "s=socket.create_server((sys.argv[1],5001))\nprint('ready',flush=True)\n"
               "c,_=s.accept()\nh=hashlib.sha256()\n"
@@ -152,7 +152,7 @@ def _tcp(chain, target, data):
 
 
 def _try(host, *command):
-    """Returns what went wrong with a command."""
+    """Return what went wrong with a command."""
     try:
         host.run(*command)
         return None
@@ -174,7 +174,7 @@ def _one_box(report, rig):
 
 
 def _narrow(chain, rate, device="far", burst="20kb", queue=("latency", "200ms")):
-    """Limits the rate from `a` to `b` behind the box of `a`, or the rate of another interface of
+    """Limit the rate from `a` to `b` behind the box of `a`, or the rate of another interface of
     this box."""
     chain.near_a.run("tc", "qdisc", "add", "dev", device, "root", "tbf", "rate", rate,
                      "burst", burst, *queue)
@@ -290,7 +290,7 @@ def _gone(report, rig):
 
 
 def _far_interface(report, rig):
-    """Says what is wrong with the interface where the path is."""
+    """Say what is wrong with the interface where the path is."""
     with Chain() as chain:
         command = [rig.program, "lowar", "--near", "near", "--far", "far", "--no-key", "--for", "100ms"]
         long = str(chain.mtu + 1)

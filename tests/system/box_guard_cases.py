@@ -77,7 +77,7 @@ def _invented(report, rig, kind):
 
 
 def _threads(process):
-    """Returns the scheduling policies of the threads of a process by name, and their status fields."""
+    """Return the scheduling policies of the threads of a process by name, and their status fields."""
     policies, statuses = {}, []
     for thread in os.listdir(f"/proc/{process.pid}/task"):
         folder = f"/proc/{process.pid}/task/{thread}"

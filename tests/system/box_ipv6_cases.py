@@ -60,8 +60,8 @@ def _trains(report, rig):
 
 
 def _send_file(chain, rig):
-    """Sends the data with `farwrite send` to port 4791 of `b`, so fast that packets leave in trains.
-    Returns what is wrong."""
+    """Send the data with `farwrite send` to port 4791 of `b`, so fast that packets leave in trains.
+    Return what is wrong."""
     into = rig.directory / f"box-files-{os.urandom(4).hex()}"
     into.mkdir()
     to = f"[{chain.b.v6}]:4791"

@@ -50,19 +50,19 @@ def _repeats(report, rig):
 
 
 def _left(loss, protected, size):
-    """Returns the predicted share of losses that stay missing. A lost packet is recovered if all others of its class
+    """Return the predicted share of losses that stay missing. A lost packet is recovered if all others of its class
     of `size` packets arrive, and their repair packet. The packets of the first round trip are not protected."""
     return 1 - protected * (1 - loss) ** size
 
 
 def _loss(transfers):
-    """Returns the share of packets whose first sending did not arrive, as the receiver counts."""
+    """Return the share of packets whose first sending did not arrive, as the receiver counts."""
     lost, judged = (sum(one["send_loss"][name] for one in transfers) for name in ("lost_chunks", "judged_chunks"))
     return lost / judged
 
 
 def _transfers(report, rig, name, *options):
-    """Sends the file several times. Returns the senders' results, and those of the boxes."""
+    """Send the file several times. Return the senders' results, and those of the boxes."""
     with LongChain(rig.program, "--rtt", "20ms", "--rate", "200Mbit", "--queue", QUEUE, "--loss", "4%", "--back",
                    "loss=0") as chain:
         with rig.boxes(chain, *options) as boxes:
@@ -72,7 +72,7 @@ def _transfers(report, rig, name, *options):
 
 
 def _send_file(chain, rig):
-    """Returns the sender's result, and what is wrong with the file."""
+    """Return the sender's result, and what is wrong with the file."""
     into = rig.directory / f"box-files-{os.urandom(4).hex()}"
     into.mkdir()
     receiver = chain.own(chain.b.popen(

@@ -60,7 +60,7 @@ def _codes(program, *arguments):
 
 
 def _parity(judge, k, m, chunk_bytes, data):
-    """Returns the parity chunks of each group in order. Zeros pad the last group."""
+    """Return the parity chunks of each group in order. Zeros pad the last group."""
     group_bytes = k * chunk_bytes
     for start in range(0, len(data), group_bytes):
         group = data[start:start + group_bytes].ljust(group_bytes, b"\0")
@@ -69,7 +69,7 @@ def _parity(judge, k, m, chunk_bytes, data):
 
 
 def _xor(_, m, chunks):
-    """Returns parity chunk `i` for each `i`: the XOR of the data chunks `j` with `j mod m = i`."""
+    """Return parity chunk `i` for each `i`: the XOR of the data chunks `j` with `j mod m = i`."""
     for first in range(m):
         total = 0
         for chunk in chunks[first::m]:

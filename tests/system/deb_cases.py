@@ -50,7 +50,7 @@ def _installed(report, program, directory):
 
 
 def _complete(script, word):
-    """Returns the completions that bash offers for `word` as the first argument of farwrite."""
+    """Return the completions that bash offers for `word` as the first argument of farwrite."""
     text = f"""source {shlex.quote(str(script))}
 COMP_WORDS=(farwrite {word}); COMP_CWORD=1
 _farwrite farwrite {word} farwrite
@@ -59,7 +59,7 @@ printf '%s\\n' "${{COMPREPLY[@]}}" """
 
 
 def _units(report, there):
-    """Checks that each unit, and the OPTIONS in its comments, name options that the program has."""
+    """Check that each unit, and the OPTIONS in its comments, name options that the program has."""
     folder = there / "lib/systemd/system"
     for unit in sorted(folder.iterdir()):
         text = unit.read_text()
@@ -79,7 +79,7 @@ def _units(report, there):
 
 
 def _verify(unit, there):
-    """Returns what systemd-analyze finds in a unit. It looks for the program that the unit starts, so the
+    """Return what systemd-analyze finds in a unit. It looks for the program that the unit starts, so the
     copy that it sees names the one of the package."""
     copy = there / unit.name
     program = str(there / "usr/bin/farwrite")

@@ -255,7 +255,7 @@ def _coarse_times(report, place):
 
 
 def _mirror(place, ends, disk, *more):
-    """Mirrors `ren` to a disk. Returns what is wrong. The sender must warn where names differ."""
+    """Mirror `ren` to a disk. Return what is wrong. The sender must warn where names differ."""
     receiver = ends.recv(disk.path, "--allow-delete", *(() if more else ["--once"]))
     sent = ends.send(receiver, place.where / "ren", "--delete", *more).end()
     receiver.process.terminate()
@@ -321,7 +321,7 @@ def _mirror_as_told(report, ends, inbox, sent):
 
 
 def _below(directory):
-    """Returns the paths below a directory, those of directories with `/` at the end."""
+    """Return the paths below a directory, those of directories with `/` at the end."""
     paths = [(path.relative_to(directory), path.is_dir()) for path in directory.rglob("*")]
     return sorted(f"{path}/" if is_directory else str(path) for path, is_directory in paths)
 
@@ -368,7 +368,7 @@ def _orphans(report, place):
 
 @contextlib.contextmanager
 def _outage(veth):
-    """Drops all packets at both ends while a `with` block runs."""
+    """Drop all packets at both ends while a `with` block runs."""
     rule = ("add table netdev cut; add chain netdev cut in {{ type filter hook ingress device {} "
             "priority 0; policy drop; }}")
     for host in (veth.a, veth.b):
@@ -417,7 +417,7 @@ def _link_local(report, place):
 
 
 def _link_local_of(host):
-    """Returns the link-local address of a host, once the address is usable."""
+    """Return the link-local address of a host, once the address is usable."""
     lines = host.ip("-6", "-o", "addr", "show", "dev", host.dev, "scope", "link").splitlines()
     usable = [line.split()[3].split("/")[0] for line in lines if "tentative" not in line]
     return usable[0] if usable else None

@@ -48,11 +48,11 @@ class Stall:
         self.sender = ends.send(self.receiver, tree)
 
     def wait(self):
-        """Waits until the disk stalls."""
+        """Wait until the disk stalls."""
         until(lambda: self.disk.waiting(self.operation), 60, f"the disk holds {self.operation} up")
 
     def problems(self):
-        """Returns what went wrong. The end with the stalled disk and its peer must each name that
+        """Return what went wrong. The end with the stalled disk and its peer must each name that
         disk once."""
         received, sent, problems = both_ended(self.receiver, self.sender)
         own, peer = (received, sent) if self.end == "recv" else (sent, received)

@@ -21,7 +21,7 @@ def run(report, program):
 
 
 def _ping(path, **options):
-    """Measures the round trips of 100-byte datagrams from `a` to `b` and back, by number."""
+    """Measure the round trips of 100-byte datagrams from `a` to `b` and back, by number."""
     flags = [text for key, value in options.items() for text in (f"--{key}", value)]
     path.start(path.b, "udp-echo")
     ping = path.start(path.a, "udp-ping", "--to", path.b.v4, "--payload", 100, *flags)
@@ -105,7 +105,7 @@ def _policer(report, program):
 
 
 def _goodput(flow):
-    """Returns the rate of a flow in bits per second from its first quarter to its end, without the
+    """Return the rate of a flow in bits per second from its first quarter to its end, without the
     slowest and the fastest quarter of the tenths of a second. A process that stalls makes some
     tenths slow and the next one fast."""
     middle = sorted(flow[len(flow) // 4:-1])

@@ -57,7 +57,7 @@ GROUPS = WORKING | WAITING
 
 
 def run_groups(programs, names):
-    """Runs the groups of cases with these names and returns the exit status."""
+    """Run the groups of cases with these names and return the exit status."""
     # An exit removes the namespaces when the tests are terminated.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     report = Report()
@@ -71,7 +71,7 @@ def run_groups(programs, names):
 
 
 def run_all(programs):
-    """Runs all cases, those that wait in a second process, and returns the exit status."""
+    """Run all cases, those that wait in a second process, and return the exit status."""
     with tempfile.TemporaryFile("w+") as output:
         waiting = subprocess.Popen([sys.executable, __file__, str(programs), *WAITING], stdout=output,
                                    stderr=subprocess.STDOUT)
@@ -88,7 +88,7 @@ def run_all(programs):
 
 
 def main():
-    """Runs the groups that the command line names, or all."""
+    """Run the groups that the command line names, or all."""
     programs, names = pathlib.Path(sys.argv[1]), sys.argv[2:]
     if wrong := [name for name in names if name not in GROUPS]:
         sys.exit(f"system tests: there is no group {wrong[0]}; the groups are {', '.join(GROUPS)}")

@@ -72,7 +72,7 @@ def _rebinding(report, program, where):
 
 
 def _ports(nat):
-    """Returns the UDP ports that `near` has chosen, according to packets at `far`."""
+    """Return the UDP ports that `near` has chosen, according to packets at `far`."""
     listing = nat.far.run("cat", "/proc/net/nf_conntrack")
     lines = [line.split() for line in listing.splitlines() if " udp " in line]
     words = [word for line in lines for word in line if word.startswith("sport=")]
@@ -134,7 +134,7 @@ def _shrink_interface(nat):
 
 
 def _shrinks(program, where, args, shrink):
-    """Sends jumbo frames over a path that `shrink` makes smaller in the middle of the transfer."""
+    """Send jumbo frames over a path that `shrink` makes smaller in the middle of the transfer."""
     with Nat(mtu=9000, edge=9000) as nat:
         nat.route_openly()
         _drop_icmp(nat)
@@ -296,16 +296,16 @@ class _Rank:
         self.process.wait()
 
     def lines(self):
-        """Returns what the rank has said so far."""
+        """Return what the rank has said so far."""
         return self.log.read_text().splitlines()
 
     def end(self, seconds):
-        """Waits for the rank. Returns its exit code and what it said."""
+        """Wait for the rank. Return its exit code and what it said."""
         return self.process.wait(seconds), self.lines()
 
 
 def _bleach(nat):
-    """Makes `near` clear the ECN field of UDP packets."""
+    """Make `near` clear the ECN field of UDP packets."""
     nat.near.nft("add table ip bleach; add chain ip bleach pass "
                  "{ type filter hook forward priority 0; }; "
                  "add rule ip bleach pass meta l4proto udp ip ecn set not-ect")

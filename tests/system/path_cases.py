@@ -32,7 +32,7 @@ def _fresh(where, name):
 
 
 def _whole(transfer):
-    """Returns what went wrong with a transfer."""
+    """Return what went wrong with a transfer."""
     return transfer.problems + transfer.drops()
 
 
@@ -79,7 +79,7 @@ def _gro(report, program, where):
 
 
 def _are_joined(frames):
-    """Returns whether a captured frame is longer than the MTU of the interface."""
+    """Return whether a captured frame is longer than the MTU of the interface."""
     return any(len(frame) > 9014 for frame in frames)
 
 
@@ -138,7 +138,7 @@ def _mtus(report, program, where):
 
 
 def _refusal(pair):
-    """Returns what is wrong with the error of a sender whose path carries 1500 bytes."""
+    """Return what is wrong with the error of a sender whose path carries 1500 bytes."""
     try:
         pair.a.expect("sent", 60)
     except PeerFailed as failure:
@@ -167,7 +167,7 @@ def _loss(report, program, where):
 
 
 def _outages(report, program, where):
-    """Runs all outages at the same time, because they mostly wait."""
+    """Run all outages at the same time, because they mostly wait."""
     # For IPv6, Linux removes the addresses of an interface that goes down, unless it is configured
     # to keep them.
     cases = [("receiver's", 4, "sr-nack", True), ("sender's", 4, "sr-rto", True),
@@ -182,7 +182,7 @@ def _outages(report, program, where):
 
 
 def _outage(program, directory, end, family, scheme, keep):
-    """Runs a transfer with an outage at one end in the middle. Returns what went wrong."""
+    """Run a transfer with an outage at one end in the middle. Return what went wrong."""
     with Veth(9000) as veth:
         host = veth.b if end == "receiver's" else veth.a
         if not keep:
@@ -200,7 +200,7 @@ def _outage(program, directory, end, family, scheme, keep):
 
 
 def _survives(pair):
-    """Returns what went wrong with a transfer that had an outage."""
+    """Return what went wrong with a transfer that had an outage."""
     try:
         transfer = pair.finish(90)
     except PeerFailed as failure:

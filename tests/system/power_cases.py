@@ -41,7 +41,7 @@ def run(report, programs, directory):
 
 
 def _missing(kind):
-    """Returns why a file system cannot be used here; `None` if it can."""
+    """Return why a file system cannot be used here; `None` if it can."""
     if not os.path.exists("/dev/loop-control"):
         return "there are no loop devices"
     if not os.path.exists("/dev/fuse"):
@@ -78,7 +78,7 @@ class _FileSystem:
         sh("umount", str(self.path))
 
     def snapshot(self, name):
-        """Copies what the disk has now."""
+        """Copy what the disk has now."""
         copy = self.where / name
         self.below.block("write")
         # Writes that began before end in this time.
@@ -89,7 +89,7 @@ class _FileSystem:
 
     @contextlib.contextmanager
     def after_failure(self, copy):
-        """Mounts a copy, as after the power has come back."""
+        """Mount a copy, as after the power has come back."""
         path = self.where / "after"
         path.mkdir(exist_ok=True)
         # XFS refuses a second file system with the same number.
@@ -159,7 +159,7 @@ def _survives(report, ends, disk, where):
 
 
 def _goes_on(ends, path, where):
-    """Gives the same command again. Returns what is wrong."""
+    """Give the same command again. Return what is wrong."""
     receiver = ends.recv(path, "--once")
     sent = ends.send(receiver, where / "tree").end()
     problems = sent.problems("send", 0) + receiver.end().problems("recv", 0)
@@ -170,7 +170,7 @@ def _goes_on(ends, path, where):
 
 
 def _state(root, name):
-    """Returns which version of a file is there."""
+    """Return which version of a file is there."""
     path = root / name
     if not path.is_file():
         return "missing"

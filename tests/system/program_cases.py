@@ -40,18 +40,18 @@ class Program:
         _plant(self.tree)
 
     def fresh(self, name):
-        """Makes a new directory to receive into."""
+        """Make a new directory to receive into."""
         directory = self.where / name
         directory.mkdir()
         return directory
 
     def recv(self, veth, listen, directory, key=None):
-        """Starts `farwrite recv` on `b`."""
+        """Start `farwrite recv` on `b`."""
         return self._start(veth, veth.b, "recv", "--listen", f"{listen}:{PORT}", "--once",
                            "--dir", str(directory), "--psk-file", str(key or self.key))
 
     def send(self, veth, to, *more, what=None):
-        """Starts `farwrite send` on `a`."""
+        """Start `farwrite send` on `a`."""
         return self._start(veth, veth.a, "send", "--to", f"{to}:{PORT}", "--psk-file",
                            str(self.key), *more, str(what or self.tree))
 
@@ -62,7 +62,7 @@ class Program:
 
 
 def _plant(root):
-    """Makes files with sizes near that of a packet and larger ones, nested, empty and executable
+    """Make files with sizes near that of a packet and larger ones, nested, empty and executable
     files, and files with unusual names."""
     sizes = {"empty": 0, "one": 1, "packet-1": 4095, "packet": 4096, "packet+1": 4097,
              "sub/large": 6_000_000, "sub/deep/er/name with ü and 'quotes'": 77_777,
@@ -76,7 +76,7 @@ def _plant(root):
 
 
 def _listing(root):
-    """Returns the contents of a tree, by path: kind, whether it is executable, and checksum."""
+    """Return the contents of a tree, by path: kind, whether it is executable, and checksum."""
     found = {}
     for path in root.rglob("*"):
         name = path.relative_to(root).as_posix()
@@ -95,7 +95,7 @@ def _differences(sent, received):
 
 
 def _ends(sender, receiver, seconds=90, lossy=False):
-    """Waits for both ends. Returns what went wrong according to their output. With `lossy`, the
+    """Wait for both ends. Return what went wrong according to their output. With `lossy`, the
     sender must have retransmitted something, or the receiver must have rebuilt something."""
     problems, repaired = [], False
     for name, process in (("send", sender), ("recv", receiver)):
@@ -137,7 +137,7 @@ def _trees(report, program):
 
 
 def _listening(veth):
-    """Waits until the receiver listens."""
+    """Wait until the receiver listens."""
     until(lambda: f":{PORT}" in veth.b.run("ss", "-uln"), 60, "recv listens")
 
 
@@ -168,7 +168,7 @@ def _sealed(report, program):
 
 
 def _carried(frames):
-    """Returns the payload bytes of the RoCEv2 writes among the frames."""
+    """Return the payload bytes of the RoCEv2 writes among the frames."""
     return sum(len(rocev2.write(packet).payload) for packet in map(rocev2.parse, frames)
                if packet.opcode == rocev2.UC_WRITE_ONLY_WITH_IMMEDIATE)
 
@@ -214,7 +214,7 @@ def _outage(report, program):
 
 
 def _with_outage(program, big, family):
-    """Sends a file with an outage in the middle. Returns what went wrong."""
+    """Send a file with an outage in the middle. Return what went wrong."""
     with Veth(9000) as veth:
         own = veth.b.v4 if family == 4 else f"[{veth.b.v6}]"
         directory = program.fresh(f"outage-{family}")
@@ -231,7 +231,7 @@ def _with_outage(program, big, family):
 
 
 def _changes(file, directory):
-    """Returns what is wrong with a file that was received into a directory."""
+    """Return what is wrong with a file that was received into a directory."""
     arrived = directory / file.name
     if arrived.exists() and arrived.read_bytes() == file.read_bytes():
         return []
@@ -267,7 +267,7 @@ def _copies(report, program):
 
 
 def _read_datagrams(host):
-    """Returns how many UDP datagrams programs of a host have read."""
+    """Return how many UDP datagrams programs of a host have read."""
     names, counts = (line.split() for line in host.run("cat", "/proc/net/snmp").splitlines()
                      if line.startswith("Udp:"))
     return int(counts[names.index("InDatagrams")])
@@ -294,7 +294,7 @@ def _forged_icmp(report, program):
 
 
 def _forge(host):
-    """Forges an ICMP message about each connected UDP socket of a host. Returns how many."""
+    """Forge an ICMP message about each connected UDP socket of a host. Return how many."""
     # Queues, the local address and port, and those of the peer.
     sockets = [line.split() for line in host.run("ss", "-Hun").splitlines()]
     for _, _, *ends in sockets:
@@ -305,7 +305,7 @@ def _forge(host):
 
 
 def _shown(report, program):
-    """Moves the tree at 20 Mbit/s, which takes 2.4 s: people see a line of progress each second."""
+    """Move the tree at 20 Mbit/s, which takes 2.4 s: people see a line of progress each second."""
     with Veth(9000) as veth:
         receiver = program.recv(veth, veth.b.v4, program.fresh("shown"))
         _listening(veth)

@@ -100,7 +100,7 @@ def _has_last_response(frames):
 
 
 def _extensions(rows, packets):
-    """Returns where tshark and the bytes differ in the headers after the BTH."""
+    """Return where tshark and the bytes differ in the headers after the BTH."""
     problems = []
     for at, (row, packet) in enumerate(zip(rows, packets)):
         if packet.opcode in WITH_RETH:

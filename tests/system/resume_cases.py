@@ -60,7 +60,7 @@ def _kills(report, program, where):
 
 
 def _kill(ends, where, which, after):
-    """Kills one end some time after the start, and gives the same commands again. Returns what is wrong, how
+    """Kill one end some time after the start, and give the same commands again. Return what is wrong, how
     many bytes that had arrived came twice, and whether the end was killed in transit."""
     inbox = where / "inbox"
     shutil.rmtree(inbox, ignore_errors=True)
@@ -112,7 +112,7 @@ def _outage(program, where):
 
 
 def _files(program, where, change, name, told=()):
-    """Sends a file while something happens to the network. Returns what is wrong. `told` is what the sender
+    """Send a file while something happens to the network. Return what is wrong. `told` is what the sender
     warns of."""
     inbox = where / name
     inbox.mkdir()
@@ -142,7 +142,7 @@ def _files(program, where, change, name, told=()):
 
 
 def _pipe(program, where, change):
-    """Does the same with a pipe."""
+    """Do the same with a pipe."""
     source, target = where / NETWORK_FILE, where / f"pipe-{random.randrange(1 << 32)}"
     with Veth(1500) as veth, open(source, "rb") as data, open(target, "wb") as copy:
         key = target.with_suffix(".key")
@@ -164,7 +164,7 @@ def _pipe(program, where, change):
 
 
 def _move(veth):
-    """Gives the sender's machine another address, after a second without a network."""
+    """Give the sender's machine another address, after a second without a network."""
     veth.a.ip("addr", "del", f"{veth.a.v4}/24", "dev", veth.a.dev)
     time.sleep(1)
     veth.a.ip("addr", "add", "10.77.0.9/24", "dev", veth.a.dev)

@@ -47,7 +47,7 @@ def _copies(report, program, where, veth):
         return done, json.loads(done.stdout)
 
     def both_ways(name, is_through):
-        """Copies the tree there and back. Returns what is wrong."""
+        """Copy the tree there and back. Return what is wrong."""
         there, here = where / f"there {name}", where / f"here {name}"
         there.mkdir()
         here.mkdir()
@@ -93,7 +93,7 @@ def _copies(report, program, where, veth):
 
 
 def _owners(copy, program, where, veth):
-    """Copies a tree of root to a far end of another user. Returns what is wrong."""
+    """Copy a tree of root to a far end of another user. Return what is wrong."""
     inbox, far = where / "not root", where / "far"
     inbox.mkdir()
     # The user may read and write everywhere, because the program can be in a directory of root.

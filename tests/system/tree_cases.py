@@ -20,7 +20,7 @@ def run(report, program, directory):
 
 
 def _make(tree):
-    """Makes one of each."""
+    """Make one of each."""
     (tree / "empty").mkdir(parents=True)
     (tree / "deep" / "er").mkdir(parents=True)
     (tree / "file").write_bytes(b"file" * 5000)
@@ -104,7 +104,7 @@ def _again(report, ends, where, options):
 
 
 def _differences(tree, inbox):
-    """Returns what rsync would change to make the copy equal."""
+    """Return what rsync would change to make the copy equal."""
     done = subprocess.run([*COMPARE, f"{tree}/", f"{inbox}/tree/"], capture_output=True, check=False)
     lines = (done.stdout + done.stderr).decode(errors="replace").splitlines()
     return lines or ([] if done.returncode == 0 else [f"rsync ended with {done.returncode}"])

@@ -34,7 +34,7 @@ def run(report, program, directory):
 
 
 def _move(veth, program, where, family, mtu, offload):
-    """Moves three messages with immediates: a long one with an odd length, a short one, an empty
+    """Move three messages with immediates: a long one with an odd length, a short one, an empty
     one."""
     messages = [random.Random(family).randbytes(700_001), b"short", b""]
     wire = Capture(veth, veth.b, where / "wire.pcap")
@@ -87,7 +87,7 @@ def _judge(report, where, moved, family, mtu, offload):
 
 
 def _identifications(packets, most):
-    """Returns the identifications that do not start at 0 or do not increase by one in a sender's
+    """Return the identifications that do not start at 0 or do not increase by one in a sender's
     batch, or that no batch has. The rate decides how long batches are."""
     problems, last, highest = [], {}, 0
     for at, packet in enumerate(packets):
@@ -122,7 +122,7 @@ def _controls(texts, transfer):
 
 
 def _doubt_icrc(report, seen):
-    """Checks that every byte affects the ICRC, except those that P2.5 replaces by ones."""
+    """Check that every byte affects the ICRC, except those that P2.5 replaces by ones."""
     packet = max(seen.packets, key=lambda p: len(p.frame))
     start, udp, bth = rocev2.ETHERNET_BYTES, packet.udp_at, packet.bth_at
     # For these bytes, the bits that may change on the path.
@@ -151,7 +151,7 @@ _DAMAGE = {"queue pair": 7, "PSN": 11, "address": 18, "rkey": 23, "length": 27, 
 
 
 def _doubt_tshark(report, where, seen, mtu):
-    """Checks that changed packets and missing packets are detected."""
+    """Check that changed packets and missing packets are detected."""
     writes = [at for at, packet in enumerate(seen.packets)
               if packet.opcode == rocev2.UC_WRITE_ONLY_WITH_IMMEDIATE]
     victims = dict(zip(_DAMAGE, writes[3::5]))

@@ -35,7 +35,7 @@ def box_cases():
 
 
 def box_points():
-    """Returns the cases of the figure LV."""
+    """Return the cases of the figure LV."""
     return [bandwidth(name, loss) for loss in (0, 0.005, 0.02) for name in WAYS]
 
 
@@ -52,7 +52,7 @@ def contents(name, loss, version):
 
 
 def bandwidth(name, loss, version=4):
-    """Returns a case of writes of a reliable connection, for `SECONDS`."""
+    """Return a case of writes of a reliable connection, for `SECONDS`."""
     way, series = WAYS[name]
     # 64 KiB are under way, while a round trip carries 40 KB.
     ends = writes("rxe3", "rxe4", ADDRESSES[version], in_flight=4)
@@ -64,7 +64,7 @@ def bandwidth(name, loss, version=4):
 
 
 def path(loss):
-    """Returns netem of both ends of the path: 20 ms each way."""
+    """Return netem of both ends of the path: 20 ms each way."""
     return dict.fromkeys(["f0", "f1"], f"delay 20ms loss {100 * loss:g}% rate {RATE} limit 20000")
 
 
@@ -72,18 +72,18 @@ MEASURES = {"program": 1, "messages_of": MESSAGE_BYTES, "seconds": SECONDS - 2}
 
 
 def writes(left, right, addresses, in_flight):
-    """Returns the commands of the two ends of a bandwidth test of perftest. `in_flight`: its messages in flight."""
+    """Return the commands of the two ends of a bandwidth test of perftest. `in_flight`: its messages in flight."""
     return perftest(right, addresses[1], in_flight), perftest(left, addresses[0], in_flight, "127.0.0.1")
 
 
 def gid(address):
-    """Returns the identifier of a device's address, as the kernel writes it."""
+    """Return the identifier of a device's address, as the kernel writes it."""
     address = ipaddress.ip_address(address)
     return (address if address.version == 6 else ipaddress.IPv6Address(f"::ffff:{address}")).exploded
 
 
 def perftest(device, address, in_flight, server=""):
-    """Returns the command of one end of a bandwidth test. perftest needs the index of the identifier, and does not
+    """Return the command of one end of a bandwidth test. perftest needs the index of the identifier, and does not
     wait for its server."""
     identifiers = f"/sys/class/infiniband/{device}/ports/1/gids"
     test = (

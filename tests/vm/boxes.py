@@ -59,7 +59,7 @@ class Boxes:
         ]
 
     def set(self, path):
-        """Starts boxes: those of a path, `{"box": lowar, netrt or None, "options": [...], "repairs": whether they must
+        """Start boxes: those of a path, `{"box": lowar, netrt or None, "options": [...], "repairs": whether they must
         repair something}`."""
         self.path = path
         if not path["box"]:
@@ -81,7 +81,7 @@ class Boxes:
             time.sleep(0.02)
 
     def clear(self):
-        """Ends the boxes. Returns what they have counted, both together, and what is wrong with that."""
+        """End the boxes. Return what they have counted, both together, and what is wrong with that."""
         path, self.path = self.path, None
         if path is None:
             return {}
@@ -111,6 +111,6 @@ class Boxes:
 
 
 def bridge(name, *interfaces):
-    """Returns the commands for a bridge that forwards all frames between interfaces."""
+    """Return the commands for a bridge that forwards all frames between interfaces."""
     members = [f"ip link set {interface} master {name}" for interface in interfaces]
     return [f"ip link add {name} mtu {NEAR_MTU} type bridge mcast_snooping 0", *members, f"ip link set {name} up"]

@@ -2,6 +2,6 @@
 
 
 def case(name, limit_s, *commands, **more):
-    """Returns a case whose programs run outside of the namespace `peer`, if they do not name it."""
+    """Return a case whose programs run outside of the namespace `peer`, if they do not name it."""
     programs = [command if isinstance(command, dict) else {"command": command} for command in commands]
     return {"name": name, "limit_s": limit_s, "programs": programs} | more

@@ -79,7 +79,7 @@ WHILE_MOVING = (
 
 
 def moves(programs, name, sender, receiver, netem, scheme="sr-nack", size=500_000, outage=None, options=()):
-    """Moves four messages. netem delays packets by different times, so they also change their order."""
+    """Move four messages. netem delays packets by different times, so they also change their order."""
     address = {"peer": "10.1.0.9", None: "10.1.0.1" if sender["namespace"] else "127.0.0.1"}[receiver["namespace"]]
     shape = ["--scheme", scheme, "--bytes", str(size), "--messages", "4", *options]
     ends = [
@@ -95,7 +95,7 @@ def moves(programs, name, sender, receiver, netem, scheme="sr-nack", size=500_00
 
 
 def fails(programs, name, first, prefix, text):
-    """Returns a case with a program that opens a device, after the command `first`, and must end with an error that
+    """Return a case with a program that opens a device, after the command `first`, and must end with an error that
     has this text."""
     move = f"{prefix} {programs['move']} recv --meet 127.0.0.1:7000 --device rxe0"
     script = f"{first}; if {move} >/tmp/{name} 2>&1; then exit 1; fi; cat /tmp/{name}; grep --quiet '{text}' /tmp/{name}"
@@ -103,7 +103,7 @@ def fails(programs, name, first, prefix, text):
 
 
 def choose(programs, names, short):
-    """Returns the cases with these names, those of `SHORT`, or without names all that are not only in figures."""
+    """Return the cases with these names, those of `SHORT`, or without names all that are not only in figures."""
     every, points = all_cases(programs), all_points(programs)
     known = {case["name"]: case for case in [*points, *every]}
     unknown = set(names) - set(known)
@@ -117,5 +117,5 @@ def all_points(programs):
 
 
 def repeated(chosen, runs):
-    """Returns cases one after the other, and all of them again, so that each meets all states of a busy machine."""
+    """Return cases one after the other, and all of them again, so that each meets all states of a busy machine."""
     return [case | {"name": f"{case['name']}-run{run}"} for run in range(runs) for case in chosen]

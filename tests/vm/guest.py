@@ -57,7 +57,7 @@ def make_network_of_devices():
 
 
 def make_network_with_boxes():
-    """Makes the network if the guest has network cards. The last part of their addresses says which they are."""
+    """Make the network if the guest has network cards. The last part of their addresses says which they are."""
     links = {(link / "address").read_text().strip(): link.name for link in pathlib.Path("/sys/class/net").iterdir()}
     cards = {name: links.get(f"52:54:00:00:00:0{number}") for number, name in enumerate(("e0", "e1", "f0", "f1"), 1)}
     if None in cards.values():
@@ -70,7 +70,7 @@ def make_network_with_boxes():
 
 
 def connect(left, right, ipv4, ipv6, first_device):
-    """Returns the commands for a device on each of two interfaces. Packets to their addresses leave this machine."""
+    """Return the commands for a device on each of two interfaces. Packets to their addresses leave this machine."""
     commands = []
     for number, end in enumerate((left, right)):
         commands += [
@@ -93,7 +93,7 @@ def connect(left, right, ipv4, ipv6, first_device):
 
 
 def leave_machine():
-    """Returns commands for rules that look into the table of the cables before that of this machine's addresses."""
+    """Return commands for rules that look into the table of the cables before that of this machine's addresses."""
     rules = ["add preference 2 lookup 10", "add preference 3 lookup local", "del preference 0"]
     families = [f"ip {ip} rule {rule}" for ip in ("-4", "-6") for rule in rules]
     return ["sysctl -qw net.ipv4.conf.all.rp_filter=0", *families]
@@ -110,7 +110,7 @@ def begin_netem(netem):
 
 
 def end_netem(netem):
-    """Returns how many packets each interface has lost."""
+    """Return how many packets each interface has lost."""
     dropped = {}
     for device in netem:
         (queue,) = json.loads(tc(device, f"-json -statistics qdisc show dev {device}"))
@@ -120,7 +120,7 @@ def end_netem(netem):
 
 
 def ask(case, results):
-    """Waits until the host has made the network of a case."""
+    """Wait until the host has made the network of a case."""
     (results / "asked.new").write_text(case["name"])
     (results / "asked.new").rename(results / "asked")
     answered = results / "answered"
@@ -129,7 +129,7 @@ def ask(case, results):
 
 
 def run(case, results):
-    """Runs the programs of a case at the same time. All must succeed."""
+    """Run the programs of a case at the same time. All must succeed."""
     ask(case, results)
     netem = case.get("netem", {})
     begin_netem(netem)

@@ -24,7 +24,7 @@ BUSY = "no_timer_check"
 
 
 def qemu(image, results, network):
-    """Starts a guest. The guest does not use KVM, so it also runs on machines without it."""
+    """Start a guest. The guest does not use KVM, so it also runs on machines without it."""
     inside = network.inside("").split() if network else []
     share = "local,security_model=none,multidevs=remap"
     return subprocess.Popen(
@@ -41,7 +41,7 @@ def qemu(image, results, network):
 
 
 def start(image, results, network):
-    """Starts a guest and waits until it asks for its first case. Starts another where it does not."""
+    """Start a guest and wait until it asks for its first case. Start another where it does not."""
     for attempt in range(1, BOOTS + 1):
         guest = qemu(image, results, network)
         try:
@@ -65,7 +65,7 @@ def stop(guest):
 
 
 def serve(guest, chosen, results, network):
-    """Makes the network of each case before it begins, until the guest ends. Returns what each network counted."""
+    """Make the network of each case before it begins, until the guest ends. Return what each network counted."""
     paths = {case["name"]: case.get("path") for case in chosen}
     current, counted = None, {}
     end = time.monotonic() + BOOT_S + sum(case["limit_s"] for case in chosen)
@@ -88,7 +88,7 @@ def serve(guest, chosen, results, network):
 
 
 def needed(image, programs):
-    """Returns the folders of the host from which the guest reads files."""
+    """Return the folders of the host from which the guest reads files."""
     folders = [pathlib.Path(__file__).parents[2], image, pathlib.Path(sys.base_prefix)]
     folders += [pathlib.Path(program).parent for program in programs.values()]
     # An outer folder comes before those in it.
@@ -96,7 +96,7 @@ def needed(image, programs):
 
 
 def boot(image, programs, chosen, results):
-    """Runs cases in a guest. Returns what the guest says about them, and what the networks between boxes counted."""
+    """Run cases in a guest. Return what the guest says about them, and what the networks between boxes counted."""
     for old in ("asked", "answered", "boxes.key", "results.json"):
         (results / old).unlink(missing_ok=True)
     (results / "python").write_text(os.path.realpath(sys.executable))
@@ -134,7 +134,7 @@ def without_losses(case, outcome):
 
 
 def report(done, chosen, results):
-    """Prints each case and the logs of those that failed. Returns whether all succeeded."""
+    """Print each case and the logs of those that failed. Return whether all succeeded."""
     outcomes = {case["name"]: case for case in done["cases"]}
     succeeded = True
     for case in chosen:

@@ -5,7 +5,7 @@ import re
 
 
 def show(case, outcome, results):
-    """Adds the bandwidth that a program of the case has measured to the outcome, if there is one. Returns a text."""
+    """Add the bandwidth that a program of the case has measured to the outcome, if there is one. Return a text."""
     measures = case.get("measures")
     if not measures:
         return ""
@@ -20,7 +20,7 @@ def show(case, outcome, results):
 
 
 def of_perftest(log, measures):
-    """Returns the messages that perftest has counted, over the time.
+    """Return the messages that perftest has counted, over the time.
 
     Its own bandwidth is not taken: it comes from a frequency of the processor, which perftest cannot find in an
     emulated machine that is busy. It then prints 0.
@@ -30,7 +30,7 @@ def of_perftest(log, measures):
 
 
 def of_move(log, _measures):
-    """Returns the result of the example `move`."""
+    """Return the result of the example `move`."""
     row = re.search(r"^{.*}$", log, re.MULTILINE)
     result = json.loads(row[0]) if row else None
     return result and result["bytes"] / result["seconds"]

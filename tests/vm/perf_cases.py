@@ -14,7 +14,7 @@ RATE_BPS = 3_600_000
 
 
 def perf_points(programs):
-    """Returns the cases of the figure SV."""
+    """Return the cases of the figure SV."""
     return [
         point
         for loss in (0, 0.001, 0.01)
@@ -23,7 +23,7 @@ def perf_points(programs):
 
 
 def path(loss):
-    """Returns netem of both interfaces. The rate is so low because erasure codes take long in an emulated processor."""
+    """Return netem of both interfaces. The rate is so low because erasure codes take long in an emulated processor."""
     return dict.fromkeys(["w0", "w1"], f"delay 10ms loss {100 * loss:g}% rate 4mbit limit 20000")
 
 

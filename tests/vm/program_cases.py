@@ -47,7 +47,7 @@ def perf(farwrite, name, client, server, netem, options="", test="write_bw"):
 
 
 def over_device(script, end, least=1000):
-    """Returns a script that fails if the device of its end has carried fewer packets: sockets might carry the data
+    """Return a script that fails if the device of its end has carried fewer packets: sockets might carry the data
     instead."""
     if not end[0]:
         return script
@@ -57,7 +57,7 @@ def over_device(script, end, least=1000):
 
 
 def send(farwrite, name, sender, receiver, netem, size_kib=2000):
-    """Sends a file, and compares what has arrived. It has 500 packets of the largest MTU."""
+    """Send a file, and compare what has arrived. It has 500 packets of the largest MTU."""
     source, into = f"/tmp/{name}.bin", f"/tmp/{name}.d"
     receive = f"{farwrite} recv --once --listen {receiver[1]}:4792 --dir {into} {device(receiver)}"
     return shells(name, 60, netem, [
@@ -80,7 +80,7 @@ def send_to_smaller_mtu(farwrite, name):
 
 
 def c_benchmark(program, name, client, server, options=""):
-    """Returns a case of the benchmark of `examples/c`. Its server compares what has arrived. The ends meet over TCP."""
+    """Return a case of the benchmark of `examples/c`. Its server compares what has arrived. The ends meet over TCP."""
     def end(device, more=""):
         environment, flag = ("", device) if device.startswith("-d") else (device, "")
         return f"{environment} {program} -s 262144 -c 14 -n 24 -w 3 -r 50000 -t 3 {options} {flag} {more}"
@@ -113,7 +113,7 @@ def bad_input(farwrite):
 
 
 def refused(name, command, code, text, before="true", after="true"):
-    """Returns a case with a command that must end with this code, and one line that matches `text`."""
+    """Return a case with a command that must end with this code, and one line that matches `text`."""
     script = (
         f"{before}; code=0; {command} 2>/tmp/{name} || code=$?; {after}; cat /tmp/{name}; "
         f"[ $code = {code} ] && [ $(wc -l </tmp/{name}) = 1 ] && grep --quiet -- '{text}' /tmp/{name}"
@@ -122,6 +122,6 @@ def refused(name, command, code, text, before="true", after="true"):
 
 
 def shells(name, limit_s, netem, programs, **environment):
-    """Returns a case whose programs are scripts, each at an end."""
+    """Return a case whose programs are scripts, each at an end."""
     programs = [{"command": ["sh", "-ec", script], "namespace": end[2]} for script, end in programs]
     return case(name, limit_s, *programs, netem=netem, environment=KEY | environment)

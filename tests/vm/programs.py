@@ -13,7 +13,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def c_benchmark(library):
-    """Compiles the benchmark beside the library, because guests do not see temporary files of this machine."""
+    """Compile the benchmark beside the library, because guests do not see temporary files of this machine."""
     program = library.with_name("sdr_write_bw-vm")
     subprocess.run(
         [os.environ.get("CC", "cc"), "-D_GNU_SOURCE", "-O2", "-I", ROOT / "crates/capi/include", "-o", program,

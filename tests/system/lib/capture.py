@@ -26,8 +26,8 @@ class Capture:
         until(lambda: path.exists() and path.stat().st_size > 0, 60, "dumpcap starts")
 
     def stop(self, expected=None, enough=None):
-        """Ends the capture when `expected` frames are in the file, when `enough(frames)` returns
-        true, or when no more frames arrive. Returns all frames, and a problem if their number is
+        """End the capture when `expected` frames are in the file, when `enough(frames)` returns
+        true, or when no more frames arrive. Return all frames, and a problem if their number is
         not `expected`."""
         if enough is None:
             def enough(frames):

@@ -57,7 +57,7 @@ class Chain(Network):
         return host.run("cat", "/sys/class/net/veth0/address").strip()
 
     def lose(self, rule):
-        """Replaces the nftables rule that drops packets from `a`'s side of the path."""
+        """Replace the nftables rule that drops packets from `a`'s side of the path."""
         subprocess.run(["ip", "netns", "exec", self.path.name, "nft", "delete", "table", "netdev",
                         "lossy"], stderr=subprocess.DEVNULL)
         self.path.run("nft", "add table netdev lossy; add chain netdev lossy in { type filter hook "

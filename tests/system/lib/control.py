@@ -8,17 +8,17 @@ OFFER, CLEAR_TO_SEND, ACK, NACK, RECEIVE_COMPLETE, CREDIT = range(1, 7)
 
 
 def payload(packet):
-    """Returns the control packet in a SEND."""
+    """Return the control packet in a SEND."""
     return packet.body[:len(packet.body) - packet.pad_count]
 
 
 def counter(control):
-    """Returns the replay counter (P4.2)."""
+    """Return the replay counter (P4.2)."""
     return struct.unpack_from("!Q", control, 4)[0]
 
 
 def messages(control):
-    """Returns the (type, body) of each message."""
+    """Return the (type, body) of each message."""
     if control[0] != 1 or len(control) < HEADER_BYTES:
         raise ValueError(f"control packet starts with {control[:4].hex()}")
     at, found = HEADER_BYTES, []
@@ -33,7 +33,7 @@ def messages(control):
 
 
 def clearances(controls):
-    """Returns the clearances of many control packets, by message number: (generation, rkey, base,
+    """Return the clearances of many control packets, by message number: (generation, rkey, base,
     length) (P4.4)."""
     found = {}
     for control in controls:

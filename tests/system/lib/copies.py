@@ -14,7 +14,7 @@ _ALL_PROTOCOLS = 3
 
 
 def _capture(device, port):
-    """Returns the first frame with a data packet that leaves."""
+    """Return the first frame with a data packet that leaves."""
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ALL_PROTOCOLS)) as taps:
         taps.bind((device, 0))
         while True:

@@ -36,23 +36,23 @@ class Disk:
         self.process.communicate(timeout=60)
 
     def block(self, operation, path_part=""):
-        """Blocks an operation. Here and in the next methods, `path_part` limits the fault to paths
+        """Block an operation. Here and in the next methods, `path_part` limits the fault to paths
         that contain it."""
         self._do("block", operation, path_part)
 
     def slow(self, operation, bytes_per_s, path_part=""):
-        """Slows an operation down to a rate."""
+        """Slow an operation down to a rate."""
         self._do("slow", operation, bytes_per_s, path_part)
 
     def fail(self, operation, errno, path_part=""):
         self._do("fail", operation, errno, path_part)
 
     def heal(self, operation):
-        """Ends the fault of an operation. Blocked operations continue."""
+        """End the fault of an operation. Blocked operations continue."""
         self._do("heal", operation)
 
     def waiting(self, operation):
-        """Returns the number of calls of an operation that the disk holds now."""
+        """Return the number of calls of an operation that the disk holds now."""
         return int(self._ask("waiting", operation))
 
     def _do(self, *words):

@@ -25,11 +25,11 @@ class Ended:
     waited: float
 
     def warnings(self, word):
-        """Returns the warnings that contain a word."""
+        """Return the warnings that contain a word."""
         return [line for line in self.errors if "warning" in line and word in line]
 
     def problems(self, name, code):
-        """Returns what is wrong if the end should have ended with `code`."""
+        """Return what is wrong if the end should have ended with `code`."""
         if self.code == code and self.outcomes and self.outcomes[-1]["exit_code"] == code:
             return []
         return [f"{name}: exit code {self.code}, {code} expected: {self.outcomes[-1:]}",
@@ -66,14 +66,14 @@ class End:
         return self.process.poll() is None
 
     def outcome(self, seconds):
-        """Returns the JSON object of the next transfer."""
+        """Return the JSON object of the next transfer."""
         try:
             return self.outcomes.get(timeout=seconds)
         except queue.Empty:
             raise TimeoutError(f"no result within {seconds} s; it said {self.errors}") from None
 
     def end(self, seconds=90):
-        """Waits for the end of the program. `outcomes` are those that the test has not read."""
+        """Wait for the end of the program. `outcomes` are those that the test has not read."""
         start = time.monotonic()
         try:
             code = self.process.wait(timeout=seconds)
@@ -108,7 +108,7 @@ class Ends:
             end.process.wait()
 
     def recv(self, directory, *more, at=None, host=None):
-        """Starts `farwrite recv` on `at`, or on a free port. `address` of the result is its
+        """Start `farwrite recv` on `at`, or on a free port. `address` of the result is its
         address."""
         address = at or free_address()
         end = self._start(host, "recv", "--listen", address, "--dir", str(directory), *more,
@@ -120,12 +120,12 @@ class Ends:
         return end
 
     def send(self, to, *what, host=None):
-        """Starts `farwrite send` to a receiver or an address. Options may precede the paths."""
+        """Start `farwrite send` to a receiver or an address. Options may precede the paths."""
         address = to.address if isinstance(to, End) else to
         return self._start(host, "send", "--to", address, *map(str, what))
 
     def probe(self, to, *more, host=None):
-        """Starts `farwrite probe` to an address."""
+        """Start `farwrite probe` to an address."""
         return self._start(host, "probe", to, *map(str, more))
 
     def _start(self, host, *arguments, address=None):
@@ -137,7 +137,7 @@ class Ends:
 
 
 def free_address():
-    """Returns a free UDP port, on a loopback address that no other test uses.
+    """Return a free UDP port, on a loopback address that no other test uses.
     Other processes bind to 127.0.0.1, so they cannot take the port in the meantime."""
     host = f"127.0.8.{next(_hosts)}"
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:

@@ -10,12 +10,12 @@ FRAGMENTS = 32 // USER_BITS
 
 
 def number(text):
-    """Returns a field of tshark's as a number. Hexadecimal fields begin with 0x."""
+    """Return a field of tshark's as a number. Hexadecimal fields begin with 0x."""
     return int(text, 0)
 
 
 def headers(rows, packets):
-    """Returns where tshark and our own parser differ on the same frames."""
+    """Return where tshark and our own parser differ on the same frames."""
     problems = []
     if len(rows) != len(packets):
         return [f"tshark shows {len(rows)} frames, {len(packets)} were captured"]
@@ -39,7 +39,7 @@ def headers(rows, packets):
 
 
 def psns(rows):
-    """Returns the packets whose PSN is not one more than that of the previous packet of their queue
+    """Return the packets whose PSN is not one more than that of the previous packet of their queue
     pair."""
     problems, last = [], {}
     for at, row in enumerate(rows):
@@ -51,7 +51,7 @@ def psns(rows):
 
 
 def controls(rows, transfer):
-    """Returns packets that are neither writes nor SENDs to one of the two control queue pairs."""
+    """Return packets that are neither writes nor SENDs to one of the two control queue pairs."""
     problems, seen = [], Counter()
     for at, row in enumerate(rows):
         opcode, qp = number(row["opcode"]), number(row["destination_qp"])
@@ -65,7 +65,7 @@ def controls(rows, transfer):
 
 
 def writes(rows, transfer, clearances, mtu, channels=1):
-    """Returns where the writes are not what P3 makes of the messages, and what of these is missing."""
+    """Return where the writes are not what P3 makes of the messages, and what of these is missing."""
     problems = []
     missing = {(slot, packet) for slot, message in enumerate(transfer.messages)
                for packet in range(_packets(message, transfer, mtu))}
@@ -108,6 +108,6 @@ def writes(rows, transfer, clearances, mtu, channels=1):
 
 
 def _packets(message, transfer, mtu):
-    """Returns the number of packets of a message: at least one, and enough for a user immediate (P3)."""
+    """Return the number of packets of a message: at least one, and enough for a user immediate (P3)."""
     least = 1 if transfer.immediate is None else FRAGMENTS
     return max(-(-len(message) // mtu), least)

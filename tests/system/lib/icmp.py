@@ -15,7 +15,7 @@ _UDP = 17
 
 
 def message(source, source_port, destination, destination_port):
-    """Returns the message without the header of IP, and the protocol number of ICMP."""
+    """Return the message without the header of IP, and the protocol number of ICMP."""
     ends = [ipaddress.ip_address(address) for address in (source, destination)]
     addresses = b"".join(address.packed for address in ends)
     udp = struct.pack("!HHHH", source_port, destination_port, 1400, 0)
@@ -36,7 +36,7 @@ def _checksum(data):
 
 
 def main():
-    """Sends one message."""
+    """Send one message."""
     source, source_port, destination, destination_port = sys.argv[1:]
     data, protocol = message(source, int(source_port), destination, int(destination_port))
     family = socket.AF_INET6 if ":" in source else socket.AF_INET

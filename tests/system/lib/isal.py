@@ -6,7 +6,7 @@ _LIBRARY = "libisal.so.2"
 
 
 def parity(k, m, chunks):
-    """Returns the parity chunks of a group of `k` chunks of one length, with ISA-L's Cauchy matrix."""
+    """Return the parity chunks of a group of `k` chunks of one length, with ISA-L's Cauchy matrix."""
     isal = ctypes.CDLL(_LIBRARY)
     length = len(chunks[0])
     matrix = ctypes.create_string_buffer((k + m) * k)

@@ -42,14 +42,14 @@ class Node:
         self.name = name
 
     def run(self, *command):
-        """Runs a command in the namespace and returns its output."""
+        """Run a command in the namespace and return its output."""
         return sh("ip", "netns", "exec", self.name, *command)
 
     def ip(self, *arguments):
         return sh("ip", "-n", self.name, *arguments)
 
     def nft(self, rules):
-        """Adds nftables rules."""
+        """Add nftables rules."""
         self.run("nft", rules)
 
     def received_bytes(self, device):
@@ -97,14 +97,14 @@ class Nat(Network):
             node.ip("link", "set", "dev", dev, "up")
 
     def masquerade(self, ports="20000-20999"):
-        """Makes `near` translate the packets of `a`, to ports that `near` chooses."""
+        """Make `near` translate the packets of `a`, to ports that `near` chooses."""
         self.near.nft("add table ip nat; flush table ip nat; "
                       "add chain ip nat out { type nat hook postrouting priority 100; }; "
                       f"add rule ip nat out oifname far meta l4proto udp masquerade to :{ports}; "
                       "add rule ip nat out oifname far masquerade")
 
     def rebind(self, ports):
-        """Makes `near` forget its UDP mappings during a pause of the path. After that, it chooses
+        """Make `near` forget its UDP mappings during a pause of the path. After that, it chooses
         new ones."""
         self.near.run("sysctl", "-qw", "net.netfilter.nf_conntrack_udp_timeout=1",
                       "net.netfilter.nf_conntrack_udp_timeout_stream=1")
@@ -121,7 +121,7 @@ class Nat(Network):
         self.near.nft("delete table ip pause")
 
     def forward(self, outer=4792, inner=4792):
-        """Makes `far` forward a port to `b`, and translate the packets of `b`."""
+        """Make `far` forward a port to `b`, and translate the packets of `b`."""
         self.far.nft("add table ip nat; "
                      "add chain ip nat in { type nat hook prerouting priority -100; }; "
                      "add chain ip nat out { type nat hook postrouting priority 100; }; "
@@ -130,13 +130,13 @@ class Nat(Network):
                      "add rule ip nat out oifname near masquerade")
 
     def route_openly(self):
-        """Makes each router know the network behind the other one, for ends without translation."""
+        """Make each router know the network behind the other one, for ends without translation."""
         self.near.ip("route", "add", "10.2.0.0/24", "via", FAR)
         self.far.ip("route", "add", "10.1.0.0/24", "via", NEAR)
 
     @contextlib.contextmanager
     def flood(self, port):
-        """Sends small packets from `far` to a port of `b`, as fast as one core can."""
+        """Send small packets from `far` to a port of `b`, as fast as one core can."""
         command = ["ip", "netns", "exec", self.far.name, "python3", "-c", _FLOOD, B, str(port)]
         with subprocess.Popen(command) as stranger:
             try:

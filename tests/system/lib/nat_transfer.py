@@ -21,7 +21,7 @@ class Transfer:
         self.sender = self.ends.send(to, *more, self.file, host=nat.a)
 
     def finish(self, seconds=120):
-        """Waits for both ends. Returns what went wrong, and the sender's result."""
+        """Wait for both ends. Return what went wrong, and the sender's result."""
         with self.ends:
             sent = self.sender.end(seconds)
             problems = sent.problems("send", 0)

@@ -57,7 +57,7 @@ class Path:
         return all("far0" in host.run("cat", "/proc/net/dev") for host in (self.a, self.b))
 
     def start(self, host, *command):
-        """Starts one end of `traffic.py`. A receiving end is ready when this returns."""
+        """Start one end of `traffic.py`. A receiving end is ready when this returns."""
         process = host.popen([sys.executable, str(_TRAFFIC), *map(str, command)], text=True,
                              stdout=subprocess.PIPE)
         self.processes.append(process)
@@ -68,26 +68,26 @@ class Path:
         return process
 
     def result(self, process, seconds=120):
-        """Returns the result of an end of `traffic.py`."""
+        """Return the result of an end of `traffic.py`."""
         out, _ = process.communicate(timeout=seconds)
         if process.returncode != 0:
             raise RuntimeError(f"traffic.py ended with {process.returncode}")
         return json.loads(out.splitlines()[-1])
 
     def exchange(self, receiving, sending, seconds=120):
-        """Runs a receiving end on `b` and a sending end on `a`. Returns the results of both."""
+        """Run a receiving end on `b` and a sending end on `a`. Return the results of both."""
         receiver = self.start(self.b, *receiving)
         sender = self.start(self.a, *sending, "--to", self.b.v4)
         sent = self.result(sender, seconds)
         return self.result(receiver, seconds), sent
 
     def own(self, process):
-        """Ends `process` together with the path, if it still runs then."""
+        """End `process` together with the path, if it still runs then."""
         self.processes.append(process)
         return process
 
     def stop(self):
-        """Ends the link and returns its report."""
+        """End the link and return its report."""
         if self.report is None:
             self.link.send_signal(signal.SIGINT)
             out, err = self.link.communicate(timeout=60)

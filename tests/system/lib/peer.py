@@ -32,7 +32,7 @@ class Peer:
         self.lines.put(None)
 
     def expect(self, word, seconds=60):
-        """Returns the words after `word` in the next line, which must start with `word`."""
+        """Return the words after `word` in the next line, which must start with `word`."""
         try:
             line = self.lines.get(timeout=seconds)
         except queue.Empty:
@@ -44,12 +44,12 @@ class Peer:
         return line[1:]
 
     def tell(self, line):
-        """Writes a line to the peer."""
+        """Write a line to the peer."""
         self.process.stdin.write(line + "\n")
         self.process.stdin.flush()
 
     def stop(self):
-        """Ends the peer and returns its counters."""
+        """End the peer and return its counters."""
         self.process.stdin.close()
         words = self.expect("counters")
         self.process.wait(timeout=60)
@@ -70,7 +70,7 @@ class Transfer:
 
 
     def drops(self):
-        """Returns the packets that an end dropped although it should have applied them."""
+        """Return the packets that an end dropped although it should have applied them."""
         # A repeat that arrives after its message has ended finds the null key. This is correct.
         usual = {"sent", "received", "repeated", "rebuilt", "gso", "gro", "NullKey"}
         return [f"the {end} counts {value} {name}"
@@ -120,7 +120,7 @@ class Pair:
         self.a.tell(infos[1])
 
     def finish(self, seconds=60):
-        """Waits until every message is whole, compares the bytes, and stops both ends."""
+        """Wait until every message is whole, compare the bytes, and stop both ends."""
         try:
             return self._finish(seconds)
         except PeerFailed as failure:

@@ -23,22 +23,22 @@ class Place:
         self._disk = str(programs / "farwrite-disk")
 
     def ends(self, timeout=TIMEOUT):
-        """Returns both ends of transfers (see `Ends`)."""
+        """Return both ends of transfers (see `Ends`)."""
         return Ends(self._program, self.where, timeout)
 
     def disk(self, name, *traits):
-        """Returns a disk with faults (see `Disk`)."""
+        """Return a disk with faults (see `Disk`)."""
         return Disk(self._disk, self.where / name, *traits)
 
     def file(self, name, size):
-        """Makes a file to send."""
+        """Make a file to send."""
         path = self.where / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(random.Random(name).randbytes(size))
         return path
 
     def inbox(self, name="inbox"):
-        """Makes a directory to receive into."""
+        """Make a directory to receive into."""
         path = self.where / name
         path.mkdir()
         return path
@@ -56,7 +56,7 @@ def parts(directory):
 
 
 def both_ended(receiver, sender, codes=(0, 0)):
-    """Returns the results of both ends, and what is wrong with them. `codes` are the expected exit
+    """Return the results of both ends, and what is wrong with them. `codes` are the expected exit
     statuses of receiver and sender."""
     received, sent = receiver.end(), sender.end()
     problems = received.problems("recv", codes[0]) + sent.problems("send", codes[1])

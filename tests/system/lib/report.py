@@ -18,7 +18,7 @@ class Report:
         print(f"{title}  [{time.monotonic() - self.started:.1f} s]", flush=True)
 
     def check(self, what, problems):
-        """Records one check. It passes if `problems` (a list of words, or one word, or `None`) is
+        """Record one check. It passes if `problems` (a list of words, or one word, or `None`) is
         empty."""
         if isinstance(problems, str):
             problems = [problems]
@@ -35,7 +35,7 @@ class Report:
             print(f"          and {len(problems) - 5} more", flush=True)
 
     def skip(self, title, why):
-        """Records a group of checks that cannot run here. This is an error if CI=true."""
+        """Record a group of checks that cannot run here. This is an error if CI=true."""
         self._section(title)
         if os.environ.get("CI") == "true":
             self.check("the case can run", why)
@@ -44,7 +44,7 @@ class Report:
 
     @contextlib.contextmanager
     def case(self, title):
-        """Runs a group of checks. An exception between them counts as a failed check."""
+        """Run a group of checks. An exception between them counts as a failed check."""
         self._section(title)
         try:
             yield
@@ -54,6 +54,6 @@ class Report:
                        f"{type(error).__name__}: {error} ({where.filename}:{where.lineno})")
 
     def finish(self):
-        """Prints the last line and returns the exit status."""
+        """Print the last line and return the exit status."""
         print(f"system tests: {self.passed} passed, {self.failed} failed")
         return 1 if self.failed or not self.passed else 0

@@ -45,7 +45,7 @@ class Rig:
             self.data.write_bytes(os.urandom(BYTES))
 
     def box(self, chain, host, *options, kind="lowar", every="0s"):
-        """Starts a box in the namespace of `host`."""
+        """Start a box in the namespace of `host`."""
         command = [self.program, "--json", kind, "--near", "near", "--far", "far", "--every", every,
                    "--psk-file", str(self.key), *options]
         process = chain.own(host.popen(command, text=True, stdout=subprocess.PIPE,
@@ -57,7 +57,7 @@ class Rig:
 
     @contextlib.contextmanager
     def boxes(self, chain, *options, kind="lowar"):
-        """Starts a box beside each host. Yields a list that has their results at the end."""
+        """Start a box beside each host. Yield a list that has their results at the end."""
         hosts = (chain.near_a, chain.near_b)
         processes = [self.box(chain, host, *options, kind=kind) for host in hosts]
         results = []
@@ -65,7 +65,7 @@ class Rig:
         results.extend(self.stop(process) for process in processes)
 
     def stop(self, process):
-        """Ends a box and returns its counters."""
+        """End a box and return its counters."""
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
         if process.returncode != 0:
@@ -74,7 +74,7 @@ class Rig:
 
     @staticmethod
     def metrics(host):
-        """Returns the Prometheus text of the box in the namespace of `host`."""
+        """Return the Prometheus text of the box in the namespace of `host`."""
         host.ip("link", "set", "lo", "up")
         read = ("import sys,urllib.request as u\n"
                 "print(u.urlopen(f'http://{sys.argv[1]}/metrics').read().decode())")
@@ -82,7 +82,7 @@ class Rig:
 
     def nics(self, chain, a, b, vlan=None, ipv6=False, timeout_ms=100, window=256,
              seconds=180, when_ready=lambda: None):
-        """Runs a NIC on both hosts and returns their counters. A NIC repeats a packet if no
+        """Run a NIC on both hosts and return their counters. A NIC repeats a packet if no
         acknowledgement arrives for `timeout_ms`. `when_ready` is called just before the NICs
         exchange packets."""
         common = ["--timeout-ms", str(timeout_ms), "--window", str(window)]
@@ -109,13 +109,13 @@ class Rig:
 
     @staticmethod
     def expect(process, word):
-        """Waits for a line of output."""
+        """Wait for a line of output."""
         line = process.stdout.readline().strip()
         if line != word:
             raise RuntimeError(f"a NIC says {line!r} and not {word!r}: {process.stderr.read()}")
 
     def send(self, chain, **options):
-        """SENDs data from `a` to `b`. Returns what is wrong with it, and both NICs' counters."""
+        """SENDs data from `a` to `b`. Return what is wrong with it, and both NICs' counters."""
         out = self.directory / "box-out"
         counters = self.nics(chain, ["--send", self.data], ["--recv", f"{out}={BYTES}"], **options)
         same = filecmp.cmp(self.data, out, shallow=False)

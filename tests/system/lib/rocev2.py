@@ -47,7 +47,7 @@ class NotRoce(ValueError):
 
 
 def parse(frame):
-    """Parses a frame strictly: no IP options or extension headers, and no bytes after the ICRC."""
+    """Parse a frame strictly: no IP options or extension headers, and no bytes after the ICRC."""
     kind = frame[12:14]
     if kind == b"\x08\x00":
         version, ip_bytes = 4, 20
@@ -85,7 +85,7 @@ def parse(frame):
 
 
 def icrc(packet):
-    """Returns the ICRC that a packet should have, as the 4 bytes on the wire (annex A17.3.3)."""
+    """Return the ICRC that a packet should have, as the 4 bytes on the wire (annex A17.3.3)."""
     covered = bytearray(packet.frame[ETHERNET_BYTES:-ICRC_BYTES])
     if packet.version == 4:
         covered[1] = 0xFF  # DSCP, ECN
@@ -103,7 +103,7 @@ def icrc(packet):
 
 
 def udp_checksum_is_right(packet):
-    """Returns whether the UDP checksum is right (RFC 768, RFC 8200 section 8.1). IPv4 also allows
+    """Return whether the UDP checksum is right (RFC 768, RFC 8200 section 8.1). IPv4 also allows
     no checksum."""
     udp = packet.frame[packet.udp_at:]
     if udp[6:8] == b"\0\0":
@@ -126,7 +126,7 @@ class Write:
 
 
 def write(packet):
-    """Returns the write in a packet. Its padding must be zero bytes."""
+    """Return the write in a packet. Its padding must be zero bytes."""
     address, rkey, length, immediate = struct.unpack_from("!QIII", packet.body)
     payload, padding = packet.body[20:20 + length], packet.body[20 + length:]
     if len(payload) != length or padding != bytes(packet.pad_count) or (length + len(padding)) % 4:

@@ -21,7 +21,7 @@ MIB = 1 << 20
 
 
 def main():
-    """Runs one end."""
+    """Run one end."""
     parser = argparse.ArgumentParser()
     parser.add_argument("command", choices=_COMMANDS)
     parser.add_argument("--at", default="0.0.0.0", help="own address")
@@ -47,7 +47,7 @@ def _family(address):
 
 
 def _tcp_sink(args):
-    """Accepts `flows` connections. Reports when each began and how many bytes it carried in each
+    """Accept `flows` connections. Report when each began and how many bytes it carried in each
     tenth of a second since the first byte of all connections."""
     listener = socket.create_server((args.at, args.port), family=_family(args.at))
     print("ready", flush=True)
@@ -88,7 +88,7 @@ def _connect(args):
 
 
 def _tcp_source(args):
-    """Sends for some seconds on one connection."""
+    """Send for some seconds on one connection."""
     piece = bytes(MIB)
     with _connect(args) as connection:
         end = time.monotonic() + args.seconds
@@ -100,7 +100,7 @@ def _tcp_source(args):
 
 
 def _tcp_answer(args):
-    """Answers each message of `bytes` with one byte, until the last of `messages`."""
+    """Answer each message of `bytes` with one byte, until the last of `messages`."""
     listener = socket.create_server((args.at, args.port), family=_family(args.at))
     print("ready", flush=True)
     room = bytearray(4 * MIB)
@@ -120,7 +120,7 @@ def _tcp_answer(args):
 
 
 def _tcp_ask(args):
-    """Sends messages one after the other. Measures the seconds from the first byte, or from the
+    """Send messages one after the other. Measure the seconds from the first byte, or from the
     call that connects, to the answer."""
     message = memoryview(bytes(args.bytes))
     connection = None if args.cold else _connect(args)
@@ -141,7 +141,7 @@ def _tcp_ask(args):
 
 
 def _udp_echo(args):
-    """Sends every datagram back until an empty one arrives."""
+    """Send every datagram back until an empty one arrives."""
     echo = socket.socket(_family(args.at), socket.SOCK_DGRAM)
     echo.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 64 * MIB)
     echo.bind((args.at, args.port))
@@ -156,8 +156,8 @@ def _udp_echo(args):
 
 
 def _udp_ping(args):
-    """Sends numbered datagrams at the rate and receives the echoes. Reports the number and the
-    round trip in seconds of each echo, in the order of arrival. Ends when all echoes have arrived,
+    """Send numbered datagrams at the rate and receive the echoes. Report the number and the
+    round trip in seconds of each echo, in the order of arrival. End when all echoes have arrived,
     or when none has arrived for some time."""
     ping = socket.socket(_family(args.to), socket.SOCK_DGRAM)
     ping.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 64 * MIB)
@@ -186,7 +186,7 @@ def _udp_ping(args):
 
 
 def _udp_sink(args):
-    """Counts datagrams and their ECN fields until an empty datagram arrives."""
+    """Count datagrams and their ECN fields until an empty datagram arrives."""
     sink = socket.socket(_family(args.at), socket.SOCK_DGRAM)
     sink.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 64 * MIB)
     sink.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)
@@ -219,7 +219,7 @@ def _udp_sink(args):
 
 
 def _udp_blast(args):
-    """Sends datagrams at the rate, `segments` datagrams per system call."""
+    """Send datagrams at the rate, `segments` datagrams per system call."""
     blast = socket.socket(_family(args.to), socket.SOCK_DGRAM)
     blast.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, 16 * MIB)
     blast.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, args.tos)
@@ -241,7 +241,7 @@ def _udp_blast(args):
 
 
 def _finish(sender):
-    """Sends empty datagrams until the receiver has ended. Several are needed, because the path may
+    """Send empty datagrams until the receiver has ended. Several are needed, because the path may
     lose some."""
     try:
         for _ in range(50):

@@ -26,7 +26,7 @@ _FIELDS = {
 
 
 def decode(path):
-    """Returns the fields above for each frame, as tshark writes them. A field that tshark does not
+    """Return the fields above for each frame, as tshark writes them. A field that tshark does not
     see is empty."""
     # Payloads are random bytes, so tshark must not guess their protocol.
     command = ["tshark", "-n", "-r", str(path), "-o", "infiniband.try_heuristic_first:FALSE",

@@ -13,7 +13,7 @@ class CommandFailed(Exception):
 
 
 def sh(*command):
-    """Runs a command and returns its output."""
+    """Run a command and return its output."""
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         raise CommandFailed(f"{' '.join(command)}: {done.stderr.strip() or done.stdout.strip()}")
@@ -30,15 +30,15 @@ class Host:
         self.dev = "veth0"
 
     def address(self, family):
-        """Returns the host's address, for IP version 4 or 6."""
+        """Return the host's address, for IP version 4 or 6."""
         return self.v4 if family == 4 else self.v6
 
     def run(self, *command):
-        """Runs a command in the namespace and returns its output."""
+        """Run a command in the namespace and return its output."""
         return sh("ip", "netns", "exec", self.name, *command)
 
     def popen(self, command, **kwargs):
-        """Starts a process in the namespace. The result is the process itself, because `ip` execs
+        """Start a process in the namespace. The result is the process itself, because `ip` execs
         it."""
         return subprocess.Popen(["ip", "netns", "exec", self.name, *command], **kwargs)
 
@@ -46,14 +46,14 @@ class Host:
         return sh("ip", "-n", self.name, *arguments)
 
     def add_v6(self):
-        """Gives the interface its IPv6 address."""
+        """Give the interface its IPv6 address."""
         self.ip("addr", "add", f"{self.v6}/64", "dev", self.dev, "nodad")
 
     def received_bytes(self):
         return int(self.run("cat", f"/sys/class/net/{self.dev}/statistics/rx_bytes"))
 
     def link(self, state):
-        """Takes the interface up or down."""
+        """Take the interface up or down."""
         self.ip("link", "set", self.dev, state)
 
 
@@ -75,7 +75,7 @@ class Network:
         return self
 
     def own(self, process):
-        """Ends `process` together with the network, if it still runs then."""
+        """End `process` together with the network, if it still runs then."""
         self.processes.append(process)
         return process
 
@@ -124,7 +124,7 @@ class Veth(Network):
 
 
 def impair(veth, percent):
-    """Drops some packets to `b`, and delays packets by 5 ms if the kernel can. Returns a
+    """Drop some packets to `b`, and delay packets by 5 ms if the kernel can. Return a
     description."""
     try:
         veth.a.run("tc", "qdisc", "add", "dev", veth.a.dev, "root", "netem", "limit", "100000",
@@ -139,7 +139,7 @@ def impair(veth, percent):
 
 
 def until(condition, seconds, what):
-    """Waits for a condition."""
+    """Wait for a condition."""
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > end:
