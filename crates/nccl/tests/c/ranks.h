@@ -3,6 +3,7 @@
 #define RANKS_H
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -68,19 +69,38 @@ static void barrier(void) {
     for (rounds++; atomic_load(&shared->at_barrier) < rounds * ranks;) sched_yield();
 }
 
+static void run_rank(const char *plugin, int version, void (*body)(void)) {
+    if (net_load(plugin, version) != 0) fail("%s has no version %d", plugin, version);
+    SUCCEEDS(net_init(&context, log_line));
+    body();
+    SUCCEEDS(net_finalize(context));
+}
+
+/* What ranks share: a file that HARNESS_SHARED names, or memory. */
+static void share(void) {
+    const char *name = getenv("HARNESS_SHARED");
+    int file = name == NULL ? -1 : open(name, O_RDWR | O_CREAT, 0600);
+    CHECK(name == NULL || (file >= 0 && ftruncate(file, sizeof *shared) == 0));
+    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | (file < 0 ? MAP_ANONYMOUS : 0), file, 0);
+    CHECK(shared != MAP_FAILED);
+}
+
 /* Starts ranks, which run `body`. Returns the number of those that did not succeed; `killed` may be killed. */
 static int run_ranks(int count, const char *plugin, int version, void (*body)(void), int killed) {
     pid_t children[MOST_RANKS];
     int failures = 0;
-    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    share();
     ranks = count;
+    if (getenv("HARNESS_RANK") != NULL) {
+        /* One rank of those that others start, such as on other hosts. */
+        rank = atoi(getenv("HARNESS_RANK"));
+        run_rank(plugin, version, body);
+        return 0;
+    }
     for (rank = 0; rank < count; rank++) {
         children[rank] = fork();
         if (children[rank] == 0) {
-            if (net_load(plugin, version) != 0) fail("%s has no version %d", plugin, version);
-            SUCCEEDS(net_init(&context, log_line));
-            body();
-            SUCCEEDS(net_finalize(context));
+            run_rank(plugin, version, body);
             exit(0);
         }
     }

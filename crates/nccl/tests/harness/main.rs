@@ -21,13 +21,14 @@ const NEWEST: u32 = 12;
 const OF_ALL_VERSIONS: [(&str, u32); 2] = [("basic", 0), ("channel", 40)];
 
 /// Cases with the newest version: a name, and the numbers of messages in `make test` and in `make nccl`.
-const OF_THE_NEWEST: [(&str, [u32; 2]); 9] = [
+const OF_THE_NEWEST: [(&str, [u32; 2]); 10] = [
     ("channel", [200, 2000]),
     ("many", [10_000, 10_000]),
     ("sizes", [12, 100]),
     ("ring-2", [40, 400]),
     ("ring-3", [40, 400]),
     ("ring-4", [40, 400]),
+    ("all-reduce", [4, 64]),
     ("close", [4, 20]),
     ("death", [0, 0]),
     ("other-secret", [0, 0]),
