@@ -32,6 +32,7 @@ class Programs:
         self.streams = str(args.programs / "streams")
         self.requests = str(args.programs / "requests")
         self.paths = str(args.programs / "paths")
+        self.nccl = str(args.programs / "libnccl_net_farwrite.so")
         self.traces = str(args.programs / "examples" / "rate_traces")
         self.rc_host = str(args.programs / "farwrite-rc-host")
         self.quinn = str(args.quinn) if args.quinn.exists() else None

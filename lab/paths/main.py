@@ -14,6 +14,7 @@ import copies
 import files
 import flood
 import messages
+import nccl
 import rate
 import requests
 import sealed
@@ -33,6 +34,7 @@ _PARTS = {
     "message": messages.run,
     "beside": messages.run_beside,
     "streams": streams.run,
+    "nccl": nccl.run,
     "requests": requests.run,
     "sharing": sharing.run,
     "short": short.run,
