@@ -13,6 +13,7 @@ use farwrite_connection::{Connection, OpenedQueuePair};
 
 use crate::abi::MAX_REQUESTS;
 use crate::failure::Failure;
+use crate::logger;
 use crate::memory::{self, Access};
 use crate::request::Request;
 use crate::table::next_number;
@@ -268,8 +269,25 @@ impl Comm {
         Failure::remote(if is_said { String::new() } else { text })
     }
 
+    /// Logs what was measured of the path. Only the end that sends knows it.
+    fn report(&self) {
+        let stats = self.pair.connection().peer_stats();
+        if let (Direction::Send, Ok(stats)) = (self.direction, stats) {
+            logger::info(&format!(
+                "the connection {} ends: round trip {:.1} ms, pace {} Mbit/s, {} MB sent to this peer, {} packets \
+                 dropped by its socket",
+                self.way,
+                Duration::from_nanos(stats.rtt_ns).as_secs_f64() * 1e3,
+                stats.pace_bps / 1_000_000,
+                stats.sent_bytes / 1_000_000,
+                stats.peer_socket_drops
+            ));
+        }
+    }
+
     /// Ends the connection. When this returns, nothing uses NCCL's memory. [`Comm::leave`] must follow.
     pub(crate) fn close(&self) -> Result<(), Failure> {
+        self.report();
         self.flow.fail("NCCL has closed the connection");
         self.waker.wake();
         self.cancel(|_| true)?;
