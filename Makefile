@@ -18,7 +18,7 @@ export CARGO_PROFILE_DEV_DEBUG := 0
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help arm asan browser check clean deb deb-c deb-nccl demo deny dist explorer fuzz gpu help-all hooks install install-c install-nccl isal loom macos miri model-check mutants nccl package python sim-check soak system test test-small test-verbs test-verbs-short torch torch-public torch-versions tsan unit wheel
+.PHONY: $(shell sed -n 's/^\([a-z-]*\):.*/\1/p' $(firstword $(MAKEFILE_LIST)))
 
 LIST = @awk -F ':.* $(1) ' '/^[a-z-]+:.* $(1) / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
@@ -177,6 +177,10 @@ model-check: #- compare the exact completion-time model with a million draws for
 
 sim-check: #- compare permutations on a Clos network with htsim and ns-3 (minutes)
 	$(CARGO) test --release --package farwrite-experiment --test experiment -- --ignored --nocapture
+
+example-controller: #- build and run examples/own: farwrite sim with a controller, a repair and a load balancer of a crate outside
+	$(CARGO) run --manifest-path examples/own/Cargo.toml --target-dir $${CARGO_TARGET_DIR:-target}/own --locked -- \
+		sim examples/own/plan.toml --out out/own
 
 fuzz: ## fuzz every parser for FUZZ_SECONDS (60) each
 	fuzz/run

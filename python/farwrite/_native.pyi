@@ -3,7 +3,7 @@
 Columns and lists have one entry for each point.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from ipaddress import IPv4Address, IPv6Address
 from os import PathLike
 from typing import Literal, TypeAlias, final
@@ -122,7 +122,13 @@ def plan_text(path: str | PathLike[str]) -> str: ...
 class SimPlan:
     """A plan of simulations whose parts have been checked."""
 
-    def __new__(cls, text: str, files: Mapping[str, str], directory: str | PathLike[str]) -> SimPlan: ...
+    def __new__(
+        cls,
+        text: str,
+        files: Mapping[str, str],
+        directory: str | PathLike[str],
+        controllers: Mapping[str, Callable[[int, int, int], object]],
+    ) -> SimPlan: ...
     def files(self) -> dict[str, str]: ...
     def notes(self) -> list[str]: ...
     def memory_bytes(self) -> tuple[int, int]: ...

@@ -9,6 +9,7 @@ mod collective;
 #[cfg(target_os = "linux")]
 mod communicator;
 mod completion;
+mod controller;
 #[cfg(target_os = "linux")]
 mod group_options;
 mod hadamard;

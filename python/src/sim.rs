@@ -5,13 +5,15 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use farwrite_experiment::Recording;
 use farwrite_experiment::other_simulators::{compare_flows, completion_times};
 use farwrite_experiment::plan::{self, Case, CaseOutcome, run_case};
+use farwrite_experiment::{Extensions, Recording};
 use farwrite_net::FrameDrop;
 use farwrite_units::input::read_text;
 use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
+
+use crate::controller::{Controller, Failure};
 
 /// The names of topology, workload, switch and transport; the loss; the seed.
 type Key = (String, String, String, String, Option<f64>, u64);
@@ -62,13 +64,22 @@ pub(crate) struct SimPlan {
     plan: plan::Plan,
     cases: Vec<Case>,
     files: BTreeMap<String, String>,
+    failure: Failure,
 }
 
 #[pymethods]
 impl SimPlan {
     /// Reads the text of a plan. A file that the plan names is in `files`, or else in `directory`.
+    /// `controllers` has classes by the names that the plan gives them.
     #[new]
-    fn new(text: &str, files: BTreeMap<String, String>, directory: PathBuf) -> PyResult<Self> {
+    fn new(
+        text: &str,
+        files: BTreeMap<String, String>,
+        directory: PathBuf,
+        controllers: BTreeMap<String, Py<PyAny>>,
+    ) -> PyResult<Self> {
+        let failure = Failure::default();
+        let extensions = extensions(controllers, &failure);
         let files = RefCell::new(files);
         let read_file = |name: &str| {
             if let Some(content) = files.borrow().get(name) {
@@ -79,12 +90,13 @@ impl SimPlan {
             files.borrow_mut().insert(name.to_owned(), content.clone());
             Ok(content)
         };
-        let plan = plan::Plan::read(text, &read_file);
+        let plan = plan::Plan::read_with(text, &read_file, &extensions);
         let plan = plan.map_err(|why| PyValueError::new_err(why.to_string()))?;
         Ok(Self {
             cases: plan.cases(),
             plan,
             files: files.into_inner(),
+            failure,
         })
     }
 
@@ -127,6 +139,7 @@ impl SimPlan {
     fn run(&self, py: Python<'_>, number: i64) -> PyResult<Ran> {
         let case = *self.case(number)?;
         let ran = py.detach(|| run_case(&self.plan, case, Recording::default()));
+        self.failure.check(py)?;
         outcome_of(&ran).map_err(PyRuntimeError::new_err)
     }
 
@@ -139,6 +152,7 @@ impl SimPlan {
         let theirs = completion_times(file, &text, &parts.host_of);
         let theirs = theirs.map_err(|why| PyValueError::new_err(why.to_string()))?;
         let ran = py.detach(|| run_case(&self.plan, case, Recording::default()));
+        self.failure.check(py)?;
         let outcome = ran.outcome.map_err(PyRuntimeError::new_err)?;
         let flows = compare_flows(&ran.flows, self.plan.flow_ids(&case), &outcome, &theirs);
         let rows = flows.into_iter().map(|flow| {
@@ -170,6 +184,18 @@ impl SimPlan {
             PyIndexError::new_err(format!("run {number}: the plan has runs 0 to {last}"))
         })
     }
+}
+
+/// The controllers of Python, whose errors come into `failure`.
+fn extensions(controllers: BTreeMap<String, Py<PyAny>>, failure: &Failure) -> Extensions {
+    let mut extensions = Extensions::new();
+    for (name, class) in controllers {
+        let (failure, own) = (failure.clone(), name.clone());
+        extensions = extensions.controller(&name, move |path| {
+            Controller::new(&own, &class, path, &failure)
+        });
+    }
+    extensions
 }
 
 fn outcome_of(ran: &CaseOutcome) -> Result<Ran, String> {

@@ -52,10 +52,19 @@ use std::process::ExitCode;
 use args::{Cli, Command};
 use console::Console;
 use exit::{Exit, Failure};
+use extensions::Extensions;
+
+pub use farwrite_experiment::extensions;
 
 /// Runs the program with the arguments of this process.
 #[must_use]
 pub fn main() -> ExitCode {
+    main_with(&Extensions::new())
+}
+
+/// The same, with controllers, load balancers and repairs for `farwrite sim` of another crate.
+#[must_use]
+pub fn main_with(extensions: &Extensions) -> ExitCode {
     let cli = match Cli::parse_args() {
         Ok(cli) => cli,
         Err(refused) => return refused.show(),
@@ -68,7 +77,7 @@ pub fn main() -> ExitCode {
         cli.command.writes_data(),
     );
     let result = match cli.command.writes_data() && console.is_json() {
-        false => run(&cli.command, &console),
+        false => run(&cli.command, &console, extensions),
         true => {
             let what = "--json: standard output carries the data of this command";
             Err(Failure::new(Exit::Usage, what))
@@ -83,7 +92,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn run(command: &Command, console: &Console) -> Result<ExitCode, Failure> {
+fn run(command: &Command, console: &Console, extensions: &Extensions) -> Result<ExitCode, Failure> {
     let done = |()| ExitCode::SUCCESS;
     match command {
         Command::Codes(args) => codes::run(args, console).map(done),
@@ -103,7 +112,7 @@ fn run(command: &Command, console: &Console) -> Result<ExitCode, Failure> {
         Command::Recv(args) => recv::run(args, console),
         Command::Rsh(args) => Ok(rsh::run(args, console)),
         Command::Send(args) => send::run(args, console),
-        Command::Sim(args) => sim::run(args, console).map(done),
+        Command::Sim(args) => sim::run(args, console, extensions).map(done),
         Command::Trace(args) => trace::run(args, console).map(done),
     }
 }

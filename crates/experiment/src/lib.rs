@@ -17,6 +17,7 @@
 mod boxes;
 mod capture;
 mod changes;
+pub mod extensions;
 mod flow;
 mod hosts;
 mod ideal;
@@ -37,6 +38,7 @@ mod units;
 pub use boxes::{BoxKind, BoxTotals, LowarBox, NetrtBox, PlacedBox};
 pub use capture::Capture;
 pub use changes::CableChange;
+pub use extensions::Extensions;
 pub use flow::{Flow, Start, Trigger, TriggerKind, Workload, WorkloadError};
 pub use ideal::{Ideal, PacketFormat};
 pub use memory::memory_bytes;

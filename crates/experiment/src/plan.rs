@@ -21,7 +21,8 @@ use crate::changes::{self, PlannedChange};
 use crate::run::problem_of_boxes;
 use crate::units::nanoseconds;
 use crate::{
-    CableChange, PatternError, PatternNetwork, PlacedBox, Recording, RunSetup, Transport, Workload,
+    CableChange, Extensions, PatternError, PatternNetwork, PlacedBox, Recording, RunSetup,
+    Transport, Workload,
 };
 use entries::{PlannedTopology, WorkloadSource, with_loss};
 use work::Work;
@@ -109,7 +110,19 @@ impl Plan {
     /// # Errors
     /// [`PlanError`] names the key, the value and what is accepted.
     pub fn read(text: &str, read_file: ReadFile<'_>) -> Result<Self, PlanError> {
-        let mut plan = read::read(text, read_file)?;
+        Self::read_with(text, read_file, &Extensions::new())
+    }
+
+    /// The same, with the controllers, load balancers and repairs of a program.
+    ///
+    /// # Errors
+    /// [`PlanError`].
+    pub fn read_with(
+        text: &str,
+        read_file: ReadFile<'_>,
+        extensions: &Extensions,
+    ) -> Result<Self, PlanError> {
+        let mut plan = read::read(text, read_file, extensions)?;
         let notes = plan.check()?;
         plan.notes.extend(notes);
         Ok(plan)

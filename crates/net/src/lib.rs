@@ -89,7 +89,10 @@ pub use frame::{Ecn, Frame, Payload, ROCE_PORT};
 pub use ids::{CableId, NodeId, PRIORITIES};
 pub use network::Network;
 pub use options::{NetworkError, Options};
-pub use switch::{MarkAt, Pfc, Policy, Red, SwitchConfig, SwitchError, Trim, XoffThreshold};
+pub use switch::{
+    Balancer, MakeBalancer, MarkAt, NamedBalancer, Pfc, Policy, PortChoice, Red, SwitchConfig,
+    SwitchError, Trim, XoffThreshold,
+};
 pub use topology::{
     Cable, FileError, LeafSpine, ListedCable, MAX_CABLES, MAX_NODES, MAX_PORTS, Node, NodeList,
     Role, Shape, Topology, TopologyError, read_toml,

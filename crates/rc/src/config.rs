@@ -28,7 +28,7 @@ pub struct QpConfig {
     pub window_packets: u32,
     /// The requester asks for an acknowledgement with the last packet of each message, with the
     /// last packet of the window, and with each packet whose PSN plus 1 is a multiple of this
-    /// value; at least 1.
+    /// value; at least 1. Under a congestion controller with a window, it asks with each packet.
     pub ack_every_packets: u32,
     /// Largest number of outstanding READs in each direction; 1 to 255.
     pub max_reads: u8,
@@ -163,6 +163,10 @@ pub enum Recovery {
         /// retransmitted. Units are counted from the first packet of a message on.
         unit_packets: u32,
     },
+    /// Selective repeat by the rules of another crate: [`Nic::set_repair`](crate::Nic::set_repair). It works like
+    /// [`Irn`](Self::Irn), except that a [`Repair`](crate::Repair) decides which packets of SENDs and WRITEs are
+    /// repeated, and when. Without one, only timeouts repeat packets.
+    Own,
 }
 
 impl Recovery {
@@ -287,7 +291,7 @@ impl QpConfig {
         let field = "paths.packets_each";
         check(self.paths.packets_each > 0, ConfigError::Zero { field })?;
         match self.recovery {
-            Recovery::GoBackN | Recovery::Trimming => Ok(()),
+            Recovery::GoBackN | Recovery::Trimming | Recovery::Own => Ok(()),
             Recovery::Irn { rto_low_ns, .. } => {
                 let field = "rto_low_ns";
                 check(rto_low_ns > 0, ConfigError::ZeroTime { field })

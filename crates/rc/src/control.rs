@@ -43,6 +43,12 @@ impl CongestionControl {
         self.flight.in_flight_bytes < self.rate.limits().window_bytes
     }
 
+    /// Whether acknowledgements make room for packets. Without them, a sender whose window has shrunk would wait for a
+    /// timeout.
+    pub(crate) fn limits_flight(&self) -> bool {
+        self.rate.limits().window_bytes < u64::MAX
+    }
+
     /// Whether the receiver's credit allows a packet. Always true without credit-based control.
     pub(crate) fn has_credit(&self) -> bool {
         self.rate.credit_bytes() > 0

@@ -14,7 +14,7 @@ use farwrite_rate::{NotificationPoint, PullPacer, RateControl, ReceiverControl};
 use crate::end::End;
 use crate::{
     Completion, ConfigError, Memory, Packet, Paths, PostError, QpConfig, QpCounters, QueuePair,
-    Request, earliest, xp,
+    Repair, Request, earliest, xp,
 };
 
 /// Number of a NIC's first queue pair. Further queue pairs have the numbers after it. InfiniBand
@@ -154,6 +154,15 @@ impl Nic {
         let (at, pair) = self.reliable(qpn)?;
         pair.set_control(now_ns, rate);
         self.reschedule(at);
+        Ok(())
+    }
+
+    /// Sets the rules by which a queue pair repairs losses, with [`Recovery::Own`](crate::Recovery::Own).
+    ///
+    /// # Errors
+    /// [`PostError::NoQueuePair`].
+    pub fn set_repair(&mut self, qpn: u32, repair: Box<dyn Repair>) -> Result<(), PostError> {
+        self.reliable(qpn)?.1.set_repair(repair);
         Ok(())
     }
 

@@ -9,13 +9,14 @@ use farwrite_wire::opcode::Position;
 
 use crate::control::CongestionControl;
 use crate::opcode::{self, Operation};
+use crate::own_repair::OwnRepair;
 use crate::packet::{self, Packet};
 use crate::requester::Requester;
 use crate::responder::Responder;
 use crate::software::{SlowPath, Software, SoftwareScope, is_request};
 use crate::{
-    Completion, ConfigError, Memory, Nak, PostError, QpConfig, Recovery, Request, RequestError,
-    Syndrome, earliest,
+    Completion, ConfigError, Memory, Nak, PostError, QpConfig, Recovery, Repair, Request,
+    RequestError, Syndrome, earliest,
 };
 
 /// A queue pair: a requester and a responder. It consumes packets and times, and produces packets
@@ -89,6 +90,11 @@ impl QueuePair {
     /// the new one.
     pub fn set_control(&mut self, now_ns: u64, rate: Box<dyn RateControl + Send>) {
         self.requester.control = Some(CongestionControl::new(now_ns, rate));
+    }
+
+    /// Sets the rules by which this end repairs losses, with [`Recovery::Own`](crate::Recovery::Own).
+    pub fn set_repair(&mut self, repair: Box<dyn Repair>) {
+        self.requester.own_repair = Some(OwnRepair(repair));
     }
 
     /// Pace that the controller allows now, in bits per second; `None` without a controller.

@@ -25,9 +25,10 @@ use core::ops::Range;
 
 use farwrite_rate::Loss;
 
+use crate::own_repair::OwnRepair;
 use crate::packet::Packet;
 use crate::requester::Requester;
-use crate::{Completion, Recovery, psn};
+use crate::{Completion, Recovery, Repair, Unacknowledged, psn};
 
 impl Requester {
     /// Handles a sequence NAK in selective repeat. `named` is the packet that triggered the NAK: a
@@ -72,10 +73,49 @@ impl Requester {
                 control.on_arrived(arrived);
             }
         }
-        if let Recovery::Irn { .. } = self.config.recovery {
-            let range = self.scoreboard.scan_requests(self.oldest, named);
-            self.lose_requests(now_ns, range);
+        match self.config.recovery {
+            Recovery::Irn { .. } => {
+                let range = self.scoreboard.scan_requests(self.oldest, named);
+                self.lose_requests(now_ns, range);
+            }
+            Recovery::Own if new => self.repair_after(now_ns, |own, sent, start| {
+                own.on_arrived(named - start, sent)
+            }),
+            _ => {}
         }
+    }
+
+    /// Repeats what the rules of another crate say.
+    pub(crate) fn repair_after(
+        &mut self,
+        now_ns: u64,
+        rule: impl FnOnce(&mut dyn Repair, &Unacknowledged, u64) -> Range<u64>,
+    ) {
+        let (sent, start) = (self.unacknowledged(now_ns), self.start());
+        let Some(OwnRepair(own)) = &mut self.own_repair else {
+            return;
+        };
+        let range = rule(&mut **own, &sent, start);
+        let counts = [range.start, range.end].map(|count| {
+            let count = count.saturating_add(start);
+            count.clamp(self.oldest, self.sent_end)
+        });
+        self.lose_requests(now_ns, counts[0]..counts[1]);
+    }
+
+    /// What the rules of another crate see.
+    pub(crate) fn unacknowledged(&self, now_ns: u64) -> Unacknowledged {
+        let start = self.start();
+        Unacknowledged {
+            now_ns,
+            oldest: self.oldest - start,
+            sent_end: self.sent_end - start,
+        }
+    }
+
+    /// Count of the first packet of the connection.
+    fn start(&self) -> u64 {
+        psn::start(self.config.send_psn)
     }
 
     /// Handles a packet of a READ response, in order or after a gap.
@@ -100,7 +140,7 @@ impl Requester {
             self.retries = 0;
             self.waits_since_ns = Some(now_ns);
         }
-        if let Recovery::Irn { .. } = self.config.recovery {
+        if let Recovery::Irn { .. } | Recovery::Own = self.config.recovery {
             let range = self.scoreboard.scan_responses(self.oldest, count);
             self.lose_responses(now_ns, range);
         }
@@ -179,7 +219,8 @@ impl Requester {
             (
                 Recovery::Irn {
                     goes_back: false, ..
-                },
+                }
+                | Recovery::Own,
                 _,
             ) => self.scoreboard.highest_arrived().min(work.end),
             (_, true) if self.scoreboard.is_waiting_read(work.first) => work.first,

@@ -8,6 +8,7 @@ use farwrite_net::header::Roce;
 use farwrite_rate::Loss;
 
 use crate::control::CongestionControl;
+use crate::own_repair::OwnRepair;
 use crate::packet::{Assembly, Packet, packets};
 use crate::rack::Rack;
 use crate::scoreboard::Scoreboard;
@@ -57,6 +58,8 @@ pub(crate) struct Requester {
     /// Total of packets granted by the peer, unwrapped.
     pub(crate) granted_packets: u64,
     pub(crate) control: Option<CongestionControl>,
+    /// The rules of [`Recovery::Own`].
+    pub(crate) own_repair: Option<OwnRepair>,
     pub(crate) failure: Option<RequestError>,
 }
 
@@ -82,6 +85,7 @@ impl Requester {
             rack: Rack::default(),
             granted_packets: 0,
             control: None,
+            own_repair: None,
             failure: None,
         }
     }
@@ -203,7 +207,7 @@ impl Requester {
     fn asks(&self, work: &WorkRequest, count: u64) -> bool {
         match self.config.recovery {
             Recovery::GoBackN => work.request.is_read() || self.needs_ack(work, count),
-            Recovery::Irn { .. } | Recovery::Rack { .. } => true,
+            Recovery::Irn { .. } | Recovery::Rack { .. } | Recovery::Own => true,
             Recovery::Trimming => work.request.is_read() || self.posted_end > self.next,
         }
     }
@@ -232,7 +236,13 @@ impl Requester {
             self.go_back();
         } else if self.may_retry() {
             self.waits_since_ns = None;
-            self.lose_all();
+            match self.own_repair {
+                Some(_) => {
+                    self.scoreboard.lose_again(self.oldest);
+                    self.repair_after(now_ns, |own, sent, _| own.on_timeout(sent));
+                }
+                None => self.lose_all(),
+            }
         }
     }
 
@@ -446,6 +456,13 @@ impl Requester {
                 ..
             } if few(rto_low_packets) => rto_low_ns,
             Recovery::GoBackN => self.timeout_ns(),
+            Recovery::Own => match &self.own_repair {
+                Some(OwnRepair(own)) => {
+                    let since_ns = self.waits_since_ns?;
+                    own.timeout_ns(&self.unacknowledged(since_ns)).max(1)
+                }
+                None => self.config.ack_timeout_ns,
+            },
             _ => self.config.ack_timeout_ns,
         };
         let wait_ns = self
@@ -468,6 +485,7 @@ impl Requester {
         after == work.end
             || after.is_multiple_of(u64::from(self.config.ack_every_packets))
             || after - self.oldest >= self.window()
+            || (self.control.as_ref()).is_some_and(CongestionControl::limits_flight)
     }
 
     /// Whether the next packet is a READ and the limit of outstanding READs is reached.

@@ -48,7 +48,7 @@ def compare(plan: Plan, file: str | PathLike[str], number: int = 0) -> Table:
         The plan has no run with this number.
     """
     text, directory = text_of(plan)
-    native = checked(_native.SimPlan(text, {}, directory))
+    native = checked(_native.SimPlan(text, {}, directory, {}))
     name = str(file)
     rows = native.compare(number, name)
     if all(row[-1] in ("only_ours", "only_theirs") for row in rows):

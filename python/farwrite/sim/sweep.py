@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_completed
 from functools import lru_cache
 from pathlib import Path
@@ -11,6 +11,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from farwrite import _native
+from farwrite.sim.controller import Controller, Controllers
 from farwrite.sim.plan import Plan, text_of
 from farwrite.sim.results import Ran, Results
 
@@ -23,7 +24,7 @@ FLOW = (
 )  # fmt: skip
 
 
-def run(plan: Plan, number: int = 0) -> Results:
+def run(plan: Plan, number: int = 0, *, controllers: Controllers | None = None) -> Results:
     """Simulate one run of a plan. Other threads of Python can run during the simulation.
 
     Parameters
@@ -34,6 +35,8 @@ def run(plan: Plan, number: int = 0) -> Results:
     number
         The number of the run, from 0, in the order of ``runs.csv``: topologies, workloads, switches,
         transports, losses, and seeds, of which seeds vary fastest.
+    controllers
+        Subclasses of `Controller` by name. The transport ``"roce@mine"`` has the controller ``mine``.
 
     Returns
     -------
@@ -48,6 +51,8 @@ def run(plan: Plan, number: int = 0) -> Results:
         The plan has no run with this number.
     MemoryError
         A run of the plan needs more memory than the machine has free.
+    Exception
+        What a controller raises. ValueError if its attributes are no limits.
 
     Examples
     --------
@@ -64,11 +69,17 @@ def run(plan: Plan, number: int = 0) -> Results:
     '606.9 us'
     """
     text, directory = text_of(plan)
-    native = checked(_native.SimPlan(text, {}, directory))
+    native = checked(_native.SimPlan(text, {}, directory, controllers or {}))
     return Results.of([_ran(native, number)], text, native.notes())
 
 
-def sweep(plan: Plan, executor: Executor | None = None, *, progress: bool | None = None) -> Results:
+def sweep(
+    plan: Plan,
+    executor: Executor | None = None,
+    *,
+    controllers: Controllers | None = None,
+    progress: bool | None = None,
+) -> Results:
     """Simulate all runs of a plan.
 
     Parameters
@@ -81,6 +92,8 @@ def sweep(plan: Plan, executor: Executor | None = None, *, progress: bool | None
         A task contains the files that the plan names. None: threads of this process, one for each core. A
         worker raises MemoryError if a run needs more memory than its machine has free. If a machine has
         several workers, choose their number so that their runs fit into its memory together.
+    controllers
+        As in `run`. Workers in other processes must be able to import them.
     progress
         Whether to show a progress bar. None: after one second, if standard error is a terminal.
 
@@ -98,19 +111,20 @@ def sweep(plan: Plan, executor: Executor | None = None, *, progress: bool | None
         results of all runs.
     """
     text, directory = text_of(plan)
-    native = _native.SimPlan(text, {}, directory)
+    own = controllers or {}
+    native = _native.SimPlan(text, {}, directory, own)
     count = native.count()
     ran: dict[int, Ran] = {}
     disable = None if progress is None else not progress
     with tqdm(total=count, unit=" runs", disable=disable, delay=1 if progress is None else 0) as bar:
-        for number, result in _run_all(native, text, count, executor):
+        for number, result in _run_all(native, text, count, executor, own):
             ran[number] = result
             bar.update()
     return Results.of([ran[number] for number in range(count)], text, native.notes())
 
 
 def _run_all(
-    native: _native.SimPlan, text: str, count: int, executor: Executor | None
+    native: _native.SimPlan, text: str, count: int, executor: Executor | None, own: Controllers
 ) -> Iterator[tuple[int, Ran]]:
     """Yield the number and the results of each run, in the order in which runs end."""
     run_bytes, results_bytes = native.memory_bytes()
@@ -124,8 +138,9 @@ def _run_all(
         return
     check_available("a sweep", results_bytes)
     files = tuple(native.files().items())
+    controllers = tuple(own.items())
     yield from _as_they_come(
-        {executor.submit(evaluate, text, files, number): number for number in range(count)}
+        {executor.submit(evaluate, text, files, number, controllers): number for number in range(count)}
     )
 
 
@@ -139,16 +154,25 @@ def _as_they_come(futures: dict[Future[Ran], int]) -> Iterator[tuple[int, Ran]]:
             future.cancel()
 
 
-def evaluate(text: str, files: tuple[tuple[str, str], ...], number: int) -> Ran:
+def evaluate(
+    text: str,
+    files: tuple[tuple[str, str], ...],
+    number: int,
+    controllers: tuple[tuple[str, Callable[[int, int, int], Controller]], ...] = (),
+) -> Ran:
     """Do one task: simulate a run of a plan whose files are given."""
-    return _ran(_given(text, files), number)
+    return _ran(_given(text, files, controllers), number)
 
 
 # A worker does the tasks of one plan one after another, so it keeps one plan.
 @lru_cache(maxsize=1)
-def _given(text: str, files: tuple[tuple[str, str], ...]) -> _native.SimPlan:
+def _given(
+    text: str,
+    files: tuple[tuple[str, str], ...],
+    controllers: tuple[tuple[str, Callable[[int, int, int], Controller]], ...],
+) -> _native.SimPlan:
     """Read a plan whose files are given. Raise MemoryError if a run of it does not fit into the memory."""
-    return checked(_native.SimPlan(text, dict(files), "."))
+    return checked(_native.SimPlan(text, dict(files), ".", dict(controllers)))
 
 
 def checked(native: _native.SimPlan) -> _native.SimPlan:

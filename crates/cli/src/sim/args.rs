@@ -34,11 +34,11 @@ The parts of a plan have names, and each combination of parts is a run. A plan c
   flows = 10000
   [workload.theirs]
   file = "incast.cm"               # of htsim, or flows of the RDMA trees of ns-3
-docs/sim.md lists all keys. The directory of results has flows.csv (completion times by flow),
-runs.csv, sizes.csv (by size, with confidence intervals), queues.csv (queues over time),
-results.json, plan.toml and two pictures: completion.svg (completion times and slowdowns by
-setting) and timeline.svg (one run over time). With --compare, compare.csv has both times of each
-flow. With --capture, capture.pcap has the packets of one host.
+docs/sim.md lists all keys; docs/sim-own.md shows how to add a congestion controller. The directory
+of results has flows.csv (completion times by flow), runs.csv, sizes.csv (by size, with confidence
+intervals), queues.csv (queues over time), results.json, plan.toml and two pictures: completion.svg
+(completion times and slowdowns by setting) and timeline.svg (one run over time). With --compare,
+compare.csv has both times of each flow. With --capture, capture.pcap has the packets of one host.
 
 A flow that fails is a result: a warning counts such flows, and the exit code is 0."#;
 

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use farwrite_experiment::plan::{self, CaseOutcome, Plan, sweep};
-use farwrite_experiment::{FlowOutcome, Outcome, Recording};
+use farwrite_experiment::{Extensions, FlowOutcome, Outcome, Recording};
 use farwrite_units::input::read_text;
 use farwrite_units::show::{Count, Time};
 
@@ -31,7 +31,11 @@ use report::Report;
 use settings::with_absolute_files;
 
 /// Runs a plan, or the plan that the options describe.
-pub(crate) fn run(args: &SimArgs, console: &Console) -> Result<(), Failure> {
+pub(crate) fn run(
+    args: &SimArgs,
+    console: &Console,
+    extensions: &Extensions,
+) -> Result<(), Failure> {
     let (text, directory) = plan_text(args)?;
     let files = RefCell::new(BTreeSet::new());
     let read_file = |name: &str| {
@@ -40,7 +44,8 @@ pub(crate) fn run(args: &SimArgs, console: &Console) -> Result<(), Failure> {
         let text = read_text(&path, plan::MOST_FILE_BYTES);
         text.map_err(|why| format!("{}: {why}", path.display()))
     };
-    let plan = Plan::read(&text, &read_file).or_exit(Exit::Usage, "the plan")?;
+    let plan = Plan::read_with(&text, &read_file, extensions);
+    let plan = plan.or_exit(Exit::Usage, "the plan")?;
     for note in plan.notes() {
         console.warn(note);
     }

@@ -51,6 +51,10 @@ impl Like {
     fn rules(self, transport: &str) -> String {
         let dcqcn = "dcqcn = { preset = \"ns3\", ns3_timing = true }\ngap_is_cnp = true\n";
         let roce = "ack_every = 1\nnak_every = \"4us\"\nretries = \"unlimited\"\n";
+        let (transport, dcqcn) = match transport.split_once('@') {
+            Some((transport, _)) => (transport, ""),
+            None => (transport, dcqcn),
+        };
         match (self, transport) {
             (Self::Ns3, "roce" | "roce-lossy") => {
                 format!("{roce}{dcqcn}")
@@ -67,7 +71,10 @@ impl Like {
     /// The switches of the other simulator, with PFC if a transport needs it. Empty if the
     /// default switches of the transport are the same.
     fn switch(self, transports: &[String], mtu: u32) -> String {
-        let is_lossless = |name: &String| ["roce", "roce-nocc"].contains(&name.as_str());
+        let is_lossless = |name: &String| {
+            let protocol = name.split('@').next().unwrap_or_default();
+            ["roce", "roce-nocc"].contains(&protocol)
+        };
         let pauses = transports.iter().any(is_lossless);
         match (self, pauses) {
             (Self::Ns3, true) => format!(

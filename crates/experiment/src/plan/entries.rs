@@ -11,7 +11,7 @@ use crate::changes::PlannedChange;
 use crate::other_simulators::{
     self, CableFailure, ConnectionMatrix, FileKind, HtsimTopology, ImportedTopology,
 };
-use crate::{Pattern, PatternError, PatternNetwork, Sizes, Transport, Workload};
+use crate::{Extensions, Pattern, PatternError, PatternNetwork, Sizes, Transport, Workload};
 
 /// A topology of a plan, its boxes, and the changes of its cables.
 #[derive(Debug)]
@@ -89,6 +89,18 @@ impl TopologySource {
         };
         notes.extend(of_file.into_iter().map(|note| format!("{file}: {note}")));
         Ok(layout)
+    }
+
+    /// Finds the load balancers that the switches of a file name.
+    pub(super) fn resolved(mut self, extensions: &Extensions) -> Result<Self, String> {
+        if let Self::Net(_, options) = &mut self {
+            let switches = options.exceptions.values_mut();
+            for switch in switches.chain([&mut options.switch]) {
+                let found = switch.resolve(extensions.balancers());
+                found.map_err(|why| why.to_string())?;
+            }
+        }
+        Ok(self)
     }
 
     pub(super) fn build(

@@ -14,7 +14,7 @@ use crate::boxes::{BoxKind, BoxPosition};
 use crate::changes::PlannedChange;
 use crate::other_simulators::{self, FileKind};
 use crate::transport::renamed;
-use crate::{Pattern, Transport, TransportSettings};
+use crate::{Extensions, Pattern, Transport, TransportSettings};
 
 /// Largest number of seeds of a plan.
 const MAX_SEEDS: u64 = 100_000;
@@ -101,7 +101,11 @@ fn one() -> u64 {
     1
 }
 
-pub(super) fn read(text: &str, read_file: ReadFile<'_>) -> Result<Plan, PlanError> {
+pub(super) fn read(
+    text: &str,
+    read_file: ReadFile<'_>,
+    extensions: &Extensions,
+) -> Result<Plan, PlanError> {
     let file: File = toml::from_str(text).map_err(|why| {
         let hint = match other_simulators::kind_of(text) {
             FileKind::Htsim => "; files of htsim: --connections FILE --topology FILE",
@@ -125,7 +129,9 @@ pub(super) fn read(text: &str, read_file: ReadFile<'_>) -> Result<Plan, PlanErro
         let boxes = table.remove("boxes").map_or(Ok(Vec::new()), boxes)?;
         let changes = table.remove("changes").map_or(Ok(Vec::new()), changes)?;
         let layout = match named_file(&table)? {
-            Some(name) => TopologySource::read(&name, &read_file(&name)?, &mut notes)?,
+            Some(name) => {
+                TopologySource::read(&name, &read_file(&name)?, &mut notes)?.resolved(extensions)?
+            }
             None => typed::<Shape>(&table).map(|shape| TopologySource::Shape(Box::new(shape)))?,
         };
         Ok(PlannedTopology {
@@ -141,11 +147,13 @@ pub(super) fn read(text: &str, read_file: ReadFile<'_>) -> Result<Plan, PlanErro
         }
     })?;
     let switches = entries("switch", &file.switch, |table| {
-        let switch: SwitchConfig = typed(table)?;
+        let mut switch: SwitchConfig = typed(table)?;
+        let found = switch.resolve(extensions.balancers());
+        found.map_err(|why| why.to_string())?;
         switch.validate().map_err(|why| why.to_string())?;
         Ok(switch)
     })?;
-    let transports = transports(file.transport.as_ref())?;
+    let transports = transports(file.transport.as_ref(), extensions)?;
     notes.extend(file.transport.as_ref().and_then(old_spelling));
     for (what, is_empty) in [
         ("topology", topologies.is_empty()),
@@ -222,19 +230,23 @@ fn position(at: Option<Value>) -> Result<BoxPosition, String> {
 
 /// Parses `transport`: a list of protocols with default settings, or a table of named entries. If
 /// it is missing, the plan has one default transport.
-fn transports(value: Option<&Value>) -> Result<Vec<(String, Transport)>, PlanError> {
+fn transports(
+    value: Option<&Value>,
+    extensions: &Extensions,
+) -> Result<Vec<(String, Transport)>, PlanError> {
     let read = match value {
         None => Vec::new(),
         Some(Value::Table(table)) => entries("transport", table, |table| {
             let settings: TransportSettings = typed(table)?;
-            settings.transport().map_err(|why| why.to_string())
+            let transport = settings.transport_with(extensions);
+            transport.map_err(|why| why.to_string())
         })?,
         Some(Value::Array(list)) if list.is_empty() => {
             let why = format!("the list is empty; {TRANSPORT_FORMS}");
             return Err(PlanError::at("transport", why));
         }
         Some(Value::Array(list)) => {
-            let read = list.iter().map(listed_transport);
+            let read = list.iter().map(|name| listed_transport(name, extensions));
             let read = read.collect::<Result<Vec<_>, _>>();
             read.map_err(|why| PlanError::at("transport", why))?
         }
@@ -280,11 +292,12 @@ const DEFAULT_TRANSPORT: &str = "roce";
 const TRANSPORT_FORMS: &str =
     "write a list of protocols, such as [\"roce\", \"irn\"], or [transport.NAME] with protocol";
 
-fn listed_transport(value: &Value) -> Result<(String, Transport), String> {
+fn listed_transport(value: &Value, extensions: &Extensions) -> Result<(String, Transport), String> {
     let Value::String(name) = value else {
         return Err(format!("{}: {TRANSPORT_FORMS}", shown(value)));
     };
-    let transport = Transport::new(name).map_err(|why| why.to_string())?;
+    let transport = TransportSettings::new(name).transport_with(extensions);
+    let transport = transport.map_err(|why| why.to_string())?;
     Ok((name.clone(), transport))
 }
 

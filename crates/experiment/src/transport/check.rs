@@ -4,8 +4,7 @@
 use farwrite::RateControlName;
 use farwrite_rc::{RdmaTransport, Recovery};
 
-use super::name::{ControlName, Protocol};
-use super::nic::recovery;
+use super::name::{ControlName, NicName, Protocol};
 use super::{
     ENDPOINT_OFFSET_BITS, EndpointTransport, MOST_PATHS, Transport, TransportError,
     TransportSettings,
@@ -19,7 +18,7 @@ const MAX_XP_BYTES: u64 = 1 << 31;
 impl TransportSettings {
     /// Checks the values that have the same range with every protocol, and that the protocol has the
     /// settings.
-    pub(super) fn check(&self, protocol: Protocol) -> Result<(), TransportError> {
+    pub(super) fn check(&self, protocol: &Protocol) -> Result<(), TransportError> {
         if self.priority > 7 {
             return Err(TransportError::Priority(self.priority));
         }
@@ -40,7 +39,7 @@ impl TransportSettings {
     }
 
     /// The settings that the protocol does not have, and whether each is set.
-    fn foreign_settings(&self, protocol: Protocol) -> Vec<(&'static str, bool)> {
+    fn foreign_settings(&self, protocol: &Protocol) -> Vec<(&'static str, bool)> {
         match protocol {
             Protocol::Nic(nic) => [
                 ("rate", self.rate.is_some()),
@@ -49,17 +48,24 @@ impl TransportSettings {
                 ("port", self.port.is_some()),
                 ("dcqcn", self.dcqcn.is_some() && !nic.has_dcqcn()),
                 ("gap_is_cnp", self.gap_is_cnp.is_some() && !nic.has_dcqcn()),
-                ("paths", self.paths.is_some() && !bears_reordering(nic)),
+                (
+                    "paths",
+                    self.paths.is_some() && !bears_reordering(nic.recovery()),
+                ),
                 ("swift", self.swift.is_some() && !nic.has_swift()),
                 ("irn", self.irn.is_some() && !has_irn(nic)),
-                ("eqds", self.eqds.is_some() && nic != RdmaTransport::Eqds),
+                ("timeout", self.timeout.is_some() && nic.repair.is_some()),
+                (
+                    "eqds",
+                    self.eqds.is_some() && nic.model != RdmaTransport::Eqds,
+                ),
                 (
                     "ack_every",
-                    self.ack_every.is_some() && recovery(nic) != Recovery::GoBackN,
+                    self.ack_every.is_some() && nic.recovery() != Recovery::GoBackN,
                 ),
                 (
                     "nak_every",
-                    self.nak_every.is_some() && recovery(nic) != Recovery::GoBackN,
+                    self.nak_every.is_some() && nic.recovery() != Recovery::GoBackN,
                 ),
             ]
             .to_vec(),
@@ -78,20 +84,20 @@ impl TransportSettings {
             Protocol::Endpoint(scheme, control) => [
                 (
                     "rate",
-                    self.rate.is_some() && control != ControlName::DEFAULT,
+                    self.rate.is_some() && *control != ControlName::DEFAULT,
                 ),
                 ("deadline", self.deadline.is_some() && scheme.is_exact()),
                 (
                     "dcqcn",
-                    self.dcqcn.is_some() && control != ControlName::Of(RateControlName::Dcqcn),
+                    self.dcqcn.is_some() && *control != ControlName::Of(RateControlName::Dcqcn),
                 ),
                 (
                     "swift",
-                    self.swift.is_some() && control != ControlName::Of(RateControlName::Swift),
+                    self.swift.is_some() && *control != ControlName::Of(RateControlName::Swift),
                 ),
                 (
                     "eqds",
-                    self.eqds.is_some() && control != ControlName::Of(RateControlName::Eqds),
+                    self.eqds.is_some() && *control != ControlName::Of(RateControlName::Eqds),
                 ),
                 ("irn", self.irn.is_some()),
             ]
@@ -116,8 +122,8 @@ impl TransportSettings {
 }
 
 /// Whether a gap alone is no loss for a NIC, so that packets of a flow may take several paths.
-fn bears_reordering(nic: RdmaTransport) -> bool {
-    matches!(recovery(nic), Recovery::Trimming | Recovery::Rack { .. })
+fn bears_reordering(recovery: Recovery) -> bool {
+    matches!(recovery, Recovery::Trimming | Recovery::Rack { .. })
 }
 
 impl Transport {
@@ -178,8 +184,9 @@ impl EndpointTransport {
 }
 
 /// Whether a NIC repairs losses as IRN does.
-fn has_irn(nic: RdmaTransport) -> bool {
-    matches!(nic, RdmaTransport::Irn | RdmaTransport::Srnic)
+fn has_irn(nic: &NicName) -> bool {
+    let is_irn = matches!(nic.model, RdmaTransport::Irn | RdmaTransport::Srnic);
+    is_irn && nic.repair.is_none()
 }
 
 #[cfg(test)]

@@ -15,6 +15,18 @@ pub enum TransportError {
         /// The name given.
         name: String,
     },
+    /// No controller or repair of the program has this name.
+    #[error("protocol = {name:?}: this program has no {what} {part:?}; of its own, it has {known}")]
+    Extension {
+        /// The name given.
+        name: String,
+        /// What was looked for.
+        what: &'static str,
+        /// The part of the name that was looked for.
+        part: String,
+        /// The names that there are.
+        known: String,
+    },
     /// The name of an endpoint transport has an unknown scheme or congestion control.
     #[error("protocol = {name:?}: of endpoints, there are {}", endpoint_names())]
     Scheme {

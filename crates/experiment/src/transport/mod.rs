@@ -59,7 +59,7 @@ impl Transport {
     #[must_use]
     pub fn protocol(&self) -> String {
         match self {
-            Self::Nic(nic) => nic.protocol.to_string(),
+            Self::Nic(nic) => nic.name(),
             Self::Endpoint(endpoint) => endpoint.protocol(),
             Self::Xp(_) => xp::XP.to_owned(),
         }

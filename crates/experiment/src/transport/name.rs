@@ -2,27 +2,97 @@
 
 use farwrite::schemes::registry::ParseSchemeError;
 use farwrite::{RateControlName, SchemeName};
-use farwrite_rc::RdmaTransport;
+use farwrite_rc::{RdmaTransport, Recovery};
 
 use super::TransportError;
 use super::xp::XP;
+use crate::Extensions;
+use crate::extensions::{MakeControl, MakeRepair, Named};
 
 /// Prefix of the names of endpoint transports. The name of a scheme follows.
 pub(super) const ENDPOINT: &str = "farwrite-";
 /// What precedes the control of the rate.
-const AT: char = '@';
+pub(super) const AT: char = '@';
 /// The control that starts with knowledge of the path.
 const KNOWN: &str = "known";
 
 /// What the name of a transport says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Protocol {
     /// A NIC model with reliable connections.
-    Nic(RdmaTransport),
+    Nic(NicName),
     /// NICs with XP.
     Xp,
     /// An endpoint of [`farwrite`], with this scheme for each flow.
     Endpoint(SchemeName, ControlName),
+}
+
+/// A NIC model, and what other crates put into it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct NicName {
+    /// The model. With a repair of another crate: that of IRN.
+    pub(super) model: RdmaTransport,
+    pub(super) repair: Option<Named<MakeRepair>>,
+    pub(super) control: Option<Named<MakeControl>>,
+}
+
+impl NicName {
+    /// Parses a name without the prefix of endpoints.
+    fn parse(name: &str, extensions: &Extensions) -> Result<Self, TransportError> {
+        let unknown = |what: &'static str, part: &str, known: &str| TransportError::Extension {
+            name: name.to_owned(),
+            what,
+            part: part.to_owned(),
+            known: known.to_owned(),
+        };
+        let [controllers, repairs] = extensions.names();
+        let (protocol, control) = match name.split_once(AT) {
+            Some((protocol, control)) => (protocol, Some(control)),
+            None => (name, None),
+        };
+        let control = control.map(|control| {
+            let found = extensions.control(control);
+            found.ok_or_else(|| unknown("controller", control, &controllers))
+        });
+        let own = extensions.repair_of(protocol);
+        let (model, repair) = match (protocol.parse(), own) {
+            (Ok(model), _) => (model, None),
+            (Err(_), Some(own)) => (RdmaTransport::Irn, Some(own)),
+            (Err(_), None) if repairs == "none" && control.is_none() => {
+                let name = name.to_owned();
+                return Err(TransportError::Unknown { name });
+            }
+            (Err(_), None) => return Err(unknown("protocol or repair", protocol, &repairs)),
+        };
+        let control = control.transpose()?;
+        if control.is_some() && model == RdmaTransport::Eqds {
+            let key = "@ with a controller";
+            let protocol = protocol.to_owned();
+            return Err(TransportError::NoSetting { key, protocol });
+        }
+        Ok(Self {
+            model,
+            repair,
+            control,
+        })
+    }
+
+    /// Whether a controller of the model itself sets the rate.
+    pub(super) fn has_dcqcn(&self) -> bool {
+        self.control.is_none() && self.model.has_dcqcn()
+    }
+
+    pub(super) fn has_swift(&self) -> bool {
+        self.control.is_none() && self.model.has_swift()
+    }
+
+    /// How losses are repaired.
+    pub(super) fn recovery(&self) -> Recovery {
+        match self.repair {
+            Some(_) => Recovery::Own,
+            None => super::nic::recovery(self.model),
+        }
+    }
 }
 
 /// What sets the rate of endpoints.
@@ -36,7 +106,7 @@ pub(super) enum ControlName {
 
 impl Protocol {
     /// Parses a name.
-    pub(super) fn parse(name: &str) -> Result<Self, TransportError> {
+    pub(super) fn parse(name: &str, extensions: &Extensions) -> Result<Self, TransportError> {
         if name == XP {
             return Ok(Self::Xp);
         }
@@ -44,8 +114,7 @@ impl Protocol {
         let renamed = renamed(name);
         let name = renamed.as_deref().unwrap_or(name);
         let Some(of_endpoint) = name.strip_prefix(ENDPOINT) else {
-            let nic = name.parse().map(Self::Nic);
-            return nic.map_err(|_| TransportError::Unknown { name: given() });
+            return NicName::parse(name, extensions).map(Self::Nic);
         };
         let (scheme, control) = match of_endpoint.rsplit_once(AT) {
             Some((scheme, control)) => (scheme, ControlName::parse(control)),

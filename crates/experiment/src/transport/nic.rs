@@ -5,7 +5,9 @@ use std::time::Duration;
 use farwrite_rate::DcqcnOptions;
 use farwrite_rc::{Connection, Nic, PathProfile, Paths, QpConfig, RdmaTransport, Recovery};
 
+use super::name::AT;
 use super::{Retries, TransportError};
+use crate::extensions::{MakeControl, MakeRepair, Named};
 use crate::parameters::{Dcqcn, Eqds, Irn, Swift};
 use crate::units::nanoseconds;
 
@@ -37,6 +39,8 @@ pub(super) enum LossRepair {
         nak_every: Option<Duration>,
     },
     Irn(Option<Irn>),
+    /// By the rules of another crate.
+    Own(Named<MakeRepair>),
     /// In spite of reordering, so that packets of a flow may take several paths.
     Reordered {
         paths: Option<u16>,
@@ -53,6 +57,8 @@ pub(super) enum NicControl {
     },
     Swift(Option<Swift>),
     Eqds(Option<Eqds>),
+    /// A controller of another crate.
+    Own(Named<MakeControl>),
 }
 
 impl NicTransport {
@@ -78,7 +84,29 @@ impl NicTransport {
             Some(control) => nic.connect_under(to, config, control),
             None => nic.connect(to, config),
         };
-        Ok(connected?)
+        let qpn = connected?;
+        if let LossRepair::Own(own) = &self.repair {
+            let set = nic.set_repair(qpn, (own.make)(path));
+            debug_assert!(set.is_ok(), "the queue pair is new");
+        }
+        Ok(qpn)
+    }
+
+    /// The name of the protocol.
+    pub(super) fn name(&self) -> String {
+        let repair = match &self.repair {
+            LossRepair::Own(own) => own.name.clone(),
+            _ => self.protocol.to_string(),
+        };
+        match &self.control {
+            NicControl::Own(own) => format!("{repair}{AT}{}", own.name),
+            _ => repair,
+        }
+    }
+
+    /// Whether DCQCN sets the rate.
+    pub(super) fn has_dcqcn(&self) -> bool {
+        matches!(self.control, NicControl::Dcqcn { .. })
     }
 
     /// The congestion controller of a queue pair of a NIC.
@@ -87,6 +115,7 @@ impl NicTransport {
             (NicControl::Swift(Some(own)), Some(base)) => {
                 Some(Box::new(farwrite_rate::Swift::new(own.apply(base))))
             }
+            (NicControl::Own(own), _) => Some((own.make)(path)),
             (NicControl::Eqds(Some(own)), _) => {
                 let options = own.apply(RdmaTransport::first_window(path));
                 Some(Box::new(farwrite_rate::Eqds::new(options)))
@@ -115,6 +144,10 @@ impl NicTransport {
                 ..base
             },
             LossRepair::Irn(irn) => irn.as_ref().map_or(base, |irn| irn.apply(base)),
+            LossRepair::Own(_) => QpConfig {
+                recovery: Recovery::Own,
+                ..base
+            },
             LossRepair::Reordered { paths } => QpConfig {
                 paths: paths.map_or(base.paths, |ports| Paths {
                     ports,

@@ -8,9 +8,10 @@ use farwrite_rc::{RdmaTransport, Recovery};
 use serde::{Deserialize, Serialize};
 
 use super::endpoint::{EndpointControl, EndpointTransport};
-use super::name::{ControlName, Protocol};
+use super::name::{ControlName, NicName, Protocol};
 use super::nic::{LossRepair, NicControl, NicTransport};
 use super::{Retries, Transport, TransportError, XpTransport};
+use crate::Extensions;
 use crate::parameters::{Dcqcn, Eqds, Irn, Swift};
 
 /// A transport as plans write it: a protocol and its settings. [`transport`](Self::transport) checks
@@ -123,8 +124,16 @@ impl TransportSettings {
     /// # Errors
     /// [`TransportError`]: a value is out of range, or the protocol does not have a setting.
     pub fn transport(&self) -> Result<Transport, TransportError> {
-        let protocol = Protocol::parse(&self.protocol)?;
-        self.check(protocol)?;
+        self.transport_with(&Extensions::new())
+    }
+
+    /// The same, with the controllers and repairs of a program.
+    ///
+    /// # Errors
+    /// [`TransportError`].
+    pub fn transport_with(&self, extensions: &Extensions) -> Result<Transport, TransportError> {
+        let protocol = Protocol::parse(&self.protocol, extensions)?;
+        self.check(&protocol)?;
         let transport = match protocol {
             Protocol::Nic(nic) => Transport::Nic(self.nic(nic)),
             Protocol::Xp => Transport::Xp(self.xp()?),
@@ -136,13 +145,14 @@ impl TransportSettings {
         Ok(transport)
     }
 
-    fn nic(&self, protocol: RdmaTransport) -> NicTransport {
+    fn nic(&self, name: NicName) -> NicTransport {
+        let protocol = name.model;
         let repair = match super::nic::recovery(protocol) {
             Recovery::GoBackN => LossRepair::GoBackN {
                 ack_every: self.ack_every,
                 nak_every: self.nak_every,
             },
-            Recovery::Irn { .. } => LossRepair::Irn(self.irn.clone()),
+            Recovery::Irn { .. } | Recovery::Own => LossRepair::Irn(self.irn.clone()),
             Recovery::Trimming | Recovery::Rack { .. } => {
                 LossRepair::Reordered { paths: self.paths }
             }
@@ -159,6 +169,8 @@ impl TransportSettings {
             RdmaTransport::Eqds => NicControl::Eqds(self.eqds.clone()),
             RdmaTransport::Falcon | RdmaTransport::Uccl => NicControl::Swift(self.swift.clone()),
         };
+        let repair = name.repair.map_or(repair, LossRepair::Own);
+        let control = name.control.map_or(control, NicControl::Own);
         NicTransport {
             protocol,
             mtu: self.mtu,
@@ -235,10 +247,11 @@ impl From<&Transport> for TransportSettings {
                         settings.nak_every = *nak_every;
                     }
                     LossRepair::Irn(irn) => settings.irn.clone_from(irn),
+                    LossRepair::Own(_) => {}
                     LossRepair::Reordered { paths } => settings.paths = *paths,
                 }
                 match &nic.control {
-                    NicControl::None => {}
+                    NicControl::None | NicControl::Own(_) => {}
                     NicControl::Dcqcn {
                         parameters,
                         gap_is_cnp,

@@ -56,10 +56,10 @@ impl Transport {
                      of RoCE; add pfc for this priority, or choose roce-lossy",
                 );
             }
-            Some(nic) => nic.has_dcqcn(),
-            None => match self {
+            _ => match self {
+                Self::Nic(nic) => nic.has_dcqcn(),
                 Self::Endpoint(endpoint) => endpoint.has_dcqcn(),
-                _ => true,
+                Self::Xp(_) => true,
             },
         };
         let lacks_marks = has_dcqcn && switch.ecn.is_none();

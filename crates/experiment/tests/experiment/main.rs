@@ -5,6 +5,7 @@ mod boxes;
 mod changes;
 mod common;
 mod endpoints;
+mod extensions;
 mod other_simulators;
 mod other_times;
 mod plans;

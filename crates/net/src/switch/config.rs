@@ -1,5 +1,6 @@
 //! Configuration of switches.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use farwrite_link::Ramp;
@@ -8,6 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::PRIORITIES;
 use crate::cable::CableConfig;
+use crate::switch::balancer::{MakeBalancer, NamedBalancer};
 
 /// Bytes of a PFC frame on a cable: 64 of Ethernet frame, 20 of preamble and gap (IEEE 802.1Qbb).
 pub(crate) const PFC_FRAME_BYTES: u64 = 84;
@@ -40,6 +42,8 @@ pub struct SwitchConfig {
     pub trim: Option<Trim>,
     /// Which of the shortest paths a frame takes.
     pub routing: Policy,
+    /// A load balancer of another crate, in place of `routing`.
+    pub balancer: Option<NamedBalancer>,
 }
 
 /// ECN marking by queue length (RED on the instantaneous queue, as in DCQCN: SIGCOMM 2015, section
@@ -265,6 +269,7 @@ impl Default for SwitchConfig {
             pfc: None,
             trim: None,
             routing: Policy::Ecmp,
+            balancer: None,
         }
     }
 }
@@ -319,6 +324,14 @@ pub enum SwitchError {
         /// The least value that is accepted.
         least: usize,
     },
+    /// No load balancer has this name.
+    #[error("switch balancer = {name:?}: this program has no load balancer of this name{known}")]
+    Balancer {
+        /// The name.
+        name: String,
+        /// The names that there are, with what precedes them.
+        known: String,
+    },
     /// The size of the table of flowlets is out of range.
     #[error("switch routing.flows = {0}: 1 to 2^24")]
     Flowlets(usize),
@@ -336,6 +349,26 @@ pub enum SwitchError {
 }
 
 impl SwitchConfig {
+    /// Finds the load balancer among those of a program. Without this, the switch has `routing` in its place.
+    ///
+    /// # Errors
+    /// [`SwitchError::Balancer`].
+    pub fn resolve(&mut self, known: &BTreeMap<String, MakeBalancer>) -> Result<(), SwitchError> {
+        let Some(own) = &mut self.balancer else {
+            return Ok(());
+        };
+        if own.resolve(known) {
+            return Ok(());
+        }
+        let names: Vec<_> = known.keys().map(String::as_str).collect();
+        let known = match names.is_empty() {
+            true => String::new(),
+            false => format!("; it has {}", names.join(", ")),
+        };
+        let name = own.name.clone();
+        Err(SwitchError::Balancer { name, known })
+    }
+
     /// Checks the values.
     ///
     /// # Errors

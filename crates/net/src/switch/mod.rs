@@ -1,10 +1,12 @@
 //! Switches: shared buffer, ECN marks, PFC, trimming and the choice among equal paths.
 
+mod balancer;
 mod buffer;
 mod config;
 mod last_ports;
 mod router;
 
+pub use balancer::{Balancer, MakeBalancer, NamedBalancer, PortChoice};
 pub use config::{MarkAt, Pfc, Policy, Red, SwitchConfig, SwitchError, Trim, XoffThreshold};
 
 pub(crate) use buffer::Buffer;
@@ -26,7 +28,7 @@ impl Switch {
     pub(crate) fn new(config: SwitchConfig, headroom: Vec<u64>, rng: &mut Rng) -> Self {
         Self {
             buffer: Buffer::new(&config, headroom),
-            router: Router::new(config.routing, rng),
+            router: Router::with(config.routing, config.balancer.as_ref(), rng),
             marking: Rng::new(rng.bits()),
             config,
         }

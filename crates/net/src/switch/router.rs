@@ -2,6 +2,7 @@
 
 use farwrite_link::Rng;
 
+use super::balancer::{Balancer, NamedBalancer, PortChoice};
 use super::config::Policy;
 use super::last_ports::LastPorts;
 use crate::arena::FlowKey;
@@ -16,9 +17,10 @@ pub(crate) struct PortGroups {
 }
 
 /// A switch's choice among the ports of a group.
-#[derive(Debug)]
 pub(crate) struct Router {
     policy: Policy,
+    /// A load balancer in place of the policy.
+    own: Option<Box<dyn Balancer>>,
     /// The route to each host.
     routes: Vec<Route>,
     /// Ports of each group, as in [`PortGroups::ports`].
@@ -64,8 +66,17 @@ struct Flowlet {
     until_ns: u64,
 }
 
+impl std::fmt::Debug for Router {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Router")
+            .field("policy", &self.policy)
+            .finish_non_exhaustive()
+    }
+}
+
 impl Router {
-    pub(crate) fn new(policy: Policy, rng: &mut Rng) -> Self {
+    /// A router with a load balancer of another crate, if there is one.
+    pub(crate) fn with(policy: Policy, balancer: Option<&NamedBalancer>, rng: &mut Rng) -> Self {
         let flows = match policy {
             Policy::Flowlet { flows, .. } => flows,
             _ => 0,
@@ -74,12 +85,15 @@ impl Router {
             port: 0,
             until_ns: 0,
         };
+        let (salt, rng) = (rng.bits(), Rng::new(rng.bits()));
+        let own = balancer.and_then(|own| own.make(salt));
         Self {
             policy,
+            own,
             routes: Vec::new(),
             groups: Vec::new(),
-            salt: rng.bits(),
-            rng: Rng::new(rng.bits()),
+            salt,
+            rng,
             remembered: Vec::new(),
             remembered_of_host: Vec::new(),
             drawn_from: Vec::new(),
@@ -122,6 +136,18 @@ impl Router {
         let port = match (&ports[..], self.policy) {
             ([], _) => return None,
             (&[only], _) => only,
+            (ports, _) if self.own.is_some() => {
+                let choice = PortChoice {
+                    now_ns,
+                    src: flow.src,
+                    dst: flow.dst,
+                    src_port: flow.src_port,
+                    ports,
+                    queued_bytes: &queued_bytes,
+                };
+                let chosen = self.own.as_mut().map_or(0, |own| own.choose(&choice));
+                ports[chosen % ports.len()]
+            }
             (ports, Policy::Ecmp) => ports[scale(hash, ports.len())],
             (ports, Policy::Spray) => ports[self.rng.below(ports.len())],
             (_, Policy::Drill { d, m }) => self.drill(group, d, m, queued_bytes),
@@ -235,7 +261,7 @@ mod tests {
     }
 
     fn router(policy: Policy, ports: u16) -> Router {
-        let mut router = Router::new(policy, &mut Rng::new(7));
+        let mut router = Router::with(policy, None, &mut Rng::new(7));
         router.set_groups(PortGroups {
             of_host: vec![0],
             ports: vec![(0..ports).collect()],

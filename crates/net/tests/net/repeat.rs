@@ -138,6 +138,7 @@ fn draw_options(rng: &mut Rng) -> Options {
             priority: 7,
         }),
         routing: policies[rng.below(4)],
+        balancer: None,
     };
     let reroute = rng.chance(0.7).then(|| Duration::from_micros(10));
     Options {

@@ -1,0 +1,52 @@
+"""Congestion controllers of your own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+
+class Controller:
+    """A congestion controller of one flow. A subclass changes `pace_bps` and `window_bytes` when something happens.
+
+    Parameters
+    ----------
+    rate_bps
+        The rate of the sender's cable, in bits per second.
+    rtt_ns
+        The round-trip time of a full packet with empty queues, in nanoseconds.
+    mtu_bytes
+        The payload of a packet.
+    """
+
+    #: The pace of packets, headers included, in bits per second.
+    pace_bps: int
+    #: The most bytes in flight, headers included; None: no limit.
+    window_bytes: int | None = None
+    #: When to call `on_timeout`; None: never.
+    timeout_ns: int | None = None
+
+    def __init__(self, rate_bps: int, rtt_ns: int, mtu_bytes: int) -> None:
+        self.pace_bps = rate_bps
+
+    def on_sent(self, now_ns: int, sent_bytes: int) -> None:
+        """Record that a packet left."""
+
+    def on_feedback(self, now_ns: int, received_bytes: int, rtt_ns: int | None) -> None:
+        """Process an acknowledgement: all bytes that have arrived so far, and the round trip of the newest packet.
+
+        The round trip is None if the packet was sent more than once.
+        """
+
+    def on_notification(self, now_ns: int) -> None:
+        """Process a congestion notification: the receiver got a packet with a mark."""
+
+    def on_loss(self, now_ns: int, timed_out: bool) -> None:
+        """Record that packets are repeated, after a timeout or a report of the receiver."""
+
+    def on_timeout(self, now_ns: int) -> None:
+        """Process the time `timeout_ns`, and set the next one."""
+
+
+#: Controllers by the names that plans have after a ``@``: classes, or functions with the parameters of `Controller`.
+Controllers: TypeAlias = Mapping[str, Callable[[int, int, int], Controller]]

@@ -1,0 +1,167 @@
+//! Congestion controllers of Python.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use farwrite_experiment::extensions::{Feedback, Limits, Loss, PathProfile, RateControl, Sent};
+use pyo3::call::PyCallArgs;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+/// The first error of a controller of a plan.
+#[derive(Clone, Default)]
+pub(crate) struct Failure(Arc<Mutex<Option<PyErr>>>);
+
+impl Failure {
+    fn keep(&self, error: PyErr) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.get_or_insert(error);
+    }
+
+    /// Returns the error, if there was one.
+    pub(crate) fn check(&self, py: Python<'_>) -> PyResult<()> {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.as_ref()
+            .map_or(Ok(()), |error| Err(error.clone_ref(py)))
+    }
+}
+
+/// An object of Python that sets the rate of a flow. After an error, the flow goes on at the last rate, and the
+/// run fails at its end.
+pub(crate) struct Controller {
+    name: String,
+    object: Option<Py<PyAny>>,
+    limits: Limits,
+    timeout_ns: Option<u64>,
+    failure: Failure,
+}
+
+impl Controller {
+    /// Calls a class, or any other callable, with the path of the flow.
+    pub(crate) fn new(
+        name: &str,
+        class: &Py<PyAny>,
+        path: &PathProfile,
+        failure: &Failure,
+    ) -> Self {
+        let mut made = Self {
+            name: name.to_owned(),
+            object: None,
+            limits: Limits {
+                pace_bps: path.rate_bps.max(1),
+                window_bytes: u64::MAX,
+            },
+            timeout_ns: None,
+            failure: failure.clone(),
+        };
+        Python::attach(
+            |py| match class.call1(py, (path.rate_bps, path.rtt_ns, path.mtu_bytes)) {
+                Ok(object) => {
+                    made.object = Some(object);
+                    made.read(py);
+                }
+                Err(error) => made.fail(py, error),
+            },
+        );
+        made
+    }
+
+    fn call(&mut self, method: &str, arguments: impl for<'py> PyCallArgs<'py>) {
+        Python::attach(|py| {
+            let Some(object) = &self.object else {
+                return;
+            };
+            match object.bind(py).call_method1(method, arguments) {
+                Ok(_) => self.read(py),
+                Err(error) => self.fail(py, error),
+            }
+        });
+    }
+
+    /// Reads the limits and the time of the next timeout.
+    fn read(&mut self, py: Python<'_>) {
+        let Some(object) = &self.object else {
+            return;
+        };
+        match read(object.bind(py)) {
+            Ok((limits, timeout_ns)) => (self.limits, self.timeout_ns) = (limits, timeout_ns),
+            Err(why) => {
+                let error = PyValueError::new_err(format!("controller {}: {why}", self.name));
+                self.fail(py, error);
+            }
+        }
+    }
+
+    fn fail(&mut self, py: Python<'_>, error: PyErr) {
+        let note = format!("in the controller {} of a flow", self.name);
+        // Notes are an addition to the error; without them, it is still the error.
+        let _ = error.value(py).call_method1("add_note", (note,));
+        self.failure.keep(error);
+        (self.object, self.timeout_ns) = (None, None);
+    }
+}
+
+/// The attributes of a controller.
+fn read(object: &Bound<'_, PyAny>) -> Result<(Limits, Option<u64>), String> {
+    let number = |name: &str| -> Result<Option<u64>, String> {
+        let value = object.getattr(name).map_err(|why| why.to_string())?;
+        let read: Result<Option<u64>, _> = value.extract();
+        read.map_err(|_| format!("{name} = {value}: a whole number from 0 to 2^64 - 1, or None"))
+    };
+    let above_0 = |name: &str, value: u64| match value {
+        0 => Err(format!("{name} = 0: at least 1")),
+        value => Ok(value),
+    };
+    let pace_bps = number("pace_bps")?.ok_or("pace_bps = None: bits a second")?;
+    let window_bytes = number("window_bytes")?.unwrap_or(u64::MAX);
+    let limits = Limits {
+        pace_bps: above_0("pace_bps", pace_bps)?,
+        window_bytes: above_0("window_bytes", window_bytes)?,
+    };
+    Ok((limits, number("timeout_ns")?))
+}
+
+impl RateControl for Controller {
+    fn on_sent(&mut self, sent: &Sent) {
+        self.call("on_sent", (sent.now_ns, sent.bytes));
+    }
+
+    fn on_feedback(&mut self, feedback: &Feedback) {
+        let newest = feedback.newest;
+        let departed_ns = newest.and_then(|newest| newest.departed_ns);
+        let rtt_ns = departed_ns.map(|at_ns| feedback.now_ns.saturating_sub(at_ns));
+        self.call(
+            "on_feedback",
+            (feedback.now_ns, feedback.received_bytes, rtt_ns),
+        );
+    }
+
+    fn on_timeout(&mut self, now_ns: u64) {
+        if self.timeout_ns.is_some_and(|at_ns| at_ns <= now_ns) {
+            self.call("on_timeout", (now_ns,));
+            // Otherwise the run would stand still.
+            if self.timeout_ns.is_some_and(|at_ns| at_ns <= now_ns) {
+                let why = format!(
+                    "controller {}: timeout_ns is {now_ns} or earlier after on_timeout({now_ns})",
+                    self.name
+                );
+                Python::attach(|py| self.fail(py, PyValueError::new_err(why)));
+            }
+        }
+    }
+
+    fn next_timeout(&self) -> Option<u64> {
+        self.timeout_ns
+    }
+
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    fn on_notification(&mut self, now_ns: u64) {
+        self.call("on_notification", (now_ns,));
+    }
+
+    fn on_loss(&mut self, now_ns: u64, loss: Loss) {
+        self.call("on_loss", (now_ns, loss == Loss::TimedOut));
+    }
+}
