@@ -128,6 +128,9 @@ impl Rendezvous {
                     Some(rank) => Err(out_of_turn(rank)),
                     None => {
                         self.since = Some(Instant::now());
+                        for route in &self.routes {
+                            self.keeper.begin(*route);
+                        }
                         Ok(None)
                     }
                 }
@@ -191,6 +194,7 @@ impl Rendezvous {
             let route = self.routes[index_of_peer(peer, self.rank)];
             self.keeper
                 .join(&self.endpoint, route, role, offer, sizes)?;
+            self.keeper.hold(route);
         }
         Ok(self.message(Content::Joined))
     }

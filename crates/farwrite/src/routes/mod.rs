@@ -85,6 +85,8 @@ pub use sizes::{Sizes, payload_bytes, payload_in};
 
 /// The highest number of routes: packets name a route by 16 bits.
 const MOST: usize = 1 << 16;
+/// How long a route is held: as long as the timeout of the first probe.
+const HOLD_NS: u64 = 200_000_000;
 
 /// Names a route of a [`RouteKeeper`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -437,6 +439,20 @@ impl RouteKeeper {
     pub fn heard_ns(&self, id: RouteId) -> Option<u64> {
         let joined = self.entry(id).ok().and_then(|entry| entry.joined.as_ref());
         joined.and_then(|(_, kept)| kept.heard_ns())
+    }
+
+    /// Sends nothing on a route that was just joined for 200 ms, unless a packet of the peer comes or
+    /// [`RouteKeeper::begin`] is called. The first probe to a peer that has not joined yet would be lost, and
+    /// the next one would leave after that time.
+    pub fn hold(&mut self, id: RouteId) {
+        let later_ns = self.now_ns + HOLD_NS;
+        self.set_due(id.index, later_ns);
+    }
+
+    /// Sends the first probes on a route of which the peer is known to have joined it.
+    pub fn begin(&mut self, id: RouteId) {
+        let now_ns = self.now_ns;
+        self.set_due(id.index, now_ns);
     }
 
     /// Probes the peer within half a second or four round trips, unless something comes from it. A program
