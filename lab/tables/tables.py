@@ -14,6 +14,7 @@ import claims_table
 import collectives_tables
 import lowar_tables
 import netrt_tables
+import rtl_tables
 import together_tables
 import vm_tables
 from results import Rows
@@ -28,6 +29,7 @@ PAGES = {
     "lab/results/boxes.md": (BOXES, lambda: Rows(ROOT / "lab/figures/boxes")),
     "lab/results/claims.md": (claims_table.TABLES, lambda: ROOT / "lab/figures"),
     "lab/results/performance.md": (alternatives_tables.TABLES, lambda: Rows(ROOT / "lab/figures/paths")),
+    "lab/results/rtl.md": (rtl_tables.TABLES, lambda: Rows(ROOT / "lab/figures/optinic")),
     "lab/results/rdma.md": (vm_tables.TABLES, lambda: Rows(ROOT / "lab/figures/vm")),
 }
 

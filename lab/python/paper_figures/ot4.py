@@ -54,6 +54,9 @@ def numbers(settings: Settings, rows: Rows) -> Numbers:
         "state_dcqcn": state(rows, settings["xp_dcqcn"]),
         "state_endpoint": endpoint,
         "pairs_endpoint": nic.queue_pairs(endpoint),
+        # The hardware of lab/rtl.
+        "rtl_bits": rows.value("hardware", "XP", "bits read", 0),
+        "rtl_pairs": nic.queue_pairs(state(rows, settings["xp"]) + settings["deadline_bytes"]),
     }
 
 

@@ -2,7 +2,8 @@
 
 Each column of Celeris' table is a straight line over the bytes of a queue pair's context, and so are the
 failures an hour over the block RAM. The rows of RoCE and Celeris give the lines, and the cells of the other
-designs follow from them. In OptiNIC's table, IRN and Falcon have a reorder buffer besides.
+designs follow from them. In OptiNIC's table, IRN and Falcon have a reorder buffer besides. The contexts of
+the hardware of lab/rtl have lines of their own.
 """
 
 from __future__ import annotations
@@ -13,10 +14,13 @@ from matplotlib.figure import Figure
 
 from paper_figures.claim import Numbers, Settings
 from paper_figures.ot4 import computed, follow
+from paper_figures.rows import Rows
 from paper_figures.style import PAPER, Style, log_y, panels
 
 #: The columns of the tables, by their names in numbers.
 COLUMNS = {"lut": "LUT", "lutram": "LUTRAM", "ff": "FF", "bram": "BRAM", "power": "power in W"}
+#: The series of the contexts in the hardware of lab/rtl.
+WIDTHS = "contexts of 10,240 queue pairs"
 #: The name of the lines in the plot.
 LINE = "line through RoCE and Celeris"
 
@@ -50,7 +54,14 @@ def predicted(settings: Settings, design: str) -> Numbers:
     return found | {"hours": hours(settings, found["bram"])}
 
 
-def numbers(settings: Settings) -> Numbers:
+def slope(settings: Settings, rows: Rows) -> float:
+    """Return the block RAMs that a byte of context takes in the hardware of lab/rtl."""
+    roce, celeris = (rows.value("widths", WIDTHS, "RAMB36", of) for of in settings["end_bytes"])
+    first, last = settings["end_bytes"]
+    return float((roce - celeris) / (first - last))
+
+
+def numbers(settings: Settings, rows: Rows) -> Numbers:
     """Return the numbers that are compared with the papers' numbers."""
     cells = {
         f"{design}_{name}": value
@@ -61,7 +72,10 @@ def numbers(settings: Settings) -> Numbers:
     roce, celeris = quoted(settings, "BRAM")
     more = 1 / hours(settings, roce) - 1 / hours(settings, celeris)
     bits = settings["nodes"] * settings["bram_bits"] * (roce - celeris)
-    return cells | saved | {"per_bit": more / bits, "mtbf_roce_stated": stated_hours(settings, roce)}
+    hardware = {"rtl_bram": slope(settings, rows)}
+    return (
+        cells | saved | hardware | {"per_bit": more / bits, "mtbf_roce_stated": stated_hours(settings, roce)}
+    )
 
 
 def stated_hours(settings: Settings, bram: float) -> float:
@@ -70,7 +84,7 @@ def stated_hours(settings: Settings, bram: float) -> float:
     return float(1 / (settings["failures_per_bit"] * bits))
 
 
-def draw(settings: Settings) -> Figure:
+def draw(settings: Settings, rows: Rows) -> Figure:
     """Draw block RAM over the bytes of a context, and times over block RAM, beside the stated rate."""
     figure, (memory, times, stated) = panels(3, width=4.2, height=3.8)
     low, high = settings["byte_range"]
@@ -81,6 +95,7 @@ def draw(settings: Settings) -> Figure:
         bram = [computed(table, f"{name}: BRAM").quoted for name in names]
         look = PAPER | {"fillstyle": fill}
         memory.plot([settings["bytes"][name] for name in names], bram, label=f"paper, {table}", **look)
+    memory.plot(*rows.line("widths", WIDTHS, "RAMB36"), "s", color="#D55E00", label="contexts of lab/rtl")
     memory.set_xlabel("bytes of a queue pair's context")
     memory.set_ylabel("block RAMs of a NIC, 36 Kbit each")
     memory.set_title("(a) block RAM")

@@ -2,13 +2,14 @@
 
 The files are in folders beside the folders of the claims. ``make -C lab figures-boxes`` writes ``boxes``:
 NICs with and without LoWAR and NetRT boxes, in virtual time. ``make -C lab figures-collectives`` writes
-``collectives``: collectives with NICs and endpoints, in virtual time. ``make -C lab figures-optinic`` writes
-``optinic``: the Hadamard transform, the adaptive timeouts and the bytes of queue pairs. ``make -C lab
-figures-training`` writes ``training``: training and inference with drops; ``make -C lab bench-train`` adds
-``lossy.csv``: training over a path. ``make -C lab bench-inference`` writes ``inference``: inference over a
-path. ``make -C lab figures-vm`` writes ``vm``: RDMA devices of the kernel in a virtual machine. ``make -C lab
-figures-paths`` writes ``paths``: the loss of an emulated path by the size of packets; ``make -C lab
-bench-path`` writes ``alternatives.csv`` there: seconds of files.
+``collectives``: collectives with NICs and endpoints, in virtual time. ``make -C lab figures-optinic``
+writes ``optinic``: the Hadamard transform, the adaptive timeouts and the bytes of queue pairs; ``make -C
+lab rtl`` adds ``rtl.csv``: the hardware of XP. ``make -C lab figures-training`` writes ``training``:
+training and inference with drops; ``make -C lab bench-train`` adds ``lossy.csv``: training over a path.
+``make -C lab bench-inference`` writes ``inference``: inference over a path. ``make -C lab figures-vm``
+writes ``vm``: RDMA devices of the kernel in a virtual machine. ``make -C lab figures-paths`` writes
+``paths``: the loss of an emulated path by the size of packets; ``make -C lab bench-path`` writes
+``alternatives.csv`` there: seconds of files.
 """
 
 from __future__ import annotations
