@@ -135,7 +135,7 @@ impl RateControl for Controller {
         );
     }
 
-    fn on_timeout(&mut self, now_ns: u64) {
+    fn on_timeout(&mut self, now_ns: u64) -> bool {
         if self.timeout_ns.is_some_and(|at_ns| at_ns <= now_ns) {
             self.call("on_timeout", (now_ns,));
             // Otherwise the run would stand still.
@@ -147,6 +147,8 @@ impl RateControl for Controller {
                 Python::attach(|py| self.fail(py, PyValueError::new_err(why)));
             }
         }
+        // Timers of a NIC lose nothing.
+        false
     }
 
     fn next_timeout(&self) -> Option<u64> {

@@ -39,11 +39,13 @@ impl RateControl for Aimd {
         (self.rate_bps < self.line_bps).then_some(self.next_ns)
     }
 
-    fn on_timeout(&mut self, now_ns: u64) {
+    fn on_timeout(&mut self, now_ns: u64) -> bool {
         if self.next_timeout().is_some_and(|at_ns| at_ns <= now_ns) {
             self.rate_bps = (self.rate_bps + self.line_bps / 50).min(self.line_bps);
             self.next_ns = now_ns + self.rtt_ns;
         }
+        // Packets in flight are not lost.
+        false
     }
 
     fn limits(&self) -> Limits {
