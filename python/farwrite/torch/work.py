@@ -85,6 +85,9 @@ class Work(dist.Work):
         except _native.CollectiveError as error:
             self._totals.fail(error)
             raise
+        except TimeoutError as error:
+            waited = f"{self._operation}: the wait timed out after {timeout.total_seconds():g} s"
+            raise TimeoutError(f"{waited}: {error}") from None
         with self._lock:
             if not self._stored:
                 with torch.inference_mode(self._is_inference), self._stream.after_start():
