@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 
 class Controller:
-    """A congestion controller of one flow. A subclass changes `pace_bps` and `window_bytes` when something happens.
+    """A congestion controller of one flow. A subclass changes `pace_bps` and `window_bytes`.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ class Controller:
         """Record that a packet left."""
 
     def on_feedback(self, now_ns: int, received_bytes: int, rtt_ns: int | None) -> None:
-        """Process an acknowledgement: all bytes that have arrived so far, and the round trip of the newest packet.
+        """Process an acknowledgement: all bytes that have arrived, and the round trip of the newest packet.
 
         The round trip is None if the packet was sent more than once.
         """
@@ -48,5 +48,5 @@ class Controller:
         """Process the time `timeout_ns`, and set the next one."""
 
 
-#: Controllers by the names that plans have after a ``@``: classes, or functions with the parameters of `Controller`.
+#: Controllers by the names that plans have after a ``@``: classes, or functions that make a `Controller`.
 Controllers: TypeAlias = Mapping[str, Callable[[int, int, int], Controller]]
