@@ -48,4 +48,4 @@ pub use parallel::parallel_map;
 pub use pattern::{Pattern, PatternError, PatternNetwork};
 pub use run::{Recording, RunError, RunSetup, run};
 pub use sizes::{SizeError, Sizes};
-pub use transport::{Transport, TransportSettings};
+pub use transport::{Retries, Transport, TransportSettings};

@@ -38,7 +38,7 @@ impl PlannedTopology {
 pub(super) enum TopologySource {
     Shape(Box<Shape>),
     /// A file of `farwrite-net`, with its switches.
-    Net(Topology, Options),
+    Net(Topology, Box<Options>),
     Htsim(HtsimTopology),
     Ns3(ImportedTopology),
 }
@@ -78,7 +78,7 @@ impl TopologySource {
                          number of nodes, and one in TOML has a table [topology]"
                     )
                 })?;
-                return Ok(Self::Net(topology, options));
+                return Ok(Self::Net(topology, Box::new(options)));
             }
         };
         let layout = layout.map_err(|why| why.to_string())?;
@@ -117,7 +117,7 @@ impl TopologySource {
         }
         let (topology, options) = match self {
             Self::Shape(shape) => (shape.build().map_err(|why| why.to_string())?, None),
-            Self::Net(topology, options) => (topology.clone(), Some(options.clone())),
+            Self::Net(topology, options) => (topology.clone(), Some((**options).clone())),
             Self::Htsim(topology) => {
                 let (failures, file) = failures.unwrap_or((&[], ""));
                 let built = topology.build(failures, file);

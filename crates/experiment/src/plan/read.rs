@@ -57,6 +57,24 @@ struct File {
 }
 
 impl File {
+    fn parse(text: &str) -> Result<Self, PlanError> {
+        toml::from_str(text).map_err(|why| {
+            let hint = match other_simulators::kind_of(text) {
+                FileKind::Htsim => "; files of htsim: --connections FILE --topology FILE",
+                FileKind::Ns3 => "; files of ns-3: --flows FILE --topology FILE",
+                FileKind::Toml => "",
+            };
+            let start = why.span().map_or(0, |span| span.start);
+            let why = at_line(text, start, &with_number_ranges(why.message()));
+            // A list and a table of the same name.
+            let hint = match why.contains("cannot extend value of type array") {
+                true => "; write transport as a list, or as tables [transport.NAME], not both",
+                false => hint,
+            };
+            PlanError(why + hint)
+        })
+    }
+
     fn seeds(&self) -> Result<Vec<u64>, PlanError> {
         match self.seeds {
             1..=MAX_SEEDS => {
@@ -106,21 +124,7 @@ pub(super) fn read(
     read_file: ReadFile<'_>,
     extensions: &Extensions,
 ) -> Result<Plan, PlanError> {
-    let file: File = toml::from_str(text).map_err(|why| {
-        let hint = match other_simulators::kind_of(text) {
-            FileKind::Htsim => "; files of htsim: --connections FILE --topology FILE",
-            FileKind::Ns3 => "; files of ns-3: --flows FILE --topology FILE",
-            FileKind::Toml => "",
-        };
-        let start = why.span().map_or(0, |span| span.start);
-        let why = at_line(text, start, &with_number_ranges(why.message()));
-        // A list and a table of the same name.
-        let hint = match why.contains("cannot extend value of type array") {
-            true => "; write transport as a list, or as tables [transport.NAME], not both",
-            false => hint,
-        };
-        PlanError(why + hint)
-    })?;
+    let file = File::parse(text)?;
     let seeds = file.seeds()?;
     let losses = file.losses()?;
     let mut notes = Vec::new();

@@ -322,79 +322,81 @@ fn failed_cables_are_absent() {
     );
 }
 
+/// What in the tree becomes what, and the error.
+const TREE_FAULTS: &[(&str, &str, &str)] = &[
+    ("Tiers 3", "Tiers 4", "x.topo:22: Tiers is 4: 2 or 3"),
+    (
+        "Tiers 3",
+        "Tiers 3\nTiers 2",
+        "x.topo:3: the line Tiers N is there twice: keep one",
+    ),
+    (
+        "Gbps 100",
+        "Gbps -1",
+        "x.topo:19: Downlink_speed_Gbps is -1: Gbit/s, from 0.001 to 1048576",
+    ),
+    (
+        "Radix_Up 2",
+        "Radix_Up 2 3",
+        "x.topo:8: 3 words: a line is written KEY NUMBER",
+    ),
+    (
+        "Podsize 4",
+        "Podsize 5",
+        "x.topo:5: Nodes is 16, which is no multiple of Podsize, 5",
+    ),
+    (
+        "Radix_Down 8",
+        "Radix_Down 4",
+        "x.topo:18: Radix_Down is 4: 4 pods with 2 cables each need 8",
+    ),
+    (
+        "Radix_Down 8",
+        "Radix 8",
+        "x.topo:20: Radix is no key of a tier",
+    ),
+    (
+        "Radix_Up 2",
+        "Radix_Up 1",
+        "x.topo:5: 2 ports down of 200 Gbit/s and 1 up",
+    ),
+    (
+        "Radix_Up 2\n",
+        "",
+        "x.topo:5: Radix_Up of this tier is missing",
+    ),
+    (
+        "Nodes 16",
+        "Nodes 1000000000",
+        "x.topo:1: Nodes is 1000000000: at most 65536",
+    ),
+    (
+        "Radix_Up 2",
+        "Radix_Up 9000000",
+        "x.topo:8: Radix_Up is 9000000: at most 1048576",
+    ),
+    (
+        "Nodes 16",
+        "Nodes x",
+        "x.topo:1: Nodes is \"x\": a whole number",
+    ),
+    (
+        "Nodes 16",
+        "Nodes",
+        "x.topo:1: Nodes has no value: KEY NUMBER",
+    ),
+    ("Bundle 2", "Bundle 0", "x.topo:22: Bundle is 0: at least 1"),
+    (
+        "Tier 2\n",
+        "Tier 1\n",
+        "x.topo:19: Downlink_speed_Gbps is there twice",
+    ),
+];
+
 #[test]
 fn errors_of_a_tree_name_file_line_value_and_remedy() {
     let error = |text: &str| HtsimTopology::read("x.topo", text).unwrap_err().to_string();
-    let cases = [
-        ("Tiers 3", "Tiers 4", "x.topo:22: Tiers is 4: 2 or 3"),
-        (
-            "Tiers 3",
-            "Tiers 3\nTiers 2",
-            "x.topo:3: the line Tiers N is there twice: keep one",
-        ),
-        (
-            "Gbps 100",
-            "Gbps -1",
-            "x.topo:19: Downlink_speed_Gbps is -1: Gbit/s, from 0.001 to 1048576",
-        ),
-        (
-            "Radix_Up 2",
-            "Radix_Up 2 3",
-            "x.topo:8: 3 words: a line is written KEY NUMBER",
-        ),
-        (
-            "Podsize 4",
-            "Podsize 5",
-            "x.topo:5: Nodes is 16, which is no multiple of Podsize, 5",
-        ),
-        (
-            "Radix_Down 8",
-            "Radix_Down 4",
-            "x.topo:18: Radix_Down is 4: 4 pods with 2 cables each need 8",
-        ),
-        (
-            "Radix_Down 8",
-            "Radix 8",
-            "x.topo:20: Radix is no key of a tier",
-        ),
-        (
-            "Radix_Up 2",
-            "Radix_Up 1",
-            "x.topo:5: 2 ports down of 200 Gbit/s and 1 up",
-        ),
-        (
-            "Radix_Up 2\n",
-            "",
-            "x.topo:5: Radix_Up of this tier is missing",
-        ),
-        (
-            "Nodes 16",
-            "Nodes 1000000000",
-            "x.topo:1: Nodes is 1000000000: at most 65536",
-        ),
-        (
-            "Radix_Up 2",
-            "Radix_Up 9000000",
-            "x.topo:8: Radix_Up is 9000000: at most 1048576",
-        ),
-        (
-            "Nodes 16",
-            "Nodes x",
-            "x.topo:1: Nodes is \"x\": a whole number",
-        ),
-        (
-            "Nodes 16",
-            "Nodes",
-            "x.topo:1: Nodes has no value: KEY NUMBER",
-        ),
-        ("Bundle 2", "Bundle 0", "x.topo:22: Bundle is 0: at least 1"),
-        (
-            "Tier 2\n",
-            "Tier 1\n",
-            "x.topo:19: Downlink_speed_Gbps is there twice",
-        ),
-    ];
-    for (from, to, want) in cases {
+    for (from, to, want) in TREE_FAULTS {
         let got = error(&TREE.replacen(from, to, 1));
         assert!(got.starts_with(want), "{got}\nand not {want}");
     }

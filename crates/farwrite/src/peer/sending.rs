@@ -217,10 +217,10 @@ impl PeerSending {
     /// waits.
     pub(super) fn release(&mut self, now_ns: u64) -> Option<u32> {
         let timeout = self.controller.get().next_timeout();
-        if timeout.is_some_and(|at_ns| at_ns <= now_ns) {
-            if self.controller.get_mut().on_timeout(now_ns) {
-                self.flight.give_up();
-            }
+        if timeout.is_some_and(|at_ns| at_ns <= now_ns)
+            && self.controller.get_mut().on_timeout(now_ns)
+        {
+            self.flight.give_up();
         }
         let first = self.send_queue.first()?;
         (self.allowance(now_ns, first) > 0).then_some(first)

@@ -183,11 +183,10 @@ impl Sender {
             .controller
             .next_timeout()
             .is_some_and(|ns| ns <= now_ns)
+            && self.controller.on_timeout(now_ns)
         {
-            if self.controller.on_timeout(now_ns) {
-                self.settled_bytes = self.sent_bytes;
-                self.lost_bytes = self.sent_bytes - self.received_bytes;
-            }
+            self.settled_bytes = self.sent_bytes;
+            self.lost_bytes = self.sent_bytes - self.received_bytes;
         }
         let available = self.available(now_ns);
         if available == 0 {

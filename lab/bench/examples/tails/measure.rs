@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use farwrite_experiment::{
-    Flow, Outcome, Pattern, PatternNetwork, Recording, RunError, RunSetup, Start, Transport,
-    TransportSettings, Workload, parallel_map, run,
+    Flow, Outcome, Pattern, PatternNetwork, Recording, Retries, RunError, RunSetup, Start,
+    Transport, TransportSettings, Workload, parallel_map, run,
 };
 use farwrite_net::{CableConfig, Loss, MarkAt, Options, Pfc, Red, SwitchConfig, Topology};
 use farwrite_units::stats::quantile;
@@ -69,7 +69,7 @@ impl Subject {
     ) -> Self {
         let settings = TransportSettings {
             timeout: ack_timeout,
-            retries: Some(u8::MAX),
+            retries: Some(Retries::AtMost(u8::MAX)),
             ..TransportSettings::new(protocol)
         };
         Self::of(name, &settings)
