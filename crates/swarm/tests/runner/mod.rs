@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use farwrite_swarm::{Case, CoverageTable, parse_seed};
+use farwrite_swarm::{Case, CoverageTable, Violation, parse_seed};
 
 /// How many cases a test runs.
 pub(crate) struct Runner {
@@ -29,14 +29,14 @@ impl Runner {
         let (next, start) = (AtomicU64::new(0), Instant::now());
         let table = Mutex::new(CoverageTable::of::<C>());
         let threads = thread::available_parallelism().map_or(1, usize::from);
-        let failed: Vec<u64> = thread::scope(|scope| {
+        let failed: Vec<(u64, Violation)> = thread::scope(|scope| {
             let work = |_| scope.spawn(|| self.work::<C>(&next, start, &table));
             let workers: Vec<_> = (0..threads).map(work).collect();
             let ended = workers.into_iter().map(|worker| worker.join());
             ended.filter_map(|ended| ended.expect("no panic")).collect()
         });
-        if let Some(&seed) = failed.iter().min() {
-            panic!("{}", C::draw(seed).explain(seed));
+        if let Some((seed, violation)) = failed.into_iter().min_by_key(|(seed, _)| *seed) {
+            panic!("{violation}\n{}", C::draw(seed).explain(seed));
         }
         let table = table.into_inner().unwrap_or_else(PoisonError::into_inner);
         println!("{table}");
@@ -53,23 +53,23 @@ impl Runner {
         }
     }
 
-    /// Runs cases until enough have run. Returns the seed of one that breaks a rule.
+    /// Runs cases until enough have run. Returns the seed of one that breaks a rule, and which one.
     fn work<C: Case>(
         &self,
         next: &AtomicU64,
         start: Instant,
         table: &Mutex<CoverageTable>,
-    ) -> Option<u64> {
+    ) -> Option<(u64, Violation)> {
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
             if seed >= self.most || (seed >= self.fewest && start.elapsed() > self.time) {
                 return None;
             }
             let report = C::draw(seed).check(seed.is_multiple_of(self.twice));
-            if report.violation.is_some() {
+            if let Some(violation) = report.violation {
                 // Start no further seeds.
                 next.store(self.most, Ordering::Relaxed);
-                return Some(seed);
+                return Some((seed, violation));
             }
             let mut table = table.lock().unwrap_or_else(PoisonError::into_inner);
             table.add(&report.coverage);
