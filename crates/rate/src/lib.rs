@@ -144,19 +144,20 @@
 //! jitter that the options state, which also bounds it. A fixed value of 1 ms would hide each queue
 //! that is shorter.
 //!
-//! **Short paths.** Hosts cannot control a path that is shorter than their own delays: a sleep ends tens of microseconds
-//! late, a receiver reports every 125 us at most, and a gap of a millisecond would be 45 doublings of a window on a path
-//! of 15 us. So on a path of less than six times the jitter (6 ms between hosts with 1 ms), every round trip counts as
-//! longer by the jitter, in the base as in each sample and in the bytes in flight. A standing delay there is that of four
-//! samples at least, the queue that is tolerated at least a quarter of the jitter, and growth pauses while less than a
-//! quarter of the window is used, also where repeats give no samples. Growth takes longer by the jitter once more, since a
-//! queue is reported later. Bytes in flight say too late when a queue is empty: after a cut, a flow sends nothing for as
-//! long as the queue was, and for longer after failed attempts, at most by a round trip. Then its pace alone limits it. If
-//! the last packets before a full window are lost, one more leaves soon (the tail loss probe of RFC 8985). A sender at
-//! its maximum rate makes up for what long sleeps cost ([`Pacer`]). Part `hosts` of the example `rate_grid` prints what
-//! hosts as they are reach: on 1 Gbit/s between quiet hosts, 0.92 to 0.98 of paths of 10 us to 10 ms, with less than 1 % sent
-//! again; between busy hosts, 0.7 or more up to 1 ms, and 1 to 2 % again. Queues of a tenth of the path, and policers that
-//! hold few packets, drop more.
+//! **Short paths.** Hosts cannot control a path that is shorter than their own delays: a sleep ends tens of
+//! microseconds late, a receiver reports every 125 us at most, and a gap of a millisecond would be 45 doublings of
+//! a window on a path of 15 us. So on a path of less than six times the jitter (6 ms between hosts with 1 ms),
+//! every round trip counts as longer by the jitter, in the base as in each sample and in the bytes in flight. A
+//! standing delay there is that of four samples at least, the queue that is tolerated at least a quarter of the
+//! jitter, and growth pauses while less than a quarter of the window is used, also where repeats give no samples.
+//! Growth takes longer by the jitter once more, since a queue is reported later. Bytes in flight say too late when
+//! a queue is empty: after a cut, a flow has two packets in flight at most for as long as the queue was, and for
+//! longer after failed attempts, at most by a round trip. Then its pace alone limits it. If the last packets before
+//! a full window are lost, one more leaves soon (the tail loss probe of RFC 8985). A sender at its maximum rate
+//! makes up for what long sleeps cost ([`Pacer`]). Part `hosts` of the example `rate_grid` prints what hosts as
+//! they are reach: on 1 Gbit/s between quiet hosts, 0.92 to 0.98 of paths of 10 us to 10 ms, with less than 1 %
+//! sent again; between busy hosts, 0.7 or more up to 1 ms, and 1 to 2 % again. Queues of a tenth of the path, and
+//! policers that hold few packets, drop more.
 //!
 //! **Variation.** On Wi-Fi, in mobile networks and over satellites, the delay changes without a queue.
 //! Such a path shows in delays that jump, and soon fall again. Flows that fill a queue on purpose raise

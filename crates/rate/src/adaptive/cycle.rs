@@ -432,4 +432,15 @@ mod tests {
             assert!(cycle.is_patient(false), "attempt {attempt}");
         }
     }
+
+    #[test]
+    fn failed_attempts_make_a_stop_longer_by_a_round_trip_at_most() {
+        let mut cycle = Cycle::default();
+        assert_eq!(cycle.stop_ns(3 * MS, 5 * MS), 3 * MS);
+        cycle.fail(150_000, 1_500);
+        assert_eq!(cycle.stop_ns(3 * MS, 5 * MS), 6 * MS);
+        cycle.fail(150_000, 1_500);
+        cycle.fail(150_000, 1_500);
+        assert_eq!(cycle.stop_ns(3 * MS, 5 * MS), 8 * MS);
+    }
 }

@@ -56,3 +56,31 @@ impl TailProbe {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PACKET: u64 = 1_500;
+
+    #[test]
+    fn one_packet_leaves_beyond_a_window_whose_tail_is_lost() {
+        let mut probe = TailProbe::default();
+        let least = |probe: &TailProbe, in_flight| probe.least_window_bytes(in_flight, PACKET);
+        probe.note_sent(Some(5), 4_500);
+        assert_eq!((probe.due_ns(), least(&probe, 4_500)), (Some(5), 0));
+        probe.look(4);
+        assert_eq!(least(&probe, 4_500), 0);
+        probe.look(5);
+        assert_eq!((probe.due_ns(), least(&probe, 4_500)), (None, 6_000));
+        // It has left. Until a report comes, no other one may leave.
+        probe.note_sent(Some(10), 6_000);
+        probe.look(10);
+        assert_eq!((probe.due_ns(), least(&probe, 6_000)), (None, 6_000));
+        probe.note_report(Some(15));
+        assert_eq!((probe.due_ns(), least(&probe, 3_000)), (Some(15), 0));
+        probe.note_report(None);
+        probe.look(20);
+        assert_eq!(least(&probe, 0), 0);
+    }
+}
