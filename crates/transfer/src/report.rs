@@ -245,8 +245,11 @@ pub(crate) struct Sending {
 impl Sending {
     pub(crate) fn new(control: RateControl, peer: &PeerStats, bottlenecks: &Bottlenecks) -> Self {
         let max_rate_bps = control.max_rate_bps();
-        // At the configured maximum, the path may carry more than was measured.
-        let is_below = |start: &Start| max_rate_bps.is_none_or(|max| start.rate_bps < max / 8 * 7);
+        // At the configured maximum, the path may carry more than was measured, whatever single queues showed.
+        let is_of_path = |start: &Start| {
+            max_rate_bps.is_none_or(|max| start.rate_bps < max / 8 * 7)
+                && bottlenecks.main() != Some(Bottleneck::Rate)
+        };
         let base_rtt = peer.base_rtt_ns.map(Duration::from_nanos);
         Self {
             rate_control: Some(control.name().as_str()),
@@ -264,7 +267,7 @@ impl Sending {
             }),
             limited_by: Some(bottlenecks.shares()),
             main_bottleneck: bottlenecks.main(),
-            learned: peer.learned.filter(is_below),
+            learned: peer.learned.filter(is_of_path),
         }
     }
 }
