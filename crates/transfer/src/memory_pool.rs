@@ -38,11 +38,11 @@ struct Halves {
     own_bytes: u64,
     /// What all transfers share.
     common_bytes: u64,
-    state: Mutex<State>,
+    state: Mutex<PoolState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct PoolState {
     transfers: u64,
     /// Bytes of the common half that are in use.
     used_bytes: u64,
@@ -118,7 +118,7 @@ impl Pool {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, PoolState> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -8,12 +8,12 @@ const US: u64 = 1000;
 const PACKETS: u32 = 6;
 
 /// A box, and whether it looks to the receiver with its near side.
-struct Place {
+struct BoxPlace {
     inner: NetRt,
     is_destination: bool,
 }
 
-impl Place {
+impl BoxPlace {
     fn new(key: u8, rtt_ns: u64, is_destination: bool) -> Self {
         let config = Config {
             key: Some([key; 32].into()),
@@ -44,7 +44,7 @@ impl Place {
 
 /// Boxes one behind the other, from the sender to the receiver.
 struct Chain {
-    boxes: Vec<Place>,
+    boxes: Vec<BoxPlace>,
     now_ns: u64,
     /// The box that loses the next data packet behind it.
     loses_behind: Option<usize>,
@@ -53,7 +53,7 @@ struct Chain {
 }
 
 impl Chain {
-    fn new(boxes: Vec<Place>) -> Self {
+    fn new(boxes: Vec<BoxPlace>) -> Self {
         Self {
             boxes,
             now_ns: 0,
@@ -130,9 +130,9 @@ fn a_box_of_another_pair_lets_a_pair_repair() {
     for lost in 0..PACKETS as usize {
         for behind in [0, 1] {
             let mut chain = Chain::new(vec![
-                Place::new(1, LONG_NS, false),
-                Place::new(2, SHORT_NS, true),
-                Place::new(1, LONG_NS, true),
+                BoxPlace::new(1, LONG_NS, false),
+                BoxPlace::new(2, SHORT_NS, true),
+                BoxPlace::new(1, LONG_NS, true),
             ]);
             let frames = chain.lose(lost, behind);
             chain.got.retain(|frame| !is_box_message(IPV4, frame));
@@ -150,10 +150,10 @@ fn a_pair_inside_another_one_damages_nothing() {
     for lost in 0..PACKETS as usize - 1 {
         for behind in [0, 1] {
             let mut chain = Chain::new(vec![
-                Place::new(1, LONG_NS, false),
-                Place::new(2, SHORT_NS, false),
-                Place::new(2, SHORT_NS, true),
-                Place::new(1, LONG_NS, true),
+                BoxPlace::new(1, LONG_NS, false),
+                BoxPlace::new(2, SHORT_NS, false),
+                BoxPlace::new(2, SHORT_NS, true),
+                BoxPlace::new(1, LONG_NS, true),
             ]);
             let mut frames = chain.lose(lost, behind);
             chain.got.retain(|frame| !is_box_message(IPV4, frame));

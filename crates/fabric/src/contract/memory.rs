@@ -48,7 +48,7 @@ impl Region {
         // `drop` restores the box; until then nothing else uses `owner`.
         let bytes = unsafe { (*owner).as_mut() };
         let bytes = RegionPtr {
-            place: Place::Mapped(bytes.as_mut_ptr()),
+            place: Backing::Mapped(bytes.as_mut_ptr()),
             length: bytes.len() as u64,
         };
         Self {
@@ -66,7 +66,7 @@ impl Region {
         // SAFETY: as in `owned`. The region never writes to the bytes.
         let bytes = unsafe { (*owner).as_ref() };
         let bytes = RegionPtr {
-            place: Place::Mapped(bytes.as_ptr().cast_mut()),
+            place: Backing::Mapped(bytes.as_ptr().cast_mut()),
             length: bytes.len() as u64,
         };
         Self {
@@ -91,7 +91,7 @@ impl Region {
     /// [`Fabric::memory`]: super::Fabric::memory
     pub unsafe fn from_raw_parts(base: *mut u8, length: usize) -> Self {
         let bytes = RegionPtr {
-            place: Place::Mapped(base),
+            place: Backing::Mapped(base),
             length: length as u64,
         };
         Self {
@@ -110,7 +110,7 @@ impl Region {
     #[must_use]
     pub unsafe fn read_only_from_raw_parts(base: *const u8, length: usize) -> Self {
         let bytes = RegionPtr {
-            place: Place::Mapped(base.cast_mut()),
+            place: Backing::Mapped(base.cast_mut()),
             length: length as u64,
         };
         Self {
@@ -128,7 +128,7 @@ impl Region {
     pub fn ghost(length: u64) -> Self {
         Self {
             bytes: RegionPtr {
-                place: Place::Ghost,
+                place: Backing::Ghost,
                 length,
             },
             access: Access::Write,
@@ -166,7 +166,7 @@ impl DerefMut for Region {
             // SAFETY: same as above, and the region is borrowed exclusively. The length comes from
             // a slice or from `from_raw_parts`, so it fits a `usize`.
             #[allow(clippy::cast_possible_truncation)]
-            Place::Mapped(base) if self.access == Access::Write => unsafe {
+            Backing::Mapped(base) if self.access == Access::Write => unsafe {
                 std::slice::from_raw_parts_mut(base, self.bytes.length as usize)
             },
             _ => &mut [],
@@ -190,8 +190,8 @@ unsafe impl Send for Region {}
 impl std::fmt::Debug for Region {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let kind = match self.bytes.place {
-            Place::Mapped(_) => "memory",
-            Place::Ghost => "ghost",
+            Backing::Mapped(_) => "memory",
+            Backing::Ghost => "ghost",
         };
         write!(f, "{} bytes of {kind}", self.length())
     }
@@ -206,12 +206,12 @@ impl std::fmt::Debug for Region {
 /// [`Fabric::copy_out`]: super::Fabric::copy_out
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegionPtr {
-    place: Place,
+    place: Backing,
     length: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum Backing {
     Mapped(*mut u8),
     /// Nowhere.
     Ghost,
@@ -232,15 +232,15 @@ impl RegionPtr {
     /// Whether the range has no bytes.
     #[must_use]
     pub fn is_ghost(&self) -> bool {
-        self.place == Place::Ghost
+        self.place == Backing::Ghost
     }
 
     /// Pointer to the first byte; `None` for a ghost.
     #[must_use]
     pub fn as_ptr(&self) -> Option<*mut u8> {
         match self.place {
-            Place::Mapped(base) => Some(base),
-            Place::Ghost => None,
+            Backing::Mapped(base) => Some(base),
+            Backing::Ghost => None,
         }
     }
 
@@ -262,7 +262,7 @@ impl RegionPtr {
         // used.
         #[allow(clippy::cast_possible_truncation)]
         let place = match self.place {
-            Place::Mapped(base) => Place::Mapped(base.wrapping_add(offset as usize)),
+            Backing::Mapped(base) => Backing::Mapped(base.wrapping_add(offset as usize)),
             place => place,
         };
         Ok(Self { place, length })

@@ -165,9 +165,9 @@ mod tests {
     }
 
     /// Address of memory that threads share.
-    struct Shared(*mut u8);
+    struct SharedByte(*mut u8);
     // SAFETY: only `store` and `load` use the address.
-    unsafe impl Sync for Shared {}
+    unsafe impl Sync for SharedByte {}
 
     /// Under Miri, this test also shows that concurrent copies are not a data race.
     #[test]
@@ -175,7 +175,7 @@ mod tests {
         const BYTES: usize = if cfg!(miri) { 24 } else { 5000 };
         const ROUNDS: usize = if cfg!(miri) { 8 } else { 2000 };
         let mut memory = vec![1; BYTES];
-        let shared = &Shared(memory.as_mut_ptr());
+        let shared = &SharedByte(memory.as_mut_ptr());
         let running = &AtomicU32::new(2);
         thread::scope(|scope| {
             for value in [1, 2] {

@@ -12,10 +12,10 @@ use crate::contract::FabricError;
 ///
 /// Programs wait for it, and never read it.
 #[derive(Debug, Default)]
-pub struct ReadyEvent(State);
+pub struct ReadyEvent(EventState);
 
 #[derive(Debug, Default)]
-enum State {
+enum EventState {
     /// Nobody has asked for the descriptor.
     #[default]
     Unasked,
@@ -34,10 +34,10 @@ impl ReadyEvent {
     /// # Errors
     /// [`FabricError::Io`] if the system gives no event counter.
     pub fn descriptor(&mut self, is_ready: bool) -> Result<Arc<OwnedFd>, FabricError> {
-        if let State::Asked { event, .. } = &self.0 {
+        if let EventState::Asked { event, .. } = &self.0 {
             return Ok(Arc::clone(event));
         }
-        let is_ended = matches!(self.0, State::Ended);
+        let is_ended = matches!(self.0, EventState::Ended);
         let is_ready = is_ready || is_ended;
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let event = eventfd(u32::from(is_ready), flags).map_err(|error| FabricError::Io {
@@ -46,7 +46,7 @@ impl ReadyEvent {
         })?;
         let event = Arc::new(event);
         if !is_ended {
-            self.0 = State::Asked {
+            self.0 = EventState::Asked {
                 event: Arc::clone(&event),
                 is_ready,
             };
@@ -56,7 +56,7 @@ impl ReadyEvent {
 
     /// Says whether it is ready now.
     pub fn update(&mut self, now_ready: bool) {
-        let State::Asked { event, is_ready } = &mut self.0 else {
+        let EventState::Asked { event, is_ready } = &mut self.0 else {
             return;
         };
         if std::mem::replace(is_ready, now_ready) == now_ready {
@@ -73,7 +73,7 @@ impl ReadyEvent {
     /// Is ready from now on, and keeps the descriptor no longer.
     pub fn end(&mut self) {
         self.update(true);
-        self.0 = State::Ended;
+        self.0 = EventState::Ended;
     }
 }
 

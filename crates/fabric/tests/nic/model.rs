@@ -19,7 +19,7 @@ const SLOTS: u32 = 3;
 
 /// One step. Numbers select among the names given out so far, valid or not.
 #[derive(Clone, Debug)]
-enum Step {
+enum ModelStep {
     Register,
     Deregister(usize),
     CreateSet,
@@ -39,20 +39,20 @@ enum Step {
     },
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = ModelStep> {
     let any_at = || prop_oneof![9 => 0..REGION + 2, 1 => Just(u64::MAX)];
     let pick = || 0..8_usize;
     prop_oneof![
-        2 => Just(Step::Register),
-        2 => pick().prop_map(Step::Deregister),
-        2 => Just(Step::CreateSet),
-        1 => pick().prop_map(Step::DestroySet),
+        2 => Just(ModelStep::Register),
+        2 => pick().prop_map(ModelStep::Deregister),
+        2 => Just(ModelStep::CreateSet),
+        1 => pick().prop_map(ModelStep::DestroySet),
         6 => (pick(), 0..=SLOTS, pick(), any_at(), 0..SLOT + 2).prop_map(
-            |(set, slot, region, at, length)| Step::Open { set, slot, region, at, length }
+            |(set, slot, region, at, length)| ModelStep::Open { set, slot, region, at, length }
         ),
-        3 => (0..30_usize).prop_map(Step::Close),
+        3 => (0..30_usize).prop_map(ModelStep::Close),
         12 => (pick(), prop_oneof![9 => 0..80_u64, 1 => any::<u64>()], 0..30_u32)
-            .prop_map(|(set, addr, length)| Step::Write { set, addr, length }),
+            .prop_map(|(set, addr, length)| ModelStep::Write { set, addr, length }),
     ]
 }
 
@@ -161,32 +161,32 @@ impl Both {
         }
     }
 
-    fn take(&mut self, step: &Step) {
+    fn take(&mut self, step: &ModelStep) {
         match *step {
-            Step::Register => {
+            ModelStep::Register => {
                 let zeros = vec![0; usize::try_from(REGION).unwrap()];
                 let lkey = self.ends.b.register(Region::owned(zeros.clone())).unwrap();
                 assert!(self.model.regions.insert(lkey, zeros).is_none());
                 self.lkeys.push(lkey);
             }
-            Step::Deregister(i) => {
+            ModelStep::Deregister(i) => {
                 let lkey = self.lkeys[i % self.lkeys.len()];
                 let free = self.model.opened().all(|opened| opened.lkey != lkey);
                 let want = free.then(|| self.model.regions.remove(&lkey)).flatten();
                 let got = self.ends.b.deregister(lkey).ok();
                 assert_eq!(got.map(|region| region.to_vec()), want);
             }
-            Step::CreateSet => self.create_set(),
-            Step::DestroySet(i) => self.destroy_set(i),
-            Step::Open {
+            ModelStep::CreateSet => self.create_set(),
+            ModelStep::DestroySet(i) => self.destroy_set(i),
+            ModelStep::Open {
                 set,
                 slot,
                 region,
                 at,
                 length,
             } => self.open(set, slot, region, at, length),
-            Step::Close(i) => self.close(i),
-            Step::Write { set, addr, length } => self.write(set, addr, length),
+            ModelStep::Close(i) => self.close(i),
+            ModelStep::Write { set, addr, length } => self.write(set, addr, length),
         }
         self.compare();
     }

@@ -431,7 +431,7 @@ fn sealing_needs_room_and_a_queue_pair_that_is_not_connected() {
 
 /// What happens to a queue pair that seals.
 #[derive(Clone, Debug)]
-enum Step {
+enum SealingStep {
     /// Writes are posted, and the carrier has room for some.
     Post { lengths: Vec<u32>, room: usize },
     /// A byte of the memory changes.
@@ -440,12 +440,12 @@ enum Step {
     Reconnect,
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+fn steps() -> impl Strategy<Value = Vec<SealingStep>> {
     let post = (prop::collection::vec(0..100_u32, 0..200), 0..220_usize);
     let step = prop_oneof![
-        6 => post.prop_map(|(lengths, room)| Step::Post { lengths, room }),
-        2 => (0..100_u64).prop_map(Step::Change),
-        1 => Just(Step::Reconnect),
+        6 => post.prop_map(|(lengths, room)| SealingStep::Post { lengths, room }),
+        2 => (0..100_u64).prop_map(SealingStep::Change),
+        1 => Just(SealingStep::Reconnect),
     ];
     prop::collection::vec(step, 1..12)
 }
@@ -482,7 +482,7 @@ proptest! {
         let mut texts: HashMap<u64, Vec<u8>> = HashMap::new();
         for step in steps {
             match step {
-                Step::Post { lengths, room: most } => {
+                SealingStep::Post { lengths, room: most } => {
                     *room.borrow_mut() = most;
                     let local: Vec<_> = lengths
                         .iter()
@@ -502,8 +502,8 @@ proptest! {
                     let taken = fabric.post_writes(qpn, &writes).unwrap();
                     prop_assert_eq!(taken, most.min(lengths.len()));
                 }
-                Step::Change(at) => fabric.copy_in(lkey, at, &[0xff]).unwrap(),
-                Step::Reconnect => {
+                SealingStep::Change(at) => fabric.copy_in(lkey, at, &[0xff]).unwrap(),
+                SealingStep::Reconnect => {
                     fabric.disconnect_qp(qpn).unwrap();
                     fabric.seal_qp(qpn, with).unwrap();
                     fabric.connect_qp(qpn, remote).unwrap();

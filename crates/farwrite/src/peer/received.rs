@@ -478,16 +478,16 @@ mod tests {
 
     /// Packets that leave, arrive or are lost, and copies that an attacker makes, up to a report.
     #[derive(Clone, Copy, Debug)]
-    struct Step {
+    struct DropStep {
         sent: u64,
         lost: u64,
         copies: u64,
     }
 
-    fn steps() -> impl Strategy<Value = Vec<Step>> {
+    fn steps() -> impl Strategy<Value = Vec<DropStep>> {
         let copies = prop_oneof![Just(0), Just(0), 1..50_u64, 1_000..100_000_u64];
         let step = (0..50_u64, 0..4_u64, copies);
-        let step = step.prop_map(|(sent, lost, copies)| Step {
+        let step = step.prop_map(|(sent, lost, copies)| DropStep {
             sent,
             lost: lost.min(sent),
             copies,

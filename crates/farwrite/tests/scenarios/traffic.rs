@@ -34,9 +34,9 @@ type Filter = Box<dyn FnMut(&Seen<'_>) -> Verdict>;
 
 /// All datagrams sent so far.
 #[derive(Clone)]
-pub(crate) struct Traffic(Rc<RefCell<State>>);
+pub(crate) struct Traffic(Rc<RefCell<TrafficState>>);
 
-struct State {
+struct TrafficState {
     network: SimNetwork,
     /// Keys of the control packets forth and back.
     keys: [[u8; 32]; 2],
@@ -55,7 +55,7 @@ pub(crate) struct Tally {
 impl Traffic {
     /// Watches a network whose control packets are sealed with `keys`, forth and back.
     pub(crate) fn watch(network: &SimNetwork, keys: [[u8; 32]; 2]) -> Self {
-        let traffic = Self(Rc::new(RefCell::new(State {
+        let traffic = Self(Rc::new(RefCell::new(TrafficState {
             network: network.clone(),
             keys,
             tally: Tally::default(),
@@ -91,7 +91,7 @@ impl Traffic {
     }
 }
 
-impl State {
+impl TrafficState {
     fn see(&mut self, datagram: &Datagram) -> Verdict {
         let packet = Packet::parse(&datagram.payload).expect("ends send whole packets");
         let way = Way::of(datagram);

@@ -57,7 +57,7 @@ struct Held {
 
 /// The state that a fabric shares with its queues.
 #[derive(Clone, Default)]
-struct Shared {
+struct SlowState {
     /// Held writes, in the order of posting.
     held: Rc<RefCell<VecDeque<Held>>>,
     /// Packets taken since the last poll.
@@ -69,7 +69,7 @@ pub(crate) struct SlowFabric {
     inner: SimFabric,
     network: SimNetwork,
     controls: Controls,
-    shared: Shared,
+    shared: SlowState,
 }
 
 /// The queue of one port.
@@ -78,7 +78,7 @@ pub(crate) struct SlowTx {
     port: u16,
     network: SimNetwork,
     controls: Controls,
-    shared: Shared,
+    shared: SlowState,
 }
 
 impl SlowFabric {
@@ -87,7 +87,7 @@ impl SlowFabric {
             inner,
             network: network.clone(),
             controls: controls.clone(),
-            shared: Shared::default(),
+            shared: SlowState::default(),
         }
     }
 

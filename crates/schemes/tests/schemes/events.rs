@@ -50,7 +50,7 @@ fn chunk(chunk: u32) -> Chunks {
 
 /// States of chunk 0 of a message of two chunks, in the order of its life.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
-enum State {
+enum ChunkState {
     New,
     HandedOut,
     Departed,
@@ -69,7 +69,7 @@ enum Event {
 }
 
 /// Returns a sender with chunk 0 in this state, and the time.
-fn sender_in(name: SchemeName, state: State) -> (Box<dyn Sender + Send>, u64) {
+fn sender_in(name: SchemeName, state: ChunkState) -> (Box<dyn Sender + Send>, u64) {
     let mut sender = name.with_alpha(Alpha::DEFAULT).sender();
     let message = Message {
         number: 0,
@@ -80,20 +80,20 @@ fn sender_in(name: SchemeName, state: State) -> (Box<dyn Sender + Send>, u64) {
     };
     sender.start(&at(0), &message);
     let mut now_ns = 0;
-    if state >= State::HandedOut {
+    if state >= ChunkState::HandedOut {
         assert_eq!(sender.poll_transmit(&at(0), 1), Some(chunk(0)));
     }
-    if state >= State::Departed {
+    if state >= ChunkState::Departed {
         sender.handle_departed(&at(0), &chunk(0));
     }
-    if state >= State::Aged {
+    if state >= ChunkState::Aged {
         now_ns = RTT;
     }
-    if state == State::Queued {
+    if state == ChunkState::Queued {
         now_ns = RTO;
         sender.handle_timeout(&at(now_ns));
     }
-    if state == State::Acked {
+    if state == ChunkState::Acked {
         sender.handle_report(&at(now_ns), &ack(1));
     }
     (sender, now_ns)
@@ -101,8 +101,8 @@ fn sender_in(name: SchemeName, state: State) -> (Box<dyn Sender + Send>, u64) {
 
 #[test]
 fn a_chunk_is_sent_again_exactly_when_it_should() {
+    use ChunkState::{Acked, Aged, Departed, HandedOut, New, Queued};
     use Event::{Ack, Nack, Timeout};
-    use State::{Acked, Aged, Departed, HandedOut, New, Queued};
     // The last column is whether the sender hands out chunk 0 next.
     let table = [
         (New, Ack, true),
@@ -151,7 +151,11 @@ fn a_chunk_is_sent_again_exactly_when_it_should() {
 #[test]
 fn a_message_ends_once_and_then_nothing_of_it_is_sent() {
     for name in SchemeName::EXACT {
-        for state in [State::HandedOut, State::Departed, State::Queued] {
+        for state in [
+            ChunkState::HandedOut,
+            ChunkState::Departed,
+            ChunkState::Queued,
+        ] {
             for outcome in [Outcome::Whole, Outcome::Partial, Outcome::Failed] {
                 let (mut sender, now_ns) = sender_in(name, state);
                 sender.handle_closed(&at(now_ns), 0, outcome);
@@ -179,7 +183,7 @@ fn a_message_ends_once_and_then_nothing_of_it_is_sent() {
 #[test]
 fn timeouts_follow_the_round_trip_as_it_is_at_their_end() {
     for name in SchemeName::EXACT {
-        let (mut sender, _) = sender_in(name, State::Departed);
+        let (mut sender, _) = sender_in(name, ChunkState::Departed);
         assert_eq!(sender.next_timeout(), Some(RTO), "{name}");
         let longer = PeerView {
             now_ns: RTO,

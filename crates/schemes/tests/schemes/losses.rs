@@ -480,7 +480,7 @@ fn chunks_that_are_late_are_not_lost() {
 
 /// A step of a random sequence of arrivals. The counts must stay consistent for any sequence.
 #[derive(Clone, Debug)]
-enum Step {
+enum LossStep {
     Begin(u64, u32),
     Arrive(u64, u32),
     Rebuilt(u64, u32),
@@ -489,15 +489,15 @@ enum Step {
     Wait(u64),
 }
 
-fn steps() -> impl Strategy<Value = Step> {
+fn steps() -> impl Strategy<Value = LossStep> {
     let chunk = (0..6u64, prop_oneof![0..8u32, any::<u32>()]);
     prop_oneof![
-        (0..6u64, 0..200u32).prop_map(|(m, c)| Step::Begin(m, c)),
-        chunk.clone().prop_map(|(m, c)| Step::Arrive(m, c)),
-        chunk.prop_map(|(m, c)| Step::Rebuilt(m, c)),
-        (0..7u64).prop_map(Step::Look),
-        (0..6u64).prop_map(Step::End),
-        prop_oneof![0..MS, 0..100 * MS].prop_map(Step::Wait),
+        (0..6u64, 0..200u32).prop_map(|(m, c)| LossStep::Begin(m, c)),
+        chunk.clone().prop_map(|(m, c)| LossStep::Arrive(m, c)),
+        chunk.prop_map(|(m, c)| LossStep::Rebuilt(m, c)),
+        (0..7u64).prop_map(LossStep::Look),
+        (0..6u64).prop_map(LossStep::End),
+        prop_oneof![0..MS, 0..100 * MS].prop_map(LossStep::Wait),
     ]
 }
 
@@ -510,19 +510,19 @@ proptest! {
         let mut now_ns = 0;
         for step in steps {
             match step {
-                Step::Begin(number, chunks) => {
+                LossStep::Begin(number, chunks) => {
                     let message = message(number, chunks);
                     meter.begin(&message, Box::new(InSequence::of(&message)));
                     *begun.entry(number).or_insert(0) += u64::from(chunks);
                 }
-                Step::Arrive(number, chunk) => {
+                LossStep::Arrive(number, chunk) => {
                     bitmaps.0.insert((number.into(), chunk));
                     meter.look(&view(now_ns), REPAIR_NS, number, &bitmaps);
                 }
-                Step::Rebuilt(number, chunk) => meter.handle_rebuilt(number, chunk),
-                Step::Look(number) => meter.look(&view(now_ns), REPAIR_NS, number, &bitmaps),
-                Step::End(number) => meter.end(number, &bitmaps),
-                Step::Wait(ns) => {
+                LossStep::Rebuilt(number, chunk) => meter.handle_rebuilt(number, chunk),
+                LossStep::Look(number) => meter.look(&view(now_ns), REPAIR_NS, number, &bitmaps),
+                LossStep::End(number) => meter.end(number, &bitmaps),
+                LossStep::Wait(ns) => {
                     now_ns += ns;
                     meter.handle_timeout(now_ns, &bitmaps);
                     prop_assert!(meter.next_timeout().is_none_or(|due_ns| due_ns > now_ns));

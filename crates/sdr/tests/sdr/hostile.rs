@@ -310,7 +310,7 @@ fn control() -> impl Strategy<Value = Control> {
 }
 
 #[derive(Clone, Debug)]
-enum Step {
+enum HostileStep {
     Hear(Control),
     Packet(u8, u32, u32),
     Post(u64, Terms),
@@ -325,22 +325,22 @@ enum Step {
     Poll(u64),
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = HostileStep> {
     // Slots are in the ten highest bits of an immediate, packets in the next 18.
     let near = (0_u32..5, 0_u32..20, 0_u32..16).prop_map(|(s, p, u)| s << 22 | p << 4 | u);
     let imm = prop_oneof![4 => near, 1 => any::<u32>()];
     let bytes = prop_oneof![Just(64_u32), 0_u32..66, any::<u32>()];
     prop_oneof![
-        6 => control().prop_map(Step::Hear),
-        4 => (0_u8..5, imm, bytes).prop_map(|(g, i, b)| Step::Packet(g, i, b)),
-        2 => (0_u64..5000, terms()).prop_map(|(l, t)| Step::Post(l, t)),
-        2 => (number(), outcome()).prop_map(|(m, o)| Step::Complete(m, o)),
-        2 => number().prop_map(Step::Release),
+        6 => control().prop_map(HostileStep::Hear),
+        4 => (0_u8..5, imm, bytes).prop_map(|(g, i, b)| HostileStep::Packet(g, i, b)),
+        2 => (0_u64..5000, terms()).prop_map(|(l, t)| HostileStep::Post(l, t)),
+        2 => (number(), outcome()).prop_map(|(m, o)| HostileStep::Complete(m, o)),
+        2 => number().prop_map(HostileStep::Release),
         2 => (prop::option::of(0_u64..5000), prop::option::of(any::<u32>())).prop_map(
-            |(length, immediate)| Step::Start(SendSpec { length, immediate, ..SendSpec::default() })
+            |(length, immediate)| HostileStep::Start(SendSpec { length, immediate, ..SendSpec::default() })
         ),
         1 => (number(), number(), prop::option::of(any::<u64>())).prop_map(
-            |(message, length, deadline_ns)| Step::Request(message, ReadSpec {
+            |(message, length, deadline_ns)| HostileStep::Request(message, ReadSpec {
                 region: 0,
                 offset: 0,
                 length,
@@ -348,22 +348,22 @@ fn step() -> impl Strategy<Value = Step> {
                 deadline_ns,
             })
         ),
-        1 => Just(Step::Refuse),
-        1 => (number(), number()).prop_map(|(m, l)| Step::End(m, l)),
-        1 => (number(), outcome()).prop_map(|(m, o)| Step::Close(m, o)),
-        1 => number().prop_map(Step::Late),
-        1 => prop_oneof![0_u64..1 << 40, any::<u64>()].prop_map(Step::Poll),
+        1 => Just(HostileStep::Refuse),
+        1 => (number(), number()).prop_map(|(m, l)| HostileStep::End(m, l)),
+        1 => (number(), outcome()).prop_map(|(m, o)| HostileStep::Close(m, o)),
+        1 => number().prop_map(HostileStep::Late),
+        1 => prop_oneof![0_u64..1 << 40, any::<u64>()].prop_map(HostileStep::Poll),
     ]
 }
 
 /// Executes one step. Returns whether it started a send or posted a receive at this end.
-fn run(qp: &mut SdrQp, step: Step, now_ns: &mut u64) -> bool {
+fn run(qp: &mut SdrQp, step: HostileStep, now_ns: &mut u64) -> bool {
     match step {
-        Step::Hear(control) => drop(qp.handle_control(*now_ns, &control)),
-        Step::Packet(generation, imm, bytes) => {
+        HostileStep::Hear(control) => drop(qp.handle_control(*now_ns, &control)),
+        HostileStep::Packet(generation, imm, bytes) => {
             qp.table().handle_packet(generation, imm, bytes);
         }
-        Step::Post(length, terms) => {
+        HostileStep::Post(length, terms) => {
             let Ok(place) = qp.next_recv() else {
                 return false;
             };
@@ -375,17 +375,17 @@ fn run(qp: &mut SdrQp, step: Step, now_ns: &mut u64) -> bool {
             };
             return qp.post_recv(place, target, terms).is_ok();
         }
-        Step::Complete(message, outcome) => drop(qp.complete_recv(message, outcome)),
-        Step::Release(message) => release(qp, message),
-        Step::Start(spec) => return qp.start_send(spec).is_ok(),
-        Step::Request(message, spec) => drop(qp.request_read(message, spec)),
-        Step::Refuse => {
+        HostileStep::Complete(message, outcome) => drop(qp.complete_recv(message, outcome)),
+        HostileStep::Release(message) => release(qp, message),
+        HostileStep::Start(spec) => return qp.start_send(spec).is_ok(),
+        HostileStep::Request(message, spec) => drop(qp.request_read(message, spec)),
+        HostileStep::Refuse => {
             return matches!(qp.refuse_read(ReadRefusal::OutOfRange), Ok(Some(_)));
         }
-        Step::End(message, length) => drop(qp.end_send(message, length)),
-        Step::Close(message, outcome) => qp.close_send(message, outcome),
-        Step::Late(message) => qp.handle_late(message),
-        Step::Poll(at_ns) => *now_ns = (*now_ns).max(at_ns),
+        HostileStep::End(message, length) => drop(qp.end_send(message, length)),
+        HostileStep::Close(message, outcome) => qp.close_send(message, outcome),
+        HostileStep::Late(message) => qp.handle_late(message),
+        HostileStep::Poll(at_ns) => *now_ns = (*now_ns).max(at_ns),
     }
     false
 }

@@ -19,7 +19,7 @@ const MOST_PACKETS: u64 = if cfg!(miri) { 8 } else { 150 };
 const PACKETS_PER_CHUNK: &[u32] = if cfg!(miri) { &[1, 5] } else { &[1, 4, 5, 64] };
 
 /// The state that the threads share in addition to the table.
-struct Shared {
+struct WorkersState {
     seed: u64,
     posted: AtomicU64,
     is_over: AtomicBool,
@@ -46,7 +46,12 @@ fn length(seed: u64, message: u64) -> u64 {
 
 /// Delivers a run of packets of one of the last messages, some of which have ended. Returns whether
 /// a packet was new.
-fn deliver(table: &SlotTable, shared: &Shared, random: &mut SplitMix, told: &mut Told) -> bool {
+fn deliver(
+    table: &SlotTable,
+    shared: &WorkersState,
+    random: &mut SplitMix,
+    told: &mut Told,
+) -> bool {
     let posted = shared.posted.load(Ordering::Acquire);
     let back = 1 + random.below(2 * SLOTS);
     let Some(message) = posted.checked_sub(back) else {
@@ -89,7 +94,7 @@ fn deliver(table: &SlotTable, shared: &Shared, random: &mut SplitMix, told: &mut
 }
 
 /// Processes packets, batch by batch, until all messages have ended.
-fn work(table: &SlotTable, shared: &Shared, worker: usize) -> Told {
+fn work(table: &SlotTable, shared: &WorkersState, worker: usize) -> Told {
     let mut random = SplitMix::new(shared.seed * 64 + worker as u64);
     let mut told = Told::default();
     let epoch = &shared.epochs[worker];
@@ -119,7 +124,7 @@ struct Closing {
 /// The state of the thread that owns the queue pair.
 struct Owner<'a> {
     qp: &'a mut SdrQp,
-    shared: &'a Shared,
+    shared: &'a WorkersState,
     random: SplitMix,
     bitmaps: Vec<ChunkBitmap>,
     /// For each open message, whether its offer has arrived.
@@ -273,7 +278,7 @@ fn messages_come_and_go_while_workers_take_packets_in() {
             };
             let mut qp = connected(config);
             let table = qp.table().clone();
-            let shared = Shared {
+            let shared = WorkersState {
                 seed,
                 posted: AtomicU64::new(0),
                 is_over: AtomicBool::new(false),

@@ -31,7 +31,7 @@ fn pseudo(packet: &[u8], protocol: u8, transport: usize) -> u16 {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Shape {
+struct TrainShape {
     v6: bool,
     udp: bool,
     ecn: u8,
@@ -40,8 +40,8 @@ struct Shape {
 }
 
 /// Returns the data that a kernel passes: the header of the device, and the packet.
-fn gso(shape: Shape) -> ([u8; VNET_BYTES], Vec<u8>) {
-    let Shape {
+fn gso(shape: TrainShape) -> ([u8; VNET_BYTES], Vec<u8>) {
+    let TrainShape {
         v6,
         udp,
         ecn,
@@ -102,7 +102,7 @@ fn bytes(run: &SegmentRun) -> ([u8; VNET_BYTES], Vec<u8>) {
     (vnet, [headers, payload].concat())
 }
 
-fn segments(shape: Shape) -> Vec<Segment> {
+fn segments(shape: TrainShape) -> Vec<Segment> {
     let (vnet, packet) = gso(shape);
     Train::new(vnet, &packet).into_segments().collect()
 }
@@ -115,7 +115,7 @@ fn join(segments: &[Segment]) -> SegmentRun {
     run
 }
 
-fn shapes() -> impl Strategy<Value = Shape> {
+fn shapes() -> impl Strategy<Value = TrainShape> {
     (
         any::<bool>(),
         any::<bool>(),
@@ -126,7 +126,7 @@ fn shapes() -> impl Strategy<Value = Shape> {
         .prop_filter("more than one segment", |(_, _, _, payload, segment)| {
             payload > segment
         })
-        .prop_map(|(v6, udp, ecn, payload, segment)| Shape {
+        .prop_map(|(v6, udp, ecn, payload, segment)| TrainShape {
             v6,
             udp,
             ecn,
@@ -216,7 +216,7 @@ proptest! {
 /// Packets of the same flow and length with different marks do not leave together.
 #[test]
 fn runs_end_at_gaps_marks_and_other_trains() {
-    let shape = Shape {
+    let shape = TrainShape {
         v6: false,
         udp: false,
         ecn: 2,
@@ -238,7 +238,7 @@ fn runs_end_at_gaps_marks_and_other_trains() {
 #[test]
 fn single_packets_are_marked_in_place() {
     for v6 in [false, true] {
-        let shape = Shape {
+        let shape = TrainShape {
             v6,
             udp: true,
             ecn: 1,
@@ -255,7 +255,7 @@ fn single_packets_are_marked_in_place() {
         assert!(segments[0].mark());
         let (kept, marked) = bytes(&join(&segments));
         assert_eq!(kept, vnet);
-        let (_, want) = gso(Shape { ecn: 3, ..shape });
+        let (_, want) = gso(TrainShape { ecn: 3, ..shape });
         assert_eq!(marked, want);
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use farwrite::{Outcome, RateControl, Sealing};
 use farwrite_files::{Cutover, CutoverAccepted, Message};
 
-use super::stream::{InFlight, SchemePicker, State, Stream};
+use super::stream::{InFlight, SchemePicker, SegmentState, Stream};
 use crate::cutover::{MAX_CUTOVERS, arrived_indices};
 use crate::liveness::LifeSigns;
 use crate::setup::{decode_info, encode_info};
@@ -73,10 +73,11 @@ impl Stream {
         self.cutover.times += 1;
         for segment in &mut self.in_flight {
             let state = &mut segment.state;
-            if matches!(state, State::Posted(handle) if handle.outcome() == Some(Outcome::Whole)) {
-                *state = State::Arrived;
-            } else if !matches!(state, State::Arrived) {
-                *state = State::Cut;
+            if matches!(state, SegmentState::Posted(handle) if handle.outcome() == Some(Outcome::Whole))
+            {
+                *state = SegmentState::Arrived;
+            } else if !matches!(state, SegmentState::Arrived) {
+                *state = SegmentState::Cut;
             }
         }
         self.shape = shape;
@@ -105,10 +106,10 @@ impl Stream {
         }
         let first_segment = self.settled_segments;
         for index in arrived_indices(&accepted.finished, first_segment, self.in_flight.len())? {
-            self.in_flight[index].state = State::Arrived;
+            self.in_flight[index].state = SegmentState::Arrived;
         }
         if let SchemePicker::Auto(auto) = &mut self.picker {
-            let is_cut = |segment: &&InFlight| matches!(segment.state, State::Cut);
+            let is_cut = |segment: &&InFlight| matches!(segment.state, SegmentState::Cut);
             let again = self.in_flight.iter().filter(is_cut).count();
             auto.handle_cutover(self.shape, again as u64);
         }

@@ -34,12 +34,12 @@ const READ_AHEAD: usize = 2;
 
 /// A segment that was posted, and whose memory is still in use.
 pub(super) struct InFlight {
-    pub(super) state: State,
+    pub(super) state: SegmentState,
     ready: Ready,
 }
 
 /// The state of a segment.
-pub(super) enum State {
+pub(super) enum SegmentState {
     /// Its queue pair has ended, and the segment must be posted again.
     Cut,
     Posted(SendHandle),
@@ -306,9 +306,9 @@ impl Stream {
         let before = self.settled_segments;
         while let Some(first) = self.in_flight.front() {
             let outcome = match &first.state {
-                State::Cut => break,
-                State::Posted(handle) => handle.outcome(),
-                State::Arrived => Some(Outcome::Whole),
+                SegmentState::Cut => break,
+                SegmentState::Posted(handle) => handle.outcome(),
+                SegmentState::Arrived => Some(Outcome::Whole),
             };
             match outcome {
                 None => break,
@@ -380,10 +380,10 @@ impl Stream {
         if self.stream_qp.open().is_none() {
             return Ok(false);
         }
-        let is_cut = |segment: &InFlight| matches!(segment.state, State::Cut);
+        let is_cut = |segment: &InFlight| matches!(segment.state, SegmentState::Cut);
         while let Some(place) = self.in_flight.iter().position(is_cut) {
             match self.post_one(self.in_flight[place].ready)? {
-                Some(handle) => self.in_flight[place].state = State::Posted(handle),
+                Some(handle) => self.in_flight[place].state = SegmentState::Posted(handle),
                 None => return Ok(has_posted),
             }
             has_posted = true;
@@ -396,7 +396,7 @@ impl Stream {
                 self.ready = Some(ready);
                 break;
             };
-            let state = State::Posted(handle);
+            let state = SegmentState::Posted(handle);
             self.in_flight.push_back(InFlight { state, ready });
             has_posted = true;
         }

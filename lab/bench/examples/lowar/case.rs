@@ -23,7 +23,7 @@ const MIN_ACK_TIMEOUT_NS: u64 = 20_000_000;
 
 /// Where the boxes are.
 #[derive(Clone, Copy)]
-pub(crate) enum Place {
+pub(crate) enum BoxPlace {
     /// Behind the NICs, on cables that are this number of times as fast as the path.
     Cable(u64),
     /// Inside the NICs, whose receive paths take these times.
@@ -43,7 +43,7 @@ pub(crate) struct Restart {
 #[derive(Clone, Copy)]
 pub(crate) struct Case {
     pub(crate) rate_bps: u64,
-    pub(crate) place: Place,
+    pub(crate) place: BoxPlace,
     /// Whether boxes protect connections from the first packet on.
     pub(crate) peer_known: bool,
     pub(crate) restart: Restart,
@@ -127,8 +127,8 @@ impl Case {
             ..Config::default()
         });
         let near_factor = match self.place {
-            Place::Cable(factor) => factor,
-            Place::Nic(_) => 1,
+            BoxPlace::Cable(factor) => factor,
+            BoxPlace::Nic(_) => 1,
         };
         let setting = Setting {
             rate_bps: self.rate_bps,
@@ -141,9 +141,11 @@ impl Case {
             buffer: None,
         };
         let mut path = match (self.place, lost) {
-            (Place::Nic(times), lost) => network::Path::<Lowar>::with_shims(&setting, times, lost),
-            (Place::Cable(_), Some(lost)) => network::Path::<Lowar>::with_lost(&setting, lost),
-            (Place::Cable(_), None) => network::Path::<Lowar>::new(&setting),
+            (BoxPlace::Nic(times), lost) => {
+                network::Path::<Lowar>::with_shims(&setting, times, lost)
+            }
+            (BoxPlace::Cable(_), Some(lost)) => network::Path::<Lowar>::with_lost(&setting, lost),
+            (BoxPlace::Cable(_), None) => network::Path::<Lowar>::new(&setting),
         };
         let nanos = |time: Duration| time.as_nanos() as u64;
         let Restart {

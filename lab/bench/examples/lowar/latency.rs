@@ -6,7 +6,7 @@ use std::time::Duration;
 use farwrite_boxes::ReceiveTimes;
 use farwrite_units::stats::mean;
 
-use crate::case::{Case, Place};
+use crate::case::{BoxPlace, Case};
 use crate::goodput::FRAME_BYTES;
 use crate::rows::Rows;
 use crate::{Options, fixed, series};
@@ -39,7 +39,7 @@ pub(crate) fn of_all(options: &Options, rows: &Rows) {
             drain_ns: part(drain),
         };
         let name = format!(", in the NIC, {frame}% and {drain}%");
-        let place = Place::Nic(times);
+        let place = BoxPlace::Nic(times);
         of_place(&Case { place, ..local }, &name, rows);
     }
     for factor in [1, 4, 40] {
@@ -47,7 +47,7 @@ pub(crate) fn of_all(options: &Options, rows: &Rows) {
             1 => String::new(),
             factor => format!(", cables of NICs {factor} times as fast"),
         };
-        let place = Place::Cable(factor);
+        let place = BoxPlace::Cable(factor);
         of_place(&Case { place, ..local }, &name, rows);
     }
     println!("paper: added is the time of the repair packets; losses add in proportion to r,");

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Parser, value_parser};
 use farwrite_net::Loss;
 
-use crate::case::{Case, MB, Place, Restart, SEED};
+use crate::case::{BoxPlace, Case, MB, Restart, SEED};
 
 /// The figure whose numbers are from one run.
 const SINGLE: &str = "latency";
@@ -83,7 +83,7 @@ impl Options {
     pub(crate) fn case(&self) -> Case {
         Case {
             rate_bps: self.rate_bps(),
-            place: Place::Cable(1),
+            place: BoxPlace::Cable(1),
             peer_known: false,
             restart: Restart::default(),
             rtt: Duration::from_millis(40),

@@ -55,7 +55,7 @@ enum Event {
 
 /// The packets of a flow that were sent so far.
 #[derive(Clone, Copy, Debug)]
-enum State {
+enum SourceState {
     /// None.
     Unknown,
     /// 5, 6, 7.
@@ -68,7 +68,7 @@ enum State {
 
 use Event::{Damaged, Last, Packet, Preferred, Request as Asked, Wait};
 use Sent::{Mark, Notice, Repeat, Start};
-use State::{Following, GoneBack, Skipped, Unknown};
+use SourceState::{Following, GoneBack, Skipped, Unknown};
 
 fn frame(opcode: u8, psn: u32) -> Vec<u8> {
     let bth = Bth::new(opcode, QPN, psn);
@@ -87,7 +87,7 @@ impl Rig {
         }
     }
 
-    fn at(state: State) -> Self {
+    fn at(state: SourceState) -> Self {
         let mut rig = Self::new();
         let psns: &[u32] = match state {
             Unknown => &[],
@@ -185,7 +185,7 @@ impl Rig {
 }
 
 #[track_caller]
-fn check(state: State, rows: &[(Event, &[Sent])]) {
+fn check(state: SourceState, rows: &[(Event, &[Sent])]) {
     for (event, want) in rows {
         assert_eq!(Rig::at(state).on(*event), *want, "{state:?}, {event:?}");
     }

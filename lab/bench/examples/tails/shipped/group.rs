@@ -28,7 +28,7 @@ const POLL_INTERVAL: Duration = Duration::from_micros(4);
 const OPEN_BURSTS: u32 = 64;
 
 /// Where a group runs, and how its hosts send.
-pub(super) struct Place<'a> {
+pub(super) struct PanelPlace<'a> {
     pub(super) topology: &'a Topology,
     pub(super) options: Options,
     /// Traffic class of all packets.
@@ -67,7 +67,7 @@ impl Program for Rank {
 }
 
 /// An operation of a round: all ranks start it at the same time, with buffers of one length in place.
-pub(super) struct Step<'a> {
+pub(super) struct GroupStep<'a> {
     pub(super) operation: &'a Operation,
     pub(super) options: OperationOptions,
     pub(super) bytes: usize,
@@ -79,7 +79,10 @@ pub(super) struct Step<'a> {
 
 impl Group {
     /// A group of all hosts of the network.
-    pub(super) fn new(place: &Place<'_>, options: &GroupOptions) -> Result<Self, Box<dyn Error>> {
+    pub(super) fn new(
+        place: &PanelPlace<'_>,
+        options: &GroupOptions,
+    ) -> Result<Self, Box<dyn Error>> {
         let hosts: Vec<_> = place.topology.hosts().collect();
         let (mut members, mut ports) = (Vec::new(), Vec::new());
         for (rank, &node) in hosts.iter().enumerate() {
@@ -130,7 +133,7 @@ impl Group {
     }
 
     /// Runs one operation and its bursts until all of them have ended. Returns the reports of all ranks.
-    pub(super) fn round(&mut self, step: &Step<'_>) -> Result<Vec<Report>, Box<dyn Error>> {
+    pub(super) fn round(&mut self, step: &GroupStep<'_>) -> Result<Vec<Report>, Box<dyn Error>> {
         let begin_ns = self.network.now_ns();
         let mut bursts = step.bursts.to_vec();
         bursts.sort_by_key(at_ns);
@@ -172,7 +175,7 @@ impl Group {
     }
 
     /// Starts the operation at all ranks. A buffer is that of the last operation, if it has the right length.
-    fn start(&mut self, step: &Step<'_>) -> Result<(), Box<dyn Error>> {
+    fn start(&mut self, step: &GroupStep<'_>) -> Result<(), Box<dyn Error>> {
         let now_ns = self.network.now_ns();
         for rank in 0..self.hosts.len() {
             let Rank {

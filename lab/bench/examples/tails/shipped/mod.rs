@@ -17,7 +17,7 @@ use farwrite_experiment::{Ideal, PacketFormat, parallel_map};
 use farwrite_net::Topology;
 use farwrite_units::stats::mean;
 
-use self::group::{Group, Place, Step};
+use self::group::{Group, GroupStep, PanelPlace};
 use crate::measure::{LOSSES, PRIORITY, Subject, Table, at};
 use crate::optinic::{COLLECTIVES, Setting, topology};
 use crate::sizes::SIZES_MB;
@@ -183,7 +183,7 @@ fn run(
     series: &Series,
 ) -> Result<(Vec<Done>, u64), Box<dyn Error>> {
     let subject = Subject::new(series.name, "farwrite-sr-nack@swift");
-    let place = Place {
+    let place = PanelPlace {
         topology,
         options: subject.options(setting.buffer_kb * 1_000),
         priority: PRIORITY,
@@ -192,7 +192,7 @@ fn run(
     let mut group = Group::new(&place, &options(&subject, topology, series))?;
     let mut operation = |number| {
         let (bursts, after_ns) = setting.bursts(kind.steps, number)?;
-        let step = Step {
+        let step = GroupStep {
             operation: &kind.operation,
             options: OperationOptions {
                 delivery: series.delivery,

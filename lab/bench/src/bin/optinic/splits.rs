@@ -21,7 +21,7 @@ const SPLITS: [usize; 4] = [1, 4, 16, 64];
 const PACKETS: usize = VALUES / PACKET;
 
 /// A shape of the transform.
-struct Shape {
+struct SplitShape {
     series: &'static str,
     splits: usize,
     transform: Transform,
@@ -56,10 +56,10 @@ pub(crate) fn run(rows: &Rows, runs: u16) -> Result<(), Failure> {
     Ok(())
 }
 
-fn shapes() -> Result<Vec<Shape>, TransformError> {
+fn shapes() -> Result<Vec<SplitShape>, TransformError> {
     let shape = |series, splits, stride| {
         let interleave = Interleave::new(VALUES / splits, PACKET, stride)?;
-        Ok(Shape {
+        Ok(SplitShape {
             series,
             splits,
             transform: Transform::new(interleave),
@@ -76,7 +76,7 @@ fn shapes() -> Result<Vec<Shape>, TransformError> {
 }
 
 /// Measures all shapes in turn, `runs` times. Returns the seconds of copying.
-fn measure(shapes: &mut [Shape], runs: u16) -> Result<Vec<f64>, TransformError> {
+fn measure(shapes: &mut [SplitShape], runs: u16) -> Result<Vec<f64>, TransformError> {
     let input: Vec<f32> = (0..VALUES).map(|at| (at % 251) as f32 - 125.0).collect();
     let mut output = vec![1.0; VALUES];
     let mut copying = Vec::new();
