@@ -374,7 +374,8 @@ def _outage(veth):
     for host in (veth.a, veth.b):
         host.run("nft", rule.format(host.dev))
     yield
-    for host in (veth.a, veth.b):
+    # First what `a` sends passes again. Otherwise, `a` could hear that all is done, answer in vain, and be gone.
+    for host in (veth.b, veth.a):
         host.run("nft", "delete table netdev cut")
 
 
@@ -382,8 +383,8 @@ def _outage_before_verdict(report, place):
     """The last verdict is sent in an outage."""
     seconds = 8
     # An end may have been silent for a second before the outage, and may probe the path a second
-    # after it. The rest is room for a busy machine.
-    with place.ends(seconds + 5) as ends, Veth(1500) as veth, place.disk("disk") as disk:
+    # after it.
+    with place.ends(seconds + 4) as ends, Veth(1500) as veth, place.disk("disk") as disk:
         file = place.file("file", 300_000)
         disk.block("rename", "/file")
         receiver = ends.recv(disk.path, "--once", at=f"{veth.b.v4}:{PORT}", host=veth.b)
