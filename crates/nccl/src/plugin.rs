@@ -85,6 +85,7 @@ impl Plugin {
             .iter()
             .map(|device| format!("{} {}", device.name.to_string_lossy(), device.address.ip()))
             .collect();
+        settings.check_devices(&names)?;
         logger::info(&format!(
             "version {}, scheme {}, using {}",
             env!("CARGO_PKG_VERSION"),

@@ -100,6 +100,23 @@ impl Settings {
         })
     }
 
+    /// Checks that the addresses of the settings, which name one listener, are not told for several devices, each with
+    /// a listener of its own. `devices` names them for people.
+    ///
+    /// # Errors
+    /// [`Failure`] if they would be.
+    pub(crate) fn check_devices(&self, devices: &[String]) -> Result<(), Failure> {
+        if self.addresses.is_empty() || devices.len() < 2 {
+            return Ok(());
+        }
+        Err(Failure::usage(format!(
+            "{ADDRESS} says where peers reach one device, and there are {}, each with a port of its own ({}): name \
+             one interface in NCCL_SOCKET_IFNAME, or unset {ADDRESS}",
+            devices.len(),
+            devices.join(", ")
+        )))
+    }
+
     /// What to say where a secret is needed and there is none.
     pub(crate) fn no_secret() -> Failure {
         Failure::usage(format!(
@@ -158,6 +175,10 @@ mod tests {
         assert_eq!(settings.rate_bps, Some(2_000_000_000));
         assert_eq!(settings.rtt, Duration::from_millis(25));
         assert_eq!((settings.port, settings.addresses.len()), (4792, 2));
+        let devices = ["eth0 10.0.0.1".to_owned(), "eth1 10.0.1.1".to_owned()];
+        settings.check_devices(&devices[..1]).expect("one device");
+        let refused = settings.check_devices(&devices).expect_err("two devices");
+        assert!(refused.text.contains("eth1 10.0.1.1"), "{refused:?}");
         assert_eq!(settings.is_v6, Some(true));
     }
 
