@@ -262,6 +262,11 @@ impl Plugin {
             .has_left
             .wait_timeout_while(leaving, FAREWELL, |count| *count > 0);
         drop(waited.unwrap_or_else(PoisonError::into_inner));
+        let _one_at_a_time = lock(&INIT);
+        if *lock(&self.users) > 0 {
+            // A context that began meanwhile uses the ports.
+            return;
+        }
         for place in &self.ports {
             if let Some(ports) = lock(place).take() {
                 ports.close();
