@@ -25,7 +25,7 @@ pub(crate) const LONGEST_BYTES: usize = 1 << 30;
 const MOST_GROUP: u64 = 256;
 /// Requests that may wait to be posted. NCCL has at most 32.
 const MOST_WAITING: usize = 4 * MAX_REQUESTS as usize;
-/// How long the fabric may hold packets of a message that was cancelled.
+/// How long the fabric may hold packets of a message that was cancelled, before the queue pair is closed for it.
 const DEPARTURE_LIMIT: Duration = Duration::from_secs(5);
 /// How long the peer may take to learn that the connection has ended.
 const FAREWELL: Duration = Duration::from_secs(3);
@@ -146,19 +146,15 @@ impl Comm {
 
     /// Ends a registration. When this returns, no packet comes from the memory or changes it.
     pub(crate) fn deregister(&self, number: usize) -> Result<(), Failure> {
-        let removed = self.registered().remove(&number);
-        let Some(Registered { region, .. }) = removed else {
+        if !self.registered().contains_key(&number) {
             // The connection was closed before.
             return Ok(());
-        };
-        if region == self.empty {
-            return Ok(());
         }
-        self.cancel(move |request| request.memory == number)?;
-        self.release(region)
+        let cancelled = self.cancel(move |request| request.memory == number);
+        cancelled.and(self.release(number))
     }
 
-    /// Ends open requests, and waits until they have ended.
+    /// Ends open requests, and waits until they have ended. Closes the queue pair if they do not end in time.
     fn cancel(&self, is_meant: impl Fn(&Request) -> bool + Send + 'static) -> Result<(), Failure> {
         let flow = Arc::clone(&self.flow);
         let cancelled = self
@@ -176,33 +172,53 @@ impl Comm {
         };
         let thread = self.pair.connection().thread();
         match thread.wait(DEPARTURE_LIMIT, have_ended) {
-            Ok(None) => Err(Failure::internal(format!(
-                "packets of a cancelled message have not left within {} s",
-                DEPARTURE_LIMIT.as_secs()
-            ))),
+            Ok(None) => Err(self.give_up()),
             Ok(Some(())) | Err(_) => Ok(()),
         }
     }
 
-    /// Deregisters memory of which no message is open. The fabric can hold packets of it for a moment.
-    fn release(&self, region: MemoryRegion) -> Result<(), Failure> {
-        let start = Instant::now();
-        loop {
-            // Dropping the region does not free the memory.
-            let freed = self
-                .pair
-                .call(move |endpoint, _| endpoint.deregister(region).map(drop));
-            match freed {
-                Ok(Err(farwrite::Error::Fabric(FabricError::InUse(_))))
-                    if start.elapsed() < DEPARTURE_LIMIT =>
-                {
-                    // No event says when they have left.
-                    sleep(Duration::from_millis(1));
+    /// Closes the queue pair, whose packets did not leave in time. Its messages end, and it sends and receives nothing
+    /// more. What other threads do for it at the moment ends soon.
+    fn give_up(&self) -> Failure {
+        self.pair.close();
+        Failure::internal(format!(
+            "packets of a cancelled message have not left within {} s, so the connection {} is closed",
+            DEPARTURE_LIMIT.as_secs(),
+            self.way
+        ))
+    }
+
+    /// Deregisters memory of which no message is open, and forgets its number. The fabric can hold packets of it for a
+    /// moment, and this waits for them: at the limit it closes the queue pair, so they leave.
+    fn release(&self, number: usize) -> Result<(), Failure> {
+        let found = self.registered().get(&number).copied();
+        let region = found.map(|registered| registered.region);
+        let mut result = Ok(());
+        if let Some(region) = region.filter(|region| *region != self.empty) {
+            let start = Instant::now();
+            while !self.try_release(region)? {
+                if result.is_ok() && start.elapsed() >= DEPARTURE_LIMIT {
+                    result = Err(self.give_up());
                 }
-                // Without its thread, the endpoint does nothing.
-                Ok(Ok(())) | Err(_) => return Ok(()),
-                Ok(Err(error)) => return Err(Failure::system(error.to_string())),
+                // No event says when they have left.
+                sleep(Duration::from_millis(1));
             }
+        }
+        self.registered().remove(&number);
+        result
+    }
+
+    /// Deregisters memory unless something uses it. Returns false if something does.
+    fn try_release(&self, region: MemoryRegion) -> Result<bool, Failure> {
+        // Dropping the region does not free the memory.
+        let freed = self
+            .pair
+            .call(move |endpoint, _| endpoint.deregister(region).map(drop));
+        match freed {
+            Ok(Err(farwrite::Error::Fabric(FabricError::InUse(_)))) => Ok(false),
+            // Without its thread, the endpoint does nothing.
+            Ok(Ok(())) | Err(_) => Ok(true),
+            Ok(Err(error)) => Err(Failure::system(error.to_string())),
         }
     }
 
@@ -290,14 +306,10 @@ impl Comm {
         self.report();
         self.flow.fail("NCCL has closed the connection");
         self.waker.wake();
-        self.cancel(|_| true)?;
-        let registered: Vec<_> = self.registered().drain().collect();
-        for (_, Registered { region, .. }) in registered {
-            if region != self.empty {
-                self.release(region)?;
-            }
-        }
-        Ok(())
+        let cancelled = self.cancel(|_| true);
+        let numbers: Vec<_> = self.registered().keys().copied().collect();
+        let released = numbers.into_iter().map(|number| self.release(number));
+        released.fold(cancelled, Result::and)
     }
 
     /// Tells the peer that the connection has ended, and waits until it knows: the peer may miss an acknowledgement, which
