@@ -217,8 +217,8 @@ static void no_secret(void) {
     CHECK(strstr(warning, "FARWRITE_PSK_FILE") != NULL);
 }
 
-/* Ranks with different secrets. */
-static void other_secret(void) {
+/* The listener refuses the rank that connects. `flipped` are bits of a byte of its public key in the handle. */
+static void refused(int flipped) {
     struct ends ends = {0};
     int code = 0;
     if (rank == 1) {
@@ -228,8 +228,7 @@ static void other_secret(void) {
         char handle[HANDLE_BYTES];
         while (!atomic_load(&shared->has_handle[1])) sched_yield();
         memcpy(handle, shared->handles[1], sizeof handle);
-        /* One bit of the public key: another listener. */
-        handle[20] ^= 1;
+        handle[20] ^= (char)flipped;
         for (double start = now(); code == 0 && now() - start < 20;) {
             code = net_connect(context, 0, handle, &ends.send);
             CHECK(ends.send == NULL);
@@ -244,6 +243,15 @@ static void other_secret(void) {
         SUCCEEDS(CALL(close_listen, ends.listener));
     }
 }
+
+/* Ranks with different secrets: HARNESS_OTHER_PSK_FILE names that of rank 1. */
+static void other_secret(void) {
+    CHECK(getenv("HARNESS_OTHER_PSK_FILE") != NULL);
+    refused(0);
+}
+
+/* A handle that names another listener. */
+static void other_listener(void) { refused(1); }
 
 static const struct {
     const char *name;
@@ -262,6 +270,7 @@ static const struct {
     {"death", death, 2, 0, 1},
     {"no-secret", no_secret, 1, 0, -1},
     {"other-secret", other_secret, 2, 0, -1},
+    {"other-listener", other_listener, 2, 0, -1},
 };
 
 int main(int count, char **arguments) {

@@ -31,7 +31,7 @@ const OF_THE_NEWEST: [(&str, [u32; 2]); 10] = [
     ("all-reduce", [4, 64]),
     ("close", [4, 20]),
     ("death", [0, 0]),
-    ("other-secret", [0, 0]),
+    ("other-listener", [0, 0]),
 ];
 
 /// Whether the long cases run whole.
@@ -103,15 +103,18 @@ fn run(command: &mut Command) -> String {
     text
 }
 
+/// A file with a new secret.
+fn secret(name: &str) -> PathBuf {
+    let file = folder().join(name);
+    let key = farwrite_keys::Psk::generate().expect("randomness");
+    key.save(&file).expect("a file");
+    file
+}
+
 /// A case, with a secret. It ends if it hangs.
 fn case(version: u32, name: &str, number: u32) -> Command {
     static KEY: OnceLock<PathBuf> = OnceLock::new();
-    let key = KEY.get_or_init(|| {
-        let file = folder().join("psk");
-        let key = farwrite_keys::Psk::generate().expect("randomness");
-        key.save(&file).expect("a file");
-        file
-    });
+    let key = KEY.get_or_init(|| secret("psk"));
     let mut command = Command::new("timeout");
     command
         .args(["--kill-after", "5", if is_whole() { "300" } else { "60" }])
@@ -173,7 +176,10 @@ fn all_cases_pass() {
         0,
         secret_of_none.env_remove("FARWRITE_PSK_FILE"),
     ));
-    for name in ["basic", "other-secret"] {
+    let mut other_secret = case(NEWEST, "other-secret", 0);
+    other_secret.env("HARNESS_OTHER_PSK_FILE", secret("other-psk"));
+    check(row(NEWEST, "other-secret", 0, &mut other_secret));
+    for name in ["basic", "other-listener"] {
         let mut open = case(NEWEST, name, 0);
         open.env_remove("FARWRITE_PSK_FILE");
         open.env("FARWRITE_NCCL_UNAUTHENTICATED", "1");
