@@ -97,19 +97,21 @@ arm: #- the codes, and the fabric's copies, on an emulated 64-bit Arm (installs 
 
 # Sanitizers need a nightly compiler. This one was tried.
 NIGHTLY ?= nightly-2026-05-20
-# $(call sanitized,NAME,FLAGS): fabrics, endpoints with threads, the C library and its C programs, with the sanitizer NAME.
-# FLAGS are what -fsanitize of the C compiler gets; the runtime is that of the Rust compiler.
+# $(call sanitized,NAME,FLAGS): fabrics, endpoints with threads, and the C library and the NCCL plugin with their C
+# programs, with the sanitizer NAME. FLAGS are what -fsanitize of the C compiler gets; the runtime is that of the Rust
+# compiler.
 define sanitized
 	@[ -d "$$(rustc +$(NIGHTLY) --print sysroot 2>/dev/null)/lib/rustlib/src" ] || \
 		rustup toolchain install $(NIGHTLY) --profile minimal --component rust-src
 	RUSTFLAGS="-Zsanitizer=$(firstword $(subst $(comma), ,$(2)))" CARGO_TARGET_DIR=target/$(1) FARWRITE_SANITIZERS=$(2) \
 		FARWRITE_SANITIZER_RUNTIME="$$(rustc +$(NIGHTLY) --print target-libdir)/librustc-nightly_rt.$(1).a" \
 		$(CARGO) +$(NIGHTLY) test -Zbuild-std --target x86_64-unknown-linux-gnu --package farwrite-fabric --test contract \
-		--package farwrite --test threads --package farwrite-capi --test programs
+		--package farwrite --test threads --package farwrite-capi --test programs \
+		--package farwrite-nccl --test nccl
 endef
 comma := ,
 
-tsan: #- fabrics, endpoints with threads and C programs under ThreadSanitizer (downloads a nightly compiler)
+tsan: #- fabrics, endpoints with threads, C programs and the NCCL plugin under ThreadSanitizer (downloads a nightly compiler)
 	$(call sanitized,tsan,thread)
 
 asan: #- the same under AddressSanitizer, which also looks for leaks (downloads a nightly compiler)
