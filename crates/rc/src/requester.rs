@@ -236,12 +236,12 @@ impl Requester {
             self.go_back();
         } else if self.may_retry() {
             self.waits_since_ns = None;
-            match self.own_repair {
-                Some(_) => {
+            match (self.config.recovery, &self.own_repair) {
+                (Recovery::Own, Some(_)) => {
                     self.scoreboard.lose_again(self.oldest);
                     self.repair_after(now_ns, |own, sent, _| own.on_timeout(sent));
                 }
-                None => self.lose_all(),
+                _ => self.lose_all(),
             }
         }
     }

@@ -1,12 +1,15 @@
 //! Selective repeat, packet by packet: IRN, and EQDS's reaction to trimmed packets.
 
+use std::ops::Range;
+
 use crate::common::{
     ADDR, Ends, RKEY, completions, config, data, message, psns, read, send, write,
 };
 use farwrite_net::Payload;
 use farwrite_rate::{Eqds, EqdsOptions};
 use farwrite_rc::{
-    Completion, Packet, QpConfig, QueuePair, Recovery, RequestError, Software, SoftwareScope,
+    Completion, Packet, QpConfig, QueuePair, Recovery, Repair, RequestError, Software,
+    SoftwareScope, Unacknowledged,
 };
 use farwrite_wire::header::Aeth;
 use proptest::prelude::*;
@@ -227,7 +230,24 @@ fn the_timeout_is_short_while_few_packets_are_in_flight() {
     }
 }
 
-/// As in ns-3. What is known to have arrived is not repeated.
+/// A repair of another crate, which repeats nothing.
+struct Nothing;
+
+impl Repair for Nothing {
+    fn on_arrived(&mut self, _packet: u64, _sent: &Unacknowledged) -> Range<u64> {
+        0..0
+    }
+
+    fn on_timeout(&mut self, _sent: &Unacknowledged) -> Range<u64> {
+        0..0
+    }
+
+    fn timeout_ns(&self, _sent: &Unacknowledged) -> u64 {
+        1
+    }
+}
+
+/// As in ns-3. What is known to have arrived is not repeated. IRN ignores a repair of another crate.
 #[test]
 fn a_timeout_that_goes_back_repeats_the_whole_tail() {
     let mut config = irn();
@@ -235,6 +255,7 @@ fn a_timeout_that_goes_back_repeats_the_whole_tail() {
         *goes_back = true;
     }
     let (mut ends, sent) = writing(config, 5);
+    ends.a.set_repair(Box::new(Nothing));
     ends.b_takes(&[sent[0].clone(), sent[2].clone()]);
     let back = ends.b_sends();
     ends.a_takes(&back);
