@@ -113,11 +113,11 @@ impl Transport {
         }
     }
 
-    /// Retransmission timeout of a NIC in nanoseconds; the maximum value for endpoints and XP, which
-    /// have none.
+    /// The first retransmission timeout of a NIC in nanoseconds; the maximum value for endpoints and XP, which have
+    /// none.
     pub(crate) fn timeout_ns(&self, path: &PathProfile) -> u64 {
         match self {
-            Self::Nic(nic) => nic.queue_pair(2, path).ack_timeout_ns,
+            Self::Nic(nic) => nic.timeout_ns(path),
             Self::Endpoint(_) | Self::Xp(_) => u64::MAX,
         }
     }

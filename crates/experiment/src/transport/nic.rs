@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use farwrite_rate::DcqcnOptions;
-use farwrite_rc::{Connection, Nic, PathProfile, Paths, QpConfig, RdmaTransport, Recovery};
+use farwrite_rc::{
+    Connection, Nic, PathProfile, Paths, QpConfig, RdmaTransport, Recovery, Unacknowledged,
+};
 
 use super::name::AT;
 use super::{Retries, TransportError};
@@ -130,6 +132,19 @@ impl NicTransport {
             _ => None,
         };
         own.unwrap_or_default().options(path.rate_bps)
+    }
+
+    /// How long a queue pair waits for news of its first packet before it repeats it.
+    pub(super) fn timeout_ns(&self, path: &PathProfile) -> u64 {
+        let LossRepair::Own(own) = &self.repair else {
+            return self.queue_pair(2, path).ack_timeout_ns;
+        };
+        let first = Unacknowledged {
+            now_ns: 0,
+            oldest: 0,
+            sent_end: 1,
+        };
+        (own.make)(path).timeout_ns(&first)
     }
 
     pub(super) fn queue_pair(&self, peer_qpn: u32, path: &PathProfile) -> QpConfig {

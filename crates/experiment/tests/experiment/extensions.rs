@@ -1,5 +1,8 @@
 //! Controllers, load balancers and repairs of another crate: those of `examples/own`.
 
+use std::ops::Range;
+
+use farwrite_experiment::extensions::{Repair, Unacknowledged};
 use farwrite_experiment::plan::{Plan, sweep};
 use farwrite_experiment::{Extensions, Outcome, TransportSettings};
 
@@ -12,10 +15,28 @@ mod shortest;
 
 const PLAN: &str = include_str!("../../../../examples/own/plan.toml");
 
+/// Repeats all packets after each second without news.
+struct Slow;
+
+impl Repair for Slow {
+    fn on_arrived(&mut self, _packet: u64, _sent: &Unacknowledged) -> Range<u64> {
+        0..0
+    }
+
+    fn on_timeout(&mut self, sent: &Unacknowledged) -> Range<u64> {
+        sent.oldest..sent.sent_end
+    }
+
+    fn timeout_ns(&self, _sent: &Unacknowledged) -> u64 {
+        1_000_000_000
+    }
+}
+
 fn own() -> Extensions {
     Extensions::new()
         .controller("aimd", aimd::Aimd::new)
         .repair("gaps", gaps::Gaps::new)
+        .repair("slow", |_path| Slow)
         .balancer("shortest", |_seed| shortest::Shortest)
 }
 
@@ -92,6 +113,17 @@ fn a_repair_of_another_crate_brings_everything() {
     assert!(gone_back.repeated() > 2 * gaps.repeated());
 }
 
+/// The cable loses everything: without a limit of retransmissions, a flow goes on for eight timeouts of its repair.
+#[test]
+fn a_flow_waits_for_the_timeouts_of_its_repair() {
+    let text = "[topology.rack]\nshape = \"star\"\nhosts = 2\ncable = { rate = \"100Gbit\", delay = \"1us\" }\n\
+                [[topology.rack.changes]]\nat = \"1us\"\ncable = [\"host1\", \"switch0\"]\nstate = \"down\"\n\
+                [workload.one]\npattern = \"incast\"\nsenders = 1\nsize = \"1MB\"\n\
+                [transport.slow]\nprotocol = \"slow\"\nretries = \"unlimited\"\n";
+    let timeouts = outcomes(text)[0].timeouts();
+    assert!((7..10).contains(&timeouts), "{timeouts}");
+}
+
 #[test]
 fn names_that_a_program_does_not_have_are_refused() {
     let refused = |from: &str, to: &str| {
@@ -109,7 +141,8 @@ fn names_that_a_program_does_not_have_are_refused() {
         (
             "gaps@aimd",
             "gap@aimd",
-            "transport: protocol = \"gap@aimd\": this program has no protocol or repair \"gap\"; of its own, it has gaps",
+            "transport: protocol = \"gap@aimd\": this program has no protocol or repair \"gap\"; of its own, it has \
+             gaps, slow",
         ),
         (
             "gaps@aimd",
