@@ -34,22 +34,25 @@ def create(wanted: _DistributedBackendOptions, options: object) -> faces.Process
     _group_counts[name, ranks] += 1
     default = dist.group.WORLD and faces.find(dist.group.WORLD)
     place = Place(name, wanted.store, wanted.group_rank, wanted.group_size, instance)
+    others = _others()
+    if others and isinstance(options, TorchBackend.Options):
+        # They are those of the other backend.
+        options = None
     if not default:
-        return _make(place, options, wanted)
+        return _make(place, options, wanted, others)
     # The default group informs this rank if another rank fails before it joins the new group.
     place = replace(place, watch=lambda: default.watch(True))
     try:
         if options is None:
             options = default.own_options.of_ranks(wanted.global_ranks_in_group)
-        return _make(place, options, wanted)
+        return _make(place, options, wanted, others)
     finally:
         default.watch(False)
 
 
 def _make(
-    place: Place, options: object, wanted: _DistributedBackendOptions
+    place: Place, options: object, wanted: _DistributedBackendOptions, others: list[str]
 ) -> faces.ProcessGroup | faces.Backend:
-    others = _others()
     is_elastic = getattr(wanted, "enable_reconfigure", False)
     with refusing(place):
         if others and not faces.HAS_BACKEND:
@@ -57,9 +60,6 @@ def _make(
                 f"{place.describe()}: this version of torch cannot mix farwrite with {', '.join(others)}: "
                 "make two groups, or use torch 2.15"
             )
-        if others and isinstance(options, TorchBackend.Options):
-            # They are those of the other backend.
-            options = None
         checked = _checked(place, options)
     if others:
         return faces.Backend(place, checked, wanted.timeout)
