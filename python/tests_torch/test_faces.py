@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -108,10 +109,12 @@ def test_other_ranks(four: Ranks) -> None:
 
 def _other_ranks() -> None:
     rank, world = dist.get_rank(), dist.group.WORLD
-    store = dist.PrefixStore("elastic", dist.distributed_c10d._get_default_store())
+    # Each rank has a store of its own, and the ranks join in the store of one of them.
+    store = dist.PrefixStore("elastic", dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False))
     place = farwrite.torch.rendezvous.Place("elastic", store, rank, 4)
+    options = replace(world.options, sites=(0, 1, 1, 0))
     # torch gives `enable_reconfigure` only to a default group.
-    group = faces.ProcessGroup(place, world.options, timedelta(seconds=20), is_elastic=True)
+    group = faces.ProcessGroup(place, options, timedelta(seconds=20), is_elastic=True)
     assert "call torch.distributed._reconfigure first" in message(
         RuntimeError, lambda: group.allreduce(torch.ones(1))
     )
@@ -125,13 +128,20 @@ def _other_ranks() -> None:
     if rank > 0:
         _reconfigure(group, 2, set(handles[1:]))
         assert (group.size(), _sum(group)) == (3, 3)
+        _reconfigure(group, 3, handles[1:])
+        # These are the ranks 2 and 3 of the first place.
+        part = group.split_group([1, 2])
+        assert (part is None) == (rank == 1)
+        if part:
+            assert (part.options.sites, _sum(part)) == ((1, 0), 2)
+            part.shutdown()
     dist.barrier()
-    _reconfigure(group, 3, handles[::-1])
+    _reconfigure(group, 4, handles[::-1])
     assert (group.size(), group.rank(), _sum(group)) == (4, 3 - rank, 4)
     for text, kind, uuid, wrong in (
-        ("uuid = 3: already used", RuntimeError, 3, handles),
-        ("is there 0 times among 3", ValueError, 4, [one for one in handles if one != handles[rank]]),
-        ("is not one of farwrite", ValueError, 4, [*handles, "{}"]),
+        ("uuid = 4: already used", RuntimeError, 4, handles),
+        ("is there 0 times among 3", ValueError, 5, [one for one in handles if one != handles[rank]]),
+        ("is not one of farwrite", ValueError, 5, [*handles, "{}"]),
     ):
         assert text in message(kind, lambda uuid=uuid, wrong=wrong: _reconfigure(group, uuid, wrong))
     assert _sum(group) == 4

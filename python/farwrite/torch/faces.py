@@ -132,8 +132,8 @@ class ProcessGroup(Group, dist.ProcessGroup):
         """Return a group of some ranks of this one, with its options or `opts`; None at all other ranks."""
         if self.rank() not in ranks:
             return None
-        name = group_name or f"{self._first.group}:split:{','.join(map(str, ranks))}"
-        store = dist.PrefixStore(f"{name}/", self._first.store)
+        name = group_name or f"{self._place.group}:split:{','.join(map(str, ranks))}"
+        store = dist.PrefixStore(f"{name}/", self._place.store)
         place = Place(name, store, list(ranks).index(self.rank()), len(ranks))
         split = ProcessGroup(place, opts or self._options.of_ranks(ranks), timeout or self._timeout)
         split.setGroupDesc(group_desc or f"{self._description}:split")

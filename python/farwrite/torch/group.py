@@ -58,7 +58,7 @@ class Group(Operations):
             address, communicator = _communicator(place, options, timeout)
         packet_bytes = join(place, communicator, address, options, timeout)
         self._log, self._replayed = open_logs(place, options, packet_bytes)
-        self._place = place
+        self._place, self._options = place, options
         self._joined = communicator
         self._totals = Totals(place.describe(), place.size)
         leave_at_exit(self)
