@@ -67,7 +67,6 @@ def run_one(suite: str, backend: str, names: str, results: Path) -> int:
 
 def _prepare_distributed(backend: str, _: str) -> list[str]:
     os.environ.update(BACKEND="gloo", WORLD_SIZE="3", MASTER_ADDR="127.0.0.1")
-    os.environ["TEMP_DIR"] = tempfile.mkdtemp()
     _replace_gloo(backend)
     return [str(HERE / "distributed.py")]
 
@@ -139,10 +138,13 @@ def compare(suite: str, names: str) -> list[str]:
 
 def _run(suite: str, backend: str, names: str) -> dict[str, str]:
     with tempfile.TemporaryDirectory() as folder:
-        results, log = Path(folder) / "results", Path(folder) / "log"
+        results, log, files = (Path(folder) / name for name in ("results", "log", "files"))
+        files.mkdir()
         # Tests of files as stores show no address, and all ranks are on this machine.
         # Names of some tests depend on the order of a set.
         environment = {**os.environ, "FARWRITE_TORCH_ADDRESS": "127.0.0.1", "PYTHONHASHSEED": "0"}
+        # The tests of torch.distributed write files there.
+        environment["TEMP_DIR"] = str(files)
         command = [sys.executable, "-P", __file__, "--one", suite, backend, str(results), "--names", names]
         with log.open("w") as file:
             try:
