@@ -1,5 +1,6 @@
 """Tests of congestion controllers in Python."""
 
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -85,13 +86,15 @@ class Dcqcn(sim.Controller):
 
 def test_dcqcn_in_python_is_ours_packet_by_packet() -> None:
     ours = sim.run(PLAN | {"transport": ["roce"]})
-    theirs = sim.run(PLAN | {"transport": ["roce@own"]}, controllers={"own": Dcqcn})
+    theirs = sim.run(PLAN | {"transport": ["roce@own"]}, controllers=MappingProxyType({"own": Dcqcn}))
     # The hash is that of all events of the run.
     assert theirs.runs["trace"].tolist() == ours.runs["trace"].tolist()
     assert np.array_equal(theirs.flows["fct_ns"], ours.flows["fct_ns"])
     assert ours.runs["marked"][0] > 0
     # A controller that does nothing gives another run.
-    idle = sim.sweep(PLAN | {"transport": ["roce@own"]}, controllers={"own": sim.Controller})
+    idle = sim.sweep(
+        PLAN | {"transport": ["roce@own"]}, controllers=MappingProxyType({"own": sim.Controller})
+    )
     assert idle.runs["trace"].tolist() != ours.runs["trace"].tolist()
 
 

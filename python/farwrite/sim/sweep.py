@@ -69,7 +69,7 @@ def run(plan: Plan, number: int = 0, *, controllers: Controllers | None = None) 
     '606.9 us'
     """
     text, directory = text_of(plan)
-    native = checked(_native.SimPlan(text, {}, directory, controllers or {}))
+    native = checked(_native.SimPlan(text, {}, directory, dict(controllers or {})))
     return Results.of([_ran(native, number)], text, native.notes())
 
 
@@ -111,7 +111,7 @@ def sweep(
         results of all runs.
     """
     text, directory = text_of(plan)
-    own = controllers or {}
+    own = dict(controllers or {})
     native = _native.SimPlan(text, {}, directory, own)
     count = native.count()
     ran: dict[int, Ran] = {}
