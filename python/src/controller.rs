@@ -1,48 +1,45 @@
 //! Congestion controllers of Python.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::cell::Cell;
 
 use farwrite_experiment::extensions::{Feedback, Limits, Loss, PathProfile, RateControl, Sent};
 use pyo3::call::PyCallArgs;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-/// The first error of a controller of a plan.
-#[derive(Clone, Default)]
-pub(crate) struct Failure(Arc<Mutex<Option<PyErr>>>);
-
-impl Failure {
-    fn keep(&self, error: PyErr) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.get_or_insert(error);
-    }
-
-    /// Returns the error, if there was one.
-    pub(crate) fn check(&self, py: Python<'_>) -> PyResult<()> {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.as_ref()
-            .map_or(Ok(()), |error| Err(error.clone_ref(py)))
-    }
+thread_local! {
+    /// The first error of a controller in the run of this thread.
+    static ERROR: Cell<Option<PyErr>> = const { Cell::new(None) };
 }
 
-/// An object of Python that sets the rate of a flow. After an error, the flow goes on at the last rate, and the
-/// run fails at its end.
+/// Simulates a run on this thread. Returns also the first error of its controllers.
+pub(crate) fn with_error<T>(run: impl FnOnce() -> T) -> (T, Option<PyErr>) {
+    // A controller can simulate another run.
+    let outer = ERROR.take();
+    let ran = run();
+    (ran, ERROR.replace(outer))
+}
+
+/// Whether a controller in the run of this thread has failed.
+pub(crate) fn has_failed() -> bool {
+    let error = ERROR.take();
+    let failed = error.is_some();
+    ERROR.set(error);
+    failed
+}
+
+/// An object of Python that sets the rate of a flow. After an error, the flow goes on at the last rate until the run
+/// stops.
 pub(crate) struct Controller {
     name: String,
     object: Option<Py<PyAny>>,
     limits: Limits,
     timeout_ns: Option<u64>,
-    failure: Failure,
 }
 
 impl Controller {
     /// Calls a class, or any other callable, with the path of the flow.
-    pub(crate) fn new(
-        name: &str,
-        class: &Py<PyAny>,
-        path: &PathProfile,
-        failure: &Failure,
-    ) -> Self {
+    pub(crate) fn new(name: &str, class: &Py<PyAny>, path: &PathProfile) -> Self {
         let mut made = Self {
             name: name.to_owned(),
             object: None,
@@ -51,7 +48,6 @@ impl Controller {
                 window_bytes: u64::MAX,
             },
             timeout_ns: None,
-            failure: failure.clone(),
         };
         Python::attach(
             |py| match class.call1(py, (path.rate_bps, path.rtt_ns, path.mtu_bytes)) {
@@ -95,7 +91,9 @@ impl Controller {
         let note = format!("in the controller {} of a flow", self.name);
         // Notes are an addition to the error; without them, it is still the error.
         let _ = error.value(py).call_method1("add_note", (note,));
-        self.failure.keep(error);
+        // The drop of a later error can run Python code, so nothing is borrowed here.
+        let first = ERROR.take().unwrap_or(error);
+        ERROR.set(Some(first));
         (self.object, self.timeout_ns) = (None, None);
     }
 }

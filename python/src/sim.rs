@@ -6,14 +6,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use farwrite_experiment::other_simulators::{compare_flows, completion_times};
-use farwrite_experiment::plan::{self, Case, CaseOutcome, run_case};
+use farwrite_experiment::plan::{self, Case, CaseOutcome, run_case_while};
 use farwrite_experiment::{Extensions, Recording};
 use farwrite_net::FrameDrop;
 use farwrite_units::input::read_text;
 use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
-use crate::controller::{Controller, Failure};
+use crate::controller::{self, Controller};
 
 /// The names of topology, workload, switch and transport; the loss; the seed.
 type Key = (String, String, String, String, Option<f64>, u64);
@@ -64,7 +64,6 @@ pub(crate) struct SimPlan {
     plan: plan::Plan,
     cases: Vec<Case>,
     files: BTreeMap<String, String>,
-    failure: Failure,
 }
 
 #[pymethods]
@@ -78,8 +77,7 @@ impl SimPlan {
         directory: PathBuf,
         controllers: BTreeMap<String, Py<PyAny>>,
     ) -> PyResult<Self> {
-        let failure = Failure::default();
-        let extensions = extensions(controllers, &failure);
+        let extensions = extensions(controllers);
         let files = RefCell::new(files);
         let read_file = |name: &str| {
             if let Some(content) = files.borrow().get(name) {
@@ -96,7 +94,6 @@ impl SimPlan {
             cases: plan.cases(),
             plan,
             files: files.into_inner(),
-            failure,
         })
     }
 
@@ -137,9 +134,7 @@ impl SimPlan {
 
     /// Simulates a run, without the interpreter's lock.
     fn run(&self, py: Python<'_>, number: i64) -> PyResult<Ran> {
-        let case = *self.case(number)?;
-        let ran = py.detach(|| run_case(&self.plan, case, Recording::default()));
-        self.failure.check(py)?;
+        let ran = self.ran(py, *self.case(number)?)?;
         outcome_of(&ran).map_err(PyRuntimeError::new_err)
     }
 
@@ -151,8 +146,7 @@ impl SimPlan {
         let parts = parts.map_err(|why| PyValueError::new_err(why.to_string()))?;
         let theirs = completion_times(file, &text, &parts.host_of);
         let theirs = theirs.map_err(|why| PyValueError::new_err(why.to_string()))?;
-        let ran = py.detach(|| run_case(&self.plan, case, Recording::default()));
-        self.failure.check(py)?;
+        let ran = self.ran(py, case)?;
         let outcome = ran.outcome.map_err(PyRuntimeError::new_err)?;
         let flows = compare_flows(&ran.flows, self.plan.flow_ids(&case), &outcome, &theirs);
         let rows = flows.into_iter().map(|flow| {
@@ -175,6 +169,14 @@ impl SimPlan {
 }
 
 impl SimPlan {
+    /// Simulates a run until its end, or until a controller fails.
+    fn ran(&self, py: Python<'_>, case: Case) -> PyResult<CaseOutcome> {
+        let goes_on = || !controller::has_failed();
+        let run = || run_case_while(&self.plan, case, Recording::default(), goes_on);
+        let (ran, error) = py.detach(|| controller::with_error(run));
+        error.map_or_else(|| Ok(ran.expect("only an error stops a run")), Err)
+    }
+
     fn case(&self, number: i64) -> PyResult<&Case> {
         let case = usize::try_from(number)
             .ok()
@@ -186,14 +188,12 @@ impl SimPlan {
     }
 }
 
-/// The controllers of Python, whose errors come into `failure`.
-fn extensions(controllers: BTreeMap<String, Py<PyAny>>, failure: &Failure) -> Extensions {
+/// The controllers of Python.
+fn extensions(controllers: BTreeMap<String, Py<PyAny>>) -> Extensions {
     let mut extensions = Extensions::new();
     for (name, class) in controllers {
-        let (failure, own) = (failure.clone(), name.clone());
-        extensions = extensions.controller(&name, move |path| {
-            Controller::new(&own, &class, path, &failure)
-        });
+        let own = name.clone();
+        extensions = extensions.controller(&name, move |path| Controller::new(&own, &class, path));
     }
     extensions
 }

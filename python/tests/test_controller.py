@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from farwrite import sim
+from farwrite.sim.plan import text_of
+from farwrite.sim.sweep import evaluate
 
 CABLE = {"rate": "40Gbit", "delay": "1us"}
 PLAN: dict[str, Any] = {
@@ -150,3 +152,29 @@ def test_errors_of_controllers_end_the_run(controller: Any, error: type[Exceptio
     with pytest.raises(error, match=words) as raised:
         sim.run(PLAN | {"transport": ["roce@own"]}, controllers={"own": controller})
     assert "in the controller own of a flow" in raised.value.__notes__
+
+
+class First(sim.Controller):
+    """The first one of all raises an exception at its first packet."""
+
+    made = sent = 0
+
+    def __init__(self, rate_bps: int, rtt_ns: int, mtu_bytes: int) -> None:
+        super().__init__(rate_bps, rtt_ns, mtu_bytes)
+        self.is_first = First.made == 0
+        First.made += 1
+
+    def on_sent(self, now_ns: int, sent_bytes: int) -> None:
+        First.sent += 1
+        if self.is_first:
+            raise KeyError("broken")
+
+
+def test_an_error_ends_its_run_at_once_and_no_other_run() -> None:
+    text, _ = text_of(PLAN | {"transport": ["roce-nocc@own"]})
+    # A worker keeps the plan from one run to the next.
+    with pytest.raises(KeyError, match="broken"):
+        evaluate(text, (), 0, (("own", First),))
+    assert First.sent < 10
+    counts, _, _ = evaluate(text, (), 0, (("own", First),))
+    assert counts["done"] == 4

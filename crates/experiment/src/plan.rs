@@ -9,7 +9,7 @@ mod work;
 
 pub use memory::PlanMemory;
 pub use read::{PlanError, ReadFile};
-pub use sweep::{CaseOutcome, SweepProgress, run_case, sweep};
+pub use sweep::{CaseOutcome, SweepProgress, run_case_while, sweep};
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -52,7 +52,7 @@ def run(plan: Plan, number: int = 0, *, controllers: Controllers | None = None) 
     MemoryError
         A run of the plan needs more memory than the machine has free.
     Exception
-        What a controller raises. ValueError if its attributes are no limits.
+        What a controller raises, which ends the run. ValueError if its attributes are no limits.
 
     Examples
     --------

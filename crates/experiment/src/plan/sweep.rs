@@ -114,7 +114,7 @@ pub fn sweep(
                     let own = recorded.filter(|(run, _)| *run == case.number);
                     let recording = own.map(|(_, recording)| recording).unwrap_or_default();
                     let mut before = RunProgress::default();
-                    let ran = run_case_while(plan, case, recording, &mut |now| {
+                    let ran = run_with_progress(plan, case, recording, &mut |now| {
                         sums.add(before, now);
                         before = now;
                         sums.goes_on()
@@ -142,16 +142,20 @@ pub fn sweep(
     outcomes
 }
 
-/// Runs one case on the calling thread. `recording` is the field of [`RunSetup`](crate::RunSetup).
-#[must_use]
-#[expect(clippy::missing_panics_doc, reason = "nothing stops the run")]
-pub fn run_case(plan: &Plan, case: Case, recording: Recording) -> CaseOutcome {
-    let ran = run_case_while(plan, case, recording, &mut |_| true);
-    ran.expect("nothing stops the run")
+/// Runs one case on the calling thread, as long as `goes_on` returns true; `None` if it returned false before the
+/// end. It is called at least each thousandth of the virtual time so far. `recording` is the field of
+/// [`RunSetup`](crate::RunSetup).
+pub fn run_case_while(
+    plan: &Plan,
+    case: Case,
+    recording: Recording,
+    mut goes_on: impl FnMut() -> bool,
+) -> Option<CaseOutcome> {
+    run_with_progress(plan, case, recording, &mut |_| goes_on())
 }
 
-/// `None` if `goes_on` returned false before the end of the run.
-fn run_case_while(
+/// The same, with how far the run is.
+fn run_with_progress(
     plan: &Plan,
     case: Case,
     recording: Recording,
