@@ -301,12 +301,17 @@ impl Writer {
         Ok(self.stream.wait_delivered()?)
     }
 
+    /// From now on, a message fails if it does not fit within a second into what the peer takes.
+    pub(crate) fn hurry(&mut self) {
+        self.stream.set_timeout(Some(LAST_MESSAGE));
+    }
+
     /// Sends the last message, and waits until the peer has it, both within a second.
     ///
     /// # Errors
     /// As [`Writer::send`].
     pub(crate) fn send_last<T: ChannelMessage>(&mut self, message: &T) -> Result<(), ChannelError> {
-        self.stream.set_timeout(Some(LAST_MESSAGE));
+        self.hurry();
         self.send(message)?;
         self.is_over = true;
         self.stream.finish();

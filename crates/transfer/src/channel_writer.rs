@@ -187,6 +187,10 @@ fn write_messages(
     let mut heartbeat_at = Instant::now() + HEARTBEAT_PERIOD;
     loop {
         if let Some(last) = shared.last().take() {
+            // What was queued before says which files have arrived.
+            writer.hurry();
+            let mut before = queued.try_iter().take(QUEUED);
+            before.try_for_each(|message| writer.send(&message))?;
             return writer.send_last(&last);
         }
         // This is short enough that a last message does not wait for the heartbeat.
