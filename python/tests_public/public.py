@@ -137,14 +137,15 @@ def compare(suite: str, names: str) -> list[str]:
 
 
 def _run(suite: str, backend: str, names: str) -> dict[str, str]:
-    with tempfile.TemporaryDirectory() as folder:
+    # Processes of a suite that was stopped may still write files.
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         results, log, files = (Path(folder) / name for name in ("results", "log", "files"))
         files.mkdir()
         # Tests of files as stores show no address, and all ranks are on this machine.
         # Names of some tests depend on the order of a set.
         environment = {**os.environ, "FARWRITE_TORCH_ADDRESS": "127.0.0.1", "PYTHONHASHSEED": "0"}
-        # The tests of torch.distributed write files there.
-        environment["TEMP_DIR"] = str(files)
+        # The tests do not remove all their files.
+        environment["TMPDIR"] = str(files)
         command = [sys.executable, "-P", __file__, "--one", suite, backend, str(results), "--names", names]
         with log.open("w") as file:
             try:
