@@ -92,7 +92,7 @@ def synthesize(top, parameters, answer):
 
 
 def name_of(module, cells):
-    """The name of a module in its source; one that comes twice has what tells them apart."""
+    """The name of a module in its source. That of `xp_ctx`, which is used twice, says what it holds."""
     name = re.search(r"(xp|gbn|irn)_\w+", module)[0]
     if name != "xp_ctx":
         return name

@@ -25,7 +25,7 @@ __all__ = ["ProcessGroupFarwrite"]
 
 
 class ProcessGroupFarwrite(ProcessGroupWrapper):
-    """A group of torchft over Farwrite. torchft calls `configure` for each quorum, which makes a group anew.
+    """A group of torchft over Farwrite. torchft calls `configure` for each quorum. Each call makes a new group.
 
     Parameters
     ----------

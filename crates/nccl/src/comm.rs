@@ -312,8 +312,8 @@ impl Comm {
         released.fold(cancelled, Result::and)
     }
 
-    /// Tells the peer that the connection has ended, and waits until it knows: the peer may miss an acknowledgement, which
-    /// only this end can repeat.
+    /// Tells the peer that the connection has ended, and waits until the peer knows it. If an acknowledgement was lost,
+    /// only this end can repeat it, so this end must not leave earlier.
     pub(crate) fn leave(&self) {
         self.pair.connection().finish(FAREWELL);
     }
