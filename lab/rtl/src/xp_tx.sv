@@ -1,5 +1,5 @@
 // What an event does to the sending half of a queue pair: combinational, one stage. A work request stays in the memory
-// of the host. Whoever schedules queue pairs brings it with each event SEND.
+// of the host. The scheduler of queue pairs passes it with each event SEND.
 module xp_tx (
     input  xp_pkg::event_t    ev,
     input  xp_pkg::context_t  old,

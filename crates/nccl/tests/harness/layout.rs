@@ -1,5 +1,5 @@
 //! The tables in memory: `tests/layout.txt` has the size of each struct of the public header, and the offset of each
-//! member. The following command makes the file again and checks it. FOLDER has the headers of all versions, such as
+//! member. The following command compares the file with the headers of all versions in FOLDER, such as
 //! `plugins/net/example/nccl` of NCCL's sources:
 //! `FARWRITE_NCCL_HEADERS=FOLDER cargo test -p farwrite-nccl --test nccl headers -- --ignored`
 

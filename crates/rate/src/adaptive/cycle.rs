@@ -215,8 +215,8 @@ impl Cycle {
         }
     }
 
-    /// For how long a flow on a short path sends nothing, so that a queue of `queue_ns` becomes empty. Failed attempts
-    /// make it longer, by at most a round trip of `base_ns`.
+    /// For how long a flow on a short path stops, so that a queue of `queue_ns` becomes empty. Failed attempts make this
+    /// time longer, by at most a round trip of `base_ns`.
     pub(super) fn stop_ns(&self, queue_ns: u64, base_ns: u64) -> u64 {
         let more_ns = queue_ns.saturating_mul(self.failures.min(2).into());
         queue_ns.saturating_add(more_ns.min(base_ns))

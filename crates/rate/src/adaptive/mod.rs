@@ -109,7 +109,7 @@ pub struct Adaptive {
     silent_bytes: u64,
     deadline_ns: Option<u64>,
     timeouts: u32,
-    /// On a short path, until when nothing is sent after a cut. Then the queue is empty.
+    /// On a short path, until when the window is two packets after a cut. Then the queue is empty.
     stop_ns: u64,
     tail_probe: TailProbe,
 }
