@@ -25,7 +25,9 @@ __all__ = ["ProcessGroupFarwrite"]
 
 
 class ProcessGroupFarwrite(ProcessGroupWrapper):
-    """A group of torchft over Farwrite. torchft calls `configure` for each quorum. Each call makes a new group.
+    """A group of torchft over Farwrite.
+
+    torchft calls `configure` for each quorum. Each call makes a new group.
 
     Parameters
     ----------
