@@ -2,8 +2,9 @@
 
 use std::cell::Cell;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use farwrite_connection::{
@@ -74,43 +75,103 @@ pub fn connect(
     cancel: &Cancel,
     observer: &dyn Observer,
 ) -> Result<Channel, Error> {
-    let (keys, mut options) = (keys_of(key)?, connection_options(patience));
-    let start = Instant::now();
-    let has_met = Arc::new(AtomicBool::new(false));
-    // What was noted: that nothing answers, and that the receiver is busy.
-    let noted = [Cell::new(false), Cell::new(false)];
-    let note = || {
-        let is_met = has_met.load(Ordering::Relaxed);
-        if start.elapsed() > NOTE_AFTER && !noted[usize::from(is_met)].replace(true) {
-            observer.observe(Event::Note(match is_met {
-                true => busy_note(patience),
-                false => format!(
-                    "nothing answers at {to} yet: does `farwrite recv` run there, is this its address, and do \
-                     firewalls pass UDP to this port? Waiting, at most {} s",
-                    patience.as_secs()
-                ),
-            }));
+    Waiting::new(to.clone(), key, patience).connect(cancel, observer)
+}
+
+/// Waits for a receiver that does not listen yet, or is busy with others. At the receiver, `admission.rs` refuses a
+/// sender that finds no place, and the set-up one that finds no memory.
+pub(crate) struct Waiting<'a> {
+    to: HostPort,
+    key: &'a Key,
+    start: Instant,
+    patience: Duration,
+    /// Whether the receiver has answered, so that this end waits because it is busy.
+    has_met: Arc<AtomicBool>,
+    /// What was noted: that nothing answers, and that the receiver is busy.
+    noted: [Cell<bool>; 2],
+}
+
+impl<'a> Waiting<'a> {
+    /// Waits at most `patience` from now on.
+    pub(crate) fn new(to: HostPort, key: &'a Key, patience: Duration) -> Self {
+        Self {
+            to,
+            key,
+            start: Instant::now(),
+            patience,
+            has_met: Arc::default(),
+            noted: [Cell::new(false), Cell::new(false)],
         }
-    };
-    let (at, met) = (to.to_string(), Arc::clone(&has_met));
-    // A code serves one connection.
-    let may_ask_again = !matches!(key, Key::Code(_));
-    let connect = move |under_way: &UnderWay| loop {
-        let connected = under_way.begin(&options);
-        let connected = connected.and_then(|it| it.connect(&at, &keys, RECEIVER));
-        let is_passing = connected.as_ref().is_err_and(is_passing);
-        met.store(connected.is_ok(), Ordering::Relaxed);
-        let opened = open(connected);
-        let is_busy = matches!(&opened, Err(error) if may_ask_again && error.is_busy());
-        if !(is_passing || is_busy) || start.elapsed() + TRY_AGAIN > patience {
-            return opened;
+    }
+
+    /// As [`connect`].
+    fn connect(&self, cancel: &Cancel, observer: &dyn Observer) -> Result<Channel, Error> {
+        let keys = keys_of(self.key)?;
+        loop {
+            let left = self.patience.saturating_sub(self.start.elapsed());
+            let (to, keys, met) = (self.to.to_string(), keys.clone(), Arc::clone(&self.has_met));
+            let connect = move |connector: &Connector| {
+                let connected = connector.connect(&to, &keys, RECEIVER);
+                met.store(connected.is_ok(), Ordering::Relaxed);
+                connected
+            };
+            let opened = open(connect, left, cancel, || self.note(observer))?;
+            let is_worth_it = |error: &ChannelError| match error {
+                ChannelError::Connection(error) if is_passing(error) => self.has_time(),
+                error => error.is_busy() && self.may_ask_again(),
+            };
+            match opened {
+                Err(error) if is_worth_it(&error) => self.pause(cancel, observer)?,
+                opened => {
+                    let what = format_args!("connecting to {}", self.to);
+                    return opened.map_err(|error| Error::of_channel(what, &error));
+                }
+            }
         }
-        std::thread::sleep(TRY_AGAIN);
-        let left = patience.saturating_sub(start.elapsed());
-        (options.connect_limit, options.busy_limit) = (left, left);
-    };
-    let connected = run(connect, cancel, note)?;
-    connected.map_err(|error| Error::of_channel(format_args!("connecting to {to}"), &error))
+    }
+
+    /// Connects to a receiver that was busy when it had answered, after a pause.
+    pub(crate) fn connect_again(
+        &self,
+        cancel: &Cancel,
+        observer: &dyn Observer,
+    ) -> Result<Channel, Error> {
+        self.has_met.store(true, Ordering::Relaxed);
+        self.pause(cancel, observer)?;
+        self.connect(cancel, observer)
+    }
+
+    /// Whether a busy receiver may be asked again, after a pause. A code serves one connection.
+    pub(crate) fn may_ask_again(&self) -> bool {
+        self.has_time() && !matches!(self.key, Key::Code(_))
+    }
+
+    fn has_time(&self) -> bool {
+        self.start.elapsed() + TRY_AGAIN <= self.patience
+    }
+
+    fn pause(&self, cancel: &Cancel, observer: &dyn Observer) -> Result<(), Error> {
+        cancel.run_while(|| thread::sleep(TRY_AGAIN), || self.note(observer))
+    }
+
+    /// Tells the user once for what this end waits.
+    fn note(&self, observer: &dyn Observer) {
+        let is_met = self.has_met.load(Ordering::Relaxed);
+        if self.start.elapsed() <= NOTE_AFTER || self.noted[usize::from(is_met)].replace(true) {
+            return;
+        }
+        let seconds = self.patience.as_secs();
+        observer.observe(Event::Note(match is_met {
+            true => format!(
+                "the receiver is busy with another transfer or probe: waiting for it, at most {seconds} s"
+            ),
+            false => format!(
+                "nothing answers at {} yet: does `farwrite recv` run there, is this its address, and do \
+                 firewalls pass UDP to this port? Waiting, at most {seconds} s",
+                self.to
+            ),
+        }));
+    }
 }
 
 /// Connects to the first of a receiver's addresses that answers, and opens the channel.
@@ -123,67 +184,44 @@ pub fn connect_first(
     patience: Duration,
     cancel: &Cancel,
 ) -> Result<Channel, Error> {
-    let (keys, options) = (keys_of(key)?, connection_options(patience));
-    let addrs = addrs.to_vec();
-    let connect = move |under_way: &UnderWay| {
-        let connected = under_way.begin(&options);
-        open(connected.and_then(|it| it.connect_any(&addrs, &keys, RECEIVER)))
-    };
-    let connected = run(connect, cancel, || {})?;
-    connected.map_err(|error| Error::of_channel("connecting to the receiver", &error))
+    let (keys, addrs) = (keys_of(key)?, addrs.to_vec());
+    let connect = move |connector: &Connector| connector.connect_any(&addrs, &keys, RECEIVER);
+    let opened = open(connect, patience, cancel, || {})?;
+    opened.map_err(|error| Error::of_channel("connecting to the receiver", &error))
 }
 
-/// The connector of a thread that connects.
-#[derive(Clone, Default)]
-struct UnderWay(Arc<Mutex<Option<Arc<Connector>>>>);
-
-impl UnderWay {
-    /// Makes a connector, which takes the place of the one before.
-    fn begin(&self, options: &ConnectionOptions) -> Result<Arc<Connector>, ConnectionError> {
-        let connector = Arc::new(Connector::bind(options)?);
-        let before = self.lock().replace(Arc::clone(&connector));
-        drop(before);
-        Ok(connector)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<Arc<Connector>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Connects in a thread of its own, and calls `each` meanwhile. When the user cancels, a receiver that knows of the
-/// connection learns that it ends, so that it does not keep a place for it.
-fn run<T: Send + 'static>(
-    connect: impl FnOnce(&UnderWay) -> T + Send + 'static,
+/// Connects within `limit`, and opens the channel.
+fn open(
+    connect: impl FnOnce(&Connector) -> Result<Connection, ConnectionError> + Send + 'static,
+    limit: Duration,
     cancel: &Cancel,
     each: impl FnMut(),
-) -> Result<T, Error> {
-    let under_way = UnderWay::default();
-    let of_thread = under_way.clone();
-    let connect = move || {
-        let connected = connect(&of_thread);
-        let connector = of_thread.lock().take();
-        drop(connector);
-        connected
+) -> Result<Result<Channel, ChannelError>, Error> {
+    let open = move |connector: &Connector| Channel::open(&connect(connector)?, SETUP);
+    with_connector(&connection_options(limit), open, cancel, each)
+}
+
+/// Runs `work`, which connects, in a thread of its own, and calls `each` meanwhile. When the user cancels, a peer that
+/// knows of the connection learns that it ends, so that it does not keep a place for it.
+///
+/// # Errors
+/// As [`Cancel::run`].
+fn with_connector<T: Send + 'static, E: From<ConnectionError> + Send + 'static>(
+    options: &ConnectionOptions,
+    work: impl FnOnce(&Connector) -> Result<T, E> + Send + 'static,
+    cancel: &Cancel,
+    each: impl FnMut(),
+) -> Result<Result<T, E>, Error> {
+    let connector = match Connector::bind(options) {
+        Ok(connector) => Arc::new(connector),
+        Err(error) => return Ok(Err(error.into())),
     };
-    let connected = cancel.run_while(connect, each);
-    let connector = under_way.lock().take();
-    if let (Err(_), Some(connector)) = (&connected, connector) {
+    let of_thread = Arc::clone(&connector);
+    let worked = cancel.run_while(move || work(&of_thread), each);
+    if worked.is_err() {
         connector.close(LAST_MESSAGE);
     }
-    connected
-}
-
-/// What the user learns while the receiver has no place for this end.
-pub(crate) fn busy_note(patience: Duration) -> String {
-    format!(
-        "the receiver is busy with another transfer or probe: waiting for it, at most {} s",
-        patience.as_secs()
-    )
-}
-
-fn open(connected: Result<Connection, ConnectionError>) -> Result<Channel, ChannelError> {
-    Channel::open(&connected?, SETUP)
+    worked
 }
 
 /// Whether no name server has answered.

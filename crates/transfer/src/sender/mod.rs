@@ -2,7 +2,6 @@
 
 mod auto;
 mod bottleneck;
-mod busy_retry;
 mod channel_reader;
 mod cutover;
 mod disk_reader;
@@ -24,6 +23,7 @@ use farwrite_units::show::{Bytes, Rate, real};
 
 use crate::channel::{Channel, Reader};
 use crate::channel_writer::{ChannelWriter, Outbox};
+use crate::connect::Waiting;
 use crate::error::of_thread;
 use crate::progress_counts::{OwnCounts, PeerCounts};
 use crate::report::{Facts, Files, Role, Sending, TransferReport, Unfinished};
@@ -36,7 +36,6 @@ use crate::shape::{MIN_TRANSFER_MTU, Shape, Speed, nic_mtu, options};
 use crate::{Cancel, Error, ErrorKind, Event, SchemeSetting, TransferHooks, wait_for_disk};
 pub use auto::Choices;
 pub(crate) use bottleneck::{Bottleneck, BottleneckShares, Bottlenecks};
-use busy_retry::BusyRetry;
 use channel_reader::Verdicts;
 use stream::{Sent, Stream};
 
@@ -141,7 +140,7 @@ fn send_over(
     settings: &SendSettings,
     hooks: &TransferHooks<'_>,
 ) -> Result<TransferReport, Error> {
-    let mut waiting = BusyRetry::new(key, settings.timeout);
+    let receiver = Waiting::new(channel.peer_addr().into(), key, settings.timeout);
     loop {
         let ends = (channel.local_addr(), channel.peer_addr());
         let close_handle = channel.close_handle();
@@ -157,11 +156,12 @@ fn send_over(
         let listing = (&mut source, shared_results);
         let negotiated = negotiate(channel_ends, ends, listing, settings, hooks);
         if let Err(error) = &negotiated
-            && let Some(left) = waiting.time_left(error)
+            && error.kind() == ErrorKind::Busy
+            && receiver.may_ask_again()
         {
             // The receiver has closed the channel.
             channel_writer.end(&Ok::<_, Error>(()));
-            channel = waiting.connect(ends.1, key, left, hooks)?;
+            channel = receiver.connect_again(hooks.cancel, hooks.observer)?;
             continue;
         }
         let mut disk_reader = None;
