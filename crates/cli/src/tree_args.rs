@@ -86,7 +86,6 @@ impl TreeArgs {
             xattrs: self.xattrs,
             owners: self.owner,
             filter: self.filter()?,
-            files_only: false,
         })
     }
 

@@ -40,14 +40,12 @@ pub enum Kind<T = Vec<u8>> {
         /// Whether it has holes. The receiver then does not write blocks that consist of zeros.
         sparse: bool,
     },
-    /// A symbolic link. Neither end follows it. Only for a receiver with
-    /// [`Hello::TREES`](crate::Hello::TREES).
+    /// A symbolic link. Neither end follows it.
     Symlink {
         /// Its target, as it is. No end checks where it leads.
         target: T,
     },
-    /// Another name of a file of this transfer (hard link). Only for a receiver with
-    /// [`Hello::TREES`](crate::Hello::TREES).
+    /// Another name of a file of this transfer (hard link).
     HardLink {
         /// Number of the file, which is an earlier entry.
         first: u32,

@@ -122,10 +122,10 @@ pub enum Message {
     /// From the receiver of files, in a dry run: paths of what it would remove. Those of directories end with `/`
     /// (P8.9).
     Extra(Vec<Vec<u8>>),
-    /// In both directions, to an end with [`Hello::REPORTS`]: what its user should know of the other end, for people
+    /// In both directions: what its user should know of the other end, for people
     /// (P8.10).
     Warnings(Vec<Text>),
-    /// In both directions, to an end with [`Hello::REPORTS`]: what did not arrive besides the files with a verdict
+    /// In both directions: what did not arrive besides the files with a verdict
     /// (P8.10).
     Missing(Vec<Missing>),
 }
@@ -190,18 +190,10 @@ pub struct Hello {
 }
 
 impl Hello {
-    /// Capability: the end knows [`Message::Cutover`] and [`Message::CutoverAccepted`].
-    pub const CUTS_OVER: u64 = 2;
     /// Capability of the receiver of files: a file that it calls verified survives a power failure
     /// (P8.4).
     pub const SYNCS: u64 = 4;
-    /// Capability: the steps in [`Progress`] are bytes (P8.13).
-    pub const BYTE_STEPS: u64 = 8;
-
-    /// Capability: the end knows [`Message::Warnings`] and [`Message::Missing`] (P8.10).
-    pub const REPORTS: u64 = 512;
-    /// Capability: of the sender of files, that the session is a dry run; of the receiver, that it answers dry runs
-    /// (P8.9).
+    /// Capability of the sender of files: the session is a dry run (P8.9).
     pub const DRY_RUNS: u64 = 256;
     /// Capability of the sender of files: it goes on with interrupted files (P8.8).
     pub const RESUMES: u64 = 128;
@@ -209,9 +201,6 @@ impl Hello {
     pub const DELETES: u64 = 64;
     /// Capability of the receiver of files: it sets owners (P8.3).
     pub const OWNERS: u64 = 32;
-    /// Capability: the end knows links and details in a manifest (P8.3), and files that are there already
-    /// (P8.6).
-    pub const TREES: u64 = 16;
 
     /// Whether the peer has a capability.
     #[must_use]

@@ -4,9 +4,7 @@ use std::fmt;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FileType, flistxattr};
-
-use super::status::Status;
+use rustix::fs::flistxattr;
 
 /// Bytes for the names of the extended attributes of one file. A list that is longer counts as one
 /// of extended attributes.
@@ -14,8 +12,6 @@ const NAMES_BYTES: usize = 4096;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct NotSent {
-    /// Files that have more than one name (hard links).
-    linked_files: u32,
     /// Files and directories with extended attributes.
     with_attributes: u32,
     /// Files and directories of which some extended attributes are sent, but not all.
@@ -28,11 +24,6 @@ pub(super) struct NotSent {
 }
 
 impl NotSent {
-    /// Counts the other names of a file.
-    pub(super) fn note_links(&mut self, status: &Status) {
-        self.linked_files += u32::from(status.kind == FileType::RegularFile && status.links > 1);
-    }
-
     /// Counts the extended attributes and access control lists of an open file or directory. A file
     /// system that has none answers with an error.
     pub(super) fn look_at(&mut self, file: impl AsFd) {
@@ -85,12 +76,6 @@ impl NotSent {
                 "access control lists of",
                 "file or directory",
                 "files and directories",
-            ),
-            (
-                self.linked_files,
-                "hard links of",
-                "file, which arrives under each name as a file of its own",
-                "files, which arrive under each name as files of their own",
             ),
         ]);
         let not_sent = (!not_sent.is_empty()).then(|| format!("not sent: {not_sent}"));

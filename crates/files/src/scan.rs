@@ -37,9 +37,6 @@ pub enum Special {
 pub struct ScanOptions {
     /// What to do with pipes, sockets and devices.
     pub special: Special,
-    /// The receiver knows only files and directories. Symbolic links are left out, and each name of
-    /// a file becomes a file of its own.
-    pub files_only: bool,
     /// Send extended attributes and access control lists.
     pub xattrs: bool,
     /// Send owners.
@@ -184,7 +181,7 @@ impl Scanner<'_> {
             });
         }
         let mut status = status;
-        if !self.sends_xattrs() {
+        if !self.options.xattrs {
             status.mode = acl::mode_of(path, status.mode);
         }
         let added = self.add(None, name, &status, None)?;
@@ -247,7 +244,7 @@ impl Scanner<'_> {
         let names = directory.names(limit, |_| true);
         let names = names.map_err(|source| ScanError::io(&self.path(parent), source))?;
         if let Some(index) = parent
-            && self.sends_xattrs()
+            && self.options.xattrs
         {
             let (xattrs, is_short) = xattrs::read(directory);
             self.dropped.note_xattrs(is_short);
@@ -274,7 +271,7 @@ impl Scanner<'_> {
             if self.is_excluded(parent, &name, is_directory) {
                 continue;
             }
-            if !self.sends_xattrs() && status.kind != FileType::Symlink {
+            if !self.options.xattrs && status.kind != FileType::Symlink {
                 status.mode = acl::mode_in(directory, &name, status.mode);
             }
             let added = self.add(parent, &name, &status, target)?;
@@ -306,10 +303,6 @@ impl Scanner<'_> {
         self.options.filter.excludes(&path, is_directory)
     }
 
-    fn sends_xattrs(&self) -> bool {
-        self.options.xattrs && !self.options.files_only
-    }
-
     /// Adds what a file has besides its entry, if any of it is sent. A file that cannot be opened fails later,
     /// when it is read.
     fn add_file_details(
@@ -321,12 +314,11 @@ impl Scanner<'_> {
         let Some(Kind::File { bytes, sparse }) = entry else {
             return Ok(());
         };
-        let is_sparse = sparse && !self.options.files_only;
-        if !is_sparse && !self.sends_xattrs() {
+        if !sparse && !self.options.xattrs {
             return Ok(());
         }
         let Ok(file) = open() else { return Ok(()) };
-        let data = is_sparse.then(|| extents(&file, bytes)).flatten();
+        let data = sparse.then(|| extents(&file, bytes)).flatten();
         let data = data.filter(|data| self.builder.has_room_for_extents(data.len()));
         if data.is_some() {
             self.builder.push_detail(Detail {
@@ -335,7 +327,7 @@ impl Scanner<'_> {
                 ..Detail::default()
             })?;
         }
-        if self.sends_xattrs() {
+        if self.options.xattrs {
             let (xattrs, is_short) = xattrs::read(&file);
             self.dropped.note_xattrs(is_short);
             self.add_xattrs(index, xattrs)?;
@@ -376,9 +368,7 @@ impl Scanner<'_> {
         let kind = match (status.kind, target) {
             (FileType::Directory, _) => Kind::Directory,
             (FileType::RegularFile, _) => self.file(status),
-            (FileType::Symlink, Some(target)) if !self.options.files_only => {
-                Kind::Symlink { target }
-            }
+            (FileType::Symlink, Some(target)) => Kind::Symlink { target },
             (kind, _) => {
                 self.leave_out_special(parent, name, kind);
                 return Ok(None);
@@ -402,16 +392,14 @@ impl Scanner<'_> {
             pushed => pushed?,
         };
         self.ids.push(status.id);
-        if self.options.owners && !self.options.files_only && !is_other_name {
+        if self.options.owners && !is_other_name {
             self.builder.push_detail(Detail {
                 entry: index,
                 owner: Some(status.owner),
                 ..Detail::default()
             })?;
         }
-        if self.options.files_only {
-            self.dropped.note_links(status);
-        } else if is_first {
+        if is_first {
             self.firsts.insert(status.id, index);
         }
         Ok(Some(index))

@@ -36,8 +36,7 @@ const MAX_ENDED: usize = 1024;
 /// device and inode). A file that replaces it later is not sent.
 #[derive(Debug)]
 pub struct Source {
-    /// What was listed, and how.
-    paths: Vec<PathBuf>,
+    /// How it was listed.
     options: ScanOptions,
     manifest: Arc<Manifest>,
     listed: ListedFiles,
@@ -128,7 +127,6 @@ impl Source {
         } = scan(paths, options)?;
         let manifest = Arc::new(manifest);
         Ok(Self {
-            paths: paths.into(),
             options: options.clone(),
             listed: ListedFiles::new(Arc::clone(&manifest), roots, ids),
             manifest,
@@ -208,15 +206,6 @@ impl Source {
         unsent_bytes(&self.present, &self.partials, &self.manifest)
     }
 
-    /// Returns whether the manifest has something that only a receiver with
-    /// [`Hello::TREES`](crate::Hello::TREES) knows.
-    #[must_use]
-    pub fn needs_trees(&self) -> bool {
-        let mut entries = self.manifest.entries();
-        entries.any(|entry| matches!(entry.kind, Kind::Symlink { .. } | Kind::HardLink { .. }))
-            || self.manifest.details().next().is_some()
-    }
-
     /// Returns what the receiver has to remove so that it has no more than this; `None` if something was left
     /// out, which could then be lost.
     #[must_use]
@@ -230,16 +219,6 @@ impl Source {
     #[must_use]
     pub fn sends_owners(&self) -> bool {
         self.options.owners
-    }
-
-    /// Returns what to list again for a receiver that knows only files and directories.
-    #[must_use]
-    pub fn files_only(&self) -> (Vec<PathBuf>, ScanOptions) {
-        let options = ScanOptions {
-            files_only: true,
-            ..self.options.clone()
-        };
-        (self.paths.clone(), options)
     }
 
     /// Returns the manifest to send.
@@ -425,7 +404,7 @@ impl Source {
             Ok(opened) => opened,
             Err(error) => return Some(Err(error)),
         };
-        if !self.options.xattrs || self.options.files_only {
+        if !self.options.xattrs {
             self.dropped.look_at(&opened);
         }
         let at = self

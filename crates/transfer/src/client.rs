@@ -49,11 +49,6 @@ impl Client {
         self.hello.has(Hello::RESUMES)
     }
 
-    /// Returns whether the peer takes warnings of this end (P8.10).
-    pub(crate) fn takes_reports(&self) -> bool {
-        self.hello.has(Hello::REPORTS)
-    }
-
     /// Returns how the peer has proven who it is.
     #[must_use]
     pub fn proof(&self) -> Proof {

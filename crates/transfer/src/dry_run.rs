@@ -71,8 +71,7 @@ impl Removal {
 /// Asks a receiver what a transfer of `manifest` with these settings would do. Nothing is sent or removed.
 ///
 /// # Errors
-/// [`ErrorKind::Mismatch`] if the receiver does not answer dry runs, or does not allow what the user wants; errors
-/// with which a transfer would end before its first byte; those of the channel. The peer is informed.
+/// [`ErrorKind::Mismatch`] if the receiver does not allow what the user wants; errors with which a transfer would end before its first byte; those of the channel. The peer is informed.
 pub fn dry_run(
     channel: Channel,
     manifest: &Arc<Manifest>,
@@ -97,7 +96,6 @@ pub fn answer_dry_run(
     is_own: bool,
     hooks: &TransferHooks<'_>,
 ) -> Result<DryRun, Error> {
-    let tells = sender.takes_reports() && !is_own;
     over(
         sender.into_channel(),
         settings.timeout,
@@ -107,7 +105,6 @@ pub fn answer_dry_run(
                 heartbeat,
                 settings,
                 is_own,
-                tells,
                 hooks,
             };
             answer.give(Setup::new(reader, hooks, settings.timeout), directory)
@@ -139,13 +136,9 @@ fn ask(
     hooks: &TransferHooks<'_>,
 ) -> Result<DryRun, Error> {
     let cancel = hooks.cancel;
-    outbox.send_or_cancel(hello(Hello::DRY_RUNS | Hello::REPORTS), cancel)?;
+    outbox.send_or_cancel(hello(Hello::DRY_RUNS), cancel)?;
     let receiver = setup.hello()?;
     check_delete(settings.delete, &receiver)?;
-    if !receiver.has(Hello::DRY_RUNS) {
-        let what = "the receiver is of an older version and does not answer a dry run: update it";
-        return Err(Error::new(ErrorKind::Mismatch, what));
-    }
     let plan = TransferPlan {
         scheme: Text::new(SchemeSetting::Auto),
         segment_bytes: 0,
@@ -219,8 +212,6 @@ struct Answer<'a> {
     heartbeat: &'a Arc<OwnCounts>,
     settings: &'a ReceiveSettings,
     is_own: bool,
-    /// Whether the sender takes warnings of this end, and this end does not keep them.
-    tells: bool,
     hooks: &'a TransferHooks<'a>,
 }
 
@@ -266,7 +257,7 @@ impl Answer<'_> {
         let found = delete.map(|order| self.find(&mut setup, preview, order));
         let (removal, warnings) = found.transpose()?.unzip();
         let warnings = warnings.unwrap_or_default();
-        if self.tells && !warnings.is_empty() {
+        if !self.is_own && !warnings.is_empty() {
             let told = Message::Warnings(warnings.clone());
             self.outbox.send_or_cancel(told, cancel)?;
         }

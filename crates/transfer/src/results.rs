@@ -152,20 +152,12 @@ pub(crate) struct SharedResults(Arc<Mutex<FileResults>>);
 impl SharedResults {
     /// Begins with what the sender could not list.
     pub(crate) fn of(source: &Source) -> Self {
-        let shared_results = Self::default();
-        shared_results.begin(source);
-        shared_results
-    }
-
-    /// Begins again with another listing.
-    pub(crate) fn begin(&self, source: &Source) {
         let mut results = FileResults::default();
         for it in source.unreadable() {
             let (path, reason) = (Text::new(it.path.display()), Text::new(it.reason()));
             results.failed.add(|| path, FileCause::Unreadable, reason);
         }
-        results.keeps_ended = self.results().keeps_ended;
-        *self.results() = results;
+        Self(Arc::new(Mutex::new(results)))
     }
 
     /// Adds the verdict on a file. `failure` says why it did not arrive.

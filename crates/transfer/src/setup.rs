@@ -23,7 +23,7 @@ pub const SETUP: Duration = Duration::from_secs(10);
 pub(crate) fn hello(capabilities: u64) -> Message {
     Message::Hello(Hello {
         software: Text::new(concat!("farwrite ", env!("CARGO_PKG_VERSION"))),
-        capabilities: capabilities | Hello::CUTS_OVER | Hello::BYTE_STEPS | Hello::TREES,
+        capabilities,
     })
 }
 
@@ -181,10 +181,6 @@ impl<'a> Setup<'a> {
             });
             Ok(())
         })
-    }
-
-    pub(crate) fn warn(&self, line: &str) {
-        self.hooks.warn(line);
     }
 
     fn warn_of_disk(&mut self, signs: LifeSigns) {

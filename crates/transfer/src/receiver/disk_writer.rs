@@ -89,8 +89,6 @@ pub(super) struct DiskWriter {
     pub(super) shared_results: SharedResults,
     pub(super) outbox: Outbox,
     pub(super) heartbeat: Arc<OwnCounts>,
-    /// Whether the sender takes warnings of this end.
-    pub(super) tells: bool,
     pub(super) jobs: Receiver<Job>,
     pub(super) empties: Waking<Sender<Region>>,
     pub(super) events: Waking<Sender<Event>>,
@@ -316,16 +314,14 @@ impl DiskWriter {
         for missing in missing.chunks(MISSING_BATCH) {
             let results = &self.shared_results;
             results.hear_missing(FileCause::Unwritable, missing.to_vec());
-            if self.tells {
-                self.outbox.send(Message::Missing(missing.to_vec()))?;
-            }
+            self.outbox.send(Message::Missing(missing.to_vec()))?;
         }
         Ok(())
     }
 
     fn tell_warnings(&self) {
         let warnings = self.shared_results.take_untold();
-        if self.tells && !warnings.is_empty() {
+        if !warnings.is_empty() {
             // If the channel has ended, the sender learns less, and this end shows the warnings itself.
             let _ = self.outbox.send(Message::Warnings(warnings));
         }

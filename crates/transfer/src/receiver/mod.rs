@@ -100,8 +100,6 @@ struct Reception<'a> {
     shared_results: SharedResults,
     settings: &'a ReceiveSettings,
     hooks: &'a TransferHooks<'a>,
-    /// Whether the sender takes warnings of this end.
-    tells: bool,
 }
 
 /// Receives the files of a sender, which has already sent its hello, into a directory.
@@ -122,7 +120,6 @@ pub fn receive(
         settings.policy.resume = None;
     }
     let settings = &settings;
-    let tells = sender.takes_reports();
     let channel = sender.into_channel();
     let ends = (channel.local_addr(), channel.peer_addr());
     let close_handle = channel.close_handle();
@@ -141,7 +138,6 @@ pub fn receive(
         shared_results: SharedResults::default(),
         settings,
         hooks,
-        tells,
     };
     let mut disk = None;
     let wants_files = hooks.observer.wants_files();
@@ -350,7 +346,6 @@ impl Reception<'_> {
             shared_results: self.shared_results.clone(),
             outbox: self.outbox.clone(),
             heartbeat: Arc::clone(&self.heartbeat),
-            tells: self.tells,
             jobs,
             empties,
             events,

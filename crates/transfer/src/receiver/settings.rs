@@ -56,7 +56,7 @@ impl ReceiveSettings {
         let syncs = if policy.sync { Hello::SYNCS } else { 0 };
         let owners = if policy.owners { Hello::OWNERS } else { 0 };
         let deletes = if policy.delete { Hello::DELETES } else { 0 };
-        syncs | owners | deletes | Hello::DRY_RUNS | Hello::REPORTS
+        syncs | owners | deletes
     }
 
     /// Checks that a transfer keeps the limits of this receiver.

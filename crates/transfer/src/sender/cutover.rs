@@ -14,8 +14,6 @@ use crate::{Error, ErrorKind, Event, RouteShrunk, SchemeSetting, TransferHooks};
 
 /// How often the stream has changed to another queue pair, and what the next change needs.
 pub(super) struct CutoverState {
-    /// Whether the receiver supports it.
-    is_possible: bool,
     scheme: SchemeSetting,
     pub(super) rate_control: RateControl,
     sealing: Sealing,
@@ -23,14 +21,8 @@ pub(super) struct CutoverState {
 }
 
 impl CutoverState {
-    pub(super) fn new(
-        is_possible: bool,
-        scheme: SchemeSetting,
-        rate_control: RateControl,
-        sealing: Sealing,
-    ) -> Self {
+    pub(super) fn new(scheme: SchemeSetting, rate_control: RateControl, sealing: Sealing) -> Self {
         Self {
-            is_possible,
             scheme,
             rate_control,
             sealing,
@@ -40,7 +32,7 @@ impl CutoverState {
 
     /// The shape to continue with, if that is possible.
     fn next_shape(&self, shape: Shape, carries: u32) -> Option<Shape> {
-        if !self.is_possible || self.times >= MAX_CUTOVERS {
+        if self.times >= MAX_CUTOVERS {
             return None;
         }
         shape.with_mtu(carries, self.scheme.most_parity())

@@ -41,8 +41,6 @@ pub(super) struct DiskReader {
     pub(super) empties: Receiver<Region>,
     pub(super) filled: Waking<SyncSender<Filled>>,
     pub(super) shared_results: SharedResults,
-    /// Whether the receiver takes warnings of this end.
-    pub(super) tells: bool,
 }
 
 impl DiskReader {
@@ -53,7 +51,7 @@ impl DiskReader {
         for warning in source.warnings() {
             self.shared_results.warn(warning);
         }
-        if self.tells && self.tell(&source).is_err() {
+        if self.tell(&source).is_err() {
             return;
         }
         if let Some(stream_bytes) = stream_bytes {

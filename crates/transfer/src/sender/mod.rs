@@ -102,14 +102,8 @@ struct Negotiated {
     cipher: Option<Cipher>,
     /// The UDP ports of both ends, for people.
     ports: String,
-    /// Whether the receiver can continue over another queue pair.
-    can_cut_over: bool,
     /// Whether files that the receiver calls verified survive a power failure there.
     is_synced: bool,
-    /// Whether the steps of the receiver are bytes.
-    counts_bytes: bool,
-    /// Whether the receiver takes warnings of this end.
-    tells: bool,
 }
 
 /// Sends the files of `source` through a channel to a receiver. While the receiver is busy with another
@@ -152,9 +146,8 @@ fn send_over(
             Arc::clone(&heartbeat),
             settings.timeout,
         )?;
-        let channel_ends = (&mut reader, &outbox, &heartbeat);
-        let listing = (&mut source, shared_results);
-        let negotiated = negotiate(channel_ends, ends, listing, settings, hooks);
+        let channel_ends = (&mut reader, &outbox);
+        let negotiated = negotiate(channel_ends, ends, &mut source, settings, hooks);
         if let Err(error) = &negotiated
             && error.kind() == ErrorKind::Busy
             && receiver.may_ask_again()
@@ -187,16 +180,16 @@ fn send_over(
 
 /// Agrees with the receiver on the transfer, and connects the queue pair (P8.1).
 fn negotiate(
-    (reader, outbox, heartbeat): (&mut Reader, &Outbox, &Arc<OwnCounts>),
+    (reader, outbox): (&mut Reader, &Outbox),
     ends: (SocketAddr, SocketAddr),
-    listing: (&mut Source, &SharedResults),
+    source: &mut Source,
     settings: &SendSettings,
     hooks: &TransferHooks<'_>,
 ) -> Result<Negotiated, Error> {
     let mut setup = Setup::new(reader, hooks, settings.timeout);
     let (receiver, waited) = meet(&mut setup, outbox, ends, settings, hooks)?;
     let (rtt, mtu) = measure(&mut setup, ends.1, waited, settings)?;
-    let (source, compare) = fit(&mut setup, heartbeat, listing, &receiver, settings)?;
+    check_wishes(source, &receiver, settings, hooks)?;
     let (scheme, shape) = choose(source.manifest().stream_bytes(), rtt, mtu, settings)?;
     let rate_control = over_round_trip(settings.rate_control, rtt);
     let mut routed = setup.take_routed()?;
@@ -204,11 +197,11 @@ fn negotiate(
     let (qp, ours) = routed.make_queue_pair(options)?;
     setup.routed = Some(routed);
     let plan = plan(scheme, &shape, source.manifest());
-    let wishes = (compare, settings.delete);
+    let wishes = (settings.compare, settings.delete);
     send_offer(outbox, plan, source.manifest(), wishes, hooks.cancel)?;
     send_qp_info(outbox, &ours, hooks.cancel)?;
     // Meanwhile the receiver makes its directories.
-    let theirs = hear_present(&mut setup, source, compare, settings.timeout)?;
+    let theirs = hear_present(&mut setup, source, settings.compare, settings.timeout)?;
     let mut routed = setup.take_routed()?;
     let ports = ports(&ours, &theirs);
     routed.connect(qp, theirs)?;
@@ -224,10 +217,7 @@ fn negotiate(
         shape,
         rtt,
         peer: ends.1,
-        can_cut_over: receiver.has(Hello::CUTS_OVER),
         is_synced: receiver.has(Hello::SYNCS),
-        counts_bytes: receiver.has(Hello::BYTE_STEPS),
-        tells: receiver.has(Hello::REPORTS),
     })
 }
 
@@ -240,7 +230,7 @@ fn meet(
     hooks: &TransferHooks<'_>,
 ) -> Result<(Hello, Duration), Error> {
     let start = Instant::now();
-    outbox.send_or_cancel(hello(Hello::RESUMES | Hello::REPORTS), hooks.cancel)?;
+    outbox.send_or_cancel(hello(Hello::RESUMES), hooks.cancel)?;
     // The offer does not depend on the receiver's hello, and waiting costs a round trip.
     let mut bind = local;
     bind.set_port(0);
@@ -282,30 +272,19 @@ fn plan(scheme: SchemeSetting, shape: &Shape, manifest: &Manifest) -> TransferPl
     }
 }
 
-/// Makes the list of files one that the receiver understands, and returns how it finds files that it has already.
-/// Fails if the receiver does not allow what the user wants.
-fn fit<'s>(
-    setup: &mut Setup<'_>,
-    heartbeat: &Arc<OwnCounts>,
-    (source, shared_results): (&'s mut Source, &SharedResults),
+/// Checks that the receiver allows what the user wants.
+fn check_wishes(
+    source: &Source,
     receiver: &Hello,
     settings: &SendSettings,
-) -> Result<(&'s mut Source, Compare), Error> {
+    hooks: &TransferHooks<'_>,
+) -> Result<(), Error> {
     check_delete(settings.delete, receiver)?;
     if source.sends_owners() && !receiver.has(Hello::OWNERS) {
-        setup
+        hooks
             .warn("the receiver does not set owners; it does as root with `farwrite recv --owner`");
     }
-    let knows_trees = receiver.has(Hello::TREES);
-    if !knows_trees && source.needs_trees() {
-        list_files_only(setup, heartbeat, source, shared_results)?;
-    }
-    let compare = if knows_trees {
-        settings.compare
-    } else {
-        Compare::Nothing
-    };
-    Ok((source, compare))
+    Ok(())
 }
 
 /// Checks that the receiver removes what the user wants to be removed.
@@ -367,25 +346,6 @@ fn hear_present(
             }
         }
     }
-}
-
-/// Lists the tree again for a receiver of an older version, which knows only files and directories.
-fn list_files_only(
-    setup: &mut Setup<'_>,
-    heartbeat: &Arc<OwnCounts>,
-    source: &mut Source,
-    shared_results: &SharedResults,
-) -> Result<(), Error> {
-    setup.warn(
-        "the receiver is of an older version: it gets files and directories only, each name of a file as \
-         a file of its own, and no owners or extended attributes",
-    );
-    let (paths, options) = source.files_only();
-    let listed = setup.run(heartbeat, move || Source::scan(&paths, &options))?;
-    let failed = |error| Error::caused(ErrorKind::Files, "listing the files again", &error);
-    *source = listed.map_err(failed)?;
-    shared_results.begin(source);
-    Ok(())
 }
 
 /// The packet sizes to test.

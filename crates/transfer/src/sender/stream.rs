@@ -111,8 +111,6 @@ impl Stream {
     ) -> (Self, DiskReader) {
         let shape = negotiated.shape;
         let least = least_steps(settings.timeout, settings.rate_control.max_rate_bps());
-        // An older receiver may count a whole packet as one step.
-        let least = [least, if negotiated.counts_bytes { least } else { 1 }];
         let (empties, used) = channel();
         let (fill, filled) = sync_channel(READ_AHEAD);
         let disk_reader = DiskReader {
@@ -125,14 +123,12 @@ impl Stream {
             empties: used,
             filled: Waking::new(fill, &negotiated.routed.endpoint.fabric().waker()),
             shared_results: shared_results.clone(),
-            tells: negotiated.tells,
         };
         let stream = Self {
             routed: negotiated.routed,
             stream_qp: StreamQp::new(negotiated.qp),
             shape,
             cutover: CutoverState::new(
-                negotiated.can_cut_over,
                 negotiated.scheme,
                 negotiated.rate_control,
                 settings.sealing,
@@ -146,7 +142,12 @@ impl Stream {
                     SchemePicker::Auto(Box::new(auto))
                 }
             },
-            liveness: Liveness::new(settings.timeout, least, negotiated.ports, Instant::now()),
+            liveness: Liveness::new(
+                settings.timeout,
+                [least; 2],
+                negotiated.ports,
+                Instant::now(),
+            ),
             in_flight: VecDeque::new(),
             settled_segments: 0,
             ready: None,
