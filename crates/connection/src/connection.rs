@@ -164,8 +164,7 @@ impl Connection {
     }
 
     /// As [`Connection::finish`] for an end that needs nothing of its peer any more, and that knows that its peer needs
-    /// nothing either: the last messages of both were acknowledged. Waits only until the peer was told, not until it
-    /// knows: if that is lost, the peer notices that this end is gone.
+    /// nothing either. Waits only until the peer knows it, which takes a round trip, and not for its answer.
     pub fn depart(&self, limit: Duration) {
         // A thread that has ended has no connections.
         let _ = self.on_session(|session, shared| session.depart(shared));

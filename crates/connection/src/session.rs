@@ -13,8 +13,6 @@ use farwrite::{
     UdpFabric, Waiters,
 };
 
-use farwrite_keys::Text;
-
 use crate::error::{Ended, Error};
 use crate::keys::Peer;
 use crate::message::{self, ByeCause, Malformed, Message};
@@ -550,10 +548,7 @@ impl Session {
                 self.requests.retain(|request| request.number != number);
                 // The queue pair itself stays until its user closes it: messages may have arrived.
             }
-            Message::Left => {
-                let (cause, reason) = (ByeCause::Closed, Text::default());
-                self.end(shared, Ended::ByPeer { cause, reason });
-            }
+            Message::Left => self.stay_behind(shared),
             Message::Bye { cause, reason } => {
                 let why = Ended::ByPeer { cause, reason };
                 let until_ns = shared.now_ns + LINGER_NS;

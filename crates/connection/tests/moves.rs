@@ -401,3 +401,22 @@ fn messages_that_have_arrived_are_whole_although_the_peer_ends_the_connection() 
         assert!(matches!(why, Ended::ByPeer { .. }), "{why}");
     }
 }
+
+/// An end that leaves says so until its peer knows it, although the path loses packets.
+#[test]
+fn a_peer_learns_of_a_departure_although_packets_are_lost() {
+    for _ in 0..6 {
+        let (translator, near, far) = pair(LONG);
+        let (of_near, of_far) = messages(&near, &far);
+        exchange(&of_near, &of_far, "before");
+        translator.loss.store(50, Ordering::Relaxed);
+        let start = Instant::now();
+        near.depart(LONG);
+        if start.elapsed() > Duration::from_millis(700) {
+            // The machine is too busy: an end does not say it for longer than 1 s.
+            continue;
+        }
+        let why = far.wait_ended(LONG / 4).expect("no failure").expect("over");
+        assert!(matches!(why, Ended::ByPeer { .. }), "{why}");
+    }
+}

@@ -4,7 +4,7 @@ use farwrite::QueuePair;
 use farwrite::routes::Role;
 use farwrite_keys::Text;
 
-use super::{LOOK_AGAIN_NS, Phase, Session, Shared, nanoseconds};
+use super::{Phase, Session, Shared, nanoseconds};
 use crate::error::Ended;
 use crate::message::{ByeCause, Message};
 
@@ -12,8 +12,8 @@ use crate::message::{ByeCause, Message};
 pub(super) const LINGER_NS: u64 = 1_000_000_000;
 /// The same after a failure: where packets are lost, one of them may leave in a second.
 const FAILED_LINGER_NS: u64 = 3_000_000_000;
-/// Bounds of the time for which an end stays that goes without an answer, after its last message has left: a sixteenth
-/// of a round trip, in which its last acknowledgements leave a second time (P3.8).
+/// Bounds of the time for which an end stays after its peer has left: a sixteenth of a round trip, in which its last
+/// acknowledgement leaves a second time (P3.8).
 const STAY_NS: [u64; 2] = [1_000_000, 50_000_000];
 
 /// What an end waits for that has said its last message.
@@ -21,10 +21,10 @@ const STAY_NS: [u64; 2] = [1_000_000, 50_000_000];
 pub(super) enum WaitsFor {
     /// The peer's answer.
     Answer,
-    /// That the peer has it, which was first.
+    /// That the peer has it, which needs no answer.
     Acknowledgement,
-    /// That it has left.
-    Departure,
+    /// Nothing: the peer has left.
+    Time,
 }
 
 impl Session {
@@ -69,14 +69,28 @@ impl Session {
         self.begin_closing(shared, linger_ns, why, WaitsFor::Answer);
     }
 
-    /// As [`Session::close`] for [`ByeCause::Closed`], and waits only until the last message has left. Neither end needs
-    /// anything of the other any more.
+    /// As [`Session::close`] for [`ByeCause::Closed`], and waits only until the peer knows it. Neither end needs anything
+    /// of the other any more.
     pub(crate) fn depart(&mut self, shared: &mut Shared<'_>) {
         if !matches!(self.phase, Phase::Open) {
             return self.close(shared, ByeCause::Closed, Ended::Closed);
         }
         self.tell(&Message::Left);
-        self.begin_closing(shared, LINGER_NS, Ended::Closed, WaitsFor::Departure);
+        self.begin_closing(shared, LINGER_NS, Ended::Closed, WaitsFor::Acknowledgement);
+    }
+
+    /// The peer has left. This end stays for a moment, as the peer waits for an acknowledgement.
+    pub(super) fn stay_behind(&mut self, shared: &mut Shared<'_>) {
+        self.destroy_pairs(shared);
+        let (cause, reason) = (ByeCause::Closed, Text::default());
+        let [least_ns, most_ns] = STAY_NS;
+        let stay_ns = (nanoseconds(self.rtt) / 16).clamp(least_ns, most_ns);
+        self.begin_closing(
+            shared,
+            stay_ns,
+            Ended::ByPeer { cause, reason },
+            WaitsFor::Time,
+        );
     }
 
     fn begin_closing(
@@ -103,33 +117,17 @@ impl Session {
             until_ns,
             why,
             waits_for,
-        } = &mut self.phase
+        } = &self.phase
         else {
             return Some(u64::MAX);
         };
-        let is_done = match *waits_for {
-            WaitsFor::Answer => false,
-            WaitsFor::Acknowledgement => self.queue.unsent() == 0,
-            WaitsFor::Departure => {
-                if self.queue.has_left() {
-                    let [least_ns, most_ns] = STAY_NS;
-                    let stay_ns = (nanoseconds(self.rtt) / 16).clamp(least_ns, most_ns);
-                    *until_ns = (*until_ns).min(shared.now_ns + stay_ns);
-                    *waits_for = WaitsFor::Answer;
-                }
-                false
-            }
-        };
-        if is_done || shared.now_ns >= *until_ns {
+        let is_known = *waits_for == WaitsFor::Acknowledgement && self.queue.unsent() == 0;
+        if is_known || shared.now_ns >= *until_ns {
             let why = why.clone();
             self.end(shared, why);
             return None;
         }
-        Some(match *waits_for {
-            // No event says it.
-            WaitsFor::Departure => (*until_ns).min(shared.now_ns + LOOK_AGAIN_NS),
-            WaitsFor::Answer | WaitsFor::Acknowledgement => *until_ns,
-        })
+        Some(*until_ns)
     }
 
     /// Whether messages of this end have left that the peer has not acknowledged.
