@@ -206,7 +206,7 @@ fn open(
 ///
 /// # Errors
 /// As [`Cancel::run`].
-fn with_connector<T: Send + 'static, E: From<ConnectionError> + Send + 'static>(
+pub fn with_connector<T: Send + 'static, E: From<ConnectionError> + Send + 'static>(
     options: &ConnectionOptions,
     work: impl FnOnce(&Connector) -> Result<T, E> + Send + 'static,
     cancel: &Cancel,

@@ -9,11 +9,11 @@ use std::thread;
 use std::time::Duration;
 
 use farwrite_connection::{
-    Connection, ConnectionOptions, Error as ConnectionError, Keys, Purpose, connect, connect_any,
+    Connection, ConnectionOptions, Connector, Error as ConnectionError, Keys, Purpose, connect_any,
 };
 use farwrite_keys::{HostPort, Psk};
 use farwrite_stream::{ConnectionExt, StreamOptions};
-use farwrite_transfer::{Cancel, SETUP};
+use farwrite_transfer::{Cancel, SETUP, with_connector};
 
 use super::carry::{AtOnce, carry, prepare};
 use super::opening::{Answered, request};
@@ -67,7 +67,8 @@ fn reach(
         ..settings.connection(settings.timeout)
     };
     let (to, keys) = (to.to_string(), Keys::of_psk(psk));
-    let connected = cancel.run(move || connect(&to, &keys, "the other end", &options))?;
+    let connect = move |connector: &Connector| connector.connect(&to, &keys, "the other end");
+    let connected = with_connector(&options, connect, cancel, || {})?;
     connected.map_err(|error| Failure::of_connection("connecting", &error))
 }
 

@@ -9,11 +9,13 @@ use std::time::{Duration, Instant};
 
 use blake3::Hasher;
 use farwrite_connection::{
-    Connection, ConnectionOptions, Error as ConnectionError, Purpose, connect,
+    Connection, ConnectionOptions, Connector, Error as ConnectionError, Purpose,
 };
 use farwrite_keys::Key;
-use farwrite_stream::{ConnectionExt, ReadHalf, SchemeSetting, WriteHalf};
-use farwrite_transfer::{Cancel, RECEIVER, RateControl, keys_of};
+use farwrite_stream::{
+    ConnectionExt, Error as StreamError, ReadHalf, SchemeSetting, Stream, WriteHalf,
+};
+use farwrite_transfer::{Cancel, RECEIVER, RateControl, keys_of, with_connector};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
@@ -58,13 +60,7 @@ pub(crate) fn send(
     cancel: &Cancel,
     console: &Console,
 ) -> Result<ExitCode, Failure> {
-    let connection = reach(pipe, key, cancel)?;
-    let opened = {
-        let (connection, options) = (connection.clone(), stream_options(pipe.scheme));
-        let timeout = pipe.timeout;
-        cancel.run(move || connection.open_stream(NAME, &options, timeout))?
-    };
-    let stream = opened.map_err(|error| Failure::of_stream("opening the pipe", &error))?;
+    let (connection, stream) = reach(pipe, key, cancel)?;
     let start = Instant::now();
     let shared = Shared::default();
     let (mut reader, mut writer) = stream.split();
@@ -99,8 +95,8 @@ pub(crate) fn send(
     }
 }
 
-/// Connects to the receiver, which may start later.
-fn reach(pipe: &PipeSender, key: &Key, cancel: &Cancel) -> Result<Connection, Failure> {
+/// Connects to the receiver, which may start later, and opens the pipe.
+fn reach(pipe: &PipeSender, key: &Key, cancel: &Cancel) -> Result<(Connection, Stream), Failure> {
     let keys = keys_of(key)?;
     let options = ConnectionOptions {
         purpose: Purpose::PIPE,
@@ -111,16 +107,22 @@ fn reach(pipe: &PipeSender, key: &Key, cancel: &Cancel) -> Result<Connection, Fa
         largest_mtu: pipe.mtu,
         ..ConnectionOptions::default()
     };
-    let to = pipe.to.clone();
-    let connected = cancel.run(move || connect(&to, &keys, RECEIVER, &options))?;
-    connected.map_err(|error| {
+    let (to, timeout) = (pipe.to.clone(), pipe.timeout);
+    let of_stream = stream_options(pipe.scheme);
+    let open = move |connector: &Connector| {
+        let connection = connector.connect(&to, &keys, RECEIVER)?;
+        let stream = connection.open_stream(NAME, &of_stream, timeout)?;
+        Ok::<_, StreamError>((connection, stream))
+    };
+    let opened = with_connector(&options, open, cancel, || {})?;
+    opened.map_err(|error| {
         let what = match error {
-            ConnectionError::Silent { .. } => {
+            StreamError::Connection(ConnectionError::Silent { .. }) => {
                 "connecting to `farwrite recv -`, which needs the `-` to receive a pipe"
             }
             _ => "connecting",
         };
-        Failure::of_connection(what, &error)
+        Failure::of_stream(what, &error)
     })
 }
 

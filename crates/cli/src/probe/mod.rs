@@ -14,11 +14,11 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use farwrite_connection::{ConnectionOptions, Keys, Purpose, connect};
+use farwrite_connection::{ConnectionOptions, Connector, Keys, Purpose};
 use farwrite_keys::HostPort;
 use farwrite_probe::message::Cause;
 use farwrite_probe::{self as probe, Control, Findings, ProbeHooks, ProbeStage};
-use farwrite_transfer::{Cancel, ErrorKind};
+use farwrite_transfer::{Cancel, ErrorKind, with_connector};
 
 pub(crate) use args::ProbeArgs;
 pub(crate) use listen::{Answering, LOOK};
@@ -108,8 +108,8 @@ fn reach(
         ..ConnectionOptions::default()
     };
     let (keys, named) = (keys.clone(), to.to_string());
-    let meet = move || {
-        let connection = connect(&named, &keys, "", &options)?;
+    let meet = move |connector: &Connector| {
+        let connection = connector.connect(&named, &keys, "")?;
         Control::open(&connection, patience)
     };
     let start = Instant::now();
@@ -124,7 +124,7 @@ fn reach(
             ));
         }
     };
-    let met = cancel.run_while(meet, look)?;
+    let met = with_connector(&options, meet, cancel, look)?;
     met.map_err(|error| failure(&format!("connecting to {to}"), &error))
 }
 
