@@ -83,6 +83,7 @@ mod sink;
 mod source;
 mod sparse;
 mod status;
+mod stored_stream;
 mod sys;
 mod xattrs;
 
@@ -116,3 +117,4 @@ pub use preview::Preview;
 pub use scan::{ScanError, ScanOptions, Special, SpecialKind, Unreadable};
 pub use sink::{FileFailure, FileStep, KeptPart, Sink, SinkError, Summary, Verdict};
 pub use source::{ComparedPrefix, FileRead, Source};
+pub use stored_stream::StoredStream;

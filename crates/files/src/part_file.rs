@@ -87,6 +87,24 @@ pub(super) struct PartOptions<'a> {
     pub(super) gate: CommitGate,
 }
 
+/// Makes a file under a temporary name, locked.
+pub(super) fn create_named(directory: &Directory) -> io::Result<(LockedFile, Id, PartName)> {
+    // The inode is known after the file was made. Nobody else looks for files of this name, and
+    // when the file gets the name that others look for, it is locked.
+    let (random, first) = new_name_of()?;
+    let file = LockedFile::if_possible(directory.create_new(&first)?);
+    let prepared = || {
+        let id = Status::of_file(&file)?.id;
+        let name = PartName::new(random, id);
+        directory.rename(&first, &name.bytes())?;
+        Ok((id, name))
+    };
+    let (id, name) = prepared().inspect_err(|_: &io::Error| {
+        let _ = directory.remove(&first);
+    })?;
+    Ok((file, id, name))
+}
+
 impl OpenPart {
     /// Makes a file in a directory. If it has a name, it is locked.
     pub(super) fn create(directory: &Directory, options: PartOptions<'_>) -> io::Result<Self> {
@@ -98,19 +116,7 @@ impl OpenPart {
             let file = LockedFile::unnamed(file);
             return Ok(Self::of(file, (id, None), 0, options));
         }
-        // The inode is known after the file was made. Nobody else looks for files of this name, and
-        // when the file gets the name that others look for, it is locked.
-        let (random, first) = new_name_of()?;
-        let file = LockedFile::if_possible(directory.create_new(&first)?);
-        let prepared = || {
-            let id = Status::of_file(&file)?.id;
-            let name = PartName::new(random, id);
-            directory.rename(&first, &name.bytes())?;
-            Ok((id, name))
-        };
-        let (id, name) = prepared().inspect_err(|_: &io::Error| {
-            let _ = directory.remove(&first);
-        })?;
+        let (file, id, name) = create_named(directory)?;
         Ok(Self::of(file, (id, Some(name)), 0, options))
     }
 

@@ -98,6 +98,11 @@ impl Stock {
         self.used_entries += 1;
     }
 
+    /// Bytes of interrupted files.
+    pub(super) fn interrupted_bytes(&self) -> u64 {
+        self.interrupted.iter().map(|it| it.bytes).sum()
+    }
+
     /// Removes interrupted files, the oldest first, until all of them together have at most `most_bytes`. Those
     /// with one of these places stay: the transfer goes on with them, or removes them.
     pub(super) fn shrink_to(&mut self, most_bytes: u64, places: &HashSet<u64>) {
@@ -108,7 +113,7 @@ impl Stock {
         };
         self.interrupted.retain(|it| !is_used(it));
         self.interrupted.sort_by_key(|it| it.changed);
-        let mut bytes: u64 = self.interrupted.iter().map(|it| it.bytes).sum();
+        let mut bytes = self.interrupted_bytes();
         for oldest in self.interrupted.drain(..) {
             if bytes <= most_bytes {
                 break;

@@ -22,6 +22,7 @@ use super::partial::SourceId;
 use super::sink::is_full;
 use super::status::{Id, Status};
 use super::{Compare, Delete, EntryRef, Kind, Manifest, Policy, Present, SinkError, Time};
+pub(super) use room::check_reserve;
 
 /// The directory that receives everything, and the directories of a manifest in it.
 ///

@@ -1,11 +1,13 @@
 //! Whether the files of a manifest fit.
 
 use std::collections::HashSet;
+use std::path::Path;
 use std::sync::Arc;
 
 use rustix::fs::FileType;
 
 use super::DirectoryTree;
+use crate::directory::Directory;
 use crate::free_space::{Free, NeededSpace};
 use crate::quota::{NAME_BYTES, Stock};
 use crate::{EntryRef, Kind, SinkError};
@@ -202,27 +204,39 @@ impl DirectoryTree {
         if reserve_bytes == 0 || !self.room.is_due(written_bytes) {
             return Ok(());
         }
-        let Ok(Some(free)) = Free::around(self.directories.root()) else {
-            return Ok(());
-        };
-        let path = || self.root_path.clone();
-        if free.bytes < reserve_bytes {
-            return Err(SinkError::Reserve {
-                path: path(),
-                reserve_bytes,
-                free_bytes: free.bytes,
-            });
-        }
-        let reserve = free.reserve_inodes(reserve_bytes);
-        match free.inodes.filter(|free| *free < reserve) {
-            None => Ok(()),
-            Some(free) => Err(SinkError::NoInodes {
-                path: path(),
-                needed: 0,
-                reserve,
-                free,
-            }),
-        }
+        check_reserve(self.directories.root(), &self.root_path, reserve_bytes)
+    }
+}
+
+/// Whether more is free around a directory than a reserve, as far as that can be known.
+///
+/// # Errors
+/// [`SinkError::Reserve`], [`SinkError::NoInodes`].
+pub(crate) fn check_reserve(
+    directory: &Directory,
+    path: &Path,
+    reserve_bytes: u64,
+) -> Result<(), SinkError> {
+    let Ok(Some(free)) = Free::around(directory) else {
+        return Ok(());
+    };
+    let path = path.to_path_buf();
+    if free.bytes < reserve_bytes {
+        return Err(SinkError::Reserve {
+            path,
+            reserve_bytes,
+            free_bytes: free.bytes,
+        });
+    }
+    let reserve = free.reserve_inodes(reserve_bytes);
+    match free.inodes.filter(|free| *free < reserve) {
+        None => Ok(()),
+        Some(free) => Err(SinkError::NoInodes {
+            path,
+            needed: 0,
+            reserve,
+            free,
+        }),
     }
 }
 

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::NameError;
+
 /// Returns whether an error means that the file system, or the user's quota on it, is full. That
 /// ends the whole transfer. Other errors concern one file.
 pub(crate) fn is_full(error: &io::Error) -> bool {
@@ -28,6 +30,20 @@ pub enum SinkError {
     #[error("cannot prepare {path:?}: {source}")]
     Prepare {
         /// The directory.
+        path: PathBuf,
+        /// The error of the operating system.
+        source: io::Error,
+    },
+    /// The name of a stored stream cannot be one of a file.
+    #[error("the name of the file: {why}")]
+    Name {
+        /// Why.
+        why: NameError,
+    },
+    /// A stored stream cannot be written, or cannot get its name.
+    #[error("cannot write {path:?}: {source}")]
+    Write {
+        /// The file.
         path: PathBuf,
         /// The error of the operating system.
         source: io::Error,

@@ -14,4 +14,5 @@ mod resume;
 mod session;
 mod sink;
 mod source;
+mod stored_stream;
 mod trees;
