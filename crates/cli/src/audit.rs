@@ -87,10 +87,11 @@ impl Audit {
         }));
     }
 
-    /// Notes how a pipe has ended, after this number of bytes.
+    /// Notes how a pipe has ended, after this number of bytes. `file` is the name of the file that stores it.
     pub(crate) fn note_pipe<T>(
         &self,
         (peer, address): (Option<&str>, &str),
+        file: Option<&str>,
         bytes: u64,
         ended: &Result<T, Failure>,
     ) {
@@ -100,6 +101,7 @@ impl Audit {
             "peer": peer,
             "address": address,
             "outcome": failure.map_or("done", |failure| failure.exit.name()),
+            "file": file,
             "bytes": bytes,
             "message": failure.map(ToString::to_string),
         }));

@@ -66,6 +66,8 @@ cannot be written, only that file fails; a full disk ends the transfer. If sever
 the same name, the last one to finish has it whole. Between transfers, this program answers
 `farwrite probe`.
 
+A `farwrite send --name NAME -` becomes the file NAME, by the same rules.
+
 With -, the standard input of one `farwrite send -` goes to standard output. This program ends with 0 only
 if everything has arrived and its BLAKE3 agrees. With --peers, the directories of the file are not used, and
 max-bytes is the length of a pipe.
@@ -101,7 +103,7 @@ pub(crate) struct RecvArgs {
     #[arg(long, value_name = "FILE", requires = "peers")]
     identity: Option<PathBuf>,
     /// File with the peers that may send: a table for each, with its public key, its directory and its limits.
-    /// It is read again after SIGHUP, except for a pipe
+    /// It is read again after SIGHUP
     #[arg(long, value_name = "FILE", requires = "identity")]
     peers: Option<PathBuf>,
     /// Write a JSON object on a line of this file for each transfer, pipe, probe and refusal
@@ -192,7 +194,7 @@ pub(crate) fn run(args: &RecvArgs, console: &Console) -> Result<ExitCode, Failur
     let port = reserve(args.listen)?;
     let known = reload.as_ref().map(|(_, peers)| peers.known().clone());
     let keys = accepted.keys(known.unwrap_or_default());
-    let listener = listen(&port, &keys, args.code)?;
+    let listener = listen(&port, &keys, args.serves_too())?;
     let outputs = Outputs::start(args, console)?;
     let local = port.local_addr();
     let (at, into) = (shown(&local), args.dir.display());
@@ -229,15 +231,28 @@ pub(crate) fn run(args: &RecvArgs, console: &Console) -> Result<ExitCode, Failur
 
 /// Receives a pipe. Returns the exit code.
 fn run_pipe(args: &RecvArgs, console: &Console) -> Result<ExitCode, Failure> {
-    let cancel = interrupt::catch()?;
-    let peers = args.peers.as_deref().map(Peers::load_for_pipes);
-    let peers = peers.transpose()?.unwrap_or_default();
+    let reload = Reload::prepare(args, console)?;
+    let cancel = match &reload {
+        Some(_) => interrupt::catch_but_hang_up()?,
+        None => interrupt::catch()?,
+    };
     let (accepted, secret) = accepted(args, &cancel, console)?;
-    let keys = accepted.keys(peers.known().clone());
+    let known = reload.as_ref().map(|(_, peers)| peers.known().clone());
+    let peers = SharedPeers::default();
+    let reload = reload.map(|(reload, read)| {
+        peers.set(read);
+        reload
+    });
+    let look = |listener: &Listener, console: &Console| {
+        if let Some(reload) = &reload {
+            reload.look(args, (&accepted, listener), &peers, console);
+        }
+    };
     let receiver = PipeReceiver {
         listen: args.listen,
-        keys,
-        peers,
+        keys: accepted.keys(known.unwrap_or_default()),
+        peers: &peers,
+        look: &look,
         audit: Arc::new(Audit::start(args.audit.clone(), console.clone())?),
         max_bytes: args.policy.max_bytes,
         timeout: args.timeout,
@@ -298,18 +313,15 @@ fn accepted(
     Ok((accepted, Some(text)))
 }
 
-/// Listens at a port that this program holds, for files and probes. A receiver with a code answers no probes, since the
-/// code is for one attempt.
+/// Listens at a port that this program holds, for files and for what else this end serves.
 pub(crate) fn listen(
     port: &ReservedPort,
     keys: &Keys,
-    has_code: bool,
+    others: impl IntoIterator<Item = Purpose>,
 ) -> Result<Arc<Listener>, Failure> {
     let mut options = connection_options(SETUP);
     options.serves = vec![Purpose::FILES];
-    if !has_code {
-        options.serves.push(Purpose::PROBE);
-    }
+    options.serves.extend(others);
     let listener = Listener::bind_beside(port, keys, &options);
     let listener = listener.map_err(|error| Failure::of_connection("listening", &error))?;
     Ok(Arc::new(listener))
@@ -338,7 +350,7 @@ impl Reload {
             return Ok(None);
         };
         // A wrong file ends the program before it says that it listens.
-        let peers = Peers::load(&file, &args.dir)?;
+        let peers = args.read_peers(&file)?;
         if peers.len() == 0 {
             console.warn(format_args!(
                 "{}: there are no peers in it, so no peer may send",
@@ -363,7 +375,7 @@ impl Reload {
         if !self.hung_up.swap(false, Ordering::Relaxed) {
             return;
         }
-        match Peers::load(&self.file, &args.dir) {
+        match args.read_peers(&self.file) {
             Ok(peers) if peers.len() == 0 && is_blank(&self.file) => console.warn(format_args!(
                 "{}: the file is blank; the peers stay as they were (to let nobody send, leave a comment in it)",
                 self.file.display()
@@ -555,9 +567,25 @@ impl Accepted {
 }
 
 impl RecvArgs {
+    /// Reads the file of peers.
+    fn read_peers(&self, file: &Path) -> Result<Peers, Failure> {
+        match self.is_pipe() {
+            true => Peers::load_for_pipes(file),
+            false => Peers::load(file, &self.dir),
+        }
+    }
+
     /// Whether the data go to standard output.
     pub(crate) fn is_pipe(&self) -> bool {
         self.output.is_some()
+    }
+
+    /// What a receiver of files serves beside them. A code is for one attempt, which no probe must use up, and the rate of
+    /// a pipe does not follow credit.
+    fn serves_too(&self) -> impl Iterator<Item = Purpose> {
+        let probes = (!self.code).then_some(Purpose::PROBE);
+        let pipes = self.credit_rate.is_none().then_some(Purpose::PIPE);
+        probes.into_iter().chain(pipes)
     }
 
     /// How many senders may come at once.

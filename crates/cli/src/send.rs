@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use farwrite_files::{Delete, ScanOptions, Source};
+use farwrite_files::{Delete, ScanOptions, Source, check_name};
 use farwrite_keys::{HostPort, Key, PublicKey};
 use farwrite_transfer::{
     self as transfer, Cancel, DcqcnOptions, DryRun, EqdsOptions, ErrorKind, MaxRate, RateControl,
@@ -50,6 +50,8 @@ Examples:
   farwrite send --to far.example --psk-file far.key -X --exclude '*.o' --exclude /build/ source/
   zfs send tank@now | farwrite send --to far.example --psk-file far.key -
       the other machine: farwrite recv --psk-file far.key - | zfs receive tank/copy
+  pg_dump db | farwrite send --to far.example --psk-file far.key --name db.sql -
+      becomes the file db.sql of a `farwrite recv --dir DIR`
   tar c photos | farwrite send --to far.example -
       asks at the terminal for the key or the code that `farwrite recv --code - | tar x` shows
   farwrite send --dry-run --exclude '*.o' source/         lists what would be sent
@@ -171,7 +173,10 @@ pub(crate) struct SendArgs {
     trace: TraceArgs,
     #[command(flatten)]
     metrics: MetricsArgs,
-    /// Files and directories to send; `-` alone: the standard input, to a `farwrite recv -`
+    /// With `-`: name of the file in which a receiver of files stores the standard input
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Files and directories to send; `-` alone: the standard input, to a `farwrite recv -`, or with --name to a file
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
 }
@@ -303,7 +308,11 @@ impl SendArgs {
             let what = format!("{name} is not for standard input: leave it out, or send files");
             return Err(Failure::new(Exit::Usage, what));
         }
+        if let Some(name) = &self.name {
+            check_file_name(name).map_err(|what| Failure::new(Exit::Usage, what))?;
+        }
         Ok(PipeSender {
+            name: self.name.clone(),
             to: self
                 .to
                 .as_ref()
@@ -315,6 +324,19 @@ impl SendArgs {
             timeout: self.timeout,
         })
     }
+}
+
+/// Checks the name for the file of a pipe.
+fn check_file_name(name: &str) -> Result<(), String> {
+    let most = pipe::MOST_FILE_NAME_BYTES;
+    let is_long = name.len() > most;
+    let why = match check_name(name.as_bytes()) {
+        Err(why) => why.to_string(),
+        Ok(()) if is_long => format!("it has {} bytes, and may have {most}", name.len()),
+        Ok(()) if name.contains(char::is_control) => "it contains a control character".into(),
+        Ok(()) => return Ok(()),
+    };
+    Err(format!("--name {name:?}: {why}"))
 }
 
 /// What the file of `--link` says about the path.
@@ -353,6 +375,10 @@ pub(crate) fn run(args: &SendArgs, console: &Console) -> Result<ExitCode, Failur
         Some(_) => interrupt::catch_but_hang_up()?,
         None => interrupt::catch()?,
     };
+    if args.name.is_some() && !args.is_pipe() {
+        let what = "--name is for the standard input: give - as the only path, or leave it out";
+        return Err(Failure::new(Exit::Usage, what));
+    }
     if args.is_pipe() {
         let pipe = args.pipe()?;
         let key = args.key(&cancel)?;

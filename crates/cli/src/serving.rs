@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use farwrite::ReservedPort;
-use farwrite_connection::{Connection, Keys};
+use farwrite_connection::{Connection, Keys, Purpose};
 use farwrite_files::PeerKey;
 use farwrite_keys::{Proof, Psk};
 use farwrite_transfer::{
@@ -19,10 +19,14 @@ use crate::audit::Audit;
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::peers::{Peer, SharedPeers};
+use crate::pipe::{Store, keep};
 use crate::supervisor::Supervisor;
 use crate::trace::Tracing;
 use crate::transfer_metrics::Watch;
 use crate::{dry_run, outcome};
+
+/// Why a peer is refused that was removed from the file of peers.
+const NOT_KNOWN: &str = "the receiver does not know this peer any more";
 
 /// When a receiver ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -182,6 +186,12 @@ impl Serving<'_> {
         until: Until,
         console: &Console,
     ) -> Served {
+        if connection.purpose() == Purpose::PIPE {
+            let kept = self.keep_pipe(connection, console);
+            // The next sender comes after this one was reported.
+            drop(place);
+            return kept.transpose().map_or(Served::Nothing, Served::Transfer);
+        }
         let client = match Client::accept(connection, self.cancel) {
             Ok(client) => client,
             // The ends have met, but nothing has come since then: the other end tries another way.
@@ -193,7 +203,7 @@ impl Serving<'_> {
         let address = client.addr().to_string();
         let peer = self.peer(client.proof());
         if peer.is_none() && matches!(client.proof(), Proof::Identity(_)) {
-            let error = client.refuse("the receiver does not know this peer any more");
+            let error = client.refuse(NOT_KNOWN);
             self.audit.note_refusal(None, &address, &error);
             return Served::Transfer(Err(error.into()));
         }
@@ -203,6 +213,40 @@ impl Serving<'_> {
         served
     }
 
+    /// Stores the pipe of a sender.
+    fn keep_pipe(
+        &self,
+        connection: &Connection,
+        console: &Console,
+    ) -> Result<Option<ExitCode>, Failure> {
+        let proof = connection.peer().proof();
+        let peer = self.peer(proof);
+        if peer.is_none() && matches!(proof, Proof::Identity(_)) {
+            let address = connection.peer_addr().map(|addr| addr.to_string());
+            let address = address.unwrap_or_default();
+            connection.close();
+            self.audit.note_refusal(None, &address, &NOT_KNOWN);
+            return Err(Failure::new(Exit::Mismatch, NOT_KNOWN));
+        }
+        let (directory, settings) = self.place_of(peer.as_ref());
+        let store = Store {
+            directory,
+            settings: &settings,
+            memory: &self.memory,
+            audit: self.audit,
+            peer: peer.as_ref().map(|peer| peer.name.as_str()),
+        };
+        keep(connection, &store, self.cancel, console)
+    }
+
+    /// Where files of a peer go, and what holds for them.
+    fn place_of<'s>(&'s self, peer: Option<&'s Peer>) -> (&'s Path, ReceiveSettings) {
+        match peer {
+            Some(peer) => (peer.directory(), peer.settings(self.settings)),
+            None => (self.directory, self.settings.clone()),
+        }
+    }
+
     fn receive(
         &self,
         client: Client,
@@ -210,13 +254,7 @@ impl Serving<'_> {
         until: Until,
         console: &Console,
     ) -> Served {
-        let (directory, mut settings) = match peer {
-            Some(peer) => {
-                let settings = peer.settings(self.settings);
-                (peer.directory(), settings)
-            }
-            None => (self.directory, self.settings.clone()),
-        };
+        let (directory, mut settings) = self.place_of(peer);
         match client.proof() {
             Proof::PreShared => {}
             // The next code is another one.

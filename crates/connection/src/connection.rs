@@ -135,6 +135,13 @@ impl Connection {
         })
     }
 
+    /// Ends the connection after this silence of the peer, in place of
+    /// [`ConnectionOptions::silence_limit`](crate::ConnectionOptions::silence_limit).
+    pub fn set_silence_limit(&self, limit: Duration) {
+        // A connection that is over needs no limit.
+        let _ = self.on_session(move |session, _| session.silence_limit = limit);
+    }
+
     /// Ends the connection. Messages that are under way are lost: wait for their outcomes before.
     pub fn close(&self) {
         self.0.node.close(self.0.session);

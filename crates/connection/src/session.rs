@@ -112,6 +112,8 @@ pub(crate) struct Session {
     /// The MTU that the path carries; 0 while it is not known.
     mtu: u32,
     rtt: Duration,
+    /// The silence of the peer that ends the session.
+    pub(crate) silence_limit: Duration,
     /// When the session began.
     since_ns: u64,
     /// When the peer was asked for a sign of life, and when this end looked for its own address.
@@ -180,6 +182,7 @@ impl Session {
             first: None,
             mtu: 0,
             rtt,
+            silence_limit: shared.options.silence_limit,
             since_ns: shared.now_ns,
             asked_ns: 0,
             looked_ns: 0,
@@ -366,7 +369,7 @@ impl Session {
         let now_ns = shared.now_ns;
         let heard_ns = shared.keeper.heard_ns(self.route);
         let heard_ns = heard_ns.map_or(self.since_ns, |heard_ns| heard_ns.max(self.since_ns));
-        let limit = shared.options.silence_limit;
+        let limit = self.silence_limit;
         let limit_ns = nanoseconds(limit);
         let silent_ns = now_ns.saturating_sub(heard_ns);
         if silent_ns >= limit_ns {

@@ -100,7 +100,7 @@ impl Admission {
         }
     }
 
-    /// Connections of this listener that are not for files. A second call gets none.
+    /// Connections of this listener that are for neither files nor pipes. A second call gets none.
     #[must_use]
     pub fn take_others(&mut self) -> Receiver<Connection> {
         std::mem::replace(&mut self.others, mpsc::channel().1)
@@ -124,7 +124,7 @@ impl Accepting {
             let accepted = accepted.map_err(|error| Error::of_connection("listening", &error));
             let looked = self.refused.look(&self.listener, Instant::now());
             match looked.and(accepted) {
-                Ok(Some(connection)) if connection.purpose() == Purpose::FILES => {
+                Ok(Some(connection)) if takes_place(connection.purpose()) => {
                     self.refused.has_come();
                     admit(connection, &self.places, &self.admitted);
                 }
@@ -138,6 +138,11 @@ impl Accepting {
             }
         }
     }
+}
+
+/// Whether who connects for this purpose sends something to keep.
+fn takes_place(purpose: Purpose) -> bool {
+    purpose == Purpose::FILES || purpose == Purpose::PIPE
 }
 
 /// Admits a sender, or lets it wait in a separate thread, so that others can connect.

@@ -228,7 +228,8 @@ impl Error {
     }
 
     /// An error of the receiver's whole directory.
-    pub(crate) fn of_sink(error: &SinkError) -> Self {
+    #[must_use]
+    pub fn of_sink(error: &SinkError) -> Self {
         let kind = match error {
             SinkError::Full { .. }
             | SinkError::NoRoom { .. }
@@ -236,12 +237,15 @@ impl Error {
             | SinkError::Reserve { .. } => ErrorKind::Full,
             SinkError::Open { .. }
             | SinkError::Prepare { .. }
+            | SinkError::Write { .. }
             | SinkError::SameDirectory { .. }
             | SinkError::Delete { .. }
             | SinkError::Extra { .. }
             | SinkError::TooMuchToReplace { .. }
             | SinkError::TooMuchToDelete { .. } => ErrorKind::Files,
-            SinkError::Quota { .. } | SinkError::QuotaEntries { .. } => ErrorKind::Mismatch,
+            SinkError::Name { .. } | SinkError::Quota { .. } | SinkError::QuotaEntries { .. } => {
+                ErrorKind::Mismatch
+            }
             _ => ErrorKind::Other,
         };
         Self::caused(kind, "receiving files", error)

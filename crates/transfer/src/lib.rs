@@ -67,7 +67,7 @@ pub use hooks::{
     Redirect, TransferHooks, unchanged,
 };
 pub use loss::PathLoss;
-pub use memory_pool::MemoryPool;
+pub use memory_pool::{MemoryPool, MemoryShare};
 pub use places::{Place, PlaceLimits, Places};
 pub use receiver::{ReceiveSettings, receive};
 pub use report::{Delivered, Role, TransferReport, Unfinished};

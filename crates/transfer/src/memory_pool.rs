@@ -50,7 +50,7 @@ struct PoolState {
 
 /// The part of one transfer, which returns all of it when it is dropped.
 #[derive(Debug)]
-pub(crate) struct MemoryShare {
+pub struct MemoryShare {
     pool: Pool,
     held_bytes: u64,
 }
@@ -63,6 +63,13 @@ impl MemoryPool {
             messages: Pool::new(bytes, places),
             lists: Pool::new(LISTS_BYTES, places),
         }
+    }
+
+    /// Takes memory for a stream that is stored, until the value is dropped; `None` if others have it.
+    #[must_use]
+    pub fn hold(&self, bytes: u64) -> Option<MemoryShare> {
+        let mut share = self.join();
+        share.take(bytes).then_some(share)
     }
 
     /// Returns the part of a transfer for its messages.

@@ -75,7 +75,7 @@ fn receive(
     let held = reserve(port)?;
     let admitting = Admitting::of(&psk);
     // The other end comes as soon as it knows where.
-    let listener = recv::listen(&held, &admitting.keys, false)?;
+    let listener = recv::listen(&held, &admitting.keys, [])?;
     let by_ssh = ends_of_ssh().map(|(_, here)| here);
     let meeting = Meeting::here(held.local_addr(), by_ssh);
     greet(&mut pipe, &format!(" {meeting}"))?;

@@ -317,7 +317,7 @@ impl CpArgs {
         let psk = key::make()?;
         let admitting = Admitting::of(&psk);
         // The other end comes as soon as it knows where.
-        let listener = recv::listen(&port, &admitting.keys, false)?;
+        let listener = recv::listen(&port, &admitting.keys, [])?;
         let mut words: Vec<OsString> = vec!["send".into()];
         words.extend(self.of_sender()?);
         words.push("--".into());

@@ -1,6 +1,7 @@
 //! `farwrite send -` and `farwrite recv -`: the standard input of one program becomes the standard output of
-//! the other (P15). The bytes cross the network on a byte stream of a connection.
+//! the other, or a file of it (P15). The bytes cross the network on a byte stream of a connection.
 
+mod keep;
 mod pieces;
 mod receive;
 mod send;
@@ -16,12 +17,16 @@ use farwrite_units::show::{ByteRate, Bytes, Rate, Time};
 use serde::Serialize;
 
 use crate::exit::{Exit, Failure, OrExit};
+pub(crate) use keep::{Store, keep};
 pub(crate) use pieces::{Cut, decode, encode};
 pub(crate) use receive::{PipeReceiver, receive};
 pub(crate) use send::{PipeSender, send};
 
-/// The name of the stream, with the version of P15.
+/// The name of the stream, with the version of P15. Behind it, and a slash, stands the name of the file in which a
+/// receiver of files stores the bytes.
 const NAME: &str = "farwrite-pipe-1";
+/// The longest name of such a file: the stream has a name of at most 255 bytes.
+pub(crate) const MOST_FILE_NAME_BYTES: usize = 255 - NAME.len() - 1;
 /// Bytes of the length before each piece of the pipe (P15.2).
 const HEAD_BYTES: usize = 4;
 /// The longest piece, which is read at a time.
@@ -31,11 +36,17 @@ const LOOK: Duration = Duration::from_millis(200);
 /// How long an end takes to tell the other one how it has ended.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-/// How a stream divides its bytes, which both ends must know: 32 MiB in each direction.
+/// Bytes of a message of the stream, and how many there are in each direction.
+const MESSAGE_BYTES: u32 = 256 << 10;
+const MESSAGES: u32 = 128;
+/// The memory of a stream, in both directions.
+const MEMORY_BYTES: u64 = 2 * MESSAGE_BYTES as u64 * MESSAGES as u64;
+
+/// How a stream divides its bytes, which both ends must know.
 pub(crate) fn stream_options(scheme: SchemeSetting) -> StreamOptions {
     StreamOptions {
-        message_bytes: 256 << 10,
-        messages: 128,
+        message_bytes: MESSAGE_BYTES,
+        messages: MESSAGES,
         scheme,
     }
 }
@@ -44,6 +55,9 @@ pub(crate) fn stream_options(scheme: SchemeSetting) -> StreamOptions {
 #[derive(Debug, Serialize)]
 pub(crate) struct Passed {
     peer: String,
+    /// The file in which it was stored.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<String>,
     bytes: u64,
     blake3: String,
     seconds: f64,
@@ -55,6 +69,7 @@ impl Passed {
         let goodput_bps = ByteRate::of(bytes, time).0 * 8.0;
         Self {
             peer,
+            file: None,
             bytes,
             blake3: hash.to_hex().to_string(),
             seconds: time.as_secs_f64(),

@@ -10,9 +10,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use blake3::{Hash, Hasher};
-use farwrite_connection::{ByeCause, ConnectionOptions, Ended, Keys, Listener, Purpose};
+use farwrite_connection::{
+    ByeCause, Connection, ConnectionOptions, Ended, Keys, Listener, Purpose,
+};
+use farwrite_files::CommitGate;
 use farwrite_keys::shown;
-use farwrite_stream::{Error as StreamError, ReadHalf, WriteHalf};
+use farwrite_stream::{Error as StreamError, ReadHalf, Stream, WriteHalf};
 use farwrite_transfer::{Cancel, DEFAULT_PORT};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, fstat, fsync};
@@ -23,14 +26,16 @@ use crate::addresses::{Targets, at_any};
 use crate::audit::Audit;
 use crate::console::{Console, Passing};
 use crate::exit::{Exit, Failure};
-use crate::peers::{Peer, Peers};
+use crate::peers::{Peer, SharedPeers};
 
 /// What the user has chosen for a pipe.
-pub(crate) struct PipeReceiver {
+pub(crate) struct PipeReceiver<'a> {
     pub(crate) listen: Option<SocketAddr>,
     pub(crate) keys: Keys,
     /// Those of the file of peers.
-    pub(crate) peers: Peers,
+    pub(crate) peers: &'a SharedPeers,
+    /// Reads the file of peers again, if the user wants that.
+    pub(crate) look: &'a dyn Fn(&Listener, &Console),
     pub(crate) audit: Arc<Audit>,
     /// The most bytes, if the sender has no limit of its own.
     pub(crate) max_bytes: Option<u64>,
@@ -42,7 +47,7 @@ pub(crate) struct PipeReceiver {
 /// Receives from one sender, and writes the bytes to the standard output. Calls `announce` with the address
 /// at which this end listens, and with those at which senders reach it. Returns the exit code.
 pub(crate) fn receive(
-    pipe: &PipeReceiver,
+    pipe: &PipeReceiver<'_>,
     cancel: &Cancel,
     console: &Console,
     announce: impl FnOnce(SocketAddr, &Targets),
@@ -50,46 +55,37 @@ pub(crate) fn receive(
     let listener = listen(pipe)?;
     let local = listener.local_addr();
     announce(local, &Targets::of(local));
-    let (connection, stream) = waiting::accept(&listener, &pipe.audit, cancel)?;
+    let look = || (pipe.look)(&listener, console);
+    let (connection, stream) = waiting::accept(&listener, &pipe.audit, &look, cancel)?;
     // The pipe has one sender.
     drop(listener);
     let peer = connection.peer_addr();
     let peer = peer.map_or_else(String::new, |peer| shown(&peer).to_string());
-    let sender = connection.peer().key().and_then(|key| pipe.peers.of(&key));
+    let peers = pipe.peers.get();
+    let sender = connection.peer().key().and_then(|key| peers.of(&key));
     let name = connection.peer().name();
     let start = Instant::now();
-    let (reader, writer) = stream.split();
-    let bytes = Arc::new(AtomicU64::new(0));
-    let limits = Limits {
-        max_bytes: sender.and_then(Peer::max_bytes).or(pipe.max_bytes),
+    let output = own_output().map(|file| StandardOutput {
+        file,
         is_synced: pipe.sync,
-    };
-    let ended = follow(reader, &bytes, limits, cancel, console);
-    let verdict = match &ended {
-        Ok(_) => Verdict {
-            kind: Kind::Whole,
-            text: String::new(),
-        },
-        Err(stopped) => Verdict {
-            kind: stopped.kind,
-            text: stopped.failure.to_string(),
-        },
-    };
-    let is_told = tell(writer, &verdict);
-    connection.finish(LAST_WORDS);
-    let ended = ended.map_err(|stopped| stopped.failure);
-    let written = bytes.load(Ordering::Relaxed);
-    pipe.audit.note_pipe((name, &peer), written, &ended);
-    let hash = ended?;
-    if !is_told {
-        console.warn("the sender may not know that everything has arrived: it was not heard again");
-    }
-    let passed = Passed::new(peer, written, hash, start.elapsed());
+        written: 0,
+    });
+    let output = output.map_err(|failure| Stopped::new(Kind::Unwritten, failure));
+    let max_bytes = sender.and_then(Peer::max_bytes).or(pipe.max_bytes);
+    let gate = CommitGate::default();
+    let (written, ended) = take(
+        (&connection, stream),
+        (output, &gate),
+        max_bytes,
+        (cancel, console),
+    );
+    pipe.audit.note_pipe((name, &peer), None, written, &ended);
+    let passed = Passed::new(peer, written, ended?, start.elapsed());
     console.say(passed.line("received"));
     Ok(ExitCode::SUCCESS)
 }
 
-fn listen(pipe: &PipeReceiver) -> Result<Listener, Failure> {
+fn listen(pipe: &PipeReceiver<'_>) -> Result<Listener, Failure> {
     let options = ConnectionOptions {
         serves: vec![Purpose::PIPE],
         silence_limit: pipe.timeout,
@@ -103,145 +99,224 @@ fn listen(pipe: &PipeReceiver) -> Result<Listener, Failure> {
     listener.map_err(|error| Failure::of_connection("listening", &error))
 }
 
-/// What holds for the output.
-#[derive(Clone, Copy)]
-struct Limits {
-    max_bytes: Option<u64>,
-    is_synced: bool,
+/// Where the bytes of a pipe go.
+pub(super) trait Output: Send + 'static {
+    /// Writes some of the bytes. Returns how many.
+    fn put(&mut self, bytes: &[u8]) -> Result<usize, Stopped>;
+
+    /// Fails if nobody takes bytes any more.
+    fn check(&self) -> Result<(), Stopped>;
+
+    /// All bytes were written, and their hash agrees.
+    fn end(self) -> Result<(), Stopped>;
 }
 
 /// Why a receiver has stopped before the end, for both ends.
-struct Stopped {
+pub(super) struct Stopped {
     kind: Kind,
     failure: Failure,
 }
 
+impl Stopped {
+    pub(super) fn new(kind: Kind, failure: Failure) -> Self {
+        Self { kind, failure }
+    }
+
+    fn interrupted() -> Self {
+        let failure = Failure::new(Exit::Interrupted, "interrupted");
+        Self::new(Kind::Interrupted, failure)
+    }
+}
+
+/// Takes the bytes of a pipe, and tells the sender how it has ended. `gate` is that of the output, which is not written
+/// after the user has interrupted this end. Returns how many bytes were written, and their hash.
+pub(super) fn take<T: Output>(
+    (connection, stream): (&Connection, Stream),
+    (output, gate): (Result<T, Stopped>, &CommitGate),
+    max_bytes: Option<u64>,
+    (cancel, console): (&Cancel, &Console),
+) -> (u64, Result<Hash, Failure>) {
+    let (reader, writer) = stream.split();
+    let bytes = Arc::new(AtomicU64::new(0));
+    let ended = output.and_then(|output| {
+        let (bytes, cancel) = (Arc::clone(&bytes), cancel.clone());
+        let pipe = Pipe {
+            reader,
+            output,
+            bytes,
+            max_bytes,
+            cancel,
+        };
+        follow(pipe, gate, console)
+    });
+    let verdict = match &ended {
+        Ok(_) => Verdict {
+            kind: Kind::Whole,
+            text: String::new(),
+        },
+        Err(stopped) => Verdict {
+            kind: stopped.kind,
+            text: stopped.failure.to_string(),
+        },
+    };
+    let is_told = tell(writer, &verdict);
+    connection.finish(LAST_WORDS);
+    if ended.is_ok() && !is_told {
+        console.warn("the sender may not know that everything has arrived: it was not heard again");
+    }
+    let written = bytes.load(Ordering::Relaxed);
+    (written, ended.map_err(|stopped| stopped.failure))
+}
+
 /// Writes the output on a thread of its own, because a program that does not read blocks it. Returns the
 /// hash of the bytes.
-fn follow(
-    mut reader: ReadHalf,
-    bytes: &Arc<AtomicU64>,
-    limits: Limits,
-    cancel: &Cancel,
-    console: &Console,
-) -> Result<Hash, Stopped> {
-    let output = own_output().map_err(|failure| Stopped {
-        kind: Kind::Unwritten,
-        failure,
-    })?;
-    let of_thread = Arc::clone(bytes);
-    let writing = thread::spawn(move || write(&mut reader, output, &of_thread, limits));
+fn follow<T: Output>(pipe: Pipe<T>, gate: &CommitGate, console: &Console) -> Result<Hash, Stopped> {
+    let (bytes, cancel) = (Arc::clone(&pipe.bytes), pipe.cancel.clone());
+    let writing = thread::spawn(move || pipe.write());
     let mut passing = Passing::new(console, "receiving");
+    let mut interrupted_at = None;
     while !writing.is_finished() {
         passing.show(bytes.load(Ordering::Relaxed));
         if cancel.is_set() {
-            let failure = Failure::new(Exit::Interrupted, "interrupted");
-            let kind = Kind::Interrupted;
-            return Err(Stopped { kind, failure });
+            // The thread removes what it has written, unless its output blocks.
+            let since = interrupted_at.get_or_insert_with(Instant::now);
+            if since.elapsed() >= 2 * LOOK {
+                let _ = gate.close(LAST_WORDS);
+                // A file that has got its name meanwhile is stored.
+                thread::park_timeout(Duration::from_millis(20));
+                if !writing.is_finished() {
+                    return Err(Stopped::interrupted());
+                }
+            }
         }
-        thread::park_timeout(LOOK.min(Duration::from_millis(20)));
+        thread::park_timeout(Duration::from_millis(20));
     }
     passing.finish(bytes.load(Ordering::Relaxed));
     let written = writing.join();
     written.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Writes what arrives, up to the hash behind it, and compares the hash.
-fn write(
-    reader: &mut ReadHalf,
-    mut output: File,
-    bytes: &AtomicU64,
-    limits: Limits,
-) -> Result<Hash, Stopped> {
-    reader.set_timeout(Some(LOOK));
-    let mut hasher = Hasher::new();
-    let mut piece = vec![0; PIECE_BYTES];
-    loop {
-        let written = bytes.load(Ordering::Relaxed);
-        let mut head = [0; HEAD_BYTES];
-        fill(reader, &mut head, &output, written)?;
-        let length = u32::from_be_bytes(head) as usize;
-        if length == 0 {
-            break;
-        }
-        let piece = piece.get_mut(..length).ok_or_else(|| {
-            let what = format!("a piece of {length} bytes, of at most {PIECE_BYTES}");
-            corrupt(&format!("the sender breaks the protocol: {what}"))
-        })?;
-        if let Some(most) = limits.max_bytes
-            && written + length as u64 > most
-        {
-            return Err(too_long(most));
-        }
-        fill(reader, piece, &output, written)?;
-        hasher.update(piece);
-        put(&mut output, piece, bytes)?;
-    }
-    let (hash, written) = (hasher.finalize(), bytes.load(Ordering::Relaxed));
-    let mut told = [0; blake3::OUT_LEN];
-    fill(reader, &mut told, &output, written)?;
-    if hash != told {
-        return Err(corrupt(
-            "the bytes that arrived are not those that were sent: their BLAKE3 differs",
-        ));
-    }
-    if limits.is_synced && is_file(&output) {
-        fsync(&output).map_err(|error| unwritten(error.into(), written))?;
-    }
-    Ok(hash)
+/// The end that writes.
+struct Pipe<T> {
+    reader: ReadHalf,
+    output: T,
+    bytes: Arc<AtomicU64>,
+    max_bytes: Option<u64>,
+    cancel: Cancel,
 }
 
-/// Writes a piece. Counts what was written of it also where the output ends in it.
-fn put(output: &mut File, mut piece: &[u8], bytes: &AtomicU64) -> Result<(), Stopped> {
-    while !piece.is_empty() {
-        let error = match output.write(piece) {
-            Ok(0) => ErrorKind::WriteZero.into(),
-            Ok(length) => {
-                piece = &piece[length..];
-                bytes.fetch_add(length as u64, Ordering::Relaxed);
-                continue;
+impl<T: Output> Pipe<T> {
+    /// Writes what arrives, up to the hash behind it, and compares the hash.
+    fn write(mut self) -> Result<Hash, Stopped> {
+        self.reader.set_timeout(Some(LOOK));
+        let mut hasher = Hasher::new();
+        let mut piece = vec![0; PIECE_BYTES];
+        loop {
+            let mut head = [0; HEAD_BYTES];
+            self.fill(&mut head)?;
+            let length = u32::from_be_bytes(head) as usize;
+            if length == 0 {
+                break;
             }
-            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-            Err(error) => error,
-        };
-        return Err(unwritten(error, bytes.load(Ordering::Relaxed)));
+            let piece = piece.get_mut(..length).ok_or_else(|| {
+                let what = format!("a piece of {length} bytes, of at most {PIECE_BYTES}");
+                corrupt(&format!("the sender breaks the protocol: {what}"))
+            })?;
+            if let Some(most) = self.max_bytes
+                && self.bytes.load(Ordering::Relaxed) + length as u64 > most
+            {
+                return Err(too_long(most));
+            }
+            self.fill(piece)?;
+            hasher.update(piece);
+            self.put(piece)?;
+        }
+        let hash = hasher.finalize();
+        let mut told = [0; blake3::OUT_LEN];
+        self.fill(&mut told)?;
+        if hash != told {
+            return Err(corrupt(
+                "the bytes that arrived are not those that were sent: their BLAKE3 differs",
+            ));
+        }
+        self.output.end()?;
+        Ok(hash)
     }
-    Ok(())
+
+    /// Writes a piece. Counts what was written of it also where the output ends in it.
+    fn put(&mut self, mut piece: &[u8]) -> Result<(), Stopped> {
+        while !piece.is_empty() {
+            let length = self.output.put(piece)?;
+            piece = &piece[length..];
+            self.bytes.fetch_add(length as u64, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Reads exactly these bytes. Notices in the meantime that nobody takes the output, and that the user has interrupted
+    /// this end.
+    fn fill(&mut self, mut room: &mut [u8]) -> Result<(), Stopped> {
+        while !room.is_empty() {
+            if self.cancel.is_set() {
+                return Err(Stopped::interrupted());
+            }
+            match self.reader.read(room) {
+                Ok(0) => return Err(corrupt("the sender ends the stream before its hash")),
+                Ok(length) => room = &mut room[length..],
+                Err(error) if error.kind() == ErrorKind::TimedOut => self.output.check()?,
+                Err(error) => return Err(broken(&error)),
+            }
+        }
+        Ok(())
+    }
 }
 
-/// Reads exactly these bytes. Notices in the meantime that nobody reads the output.
-fn fill(
-    reader: &mut ReadHalf,
-    mut room: &mut [u8],
-    output: &File,
+/// The standard output of this program.
+struct StandardOutput {
+    file: File,
+    /// Whether an output that is a file is synced.
+    is_synced: bool,
     written: u64,
-) -> Result<(), Stopped> {
-    while !room.is_empty() {
-        match reader.read(room) {
-            Ok(0) => return Err(corrupt("the sender ends the stream before its hash")),
-            Ok(length) => room = &mut room[length..],
-            Err(error) if error.kind() == ErrorKind::TimedOut => {
-                if is_closed(output) {
-                    return Err(unwritten(ErrorKind::BrokenPipe.into(), written));
+}
+
+impl Output for StandardOutput {
+    fn put(&mut self, bytes: &[u8]) -> Result<usize, Stopped> {
+        loop {
+            let error = match self.file.write(bytes) {
+                Ok(0) => ErrorKind::WriteZero.into(),
+                Ok(length) => {
+                    self.written += length as u64;
+                    return Ok(length);
                 }
-            }
-            Err(error) => return Err(broken(&error)),
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => error,
+            };
+            return Err(unwritten(error, self.written));
         }
     }
-    Ok(())
+
+    fn check(&self) -> Result<(), Stopped> {
+        match is_closed(&self.file) {
+            true => Err(unwritten(ErrorKind::BrokenPipe.into(), self.written)),
+            false => Ok(()),
+        }
+    }
+
+    fn end(self) -> Result<(), Stopped> {
+        if self.is_synced && is_file(&self.file) {
+            fsync(&self.file).map_err(|error| unwritten(error.into(), self.written))?;
+        }
+        Ok(())
+    }
 }
 
 fn corrupt(what: &str) -> Stopped {
-    let failure = Failure::new(Exit::Corrupt, what);
-    let kind = Kind::Corrupt;
-    Stopped { kind, failure }
+    Stopped::new(Kind::Corrupt, Failure::new(Exit::Corrupt, what))
 }
 
 fn too_long(most: u64) -> Stopped {
     let what = format!("the sender has more bytes than the {most} that this end takes (max-bytes)");
-    let failure = Failure::new(Exit::Mismatch, what);
-    let kind = Kind::TooLong;
-    Stopped { kind, failure }
+    Stopped::new(Kind::Refused, Failure::new(Exit::Mismatch, what))
 }
 
 fn is_file(output: &File) -> bool {
@@ -264,15 +339,15 @@ fn unwritten(error: io::Error, written: u64) -> Stopped {
             let what = format!(
                 "the program that reads has closed the pipe, after {written} bytes were written to it"
             );
-            let failure = Failure::new(Exit::Files, what);
-            let kind = Kind::Closed;
-            return Stopped { kind, failure };
+            return Stopped::new(Kind::Closed, Failure::new(Exit::Files, what));
         }
         ErrorKind::StorageFull => (Kind::Full, Exit::Full),
         _ => (Kind::Unwritten, Exit::Files),
     };
-    let failure = Failure::caused(exit, "writing to standard output", &error);
-    Stopped { kind, failure }
+    Stopped::new(
+        kind,
+        Failure::caused(exit, "writing to standard output", &error),
+    )
 }
 
 /// The stream has ended early.
@@ -290,8 +365,7 @@ fn broken(error: &io::Error) -> Stopped {
         Some(error) => Failure::of_stream("receiving", error),
         None => Failure::caused(Exit::Other, "receiving", error),
     };
-    let kind = Kind::Unwritten;
-    Stopped { kind, failure }
+    Stopped::new(Kind::Unwritten, failure)
 }
 
 /// Sends the verdict to the sender. Returns whether the sender has the verdict, or has ended the

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use blake3::Hasher;
 use farwrite_connection::{
-    Connection, ConnectionOptions, Connector, Error as ConnectionError, Purpose,
+    ByeCause, Connection, ConnectionOptions, Connector, Ended, Error as ConnectionError, Purpose,
 };
 use farwrite_keys::Key;
 use farwrite_stream::{
@@ -25,10 +25,15 @@ use super::{HEAD_BYTES, LAST_WORDS, LOOK, NAME, PIECE_BYTES, Passed, stream_opti
 use crate::console::{Console, Passing};
 use crate::exit::{Exit, Failure, OrExit};
 
+/// The pause before a busy receiver is asked again.
+const TRY_AGAIN: Duration = Duration::from_millis(500);
+
 /// What the user has chosen for a pipe.
 pub(crate) struct PipeSender {
     /// The receiver, as `HOST:PORT`.
     pub(crate) to: String,
+    /// The name of the file in which a receiver of files stores the bytes.
+    pub(crate) name: Option<String>,
     pub(crate) scheme: SchemeSetting,
     pub(crate) rate_control: RateControl,
     pub(crate) mtu: Option<u32>,
@@ -95,8 +100,9 @@ pub(crate) fn send(
     }
 }
 
-/// Connects to the receiver, which may start later, and opens the pipe.
+/// Connects to the receiver, which may start later or be busy with others, and opens the pipe.
 fn reach(pipe: &PipeSender, key: &Key, cancel: &Cancel) -> Result<(Connection, Stream), Failure> {
+    let start = Instant::now();
     let keys = keys_of(key)?;
     let options = ConnectionOptions {
         purpose: Purpose::PIPE,
@@ -109,21 +115,51 @@ fn reach(pipe: &PipeSender, key: &Key, cancel: &Cancel) -> Result<(Connection, S
     };
     let (to, timeout) = (pipe.to.clone(), pipe.timeout);
     let of_stream = stream_options(pipe.scheme);
+    let name = match &pipe.name {
+        Some(file) => format!("{NAME}/{file}"),
+        None => NAME.to_owned(),
+    };
     let open = move |connector: &Connector| {
         let connection = connector.connect(&to, &keys, RECEIVER)?;
-        let stream = connection.open_stream(NAME, &of_stream, timeout)?;
+        let stream = connection.open_stream(&name, &of_stream, timeout)?;
         Ok::<_, StreamError>((connection, stream))
     };
-    let opened = with_connector(&options, open, cancel, || {})?;
+    // A code has one guess.
+    let asks_again = |error: &StreamError| {
+        let has_time = start.elapsed() + TRY_AGAIN <= pipe.timeout;
+        is_busy(error) && has_time && !matches!(key, Key::Code(_))
+    };
+    let opened = loop {
+        match with_connector(&options, open.clone(), cancel, || {})? {
+            Err(error) if asks_again(&error) => cancel.run(|| thread::sleep(TRY_AGAIN))?,
+            opened => break opened,
+        }
+    };
     opened.map_err(|error| {
         let what = match error {
             StreamError::Connection(ConnectionError::Silent { .. }) => {
-                "connecting to `farwrite recv -`, which needs the `-` to receive a pipe"
+                "connecting to a `farwrite recv`"
             }
             _ => "connecting",
         };
         Failure::of_stream(what, &error)
     })
+}
+
+/// Whether the receiver has no place or no memory for this end now.
+fn is_busy(error: &StreamError) -> bool {
+    let (StreamError::Connection(ConnectionError::Over(ended))
+    | StreamError::ConnectionEnded(ended)) = error
+    else {
+        return false;
+    };
+    matches!(
+        ended,
+        Ended::ByPeer {
+            cause: ByeCause::Busy,
+            ..
+        }
+    )
 }
 
 /// Sends the input and its hash.

@@ -34,8 +34,8 @@ pub(super) enum Kind {
     Full = 4,
     /// The user has ended the receiver.
     Interrupted = 5,
-    /// There are more bytes than the receiver takes.
-    TooLong = 6,
+    /// The receiver does not take it: there are too many bytes, or no name for a file.
+    Refused = 6,
 }
 
 impl Kind {
@@ -46,7 +46,7 @@ impl Kind {
         Self::Unwritten,
         Self::Full,
         Self::Interrupted,
-        Self::TooLong,
+        Self::Refused,
     ];
 
     /// The exit code of the end that sends.
@@ -57,7 +57,7 @@ impl Kind {
             Self::Closed | Self::Unwritten => Some(Exit::PeerFiles),
             Self::Full => Some(Exit::Full),
             Self::Interrupted => Some(Exit::Unreachable),
-            Self::TooLong => Some(Exit::Mismatch),
+            Self::Refused => Some(Exit::Mismatch),
         }
     }
 }

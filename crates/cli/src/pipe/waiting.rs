@@ -15,19 +15,21 @@ use crate::exit::Failure;
 /// How long a sender that has connected may take to open its pipe.
 const OPENING: Duration = Duration::from_secs(10);
 
-/// Waits for a sender that opens a pipe. Notes those that may not.
+/// Waits for a sender that opens a pipe, and calls `look` several times a second. Notes those that may not.
 ///
 /// # Errors
 /// [`Exit::Interrupted`]; the port has failed; a sender has used the code up and opened no pipe.
 pub(super) fn accept(
     listener: &Listener,
     audit: &Arc<Audit>,
+    look: &dyn Fn(),
     cancel: &Cancel,
 ) -> Result<(Connection, Stream), Failure> {
     let failed = |error| Failure::of_stream("waiting for the sender", &error);
     let mut refused = Refused::new(Arc::clone(audit) as Arc<dyn Observer>);
     loop {
         cancel.check()?;
+        look();
         if let Err(error) = refused.look(listener, Instant::now()) {
             audit.note(json!({ "event": "refused", "message": error.to_string() }));
             return Err(error.into());
@@ -36,25 +38,58 @@ pub(super) fn accept(
         let Some(connection) = accepted.map_err(failed)? else {
             continue;
         };
-        if let Some(stream) = open(&connection, cancel)? {
+        if let Some((_, stream)) = open(&connection, cancel)? {
             return Ok((connection, stream));
         }
     }
 }
 
-/// The stream that a sender opens; `None` if it does not.
-fn open(connection: &Connection, cancel: &Cancel) -> Result<Option<Stream>, Failure> {
+/// The stream that a sender opens, and the name of its file, which may be empty; `None` if it opens none.
+pub(super) fn open(
+    connection: &Connection,
+    cancel: &Cancel,
+) -> Result<Option<(String, Stream)>, Failure> {
     // Verdicts are short, whatever repairs them.
     let options = stream_options(SchemeSetting::Auto);
     let until = Instant::now() + OPENING;
     while Instant::now() < until {
         cancel.check()?;
-        match connection.accept_stream(Some(NAME), &options, LOOK) {
-            Ok(Some((_, stream))) => return Ok(Some(stream)),
+        match connection.accept_stream(None, &options, LOOK) {
+            Ok(Some((name, stream))) => {
+                if let Some(file) = file_of(&name) {
+                    return Ok(Some((file.to_owned(), stream)));
+                }
+            }
             Ok(None) => {}
             // The sender has left, or it has another version.
             Err(_) => break,
         }
     }
     Ok(None)
+}
+
+/// The name of a file in the name of a stream.
+fn file_of(name: &str) -> Option<&str> {
+    match name.strip_prefix(NAME)? {
+        "" => Some(""),
+        rest => rest.strip_prefix('/'),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_may_name_a_file() {
+        for (name, file) in [
+            ("farwrite-pipe-1", Some("")),
+            ("farwrite-pipe-1/a b", Some("a b")),
+            ("farwrite-pipe-1/../a", Some("../a")),
+            ("farwrite-pipe-10", None),
+            ("farwrite files", None),
+        ] {
+            assert_eq!(file_of(name), file, "{name}");
+        }
+    }
 }

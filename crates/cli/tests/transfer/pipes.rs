@@ -1,7 +1,7 @@
 //! `farwrite send -` and `farwrite recv -`.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
@@ -47,8 +47,12 @@ fn told(output: &Output) -> String {
 }
 
 fn interrupt(child: &Child) {
+    signal(child, "INT");
+}
+
+fn signal(child: &Child, name: &str) {
     let pid = child.id().to_string();
-    let sent = Command::new("kill").args(["-s", "INT", &pid]).status();
+    let sent = Command::new("kill").args(["-s", name, &pid]).status();
     assert!(sent.expect("kill").success());
 }
 
@@ -139,6 +143,30 @@ fn what_one_end_reads_the_other_end_writes() {
         (&"done".into(), &20_000_005.into()),
         "{line}"
     );
+}
+
+#[test]
+fn the_peers_of_a_pipe_are_read_again_after_a_hang_up() {
+    let (rig, at) = (Rig::new(), port());
+    let [mut recv, mut send] = known(&rig, &at, 1000);
+    let peers = rig.path("peers.toml");
+    let text = fs::read(&peers).expect("read");
+    fs::write(&peers, "# nobody yet\n").expect("written");
+    let mut recv = recv.spawn().expect("it starts");
+    let mut lines = BufReader::new(recv.stderr.take().expect("piped")).lines();
+    let mut says = |what: &str| lines.any(|line| line.expect("text").contains(what));
+    assert!(says("listening on"));
+    fs::write(&peers, text).expect("written");
+    signal(&recv, "HUP");
+    assert!(says("1 peer may send"));
+    let mut send = send.spawn().expect("it starts");
+    let mut input = send.stdin.take().expect("piped");
+    input.write_all(b"bytes").expect("written");
+    drop(input);
+    let send = send.wait_with_output().expect("it ends");
+    assert!(send.status.success(), "{}", told(&send));
+    let recv = recv.wait_with_output().expect("it ends");
+    assert_eq!(recv.stdout, b"bytes");
 }
 
 /// The receiver lets each peer send so much.
@@ -275,6 +303,10 @@ fn options_of_files_are_refused() {
     for option in ["--unsealed", "--delete", "--dry-run"] {
         refused(&["send", "--to", "127.0.0.1:9", option, "-"]).assert(2, option);
     }
+    for name in ["", "..", "a/b", "a\nb", &"x".repeat(240)] {
+        refused(&["send", "--to", "127.0.0.1:9", "--name", name, "-"]).assert(2, "--name");
+    }
+    refused(&["send", "--to", "127.0.0.1:9", "--name", "a", "b"]).assert(2, "--name");
     refused(&["recv", "--once", "-"]).assert(2, "--once");
     refused(&["--json", "recv", "-"]).assert(2, "standard output carries the data");
     // The other end has another key.
@@ -287,20 +319,95 @@ fn options_of_files_are_refused() {
     recv.wait().expect("it ends");
 }
 
-/// The sender does not wait until its timeout for a receiver that lacks the `-`, which goes on.
+/// A receiver of files has no file for such a pipe, says so, and goes on.
 #[test]
-fn a_pipe_to_a_receiver_of_files_is_told() {
+fn a_pipe_without_a_name_is_refused_by_a_receiver_of_files() {
     let rig = Rig::new();
     let recv = rig.recv("127.0.0.1:0", &["--once"]);
-    let at = recv.addr.to_string();
-    let start = Instant::now();
-    let send = sender(&rig, &at, &[]).output().expect("it ends");
+    let send = sender(&rig, &recv.addr.to_string(), &[])
+        .output()
+        .expect("it ends");
     assert_eq!(send.status.code(), Some(3), "{}", told(&send));
-    let expected = format!("{at} serves files and probes, not pipes");
-    assert!(told(&send).contains(&expected), "{}", told(&send));
-    // The timeout of the sender is 10 s.
-    assert!(start.elapsed() < Duration::from_secs(8));
+    let expected = "at the receiver: this receiver stores files";
+    assert!(told(&send).contains(expected), "{}", told(&send));
     let file = rig.file("a", 1000);
     rig.send(recv.addr, &[], &[&file]).end().assert(0, "");
-    recv.end().assert(0, "");
+    recv.end().assert(0, "farwrite send --name NAME -");
+    assert_eq!(rig.received(), ["a"]);
+}
+
+/// As [`sender`], for the file `name` of the receiver.
+fn named(rig: &Rig, at: &str, name: &str) -> Command {
+    let mut command = sender(rig, at, &["--json"]);
+    command.args(["--name", name]);
+    command
+}
+
+/// Waits until the receiver's directory has so many entries.
+fn has_entries(rig: &Rig, entries: usize) {
+    let start = Instant::now();
+    while rig.received().len() != entries {
+        assert!(
+            start.elapsed() < Duration::from_secs(60),
+            "{:?}",
+            rig.received()
+        );
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// One receiver takes files and pipes of several senders at one port. What is not whole leaves nothing.
+#[test]
+fn a_receiver_of_files_stores_pipes() {
+    let rig = Rig::new();
+    let audit = rig.path("audit");
+    let audit = audit.to_str().expect("plain");
+    let recv = rig.recv("127.0.0.1:0", &["--max-bytes", "1000000", "--audit", audit]);
+    let at = recv.addr.to_string();
+    let mut piped = named(&rig, &at, "backup").spawn().expect("it starts");
+    let mut input = piped.stdin.take().expect("piped");
+    input.write_all(b"first").expect("written");
+    // It comes while the pipe is open.
+    let file = rig.file("a", 1000);
+    rig.send(recv.addr, &[], &[&file]).end().assert(0, "");
+    let bytes = pattern(900_000);
+    input.write_all(&bytes).expect("written");
+    drop(input);
+    let piped = piped.wait_with_output().expect("it ends");
+    assert!(piped.status.success(), "{}", told(&piped));
+    assert_eq!(rig.received(), ["a", "backup"]);
+    let stored = fs::read(rig.inbox().join("backup")).expect("a file");
+    assert!(stored == [b"first", &bytes[..]].concat());
+    // The receiver writes it after the sender has ended.
+    let start = Instant::now();
+    while audited(&rig)["event"] != "pipe" && start.elapsed() < Duration::from_secs(60) {
+        thread::sleep(Duration::from_millis(10));
+    }
+    let line = audited(&rig);
+    assert_eq!(
+        (&line["event"], &line["file"], &line["bytes"]),
+        (&"pipe".into(), &"backup".into(), &900_005.into()),
+        "{line}"
+    );
+
+    let mut long = named(&rig, &at, "backup").spawn().expect("it starts");
+    let mut input = long.stdin.take().expect("piped");
+    // The sender may have ended before it reads all of it.
+    let _ = input.write_all(&pattern(1_000_001));
+    drop(input);
+    let long = long.wait_with_output().expect("it ends");
+    assert_eq!(long.status.code(), Some(3), "{}", told(&long));
+    let mut half = named(&rig, &at, "half").spawn().expect("it starts");
+    let mut input = half.stdin.take().expect("piped");
+    input.write_all(b"half").expect("written");
+    // The receiver has it when a temporary file is there.
+    has_entries(&rig, 3);
+    interrupt(&half);
+    assert_eq!(half.wait().expect("it ends").code(), Some(130));
+    has_entries(&rig, 2);
+    assert_eq!(rig.received(), ["a", "backup"]);
+    let stored = fs::read(rig.inbox().join("backup")).expect("a file");
+    assert_eq!(stored.len(), 900_005, "the older one stays");
+    recv.running.signal("INT");
+    recv.end().assert(130, "more bytes than the 1000000");
 }
