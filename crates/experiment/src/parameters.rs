@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use farwrite::{EqdsOptions, SwiftOptions};
 use farwrite_rate::{DcqcnOptions, Parameter, Parameters, Quantity};
-use farwrite_rc::QpConfig;
+use farwrite_rc::{PathProfile, QpConfig};
 use serde::de::{DeserializeSeed, Error, IntoDeserializer, MapAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -40,13 +40,15 @@ pub struct Dcqcn {
 
 /// Values from which the parameters of DCQCN start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum DcqcnPreset {
     /// [`DcqcnOptions::paper`].
     #[default]
     Paper,
     /// [`DcqcnOptions::ns3`].
     Ns3,
+    /// The same, with a window of one bandwidth-delay product of the path.
+    Ns3Vwin,
 }
 
 impl<O: Parameters> Default for Values<O> {
@@ -151,10 +153,15 @@ impl Irn {
 }
 
 impl Dcqcn {
-    pub(crate) fn options(&self, line_rate_bps: u64) -> DcqcnOptions {
+    /// The options for a path. The line rate is that of the path.
+    pub(crate) fn options(&self, path: &PathProfile) -> DcqcnOptions {
         let base = match self.preset {
-            DcqcnPreset::Paper => DcqcnOptions::paper(line_rate_bps),
-            DcqcnPreset::Ns3 => DcqcnOptions::ns3(line_rate_bps),
+            DcqcnPreset::Paper => DcqcnOptions::paper(path.rate_bps),
+            DcqcnPreset::Ns3 => DcqcnOptions::ns3(path.rate_bps),
+            DcqcnPreset::Ns3Vwin => DcqcnOptions {
+                window_bytes: Some(path.round_trip_bytes()),
+                ..DcqcnOptions::ns3(path.rate_bps)
+            },
         };
         self.values.apply(base)
     }
@@ -276,7 +283,7 @@ impl<'de> Deserialize<'de> for Dcqcn {
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str(
-                    "\"paper\", \"ns3\", or a table such as { preset = \"paper\", K = \"55us\" }",
+                    "\"paper\", \"ns3\", \"ns3-vwin\", or a table such as { preset = \"paper\", K = \"55us\" }",
                 )
             }
 
@@ -318,9 +325,15 @@ mod tests {
 
     #[test]
     fn every_parameter_of_dcqcn_reaches_its_field() {
+        let path = PathProfile {
+            rate_bps: 1_000_000_000,
+            rtt_ns: 80_000,
+            mtu_bytes: 1024,
+            framing_bytes: 0,
+        };
         let text = "preset = \"ns3\"\ng = 0.25\nK = \"1us\"\nT = \"2us\"\nB = \"3kB\"\nF = 4\n\
                     R_AI = \"5Mbit\"\nR_HAI = \"6Mbit\"\nN = \"7us\"\nmin_rate = \"8Mbit\"\n\
-                    ns3_timing = true";
+                    ns3_timing = true\nvar_win = \"9kB\"";
         let own: Dcqcn = toml::from_str(text).unwrap();
         let want = DcqcnOptions {
             g_shift: 2,
@@ -334,9 +347,19 @@ mod tests {
             min_rate_bps: 8_000_000,
             cuts_at_interval_ends: true,
             paces_by_departures: true,
+            window_bytes: Some(9_000),
             ..DcqcnOptions::ns3(1_000_000_000)
         };
-        assert_eq!(own.options(1_000_000_000), want);
+        assert_eq!(own.options(&path), want);
+        let vwin = Dcqcn {
+            preset: DcqcnPreset::Ns3Vwin,
+            ..Dcqcn::default()
+        };
+        let want = DcqcnOptions {
+            window_bytes: Some(10_000),
+            ..DcqcnOptions::ns3(1_000_000_000)
+        };
+        assert_eq!(vwin.options(&path), want);
     }
 
     #[test]

@@ -240,6 +240,7 @@ fn marks_of_a_switch_reach_the_receiver() {
             kmax_bytes: 20_000,
             pmax: 1.0,
             at: MarkAt::Departure,
+            rate_bps: None,
         }),
         ..SwitchConfig::default()
     };

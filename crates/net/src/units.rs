@@ -17,6 +17,10 @@ pub(crate) fn write_time<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok,
     to.collect_str(&humantime::format_duration(*time))
 }
 
+pub(crate) fn maybe_rate<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    rate(from).map(Some)
+}
+
 pub(crate) fn maybe_size<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
     size(from).map(Some)
 }

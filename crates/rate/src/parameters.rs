@@ -92,6 +92,10 @@ impl Parameters for DcqcnOptions {
         Parameter::new("min_rate", Quantity::Rate, |to, value| {
             to.min_rate_bps = value;
         }),
+        // `VAR_WIN` of the RDMA trees of ns-3.
+        Parameter::new("var_win", Quantity::Size, |to, value| {
+            to.window_bytes = Some(value);
+        }),
         // Changes of the rate apply when they do in the RDMA trees of ns-3.
         Parameter::new("ns3_timing", Quantity::Flag, |to, value| {
             to.cuts_at_interval_ends = value != 0;

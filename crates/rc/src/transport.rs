@@ -249,6 +249,7 @@ impl RdmaTransport {
             kmax_bytes: 200_000,
             pmax: 0.01,
             at: farwrite_net::MarkAt::Departure,
+            rate_bps: None,
         };
         let base = SwitchConfig::default();
         match self {

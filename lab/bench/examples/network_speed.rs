@@ -119,6 +119,7 @@ fn main() {
         kmax_bytes: 400_000,
         pmax: 0.2,
         at: farwrite_net::MarkAt::Departure,
+        rate_bps: None,
     };
     let lossless = SwitchConfig {
         ecn: Some(ecn),

@@ -354,6 +354,7 @@ pub(crate) fn switch(scene: &Scene, repair: &Repair) -> SwitchConfig {
         kmax_bytes: 400_000,
         pmax: 0.2,
         at: MarkAt::Departure,
+        rate_bps: None,
     };
     SwitchConfig {
         buffer_bytes: scene.buffer_bytes,

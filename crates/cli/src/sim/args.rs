@@ -105,6 +105,8 @@ pub(crate) struct SimArgs {
 pub(crate) enum Like {
     /// The RDMA trees of ns-3 (HPCC, `ConWeave`).
     Ns3,
+    /// The same with `HAS_WIN` and `VAR_WIN`: a window that follows the rate of DCQCN.
+    Ns3Vwin,
     /// htsim.
     Htsim,
 }
@@ -133,8 +135,8 @@ pub(crate) struct QuickArgs {
     /// transport; with eqds, the switches spray]
     #[arg(long, value_name = "N", conflicts_with = "plan")]
     pub(crate) paths: Option<u16>,
-    /// Settings of another simulator for switches, DCQCN, NAKs and framing: ns3 (the RDMA trees) or
-    /// htsim
+    /// Settings of another simulator for switches, DCQCN, NAKs and framing: ns3 (the RDMA trees),
+    /// ns3-vwin (with a window that follows the rate, and marks by the rate of the port) or htsim
     #[arg(long, value_name = "SIMULATOR", conflicts_with = "plan")]
     pub(crate) like: Option<Like>,
     /// Bytes of a frame on a cable beyond its IP datagram [default: 38, or those of --like]

@@ -41,7 +41,7 @@ pub(super) fn plan_text(args: &SimArgs) -> String {
 fn framing_bytes(like: Option<Like>) -> u32 {
     match like {
         None => 38,
-        Some(Like::Ns3) => 0,
+        Some(Like::Ns3 | Like::Ns3Vwin) => 0,
         Some(Like::Htsim) => 20,
     }
 }
@@ -49,18 +49,24 @@ fn framing_bytes(like: Option<Like>) -> u32 {
 impl Like {
     /// What the NICs of the other simulator do differently (lab/results/sim.md).
     fn rules(self, transport: &str) -> String {
-        let dcqcn = "dcqcn = { preset = \"ns3\", ns3_timing = true }\ngap_is_cnp = true\n";
+        let preset = if self == Self::Ns3Vwin {
+            "ns3-vwin"
+        } else {
+            "ns3"
+        };
+        let dcqcn =
+            format!("dcqcn = {{ preset = \"{preset}\", ns3_timing = true }}\ngap_is_cnp = true\n");
         let roce = "ack_every = 1\nnak_every = \"4us\"\nretries = \"unlimited\"\n";
         let (transport, dcqcn) = match transport.split_once('@') {
-            Some((transport, _)) => (transport, ""),
+            Some((transport, _)) => (transport, String::new()),
             None => (transport, dcqcn),
         };
         match (self, transport) {
-            (Self::Ns3, "roce" | "roce-lossy") => {
+            (Self::Ns3 | Self::Ns3Vwin, "roce" | "roce-lossy") => {
                 format!("{roce}{dcqcn}")
             }
-            (Self::Ns3, "roce-nocc") => roce.to_owned(),
-            (Self::Ns3, "irn") => {
+            (Self::Ns3 | Self::Ns3Vwin, "roce-nocc") => roce.to_owned(),
+            (Self::Ns3 | Self::Ns3Vwin, "irn") => {
                 format!("retries = \"unlimited\"\n{dcqcn}irn = {{ ns3_timeout = true }}\n")
             }
             (Self::Htsim, "roce-nocc") => "ack_every = 1\n".to_owned(),
@@ -76,14 +82,20 @@ impl Like {
             ["roce", "roce-nocc"].contains(&protocol)
         };
         let pauses = transports.iter().any(is_lossless);
+        let marks = match self {
+            Self::Ns3Vwin => NS3_MARKS_BY_RATE,
+            _ => NS3_MARKS,
+        };
         match (self, pauses) {
-            (Self::Ns3, true) => format!(
-                "\n[switch.ns3]\nbuffer = \"9MiB\"\n{NS3_MARKS}pfc = {{ priorities = [3], xoff = \
+            (Self::Ns3 | Self::Ns3Vwin, true) => format!(
+                "\n[switch.ns3]\nbuffer = \"9MiB\"\n{marks}pfc = {{ priorities = [3], xoff = \
                  {{ alpha = 0.0625 }}, max_frame = \"{}\" }}\n",
                 mtu + 60
             ),
             // ns-3 reserves 1048 bytes for each of 8 queues of 64 ports.
-            (Self::Ns3, false) => format!("\n[switch.ns3]\nbuffer = \"8900608\"\n{NS3_MARKS}"),
+            (Self::Ns3 | Self::Ns3Vwin, false) => {
+                format!("\n[switch.ns3]\nbuffer = \"8900608\"\n{marks}")
+            }
             // Inputs pause at 15 packets with 40 bytes of headers, and resume at 12.
             (Self::Htsim, true) => format!(
                 "\n[switch.htsim]\npfc = {{ priorities = [3], xoff = {{ bytes = \"{}\" }}, xon_gap \
@@ -100,6 +112,9 @@ impl Like {
 /// The marks of ns-3's scripts for 100 Gbit/s.
 const NS3_MARKS: &str =
     "ecn = { kmin = \"100kB\", kmax = \"400kB\", pmax = 0.2, at = \"departure\" }\n";
+/// Those of HPCC's scripts, for a port of 25 Gbit/s.
+const NS3_MARKS_BY_RATE: &str = "ecn = { kmin = \"100kB\", kmax = \"400kB\", pmax = 0.2, at = \
+                                 \"departure\", rate = \"25Gbit\" }\n";
 
 /// The names of a list with commas. The name of a code also contains a comma, for example
 /// `farwrite-ec-mds:32,8`: its second number follows the first, and no name begins with a digit.

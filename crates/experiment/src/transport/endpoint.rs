@@ -123,7 +123,7 @@ impl EndpointTransport {
                 rate_bps: ip_share(path.rate_bps, path),
             },
             EndpointControl::Dcqcn(own) => {
-                RateControl::Dcqcn(own.clone().unwrap_or_default().options(path.rate_bps))
+                RateControl::Dcqcn(own.clone().unwrap_or_default().options(path))
             }
             EndpointControl::Swift(own) => {
                 let base = SwiftOptions::new(path.rate_bps, u64::from(self.mtu), 0)

@@ -131,7 +131,7 @@ impl NicTransport {
             NicControl::Dcqcn { parameters, .. } => parameters.clone(),
             _ => None,
         };
-        own.unwrap_or_default().options(path.rate_bps)
+        own.unwrap_or_default().options(path)
     }
 
     /// How long a queue pair waits for news of its first packet before it repeats it.

@@ -114,6 +114,7 @@ fn parameters_have_the_names_of_their_papers() {
             "{ g = 0.00390625 }",
             "{ g = 0.25, K = \"10us\" }",
         ),
+        ("roce", "dcqcn", "{}", "{ var_win = \"20kB\" }"),
         (
             "roce",
             "dcqcn",
@@ -148,6 +149,41 @@ fn parameters_have_the_names_of_their_papers() {
         assert_eq!(set(defaults), plain, "{protocol} {defaults}");
         assert_ne!(set(other), plain, "{protocol} {other}");
     }
+}
+
+/// With a window that follows the rate of DCQCN, no flow has more in flight than a bandwidth-delay product and one
+/// packet, so the buffer holds at most that much of each flow.
+#[test]
+fn the_window_of_dcqcn_bounds_bytes_in_flight() {
+    let peak = |dcqcn: &str| {
+        let plan = format!(
+            "framing_bytes = 0\n{}[switch.marks]\nbuffer = \"64MiB\"\n\
+             ecn = {{ kmin = \"100kB\", kmax = \"400kB\", pmax = 0.2, rate = \"25Gbit\" }}\n\
+             [transport.t]\nprotocol = \"roce-lossy\"\nmtu = 1024\ndcqcn = {dcqcn}\n",
+            FIRST.replace("50kB", "2MB")
+        );
+        let outcomes = sweep(&read(&plan).unwrap(), 1, None, |_| true);
+        let outcome = outcomes[0].outcome.as_ref().unwrap();
+        assert_eq!((outcome.done(), outcome.totals.all_dropped()), (7, 0));
+        outcome.totals.peak_queued_bytes
+    };
+    // Of a path with two cables of 100 Gbit/s and 1 us: delays, and the times of a full packet and its
+    // acknowledgement.
+    let round_trip_ns = 4 * 1000 + 2 * (1084 + 64) * 8 / 100;
+    let window_bytes = round_trip_ns * 100 / 8;
+    let most = 7 * (window_bytes + 1084);
+    let with_window = peak("\"ns3-vwin\"");
+    assert!(
+        (most / 2..=most).contains(&with_window),
+        "{with_window} of {most}"
+    );
+    let given = peak(&format!(
+        "{{ preset = \"ns3\", var_win = \"{}\" }}",
+        window_bytes / 2
+    ));
+    assert!(given <= most / 2 + 7 * 1084, "{given} of {most}");
+    let without = peak("\"ns3\"");
+    assert!(without > 2 * most, "{without} without a window");
 }
 
 /// Plans of the last release work as they did, with one note.

@@ -142,7 +142,8 @@ impl Core {
         queue_bytes: u64,
     ) {
         let switch = &mut self.switches[switch];
-        let probability = switch.mark_probability(when, queue_bytes);
+        let port_bps = || self.ports[at.index()].rate_bps();
+        let probability = switch.mark_probability(when, queue_bytes, port_bps);
         if probability <= 0.0 {
             return;
         }

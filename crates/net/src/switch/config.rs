@@ -65,6 +65,14 @@ pub struct Red {
     /// When the queue length is read.
     #[serde(default)]
     pub at: MarkAt,
+    /// The rate of the port, in bits per second, for which both lengths are; at other ports they are in proportion.
+    /// `None`: they are the same at all ports.
+    #[serde(
+        rename = "rate",
+        default,
+        deserialize_with = "crate::units::maybe_rate"
+    )]
+    pub rate_bps: Option<u64>,
 }
 
 /// When the queue length is read for marking.
@@ -80,12 +88,19 @@ pub enum MarkAt {
 }
 
 impl Red {
-    /// Marking probability for a queue length in bytes.
+    /// Marking probability for a queue length in bytes, at a port of this rate.
     #[must_use]
-    pub fn probability(&self, queue_bytes: u64) -> f64 {
+    pub fn probability(&self, queue_bytes: u64, port_bps: u64) -> f64 {
+        let at_port = |bytes: u64| match self.rate_bps {
+            None => bytes,
+            Some(of_bps) => {
+                let bytes = u128::from(bytes) * u128::from(port_bps) / u128::from(of_bps.max(1));
+                u64::try_from(bytes).unwrap_or(u64::MAX)
+            }
+        };
         let ramp = Ramp {
-            low_bytes: self.kmin_bytes,
-            high_bytes: self.kmax_bytes,
+            low_bytes: at_port(self.kmin_bytes),
+            high_bytes: at_port(self.kmax_bytes),
             most: self.pmax,
         };
         ramp.probability(queue_bytes)

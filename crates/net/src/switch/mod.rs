@@ -35,10 +35,15 @@ impl Switch {
     }
 
     /// The probability of marking a frame whose egress queue holds `queue_bytes`; 0 if the switch
-    /// does not mark at this point.
-    pub(crate) fn mark_probability(&self, at: MarkAt, queue_bytes: u64) -> f64 {
+    /// does not mark at this point. `port_bps` has the rate of the port.
+    pub(crate) fn mark_probability(
+        &self,
+        at: MarkAt,
+        queue_bytes: u64,
+        port_bps: impl FnOnce() -> u64,
+    ) -> f64 {
         let red = self.config.ecn.filter(|red| red.at == at);
-        red.map_or(0.0, |red| red.probability(queue_bytes))
+        red.map_or(0.0, |red| red.probability(queue_bytes, port_bps()))
     }
 
     /// Draws whether to mark a frame.

@@ -79,6 +79,7 @@ fn marks_have_the_probability_of_red() {
             kmax_bytes: 100 * 1082,
             pmax: 0.2,
             at: MarkAt::Departure,
+            rate_bps: None,
         };
         let switch = SwitchConfig {
             ecn: Some(ecn),
@@ -117,29 +118,38 @@ fn marks_have_the_probability_of_red() {
 #[test]
 fn the_step_of_dctcp_marks_all_beyond_it_and_nothing_before() {
     let topology = funnel(1);
-    let ecn = Red {
-        kmin_bytes: 10_820,
-        kmax_bytes: 10_820,
-        pmax: 1.0,
-        at: MarkAt::Arrival,
-    };
-    let switch = SwitchConfig {
-        ecn: Some(ecn),
-        ..SwitchConfig::default()
-    };
-    let network = run(&topology, switch, 100, Ecn::Capable0);
-    let receiver = *hosts(&topology).last().unwrap();
-    let marks: Vec<_> = got(&network, receiver)
-        .iter()
-        .map(|(_, frame)| frame.ecn)
-        .collect();
-    // 10 of 11 frames stay in the queue, so frame n finds about 0.9 n frames ahead of it.
-    let first = marks
-        .iter()
-        .position(|ecn| *ecn == Ecn::Experienced)
-        .unwrap();
-    assert!((11..=14).contains(&first), "{first}");
-    assert!(marks[first..].iter().all(|ecn| *ecn == Ecn::Experienced));
+    // The port has 10 Gbit/s.
+    for (bytes, rate_bps) in [
+        (10_820, None),
+        (10_820, Some(10_000_000_000)),
+        (27_050, Some(25_000_000_000)),
+        (1_082, Some(1_000_000_000)),
+    ] {
+        let ecn = Red {
+            kmin_bytes: bytes,
+            kmax_bytes: bytes,
+            pmax: 1.0,
+            at: MarkAt::Arrival,
+            rate_bps,
+        };
+        let switch = SwitchConfig {
+            ecn: Some(ecn),
+            ..SwitchConfig::default()
+        };
+        let network = run(&topology, switch, 100, Ecn::Capable0);
+        let receiver = *hosts(&topology).last().unwrap();
+        let marks: Vec<_> = got(&network, receiver)
+            .iter()
+            .map(|(_, frame)| frame.ecn)
+            .collect();
+        // 10 of 11 frames stay in the queue, so frame n finds about 0.9 n frames ahead of it.
+        let first = marks
+            .iter()
+            .position(|ecn| *ecn == Ecn::Experienced)
+            .unwrap();
+        assert!((11..=14).contains(&first), "{first}");
+        assert!(marks[first..].iter().all(|ecn| *ecn == Ecn::Experienced));
+    }
     let unmarked = run(&topology, SwitchConfig::default(), 100, Ecn::Capable0);
     assert_eq!(unmarked.totals().marked, 0);
 }
@@ -152,6 +162,7 @@ fn ends_that_do_not_react_are_not_marked() {
         kmax_bytes: 0,
         pmax: 1.0,
         at: MarkAt::Arrival,
+        rate_bps: None,
     };
     let switch = SwitchConfig {
         ecn: Some(ecn),
@@ -215,6 +226,7 @@ fn impossible_switches_are_refused_by_field_and_value() {
                     kmax_bytes: 1,
                     pmax: 1.0,
                     at: MarkAt::Arrival,
+                    rate_bps: None,
                 });
             },
             "ecn.kmin = 2: at most ecn.kmax",

@@ -113,6 +113,7 @@ fn draw_options(rng: &mut Rng) -> Options {
         kmax_bytes: 50_000,
         pmax: 0.3,
         at: MarkAt::Departure,
+        rate_bps: None,
     };
     let policies = [
         Policy::Ecmp,

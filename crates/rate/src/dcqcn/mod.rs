@@ -10,7 +10,7 @@ pub use options::DcqcnOptions;
 const ONE: u64 = 1 << 32;
 
 /// A rate that congestion notification packets cut, and that recovers with time and bytes sent.
-/// There is no window.
+/// The window, if there is one, follows the rate ([`DcqcnOptions::window_bytes`]).
 ///
 /// A notification lowers the rate by the share alpha / 2. Alpha is the recent share of periods with
 /// a notification. Then the rate recovers in steps, one each time that the timer `T` or the byte
@@ -123,6 +123,13 @@ impl Dcqcn {
         self.increase_at_ns = Some(self.now_ns.saturating_add(self.options.increase_timer_ns));
     }
 
+    /// A window for the line rate, in proportion to the rate. One byte allows one packet.
+    fn scaled(&self, bytes: u64) -> u64 {
+        let bytes = u128::from(bytes) * u128::from(self.rate_bps);
+        let bytes = bytes / u128::from(self.options.line_rate_bps);
+        u64::try_from(bytes).unwrap_or(u64::MAX).max(1)
+    }
+
     /// When a notification of this moment cuts the rate.
     fn cut_of_notification_ns(&self, first_ns: u64) -> u64 {
         let interval_ns = self.options.cut_interval_ns;
@@ -229,7 +236,7 @@ impl RateControl for Dcqcn {
                 true => self.departure_bps,
                 false => self.rate_bps,
             },
-            window_bytes: u64::MAX,
+            window_bytes: (self.options.window_bytes).map_or(u64::MAX, |bytes| self.scaled(bytes)),
         }
     }
 
@@ -408,6 +415,23 @@ mod tests {
         dcqcn.on_sent(&sent(5_000, 1_000));
         assert_eq!(dcqcn.limits().pace_bps, dcqcn.rate_bps);
         assert!(dcqcn.rate_bps < LINE);
+    }
+
+    #[test]
+    fn the_window_follows_the_rate_and_lets_one_packet_pass() {
+        let options = DcqcnOptions {
+            window_bytes: Some(50_000),
+            ..DcqcnOptions::ns3(LINE)
+        };
+        let mut dcqcn = Dcqcn::new(options);
+        assert_eq!(dcqcn.limits().window_bytes, 50_000);
+        dcqcn.on_notification(0);
+        assert_eq!(dcqcn.limits().window_bytes, 25_000);
+        let tiny = DcqcnOptions {
+            window_bytes: Some(1),
+            ..options
+        };
+        assert_eq!(after_notifications(tiny, &[0]).limits().window_bytes, 1);
     }
 
     #[test]

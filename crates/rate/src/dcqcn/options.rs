@@ -42,6 +42,9 @@ pub struct DcqcnOptions {
     /// `N`: marks that a [`Feedback`](crate::Feedback) reports count as one notification in this
     /// time, in nanoseconds.
     pub notification_interval_ns: u64,
+    /// Bytes in flight at the line rate; the window is in proportion to the rate. `None`: no window. The RDMA trees of
+    /// ns-3 have such a window of one bandwidth-delay product (`HAS_WIN`, `VAR_WIN`).
+    pub window_bytes: Option<u64>,
 }
 
 impl DcqcnOptions {
@@ -66,6 +69,7 @@ impl DcqcnOptions {
             additive_increase_bps: 40 * MBIT,
             hyper_increase_bps: 400 * MBIT,
             notification_interval_ns: 50 * US,
+            window_bytes: None,
         }
     }
 
@@ -93,6 +97,7 @@ impl DcqcnOptions {
             additive_increase_bps: line_rate_bps / 2500,
             hyper_increase_bps: line_rate_bps / 1000,
             notification_interval_ns: 0,
+            window_bytes: None,
         }
     }
 

@@ -245,6 +245,7 @@ const RED: Red = Red {
     kmax_bytes: 400_000,
     pmax: 0.2,
     at: MarkAt::Departure,
+    rate_bps: None,
 };
 
 #[test]

@@ -439,6 +439,7 @@ fn lossy_star() -> (Network<Node>, Vec<NodeId>) {
             kmax_bytes: 200_000,
             pmax: 0.01,
             at: MarkAt::Departure,
+            rate_bps: None,
         }),
         ..SwitchConfig::default()
     };

@@ -270,6 +270,7 @@ fn switch(rng: &mut SplitMix, wanted: SwitchConfig, has_pfc: bool) -> SwitchConf
         kmax_bytes: 200_000,
         pmax: rng.unit(),
         at: rng.pick(&[MarkAt::Arrival, MarkAt::Departure]),
+        rate_bps: None,
     };
     let pfc = Pfc {
         xoff: rng.pick(&[XoffThreshold::Bytes(20_000), XoffThreshold::Alpha(0.125)]),

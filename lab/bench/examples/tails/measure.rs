@@ -120,6 +120,7 @@ impl Subject {
             kmax_bytes: 200_000,
             pmax: 0.01,
             at: MarkAt::Departure,
+            rate_bps: None,
         };
         Options::with_switches(SwitchConfig {
             buffer_bytes,

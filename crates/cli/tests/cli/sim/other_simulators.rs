@@ -94,6 +94,15 @@ fn runs_take_the_settings_of_another_simulator() {
         ),
         (
             &OF_NS3,
+            "ns3-vwin",
+            "roce,irn",
+            &[
+                "preset = \"ns3-vwin\", ns3_timing = true",
+                "rate = \"25Gbit\"",
+            ],
+        ),
+        (
+            &OF_NS3,
             "ns3",
             "roce-lossy",
             &["nak_every = \"4us\"", "buffer = \"8900608\""],
@@ -117,7 +126,7 @@ fn runs_take_the_settings_of_another_simulator() {
         fs::remove_dir_all(at.join("out")).expect("removed");
     }
     let line = refusal(at, &[&OF_NS3[..], &["--like", "opnet"]].concat());
-    assert!(line.contains("ns3, htsim"), "{line}");
+    assert!(line.contains("ns3, ns3-vwin, htsim"), "{line}");
 }
 
 /// In htsim's `permutation.cm`, flows of size 0 send until the simulation ends.

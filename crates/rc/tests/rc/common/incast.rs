@@ -200,6 +200,7 @@ impl Setup {
             kmax_bytes: 400_000,
             pmax: 0.2,
             at: farwrite_net::MarkAt::Departure,
+            rate_bps: None,
         };
         let ecn = (!matches!(self, Self::RoceAlone | Self::Eqds)).then_some(red);
         let lossless = matches!(self, Self::RoceAlone | Self::Roce);
