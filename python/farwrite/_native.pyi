@@ -114,7 +114,9 @@ class CollectiveTimes:
     ) -> tuple[_Column, _Column]: ...
     def sample(self, n: int, seed: int) -> _Column: ...
 
-_Flow: TypeAlias = tuple[int, int, int, Sequence[int | None], Sequence[float | None], Sequence[int], str]
+_Flow: TypeAlias = tuple[
+    int, int, int, Sequence[int | None], Sequence[float | None], Sequence[int], bool, str
+]
 
 def plan_text(path: str | PathLike[str]) -> str: ...
 

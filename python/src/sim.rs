@@ -18,7 +18,8 @@ use crate::controller::{self, Controller};
 /// The names of topology, workload, switch and transport; the loss; the seed.
 type Key = (String, String, String, String, Option<f64>, u64);
 /// Of a flow: source, destination, bytes; start and completion time in nanoseconds; ideal time in
-/// nanoseconds and slowdown; packets, repeated packets, timeouts, missing bytes; how it ended.
+/// nanoseconds and slowdown; packets, repeated packets, timeouts, missing bytes; whether statistics count it; how it
+/// ended.
 type Row = (
     usize,
     usize,
@@ -26,6 +27,7 @@ type Row = (
     [Option<u64>; 2],
     [Option<f64>; 2],
     [u64; 4],
+    bool,
     &'static str,
 );
 /// The bytes in the queues of switch ports over time: the start of the first flow and the interval of
@@ -241,6 +243,7 @@ fn outcome_of(ran: &CaseOutcome) -> Result<Ran, String> {
             [of.start_ns, of.time_ns()],
             [of.ideal_ns, of.slowdown()],
             [of.packets, of.repeated, of.timeouts, of.missing_bytes],
+            of.is_measured,
             of.end.name(),
         )
     });

@@ -49,6 +49,22 @@ def test_every_run_of_a_plan() -> None:
     assert (flows["bytes"] == 200_000).all()
 
 
+def test_runs_have_the_times_of_their_flows() -> None:
+    import pandas as pd
+
+    results = sim.sweep(PLAN | {"transport": ["roce"]})
+    frame = pd.DataFrame(results.runs)
+    assert list(frame.columns) == list(results.runs.columns)
+    assert frame["fct_p99_us"].tolist() == results.runs["fct_p99_us"].tolist()
+    for run, of_run in zip(results.runs, frame.itertuples(), strict=True):
+        times = results.flows["fct_ns"][results.flows["run"] == run["run"]]
+        assert run["fct_mean_us"] == pytest.approx(times.mean() / 1e3) == of_run.fct_mean_us
+        assert run["fct_max_us"] == run["fct_p99_us"] == times.max() / 1e3
+        assert run["slowdown_p50"] <= run["slowdown_p99"] == run["slowdown_max"] >= run["slowdown_mean"]
+    none = sim.run(PLAN | {"until": "50us", "loss": None})
+    assert np.isnan(none.runs["fct_mean_us"]).all()
+
+
 def check_elsewhere(tmp_path: Path, executor: Executor) -> None:
     """An executor returns the results that this process returns, also if the plan names files beside it."""
     (tmp_path / "two.cm").write_text(MATRIX)

@@ -8,7 +8,7 @@ use crate::hosts::MAX_WRITE_BYTES;
 use crate::meter::{Depth, MAX_SAMPLES};
 use crate::run::{RunSetup, UnstartedFlows, box_path};
 use crate::transport::Transport;
-use crate::{Flow, FlowOutcome, Outcome};
+use crate::{Flow, FlowOutcome, FlowSample, LinkSample, Outcome};
 
 /// Estimated upper bound of the memory of a run, in bytes: hosts and ports, queue pairs, boxes, and
 /// the frames that windows and buffers allow.
@@ -124,6 +124,14 @@ pub(crate) fn recorded_bytes(setup: &RunSetup<'_>) -> u64 {
         true => at_switches.count() as u64 * of_port,
         false => 0,
     };
+    let of_series = match setup.recording.series {
+        true => {
+            let ports = 2 * setup.topology.cables().len();
+            let flows = setup.workload.flows.len();
+            MAX_SAMPLES * (ports * size_of::<LinkSample>() + flows * size_of::<FlowSample>())
+        }
+        false => 0,
+    };
     let of_host = setup.recording.host.map_or(0, |_| capture::MAX_BYTES);
-    of_ports + of_host as u64
+    of_ports + (of_series + of_host) as u64
 }

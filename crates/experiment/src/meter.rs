@@ -80,7 +80,13 @@ impl Meter {
         self.next_ns
     }
 
-    pub(crate) fn sample<D: Device>(&mut self, network: &Network<D>) {
+    /// Index of the next sample.
+    pub(crate) fn next_sample(&self) -> usize {
+        self.depths.samples.len()
+    }
+
+    /// Takes a sample. Returns whether adjacent samples were merged then.
+    pub(crate) fn sample<D: Device>(&mut self, network: &Network<D>) -> bool {
         let mut depth = Depth::default();
         for at in &mut self.depths.ports {
             let bytes = network.port_bytes(at.node, at.port);
@@ -91,12 +97,14 @@ impl Meter {
             }
         }
         self.depths.samples.push(depth);
-        if self.depths.samples.len() == MAX_SAMPLES {
+        let is_full = self.depths.samples.len() == MAX_SAMPLES;
+        if is_full {
             self.depths.halve();
         }
         let taken = self.depths.samples.len() as u64;
         let after_ns = (taken + 1) * self.depths.interval_ns;
         self.next_ns = self.depths.start_ns.saturating_add(after_ns);
+        is_full
     }
 
     pub(crate) fn finish(mut self) -> Depths {

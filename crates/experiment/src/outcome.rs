@@ -2,7 +2,7 @@
 
 use farwrite_net::{NodeId, PortCounters};
 
-use crate::{BoxTotals, Capture, Depths};
+use crate::{BoxTotals, Capture, Depths, Series};
 
 /// How a flow ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +51,8 @@ pub struct FlowOutcome {
     pub start_ns: Option<u64>,
     /// How the flow ended.
     pub end: FlowEnd,
+    /// Whether statistics count the flow: it has not started outside of the time `measure` of the plan.
+    pub is_measured: bool,
     /// Completion time on an empty network, in nanoseconds; see [`Ideal`](crate::Ideal). `None` if
     /// no path leads to the receiver.
     pub ideal_ns: Option<f64>,
@@ -78,6 +80,8 @@ pub struct Outcome {
     pub boxes: BoxTotals,
     /// Queue lengths over time.
     pub depths: Depths,
+    /// Links and flows over time, if the run records them.
+    pub series: Option<Series>,
     /// The packets of one host, if the run records them.
     pub capture: Option<Capture>,
     /// The ports of switches, by node and number, that PFC has stopped in a circle; none without one.
@@ -133,6 +137,11 @@ impl FlowOutcome {
 }
 
 impl Outcome {
+    /// The flows that statistics count.
+    pub fn measured(&self) -> impl Iterator<Item = &FlowOutcome> {
+        self.flows.iter().filter(|flow| flow.is_measured)
+    }
+
     /// Flows that are done.
     #[must_use]
     pub fn done(&self) -> usize {

@@ -25,6 +25,7 @@ use crate::{
     Transport, Workload,
 };
 use entries::{PlannedTopology, WorkloadSource, with_loss};
+use read::Measure;
 use work::Work;
 
 /// The most runs of a plan.
@@ -49,6 +50,7 @@ pub struct Plan {
     framing_bytes: Option<u32>,
     reroute: Option<Duration>,
     until: Option<Duration>,
+    measure: Measure,
     notes: Vec<String>,
 }
 

@@ -17,7 +17,7 @@ use crate::ideal::{Ideal, PacketFormat};
 use crate::meter::Meter;
 use crate::outcome::{FlowEnd, FlowError, FlowOutcome, Outcome};
 use crate::transport::TransportError;
-use crate::{Transport, Workload, WorkloadError};
+use crate::{Series, Transport, Workload, WorkloadError};
 
 /// The parts of a run.
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +47,8 @@ pub struct RunSetup<'a> {
 pub struct Recording {
     /// Whether to keep the queue of each port over time.
     pub ports: bool,
+    /// Whether to keep counters of links and flows over time.
+    pub series: bool,
     /// The host whose packets are captured, by its index among the hosts.
     pub host: Option<usize>,
 }
@@ -147,6 +149,7 @@ struct Running<'a> {
     hosts: Vec<NodeId>,
     board: FlowReports,
     meter: Meter,
+    series: Option<Series>,
     /// Start of the first flow.
     start_ns: u64,
     /// Flows that start at a given time: time and index.
@@ -204,6 +207,9 @@ impl<'a> Running<'a> {
         });
         let start_ns = starts.min().unwrap_or(0);
         let meter = Meter::new(setup.topology, &network, start_ns, setup.recording.ports);
+        let flows = workload.flows.len();
+        let is_wanted = setup.recording.series;
+        let series = is_wanted.then(|| Series::new(setup.topology, &network, flows));
         for (&host, path) in &unstarted.receivers {
             if let Some(host) = network.device_mut(hosts[host]) {
                 host.prepare(setup.transport, path);
@@ -219,6 +225,7 @@ impl<'a> Running<'a> {
             network,
             board,
             meter,
+            series,
             start_ns,
             starts: BinaryHeap::new(),
             triggers: vec![(0, VecDeque::new()); workload.triggers.len()],
@@ -266,7 +273,7 @@ impl<'a> Running<'a> {
                 return Ok(true);
             } else {
                 self.network.run_until(sample_ns);
-                self.meter.sample(&self.network);
+                self.sample();
                 let still_ns = self.still_ns(sample_ns);
                 if still_ns >= STILL_NS {
                     self.look_for_deadlock();
@@ -278,6 +285,23 @@ impl<'a> Running<'a> {
             }
         }
         Ok(true)
+    }
+
+    fn sample(&mut self) {
+        if let Some(series) = &mut self.series {
+            let flows = &self.setup.workload.flows;
+            let host_of = |flow: usize| self.network.device(self.hosts[flows[flow].src]);
+            series.sample_links(&self.network);
+            series.sample_flows(self.meter.next_sample(), |flow| {
+                let counters = host_of(flow).map(|host| host.counters(flow));
+                let is_open = self.flows[flow].end == FlowEnd::Unfinished;
+                (counters.unwrap_or_default(), is_open)
+            });
+        }
+        let is_merged = self.meter.sample(&self.network);
+        if let Some(series) = self.series.as_mut().filter(|_| is_merged) {
+            series.halve();
+        }
     }
 
     /// How long no frame has reached a device. Timers of NICs may still go on.
@@ -346,6 +370,9 @@ impl<'a> Running<'a> {
         self.flows[number].end = FlowEnd::Unfinished;
         self.started += 1;
         self.under_way += 1;
+        if let Some(series) = &mut self.series {
+            series.start(number);
+        }
         self.delivered_ns = self.network.now_ns();
         Ok(())
     }
@@ -452,6 +479,7 @@ impl<'a> Running<'a> {
             totals: self.network.totals(),
             boxes,
             depths: self.meter.finish(),
+            series: self.series,
             deadlock,
             end_ns: self.network.now_ns(),
             events: self.network.events(),
@@ -538,6 +566,7 @@ impl UnstartedFlows {
         let blank = FlowOutcome {
             start_ns: None,
             end: FlowEnd::NotStarted,
+            is_measured: true,
             ideal_ns: None,
             missing_bytes: 0,
             packets: 0,

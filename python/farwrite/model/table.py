@@ -40,6 +40,11 @@ class Table:
         """Return the column with this name."""
         return self.columns[name]
 
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Yield each row, as values by column. ``pandas.DataFrame(table)`` takes them too."""
+        for row in zip(*(column.tolist() for column in self.columns.values()), strict=True):
+            yield dict(zip(self.columns, row, strict=True))
+
     def to_pandas(self) -> pd.DataFrame:
         """Return a data frame, with the settings as its ``attrs`` (needs pandas)."""
         import pandas as pd

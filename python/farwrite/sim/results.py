@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from farwrite.model.table import Table
-from farwrite.sim.sizes import sizes_of
+from farwrite.sim.sizes import sizes_of, spreads_of
 
 #: The results of one run: its row of `Results.runs`, its columns of `Results.flows` and of `Results.queues`.
 Ran: TypeAlias = tuple[dict[str, Any], dict[str, list[Any]], dict[str, list[Any]]]
@@ -21,8 +21,9 @@ Ran: TypeAlias = tuple[dict[str, Any], dict[str, list[Any]], dict[str, list[Any]
 class Results:
     """The results of runs of a plan."""
 
-    #: A row for each run: its settings, its seed, and counts of what happened in the network. The columns are
-    #: the counts of ``runs.csv``, and ``last_done_ns``. ``trace`` is a hash of all events of the run.
+    #: A row for each run: its settings, its seed, its completion times and slowdowns, and counts of what
+    #: happened in the network, as in ``runs.csv``. NaN if no flow is done. In place of times in microseconds
+    #: are ``last_done_ns`` and ``pfc_stopped_ns``. ``trace`` is a hash of all events of the run.
     runs: Table
     #: A row for each flow of each run, with the columns of ``flows.csv``. Missing values are NaN.
     flows: Table
@@ -43,6 +44,7 @@ class Results:
         settings = {"plan": text, "farwrite": version("farwrite")}
         runs = {name: column([row[name] for row, _, _ in ran]) for name in ran[0][0]}
         flows = _joined([columns for _, columns, _ in ran])
+        runs |= spreads_of(runs, flows)
         queues = _joined([columns for _, _, columns in ran])
         sizes = {name: column(values) for name, values in sizes_of(runs, flows).items()}
         return cls(

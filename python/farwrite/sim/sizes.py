@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -62,6 +62,24 @@ def sizes_of(runs: _Columns, flows: _Columns) -> dict[str, list[Any]]:
     return {name: [row[name] for row in rows] for name in (rows[0] if rows else COLUMNS)}
 
 
+def spreads_of(runs: _Columns, flows: _Columns) -> dict[str, NDArray[Any]]:
+    """Return the columns of ``Results.runs`` for completion times and slowdowns."""
+    of_runs = [_done(flows, number) for number in runs["run"]]
+    kinds: dict[str, Callable[[NDArray[Any]], float]] = {
+        "mean": lambda values: float(values.mean()),
+        "p50": lambda values: percentile(values, 50),
+        "p99": lambda values: percentile(values, 99),
+        "max": lambda values: float(values.max()),
+    }
+    return {
+        f"{name}_{kind}{unit}": np.array(
+            [of_kind(done[name]) if done[name].size else np.nan for done in of_runs]
+        )
+        for name, unit in (("fct", "_us"), ("slowdown", ""))
+        for kind, of_kind in kinds.items()
+    }
+
+
 #: The columns of `Results.sizes`, also if it has no rows.
 COLUMNS = (
     *SETTING,
@@ -84,8 +102,8 @@ def _bounds() -> Iterator[tuple[float, float]]:
 
 
 def _done(flows: _Columns, run: int) -> dict[str, NDArray[Any]]:
-    """Return the sizes, times in microseconds and slowdowns of the flows of a run that ended."""
-    chosen = (flows["run"] == run) & ~np.isnan(flows["fct_ns"])
+    """Return the sizes, times in microseconds and slowdowns of the measured flows of a run that ended."""
+    chosen = (flows["run"] == run) & flows["measured"] & ~np.isnan(flows["fct_ns"])
     return {
         "bytes": flows["bytes"][chosen],
         "fct": flows["fct_ns"][chosen] / 1e3,

@@ -19,6 +19,7 @@ size = "500kB"
 
 const MORE: &str = r#"
 The parts of a plan have names, and each combination of parts is a run. A plan can also have:
+  measure = { from = "1ms" }       # statistics of the flows that start after a warm-up
   seeds = 10                       # each run with seeds 1 to 10, for confidence intervals
   loss = [0, 1e-5]                 # probability that a cable loses a frame
   transport = ["roce", "irn"]      # to compare them; names: {names}
@@ -38,7 +39,9 @@ docs/sim.md lists all keys; docs/sim-own.md shows how to add a congestion contro
 of results has flows.csv (completion times by flow), runs.csv, sizes.csv (by size, with confidence
 intervals), queues.csv (queues over time), results.json, plan.toml and two pictures: completion.svg
 (completion times and slowdowns by setting) and timeline.svg (one run over time). With --compare,
-compare.csv has both times of each flow. With --capture, capture.pcap has the packets of one host.
+compare.csv has both times of each flow. fct.txt has the flows of one run as ns-3 writes them. With
+--capture, capture.pcap has the packets of one host. With --series, links.csv and rates.csv have one
+run over time.
 
 A flow that fails is a result: a warning counts such flows, and the exit code is 0."#;
 
@@ -53,7 +56,7 @@ fn examples() -> String {
          farwrite sim --flows flow.txt --topology topology.txt --mtu 1024 --like ns3 --compare \
          fct.txt\n  \
          farwrite sim --connections permutation.cm --topology rack.topo --until 10ms\n  \
-         farwrite sim plan.toml --capture 15\n\nA plan for a \
+         farwrite sim plan.toml --capture 15\n  farwrite sim plan.toml --series\n\nA plan for a \
          first run:\n{}\n{}",
         plan.replace("  \n", "\n").trim_end_matches('\n'),
         MORE.replace("{names}", &farwrite_experiment::transport::names())
@@ -98,6 +101,10 @@ pub(crate) struct SimArgs {
     /// Hosts are counted from 0
     #[arg(long, value_name = "HOST")]
     pub(crate) capture: Option<usize>,
+    /// Write the run to draw over time: use, queue and PFC of each link (links.csv), rate and congestion notifications
+    /// of each flow (rates.csv)
+    #[arg(long)]
+    pub(crate) series: bool,
 }
 
 /// A simulator whose settings a run takes.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Range;
 
 use farwrite_experiment::plan::CaseOutcome;
-use farwrite_experiment::{FlowEnd, FlowOutcome};
+use farwrite_experiment::{FlowEnd, FlowOutcome, Outcome};
 use farwrite_units::show::real;
 
 use super::report::{Estimate, Key, Report, Setting, SizeClass};
@@ -28,7 +28,7 @@ struct Distribution {
     label: String,
     /// The times of completed flows in microseconds, ascending.
     times_us: Vec<f64>,
-    /// All flows, completed or not.
+    /// All flows that statistics count, completed or not.
     flows: usize,
 }
 
@@ -67,7 +67,7 @@ pub(super) fn draw(
 impl Distribution {
     fn of(label: &str, cases: &[CaseOutcome]) -> Self {
         let outcomes = cases.iter().filter_map(|case| case.outcome.as_ref().ok());
-        let flows: Vec<_> = outcomes.flat_map(|outcome| &outcome.flows).collect();
+        let flows: Vec<_> = outcomes.flat_map(Outcome::measured).collect();
         let is_done = |flow: &&&FlowOutcome| matches!(flow.end, FlowEnd::Done { .. });
         let done = flows.iter().filter(is_done);
         let times = done.filter_map(|flow| flow.time_ns().map(|ns| real(ns) / 1e3));

@@ -6,6 +6,7 @@ mod completion;
 mod picture;
 mod quick;
 mod report;
+mod series;
 mod settings;
 mod show;
 mod tables;
@@ -70,6 +71,7 @@ pub(crate) fn run(
     let threads = args.threads.map_or(cores, usize::from);
     let recording = Recording {
         ports: true,
+        series: args.series,
         host: args.capture,
     };
     let recorded = (args.picture, recording);
@@ -207,6 +209,31 @@ fn write_results(
     write_or_remove(&args.out.join("timeline.svg"), picture, |file, picture| {
         io::Write::write_all(file, picture.as_bytes())
     })?;
+    let parts = drawn.map(|case| plan.parts(&case.case)).transpose();
+    let parts = parts.or_exit(Exit::Usage, "the plan")?;
+    write_or_remove(
+        &args.out.join("fct.txt"),
+        drawn.zip(parts.as_ref()),
+        |file, (case, parts)| tables::write_fct(file, case, &parts.host_of),
+    )?;
+    let recorded = drawn.zip(parts.as_ref()).and_then(|(case, parts)| {
+        let outcome = case.outcome.as_ref().ok()?;
+        Some((outcome, outcome.series.as_ref()?, parts))
+    });
+    write_or_remove(
+        &args.out.join("links.csv"),
+        recorded,
+        |file, (outcome, series, parts)| {
+            series::write_links(file, &outcome.depths, series, &parts.topology)
+        },
+    )?;
+    write_or_remove(
+        &args.out.join("rates.csv"),
+        recorded,
+        |file, (outcome, series, parts)| {
+            series::write_rates(file, &outcome.depths, series, parts.transport.mtu())
+        },
+    )?;
     let capture = drawn.and_then(|case| case.outcome.as_ref().ok()?.capture.as_ref());
     write_or_remove(&args.out.join("capture.pcap"), capture, |file, capture| {
         io::Write::write_all(file, capture.file())

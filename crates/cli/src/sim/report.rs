@@ -111,7 +111,7 @@ pub(super) struct Setting {
 pub(super) struct SizeClass {
     /// `None` for any size.
     pub(super) up_to_bytes: Option<u64>,
-    /// The number of completed flows, for all seeds.
+    /// The number of completed flows that statistics count, for all seeds.
     pub(super) flows: usize,
     pub(super) fct_mean_us: Estimate,
     pub(super) fct_p99_us: Estimate,
@@ -193,11 +193,10 @@ impl Run {
             flows: outcome.flows.len(),
             done: outcome.done(),
             failed: outcome.failed(),
-            fct_us: Spread::of(outcome.flows.iter().filter_map(fct_us).collect()),
+            fct_us: Spread::of(outcome.measured().filter_map(fct_us).collect()),
             slowdown: Spread::of(
                 outcome
-                    .flows
-                    .iter()
+                    .measured()
                     .filter_map(FlowOutcome::slowdown)
                     .collect(),
             ),
@@ -277,6 +276,7 @@ impl SizeClass {
             let chosen: Vec<_> = pairs
                 .filter(|(flow, _)| flow.bytes > above && flow.bytes <= up_to)
                 .map(|(_, outcome)| outcome)
+                .filter(|outcome| outcome.is_measured)
                 .collect();
             let times = Summary::of(chosen.iter().copied().filter_map(fct_us).collect());
             let slowdowns = chosen.iter().filter_map(|flow| flow.slowdown());

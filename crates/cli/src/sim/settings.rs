@@ -25,6 +25,7 @@ pub(super) struct Values {
     /// As the plan has them.
     reroute: Option<Value>,
     until: Option<Value>,
+    measure: Option<Value>,
 }
 
 impl Values {
@@ -42,6 +43,7 @@ impl Values {
             framing_bytes: parts.options.framing_bytes,
             reroute: table.get("reroute").cloned(),
             until: table.get("until").cloned(),
+            measure: table.get("measure").cloned(),
         })
     }
 }

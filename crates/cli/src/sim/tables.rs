@@ -1,5 +1,6 @@
 //! Results as CSV. Only names are text, and they are quoted.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use farwrite_experiment::plan::CaseOutcome;
@@ -104,7 +105,7 @@ pub(super) fn write_flows(file: &mut impl Write, outcomes: &[CaseOutcome]) -> io
     writeln!(
         file,
         "run,flow,src,dst,bytes,start_ns,fct_ns,ideal_ns,slowdown,packets,repeated,timeouts,missing_bytes,\
-         endless_bps,end"
+         endless_bps,measured,end"
     )?;
     for case in outcomes {
         let Ok(outcome) = &case.outcome else {
@@ -117,6 +118,42 @@ pub(super) fn write_flows(file: &mut impl Write, outcomes: &[CaseOutcome]) -> io
         }
     }
     Ok(())
+}
+
+/// The flows of a run in the form of `fct.txt` of the RDMA trees of ns-3: those that are done and that statistics
+/// count, in the order of their ends. `host_of` is that of the case.
+pub(super) fn write_fct(
+    file: &mut impl Write,
+    case: &CaseOutcome,
+    host_of: &[Option<usize>],
+) -> io::Result<()> {
+    let Ok(outcome) = &case.outcome else {
+        return Ok(());
+    };
+    let nodes: BTreeMap<_, _> = (0_u32..)
+        .zip(host_of)
+        .filter_map(|(node, host)| Some(((*host)?, node)))
+        .collect();
+    // 11.HIGH.LOW.1 for node HIGH * 256 + LOW.
+    let address = |host| 0x0b00_0001 + nodes.get(&host).map_or(0, |node| node * 256);
+    let mut ports = BTreeMap::new();
+    let mut lines = Vec::new();
+    for (flow, of_flow) in case.flows.iter().zip(&outcome.flows) {
+        let port = ports.entry((flow.src, flow.dst)).or_insert(10_000_u32);
+        let (src, dst, bytes, source_port) = (flow.src, flow.dst, flow.bytes, *port);
+        *port += 1;
+        let times = (of_flow.start_ns, of_flow.time_ns(), of_flow.ideal_ns);
+        if let (true, (Some(start), Some(time), Some(ideal))) = (of_flow.is_measured, times) {
+            let (src, dst) = (address(src), address(dst));
+            let line =
+                format!("{src:08x} {dst:08x} {source_port} 100 {bytes} {start} {time} {ideal:.0}");
+            lines.push((start + time, line));
+        }
+    }
+    lines.sort_by_key(|(end_ns, _)| *end_ns);
+    lines
+        .iter()
+        .try_for_each(|(_, line)| writeln!(file, "{line}"))
 }
 
 /// The deepest queue and the bytes in all queues over time, for all runs.
@@ -187,6 +224,7 @@ fn flow_cells(flow: &Flow, outcome: &FlowOutcome, end_ns: u64) -> String {
         outcome.timeouts.to_string(),
         outcome.missing_bytes.to_string(),
         real(outcome.endless_goodput_bps(end_ns), 0),
+        u8::from(outcome.is_measured).to_string(),
         outcome.end.name().to_owned(),
     ]
     .join(",")

@@ -166,6 +166,7 @@ impl EndpointFlows {
             timeouts: stats.sender.timeouts,
             // Only endless flows need this number, and endpoints refuse them.
             acknowledged: 0,
+            notifications: 0,
         })
     }
 }

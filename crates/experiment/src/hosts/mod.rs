@@ -56,6 +56,8 @@ pub(crate) struct FlowCounters {
     pub(crate) timeouts: u64,
     /// Packets of a NIC that the receiver has acknowledged, each once.
     pub(crate) acknowledged: u64,
+    /// Congestion notifications that the NIC has received.
+    pub(crate) notifications: u64,
 }
 
 /// A flow that is about to start.
@@ -153,13 +155,22 @@ impl HostOrBox {
         }
     }
 
+    /// Counters of a flow that the host sends, so far.
+    pub(crate) fn counters(&self, flow: usize) -> FlowCounters {
+        match self {
+            Self::Nic(host) => host.counters(flow),
+            Self::Endpoint(host) => host.program().counted(flow),
+            Self::Captured(captured) => captured.host.counters(flow),
+            Self::BoxNode(_) => FlowCounters::default(),
+        }
+    }
+
     /// Counters of a flow that the host sends. Also reports completions that were not reported yet.
     pub(crate) fn finish(&mut self, now_ns: u64, flow: usize) -> FlowCounters {
         match self {
             Self::Nic(host) => host.finish(now_ns, flow),
-            Self::Endpoint(host) => host.program().counted(flow),
             Self::Captured(captured) => captured.host.finish(now_ns, flow),
-            Self::BoxNode(_) => FlowCounters::default(),
+            host_or_box => host_or_box.counters(flow),
         }
     }
 }

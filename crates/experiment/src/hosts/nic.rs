@@ -77,6 +77,10 @@ impl NicHost {
         if let Some(&SentFlow::Open { qpn, .. }) = self.sent.get(&flow) {
             self.report(now_ns, qpn);
         }
+        self.counters(flow)
+    }
+
+    pub(super) fn counters(&self, flow: usize) -> FlowCounters {
         match self.sent.get(&flow) {
             None => self.xp.counters(&self.nic, flow),
             Some(SentFlow::Over(counters)) => *counters,
@@ -232,6 +236,7 @@ fn counters_of(counters: &QpCounters) -> FlowCounters {
         repeated: counters.repeated,
         timeouts: counters.timeouts,
         acknowledged: counters.acknowledged,
+        notifications: counters.notifications,
     }
 }
 

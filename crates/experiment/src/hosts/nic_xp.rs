@@ -25,6 +25,7 @@ impl XpFlows {
         let sent = self.sent.get(&flow).and_then(|qpn| nic.xp_counters(*qpn));
         FlowCounters {
             packets: sent.map_or(0, |counters| counters.sent),
+            notifications: sent.map_or(0, |counters| counters.notifications),
             ..FlowCounters::default()
         }
     }

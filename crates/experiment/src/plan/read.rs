@@ -54,6 +54,42 @@ struct File {
     reroute: Option<Duration>,
     #[serde(default, deserialize_with = "crate::units::maybe_wait")]
     until: Option<Duration>,
+    #[serde(default)]
+    measure: Measure,
+}
+
+/// Which flows statistics count: those that start from one time on, and before another one.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(
+    default,
+    deny_unknown_fields,
+    expecting = "a table such as { from = \"1ms\", until = \"9ms\" }"
+)]
+pub(super) struct Measure {
+    #[serde(deserialize_with = "crate::units::maybe_time")]
+    from: Option<Duration>,
+    #[serde(deserialize_with = "crate::units::maybe_wait")]
+    until: Option<Duration>,
+}
+
+impl Measure {
+    fn checked(self) -> Result<Self, PlanError> {
+        let (Some(from), Some(until)) = (self.from, self.until) else {
+            return Ok(self);
+        };
+        if from < until {
+            return Ok(self);
+        }
+        let [from, until] = [from, until].map(humantime::format_duration);
+        let why = format!("from = {from} is not before until = {until}");
+        Err(PlanError::at("measure", why))
+    }
+
+    /// Whether statistics count a flow that has started at a time.
+    pub(super) fn has(self, start_ns: u64) -> bool {
+        let at = Duration::from_nanos(start_ns);
+        self.from.is_none_or(|from| from <= at) && self.until.is_none_or(|until| at < until)
+    }
 }
 
 impl File {
@@ -180,6 +216,7 @@ pub(super) fn read(
         framing_bytes: file.framing_bytes,
         reroute: file.reroute,
         until: file.until,
+        measure: file.measure.checked()?,
         notes,
     })
 }

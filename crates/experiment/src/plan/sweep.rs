@@ -171,7 +171,12 @@ fn run_with_progress(
             });
         }
     };
-    let outcome = run_while(&parts.setup(recording), goes_on).map_err(|why| why.to_string());
+    let mut outcome = run_while(&parts.setup(recording), goes_on).map_err(|why| why.to_string());
+    if let Ok(Some(outcome)) = &mut outcome {
+        for flow in &mut outcome.flows {
+            flow.is_measured = flow.start_ns.is_none_or(|at_ns| plan.measure.has(at_ns));
+        }
+    }
     Some(CaseOutcome {
         case,
         flows: parts.workload.flows,

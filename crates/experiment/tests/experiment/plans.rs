@@ -8,6 +8,7 @@ use farwrite_experiment::plan::{Plan, sweep};
 /// Records the queues of ports.
 pub(crate) const PORTS: Recording = Recording {
     ports: true,
+    series: false,
     host: None,
 };
 
@@ -52,11 +53,85 @@ fn nine_lines_are_a_plan() {
     assert_eq!(depths.ports[7].bytes.iter().copied().max(), deepest);
 }
 
+/// An incast of 2 MB each, so that samples are merged: what each link and flow carried over time adds up.
+#[test]
+fn series_change_nothing_and_add_up() {
+    for transport in ["roce", "farwrite-sr-nack", "xp"] {
+        let settings = match transport {
+            "xp" => "deadline = \"100ms\"\n",
+            _ => "",
+        };
+        let plan = format!(
+            "{}[transport.t]\nprotocol = \"{transport}\"\n{settings}",
+            FIRST.replace("50kB", "2MB")
+        );
+        let plan = read(&plan).unwrap();
+        let outcome = |series| {
+            let recording = Recording {
+                series,
+                ..Recording::default()
+            };
+            let mut outcomes = sweep(&plan, 1, Some((0, recording)), |_| true);
+            outcomes.remove(0).outcome.unwrap()
+        };
+        let mut recorded = outcome(true);
+        let series = recorded.series.take().unwrap();
+        assert_eq!(recorded, outcome(false), "{transport}");
+        let samples = recorded.depths.samples.len();
+        assert!(recorded.depths.interval_ns > 100 && samples > 1000);
+        // Eight hosts and eight ports of the switch.
+        assert_eq!(series.links.len(), 16);
+        let links = series.links.iter();
+        assert!(links.clone().all(|link| link.samples.len() == samples));
+        let deepest = (0..samples).map(|at| {
+            let links = series.links.iter();
+            links
+                .map(|link| link.samples[at].queued_bytes)
+                .max()
+                .unwrap()
+        });
+        let of_meter = recorded.depths.samples.iter().map(|depth| depth.deepest);
+        assert!(
+            deepest
+                .zip(of_meter)
+                .all(|(any, at_switch)| any >= at_switch)
+        );
+        let sent: u64 = links
+            .filter_map(|link| link.samples.last())
+            .map(|sample| sample.sent_bytes)
+            .sum();
+        let all = recorded.totals.transmitted_bytes;
+        assert!(
+            (all * 9 / 10..=all).contains(&sent),
+            "{transport}: {sent} of {all}"
+        );
+        for (flow, of_flow) in recorded.flows.iter().zip(&series.flows) {
+            assert!(of_flow.is_sorted_by_key(|sample| (sample.at, sample.packets)));
+            assert!(of_flow.is_sorted_by(|one, other| one.at < other.at));
+            let last = of_flow.last().unwrap();
+            assert!(
+                (flow.packets * 9 / 10..=flow.packets).contains(&last.packets),
+                "{transport}"
+            );
+            assert!(last.repeated <= flow.repeated);
+            // DCQCN slows an incast.
+            assert_eq!(
+                last.notifications > 0,
+                !transport.starts_with("farwrite"),
+                "{transport}"
+            );
+        }
+    }
+}
+
 #[test]
 fn a_capture_changes_nothing_and_has_each_packet() {
     for transport in ["roce", "farwrite-sr-nack"] {
         let plan = read(&format!("transport = [\"{transport}\"]\n{FIRST}")).unwrap();
-        let of_host = |host| Recording { host, ports: false };
+        let of_host = |host| Recording {
+            host,
+            ..Recording::default()
+        };
         let outcome = |host| {
             let mut outcomes = sweep(&plan, 1, Some((0, of_host(host))), |_| true);
             outcomes.remove(0).outcome.unwrap()
@@ -71,7 +146,7 @@ fn a_capture_changes_nothing_and_has_each_packet() {
     let plan = read(FIRST).unwrap();
     let recording = Recording {
         host: Some(8),
-        ports: false,
+        ..Recording::default()
     };
     let outcomes = sweep(&plan, 1, Some((0, recording)), |_| true);
     let why = outcomes[0].outcome.as_ref().unwrap_err();
@@ -277,6 +352,7 @@ fn a_run_says_what_memory_it_needs() {
     // Eight ports of the switch, and a capture.
     let recording = Recording {
         ports: true,
+        series: false,
         host: Some(0),
     };
     let recorded_bytes = 8 * 2048 * 8 + (256 << 20);

@@ -130,6 +130,44 @@ fn runs_take_the_settings_of_another_simulator() {
 }
 
 /// In htsim's `permutation.cm`, flows of size 0 send until the simulation ends.
+/// `fct.txt` has the form of ns-3: a run that is compared with its own file differs nowhere.
+#[test]
+fn times_are_written_in_the_form_of_ns3() {
+    let directory = peers_directory();
+    let at = directory.path();
+    // A flow that waits for a trigger has no planned start, and so no pair.
+    for (files, pairs) in [(&OF_NS3[..], 2), (&OF_HTSIM, 1)] {
+        let first = result(at, files);
+        assert_eq!(first["runs"][0]["done"], 2);
+        let text = fs::read_to_string(at.join("out/sim/fct.txt")).expect("times");
+        fs::copy(at.join("out/sim/fct.txt"), at.join("ours.txt")).expect("copied");
+        let ends = text.lines().map(|line| {
+            let words: Vec<&str> = line.split(' ').collect();
+            let numbers: Vec<u64> = words[2..]
+                .iter()
+                .map(|word| word.parse().expect("a number"))
+                .collect();
+            assert_eq!(
+                (words.len(), words[0].len(), numbers[1]),
+                (8, 8, 100),
+                "{line}"
+            );
+            assert!(numbers[5] <= numbers[4], "{line}");
+            numbers[3] + numbers[4]
+        });
+        let ends: Vec<u64> = ends.collect();
+        assert!(ends.len() == 2 && ends.is_sorted(), "{text}");
+        let again = result(at, &[files, &["--compare", "ours.txt"]].concat());
+        let rows = &again["comparison"]["settings"][0]["most_apart"];
+        let rows = rows.as_array().expect("flows");
+        assert!(
+            rows.iter().all(|row| row["ours_us"] == row["theirs_us"]),
+            "{rows:?}"
+        );
+        assert_eq!(rows.len(), pairs);
+    }
+}
+
 #[test]
 fn flows_without_an_end_run_for_a_given_time() {
     let directory = peers_directory();

@@ -86,6 +86,116 @@ fn the_first_tables_of_the_docs_are_those_of_the_program() {
     assert_eq!((&printed[..], &printed[0]), (&wanted[1..], &wanted[0]));
 }
 
+/// After a warm-up of 100 us, of three flows at 0, 100 and 200 us, the second one counts.
+#[test]
+fn statistics_count_the_flows_that_start_within_measure() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let at = directory.path();
+    let flows = "[topology.rack]\nshape = \"star\"\nhosts = 4\ncable = { rate = \"100Gbit\", delay = \"1us\" }\n\
+                 [workload.three]\npattern = \"flows\"\nflows = [{ src = 0, dst = 3, size = \"9kB\" }, \
+                 { src = 1, dst = 3, size = \"90kB\", start = \"100us\" }, { src = 2, dst = 3, size = \"9kB\", \
+                 start = \"200us\" }]\n";
+    let run_of = |measure: &str| {
+        fs::write(at.join("plan.toml"), format!("{measure}\n{flows}")).expect("written");
+        result(at, &["plan.toml"])
+    };
+    let all = run_of("");
+    assert_eq!(all["settings"][0]["sizes"][2]["flows"], 3);
+    let one = run_of("measure = { from = \"100us\", until = \"200us\" }");
+    assert_eq!(
+        (&one["runs"][0]["done"], &one["runs"][0]["trace"]),
+        (&Value::from(3), &all["runs"][0]["trace"])
+    );
+    assert_eq!(one["settings"][0]["values"]["measure"]["from"], "100us");
+    let [of_class, of_all] = &one["settings"][0]["sizes"].as_array().expect("sizes")[..] else {
+        panic!("one class");
+    };
+    assert_eq!(
+        (&of_class["flows"], &of_all["flows"]),
+        (&Value::from(1), &Value::from(1))
+    );
+    let rows = fs::read_to_string(at.join("out/sim/flows.csv")).expect("flows");
+    let measured: Vec<&str> = rows
+        .lines()
+        .map(|line| line.rsplit(',').nth(1).expect("a cell"))
+        .collect();
+    assert_eq!(measured, ["measured", "0", "1", "0"]);
+    assert_eq!(
+        fs::read_to_string(at.join("out/sim/fct.txt"))
+            .expect("times")
+            .lines()
+            .count(),
+        1
+    );
+    let late = run_of("measure = { from = \"1s\" }");
+    assert_eq!(late["runs"][0]["fct_us"], Value::Null);
+    fs::remove_dir_all(at.join("out")).expect("removed");
+    fs::write(
+        at.join("plan.toml"),
+        format!("measure = {{ from = \"2ms\", until = \"1ms\" }}\n{flows}"),
+    )
+    .expect("written");
+    let line = refusal(at, &["plan.toml"]);
+    assert!(
+        line.contains("measure: from = 2ms is not before until = 1ms"),
+        "{line}"
+    );
+    fs::write(at.join("plan.toml"), format!("measure = \"2ms\"\n{flows}")).expect("written");
+    let line = refusal(at, &["plan.toml"]);
+    assert!(
+        line.contains("a table such as { from = \"1ms\", until = \"9ms\" }"),
+        "{line}"
+    );
+}
+
+#[test]
+fn links_and_flows_are_written_over_time() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let at = directory.path();
+    fs::write(at.join("plan.toml"), first_plan()).expect("written");
+    let run = &result(at, &["plan.toml", "--series"])["runs"][0];
+    let table = |name: &str| -> Vec<Vec<String>> {
+        let text = fs::read_to_string(at.join("out/sim").join(name)).expect(name);
+        let rows = text
+            .lines()
+            .map(|line| line.split(',').map(str::to_owned).collect());
+        rows.collect()
+    };
+    let number = |cell: &str| cell.parse::<f64>().expect("a number");
+    let links = table("links.csv");
+    let head = "time_ns,from,to,queue_bytes,use,sent_bytes,pfc_frames,pfc_stopped_ns";
+    assert_eq!(links[0].join(","), head);
+    // The cable to the receiver is busy, and its queue the deepest.
+    let last: Vec<_> = links
+        .iter()
+        .filter(|row| row[1..3] == ["\"switch0\"", "\"host15\""])
+        .collect();
+    assert!(last.iter().any(|row| number(&row[4]) > 0.99), "{last:?}");
+    assert!(last.iter().all(|row| number(&row[4]) < 1.1), "{last:?}");
+    let deepest = last.iter().map(|row| number(&row[3])).fold(0.0, f64::max);
+    assert!(deepest > 0.5 * run["queue_peak_bytes"].as_f64().expect("bytes"));
+    assert!(number(&last.last().expect("rows")[5]) > 15.0 * 490_000.0);
+    let stopped = links[1..]
+        .iter()
+        .filter(|row| row[1] == "\"host0\"")
+        .map(|row| number(&row[7]));
+    assert!(stopped.fold(0.0, f64::max) > 0.0);
+    let rates = table("rates.csv");
+    assert_eq!(
+        rates[0].join(","),
+        "time_ns,flow,rate_bps,packets,repeated,notifications"
+    );
+    let of_flows = (0..15).map(|flow| {
+        let rows = rates[1..].iter().filter(|row| row[1] == flow.to_string());
+        let rows: Vec<_> = rows.collect();
+        assert!(rows.iter().any(|row| number(&row[2]) > 5e9), "flow {flow}");
+        number(&rows.last().expect("rows")[5])
+    });
+    assert!(of_flows.sum::<f64>() > 15.0);
+    result(at, &["plan.toml"]);
+    assert!(!at.join("out/sim/links.csv").exists() && !at.join("out/sim/rates.csv").exists());
+}
+
 #[test]
 fn confidence_intervals_come_with_seeds() {
     let directory = tempfile::tempdir().expect("a directory");

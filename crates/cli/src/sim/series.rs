@@ -1,0 +1,108 @@
+//! Links and flows over time as CSV. Only names are text, and they are quoted.
+
+use std::io::{self, Write};
+
+use farwrite_experiment::{Depths, FlowSample, LinkSample, Series};
+use farwrite_net::{NodeId, Topology};
+use farwrite_units::show::real;
+
+/// A port of a topology.
+struct Link {
+    /// The names of the nodes that send and receive, quoted.
+    names: String,
+    rate_bps: u64,
+}
+
+/// The ports of each node.
+fn links(topology: &Topology) -> Vec<Vec<Link>> {
+    let nodes = topology.nodes();
+    let quoted = |node: NodeId| {
+        let name = &nodes[node.0 as usize].name;
+        format!("\"{}\"", name.replace('"', "\"\""))
+    };
+    let mut links: Vec<Vec<Link>> = nodes.iter().map(|_| Vec::new()).collect();
+    for cable in topology.cables() {
+        let [a, b] = cable.ends;
+        for (from, to) in [(a, b), (b, a)] {
+            links[from.0 as usize].push(Link {
+                names: format!("{},{}", quoted(from), quoted(to)),
+                rate_bps: cable.config.rate_bps,
+            });
+        }
+    }
+    links
+}
+
+/// One row per port and sample. Samples without bytes in the queue or on the cable, and without PFC, have none.
+pub(super) fn write_links(
+    file: &mut impl Write,
+    depths: &Depths,
+    series: &Series,
+    topology: &Topology,
+) -> io::Result<()> {
+    writeln!(
+        file,
+        "time_ns,from,to,queue_bytes,use,sent_bytes,pfc_frames,pfc_stopped_ns"
+    )?;
+    let links = links(topology);
+    for of_port in &series.links {
+        let link = links
+            .get(of_port.node.0 as usize)
+            .and_then(|of_node| of_node.get(of_port.port));
+        let Some(link) = link else {
+            continue;
+        };
+        let mut before = LinkSample::default();
+        for (&sample, (time_ns, _)) in of_port.samples.iter().zip(depths.by_time()) {
+            let idle = LinkSample {
+                queued_bytes: 0,
+                ..before
+            };
+            if sample != idle {
+                let bits = real(sample.sent_bytes - before.sent_bytes) * 8e9;
+                let use_of = bits / (real(depths.interval_ns) * real(link.rate_bps));
+                writeln!(
+                    file,
+                    "{time_ns},{},{},{use_of:.4},{},{},{}",
+                    link.names,
+                    sample.queued_bytes,
+                    sample.sent_bytes,
+                    sample.pfc_frames,
+                    sample.stopped_ns
+                )?;
+            }
+            before = sample;
+        }
+    }
+    Ok(())
+}
+
+/// One row per flow and sample, from the start of the flow to its end. Packets of `mtu` bytes count as full.
+pub(super) fn write_rates(
+    file: &mut impl Write,
+    depths: &Depths,
+    series: &Series,
+    mtu: u32,
+) -> io::Result<()> {
+    writeln!(file, "time_ns,flow,rate_bps,packets,repeated,notifications")?;
+    for (flow, samples) in series.flows.iter().enumerate() {
+        let mut packets_before = 0;
+        for sample in samples {
+            let FlowSample {
+                at,
+                packets,
+                repeated,
+                notifications,
+            } = *sample;
+            let time_ns = depths.start_ns + (at as u64 + 1) * depths.interval_ns;
+            let bits = real(packets - packets_before) * f64::from(mtu) * 8e9;
+            let rate_bps = bits / real(depths.interval_ns);
+            packets_before = packets;
+            writeln!(
+                file,
+                "{time_ns},{flow},{rate_bps:.0},{packets},{repeated},{notifications}"
+            )?;
+        }
+    }
+    Ok(())
+}
