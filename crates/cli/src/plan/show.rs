@@ -67,6 +67,9 @@ fn asked(question: &Asked) -> String {
     )
 }
 
+/// Where the times of `gbn` are from. The model is of go-back-N in NICs (docs/model.md, section 3.3).
+const AS_ROCE: &str = "RoCE";
+
 fn alternatives(answer: &Answer, all: bool) -> String {
     let head = [
         "scheme", "mean", "p99", "p99.9", "x best", "x ideal", "parity", "cores", "from",
@@ -103,6 +106,13 @@ fn alternatives(answer: &Answer, all: bool) -> String {
         }
         false => "\n  exact: a value of the model, without chance",
     };
+    if rows
+        .iter()
+        .any(|row| row.last().is_some_and(|from| from == AS_ROCE))
+    {
+        text += "\n  RoCE: a value of the model, for a receiver that discards what follows a loss. The shipped gbn\n  \
+                 keeps it, and is faster when several chunks are lost";
+    }
     for left_out in &answer.left_out {
         text += &format!("\n  {} is left out: {}", left_out.scheme, left_out.reason);
     }
@@ -141,8 +151,11 @@ fn row(at: &Alternative) -> [String; 9] {
         format!("{:.2}", at.slowdown),
         Percent(at.parity_overhead).to_string(),
         format!("{:.1}", at.cores),
-        at.draws
-            .map_or_else(|| "exact".to_owned(), |draws| format!("{draws} draws")),
+        match at.draws {
+            Some(draws) => format!("{draws} draws"),
+            None if at.scheme == "gbn" => AS_ROCE.to_owned(),
+            None => "exact".to_owned(),
+        },
     ]
 }
 

@@ -243,6 +243,7 @@ fn bursts_are_drawn_with_the_shipped_interleaving() {
     for word in [
         " draws), 1.",
         "exact: a value of the model; draws: that many simulated messages",
+        "RoCE: a value of the model, for a receiver that discards what follows a loss",
         "ec-mds:200,55 is left out: parity = 0.275 of the data: must be at most the parity budget, 0.25",
         "from few draws)",
     ] {

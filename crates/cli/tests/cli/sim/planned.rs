@@ -95,6 +95,24 @@ fn a_known_rate_and_a_posted_buffer_give_the_planned_time() {
     }
 }
 
+/// The model of go-back-N discards what follows a loss. The shipped `gbn` keeps it, so one round trip repairs several
+/// losses, and the planner says so.
+#[test]
+fn go_back_n_takes_less_than_a_receiver_that_discards() {
+    let transport = "[transport.gbn]\nprotocol = \"farwrite-gbn@fixed\"\nposted = true\n";
+    let times = simulated(&plan_toml(20, "8MiB", "1e-2", transport));
+    let args = [
+        "--size", "8MiB", "--loss", "1e-2", "--scheme", "gbn", "--cores", "8",
+    ];
+    let plan = planned(&args);
+    let planned_ms = 1e3 * number(&plan["best"]["mean_s"]);
+    let shipped_ms = times[0].1;
+    assert!(
+        shipped_ms < planned_ms / 2.0,
+        "{shipped_ms} and {planned_ms} ms"
+    );
+}
+
 /// What else a simulated flow costs at its start is what both programs say.
 #[test]
 fn what_a_start_costs_is_as_told() {
