@@ -48,6 +48,8 @@ pub struct Plan {
     losses: Vec<Option<f64>>,
     seeds: Vec<u64>,
     framing_bytes: Option<u32>,
+    /// Buffer of all switches; `None`: that of their settings.
+    buffer_bytes: Option<u64>,
     reroute: Option<Duration>,
     until: Option<Duration>,
     measure: Measure,
@@ -233,12 +235,18 @@ impl Plan {
         let are_default = case.switch.is_none() && laid.options.is_none();
         let mut options = self.options(case, laid.options, &workload);
         entries::adopt(&mut options, &laid.switches);
+        if let Some(bytes) = self.buffer_bytes {
+            let of_files = options.exceptions.values_mut();
+            for switch in of_files.chain([&mut options.switch]) {
+                switch.buffer_bytes = bytes;
+            }
+        }
         let mut topology = match case.loss {
             Some(loss) => with_loss(&laid.topology, loss),
             None => laid.topology,
         };
         let boxes = site.place_boxes(&mut topology).map_err(place_error)?;
-        if are_default {
+        if are_default && self.buffer_bytes.is_none() {
             entries::enlarge_buffers(&mut options, &topology);
         }
         let changes = changes::resolve(&site.changes, &topology).map_err(place_error)?;

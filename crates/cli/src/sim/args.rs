@@ -69,7 +69,7 @@ fn examples() -> String {
 #[command(after_help = examples())]
 #[command(group = ArgGroup::new("what").required(true).args(["plan", "connections", "flows"]))]
 pub(crate) struct SimArgs {
-    /// Plan of many runs. It sets --topology, --transport, --mtu, --paths, --like, --framing, --seed, --seeds
+    /// Plan of many runs. It sets --topology, --transport, --mtu, --paths, --like, --buffer, --framing, --seed, --seeds
     /// and --until itself, so these options are refused with it
     #[arg(value_name = "PLAN.toml")]
     pub(crate) plan: Option<PathBuf>,
@@ -146,6 +146,14 @@ pub(crate) struct QuickArgs {
     /// ns3-vwin (with a window that follows the rate, and marks by the rate of the port) or htsim
     #[arg(long, value_name = "SIMULATOR", conflicts_with = "plan")]
     pub(crate) like: Option<Like>,
+    /// Buffer of each switch, such as 32MiB [default: that of the transport, of --like, or of a topology of htsim]
+    #[arg(
+        long,
+        value_name = "SIZE",
+        value_parser = farwrite_units::parse::parse_count,
+        conflicts_with = "plan"
+    )]
+    pub(crate) buffer: Option<u64>,
     /// Bytes of a frame on a cable beyond its IP datagram [default: 38, or those of --like]
     #[arg(long, value_name = "BYTES", conflicts_with = "plan")]
     pub(crate) framing: Option<u32>,

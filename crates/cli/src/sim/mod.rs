@@ -46,7 +46,7 @@ pub(crate) fn run(
         text.map_err(|why| format!("{}: {why}", path.display()))
     };
     let plan = Plan::read_with(&text, &read_file, extensions);
-    let plan = plan.or_exit(Exit::Usage, "the plan")?;
+    let plan = plan.map_err(|why| refused(args, &text, &why.to_string()))?;
     for note in plan.notes() {
         console.warn(note);
     }
@@ -234,6 +234,7 @@ fn write_results(
             series::write_rates(file, &outcome.depths, series, parts.transport.mtu())
         },
     )?;
+    write_or_remove(&args.out.join("refused.toml"), None, |_, ()| Ok(()))?;
     let capture = drawn.and_then(|case| case.outcome.as_ref().ok()?.capture.as_ref());
     write_or_remove(&args.out.join("capture.pcap"), capture, |file, capture| {
         io::Write::write_all(file, capture.file())
@@ -244,6 +245,19 @@ fn write_results(
         comparison,
         tables::write_compared,
     )
+}
+
+/// The refusal of a plan. The plan of options is written first, so that it can be changed.
+fn refused(args: &SimArgs, text: &str, why: &str) -> Failure {
+    let path = args.out.join("refused.toml");
+    let is_written = args.plan.is_none()
+        && fs::create_dir_all(&args.out).is_ok()
+        && fs::write(&path, text).is_ok();
+    let hint = match is_written {
+        true => format!("; the plan of these options is in {}", path.display()),
+        false => String::new(),
+    };
+    Failure::new(Exit::Usage, format!("the plan: {why}{hint}"))
 }
 
 /// Refuses a directory whose plan was not written by this program: the results would replace it.

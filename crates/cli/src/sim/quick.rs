@@ -20,13 +20,15 @@ pub(super) fn plan_text(args: &SimArgs) -> String {
         .collect();
     let until = quick.until.map(humantime::format_duration);
     let until = until.map(|time| format!("until = \"{time}\"\n"));
+    let buffer = quick.buffer.map(|bytes| format!("buffer = \"{bytes}\"\n"));
     let framing = quick.framing.unwrap_or_else(|| framing_bytes(quick.like));
     let switch = quick.like.map(|like| like.switch(&names, quick.mtu));
     format!(
-        "seeds = {}\nfirst_seed = {}\nframing_bytes = {framing}\n{}\n{}\n{}{}{transports}",
+        "seeds = {}\nfirst_seed = {}\nframing_bytes = {framing}\n{}{}\n{}\n{}{}{transports}",
         quick.seeds,
         quick.seed,
         until.unwrap_or_default(),
+        buffer.unwrap_or_default(),
         file_entry("topology", args.topology.as_ref()),
         file_entry(
             "workload",

@@ -50,6 +50,8 @@ struct File {
     #[serde(default = "one")]
     first_seed: u64,
     framing_bytes: Option<u32>,
+    #[serde(default, deserialize_with = "crate::units::some_size")]
+    buffer: Option<u64>,
     #[serde(default, deserialize_with = "crate::units::maybe_time")]
     reroute: Option<Duration>,
     #[serde(default, deserialize_with = "crate::units::maybe_wait")]
@@ -214,6 +216,7 @@ pub(super) fn read(
         losses,
         seeds,
         framing_bytes: file.framing_bytes,
+        buffer_bytes: file.buffer,
         reroute: file.reroute,
         until: file.until,
         measure: file.measure.checked()?,

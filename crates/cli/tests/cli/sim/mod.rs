@@ -55,7 +55,8 @@ fn refusal(directory: &Path, args: &[&str]) -> String {
 fn refusal_with(code: i32, directory: &Path, args: &[&str]) -> String {
     let output = sim(directory, args);
     assert_eq!(output.status.code(), Some(code), "{args:?}");
-    assert!(!directory.join("out").exists(), "nothing has run");
+    let results = directory.join("out/sim/results.json");
+    assert!(!results.exists(), "nothing has run");
     text(&output.stderr).trim().to_owned()
 }
 

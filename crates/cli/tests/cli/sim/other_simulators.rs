@@ -129,7 +129,40 @@ fn runs_take_the_settings_of_another_simulator() {
     assert!(line.contains("ns3, ns3-vwin, htsim"), "{line}");
 }
 
-/// In htsim's `permutation.cm`, flows of size 0 send until the simulation ends.
+/// Headroom for a cable of 1.6 Tbit/s and 500 us takes more than the buffer of ns-3. The plan that was refused is
+/// there, and `--buffer` is the remedy.
+#[test]
+fn a_long_cable_needs_a_buffer_and_a_refused_plan_is_written() {
+    let directory = peers_directory();
+    let at = directory.path();
+    let nodes = "3 1 2\n0\n0 1 1600Gbps 500us 0\n0 2 1600Gbps 500us 0\n";
+    fs::write(at.join("t.txt"), nodes).expect("written");
+    let args = [&OF_NS3[..], &["--like", "ns3"]].concat();
+    let line = refusal(at, &args);
+    assert!(
+        line.contains("bytes of headroom for all ports leave nothing"),
+        "{line}"
+    );
+    assert!(
+        line.ends_with("the plan of these options is in out/sim/refused.toml"),
+        "{line}"
+    );
+    // With a larger buffer, both the options and the plan are valid.
+    let with_buffer = result(at, &[&args[..], &["--buffer", "1GB"]].concat());
+    assert_eq!(with_buffer["runs"][0]["done"], 2);
+    assert_eq!(
+        with_buffer["settings"][0]["values"]["switch"]["buffer"],
+        1_000_000_000
+    );
+    assert!(!at.join("out/sim/refused.toml").exists());
+    fs::remove_dir_all(at.join("out")).expect("removed");
+    refusal(at, &args);
+    let plan = fs::read_to_string(at.join("out/sim/refused.toml")).expect("the plan");
+    fs::write(at.join("plan.toml"), format!("buffer = \"1GB\"\n{plan}")).expect("written");
+    let runs = &result(at, &["plan.toml"])["runs"];
+    assert_eq!(runs[0]["trace"], with_buffer["runs"][0]["trace"]);
+}
+
 /// `fct.txt` has the form of ns-3: a run that is compared with its own file differs nowhere.
 #[test]
 fn times_are_written_in_the_form_of_ns3() {
@@ -168,6 +201,7 @@ fn times_are_written_in_the_form_of_ns3() {
     }
 }
 
+/// In htsim's `permutation.cm`, flows of size 0 send until the simulation ends.
 #[test]
 fn flows_without_an_end_run_for_a_given_time() {
     let directory = peers_directory();

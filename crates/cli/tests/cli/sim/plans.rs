@@ -413,7 +413,7 @@ fn what_cannot_run_is_refused_before_anything_runs() {
         line.contains("the simulation needs 1") && line.contains(" GiB of memory"),
         "{line}"
     );
-    assert!(!at.join("out").exists());
+    assert!(!at.join("out/sim/results.json").exists());
 }
 
 #[test]
