@@ -1,14 +1,14 @@
 """OptiNIC's Table 5 and Celeris' Table II: what a NIC needs, and its failures, by the bytes of a queue pair.
 
-Each column of Celeris' table is a straight line over the bytes of a queue pair's context, and so are the
-failures an hour over the block RAM. The rows of RoCE and Celeris give the lines, and the cells of the other
-designs follow from them. In OptiNIC's table, IRN and Falcon have a reorder buffer besides. The contexts of
-the hardware of lab/rtl have lines of their own.
+The lines of `farwrite.model.nic` predict the cells: the rows of RoCE and Celeris in Celeris' table give them.
+In OptiNIC's table, IRN and Falcon have a reorder buffer besides. The contexts of the hardware of lab/rtl
+have lines of their own.
 """
 
 from __future__ import annotations
 
 import numpy as np
+from farwrite.model import nic
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -25,33 +25,12 @@ WIDTHS = "contexts of 10,240 queue pairs"
 LINE = "line through RoCE and Celeris"
 
 
-def quoted(settings: Settings, quantity: str) -> list[float]:
-    """Return a quantity of the two designs that give the lines."""
-    return [computed("Celeris II", f"{name}: {quantity}").quoted for name in settings["ends"]]
-
-
-def line(x: list[float], y: list[float], at: float) -> float:
-    """Return the value of the line through two points."""
-    return y[0] + (y[1] - y[0]) * (at - x[0]) / (x[1] - x[0])
-
-
-def cell(settings: Settings, quantity: str, state: float) -> float:
-    """Return a quantity of a NIC with `state` bytes for each queue pair."""
-    return line(settings["end_bytes"], quoted(settings, quantity), state)
-
-
-def hours(settings: Settings, bram: float) -> float:
-    """Return the hours between failures of all nodes, whose NICs have this block RAM."""
-    failures = [1 / of for of in quoted(settings, "MTBF")]
-    return 1 / line(quoted(settings, "BRAM"), failures, bram)
-
-
 def predicted(settings: Settings, design: str) -> Numbers:
     """Return the cells of a design, by the names of the columns."""
     of = settings["designs"][design]
-    found = {name: cell(settings, quantity, of["bytes"]) for name, quantity in COLUMNS.items()}
-    found["bram"] += of.get("buffer_bytes", 0) * 8 / settings["bram_bits"]
-    return found | {"hours": hours(settings, found["bram"])}
+    cells = nic.synthesis(of["bytes"], of.get("buffer_bytes", 0))
+    found = {name: cells[quantity] for name, quantity in COLUMNS.items()}
+    return found | {"hours": nic.mtbf_hours(found["bram"])}
 
 
 def slope(settings: Settings, rows: Rows) -> float:
@@ -69,13 +48,11 @@ def numbers(settings: Settings, rows: Rows) -> Numbers:
         for name, value in predicted(settings, design).items()
     }
     saved = follow((name, computed(*place)) for name, place in settings["rows"].items())
-    roce, celeris = quoted(settings, "BRAM")
-    more = 1 / hours(settings, roce) - 1 / hours(settings, celeris)
-    bits = settings["nodes"] * settings["bram_bits"] * (roce - celeris)
-    hardware = {"rtl_bram": slope(settings, rows)}
-    return (
-        cells | saved | hardware | {"per_bit": more / bits, "mtbf_roce_stated": stated_hours(settings, roce)}
-    )
+    of_rate = {
+        "per_bit": nic.implied_failures_per_bit(settings["nodes"], settings["bram_bits"]),
+        "mtbf_roce_stated": stated_hours(settings, computed("Celeris II", "RoCE: BRAM").quoted),
+    }
+    return cells | saved | {"rtl_bram": slope(settings, rows)} | of_rate
 
 
 def stated_hours(settings: Settings, bram: float) -> float:
@@ -89,7 +66,7 @@ def draw(settings: Settings, rows: Rows) -> Figure:
     figure, (memory, times, stated) = panels(3, width=4.2, height=3.8)
     low, high = settings["byte_range"]
     state = np.linspace(low, high, 100)
-    memory.plot(state, [cell(settings, "BRAM", of) for of in state], color="#0072B2", label=LINE)
+    memory.plot(state, [nic.synthesis(float(of))["BRAM"] for of in state], color="#0072B2", label=LINE)
     for table, fill in [("OptiNIC 5", "full"), ("Celeris II", "none")]:
         names = settings[table]
         bram = [computed(table, f"{name}: BRAM").quoted for name in names]
@@ -106,7 +83,7 @@ def draw(settings: Settings, rows: Rows) -> Figure:
         points(panel, settings, with_names=panel is times)
         panel.set_xlabel("block RAMs of a NIC, 36 Kbit each")
         panel.set_ylabel("mean time between failures, h")
-        panel.plot(across, [hours(settings, number) for number in across], color="#0072B2", label=LINE)
+        panel.plot(across, [nic.mtbf_hours(float(number)) for number in across], color="#0072B2", label=LINE)
     label = f"{settings['failures_per_bit']:g} failures an hour and bit"
     of_rate = [stated_hours(settings, number) for number in across]
     stated.plot(across, of_rate, color="#009E73", linestyle="--", label=label)

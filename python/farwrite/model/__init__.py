@@ -25,7 +25,8 @@ Variants:
 
 ``docs/model.md`` in the repository derives the variants, and describes their differences and their accuracy.
 
-`farwrite.model.nic` models NICs: their memory, the number of queue pairs that fit, and how often NICs fail.
+`farwrite.model.nic` models NICs: their memory and logic, the number of queue pairs that fit, and how often
+NICs fail.
 """
 
 from farwrite.model.arguments import Numbers, Words

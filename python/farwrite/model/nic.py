@@ -1,9 +1,10 @@
 """The state that a NIC stores, and what follows from it: on-chip memory, queue pairs, cluster size, failures.
 
 `tables` returns the rows of the papers' tables about this state: OptiNIC 4 and 5, Celeris I and II, NetRT II,
-LoWAR I. If a number follows from other numbers of the paper, the row has both the paper's number and the
-computed number, with the formula. Other numbers, such as results of synthesis, are only quoted.
-`disagreements` returns the rows whose number does not follow from what the paper says.
+LoWAR I. If a number follows from other numbers of the papers, the row has both the paper's number and the
+computed number, with the formula. Other numbers are only quoted. `disagreements` returns the rows whose
+number does not follow from what the paper says. `synthesis` and `mtbf_hours` predict rows of OptiNIC 5 and
+Celeris II from the bytes of a queue pair's context.
 
 Memory is in bytes. Where a paper speaks of 4 MB of SRAM, the module computes with 4 MiB, because only this
 value gives the paper's numbers of queue pairs. Times are in hours.
@@ -33,9 +34,25 @@ FIELDS: Mapping[str, Mapping[str, int]] = MappingProxyType(
     }
 )
 
-#: Failures per hour of 15,000 nodes: a constant part, and the part of each block RAM. They are fitted to the
-#: papers' numbers, not derived: see `mtbf_hours`.
-_FAILURES, _FAILURES_PER_BRAM = 0.00613, 1.188e-5
+#: A number of each of the two rows that give a line.
+Ends = tuple[float, float]
+#: Bits of a block RAM.
+BRAM_BITS = 36 * 1024
+#: The columns of OptiNIC 5 and Celeris II; another one has the hours between failures of 15,000 nodes.
+COLUMNS = ("LUT", "LUTRAM", "FF", "BRAM", "power in W")
+_BRAM = COLUMNS.index("BRAM")
+_MTBF = len(COLUMNS)
+_CELERIS_2: Mapping[str, tuple[float, ...]] = MappingProxyType(
+    {
+        "RoCE": (312_449.0, 23_277.0, 562_129.0, 1450.5, 34.7, 42.8),
+        "IRN": (319_567.0, 24_221.0, 573_116.0, 1941.5, 35.9, 34.3),
+        "SRNIC": (304_497.0, 22_460.0, 551_526.0, 939.5, 33.5, 57.8),
+        "Celeris": (298_435.0, 21_743.0, 542_972.0, 529.5, 32.5, 80.5),
+    }
+)
+#: The rows of Celeris II that give the lines, and the bytes of a queue pair's context in them.
+_ENDS = ("RoCE", "Celeris")
+_END_BYTES = (407.0, 52.0)
 
 
 @dataclass(frozen=True)
@@ -106,12 +123,32 @@ def cluster_size(pairs: float, connections: int = CONNECTIONS_PER_PEER) -> int:
     return int(pairs // connections)
 
 
+def synthesis(state: float, buffer_bytes: float = 0) -> dict[str, float]:
+    """Return the `COLUMNS` of a NIC whose queue pairs have contexts of `state` bytes.
+
+    Each column of Celeris II is a straight line over these bytes. The rows of RoCE (407 bytes) and Celeris
+    (52 bytes) give it: block RAM is 394.6 + 2.594 * `state`. The line predicts the columns of the two other
+    rows within 0.6%. A reorder buffer of `buffer_bytes` is in block RAM of its own (OptiNIC, section 4).
+
+    Raises
+    ------
+    ValueError
+        `state` or `buffer_bytes` is negative or not finite.
+    """
+    for name, count in (("state", state), ("buffer_bytes", buffer_bytes)):
+        if not 0 <= count < inf:
+            raise ValueError(f"{name} = {count}: must be finite and at least 0 bytes")
+    found = {name: _line(_END_BYTES, _quoted(at), state) for at, name in enumerate(COLUMNS)}
+    found["BRAM"] += buffer_bytes * 8 / BRAM_BITS
+    return found
+
+
 def mtbf_hours(bram: float) -> float:
     """Return the mean time between failures, in hours, of 15,000 nodes whose NICs have `bram` block RAMs.
 
-    A block RAM has 36 Kbit. ``1 / (0.00613 + 1.188e-5 * bram)`` fits all times of Celeris II and OptiNIC 5.
-    Celeris IV.C says that these times follow from 1e-11 failures per hour and bit;
-    `implied_failures_per_bit` shows that they do not.
+    A block RAM has 36 Kbit. Failures per hour are a straight line over the block RAM, which the rows of RoCE
+    and Celeris in Celeris II give: 0.00613 + 1.188e-5 * `bram`. Celeris IV.C says that these times follow
+    from 1e-11 failures per hour and bit; `implied_failures_per_bit` shows that they do not.
 
     Raises
     ------
@@ -120,11 +157,11 @@ def mtbf_hours(bram: float) -> float:
     """
     if not 0 <= bram < inf:
         raise ValueError(f"bram = {bram}: must be finite and at least 0")
-    return 1 / (_FAILURES + _FAILURES_PER_BRAM * bram)
+    return 1 / _line(_quoted(_BRAM), _failures(), bram)
 
 
-def implied_failures_per_bit(nodes: int = 15_000, bram_bits: int = 36 * 1024) -> float:
-    """Return the failures per hour and bit of block RAM that the fit of `mtbf_hours` implies: about 2e-14.
+def implied_failures_per_bit(nodes: int = 15_000, bram_bits: int = BRAM_BITS) -> float:
+    """Return the failures per hour and bit of block RAM that the line of `mtbf_hours` implies: about 2e-14.
 
     Raises
     ------
@@ -134,7 +171,25 @@ def implied_failures_per_bit(nodes: int = 15_000, bram_bits: int = 36 * 1024) ->
     for name, count in (("nodes", nodes), ("bram_bits", bram_bits)):
         if count < 1:
             raise ValueError(f"{name} = {count}: must be at least 1")
-    return _FAILURES_PER_BRAM / (nodes * bram_bits)
+    (roce, celeris), (first, last) = _failures(), _quoted(_BRAM)
+    return (roce - celeris) / (first - last) / (nodes * bram_bits)
+
+
+def _quoted(column: int) -> Ends:
+    """Return a column of the rows that give the lines."""
+    first, last = (_CELERIS_2[name][column] for name in _ENDS)
+    return first, last
+
+
+def _failures() -> Ends:
+    """Return the failures per hour of the rows that give the lines."""
+    first, last = _quoted(_MTBF)
+    return 1 / first, 1 / last
+
+
+def _line(x: Ends, y: Ends, at: float) -> float:
+    """Return the value at a place of the line through two points."""
+    return y[0] + (y[1] - y[0]) * (at - x[0]) / (x[1] - x[0])
 
 
 def tables() -> list[Row]:
@@ -167,12 +222,23 @@ def _optinic_4() -> Iterator[Row]:
         yield Row("OptiNIC 4", f"{name}: cluster size", cluster, cluster_size(pairs, connections), formula)
 
 
-def _synthesis(table: str, designs: Mapping[str, tuple[float, ...]]) -> Iterator[Row]:
-    for name, (lut, lutram, ff, bram, power, mtbf) in designs.items():
-        quoted = {"LUT": lut, "LUTRAM": lutram, "FF": ff, "BRAM": bram, "power in W": power}
-        for quantity, value in quoted.items():
-            yield Row(table, f"{name}: {quantity}", value)
-        yield Row(table, f"{name}: MTBF", mtbf, mtbf_hours(bram), f"1 / (0.00613 + 1.188e-5 * {bram:g}) h")
+def _synthesis(
+    table: str, designs: Mapping[str, tuple[float, ...]], contexts: Mapping[str, tuple[int, int]]
+) -> Iterator[Row]:
+    """Yield the rows of a table. `contexts`: bytes of a context and a reorder buffer, where lines predict."""
+    for name, quoted in designs.items():
+        values = dict(zip((*COLUMNS, "MTBF"), quoted, strict=True))
+        if name not in contexts:
+            yield from (Row(table, f"{name}: {quantity}", value) for quantity, value in values.items())
+            continue
+        state, buffer_bytes = contexts[name]
+        computed = synthesis(state, buffer_bytes)
+        computed["MTBF"] = mtbf_hours(computed["BRAM"])
+        formula = f"lines through RoCE and Celeris of Celeris II, {state} B" + (
+            f" and a reorder buffer of {buffer_bytes} B" if buffer_bytes else ""
+        )
+        for quantity, value in values.items():
+            yield Row(table, f"{name}: {quantity}", value, computed[quantity], formula)
 
 
 def _optinic_5() -> Iterator[Row]:
@@ -184,7 +250,9 @@ def _optinic_5() -> Iterator[Row]:
         "UCCL": (312.4e3, 23.3e3, 562.1e3, 1.5e3, 34.7, 42.8),
         "OptiNIC": (298.4e3, 21.7e3, 543.0e3, 0.5e3, 32.5, 80.5),
     }
-    yield from _synthesis("OptiNIC 5", designs)
+    # Section 4: IRN and Falcon have a reorder buffer of 1.2 MB.
+    contexts = {"IRN": (596, 1_200_000), "SRNIC": (210, 0), "Falcon": (350, 1_200_000)}
+    yield from _synthesis("OptiNIC 5", designs, contexts)
     # Section 5.3.5 states 63 to 73% less block RAM than RoCE and IRN.
     yield Row(
         "OptiNIC 5", "BRAM saved beside RoCE", 0.63, 1 - 529.5 / 1450.5, "1 - 529.5 / 1450.5 (Celeris II)"
@@ -204,13 +272,7 @@ def _celeris_1() -> Iterator[Row]:
 
 
 def _celeris_2() -> Iterator[Row]:
-    designs = {
-        "RoCE": (312_449.0, 23_277.0, 562_129.0, 1450.5, 34.7, 42.8),
-        "IRN": (319_567.0, 24_221.0, 573_116.0, 1941.5, 35.9, 34.3),
-        "SRNIC": (304_497.0, 22_460.0, 551_526.0, 939.5, 33.5, 57.8),
-        "Celeris": (298_435.0, 21_743.0, 542_972.0, 529.5, 32.5, 80.5),
-    }
-    yield from _synthesis("Celeris II", designs)
+    yield from _synthesis("Celeris II", _CELERIS_2, {"IRN": (596, 0), "SRNIC": (210, 0)})
     # Section IV.C states 1e-11 failures per hour and bit.
     yield Row(
         "Celeris II", "failures an hour and bit", 1e-11, implied_failures_per_bit(), "slope of the MTBFs"
