@@ -4,7 +4,8 @@
 //!   of 1 MB: Go-Back-N alone, LoWAR with fixed r and c, and LoWAR that adapts.
 //! - `connections` (L9): 1 to 32 connections over 40 and 80 ms.
 //! - `nics` (L9): NICs that restart slowly and have other timeouts, beside LoWAR, with one connection.
-//! - `degradation` (figure 3, L3): Go-Back-N in a local network and over 40 ms, with 1 to 32 connections.
+//! - `degradation` (figure 3, L3): Go-Back-N in a local network, also with a short timeout, and over 40 ms,
+//!   with 1 to 32 connections.
 //! - `times` (figure 10, L10): completion times of messages of 1 MB over 40 ms.
 //! - `bursts` (figure 11, L11): LoWAR(64, 8) over 40 ms with bursts of losses, beside the best of other
 //!   shapes.
