@@ -4,7 +4,8 @@
 //! `netrt chain`: random losses on a chain of five nodes (figures 6 and 7). `netrt incast`: many
 //! senders to one receiver (figure 8). `netrt spines`: packets that take several paths (figure 9 and
 //! table III). `netrt window`: the incast of senders that have at most a bandwidth-delay product in
-//! flight. Without an argument: all four. `--help` lists the options.
+//! flight. `netrt timeout`: the chain with the ACK timeout of IRN. `netrt unlimited`: the incast where N,
+//! by which repeats slow down, has no limit. Without an argument: all six. `--help` lists the options.
 
 #[path = "../../../crates/boxes/tests/common/racks.rs"]
 mod racks;
@@ -42,9 +43,9 @@ const MEASURES: [Measure; 9] = [
 #[derive(Parser)]
 struct Args {
     /// Figures; without any, all
-    #[arg(value_parser = ["chain", "incast", "spines", "window"])]
+    #[arg(value_parser = ["chain", "incast", "spines", "window", "timeout", "unlimited"])]
     figures: Vec<String>,
-    /// Runs of incast, spines and window
+    /// Runs of incast, spines, window and unlimited
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
     seeds: u64,
     /// Write the results as rows
@@ -74,6 +75,12 @@ fn main() {
     if wants("window") {
         window(seeds, &rows);
     }
+    if wants("timeout") {
+        chain_of(", ACK timeout of 320 us", chain_of_short_timeout, &rows);
+    }
+    if wants("unlimited") {
+        unlimited(seeds, &rows);
+    }
     rows.write(csv.as_deref());
     println!("{:.0} s", began.elapsed().as_secs_f64());
 }
@@ -88,37 +95,49 @@ const CHAINS: [(&str, Chain); 3] = [
     (", 30 us between boxes", Scene::chain_of_near_boxes),
 ];
 
+/// The chain with IRN's `RTO_high` at the NICs.
+fn chain_of_short_timeout(bytes: u32, loss: f64, writes: u64) -> Scene {
+    Scene {
+        ack_timeout_ns: 320_000,
+        ..Scene::chain(bytes, loss, writes)
+    }
+}
+
 /// N6 and N7.
 fn chain(rows: &Rows) {
-    const WRITES: u64 = 200;
     for (variant, make) in CHAINS {
-        println!("chain{variant}, 10 Gbit/s, {WRITES} writes; times in us");
-        head("repair");
-        for bytes in [10_000, 100_000, 1_000_000] {
-            for loss in [0.001, 0.005, 0.01, 0.05] {
-                println!("{bytes} bytes, loss {loss}");
-                let scene = make(bytes, loss, WRITES);
-                let conditions = format!("{}, {WRITES} writes, seed 0", conditions(&scene));
-                let size = match bytes {
-                    1_000_000 => format!("1 MB{variant}"),
-                    _ => format!("{} KB{variant}", bytes / 1000),
-                };
-                let plain = run(&scene, &Repair::Gbn, 1);
-                let table = Table::new(rows.panel("N6", &size, &conditions), loss, &plain);
-                table.row("Go-Back-N", &plain);
-                for products in [1, 2, 4] {
-                    let boxes = run(&scene, &netrt(&scene, products), 1);
-                    table.row(&pool_name(products), &boxes);
-                    if products == 1 {
-                        print_memory(&boxes[0], loss, &rows.panel("N7", &size, &conditions));
-                    }
-                }
-            }
-        }
+        chain_of(variant, make, rows);
     }
     println!(
         "paper: mean up to 75% lower than Go-Back-N, flat in the loss; pool 128 KB; buffer 37 KB, mean 15 KB"
     );
+}
+
+fn chain_of(variant: &str, make: Chain, rows: &Rows) {
+    const WRITES: u64 = 200;
+    println!("chain{variant}, 10 Gbit/s, {WRITES} writes; times in us");
+    head("repair");
+    for bytes in [10_000, 100_000, 1_000_000] {
+        for loss in [0.001, 0.005, 0.01, 0.05] {
+            println!("{bytes} bytes, loss {loss}");
+            let scene = make(bytes, loss, WRITES);
+            let conditions = format!("{}, {WRITES} writes, seed 0", conditions(&scene));
+            let size = match bytes {
+                1_000_000 => format!("1 MB{variant}"),
+                _ => format!("{} KB{variant}", bytes / 1000),
+            };
+            let plain = run(&scene, &Repair::Gbn, 1);
+            let table = Table::new(rows.panel("N6", &size, &conditions), loss, &plain);
+            table.row("Go-Back-N", &plain);
+            for products in [1, 2, 4] {
+                let boxes = run(&scene, &netrt(&scene, products), 1);
+                table.row(&pool_name(products), &boxes);
+                if products == 1 {
+                    print_memory(&boxes[0], loss, &rows.panel("N7", &size, &conditions));
+                }
+            }
+        }
+    }
 }
 
 /// N8.
@@ -135,12 +154,7 @@ fn incast(seeds: u64, rows: &Rows) {
             };
             let name = format!("{buffer_mib} MiB{}", nics(&scene));
             head(&format!("{senders} senders, {name}"));
-            let conditions = format!(
-                "{}, writes of 500 KB that begin 10 us apart, DCQCN, means of seeds 0 to {}",
-                conditions(&scene),
-                seeds - 1
-            );
-            let panel = rows.panel("N8", &name, &conditions);
+            let panel = rows.panel("N8", &name, &incast_conditions(&scene, seeds));
             let plain = run(&scene, &Repair::Gbn, seeds);
             let table = Table::new(panel, senders as f64, &plain);
             table.row("Go-Back-N", &plain);
@@ -153,6 +167,32 @@ fn incast(seeds: u64, rows: &Rows) {
         }
     }
     println!("paper: mean 34 to 47% lower than Go-Back-N, tail 14 to 34%; PFC mean 25 to 35%");
+}
+
+/// N8 where N is all bytes that were requested and not yet repeated, also beyond a bandwidth-delay product.
+fn unlimited(seeds: u64, rows: &Rows) {
+    println!("\nincast, N without a limit; times in us, means of {seeds} seeds");
+    for buffer_mib in [2, 9] {
+        for senders in [15, 30, 50] {
+            let scene = Scene {
+                buffer_bytes: buffer_mib << 20,
+                ..Scene::incast(senders)
+            };
+            let name = format!("{buffer_mib} MiB");
+            head(&format!("{senders} senders, {name}"));
+            let panel = rows.panel("N8", &name, &incast_conditions(&scene, seeds));
+            let plain = run(&scene, &Repair::Gbn, seeds);
+            let table = Table::new(panel, senders as f64, &plain);
+            for products in [1, 32] {
+                let boxes = run(
+                    &scene,
+                    &Repair::NetRt(scene.netrt_unlimited(products)),
+                    seeds,
+                );
+                table.row(&format!("{}, no limit of N", pool_name(products)), &boxes);
+            }
+        }
+    }
 }
 
 /// N8 with a window, and with smaller buffers, which such senders need to lose packets.
@@ -284,6 +324,14 @@ fn conditions(scene: &Scene) -> String {
         path.rate_bps as f64 / 1e9,
         path.rtt_ns as f64 / 1e3,
         path.mtu_bytes,
+    )
+}
+
+fn incast_conditions(scene: &Scene, seeds: u64) -> String {
+    format!(
+        "{}, writes of 500 KB that begin 10 us apart, DCQCN, means of seeds 0 to {}",
+        conditions(scene),
+        seeds - 1
     )
 }
 

@@ -10,6 +10,8 @@ from paper_figures.style import bars, legend_below, log_y, loss_places, panels
 
 #: What the panels with losses both ways add to the size of the writes.
 BOTH = ", losses both ways"
+#: What the panels of NICs with IRN's timeout add.
+SHORT = ", ACK timeout of 320 us"
 
 
 def numbers(settings: Settings, rows: Rows) -> Numbers:
@@ -45,6 +47,10 @@ def numbers(settings: Settings, rows: Rows) -> Numbers:
         "growth_1_mb": growth(large, one),
         "growth_1_mb_2_bdp": growth(large, two),
         "repeated_1_mb_5e-2": rows.value(large, two, "repeated", 0.05),
+        "short_lower_1_bdp": most_lower(one, SHORT),
+        "short_lower_2_bdp": most_lower(two, SHORT),
+        "short_plain_growth_1_mb": growth(large + SHORT, plain),
+        "short_plain_step_1_mb": step(large + SHORT, plain),
         "both_lower_1_bdp": most_lower(one, BOTH),
         "both_lower_2_bdp": most_lower(two, BOTH),
         "both_growth_10_kb": growth(small + BOTH, one),
@@ -54,10 +60,10 @@ def numbers(settings: Settings, rows: Rows) -> Numbers:
 
 
 def draw(settings: Settings, rows: Rows) -> Figure:
-    """Draw the paper's plot with our numbers: losses toward the receiver above, and both ways below."""
-    figure, axes = panels(3, rows=2)
+    """Draw the paper's plot with our numbers, also with IRN's timeout, and with losses both ways."""
+    figure, axes = panels(3, rows=3)
     names = [settings["plain"], settings["one"], settings["two"]]
-    shown = [size + ways for ways in ("", BOTH) for size in settings["sizes"]]
+    shown = [size + ways for ways in ("", SHORT, BOTH) for size in settings["sizes"]]
     for panel, size in zip(axes, shown, strict=True):
         means, tails = (
             {name: rows.line(size, name, measure)[1] for name in names} for measure in ["mean_us", "p99_us"]
@@ -68,7 +74,7 @@ def draw(settings: Settings, rows: Rows) -> Figure:
         loss_places(panel, losses)
         log_y(panel)
         panel.set_title(f"writes of {size}")
-    for panel in (axes[0], axes[3]):
+    for panel in axes[::3]:
         panel.set_ylabel("mean time, us (marks: p99)")
     legend_below(figure, axes[0], len(names))
     return figure

@@ -25,6 +25,9 @@ def numbers(settings: Settings, rows: Rows) -> Numbers:
     small, small_tail = (
         lower(settings, rows, settings["small_pool"], measure) for measure in ["mean_us", "p99_us"]
     )
+    unlimited, unlimited_tail = (
+        lower(settings, rows, settings["unlimited"], measure) for measure in ["mean_us", "p99_us"]
+    )
     pfc = lower(settings, rows, settings["pfc"], "mean_us")
     return {
         "mean_least": min(mean),
@@ -35,6 +38,10 @@ def numbers(settings: Settings, rows: Rows) -> Numbers:
         "small_pool_most": max(small),
         "small_pool_tail_least": min(small_tail),
         "small_pool_tail_most": max(small_tail),
+        "unlimited_least": min(unlimited),
+        "unlimited_most": max(unlimited),
+        "unlimited_tail_least": min(unlimited_tail),
+        "unlimited_tail_most": max(unlimited_tail),
         "pfc_least": min(pfc),
         "pfc_most": max(pfc),
     }

@@ -47,6 +47,7 @@ REPAIRS: dict[str, Style] = {
     "NetRT, pool 1 BDP": {"color": "#56B4E9", "marker": "D"},
     "NetRT, pool 2 BDP": {"color": "#0072B2", "marker": "^"},
     "NetRT, pool 32 BDP": {"color": "#0072B2", "marker": "^"},
+    "NetRT, pool 32 BDP, no limit of N": {"color": "#009E73", "marker": "v"},
     "ECMP, Go-Back-N": {"color": "#999999", "marker": "v"},
     "DRILL, Go-Back-N": GO_BACK_N,
     "DRILL, IRN": {"color": "#E69F00", "marker": "s"},

@@ -197,4 +197,11 @@ impl Scene {
             ..config
         }
     }
+
+    /// The same box, where N has no limit.
+    pub(crate) fn netrt_unlimited(&self, products: u64) -> Config {
+        let mut config = self.netrt(products);
+        config.rate.most_bytes = u64::MAX;
+        config
+    }
 }
