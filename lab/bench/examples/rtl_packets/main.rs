@@ -1,15 +1,17 @@
-//! `rtl_packets --packets N --seed S --out FILE`: packets and requests for the hardware of `lab/rtl`, with what
-//! `farwrite_rc::xp` makes of each.
+//! `rtl_packets --packets N --seed S --out FILE --sealed FILE`: packets and requests for the hardware of
+//! `lab/rtl`, with what `farwrite_rc::xp` makes of each, and the first of these packets with their ICRC.
 //!
 //! Queue pairs send to each other in pairs, and the hardware is all of them. The path between them loses packets,
 //! doubles them and changes their order; a share of them is forged. `record.rs` has the form of the file.
 
 mod pair;
 mod record;
+mod sealed;
 mod wire;
 
 use std::fs::File;
 use std::io::{self, BufWriter};
+use std::path::PathBuf;
 
 use clap::Parser;
 use farwrite_link::Rng;
@@ -33,6 +35,7 @@ const MOST_ON_THE_WAY: usize = 12;
 const LAST_US: u64 = u32::MAX as u64;
 const SEQ_MASK: u64 = (1 << 24) - 1;
 const NOTIFICATION: u8 = 0x81;
+const MOST_SEALED: u64 = 20_000;
 
 /// What is written.
 #[derive(Parser)]
@@ -44,7 +47,10 @@ struct Options {
     seed: u64,
     /// The file; standard output without it.
     #[arg(long)]
-    out: Option<std::path::PathBuf>,
+    out: Option<PathBuf>,
+    /// The file of whole packets with their ICRC.
+    #[arg(long)]
+    sealed: Option<PathBuf>,
 }
 
 /// The number that a message has in hardware.
@@ -352,8 +358,11 @@ fn notification(qpn: u32) -> Packet {
     }
 }
 
-fn run(options: &Options, out: &mut impl io::Write) -> io::Result<()> {
+fn run(options: &Options, out: &mut impl io::Write, sealed: &mut impl io::Write) -> io::Result<()> {
     let mut world = World::new(options.seed);
+    // The packets of the other file do not depend on these draws.
+    let mut rng = Rng::new(options.seed);
+    let mut most_sealed = MOST_SEALED;
     for value in [
         PAIRS,
         KEYS,
@@ -376,6 +385,10 @@ fn run(options: &Options, out: &mut impl io::Write) -> io::Result<()> {
     loop {
         for record in &records {
             record.write_to(bases[record.qpn as usize], out)?;
+            if record.is_valid_packet() && most_sealed > 0 {
+                most_sealed -= 1;
+                sealed::write(&mut rng, &record.packet, sealed)?;
+            }
         }
         if world.packets >= options.packets {
             break;
@@ -385,13 +398,24 @@ fn run(options: &Options, out: &mut impl io::Write) -> io::Result<()> {
     for record in world.scan_all() {
         record.write_to(bases[record.qpn as usize], out)?;
     }
-    out.flush()
+    out.flush()?;
+    sealed.flush()
 }
 
 fn main() -> io::Result<()> {
     let options = Options::parse();
-    match &options.out {
-        Some(path) => run(&options, &mut BufWriter::new(File::create(path)?)),
-        None => run(&options, &mut BufWriter::new(io::stdout().lock())),
-    }
+    let mut out = file(options.out.as_ref(), io::stdout())?;
+    let mut sealed = file(options.sealed.as_ref(), io::sink())?;
+    run(&options, &mut out, &mut sealed)
+}
+
+/// A file, or what takes its place.
+fn file(
+    path: Option<&PathBuf>,
+    other: impl io::Write + 'static,
+) -> io::Result<BufWriter<Box<dyn io::Write>>> {
+    Ok(BufWriter::new(match path {
+        Some(path) => Box::new(File::create(path)?),
+        None => Box::new(other),
+    }))
 }

@@ -90,6 +90,11 @@ impl Record {
         }
     }
 
+    /// Whether this is a packet that has an event.
+    pub(crate) fn is_valid_packet(&self) -> bool {
+        self.kind == Kind::Packet && self.outcome != Outcome::NoEvent
+    }
+
     /// Writes all fields in a fixed order, numbers with their lowest byte first. `base` is the number that the
     /// hardware gives the first message.
     pub(crate) fn write_to(&self, base: u32, out: &mut impl Write) -> io::Result<()> {
