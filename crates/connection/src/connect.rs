@@ -238,6 +238,10 @@ fn explain(
                 ours: VERSION,
                 theirs: version,
             },
+            (Refusal::OverBudget, _) => Error::Busy {
+                at,
+                within: options.busy_limit,
+            },
         },
         InitiatorFailure::UnknownHere { at } => match keys {
             InitiatorKeys::Identities { own, .. } => Error::UnknownHere {

@@ -19,7 +19,8 @@ pub struct ConnectionOptions {
     /// How long the lookup of a name may take, how long the listener may be silent while this end connects, and how
     /// long the search for the largest packets may take.
     pub connect_limit: Duration,
-    /// How long this end asks again while the listener answers that it has no room. Zero: it asks once.
+    /// How long this end asks again while the listener answers that it has no room, or verifies no more requests of
+    /// this host at the moment. Zero: it asks a listener without room once.
     pub busy_limit: Duration,
     /// How long the peer may be silent before the connection ends: a machine that sleeps, or a cut path.
     /// Each end has a limit of its own.

@@ -59,7 +59,7 @@ struct Answered {
 /// How long an initiator goes on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// While nothing answers: from the beginning on, and again after each answer that there is no room.
+    /// While nothing answers: from the beginning on, and again after each answer that there is no room now.
     pub(crate) answer_ns: u64,
     /// While the peer has no room, from the beginning on.
     pub(crate) busy_ns: u64,
@@ -162,19 +162,7 @@ impl Initiator {
                 }
             }
             Content::Refusal(reason) => {
-                // A responder that knows this version does not refuse for the version.
-                let reason = match reason {
-                    Some(Refusal::Version) if packet.version == packet::VERSION => return None,
-                    Some(reason) => reason,
-                    None => return None,
-                };
-                let (at, version) = (attempt.to, packet.version);
-                let why = InitiatorFailure::Refused {
-                    at,
-                    reason,
-                    version,
-                };
-                attempt.refused.get_or_insert((why, now_ns + DOUBT_NS));
+                self.refused(now_ns, place, (reason?, packet.version));
                 None
             }
             Content::Hello
@@ -200,8 +188,33 @@ impl Initiator {
             return;
         }
         attempt.ask_again(now_ns);
-        let silent_ns = now_ns.saturating_add(self.limits.answer_ns);
-        self.give_up_ns = self.give_up_ns.max(silent_ns.min(self.busy_until_ns));
+        self.wait_for_room(now_ns, place);
+    }
+
+    fn refused(&mut self, now_ns: u64, place: usize, (reason, version): (Refusal, u16)) {
+        let attempt = &mut self.attempts[place];
+        match reason {
+            Refusal::OverBudget => self.wait_for_room(now_ns, place),
+            // A responder that knows this version does not refuse for the version.
+            Refusal::Version if version == packet::VERSION => {}
+            _ => {
+                let why = InitiatorFailure::Refused {
+                    at: attempt.to,
+                    reason,
+                    version,
+                };
+                attempt.refused.get_or_insert((why, now_ns + DOUBT_NS));
+            }
+        }
+    }
+
+    /// The peer at `place` lives, and cannot serve this end now.
+    fn wait_for_room(&mut self, now_ns: u64, place: usize) {
+        self.attempts[place].was_busy = true;
+        if now_ns < self.busy_until_ns {
+            let silent_ns = now_ns.saturating_add(self.limits.answer_ns);
+            self.give_up_ns = self.give_up_ns.max(silent_ns.min(self.busy_until_ns));
+        }
     }
 
     fn has_shown_code(&self) -> bool {
@@ -370,7 +383,7 @@ impl Initiator {
         });
         // What a peer says is worth more than silence at another address.
         let unfinished = begun.map(|attempt| InitiatorFailure::Unfinished { at: attempt.to });
-        let busy = self.attempts.iter().find(|attempt| attempt.busy_ns > 0);
+        let busy = self.attempts.iter().find(|attempt| attempt.was_busy);
         let busy = busy.map(|attempt| InitiatorFailure::Busy { at: attempt.to });
         let to = self.attempts.iter().map(|attempt| attempt.to).collect();
         let said = spent.or(failures.into_iter().next());

@@ -77,6 +77,8 @@ pub(crate) enum Refusal {
     Keys,
     /// Its code is used up.
     CodeUsed,
+    /// It verifies no more openings at the moment. The initiator repeats its own.
+    OverBudget,
 }
 
 impl Refusal {
@@ -86,11 +88,18 @@ impl Refusal {
             Self::Pattern => 2,
             Self::Keys => 3,
             Self::CodeUsed => 4,
+            Self::OverBudget => 5,
         }
     }
 
     fn of(number: u8) -> Option<Self> {
-        let all = [Self::Version, Self::Pattern, Self::Keys, Self::CodeUsed];
+        let all = [
+            Self::Version,
+            Self::Pattern,
+            Self::Keys,
+            Self::CodeUsed,
+            Self::OverBudget,
+        ];
         all.into_iter().find(|refusal| refusal.number() == number)
     }
 }

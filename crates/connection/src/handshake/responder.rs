@@ -75,7 +75,8 @@ struct Entry {
 pub struct RefusalCounts {
     /// Openings without a valid cookie. Their sources got a cookie.
     pub cookies: u64,
-    /// Openings and exchanges about a code that were not computed, because too many came.
+    /// Openings and exchanges about a code that were not computed, because too many came. Their initiators repeat
+    /// them.
     pub over_budget: u64,
     /// Openings that do not verify: their senders have other keys, or a code that is used up.
     pub other_keys: u64,
@@ -198,8 +199,8 @@ impl Responder {
         opening: [u8; 32],
         (prologue, noise): (&[u8], &[u8]),
     ) -> Reaction {
-        if !self.may_compute(now_ns, id) {
-            return Reaction::Ignored;
+        if let Some(refused) = self.over_budget(now_ns, id) {
+            return refused;
         }
         let opened = pattern.map_or(Err(OpenError::Pattern), |pattern| {
             noise::open(&self.keys, pattern, prologue, noise)
@@ -233,11 +234,14 @@ impl Responder {
         })
     }
 
-    /// Whether this end may spend operations on a curve for a source now.
-    fn may_compute(&mut self, now_ns: u64, (_, source): HandshakeId) -> bool {
-        let may = self.budget.take(now_ns, source);
-        self.counts.over_budget += u64::from(!may);
-        may
+    /// The reaction to a packet of a source for which this end may spend no operations on a curve now.
+    fn over_budget(&mut self, now_ns: u64, (number, source): HandshakeId) -> Option<Reaction> {
+        if self.budget.take(now_ns, source) {
+            return None;
+        }
+        self.counts.over_budget += 1;
+        let refusal = packet::refusal(number, Refusal::OverBudget);
+        Some(Reaction::Answered(refusal))
     }
 
     /// Lets a request whose first message verifies wait for [`Responder::accept`], if there is room.

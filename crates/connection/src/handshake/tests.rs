@@ -18,6 +18,7 @@ use super::{
 use crate::keys::{Keys, Peer};
 
 mod codes;
+mod many;
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1000 * MS;
@@ -546,7 +547,8 @@ fn strangers_leave_no_state() {
         let (_, pake) = code.begin();
         let exchange = packet::exchange(number, &cookie, &pake);
         let packet = if n % 2 == 0 { opening } else { exchange };
-        verified += usize::from(answered(&packet).is_some());
+        let refusal = packet::refusal(number, Refusal::OverBudget);
+        verified += usize::from(answered(&packet) != Some(refusal));
         // With a cookie of another source.
         let other = packet::prologue(number + 1, &cookie, Pattern::Identities);
         let other = [other, noise].concat();
@@ -653,7 +655,14 @@ proptest! {
         let content = Content::Exchange { cookie, pake: &pake };
         prop_assert_eq!(read(&packet::exchange(number, &cookie, &pake)), shown(content));
         prop_assert_eq!(read(&packet::exchanged(number, &pake)), shown(Content::Exchanged(&pake)));
-        for reason in [Refusal::Version, Refusal::Pattern, Refusal::Keys, Refusal::CodeUsed] {
+        let reasons = [
+            Refusal::Version,
+            Refusal::Pattern,
+            Refusal::Keys,
+            Refusal::CodeUsed,
+            Refusal::OverBudget,
+        ];
+        for reason in reasons {
             let content = Content::Refusal(Some(reason));
             prop_assert_eq!(read(&packet::refusal(number, reason)), shown(content));
         }

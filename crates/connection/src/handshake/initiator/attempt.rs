@@ -33,8 +33,10 @@ pub(super) struct Attempt {
     pub(super) repeat: Repeat,
     /// A refusal that nothing proves, and when it counts.
     pub(super) refused: Option<(InitiatorFailure, u64)>,
+    /// Whether the peer had no room, or verified no more openings.
+    pub(super) was_busy: bool,
     /// How long it waited when the peer had no room; 0 if that has not happened.
-    pub(super) busy_ns: u64,
+    busy_ns: u64,
     /// Whether a first Noise message that follows from a code has gone here.
     pub(super) has_shown_code: bool,
 }
@@ -93,6 +95,7 @@ impl Attempt {
             stage: Stage::Waiting,
             repeat: Repeat::from(now_ns),
             refused: None,
+            was_busy: false,
             busy_ns: 0,
             has_shown_code: false,
         }

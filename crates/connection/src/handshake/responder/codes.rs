@@ -32,8 +32,8 @@ impl Responder {
             Ok(code) => code,
             Err(why) => return self.refuse_code(id, why),
         };
-        if !self.may_compute(now_ns, id) {
-            return Reaction::Ignored;
+        if let Some(refused) = self.over_budget(now_ns, id) {
+            return refused;
         }
         let seed = self.cookies.seed(cookie, id, theirs);
         let (_, ours) = code.code().respond(seed);
@@ -53,8 +53,8 @@ impl Responder {
             Ok(code) => code,
             Err(why) => return self.refuse_code(id, why),
         };
-        if !self.may_compute(now_ns, id) {
-            return Reaction::Ignored;
+        if let Some(refused) = self.over_budget(now_ns, id) {
+            return refused;
         }
         let seed = self.cookies.seed(&of_code.cookie, id, of_code.pake);
         let (exchange, ours) = code.code().respond(seed);
