@@ -64,6 +64,11 @@ impl HeldControl {
         self.clear();
     }
 
+    /// Whether the program answers what arrives.
+    pub(super) fn is_answered(&self) -> bool {
+        self.is_answered
+    }
+
     pub(super) fn until_ns(&self) -> Option<u64> {
         self.until_ns
     }

@@ -70,6 +70,8 @@ pub(super) struct Reports {
     drain: DrainMeter,
     drops: DropShare,
     due_ns: Option<u64>,
+    /// Until when a report that is due waits for a packet that leaves anyway.
+    waits_until_ns: u64,
     reported_ns: Option<u64>,
     /// When a report last left that was not due to packets without new data alone.
     fresh_reported_ns: Option<u64>,
@@ -95,6 +97,7 @@ impl Reports {
             drain: DrainMeter::new(timing.min_ping_ns),
             drops: DropShare::new(counters, 0),
             due_ns: None,
+            waits_until_ns: 0,
             reported_ns: None,
             fresh_reported_ns: None,
             repeats: 0,
@@ -136,6 +139,7 @@ impl Reports {
         let due_ns = before_ns.map_or(now_ns, |ns| ns + period_ns);
         let due_ns = due_ns.max(now_ns);
         self.due_ns = Some(self.due_ns.map_or(due_ns, |ns| ns.min(due_ns)));
+        self.waits_until_ns = 0;
         self.repeats = REPEATS;
     }
 
@@ -149,15 +153,14 @@ impl Reports {
 
     /// Returns the queue pair that carries the next report, and when the report is due.
     pub(super) fn due(&self) -> Option<(u32, u64)> {
-        Some((self.named()?.0, self.due_ns?))
+        Some((self.named()?.0, self.due_ns?.max(self.waits_until_ns)))
     }
 
-    /// Lets the report that queue pair `index` carries wait until `until_ns`.
+    /// Lets the report that queue pair `index` carries wait until `until_ns`, unless a packet leaves before or new
+    /// packets arrive.
     pub(super) fn postpone(&mut self, index: u32, until_ns: u64) {
-        if let Some((through, due_ns)) = self.due()
-            && through == index
-        {
-            self.due_ns = Some(due_ns.max(until_ns));
+        if self.due().is_some_and(|(through, _)| through == index) {
+            self.waits_until_ns = until_ns;
         }
     }
 
@@ -180,10 +183,14 @@ impl Reports {
         counters: &Counters,
     ) -> Option<PeerFeedback> {
         let (through, newest) = self.named()?;
-        let early_ns = if leaves_anyway { period_ns / 2 } else { 0 };
-        if through != index || self.due_ns? > now_ns.saturating_add(early_ns) {
+        let due_ns = match leaves_anyway {
+            true => self.due_ns?.saturating_sub(period_ns / 2),
+            false => self.due_ns?.max(self.waits_until_ns),
+        };
+        if through != index || due_ns > now_ns {
             return None;
         }
+        self.waits_until_ns = 0;
         self.reported_ns = Some(now_ns);
         if self.has_fresh || self.repeats < REPEATS {
             self.fresh_reported_ns = Some(now_ns);
@@ -317,6 +324,25 @@ mod tests {
         }
         arrive(&mut reports, 900 * MS, 3);
         assert_eq!(reports.due(), Some((1, 900 * MS)));
+    }
+
+    #[test]
+    fn a_report_that_waits_leaves_with_any_packet_and_new_packets_end_its_wait() {
+        let mut reports = reports();
+        arrive(&mut reports, 0, 0);
+        reports.postpone(2, 9 * MS);
+        assert_eq!(reports.due(), Some((1, 0)), "another queue pair");
+        reports.postpone(1, 2 * MS);
+        assert_eq!(reports.due(), Some((1, 2 * MS)));
+        assert_eq!(take(&mut reports, MS, false), None);
+        assert!(take(&mut reports, MS, true).is_some());
+        // Its repeat.
+        reports.postpone(1, 9 * MS);
+        assert_eq!(take(&mut reports, 8 * MS, false), None);
+        assert!(take(&mut reports, 9 * MS, false).is_some());
+        reports.postpone(1, 99 * MS);
+        arrive(&mut reports, 20 * MS, 1);
+        assert_eq!(reports.due(), Some((1, 20 * MS)));
     }
 
     /// For example, parity that arrives after its message is whole. Without such a report, these

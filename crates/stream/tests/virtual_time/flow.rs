@@ -6,7 +6,7 @@ use farwrite_link::{LinkConfig, Loss, Reorder};
 use farwrite_stream::{SchemeSetting, StreamOptions};
 use proptest::prelude::*;
 
-use crate::world::{MS, SECOND, World, bytes, drain, feed, path, small};
+use crate::world::{Ends, MS, SECOND, World, bytes, drain, feed, path, small};
 
 /// A path that loses, doubles and reorders packets.
 fn bad_path() -> LinkConfig {
@@ -192,9 +192,8 @@ fn records_at_a_steady_rate_arrive_after_the_path() {
     }
 }
 
-/// Control messages leave beside data: each direction has one packet of each.
-#[test]
-fn a_request_and_its_answer_take_four_packets() {
+/// Packets of 100 requests and their answers, each `answer_ns` after what it answers.
+fn packets_of_requests(answer_ns: u64) -> u64 {
     let link = LinkConfig {
         delay: Duration::from_micros(20),
         ..path()
@@ -202,29 +201,41 @@ fn a_request_and_its_answer_take_four_packets() {
     let mut world = World::new(8, link, &StreamOptions::default(), 1);
     world.run_for(SECOND);
     let exchange = |world: &mut World| {
-        let (mut request, mut answer) = (Vec::new(), Vec::new());
-        let stream = &mut world.streams[0];
-        assert_eq!(stream.a.sender.write(&[1; 100]).expect("open"), 100);
-        assert!(world.run(SECOND, |world| {
-            let stream = &mut world.streams[0];
-            drain(&mut stream.b, &mut request);
-            if request.len() == 100 {
-                request.clear();
-                assert_eq!(stream.b.sender.write(&[2; 1000]).expect("open"), 1000);
-            }
-            drain(&mut stream.a, &mut answer);
-            answer.len() == 1000
-        }));
+        for (from_a, bytes) in [(true, 100), (false, 1000)] {
+            let Ends { a, b, .. } = &mut world.streams[0];
+            let (from, endpoint) = match from_a {
+                true => (a, &mut world.a),
+                false => (b, &mut world.b),
+            };
+            assert_eq!(from.sender.write(&vec![1; bytes]).expect("open"), bytes);
+            from.progress(endpoint);
+            let mut heard = Vec::new();
+            assert!(world.run(SECOND, |world| {
+                let Ends { a, b, .. } = &mut world.streams[0];
+                drain(if from_a { b } else { a }, &mut heard);
+                heard.len() == bytes
+            }));
+            world.run_for(answer_ns);
+        }
     };
     (0..50).for_each(|_| exchange(&mut world));
     let sent = |world: &World| [&world.a, &world.b].map(|end| end.counters().sent_packets);
     let before: u64 = sent(&world).iter().sum();
     (0..100).for_each(|_| exchange(&mut world));
-    let packets = sent(&world).iter().sum::<u64>() - before;
-    assert!(
-        packets <= 410,
-        "{packets} packets of 100 requests and answers"
-    );
+    sent(&world).iter().sum::<u64>() - before
+}
+
+/// Control messages leave beside data, also if the program takes a while to answer: each direction has one packet of
+/// each.
+#[test]
+fn a_request_and_its_answer_take_four_packets() {
+    for answer_us in [0, 20, 50, 80, 110] {
+        let packets = packets_of_requests(1000 * answer_us);
+        assert!(
+            packets <= 410,
+            "{packets} packets of 100 requests and answers after {answer_us} us"
+        );
+    }
 }
 
 /// What an end does at one time.
