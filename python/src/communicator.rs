@@ -274,6 +274,8 @@ impl Drop for Communicator {
 pub(crate) struct Ended {
     /// The number of the operation in the group.
     operation: u64,
+    /// For a receive: the rank that has sent.
+    source: Option<usize>,
     result_bytes: u64,
     missing_bytes: u64,
     elapsed_s: f64,
@@ -315,6 +317,7 @@ impl From<Report> for Ended {
         let missing = missing.map(|Missing { range, ranks }| (range.start, range.end, ranks));
         Self {
             operation: report.operation,
+            source: report.source,
             result_bytes: report.bytes,
             missing_bytes: report.missing_bytes,
             elapsed_s: report.elapsed.as_secs_f64(),

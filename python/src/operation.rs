@@ -43,6 +43,7 @@ pub(crate) fn parse(
         "barrier" => Operation::Barrier,
         "send" => Operation::Send { to: root, tag },
         "receive" => Operation::Receive { from: root, tag },
+        "receive-any" => Operation::ReceiveAny { tag },
         _ => return Err(value_error(format!("operation = {name:?}: unknown"))),
     })
 }

@@ -56,6 +56,8 @@ def _mixed() -> None:
     assert work.get_future().wait()[0][0] == 2
     assert "multiple backends" in message(RuntimeError, lambda: group.supports_reconfigure)
     assert "rank " in message(TypeError, lambda: dist.all_reduce(torch.ones(1).short(), group=group))
+    said = message(ValueError, lambda: dist.recv(torch.ones(1), group=group))
+    assert "in a mixed group, a receive must name its sender" in said
     part = dist.split_group(group, [[1, 0]])
     assert (part.size(), part.rank(), total(part)) == (2, 1 - dist.get_rank(), 2)
     dist.barrier(group)

@@ -11,6 +11,10 @@
 //!                     u64 receives as in leave, UTF-8 text: why the group ended at this rank
 //!         5: want     u64 number of the receive at its rank, u32 tag, u64 bytes
 //!         6: records  of bounded operations, in order, 56 bytes each
+//!         7: want any a receive from any rank, as in want
+//!         8: offer    u64 number of a receive from any rank, for which a send waits; the answer is want with
+//!                     this number, or taken
+//!         9: taken    u64 number of a receive from any rank, which gets its data from another rank
 //! ```
 //!
 //! All numbers are big-endian, and nothing follows. A message has at most [`CONTROL_BYTES`]: a longer text is
@@ -40,6 +44,9 @@ pub(crate) enum ControlMessage {
         reason: String,
     },
     WaitingReceive(WaitingReceive),
+    AnyReceive(WaitingReceive),
+    Offer(u64),
+    Taken(u64),
     /// At least one and at most [`MAX_RECORDS`].
     Records(Vec<Record>),
 }
@@ -51,6 +58,24 @@ pub(crate) struct WaitingReceive {
     pub(crate) number: u64,
     pub(crate) tag: u32,
     pub(crate) bytes: u64,
+}
+
+impl WaitingReceive {
+    fn encode(self, kind: u8) -> Vec<u8> {
+        let Self { number, tag, bytes } = self;
+        let head = [&[kind][..], &number.to_be_bytes(), &tag.to_be_bytes()].concat();
+        [&head[..], &bytes.to_be_bytes()].concat()
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let (number, rest) = bytes.split_first_chunk()?;
+        let (tag, rest) = rest.split_first_chunk()?;
+        Some(Self {
+            number: u64::from_be_bytes(*number),
+            tag: u32::from_be_bytes(*tag),
+            bytes: rest.try_into().map(u64::from_be_bytes).ok()?,
+        })
+    }
 }
 
 impl ControlMessage {
@@ -72,13 +97,10 @@ impl ControlMessage {
                 let text = cut(reason, CONTROL_BYTES - 17).as_bytes();
                 [&[4], &ended.to_be_bytes()[..], &served.to_be_bytes(), text].concat()
             }
-            Self::WaitingReceive(WaitingReceive { number, tag, bytes }) => [
-                &[5][..],
-                &number.to_be_bytes(),
-                &tag.to_be_bytes(),
-                &bytes.to_be_bytes(),
-            ]
-            .concat(),
+            Self::WaitingReceive(receive) => receive.encode(5),
+            Self::AnyReceive(receive) => receive.encode(7),
+            Self::Offer(number) => [&[8][..], &number.to_be_bytes()].concat(),
+            Self::Taken(number) => [&[9][..], &number.to_be_bytes()].concat(),
             Self::Records(records) => {
                 let records = records.iter().flat_map(Record::encode);
                 [6].into_iter().chain(records).collect()
@@ -118,15 +140,10 @@ impl ControlMessage {
                     reason: str::from_utf8(reason).ok()?.to_owned(),
                 })
             }
-            (5, rest) => {
-                let (first, rest) = rest.split_first_chunk()?;
-                let (tag, rest) = rest.split_first_chunk()?;
-                Some(Self::WaitingReceive(WaitingReceive {
-                    number: u64::from_be_bytes(*first),
-                    tag: u32::from_be_bytes(*tag),
-                    bytes: number(rest)?,
-                }))
-            }
+            (5, rest) => WaitingReceive::decode(rest).map(Self::WaitingReceive),
+            (7, rest) => WaitingReceive::decode(rest).map(Self::AnyReceive),
+            (8, rest) => number(rest).map(Self::Offer),
+            (9, rest) => number(rest).map(Self::Taken),
             (6, rest) => {
                 let (records, rest) = rest.as_chunks();
                 let fits = rest.is_empty() && (1..=MAX_RECORDS).contains(&records.len());
@@ -178,6 +195,9 @@ mod tests {
             },
             end,
             ControlMessage::WaitingReceive(want),
+            ControlMessage::AnyReceive(want),
+            ControlMessage::Offer(1 << 40),
+            ControlMessage::Taken(1 << 41),
             ControlMessage::Records(vec![
                 record(3, true),
                 Record {

@@ -43,6 +43,8 @@ pub(crate) struct Execution {
     schemes: Vec<SchemeName>,
     /// The state of a bounded operation. Its steps begin when its first phase has ended.
     bounded: Option<Bounded>,
+    /// For a receive: the rank that sends, once it is known.
+    source: Option<usize>,
     /// Whether other ranks were informed that it makes progress.
     is_announced: bool,
     /// By rank: when the first and the last segment of it were processed.
@@ -83,6 +85,10 @@ impl Execution {
             buffers,
             copy: None,
             bounded: bounded.map(|bounded| Bounded::new(*bounded)),
+            source: plan
+                .point
+                .filter(|point| !point.is_send)
+                .and_then(|point| point.peer),
             is_announced: false,
             arrivals: vec![None; ranks],
             steps: with_dependencies(&plan.steps),
@@ -111,6 +117,28 @@ impl Execution {
     /// Whether the operation is between two ranks only.
     pub(crate) fn is_point(&self) -> bool {
         self.plan.point.is_some()
+    }
+
+    /// Whether the operation receives from any rank.
+    pub(crate) fn is_from_any(&self) -> bool {
+        self.plan.point.is_some_and(|point| point.peer.is_none())
+    }
+
+    /// Whether the operation receives from any rank, and none is chosen yet.
+    pub(crate) fn waits_for_any(&self) -> bool {
+        self.is_from_any() && self.source.is_none()
+    }
+
+    /// Chooses the rank that an operation receives from.
+    pub(crate) fn choose_sender(&mut self, peer: usize) {
+        let whole = 0..self.plan.descriptor.bytes;
+        self.source = Some(peer);
+        if !whole.is_empty() {
+            self.plan.steps = vec![Step::new(peer, Action::Copy, &whole)];
+            self.steps = with_dependencies(&self.plan.steps);
+            self.queues[peer].receives.push_back(0);
+            self.left = 1;
+        }
     }
 
     pub(crate) fn deadline_ns(&self) -> u64 {
@@ -445,6 +473,7 @@ impl Execution {
             .map(|missing| missing.range.end - missing.range.start);
         let report = Report {
             operation: self.number,
+            source: self.source,
             bytes: self.plan.bytes,
             missing_bytes: missing_bytes.sum(),
             limit: limit_ns.map(Duration::from_nanos),

@@ -81,6 +81,7 @@ mod segment;
 mod send_receive;
 mod sizes;
 mod ticket;
+mod wants;
 
 pub use bounded::replay::replay;
 pub use bounded::{BoundedOptions, Hadamard};

@@ -89,6 +89,12 @@ pub enum Operation {
         /// The tag of the send that matches it.
         tag: u32,
     },
+    /// As `Receive`, from the rank whose send is known here first. [`Report::source`](crate::Report::source)
+    /// names it. The sends of other ranks wait for other receives.
+    ReceiveAny {
+        /// The tag of the send that matches it.
+        tag: u32,
+    },
 }
 
 impl Operation {
@@ -111,7 +117,7 @@ impl Operation {
             Self::Scatter { .. } => 8,
             Self::Barrier => 9,
             // These are the two halves of one operation.
-            Self::Send { .. } | Self::Receive { .. } => 10,
+            Self::Send { .. } | Self::Receive { .. } | Self::ReceiveAny { .. } => 10,
         }
     }
 
@@ -145,8 +151,9 @@ impl Operation {
     /// operations.
     pub(crate) fn point_end(&self, bytes: u64) -> Option<PointEnd> {
         let (peer, tag, is_send) = match self {
-            Self::Send { to, tag } => (*to, *tag, true),
-            Self::Receive { from, tag } => (*from, *tag, false),
+            Self::Send { to, tag } => (Some(*to), *tag, true),
+            Self::Receive { from, tag } => (Some(*from), *tag, false),
+            Self::ReceiveAny { tag } => (None, *tag, false),
             _ => return None,
         };
         Some(PointEnd {
@@ -161,7 +168,8 @@ impl Operation {
 /// One end of a send and receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PointEnd {
-    pub(crate) peer: usize,
+    /// The other rank. `None`: any rank may send, and none is chosen yet.
+    pub(crate) peer: Option<usize>,
     pub(crate) tag: u32,
     pub(crate) is_send: bool,
     pub(crate) bytes: u64,

@@ -13,9 +13,8 @@ use crate::bounded::record::Record;
 use crate::control::{ControlMessage, MAX_RECORDS, WaitingReceive};
 use crate::error::{CollectiveError, RankState};
 use crate::exact_qp::ExactQp;
+use crate::wants::{MOST_WANTS, Match, Wants};
 
-/// The maximum number of receives of one rank whose sends have not been started here.
-const MAX_WANTS: usize = 1 << 16;
 /// The minimum and the maximum time between two questions.
 const ASK_NS: [u64; 2] = [10_000_000, 2_000_000_000];
 /// When this rank leaves, it does not wait for a rank that has not answered a question for this
@@ -64,10 +63,9 @@ struct Peer {
     /// matched.
     has_served: Option<u64>,
     /// The receives of the rank that wait for sends from this rank.
-    wants: VecDeque<WaitingReceive>,
-    /// The number of receives of the rank that were matched with a send from here, without those of
-    /// 0 bytes.
-    served: u64,
+    wants: Wants,
+    /// The receives of this rank from any rank, by their numbers, for which a send of the rank waits.
+    offers: Vec<u64>,
     /// The records of the rank that have arrived, in order.
     records: Vec<Record>,
     /// Whether the control messages of the rank can no longer be read.
@@ -86,8 +84,8 @@ impl Peers {
             has_left: false,
             ended_before: None,
             has_served: None,
-            wants: VecDeque::new(),
-            served: 0,
+            wants: Wants::default(),
+            offers: Vec::new(),
             records: Vec::new(),
             is_broken: false,
         };
@@ -141,13 +139,48 @@ impl Peers {
     }
 
     /// Removes and returns the first receive of a rank with this tag that waits for a send from
-    /// here.
+    /// here. If it is a receive from any rank, the send is offered first.
     pub(crate) fn serve(&mut self, peer: usize, tag: u32) -> Option<WaitingReceive> {
         let peer = self.peers[peer].as_mut()?;
-        let place = peer.wants.iter().position(|want| want.tag == tag)?;
-        let want = peer.wants.remove(place)?;
-        peer.served += u64::from(want.bytes > 0);
-        Some(want)
+        match peer.wants.take(tag) {
+            Match::Nothing => None,
+            Match::Receive(receive) => Some(receive),
+            Match::Offer(number) => {
+                peer.outgoing.push_back(ControlMessage::Offer(number));
+                None
+            }
+        }
+    }
+
+    /// Asks all ranks for the data of a receive from any rank.
+    pub(crate) fn queue_receive_any(&mut self, receive: WaitingReceive) {
+        for peer in self.remaining_mut() {
+            peer.outgoing.push_back(ControlMessage::AnyReceive(receive));
+        }
+    }
+
+    /// Gives a receive from any rank to one of them.
+    pub(crate) fn queue_choice(&mut self, chosen: usize, receive: WaitingReceive) {
+        for (rank, peer) in self.peers.iter_mut().enumerate() {
+            let message = match rank == chosen {
+                true => ControlMessage::WaitingReceive(receive),
+                false => ControlMessage::Taken(receive.number),
+            };
+            if let Some(peer) = peer.as_mut().filter(|peer| !peer.has_left) {
+                peer.outgoing.push_back(message);
+            }
+        }
+    }
+
+    /// Removes and returns the offers that have arrived: the rank of each one, and the number of the receive.
+    pub(crate) fn take_offers(&mut self) -> Vec<(usize, u64)> {
+        let peers = self.peers.iter_mut().enumerate();
+        let peers = peers.filter_map(|(rank, peer)| Some((rank, peer.as_mut()?)));
+        let offers = peers.flat_map(|(rank, peer)| {
+            let offers = peer.offers.drain(..);
+            offers.map(move |number| (rank, number))
+        });
+        offers.collect()
     }
 
     /// Sends a message to a rank as soon as a buffer is free.
@@ -191,7 +224,7 @@ impl Peers {
         let peers = self.peers.iter_mut().zip(unsent);
         let peers = peers.filter_map(|(peer, unsent)| Some((peer.as_mut()?, unsent)));
         for (peer, unsent) in peers.filter(|(peer, _)| !peer.has_left) {
-            let served = peer.served.saturating_sub(*unsent);
+            let served = peer.wants.served().saturating_sub(*unsent);
             let reason = reason.to_owned();
             peer.outgoing.push_back(ControlMessage::End {
                 ended,
@@ -205,10 +238,17 @@ impl Peers {
     /// collective operations that it has started.
     pub(crate) fn queue_leave(&mut self, started: u64) {
         for peer in self.remaining_mut() {
-            let served = peer.served;
+            let served = peer.wants.served();
             peer.outgoing
                 .push_back(ControlMessage::Leave { started, served });
         }
+    }
+
+    /// The ranks that may start more operations.
+    pub(crate) fn remaining(&self) -> impl Iterator<Item = usize> {
+        let peers = self.peers.iter().enumerate();
+        let remain = |peer: &Option<Peer>| peer.as_ref().is_some_and(|peer| !peer.has_left);
+        peers.filter_map(move |(rank, peer)| remain(peer).then_some(rank))
     }
 
     fn remaining_mut(&mut self) -> impl Iterator<Item = &mut Peer> {
@@ -290,17 +330,17 @@ impl Peers {
         silent.chain(absent).collect()
     }
 
-    /// The rank that has not answered for the longest time, if that is so long that it counts as
-    /// dead, and how long ago a message of it arrived (`None`: never).
+    /// The ranks that have not answered for so long that they count as dead, beginning with the longest time, and how
+    /// long ago a message of each arrived (`None`: never).
     ///
     /// If this rank itself did not run for a while, the answers of that time may have been lost, so
     /// the time counts from now on.
-    pub(crate) fn dead(&mut self, now_ns: u64) -> Option<(usize, Option<Duration>)> {
+    pub(crate) fn dead(&mut self, now_ns: u64) -> Vec<(usize, Option<Duration>)> {
         let has_paused = now_ns.saturating_sub(self.looked_ns) > self.dead_after_ns / 2;
         self.looked_ns = now_ns;
         let peers = self.peers.iter_mut().enumerate();
         let peers = peers.filter_map(|(rank, peer)| Some((rank, peer.as_mut()?)));
-        let mut dead = None;
+        let mut dead = Vec::new();
         for (rank, peer) in peers.filter(|(_, peer)| !peer.has_left) {
             let Some(asked_ns) = &mut peer.unanswered_ns else {
                 continue;
@@ -311,10 +351,19 @@ impl Peers {
             let silent_ns = now_ns.saturating_sub(peer.heard_ns.unwrap_or(0).max(*asked_ns));
             if silent_ns >= self.dead_after_ns {
                 let heard = peer.heard_ns.map(|ns| now_ns.saturating_sub(ns));
-                dead = dead.max(Some((silent_ns, rank, heard)));
+                dead.push((silent_ns, rank, heard));
             }
         }
+        dead.sort_unstable_by(|a, b| b.cmp(a));
+        let dead = dead.into_iter();
         dead.map(|(_, rank, heard)| (rank, heard.map(Duration::from_nanos)))
+            .collect()
+    }
+
+    /// A rank that has left, if all have.
+    pub(crate) fn last_to_leave(&self) -> Option<usize> {
+        let place = self.peers.iter().position(Option::is_some);
+        place.filter(|_| self.remaining().next().is_none())
     }
 
     /// A rank that left the group before it started the operation with this number.
@@ -475,11 +524,14 @@ impl Peer {
                 self.started = ended;
                 return Err(CollectiveError::Ended { rank, reason });
             }
-            ControlMessage::WaitingReceive(_) if self.wants.len() >= MAX_WANTS => {
-                let problem = format!("it has more than {MAX_WANTS} receives without a send");
+            ControlMessage::WaitingReceive(want) if self.wants.add(want) => {}
+            ControlMessage::AnyReceive(want) if self.wants.add_any(want) => {}
+            ControlMessage::WaitingReceive(_) | ControlMessage::AnyReceive(_) => {
+                let problem = format!("it has more than {MOST_WANTS} receives without a send");
                 return Err(CollectiveError::Connection { rank, problem });
             }
-            ControlMessage::WaitingReceive(want) => self.wants.push_back(want),
+            ControlMessage::Offer(number) => self.offers.push(number),
+            ControlMessage::Taken(number) => self.wants.remove_any(number),
             ControlMessage::Records(records) => self.records.extend(records),
         }
         Ok(())

@@ -62,7 +62,9 @@ pub(crate) fn plan(
     let descriptor = Descriptor {
         bytes: sizes.total,
         root: match operation {
-            Operation::Send { tag, .. } | Operation::Receive { tag, .. } => *tag,
+            Operation::Send { tag, .. }
+            | Operation::Receive { tag, .. }
+            | Operation::ReceiveAny { tag } => *tag,
             _ => to_u32(operation.root().unwrap_or(0)),
         },
         operation: operation.code(),
@@ -179,6 +181,8 @@ fn fill(
         Operation::Receive { from, .. } => {
             plan.steps = vec![Step::new(*from, Action::Copy, &whole)];
         }
+        // Its step follows when the sender is chosen.
+        Operation::ReceiveAny { .. } => {}
     }
 }
 

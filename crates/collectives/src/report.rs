@@ -12,6 +12,8 @@ pub struct Report {
     /// Number of the collective operation in the group, counted from 0. Sends and receives match by rank
     /// and tag, and are counted separately.
     pub operation: u64,
+    /// For a receive: the rank that has sent.
+    pub source: Option<usize>,
     /// The size of the result at this rank in bytes.
     pub bytes: u64,
     /// The number of bytes of the result that lack the contribution of a rank. It is the sum of the

@@ -2,7 +2,8 @@
 //!
 //! When a receive is posted, this rank informs the sender of it, and the send begins after that. So
 //! no data arrives without memory that waits for it, and sends can be matched in an order different
-//! from the order of posting.
+//! from the order of posting. A receive from any rank informs all ranks. Those that have a send for it
+//! offer the send, and the first offer to arrive gets the receive.
 
 use std::collections::VecDeque;
 
@@ -33,7 +34,7 @@ struct Point {
     id: OperationId,
     end: PointEnd,
     execution: Execution,
-    /// For a send: whether the matching receive is known.
+    /// For a send: whether the matching receive is known. For a receive: whether its sender is.
     is_matched: bool,
 }
 
@@ -60,16 +61,17 @@ impl SendsAndReceives {
             self.next_receive += 1;
             execution.number = number;
             let PointEnd { tag, bytes, .. } = end;
-            peers.queue_control(
-                end.peer,
-                ControlMessage::WaitingReceive(WaitingReceive { number, tag, bytes }),
-            );
+            let receive = WaitingReceive { number, tag, bytes };
+            match end.peer {
+                Some(peer) => peers.queue_control(peer, ControlMessage::WaitingReceive(receive)),
+                None => peers.queue_receive_any(receive),
+            }
         }
         self.running.push_back(Point {
             id,
             end,
             execution,
-            is_matched: !end.is_send,
+            is_matched: !end.is_send && end.peer.is_some(),
         });
     }
 
@@ -90,7 +92,9 @@ impl SendsAndReceives {
         peers: &Peers,
     ) -> impl Iterator<Item = (OperationId, Execution)> {
         let owes = |point: &Point| {
-            let peer = point.end.peer;
+            let Some(peer) = point.end.peer else {
+                return false;
+            };
             let served = peers.ended_before(peer).and(peers.has_served(peer));
             !point.end.is_send && served.is_some_and(|served| self.received[peer] < served)
         };
@@ -103,7 +107,7 @@ impl SendsAndReceives {
     pub(crate) fn unsent(&self, peer: usize) -> u64 {
         let unsent = self.running.iter().filter(|point| {
             let end = point.end;
-            end.peer == peer && end.is_send && point.is_matched && end.bytes > 0
+            end.peer == Some(peer) && end.is_send && point.is_matched && end.bytes > 0
         });
         unsent.count() as u64
     }
@@ -111,7 +115,7 @@ impl SendsAndReceives {
     /// Whether a receive from a rank has not ended.
     pub(crate) fn receives_from(&self, peer: usize) -> bool {
         let mut running = self.running.iter();
-        running.any(|point| !point.end.is_send && point.end.peer == peer)
+        running.any(|point| !point.end.is_send && point.end.peer == Some(peer))
     }
 
     /// Removes an operation that has ended.
@@ -125,7 +129,9 @@ impl SendsAndReceives {
             bytes,
             ..
         } = point.end;
-        self.received[peer] += u64::from(!is_send && bytes > 0);
+        if let Some(peer) = peer {
+            self.received[peer] += u64::from(!is_send && bytes > 0);
+        }
         Some((point.id, point.execution))
     }
 
@@ -133,11 +139,30 @@ impl SendsAndReceives {
     /// has arrived.
     pub(crate) fn waits_for_left(&self, peers: &Peers) -> Option<usize> {
         let receives = self.running.iter().filter(|point| !point.end.is_send);
-        let mut senders = receives.map(|point| point.end.peer);
-        senders.find(|&peer| {
+        let mut senders = receives.clone().filter_map(|point| point.end.peer);
+        let left = senders.find(|&peer| {
             let served = peers.has_served(peer);
             served.is_some_and(|served| self.received[peer] >= served)
-        })
+        });
+        let mut receives = receives;
+        let waits_for_any = receives.any(|point| point.end.peer.is_none());
+        left.or_else(|| peers.last_to_leave().filter(|_| waits_for_any))
+    }
+
+    /// Chooses the senders of receives from any rank, by the offers that have arrived.
+    pub(crate) fn choose_senders(&mut self, peers: &mut Peers) {
+        for (rank, number) in peers.take_offers() {
+            let waits =
+                |point: &&mut Point| point.end.peer.is_none() && point.execution.number == number;
+            // If there is none, another offer came first, and the rank knows or learns it.
+            if let Some(point) = self.running.iter_mut().find(waits) {
+                point.end.peer = Some(rank);
+                point.is_matched = true;
+                point.execution.choose_sender(rank);
+                let PointEnd { tag, bytes, .. } = point.end;
+                peers.queue_choice(rank, WaitingReceive { number, tag, bytes });
+            }
+        }
     }
 
     /// Matches sends with the receives that are known.
@@ -148,6 +173,9 @@ impl SendsAndReceives {
     pub(crate) fn match_sends(&mut self, peers: &mut Peers) -> Result<(), CollectiveError> {
         for point in self.running.iter_mut().filter(|point| !point.is_matched) {
             let PointEnd { peer, tag, .. } = point.end;
+            let Some(peer) = peer else {
+                continue;
+            };
             let Some(want) = peers.serve(peer, tag) else {
                 if peers.has_left(peer) {
                     return Err(CollectiveError::left(peer));
@@ -223,7 +251,7 @@ impl SendsAndReceives {
                 is_send,
                 ..
             } = point.end;
-            from == peer && !is_send && point.execution.number == header.number
+            from == Some(peer) && !is_send && point.execution.number == header.number
         };
         let point = self.running.iter_mut().find(is_its);
         let point = point.filter(|point| point.execution.receives_from(peer));

@@ -35,11 +35,13 @@ impl Sizes {
         if let Some(root) = operation.root().filter(|&root| root >= ranks) {
             return Err(view.wrong("root", root, format!("there are {ranks} ranks")));
         }
-        if let Some(end) = operation.point_end(0)
-            && (end.peer >= ranks || end.peer == rank)
-        {
-            let expected = format!("another one of {ranks} ranks");
-            return Err(view.wrong("peer", end.peer, expected));
+        if let Some(end) = operation.point_end(0) {
+            let is_other = |peer: usize| peer < ranks && peer != rank;
+            if !end.peer.map_or(ranks > 1, is_other) {
+                let expected = format!("another one of {ranks} ranks");
+                let peer = end.peer.map_or("any".into(), |peer| peer.to_string());
+                return Err(view.wrong("peer", peer, expected));
+            }
         }
         let length = |buffer: &Option<Buffer>| buffer.as_ref().map(|buffer| buffer.len() as u64);
         let (input, output) = (length(&buffers.input), length(&buffers.output));
@@ -87,7 +89,7 @@ impl Sizes {
                 1
             }
             Operation::Send { .. } => sizes.input_only(view)?,
-            Operation::Receive { .. } => sizes.output_only(view)?,
+            Operation::Receive { .. } | Operation::ReceiveAny { .. } => sizes.output_only(view)?,
         };
         Ok(sizes)
     }

@@ -374,8 +374,10 @@ class Operations:
         return self._start(call, "receive", output=[tensor], peer=peer, tag=call.tag(tag))
 
     def recv_anysource(self, tensors: Sequence[torch.Tensor], tag: int) -> Work:
-        """Raise ValueError: a receive must name its sender."""
-        raise self._call("recv").value_error("src", "= None: must be the rank of the sender")
+        """Receive a tensor from the rank whose send is known here first. Sends of others stay for later."""
+        call = self._call("recv")
+        tensor = call.check("tensor", call.only("tensors", tensors))
+        return self._start(call, "receive-any", output=[tensor], tag=call.tag(tag))
 
     # Older names of methods. The methods of the base class with these names return a `Work` that cannot be
     # polled.

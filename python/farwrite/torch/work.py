@@ -44,6 +44,8 @@ class Work(dist.Work):
         self._stream = Stream(outputs)
         self._lock = Lock()
         self._stored = False
+        #: After a receive: the rank that has sent.
+        self._source: int | None = None
         # Tensors of inference mode can be written only in this mode. Each thread has its own mode.
         self._is_inference = any(tensor.is_inference() for tensor in outputs)
         #: Done when a profiler of torch has the end of the operation.
@@ -95,6 +97,7 @@ class Work(dist.Work):
                         store(one)
                 for one in ended:
                     self._totals.add(self._operation, one)
+                self._source = ended[-1].source
                 self._totals.add_wait(monotonic() - started)
                 self._stored = True
                 # These functions refer to copies of tensors, whose memory can be freed now.
@@ -128,6 +131,12 @@ class Work(dist.Work):
     def result(self) -> list[torch.Tensor]:
         """Return the tensors that the operation writes."""
         return self._outputs
+
+    def _source_rank(self) -> int:
+        """Return the rank whose data a receive has. It has ended."""
+        if self._source is None:
+            raise RuntimeError(f"{self._operation}: no receive that has ended")
+        return self._source
 
     def synchronize(self) -> None:
         """Do what `wait` does."""

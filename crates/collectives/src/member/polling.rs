@@ -79,6 +79,24 @@ impl<F: Fabric> Member<F> {
         self.failure.is_none() && (self.watches || !self.is_idle() || has_open())
     }
 
+    /// A dead rank whose death ends the group, and how long ago it was heard. If this rank only receives from any
+    /// rank, that is a rank that sends, or else the last one.
+    fn fatal_death(&mut self, now_ns: u64) -> Option<(usize, Option<Duration>)> {
+        if !self.needs_others() {
+            return None;
+        }
+        let dead = self.peers.dead(now_ns);
+        let has_open = self.in_order.records.ended().next().is_some();
+        let needs_all = self.watches || has_open || !self.running().all(Execution::is_from_any);
+        let is_fatal = needs_all || dead.len() == self.peers.remaining().count();
+        let sends = |rank: usize| {
+            self.running()
+                .any(|execution| execution.receives_from(rank))
+        };
+        let mut dead = dead.into_iter();
+        dead.find(|(rank, _)| is_fatal || sends(*rank))
+    }
+
     /// The shortest timeout of the operations that are not over.
     pub(super) fn wait_ns(&self) -> u64 {
         let running = self.running().map(|execution| execution.timeout_ns);
@@ -101,8 +119,9 @@ impl<F: Fabric> Member<F> {
             }
         }
         if self.failure.is_some() && self.finishing.is_none() {
-            // Nothing reads further records.
+            // Nothing reads further records and offers.
             self.peers.take_records();
+            self.peers.take_offers();
             // Other ranks still wait for the data of operations that have ended here.
             let sent = self.in_order.tend(&mut self.endpoint, now_ns)?;
             return Ok(moved || sent);
@@ -111,6 +130,7 @@ impl<F: Fabric> Member<F> {
             self.in_order.records.add(rank, record)?;
         }
         moved |= self.in_order.process_records()?;
+        self.send_receive.choose_senders(&mut self.peers);
         self.send_receive.match_sends(&mut self.peers)?;
         let most = self.options.payload_bytes();
         let collected = self.in_order.collect(&mut self.endpoint, now_ns)?;
@@ -188,9 +208,7 @@ impl<F: Fabric> Member<F> {
         if let Some(rank) = left.or_else(|| self.send_receive.waits_for_left(&self.peers)) {
             return Err(CollectiveError::left(rank));
         }
-        if self.needs_others()
-            && let Some((rank, heard)) = self.peers.dead(now_ns)
-        {
+        if let Some((rank, heard)) = self.fatal_death(now_ns) {
             let limit = self.options.dead_after;
             return Err(CollectiveError::Silent { rank, heard, limit });
         }
@@ -239,7 +257,7 @@ impl<F: Fabric> Member<F> {
     fn check_records(&self, now_ns: u64) -> Result<(), CollectiveError> {
         let mut ended = self.in_order.records.ended();
         if let Some(late) = ended.find(|open| open.deadline_ns() <= now_ns) {
-            let ((rank, state), others) = self.culprits(now_ns, Some(late.number), None);
+            let ((rank, state), others) = self.culprits(now_ns, Some(late.number), &[]);
             return Err(CollectiveError::Timeout {
                 operation: Some(late.number),
                 name: name(late.descriptor.operation),
@@ -254,7 +272,7 @@ impl<F: Fabric> Member<F> {
         let Some(first) = first.filter(|_| later >= MOST_OPEN) else {
             return Ok(());
         };
-        let ((rank, state), _) = self.culprits(now_ns, Some(first.number), None);
+        let ((rank, state), _) = self.culprits(now_ns, Some(first.number), &[]);
         Err(CollectiveError::Behind {
             rank,
             state,
@@ -267,7 +285,7 @@ impl<F: Fabric> Member<F> {
     /// The error of an operation whose timeout has passed.
     fn timed_out(&self, late: &Execution, now_ns: u64) -> CollectiveError {
         let number = (!late.is_point()).then_some(late.number);
-        let ((rank, state), others) = self.culprits(now_ns, number, late.waits_for());
+        let ((rank, state), others) = self.culprits(now_ns, number, &self.waits_for(late));
         CollectiveError::Timeout {
             operation: number,
             name: late.name(),
@@ -278,22 +296,33 @@ impl<F: Fabric> Member<F> {
         }
     }
 
+    /// The ranks that an operation waits for.
+    fn waits_for(&self, execution: &Execution) -> Vec<usize> {
+        match execution.waits_for_any() {
+            true => self.peers.remaining().collect(),
+            false => execution.waits_for().into_iter().collect(),
+        }
+    }
+
     /// The rank that delays an operation, and its state, and then further ones. `number` is that of a
-    /// collective operation. If no rank is known to be the cause, it is `waits_for`, or one that owes a
-    /// record.
+    /// collective operation. If no rank is known to be the cause, it is one of `waits_for`, or one that owes
+    /// a record.
     fn culprits(
         &self,
         now_ns: u64,
         number: Option<u64>,
-        waits_for: Option<usize>,
+        waits_for: &[usize],
     ) -> ((usize, RankState), Vec<(usize, RankState)>) {
         let own = self.view.rank;
         let open = number.and_then(|number| self.in_order.records.get(number));
         let owes = open.and_then(|open| open.lacks_other_than(own));
         let mut culprits = self.peers.culprits(now_ns, self.wait_ns(), number);
         if culprits.is_empty() {
-            let rank = waits_for.or(owes).unwrap_or(own);
-            culprits.push((rank, RankState::DataMissing));
+            let ranks = match waits_for {
+                [] => vec![owes.unwrap_or(own)],
+                ranks => ranks.to_vec(),
+            };
+            culprits.extend(ranks.into_iter().map(|rank| (rank, RankState::DataMissing)));
         }
         (culprits.remove(0), culprits)
     }

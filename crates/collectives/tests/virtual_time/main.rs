@@ -1,5 +1,6 @@
 //! Groups in virtual time: every operation over paths that lose packets, and ranks that fail.
 
+mod any_rank;
 mod auto;
 mod bounded;
 mod bounded_parts;
