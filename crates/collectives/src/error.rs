@@ -97,6 +97,14 @@ pub enum CollectiveError {
         /// [`GroupOptions::dead_after`](crate::GroupOptions::dead_after).
         limit: Duration,
     },
+    /// The host of a rank says by ICMP that nobody is at its port, and the rank does not answer.
+    #[error("rank {rank} does not answer: {}; its host says that its process has ended", last_heard(.heard.as_ref()))]
+    Gone {
+        /// The rank.
+        rank: usize,
+        /// How long ago a message of it arrived; `None` if none has.
+        heard: Option<Duration>,
+    },
     /// A rank is so far behind that its records of ended bounded operations no longer fit memory.
     #[error(
         "rank {rank} {state}: its record of operation {operation} ({name}) is missing, and \

@@ -57,6 +57,7 @@ mod exact_qp;
 mod execution;
 #[doc(hidden)]
 pub mod fuzzing;
+mod gone;
 mod group_view;
 mod in_order;
 mod index;

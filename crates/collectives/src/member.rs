@@ -231,6 +231,11 @@ impl<F: Fabric> Member<F> {
         self.watches = watches;
     }
 
+    /// Whether the process of a rank has ended, so that the rank is dead at once.
+    pub(crate) fn set_gone(&mut self, rank: usize, is_gone: bool) {
+        self.peers.set_gone(rank, is_gone);
+    }
+
     /// Why the group cannot continue; `None` while it can.
     pub fn failure(&self) -> Option<&CollectiveError> {
         self.failure.as_ref()

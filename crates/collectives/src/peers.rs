@@ -47,6 +47,8 @@ struct Peer {
     unanswered_ns: Option<u64>,
     /// When a message of the rank last arrived; `None` if none has.
     heard_ns: Option<u64>,
+    /// Whether its process has ended.
+    is_gone: bool,
     /// The number of collective operations that the rank has started, according to its last
     /// message.
     started: u64,
@@ -72,6 +74,16 @@ struct Peer {
     is_broken: bool,
 }
 
+/// A rank that counts as dead.
+#[derive(Debug)]
+pub(crate) struct Dead {
+    pub(crate) rank: usize,
+    /// How long ago a message of it arrived; `None` if none has.
+    pub(crate) heard: Option<Duration>,
+    /// Whether its host says that its process has ended.
+    pub(crate) is_gone: bool,
+}
+
 impl Peers {
     pub(crate) fn new(qps: Vec<Option<ExactQp>>, dead_after: Duration) -> Self {
         let peer = |qp| Peer {
@@ -79,6 +91,7 @@ impl Peers {
             outgoing: VecDeque::new(),
             unanswered_ns: None,
             heard_ns: None,
+            is_gone: false,
             started: 0,
             refusal: String::new(),
             has_left: false,
@@ -330,34 +343,55 @@ impl Peers {
         silent.chain(absent).collect()
     }
 
-    /// The ranks that have not answered for so long that they count as dead, beginning with the longest time, and how
-    /// long ago a message of each arrived (`None`: never).
+    /// The ranks whose processes have ended, or that have not answered for so long that they count as dead, beginning
+    /// with the longest time.
     ///
     /// If this rank itself did not run for a while, the answers of that time may have been lost, so
     /// the time counts from now on.
-    pub(crate) fn dead(&mut self, now_ns: u64) -> Vec<(usize, Option<Duration>)> {
+    pub(crate) fn dead(&mut self, now_ns: u64) -> Vec<Dead> {
         let has_paused = now_ns.saturating_sub(self.looked_ns) > self.dead_after_ns / 2;
         self.looked_ns = now_ns;
         let peers = self.peers.iter_mut().enumerate();
         let peers = peers.filter_map(|(rank, peer)| Some((rank, peer.as_mut()?)));
         let mut dead = Vec::new();
         for (rank, peer) in peers.filter(|(_, peer)| !peer.has_left) {
-            let Some(asked_ns) = &mut peer.unanswered_ns else {
-                continue;
-            };
-            if has_paused {
+            if let (true, Some(asked_ns)) = (has_paused, &mut peer.unanswered_ns) {
                 *asked_ns = now_ns;
             }
-            let silent_ns = now_ns.saturating_sub(peer.heard_ns.unwrap_or(0).max(*asked_ns));
-            if silent_ns >= self.dead_after_ns {
+            let silent = peer
+                .unanswered_ns
+                .map(|asked_ns| now_ns.saturating_sub(peer.heard_ns.unwrap_or(0).max(asked_ns)));
+            let silent_ns = silent.unwrap_or(0);
+            if peer.is_gone || silent_ns >= self.dead_after_ns {
                 let heard = peer.heard_ns.map(|ns| now_ns.saturating_sub(ns));
-                dead.push((silent_ns, rank, heard));
+                let is_gone = peer.is_gone;
+                let heard = heard.map(Duration::from_nanos);
+                dead.push((
+                    silent_ns,
+                    Dead {
+                        rank,
+                        heard,
+                        is_gone,
+                    },
+                ));
             }
         }
-        dead.sort_unstable_by(|a, b| b.cmp(a));
-        let dead = dead.into_iter();
-        dead.map(|(_, rank, heard)| (rank, heard.map(Duration::from_nanos)))
-            .collect()
+        dead.sort_by_key(|(silent_ns, dead)| std::cmp::Reverse((*silent_ns, dead.rank)));
+        dead.into_iter().map(|(_, dead)| dead).collect()
+    }
+
+    /// Notes whether the process of a rank has ended.
+    pub(crate) fn set_gone(&mut self, rank: usize, is_gone: bool) {
+        if let Some(peer) = &mut self.peers[rank] {
+            peer.is_gone = is_gone;
+        }
+    }
+
+    /// Forgets whose processes have ended.
+    pub(crate) fn forget_gone(&mut self) {
+        for peer in self.peers.iter_mut().flatten() {
+            peer.is_gone = false;
+        }
     }
 
     /// A rank that has left, if all have.

@@ -8,6 +8,7 @@ use farwrite::routes::{Role, RouteError, RouteId, RouteKeeper, Sizes};
 use farwrite::{Endpoint, RealTime, UdpFabric};
 
 use crate::error::CollectiveError;
+use crate::gone::{Finding, GoneWatch};
 use crate::info::MAX_RANKS;
 use crate::meeting::{Content, MeetingMessage, index_of_peer};
 use crate::member::Member;
@@ -19,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const LEAST_PACKET_BYTES: u32 = 1024;
 /// Time between two looks at whether the routes are known.
 const CHECK: Duration = Duration::from_millis(20);
-/// Time between two looks at whether packets of full size still arrive.
+/// Time between two looks at whether packets of full size still arrive, and whether a rank is gone.
 const WATCH_NS: u64 = 100_000_000;
 /// Packets of a segment are a multiple of this number, so that the parity of common codes has room.
 const SEGMENT_UNIT: u32 = 32;
@@ -259,6 +260,7 @@ impl Rendezvous {
         let routes = Routes {
             keeper: self.keeper,
             rank: self.rank,
+            watches: self.routes.iter().map(|_| GoneWatch::default()).collect(),
             routes: self.routes,
             packet_bytes: self.group.packet_bytes,
             looked_ns: 0,
@@ -316,8 +318,10 @@ pub(crate) struct Routes {
     keeper: RouteKeeper,
     rank: usize,
     routes: Vec<RouteId>,
+    /// By route: whether its rank is gone.
+    watches: Vec<GoneWatch>,
     packet_bytes: u32,
-    /// When the sizes of packets were last watched.
+    /// When routes were last watched.
     looked_ns: u64,
 }
 
@@ -350,8 +354,37 @@ impl Routes {
         if now_ns >= self.looked_ns.saturating_add(WATCH_NS) {
             self.looked_ns = now_ns;
             self.watch_sizes(member)?;
+            if member.needs_others() && self.watch_ranks(member) {
+                return Ok(Some(now_ns));
+            }
         }
-        Ok(next_ns)
+        let look_ns = member
+            .needs_others()
+            .then(|| self.looked_ns.saturating_add(WATCH_NS));
+        Ok(next_ns.into_iter().chain(look_ns).min())
+    }
+
+    /// Notices ranks whose processes have ended. Returns whether there is something to do at once.
+    fn watch_ranks(&mut self, member: &mut Member<UdpFabric>) -> bool {
+        let now_ns = self.looked_ns;
+        let mut has_found = false;
+        for (place, (route, watch)) in self.routes.iter().zip(&mut self.watches).enumerate() {
+            let rank = place + usize::from(place >= self.rank);
+            let refused = self.keeper.refused_since(member.endpoint_mut(), *route);
+            let found = self.keeper.found(*route, Duration::MAX);
+            let rtt = found
+                .ok()
+                .flatten()
+                .map_or(Duration::ZERO, |found| found.rtt);
+            let rtt_ns = u64::try_from(rtt.as_nanos()).unwrap_or(u64::MAX);
+            let finding = watch.look(now_ns, refused.is_some(), rtt_ns);
+            if finding == Finding::Probe {
+                self.keeper.probe(*route);
+            }
+            has_found |= finding != Finding::Nothing;
+            member.set_gone(rank, finding == Finding::Gone);
+        }
+        has_found
     }
 
     fn watch_sizes(&mut self, member: &Member<UdpFabric>) -> Result<(), CollectiveError> {

@@ -28,7 +28,7 @@ mod queue_pairs;
 mod stuck;
 
 use ending::{LINGER_NS, WaitsFor};
-use gone::GoneWatch;
+use gone::gone_ns;
 pub use gone::{INITIATOR_GONE_AFTER, RESPONDER_GONE_AFTER};
 pub(crate) use queue_pairs::fit_path;
 use queue_pairs::{Opening, Request};
@@ -119,7 +119,6 @@ pub(crate) struct Session {
     /// When the peer was asked for a sign of life, and when this end looked for its own address.
     asked_ns: u64,
     looked_ns: u64,
-    gone: GoneWatch,
     stuck: StuckWatch,
     pairs: BTreeMap<u32, QueuePair>,
     /// Those of `pairs` that have ended, and only answer late packets.
@@ -186,7 +185,6 @@ impl Session {
             since_ns: shared.now_ns,
             asked_ns: 0,
             looked_ns: 0,
-            gone: GoneWatch::default(),
             stuck: StuckWatch::default(),
             pairs: BTreeMap::new(),
             retired: BTreeSet::new(),
@@ -380,16 +378,13 @@ impl Session {
             self.follow_own_address(shared);
         }
         if silent_ns >= ASK_NS
-            && let Some(peer) = shared.keeper.peer(self.route)
+            && let Some(since_ns) = shared.keeper.refused_since(shared.endpoint, self.route)
         {
-            let refusals = shared.endpoint.fabric().refusals(0, peer);
-            if let Some(since_ns) = self.gone.look(now_ns, heard_ns, refusals) {
-                if now_ns >= GoneWatch::until_ns(since_ns, self.role) {
-                    return Err(Ended::Gone);
-                }
-                self.ask(shared);
-                return Ok(now_ns + ASK_NS);
+            if now_ns >= gone_ns(since_ns, self.role) {
+                return Err(Ended::Gone);
             }
+            self.ask(shared);
+            return Ok(now_ns + ASK_NS);
         }
         let ask_ns = heard_ns + (limit_ns / 4).clamp(ASK_NS, MOST_SILENCE_NS);
         if now_ns < ask_ns {

@@ -228,6 +228,13 @@ impl Route {
         self.asked_ns.get_or_insert(now_ns);
     }
 
+    /// Probes the peer at once.
+    pub fn probe_now(&mut self, now_ns: u64) {
+        if let Some(peer) = self.current {
+            self.probe(now_ns, peer, PROBE_BYTES);
+        }
+    }
+
     /// Records that packets other than route packets arrived from the peer and were verified, the last at
     /// `now_ns`.
     pub fn note_heard(&mut self, now_ns: u64) {

@@ -10,6 +10,7 @@ use crate::error::{CollectiveError, RankState};
 use crate::exact_qp::ExactQp;
 use crate::execution::Execution;
 use crate::operation::name;
+use crate::peers::Dead;
 use crate::report::PeerReport;
 
 /// The maximum number of segments that a poll processes, so that packets do not wait for long.
@@ -74,15 +75,17 @@ impl<F: Fabric> Member<F> {
     }
 
     /// Whether this rank waits for other ranks, so that it asks them.
-    fn needs_others(&self) -> bool {
+    pub(crate) fn needs_others(&self) -> bool {
         let has_open = || self.in_order.records.ended().next().is_some();
         self.failure.is_none() && (self.watches || !self.is_idle() || has_open())
     }
 
-    /// A dead rank whose death ends the group, and how long ago it was heard. If this rank only receives from any
-    /// rank, that is a rank that sends, or else the last one.
-    fn fatal_death(&mut self, now_ns: u64) -> Option<(usize, Option<Duration>)> {
+    /// A dead rank whose death ends the group. If this rank only receives from any rank, that is a rank that sends,
+    /// or else the last one.
+    fn fatal_death(&mut self, now_ns: u64) -> Option<Dead> {
         if !self.needs_others() {
+            // Nobody looks at the ranks meanwhile.
+            self.peers.forget_gone();
             return None;
         }
         let dead = self.peers.dead(now_ns);
@@ -94,7 +97,7 @@ impl<F: Fabric> Member<F> {
                 .any(|execution| execution.receives_from(rank))
         };
         let mut dead = dead.into_iter();
-        dead.find(|(rank, _)| is_fatal || sends(*rank))
+        dead.find(|dead| is_fatal || sends(dead.rank))
     }
 
     /// The shortest timeout of the operations that are not over.
@@ -208,9 +211,17 @@ impl<F: Fabric> Member<F> {
         if let Some(rank) = left.or_else(|| self.send_receive.waits_for_left(&self.peers)) {
             return Err(CollectiveError::left(rank));
         }
-        if let Some((rank, heard)) = self.fatal_death(now_ns) {
+        if let Some(Dead {
+            rank,
+            heard,
+            is_gone,
+        }) = self.fatal_death(now_ns)
+        {
             let limit = self.options.dead_after;
-            return Err(CollectiveError::Silent { rank, heard, limit });
+            return Err(match is_gone {
+                true => CollectiveError::Gone { rank, heard },
+                false => CollectiveError::Silent { rank, heard, limit },
+            });
         }
         let late = self.running().find(|e| e.deadline_ns() <= now_ns);
         late.map_or(Ok(()), |late| Err(self.timed_out(late, now_ns)))?;

@@ -7,6 +7,7 @@ use farwrite_fabric::udp::{HasSockets, OwnersDatagram};
 use farwrite_route::{Addresses, LEAST_WAIT_NS, Route, RouteUsers};
 use std::net::{IpAddr, SocketAddr};
 
+use super::refusals::Refusals;
 use super::size_watch::{Finding, SizeWatch};
 use super::sizes::payload_bytes;
 use super::{FoundRoute, RouteError, Sizes};
@@ -29,6 +30,7 @@ pub(super) struct KeptRoute {
     heard_packets: u64,
     /// When something came from the peer.
     heard_ns: Option<u64>,
+    refusals: Refusals,
     size: SizeWatch,
 }
 
@@ -49,6 +51,7 @@ impl KeptRoute {
             users: RouteUsers::default(),
             heard_packets: 0,
             heard_ns: None,
+            refusals: Refusals::default(),
             size: SizeWatch::new(now_ns),
         }
     }
@@ -97,6 +100,17 @@ impl KeptRoute {
     /// Probes the peer soon, unless something comes from it.
     pub(super) fn ask(&mut self, now_ns: u64) {
         self.route.ask(now_ns);
+    }
+
+    /// Probes the peer at once.
+    pub(super) fn probe(&mut self, now_ns: u64) {
+        self.route.probe_now(now_ns);
+    }
+
+    /// Since when ICMP says that nobody is at the peer's port, by the count of such messages.
+    pub(super) fn refused_since(&mut self, now_ns: u64, count: u64) -> Option<u64> {
+        let heard_ns = self.heard_ns.unwrap_or(0);
+        self.refusals.look(now_ns, heard_ns, count)
     }
 
     /// Sends due packets, and moves the queue pairs when the addresses have changed. Returns when to call

@@ -55,6 +55,7 @@
 mod error;
 mod kept_route;
 mod offer;
+mod refusals;
 mod size_watch;
 mod sizes;
 #[cfg(test)]
@@ -441,6 +442,24 @@ impl RouteKeeper {
         joined.and_then(|(_, kept)| kept.heard_ns())
     }
 
+    /// Returns when this end has first noticed that ICMP says that nobody is at the port of the peer, if nothing came
+    /// from the peer since then. Call it regularly while the peer is silent.
+    ///
+    /// The peer may be alive: anyone can forge ICMP, and it may be about an old address. So ask for a sign of life.
+    pub fn refused_since<F: HasSockets>(
+        &mut self,
+        endpoint: &Endpoint<F>,
+        id: RouteId,
+    ) -> Option<u64> {
+        let now_ns = self.now_ns;
+        let (_, kept) = self.entry_mut(id).ok()?.joined.as_mut()?;
+        let refusals = endpoint
+            .fabric()
+            .sockets()?
+            .refusals(0, kept.addresses()?.peer);
+        kept.refused_since(now_ns, refusals)
+    }
+
     /// Sends nothing on a route that was just joined for 200 ms, unless a packet of the peer comes or
     /// [`RouteKeeper::begin`] is called. The first probe to a peer that has not joined yet would be lost, and
     /// the next one would leave after that time.
@@ -467,6 +486,19 @@ impl RouteKeeper {
             kept.ask(now_ns);
             let next_ns = kept.next_ns();
             self.set_due(id.index, next_ns);
+        }
+    }
+
+    /// Probes the peer at once.
+    pub fn probe(&mut self, id: RouteId) {
+        let now_ns = self.now_ns;
+        let joined = self
+            .entry_mut(id)
+            .ok()
+            .and_then(|entry| entry.joined.as_mut());
+        if let Some((_, kept)) = joined {
+            kept.probe(now_ns);
+            self.set_due(id.index, now_ns);
         }
     }
 
