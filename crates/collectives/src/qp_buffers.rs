@@ -16,6 +16,7 @@
 
 use std::collections::VecDeque;
 
+use farwrite::fabric::contract::Region;
 use farwrite::{
     Endpoint, Error, Fabric, MemoryRegion, Outcome, QpOptions, QueuePair, RecvHandle, RecvOptions,
     SchemeName, SendHandle, SendOptions,
@@ -110,10 +111,14 @@ impl QpBuffers {
     /// Those of the endpoint.
     pub(crate) fn open<F: Fabric>(&mut self, endpoint: &mut Endpoint<F>) -> Result<(), Error> {
         for _ in 0..self.depth.first {
-            let region = endpoint.register(vec![0; self.buffer_bytes])?;
+            let region = self.buffer(endpoint)?;
             self.unposted.push(region);
         }
         self.post_buffers(endpoint, None).map(|_| ())
+    }
+
+    fn buffer<F: Fabric>(&self, endpoint: &mut Endpoint<F>) -> Result<MemoryRegion, Error> {
+        endpoint.register_region(Region::zeroed(self.buffer_bytes)?)
     }
 
     /// Posts the receives that could not be posted before, and more if the sender waits for
@@ -174,7 +179,7 @@ impl QpBuffers {
             let waited = now_ns.saturating_sub(posted_ns) < rtt_ns.saturating_add(rtt_ns / 2);
             let has_room = self.receives.len() + self.unposted.len() < self.depth.most;
             if waited && has_room && self.depth.budget.take(self.buffer_bytes as u64) {
-                let region = endpoint.register(vec![0; self.buffer_bytes])?;
+                let region = self.buffer(endpoint)?;
                 self.unposted.push(region);
             }
         }
@@ -209,7 +214,7 @@ impl QpBuffers {
             None if self.sends.len() < self.depth.first
                 || (self.waits_for_buffer() && self.depth.budget.take(bytes)) =>
             {
-                endpoint.register(vec![0; self.buffer_bytes])?
+                self.buffer(endpoint)?
             }
             None => return Ok(false),
         };

@@ -14,6 +14,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::{FabricError, racing};
 
+/// Shorter regions come from the allocator: each map has whole pages.
+#[cfg(target_os = "linux")]
+const LEAST_PAGES_BYTES: usize = 1 << 16;
+
 /// Memory that a [`Region`] can own, for example a `Vec<u8>`, a boxed slice or a memory map.
 pub trait Memory: AsMut<[u8]> + Send {}
 impl<T: AsMut<[u8]> + Send> Memory for T {}
@@ -56,6 +60,18 @@ impl Region {
             access: Access::Write,
             owner: Some(owner),
         }
+    }
+
+    /// A region of zeros. The system provides a page of a long one when the page is first used.
+    ///
+    /// # Errors
+    /// [`FabricError::Io`] if the system refuses the memory.
+    pub fn zeroed(length: usize) -> Result<Self, FabricError> {
+        #[cfg(target_os = "linux")]
+        if length >= LEAST_PAGES_BYTES {
+            return super::pages::Pages::new(length).map(Self::owned);
+        }
+        Ok(Self::owned(vec![0; length]))
     }
 
     /// A region of memory that is only read, for example a static, an `Arc<[u8]>` or a memory map.

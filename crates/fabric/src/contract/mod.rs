@@ -9,6 +9,8 @@ mod counters;
 mod error;
 mod limits;
 mod memory;
+#[cfg(target_os = "linux")]
+mod pages;
 mod racing;
 mod waker;
 mod work;
