@@ -478,27 +478,27 @@ impl RouteKeeper {
     /// that misses signs of the peer elsewhere calls this, since an idle route is probed seldom.
     pub fn ask(&mut self, id: RouteId) {
         let now_ns = self.now_ns;
-        let joined = self
-            .entry_mut(id)
-            .ok()
-            .and_then(|entry| entry.joined.as_mut());
-        if let Some((_, kept)) = joined {
+        self.on_joined(id, |kept| {
             kept.ask(now_ns);
-            let next_ns = kept.next_ns();
-            self.set_due(id.index, next_ns);
-        }
+            kept.next_ns()
+        });
     }
 
     /// Probes the peer at once.
     pub fn probe(&mut self, id: RouteId) {
         let now_ns = self.now_ns;
-        let joined = self
-            .entry_mut(id)
-            .ok()
-            .and_then(|entry| entry.joined.as_mut());
-        if let Some((_, kept)) = joined {
+        self.on_joined(id, |kept| {
             kept.probe(now_ns);
-            self.set_due(id.index, now_ns);
+            now_ns
+        });
+    }
+
+    /// Calls `act` with a route that the peer has joined. `act` returns when the route is due.
+    fn on_joined(&mut self, id: RouteId, act: impl FnOnce(&mut KeptRoute) -> u64) {
+        let entry = self.entry_mut(id).ok();
+        if let Some((_, kept)) = entry.and_then(|entry| entry.joined.as_mut()) {
+            let due_ns = act(kept);
+            self.set_due(id.index, due_ns);
         }
     }
 
