@@ -387,7 +387,7 @@ impl Peers {
         }
     }
 
-    /// Forgets whose processes have ended.
+    /// Forgets which ranks have processes that have ended.
     pub(crate) fn forget_gone(&mut self) {
         for peer in self.peers.iter_mut().flatten() {
             peer.is_gone = false;

@@ -312,8 +312,8 @@ impl Comm {
         released.fold(cancelled, Result::and)
     }
 
-    /// Tells the peer that the connection has ended, and waits until the peer knows it. If an acknowledgement was lost,
-    /// only this end can repeat it, so this end must not leave earlier.
+    /// Ends the connection, and waits until the peer has acknowledged the end. The peer may still miss an
+    /// acknowledgement of data. Only this end can repeat it, so this end must not leave earlier.
     pub(crate) fn leave(&self) {
         self.pair.connection().finish(FAREWELL);
     }

@@ -154,7 +154,7 @@ impl<'a> Waiting<'a> {
         cancel.run_while(|| thread::sleep(TRY_AGAIN), || self.note(observer))
     }
 
-    /// Tells the user once for what this end waits.
+    /// Tells the user once that this end waits, and why.
     fn note(&self, observer: &dyn Observer) {
         let is_met = self.has_met.load(Ordering::Relaxed);
         if self.start.elapsed() <= NOTE_AFTER || self.noted[usize::from(is_met)].replace(true) {

@@ -128,8 +128,8 @@ impl Stopped {
     }
 }
 
-/// Takes the bytes of a pipe, and tells the sender how it has ended. `gate` is that of the output, which is not written
-/// after the user has interrupted this end. Returns how many bytes were written, and their hash.
+/// Writes the bytes of a pipe to `output`, and tells the sender how the pipe has ended. If the user interrupts this end,
+/// `gate` keeps a file of the output from getting its name. Returns how many bytes were written, and their hash.
 pub(super) fn take<T: Output>(
     (connection, stream): (&Connection, Stream),
     (output, gate): (Result<T, Stopped>, &CommitGate),

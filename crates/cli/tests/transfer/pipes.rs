@@ -343,7 +343,7 @@ fn named(rig: &Rig, at: &str, name: &str) -> Command {
     command
 }
 
-/// Waits until the receiver's directory has so many entries.
+/// Waits until the directory of the receiver has this number of entries.
 fn has_entries(rig: &Rig, entries: usize) {
     let start = Instant::now();
     while rig.received().len() != entries {
