@@ -22,47 +22,35 @@ def run(report, programs, directory):
             case(report, Rig(programs, directory))
 
 
-#: Sends whose repeats are added up. Losses are random, and so a single one can have half or twice the
-#: usual number.
-_SENDS = 4
-
-
-def _repeats(rig, chain, **options):
-    """Send a few times. Return what is wrong, and the packets that the sending NIC repeated."""
-    sends = [rig.send(chain, **options) for _ in range(_SENDS)]
-    wrong = next((wrong for wrong, _ in sends if wrong), None)
-    return wrong, sum(sender["repeated"] for _, (sender, _) in sends)
-
-
 def _repair(report, rig):
     with Chain() as chain:
         chain.lose(LOSS)
         with rig.boxes(chain, "--forward") as plain:
-            wrong, bare = _repeats(rig, chain)
+            wrong, (bare, _) = rig.repeats(chain)
         report.check("without repair packets, all arrives by repeats",
-                     wrong or (None if bare else "nothing was repeated"))
+                     wrong or (None if bare["repeated"] else f"{bare}"))
         report.check("the bridges carried it", None if plain[0]["far_sent"] > 4000 else f"{plain}")
         for options, vlan in ((["--coding", "8,1"], None), (["--coding", "8,1"], 5), ([], None)):
             with rig.boxes(chain, *options) as boxes:
-                wrong, repeated = _repeats(rig, chain, vlan=vlan)
+                wrong, (sender, _) = rig.repeats(chain, vlan=vlan)
             name = f"{' '.join(options) or 'adaptive'}{', in a VLAN' if vlan else ''}"
             report.check(f"{name}: the bytes arrive", wrong)
             report.check(f"{name}: losses are recovered",
                          None if boxes[1]["recovered"] > 10 else f"{boxes}")
             report.check(f"{name}: so the NIC repeats less",
-                         None if repeated < REPEATED_SHARE * bare
-                         else f"{repeated} packets beside {bare}, {boxes}")
+                         None if sender["repeated"] < REPEATED_SHARE * bare["repeated"]
+                         else f"{sender} beside {bare}, {boxes}")
 
 
 def _retransmission(report, rig):
     with Chain() as chain:
         chain.lose(LOSS)
         with rig.boxes(chain, "--forward"):
-            wrong, (bare, _) = rig.send(chain)
+            wrong, (bare, _) = rig.repeats(chain)
         report.check("without the boxes, all arrives by repeats", wrong)
         for vlan in (None, 5):
             with rig.boxes(chain, *NETRT, kind="netrt") as boxes:
-                wrong, (sender, _) = rig.send(chain, vlan=vlan)
+                wrong, (sender, _) = rig.repeats(chain, vlan=vlan)
             name = "in a VLAN" if vlan else "without VLAN"
             report.check(f"{name}: the bytes arrive", wrong)
             report.check(f"{name}: losses are repeated by the boxes",

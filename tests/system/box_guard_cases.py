@@ -59,13 +59,13 @@ def _invented(report, rig, kind):
         chain.a.ip("addr", "add", "10.0.0.66/24", "dev", "veth0")
         chain.a.ip("neigh", "add", chain.b.v4, "lladdr", chain.mac(chain.b), "dev", "veth0")
         with rig.boxes(chain, "--forward"):
-            _, (bare, _) = rig.send(chain)
+            _, (bare, _) = rig.repeats(chain)
         with rig.boxes(chain, *KINDS[kind], "--connections", "64", kind=kind) as boxes:
             command = ["python3", "-c", _INVENT, "10.0.0.66", chain.b.v4, "512", "30"]
             stranger = chain.own(chain.a.popen(command, text=True, stdout=subprocess.PIPE))
             stranger.stdout.readline()
             time.sleep(0.5)
-            wrong, (sender, _) = rig.send(chain)
+            wrong, (sender, _) = rig.repeats(chain)
             stranger.kill()
         report.check("the bytes arrive", wrong)
         report.check("the program met the limit",

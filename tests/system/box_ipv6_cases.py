@@ -22,12 +22,12 @@ def _repair(report, rig):
     with Chain() as chain:
         chain.lose(LOSS)
         with rig.boxes(chain, "--forward"):
-            wrong, (bare, _) = rig.send(chain, ipv6=True)
+            wrong, (bare, _) = rig.repeats(chain, ipv6=True)
         report.check("without repair, all arrives by repeats",
                      wrong or (None if bare["repeated"] else f"{bare}"))
         for kind, vlan in (("lowar", None), ("lowar", VLAN), ("netrt", None), ("netrt", VLAN)):
             with rig.boxes(chain, *KINDS[kind], kind=kind) as boxes:
-                wrong, nics = rig.send(chain, ipv6=True, vlan=vlan)
+                wrong, nics = rig.repeats(chain, ipv6=True, vlan=vlan)
             name = f"{kind}{', in a VLAN' if vlan else ''}"
             report.check(f"{name}: the bytes arrive", wrong)
             report.check(f"{name}: losses are recovered",
