@@ -28,6 +28,7 @@ import torchft.coordination
 import torchft.local_sgd
 from torch import nn
 from torch.nn.functional import cross_entropy
+from torchft.checkpointing.pg_transport import PGTransport
 
 import farwrite.torchft
 
@@ -59,8 +60,11 @@ class Site:
         self.outer = torch.optim.SGD(self.model.parameters(), lr=0.7, momentum=0.5, nesterov=True)
         # torchft wants a store for the ranks of a site, also where it has one rank.
         self._store = dist.TCPStore(socket.gethostname(), 0, is_master=True, wait_for_workers=False)
+        group = farwrite.torchft.ProcessGroupFarwrite(TIMEOUT)
         self.manager = torchft.Manager(
-            pg=farwrite.torchft.ProcessGroupFarwrite(TIMEOUT),
+            pg=group,
+            # A site that joins gets the weights through the group too, and not by HTTP over TCP.
+            checkpoint_transport=PGTransport(group, TIMEOUT, torch.device("cpu")),
             state_dict=self._state,
             load_state_dict=self._load,
             min_replica_size=1,
