@@ -110,6 +110,12 @@ impl MessageQueue {
         self.waiting.len() + usize::from(self.next.is_some()) + self.sent.len()
     }
 
+    /// Whether all messages have left this end at least once.
+    pub(crate) fn has_left(&self) -> bool {
+        let is_waiting = !self.waiting.is_empty() || self.next.is_some();
+        !is_waiting && self.sent.iter().all(|(_, send, _)| send.is_injected())
+    }
+
     pub(crate) fn unsent_bytes(&self) -> u64 {
         self.unsent_bytes
     }

@@ -4,7 +4,7 @@ use farwrite::QueuePair;
 use farwrite::routes::Role;
 use farwrite_keys::Text;
 
-use super::{Phase, Session, Shared, nanoseconds};
+use super::{LOOK_AGAIN_NS, Phase, Session, Shared, nanoseconds};
 use crate::error::Ended;
 use crate::message::{ByeCause, Message};
 
@@ -12,8 +12,8 @@ use crate::message::{ByeCause, Message};
 pub(super) const LINGER_NS: u64 = 1_000_000_000;
 /// The same after a failure: where packets are lost, one of them may leave in a second.
 const FAILED_LINGER_NS: u64 = 3_000_000_000;
-/// Bounds of the time for which an end stays after its peer has left: a sixteenth of a round trip, in which its last
-/// acknowledgement leaves a second time (P3.8).
+/// Bounds of the time for which an end stays that waits for nothing: a sixteenth of a round trip, in which its last
+/// acknowledgements leave a second time (P3.8).
 const STAY_NS: [u64; 2] = [1_000_000, 50_000_000];
 
 /// What an end waits for that has said its last message.
@@ -23,7 +23,9 @@ pub(super) enum WaitsFor {
     Answer,
     /// That the peer has it, which needs no answer.
     Acknowledgement,
-    /// Nothing: the peer has left.
+    /// That it has left this end.
+    Departure,
+    /// Nothing.
     Time,
 }
 
@@ -69,28 +71,40 @@ impl Session {
         self.begin_closing(shared, linger_ns, why, WaitsFor::Answer);
     }
 
-    /// As [`Session::close`] for [`ByeCause::Closed`], and waits only until the peer knows it. Neither end needs anything
-    /// of the other any more.
+    /// As [`Session::close`] for [`ByeCause::Closed`]. Neither end needs anything of the other any more. Waits only until
+    /// the peer was told; if packets were lost before, until it knows.
     pub(crate) fn depart(&mut self, shared: &mut Shared<'_>) {
         if !matches!(self.phase, Phase::Open) {
             return self.close(shared, ByeCause::Closed, Ended::Closed);
         }
         self.tell(&Message::Left);
-        self.begin_closing(shared, LINGER_NS, Ended::Closed, WaitsFor::Acknowledgement);
+        let waits_for = match self.has_repeated(shared) {
+            true => WaitsFor::Acknowledgement,
+            false => WaitsFor::Departure,
+        };
+        self.begin_closing(shared, LINGER_NS, Ended::Closed, waits_for);
+    }
+
+    /// Whether chunks of this end were sent again, so that the path loses packets.
+    fn has_repeated(&self, shared: &Shared<'_>) -> bool {
+        let mut pairs = self.pairs.values().chain([&self.qp]);
+        pairs.any(|qp| match shared.endpoint.qp_stats(*qp) {
+            Ok(stats) => stats.sender.retransmitted_chunks > 0,
+            Err(_) => true,
+        })
     }
 
     /// The peer has left. This end stays for a moment, as the peer waits for an acknowledgement.
     pub(super) fn stay_behind(&mut self, shared: &mut Shared<'_>) {
         self.destroy_pairs(shared);
         let (cause, reason) = (ByeCause::Closed, Text::default());
+        let why = Ended::ByPeer { cause, reason };
+        self.begin_closing(shared, self.stay_ns(), why, WaitsFor::Time);
+    }
+
+    fn stay_ns(&self) -> u64 {
         let [least_ns, most_ns] = STAY_NS;
-        let stay_ns = (nanoseconds(self.rtt) / 16).clamp(least_ns, most_ns);
-        self.begin_closing(
-            shared,
-            stay_ns,
-            Ended::ByPeer { cause, reason },
-            WaitsFor::Time,
-        );
+        (nanoseconds(self.rtt) / 16).clamp(least_ns, most_ns)
     }
 
     fn begin_closing(
@@ -113,21 +127,30 @@ impl Session {
 
     /// Goes on with closing. Returns when to look again; `None` when the session is over.
     pub(super) fn wait_to_close(&mut self, shared: &mut Shared<'_>) -> Option<u64> {
+        let stay_ns = self.stay_ns();
         let Phase::Closing {
             until_ns,
             why,
             waits_for,
-        } = &self.phase
+        } = &mut self.phase
         else {
             return Some(u64::MAX);
         };
+        if *waits_for == WaitsFor::Departure && self.queue.has_left() {
+            *until_ns = (*until_ns).min(shared.now_ns + stay_ns);
+            *waits_for = WaitsFor::Time;
+        }
         let is_known = *waits_for == WaitsFor::Acknowledgement && self.queue.unsent() == 0;
         if is_known || shared.now_ns >= *until_ns {
             let why = why.clone();
             self.end(shared, why);
             return None;
         }
-        Some(*until_ns)
+        Some(match waits_for {
+            // No event says it.
+            WaitsFor::Departure => (*until_ns).min(shared.now_ns + LOOK_AGAIN_NS),
+            _ => *until_ns,
+        })
     }
 
     /// Whether messages of this end have left that the peer has not acknowledged.
