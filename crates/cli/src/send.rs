@@ -311,13 +311,13 @@ impl SendArgs {
         if let Some(name) = &self.name {
             check_file_name(name).map_err(|what| Failure::new(Exit::Usage, what))?;
         }
+        let to = self.to.clone().ok_or_else(|| {
+            let what = "standard input goes to a receiver: name it with --to";
+            Failure::new(Exit::Usage, what)
+        })?;
         Ok(PipeSender {
+            to,
             name: self.name.clone(),
-            to: self
-                .to
-                .as_ref()
-                .map(HostPort::to_string)
-                .unwrap_or_default(),
             scheme: self.scheme,
             rate_control: self.rate_control(self.rate, None)?,
             mtu: self.mtu,

@@ -227,6 +227,20 @@ pub enum Ended {
     Endpoint(Arc<farwrite::Error>),
 }
 
+impl Error {
+    /// Whether the peer has no place for this end at present.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        matches!(
+            self,
+            Self::Over(Ended::ByPeer {
+                cause: ByeCause::Busy,
+                ..
+            })
+        )
+    }
+}
+
 impl From<farwrite::Error> for Error {
     fn from(error: farwrite::Error) -> Self {
         Self::Endpoint(Arc::new(error))

@@ -52,6 +52,18 @@ pub enum Error {
     Endpoint(#[from] Arc<farwrite::Error>),
 }
 
+impl Error {
+    /// Why there is no connection, or none any more; `None` for errors of the stream alone.
+    #[must_use]
+    pub fn of_connection(&self) -> Option<farwrite_connection::Error> {
+        match self {
+            Self::Connection(error) => Some(error.clone()),
+            Self::ConnectionEnded(ended) => Some(ended.clone().into()),
+            _ => None,
+        }
+    }
+}
+
 impl From<farwrite::Error> for Error {
     fn from(error: farwrite::Error) -> Self {
         Self::Endpoint(Arc::new(error))

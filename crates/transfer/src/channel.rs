@@ -57,13 +57,12 @@ pub enum ChannelError {
 }
 
 impl ChannelError {
-    /// Whether the peer has no place for this end at present.
-    pub(crate) fn is_busy(&self) -> bool {
-        let cause = match self {
-            Self::Connection(ConnectionError::Over(Ended::ByPeer { cause, .. })) => cause,
-            _ => return false,
-        };
-        *cause == ByeCause::Busy
+    /// Why there is no connection, or none any more; `None` for other errors.
+    pub(crate) fn of_connection(&self) -> Option<ConnectionError> {
+        match self {
+            Self::Connection(error) => Some(error.clone()),
+            _ => None,
+        }
     }
 }
 

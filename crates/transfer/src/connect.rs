@@ -80,7 +80,7 @@ pub fn connect(
 
 /// Waits for a receiver that does not listen yet, or is busy with others. At the receiver, `admission.rs` refuses a
 /// sender that finds no place, and the set-up one that finds no memory.
-pub(crate) struct Waiting<'a> {
+pub struct Waiting<'a> {
     to: HostPort,
     key: &'a Key,
     start: Instant,
@@ -93,7 +93,8 @@ pub(crate) struct Waiting<'a> {
 
 impl<'a> Waiting<'a> {
     /// Waits at most `patience` from now on.
-    pub(crate) fn new(to: HostPort, key: &'a Key, patience: Duration) -> Self {
+    #[must_use]
+    pub fn new(to: HostPort, key: &'a Key, patience: Duration) -> Self {
         Self {
             to,
             key,
@@ -106,26 +107,49 @@ impl<'a> Waiting<'a> {
 
     /// As [`connect`].
     fn connect(&self, cancel: &Cancel, observer: &dyn Observer) -> Result<Channel, Error> {
+        let opened = self.open(
+            connection_options,
+            |connection: &Connection| Channel::open(connection, SETUP),
+            ChannelError::of_connection,
+            (cancel, observer),
+        )?;
+        let what = format_args!("connecting to {}", self.to);
+        opened.map_err(|error| Error::of_channel(what, &error))
+    }
+
+    /// Connects to the receiver with the options for the time that is left, and opens what the caller needs over the
+    /// connection. `of_connection` returns the cause of an error if that is the connection. Tells the user once that this
+    /// end waits.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Settings`] if the public key of the receiver cannot be one, and [`ErrorKind::Interrupted`].
+    pub fn open<T: Send + 'static, E: From<ConnectionError> + Send + 'static>(
+        &self,
+        options: impl Fn(Duration) -> ConnectionOptions,
+        open: impl Fn(&Connection) -> Result<T, E> + Clone + Send + 'static,
+        of_connection: impl Fn(&E) -> Option<ConnectionError>,
+        (cancel, observer): (&Cancel, &dyn Observer),
+    ) -> Result<Result<T, E>, Error> {
         let keys = keys_of(self.key)?;
         loop {
             let left = self.patience.saturating_sub(self.start.elapsed());
             let (to, keys, met) = (self.to.to_string(), keys.clone(), Arc::clone(&self.has_met));
-            let connect = move |connector: &Connector| {
+            let open = open.clone();
+            let work = move |connector: &Connector| {
                 let connected = connector.connect(&to, &keys, RECEIVER);
                 met.store(connected.is_ok(), Ordering::Relaxed);
-                connected
+                open(&connected?)
             };
-            let opened = open(connect, left, cancel, || self.note(observer))?;
-            let is_worth_it = |error: &ChannelError| match error {
-                ChannelError::Connection(error) if is_passing(error) => self.has_time(),
-                error => error.is_busy() && self.may_ask_again(),
+            let opened = with_connector(&options(left), work, cancel, || self.note(observer))?;
+            let is_worth_it = |error: ConnectionError| match is_passing(&error) {
+                true => self.has_time(),
+                false => error.is_busy() && self.may_ask_again(),
             };
             match opened {
-                Err(error) if is_worth_it(&error) => self.pause(cancel, observer)?,
-                opened => {
-                    let what = format_args!("connecting to {}", self.to);
-                    return opened.map_err(|error| Error::of_channel(what, &error));
+                Err(error) if of_connection(&error).is_some_and(is_worth_it) => {
+                    self.pause(cancel, observer)?;
                 }
+                opened => return Ok(opened),
             }
         }
     }
@@ -185,20 +209,12 @@ pub fn connect_first(
     cancel: &Cancel,
 ) -> Result<Channel, Error> {
     let (keys, addrs) = (keys_of(key)?, addrs.to_vec());
-    let connect = move |connector: &Connector| connector.connect_any(&addrs, &keys, RECEIVER);
-    let opened = open(connect, patience, cancel, || {})?;
+    let open = move |connector: &Connector| {
+        let connection = connector.connect_any(&addrs, &keys, RECEIVER)?;
+        Channel::open(&connection, SETUP)
+    };
+    let opened = with_connector(&connection_options(patience), open, cancel, || {})?;
     opened.map_err(|error| Error::of_channel("connecting to the receiver", &error))
-}
-
-/// Connects within `limit`, and opens the channel.
-fn open(
-    connect: impl FnOnce(&Connector) -> Result<Connection, ConnectionError> + Send + 'static,
-    limit: Duration,
-    cancel: &Cancel,
-    each: impl FnMut(),
-) -> Result<Result<Channel, ChannelError>, Error> {
-    let open = move |connector: &Connector| Channel::open(&connect(connector)?, SETUP);
-    with_connector(&connection_options(limit), open, cancel, each)
 }
 
 /// Runs `work`, which connects, in a thread of its own, and calls `each` meanwhile. When the user cancels, a peer that

@@ -52,7 +52,9 @@ use std::time::{Duration, Instant};
 pub use admission::{Admission, Refused};
 pub use channel::{Channel, ChannelError, Incoming, framed};
 pub use client::Client;
-pub use connect::{RECEIVER, connect, connect_first, connection_options, keys_of, with_connector};
+pub use connect::{
+    RECEIVER, Waiting, connect, connect_first, connection_options, keys_of, with_connector,
+};
 pub use device::{check_device, open_device, open_for_device};
 pub use dry_run::{DryRun, Removal, answer_dry_run, dry_run};
 pub use error::{Error, ErrorKind};

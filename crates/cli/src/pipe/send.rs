@@ -8,14 +8,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use blake3::Hasher;
-use farwrite_connection::{
-    ByeCause, Connection, ConnectionOptions, Connector, Ended, Error as ConnectionError, Purpose,
-};
-use farwrite_keys::Key;
+use farwrite_connection::{Connection, ConnectionOptions, Error as ConnectionError, Purpose};
+use farwrite_keys::{HostPort, Key};
 use farwrite_stream::{
     ConnectionExt, Error as StreamError, ReadHalf, SchemeSetting, Stream, WriteHalf,
 };
-use farwrite_transfer::{Cancel, RECEIVER, RateControl, keys_of, with_connector};
+use farwrite_transfer::{Cancel, RateControl, Waiting};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
@@ -25,13 +23,10 @@ use super::{HEAD_BYTES, LAST_WORDS, LOOK, NAME, PIECE_BYTES, Passed, stream_opti
 use crate::console::{Console, Passing};
 use crate::exit::{Exit, Failure, OrExit};
 
-/// The pause before a busy receiver is asked again.
-const TRY_AGAIN: Duration = Duration::from_millis(500);
-
 /// What the user has chosen for a pipe.
 pub(crate) struct PipeSender {
-    /// The receiver, as `HOST:PORT`.
-    pub(crate) to: String,
+    /// The receiver.
+    pub(crate) to: HostPort,
     /// The name of the file in which a receiver of files stores the bytes.
     pub(crate) name: Option<String>,
     pub(crate) scheme: SchemeSetting,
@@ -65,7 +60,7 @@ pub(crate) fn send(
     cancel: &Cancel,
     console: &Console,
 ) -> Result<ExitCode, Failure> {
-    let (connection, stream) = reach(pipe, key, cancel)?;
+    let (connection, stream) = reach(pipe, key, cancel, console)?;
     let start = Instant::now();
     let shared = Shared::default();
     let (mut reader, mut writer) = stream.split();
@@ -87,7 +82,7 @@ pub(crate) fn send(
         (Input::Ended(hash), Ok(verdict)) => {
             verdict.of_sender()?;
             let bytes = shared.bytes.load(Ordering::Relaxed);
-            let passed = Passed::new(pipe.to.clone(), bytes, hash, start.elapsed());
+            let passed = Passed::new(pipe.to.to_string(), bytes, hash, start.elapsed());
             console.say(passed.line("sent"));
             console.json(&passed)?;
             Ok(ExitCode::SUCCESS)
@@ -101,40 +96,33 @@ pub(crate) fn send(
 }
 
 /// Connects to the receiver, which may start later or be busy with others, and opens the pipe.
-fn reach(pipe: &PipeSender, key: &Key, cancel: &Cancel) -> Result<(Connection, Stream), Failure> {
-    let start = Instant::now();
-    let keys = keys_of(key)?;
-    let options = ConnectionOptions {
+fn reach(
+    pipe: &PipeSender,
+    key: &Key,
+    cancel: &Cancel,
+    console: &Console,
+) -> Result<(Connection, Stream), Failure> {
+    let options = |limit| ConnectionOptions {
         purpose: Purpose::PIPE,
-        connect_limit: pipe.timeout,
-        busy_limit: pipe.timeout,
+        connect_limit: limit,
+        busy_limit: limit,
         silence_limit: pipe.timeout,
         rate_control: pipe.rate_control,
         largest_mtu: pipe.mtu,
         ..ConnectionOptions::default()
     };
-    let (to, timeout) = (pipe.to.clone(), pipe.timeout);
-    let of_stream = stream_options(pipe.scheme);
+    let (of_stream, timeout) = (stream_options(pipe.scheme), pipe.timeout);
     let name = match &pipe.name {
         Some(file) => format!("{NAME}/{file}"),
         None => NAME.to_owned(),
     };
-    let open = move |connector: &Connector| {
-        let connection = connector.connect(&to, &keys, RECEIVER)?;
+    let open = move |connection: &Connection| {
         let stream = connection.open_stream(&name, &of_stream, timeout)?;
-        Ok::<_, StreamError>((connection, stream))
+        Ok::<_, StreamError>((connection.clone(), stream))
     };
-    // A code has one guess.
-    let asks_again = |error: &StreamError| {
-        let has_time = start.elapsed() + TRY_AGAIN <= pipe.timeout;
-        is_busy(error) && has_time && !matches!(key, Key::Code(_))
-    };
-    let opened = loop {
-        match with_connector(&options, open.clone(), cancel, || {})? {
-            Err(error) if asks_again(&error) => cancel.run(|| thread::sleep(TRY_AGAIN))?,
-            opened => break opened,
-        }
-    };
+    let waiting = Waiting::new(pipe.to.clone(), key, pipe.timeout);
+    let of_connection = StreamError::of_connection;
+    let opened = waiting.open(options, open, of_connection, (cancel, console))?;
     opened.map_err(|error| {
         let what = match error {
             StreamError::Connection(ConnectionError::Silent { .. }) => {
@@ -144,22 +132,6 @@ fn reach(pipe: &PipeSender, key: &Key, cancel: &Cancel) -> Result<(Connection, S
         };
         Failure::of_stream(what, &error)
     })
-}
-
-/// Whether the receiver has no place or no memory for this end now.
-fn is_busy(error: &StreamError) -> bool {
-    let (StreamError::Connection(ConnectionError::Over(ended))
-    | StreamError::ConnectionEnded(ended)) = error
-    else {
-        return false;
-    };
-    matches!(
-        ended,
-        Ended::ByPeer {
-            cause: ByeCause::Busy,
-            ..
-        }
-    )
 }
 
 /// Sends the input and its hash.

@@ -411,3 +411,26 @@ fn a_receiver_of_files_stores_pipes() {
     recv.running.signal("INT");
     recv.end().assert(130, "more bytes than the 1000000");
 }
+
+/// A second pipe waits for the place of the first one, and its user learns why.
+#[test]
+fn a_pipe_waits_for_a_busy_receiver() {
+    let rig = Rig::new();
+    let recv = rig.recv("127.0.0.1:0", &["--max-senders", "1"]);
+    let at = recv.addr.to_string();
+    let mut first = named(&rig, &at, "first").spawn().expect("it starts");
+    let mut input = first.stdin.take().expect("piped");
+    input.write_all(b"first").expect("written");
+    // The receiver has it when a temporary file is there.
+    has_entries(&rig, 1);
+    let mut command = farwrite();
+    command.args(["send", "--timeout", "120s", "--name", "second", "--to", &at]);
+    command.arg("--psk-file").arg(rig.key()).arg("-");
+    let mut second = Running::spawn(command);
+    second.line("the receiver is busy");
+    drop(input);
+    let first = first.wait_with_output().expect("it ends");
+    assert!(first.status.success(), "{}", told(&first));
+    second.end().assert(0, "");
+    assert_eq!(rig.received(), ["first", "second"]);
+}
