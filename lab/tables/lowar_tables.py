@@ -33,15 +33,15 @@ def goodput(rows):
             errors = [error(name) / value(name) for name in (best, ADAPTIVE)]
             ratio = value(ADAPTIVE) / value(best)
             lines.append([
-                rtt, LOSSES[loss],
-                *(f"{value(name):.2f}" for name in (GBN, *map(coded, shapes))),
-                f"{best.removeprefix('LoWAR')}: {with_error(value(best), error(best), '.2f')}",
+                rtt, LOSSES[loss], f"{value(GBN):.2f}",
                 with_error(value(ADAPTIVE), error(ADAPTIVE), ".2f"),
+                f"{best.removeprefix('LoWAR')}: {with_error(value(best), error(best), '.2f')}",
                 with_error(ratio, ratio * hypot(*errors), ".2f"),
+                *(f"{value(coded(shape)):.2f}" for shape in shapes),
                 f"{value(coded('(32, 1)')) / value(GBN):.2f}",
                 PAPER.get((rtt, loss), ""),
             ])
-    return table(["round trip", "loss", GBN, *shapes, "best fixed", "adaptive", "of best",
+    return table(["round trip", "loss", GBN, "adaptive", "best fixed", "of best", *shapes,
                   "(32, 1) / Go-Back-N", "paper"], lines)
 
 
