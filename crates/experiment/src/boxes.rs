@@ -35,12 +35,14 @@ pub struct LowarBox {
     /// `"R,C"` or `"adaptive"`.
     #[serde(default = "adaptive", deserialize_with = "crate::units::parsed")]
     coding: Coding,
+    /// Whether a box relies on the other one and protects flows from their first packet on.
+    #[serde(default)]
+    peer_known: bool,
     /// How long the decoder holds back packets for a missing one; `None`: 4 ms, or a quarter of the
     /// timeout of the NICs if that is less.
     #[serde(default, deserialize_with = "crate::units::maybe_wait")]
     hold: Option<Duration>,
-    /// Largest number of frames that a box holds back, those of one source at most four fifths of them;
-    /// `None`: 2560.
+    /// Most frames that a box holds back, those of one source at most four fifths; `None`: 2560.
     max_held: Option<usize>,
 }
 
@@ -56,8 +58,7 @@ pub struct NetrtBox {
     /// least 1 ms, or a quarter of the timeout of the NICs if that is less.
     #[serde(default, deserialize_with = "crate::units::maybe_wait")]
     hold: Option<Duration>,
-    /// Largest number of frames that a box holds back, those of one source at most four fifths of them;
-    /// `None`: 2560.
+    /// Most frames that a box holds back, those of one source at most four fifths; `None`: 2560.
     max_held: Option<usize>,
     /// Packets after a missing one within which others are requested at once; `None`: 128.
     bitmap_bits: Option<NonZeroU32>,
@@ -100,8 +101,7 @@ pub(crate) struct BoxLink {
 }
 
 impl BoxLink {
-    /// How long a box holds back packets if the plan does not set it: the default, but at most a
-    /// quarter of the timeout of the NICs.
+    /// How long a box holds back packets by default: at most a quarter of the timeout of the NICs.
     fn hold_ns(&self, default_ns: u64) -> u64 {
         default_ns.min(self.timeout_ns / 4)
     }
@@ -198,9 +198,8 @@ impl BoxKind {
         })
     }
 
-    /// How a box pauses the hosts beside it. LoWAR boxes use their default. NetRT boxes pause from
-    /// a short queue on: the pool already has copies of the packets in that queue, so a longer
-    /// queue would need a larger pool.
+    /// How a box pauses the hosts beside it. NetRT boxes pause from a short queue on: the pool already
+    /// has copies of its packets, so a longer queue would need a larger pool.
     pub(crate) fn backpressure(&self, at: &BoxLink) -> Backpressure {
         let packet_bytes = u64::from(at.mtu) + HEADER_BYTES;
         match self {
@@ -219,6 +218,7 @@ impl LowarBox {
         let base = lowar::Config::default();
         lowar::Config {
             coding: self.coding,
+            peer_known: self.peer_known,
             path_mtu_bytes: usize::from(u16::MAX),
             hold_ns: self.hold.map_or(at.hold_ns(base.hold_ns), nanoseconds),
             max_held: self.max_held.unwrap_or(base.max_held),

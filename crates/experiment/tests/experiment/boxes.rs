@@ -85,6 +85,21 @@ fn boxes_at_both_ends_of_a_cable_recover_what_it_loses() {
     assert!(2 * lowar.repeated() < alone.repeated(), "{seen:?}");
 }
 
+/// A round trip of 2 ms has room for all packets of both writes.
+#[test]
+fn boxes_that_know_each_other_protect_the_first_round_trip() {
+    let [found, known] = ["", "\npeer_known = true"].map(|key| {
+        let text = with(&format!("{LOWAR}{key}")).replace("loss = [0.002]", "");
+        let text = text.replace("\"1ms\" }", "\"1ms\", loss = 0.005 }");
+        outcome(&text.replace("2MB", "500kB"))
+    });
+    assert_eq!((found.done(), known.done()), (2, 2));
+    // 978 packets in blocks of 16, each with 2 repair packets.
+    assert!((120..130).contains(&known.boxes.repairs), "{known:?}");
+    assert!(known.boxes.recovered > found.boxes.recovered, "{known:?}");
+    assert!(known.last_done_ns() < found.last_done_ns(), "{known:?}");
+}
+
 /// Endpoints on the port of RoCEv2, at a fixed rate. The long cable loses packets.
 fn endpoints(scheme: &str, boxes: &str, loss: f64, rate: &str) -> Outcome {
     let text = with(boxes)
