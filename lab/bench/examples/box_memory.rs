@@ -1,5 +1,5 @@
 //! Resident memory of boxes by the number of flows: of the sending half of one box and the receiving half
-//! of the other.
+//! of the other. Claim NT2 has the rows of NetRT.
 //!
 //! Flows are idle after some messages of a packet. Then each sends the beginning of a message, whose second
 //! packet is lost, and no request or repair reaches a box: a block is open, packets behind the gap are
@@ -7,14 +7,18 @@
 
 #[path = "../../../crates/boxes/tests/common/mod.rs"]
 mod common;
+#[path = "common/rows.rs"]
+mod rows;
 
 use std::fs::read_to_string;
+use std::path::PathBuf;
 use std::process::Command;
 
 use clap::Parser;
 use common::{IPV4, frame, payload};
 use farwrite_boxes::netrt::{self, NetRt};
 use farwrite_boxes::{Middlebox, Side, lowar};
+use rows::Rows;
 
 /// Messages of a packet, before a flow is idle.
 const MESSAGES: u32 = 4;
@@ -44,10 +48,14 @@ struct Args {
     /// have begun
     #[arg(long, num_args = 3, value_names = ["BOX", "FLOWS", "BEGUN"], hide = true)]
     run: Option<Vec<String>>,
+    /// Write the results as rows
+    #[arg(long)]
+    csv: Option<PathBuf>,
 }
 
 fn main() {
-    if let Some([name, flows, begun]) = Args::parse().run.as_deref() {
+    let args = Args::parse();
+    if let Some([name, flows, begun]) = args.run.as_deref() {
         let (flows, begun) = (
             flows.parse().expect("flows"),
             begun.parse().expect("packets"),
@@ -59,6 +67,10 @@ fn main() {
         println!("{bytes} {held}");
         return;
     }
+    let rows = Rows::new();
+    let conditions =
+        "resident memory of two boxes, without that of copies, after messages of a packet";
+    let panel = rows.panel("NT2", "idle flows", conditions);
     println!(
         "{:<8} {:>8} {:>10} {:>12} {:>10} {:>12} {:>12}",
         "", "flows", "idle KiB", "bytes a flow", "busy KiB", "bytes a flow", "held frames"
@@ -66,6 +78,7 @@ fn main() {
     for flows in [1_000, 10_000, 50_000] {
         for name in ["LoWAR", "NetRT"] {
             let [[idle, _], [busy, held]] = [0, BEGUN].map(|begun| in_process(name, flows, begun));
+            panel.add(name, flows as f64, "bytes", idle as f64 / flows as f64);
             println!(
                 "{name:<8} {flows:>8} {:>10} {:>12} {:>10} {:>12} {held:>12}",
                 idle >> 10,
@@ -75,6 +88,7 @@ fn main() {
             );
         }
     }
+    rows.write(args.csv.as_deref());
 }
 
 /// What [`measure`] returns in a process of its own, where no memory is left over from other boxes.

@@ -47,7 +47,7 @@ def bench(xor_cores: float) -> str:
 
 def test_all_claims_are_there() -> None:
     lowar = ["L3", "L9", "L10", "L11", "L12", "L13", "LV"]
-    netrt = ["N6", "N7", "N8", "N9", "N10"]
+    netrt = ["N6", "N7", "N8", "N9", "N10", "NT2"]
     optinic = ["O7", "OA", "OL", "OT3", "OT4", "OT5"]
     sdr = ["S2", "S3", "S9", "S10", "S11", "S12", "S13", "S15", "SM", "SV"]
     simulated = ["C2", *lowar, *netrt, "O2", "O3", "O4", "O5", "O6"]
@@ -197,7 +197,7 @@ def test_all_are_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [claim.name for claim in with_shipped] == ["S3", "S9", "S10", "S12", "S13", "SM"]
     assert page.count("shipped protocols in virtual time, ") == len(with_shipped)
     assert page.count("<th>shipped protocol</th>") == len(with_shipped)
-    assert page.count("Measured: NICs and boxes in virtual time; ") == 11
+    assert page.count("Measured: NICs and boxes in virtual time; ") == 12
     assert page.count("Measured: NICs and endpoints in virtual time; ") == 4
     assert page.count("Measured: ") == len(FROM_ROWS) + len(with_shipped) + 1
     ids = re.findall(r'\bid="([^"]*)"', page)
