@@ -24,6 +24,7 @@ def numbers(settings: Settings, rows: Rows) -> Numbers:
             f"fixed_12_{share}": rows.value(fixed, coded, GOODPUT, 12),
             f"mean_8_{share}": rows.value(mean, coded, GOODPUT, 8),
             f"plain_12_{share}": rows.value(fixed, settings["plain"], GOODPUT, 12),
+            f"nic_12_{share}": rows.value(f"{fixed}, in the NIC", coded, GOODPUT, 12),
         }
     return found
 

@@ -11,9 +11,9 @@ from paper_figures.style import Array, bars, bytes_text, legend_below, log_y, pa
 PANEL = "small messages"
 
 
-def kept_share(settings: Settings, rows: Rows, series: str) -> Array:
+def kept_share(settings: Settings, rows: Rows, series: str, panel: str = PANEL) -> Array:
     """Return the goodput by message size, divided by the goodput without losses."""
-    goodput, lossless = (rows.line(PANEL, name, "goodput_gbps")[1] for name in [series, settings["lossless"]])
+    goodput, lossless = (rows.line(panel, name, "goodput_gbps")[1] for name in [series, settings["lossless"]])
     return goodput / lossless
 
 
@@ -25,6 +25,7 @@ def numbers(settings: Settings, rows: Rows) -> Numbers:
         "kept_64_kib": float(coded[-1]),
         "narrow_kept_64_kib": float(kept_share(settings, rows, settings["narrow"])[-1]),
         "plain_kept_64_kib": float(kept_share(settings, rows, settings["plain"])[-1]),
+        "nic_kept_64_kib": float(kept_share(settings, rows, settings["code"], f"{PANEL}, in the NIC")[-1]),
     }
 
 

@@ -36,7 +36,7 @@ pub(crate) fn of_one(options: &Options, rtt: Duration, rows: &Rows) {
         rtt,
         ..options.case()
     };
-    let panel = rows.panel("L9", &spaced(rtt), &case.goodput_conditions(LONG));
+    let panel = options.panel(rows, "L9", &spaced(rtt), &case.goodput_conditions(LONG));
     println!("round trip {rtt:?}, goodput in Gbit/s, {}", case.runs());
     print!("{:>8} {:>8}", "loss", "GBN");
     for (r, c) in SHAPES {
@@ -164,7 +164,7 @@ fn of_many_over(options: &Options, rtt: Duration, rows: &Rows) {
                 ..options.case()
             };
             let name = format!("{}, connections: {connections}", spaced(case.rtt));
-            let panel = rows.panel("L9", &name, &case.goodput_conditions(LONG));
+            let panel = options.panel(rows, "L9", &name, &case.goodput_conditions(LONG));
             let run = |coding| {
                 let goodput = Case { coding, ..case }.goodput(&|_| None);
                 goodput

@@ -3,11 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use farwrite_boxes::ReceiveTimes;
 use farwrite_units::stats::mean;
 
 use crate::case::{BoxPlace, Case};
-use crate::goodput::FRAME_BYTES;
 use crate::rows::Rows;
 use crate::{Options, fixed, series};
 
@@ -31,13 +29,8 @@ pub(crate) fn of_all(options: &Options, rows: &Rows) {
         peer_known: true,
         ..options.case()
     };
-    let frame_ns = (FRAME_BYTES * 8e9 / options.rate_bps() as f64) as u64;
     for (frame, drain) in RECEIVERS {
-        let part = |percent: u64| frame_ns * percent / 100;
-        let times = ReceiveTimes {
-            frame_ns: part(frame),
-            drain_ns: part(drain),
-        };
+        let times = options.receive_times(frame, drain);
         let name = format!(", in the NIC, {frame}% and {drain}%");
         let place = BoxPlace::Nic(times);
         of_place(&Case { place, ..local }, &name, rows);

@@ -14,8 +14,8 @@
 //!   NICs whose receive paths take different times, and then in boxes behind cables that are as fast as the
 //!   path, and 4 and 40 times as fast.
 //!
-//! In `times` and `latency`, boxes know that the other one is there, so they protect connections from the first
-//! packet on. In the rest, the first round trip of a run is unprotected.
+//! In `times` and `latency`, and with `--in-nic`, boxes know that the other one is there, so they protect
+//! connections from the first packet on. In the rest, the first round trip of a run is unprotected.
 //!
 //! Without a name: all. `--help` lists the options.
 #![allow(
@@ -126,7 +126,7 @@ fn times(options: &Options, rows: &Rows) {
     let count = (COUNT * options.seconds).ceil() as u64;
     let conditions = options.case().conditions();
     let conditions = format!("{conditions}, {count} {LONG} one after the other in each run");
-    let panel = rows.panel("L10", "times", &conditions);
+    let panel = options.panel(rows, "L10", "times", &conditions);
     println!("round trip 40 ms, one message of 1 MB after the other; time in ms");
     println!(
         "{:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8}",
@@ -185,7 +185,7 @@ fn bursts_of(options: &Options, kind: &str, rows: &Rows) {
         let conditions = options.case().goodput_conditions(LONG);
         let conditions = format!("{conditions}, a burst begins at {BURSTS} of the packets");
         let name = format!("{kind} length, {loss_bad} lost");
-        let panel = rows.panel("L11", &name, &conditions);
+        let panel = options.panel(rows, "L11", &name, &conditions);
         for &burst in &options.bursts {
             let markov = Loss::Markov {
                 p_good_to_bad: BURSTS,
@@ -251,7 +251,7 @@ fn small(options: &Options, rows: &Rows) {
     };
     let conditions = case.goodput_conditions("messages");
     let conditions = format!("{conditions}, {LOSS:e} of the packets lost");
-    let panel = rows.panel("L12", "small messages", &conditions);
+    let panel = options.panel(rows, "L12", "small messages", &conditions);
     for message_bytes in [1 << 10, 4 << 10, 16 << 10, 64 << 10] {
         let run = |(loss, coding)| {
             let case = Case {

@@ -4,9 +4,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Parser, value_parser};
+use farwrite_boxes::ReceiveTimes;
 use farwrite_net::Loss;
 
 use crate::case::{BoxPlace, Case, MB, Restart, SEED};
+use crate::goodput::FRAME_BYTES;
+use crate::rows::{Panel, Rows};
 
 /// The figure whose numbers are from one run.
 const SINGLE: &str = "latency";
@@ -51,6 +54,10 @@ pub(crate) struct Options {
     /// Runs for each number but those of `latency`, with one seed after the other, on all cores
     #[arg(long, default_value_t = 1, value_parser = value_parser!(u64).range(1..=64))]
     seeds: u64,
+    /// LoWAR inside the NICs, with the receive path that decides L13, in `goodput`, `connections`, `times`, `bursts`
+    /// and `small`
+    #[arg(long)]
+    in_nic: bool,
     /// Write the results as rows
     #[arg(long)]
     pub(crate) csv: Option<PathBuf>,
@@ -79,12 +86,39 @@ impl Options {
         self.figures.is_empty() || self.figures.iter().any(|figure| figure == name)
     }
 
+    /// What the receive path of a NIC takes, in percent of the time of a packet on the cable: for each frame, and
+    /// more for each packet that was held.
+    pub(crate) fn receive_times(&self, frame: u64, drain: u64) -> ReceiveTimes {
+        let frame_ns = (FRAME_BYTES * 8e9 / self.rate_bps() as f64) as u64;
+        ReceiveTimes {
+            frame_ns: frame_ns * frame / 100,
+            drain_ns: frame_ns * drain / 100,
+        }
+    }
+
+    /// A panel, whose name says if LoWAR is inside the NICs.
+    pub(crate) fn panel<'a>(
+        &self,
+        rows: &'a Rows,
+        figure: &str,
+        name: &str,
+        conditions: &str,
+    ) -> Panel<'a> {
+        let place = if self.in_nic { ", in the NIC" } else { "" };
+        let [name, conditions] = [name, conditions].map(|text| format!("{text}{place}"));
+        rows.panel(figure, &name, &conditions)
+    }
+
     /// Messages of 1 MB over 40 ms.
     pub(crate) fn case(&self) -> Case {
+        let place = match self.in_nic {
+            true => BoxPlace::Nic(self.receive_times(100, 100)),
+            false => BoxPlace::Cable(1),
+        };
         Case {
             rate_bps: self.rate_bps(),
-            place: BoxPlace::Cable(1),
-            peer_known: false,
+            place,
+            peer_known: self.in_nic,
             restart: Restart::default(),
             rtt: Duration::from_millis(40),
             loss: Loss::None,
