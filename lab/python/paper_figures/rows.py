@@ -8,8 +8,8 @@ lab rtl`` adds ``rtl.csv``: the hardware of XP. ``make -C lab figures-training``
 training and inference with drops; ``make -C lab bench-train`` adds ``lossy.csv``: training over a path.
 ``make -C lab bench-inference`` writes ``inference``: inference over a path. ``make -C lab figures-vm``
 writes ``vm``: RDMA devices of the kernel in a virtual machine. ``make -C lab figures-paths`` writes
-``paths``: the loss of an emulated path by the size of packets; ``make -C lab bench-path`` writes
-``alternatives.csv`` there: seconds of files.
+``paths``: the loss of an emulated path by the size of packets, and processor time over loopback by the size
+of chunks; ``make -C lab bench-path`` writes ``alternatives.csv`` there: seconds of files.
 """
 
 from __future__ import annotations

@@ -1,13 +1,19 @@
-"""Fig. 15: the effect of larger chunks on loss."""
+"""Fig. 15: the effect of larger chunks on loss and throughput."""
 
 from __future__ import annotations
+
+from math import hypot
 
 import numpy as np
 from farwrite.model import CompletionTime, chunk_loss, completion_time
 from matplotlib.figure import Figure
 
 from paper_figures.claim import Numbers, Settings
+from paper_figures.rows import Rows
 from paper_figures.style import SCHEMES, curve, panels
+
+PANEL, PERF = "loopback", "farwrite perf"
+CARRIED, ERROR = "gbit_per_second", "error_gbit_per_second"
 
 
 def time(settings: Settings, scheme: str, packets: object) -> CompletionTime:
@@ -23,10 +29,20 @@ def time(settings: Settings, scheme: str, packets: object) -> CompletionTime:
     )
 
 
-def numbers(settings: Settings) -> Numbers:
+def largest_over_least(rows: Rows) -> tuple[float, float]:
+    """Return the ratio of the largest to the smallest chunks, and its standard error."""
+    _, carried = rows.line(PANEL, PERF, CARRIED)
+    _, error = rows.line(PANEL, PERF, ERROR)
+    ratio = float(carried[-1] / carried[0])
+    relative = error / carried
+    return ratio, ratio * hypot(relative[0], relative[-1])
+
+
+def numbers(settings: Settings, rows: Rows) -> Numbers:
     """Return the numbers that are compared with the paper's numbers."""
     loss = settings["loss_packet"]
     return {
+        "carried_64_over_1": largest_over_least(rows)[0],
         "loss_1": float(chunk_loss(loss, 1)),
         "loss_16": float(chunk_loss(loss, 16)),
         "loss_64": float(chunk_loss(loss, 64)),
@@ -36,9 +52,14 @@ def numbers(settings: Settings) -> Numbers:
     }
 
 
-def draw(settings: Settings) -> Figure:
-    """Draw the loss of chunks, and its effect on the time of a message."""
-    figure, (left, right) = panels(2, width=4.2)
+def errors(settings: Settings, rows: Rows) -> Numbers:
+    """Return the standard errors of what is measured."""
+    return {"carried_64_over_1": largest_over_least(rows)[1]}
+
+
+def draw(settings: Settings, rows: Rows) -> Figure:
+    """Draw the loss of chunks, its effect on the time of a message, and on processor time."""
+    figure, (left, right, speed) = panels(3, width=4.0)
     packets = np.array(settings["packets"])
     bars = left.bar(
         [str(number) for number in packets], chunk_loss(settings["loss_packet"], packets),
@@ -57,6 +78,14 @@ def draw(settings: Settings) -> Figure:
     right.set_ylabel("mean time, over the lossless")
     right.set_title("128 MiB, 3750 km")
     right.legend()
-    for panel in (left, right):
+    chunks, carried = rows.line(PANEL, PERF, CARRIED)
+    two_errors = rows.intervals(PANEL, PERF, chunks, ERROR)
+    speed.errorbar(chunks, carried / carried[0], yerr=two_errors / carried[0], marker="o", capsize=3)
+    speed.set_title(f"{PERF}, loopback")
+    speed.set_xscale("log", base=2)
+    speed.set_xticks(chunks, [f"{chunk:g}" for chunk in chunks])
+    speed.set_ylim(bottom=0)
+    speed.set_ylabel("bytes a processor second,\nover those with 1 packet a chunk")
+    for panel in (left, right, speed):
         panel.set_xlabel("packets a chunk")
     return figure
