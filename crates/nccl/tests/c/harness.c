@@ -15,11 +15,12 @@ static size_t small(int message) {
     return mix(draw) % (most + 1);
 }
 
+/* Few are long: a hundred have 1.3 GiB. */
 static size_t of_all_sizes(int message) {
-    uint64_t draw = mix(7 + (uint64_t)message);
+    double part = (double)(mix(7 + (uint64_t)message) >> 11) / (double)((uint64_t)1 << 53);
     if (message == 0) return 64 << 20;
     if (message == 1) return 0;
-    return mix(draw) % (((size_t)1 << (draw % 27)) + 1);
+    return (size_t)(part * part * part * part * part * (64 << 20));
 }
 
 /* One message each way, and everything beside messages. */

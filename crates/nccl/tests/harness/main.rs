@@ -24,7 +24,7 @@ const OF_ALL_VERSIONS: [(&str, u32); 2] = [("basic", 0), ("channel", 40)];
 const OF_THE_NEWEST: [(&str, [u32; 2]); 10] = [
     ("channel", [200, 2000]),
     ("many", [10_000, 10_000]),
-    ("sizes", [12, 100]),
+    ("sizes", [8, 100]),
     ("ring-2", [40, 400]),
     ("ring-3", [40, 400]),
     ("ring-4", [40, 400]),
