@@ -23,12 +23,24 @@ static size_t of_all_sizes(int message) {
     return (size_t)(part * part * part * part * part * (64 << 20));
 }
 
+/* A handle as the plugin makes it, of a listener that nobody has. */
+static const char absent[HANDLE_BYTES] = {'F', 'W', 'N', 'C', 1, 1, [14] = 9, [46] = 4, 127, 0, 0, 1, [64] = 9};
+
+/* A handle with one other byte is refused, and the warning has a word that says why. */
+static void refuses_handle(int at, char byte, const char *word) {
+    char handle[HANDLE_BYTES];
+    void *comm = NULL;
+    memcpy(handle, absent, sizeof handle);
+    handle[at] = byte;
+    CHECK(net_connect(context, 0, handle, &comm) == 4 && comm == NULL && strstr(warning, word) != NULL);
+}
+
 /* One message each way, and everything beside messages. */
 static void basic(void) {
     void *second = NULL, *request = NULL, *memory = NULL;
     int devices = 0, is_done = 0, size = -1;
     struct properties properties;
-    char source[100] = "hello", target[200], handle[HANDLE_BYTES] = {0};
+    char source[100] = "hello", target[200];
     SUCCEEDS(net_init(&second, log_line));
     SUCCEEDS(CALL(devices, &devices));
     CHECK(devices == 1);
@@ -37,8 +49,10 @@ static void basic(void) {
     CHECK(properties.speed == 2000 && properties.latency == 12500 && properties.max_comms > 1000);
     CHECK(properties.max_p2p_bytes >= 1 << 30);
     CHECK(net_properties(7, &properties) != 0 && strstr(warning, "device 7") != NULL);
-    /* No handle of this plugin. */
-    CHECK(net_connect(context, 0, handle, &request) != 0 && strstr(warning, "handle") != NULL);
+    refuses_handle(0, 'X', "another plugin");
+    refuses_handle(4, 2, "version 2");
+    refuses_handle(14, 0, "no public key");
+    refuses_handle(46, 5, "addresses");
 
     struct ends ends = join_ring(1, 1);
     CHECK(CALL(reg_mr, ends.send, source, sizeof source, PTR_CUDA, &memory) != 0);
@@ -214,8 +228,10 @@ static void death(void) {
 static void no_secret(void) {
     void *comm = NULL;
     char handle[HANDLE_BYTES];
-    CHECK(net_listen(context, 0, handle, &comm) != 0);
-    CHECK(strstr(warning, "FARWRITE_PSK_FILE") != NULL);
+    CHECK(net_listen(context, 0, handle, &comm) == 5 && strstr(warning, "FARWRITE_PSK_FILE") != NULL);
+    memcpy(handle, absent, sizeof handle);
+    warning[0] = 0;
+    CHECK(net_connect(context, 0, handle, &comm) == 5 && strstr(warning, "FARWRITE_PSK_FILE") != NULL);
 }
 
 /* The listener refuses the rank that connects. `flipped` are bits of a byte of its public key in the handle. */

@@ -34,6 +34,13 @@ const OF_THE_NEWEST: [(&str, [u32; 2]); 10] = [
     ("other-listener", [0, 0]),
 ];
 
+/// Variables with which `init` fails: a name, a value, NCCL's code, and words of the warning.
+const REFUSED: [(&str, &str, u32, &str); 3] = [
+    ("NCCL_SOCKET_IFNAME", "none", 2, "no interface"),
+    ("FARWRITE_PSK_FILE", "/none", 5, "FARWRITE_PSK_FILE=/none: "),
+    ("FARWRITE_NCCL_RATE", "fast", 5, "FARWRITE_NCCL_RATE=fast: "),
+];
+
 /// Whether the long cases run whole.
 fn is_whole() -> bool {
     env::var("FARWRITE_NCCL_WHOLE").as_deref() == Ok("1")
@@ -149,6 +156,31 @@ fn row(version: u32, name: &str, number: u32, command: &mut Command) -> bool {
     };
     println!("{version:>7}  {case:<14} {result}");
     output.status.success()
+}
+
+/// What a harness says that must fail.
+fn refusal(mut command: Command) -> String {
+    let output = command.output().expect("it starts");
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{command:?}: {text}");
+    assert!(!text.contains("signal"), "{command:?}: {text}");
+    text
+}
+
+#[test]
+fn bad_input_is_a_code_and_a_warning() {
+    if !has_compiler() {
+        return;
+    }
+    for (name, value, code, words) in REFUSED {
+        let mut command = case(NEWEST, "no-secret", 0);
+        command.env(name, value);
+        let text = refusal(command);
+        let failed = format!("net_init(&context, log_line): {code}; ");
+        assert!(text.contains(&failed) && text.contains(words), "{text}");
+    }
+    let text = refusal(case(VERSIONS[0] - 1, "no-secret", 0));
+    assert!(text.contains("has no version 7"), "{text}");
 }
 
 #[test]
