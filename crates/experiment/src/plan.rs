@@ -24,7 +24,7 @@ use crate::{
     CableChange, Extensions, PatternError, PatternNetwork, PlacedBox, Recording, RunSetup,
     Transport, Workload,
 };
-use entries::{PlannedTopology, WorkloadSource, with_loss};
+use entries::{PlannedTopology, WorkloadSource};
 use read::Measure;
 use work::Work;
 
@@ -211,7 +211,7 @@ impl Plan {
         let (transport_name, transport) = &self.transports[case.transport];
         let place_error = |why: String| PlanError::at(&format!("topology.{name}"), why);
         let flow_error = |why: String| PlanError::at(&format!("workload.{workload_name}"), why);
-        let laid = site.layout.build(flows.failures()).map_err(place_error)?;
+        let laid = site.build(flows.failures()).map_err(place_error)?;
         let hosts = laid.topology.hosts().count();
         if hosts < 2 {
             return Err(place_error(PatternError::FewHosts { hosts }.to_string()));
@@ -241,10 +241,10 @@ impl Plan {
                 switch.buffer_bytes = bytes;
             }
         }
-        let mut topology = match case.loss {
-            Some(loss) => with_loss(&laid.topology, loss),
-            None => laid.topology,
-        };
+        let mut topology = laid.topology;
+        if let Some(loss) = case.loss {
+            entries::set_loss(&mut topology, loss);
+        }
         let boxes = site.place_boxes(&mut topology).map_err(place_error)?;
         if are_default && self.buffer_bytes.is_none() {
             entries::enlarge_buffers(&mut options, &topology);

@@ -1,6 +1,7 @@
 //! Topologies and workloads of a plan, before a seed is known.
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use farwrite_net::{CableConfig, Loss, NodeId, Options, Role, Shape, SwitchConfig, Topology};
@@ -17,11 +18,28 @@ use crate::{Extensions, Pattern, PatternError, PatternNetwork, Sizes, Transport,
 #[derive(Debug)]
 pub(super) struct PlannedTopology {
     pub(super) layout: TopologySource,
+    /// The topology without failures. All runs share its routing tables.
+    pub(super) whole: OnceLock<BuiltTopology>,
     pub(super) boxes: Vec<(BoxPosition, BoxKind)>,
     pub(super) changes: Vec<PlannedChange>,
 }
 
 impl PlannedTopology {
+    /// Builds the topology with the failures of a connection matrix and the name of its file.
+    pub(super) fn build(
+        &self,
+        failures: Option<(&[CableFailure], &str)>,
+    ) -> Result<BuiltTopology, String> {
+        if failures.is_some_and(|(failures, _)| !failures.is_empty()) {
+            return self.layout.build(failures);
+        }
+        if let Some(whole) = self.whole.get() {
+            return Ok(whole.clone());
+        }
+        let built = self.layout.build(failures)?;
+        Ok(self.whole.get_or_init(|| built).clone())
+    }
+
     /// Inserts the boxes into the topology. Call this after all other changes to the cables.
     pub(super) fn place_boxes(&self, topology: &mut Topology) -> Result<Vec<PlacedBox>, String> {
         let mut placed = Vec::new();
@@ -44,6 +62,7 @@ pub(super) enum TopologySource {
 }
 
 /// A topology that has been built.
+#[derive(Clone, Debug)]
 pub(super) struct BuiltTopology {
     pub(super) topology: Topology,
     /// Options, if the file has them.
@@ -103,10 +122,7 @@ impl TopologySource {
         Ok(self)
     }
 
-    pub(super) fn build(
-        &self,
-        failures: Option<(&[CableFailure], &str)>,
-    ) -> Result<BuiltTopology, String> {
+    fn build(&self, failures: Option<(&[CableFailure], &str)>) -> Result<BuiltTopology, String> {
         if let (Some((failures @ [_, ..], file)), false) =
             (failures, matches!(self, Self::Htsim(_)))
         {
@@ -280,23 +296,11 @@ pub(super) fn enlarge_buffers(options: &mut Options, topology: &Topology) {
     }
 }
 
-/// The same topology with another loss on all cables.
-pub(super) fn with_loss(topology: &Topology, loss: f64) -> Topology {
+/// Replaces the loss of all cables.
+pub(super) fn set_loss(topology: &mut Topology, loss: f64) {
     let loss = match loss > 0.0 {
         true => Loss::Iid { loss_packet: loss },
         false => Loss::None,
     };
-    let mut changed = Topology::new();
-    for node in topology.nodes() {
-        changed.add(node.role, node.name.clone());
-    }
-    for cable in topology.cables() {
-        let [a, b] = cable.ends;
-        let config = CableConfig {
-            loss,
-            ..cable.config
-        };
-        changed.connect(a, b, config);
-    }
-    changed
+    topology.configure(|cable| CableConfig { loss, ..cable });
 }

@@ -1,5 +1,6 @@
 //! Parsing the text of a plan.
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use farwrite_net::{Shape, SwitchConfig};
@@ -178,6 +179,7 @@ pub(super) fn read(
         };
         Ok(PlannedTopology {
             layout,
+            whole: OnceLock::new(),
             boxes,
             changes,
         })

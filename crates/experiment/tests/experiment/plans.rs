@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use farwrite_experiment::Recording;
 use farwrite_experiment::plan::{Plan, sweep};
+use farwrite_net::Topology;
 
 /// Records the queues of ports.
 pub(crate) const PORTS: Recording = Recording {
@@ -199,6 +200,28 @@ fn a_plan_runs_each_combination_of_its_parts() {
     let again = sweep(&plan, 1, None, |_| true);
     for (one, other) in outcomes.iter().zip(&again) {
         assert_eq!(one.outcome, other.outcome);
+    }
+}
+
+/// Losses, seeds and transports change no routes. Boxes do.
+#[test]
+fn runs_on_one_topology_share_their_routes() {
+    let more = "seeds = 2\nloss = [0, 0.001]\ntransport = [\"roce\", \"eqds\"]\n";
+    let boxes = "[[topology.rack.boxes]]\nat = \"hosts\"\nkind = \"netrt\"\n";
+    for (rest, is_shared) in [("", true), (boxes, false)] {
+        let plan = read(&format!("{more}{FIRST}{rest}")).unwrap();
+        let topologies: Vec<_> = plan
+            .cases()
+            .iter()
+            .map(|case| plan.parts(case).unwrap().topology)
+            .collect();
+        assert_eq!(topologies.len(), 8);
+        let shares = |topology: &Topology| topology.shares_routes(&topologies[0]);
+        assert!(
+            topologies[1..]
+                .iter()
+                .all(|topology| shares(topology) == is_shared)
+        );
     }
 }
 

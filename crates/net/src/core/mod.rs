@@ -94,7 +94,8 @@ impl Core {
             rng,
         };
         core.add_switches(topology, options)?;
-        core.reroute();
+        let tables = topology.tables.get(&core.nodes, &core.ports).clone();
+        core.set_tables(tables);
         Ok(core)
     }
 
@@ -120,7 +121,10 @@ impl Core {
 
     /// Recomputes the routing tables of all switches: shortest paths over the cables that are up.
     pub(crate) fn reroute(&mut self) {
-        let tables = routes::tables(&self.nodes, &self.ports);
+        self.set_tables(routes::tables(&self.nodes, &self.ports));
+    }
+
+    fn set_tables(&mut self, tables: routes::Tables) {
         for (switch, groups) in self.switches.iter_mut().zip(tables) {
             switch.router.set_groups(groups);
         }

@@ -1,5 +1,7 @@
 //! The choice of a path among equal ones.
 
+use std::sync::Arc;
+
 use farwrite_link::Rng;
 
 use super::balancer::{Balancer, NamedBalancer, PortChoice};
@@ -8,12 +10,41 @@ use super::last_ports::LastPorts;
 use crate::arena::FlowKey;
 
 /// The ports on shortest paths from one switch, grouped: hosts with the same ports share a group.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct PortGroups {
-    /// The group of each host.
-    pub(crate) of_host: Vec<u32>,
+    /// The route to each host.
+    of_host: Vec<Route>,
     /// Ports of each group, ascending. A group without ports means that no path exists.
-    pub(crate) ports: Vec<Vec<u16>>,
+    ports: Vec<Vec<u16>>,
+}
+
+impl PortGroups {
+    /// Adds a group, and returns its number.
+    pub(crate) fn add_group(&mut self, ports: Vec<u16>) -> u32 {
+        self.ports.push(ports);
+        crate::ids::next_id(self.ports.len() - 1)
+    }
+
+    /// Adds the next host, with its group.
+    pub(crate) fn add_host(&mut self, group: u32) {
+        let ports = &self.ports[group as usize];
+        self.of_host.push(Route {
+            group,
+            first: ports.first().copied(),
+            has_choice: ports.len() > 1,
+        });
+    }
+
+    /// The ports to a host.
+    #[cfg(test)]
+    pub(crate) fn ports_to(&self, host: usize) -> &[u16] {
+        &self.ports[self.group_of(host) as usize]
+    }
+
+    /// The group of a host that was added.
+    pub(crate) fn group_of(&self, host: usize) -> u32 {
+        self.of_host[host].group
+    }
 }
 
 /// A switch's choice among the ports of a group.
@@ -21,10 +52,8 @@ pub(crate) struct Router {
     policy: Policy,
     /// A load balancer in place of the policy.
     own: Option<Box<dyn Balancer>>,
-    /// The route to each host.
-    routes: Vec<Route>,
-    /// Ports of each group, as in [`PortGroups::ports`].
-    groups: Vec<Vec<u16>>,
+    /// The table, which networks of one topology share.
+    groups: Arc<PortGroups>,
     /// Makes the hashes of different switches differ. Otherwise, all frames that one switch sends
     /// to another would hash alike there.
     salt: u64,
@@ -90,8 +119,7 @@ impl Router {
         Self {
             policy,
             own,
-            routes: Vec::new(),
-            groups: Vec::new(),
+            groups: Arc::default(),
             salt,
             rng,
             remembered: Vec::new(),
@@ -103,17 +131,19 @@ impl Router {
     }
 
     /// Replaces the tables. DRILL forgets its remembered ports.
-    pub(crate) fn set_groups(&mut self, groups: PortGroups) {
+    pub(crate) fn set_groups(&mut self, mut groups: Arc<PortGroups>) {
         self.remembered = vec![Vec::new(); groups.ports.len()];
-        self.remembered_of_host = vec![None; groups.of_host.len()];
-        self.routes.resize(groups.of_host.len(), Route::default());
-        for (route, &group) in self.routes.iter_mut().zip(&groups.of_host) {
-            let ports = &groups.ports[group as usize];
-            route.group = group;
-            route.first = ports.first().copied();
-            route.has_choice |= ports.len() > 1;
+        if matches!(self.policy, Policy::DrillNs3 { .. }) {
+            self.remembered_of_host = vec![None; groups.of_host.len()];
         }
-        self.groups = groups.ports;
+        let before = &self.groups.of_host;
+        if !before.is_empty() {
+            let routes = &mut Arc::make_mut(&mut groups).of_host;
+            for (route, before) in routes.iter_mut().zip(before) {
+                route.has_choice |= before.has_choice;
+            }
+        }
+        self.groups = groups;
     }
 
     /// Chooses the port for a frame to a host; `None` if no path leads there. `queued_bytes`
@@ -125,13 +155,13 @@ impl Router {
         now_ns: u64,
         queued_bytes: impl Fn(u16) -> u64,
     ) -> Option<Choice> {
-        let route = self.routes.get(host)?;
+        let route = self.groups.of_host.get(host)?;
         if !route.has_choice {
             let (port, is_change) = (route.first?, false);
             return Some(Choice { port, is_change });
         }
         let group = route.group as usize;
-        let ports = &self.groups[group];
+        let ports = &self.groups.ports[group];
         let hash = self.hash(flow);
         let port = match (&ports[..], self.policy) {
             ([], _) => return None,
@@ -165,7 +195,7 @@ impl Router {
     /// The choice of DRILL: the least loaded of `d` random ports and the remembered ports.
     /// Remembers the `m` least loaded of these for the next frame.
     fn drill(&mut self, group: usize, d: usize, m: usize, bytes: impl Fn(u16) -> u64) -> u16 {
-        let ports = &self.groups[group];
+        let ports = &self.groups.ports[group];
         let seen = &mut self.remembered[group];
         // Drawn ports come before remembered ones, so a drawn port wins a tie. Otherwise all frames
         // would stay on one port while all ports are idle.
@@ -197,7 +227,7 @@ impl Router {
         d: usize,
         bytes: impl Fn(u16) -> u64,
     ) -> u16 {
-        self.drawn_from.clone_from(&self.groups[group]);
+        self.drawn_from.clone_from(&self.groups.ports[group]);
         let mut best = self.remembered_of_host[host].map(|port| (bytes(port), port));
         for at in 0..d.min(self.drawn_from.len()) {
             let left = self.drawn_from.len() - at;
@@ -215,7 +245,7 @@ impl Router {
     }
 
     fn flowlet(&mut self, group: usize, hash: u64, now_ns: u64, gap_ns: u64) -> u16 {
-        let ports = &self.groups[group];
+        let ports = &self.groups.ports[group];
         let index = scale(hash, self.flowlets.len());
         let flowlet = &mut self.flowlets[index];
         if now_ns >= flowlet.until_ns || !ports.contains(&flowlet.port) {
@@ -260,12 +290,17 @@ mod tests {
         }
     }
 
+    /// Tables of hosts behind the same ports.
+    fn groups(hosts: usize, ports: Vec<u16>) -> Arc<PortGroups> {
+        let mut groups = PortGroups::default();
+        let group = groups.add_group(ports);
+        (0..hosts).for_each(|_| groups.add_host(group));
+        Arc::new(groups)
+    }
+
     fn router(policy: Policy, ports: u16) -> Router {
         let mut router = Router::with(policy, None, &mut Rng::new(7));
-        router.set_groups(PortGroups {
-            of_host: vec![0],
-            ports: vec![(0..ports).collect()],
-        });
+        router.set_groups(groups(1, (0..ports).collect()));
         router
     }
 
@@ -334,10 +369,7 @@ mod tests {
     #[test]
     fn drill_of_ns3_keeps_the_port_of_a_host_at_a_tie() {
         let mut router = router(Policy::DrillNs3 { d: 2 }, 8);
-        router.set_groups(PortGroups {
-            of_host: vec![0, 0],
-            ports: vec![(0..8).collect()],
-        });
+        router.set_groups(groups(2, (0..8).collect()));
         let mut next =
             |host, load: fn(u16) -> u64| router.choose(flow(1), host, 0, load).unwrap().port;
         let first = [0, 1].map(|host| next(host, |_| 0));
@@ -393,10 +425,7 @@ mod tests {
             choices.flatten().filter(|choice| choice.is_change).count()
         };
         assert_eq!((changes(&mut router), changes(&mut router)), (0, 0));
-        router.set_groups(PortGroups {
-            of_host: vec![0],
-            ports: vec![vec![1]],
-        });
+        router.set_groups(groups(1, vec![1]));
         let moved = changes(&mut router);
         assert!((30..70).contains(&moved), "{moved}");
         assert_eq!(changes(&mut router), 0);

@@ -13,6 +13,7 @@ use std::time::Duration;
 use farwrite_link::ConfigError;
 
 use crate::ids::next_id;
+use crate::routes::SharedTables;
 use crate::{CableConfig, CableId, NodeId};
 
 /// Largest number of nodes of a network.
@@ -58,6 +59,8 @@ pub struct Topology {
     cables: Vec<Cable>,
     /// Number of nodes that are hosts.
     hosts: usize,
+    /// Emptied by each change of nodes and ends of cables.
+    pub(crate) tables: SharedTables,
 }
 
 /// Why a topology is invalid.
@@ -163,6 +166,7 @@ impl Topology {
         let id = NodeId(next_id(self.nodes.len()));
         let name = name.into();
         self.hosts += usize::from(role == Role::Host);
+        self.tables = SharedTables::default();
         self.nodes.push(Node { name, role });
         id
     }
@@ -172,7 +176,15 @@ impl Topology {
         let id = CableId(next_id(self.cables.len()));
         let ends = [a, b];
         self.cables.push(Cable { ends, config });
+        self.tables = SharedTables::default();
         id
+    }
+
+    /// Changes the configuration of all cables.
+    pub fn configure(&mut self, change: impl Fn(CableConfig) -> CableConfig) {
+        for cable in &mut self.cables {
+            cable.config = change(cable.config);
+        }
     }
 
     /// Inserts a box into a cable, beside the node at one of its ends. Port 0 of the box becomes
@@ -194,6 +206,13 @@ impl Topology {
         let short = CableConfig::new(long.config.rate_bps, Duration::ZERO);
         self.connect(middle, beside, short);
         middle
+    }
+
+    /// Whether networks of both topologies share their routing tables: one is a clone of the other, and neither has
+    /// other nodes or cables since.
+    #[must_use]
+    pub fn shares_routes(&self, other: &Self) -> bool {
+        self.tables.is_shared_with(&other.tables)
     }
 
     /// All nodes. A [`NodeId`] is an index into this slice.
