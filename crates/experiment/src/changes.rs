@@ -20,6 +20,9 @@ pub(crate) struct PlannedChange {
     state: Option<CableState>,
     #[serde(default, deserialize_with = "crate::units::maybe_rate")]
     rate: Option<u64>,
+    /// Rate from the second node to the first.
+    #[serde(default, deserialize_with = "crate::units::maybe_rate")]
+    back_rate: Option<u64>,
     #[serde(default, deserialize_with = "crate::units::maybe_time")]
     delay: Option<Duration>,
     /// Probability that a frame is lost.
@@ -50,23 +53,21 @@ impl PlannedChange {
         self.state.is_some()
     }
 
-    /// The cables that change, and their configurations at the start of the run.
-    fn cables(&self, topology: &Topology) -> Result<Vec<(CableId, CableConfig)>, String> {
-        let cables = between(topology, &self.cable).map_err(|why| format!("cable: {why}"))?;
-        let cables = cables.into_iter();
-        Ok(cables.map(|(id, cable)| (id, cable.config)).collect())
-    }
-
-    /// The configuration after this change; `None` if it stays.
+    /// The configuration after this change; `None` if it stays. Both have the first of the two nodes at the
+    /// first end.
     fn config(&self, before: CableConfig) -> Result<Option<CableConfig>, String> {
-        if self.rate.is_none() && self.delay.is_none() && self.loss.is_none() {
+        let keeps_rates = self.rate.is_none() && self.back_rate.is_none();
+        if keeps_rates && self.delay.is_none() && self.loss.is_none() {
             return match self.state {
                 Some(_) => Ok(None),
-                None => Err("nothing changes; set state, rate, delay or loss".to_owned()),
+                None => {
+                    Err("nothing changes; set state, rate, back_rate, delay or loss".to_owned())
+                }
             };
         }
         let config = CableConfig {
             rate_bps: self.rate.unwrap_or(before.rate_bps),
+            back_rate_bps: self.back_rate.or(before.back_rate_bps),
             delay: self.delay.unwrap_or(before.delay),
             loss: match self.loss {
                 None => before.loss,
@@ -150,7 +151,11 @@ pub(crate) fn resolve(
     for (number, planned) in in_order {
         let at_error = |why: String| format!("changes[{number}]: {why}");
         let at_ns = nanoseconds(planned.at);
-        for (cable, initial) in planned.cables(topology).map_err(at_error)? {
+        let cables = between(topology, &planned.cable);
+        let cables = cables.map_err(|why| at_error(format!("cable: {why}")))?;
+        for (cable, Cable { ends, config }) in cables {
+            let is_first = topology.find(&planned.cable[0]) == Some(ends[0]);
+            let turned = |config: CableConfig| if is_first { config } else { config.reversed() };
             let mut add = |change| {
                 changes.push(CableChange {
                     at_ns,
@@ -158,10 +163,10 @@ pub(crate) fn resolve(
                     change,
                 });
             };
-            let config = configs.entry(cable).or_insert(initial);
-            if let Some(changed) = planned.config(*config).map_err(at_error)? {
-                *config = changed;
-                add(Change::Config(changed));
+            let config = configs.entry(cable).or_insert(*config);
+            if let Some(changed) = planned.config(turned(*config)).map_err(at_error)? {
+                *config = turned(changed);
+                add(Change::Config(*config));
             }
             match planned.state {
                 Some(CableState::Down) => add(Change::Down),

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use farwrite_net::{NodeId, Options, Role, Topology};
+use farwrite_net::{CableConfig, NodeId, Options, Role, Topology};
 use farwrite_rc::PathProfile;
 use farwrite_units::show::real;
 
@@ -37,11 +37,14 @@ pub struct PacketFormat {
     pub framing: u32,
 }
 
+/// The way over a cable, and back.
 #[derive(Clone, Copy, Debug)]
 struct Hop {
     to: usize,
     rate_bps: u64,
+    back_bps: u64,
     ns_per_byte: f64,
+    back_ns_per_byte: f64,
     delay_ns: f64,
 }
 
@@ -61,14 +64,16 @@ impl Ideal {
         let mut cables = vec![Vec::new(); nodes.len()];
         for cable in topology.cables() {
             let [a, b] = cable.ends.map(|end| end.0 as usize);
-            let hop = |to| Hop {
+            let hop = |to, config: CableConfig| Hop {
                 to,
-                rate_bps: cable.config.rate_bps,
-                ns_per_byte: 8e9 / real(cable.config.rate_bps),
-                delay_ns: cable.config.delay.as_secs_f64() * 1e9,
+                rate_bps: config.rate_bps,
+                back_bps: config.back_bps(),
+                ns_per_byte: 8e9 / real(config.rate_bps),
+                back_ns_per_byte: 8e9 / real(config.back_bps()),
+                delay_ns: config.delay.as_secs_f64() * 1e9,
             };
-            cables[a].push(hop(b));
-            cables[b].push(hop(a));
+            cables[a].push(hop(b, cable.config));
+            cables[b].push(hop(a, cable.config.reversed()));
         }
         let latency = |(node, at): (u32, &farwrite_net::Node)| {
             let own = options.exceptions.get(&NodeId(node));
@@ -95,7 +100,7 @@ impl Ideal {
         let ack = PACKET_HEADERS + AETH + u64::from(self.wire.framing);
         let back: f64 = path
             .iter()
-            .map(|(hop, latency)| real(ack) * hop.ns_per_byte + hop.delay_ns + latency)
+            .map(|(hop, latency)| real(ack) * hop.back_ns_per_byte + hop.delay_ns + latency)
             .sum();
         Some(self.message_ns(&path, bytes) + back)
     }
@@ -104,12 +109,11 @@ impl Ideal {
     /// cables of one host, and the delays of the cables of the path. `None` if no path leads to the receiver.
     pub fn least_ns(&mut self, src: usize, dst: usize, bytes: u64) -> Option<f64> {
         let path = self.cables_to(src, dst)?;
-        let rate_bps = |host: usize| {
-            let cables = self.cables[self.hosts[host].0 as usize].iter();
-            real(cables.map(|hop| hop.rate_bps).sum())
-        };
+        let cables = |host: usize| self.cables[self.hosts[host].0 as usize].iter();
+        let sent_bps: u64 = cables(src).map(|hop| hop.rate_bps).sum();
+        let received_bps: u64 = cables(dst).map(|hop| hop.back_bps).sum();
         let delays: f64 = path.iter().map(|(hop, _)| hop.delay_ns).sum();
-        Some(real(bytes) * 8e9 / rate_bps(src).min(rate_bps(dst)) + delays)
+        Some(real(bytes) * 8e9 / real(sent_bps.min(received_bps)) + delays)
     }
 
     /// Properties of a flow's path with empty queues, for the NIC of its sender; `None` if no path leads there.
@@ -121,7 +125,7 @@ impl Ideal {
             reason = "it is positive; the cast saturates"
         )]
         Some(PathProfile {
-            rate_bps: self.nic_rate_bps(src),
+            rate_bps: self.nic_rates_bps(src)[0],
             rtt_ns: rtt_ns as u64,
             mtu_bytes: self.wire.mtu,
             framing_bytes: self.wire.framing,
@@ -133,10 +137,11 @@ impl Ideal {
         Some(self.cables_to(src, dst)?.len() as u64)
     }
 
-    /// Rate of a host's first cable in bits per second; 1 if it has none.
-    pub(crate) fn nic_rate_bps(&self, host: usize) -> u64 {
+    /// Rates of a host's first cable in bits per second, from the host and to the host; 1 if it has none.
+    pub(crate) fn nic_rates_bps(&self, host: usize) -> [u64; 2] {
         let cables = &self.cables[self.hosts[host].0 as usize];
-        cables.first().map_or(1, |hop| hop.rate_bps)
+        let rates = |hop: &Hop| [hop.rate_bps, hop.back_bps];
+        cables.first().map_or([1; 2], rates)
     }
 
     /// The cables of a path, each with the latency of the node after it.

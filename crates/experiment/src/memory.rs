@@ -85,7 +85,8 @@ fn most_frames(setup: &RunSetup<'_>, mtu: u64) -> u64 {
         own.unwrap_or(&setup.options.switch).buffer_bytes
     });
     let on_cables = setup.topology.cables().iter().map(|cable| {
-        let bits = u128::from(cable.config.rate_bps) * cable.config.delay.as_nanos();
+        let rate_bps = cable.config.rate_bps.max(cable.config.back_bps());
+        let bits = u128::from(rate_bps) * cable.config.delay.as_nanos();
         u64::try_from(bits / 4_000_000_000).unwrap_or(u64::MAX)
     });
     let room = buffers.chain(on_cables).fold(0_u64, u64::saturating_add);

@@ -437,7 +437,7 @@ fn host_rates(topology: &Topology) -> Vec<u64> {
     let mut rates = vec![None; topology.nodes().len()];
     for cable in topology.cables() {
         for end in cable.ends {
-            rates[end.0 as usize].get_or_insert(cable.config.rate_bps);
+            rates[end.0 as usize].get_or_insert(cable.seen_from(end).rate_bps);
         }
     }
     let of_hosts = topology.hosts().map(|host| rates[host.0 as usize]);

@@ -159,8 +159,8 @@ struct Running<'a> {
     flows: Vec<FlowOutcome>,
     /// The path of each flow with empty queues.
     paths: Vec<PathProfile>,
-    /// The rate of each host's cable.
-    port_bps: Vec<u64>,
+    /// The rates of each host's cable, from the host and to it.
+    port_bps: Vec<[u64; 2]>,
     /// How long NICs without a limit of retransmissions go on while no frame reaches a device; `None` with a
     /// limit.
     patience_ns: Option<u64>,
@@ -357,7 +357,7 @@ impl<'a> Running<'a> {
             number,
             flow,
             ends: [flow.src, flow.dst].map(|host| self.hosts[host]),
-            port_bps: [flow.src, flow.dst].map(|host| self.port_bps[host]),
+            port_bps: [self.port_bps[flow.src][0], self.port_bps[flow.dst][1]],
             path: self.paths[number],
             ideal_ns: self.flows[number].ideal_ns,
             // Any dynamic port.
@@ -520,7 +520,7 @@ pub(crate) fn box_path(setup: &RunSetup<'_>, unstarted: &UnstartedFlows, node: N
     let cable = cables.find(|cable| cable.ends.contains(&node));
     let longest = unstarted.receivers.values().max_by_key(|path| path.rtt_ns);
     BoxLink {
-        rate_bps: cable.map_or(1, |cable| cable.config.rate_bps),
+        rate_bps: cable.map_or(1, |cable| cable.seen_from(node).rate_bps),
         rtt_ns: longest.map_or(1, |path| path.rtt_ns),
         mtu: setup.transport.mtu(),
         timeout_ns: longest.map_or(u64::MAX, |path| setup.transport.timeout_ns(path)),
@@ -545,9 +545,9 @@ pub(crate) struct UnstartedFlows {
     outcomes: Vec<FlowOutcome>,
     /// The path of each flow with empty queues.
     paths: Vec<PathProfile>,
-    /// The rate of each host's cable.
-    port_bps: Vec<u64>,
-    /// For each receiving host: the rate of its cable, and its longest round trip.
+    /// The rates of each host's cable, from the host and to it.
+    port_bps: Vec<[u64; 2]>,
+    /// For each receiving host: the rate to it, and its longest round trip.
     receivers: BTreeMap<usize, PathProfile>,
 }
 
@@ -584,7 +584,7 @@ impl UnstartedFlows {
         let mut unstarted = Self {
             outcomes: vec![blank; flows.len()],
             paths: vec![nowhere; flows.len()],
-            port_bps: hosts.map(|host| ideal.nic_rate_bps(host)).collect(),
+            port_bps: hosts.map(|host| ideal.nic_rates_bps(host)).collect(),
             receivers: BTreeMap::new(),
         };
         for number in by_source {
@@ -596,7 +596,7 @@ impl UnstartedFlows {
                 false => ideal.time_ns(flow.src, flow.dst, flow.bytes),
             };
             let of_receiver = unstarted.receivers.entry(flow.dst).or_insert(PathProfile {
-                rate_bps: ideal.nic_rate_bps(flow.dst),
+                rate_bps: ideal.nic_rates_bps(flow.dst)[1],
                 ..nowhere
             });
             of_receiver.rtt_ns = of_receiver.rtt_ns.max(path.rtt_ns);

@@ -6,16 +6,19 @@ use farwrite_link::{ConfigError, LinkConfig, Loss, MAX_DELAY, Policer, Variation
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
-/// A cable, the same in both directions.
+/// A cable, the same in both directions except for its rate.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(
     deny_unknown_fields,
     expecting = "a table such as { rate = \"100Gbit\", delay = \"1us\" }"
 )]
 pub struct CableConfig {
-    /// Bits a second, each way.
+    /// Bits a second from the first end to the second, and also back if `back_rate_bps` is `None`.
     #[serde(rename = "rate", deserialize_with = "rate")]
     pub rate_bps: u64,
+    /// Bits a second from the second end to the first.
+    #[serde(default, rename = "back_rate", deserialize_with = "back_rate")]
+    pub back_rate_bps: Option<u64>,
     /// Time from the last bit sent to the last bit received.
     #[serde(deserialize_with = "delay")]
     pub delay: Duration,
@@ -41,6 +44,12 @@ pub(crate) fn rate<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> 
     rate_bps.map_err(|why| D::Error::custom(format!("rate: {why}")))
 }
 
+pub(crate) fn back_rate<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    let rate_bps = crate::units::rate(from);
+    let rate_bps = rate_bps.map_err(|why| D::Error::custom(format!("back_rate: {why}")));
+    rate_bps.map(Some)
+}
+
 pub(crate) fn delay<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
     match crate::units::time(from) {
         Ok(delay) if delay > MAX_DELAY => {
@@ -60,10 +69,27 @@ impl CableConfig {
     pub const fn new(rate_bps: u64, delay: Duration) -> Self {
         Self {
             rate_bps,
+            back_rate_bps: None,
             delay,
             loss: Loss::None,
             variation: Variation::NONE,
             policer: None,
+        }
+    }
+
+    /// Bits a second from the second end to the first.
+    #[must_use]
+    pub fn back_bps(&self) -> u64 {
+        self.back_rate_bps.unwrap_or(self.rate_bps)
+    }
+
+    /// The same cable with its ends exchanged.
+    #[must_use]
+    pub fn reversed(&self) -> Self {
+        Self {
+            rate_bps: self.back_bps(),
+            back_rate_bps: self.back_rate_bps.map(|_| self.rate_bps),
+            ..*self
         }
     }
 
@@ -72,7 +98,8 @@ impl CableConfig {
     /// # Errors
     /// [`ConfigError`] from [`LinkConfig::validate`].
     pub fn validate(&self) -> Result<(), ConfigError> {
-        self.link().validate()
+        self.link().validate()?;
+        self.reversed().link().validate()
     }
 
     /// The delay in nanoseconds. A validated delay is at most one day.

@@ -26,7 +26,7 @@ fn links(topology: &Topology) -> Vec<Vec<Link>> {
         for (from, to) in [(a, b), (b, a)] {
             links[from.0 as usize].push(Link {
                 names: format!("{},{}", quoted(from), quoted(to)),
-                rate_bps: cable.config.rate_bps,
+                rate_bps: cable.seen_from(from).rate_bps,
             });
         }
     }

@@ -277,7 +277,7 @@ pub(super) fn enlarge_buffers(options: &mut Options, topology: &Topology) {
     for cable in topology.cables() {
         for end in cable.ends {
             let latency = options.switch_config(end).latency;
-            let bytes = pfc.headroom_of(&cable.config, latency);
+            let bytes = pfc.headroom_of(&cable.seen_from(end), latency);
             let of_node = &mut headroom[end.0 as usize];
             *of_node = of_node.saturating_add(bytes);
         }

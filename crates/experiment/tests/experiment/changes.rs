@@ -70,6 +70,24 @@ fn a_cable_that_is_down_for_a_while_delays_flows_by_that_time() {
     assert!((11_000..14_000).contains(&slowed), "{slowed} us");
 }
 
+/// The rates of a change are those from the first of its nodes to the second, and back.
+#[test]
+fn a_change_may_slow_one_direction_of_a_cable() {
+    let run = |cable: [&str; 2]| {
+        let change = change("at = \"0s\"\nrate = \"10Gbit\"\nback_rate = \"1Gbit\"");
+        let change = change.replace(
+            "\"leaf0\", \"spine0\"",
+            &format!("{:?}, {:?}", cable[0], cable[1]),
+        );
+        let (end_us, lost) = outcome(&read(&changing(1, &change)).unwrap());
+        assert_eq!(lost, 0);
+        end_us.unwrap()
+    };
+    // 10 MB cross the cable from the leaf to the spine, and acknowledgements come back.
+    assert!((8_000..9_500).contains(&run(["leaf0", "spine0"])));
+    assert!((80_000..95_000).contains(&run(["spine0", "leaf0"])));
+}
+
 #[test]
 fn switches_avoid_a_cable_that_is_down_once_they_have_new_routes() {
     let down = change("at = \"1ms\"\nstate = \"down\"");

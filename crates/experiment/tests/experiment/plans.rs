@@ -225,6 +225,34 @@ fn runs_on_one_topology_share_their_routes() {
     }
 }
 
+/// A flow alone takes its ideal time in both directions of a cable with two rates.
+#[test]
+fn a_cable_may_have_a_rate_for_each_direction() {
+    let text = |workload: &str| {
+        format!(
+            "transport = [\"roce-nocc\", \"eqds\"]\n[topology.pair]\nshape = \"point-to-point\"\n\
+             cable = {{ rate = \"100Gbit\", back_rate = \"10Gbit\", delay = \"10us\" }}\n[workload.w]\n{workload}"
+        )
+    };
+    for (src, least_us) in [(0, 80.0), (1, 800.0)] {
+        let flow = format!("{{ src = {src}, dst = {}, size = \"1MB\" }}", 1 - src);
+        let plan = read(&text(&format!("pattern = \"flows\"\nflows = [{flow}]"))).unwrap();
+        for case in sweep(&plan, 1, None, |_| true) {
+            let flow = case.outcome.unwrap().flows[0];
+            let ideal_us = flow.ideal_ns.unwrap() / 1e3;
+            assert!(
+                (least_us + 20.0..1.1 * least_us + 20.0).contains(&ideal_us),
+                "{ideal_us}"
+            );
+            let slowdown = flow.slowdown().unwrap();
+            assert!(
+                (0.99..1.1).contains(&slowdown),
+                "{slowdown} from host {src}"
+            );
+        }
+    }
+}
+
 #[test]
 fn a_list_of_transports_runs_them_side_by_side() {
     let plan = read(&format!(

@@ -52,7 +52,8 @@ impl Core {
             Change::Down => Action::Down(true),
             Change::Up => Action::Down(false),
             Change::Config(config) => {
-                let wires = [config.wire(self.rng.bits())?, config.wire(self.rng.bits())?];
+                let mut wire = |config: CableConfig| config.wire(self.rng.bits());
+                let wires = [wire(config)?, wire(config.reversed())?];
                 Action::Config(config, wires)
             }
         };
@@ -69,8 +70,9 @@ impl Core {
         let ends = self.cables[cable.index()];
         match action {
             Action::Config(config, wires) => {
-                for (end, wire) in ends.into_iter().zip(wires) {
-                    self.ports[end.index()].set_cable(config, wire.clone());
+                let configs = [*config, config.reversed()];
+                for ((end, config), wire) in ends.into_iter().zip(configs).zip(wires) {
+                    self.ports[end.index()].set_cable(&config, wire.clone());
                 }
             }
             &Action::Down(down) => {

@@ -104,11 +104,11 @@ impl Core {
             let config = options.switch_config(node);
             let ports = &self.ports[self.nodes[node.index()].ports()];
             let headroom = |port: &Port| {
-                let cable = &topology.cables()[port.cable.index()].config;
+                let cable = topology.cables()[port.cable.index()].seen_from(node);
                 let pfc = config.pfc.as_ref();
                 pfc.map_or(0, |pfc| {
                     let given = pfc.headroom_bytes;
-                    given.unwrap_or_else(|| pfc.headroom_of(cable, config.latency))
+                    given.unwrap_or_else(|| pfc.headroom_of(&cable, config.latency))
                 })
             };
             let headroom: Vec<_> = ports.iter().map(headroom).collect();
@@ -311,11 +311,9 @@ fn plug_in(
                 Role::Switch => options.switch_config(node).weights,
                 Role::Host | Role::Box => [0; PRIORITIES],
             };
-            let wire = cable.config.wire(rng.bits()).map_err(NetworkError::Cable)?;
-            ports.push((
-                ends[at].0,
-                Port::new(identity, &cable.config, wire, weights),
-            ));
+            let config = cable.seen_from(node);
+            let wire = config.wire(rng.bits()).map_err(NetworkError::Cable)?;
+            ports.push((ends[at].0, Port::new(identity, &config, wire, weights)));
         }
     }
     ports.sort_by_key(|(identity, _)| *identity);

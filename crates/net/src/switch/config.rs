@@ -175,18 +175,22 @@ impl Pfc {
         }
     }
 
-    /// Bytes that can still arrive after a switch with this latency decides to stop a priority.
-    /// They are the frame that crossed the threshold, the frame that delays the PFC frame, the PFC
-    /// frame itself, the frame that the peer has begun to send, and the bytes that the cable
-    /// carries in twice its delay plus the latency. This is the calculation of IEEE 802.1Qbb, annex
-    /// O, without reaction times, which the model does not have.
+    /// Bytes that can still arrive after a switch with this latency decides to stop a priority, with the
+    /// switch at the first end of the cable. They are the frame that crossed the threshold, the bytes that
+    /// arrive during the frame that delays the PFC frame and the PFC frame itself, the frame that the peer
+    /// has begun to send, and the bytes that the cable carries in twice its delay plus the latency. This is
+    /// the calculation of IEEE 802.1Qbb, annex O, without reaction times, which the model does not have.
     #[must_use]
     pub fn headroom_of(&self, cable: &CableConfig, latency: Duration) -> u64 {
         let round = cable.delay.saturating_mul(2).saturating_add(latency);
-        let bits = u128::from(cable.rate_bps).saturating_mul(round.as_nanos());
-        let bytes = u64::try_from(bits.div_ceil(8_000_000_000)).unwrap_or(u64::MAX);
-        let frames = self.max_frame_bytes.saturating_mul(3);
-        bytes.saturating_add(frames).saturating_add(PFC_FRAME_BYTES)
+        let bits = u128::from(cable.back_bps()).saturating_mul(round.as_nanos());
+        let sent = u128::from(self.max_frame_bytes) + u128::from(PFC_FRAME_BYTES);
+        // A slower direction to the peer delays the PFC frame for longer.
+        let bytes = sent.saturating_mul(u128::from(cable.back_bps()));
+        let meanwhile = bytes.div_ceil(u128::from(cable.rate_bps.max(1)));
+        let bytes = bits.div_ceil(8_000_000_000).saturating_add(meanwhile);
+        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        bytes.saturating_add(self.max_frame_bytes.saturating_mul(2))
     }
 
     fn default_xon_gap() -> u64 {

@@ -31,9 +31,12 @@ pub struct NodeList {
 pub struct ListedCable {
     /// Names of the two nodes.
     pub ends: [String; 2],
-    /// Bits a second, each way.
+    /// Bits a second from the first end to the second, and also back if `back_rate_bps` is `None`.
     #[serde(rename = "rate", deserialize_with = "cable::rate")]
     pub rate_bps: u64,
+    /// As [`CableConfig::back_rate_bps`].
+    #[serde(default, rename = "back_rate", deserialize_with = "cable::back_rate")]
+    pub back_rate_bps: Option<u64>,
     /// Time from the last bit sent to the last bit received.
     #[serde(deserialize_with = "cable::delay")]
     pub delay: Duration,
@@ -64,6 +67,7 @@ impl NodeList {
             let [a, b] = self.nodes_at(number, &nodes)?;
             let config = CableConfig {
                 rate_bps: cable.rate_bps,
+                back_rate_bps: cable.back_rate_bps,
                 delay: cable.delay,
                 loss: cable.loss,
                 variation: cable.variation,

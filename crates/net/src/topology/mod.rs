@@ -51,6 +51,17 @@ pub struct Cable {
     pub config: CableConfig,
 }
 
+impl Cable {
+    /// The configuration with this node at the first end.
+    #[must_use]
+    pub fn seen_from(&self, node: NodeId) -> CableConfig {
+        match self.ends[0] == node {
+            true => self.config,
+            false => self.config.reversed(),
+        }
+    }
+}
+
 /// Nodes and the cables between them. The ports of a node are numbered from 0 in the order in which
 /// [`connect`](Self::connect) made its cables.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -188,7 +199,7 @@ impl Topology {
     }
 
     /// Inserts a box into a cable, beside the node at one of its ends. Port 0 of the box becomes
-    /// the new end of the cable. A new cable of the same rate without delay or loss joins port 1 to
+    /// the new end of the cable. A new cable of the same rates without delay or loss joins port 1 to
     /// the node.
     ///
     /// # Panics
@@ -203,7 +214,11 @@ impl Topology {
         let long = &mut self.cables[cable.index()];
         let end = long.ends.iter_mut().find(|end| **end == beside);
         *end.unwrap_or_else(|| panic!("{beside} is not at an end of cable {}", cable.0)) = middle;
-        let short = CableConfig::new(long.config.rate_bps, Duration::ZERO);
+        let long = long.seen_from(middle).reversed();
+        let short = CableConfig {
+            back_rate_bps: long.back_rate_bps,
+            ..CableConfig::new(long.rate_bps, Duration::ZERO)
+        };
         self.connect(middle, beside, short);
         middle
     }

@@ -103,6 +103,32 @@ fn too_little_headroom_loses_frames_and_says_so() {
     assert_eq!(receiver.got.len() as u64 + dropped, 32_000);
 }
 
+/// Frames arrive twice as fast as the PFC frame that stops them leaves.
+#[test]
+fn headroom_counts_the_rates_of_both_directions() {
+    let cable = farwrite_net::CableConfig {
+        back_rate_bps: Some(50 * common::GBIT),
+        ..cable(100, 1000)
+    };
+    let pfc = Pfc {
+        xoff: XoffThreshold::Bytes(15_000),
+        max_frame_bytes: 4178,
+        ..Pfc::new(&[3])
+    };
+    let [at_host, at_switch] =
+        [cable, cable.reversed()].map(|cable| pfc.headroom_of(&cable, std::time::Duration::ZERO));
+    assert_eq!(at_host, 2 * 4178 + (4178 + 84) / 2 + 12_500);
+    assert_eq!(at_switch, 2 * 4178 + 2 * (4178 + 84) + 25_000);
+    let (receiver, dropped, now_ns) =
+        incast(Shape::Star { hosts: 33, cable }, &lossless(pfc), 4096);
+    let busy_ns = receiver.got.len() as u64 * (4096 + 82) * 8 / 50;
+    assert_eq!((receiver.got.len(), dropped), (32 * 244, 0));
+    assert!(
+        (busy_ns..busy_ns + 10_000).contains(&now_ns),
+        "{now_ns}, {busy_ns}"
+    );
+}
+
 /// The headroom that the cable needs is a tight bound: with one round trip of the cable less,
 /// frames are lost.
 #[test]

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::common::{Host, cable, frame, got, hosts, network, send};
 use farwrite_net::{
-    CableConfig, LeafSpine, Loss, Options, Policer, Policy, Role, Shape, Spread, SwitchConfig,
-    Topology, Variation, XoffThreshold, read_toml,
+    CableConfig, CableId, Change, LeafSpine, Loss, Options, Policer, Policy, Role, Shape, Spread,
+    SwitchConfig, Topology, Variation, XoffThreshold, read_toml,
 };
 
 /// Returns the number of nodes by role, and the number of cables.
@@ -466,6 +466,54 @@ fn a_list_has_its_nodes_and_cables() {
     // A frame of 1082 bytes: 86.56 ns at 100 Gbit/s, 216.4 ns at 40.
     let want_ns = 1000 + 87 + 5_000_000 + 217 + 2000 + 87;
     assert_eq!(got(&network, names[2])[0].0, want_ns);
+}
+
+/// A cable has its rate from the first end to the second and `back_rate` the other way, also after a change, and on
+/// both sides of a box.
+#[test]
+fn a_cable_may_have_another_rate_back() {
+    let two_rates = LIST.replace("\"40Gbit\"", "\"40Gbit\", back_rate = \"10Gbit\"");
+    let (mut topology, options) = read_toml(&two_rates).unwrap();
+    let [ann, cid, east] = ["ann", "cid", "east"].map(|name| topology.find(name).unwrap());
+    let long = CableId(3);
+    let changed = CableConfig {
+        back_rate_bps: Some(20_000_000_000),
+        ..topology.cables()[3].config
+    };
+    // A frame of 1082 bytes: 86.56 ns at 100 Gbit/s, 216.4 ns at 40, 865.6 at 10 and 432.8 at 20.
+    for has_box in [false, true] {
+        if has_box {
+            topology.insert_box(long, east, "box");
+        }
+        let mut network = network(&topology, &options, 1);
+        network
+            .plan(20_000_000, long, Change::Config(changed))
+            .unwrap();
+        for (at_ns, [src, dst]) in [0, 30_000_000].into_iter().zip([[cid, ann]; 2]) {
+            send(&mut network, at_ns, [frame(src, dst, 0, 1000)]);
+        }
+        send(&mut network, 0, [frame(ann, cid, 0, 1000)]);
+        network.run();
+        let rest_ns = 2 * 87 + 3000 + 5_000_000;
+        let times = |host| got(&network, host).iter().map(|(at_ns, _)| *at_ns);
+        // The box sends and receives at the rates of its cable; its own short one does not change.
+        let there_ns = if has_box { 2 * 217 } else { 217 };
+        let back_ns = if has_box {
+            [2 * 866, 433 + 866]
+        } else {
+            [866, 433]
+        };
+        assert_eq!(Vec::from_iter(times(cid)), [rest_ns + there_ns]);
+        let back = [rest_ns + back_ns[0], 30_000_000 + rest_ns + back_ns[1]];
+        assert_eq!(Vec::from_iter(times(ann)), back);
+    }
+    let wrong = two_rates.replace("10Gbit", "none");
+    assert!(
+        read_toml(&wrong)
+            .unwrap_err()
+            .to_string()
+            .contains("back_rate")
+    );
 }
 
 #[test]
