@@ -16,11 +16,16 @@ const MAX_LINES: usize = COLOURS.len();
 /// A line of the distribution has at most this number of steps.
 const STEPS: usize = 400;
 /// The colours of Okabe and Ito, which differ for colour-blind readers too.
-const COLOURS: [&str; 7] = [
+pub(super) const COLOURS: [&str; 7] = [
     "#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#57606a",
 ];
 /// The line of another simulator.
 const DASHED: &str = r##"stroke="#000000" stroke-dasharray="5 4""##;
+
+/// The attributes of a line of a colour.
+pub(super) fn style(colour: &str) -> String {
+    format!(r#"stroke="{colour}" stroke-width="2""#)
+}
 
 /// One line of the distribution of completion times.
 #[derive(Debug)]
@@ -131,7 +136,7 @@ fn write_distributions(
     chart.begin(svg, 0)?;
     let mut legend = Vec::new();
     for (line, colour) in ours.iter().zip(COLOURS) {
-        let style = format!(r#"stroke="{colour}" stroke-width="2""#);
+        let style = style(colour);
         chart.line(svg, line.points(), &style)?;
         legend.push((line.label.clone(), style));
     }

@@ -7,6 +7,7 @@ mod picture;
 mod quick;
 mod report;
 mod series;
+mod series_picture;
 mod settings;
 mod show;
 mod tables;
@@ -18,8 +19,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use farwrite_experiment::plan::{self, CaseOutcome, Plan, sweep};
-use farwrite_experiment::{Extensions, FlowOutcome, Outcome, Recording};
+use farwrite_experiment::plan::{self, CaseOutcome, CaseParts, Plan, sweep};
+use farwrite_experiment::{Extensions, FlowOutcome, Outcome, Recording, Series};
 use farwrite_units::input::read_text;
 use farwrite_units::show::{Count, Time};
 
@@ -220,6 +221,25 @@ fn write_results(
         let outcome = case.outcome.as_ref().ok()?;
         Some((outcome, outcome.series.as_ref()?, parts))
     });
+    write_series(args, recorded)?;
+    write_or_remove(&args.out.join("refused.toml"), None, |_, ()| Ok(()))?;
+    let capture = drawn.and_then(|case| case.outcome.as_ref().ok()?.capture.as_ref());
+    write_or_remove(&args.out.join("capture.pcap"), capture, |file, capture| {
+        io::Write::write_all(file, capture.file())
+    })?;
+    let comparison = report.comparison.as_ref();
+    write_or_remove(
+        &args.out.join("compare.csv"),
+        comparison,
+        tables::write_compared,
+    )
+}
+
+/// Writes the series of a run, or removes those of an earlier command.
+fn write_series(
+    args: &SimArgs,
+    recorded: Option<(&Outcome, &Series, &CaseParts)>,
+) -> Result<(), Failure> {
     write_or_remove(
         &args.out.join("links.csv"),
         recorded,
@@ -234,16 +254,15 @@ fn write_results(
             series::write_rates(file, &outcome.depths, series, parts.transport.mtu())
         },
     )?;
-    write_or_remove(&args.out.join("refused.toml"), None, |_, ()| Ok(()))?;
-    let capture = drawn.and_then(|case| case.outcome.as_ref().ok()?.capture.as_ref());
-    write_or_remove(&args.out.join("capture.pcap"), capture, |file, capture| {
-        io::Write::write_all(file, capture.file())
-    })?;
-    let comparison = report.comparison.as_ref();
+    let picture = recorded.map(|(outcome, series, parts)| {
+        let mtu = parts.transport.mtu();
+        series_picture::draw(&outcome.depths, series, &parts.topology, mtu)
+    });
+    let picture = picture.transpose().or_exit(Exit::Other, "drawing")?;
     write_or_remove(
-        &args.out.join("compare.csv"),
-        comparison,
-        tables::write_compared,
+        &args.out.join("series.svg"),
+        picture.flatten(),
+        |file, picture| io::Write::write_all(file, picture.as_bytes()),
     )
 }
 

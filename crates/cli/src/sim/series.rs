@@ -7,25 +7,27 @@ use farwrite_net::{NodeId, Topology};
 use farwrite_units::show::real;
 
 /// A port of a topology.
-struct Link {
-    /// The names of the nodes that send and receive, quoted.
-    names: String,
-    rate_bps: u64,
+pub(super) struct Link {
+    /// The nodes that send and receive.
+    ends: [NodeId; 2],
+    pub(super) rate_bps: u64,
+}
+
+impl Link {
+    pub(super) fn names<'a>(&self, topology: &'a Topology) -> [&'a str; 2] {
+        self.ends
+            .map(|node| topology.nodes()[node.0 as usize].name.as_str())
+    }
 }
 
 /// The ports of each node.
-fn links(topology: &Topology) -> Vec<Vec<Link>> {
-    let nodes = topology.nodes();
-    let quoted = |node: NodeId| {
-        let name = &nodes[node.0 as usize].name;
-        format!("\"{}\"", name.replace('"', "\"\""))
-    };
-    let mut links: Vec<Vec<Link>> = nodes.iter().map(|_| Vec::new()).collect();
+pub(super) fn links(topology: &Topology) -> Vec<Vec<Link>> {
+    let mut links: Vec<Vec<Link>> = topology.nodes().iter().map(|_| Vec::new()).collect();
     for cable in topology.cables() {
         let [a, b] = cable.ends;
         for (from, to) in [(a, b), (b, a)] {
             links[from.0 as usize].push(Link {
-                names: format!("{},{}", quoted(from), quoted(to)),
+                ends: [from, to],
                 rate_bps: cable.seen_from(from).rate_bps,
             });
         }
@@ -52,6 +54,8 @@ pub(super) fn write_links(
         let Some(link) = link else {
             continue;
         };
+        let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
+        let names = link.names(topology).map(quoted).join(",");
         let mut before = LinkSample::default();
         for (&sample, (time_ns, _)) in of_port.samples.iter().zip(depths.by_time()) {
             let idle = LinkSample {
@@ -63,12 +67,8 @@ pub(super) fn write_links(
                 let use_of = bits / (real(depths.interval_ns) * real(link.rate_bps));
                 writeln!(
                     file,
-                    "{time_ns},{},{},{use_of:.4},{},{},{}",
-                    link.names,
-                    sample.queued_bytes,
-                    sample.sent_bytes,
-                    sample.pfc_frames,
-                    sample.stopped_ns
+                    "{time_ns},{names},{},{use_of:.4},{},{},{}",
+                    sample.queued_bytes, sample.sent_bytes, sample.pfc_frames, sample.stopped_ns
                 )?;
             }
             before = sample;

@@ -192,8 +192,26 @@ fn links_and_flows_are_written_over_time() {
         number(&rows.last().expect("rows")[5])
     });
     assert!(of_flows.sum::<f64>() > 15.0);
+    let picture = fs::read_to_string(at.join("out/sim/series.svg")).expect("a picture");
+    let texts = texts(&picture);
+    for text in [
+        "Use of the links that carry the most",
+        "switch0 to host15",
+        "Links that PFC stops for longest",
+        "Rates of the flows that send the most",
+        "flow 6",
+        "not drawn: 8 more, which the files have",
+        "Flows with the most congestion notifications",
+    ] {
+        assert!(
+            texts.iter().any(|line| line == text),
+            "no {text:?} in {texts:?}"
+        );
+    }
     result(at, &["plan.toml"]);
-    assert!(!at.join("out/sim/links.csv").exists() && !at.join("out/sim/rates.csv").exists());
+    for name in ["links.csv", "rates.csv", "series.svg"] {
+        assert!(!at.join("out/sim").join(name).exists(), "{name}");
+    }
 }
 
 #[test]
