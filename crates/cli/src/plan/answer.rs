@@ -32,7 +32,9 @@ pub(super) struct Answer {
 #[derive(Debug, Serialize)]
 pub(super) struct Asked {
     pub(super) message_bytes: f64,
-    /// The rate of the path, and the part of it that is payload.
+    /// The senders that share the path.
+    pub(super) senders: u32,
+    /// The rate of a sender, and the part of it that is payload.
     pub(super) rate_bps: f64,
     pub(super) bandwidth_bps: f64,
     pub(super) rtt_s: f64,
@@ -175,6 +177,7 @@ impl Asked {
         };
         Ok(Self {
             message_bytes: question.message_bytes,
+            senders: path.senders,
             rate_bps: path.rate_bps,
             bandwidth_bps: question.bandwidth_bps,
             rtt_s: question.rtt_s,

@@ -20,6 +20,7 @@ Examples:
   farwrite plan --rate 400Gbit --distance 3750km --loss 1e-5 --size 128MiB --objective p99.9
   farwrite plan --rate 10Gbit --rtt 80ms --loss 0.1% --burst 4 --size 1GiB --parity-budget 10%
   farwrite plan --rate 10Gbit --rtt 80ms --loss 0.1% --burst 50us --size 1GiB
+  farwrite plan --rate 100Gbit --rtt 25ms --loss 1e-4 --size 128MiB --senders 8
   farwrite plan --link link.toml --size 8MiB --json
 
 A link.toml describes a path with the values of the options; options have priority over it:
@@ -34,7 +35,8 @@ measures: use loss_chunk and mean_burst_chunks of its send_loss, its rtt_ms, and
 
 Of the schemes whose time is within 1 % of the best, the answer is the one with the least parity. The
 times come from the model, which includes retransmissions and coding; docs/model.md derives them. Where
-losses come in bursts, they are drawn: from simulated messages, always the same.";
+losses come in bursts, they are drawn: from simulated messages, always the same. Queues of senders that
+share a path, and delays that vary, are left to `farwrite sim`.";
 
 /// Predicts which scheme delivers a message first, what each alternative costs, and how certain that
 /// is.
@@ -46,6 +48,15 @@ pub(crate) struct PlanArgs {
     /// Bytes of the message: 1 to 4PiB
     #[arg(long, value_name = "SIZE", value_parser = parse_message, allow_hyphen_values = true)]
     pub(crate) size: u64,
+    /// Senders that share the rate of the path equally, each with such a message: 1 to 65536
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1,
+        allow_hyphen_values = true
+    )]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=65536))]
+    pub(crate) senders: u32,
     /// The time to minimize: mean, p99, p99.9 or another percentile
     #[arg(
         long,

@@ -19,7 +19,7 @@ use path::PlannedPath;
 
 /// Plans for the path and the message of the command line, and shows the result.
 pub(crate) fn run(args: &PlanArgs, console: &Console) -> Result<(), Failure> {
-    let path = PlannedPath::find(&args.path, args.size)?;
+    let path = PlannedPath::find(&args.path, args.size, args.senders)?;
     let question = question(args, &path)?;
     if let Some(warning) = path.beyond_message(&question.loss, args.size) {
         console.warn(warning);

@@ -36,7 +36,10 @@ fn of_args(args: &PathArgs) -> Description {
 /// The properties of a path that the model needs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct PlannedPath {
+    /// The rate of one of the senders.
     pub(super) rate_bps: f64,
+    /// Senders that share the path.
+    pub(super) senders: u32,
     pub(super) rtt_s: f64,
     pub(super) chunk_bytes: u64,
     /// The unit of losses.
@@ -53,16 +56,22 @@ pub(super) struct PlannedPath {
 
 impl PlannedPath {
     /// Combines the command line and the file that it names, for a message of `size` bytes. A shorter message than a
-    /// chunk is one chunk of its own length.
+    /// chunk is one chunk of its own length. `senders` share the rate.
     ///
     /// # Errors
     /// [`Exit::Usage`] if a value is missing or invalid, and the errors of the file.
-    pub(super) fn find(args: &PathArgs, size: u64) -> Result<Self, Failure> {
+    pub(super) fn find(args: &PathArgs, size: u64, senders: u32) -> Result<Self, Failure> {
         let file = args.link.as_deref().map(link_file::read).transpose()?;
         let mut described = of_args(args).or(file.unwrap_or_default());
         let chunk_bytes = described.chunk_bytes.unwrap_or(CHUNK_BYTES);
         described.chunk_bytes = Some(chunk_bytes.min(size));
-        Self::new(described, args.burst).map_err(|what| Failure::new(Exit::Usage, what))
+        let path = Self::new(described, args.burst);
+        let path = path.map_err(|what| Failure::new(Exit::Usage, what))?;
+        Ok(Self {
+            rate_bps: path.rate_bps / f64::from(senders),
+            senders,
+            ..path
+        })
     }
 
     /// A number of losses in `burst` has the same unit as the loss.
@@ -98,6 +107,7 @@ impl PlannedPath {
         let mtu = u32::try_from(chunk_bytes).map_or(mtu, |bytes| mtu.min(bytes));
         Ok(Self {
             rate_bps,
+            senders: 1,
             rtt_s,
             chunk_bytes,
             unit,

@@ -52,8 +52,15 @@ fn asked(question: &Asked) -> String {
         }
         _ => "each by itself".to_owned(),
     };
+    let shared = match question.senders {
+        1 => String::new(),
+        senders => format!(
+            "{senders} senders share {}: each has an equal part. Their queues are left out, see farwrite sim\n",
+            Rate(question.rate_bps * f64::from(senders))
+        ),
+    };
     format!(
-        "{} at {}, round trip {}, loss {} of chunks of {}, {bursts}\n\
+        "{} at {}, round trip {}, loss {} of chunks of {}, {bursts}\n{shared}\
          least {} (within {}, least parity); parity at most {}, cores for coding at either end: {}",
         Bytes(whole(question.message_bytes)),
         Rate(question.rate_bps),

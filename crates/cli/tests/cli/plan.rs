@@ -143,6 +143,28 @@ fn people_get_a_table() {
 }
 
 #[test]
+fn senders_share_the_rate_equally() {
+    let message = ["--rtt", "25ms", "--size", "64MiB", "--loss", "1e-4"];
+    let shared = ["--rate", "400Gbit", "--senders", "4"];
+    let mut told = answer(&[&message[..], &shared].concat());
+    let alone = answer(&[&message[..], &["--rate", "100Gbit"]].concat());
+    assert_eq!(number(&told["question"]["senders"].take()), 4.0);
+    assert_eq!(number(&alone["question"]["senders"]), 1.0);
+    told["question"]["senders"] = Value::from(1);
+    assert_eq!(told, alone);
+    let shown = plan(&[&message[..], &shared].concat());
+    let lines = text(&shown.stdout);
+    assert!(lines.starts_with("64 MiB at 100 Gbit/s"), "{lines}");
+    assert!(
+        lines.contains("\n4 senders share 400 Gbit/s: each has"),
+        "{lines}"
+    );
+    let refused = plan(&[&message[..], &["--rate", "1Gbit", "--senders", "0"]].concat());
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(text(&refused.stderr).contains("--senders"));
+}
+
+#[test]
 fn the_answer_says_what_to_use_with_unmodified_nics() {
     let ask = |rtt: &'static str, loss: &'static str| {
         let path = ["--rate", "10Gbit", "--rtt", rtt, "--loss", loss];
