@@ -61,37 +61,36 @@ fn simulated(plan: &str) -> Vec<(String, f64)> {
     settings.map(row).collect()
 }
 
-/// With a known rate and a posted buffer, the times are those of the plan.
+/// With a known rate and a posted buffer, the times of all schemes are those of the plan. The shipped `gbn` is that of the
+/// model only while few messages have several losses. Timeouts of `sr-rto` make means that need more messages.
 #[test]
 fn a_known_rate_and_a_posted_buffer_give_the_planned_time() {
-    let schemes = ["sr-nack", "ec-mds:32,8"];
-    let transports = schemes.map(|scheme| {
-        format!("[transport.\"{scheme}\"]\nprotocol = \"farwrite-{scheme}@fixed\"\nposted = true\n")
-    });
-    let times = simulated(&plan_toml(100, "8MiB", "1e-3", &transports.concat()));
-    let plan = planned(&[
-        "--size",
-        "8MiB",
-        "--loss",
-        "1e-3",
-        "--scheme",
-        "sr-nack,ec-mds:32,8",
-        // Coding takes no time in a simulation.
-        "--cores",
-        "8",
-    ]);
-    let alternatives = plan["alternatives"].as_array().expect("alternatives");
-    for (scheme, mean_ms) in times {
-        let planned = alternatives
-            .iter()
-            .find(|at| at["scheme"] == scheme.as_str());
-        let planned_ms = 1e3 * number(&planned.expect("planned")["mean_s"]);
-        // The goal of lab/results/agreement.md for means.
-        let apart = mean_ms / planned_ms - 1.0;
-        assert!(
-            apart.abs() < 0.02,
-            "{scheme}: {mean_ms} and {planned_ms} ms"
-        );
+    let reported = ["sr-nack", "ec-xor:32,8", "ec-mds:32,8"];
+    for (schemes, loss, seeds) in [
+        (&reported[..], "1e-3", 100),
+        (&["sr-rto"], "1e-3", 400),
+        (&["gbn"], "1e-4", 100),
+    ] {
+        let transports = schemes.iter().map(|scheme| {
+            format!(
+                "[transport.\"{scheme}\"]\nprotocol = \"farwrite-{scheme}@fixed\"\nposted = true\n"
+            )
+        });
+        let transports: String = transports.collect();
+        let times = simulated(&plan_toml(seeds, "8MiB", loss, &transports));
+        assert_eq!(times.len(), schemes.len());
+        for (scheme, mean_ms) in times {
+            // Coding takes no time in a simulation.
+            let message = ["--size", "8MiB", "--loss", loss, "--cores", "8"];
+            let plan = planned(&[&message[..], &["--scheme", &scheme]].concat());
+            let planned_ms = 1e3 * number(&plan["best"]["mean_s"]);
+            // The goal of lab/results/agreement.md for means.
+            let apart = mean_ms / planned_ms - 1.0;
+            assert!(
+                apart.abs() < 0.02,
+                "{scheme}: {mean_ms} and {planned_ms} ms"
+            );
+        }
     }
 }
 
