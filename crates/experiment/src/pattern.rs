@@ -59,6 +59,18 @@ pub enum Pattern {
         /// Number of messages.
         flows: usize,
     },
+    /// Incasts at random times (a Poisson process), each from random hosts to a random other one.
+    PoissonIncast {
+        /// As in `Poisson`.
+        load: f64,
+        /// Senders of each incast.
+        senders: usize,
+        /// Bytes of each message.
+        #[serde(deserialize_with = "crate::units::size")]
+        size: u64,
+        /// Number of incasts.
+        incasts: usize,
+    },
     /// On-off sources: hosts that alternate between silence and a burst to a random other host.
     OnOff {
         /// Number of sending hosts: the last ones of the topology.
@@ -214,11 +226,21 @@ impl Pattern {
                 flows,
             } => {
                 check("flows", flows, 1, MAX_FLOWS)?;
-                if !(load > 0.0 && load <= 10.0) {
-                    return Err(range("load", load, "above 0, at most 10; 0.5 is half"));
-                }
+                check_load(load)?;
                 let sizes = sizes_of(sizes, files)?;
                 Ok(random::poisson(network, load, &sizes, flows, seed))
+            }
+            Self::PoissonIncast {
+                load,
+                senders,
+                size,
+                incasts,
+            } => {
+                check("senders", senders, 1, hosts - 1)?;
+                check("incasts", incasts, 1, MAX_FLOWS / senders)?;
+                check_load(load)?;
+                let of_one = (senders, size);
+                Ok(random::poisson_incast(network, load, of_one, incasts, seed))
             }
             Self::OnOff {
                 senders,
@@ -293,6 +315,13 @@ fn sizes_of(name: &str, files: &BTreeMap<String, Sizes>) -> Result<Sizes, Patter
             }
         },
     }
+}
+
+fn check_load(load: f64) -> Result<(), PatternError> {
+    if load > 0.0 && load <= 10.0 {
+        return Ok(());
+    }
+    Err(range("load", load, "above 0, at most 10; 0.5 is half"))
 }
 
 fn check(key: &'static str, value: usize, least: usize, most: usize) -> Result<(), PatternError> {
@@ -379,6 +408,49 @@ mod tests {
             let load = real(bytes) / real(end_ns) / bytes_per_ns;
             assert!((load - 0.5).abs() < 0.02, "{load}");
         }
+    }
+
+    #[test]
+    fn poisson_incasts_make_the_load_of_different_senders() {
+        let text = "pattern = \"poisson-incast\"\nload = 0.1\nsenders = 5\nsize = \"10kB\"\nincasts = 4000";
+        let flows = build(text).unwrap().flows;
+        assert_eq!(flows.len(), 20_000);
+        let mut received = [0; 8];
+        let mut sent = [0; 8];
+        for incast in flows.chunks(5) {
+            let mut senders: Vec<_> = incast.iter().map(|flow| flow.src).collect();
+            senders.sort_unstable();
+            senders.dedup();
+            assert_eq!(senders.len(), 5);
+            let one = incast[0];
+            assert!(senders.iter().all(|host| *host != one.dst));
+            assert!(
+                incast
+                    .iter()
+                    .all(|flow| (flow.dst, flow.start) == (one.dst, one.start))
+            );
+            received[one.dst] += 1;
+            senders.into_iter().for_each(|host| sent[host] += 1);
+        }
+        // 500 each, with a standard deviation of 21, and 2500 with one of 31.
+        assert!(
+            received.iter().all(|n| (400..600).contains(n)),
+            "{received:?}"
+        );
+        assert!(sent.iter().all(|n| (2350..2650).contains(n)), "{sent:?}");
+        let Start::At(end_ns) = flows[19_999].start else {
+            panic!("flows start by time");
+        };
+        let load = 20_000.0 * 10_000.0 / real(end_ns) / 100.0;
+        assert!((load - 0.1).abs() < 0.01, "{load}");
+        let error = |text: String| build(&text).unwrap_err();
+        let many = error(text.replace("senders = 5", "senders = 8"));
+        assert_eq!(many, "senders = 8: 1 to 7 on this topology");
+        let many = error(text.replace("4000", "4000000"));
+        assert!(
+            many.starts_with("incasts = 4000000: 1 to 3355443"),
+            "{many}"
+        );
     }
 
     #[test]

@@ -46,6 +46,33 @@ pub(super) fn poisson(
     Workload::of(flows.collect())
 }
 
+/// `senders` and bytes of each message.
+pub(super) fn poisson_incast(
+    network: &PatternNetwork,
+    load: f64,
+    (senders, bytes): (usize, u64),
+    incasts: usize,
+    seed: u64,
+) -> Workload {
+    let mut rng = Rng::new(seed);
+    let bytes_per_ns = network.rates_bps.iter().copied().map(real).sum::<f64>() / 8e9;
+    let gap_ns = real(bytes) * real(senders as u64) / (bytes_per_ns * load);
+    let mut hosts: Vec<_> = (0..network.hosts()).collect();
+    let mut at_ns = 0.0;
+    let mut flows = Vec::with_capacity(senders * incasts);
+    for _ in 0..incasts {
+        at_ns += gap_ns * exponential(&mut rng);
+        // The first hosts after so many steps of a shuffle: the receiver, then the senders.
+        for at in 0..=senders {
+            let other = at + rng.below(hosts.len() - at);
+            hosts.swap(at, other);
+        }
+        let of_hosts = hosts[1..=senders].iter();
+        flows.extend(of_hosts.map(|&src| Flow::new(src, hosts[0], bytes, rounded(at_ns))));
+    }
+    Workload::of(flows)
+}
+
 /// `silence` and `until`.
 pub(super) fn on_off(
     network: &PatternNetwork,
