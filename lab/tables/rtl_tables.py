@@ -16,6 +16,16 @@ MODULES = {
     "xp_timer": "scan of deadlines",
     "xp_nic": "pipeline, without the above",
 }
+#: The two widths of `xp_ctx` that are mapped with their logic, in bytes.
+MAPPED = {"xp_ctx (contexts)": 52, "xp_ctx (deadlines)": 8}
+#: Celeris' Table II: RoCE, with contexts of 407 bytes, less Celeris, with 52.
+CELERIS = {
+    "LUT": 312_449 - 298_435,
+    "LUT as memory": 23_277 - 21_743,
+    "FF": 562_129 - 542_972,
+    "RAMB36": 1450.5 - 529.5,
+}
+CELERIS_BYTES = [52, 407]
 
 
 def cells(rows, panel, series, x):
@@ -41,6 +51,21 @@ def contexts(rows):
         lines.append([name, *(f"{rams[x]:,g}" if x in rams else "" for x in (64, 1024, 10240)),
                       f"{rams[10240] / float(name.split()[0]):.2f}"])
     return table(["a context", "RAMB36, 64 pairs", "1,024 pairs", "10,240 pairs", "a byte of these"], lines)
+
+
+def slopes(rows):
+    """What a byte of context takes: of logic between the two widths of `xp_ctx`, of RAM as in Celeris' table."""
+    (wide, wide_bytes), (narrow, narrow_bytes) = MAPPED.items()
+    logic = {measure: (rows.value(FIGURE, "modules", wide, 1024, measure)
+                       - rows.value(FIGURE, "modules", narrow, 1024, measure)) / (wide_bytes - narrow_bytes)
+             for measure in CELERIS if measure != "RAMB36"}
+    few, many = (rows.value(FIGURE, "contexts", f"{bytes_} bytes", 10240, "RAMB36") for bytes_ in CELERIS_BYTES)
+    distance = CELERIS_BYTES[1] - CELERIS_BYTES[0]
+    found = {"`xp_ctx`": logic | {"RAMB36": (many - few) / distance},
+             "Celeris, Table II": {measure: value / distance for measure, value in CELERIS.items()}}
+    lines = [[name, *(f"{of[measure]:.{2 if measure == 'RAMB36' else 1}f}" for measure in CELERIS)]
+             for name, of in found.items()]
+    return table(["a byte of context takes", *CELERIS], lines)
 
 
 def receivers(rows):
@@ -79,6 +104,7 @@ def bits(rows):
 TABLES = {
     "rtl-modules": modules,
     "rtl-contexts": contexts,
+    "rtl-slopes": slopes,
     "rtl-receivers": receivers,
     "rtl-longest": longest,
     "rtl-bits": bits,
