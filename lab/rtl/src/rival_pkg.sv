@@ -12,7 +12,6 @@ package rival_pkg;
     logic [23:0] after_gap;
   } answer_t;
 
-  localparam int GBN_BITS = 184;
   typedef struct packed {
     logic [1:0]  zero;
     logic        broken;
@@ -26,7 +25,6 @@ package rival_pkg;
   } gbn_t;
 
   localparam int WINDOW = 128;
-  localparam int IRN_BITS = 320;
   typedef struct packed {
     logic [7:0]        zero;
     logic              broken;

@@ -1,11 +1,14 @@
-//! `rtl_packets --packets N --seed S --out FILE --sealed FILE`: packets and requests for the hardware of
-//! `lab/rtl`, with what `farwrite_rc::xp` makes of each, and the first of these packets with their ICRC.
+//! `rtl_packets --packets N --seed S --out FILE --sealed FILE --rivals FILE`: packets and requests for the hardware
+//! of `lab/rtl`, with what `farwrite_rc::xp` makes of each, the first of these packets with their ICRC, and packets
+//! for the rivals of XP there.
 //!
 //! Queue pairs send to each other in pairs, and the hardware is all of them. The path between them loses packets,
 //! doubles them and changes their order; a share of them is forged. `record.rs` has the form of the file.
 
 mod pair;
 mod record;
+mod rival_record;
+mod rivals;
 mod sealed;
 mod wire;
 
@@ -36,6 +39,7 @@ const LAST_US: u64 = u32::MAX as u64;
 const SEQ_MASK: u64 = (1 << 24) - 1;
 const NOTIFICATION: u8 = 0x81;
 const MOST_SEALED: u64 = 20_000;
+const RIVAL_PACKETS: u64 = 20_000;
 
 /// What is written.
 #[derive(Parser)]
@@ -51,6 +55,9 @@ struct Options {
     /// The file of whole packets with their ICRC.
     #[arg(long)]
     sealed: Option<PathBuf>,
+    /// The file of packets for Go-Back-N and IRN.
+    #[arg(long)]
+    rivals: Option<PathBuf>,
 }
 
 /// The number that a message has in hardware.
@@ -406,7 +413,16 @@ fn main() -> io::Result<()> {
     let options = Options::parse();
     let mut out = file(options.out.as_ref(), io::stdout())?;
     let mut sealed = file(options.sealed.as_ref(), io::sink())?;
-    run(&options, &mut out, &mut sealed)
+    run(&options, &mut out, &mut sealed)?;
+    let packets = options.packets.min(RIVAL_PACKETS);
+    match &options.rivals {
+        Some(path) => rivals::write(
+            options.seed,
+            packets,
+            &mut BufWriter::new(File::create(path)?),
+        ),
+        None => Ok(()),
+    }
 }
 
 /// A file, or what takes its place.
