@@ -209,6 +209,8 @@ def main():
     results = Rows(chosen.csv.parent)
     print(CONDITIONS)
     for name, of in TABLES.items():
+        if name == "rtl-route":
+            continue  # by route.py
         print(f"\n{name}\n\n{of(results)}", end="")
 
 

@@ -80,6 +80,15 @@ def receivers(rows):
                  lines)
 
 
+def route(rows):
+    """The clock after place and route, and what it gives in packets."""
+    clock = f"{rows.value(FIGURE, 'route', 'XP', 1024, 'MHz'):.1f} MHz"
+    lines = [[name, f"{rows.value(FIGURE, 'route', name, 1024, 'cycles'):g}", clock,
+              f"{rows.value(FIGURE, 'route', name, 1024, 'packets a second') / 1e6:,.1f} million"]
+             for name in rows.series(FIGURE, "route", 1024) if name != "XP"]
+    return table(["packet", "cycles", "clock", "packets a second"], lines)
+
+
 def longest(rows):
     """The longest paths between registers or RAMs."""
     lines = [[f"`{name}`" + (", all parts" if name == "xp_nic" else ""),
@@ -106,6 +115,7 @@ TABLES = {
     "rtl-contexts": contexts,
     "rtl-slopes": slopes,
     "rtl-receivers": receivers,
+    "rtl-route": route,
     "rtl-longest": longest,
     "rtl-bits": bits,
 }
