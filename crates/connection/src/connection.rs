@@ -171,8 +171,8 @@ impl Connection {
     }
 
     /// As [`Connection::finish`] for an end that needs nothing of its peer any more, and that knows that its peer needs
-    /// nothing either. Waits only until the peer was told; if this end had to repeat something before, until the peer
-    /// knows, which takes a round trip.
+    /// nothing either. Waits only until the peer was told; if this end had to repeat chunks of queue pairs that are
+    /// still open, until the peer knows, which takes a round trip.
     pub fn depart(&self, limit: Duration) {
         // A thread that has ended has no connections.
         let _ = self.on_session(|session, shared| session.depart(shared));

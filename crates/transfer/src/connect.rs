@@ -187,7 +187,7 @@ impl<'a> Waiting<'a> {
         let seconds = self.patience.as_secs();
         observer.observe(Event::Note(match is_met {
             true => format!(
-                "the receiver is busy with another transfer or probe: waiting for it, at most {seconds} s"
+                "the receiver is busy with others: waiting for it, at most {seconds} s"
             ),
             false => format!(
                 "nothing answers at {} yet: does `farwrite recv` run there, is this its address, and do \

@@ -1,5 +1,5 @@
 //! Resident memory of boxes by the number of flows: of the sending half of one box and the receiving half
-//! of the other. Claim NT2 has the rows of NetRT.
+//! of the other. Claim NT2 has the rows of 10,000 flows.
 //!
 //! Flows are idle after some messages of a packet. Then each sends the beginning of a message, whose second
 //! packet is lost, and no request or repair reaches a box: a block is open, packets behind the gap are

@@ -2,6 +2,7 @@
 // answer, the messages that end, and at the end of each connection all memory that peers may write.
 // lab/bench/examples/rtl_packets/rivals.rs writes the file.
 // Usage: rivals_sim FILE
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -27,7 +28,7 @@ struct Region {
 
 Vrival_top top;
 std::vector<Region> regions;
-uint64_t packets[2] = {}, placed[2] = {}, refused = 0, connections = 0;
+uint64_t packets[2] = {}, placed[2] = {}, compared[2] = {}, refused = 0, connections = 0;
 
 [[noreturn]] void fail(const char *what, uint64_t hardware, uint64_t rust) {
   fprintf(stderr, "connection %lu, packet %lu of %s, %s: hardware %lx, Rust %lx\n", connections,
@@ -125,6 +126,7 @@ int main(int count, char **args) {
       read(file, bytes.data(), bytes.size());
       packet(r, bytes);
     } else {
+      compared[top.is_irn]++;
       for (Region &region : regions) {
         bytes.resize(region.length);
         read(file, bytes.data(), bytes.size());
@@ -133,6 +135,8 @@ int main(int count, char **args) {
     }
   }
   if (!placed[0] || !placed[1] || !refused) fail("the file has too few packets", placed[0], placed[1]);
+  if (!compared[0] || !compared[1]) fail("the memory of no connection was compared", compared[0], compared[1]);
   printf("%lu packets of Go-Back-N and %lu of IRN as in Rust, in %lu connections: %lu and %lu placed, "
-         "%lu connections end by an error\n", packets[0], packets[1], connections, placed[0], placed[1], refused);
+         "%lu connections end by an error, the memory of %lu and %lu is the same\n",
+         packets[0], packets[1], connections, placed[0], placed[1], refused, compared[0], compared[1]);
 }

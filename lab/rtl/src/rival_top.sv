@@ -1,5 +1,5 @@
 // One queue pair of each rival with a register for its state, for the test: a packet a cycle. The test looks up the
-// region, and of the message that is coming in, it asks for the key.
+// region. `held_rkey` tells it the key of the message that is coming in.
 module rival_top (
     input  logic        clk,
     input  logic        create,

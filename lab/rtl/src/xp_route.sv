@@ -1,5 +1,5 @@
 // xp_nic with five pins, for place and route: a shift register brings all of its inputs, and another one takes all of
-// its outputs away. So each path of xp_nic begins and ends at a register, and no path has to reach the edge of the device.
+// its outputs away. So each path of xp_nic begins and ends at a register, and no path reaches the edge of the device.
 module xp_route #(
     parameter int PAIRS = 1024
 ) (

@@ -5,6 +5,7 @@
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from importlib.metadata import version
@@ -32,21 +33,19 @@ def run(package: str, script: str) -> tuple[bool, str]:
     options = ("--way", "zero3", "--steps", "20") if package == "deepspeed" else ()
     # Only this machine's processes can read the store.
     environment = {**os.environ, "FARWRITE_TORCH_TRUSTED_STORE": "1"}
+    command = [sys.executable, *start, str(HERE / script), *options]
+    pipes = {"text": True, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    job = subprocess.Popen(command, env=environment, start_new_session=True, **pipes)
     try:
-        ended = subprocess.run(
-            [sys.executable, *start, str(HERE / script), *options],
-            env=environment,
-            timeout=LONGEST_S,
-            text=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )
+        output, _ = job.communicate(timeout=LONGEST_S)
     except subprocess.TimeoutExpired:
+        # Its workers are in the same group of processes.
+        os.killpg(job.pid, signal.SIGKILL)
         return False, f"it did not end in {LONGEST_S} s"
-    found = ENDS.findall(ended.stdout)
-    if ended.returncode == 0 and found:
+    found = ENDS.findall(output)
+    if job.returncode == 0 and found:
         return True, found[0]
-    return False, f"exit status {ended.returncode}\n{ended.stdout[-2000:]}"
+    return False, f"exit status {job.returncode}\n{output[-2000:]}"
 
 
 def main() -> int:

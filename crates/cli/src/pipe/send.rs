@@ -111,13 +111,14 @@ fn reach(
         largest_mtu: pipe.mtu,
         ..ConnectionOptions::default()
     };
-    let (of_stream, timeout) = (stream_options(pipe.scheme), pipe.timeout);
+    let (of_stream, timeout, start) = (stream_options(pipe.scheme), pipe.timeout, Instant::now());
     let name = match &pipe.name {
         Some(file) => format!("{NAME}/{file}"),
         None => NAME.to_owned(),
     };
     let open = move |connection: &Connection| {
-        let stream = connection.open_stream(&name, &of_stream, timeout)?;
+        let left = timeout.saturating_sub(start.elapsed());
+        let stream = connection.open_stream(&name, &of_stream, left)?;
         Ok::<_, StreamError>((connection.clone(), stream))
     };
     let waiting = Waiting::new(pipe.to.clone(), key, pipe.timeout);

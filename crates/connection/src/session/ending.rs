@@ -23,7 +23,7 @@ pub(super) enum WaitsFor {
     Answer,
     /// That the peer has it, which needs no answer.
     Acknowledgement,
-    /// That it has left this end.
+    /// That the last message has left this end.
     Departure,
     /// Nothing.
     Time,
