@@ -12,8 +12,8 @@ use super::series::links;
 use crate::chart::{Chart, Scale, WIDTH, height_with_legend, write_legend};
 use crate::svg::begin;
 
-/// The most points of a line.
-const POINTS: usize = 240;
+/// The most points of a line. Steps of a few packets would show links that carry more than their rate.
+const POINTS: usize = 60;
 
 /// One line: its name, and a value for each step of time.
 struct Line {
