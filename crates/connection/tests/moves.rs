@@ -115,7 +115,7 @@ impl Translator {
         self.carries.store(longest, Ordering::Relaxed);
     }
 
-    /// The next packets of the initiator with so many bytes are lost.
+    /// Loses the next `packets` packets of the initiator that have at least `least_bytes` bytes.
     fn lose_next(&self, packets: usize, least_bytes: usize) {
         self.lost_next[1].store(least_bytes, Ordering::Relaxed);
         self.lost_next[0].store(packets, Ordering::Relaxed);

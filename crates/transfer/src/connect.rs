@@ -117,9 +117,9 @@ impl<'a> Waiting<'a> {
         opened.map_err(|error| Error::of_channel(what, &error))
     }
 
-    /// Connects to the receiver with the options for the time that is left, and opens what the caller needs over the
-    /// connection. `of_connection` returns the cause of an error if that is the connection. Tells the user once that this
-    /// end waits.
+    /// Connects to the receiver, and opens what the caller needs over the connection. `options` gets the time that is
+    /// left. `of_connection` returns the error of the connection, if an error of `open` is one. The user is told once
+    /// that this end waits.
     ///
     /// # Errors
     /// [`ErrorKind::Settings`] if the public key of the receiver cannot be one, and [`ErrorKind::Interrupted`].
@@ -178,7 +178,7 @@ impl<'a> Waiting<'a> {
         cancel.run_while(|| thread::sleep(TRY_AGAIN), || self.note(observer))
     }
 
-    /// Tells the user once that this end waits, and why.
+    /// The user learns why this end waits, after `NOTE_AFTER`, and once for each reason.
     fn note(&self, observer: &dyn Observer) {
         let is_met = self.has_met.load(Ordering::Relaxed);
         if self.start.elapsed() <= NOTE_AFTER || self.noted[usize::from(is_met)].replace(true) {

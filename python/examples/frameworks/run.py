@@ -1,4 +1,4 @@
-"""Runs the example of each framework, with two processes on this machine, and prints a table.
+"""Runs the example of each framework, with two processes on this machine, and prints a line for each.
 
 `make torch-frameworks` runs this program. It ends with 1 if an example failed.
 """

@@ -128,8 +128,8 @@ impl Stopped {
     }
 }
 
-/// Writes the bytes of a pipe to `output`, and tells the sender how the pipe has ended. If the user interrupts this end,
-/// `gate` keeps a file of the output from getting its name. Returns how many bytes were written, and their hash.
+/// Writes the bytes of a pipe to `output`. The sender then learns whether they were written. If the user interrupts
+/// this end, `gate` keeps a file of the output from getting its name. Returns the number of bytes, and their hash.
 pub(super) fn take<T: Output>(
     (connection, stream): (&Connection, Stream),
     (output, gate): (Result<T, Stopped>, &CommitGate),

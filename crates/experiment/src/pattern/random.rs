@@ -62,7 +62,7 @@ pub(super) fn poisson_incast(
     let mut flows = Vec::with_capacity(senders * incasts);
     for _ in 0..incasts {
         at_ns += gap_ns * exponential(&mut rng);
-        // The first hosts after so many steps of a shuffle: the receiver, then the senders.
+        // Each step of the shuffle draws one host: first the receiver, then the senders.
         for at in 0..=senders {
             let other = at + rng.below(hosts.len() - at);
             hosts.swap(at, other);
