@@ -74,3 +74,4 @@ pub use messages::{MessageOptions, Messages, SentMessage};
 pub use options::ConnectionOptions;
 pub use purpose::Purpose;
 pub use session::{INITIATOR_GONE_AFTER, RESPONDER_GONE_AFTER};
+pub use ticket::TooLong;

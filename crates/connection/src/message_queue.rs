@@ -8,7 +8,7 @@ use farwrite::{
     SendOptions, UdpFabric,
 };
 
-use crate::ticket::Ticket;
+use crate::ticket::{Ticket, TooLong};
 
 pub(crate) struct MessageQueue {
     qp: QueuePair,
@@ -215,7 +215,7 @@ impl MessageQueue {
                 return true;
             };
             if ticket.outcome().is_none() {
-                ticket.finish(outcome, send.refusal());
+                ticket.finish(outcome);
                 self.ended += 1;
             }
             // The fabric can hold packets of the region for a moment.
@@ -259,8 +259,8 @@ impl MessageQueue {
             match endpoint.post_send(self.qp, region.whole(), self.options) {
                 Ok(send) => self.sent.push_back((region, send, ticket)),
                 // It fails alone.
-                Err(Error::TooLong { .. }) => {
-                    ticket.finish(Outcome::Failed, None);
+                Err(Error::TooLong { length, limit }) => {
+                    ticket.fail(TooLong { length, limit });
                     self.ended += 1;
                     self.unsent_bytes -= endpoint.deregister(region)?.length();
                 }
@@ -280,11 +280,11 @@ impl MessageQueue {
     pub(crate) fn end(&mut self, endpoint: &mut Endpoint<UdpFabric>) {
         let posted = self.posted.drain(..).map(|(region, _)| region);
         let sent = self.sent.drain(..).map(|(region, _, ticket)| {
-            ticket.finish(Outcome::Failed, None);
+            ticket.finish(Outcome::Failed);
             region
         });
         let next = self.next.take().map(|(region, ticket)| {
-            ticket.finish(Outcome::Failed, None);
+            ticket.finish(Outcome::Failed);
             region
         });
         let regions = posted.chain(sent).chain(next).chain(self.idle.drain(..));
@@ -293,7 +293,7 @@ impl MessageQueue {
             let _ = endpoint.deregister(region);
         }
         for (_, ticket) in self.waiting.drain(..) {
-            ticket.finish(Outcome::Failed, None);
+            ticket.finish(Outcome::Failed);
         }
         self.unsent_bytes = 0;
     }

@@ -8,7 +8,7 @@ use farwrite::{Endpoint, Outcome, QpWaker, RealTime, SendOptions, TaskState, Udp
 use crate::connection::{Connection, OpenedQueuePair};
 use crate::error::Error;
 use crate::message_queue::{Buffers, MessageQueue};
-use crate::ticket::Ticket;
+use crate::ticket::{Ticket, TooLong};
 
 /// How messages are received and sent.
 #[derive(Clone, Copy, Debug)]
@@ -137,7 +137,7 @@ impl Messages {
     }
 
     /// Queues a message. Waits for room while [`MessageOptions::unsent_bytes`] are queued or under way. A
-    /// message that is longer than [`Messages::largest_message`] fails.
+    /// message that is longer than [`Messages::largest_message`] fails ([`TooLong`]).
     pub fn send(&self, message: impl Into<Vec<u8>>) -> SentMessage {
         let message = message.into();
         let thread = self.connection().thread();
@@ -249,11 +249,17 @@ impl SentMessage {
     /// How the message ended; `None` while it is under way.
     #[must_use]
     pub fn outcome(&self) -> Option<Outcome> {
-        self.ticket.outcome().map(|(outcome, _)| outcome)
+        self.ticket.outcome()
+    }
+
+    /// Whether it has failed because it is longer than the queue pair carries.
+    #[must_use]
+    pub fn too_long(&self) -> Option<TooLong> {
+        self.ticket.too_long()
     }
 
     /// Waits for the outcome, at most for `limit`, and returns `None` after that. A failed message was
-    /// longer than the peer's buffer, or the connection is over.
+    /// too long for the queue pair ([`SentMessage::too_long`]) or for the peer's buffer, or the connection is over.
     ///
     /// # Errors
     /// [`Error::Endpoint`] if the port has failed permanently.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use farwrite::{Outcome, QpOptions, SendOptions};
 use farwrite_connection::{
     ByeCause, Connection, ConnectionOptions, Ended, Error, Keys, Listener, MessageOptions,
-    Messages, OpenedQueuePair, Purpose, connect,
+    Messages, OpenedQueuePair, Purpose, TooLong, connect,
 };
 use farwrite_keys::{Code, Identity, KnownPeers, Proof, Psk};
 
@@ -535,6 +535,7 @@ fn queue_pairs_that_do_not_fit_are_refused() {
     assert_eq!(came, Some(vec![1; 100]));
     assert_eq!(long.wait(LONG).expect("no failure"), Some(Outcome::Failed));
     assert_eq!(short.wait(LONG).expect("no failure"), Some(Outcome::Whole));
+    assert_eq!((long.too_long(), short.too_long()), (None, None));
 }
 
 /// What is queued or under way has a bound, and a message that no path carries fails alone.
@@ -558,6 +559,11 @@ fn messages_wait_for_room() {
         beyond.wait(LONG).expect("no failure"),
         Some(Outcome::Failed)
     );
+    let reason = TooLong {
+        length: (1 << 20) + 1,
+        limit: 1 << 20,
+    };
+    assert_eq!(beyond.too_long(), Some(reason));
     // The peer has posted no buffers.
     let two: Vec<_> = (0..2).map(|n| a.try_send(vec![n; 5000])).collect();
     assert!(two.iter().all(Result::is_ok));
