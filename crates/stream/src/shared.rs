@@ -142,7 +142,7 @@ impl<T: Ready> Half<T> {
         }
     }
 
-    /// Whether the half is ready. If not, `waker` is woken at the next change.
+    /// Whether the half is ready. If not, `waker` is woken at a later change, at the latest when it is.
     pub(crate) fn is_ready(&self, waker: &task::Waker) -> bool {
         let mut state = self.lock();
         let is_ready = state.half.is_ready();

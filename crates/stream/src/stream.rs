@@ -225,8 +225,8 @@ impl ReadHalf {
         self.timeout = timeout;
     }
 
-    /// Whether a read would not wait. If it would, `waker` is woken once, at the next change. For a thread that waits
-    /// for other things too.
+    /// Whether a read would not wait. If it would, `waker` is woken once, at the latest when it would not. For a
+    /// thread that waits for other things too.
     #[must_use]
     pub fn is_ready(&self, waker: &Waker) -> bool {
         self.shared.receiver.is_ready(waker)

@@ -81,7 +81,10 @@ impl StreamTask {
         if changed {
             self.quiet_ns = None;
             self.shared.sender.notify(sender);
-            self.shared.receiver.notify(receiver);
+            // A buffer that was posted is nothing to read.
+            if receiver.half.is_readable() {
+                self.shared.receiver.notify(receiver);
+            }
             return TaskState::Worked;
         }
         drop(receiver);

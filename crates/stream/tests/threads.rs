@@ -2,6 +2,9 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Wake, Waker};
 use std::thread::{scope, sleep, spawn};
 use std::time::Duration;
 
@@ -112,6 +115,52 @@ fn dropping_a_half_ends_it() {
         error.to_string(),
         "the peer has stopped reading the stream, with code 0"
     );
+}
+
+#[derive(Default)]
+struct Wakes(AtomicUsize);
+
+impl Wake for Wakes {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Buffers that are posted, and bytes that have reached the peer, are nothing to read.
+#[test]
+fn a_reader_wakes_for_what_it_reads() {
+    let (mut a, mut b) = (endpoint(), endpoint());
+    let [(to_b, mut task_a), (to_a, mut task_b)] = [&mut a, &mut b].map(|end| {
+        let (options, base) = (StreamOptions::default(), QpOptions::default());
+        Stream::create(end, &options, &base).expect("good options")
+    });
+    let (qa, qb) = (task_a.queue_pair(), task_b.queue_pair());
+    let (info_a, info_b) = (a.qp_info(qa).expect("own"), b.qp_info(qb).expect("own"));
+    a.connect_qp(qa, &info_b).expect("equal options");
+    b.connect_qp(qb, &info_a).expect("equal options");
+    let mut step = || {
+        a.poll_now().expect("a poll");
+        task_a.run(&mut a);
+        b.poll_now().expect("a poll");
+        task_b.run(&mut b);
+    };
+
+    let (reader, mut writer) = to_b.split();
+    let (_reader, mut answers) = to_a.split();
+    let wakes = Arc::new(Wakes::default());
+    let waker = Waker::from(Arc::clone(&wakes));
+    assert!(!reader.is_ready(&waker));
+    writer.write_all(b"request").expect("written");
+    writer.set_timeout(Some(Duration::ZERO));
+    while writer.wait_delivered().is_err() {
+        step();
+    }
+    assert_eq!(wakes.0.load(Ordering::Relaxed), 0);
+    answers.write_all(b"answer").expect("written");
+    while !reader.is_ready(&waker) {
+        step();
+    }
+    assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
 }
 
 #[test]
