@@ -82,6 +82,8 @@ fn time_limits_end_calls_and_not_the_stream() {
     a.set_write_timeout(limit);
     let error = a.write_all(&vec![7; 64 << 20]).expect_err("nobody reads");
     assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    // A busy machine may need longer than the limit.
+    b.set_read_timeout(None);
     assert_eq!(b.read(&mut [0; 10]).expect("there are bytes"), 10);
     // The rest of what was written arrives, and the end.
     let reader = spawn(move || io::copy(&mut b, &mut io::sink()));
@@ -89,7 +91,8 @@ fn time_limits_end_calls_and_not_the_stream() {
     a.end(Shutdown::Write);
     a.wait_delivered().expect("all has arrived");
     let rest = reader.join().expect("no panic").expect("read");
-    assert!(rest >= 8 << 20, "{rest} bytes");
+    // The buffers of the sender hold 8 MiB with the heads of messages, even if nothing left in time.
+    assert!(rest >= 7 << 20, "{rest} bytes");
 }
 
 #[test]
