@@ -10,6 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from random import Random
 from time import monotonic, sleep
+from typing import Any
 
 import pytest
 from ranks import message
@@ -22,6 +23,18 @@ OPTIONS = Options(trusted_store=True)
 #: The timeout of cases in which a rank does not join.
 SHORT = timedelta(seconds=1)
 LONG = timedelta(seconds=60)
+
+
+class Counted:
+    """A store that notes the names of the operations."""
+
+    def __init__(self) -> None:
+        self.inner = HashStore()
+        self.operations: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        self.operations.append(name)
+        return getattr(self.inner, name)
 
 
 def both(store: Store, *, options: tuple[Options, Options] = (OPTIONS, OPTIONS),
@@ -357,3 +370,13 @@ def test_the_end_of_the_default_group_ends_the_waiting() -> None:
         place = Place("g", HashStore(), rank, 2, watch=lambda failures=failures: next(failures))
         with pytest.raises(RendezvousError, match="the default group has ended: rank 2 does not answer"):
             rendezvous.meet(place, b"", "10.0.0.1", OPTIONS, LONG)
+
+
+@pytest.mark.parametrize("size", [2, 64])
+def test_a_round_takes_few_operations_of_the_store_in_groups_of_all_sizes(size: int) -> None:
+    store = Counted()
+    place = Place("g", store, size - 1, size)
+    for rank in range(size - 1):
+        store.inner.set(rendezvous._key(place, 1, rank), json.dumps({"message": ""}))
+    assert rendezvous.exchange(place, 1, b"last", SHORT) == [*[b""] * (size - 1), b"last"]
+    assert store.operations == ["set", "check", "multi_get", "add"]
