@@ -103,24 +103,17 @@ fn meet(mut rendezvous: Rendezvous, calls: &Receiver<Call>) -> Option<(Member<Ud
                 Call::Abort(_) | Call::Stop => return None,
             }
         }
-        let stepped = match &waiting {
-            Some(answer) => rendezvous.sizes().map(|sizes| match sizes {
-                Some(message) => {
-                    let _ = answer.send(Ok(round_answer(message)));
-                    true
-                }
-                None => false,
-            }),
-            None => Ok(false),
-        };
-        if matches!(stepped, Ok(true)) {
-            waiting = None;
-        }
-        if let Err(error) = stepped.and_then(|_| rendezvous.step(MAX_SLEEP)) {
-            if let Some(answer) = waiting {
-                let _ = answer.send(Err(error));
+        match (rendezvous.step(MAX_SLEEP), waiting.take()) {
+            (Ok(Some(message)), Some(answer)) => {
+                let _ = answer.send(Ok(round_answer(message)));
             }
-            return None;
+            (Ok(_), answer) => waiting = answer,
+            (Err(error), answer) => {
+                if let Some(answer) = answer {
+                    let _ = answer.send(Err(error));
+                }
+                return None;
+            }
         }
     }
 }

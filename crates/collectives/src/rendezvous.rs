@@ -104,7 +104,7 @@ impl Rendezvous {
     }
 
     /// Takes the messages of all ranks in the last round. Returns the next message of this rank, or
-    /// `None` if [`Rendezvous::sizes`] returns it later.
+    /// `None` if [`Rendezvous::step`] returns it later.
     ///
     /// # Errors
     /// [`CollectiveError::Info`], [`CollectiveError::Argument`], [`CollectiveError::Endpoint`].
@@ -139,18 +139,24 @@ impl Rendezvous {
         }
     }
 
-    /// Polls the endpoint, keeps the routes, and sleeps until there is more to do, for `at_most` at
-    /// most.
-    pub(crate) fn step(&mut self, at_most: Duration) -> Result<(), CollectiveError> {
+    /// Polls the endpoint, and keeps the routes. Returns the packet size of this rank if all ranks have
+    /// joined and its routes are known now. Otherwise sleeps until there is more to do, for `at_most`.
+    pub(crate) fn step(&mut self, at_most: Duration) -> Result<Option<Vec<u8>>, CollectiveError> {
         let polled_ns = self.endpoint.poll_now()?;
         let kept_ns = self.keeper.poll(&mut self.endpoint)?;
         let next_ns = polled_ns.into_iter().chain(kept_ns).min();
-        // Time passes until a route counts as missing.
-        let at_most = match self.since {
-            Some(_) => at_most.min(CHECK),
-            None => at_most,
-        };
-        Ok(self.endpoint.wait_until(next_ns, at_most)?)
+        let mut at_most = at_most;
+        if self.since.is_some() {
+            if self.round == Round::Sizes
+                && let Some(sizes) = self.sizes()?
+            {
+                return Ok(Some(sizes));
+            }
+            // Time passes until a route counts as missing.
+            at_most = at_most.min(CHECK);
+        }
+        self.endpoint.wait_until(next_ns, at_most)?;
+        Ok(None)
     }
 
     /// The first message: the offers of the routes to all other ranks.
@@ -202,7 +208,7 @@ impl Rendezvous {
 
     /// After all ranks have joined: returns the packet size of this rank, once all its routes are
     /// known.
-    pub(crate) fn sizes(&mut self) -> Result<Option<Vec<u8>>, CollectiveError> {
+    fn sizes(&mut self) -> Result<Option<Vec<u8>>, CollectiveError> {
         let waited = self.since.map_or(Duration::ZERO, |since| since.elapsed());
         let patience = match waited < PATIENCE {
             true => Duration::MAX,
