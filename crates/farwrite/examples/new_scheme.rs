@@ -147,7 +147,7 @@ struct TwiceReceiver {
 }
 
 impl Receiver for TwiceReceiver {
-    fn start(&mut self, _: &PeerView, message: &Message) {
+    fn start(&mut self, _: &PeerView, message: &Message, _is_cleared: bool) {
         self.open.insert(message.number, message.chunks);
     }
 

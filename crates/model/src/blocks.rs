@@ -5,7 +5,7 @@ use farwrite_codes::Kind;
 
 use crate::group;
 use crate::scheme::Scheme;
-use crate::setting::{Checked, QUIET_RTTS, SILENT_RTTS, Variant};
+use crate::setting::{Checked, QUIET_RTTS, Variant};
 use crate::terms;
 
 /// Reordering window in round trips (protocol P5.0.3).
@@ -84,18 +84,13 @@ impl Layout {
             Scheme::SrRto | Scheme::GoBackN => None,
             Scheme::SrNack => {
                 let together = together.floor().max(1.0);
-                let unnoticed = if chunks > 1.0 {
-                    QUIET_RTTS
-                } else {
-                    SILENT_RTTS
-                };
                 Some(Self {
                     code: Kind::Mds,
                     // No packet follows the last chunk.
                     blocks: ((chunks - 1.0) / together).ceil() + 1.0,
                     groups: chunks,
                     apart: 1.0,
-                    unnoticed: unnoticed * rtt,
+                    unnoticed: QUIET_RTTS * rtt,
                     loss_report: setting.loss_packet,
                     data: 1,
                     parity: 0,

@@ -118,9 +118,8 @@ pub(crate) struct Late {
 /// trips (protocol P3.8).
 pub(crate) const REPEAT_RTTS: f64 = 1.0 / 32.0;
 /// How much later a receiver of `sr-nack` notices the loss of a chunk that no packet follows, in
-/// round trips (P5.2.4): if other packets of the message have arrived, and if none has.
+/// round trips (P5.2.4).
 pub(crate) const QUIET_RTTS: f64 = 0.25;
-pub(crate) const SILENT_RTTS: f64 = 1.125;
 
 impl Late {
     /// A repeat of the offer that arrives while the message leaves delays nothing.

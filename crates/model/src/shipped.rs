@@ -20,7 +20,7 @@ use crate::error::{ModelError, Unsupported};
 use crate::excess::index;
 use crate::loss::Loss;
 use crate::scheme::Scheme;
-use crate::setting::{Checked, QUIET_RTTS, REPEAT_RTTS, SILENT_RTTS, Variant};
+use crate::setting::{Checked, QUIET_RTTS, REPEAT_RTTS, Variant};
 use crate::terms::{decoding, serial_injection};
 
 /// Mean number of lost chunks that one draw simulates at most. Of longer messages, it simulates the
@@ -56,9 +56,8 @@ pub(crate) struct Shipped {
     last_parity: usize,
     rtt: f64,
     loss: f64,
-    /// How much later than others the losses at the end of the message are noticed: if other chunks have
-    /// arrived, and if none has.
-    unnoticed: [f64; 2],
+    /// How much later than others the losses at the end of the message are noticed.
+    unnoticed: f64,
     /// Longest wait for the next repair.
     max_wait: f64,
     /// Whether each round that brings nothing doubles the wait for the next.
@@ -161,11 +160,11 @@ impl Shipped {
             last_parity: index(last_parity),
             rtt: setting.rtt,
             loss: setting.loss_chunk,
-            unnoticed: match is_coded {
-                true => [NO_PARITY_RTTS; 2],
-                false => [QUIET_RTTS, SILENT_RTTS],
-            }
-            .map(|rtts| rtts * setting.rtt),
+            unnoticed: setting.rtt
+                * match is_coded {
+                    true => NO_PARITY_RTTS,
+                    false => QUIET_RTTS,
+                },
             max_wait: (MAX_PROBE_S / setting.slot_s).max(LATER_RTTS * setting.rtt),
             doubles: is_coded,
             skipped,
@@ -295,9 +294,7 @@ impl Shipped {
         let decode = self.decode[usize::from(draw.is_damaged)];
         draw.complete = draw.complete.max(draw.now + decode);
         draw.judged.clear();
-        // Only groups of one chunk are all open if nothing has arrived.
-        let is_silent = draw.open.len() == self.order.0.len() as usize && self.skipped == 0.0;
-        let slot = draw.now + self.unnoticed[usize::from(is_silent)];
+        let slot = draw.now + self.unnoticed;
         for (_, missing) in core::mem::take(&mut draw.open) {
             self.judge(draw, missing, slot);
         }

@@ -48,6 +48,7 @@ struct Message {
 
 const REORDERING: f64 = 1.0 / 8.0;
 const AGAIN: f64 = 1.0 + REORDERING + 1.0 / 8.0;
+const QUIET: f64 = REORDERING + 1.0 / 4.0;
 
 impl Message {
     fn packet_is_lost(&mut self) -> bool {
@@ -89,7 +90,7 @@ impl Message {
         };
         let offered = 0.5 + message.repeated();
         message.at(
-            offered + AGAIN,
+            offered + QUIET,
             Event::Quiet {
                 round: 0,
                 arrivals: 0,
@@ -112,9 +113,8 @@ impl Message {
             Event::Arrives(chunk) => {
                 self.missing.remove(&chunk);
                 self.arrivals += 1;
-                let quiet = REORDERING + 1.0 / 4.0;
                 let arrivals = self.arrivals;
-                self.at(now + quiet, Event::Quiet { round: 0, arrivals });
+                self.at(now + QUIET, Event::Quiet { round: 0, arrivals });
                 let holes = self.missing.range(self.passed..chunk.max(self.passed));
                 let holes: Vec<usize> = holes.copied().collect();
                 self.passed = self.passed.max(chunk + 1);

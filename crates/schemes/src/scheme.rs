@@ -193,8 +193,9 @@ pub trait Receiver {
     fn handle_deadline(&mut self, _message: u64, _deadline_ns: u64) {}
     /// The sender has started a message, as an offer or a packet shows, and its buffer is ready.
     /// Chunks may have arrived before; the next [`Receiver::poll_report`] looks for them. Has no
-    /// effect if the half already manages the message.
-    fn start(&mut self, view: &PeerView, message: &Message);
+    /// effect if the half already manages the message. `is_cleared`: the sender is known to hold the
+    /// clearance (P4.4), so its packets follow the offer at once.
+    fn start(&mut self, view: &PeerView, message: &Message, is_cleared: bool);
     /// Packets of the data or parity message have arrived since the last call, duplicates included.
     /// The endpoint itself answers duplicates of a message that has ended (P4.7).
     fn handle_arrivals(&mut self, view: &PeerView, message: MessageId, arrivals: &dyn Arrivals);

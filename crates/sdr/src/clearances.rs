@@ -191,6 +191,11 @@ impl Clearances {
         self.known = self.known.max(cleared);
     }
 
+    /// Whether the sender has reported that it holds the clearance of a message.
+    pub(crate) fn is_held(&self, message: u64) -> bool {
+        message < self.known
+    }
+
     /// Requests an answer to an offer by `due_ns`. One clear-to-send answers several offers.
     pub(crate) fn answer(&mut self, due_ns: u64) {
         self.answer_ns.get_or_insert(due_ns);

@@ -251,6 +251,13 @@ impl SdrQp {
         self.send.is_clear(message.into())
     }
 
+    /// Returns whether the peer is known to hold the clearance of a receive: it may write, and it does
+    /// so as soon as it has offered the message.
+    #[must_use]
+    pub fn sender_holds_clearance(&self, message: u64) -> bool {
+        self.recv.sender_holds_clearance(message)
+    }
+
     /// Returns how many bytes the peer's buffer for a send holds. Returns `None` while the send may
     /// not write.
     #[must_use]

@@ -328,6 +328,11 @@ impl RecvHalf {
         message < self.started || self.received.seen(message) > 0
     }
 
+    /// Returns whether the sender is known to hold the clearance of a message.
+    pub(crate) fn sender_holds_clearance(&self, message: u64) -> bool {
+        self.clearances.is_held(message) || self.received.seen(message) > 0
+    }
+
     fn settle(&mut self) {
         let slots = u64::from(self.geometry.slots());
         while self.settled < self.next + slots {

@@ -58,8 +58,8 @@ impl Receiver for BoundedReceiver {
         self.looks.insert((deadline_ns, message));
     }
 
-    fn start(&mut self, view: &PeerView, message: &Message) {
-        self.repairs.start(view, message);
+    fn start(&mut self, view: &PeerView, message: &Message, is_cleared: bool) {
+        self.repairs.start(view, message, is_cleared);
         self.endings.start(view, message.number);
     }
 

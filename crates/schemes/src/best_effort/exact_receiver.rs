@@ -139,7 +139,7 @@ impl ExactReceiver {
 }
 
 impl Receiver for ExactReceiver {
-    fn start(&mut self, view: &PeerView, message: &Message) {
+    fn start(&mut self, view: &PeerView, message: &Message, is_cleared: bool) {
         let number = message.number;
         if self.messages.contains_key(&number) {
             return;
@@ -158,7 +158,7 @@ impl Receiver for ExactReceiver {
         self.endings.start(view, number);
         if chunks > 0 {
             let critical = Message { chunks, ..*message };
-            self.repairs.start(view, &critical);
+            self.repairs.start(view, &critical, is_cleared);
         }
     }
 

@@ -28,7 +28,7 @@ fn is_whole(arrivals: &dyn Arrivals, message: u64, chunks: u32) -> bool {
 }
 
 impl Receiver for BestEffortReceiver {
-    fn start(&mut self, view: &PeerView, message: &Message) {
+    fn start(&mut self, view: &PeerView, message: &Message, _is_cleared: bool) {
         if self.endings.start(view, message.number) {
             self.messages
                 .insert(message.number, CriticalOrder::of(message));

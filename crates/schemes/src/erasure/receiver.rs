@@ -184,7 +184,7 @@ fn last_ack(message: u64, chunks: u32) -> Ack {
 }
 
 impl Receiver for ErasureReceiver {
-    fn start(&mut self, view: &PeerView, message: &Message) {
+    fn start(&mut self, view: &PeerView, message: &Message, _is_cleared: bool) {
         let number = message.number;
         if let Entry::Vacant(entry) = self.messages.entry(number) {
             let alpha = self.scheme.alpha;

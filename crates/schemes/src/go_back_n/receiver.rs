@@ -133,7 +133,7 @@ fn passed(arrivals: &dyn Arrivals, message: u64, chunks: u32, newest: u64) -> u3
 }
 
 impl Receiver for GoBackReceiver {
-    fn start(&mut self, _view: &PeerView, message: &Message) {
+    fn start(&mut self, _view: &PeerView, message: &Message, _is_cleared: bool) {
         if let Entry::Vacant(entry) = self.messages.entry(message.number) {
             entry.insert(GoBackRecv {
                 chunks: message.chunks.max(1),

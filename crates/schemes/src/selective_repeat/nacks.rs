@@ -32,12 +32,13 @@ struct NackedRecv {
     message: Message,
     holes: Holes,
     started_ns: u64,
-    begun: bool,
+    /// Whether the sender is known to hold the clearance. Otherwise it may have sent nothing.
+    is_cleared: bool,
     armed_ns: Option<u64>,
 }
 
 impl Nacks {
-    pub(super) fn start(&mut self, view: &PeerView, message: &Message) {
+    pub(super) fn start(&mut self, view: &PeerView, message: &Message, is_cleared: bool) {
         let mut holes = Holes::default();
         if message.number < self.newest {
             holes.note(view, message.chunks);
@@ -46,12 +47,12 @@ impl Nacks {
             message: *message,
             holes,
             started_ns: view.now_ns,
-            begun: false,
+            is_cleared,
             armed_ns: None,
         };
         self.messages.insert(message.number, watched);
         self.rearm(message.number);
-        self.tail_request.started(view);
+        self.tail_request.started(view, is_cleared);
     }
 
     pub(super) fn forget(&mut self, message: u64) {
@@ -73,7 +74,7 @@ impl Nacks {
         let Some(watched) = self.messages.get_mut(&message) else {
             return;
         };
-        watched.begun = true;
+        watched.is_cleared = true;
         watched.holes.skip(cumulative);
         // The highest chunk may still have packets in flight.
         let highest = seen.min(watched.message.chunks).saturating_sub(1);
@@ -121,8 +122,7 @@ impl Nacks {
     fn ask_tails(&mut self, view: &PeerView) {
         let tail_request = &self.tail_request;
         let expected = self.messages.iter_mut().filter(|(_, watched)| {
-            // If a message has not begun, the sender may have sent nothing of it.
-            watched.begun || tail_request.overdue(view, watched.started_ns)
+            watched.is_cleared || tail_request.overdue(view, watched.started_ns)
         });
         for (number, watched) in expected.take(MAX_TAILS_A_ROUND) {
             watched.holes.ask_tail();

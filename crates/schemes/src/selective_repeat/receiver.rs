@@ -81,13 +81,13 @@ impl SelectiveReceiver {
 }
 
 impl Receiver for SelectiveReceiver {
-    fn start(&mut self, view: &PeerView, message: &Message) {
+    fn start(&mut self, view: &PeerView, message: &Message, is_cleared: bool) {
         if let Entry::Vacant(entry) = self.messages.entry(message.number) {
             entry.insert(AckState::new(message.number, message.chunks.max(1)));
             // All chunks may have arrived already.
             self.acks.touch_now(message.number);
             if let Some(nacks) = &mut self.nacks {
-                nacks.start(view, message);
+                nacks.start(view, message, is_cleared);
             }
         }
     }

@@ -15,10 +15,17 @@ pub(super) struct TailRequest {
 }
 
 impl TailRequest {
-    /// A message is expected.
-    pub(super) fn started(&mut self, view: &PeerView) {
-        self.at_ns
-            .get_or_insert(view.now_ns.saturating_add(repair_ns(view)));
+    /// A message is expected. `is_cleared`: its packets follow its offer at once.
+    pub(super) fn started(&mut self, view: &PeerView, is_cleared: bool) {
+        if is_cleared {
+            // Hosts may send the packets later than the offer.
+            let wait_ns = self.quiet_ns(view).max(view.timing.min_repeat_ns);
+            self.rounds = 0;
+            self.at_ns = Some(view.now_ns.saturating_add(wait_ns));
+        } else {
+            self.at_ns
+                .get_or_insert(view.now_ns.saturating_add(repair_ns(view)));
+        }
     }
 
     /// Nothing more is expected. The next arrival says nothing about the sender's pace, and the silence
@@ -33,27 +40,34 @@ impl TailRequest {
         if self.last_arrival_ns == Some(view.now_ns) {
             return;
         }
-        // Until arrivals show otherwise, assume that the sender is slow.
-        let known_ns = self.gap_ns.unwrap_or(view.rtt_ns / 2);
+        let known_ns = self.known_gap_ns(view);
         let faded_ns = known_ns - known_ns / 8;
         let last_ns = self.last_arrival_ns.unwrap_or(view.now_ns);
         let gap_ns = view.now_ns.saturating_sub(last_ns);
         // The reply to a NACK does not measure the pace, because it takes a round trip.
         let counts = self.rounds == 0 || gap_ns < view.rtt_ns;
-        let gap_ns = if counts {
+        self.gap_ns = Some(if counts {
             faded_ns.max(gap_ns)
         } else {
             faded_ns
-        };
-        self.gap_ns = Some(gap_ns);
+        });
         self.last_arrival_ns = Some(view.now_ns);
         self.rounds = 0;
+        self.at_ns = Some(view.now_ns.saturating_add(self.quiet_ns(view)));
+    }
+
+    /// Until arrivals show otherwise, assume that the sender is slow.
+    fn known_gap_ns(&self, view: &PeerView) -> u64 {
+        self.gap_ns.unwrap_or(view.rtt_ns / 2)
+    }
+
+    /// The silence after which the packets that are expected count as lost.
+    fn quiet_ns(&self, view: &PeerView) -> u64 {
         // A slowly paced sender is not quiet, and neither is a path while its packets are late.
-        let pace_ns = gap_ns.min(view.rtt_ns).saturating_mul(2);
-        let wait_ns = pace_ns
+        let pace_ns = self.known_gap_ns(view).min(view.rtt_ns).saturating_mul(2);
+        pace_ns
             .max(view.rtt_ns / 4)
-            .saturating_add(view.reordering_window_ns);
-        self.at_ns = Some(view.now_ns.saturating_add(wait_ns));
+            .saturating_add(view.reordering_window_ns)
     }
 
     /// Returns whether packets of a message expected since `since_ns` should have arrived by now,
@@ -100,7 +114,7 @@ mod tests {
     #[test]
     fn waits_a_round_trip_at_first_and_a_quarter_of_it_in_a_stream() {
         let mut tail_request = TailRequest::default();
-        tail_request.started(&at(0));
+        tail_request.started(&at(0), false);
         assert_eq!(tail_request.next_timeout(), Some(92 * MS));
         tail_request.arrived(&at(50));
         assert_eq!(tail_request.next_timeout(), Some(122 * MS));
@@ -111,10 +125,40 @@ mod tests {
     }
 
     #[test]
+    fn waits_after_the_offer_of_a_cleared_message_as_after_a_packet() {
+        let mut tail_request = TailRequest::default();
+        tail_request.started(&at(0), true);
+        assert_eq!(tail_request.next_timeout(), Some(82 * MS));
+        for now_ms in 1..=50 {
+            tail_request.arrived(&at(now_ms));
+        }
+        tail_request.started(&at(60), true);
+        assert_eq!(tail_request.next_timeout(), Some(82 * MS));
+        // A message without a clearance delays no request for the others.
+        tail_request.started(&at(70), false);
+        assert_eq!(tail_request.next_timeout(), Some(82 * MS));
+    }
+
+    #[test]
+    fn waits_at_least_as_long_as_hosts_take_to_send_packets_after_the_offer() {
+        let mut tail_request = TailRequest {
+            gap_ns: Some(0),
+            ..TailRequest::default()
+        };
+        let view = PeerView {
+            rtt_ns: 100_000,
+            reordering_window_ns: 12_500,
+            ..at(5)
+        };
+        tail_request.started(&view, true);
+        assert_eq!(tail_request.next_timeout(), Some(6 * MS));
+    }
+
+    #[test]
     fn the_silence_of_one_message_does_not_slow_requests_for_the_next() {
         // The time from the first request to the second one.
         let between_requests = |tail_request: &mut TailRequest, start_ms: u64| {
-            tail_request.started(&at(start_ms));
+            tail_request.started(&at(start_ms), false);
             let first_ns = tail_request.next_timeout().expect("a message is expected");
             assert!(tail_request.handle_timeout(&at(first_ns / MS)));
             tail_request.next_timeout().expect("a message is expected") - first_ns
@@ -144,7 +188,7 @@ mod tests {
     #[test]
     fn asks_ever_more_rarely_until_something_comes() {
         let mut tail_request = TailRequest::default();
-        tail_request.started(&at(0));
+        tail_request.started(&at(0), false);
         let mut asked_ms = std::vec::Vec::new();
         for _ in 0..7 {
             let now_ms = tail_request.next_timeout().unwrap() / MS;

@@ -139,7 +139,7 @@ fn the_last_chunks_before_a_deadline_are_looked_at() {
         if by_deadline {
             receiver.handle_deadline(0, 2 * MS);
         }
-        receiver.start(&view(0), &message(0, 64));
+        receiver.start(&view(0), &message(0, 64), false);
         // These arrivals are too few to trigger a job, but enough to rebuild the first chunk.
         let data = MessageId::new(0);
         memory.0.extend([(data, 1), (data.parity(), 0)]);
@@ -172,7 +172,7 @@ fn a_message_that_has_arrived_ends_as_whole_although_no_report_leaves() {
             if by_deadline {
                 receiver.handle_deadline(0, 9 * MS);
             }
-            receiver.start(&view(0), &message(0, 10));
+            receiver.start(&view(0), &message(0, 10), false);
             memory.0.extend((0..10).map(|chunk| (0.into(), chunk)));
             receiver.handle_arrivals(&view(MS), 0.into(), &memory);
             let ends_ns = match by_deadline {
@@ -201,7 +201,7 @@ fn a_message_that_was_rebuilt_at_its_end_ends_as_whole_although_no_report_leaves
         if by_deadline {
             receiver.handle_deadline(0, 9 * MS);
         }
-        receiver.start(&view(0), &message(0, 2));
+        receiver.start(&view(0), &message(0, 2), false);
         let data = MessageId::new(0);
         memory.0.extend([(data, 1), (data.parity(), 0)]);
         if !by_deadline {
@@ -275,7 +275,7 @@ proptest! {
         for event in events {
             match event {
                 Event::Start(number) if rules.begun.insert(number) => {
-                    receiver.start(&view(now_ns), &message(number, CHUNKS));
+                    receiver.start(&view(now_ns), &message(number, CHUNKS), false);
                     rules.open.insert(number);
                     rules.pass(rules.newest, now_ns);
                 }

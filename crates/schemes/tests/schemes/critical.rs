@@ -167,7 +167,7 @@ impl World {
             world.sender.start(&view(0), &Message { number, ..message });
             world
                 .receiver
-                .start(&view(0), &Message { number, ..message });
+                .start(&view(0), &Message { number, ..message }, false);
         }
         world
     }
@@ -337,7 +337,7 @@ fn a_sender_that_is_done_too_early_fails_the_message() {
         chunk_bytes: 1,
         critical,
     };
-    receiver.start(&view(0), &message);
+    receiver.start(&view(0), &message, false);
     let memory = Memory([(MessageId::new(0), 3)].into());
     receiver.handle_arrivals(&view(0), 0.into(), &memory);
     receiver.handle_timeout(&view(WINDOW_NS), &memory);

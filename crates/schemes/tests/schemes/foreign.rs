@@ -126,7 +126,7 @@ struct Answering {
 }
 
 impl Receiver for Answering {
-    fn start(&mut self, _view: &PeerView, message: &Message) {
+    fn start(&mut self, _view: &PeerView, message: &Message, _is_cleared: bool) {
         self.messages.insert(message.number, message.chunks);
         self.acks.touch_now(message.number);
     }

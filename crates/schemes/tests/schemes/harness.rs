@@ -335,7 +335,7 @@ impl World {
                 if self.channel.immediate {
                     self.memory.expect_immediate(message.number);
                 }
-                self.receiver.start(&view, &message);
+                self.receiver.start(&view, &message, false);
                 self.sender.start(&view, &message);
             }
             Event::ParityClear(message) => {

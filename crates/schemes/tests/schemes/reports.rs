@@ -38,7 +38,7 @@ impl Bench {
                 critical: CriticalChunks::NONE,
             };
             bench.memory.post(&message);
-            bench.receiver.start(&bench.view(), &message);
+            bench.receiver.start(&bench.view(), &message, false);
         }
         bench
     }
@@ -140,7 +140,7 @@ fn a_message_that_came_before_its_offer_is_acknowledged_at_once() {
         };
         bench.memory.post(&message);
         bench.memory.arrive(5, 0);
-        bench.receiver.start(&bench.view(), &message);
+        bench.receiver.start(&bench.view(), &message, false);
         assert_eq!(bench.reports(64).len(), 1, "{name}");
         assert_eq!(bench.receiver.poll_outcome(), Some((5, Outcome::Whole)));
     }

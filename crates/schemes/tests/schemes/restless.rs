@@ -94,7 +94,7 @@ fn receive(name: SchemeName, order: Vec<u32>, burst: usize, each: usize) {
         critical: CriticalChunks::NONE,
     };
     let mut receiver = name.scheme().receiver();
-    receiver.start(&view(0), &message);
+    receiver.start(&view(0), &message, false);
     let mut now_ns = MS;
     for _ in 0..10_000 {
         arrivals.each.set(0);

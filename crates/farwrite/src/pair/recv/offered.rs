@@ -106,7 +106,8 @@ impl Pair {
             chunk_bytes,
             critical: offer.critical,
         };
-        receiver.start(&view, &message);
+        let is_cleared = self.sdr.sender_holds_clearance(offer.message);
+        receiver.start(&view, &message, is_cleared);
         // Chunks may have arrived before the offer.
         let arrivals = TableArrivals(self.sdr.received());
         receiver.handle_arrivals(&view, offer.message.into(), &arrivals);
