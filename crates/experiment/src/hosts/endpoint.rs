@@ -8,7 +8,7 @@ use farwrite::fabric::net::{HostOptions, NetFabric, NetHost, Program};
 use farwrite::schemes::scheme::{CriticalChunks, Message};
 use farwrite::{
     Endpoint, Outcome, Partial, QpConfig, QpOptions, QueuePair, RateControl, RecvHandle,
-    RecvOptions, Region, SchemeName, SendHandle, SendOptions,
+    RecvOptions, Region, SendHandle, SendOptions,
 };
 use farwrite_link::Rng;
 use farwrite_net::{BytesError, Network, NodeId};
@@ -156,7 +156,7 @@ impl EndpointFlows {
         Ok(())
     }
 
-    /// Counters of a flow's queue pair, in chunks. Here, a chunk is one packet.
+    /// Counters of a flow's queue pair, in chunks.
     pub(super) fn counted(&self, flow: usize) -> FlowCounters {
         let stats = self.queue_pairs.get(&flow);
         let stats = stats.and_then(|&qp| self.endpoint.qp_stats(qp).ok());
@@ -265,7 +265,8 @@ fn options(
     let mut sdr = QpConfig {
         mtu: transport.mtu,
         slots: 2,
-        max_message_bytes: bytes.max(parity_bytes(scheme, bytes, transport.mtu)),
+        packets_per_chunk: transport.packets_per_chunk,
+        max_message_bytes: bytes.max(parity_bytes(transport, bytes)),
         ..QpConfig::default()
     };
     // The packet index needs more bits of the immediate than the paper's split gives it. They are
@@ -285,8 +286,8 @@ fn options(
 
 /// Bytes of parity that a scheme sends with a message. For a short message, this is more than the
 /// message itself.
-fn parity_bytes(scheme: SchemeName, bytes: u64, mtu: u32) -> u64 {
-    let chunk_bytes = u64::from(mtu);
+fn parity_bytes(transport: &EndpointTransport, bytes: u64) -> u64 {
+    let chunk_bytes = u64::from(transport.mtu) * u64::from(transport.packets_per_chunk);
     let message = Message {
         number: 0,
         bytes,
@@ -294,7 +295,7 @@ fn parity_bytes(scheme: SchemeName, bytes: u64, mtu: u32) -> u64 {
         chunk_bytes,
         critical: CriticalChunks::NONE,
     };
-    let layout = scheme.scheme().layout(&message);
+    let layout = transport.scheme.scheme().layout(&message);
     layout.map_or(0, |layout| layout.parity_bytes() as u64)
 }
 

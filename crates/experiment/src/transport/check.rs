@@ -43,6 +43,7 @@ impl TransportSettings {
         match protocol {
             Protocol::Nic(nic) => [
                 ("rate", self.rate.is_some()),
+                ("packets_per_chunk", self.packets_per_chunk.is_some()),
                 ("posted", self.posted),
                 ("deadline", self.deadline.is_some()),
                 ("port", self.port.is_some()),
@@ -71,6 +72,7 @@ impl TransportSettings {
             .to_vec(),
             Protocol::Xp => [
                 ("rate", self.rate.is_some()),
+                ("packets_per_chunk", self.packets_per_chunk.is_some()),
                 ("posted", self.posted),
                 ("port", self.port.is_some()),
                 ("dcqcn", self.dcqcn.is_some()),

@@ -18,6 +18,7 @@ pub struct EndpointTransport {
     pub(crate) scheme: SchemeName,
     pub(super) control: EndpointControl,
     pub(crate) mtu: u32,
+    pub(crate) packets_per_chunk: u32,
     pub(crate) priority: u8,
     /// Whether the receiver of a flow has posted its buffer a round trip before the flow starts.
     pub(crate) posted: bool,
@@ -75,6 +76,7 @@ impl EndpointTransport {
         }
         let config = QpConfig {
             mtu: self.mtu,
+            packets_per_chunk: self.packets_per_chunk,
             max_message_bytes: 1,
             ..QpConfig::default()
         };

@@ -73,6 +73,9 @@ pub struct TransportSettings {
     /// adaptive controller sets the rate.
     #[serde(default, deserialize_with = "crate::units::maybe_rate")]
     pub rate: Option<u64>,
+    /// With endpoints: packets of a chunk, which the receiver reports and the sender repeats as a whole;
+    /// `None`: 1.
+    pub packets_per_chunk: Option<u32>,
     /// With endpoints: whether the receiver of a flow has posted its buffer a round trip before the
     /// flow starts. Otherwise it posts the buffer at the start, and the clear-to-send delays the
     /// first packet by half a round trip.
@@ -113,6 +116,7 @@ impl TransportSettings {
             irn: None,
             eqds: None,
             rate: None,
+            packets_per_chunk: None,
             posted: false,
             deadline: None,
             port: None,
@@ -210,6 +214,7 @@ impl TransportSettings {
             scheme,
             control,
             mtu: self.mtu,
+            packets_per_chunk: self.packets_per_chunk.unwrap_or(1),
             priority: self.priority,
             posted: self.posted,
             deadline: self.deadline,
@@ -265,6 +270,8 @@ impl From<&Transport> for TransportSettings {
             }
             Transport::Xp(xp) => settings.deadline = Some(xp.deadline),
             Transport::Endpoint(endpoint) => {
+                let chunk = endpoint.packets_per_chunk;
+                settings.packets_per_chunk = (chunk != 1).then_some(chunk);
                 settings.posted = endpoint.posted;
                 settings.deadline = endpoint.deadline;
                 settings.port = endpoint.port;
