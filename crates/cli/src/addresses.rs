@@ -11,6 +11,9 @@ use nix::net::if_::InterfaceFlags;
 
 use crate::console::Console;
 
+/// The most bytes of the destination of a forward as text. The length before it is one byte (P16.2).
+pub(crate) const MOST_DESTINATION_BYTES: usize = 255;
+
 /// Parses a host to connect to. The default port applies if none is given.
 pub(crate) fn parse_target(text: &str) -> Result<HostPort, String> {
     parse_target_at(text, DEFAULT_PORT)
@@ -31,6 +34,18 @@ pub(crate) fn parse_target_at(text: &str, port: u16) -> Result<HostPort, String>
         };
         with_port.parse().map_err(why)
     })
+}
+
+/// Reads the destination of a forward, `HOST:PORT`. Names of hosts have no upper case here, so that equal ones are equal.
+///
+/// # Errors
+/// What is wrong.
+pub(crate) fn parse_destination(text: &str) -> Result<HostPort, String> {
+    if text.len() > MOST_DESTINATION_BYTES {
+        return Err(format!("it has more than {MOST_DESTINATION_BYTES} bytes"));
+    }
+    let parsed = text.to_ascii_lowercase().parse::<HostPort>();
+    parsed.map_err(|error| error.to_string())
 }
 
 /// Binds a port of all addresses.

@@ -1,18 +1,20 @@
-//! Finds the pre-shared key.
+//! How this end proves who it is: options, keys of files and of the environment, and what the user types.
 
 use std::env;
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use farwrite_keys::{Code, Identity, Key, KeyError, Psk};
+use clap::Args;
+use farwrite_keys::{Code, Identity, Key, KeyError, Psk, PublicKey};
 use farwrite_transfer::Cancel;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use zeroize::Zeroizing;
 
+use crate::accepting::AcceptOptions;
 use crate::exit::{Exit, Failure, OrExit};
 
 /// The variable that holds the key in text form. Unlike an argument, it is not visible to other
@@ -29,6 +31,80 @@ const SLICE: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 50_000_000,
 };
+
+/// How an end proves who it is that connects.
+#[derive(Debug, Args)]
+#[expect(clippy::doc_markdown, reason = "shown as help")]
+pub(crate) struct ConnectKeyArgs {
+    /// File with the pre-shared key of both ends; without it, the key is taken from the environment variable
+    /// FARWRITE_PSK, or a code, where the other end shows one, from FARWRITE_CODE, or else the program asks at the
+    /// terminal
+    #[arg(long, value_name = "FILE")]
+    psk_file: Option<PathBuf>,
+    /// File with the identity of this machine (`farwrite keygen --identity`), for an end that knows its peers
+    #[arg(long, value_name = "FILE", requires = "known")]
+    identity: Option<PathBuf>,
+    /// Public key of the end that listens, which it prints
+    #[arg(long, value_name = "KEY", requires = "identity", group = "known")]
+    #[arg(conflicts_with = "psk_file")]
+    peer_key: Option<PublicKey>,
+}
+
+/// How an end proves who it is, of a command for both ends, and whom it accepts if it listens.
+#[derive(Debug, Args)]
+pub(crate) struct KeyArgs {
+    #[command(flatten)]
+    pub(crate) connecting: ConnectKeyArgs,
+    /// At the end that listens, file with the peers that may connect, as of `farwrite recv --peers`
+    #[arg(long, value_name = "FILE", requires = "identity", group = "known")]
+    pub(crate) peers: Option<PathBuf>,
+}
+
+impl ConnectKeyArgs {
+    /// The key. Without one in the arguments and the environment, the user may type one, or the code of the other end.
+    /// If the standard input is the data, the program asks at its terminal.
+    ///
+    /// # Errors
+    /// As [`needed`].
+    pub(crate) fn key_or_code(&self, sends_input: bool, cancel: &Cancel) -> Result<Key, Failure> {
+        match self.identities(cancel)? {
+            Some(key) => Ok(key),
+            None => needed_or_code(self.psk_file.as_deref(), sends_input, cancel),
+        }
+    }
+
+    /// The key, for an end that shows no codes.
+    ///
+    /// # Errors
+    /// As [`needed`].
+    pub(crate) fn key(&self, cancel: &Cancel) -> Result<Key, Failure> {
+        match self.identities(cancel)? {
+            Some(key) => Ok(key),
+            None => needed(self.psk_file.as_deref(), cancel).map(Key::PreShared),
+        }
+    }
+
+    fn identities(&self, cancel: &Cancel) -> Result<Option<Key>, Failure> {
+        let (Some(file), Some(peer)) = (&self.identity, self.peer_key) else {
+            return Ok(None);
+        };
+        let own = identity(file, cancel)?;
+        Ok(Some(Key::Identity { own, peer }))
+    }
+}
+
+impl KeyArgs {
+    /// Whom this end accepts.
+    pub(crate) fn accepts(&self, code: bool) -> AcceptOptions<'_> {
+        AcceptOptions {
+            psk_file: self.connecting.psk_file.as_deref(),
+            identity: self.connecting.identity.as_deref(),
+            peers: self.peers.as_deref(),
+            root: None,
+            code,
+        }
+    }
+}
 
 /// The key of a file, or otherwise of the environment, if there is one.
 ///
@@ -78,16 +154,8 @@ pub(crate) fn needed(file: Option<&Path>, cancel: &Cancel) -> Result<Psk, Failur
     key.map_err(|error| of_key("reading the typed key", &error))
 }
 
-/// As [`needed`], but the user may also give the code that the receiver shows. If the standard input is the
-/// data, the program asks at its terminal.
-///
-/// # Errors
-/// As [`needed`].
-pub(crate) fn needed_by_sender(
-    file: Option<&Path>,
-    sends_input: bool,
-    cancel: &Cancel,
-) -> Result<Key, Failure> {
+/// As [`needed`], but the user may also give a code.
+fn needed_or_code(file: Option<&Path>, sends_input: bool, cancel: &Cancel) -> Result<Key, Failure> {
     if let Some(psk) = find(file, cancel)? {
         return Ok(Key::PreShared(psk));
     }
@@ -102,7 +170,7 @@ pub(crate) fn needed_by_sender(
     if terminal.is_none() && (sends_input || !io::stdin().is_terminal()) {
         let what = format!(
             "no key: give --psk-file or --identity, or set {VARIABLE} or {CODE_VARIABLE}; at a terminal, this \
-             program asks for the key or the code. `farwrite keygen` makes a key, `farwrite recv --code` a code"
+             program asks for the key or the code. `farwrite keygen` makes a key, --code at the other end a code"
         );
         return Err(Failure::new(Exit::Usage, what));
     }

@@ -1,6 +1,7 @@
 //! The `farwrite` program. It is a library so that fuzz targets reach its readers of files; the interface
 //! is its command line.
 
+mod accepting;
 mod addresses;
 mod args;
 mod audit;

@@ -1,4 +1,4 @@
-//! The file of peers of `farwrite recv --peers`: who may send, where to, and how much.
+//! The file of peers (`--peers`): who may connect, where their files go, and how much they may do.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,13 +6,14 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use farwrite_keys::{KnownPeers, Proof, PublicKey};
+use farwrite_keys::{HostPort, KnownPeers, Proof, PublicKey};
 use farwrite_transfer::{PlaceLimits, ReceiveSettings};
 use farwrite_units::input::read_text;
 use farwrite_units::parse::parse_count;
 use serde::{Deserialize, Deserializer, de};
 use toml::Spanned;
 
+use crate::addresses::parse_destination;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::policy::{Reserve, parse_reserve, parse_umask};
 
@@ -21,7 +22,7 @@ const MOST_BYTES: u64 = 4 << 20;
 /// Permission bits with which others could add a peer.
 const OTHERS_WRITE: u32 = 0o022;
 
-/// Who may send.
+/// Who may connect.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Peers {
     peers: Vec<Peer>,
@@ -46,7 +47,11 @@ pub(crate) struct SharedPeers(Arc<Mutex<Arc<Peers>>>);
 struct Limits {
     key: Spanned<Key>,
     /// Where the files go; below `--dir` if it is relative.
-    dir: Spanned<PathBuf>,
+    #[serde(default)]
+    dir: Option<Spanned<PathBuf>>,
+    /// The destinations of `farwrite forward`.
+    #[serde(default)]
+    allow_forward: Option<Vec<Destination>>,
     /// The most bytes in the directory.
     #[serde(default)]
     quota: Option<Size>,
@@ -75,6 +80,8 @@ struct Limits {
 
 #[derive(Clone, Copy, Debug)]
 struct Key(PublicKey);
+#[derive(Clone, Debug)]
+struct Destination(HostPort);
 #[derive(Clone, Copy, Debug)]
 struct Size(u64);
 #[derive(Clone, Copy, Debug)]
@@ -86,25 +93,12 @@ struct FreeBytes(Reserve);
 struct Count<const LEAST: u32, const MOST: u32>(u32);
 
 impl Peers {
-    /// Reads the file. Relative directories are below `root`, and must exist.
+    /// Reads the file. With a `root`, each peer has a directory, which must exist, and is below `root` if it is
+    /// relative.
     ///
     /// # Errors
     /// What is wrong, with the file, the line and the value.
-    pub(crate) fn load(file: &Path, root: &Path) -> Result<Self, Failure> {
-        Self::read(file, |text| {
-            Self::parse(text).and_then(|peers| peers.below(root, text))
-        })
-    }
-
-    /// Reads the file for pipes, which need no directories.
-    ///
-    /// # Errors
-    /// As [`Peers::load`].
-    pub(crate) fn load_for_pipes(file: &Path) -> Result<Self, Failure> {
-        Self::read(file, Self::parse)
-    }
-
-    fn read(file: &Path, parse: impl Fn(&str) -> Result<Self, String>) -> Result<Self, Failure> {
+    pub(crate) fn load(file: &Path, root: Option<&Path>) -> Result<Self, Failure> {
         let name = file.display();
         let mode = fs::metadata(file).or_exit(Exit::Files, &name)?.mode() & 0o7777;
         if mode & OTHERS_WRITE != 0 {
@@ -113,14 +107,24 @@ impl Peers {
             return Err(Failure::new(Exit::Files, what));
         }
         let text = read_text(file, MOST_BYTES).or_exit(Exit::Files, &name)?;
-        parse(&text).map_err(|why| Failure::new(Exit::Usage, format!("{name}: {why}")))
+        let peers = Self::parse(&text).and_then(|peers| match root {
+            Some(root) => peers.below(root, &text),
+            None => Ok(peers),
+        });
+        peers.map_err(|why| Failure::new(Exit::Usage, format!("{name}: {why}")))
     }
 
     /// The same with directories that are relative to `root` and exist.
     fn below(self, root: &Path, text: &str) -> Result<Self, String> {
         let mut peers = self;
         for peer in &mut peers.peers {
-            let (name, dir) = (&peer.name, &mut peer.limits.dir);
+            let (name, limits) = (&peer.name, &mut peer.limits);
+            let Some(dir) = &mut limits.dir else {
+                let line = line_of(text, limits.key.span().start);
+                return Err(format!(
+                    "line {line}: {name} has no dir, where its files go"
+                ));
+            };
             let line = line_of(text, dir.span().start);
             *dir = Spanned::new(dir.span(), root.join(dir.get_ref()));
             if !dir.get_ref().is_dir() {
@@ -154,7 +158,10 @@ impl Peers {
                 return Err(format!(
                     "line {}: the directory of {} is that of {} or below it, and one of the two has a quota; give \
                      each a directory of its own",
-                    line_of(text, one.1.limits.dir.span().start),
+                    line_of(
+                        text,
+                        one.1.limits.dir.as_ref().map_or(0, |dir| dir.span().start)
+                    ),
                     one.1.name,
                     other.1.name
                 ));
@@ -233,8 +240,16 @@ impl Limits {
 }
 
 impl Peer {
+    /// Where its files go. [`Peers::load`] with a root has checked it.
     pub(crate) fn directory(&self) -> &Path {
-        self.limits.dir.get_ref()
+        let dir = self.limits.dir.as_ref();
+        dir.map_or(Path::new("."), |dir| dir.get_ref())
+    }
+
+    /// Whether it may name a destination of a forward, if that is limited for it.
+    pub(crate) fn allows_forward(&self, to: &HostPort) -> Option<bool> {
+        let allowed = self.limits.allow_forward.as_ref()?;
+        Some(allowed.iter().any(|destination| destination.0 == *to))
     }
 
     /// The most transfers at once, if that is limited. Two transfers could use the same free bytes of a quota.
@@ -294,6 +309,12 @@ impl<'de> Deserialize<'de> for Key {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         text.parse().map(Self).map_err(de::Error::custom)
+    }
+}
+
+impl<'de> Deserialize<'de> for Destination {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        parsed(deserializer, parse_destination).map(Self)
     }
 }
 
@@ -416,7 +437,7 @@ mod tests {
         fs::write(&file, &text).expect("written");
         let chmod = |mode| fs::set_permissions(&file, PermissionsExt::from_mode(mode));
         chmod(0o600).expect("chmod");
-        let peers = Peers::load(&file, root.path()).expect("read");
+        let peers = Peers::load(&file, Some(root.path())).expect("read");
         let peer = &peers.peers[0];
         assert_eq!(peer.directory(), root.path().join("in"));
         let of_all = ReceiveSettings {
@@ -437,12 +458,12 @@ mod tests {
         assert_eq!(own.max_file_bytes, Some(5_000_000));
         assert_eq!((own.policy.umask, own.max_files), (0o077, Some(7)));
         chmod(0o620).expect("chmod");
-        let why = Peers::load(&file, root.path()).expect_err("others may write");
+        let why = Peers::load(&file, Some(root.path())).expect_err("others may write");
         let why = why.to_string();
         assert!(why.contains("chmod go-w"), "{why}");
         chmod(0o600).expect("chmod");
         fs::write(&file, text.replace("\"in\"", "\"out\"")).expect("written");
-        let why = Peers::load(&file, root.path()).expect_err("no directory");
+        let why = Peers::load(&file, Some(root.path())).expect_err("no directory");
         let why = why.to_string();
         assert!(why.contains("line 3: the directory"), "{why}");
         fs::create_dir(root.path().join("in/deep")).expect("a directory");
@@ -457,7 +478,7 @@ mod tests {
             fs::create_dir_all(root.path().join("other")).expect("a directory");
             let more = format!("[b]\nkey = \"{}\"\ndir = \"{dir}\"\n{quota}", key());
             fs::write(&file, format!("{text}{more}")).expect("written");
-            let loaded = Peers::load(&file, root.path());
+            let loaded = Peers::load(&file, Some(root.path()));
             assert_eq!(loaded.is_ok(), is_good, "{dir}: {loaded:?}");
             if let Err(why) = loaded.map_err(|why| why.to_string()) {
                 let line = if dir == "." { "line 3: " } else { "line 10: " };
@@ -470,6 +491,6 @@ mod tests {
             text.replace("quota = \"1kB\"\nmax-entries = 9\n", "")
         );
         fs::write(&file, shared).expect("written");
-        Peers::load(&file, root.path()).expect("peers without a quota may share a directory");
+        Peers::load(&file, Some(root.path())).expect("peers without a quota may share a directory");
     }
 }

@@ -15,25 +15,22 @@ use clap::Args;
 use farwrite::ReservedPort;
 use farwrite_connection::{Connection, Keys, Listener, Purpose};
 use farwrite_files::PeerKey;
-use farwrite_keys::{Code, Identity, KnownPeers, Psk, parse_listen, shown};
+use farwrite_keys::{parse_listen, shown};
 use farwrite_transfer::{
     Admission, Cancel, DEFAULT_PORT, MemoryPool, Places, ReceiveSettings, SETUP, connection_options,
 };
 use farwrite_units::parse::{parse_memory, parse_rate, parse_timeout};
-use farwrite_units::show::Count;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
-use signal_hook::consts::SIGHUP;
-use signal_hook::flag;
 
+use crate::accepting::{AcceptOptions, Accepting};
 use crate::addresses::{Targets, at_any};
 use crate::audit::Audit;
 use crate::console::Console;
 use crate::device::DeviceArgs;
-use crate::exit::{Exit, Failure, OrExit};
-use crate::peers::{Peers, SharedPeers};
+use crate::exit::{Exit, Failure};
 use crate::pipe::{self, PipeReceiver};
 use crate::policy::PolicyArgs;
 use crate::probe::{self, Answering};
@@ -42,7 +39,6 @@ use crate::serving::{Admitting, Serving, Until};
 use crate::supervisor::Supervisor;
 use crate::trace::{TraceArgs, Tracing};
 use crate::transfer_metrics::{MetricsArgs, Watch};
-use crate::{interrupt, key};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -182,43 +178,29 @@ pub(crate) fn run(args: &RecvArgs, console: &Console) -> Result<ExitCode, Failur
     if args.is_pipe() {
         return run_pipe(args, console);
     }
-    let reload = Reload::prepare(args, console)?;
-    let cancel = match &reload {
-        Some(_) => interrupt::catch_but_hang_up()?,
-        None => interrupt::catch()?,
-    };
     check_directory(&args.dir)?;
     warn_if_unwritable(&args.dir, console);
     args.device.check()?;
-    let (accepted, secret) = accepted(args, &cancel, console)?;
+    let (accepting, cancel) = Accepting::prepare(&args.accepts(Some(&args.dir)), console)?;
     let port = reserve(args.listen)?;
-    let known = reload.as_ref().map(|(_, peers)| peers.known().clone());
-    let keys = accepted.keys(known.unwrap_or_default());
+    let keys = accepting.keys();
     let listener = listen(&port, &keys, args.serves_too())?;
     let outputs = Outputs::start(args, console)?;
     let local = port.local_addr();
     let (at, into) = (shown(&local), args.dir.display());
     console.say(format_args!("listening on {at} (UDP), writing into {into}"));
-    invite(args, &Targets::of(local), (&accepted, secret), console);
+    let command = |end: &str| format!("farwrite send --to {end} PATH...");
+    accepting.invite(&Targets::of(local), command, console);
     let until = match args.once || args.code {
         true => Until::First,
         false => Until::Interrupted,
     };
-    let holders = accepted.psk.as_ref().map(PeerKey::of_psk);
     let admitting = Admitting {
         keys,
-        peers: SharedPeers::default(),
-        holders,
+        peers: accepting.peers().clone(),
+        holders: accepting.holders(),
     };
-    let reload = reload.map(|(reload, peers)| {
-        admitting.peers.set(peers);
-        reload
-    });
-    let look = || {
-        if let Some(reload) = &reload {
-            reload.look(args, (&accepted, &listener), &admitting.peers, console);
-        }
-    };
+    let look = || accepting.look(&listener, console);
     let admitting = (&admitting, &look as &(dyn Fn() + Sync));
     receive_from(
         (args, until, outputs),
@@ -231,86 +213,16 @@ pub(crate) fn run(args: &RecvArgs, console: &Console) -> Result<ExitCode, Failur
 
 /// Receives a pipe. Returns the exit code.
 fn run_pipe(args: &RecvArgs, console: &Console) -> Result<ExitCode, Failure> {
-    let reload = Reload::prepare(args, console)?;
-    let cancel = match &reload {
-        Some(_) => interrupt::catch_but_hang_up()?,
-        None => interrupt::catch()?,
-    };
-    let (accepted, secret) = accepted(args, &cancel, console)?;
-    let known = reload.as_ref().map(|(_, peers)| peers.known().clone());
-    let peers = SharedPeers::default();
-    let reload = reload.map(|(reload, read)| {
-        peers.set(read);
-        reload
-    });
-    let look = |listener: &Listener, console: &Console| {
-        if let Some(reload) = &reload {
-            reload.look(args, (&accepted, listener), &peers, console);
-        }
-    };
+    let (accepting, cancel) = Accepting::prepare(&args.accepts(None), console)?;
     let receiver = PipeReceiver {
         listen: args.listen,
-        keys: accepted.keys(known.unwrap_or_default()),
-        peers: &peers,
-        look: &look,
+        accepting: &accepting,
         audit: Arc::new(Audit::start(args.audit.clone(), console.clone())?),
         max_bytes: args.policy.max_bytes,
         timeout: args.timeout,
         sync: args.policy.policy().sync,
     };
-    pipe::receive(&receiver, &cancel, console, |local, targets| {
-        console.say(format_args!("listening on {} (UDP)", shown(&local)));
-        invite(args, targets, (&accepted, secret), console);
-    })
-}
-
-/// Shows what to do at the other machine.
-fn invite(
-    args: &RecvArgs,
-    targets: &Targets,
-    (accepted, secret): (&Accepted, Option<String>),
-    console: &Console,
-) {
-    let command = command(args, targets, accepted);
-    console.say(format_args!("on the other machine:\n\n  {command}\n"));
-    targets.show_others(console);
-    if let Some(secret) = secret {
-        console.say(secret);
-    }
-}
-
-/// What this end accepts, and the secret that people have to know.
-fn accepted(
-    args: &RecvArgs,
-    cancel: &Cancel,
-    console: &Console,
-) -> Result<(Accepted, Option<String>), Failure> {
-    let mut accepted = Accepted::default();
-    if args.code {
-        check_shown(console, "a code", "run this at a terminal")?;
-        let code = Code::generate().map_err(|error| key::of_key("making a code", &error))?;
-        let text = &*code.to_text();
-        let text = format!("it asks for this code, which can be used once:\n\n  {text}\n");
-        accepted.code = Some(code);
-        return Ok((accepted, Some(text)));
-    }
-    if let Some(file) = &args.identity {
-        accepted.identity = Some(key::identity(file, cancel)?);
-    }
-    // A receiver with a file of peers ignores FARWRITE_PSK. Only a key that the user names with --psk-file
-    // admits senders.
-    if args.identity.is_none() || args.psk_file.is_some() {
-        accepted.psk = key::find(args.psk_file.as_deref(), cancel)?;
-    }
-    if accepted.psk.is_some() || accepted.identity.is_some() {
-        return Ok((accepted, None));
-    }
-    let advice = "give --psk-file (`farwrite keygen` makes a key), or set FARWRITE_PSK";
-    check_shown(console, "a new key", advice)?;
-    let psk = key::make()?;
-    let text = format!("it asks for this key:\n\n  {}\n", &*psk.to_text());
-    accepted.psk = Some(psk);
-    Ok((accepted, Some(text)))
+    pipe::receive(&receiver, &cancel, console)
 }
 
 /// Listens at a port that this program holds, for files and for what else this end serves.
@@ -325,81 +237,6 @@ pub(crate) fn listen(
     let listener = Listener::bind_beside(port, keys, &options);
     let listener = listener.map_err(|error| Failure::of_connection("listening", &error))?;
     Ok(Arc::new(listener))
-}
-
-/// Checks that only a terminal shows a secret.
-fn check_shown(console: &Console, what: &str, advice: &str) -> Result<(), Failure> {
-    if console.says_to_terminal() {
-        return Ok(());
-    }
-    let what =
-        format!("no key: {what} is shown on a terminal only, so that no log keeps it; {advice}");
-    Err(Failure::new(Exit::Usage, what))
-}
-
-/// The file of peers, which is read again after a hang-up.
-struct Reload {
-    file: PathBuf,
-    hung_up: Arc<AtomicBool>,
-}
-
-impl Reload {
-    /// Reads the file, if there is one. From then on, a hang-up does not end the program.
-    fn prepare(args: &RecvArgs, console: &Console) -> Result<Option<(Self, Peers)>, Failure> {
-        let Some(file) = args.peers.clone() else {
-            return Ok(None);
-        };
-        // A wrong file ends the program before it says that it listens.
-        let peers = args.read_peers(&file)?;
-        if peers.len() == 0 {
-            console.warn(format_args!(
-                "{}: there are no peers in it, so no peer may send",
-                file.display()
-            ));
-        }
-        let hung_up = Arc::<AtomicBool>::default();
-        let registered = flag::register(SIGHUP, Arc::clone(&hung_up));
-        registered.or_exit(Exit::Other, "installing the handler for SIGHUP")?;
-        Ok(Some((Self { file, hung_up }, peers)))
-    }
-
-    /// Reads the file again if a hang-up has come. A file that is wrong changes nothing, and neither does a
-    /// blank one: a file that is being written looks like that.
-    fn look(
-        &self,
-        args: &RecvArgs,
-        (accepted, listener): (&Accepted, &Listener),
-        shared: &SharedPeers,
-        console: &Console,
-    ) {
-        if !self.hung_up.swap(false, Ordering::Relaxed) {
-            return;
-        }
-        match args.read_peers(&self.file) {
-            Ok(peers) if peers.len() == 0 && is_blank(&self.file) => console.warn(format_args!(
-                "{}: the file is blank; the peers stay as they were (to let nobody send, leave a comment in it)",
-                self.file.display()
-            )),
-            Ok(peers) => {
-                let count = Count(peers.len() as u64, "peer");
-                let keys = accepted.keys(peers.known().clone());
-                shared.set(peers);
-                if let Err(error) = listener.reload(&keys) {
-                    return console.warn(Failure::of_connection("taking the new peers", &error));
-                }
-                console.say(format_args!(
-                    "{}: {count} may send from now on",
-                    self.file.display()
-                ));
-            }
-            Err(what) => console.warn(format_args!("{what}; the peers stay as they were")),
-        }
-    }
-}
-
-/// Whether nothing stands in a file.
-fn is_blank(file: &Path) -> bool {
-    fs::read_to_string(file).is_ok_and(|text| text.trim().is_empty())
 }
 
 /// Receives by a listener at a port that this program holds. Returns the exit code.
@@ -543,35 +380,15 @@ fn serve(
     })
 }
 
-/// What a receiver accepts.
-#[derive(Debug, Default)]
-struct Accepted {
-    psk: Option<Psk>,
-    identity: Option<Identity>,
-    code: Option<Code>,
-}
-
-impl Accepted {
-    /// The keys, with the peers that are known by their identities.
-    fn keys(&self, known: KnownPeers) -> Keys {
-        let own = self.identity.as_ref();
-        let mut keys = own.map_or_else(Keys::default, |own| Keys::of_identity(own.clone(), known));
-        if let Some(psk) = &self.psk {
-            keys = keys.with_psk(psk);
-        }
-        if let Some(code) = &self.code {
-            keys = keys.with_code(code.clone());
-        }
-        keys
-    }
-}
-
 impl RecvArgs {
-    /// Reads the file of peers.
-    fn read_peers(&self, file: &Path) -> Result<Peers, Failure> {
-        match self.is_pipe() {
-            true => Peers::load_for_pipes(file),
-            false => Peers::load(file, &self.dir),
+    /// Whom this end accepts. `root` is where the directories of peers are, if their files go there.
+    fn accepts<'a>(&'a self, root: Option<&'a Path>) -> AcceptOptions<'a> {
+        AcceptOptions {
+            psk_file: self.psk_file.as_deref(),
+            identity: self.identity.as_deref(),
+            peers: self.peers.as_deref(),
+            root,
+            code: self.code,
         }
     }
 
@@ -664,15 +481,4 @@ pub(crate) fn reserve(asked: Option<SocketAddr>) -> Result<ReservedPort, Failure
         None => at_any(DEFAULT_PORT, ReservedPort::bind),
     };
     port.map_err(|error| Failure::caused(Exit::Unreachable, "listening", &error))
-}
-
-/// The command for the other end.
-fn command(args: &RecvArgs, targets: &Targets, accepted: &Accepted) -> String {
-    let mut line = format!("farwrite send --to {}", targets.first);
-    if let Some(own) = &accepted.identity {
-        line += &format!(" --identity FILE --peer-key {}", own.public());
-    } else if let Some(file) = &args.psk_file {
-        line += &format!(" --psk-file {}", file.display());
-    }
-    line + if args.is_pipe() { " -" } else { " PATH..." }
 }

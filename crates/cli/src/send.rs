@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use farwrite_files::{Delete, ScanOptions, Source, check_name};
-use farwrite_keys::{HostPort, Key, PublicKey};
+use farwrite_keys::{HostPort, Key};
 use farwrite_transfer::{
     self as transfer, Cancel, DcqcnOptions, DryRun, EqdsOptions, ErrorKind, MaxRate, RateControl,
     RateControlName, SchemeSetting, Sealing, SendSettings, Start, SwiftOptions, TransferHooks,
@@ -22,6 +22,7 @@ use crate::addresses::parse_target;
 use crate::console::Console;
 use crate::device::DeviceArgs;
 use crate::exit::{Exit, Failure, OrExit};
+use crate::key::ConnectKeyArgs;
 use crate::known_paths::KnownPaths;
 use crate::link_file;
 use crate::pipe::{self, PipeSender};
@@ -30,7 +31,7 @@ use crate::sealing::SealingArgs;
 use crate::trace::TraceArgs;
 use crate::transfer_metrics::{MetricsArgs, Watch};
 use crate::tree_args::TreeArgs;
-use crate::{dry_run, interrupt, key, outcome};
+use crate::{dry_run, interrupt, outcome};
 
 /// How long to wait before the next attempt while this machine has no network.
 const NO_NETWORK: Duration = Duration::from_millis(500);
@@ -94,28 +95,13 @@ continue. Of a file that grows, the bytes are sent that it had when it was liste
 /// Sends files and directory trees to a `farwrite recv` on another machine.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
-#[expect(clippy::doc_markdown, reason = "shown as help")]
 pub(crate) struct SendArgs {
     /// The receiver: a name or an address, and the port that it listens on; without a port, 4792
     #[arg(long, value_name = "HOST[:PORT]", value_parser = parse_target)]
     #[arg(required_unless_present = "dry_run")]
     to: Option<HostPort>,
-    /// File with the pre-shared key of both ends; without it, the key is taken from the environment
-    /// variable FARWRITE_PSK, or a code from FARWRITE_CODE, or else the program asks for one of the two at
-    /// the terminal
-    #[arg(long, value_name = "FILE")]
-    psk_file: Option<PathBuf>,
-    /// File with the identity of this machine (`farwrite keygen --identity`), for a receiver with --peers
-    #[arg(
-        long,
-        value_name = "FILE",
-        requires = "peer_key",
-        conflicts_with = "psk_file"
-    )]
-    identity: Option<PathBuf>,
-    /// Public key of the receiver, which it prints
-    #[arg(long, value_name = "KEY", requires = "identity")]
-    peer_key: Option<PublicKey>,
+    #[command(flatten)]
+    key: ConnectKeyArgs,
     /// How losses are repaired: auto, or one of the schemes below
     #[arg(long, value_name = "NAME", default_value = "auto")]
     scheme: SchemeSetting,
@@ -381,7 +367,7 @@ pub(crate) fn run(args: &SendArgs, console: &Console) -> Result<ExitCode, Failur
     }
     if args.is_pipe() {
         let pipe = args.pipe()?;
-        let key = args.key(&cancel)?;
+        let key = args.key.key_or_code(args.is_pipe(), &cancel)?;
         return pipe::send(&pipe, &key, &cancel, console);
     }
     if args.tree.lists_only() {
@@ -392,7 +378,7 @@ pub(crate) fn run(args: &SendArgs, console: &Console) -> Result<ExitCode, Failur
         Failure::new(Exit::Usage, what)
     })?;
     let sending = Sending::prepare(args, console)?;
-    let key = args.key(&cancel)?;
+    let key = args.key.key_or_code(args.is_pipe(), &cancel)?;
     let connect = || transfer::connect(to, &key, args.timeout, &cancel, console);
     let mut sent = sending.attempt((to, Through::Network), &key, &cancel, connect)?;
     while let Err(unfinished) = &sent
@@ -469,17 +455,6 @@ impl SendArgs {
             }
         };
         sending.attempt((to, Through::Network), key, cancel, connect)
-    }
-
-    /// How this end proves who it is.
-    fn key(&self, cancel: &Cancel) -> Result<Key, Failure> {
-        match (&self.identity, self.peer_key) {
-            (Some(file), Some(peer)) => {
-                let own = key::identity(file, cancel)?;
-                Ok(Key::Identity { own, peer })
-            }
-            _ => key::needed_by_sender(self.psk_file.as_deref(), self.is_pipe(), cancel),
-        }
     }
 }
 

@@ -8,23 +8,26 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use farwrite_connection::{Connection, ConnectionOptions, Keys, Listener, Purpose};
-use farwrite_keys::{HostPort, Psk, shown};
+use farwrite_connection::{Connection, ConnectionOptions, Listener, Purpose};
+use farwrite_keys::{HostPort, Proof, Psk, shown};
 use farwrite_stream::{ConnectionExt, Stream, StreamOptions};
-use farwrite_transfer::Cancel;
+use farwrite_transfer::{Cancel, Refused};
+use serde_json::json;
 
 use super::carry::{AtOnce, carry, prepare};
 use super::opening::{CONNECTED, read_request, refusal};
 use super::{ForwardArgs, LAST_WORDS, LOOK, NAME, OPENING, stream_options};
+use crate::accepting::Accepting;
 use crate::addresses::Targets;
+use crate::audit::Audit;
 use crate::console::Console;
 use crate::cp::greet;
 use crate::cp::meeting::{Meeting, ends_of_ssh};
 use crate::cp::relay::{Out, Relay};
 use crate::exit::{Exit, Failure, OrExit};
+use crate::peers::SharedPeers;
 use crate::recv::raise_open_files;
 use crate::rsh::{Settings, dial, line, listen as listen_anywhere};
-use crate::{interrupt, key};
 
 /// The most near ends at a time.
 const MOST_CONNECTIONS: usize = 32;
@@ -33,44 +36,46 @@ const CONNECTING: Duration = Duration::from_secs(10);
 /// How long to wait for a stream before looking whether the connection is over.
 const STREAM: Duration = Duration::from_secs(60);
 
-/// Serves all near ends that hold the key, until the user ends it.
+/// Serves all near ends that hold the key or are known, until the user ends it.
 pub(super) fn listen(
     args: &ForwardArgs,
     addr: SocketAddr,
     console: &Console,
 ) -> Result<ExitCode, Failure> {
-    let cancel = interrupt::catch()?;
-    let psk = key::needed(args.psk_file.as_deref(), &cancel)?;
+    if args.allow_forward.is_empty() && args.key.peers.is_none() {
+        let what =
+            "--listen: give --allow-forward HOST:PORT: without it, this end forwards nothing";
+        return Err(Failure::new(Exit::Usage, what));
+    }
+    let (accepting, cancel) = Accepting::prepare(&args.key.accepts(false), console)?;
     let settings = args.session.settings();
     let options = ConnectionOptions {
         serves: vec![Purpose::FORWARD],
         ..settings.connection(OPENING)
     };
-    let listener = Listener::bind(addr, &Keys::of_psk(&psk), &options);
+    let listener = Listener::bind(addr, &accepting.keys(), &options);
     let listener = listener.map_err(|error| Failure::of_connection("listening", &error))?;
+    let audit = Arc::new(Audit::start(args.audit.clone(), console.clone())?);
     let local = listener.local_addr();
     console.say(format_args!("listening on {} (UDP)", shown(&local)));
-    let targets = Targets::of(local);
-    let file = args.psk_file.as_ref();
-    let file = file.map(|file| format!(" --psk-file {}", file.display()));
-    for destination in &args.allow_forward {
-        console.say(format_args!(
-            "on the other machine, for {destination}:\n\n  farwrite forward -L PORT:{destination} --to {}{}\n",
-            targets.first,
-            file.as_deref().unwrap_or_default()
-        ));
-    }
-    targets.show_others(console);
+    let allowed: Vec<_> = args.allow_forward.iter().map(HostPort::to_string).collect();
+    let first = allowed.first().map_or("HOST:PORT", String::as_str);
+    let command = |end: &str| format!("farwrite forward -L PORT:{first} --to {end}");
+    accepting.invite(&Targets::of(local), command, console);
     let service = Service {
         allowed: Some(args.allow_forward.clone()),
+        peers: accepting.peers().clone(),
+        audit: Some(Arc::clone(&audit)),
         options: stream_options(settings.scheme),
     };
-    serve_all(&Arc::new(service), &listener, &cancel, console)
+    let mut refused = Refused::new(Arc::<Audit>::clone(&audit));
+    let next = || accepting.next(&listener, (&mut refused, &audit), console);
+    serve_all(&Arc::new(service), next, &cancel, console)
 }
 
 fn serve_all(
     service: &Arc<Service>,
-    listener: &Listener,
+    mut next: impl FnMut() -> Result<Option<Connection>, Failure>,
     cancel: &Cancel,
     console: &Console,
 ) -> Result<ExitCode, Failure> {
@@ -84,20 +89,23 @@ fn serve_all(
             }
             return Err(interrupted.into());
         }
-        let accepted = listener.accept(LOOK);
-        let accepted = accepted.map_err(|error| Failure::of_connection("listening", &error))?;
-        let Some(connection) = accepted else { continue };
+        let Some(connection) = next()? else { continue };
         connections.retain(|connection| connection.ended().is_none());
         if connections.len() >= MOST_CONNECTIONS {
             connection.refuse_as_busy("this end has too many connections");
             continue;
         }
-        if let Some(peer) = connection.peer_addr() {
-            console.say(format_args!("connected: {}", shown(&peer)));
-        }
+        let name = connection.peer().name();
+        let name = name.map_or_else(String::new, |name| format!("{name} at "));
+        console.say(format_args!("connected: {name}{}", address(&connection)));
         connections.push(connection.clone());
         service.serve_apart(connection);
     }
+}
+
+fn address(connection: &Connection) -> String {
+    let addr = connection.peer_addr();
+    addr.map_or_else(String::new, |addr| shown(&addr).to_string())
 }
 
 /// Serves the near end that has started this program through ssh (P14.6).
@@ -115,6 +123,8 @@ pub(crate) fn run_far(
     let service = Arc::new(Service {
         // The near end could log in.
         allowed: None,
+        peers: SharedPeers::default(),
+        audit: None,
         options: stream_options(settings.scheme),
     });
     let of_listener = Arc::clone(&service);
@@ -158,6 +168,9 @@ pub(crate) fn run_far(
 struct Service {
     /// `None`: everything.
     allowed: Option<Vec<HostPort>>,
+    /// Those that may have destinations of their own.
+    peers: SharedPeers,
+    audit: Option<Arc<Audit>>,
     options: StreamOptions,
 }
 
@@ -193,7 +206,11 @@ impl Service {
         let (mut reader, mut writer) = stream.split();
         reader.set_timeout(Some(OPENING));
         writer.set_timeout(Some(OPENING));
-        let opened = read_request(&mut reader).and_then(|to| self.connect(&to));
+        let opened = read_request(&mut reader).and_then(|to| {
+            let opened = self.connect(connection.peer().proof(), &to);
+            self.note(connection, &to, opened.as_ref().err());
+            opened
+        });
         let tcp = match opened {
             Ok(tcp) => tcp,
             Err(why) => {
@@ -209,14 +226,44 @@ impl Service {
         }
     }
 
-    fn connect(&self, to: &HostPort) -> Result<TcpStream, String> {
-        if let Some(allowed) = &self.allowed
-            && !allowed.contains(to)
-        {
-            return Err(format!(
-                "it does not forward to {to}: start it with --allow-forward {to}"
-            ));
+    /// Writes a line of the audit log.
+    fn note(&self, connection: &Connection, to: &HostPort, refused: Option<&String>) {
+        if let Some(audit) = &self.audit {
+            audit.note(json!({
+                "event": "forward",
+                "peer": connection.peer().name(),
+                "address": address(connection),
+                "to": to.to_string(),
+                "message": refused,
+            }));
         }
+    }
+
+    /// # Errors
+    /// Why the near end may not name this destination.
+    fn check(&self, proof: Proof, to: &HostPort) -> Result<(), String> {
+        let of_all = self.allowed.as_ref();
+        let is_for_all = of_all.is_none_or(|allowed| allowed.contains(to));
+        let is_allowed = match proof {
+            Proof::Identity(key) => match self.peers.get().of(&key) {
+                Some(peer) => peer.allows_forward(to).unwrap_or(is_for_all),
+                // It was removed just now.
+                None => false,
+            },
+            Proof::PreShared | Proof::Code => is_for_all,
+        };
+        if is_allowed {
+            return Ok(());
+        }
+        let how = match proof {
+            Proof::Identity(_) => "its file of peers names others for this end".to_owned(),
+            Proof::PreShared | Proof::Code => format!("start it with --allow-forward {to}"),
+        };
+        Err(format!("it does not forward to {to}: {how}"))
+    }
+
+    fn connect(&self, proof: Proof, to: &HostPort) -> Result<TcpStream, String> {
+        self.check(proof, to)?;
         let mut why = String::new();
         for addr in to.resolve().map_err(|error| error.to_string())? {
             match TcpStream::connect_timeout(&addr, CONNECTING) {

@@ -17,14 +17,15 @@ use clap::Args;
 use farwrite_keys::{HostPort, parse_listen};
 use farwrite_stream::{SchemeSetting, StreamOptions};
 
-use crate::addresses::parse_target;
+use crate::addresses::{parse_destination, parse_target};
 use crate::console::Console;
 use crate::cp::ssh::RemoteArgs;
 use crate::exit::Failure;
+use crate::key::KeyArgs;
 use crate::recv::raise_open_files;
 use crate::rsh::SessionArgs;
 pub(crate) use far::run_far;
-use ports::{Forward, parse_destination};
+use ports::Forward;
 
 /// The name of the streams, with the version of P16.
 const NAME: &str = "farwrite-forward-1";
@@ -49,6 +50,11 @@ Without ssh, with a key of `farwrite keygen far.key` on both machines:
   farwrite forward --listen [::]:4792 --psk-file far.key --allow-forward localhost:80
   farwrite forward -L 8080:localhost:80 --to far.example --psk-file far.key
 
+For several others, each with destinations of its own (allow-forward in the file of peers):
+  farwrite forward --listen [::]:4792 --identity host.key --peers peers.toml --audit audit.jsonl
+  farwrite forward -L 8080:localhost:80 --to far.example --identity my.key \\
+    --peer-key farwrite-public-1:...
+
 The other machine makes the TCP connections, and looks names up. The data go over UDP, encrypted, with the
 repair of `farwrite send`. One of the two machines must be reachable by UDP at one port. If ssh has started
 the other end and neither is, the data go through ssh, and a warning says what to open. Programs connect to
@@ -58,7 +64,6 @@ the other end and neither is, the data go through ssh, and a warning says what t
 /// Forwards ports of this machine to TCP ports that another machine reaches.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
-#[expect(clippy::doc_markdown, reason = "shown as help")]
 pub(crate) struct ForwardArgs {
     /// As of ssh: connections to PORT of this machine go to HOST:PORT, as the other machine sees it. May be
     /// repeated
@@ -70,25 +75,27 @@ pub(crate) struct ForwardArgs {
     forwards: Vec<Forward>,
     /// Connect to a `farwrite forward --listen`, without ssh; without a port, 4792
     #[arg(long, value_name = "HOST[:PORT]", value_parser = parse_target)]
-    #[arg(conflicts_with_all = ["listen", "host"])]
+    #[arg(conflicts_with_all = ["listen", "host", "peers"])]
     to: Option<HostPort>,
     /// Be the other end: wait for others at this UDP address
     #[arg(long, value_name = "ADDR:PORT", value_parser = parse_listen)]
-    #[arg(requires = "allow_forward", conflicts_with_all = ["forwards", "host"])]
+    #[arg(conflicts_with_all = ["forwards", "host", "peer_key"])]
     listen: Option<SocketAddr>,
     /// With --listen, a destination that the others may name, written as they write it. May be repeated
     #[arg(long, value_name = "HOST:PORT", value_parser = parse_destination, requires = "listen")]
     allow_forward: Vec<HostPort>,
-    /// With --to and --listen, file with the pre-shared key of both ends; without it, the key is taken from the
-    /// environment variable FARWRITE_PSK, or else the program asks for it at the terminal
-    #[arg(long, value_name = "FILE", conflicts_with = "host")]
-    psk_file: Option<PathBuf>,
+    /// With --listen, write a JSON object on a line of this file for each TCP connection and refusal
+    #[arg(long, value_name = "FILE", requires = "listen")]
+    audit: Option<PathBuf>,
+    #[command(flatten)]
+    key: KeyArgs,
     #[command(flatten)]
     remote: RemoteArgs,
     #[command(flatten)]
     session: SessionArgs,
     /// [USER@]HOST: the other machine, which ssh reaches
     #[arg(value_name = "HOST", required_unless_present_any = ["to", "listen"])]
+    #[arg(conflicts_with_all = ["psk_file", "identity"])]
     host: Option<OsString>,
 }
 

@@ -11,9 +11,9 @@ use std::time::Duration;
 use farwrite_connection::{
     Connection, ConnectionOptions, Connector, Error as ConnectionError, Keys, Purpose, connect_any,
 };
-use farwrite_keys::{HostPort, Psk};
+use farwrite_keys::HostPort;
 use farwrite_stream::{ConnectionExt, StreamOptions};
-use farwrite_transfer::{Cancel, SETUP, with_connector};
+use farwrite_transfer::{Cancel, RECEIVER, SETUP, keys_of, with_connector};
 
 use super::carry::{AtOnce, carry, prepare};
 use super::opening::{Answered, request};
@@ -41,8 +41,8 @@ pub(super) fn run(args: &ForwardArgs, console: &Console) -> Result<ExitCode, Fai
     let settings = args.session.settings();
     match (&args.to, &args.host) {
         (Some(to), _) => {
-            let psk = key::needed(args.psk_file.as_deref(), &cancel)?;
-            let connection = reach(to, &psk, &settings, &cancel)?;
+            let keys = keys_of(&args.key.connecting.key(&cancel)?)?;
+            let connection = reach(to, keys, &settings, &cancel)?;
             forward(ports, &connection, &settings, &cancel, console, || Ok(()))
         }
         (None, Some(host)) => through_ssh(args, host, ports, &cancel, console),
@@ -58,7 +58,7 @@ fn listen(forward: &Forward) -> Result<TcpListener, Failure> {
 /// Connects to an end that listens, and may start later.
 fn reach(
     to: &HostPort,
-    psk: &Psk,
+    keys: Keys,
     settings: &Settings,
     cancel: &Cancel,
 ) -> Result<Connection, Failure> {
@@ -66,8 +66,8 @@ fn reach(
         purpose: Purpose::FORWARD,
         ..settings.connection(settings.timeout)
     };
-    let (to, keys) = (to.to_string(), Keys::of_psk(psk));
-    let connect = move |connector: &Connector| connector.connect(&to, &keys, "the other end");
+    let to = to.to_string();
+    let connect = move |connector: &Connector| connector.connect(&to, &keys, RECEIVER);
     let connected = with_connector(&options, connect, cancel, || {})?;
     connected.map_err(|error| Failure::of_connection("connecting", &error))
 }

@@ -4,10 +4,8 @@ use std::io::{self, ErrorKind, Read};
 
 use farwrite_keys::{HostPort, Text};
 
-use super::ports::parse_destination;
+use crate::addresses::{MOST_DESTINATION_BYTES, parse_destination};
 
-/// The most bytes of a destination as text. The length before it is one byte.
-pub(super) const MOST_DESTINATION_BYTES: usize = 255;
 /// The answer of a far end that is connected. Any other byte, a length and a text say that it is not.
 pub(super) const CONNECTED: u8 = 0;
 const REFUSED: u8 = 1;

@@ -7,8 +7,7 @@ use std::str::FromStr;
 
 use farwrite_keys::HostPort;
 
-use super::opening::MOST_DESTINATION_BYTES;
-use crate::addresses::at_any;
+use crate::addresses::{at_any, parse_destination};
 
 /// A port of this machine, and where connections to it go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,18 +90,6 @@ fn fields(text: &str) -> Vec<&str> {
         c == ':' && !is_inside
     };
     text.split(between).collect()
-}
-
-/// Reads `HOST:PORT`. Names of hosts have no upper case here, so that equal ones are equal.
-///
-/// # Errors
-/// What is wrong.
-pub(super) fn parse_destination(text: &str) -> Result<HostPort, String> {
-    if text.len() > MOST_DESTINATION_BYTES {
-        return Err(format!("it has more than {MOST_DESTINATION_BYTES} bytes"));
-    }
-    let parsed = text.to_ascii_lowercase().parse::<HostPort>();
-    parsed.map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

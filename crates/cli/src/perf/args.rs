@@ -10,10 +10,13 @@ use farwrite::{CodingThreads, MAX_CHANNELS, SchemeName};
 use farwrite_transfer::{DEFAULT_PORT, VerbsConfig};
 use serde::{Deserialize, Serialize};
 
+use crate::key::KeyArgs;
+
 const EXAMPLES: &str = "\
 Examples:
   farwrite perf write_bw --psk-file far.key                  the server: waits for one client
   farwrite perf write_bw far.example --psk-file far.key    the client: measures, prints a table
+  farwrite perf write_bw --code                              a server that shows a code for the client
   farwrite perf write_bw far.example -a --report_gbits       sizes from 2 bytes to 8 MiB
   farwrite perf write_lat far.example -s 64 -n 10000
   farwrite perf read_bw far.example -s 1048576 -t 16 -q 4
@@ -35,7 +38,7 @@ pub(crate) struct PerfArgs {
     #[arg(value_enum)]
     pub(crate) test: Test,
     /// The server to connect to; without it, this end is the server
-    #[arg(value_name = "HOST[:PORT]")]
+    #[arg(value_name = "HOST[:PORT]", conflicts_with = "peers")]
     pub(crate) host: Option<String>,
     /// UDP port to listen on or to connect to; a server takes a free one with 0
     #[arg(short, long, value_name = "PORT", default_value_t = DEFAULT_PORT)]
@@ -138,10 +141,11 @@ pub(crate) struct PerfArgs {
         value_name = "NAME[/PORT][@ADDRESS]"
     )]
     pub(crate) device: Option<VerbsConfig>,
-    /// File with the pre-shared key of both ends; without it, the key is taken from the environment
-    /// variable `FARWRITE_PSK`, or else the program asks for it at the terminal
-    #[arg(long, value_name = "FILE")]
-    pub(crate) psk_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) key: KeyArgs,
+    /// At a server, show a code of one use, which the client asks for
+    #[arg(long, conflicts_with_all = ["host", "psk_file", "identity"])]
+    pub(crate) code: bool,
     /// Of the options that the command line gives, those that only a client follows
     #[arg(skip)]
     pub(super) of_client: Vec<&'static str>,

@@ -4,9 +4,9 @@ use std::process::ExitCode;
 
 use farwrite::ExposedRegion;
 use farwrite_connection::{
-    Connection, Error as ConnectionError, Keys, MessageOptions, Messages, connect,
+    Connection, Connector, Error as ConnectionError, MessageOptions, Messages,
 };
-use farwrite_transfer::{Cancel, check_device};
+use farwrite_transfer::{Cancel, RECEIVER, check_device, keys_of, with_connector};
 
 use super::args::{PerfArgs, Test};
 use super::control::{Answer, Arrived, Ask, MOST_LINE_BYTES, NAME, Setting};
@@ -17,7 +17,7 @@ use super::{PATIENCE, connection_options, hear, is_alive, tell};
 use crate::addresses::parse_target_at;
 use crate::console::Console;
 use crate::exit::{Exit, Failure};
-use crate::{interrupt, key};
+use crate::interrupt;
 
 /// Measures against a server.
 pub(super) fn run(args: &PerfArgs, host: &str, console: &Console) -> Result<ExitCode, Failure> {
@@ -30,13 +30,10 @@ pub(super) fn run(args: &PerfArgs, host: &str, console: &Console) -> Result<Exit
         // A wrong name is better found before the measurement.
         std::fs::write(&args.out_json_file, "").map_err(|error| of_file(args, &error))?;
     }
-    let psk = key::needed(args.psk_file.as_deref(), &cancel)?;
-    let connection = connect(
-        &target.to_string(),
-        &Keys::of_psk(&psk),
-        "server",
-        &connection_options(),
-    );
+    let keys = keys_of(&args.key.connecting.key_or_code(false, &cancel)?)?;
+    let to = target.to_string();
+    let meet = move |connector: &Connector| connector.connect(&to, &keys, RECEIVER);
+    let connection = with_connector(&connection_options(), meet, &cancel, || {})?;
     let connection = connection.map_err(|error| Failure::of_connection("connecting", &error))?;
     let mut report = ClientReport::new(args, &target.to_string());
     report.windows = windows.map(|keys| keys.to_string());

@@ -1,26 +1,26 @@
 //! The server: it receives and answers what one client sends.
 
 use std::net::SocketAddr;
-
-use farwrite_connection::{Connection, Keys, Listener, MessageOptions, Messages};
-use farwrite_transfer::{Cancel, check_device};
-
 use std::process::ExitCode;
+use std::sync::Arc;
+
+use farwrite_connection::{Connection, Listener, MessageOptions, Messages};
+use farwrite_transfer::{Cancel, Refused, check_device};
 
 use super::args::{PerfArgs, Test};
 use super::control::{Answer, Arrived, Ask, MOST_LINE_BYTES, NAME, Setting};
 use super::data::{Apart, Carrier, Data};
 use super::report::ServerReport;
 use super::tasks::{Inbox, Receiver, Shared};
-use super::{PATIENCE, SLICE, connection_options, hear, hear_while, tell};
+use super::{PATIENCE, connection_options, hear, hear_while, tell};
+use crate::accepting::Accepting;
 use crate::addresses::Targets;
+use crate::audit::Audit;
 use crate::console::Console;
 use crate::exit::{Exit, Failure};
-use crate::{interrupt, key};
 
 /// Serves one client.
 pub(super) fn run(args: &PerfArgs, console: &Console) -> Result<ExitCode, Failure> {
-    let cancel = interrupt::catch()?;
     if !args.of_client.is_empty() {
         console.warn(format_args!(
             "options that only the client follows, without effect here: {}",
@@ -30,33 +30,25 @@ pub(super) fn run(args: &PerfArgs, console: &Console) -> Result<ExitCode, Failur
     if let Some(device) = &args.device {
         check_device(device)?;
     }
-    let psk = key::needed(args.psk_file.as_deref(), &cancel)?;
+    let (accepting, cancel) = Accepting::prepare(&args.key.accepts(args.code), console)?;
     let addr = SocketAddr::new(args.bind, args.port);
-    let listener = Listener::bind(addr, &Keys::of_psk(&psk), &connection_options());
+    let listener = Listener::bind(addr, &accepting.keys(), &connection_options());
     let listener = listener.map_err(|error| Failure::of_connection("listening", &error))?;
     let local = SocketAddr::new(args.bind, listener.local_addr().port());
     console.say(format_args!(
         "waiting for a client at UDP port {}",
         local.port()
     ));
-    let targets = Targets::of(local);
-    let file = args.psk_file.as_ref();
-    let file = file.map(|file| format!(" --psk-file {}", file.display()));
-    console.say(format_args!(
-        "on the other machine:\n\n  farwrite perf {} {}{}\n",
-        args.test.name(),
-        targets.first,
-        file.unwrap_or_default()
-    ));
-    targets.show_others(console);
+    let command = |end: &str| format!("farwrite perf {} {end}", args.test.name());
+    accepting.invite(&Targets::of(local), command, console);
+    let audit = Arc::new(Audit::start(None, console.clone())?);
+    let mut refused = Refused::new(Arc::<Audit>::clone(&audit));
     let connection = loop {
-        let accepted = listener.accept(SLICE);
-        if let Some(connection) =
-            accepted.map_err(|error| Failure::of_connection("listening", &error))?
-        {
+        cancel.check()?;
+        let next = accepting.next(&listener, (&mut refused, &audit), console)?;
+        if let Some(connection) = next {
             break connection;
         }
-        cancel.check()?;
     };
     let from = connection.peer_addr();
     let from = from.map_or_else(|| "a client".to_owned(), |addr| addr.to_string());

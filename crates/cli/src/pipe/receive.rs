@@ -10,9 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use blake3::{Hash, Hasher};
-use farwrite_connection::{
-    ByeCause, Connection, ConnectionOptions, Ended, Keys, Listener, Purpose,
-};
+use farwrite_connection::{ByeCause, Connection, ConnectionOptions, Ended, Listener, Purpose};
 use farwrite_files::CommitGate;
 use farwrite_keys::shown;
 use farwrite_stream::{Error as StreamError, ReadHalf, Stream, WriteHalf};
@@ -22,20 +20,17 @@ use rustix::fs::{FileType, fstat, fsync};
 
 use super::verdict::{GivenUp, Kind, Verdict};
 use super::{HEAD_BYTES, LAST_WORDS, LOOK, PIECE_BYTES, Passed, own_output, waiting};
+use crate::accepting::Accepting;
 use crate::addresses::{Targets, at_any};
 use crate::audit::Audit;
 use crate::console::{Console, Passing};
 use crate::exit::{Exit, Failure};
-use crate::peers::{Peer, SharedPeers};
+use crate::peers::Peer;
 
 /// What the user has chosen for a pipe.
 pub(crate) struct PipeReceiver<'a> {
     pub(crate) listen: Option<SocketAddr>,
-    pub(crate) keys: Keys,
-    /// Those of the file of peers.
-    pub(crate) peers: &'a SharedPeers,
-    /// Reads the file of peers again, if the user wants that.
-    pub(crate) look: &'a dyn Fn(&Listener, &Console),
+    pub(crate) accepting: &'a Accepting,
     pub(crate) audit: Arc<Audit>,
     /// The most bytes, if the sender has no limit of its own.
     pub(crate) max_bytes: Option<u64>,
@@ -44,24 +39,25 @@ pub(crate) struct PipeReceiver<'a> {
     pub(crate) sync: bool,
 }
 
-/// Receives from one sender, and writes the bytes to the standard output. Calls `announce` with the address
-/// at which this end listens, and with those at which senders reach it. Returns the exit code.
+/// Receives from one sender, and writes the bytes to the standard output. Returns the exit code.
 pub(crate) fn receive(
     pipe: &PipeReceiver<'_>,
     cancel: &Cancel,
     console: &Console,
-    announce: impl FnOnce(SocketAddr, &Targets),
 ) -> Result<ExitCode, Failure> {
     let listener = listen(pipe)?;
     let local = listener.local_addr();
-    announce(local, &Targets::of(local));
-    let look = || (pipe.look)(&listener, console);
-    let (connection, stream) = waiting::accept(&listener, &pipe.audit, &look, cancel)?;
+    console.say(format_args!("listening on {} (UDP)", shown(&local)));
+    let command = |end: &str| format!("farwrite send --to {end} -");
+    let accepting = pipe.accepting;
+    accepting.invite(&Targets::of(local), command, console);
+    let (connection, stream) =
+        waiting::accept((accepting, &listener), &pipe.audit, cancel, console)?;
     // The pipe has one sender.
     drop(listener);
     let peer = connection.peer_addr();
     let peer = peer.map_or_else(String::new, |peer| shown(&peer).to_string());
-    let peers = pipe.peers.get();
+    let peers = accepting.peers().get();
     let sender = connection.peer().key().and_then(|key| peers.of(&key));
     let name = connection.peer().name();
     let start = Instant::now();
@@ -91,7 +87,8 @@ fn listen(pipe: &PipeReceiver<'_>) -> Result<Listener, Failure> {
         silence_limit: pipe.timeout,
         ..ConnectionOptions::default()
     };
-    let bind = |addr: SocketAddr| Listener::bind(addr, &pipe.keys, &options);
+    let keys = pipe.accepting.keys();
+    let bind = |addr: SocketAddr| Listener::bind(addr, &keys, &options);
     let listener = match pipe.listen {
         Some(addr) => bind(addr),
         None => at_any(DEFAULT_PORT, bind),

@@ -4,38 +4,32 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use farwrite_connection::{Connection, Listener};
-use farwrite_stream::{ConnectionExt, Error as StreamError, SchemeSetting, Stream};
-use farwrite_transfer::{Cancel, Observer, Refused};
-use serde_json::json;
+use farwrite_stream::{ConnectionExt, SchemeSetting, Stream};
+use farwrite_transfer::{Cancel, Refused};
 
 use super::{LOOK, NAME, stream_options};
+use crate::accepting::Accepting;
 use crate::audit::Audit;
+use crate::console::Console;
 use crate::exit::Failure;
 
 /// How long a sender that has connected may take to open its pipe.
 const OPENING: Duration = Duration::from_secs(10);
 
-/// Waits for a sender that opens a pipe, and calls `look` several times a second. Notes those that may not.
+/// Waits for a sender that opens a pipe. Notes those that may not.
 ///
 /// # Errors
 /// [`Exit::Interrupted`]; the port has failed; a sender has used the code up and opened no pipe.
 pub(super) fn accept(
-    listener: &Listener,
+    (accepting, listener): (&Accepting, &Listener),
     audit: &Arc<Audit>,
-    look: &dyn Fn(),
     cancel: &Cancel,
+    console: &Console,
 ) -> Result<(Connection, Stream), Failure> {
-    let failed = |error| Failure::of_stream("waiting for the sender", &error);
-    let mut refused = Refused::new(Arc::clone(audit) as Arc<dyn Observer>);
+    let mut refused = Refused::new(Arc::<Audit>::clone(audit));
     loop {
         cancel.check()?;
-        look();
-        if let Err(error) = refused.look(listener, Instant::now()) {
-            audit.note(json!({ "event": "refused", "message": error.to_string() }));
-            return Err(error.into());
-        }
-        let accepted = listener.accept(LOOK).map_err(StreamError::Connection);
-        let Some(connection) = accepted.map_err(failed)? else {
+        let Some(connection) = accepting.next(listener, (&mut refused, audit), console)? else {
             continue;
         };
         if let Some((_, stream)) = open(&connection, cancel)? {

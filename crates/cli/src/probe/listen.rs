@@ -14,10 +14,10 @@ use farwrite_probe::{self as probe, Control};
 use farwrite_transfer::{Cancel, DEFAULT_PORT, Places};
 
 use super::{ProbeArgs, failure};
+use crate::accepting::{AcceptOptions, Accepting};
 use crate::addresses::{Targets, at_any};
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
-use crate::{interrupt, key};
 
 /// How long a peer that has connected may take to start a probe.
 const OPENING: Duration = Duration::from_secs(10);
@@ -28,25 +28,21 @@ const PEERS: usize = 16;
 
 /// Answers probes until Ctrl-C.
 pub(super) fn run(args: &ProbeArgs, console: &Console) -> Result<(), Failure> {
-    let cancel = interrupt::catch()?;
-    let psk = key::needed(args.psk_file.as_deref(), &cancel)?;
+    let options = AcceptOptions {
+        psk_file: args.psk_file.as_deref(),
+        ..AcceptOptions::default()
+    };
+    let (accepting, cancel) = Accepting::prepare(&options, console)?;
     let port = match args.listen.flatten() {
         Some(addr) => ReservedPort::bind(addr),
         None => at_any(DEFAULT_PORT, ReservedPort::bind),
     };
     let port = port.map_err(|error| unbound(&error))?;
-    let listener = listen(&port, &Keys::of_psk(&psk))?;
+    let listener = listen(&port, &accepting.keys())?;
     let local = port.local_addr();
-    let targets = Targets::of(local);
     console.say(format_args!("listening on {} (UDP)", shown(&local)));
-    let file = args.psk_file.as_ref();
-    let file = file.map(|file| format!(" --psk-file {}", file.display()));
-    console.say(format_args!(
-        "on the other machine:\n\n  farwrite probe {}{}\n",
-        targets.first,
-        file.unwrap_or_default()
-    ));
-    targets.show_others(console);
+    let command = |end: &str| format!("farwrite probe {end}");
+    accepting.invite(&Targets::of(local), command, console);
     let answering = Answering {
         port: &port,
         places: &Places::new(1),

@@ -9,6 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use farwrite_connection::{Connection, ConnectionOptions, Keys, Purpose, connect as connect_ends};
+use farwrite_keys::PublicKey;
 use farwrite_stream::{ConnectionExt, Stream, StreamOptions};
 
 use crate::copies::machines;
@@ -275,6 +276,70 @@ fn what_is_no_allowed_destination_is_answered() {
     let _stream = ask(&connection, &request);
     let mut server = taken.recv().expect("the far end connects");
     assert_eq!(all(&mut server), b"hello");
+}
+
+/// The command of an end with an identity, which forwards a port to `to`.
+fn known_near(rig: &Rig, name: &str, far: (&str, PublicKey), to: &str) -> Running {
+    let (at, key) = far;
+    let mut near = farwrite();
+    near.args(["forward", "--to", at, "-L", &format!("0:{to}")]);
+    near.args(["--peer-key", &key.to_string(), "--identity"]);
+    near.arg(rig.path(name));
+    Running::spawn(near)
+}
+
+/// Each known peer reaches its own destinations, a stranger nothing, and a peer that is removed nothing more.
+#[test]
+fn known_peers_have_destinations_of_their_own_until_they_are_removed() {
+    let (to, taken) = server();
+    let (rig, at, to) = (Rig::new(), port(), to.to_string());
+    let [host, a, b, _] = ["host", "a", "b", "stranger"].map(|name| rig.identity(name));
+    let of_b = format!("[b]\nkey = \"{b}\"\nallow-forward = [\"localhost:1\"]\n");
+    let peers = rig.peers(&format!(
+        "[a]\nkey = \"{a}\"\nallow-forward = [\"{to}\"]\n{of_b}"
+    ));
+    let mut far = farwrite();
+    far.args(["forward", "--listen", &at, "--identity"]);
+    far.arg(rig.path("host")).arg("--peers").arg(peers);
+    far.arg("--audit").arg(rig.path("audit"));
+    let mut far = Running::spawn(far);
+    far.line("listening on");
+    let near = |name| known_near(&rig, name, (&at, host), &to);
+    near("stranger")
+        .end()
+        .assert(3, "does not know this end's public key");
+    let [mut of_a, mut of_b_too] = [near("a"), near("b")];
+    let mut client = connect(forwarded(&mut of_a));
+    client.write_all(b"hello").expect("written");
+    let mut server = taken.recv().expect("the far end connects");
+    server.read_exact(&mut [0; 5]).expect("read");
+    assert_reset(connect(forwarded(&mut of_b_too)).read(&mut [0]));
+    rig.peers(&of_b);
+    far.signal("HUP");
+    far.line("1 peer may connect from now on");
+    of_a.end().assert(3, "it no longer knows this end");
+    assert_reset(client.read(&mut [0]));
+    of_b_too.signal("INT");
+    let told = format!("it does not forward to {to}: its file of peers names others");
+    of_b_too.end().assert(130, &told);
+    far.signal("INT");
+    far.end()
+        .assert(130, "the public key of the last peer that is not known");
+    let log = fs::read_to_string(rig.path("audit")).expect("a log");
+    let lines = log
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("an object"));
+    let lines: Vec<serde_json::Value> = lines.collect();
+    let of = |event: &str, peer: &str| {
+        let mut found = lines
+            .iter()
+            .filter(|line| line["event"] == event && line["peer"] == peer);
+        found.next().unwrap_or_else(|| panic!("{log}"))
+    };
+    assert_eq!(of("forward", "a")["to"], to);
+    assert!(of("forward", "a")["message"].is_null(), "{log}");
+    assert!(of("forward", "b")["message"].is_string(), "{log}");
+    assert!(lines.iter().any(|line| line["event"] == "refused"), "{log}");
 }
 
 /// With a script in place of ssh. The system tests have a real ssh server.

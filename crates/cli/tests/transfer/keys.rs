@@ -166,6 +166,36 @@ fn a_code_opens_a_pipe() {
     }
 }
 
+/// A code lets one client measure, and no second one.
+#[test]
+fn a_code_is_for_one_client_of_a_server() {
+    let mut server = AtTerminal::start(&[
+        "perf",
+        "write_bw",
+        "--bind",
+        "127.0.9.1",
+        "-p",
+        "0",
+        "--code",
+    ]);
+    let command = server.line("farwrite perf");
+    let to = command.split_whitespace().nth(3).expect("an address");
+    let code = server.line_that("a code", is_code);
+    let client = || {
+        let mut client = farwrite();
+        client.args(["perf", "write_bw", to, "-D", "600"]);
+        client.env("FARWRITE_CODE", &code);
+        Running::spawn(client)
+    };
+    let first = client();
+    server.line_that("a client", |line| line.starts_with("a client at"));
+    client().end().assert(3, "the code is used up");
+    first.signal("INT");
+    first.end().assert(130, "interrupted");
+    let (status, screen) = server.end();
+    assert_eq!(status, Some(5), "{screen}");
+}
+
 /// A person who guesses a code has one attempt.
 #[test]
 fn a_wrong_code_is_used_up() {

@@ -257,3 +257,32 @@ fn ends_that_do_not_fit_say_why() {
         client(&rig, "write_bw", "127.0.9.1", args).assert(code, told);
     }
 }
+
+/// A server that knows its clients refuses a stranger, and measures with one that it knows.
+#[test]
+fn a_known_client_measures_and_a_stranger_does_not() {
+    let rig = Rig::new();
+    let [host, own, _] = ["host", "own", "stranger"].map(|name| rig.identity(name));
+    let peers = rig.peers(&format!("[own]\nkey = \"{own}\"\n"));
+    let mut there = farwrite();
+    there.args(["perf", "write_bw", "--bind", "127.0.9.1", "--port", "0"]);
+    there.arg("--identity").arg(rig.path("host")).arg("--peers");
+    there.arg(peers);
+    let mut there = Running::spawn(there);
+    let line = there.line("farwrite perf");
+    let addr = line.split_whitespace().nth(3).expect("an address");
+    let host = host.to_string();
+    assert!(line.contains(&format!("--peer-key {host}")), "{line}");
+    for (name, code, told) in [
+        ("stranger", 3, "does not know this end's public key"),
+        ("own", 0, ""),
+    ] {
+        let mut command = farwrite();
+        command.args(["perf", "write_bw", addr, "-n", "5", "--peer-key", &host]);
+        command.arg("--identity").arg(rig.path(name));
+        Running::spawn(command).end().assert(code, told);
+    }
+    there
+        .end()
+        .assert(0, "the public key of the last peer that is not known");
+}

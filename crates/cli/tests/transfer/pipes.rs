@@ -2,12 +2,9 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
-
-use farwrite_keys::Identity;
 
 use crate::json_page::check_pipe;
 use crate::rig::{Ended, Rig, Running, farwrite, pattern};
@@ -59,22 +56,14 @@ fn signal(child: &Child, name: &str) {
 /// The commands of both ends with identities in files, of which the receiver knows that of `site-a`. Its pipes
 /// have at most `max_bytes`.
 fn known(rig: &Rig, at: &str, max_bytes: u64) -> [Command; 2] {
-    let made = ["host", "site-a"].map(|name| {
-        let identity = Identity::generate().expect("randomness");
-        let file = rig.path(name);
-        identity.save(&file).expect("saved");
-        (identity.public(), file)
-    });
-    let [(host, of_host), (site_a, of_a)] = made;
-    let peers = rig.path("peers.toml");
+    let [host, site_a] = ["host", "site-a"].map(|name| rig.identity(name));
     // A pipe needs no directory.
-    let text =
-        format!("[site-a]\nkey = \"{site_a}\"\ndir = \"none\"\nmax-bytes = \"{max_bytes}\"\n");
-    fs::write(&peers, text).expect("written");
-    fs::set_permissions(&peers, PermissionsExt::from_mode(0o600)).expect("chmod");
+    let text = format!("[site-a]\nkey = \"{site_a}\"\nmax-bytes = \"{max_bytes}\"\n");
+    let peers = rig.peers(&text);
     let mut recv = farwrite();
     recv.args(["recv", "--timeout", "10s", "--listen", at, "--audit"]);
-    recv.arg(rig.path("audit")).arg("--identity").arg(of_host);
+    recv.arg(rig.path("audit"));
+    recv.arg("--identity").arg(rig.path("host"));
     recv.arg("--peers").arg(peers).arg("-");
     let mut send = farwrite();
     send.args([
@@ -86,7 +75,8 @@ fn known(rig: &Rig, at: &str, max_bytes: u64) -> [Command; 2] {
         at,
         "--identity",
     ]);
-    send.arg(of_a).args(["--peer-key", &host.to_string(), "-"]);
+    send.arg(rig.path("site-a"));
+    send.args(["--peer-key", &host.to_string(), "-"]);
     for end in [&mut recv, &mut send] {
         end.stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -158,7 +148,7 @@ fn the_peers_of_a_pipe_are_read_again_after_a_hang_up() {
     assert!(says("listening on"));
     fs::write(&peers, text).expect("written");
     signal(&recv, "HUP");
-    assert!(says("1 peer may send"));
+    assert!(says("1 peer may connect"));
     let mut send = send.spawn().expect("it starts");
     let mut input = send.stdin.take().expect("piped");
     input.write_all(b"bytes").expect("written");

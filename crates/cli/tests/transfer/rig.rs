@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use farwrite_keys::Psk;
+use farwrite_keys::{Identity, Psk, PublicKey};
 use serde_json::Value;
 
 /// The maximum time for each end.
@@ -48,6 +48,21 @@ impl Rig {
 
     pub(crate) fn key(&self) -> PathBuf {
         self.path("key")
+    }
+
+    /// Makes an identity in a file of this name.
+    pub(crate) fn identity(&self, name: &str) -> PublicKey {
+        let identity = Identity::generate().expect("randomness");
+        identity.save(&self.path(name)).expect("saved");
+        identity.public()
+    }
+
+    /// Writes the file of peers.
+    pub(crate) fn peers(&self, text: &str) -> PathBuf {
+        let file = self.path("peers.toml");
+        fs::write(&file, text).expect("written");
+        fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).expect("chmod");
+        file
     }
 
     /// Makes a file whose bytes depend on their position.
