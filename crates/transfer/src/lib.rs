@@ -18,12 +18,15 @@
 //! wait for threads that are stuck in the operating system.
 
 mod admission;
+mod bottleneck;
 mod channel;
 mod channel_writer;
+mod choices;
 mod client;
 mod connect;
 mod cutover;
 mod device;
+mod disk_end;
 mod dry_run;
 pub mod error;
 mod hooks;
@@ -46,11 +49,9 @@ mod waking;
 #[cfg(test)]
 mod tests;
 
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
-
 pub use admission::{Admission, Refused};
 pub use channel::{Channel, ChannelError, Incoming, framed};
+pub use choices::Choices;
 pub use client::Client;
 pub use connect::{
     RECEIVER, Waiting, connect, connect_first, connection_options, keys_of, with_connector,
@@ -74,23 +75,10 @@ pub use places::{Place, PlaceLimits, Places};
 pub use receiver::{ReceiveSettings, receive};
 pub use report::{Delivered, Role, TransferReport, Unfinished};
 pub use results::FailedFile;
-pub use sender::{Choices, SendSettings, send};
+pub use sender::{SendSettings, send};
 pub use setup::SETUP;
 pub use shape::MIN_TRANSFER_MTU;
 
 /// The default UDP port of a receiver: one above the port of RoCEv2, which Soft-RoCE
 /// uses where it is loaded.
 pub const DEFAULT_PORT: u16 = 4792;
-/// The shortest time between two checks of everything that is not urgent. Where nothing happens, it is longer.
-const HOUSEKEEPING: Duration = Duration::from_millis(10);
-/// After a failure, the time for the disk's thread to end and to remove files without a final name.
-/// A thread that takes longer is stuck in the operating system, and this end stops waiting for it.
-const DISK_END: Duration = Duration::from_secs(2);
-
-/// Gives the thread of this end's disk time to end, after the rest of the transfer has ended.
-fn wait_for_disk(thread: &JoinHandle<()>) {
-    let start = Instant::now();
-    while !thread.is_finished() && start.elapsed() < DISK_END {
-        thread::sleep(Duration::from_millis(5));
-    }
-}

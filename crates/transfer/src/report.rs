@@ -10,9 +10,10 @@ use farwrite_keys::Text;
 use farwrite_units::show::{Bytes, Percent, Rate, Time, real};
 use serde::Serialize;
 
+use crate::bottleneck::{Bottleneck, BottleneckShares, Bottlenecks};
+use crate::choices::Choices;
 use crate::loss::PathLoss;
 use crate::results::{FailedFile, FailedFiles, FileResults, SharedResults};
-use crate::sender::{Bottleneck, BottleneckShares, Bottlenecks, Choices};
 use crate::shape::Shape;
 use crate::{Error, ErrorKind};
 

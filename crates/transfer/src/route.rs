@@ -4,7 +4,7 @@
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::task::Waker;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use farwrite::fabric::nic::ROCE_PORT;
 use farwrite::fabric::udp::HasSockets;
@@ -19,7 +19,6 @@ use crate::channel::Reader;
 use crate::channel_writer::Outbox;
 use crate::device::{open_device, open_for_device, open_socket};
 use crate::hooks::CANCEL_PERIOD;
-use crate::setup::Setup;
 use crate::shape::MIN_TRANSFER_MTU;
 use crate::waking::task_waker;
 use crate::{Error, ErrorKind, TransferHooks};
@@ -235,29 +234,25 @@ impl RoutedEndpoint {
         known.unwrap_or(self.peer)
     }
 
-    /// Waits until the route is known, and returns what was found; `None` with an RDMA NIC. `fixed` is
-    /// the MTU that the user requested.
-    pub(crate) fn find(
-        setup: &mut Setup<'_>,
-        patience: Duration,
+    /// What is known of the route; `None` if that is not enough yet. With an RDMA NIC, there is no route. `fixed` is
+    /// the MTU that the user requested. When no time is `left`, what was found is enough.
+    pub(crate) fn found(
+        &mut self,
+        left: Duration,
         fixed: Option<u32>,
-    ) -> Result<Option<FoundRoute>, Error> {
-        let start = Instant::now();
-        setup.until(|routed| {
-            let Some(route) = routed.route else {
-                return Ok(Some(None));
-            };
-            // The route may have existed before this wait.
-            let patience = match start.elapsed() < patience {
-                true => Duration::MAX,
-                false => Duration::ZERO,
-            };
-            match routed.keeper.found(route, patience) {
-                Ok(found) => Ok(found.map(Some)),
-                Err(RouteError::TooLarge { peer, .. }) => Err(too_large(peer, fixed)),
-                Err(error) => Err(Error::of_route(error)),
-            }
-        })
+    ) -> Result<Option<Option<FoundRoute>>, Error> {
+        let Some(route) = self.route else {
+            return Ok(Some(None));
+        };
+        let patience = match left.is_zero() {
+            true => Duration::ZERO,
+            false => Duration::MAX,
+        };
+        match self.keeper.found(route, patience) {
+            Ok(found) => Ok(found.map(Some)),
+            Err(RouteError::TooLarge { peer, .. }) => Err(too_large(peer, fixed)),
+            Err(error) => Err(Error::of_route(error)),
+        }
     }
 
     /// Connects a queue pair to the peer's, over the route.

@@ -3,15 +3,20 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use farwrite::routes::FoundRoute;
 use farwrite::{Cipher, QpInfo, Sealing};
-use farwrite_files::{Expected, Hello, Message, MessageKind, OfferedSockets, QpBlob};
+use farwrite_files::{
+    Expected, Hello, Kind, Manifest, Message, MessageKind, OfferedSockets, Partial, QpBlob,
+};
 use farwrite_keys::Text;
+use farwrite_units::show::Bytes;
 
 use crate::channel::{ChannelError, Reader};
 use crate::channel_writer::Outbox;
 use crate::hooks::{CANCEL_PERIOD, Cancel};
 use crate::liveness::{LifeSigns, SlowDisk};
 use crate::progress_counts::OwnCounts;
+use crate::report::Files;
 use crate::route::RoutedEndpoint;
 use crate::{Error, ErrorKind, TransferHooks};
 
@@ -106,6 +111,18 @@ impl<'a> Setup<'a> {
             Some(Message::Progress(_)) => Ok(true),
             Some(other) => Err(unexpected(other, Expected::Message(MessageKind::Progress))),
         }
+    }
+
+    /// Waits until the route is known, and returns what was found; `None` with an RDMA NIC. `fixed` is
+    /// the MTU that the user requested.
+    pub(crate) fn find_route(
+        &mut self,
+        patience: Duration,
+        fixed: Option<u32>,
+    ) -> Result<Option<FoundRoute>, Error> {
+        let start = Instant::now();
+        // The route may have existed before this wait.
+        self.until(|routed| routed.found(patience.saturating_sub(start.elapsed()), fixed))
     }
 
     /// Maintains the route until `done` returns a value, while no message of the peer is due.
@@ -248,4 +265,26 @@ pub(crate) fn encode_info(info: &QpInfo) -> Result<QpBlob, Error> {
 /// Sends the peer the connection data of this end's queue pair.
 pub(crate) fn send_qp_info(outbox: &Outbox, info: &QpInfo, cancel: &Cancel) -> Result<(), Error> {
     outbox.send_or_cancel(Message::QpInfo(encode_info(info)?), cancel)
+}
+
+/// Shows people where files go on that were interrupted.
+pub(crate) fn note_partials(partials: &[Partial], manifest: &Manifest, hooks: &TransferHooks<'_>) {
+    const SHOWN: usize = 3;
+    for partial in &partials[..partials.len().min(SHOWN)] {
+        let bytes = match manifest.entry(partial.entry).map(|entry| entry.kind) {
+            Some(Kind::File { bytes, .. }) => bytes,
+            _ => 0,
+        };
+        hooks.note(format!(
+            "going on with {:?} from byte {} ({} of {})",
+            manifest.path(partial.entry),
+            partial.bytes,
+            Bytes(partial.bytes),
+            Bytes(bytes)
+        ));
+    }
+    if partials.len() > SHOWN {
+        let more = u32::try_from(partials.len() - SHOWN).unwrap_or(u32::MAX);
+        hooks.note(format!("going on with {} more", Files(more)));
+    }
 }

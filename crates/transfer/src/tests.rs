@@ -120,16 +120,9 @@ fn cross(
     meddle: impl Fn(&UdpEmulator) + Sync,
 ) -> [TransferReport; 2] {
     let settings = SendSettings {
-        compare: farwrite_files::Compare::Time,
-        delete: None,
         scheme,
         rate_control: RateControl::Fixed { rate_bps },
-        expected_loss: None,
-        mtu: Some(1400),
-        largest_mtu: None,
-        sealing: Sealing::Preferred,
-        memory_bytes: 1 << 26,
-        timeout: TIMEOUT,
+        ..adaptive_settings()
     };
     cross_as(config, settings, bytes, meddle)
 }

@@ -3,8 +3,12 @@
 use std::sync::Arc;
 use std::sync::mpsc::{SendError, Sender, SyncSender};
 use std::task::{Wake, Waker as TaskWaker};
+use std::time::Duration;
 
 use farwrite::fabric::contract::Waker;
+
+/// The shortest time between two checks of everything that is not urgent. Where nothing happens, it is longer.
+pub(crate) const HOUSEKEEPING: Duration = Duration::from_millis(10);
 
 /// A queue to the thread of an endpoint. Each send ends the sleep of that thread.
 pub(crate) struct Waking<Q> {

@@ -29,19 +29,19 @@ use farwrite_units::show::Bytes;
 
 use crate::channel::Reader;
 use crate::channel_writer::{ChannelWriter, Outbox};
+use crate::disk_end::{DISK_END, wait_for_disk};
 use crate::error::of_thread;
 use crate::memory_pool::MemoryShare;
 use crate::progress_counts::{OwnCounts, PeerCounts};
 use crate::report::{Facts, Files, Role, Sending, TransferReport, Unfinished};
 use crate::results::{FileResults, SharedResults};
 use crate::route::{Offered, RoutedEndpoint};
-use crate::sender::note_partials;
-use crate::setup::{SETUP, Setup, decode_info, hello, ports, unexpected, warn_if_unsealed};
+use crate::setup::{
+    SETUP, Setup, decode_info, hello, note_partials, ports, unexpected, warn_if_unsealed,
+};
 use crate::shape::{Shape, options};
 use crate::waking::Waking;
-use crate::{
-    Client, DISK_END, Error, ErrorKind, MemoryPool, SchemeSetting, TransferHooks, wait_for_disk,
-};
+use crate::{Client, Error, ErrorKind, MemoryPool, SchemeSetting, TransferHooks};
 use buffer_demand::BufferDemand;
 use disk_writer::{DiskWriter, Job};
 pub(crate) use offer::{read_offer, skip_entries};
@@ -198,7 +198,7 @@ impl Reception<'_> {
         let waited = self.meet(&mut setup, ends)?;
         let wanted = self.hear_offer(&mut setup, list)?;
         let memory = self.first_buffer(&mut setup, &wanted.shape)?;
-        let found = RoutedEndpoint::find(&mut setup, SETUP.min(self.settings.timeout), None)?;
+        let found = setup.find_route(SETUP.min(self.settings.timeout), None)?;
         // The sender's offer follows its hello without a round trip between them, so the wait for it can
         // be much shorter than a round trip.
         let rtt = found.map_or(waited, |found| found.rtt.max(waited));

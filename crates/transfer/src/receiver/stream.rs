@@ -27,7 +27,8 @@ use crate::route::RoutedEndpoint;
 use crate::setup::send_qp_info;
 use crate::shape::Shape;
 use crate::stream_qp::StreamQp;
-use crate::{Error, ErrorKind, HOUSEKEEPING, SchemeSetting, TransferHooks};
+use crate::waking::HOUSEKEEPING;
+use crate::{Error, ErrorKind, SchemeSetting, TransferHooks};
 
 /// What the endpoint's thread checks besides its endpoint.
 pub(super) struct StreamContext<'a> {

@@ -1,7 +1,6 @@
 //! The sender's end of a transfer.
 
 mod auto;
-mod bottleneck;
 mod channel_reader;
 mod cutover;
 mod disk_reader;
@@ -15,8 +14,8 @@ use std::time::{Duration, Instant};
 use farwrite::routes::{Role as RouteRole, Sizes};
 use farwrite::{Cipher, QpInfo, QueuePair, RateControl, RealTime, SchemeName, Sealing};
 use farwrite_files::{
-    Compare, Delete, Expected, Hello, Kind, Manifest, Message, MessageKind, Partial, Source,
-    TransferPlan, detail_messages, manifest_messages,
+    Compare, Delete, Expected, Hello, Manifest, Message, MessageKind, Source, TransferPlan,
+    detail_messages, manifest_messages,
 };
 use farwrite_keys::{Key, Text};
 use farwrite_units::show::{Bytes, Rate, real};
@@ -24,18 +23,18 @@ use farwrite_units::show::{Bytes, Rate, real};
 use crate::channel::{Channel, Reader};
 use crate::channel_writer::{ChannelWriter, Outbox};
 use crate::connect::Waiting;
+use crate::disk_end::wait_for_disk;
 use crate::error::of_thread;
 use crate::progress_counts::{OwnCounts, PeerCounts};
 use crate::report::{Facts, Files, Role, Sending, TransferReport, Unfinished};
 use crate::results::SharedResults;
 use crate::route::{Offered, RoutedEndpoint};
 use crate::setup::{
-    SETUP, Setup, decode_info, hello, ports, send_qp_info, unexpected, warn_if_unsealed,
+    SETUP, Setup, decode_info, hello, note_partials, ports, send_qp_info, unexpected,
+    warn_if_unsealed,
 };
 use crate::shape::{MIN_TRANSFER_MTU, Shape, Speed, nic_mtu, options};
-use crate::{Cancel, Error, ErrorKind, Event, SchemeSetting, TransferHooks, wait_for_disk};
-pub use auto::Choices;
-pub(crate) use bottleneck::{Bottleneck, BottleneckShares, Bottlenecks};
+use crate::{Cancel, Error, ErrorKind, Event, SchemeSetting, TransferHooks};
 use channel_reader::Verdicts;
 use stream::{Sent, Stream};
 
@@ -250,7 +249,7 @@ fn measure(
     waited: Duration,
     settings: &SendSettings,
 ) -> Result<(Duration, u32), Error> {
-    let found = RoutedEndpoint::find(setup, SETUP.min(settings.timeout), settings.mtu)?;
+    let found = setup.find_route(SETUP.min(settings.timeout), settings.mtu)?;
     // The answer to the hello may be late, because this end waits for another sender.
     let rtt = found.map_or(waited, |found| found.rtt);
     let mtu = match found.and_then(|found| found.mtu) {
@@ -463,28 +462,6 @@ fn run(
         stats,
         sending: Sending::new(settings.rate_control, &peer_stats, &bottlenecks),
     }))
-}
-
-/// Shows people where files go on that were interrupted.
-pub(crate) fn note_partials(partials: &[Partial], manifest: &Manifest, hooks: &TransferHooks<'_>) {
-    const SHOWN: usize = 3;
-    for partial in &partials[..partials.len().min(SHOWN)] {
-        let bytes = match manifest.entry(partial.entry).map(|entry| entry.kind) {
-            Some(Kind::File { bytes, .. }) => bytes,
-            _ => 0,
-        };
-        hooks.note(format!(
-            "going on with {:?} from byte {} ({} of {})",
-            manifest.path(partial.entry),
-            partial.bytes,
-            Bytes(partial.bytes),
-            Bytes(bytes)
-        ));
-    }
-    if partials.len() > SHOWN {
-        let more = u32::try_from(partials.len() - SHOWN).unwrap_or(u32::MAX);
-        hooks.note(format!("going on with {} more", Files(more)));
-    }
 }
 
 /// Shows people what will be sent, and how.

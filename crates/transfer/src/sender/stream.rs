@@ -11,13 +11,14 @@ use farwrite::{
 };
 use farwrite_files::{Manifest, Source};
 
-use super::auto::{Auto, Choices};
-use super::bottleneck::{Bottleneck, Bottlenecks, StreamState};
+use super::auto::Auto;
 use super::channel_reader::ChannelEvent;
 use super::cutover::CutoverState;
 use super::disk_reader::{DiskReader, Filled};
 use super::{Negotiated, SendSettings};
+use crate::bottleneck::{Bottleneck, Bottlenecks, StreamState};
 use crate::channel_writer::Outbox;
+use crate::choices::Choices;
 use crate::liveness::{LifeSigns, Liveness, least_steps};
 use crate::progress_counts::{OwnCounts, PeerCounts};
 use crate::progress_meter::{ProgressMeter, Status};
@@ -25,8 +26,8 @@ use crate::results::{FileResults, SharedResults};
 use crate::route::RoutedEndpoint;
 use crate::shape::Shape;
 use crate::stream_qp::StreamQp;
-use crate::waking::Waking;
-use crate::{Error, ErrorKind, HOUSEKEEPING, SchemeSetting, TransferHooks};
+use crate::waking::{HOUSEKEEPING, Waking};
+use crate::{Error, ErrorKind, SchemeSetting, TransferHooks};
 use farwrite_units::show::{Percent, Time, real};
 
 /// Filled buffers that wait to be posted.

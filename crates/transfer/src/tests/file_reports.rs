@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use farwrite::{RateControl, Sealing};
+use farwrite::RateControl;
 use farwrite_files::{ScanOptions, Source};
 use farwrite_link::LinkConfig;
 
-use super::{Reports, TIMEOUT, pattern, travel, until_delivered};
-use crate::{Cancel, Error, ErrorKind, SchemeSetting, SendSettings, Unfinished};
+use super::{Reports, adaptive_settings, pattern, travel, until_delivered};
+use crate::{Cancel, Error, ErrorKind, SendSettings, Unfinished};
 
 /// Runs a test as a user who may not read everything. Root may read everything.
 fn as_nobody<T: Send>(work: impl FnOnce() -> T + Send) -> T {
@@ -56,18 +56,10 @@ fn what_happened_to_files_is_told_after_a_failure() {
 
     let config = LinkConfig::default();
     let settings = SendSettings {
-        compare: farwrite_files::Compare::Time,
-        delete: None,
-        scheme: SchemeSetting::Auto,
         rate_control: RateControl::Fixed {
             rate_bps: 20_000_000,
         },
-        expected_loss: None,
-        mtu: Some(1400),
-        largest_mtu: None,
-        sealing: Sealing::Preferred,
-        memory_bytes: 1 << 26,
-        timeout: TIMEOUT,
+        ..adaptive_settings()
     };
     let flag = Arc::new(AtomicBool::new(false));
     let cancel = Cancel::watching(Arc::clone(&flag));

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use farwrite_link::LinkConfig;
 
-use super::{TIMEOUT, attempt, pattern};
-use crate::{RateControl, SchemeSetting, Sealing, SendSettings};
+use super::{adaptive_settings, attempt, pattern};
+use crate::{RateControl, SendSettings};
 
 /// The whole file is one message, which takes more than a second.
 #[test]
@@ -18,16 +18,8 @@ fn progress_is_what_has_arrived_and_not_whole_messages() {
         ..LinkConfig::default()
     };
     let settings = SendSettings {
-        compare: farwrite_files::Compare::Time,
-        delete: None,
-        scheme: SchemeSetting::Auto,
         rate_control: RateControl::default(),
-        expected_loss: None,
-        mtu: Some(1400),
-        largest_mtu: None,
-        sealing: Sealing::Preferred,
-        memory_bytes: 1 << 26,
-        timeout: TIMEOUT,
+        ..adaptive_settings()
     };
     let crossing = attempt(config, settings, &pattern(BYTES), |_| {});
     let reports = crossing.results.map(|result| result.expect("it arrives"));

@@ -3,10 +3,10 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use farwrite::{SchemeName, Sealing, SwiftOptions};
+use farwrite::{SchemeName, SwiftOptions};
 use farwrite_link::{LinkConfig, Loss};
 
-use super::{TIMEOUT, adaptive, attempt, cross_as, pattern, until_delivered};
+use super::{TIMEOUT, adaptive, adaptive_settings, attempt, cross_as, pattern, until_delivered};
 use crate::{EqdsOptions, ErrorKind, RateControl, SchemeSetting, SendSettings};
 
 /// Sends over a path of jumbo frames that shrinks according to `steps`: when the first number of
@@ -35,16 +35,10 @@ fn shrink(settings: SendSettings, bytes: usize, steps: &[(u64, usize)]) -> [serd
 /// A path that shrinks twice does not end a transfer with this scheme and rate control.
 fn survives(scheme: &str, rate_control: RateControl) {
     let settings = SendSettings {
-        compare: farwrite_files::Compare::Time,
-        delete: None,
         scheme: scheme.parse().expect("a scheme"),
         rate_control,
-        expected_loss: None,
         mtu: None,
-        largest_mtu: None,
-        sealing: Sealing::Preferred,
-        memory_bytes: 1 << 26,
-        timeout: TIMEOUT,
+        ..adaptive_settings()
     };
     // Packets have 8912 bytes, then 1412, then 1332.
     let results = shrink(settings, 12_000_000, &[(300, 1472), (2500, 1400)]);
@@ -87,18 +81,12 @@ fn a_path_that_shrinks_twice_is_survived_at_any_rate_control() {
 fn a_path_that_shrinks_too_often_ends_with_a_typed_error() {
     let sizes = [8868, 5000, 1472];
     let settings = SendSettings {
-        compare: farwrite_files::Compare::Time,
-        delete: None,
         scheme: SchemeSetting::Named(SchemeName::SrNack),
         rate_control: RateControl::Fixed {
             rate_bps: 50_000_000,
         },
-        expected_loss: None,
         mtu: None,
-        largest_mtu: None,
-        sealing: Sealing::Preferred,
-        memory_bytes: 1 << 26,
-        timeout: TIMEOUT,
+        ..adaptive_settings()
     };
     let config = LinkConfig {
         delay: Duration::from_millis(5),

@@ -3,16 +3,14 @@
 //! `farwrite-choice` chooses. The best scheme changes during a transfer, because less and less is
 //! left.
 
-mod choices;
-
 use std::time::Duration;
 
 use farwrite::{PeerStats, QpStats, SchemeName};
 use farwrite_choice::{Chooser, Packets, SchemeSetting};
 use farwrite_units::show::{Percent, Rate, Time, real};
 
+use crate::choices::Choices;
 use crate::shape::Shape;
-pub use choices::Choices;
 
 /// Messages in flight beyond those that fill the path: one is starting, one has ended.
 const SPARE: usize = 2;

@@ -32,7 +32,7 @@ pub struct Choices {
 
 impl Choices {
     /// Records that this scheme was chosen from message `message` on, for the last reason given.
-    pub(super) fn note(&mut self, message: u64, chosen: SchemeName, instead_of_another: bool) {
+    pub(crate) fn note(&mut self, message: u64, chosen: SchemeName, instead_of_another: bool) {
         self.changes += u64::from(instead_of_another);
         if self.last_changes.len() == LISTED {
             self.last_changes.pop_front();
@@ -45,12 +45,12 @@ impl Choices {
     }
 
     /// Sets the reason of the current choice.
-    pub(super) fn explain(&mut self, reason: String) {
+    pub(crate) fn explain(&mut self, reason: String) {
         self.reason = reason;
     }
 
     /// Counts a sent message.
-    pub(super) fn handle_sent(&mut self, scheme: SchemeName) {
+    pub(crate) fn handle_sent(&mut self, scheme: SchemeName) {
         *self.messages.entry(scheme.to_string()).or_default() += 1;
     }
 

@@ -28,18 +28,18 @@ pub(crate) enum Bottleneck {
 
 /// The state of the stream at one instant.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct StreamState {
+pub(crate) struct StreamState {
     /// What bounds the rate, as the endpoint knows, and its bytes in flight.
-    pub(super) bound: SendLimit,
-    pub(super) in_flight_bytes: u64,
+    pub(crate) bound: SendLimit,
+    pub(crate) in_flight_bytes: u64,
     /// Messages in flight, and their maximum number.
-    pub(super) in_flight: usize,
-    pub(super) window: usize,
+    pub(crate) in_flight: usize,
+    pub(crate) window: usize,
     /// All bytes have been read.
-    pub(super) is_read: bool,
-    pub(super) has_max_rate: bool,
+    pub(crate) is_read: bool,
+    pub(crate) has_max_rate: bool,
     /// Nothing has been heard of the receiver for some time.
-    pub(super) is_silent: bool,
+    pub(crate) is_silent: bool,
 }
 
 /// How often each bottleneck was seen, at regular intervals.
@@ -102,7 +102,7 @@ impl Bottleneck {
     }
 
     /// Returns what limits the rate now; `None` at the end, when everything has been sent, unless the receiver is silent.
-    pub(super) fn of(shape: &Shape, state: StreamState) -> Option<Self> {
+    pub(crate) fn of(shape: &Shape, state: StreamState) -> Option<Self> {
         // What the endpoint knows is from before the silence.
         if state.is_silent {
             return Some(Self::Silence);
@@ -130,7 +130,7 @@ impl Bottleneck {
 
 impl Bottlenecks {
     /// Counts what was seen.
-    pub(super) fn add(&mut self, bottleneck: Option<Bottleneck>) {
+    pub(crate) fn add(&mut self, bottleneck: Option<Bottleneck>) {
         if let Some(bottleneck) = bottleneck {
             self.seen[bottleneck as usize] += 1;
         }
