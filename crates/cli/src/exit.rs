@@ -130,10 +130,10 @@ impl From<&ConnectionError> for Exit {
 /// The exit code for a stream that could not be opened, or has broken.
 impl From<&StreamError> for Exit {
     fn from(error: &StreamError) -> Self {
-        match error {
-            StreamError::Connection(error) => error.into(),
-            StreamError::Violation(_) => Self::Mismatch,
-            StreamError::Options(_) => Self::Other,
+        match (error.of_connection(), error) {
+            (Some(error), _) => (&error).into(),
+            (None, StreamError::Violation(_)) => Self::Mismatch,
+            (None, StreamError::Options(_)) => Self::Other,
             _ => Self::Unreachable,
         }
     }
@@ -241,7 +241,26 @@ impl<T, E: Error> OrExit<T> for Result<T, E> {
 
 #[cfg(test)]
 mod tests {
+    use farwrite_connection::{ByeCause, Ended};
+    use farwrite_keys::Text;
+
     use super::*;
+
+    #[test]
+    fn the_end_of_a_connection_has_one_exit_code() {
+        for (cause, exit) in [
+            (ByeCause::Busy, Exit::Busy),
+            (ByeCause::NoLongerKnown, Exit::Mismatch),
+            (ByeCause::Closed, Exit::Unreachable),
+        ] {
+            let reason = Text::new("");
+            let ended = Ended::ByPeer { cause, reason };
+            let of_stream = StreamError::ConnectionEnded(ended.clone());
+            let of_connection = ConnectionError::Over(ended);
+            assert_eq!(Exit::from(&of_stream), exit);
+            assert_eq!(Exit::from(&of_connection), exit);
+        }
+    }
 
     #[test]
     fn keys_are_not_shown() {

@@ -87,6 +87,7 @@ impl From<&ConnectionError> for ErrorKind {
                 ..
             }) => Self::Mismatch,
             ConnectionError::Busy { .. } => Self::Busy,
+            error if error.is_busy() => Self::Busy,
             ConnectionError::Noise(_)
             | ConnectionError::Randomness(_)
             | ConnectionError::NoKeys => Self::Other,
