@@ -2,7 +2,9 @@
 
 use std::cell::Cell;
 
-use farwrite_experiment::extensions::{Feedback, Limits, Loss, PathProfile, RateControl, Sent};
+use farwrite_experiment::extensions::{
+    Acknowledged, Detail, Feedback, Limits, Loss, PathProfile, RateControl, Sent,
+};
 use pyo3::call::PyCallArgs;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -33,6 +35,7 @@ pub(crate) fn has_failed() -> bool {
 pub(crate) struct Controller {
     name: String,
     object: Option<Py<PyAny>>,
+    detail: Detail,
     limits: Limits,
     timeout_ns: Option<u64>,
 }
@@ -43,6 +46,7 @@ impl Controller {
         let mut made = Self {
             name: name.to_owned(),
             object: None,
+            detail: Detail::Reports,
             limits: Limits {
                 pace_bps: path.rate_bps.max(1),
                 window_bytes: u64::MAX,
@@ -52,7 +56,12 @@ impl Controller {
         Python::attach(
             |py| match class.call1(py, (path.rate_bps, path.rtt_ns, path.mtu_bytes)) {
                 Ok(object) => {
+                    let detail = detail_of(object.bind(py));
                     made.object = Some(object);
+                    match detail {
+                        Ok(detail) => made.detail = detail,
+                        Err(why) => made.refuse(py, &why),
+                    }
                     made.read(py);
                 }
                 Err(error) => made.fail(py, error),
@@ -80,11 +89,13 @@ impl Controller {
         };
         match read(object.bind(py)) {
             Ok((limits, timeout_ns)) => (self.limits, self.timeout_ns) = (limits, timeout_ns),
-            Err(why) => {
-                let error = PyValueError::new_err(format!("controller {}: {why}", self.name));
-                self.fail(py, error);
-            }
+            Err(why) => self.refuse(py, &why),
         }
+    }
+
+    fn refuse(&mut self, py: Python<'_>, why: &str) {
+        let error = PyValueError::new_err(format!("controller {}: {why}", self.name));
+        self.fail(py, error);
     }
 
     fn fail(&mut self, py: Python<'_>, error: PyErr) {
@@ -95,6 +106,20 @@ impl Controller {
         let first = ERROR.take().unwrap_or(error);
         ERROR.set(Some(first));
         (self.object, self.timeout_ns) = (None, None);
+    }
+}
+
+/// What a controller reads.
+fn detail_of(object: &Bound<'_, PyAny>) -> Result<Detail, String> {
+    let value = object.getattr("detail").map_err(|why| why.to_string())?;
+    let name: String = value.extract().unwrap_or_default();
+    match name.as_str() {
+        "reports" => Ok(Detail::Reports),
+        "packets" => Ok(Detail::Packets),
+        "telemetry" => Ok(Detail::Telemetry),
+        _ => Err(format!(
+            "detail = {value}: \"reports\", \"packets\" or \"telemetry\""
+        )),
     }
 }
 
@@ -130,6 +155,30 @@ impl RateControl for Controller {
         self.call(
             "on_feedback",
             (feedback.now_ns, feedback.received_bytes, rtt_ns),
+        );
+    }
+
+    fn detail(&self) -> Detail {
+        self.detail
+    }
+
+    fn on_acknowledged(&mut self, acknowledged: &Acknowledged<'_>) {
+        let hops = acknowledged.hops.iter();
+        let hops = hops.map(|hop| {
+            let (port, at_ns) = (hop.port, hop.at_ns);
+            (port, at_ns, hop.queued_bytes, hop.sent_bytes, hop.rate_bps)
+        });
+        let hops: Vec<_> = hops.collect();
+        let (bytes, rtt_ns) = (acknowledged.bytes, acknowledged.rtt_ns);
+        self.call(
+            "on_acknowledged",
+            (
+                acknowledged.now_ns,
+                bytes,
+                rtt_ns,
+                acknowledged.marked,
+                hops,
+            ),
         );
     }
 

@@ -118,6 +118,41 @@ def test_a_window_limits_the_queue() -> None:
     assert results.runs["queue_peak_bytes"][0] <= 4 * 11 * 4200
 
 
+class Probe(Window):
+    """Checks what each acknowledgement says."""
+
+    detail = "telemetry"
+    marks = packets = 0
+
+    def on_acknowledged(
+        self, now_ns: int, acked_bytes: int, rtt_ns: int | None, marked: bool, hops: list[sim.controller.Hop]
+    ) -> None:
+        [(_, at_ns, queued_bytes, _, rate_bps)] = hops
+        assert rtt_ns is not None
+        assert now_ns - rtt_ns < at_ns < now_ns
+        assert rate_bps == 40_000_000_000
+        assert acked_bytes <= 4096 + 16 + 44 + 42
+        # The switch marks from 20 kB on.
+        assert marked == (queued_bytes > 20_000)
+        Probe.marks += marked
+        Probe.packets += 1
+
+
+def test_a_controller_reads_round_trips_marks_and_hops() -> None:
+    step = {"ecn": {"kmin": "20kB", "kmax": "20kB", "pmax": 1.0}}
+    plan = PLAN | {"transport": ["roce-nocc@own"], "switch": {"step": step}}
+    results = sim.run(plan, controllers={"own": Probe})
+    assert results.runs["done"].tolist() == [4]
+    assert Probe.packets == 4 * -(-2_000_000 // 4096)
+    assert 0 < Probe.marks == results.runs["marked"][0]
+
+
+class Wordy(Window):
+    """Asks for something else."""
+
+    detail = "everything"  # type: ignore[assignment]
+
+
 class Broken(Window):
     """Raises an exception at the first acknowledgement."""
 
@@ -145,6 +180,7 @@ class Still(Window):
         (Broken, KeyError, "broken"),
         (Nonsense, ValueError, "controller own: pace_bps = 0: at least 1"),
         (Still, ValueError, "controller own: timeout_ns is"),
+        (Wordy, ValueError, "controller own: detail = everything"),
         (None, TypeError, "not callable"),
     ],
 )

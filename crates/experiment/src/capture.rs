@@ -106,6 +106,7 @@ mod tests {
             ecn: Ecn::Capable0,
             header: Header::Other([0; 12].into()),
             payload: Payload::Ghost(bytes),
+            telemetry: None,
         };
         let mut capture = Capture::default();
         capture.add(1_000_000_002, &frame(4));

@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 
 pub use farwrite_net::{Balancer, PortChoice};
-pub use farwrite_rate::{Feedback, Limits, Loss, RateControl, Sent};
+pub use farwrite_rate::{Acknowledged, Detail, Feedback, Hop, Limits, Loss, RateControl, Sent};
 pub use farwrite_rc::{PathProfile, Repair, Unacknowledged};
 
 use farwrite_net::MakeBalancer;

@@ -5,6 +5,7 @@ use std::ops::{Index, IndexMut};
 
 use crate::ids::{PortId, next_id};
 use crate::prefetch::prefetch;
+use crate::telemetry::Telemetry;
 use crate::{Ecn, Frame, NodeId, Payload};
 
 /// Index of a frame in the arena.
@@ -107,6 +108,12 @@ impl Arena {
     /// The payload of a frame.
     pub(crate) fn payload(&self, id: FrameId) -> &Payload {
         &self.frames[id.0 as usize].0.as_ref().expect(IN_USE).payload
+    }
+
+    /// The room of a frame for telemetry.
+    pub(crate) fn telemetry(&mut self, id: FrameId) -> Option<&mut Telemetry> {
+        let frame = self.frames[id.0 as usize].0.as_mut().expect(IN_USE);
+        frame.telemetry.as_deref_mut()
     }
 
     /// Cuts the payload off a frame, and gives it another priority.
@@ -223,6 +230,7 @@ mod tests {
             ecn: Ecn::NotCapable,
             header: Header::Other([].into()),
             payload: Payload::Ghost(0),
+            telemetry: None,
         }
     }
 

@@ -135,6 +135,7 @@ impl Frame {
             ecn: Ecn::of_tos(datagram.tos),
             header: Header::Roce(Roce::parse(&packet)?),
             payload: Payload::Bytes(packet.payload().into()),
+            telemetry: None,
         })
     }
 

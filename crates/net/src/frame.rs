@@ -7,6 +7,7 @@ use farwrite_wire::request::pad_bytes;
 
 use crate::NodeId;
 use crate::header::{Header, Roce};
+use crate::telemetry::Telemetry;
 
 /// UDP destination port of RoCEv2 (IBTA annex A17).
 pub const ROCE_PORT: u16 = 4791;
@@ -38,6 +39,8 @@ pub struct Frame {
     pub header: Header,
     /// The payload.
     pub payload: Payload,
+    /// Room for telemetry of the switches, if the sender asks for it. Datagrams as bytes do not have it.
+    pub telemetry: Option<Box<Telemetry>>,
 }
 
 /// The payload of a frame.
@@ -115,11 +118,12 @@ impl Frame {
             ecn: Ecn::Capable0,
             header: Header::Roce(Roce::new(bth)),
             payload,
+            telemetry: None,
         }
     }
 
-    /// Bytes of the IP datagram in the frame. Padding and ICRC of RoCEv2 packets count, also when
-    /// the packet is trimmed.
+    /// Bytes of the IP datagram in the frame. Padding, ICRC of RoCEv2 packets, and telemetry, count, also
+    /// when the packet is trimmed.
     #[must_use]
     pub fn ip_bytes(&self) -> u32 {
         let payload = self.payload.carried_bytes();
@@ -127,10 +131,12 @@ impl Frame {
             Header::Roce(_) => u32::from(pad_bytes(payload)) + ICRC_BYTES,
             Header::Other(_) => 0,
         };
+        let telemetry = self.telemetry.as_ref().map_or(0, |_| Telemetry::BYTES);
         IP_AND_UDP_BYTES
             .saturating_add(self.header.bytes())
             .saturating_add(payload)
             .saturating_add(trailer)
+            .saturating_add(telemetry)
     }
 
     /// Cuts the payload off.

@@ -75,6 +75,7 @@ mod port;
 mod prefetch;
 mod routes;
 mod switch;
+mod telemetry;
 mod topology;
 mod units;
 
@@ -93,6 +94,7 @@ pub use switch::{
     Balancer, MakeBalancer, MarkAt, NamedBalancer, Pfc, Policy, PortChoice, Red, SwitchConfig,
     SwitchError, Trim, XoffThreshold,
 };
+pub use telemetry::{Hop, MAX_HOPS, Telemetry};
 pub use topology::{
     Cable, FileError, LeafSpine, ListedCable, MAX_CABLES, MAX_NODES, MAX_PORTS, Node, NodeList,
     Role, Shape, Topology, TopologyError, read_toml,

@@ -59,6 +59,52 @@ pub struct Feedback {
     pub drain_bps: u64,
 }
 
+/// What a controller reads beside the packets sent, reports, notifications and losses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Detail {
+    /// Nothing.
+    #[default]
+    Reports,
+    /// Each acknowledgement ([`RateControl::on_acknowledged`]), with the round trip and the mark of a packet.
+    Packets,
+    /// The same, with what the switches on the path wrote into the packet ([`Acknowledged::hops`]).
+    Telemetry,
+}
+
+/// An acknowledgement of packets that were not known to have arrived.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Acknowledged<'a> {
+    /// When it arrived, in nanoseconds of the sender's clock.
+    pub now_ns: u64,
+    /// Bytes sent on the path up to and including the newest of its packets, as in [`Newest`].
+    pub sent_bytes: u64,
+    /// Bytes that it acknowledges, headers included.
+    pub bytes: u64,
+    /// Time from the departure of the newest of its packets, in nanoseconds. `None` if that packet was sent more than
+    /// once.
+    pub rtt_ns: Option<u64>,
+    /// Whether the receiver got a mark (ECN CE, RFC 3168) on one of its packets.
+    pub marked: bool,
+    /// The ports of switches that the newest of its packets left by, in the order of its path. Empty without
+    /// [`Detail::Telemetry`].
+    pub hops: &'a [Hop],
+}
+
+/// What a port of a switch writes into a packet that leaves by it: in-band telemetry (INT) as in HPCC (SIGCOMM 2019).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Hop {
+    /// The port, by a number of its own in the network.
+    pub port: u32,
+    /// When the packet left, in nanoseconds of the network's clock.
+    pub at_ns: u64,
+    /// Bytes in the queues of the port, without this packet.
+    pub queued_bytes: u64,
+    /// Bytes that the port has sent before this packet.
+    pub sent_bytes: u64,
+    /// Rate of the port in bits a second.
+    pub rate_bps: u64,
+}
+
 /// Estimates of a path before the first packet: from the user's description, or measured by an
 /// earlier transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +131,16 @@ pub trait RateControl {
 
     /// Processes a report. A report that a newer one has overtaken has no effect.
     fn on_feedback(&mut self, feedback: &Feedback);
+
+    /// What the controller reads beside reports. The answer stays the same. NICs of `farwrite-rc` provide all of it,
+    /// endpoints only reports.
+    fn detail(&self) -> Detail {
+        Detail::Reports
+    }
+
+    /// Processes an acknowledgement, just before the report about it. It is called with [`Detail::Packets`] and
+    /// [`Detail::Telemetry`] only; each packet then asks for an acknowledgement.
+    fn on_acknowledged(&mut self, _acknowledged: &Acknowledged<'_>) {}
 
     /// Processes the timeout, when [`next_timeout`](Self::next_timeout) has passed. Earlier calls
     /// have no effect. Returns whether no report came in time: then no packet counts as in flight any more.

@@ -370,7 +370,9 @@ mod swift;
 
 pub use adaptive::{Adaptive, AdaptiveOptions, Phase};
 pub use bucket::TokenBucket;
-pub use control::{Feedback, Limits, Loss, Newest, RateControl, Sent, Start};
+pub use control::{
+    Acknowledged, Detail, Feedback, Hop, Limits, Loss, Newest, RateControl, Sent, Start,
+};
 pub use dcqcn::{Dcqcn, DcqcnOptions};
 pub use eqds::{Eqds, EqdsOptions, PacedEqds};
 pub use fixed::Fixed;

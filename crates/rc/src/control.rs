@@ -4,11 +4,15 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use core::fmt;
 
-use farwrite_rate::{Feedback, Loss, Newest, RateControl, Sent, TokenBucket};
+use farwrite_net::{MAX_HOPS, Telemetry};
+use farwrite_rate::{
+    Acknowledged, Detail, Feedback, Hop, Loss, Newest, RateControl, Sent, TokenBucket,
+};
 
 /// Applies the pace, the window and the credit of a congestion controller to a queue pair.
 pub(crate) struct CongestionControl {
     rate: Box<dyn RateControl + Send>,
+    detail: Detail,
     bucket: TokenBucket,
     flight: Flight,
 }
@@ -18,10 +22,20 @@ impl CongestionControl {
     pub(crate) fn new(now_ns: u64, rate: Box<dyn RateControl + Send>) -> Self {
         let mut bucket = TokenBucket::new(1, 1);
         bucket.set_pace(now_ns, rate.limits().pace_bps);
+        let detail = rate.detail();
         Self {
             rate,
+            detail,
             bucket,
             flight: Flight::default(),
+        }
+    }
+
+    /// Bytes of telemetry in a request packet; 0 if the controller does not read it.
+    pub(crate) fn telemetry_bytes(&self) -> u64 {
+        match self.detail {
+            Detail::Telemetry => u64::from(Telemetry::BYTES),
+            Detail::Reports | Detail::Packets => 0,
         }
     }
 
@@ -43,10 +57,10 @@ impl CongestionControl {
         self.flight.in_flight_bytes < self.rate.limits().window_bytes
     }
 
-    /// Whether acknowledgements make room for packets. Without them, a sender whose window has shrunk would wait for a
-    /// timeout.
-    pub(crate) fn limits_flight(&self) -> bool {
-        self.rate.limits().window_bytes < u64::MAX
+    /// Whether each packet asks for an acknowledgement: the controller reads them, or they make room for packets. Without
+    /// them, a sender whose window has shrunk would wait for a timeout.
+    pub(crate) fn wants_acknowledgements(&self) -> bool {
+        self.detail > Detail::Reports || self.rate.limits().window_bytes < u64::MAX
     }
 
     /// Whether the receiver's credit allows a packet. Always true without credit-based control.
@@ -88,6 +102,35 @@ impl CongestionControl {
         self.flight.arrive(count);
     }
 
+    /// Passes an acknowledgement to a controller that reads them, before [`report`](Self::report). `marked` and `telemetry`
+    /// are those that the receiver returns.
+    pub(crate) fn acknowledge(&mut self, now_ns: u64, marked: bool, telemetry: Option<&Telemetry>) {
+        if self.detail == Detail::Reports {
+            return;
+        }
+        let fresh = core::mem::take(&mut self.flight.fresh);
+        let Some(newest) = fresh.newest else {
+            return;
+        };
+        if marked {
+            self.flight.marked_packets += fresh.packets;
+        }
+        let mut hops = [Hop::default(); MAX_HOPS];
+        let recorded = telemetry.map_or(&[][..], Telemetry::hops);
+        for (hop, recorded) in hops.iter_mut().zip(recorded) {
+            *hop = read(recorded);
+        }
+        self.rate.on_acknowledged(&Acknowledged {
+            now_ns,
+            sent_bytes: newest.sent_bytes,
+            bytes: fresh.bytes,
+            rtt_ns: newest.departed_ns.map(|at_ns| now_ns.saturating_sub(at_ns)),
+            marked,
+            hops: &hops[..recorded.len()],
+        });
+        self.refresh(now_ns);
+    }
+
     /// Reports arrivals since the last call to the controller.
     pub(crate) fn report(&mut self, now_ns: u64) {
         if core::mem::take(&mut self.flight.changed) {
@@ -96,6 +139,7 @@ impl CongestionControl {
                 newest: self.flight.newest,
                 received_bytes: self.flight.received_bytes,
                 received_packets: self.flight.received_packets,
+                marked_packets: self.flight.marked_packets,
                 ..Feedback::default()
             });
             self.refresh(now_ns);
@@ -157,9 +201,20 @@ struct Flight {
     sent_bytes: u64,
     received_bytes: u64,
     received_packets: u64,
+    /// Packets whose acknowledgement returned a mark, if the controller reads acknowledgements.
+    marked_packets: u64,
     newest: Option<Newest>,
     /// Whether packets have arrived since the last report.
     changed: bool,
+    fresh: Fresh,
+}
+
+/// Packets that arrived since the controller last read an acknowledgement.
+#[derive(Debug, Default)]
+struct Fresh {
+    bytes: u64,
+    packets: u64,
+    newest: Option<Newest>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -229,12 +284,18 @@ impl Flight {
         self.received_packets += 1;
         self.changed = true;
         let newer = |newest: Newest| packet.sent_bytes > newest.sent_bytes;
+        let newest = Newest {
+            sent_bytes: packet.sent_bytes,
+            departed_ns: packet.departed_ns,
+            hold_ns: 0,
+        };
         if self.newest.is_none_or(newer) {
-            self.newest = Some(Newest {
-                sent_bytes: packet.sent_bytes,
-                departed_ns: packet.departed_ns,
-                hold_ns: 0,
-            });
+            self.newest = Some(newest);
+        }
+        self.fresh.bytes += packet.bytes;
+        self.fresh.packets += 1;
+        if self.fresh.newest.is_none_or(newer) {
+            self.fresh.newest = Some(newest);
         }
     }
 
@@ -248,6 +309,17 @@ impl Flight {
                 self.in_flight_bytes -= packet.bytes;
             }
         }
+    }
+}
+
+/// A hop of a packet, as controllers read it.
+fn read(hop: &farwrite_net::Hop) -> Hop {
+    Hop {
+        port: hop.port,
+        at_ns: hop.at_ns,
+        queued_bytes: hop.queued_bytes,
+        sent_bytes: hop.sent_bytes,
+        rate_bps: hop.rate_bps,
     }
 }
 

@@ -1,5 +1,9 @@
 //! A queue pair of a NIC, of either kind.
 
+use alloc::boxed::Box;
+
+use farwrite_net::Telemetry;
+
 use crate::{Memory, Packet, QueuePair, xp};
 
 /// A reliable connection, or XP.
@@ -67,6 +71,28 @@ impl End {
         match self {
             Self::Reliable(pair) => pair.next_send_ns(now_ns),
             Self::Xp(pair) => pair.next_send_ns().unwrap_or(0),
+        }
+    }
+
+    /// Notes what a packet brought with it. XP reads nothing but notifications.
+    pub(crate) fn note_path(
+        &mut self,
+        packet: &Packet,
+        marked: bool,
+        telemetry: Option<Box<Telemetry>>,
+    ) {
+        if let Self::Reliable(pair) = self {
+            pair.note_path(packet, marked, telemetry);
+        }
+    }
+
+    /// The telemetry of the packet that was polled last: room for that of a request, or that which an acknowledgement
+    /// returns.
+    pub(crate) fn telemetry_of(&mut self, packet: &Packet) -> Option<Box<Telemetry>> {
+        match self {
+            Self::Reliable(pair) if pair.collects_telemetry(packet) => Some(Box::default()),
+            Self::Reliable(pair) => pair.take_telemetry(),
+            Self::Xp(_) => None,
         }
     }
 

@@ -112,6 +112,7 @@ extern crate alloc;
 mod baselines;
 mod config;
 mod control;
+mod echo;
 mod end;
 mod memory;
 mod nic;

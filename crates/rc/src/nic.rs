@@ -462,6 +462,7 @@ impl ScheduledPair {
         let connection = &self.connection;
         let src_port = self.paths.port(connection.src_port, self.sent[kind]);
         self.sent[kind] += 1;
+        let telemetry = self.pair.telemetry_of(&packet);
         Frame {
             src: node,
             dst: connection.peer,
@@ -472,6 +473,7 @@ impl ScheduledPair {
             ecn: Ecn::Capable0,
             header: Header::Roce(packet.header),
             payload: packet.payload,
+            telemetry,
         }
     }
 
@@ -514,6 +516,10 @@ impl Device for Nic {
         };
         self.note_arrival(at, frame.ecn, &packet);
         if let Some(end) = &mut self.ends[at] {
+            let marked = frame.ecn == Ecn::Experienced;
+            if marked || frame.telemetry.is_some() {
+                end.pair.note_path(&packet, marked, frame.telemetry);
+            }
             end.pair.handle_packet(now_ns, &packet, &mut self.memory);
         }
         self.reschedule(at);

@@ -3,8 +3,8 @@
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
-use farwrite_net::Payload;
-use farwrite_rate::RateControl;
+use farwrite_net::{Payload, Telemetry};
+use farwrite_rate::{Detail, RateControl};
 use farwrite_wire::opcode::Position;
 
 use crate::control::CongestionControl;
@@ -89,6 +89,9 @@ impl QueuePair {
     /// replaces an earlier controller. Packets that are in flight at that time are not reported to
     /// the new one.
     pub fn set_control(&mut self, now_ns: u64, rate: Box<dyn RateControl + Send>) {
+        self.responder
+            .replies
+            .set_echo(rate.detail() > Detail::Reports);
         self.requester.control = Some(CongestionControl::new(now_ns, rate));
     }
 
@@ -111,6 +114,31 @@ impl QueuePair {
     pub fn next_send_ns(&mut self, now_ns: u64) -> u64 {
         let control = self.requester.control.as_mut();
         control.map_or(0, |control| control.next_send_ns(now_ns))
+    }
+
+    /// Whether a packet to be sent collects telemetry: one of a request, if the controller reads it.
+    pub(crate) fn collects_telemetry(&self, packet: &Packet) -> bool {
+        let control = self.requester.control.as_ref();
+        control.is_some_and(|control| control.telemetry_bytes() > 0) && is_of_request(packet)
+    }
+
+    /// The telemetry that the acknowledgement polled last returns to the peer.
+    pub(crate) fn take_telemetry(&mut self) -> Option<Box<Telemetry>> {
+        self.responder.replies.take_polled()
+    }
+
+    /// Notes the mark and the telemetry of a packet, just before [`handle_packet`](Self::handle_packet).
+    pub(crate) fn note_path(
+        &mut self,
+        packet: &Packet,
+        marked: bool,
+        telemetry: Option<Box<Telemetry>>,
+    ) {
+        if packet.header.bth.opcode == opcode::ACKNOWLEDGE {
+            self.requester.telemetry = telemetry;
+        } else if is_of_request(packet) {
+            self.responder.replies.note(marked, telemetry);
+        }
     }
 
     /// Queues a congestion notification packet for the peer.
@@ -361,4 +389,9 @@ impl QueuePair {
         self.requester.fail(error, &mut self.completions);
         self.responder.fail(&mut self.completions);
     }
+}
+
+/// Whether a packet belongs to a request of its sender.
+fn is_of_request(packet: &Packet) -> bool {
+    opcode::parse(packet.header.bth.opcode).is_some_and(|(operation, _)| is_request(operation))
 }

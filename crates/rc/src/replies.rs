@@ -1,11 +1,14 @@
 //! Replies of a responder, in the order of sending (IBTA 9.7.5).
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
 use farwrite_net::Payload;
+use farwrite_net::Telemetry;
 use farwrite_wire::header::Aeth;
 use farwrite_wire::opcode::Position;
 
+use crate::echo::Echo;
 use crate::opcode::{self, position};
 use crate::packet::{Packet, header};
 use crate::{Memory, Nak, QpConfig, Recovery, Syndrome, psn};
@@ -21,6 +24,10 @@ pub(crate) struct Replies {
     /// Total of packets of credit granted to the peer, modulo 2^24. With trimming, ACKs carry it
     /// instead of the MSN.
     granted_packets: u32,
+    /// What packets have brought since the last reply; `None`: nobody reads it.
+    echo: Option<Echo>,
+    /// The telemetry of the acknowledgement that was polled last.
+    polled: Option<Box<Telemetry>>,
 }
 
 #[derive(Debug)]
@@ -30,6 +37,7 @@ enum Reply {
         count: u64,
         msn: u32,
         syndrome: Syndrome,
+        echo: Echo,
     },
     Read(ReadReply),
 }
@@ -59,14 +67,47 @@ impl Replies {
             config,
             queue: VecDeque::new(),
             granted_packets: 0,
+            echo: None,
+            polled: None,
         }
     }
 
+    /// Whether replies return marks and telemetry.
+    pub(crate) fn set_echo(&mut self, echoes: bool) {
+        self.echo = echoes.then(Echo::default);
+    }
+
+    /// Notes what an arriving packet brought, for the next reply.
+    pub(crate) fn note(&mut self, marked: bool, telemetry: Option<Box<Telemetry>>) {
+        if let Some(echo) = &mut self.echo {
+            echo.note(marked, telemetry);
+        }
+    }
+
+    /// What the next reply returns.
+    fn take_echo(&mut self) -> Echo {
+        self.echo.as_mut().map(core::mem::take).unwrap_or_default()
+    }
+
+    /// The telemetry that the acknowledgement polled last returns.
+    pub(crate) fn take_polled(&mut self) -> Option<Box<Telemetry>> {
+        self.polled.take()
+    }
+
     /// Queues an ACK of all packets up to `count`, or a NAK of that packet, which acknowledges all
-    /// packets before it. It replaces an older ACK directly before it in the queue.
+    /// packets before it. It replaces an older ACK directly before it in the queue, unless that one returns another mark
+    /// (RFC 8257, section 3.2).
     pub(crate) fn ack(&mut self, count: u64, msn: u32, syndrome: Syndrome) {
         let selective = self.config.recovery.is_selective();
-        let covered = |reply: &Reply| reply.is_ack() && !(selective && reply.is_gap());
+        let echo = self.take_echo();
+        let covered = |reply: &Reply| match reply {
+            Reply::Ack {
+                syndrome,
+                echo: older,
+                ..
+            } => !(selective && *syndrome == GAP) && older.marked == echo.marked,
+            Reply::Read(_) => false,
+        };
         if self.queue.back().is_some_and(covered) {
             self.queue.pop_back();
         }
@@ -74,6 +115,7 @@ impl Replies {
             count,
             msn,
             syndrome,
+            echo,
         });
     }
 
@@ -82,11 +124,13 @@ impl Replies {
     /// not use the MSN. If the queue is full, the NAK is dropped: the peer's timeout repairs that.
     pub(crate) fn gap(&mut self, expected: u64, named: u64) {
         let window = self.config.window_packets as usize;
+        let echo = self.take_echo();
         if self.queue.len() < window + 4 * usize::from(self.config.max_reads) {
             self.queue.push_back(Reply::Ack {
                 count: expected,
                 msn: psn::of(named),
                 syndrome: GAP,
+                echo,
             });
         }
     }
@@ -125,19 +169,24 @@ impl Replies {
     }
 
     pub(crate) fn poll_ack(&mut self) -> Option<Packet> {
-        let Some(&Reply::Ack {
+        if !self.has_ack() {
+            return None;
+        }
+        let Some(Reply::Ack {
             count,
             msn,
             syndrome,
-        }) = self.queue.front()
+            echo,
+        }) = self.queue.pop_front()
         else {
             return None;
         };
-        self.queue.pop_front();
+        self.polled = echo.telemetry;
         let credit = self.config.recovery == Recovery::Trimming && syndrome == Syndrome::Ack;
         let msn = if credit { self.granted_packets } else { msn };
         let mut header = header(opcode::ACKNOWLEDGE, self.config.peer_qpn, count, false);
         header.aeth = Some(aeth(syndrome, msn));
+        header.bth.becn = echo.marked;
         let payload = Payload::Bytes([].into());
         Some(Packet { header, payload })
     }
@@ -178,10 +227,6 @@ impl Replies {
 impl Reply {
     fn is_ack(&self) -> bool {
         matches!(self, Self::Ack { .. })
-    }
-
-    fn is_gap(&self) -> bool {
-        matches!(self, Self::Ack { syndrome, .. } if *syndrome == GAP)
     }
 }
 

@@ -1,10 +1,11 @@
 //! The requesting half of a queue pair (IBTA, "Requester: Generating Request Packets", "Requester:
 //! Receiving Responses").
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
-use farwrite_net::Payload;
 use farwrite_net::header::Roce;
+use farwrite_net::{Payload, Telemetry};
 use farwrite_rate::Loss;
 
 use crate::control::CongestionControl;
@@ -58,6 +59,8 @@ pub(crate) struct Requester {
     /// Total of packets granted by the peer, unwrapped.
     pub(crate) granted_packets: u64,
     pub(crate) control: Option<CongestionControl>,
+    /// Telemetry of the acknowledgement that comes next.
+    pub(crate) telemetry: Option<Box<Telemetry>>,
     /// The rules of [`Recovery::Own`].
     pub(crate) own_repair: Option<OwnRepair>,
     pub(crate) failure: Option<RequestError>,
@@ -85,6 +88,7 @@ impl Requester {
             rack: Rack::default(),
             granted_packets: 0,
             control: None,
+            telemetry: None,
             own_repair: None,
             failure: None,
         }
@@ -175,7 +179,8 @@ impl Requester {
         }
         let idle = self.next == self.posted_end && self.scoreboard.next_lost().is_none();
         if let Some(control) = &mut self.control {
-            control.on_request(now_ns, count, packet.ip_bytes(), idle);
+            let bytes = packet.ip_bytes() + control.telemetry_bytes();
+            control.on_request(now_ns, count, bytes, idle);
         }
         Some(packet)
     }
@@ -253,6 +258,7 @@ impl Requester {
         header: &Roce,
         completions: &mut VecDeque<Completion>,
     ) {
+        let telemetry = self.telemetry.take();
         let Some(aeth) = header.aeth else {
             return;
         };
@@ -277,6 +283,7 @@ impl Requester {
         }
         self.lose_overdue(now_ns);
         if let Some(control) = &mut self.control {
+            control.acknowledge(now_ns, header.bth.becn, telemetry.as_deref());
             control.report(now_ns);
         }
     }
@@ -485,7 +492,7 @@ impl Requester {
         after == work.end
             || after.is_multiple_of(u64::from(self.config.ack_every_packets))
             || after - self.oldest >= self.window()
-            || (self.control.as_ref()).is_some_and(CongestionControl::limits_flight)
+            || (self.control.as_ref()).is_some_and(CongestionControl::wants_acknowledgements)
     }
 
     /// Whether the next packet is a READ and the limit of outstanding READs is reached.

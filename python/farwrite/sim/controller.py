@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from typing import Literal, TypeAlias
+
+#: What a port of a switch wrote into a packet: the port, the time in nanoseconds, the bytes in its queues
+#: without the packet, the bytes that it had sent before, and its rate in bits per second.
+Hop: TypeAlias = tuple[int, int, int, int, int]
 
 
 class Controller:
@@ -25,6 +29,9 @@ class Controller:
     window_bytes: int | None = None
     #: When to call `on_timeout`; None: never.
     timeout_ns: int | None = None
+    #: Whether `on_acknowledged` is called: not at all, with round trips and marks, or also with hops, which
+    #: take 42 bytes of each packet.
+    detail: Literal["reports", "packets", "telemetry"] = "reports"
 
     def __init__(self, rate_bps: int, rtt_ns: int, mtu_bytes: int) -> None:
         self.pace_bps = rate_bps
@@ -36,6 +43,16 @@ class Controller:
         """Process an acknowledgement: all bytes that have arrived, and the round trip of the newest packet.
 
         The round trip is None if the packet was sent more than once.
+        """
+
+    def on_acknowledged(
+        self, now_ns: int, acked_bytes: int, rtt_ns: int | None, marked: bool, hops: list[Hop]
+    ) -> None:
+        """Process an acknowledgement of a packet, just before `on_feedback`.
+
+        `acked_bytes` are new, and `rtt_ns` is the round trip of the newest packet, or None if it was sent
+        more than once. `marked`: a switch has marked the packet. `hops`: what the switches on its way wrote
+        into it.
         """
 
     def on_notification(self, now_ns: int) -> None:

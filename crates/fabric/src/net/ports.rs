@@ -131,6 +131,7 @@ impl HostState {
             ecn: Ecn::Capable0,
             header,
             payload,
+            telemetry: None,
         };
         self.outbox_bytes += udp_payload_bytes(&frame);
         self.outbox.push_back(frame);

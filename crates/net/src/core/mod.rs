@@ -41,6 +41,8 @@ pub(crate) struct Core {
     cables: Vec<[PortId; 2]>,
     changes: Vec<change::ScheduledChange>,
     framing_bytes: u32,
+    /// Whether a device has sent a frame that collects telemetry.
+    has_telemetry: bool,
     reroute_ns: Option<u64>,
     /// The generator from which all seeds are drawn.
     rng: Rng,
@@ -90,6 +92,7 @@ impl Core {
             cables,
             changes: Vec::new(),
             framing_bytes: options.framing_bytes,
+            has_telemetry: false,
             reroute_ns: options.reroute_ns(),
             rng,
         };
@@ -138,6 +141,7 @@ impl Core {
         let port = self.port_of(node, number);
         let serial = self.sent;
         self.sent += 1;
+        self.has_telemetry |= frame.telemetry.is_some();
         let id = self.arena.insert(frame, serial, self.framing_bytes);
         self.enqueue(port, id, port);
     }

@@ -12,6 +12,7 @@ use crate::event_hash::EventKind;
 use crate::events::Event;
 use crate::ids::PortId;
 use crate::switch::{MarkAt, PFC_FRAME_BYTES};
+use crate::telemetry::Hop;
 
 impl Core {
     /// Puts a frame into an egress queue. The frame entered the node through the port `ingress`.
@@ -120,8 +121,8 @@ impl Core {
         }
     }
 
-    /// Returns the frame's bytes to the shared buffer, and marks the frame if the switch marks on
-    /// departure.
+    /// Returns the frame's bytes to the shared buffer, marks the frame if the switch marks on
+    /// departure, and writes telemetry into it.
     fn leave_switch(&mut self, at: PortId, switch: usize, queued: &QueuedFrame, priority: u8) {
         let port = &self.ports[at.index()];
         let queue_bytes = port.queue_bytes(priority);
@@ -130,6 +131,23 @@ impl Core {
         let buffer = &mut self.switches[switch].buffer;
         buffer.release(number, priority, bytes);
         self.mark(at, switch, queued.id, MarkAt::Departure, queue_bytes);
+        if self.has_telemetry {
+            self.record_hop(at, queued);
+        }
+    }
+
+    /// Writes the state of the port into a frame that leaves by it.
+    fn record_hop(&mut self, at: PortId, queued: &QueuedFrame) {
+        if let Some(telemetry) = self.arena.telemetry(queued.id) {
+            let port = &self.ports[at.index()];
+            telemetry.record(Hop {
+                port: at.0,
+                at_ns: self.now_ns,
+                queued_bytes: port.queued_bytes(),
+                sent_bytes: port.counters.transmitted_bytes - u64::from(queued.bytes),
+                rate_bps: port.rate_bps(),
+            });
+        }
     }
 
     /// Marks a frame with the probability that belongs to the length of its egress queue.

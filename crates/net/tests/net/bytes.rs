@@ -70,6 +70,7 @@ fn example(header: Header, bytes: Vec<u8>) -> Frame {
         ecn: Ecn::Experienced,
         header,
         payload: Payload::Bytes(bytes.into()),
+        telemetry: None,
     }
 }
 

@@ -145,6 +145,7 @@ impl Host {
             ecn: Ecn::Capable0,
             header: Header::Roce(packet.header),
             payload: packet.payload,
+            telemetry: None,
         };
         self.ethernet.wrap(self.mac, &frame)
     }
