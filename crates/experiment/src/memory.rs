@@ -48,7 +48,8 @@ pub fn memory_bytes(setup: &RunSetup<'_>) -> u64 {
         setup.topology.cables().len() as u64 * NODE,
         switches * hosts * 4,
         box_bytes(setup),
-        most_frames(setup, mtu).saturating_mul(FRAME + carried_bytes(setup)),
+        most_frames(setup, mtu)
+            .saturating_mul(FRAME + carried_bytes(setup) + setup.transport.telemetry_bytes()),
     ];
     let parts = parts.into_iter().chain(of_flows);
     parts.fold(0, u64::saturating_add)

@@ -1,11 +1,13 @@
-//! Parameters of DCQCN, Swift, EQDS and IRN in plans, by the names of their papers.
+//! Parameters of DCQCN, Swift, EQDS, DCTCP, TIMELY, HPCC and IRN in plans, by the names of their papers.
 
 use std::fmt;
 use std::marker::PhantomData;
 use std::time::Duration;
 
 use farwrite::{EqdsOptions, SwiftOptions};
-use farwrite_rate::{DcqcnOptions, Parameter, Parameters, Quantity};
+use farwrite_rate::{
+    DcqcnOptions, DctcpOptions, HpccOptions, Parameter, Parameters, Quantity, TimelyOptions,
+};
 use farwrite_rc::{PathProfile, QpConfig};
 use serde::de::{DeserializeSeed, Error, IntoDeserializer, MapAccess, Visitor};
 use serde::ser::SerializeMap;
@@ -25,6 +27,12 @@ pub struct Values<O> {
 pub type Swift = Values<SwiftOptions>;
 /// Parameters of EQDS (NSDI 2022).
 pub type Eqds = Values<EqdsOptions>;
+/// Parameters of DCTCP (RFC 8257).
+pub type Dctcp = Values<DctcpOptions>;
+/// Parameters of TIMELY (SIGCOMM 2015).
+pub type Timely = Values<TimelyOptions>;
+/// Parameters of HPCC (SIGCOMM 2019).
+pub type Hpcc = Values<HpccOptions>;
 /// Parameters of IRN (SIGCOMM 2018). `window` of the transport is its limit of packets in flight
 /// (BDP-FC).
 pub type Irn = Values<QpConfig>;
@@ -132,6 +140,18 @@ impl Swift {
                 in_units(min),
                 in_units(max)
             )
+        })
+    }
+}
+
+impl Timely {
+    /// The error of values that contradict each other.
+    pub(crate) fn contradiction(&self) -> Option<String> {
+        let all = self.apply(TimelyOptions::paper(1));
+        let [low, high] = [all.low_ns, all.high_ns].map(Duration::from_nanos);
+        (low > high).then(|| {
+            let [low, high] = [low, high].map(humantime::format_duration);
+            format!("timely.T_low = {low} is above timely.T_high = {high}")
         })
     }
 }
@@ -385,6 +405,48 @@ mod tests {
         };
         assert_eq!(own.apply(base), want);
         assert_eq!(own.contradiction(), None);
+    }
+
+    #[test]
+    fn every_parameter_of_dctcp_timely_and_hpcc_reaches_its_field() {
+        let own: Dctcp = toml::from_str("g = 0.5\nfirst_window = \"9kB\"").unwrap();
+        let base = DctcpOptions::new(1_000_000_000, 1_000, 80_000);
+        let want = DctcpOptions {
+            g_shift: 1,
+            first_window_bytes: 9_000,
+            ..base
+        };
+        assert_eq!(own.apply(base), want);
+        let text = "segment = \"1kB\"\nalpha = 0.1\nbeta = 0.2\ndelta = \"3Mbit\"\nT_low = \"4us\"\n\
+                    T_high = \"5us\"\nmin_rtt = \"6us\"\nN = 7\nmin_rate = \"8Mbit\"";
+        let own: Timely = toml::from_str(text).unwrap();
+        let base = TimelyOptions::paper(1_000_000_000);
+        let want = TimelyOptions {
+            line_rate_bps: 1_000_000_000,
+            min_rate_bps: 8_000_000,
+            segment_bytes: 1_000,
+            alpha_millionths: 100_000,
+            beta_millionths: 200_000,
+            delta_bps: 3_000_000,
+            low_ns: 4_000,
+            high_ns: 5_000,
+            min_rtt_ns: 6_000,
+            hai: 7,
+        };
+        assert_eq!((own.apply(base), own.contradiction()), (want, None));
+        let wrong: Timely = toml::from_str("T_low = \"1ms\"").unwrap();
+        let why = "timely.T_low = 1ms is above timely.T_high = 500us";
+        assert_eq!(wrong.contradiction().as_deref(), Some(why));
+        let text = "T = \"1us\"\neta = 0.9\nmax_stage = 3\nW_AI = \"80B\"";
+        let own: Hpcc = toml::from_str(text).unwrap();
+        let want = HpccOptions {
+            line_rate_bps: 1_000_000_000,
+            base_rtt_ns: 1_000,
+            eta_millionths: 900_000,
+            max_stage: 3,
+            additive_bytes: 80,
+        };
+        assert_eq!(own.apply(HpccOptions::paper(1_000_000_000, 9_000)), want);
     }
 
     #[test]

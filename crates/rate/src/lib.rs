@@ -13,6 +13,9 @@
 //! | [`Dcqcn`] | RDMA NICs in datacenters, by marks (SIGCOMM 2015) |
 //! | [`Swift`] | datacenters, by delay (SIGCOMM 2020) |
 //! | [`Eqds`] | datacenters with trimming switches, by credit of the receiver (NSDI 2022) |
+//! | [`Dctcp`] | NICs of simulated datacenters, by the share of marked packets (RFC 8257) |
+//! | [`Timely`] | the same, by the gradient of the round trip (SIGCOMM 2015) |
+//! | [`Hpcc`] | the same, by in-band telemetry of switches (SIGCOMM 2019) |
 //!
 //! The receiving halves of controllers implement [`ReceiverControl`]: [`NotificationPoint`] sends
 //! DCQCN's notifications, [`PullPacer`] EQDS's credit.
@@ -357,8 +360,10 @@ mod adaptive;
 mod bucket;
 mod control;
 mod dcqcn;
+mod dctcp;
 mod eqds;
 mod fixed;
+mod hpcc;
 mod math;
 mod name;
 mod pacer;
@@ -367,6 +372,7 @@ mod pull_pacer;
 mod receiver_control;
 mod receiver_limit;
 mod swift;
+mod timely;
 
 pub use adaptive::{Adaptive, AdaptiveOptions, Phase};
 pub use bucket::TokenBucket;
@@ -374,11 +380,14 @@ pub use control::{
     Acknowledged, Detail, Feedback, Hop, Limits, Loss, Newest, RateControl, Sent, Start,
 };
 pub use dcqcn::{Dcqcn, DcqcnOptions};
+pub use dctcp::{Dctcp, DctcpOptions};
 pub use eqds::{Eqds, EqdsOptions, PacedEqds};
 pub use fixed::Fixed;
+pub use hpcc::{Hpcc, HpccOptions};
 pub use name::{RateControlName, UnknownRateControl};
 pub use pacer::{BatchLimits, Pacer};
 pub use parameters::{Parameter, Parameters, Quantity};
 pub use pull_pacer::PullPacer;
 pub use receiver_control::{Arrival, Notice, NotificationPoint, ReceiverControl};
 pub use swift::{Swift, SwiftOptions, SwiftTimeout, SwiftWithTimeout};
+pub use timely::{Timely, TimelyOptions};

@@ -4,12 +4,12 @@
 use farwrite::RateControlName;
 use farwrite_rc::{RdmaTransport, Recovery};
 
-use super::name::{ControlName, NicName, Protocol};
+use super::name::{ControlName, DCTCP, HPCC, NicControlName, NicName, Protocol, TIMELY};
 use super::{
     ENDPOINT_OFFSET_BITS, EndpointTransport, MOST_PATHS, Transport, TransportError,
     TransportSettings,
 };
-use crate::parameters::Swift;
+use crate::parameters::{Swift, Timely};
 use crate::{Flow, Start};
 
 /// Longest message of a NIC (IBTA 9.7).
@@ -25,7 +25,13 @@ impl TransportSettings {
         if let Some(paths) = self.paths.filter(|paths| !(1..=MOST_PATHS).contains(paths)) {
             return Err(TransportError::Paths(paths));
         }
-        let mut foreign = self.foreign_settings(protocol).into_iter();
+        let control = match protocol {
+            Protocol::Nic(nic) => nic.control.as_ref(),
+            Protocol::Xp | Protocol::Endpoint(..) => None,
+        };
+        let of_controls = self.of_nic_controls();
+        let of_controls = of_controls.map(|(key, set, of)| (key, set && control != Some(&of)));
+        let mut foreign = (self.foreign_settings(protocol).into_iter()).chain(of_controls);
         if let Some((key, _)) = foreign.find(|(_, is_set)| *is_set) {
             let protocol = self.protocol.clone();
             return Err(TransportError::NoSetting { key, protocol });
@@ -33,9 +39,8 @@ impl TransportSettings {
         let swift = self.swift.as_ref().and_then(Swift::contradiction);
         let irn = self.irn.as_ref();
         let irn = irn.and_then(|irn| irn.contradiction(self.timeout));
-        swift
-            .or(irn)
-            .map_or(Ok(()), |why| Err(TransportError::Contradiction(why)))
+        let timely = self.timely.as_ref().and_then(Timely::contradiction);
+        (swift.or(irn).or(timely)).map_or(Ok(()), |why| Err(TransportError::Contradiction(why)))
     }
 
     /// The settings that the protocol does not have, and whether each is set.
@@ -107,6 +112,15 @@ impl TransportSettings {
             .chain(self.of_reliable_nics())
             .collect(),
         }
+    }
+
+    /// The settings of controllers that only NICs with reliable connections have, and whether each is set.
+    fn of_nic_controls(&self) -> [(&'static str, bool, NicControlName); 3] {
+        [
+            (DCTCP, self.dctcp.is_some(), NicControlName::Dctcp),
+            (TIMELY, self.timely.is_some(), NicControlName::Timely),
+            (HPCC, self.hpcc.is_some(), NicControlName::Hpcc),
+        ]
     }
 
     /// The settings that only NICs with reliable connections have, and whether each is set.

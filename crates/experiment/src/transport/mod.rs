@@ -11,6 +11,7 @@ mod switches;
 mod xp;
 
 use farwrite::RateControl;
+use farwrite_net::Telemetry;
 use farwrite_rc::PathProfile;
 use serde::{Serialize, Serializer};
 
@@ -144,6 +145,14 @@ impl Transport {
                 ..
             }
         )
+    }
+
+    /// Bytes of memory in which a packet collects telemetry; 0 if no controller reads it.
+    pub(crate) fn telemetry_bytes(&self) -> u64 {
+        match self {
+            Self::Nic(nic) if nic.may_collect_telemetry() => size_of::<Telemetry>() as u64,
+            Self::Nic(_) | Self::Endpoint(_) | Self::Xp(_) => 0,
+        }
     }
 
     /// A path with arbitrary values, for settings that do not depend on the path.

@@ -33,7 +33,34 @@ pub(super) struct NicName {
     /// The model. With a repair of another crate: that of IRN.
     pub(super) model: RdmaTransport,
     pub(super) repair: Option<Named<MakeRepair>>,
-    pub(super) control: Option<Named<MakeControl>>,
+    pub(super) control: Option<NicControlName>,
+}
+
+/// A controller in place of that of a model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum NicControlName {
+    Dctcp,
+    Timely,
+    Hpcc,
+    /// That of another crate.
+    Own(Named<MakeControl>),
+}
+
+/// The controllers that any NIC but `eqds` can have.
+const NIC_CONTROLS: [&str; 3] = [DCTCP, TIMELY, HPCC];
+pub(super) const DCTCP: &str = "dctcp";
+pub(super) const TIMELY: &str = "timely";
+pub(super) const HPCC: &str = "hpcc";
+
+impl NicControlName {
+    fn parse(name: &str, extensions: &Extensions) -> Option<Self> {
+        match name {
+            DCTCP => Some(Self::Dctcp),
+            TIMELY => Some(Self::Timely),
+            HPCC => Some(Self::Hpcc),
+            name => extensions.control(name).map(Self::Own),
+        }
+    }
 }
 
 impl NicName {
@@ -46,12 +73,13 @@ impl NicName {
             known: known.to_owned(),
         };
         let [controllers, repairs] = extensions.names();
+        let controllers = format!("{controllers}, beside {}", NIC_CONTROLS.join(", "));
         let (protocol, control) = match name.split_once(AT) {
             Some((protocol, control)) => (protocol, Some(control)),
             None => (name, None),
         };
         let control = control.map(|control| {
-            let found = extensions.control(control);
+            let found = NicControlName::parse(control, extensions);
             found.ok_or_else(|| unknown("controller", control, &controllers))
         });
         let own = extensions.repair_of(protocol);
@@ -166,8 +194,10 @@ pub fn renamed(name: &str) -> Option<String> {
 pub fn names() -> String {
     let nics = RdmaTransport::ALL.map(RdmaTransport::name);
     format!(
-        "{}, {XP}, or {ENDPOINT}SCHEME, such as {ENDPOINT}sr-nack or {ENDPOINT}sr-nack{AT}dcqcn",
-        nics.join(", ")
+        "{}, {XP}, or {ENDPOINT}SCHEME, such as {ENDPOINT}sr-nack or {ENDPOINT}sr-nack{AT}dcqcn; {} may follow NICs, \
+         as in roce{AT}{HPCC}",
+        nics.join(", "),
+        NIC_CONTROLS.map(|name| format!("{AT}{name}")).join(", ")
     )
 }
 
@@ -194,7 +224,8 @@ pub fn described() -> String {
     let nics = RdmaTransport::ALL.map(line);
     let endpoints = "endpoints of farwrite with a scheme, such as";
     format!(
-        "{}; {XP} (no repair, messages end at a deadline, DCQCN; OptiNIC); {endpoints} {ENDPOINT}sr-nack or {ENDPOINT}ec-mds:32,8, and a congestion control in \
+        "{}; NICs with DCTCP, TIMELY or HPCC in place of their congestion control, such as roce{AT}{DCTCP}, \
+         roce{AT}{TIMELY} or irn{AT}{HPCC}; {XP} (no repair, messages end at a deadline, DCQCN; OptiNIC); {endpoints} {ENDPOINT}sr-nack or {ENDPOINT}ec-mds:32,8, and a congestion control in \
          place of their own: {ENDPOINT}sr-nack{AT}dcqcn, {ENDPOINT}sr-nack{AT}swift or \
          {ENDPOINT}sr-nack{AT}eqds; or with knowledge of the path: {ENDPOINT}sr-nack{AT}known, or the \
          rate of the path as it is: {ENDPOINT}sr-nack{AT}fixed",

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use farwrite_rate::DcqcnOptions;
+use farwrite_rate::{DcqcnOptions, DctcpOptions, HpccOptions, TimelyOptions};
 use farwrite_rc::{
     Connection, Nic, PathProfile, Paths, QpConfig, RdmaTransport, Recovery, Unacknowledged,
 };
 
-use super::name::AT;
+use super::name::{AT, DCTCP, HPCC, TIMELY};
 use super::{Retries, TransportError};
 use crate::extensions::{MakeControl, MakeRepair, Named};
-use crate::parameters::{Dcqcn, Eqds, Irn, Swift};
+use crate::parameters::{Dcqcn, Dctcp, Eqds, Hpcc, Irn, Swift, Timely};
 use crate::units::nanoseconds;
 
 /// Largest number of consecutive retransmissions of a NIC without progress.
@@ -59,6 +59,9 @@ pub(super) enum NicControl {
     },
     Swift(Option<Swift>),
     Eqds(Option<Eqds>),
+    Dctcp(Dctcp),
+    Timely(Timely),
+    Hpcc(Hpcc),
     /// A controller of another crate.
     Own(Named<MakeControl>),
 }
@@ -100,10 +103,19 @@ impl NicTransport {
             LossRepair::Own(own) => own.name.clone(),
             _ => self.protocol.to_string(),
         };
-        match &self.control {
-            NicControl::Own(own) => format!("{repair}{AT}{}", own.name),
-            _ => repair,
-        }
+        let control = match &self.control {
+            NicControl::Own(own) => own.name.as_str(),
+            NicControl::Dctcp(_) => DCTCP,
+            NicControl::Timely(_) => TIMELY,
+            NicControl::Hpcc(_) => HPCC,
+            _ => return repair,
+        };
+        format!("{repair}{AT}{control}")
+    }
+
+    /// Whether packets may collect telemetry.
+    pub(super) fn may_collect_telemetry(&self) -> bool {
+        matches!(self.control, NicControl::Hpcc(_) | NicControl::Own(_))
     }
 
     /// Whether DCQCN sets the rate.
@@ -118,6 +130,19 @@ impl NicTransport {
                 Some(Box::new(farwrite_rate::Swift::new(own.apply(base))))
             }
             (NicControl::Own(own), _) => Some((own.make)(path)),
+            (NicControl::Dctcp(own), _) => {
+                let packet_bytes = path.frame_bytes() - u64::from(path.framing_bytes);
+                let base = DctcpOptions::new(path.rate_bps, packet_bytes, path.round_trip_bytes());
+                Some(Box::new(farwrite_rate::Dctcp::new(own.apply(base))))
+            }
+            (NicControl::Timely(own), _) => {
+                let base = TimelyOptions::paper(path.rate_bps);
+                Some(Box::new(farwrite_rate::Timely::new(own.apply(base))))
+            }
+            (NicControl::Hpcc(own), _) => {
+                let base = HpccOptions::paper(path.rate_bps, path.rtt_ns);
+                Some(Box::new(farwrite_rate::Hpcc::new(own.apply(base))))
+            }
             (NicControl::Eqds(Some(own)), _) => {
                 let options = own.apply(RdmaTransport::first_window(path));
                 Some(Box::new(farwrite_rate::Eqds::new(options)))

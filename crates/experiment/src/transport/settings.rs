@@ -8,11 +8,11 @@ use farwrite_rc::{RdmaTransport, Recovery};
 use serde::{Deserialize, Serialize};
 
 use super::endpoint::{EndpointControl, EndpointTransport};
-use super::name::{ControlName, NicName, Protocol};
+use super::name::{ControlName, NicControlName, NicName, Protocol};
 use super::nic::{LossRepair, NicControl, NicTransport};
 use super::{Retries, Transport, TransportError, XpTransport};
 use crate::Extensions;
-use crate::parameters::{Dcqcn, Eqds, Irn, Swift};
+use crate::parameters::{Dcqcn, Dctcp, Eqds, Hpcc, Irn, Swift, Timely};
 
 /// A transport as plans write it: a protocol and its settings. [`transport`](Self::transport) checks
 /// them.
@@ -69,6 +69,12 @@ pub struct TransportSettings {
     pub irn: Option<Irn>,
     /// Parameters of EQDS, if the protocol uses it.
     pub eqds: Option<Eqds>,
+    /// Parameters of DCTCP, with `@dctcp`.
+    pub dctcp: Option<Dctcp>,
+    /// Parameters of TIMELY, with `@timely`.
+    pub timely: Option<Timely>,
+    /// Parameters of HPCC, with `@hpcc`.
+    pub hpcc: Option<Hpcc>,
     /// With endpoints: fixed rate from one host to another, in bits per second; `None`: the
     /// adaptive controller sets the rate.
     #[serde(default, deserialize_with = "crate::units::maybe_rate")]
@@ -115,6 +121,9 @@ impl TransportSettings {
             swift: None,
             irn: None,
             eqds: None,
+            dctcp: None,
+            timely: None,
+            hpcc: None,
             rate: None,
             packets_per_chunk: None,
             posted: false,
@@ -174,7 +183,17 @@ impl TransportSettings {
             RdmaTransport::Falcon | RdmaTransport::Uccl => NicControl::Swift(self.swift.clone()),
         };
         let repair = name.repair.map_or(repair, LossRepair::Own);
-        let control = name.control.map_or(control, NicControl::Own);
+        let control = match name.control {
+            None => control,
+            Some(NicControlName::Dctcp) => {
+                NicControl::Dctcp(self.dctcp.clone().unwrap_or_default())
+            }
+            Some(NicControlName::Timely) => {
+                NicControl::Timely(self.timely.clone().unwrap_or_default())
+            }
+            Some(NicControlName::Hpcc) => NicControl::Hpcc(self.hpcc.clone().unwrap_or_default()),
+            Some(NicControlName::Own(own)) => NicControl::Own(own),
+        };
         NicTransport {
             protocol,
             mtu: self.mtu,
@@ -266,6 +285,9 @@ impl From<&Transport> for TransportSettings {
                     }
                     NicControl::Swift(swift) => settings.swift.clone_from(swift),
                     NicControl::Eqds(eqds) => settings.eqds.clone_from(eqds),
+                    NicControl::Dctcp(dctcp) => settings.dctcp = Some(dctcp.clone()),
+                    NicControl::Timely(timely) => settings.timely = Some(timely.clone()),
+                    NicControl::Hpcc(hpcc) => settings.hpcc = Some(hpcc.clone()),
                 }
             }
             Transport::Xp(xp) => settings.deadline = Some(xp.deadline),

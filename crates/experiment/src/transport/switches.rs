@@ -1,9 +1,20 @@
 //! What a transport needs of the switches.
 
-use farwrite_net::{Policy, SwitchConfig};
+use farwrite_net::{MarkAt, Policy, Red, SwitchConfig};
 use farwrite_rc::RdmaTransport;
 
 use super::Transport;
+use super::nic::NicControl;
+
+/// Marks for DCTCP: each packet that finds more than 30 kB for each 10 Gbit/s of its port in the queue (scripts of HPCC,
+/// SIGCOMM 2019).
+const DCTCP_MARKS: Red = Red {
+    kmin_bytes: 30_000,
+    kmax_bytes: 30_000,
+    pmax: 1.0,
+    at: MarkAt::Arrival,
+    rate_bps: Some(10_000_000_000),
+};
 
 impl Transport {
     /// The switches that the protocol needs, for the priorities of its flows. `framing_bytes` is
@@ -12,6 +23,14 @@ impl Transport {
         match self {
             Self::Nic(nic) => {
                 let switch = nic.protocol.switch(priorities, &self.path(framing_bytes));
+                let switch = SwitchConfig {
+                    ecn: match nic.control {
+                        NicControl::Dctcp(_) => Some(DCTCP_MARKS),
+                        NicControl::Timely(_) | NicControl::Hpcc(_) => None,
+                        _ => switch.ecn,
+                    },
+                    ..switch
+                };
                 if nic.chooses_paths() {
                     return SwitchConfig {
                         routing: Policy::Ecmp,
@@ -44,6 +63,12 @@ impl Transport {
             Self::Nic(nic) => Some(nic.protocol),
             Self::Endpoint(_) | Self::Xp(_) => None,
         };
+        if let Self::Nic(nic) = self
+            && matches!(nic.control, NicControl::Dctcp(_))
+            && switch.ecn.is_none()
+        {
+            return Some("the switches do not mark, so DCTCP never slows a flow; add ecn");
+        }
         let has_dcqcn = match nic {
             Some(RdmaTransport::Eqds) if switch.trim.is_none() => {
                 return Some(

@@ -4,6 +4,7 @@ mod agreement;
 mod boxes;
 mod changes;
 mod common;
+mod controllers;
 mod endpoints;
 mod extensions;
 mod other_simulators;
