@@ -240,6 +240,9 @@ pub enum Policy {
     Ecmp,
     /// A random port for each frame (Dixit et al., INFOCOM 2013).
     Spray,
+    /// The ports of a set of equal paths in turn, frame by frame.
+    #[serde(rename = "round-robin")]
+    RoundRobin,
     /// For each frame, the least loaded of `d` randomly drawn ports and `m` remembered ports, which
     /// were the least loaded ones before (DRILL, SIGCOMM 2017).
     Drill {
@@ -415,7 +418,7 @@ impl SwitchConfig {
             Policy::Flowlet { flows, .. } if !(1..=1 << 24).contains(&flows) => {
                 Err(SwitchError::Flowlets(flows))
             }
-            Policy::Ecmp | Policy::Spray | Policy::Flowlet { .. } => Ok(()),
+            Policy::Ecmp | Policy::Spray | Policy::RoundRobin | Policy::Flowlet { .. } => Ok(()),
         }
     }
 }

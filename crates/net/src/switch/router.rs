@@ -64,6 +64,8 @@ pub(crate) struct Router {
     remembered_of_host: Vec<Option<u16>>,
     /// The ports that DRILL in ns-3 draws from. Kept, so that no frame allocates memory.
     drawn_from: Vec<u16>,
+    /// The turn of each group, with round robin.
+    turns: Vec<usize>,
     flowlets: Vec<Flowlet>,
     /// The last ports of flows to hosts with a choice.
     last_ports: LastPorts,
@@ -125,6 +127,7 @@ impl Router {
             remembered: Vec::new(),
             remembered_of_host: Vec::new(),
             drawn_from: Vec::new(),
+            turns: Vec::new(),
             flowlets: vec![over; flows],
             last_ports: LastPorts::default(),
         }
@@ -135,6 +138,11 @@ impl Router {
         self.remembered = vec![Vec::new(); groups.ports.len()];
         if matches!(self.policy, Policy::DrillNs3 { .. }) {
             self.remembered_of_host = vec![None; groups.of_host.len()];
+        }
+        if self.policy == Policy::RoundRobin {
+            // Otherwise all switches would begin with their first ports.
+            let ports = groups.ports.iter().map(|ports| ports.len().max(1));
+            self.turns = ports.map(|ports| self.rng.below(ports)).collect();
         }
         let before = &self.groups.of_host;
         if !before.is_empty() {
@@ -180,6 +188,11 @@ impl Router {
             }
             (ports, Policy::Ecmp) => ports[scale(hash, ports.len())],
             (ports, Policy::Spray) => ports[self.rng.below(ports.len())],
+            (ports, Policy::RoundRobin) => {
+                let turn = &mut self.turns[group];
+                *turn = (*turn + 1) % ports.len();
+                ports[*turn]
+            }
             (_, Policy::Drill { d, m }) => self.drill(group, d, m, queued_bytes),
             (_, Policy::DrillNs3 { d }) => self.drill_ns3(group, host, d, queued_bytes),
             (_, Policy::Flowlet { gap, .. }) => {

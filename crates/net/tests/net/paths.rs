@@ -84,6 +84,17 @@ fn spraying_one_flow_loads_all_paths_alike() {
     assert_eq!(got(&network, ends[7]).len(), 20_000);
 }
 
+#[test]
+fn round_robin_gives_each_path_every_fourth_frame() {
+    let topology = clos();
+    let ends = hosts(&topology);
+    let mut network = network(&topology, &options(Policy::RoundRobin), 1);
+    send(&mut network, 0, flow(ends[0], ends[7], 1, 20_000));
+    network.run();
+    assert_eq!(by_spine(&network, &topology), [5000; 4]);
+    assert_eq!(got(&network, ends[7]).len(), 20_000);
+}
+
 /// With four flows of line rate, DRILL keeps the queues at the leaf shorter than spraying does.
 #[test]
 fn drill_keeps_queues_shorter_than_spraying() {
