@@ -48,6 +48,6 @@ pub use outcome::{FlowEnd, FlowError, FlowOutcome, Outcome};
 pub use parallel::parallel_map;
 pub use pattern::{Pattern, PatternError, PatternNetwork};
 pub use run::{Recording, RunError, RunSetup, run};
-pub use series::{FlowSample, LinkSample, LinkSeries, Series};
+pub use series::{FlowSample, LinkSample, LinkSeries, Series, SeriesEvent};
 pub use sizes::{SizeError, Sizes};
 pub use transport::{Retries, Transport, TransportSettings};

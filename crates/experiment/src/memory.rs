@@ -7,8 +7,9 @@ use crate::capture;
 use crate::hosts::MAX_WRITE_BYTES;
 use crate::meter::{Depth, MAX_SAMPLES};
 use crate::run::{RunSetup, UnstartedFlows, box_path};
+use crate::series::MAX_EVENTS;
 use crate::transport::Transport;
-use crate::{Flow, FlowOutcome, FlowSample, LinkSample, Outcome};
+use crate::{Flow, FlowOutcome, FlowSample, LinkSample, Outcome, SeriesEvent};
 
 /// Estimated upper bound of the memory of a run, in bytes: hosts and ports, queue pairs, boxes, and
 /// the frames that windows and buffers allow.
@@ -130,7 +131,9 @@ pub(crate) fn recorded_bytes(setup: &RunSetup<'_>) -> u64 {
         true => {
             let ports = 2 * setup.topology.cables().len();
             let flows = setup.workload.flows.len();
-            MAX_SAMPLES * (ports * size_of::<LinkSample>() + flows * size_of::<FlowSample>())
+            // Notifications and PFC, before they are merged.
+            2 * MAX_EVENTS * size_of::<SeriesEvent>()
+                + MAX_SAMPLES * (ports * size_of::<LinkSample>() + flows * size_of::<FlowSample>())
         }
         false => 0,
     };

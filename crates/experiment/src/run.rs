@@ -16,6 +16,7 @@ use crate::hosts::{self, FlowProgress, FlowReport, FlowReports, FlowSetup, HostO
 use crate::ideal::{Ideal, PacketFormat};
 use crate::meter::Meter;
 use crate::outcome::{FlowEnd, FlowError, FlowOutcome, Outcome};
+use crate::series::MAX_EVENTS;
 use crate::transport::TransportError;
 use crate::{Series, Transport, Workload, WorkloadError};
 
@@ -209,7 +210,10 @@ impl<'a> Running<'a> {
         let meter = Meter::new(setup.topology, &network, start_ns, setup.recording.ports);
         let flows = workload.flows.len();
         let is_wanted = setup.recording.series;
-        let series = is_wanted.then(|| Series::new(setup.topology, &network, flows));
+        let series = is_wanted.then(|| {
+            network.record_pauses(MAX_EVENTS);
+            Series::new(setup.topology, &network, flows)
+        });
         for (&host, path) in &unstarted.receivers {
             if let Some(host) = network.device_mut(hosts[host]) {
                 host.prepare(setup.transport, path);
@@ -399,6 +403,11 @@ impl<'a> Running<'a> {
                     self.activate(triggers.when_received, at_ns);
                 }
                 FlowProgress::Failed(error) => self.fail(flow, error),
+                FlowProgress::Notified => {
+                    if let Some(series) = &mut self.series {
+                        series.note(at_ns, flow);
+                    }
+                }
             }
         }
     }
@@ -458,6 +467,9 @@ impl<'a> Running<'a> {
             }
         }
         self.take_done();
+        if let Some(series) = &mut self.series {
+            series.add_pauses(self.network.take_pauses());
+        }
         // NICs may have given up before the network stood still. Where flows are under way, queues may still move.
         let is_any = |wanted: fn(FlowEnd) -> bool| self.flows.iter().any(|flow| wanted(flow.end));
         let has_failed = is_any(|end| matches!(end, FlowEnd::Failed(_)));
@@ -496,7 +508,13 @@ fn stations(
 ) -> Result<BTreeMap<NodeId, HostOrBox>, RunError> {
     let mut made = BTreeMap::new();
     for (index, node) in setup.topology.hosts().enumerate() {
-        let host = HostOrBox::host(node, setup.transport, setup.seed, board)?;
+        let host = HostOrBox::host(
+            node,
+            setup.transport,
+            setup.seed,
+            board,
+            setup.recording.series,
+        )?;
         let is_captured = setup.recording.host == Some(index);
         made.insert(node, if is_captured { host.captured() } else { host });
     }

@@ -1,8 +1,11 @@
 //! Links and flows of a run over time.
 
-use farwrite_net::{Device, Network, NodeId, Topology};
+use farwrite_net::{Device, Network, NodeId, PauseEvent, Topology};
 
 use crate::hosts::FlowCounters;
+
+/// Most events that a run records.
+pub(crate) const MAX_EVENTS: usize = 1 << 18;
 
 /// Counters of links and flows, at the times of the samples of [`Depths`](crate::Depths).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -11,8 +14,37 @@ pub struct Series {
     pub links: Vec<LinkSeries>,
     /// Every flow of the workload.
     pub flows: Vec<Vec<FlowSample>>,
+    /// The first events in the order of time; at most 2^18.
+    pub events: Vec<SeriesEvent>,
+    /// Number of later events.
+    pub more_events: u64,
     /// Flows that have started, and had not ended at the latest sample.
     open: Vec<usize>,
+}
+
+/// A single event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SeriesEvent {
+    /// A PFC frame stops or resumes a priority at a port.
+    Pause(PauseEvent),
+    /// A NIC receives a congestion notification.
+    Notification {
+        /// The time in nanoseconds.
+        at_ns: u64,
+        /// The flow that it concerns.
+        flow: usize,
+    },
+}
+
+impl SeriesEvent {
+    /// When it happens, in nanoseconds.
+    #[must_use]
+    pub fn at_ns(&self) -> u64 {
+        match self {
+            Self::Pause(pause) => pause.at_ns,
+            Self::Notification { at_ns, .. } => *at_ns,
+        }
+    }
 }
 
 /// The outgoing direction of a cable over time.
@@ -66,8 +98,28 @@ impl Series {
         Self {
             links: links.collect(),
             flows: vec![Vec::new(); flows],
+            events: Vec::new(),
+            more_events: 0,
             open: Vec::new(),
         }
+    }
+
+    /// Adds a congestion notification.
+    pub(crate) fn note(&mut self, at_ns: u64, flow: usize) {
+        match self.events.len() < MAX_EVENTS {
+            true => self.events.push(SeriesEvent::Notification { at_ns, flow }),
+            false => self.more_events += 1,
+        }
+    }
+
+    /// Adds what PFC did, at the end of the run.
+    pub(crate) fn add_pauses(&mut self, (pauses, more): (Vec<PauseEvent>, u64)) {
+        self.events
+            .extend(pauses.into_iter().map(SeriesEvent::Pause));
+        self.events.sort_by_key(SeriesEvent::at_ns);
+        let beyond = self.events.len().saturating_sub(MAX_EVENTS);
+        self.events.truncate(MAX_EVENTS);
+        self.more_events += more + beyond as u64;
     }
 
     /// Takes samples of a flow from now on.
@@ -134,5 +186,30 @@ impl Series {
             });
             *flow = merged.collect();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_bounded_and_in_the_order_of_time() {
+        let mut series = Series::default();
+        for at_ns in 0..MAX_EVENTS as u64 + 3 {
+            series.note(10 * at_ns, 0);
+        }
+        let pause = PauseEvent {
+            at_ns: 15,
+            node: NodeId(0),
+            port: 0,
+            priority: 3,
+            stops: true,
+        };
+        series.add_pauses((vec![pause], 5));
+        assert_eq!(series.events.len(), MAX_EVENTS);
+        assert_eq!(series.events[2], SeriesEvent::Pause(pause));
+        assert!(series.events.is_sorted_by_key(SeriesEvent::at_ns));
+        assert_eq!(series.more_events, 3 + 5 + 1);
     }
 }

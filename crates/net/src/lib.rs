@@ -71,6 +71,7 @@ pub mod header;
 mod ids;
 mod network;
 mod options;
+mod pauses;
 mod port;
 mod prefetch;
 mod routes;
@@ -90,6 +91,7 @@ pub use frame::{Ecn, Frame, Payload, ROCE_PORT};
 pub use ids::{CableId, NodeId, PRIORITIES};
 pub use network::Network;
 pub use options::{NetworkError, Options};
+pub use pauses::PauseEvent;
 pub use switch::{
     Balancer, MakeBalancer, MarkAt, NamedBalancer, Pfc, Policy, PortChoice, Red, SwitchConfig,
     SwitchError, Trim, XoffThreshold,

@@ -7,6 +7,7 @@ use crate::device::{Device, Output, Ports};
 use crate::events::Event;
 use crate::ids::PortId;
 use crate::options::{NetworkError, Options};
+use crate::pauses::{PauseEvent, PauseLog};
 use crate::topology::{Node, Role, Topology};
 use crate::{CableId, NodeId, PortCounters};
 
@@ -210,6 +211,17 @@ impl<D: Device> Network<D> {
                 (port.node, usize::from(port.number))
             })
             .collect()
+    }
+
+    /// Keeps the first `most` changes that PFC frames make to ports from now on.
+    pub fn record_pauses(&mut self, most: usize) {
+        self.core.pauses = Some(PauseLog::new(most));
+    }
+
+    /// Removes and returns what was recorded, and the number of changes beyond it.
+    pub fn take_pauses(&mut self) -> (Vec<PauseEvent>, u64) {
+        let pauses = self.core.pauses.take();
+        pauses.map(PauseLog::into_events).unwrap_or_default()
     }
 
     /// A hash of everything that has happened to frames so far. The same seed, devices and calls

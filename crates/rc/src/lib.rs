@@ -139,6 +139,7 @@ pub mod xp;
 pub use config::{ConfigError, MAX_PACKETS, Paths, QpConfig, Recovery};
 pub use memory::{Memory, RegisterError};
 pub use nic::{Connection, FIRST_QPN, Nic, NicCounters};
+pub use opcode::NOTIFICATION;
 pub use own_repair::{Repair, Unacknowledged};
 pub use packet::Packet;
 pub use queue_pair::{QpCounters, QueuePair};

@@ -15,8 +15,8 @@ pub(crate) enum Operation {
 
 pub(crate) const READ_REQUEST: u8 = 0x0C;
 pub(crate) const ACKNOWLEDGE: u8 = 0x11;
-/// Congestion notification, which only RoCEv2 has (IBTA A17.9.3).
-pub(crate) const NOTIFICATION: u8 = 0x81;
+/// The opcode of a congestion notification, which only RoCEv2 has (IBTA A17.9.3).
+pub const NOTIFICATION: u8 = 0x81;
 const SEND_FIRST: u8 = 0x00;
 const WRITE_FIRST: u8 = 0x06;
 const READ_RESPONSE_FIRST: u8 = 0x0D;

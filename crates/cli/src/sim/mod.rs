@@ -101,7 +101,7 @@ pub(crate) fn run(
     }
 }
 
-/// Warns of flows that failed, and of packets that a capture has left out.
+/// Warns of flows that failed, and of packets and events that files leave out.
 fn warn_of(plan: &Plan, cases: &[CaseOutcome], console: &Console) {
     let outcomes = || cases.iter().filter_map(|case| case.outcome.as_ref().ok());
     let failed: usize = outcomes().map(Outcome::failed).sum();
@@ -118,6 +118,13 @@ fn warn_of(plan: &Plan, cases: &[CaseOutcome], console: &Console) {
         let (kept, rest) = (capture.packets(), capture.left_out());
         console.warn(format!(
             "capture.pcap has the first {kept} packets; {rest} followed"
+        ));
+    }
+    let series = outcomes().filter_map(|outcome| outcome.series.as_ref());
+    for series in series.filter(|series| series.more_events > 0) {
+        let (kept, rest) = (series.events.len(), series.more_events);
+        console.warn(format!(
+            "events.csv has the first {kept} events; {rest} followed"
         ));
     }
 }
@@ -253,6 +260,11 @@ fn write_series(
         |file, (outcome, series, parts)| {
             series::write_rates(file, &outcome.depths, series, parts.transport.mtu())
         },
+    )?;
+    write_or_remove(
+        &args.out.join("events.csv"),
+        recorded,
+        |file, (_, series, parts)| series::write_events(file, series, &parts.topology),
     )?;
     let picture = recorded.map(|(outcome, series, parts)| {
         let mtu = parts.transport.mtu();

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use farwrite_experiment::{Depths, FlowSample, LinkSample, Series};
+use farwrite_experiment::{Depths, FlowSample, LinkSample, Series, SeriesEvent};
 use farwrite_net::{NodeId, Topology};
 use farwrite_units::show::real;
 
@@ -17,6 +17,12 @@ impl Link {
     pub(super) fn names<'a>(&self, topology: &'a Topology) -> [&'a str; 2] {
         self.ends
             .map(|node| topology.nodes()[node.0 as usize].name.as_str())
+    }
+
+    /// The names as two cells.
+    fn quoted(&self, topology: &Topology) -> String {
+        let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
+        self.names(topology).map(quoted).join(",")
     }
 }
 
@@ -54,8 +60,7 @@ pub(super) fn write_links(
         let Some(link) = link else {
             continue;
         };
-        let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
-        let names = link.names(topology).map(quoted).join(",");
+        let names = link.quoted(topology);
         let mut before = LinkSample::default();
         for (&sample, (time_ns, _)) in of_port.samples.iter().zip(depths.by_time()) {
             let idle = LinkSample {
@@ -72,6 +77,32 @@ pub(super) fn write_links(
                 )?;
             }
             before = sample;
+        }
+    }
+    Ok(())
+}
+
+/// One row per event: PFC stops or resumes a priority at a port, or a flow gets a congestion notification.
+pub(super) fn write_events(
+    file: &mut impl Write,
+    series: &Series,
+    topology: &Topology,
+) -> io::Result<()> {
+    writeln!(file, "time_ns,event,from,to,priority,flow")?;
+    let links = links(topology);
+    for event in &series.events {
+        match *event {
+            SeriesEvent::Notification { at_ns, flow } => writeln!(file, "{at_ns},cnp,,,,{flow}")?,
+            SeriesEvent::Pause(pause) => {
+                let of_node = links.get(pause.node.0 as usize);
+                let link = of_node.and_then(|of_node| of_node.get(usize::from(pause.port)));
+                let names = link.map_or_else(|| ",".to_owned(), |link| link.quoted(topology));
+                let name = match pause.stops {
+                    true => "pause",
+                    false => "resume",
+                };
+                writeln!(file, "{},{name},{names},{},", pause.at_ns, pause.priority)?;
+            }
         }
     }
     Ok(())

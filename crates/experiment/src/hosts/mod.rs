@@ -46,6 +46,8 @@ pub(crate) enum FlowProgress {
         missing_bytes: u64,
     },
     Failed(FlowError),
+    /// The NIC of the sender has received a congestion notification.
+    Notified,
 }
 
 /// Counters of a flow at its sender.
@@ -86,16 +88,18 @@ pub(crate) enum HostOrBox {
 }
 
 impl HostOrBox {
-    /// Makes a host for a transport. All random draws of the host follow from `seed`.
+    /// Makes a host for a transport. All random draws of the host follow from `seed`. `notes`: whether NICs report
+    /// congestion notifications.
     pub(crate) fn host(
         node: NodeId,
         transport: &Transport,
         seed: u64,
         board: &FlowReports,
+        notes: bool,
     ) -> Result<Self, RunError> {
         Ok(match transport {
             Transport::Nic(_) | Transport::Xp(_) => {
-                Self::Nic(Box::new(NicHost::new(node, Rc::clone(board))))
+                Self::Nic(Box::new(NicHost::new(node, Rc::clone(board), notes)))
             }
             Transport::Endpoint(transport) => {
                 let host = endpoint::host(node, transport, seed, Rc::clone(board));

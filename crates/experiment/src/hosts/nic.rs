@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use farwrite_net::header::Header;
 use farwrite_net::{Device, Frame, Network, NodeId, Output, Payload, Ports};
-use farwrite_rc::{Completion, Connection, FIRST_QPN, Nic, QpCounters, Remote, Request};
+use farwrite_rc::{
+    Completion, Connection, FIRST_QPN, NOTIFICATION, Nic, QpCounters, Remote, Request,
+};
 
 use super::nic_xp::XpFlows;
 use super::{FlowCounters, FlowProgress, FlowReport, FlowReports, FlowSetup, HostOrBox};
@@ -23,6 +25,8 @@ const ENDLESS_WRITES: u64 = u64::MAX;
 pub(crate) struct NicHost {
     pub(super) nic: Nic,
     board: FlowReports,
+    /// Whether it reports congestion notifications.
+    notes: bool,
     /// Index of the flow of each queue pair, in the order of their numbers from [`FIRST_QPN`] on.
     flows: Vec<usize>,
     sent: BTreeMap<usize, SentFlow>,
@@ -39,13 +43,14 @@ enum SentFlow {
 }
 
 impl NicHost {
-    pub(super) fn new(node: NodeId, board: FlowReports) -> Self {
+    pub(super) fn new(node: NodeId, board: FlowReports, notes: bool) -> Self {
         let mut nic = Nic::new(node);
         let registered = nic.memory.register_ghost(RKEY, 0, u64::MAX >> 1);
         debug_assert!(registered.is_ok(), "the key is new");
         Self {
             nic,
             board,
+            notes,
             flows: Vec::new(),
             sent: BTreeMap::new(),
             xp: XpFlows::default(),
@@ -53,12 +58,15 @@ impl NicHost {
     }
 
     pub(super) fn handle(&mut self, now_ns: u64, port: usize, frame: Frame) {
-        let qpn = match &frame.header {
-            Header::Roce(header) => Some(header.bth.dest_qp),
+        let bth = match &frame.header {
+            Header::Roce(header) => Some((header.bth.dest_qp, header.bth.opcode)),
             Header::Other(_) => None,
         };
         self.nic.handle(now_ns, port, frame);
-        if let Some(qpn) = qpn {
+        if let Some((qpn, opcode)) = bth {
+            if self.notes && opcode == NOTIFICATION {
+                self.note(now_ns, qpn);
+            }
             self.report(now_ns, qpn);
         }
     }
@@ -117,9 +125,24 @@ impl NicHost {
         }
     }
 
+    /// The flow of a queue pair.
+    fn flow_of(&self, qpn: u32) -> Option<usize> {
+        let index = qpn.checked_sub(FIRST_QPN)?;
+        self.flows.get(index as usize).copied()
+    }
+
+    /// Reports a congestion notification.
+    fn note(&self, at_ns: u64, qpn: u32) {
+        let noted = self.flow_of(qpn).map(|flow| FlowReport {
+            flow,
+            at_ns,
+            what: FlowProgress::Notified,
+        });
+        self.board.borrow_mut().extend(noted);
+    }
+
     fn report(&mut self, at_ns: u64, qpn: u32) {
-        let index = qpn.checked_sub(FIRST_QPN).map(|index| index as usize);
-        let Some(&flow) = index.and_then(|index| self.flows.get(index)) else {
+        let Some(flow) = self.flow_of(qpn) else {
             return;
         };
         let ended = self.xp.ended(&mut self.nic, qpn, flow, at_ns);

@@ -6,6 +6,7 @@ mod changes;
 mod common;
 mod controllers;
 mod endpoints;
+mod events;
 mod extensions;
 mod other_simulators;
 mod other_times;

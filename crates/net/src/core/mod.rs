@@ -17,6 +17,7 @@ use crate::event_hash::{EventKind, Trace};
 use crate::events::{Event, Events};
 use crate::ids::{PortId, next_id};
 use crate::options::{NetworkError, Options};
+use crate::pauses::PauseLog;
 use crate::port::{Port, PortIdentity};
 use crate::switch::Switch;
 use crate::topology::{Role, Topology};
@@ -41,6 +42,8 @@ pub(crate) struct Core {
     cables: Vec<[PortId; 2]>,
     changes: Vec<change::ScheduledChange>,
     framing_bytes: u32,
+    /// What PFC does to ports, if someone reads it.
+    pub(crate) pauses: Option<PauseLog>,
     /// Whether a device has sent a frame that collects telemetry.
     has_telemetry: bool,
     reroute_ns: Option<u64>,
@@ -92,6 +95,7 @@ impl Core {
             cables,
             changes: Vec::new(),
             framing_bytes: options.framing_bytes,
+            pauses: None,
             has_telemetry: false,
             reroute_ns: options.reroute_ns(),
             rng,

@@ -45,6 +45,10 @@ impl Core {
             return false;
         }
         port.counters.pauses_received += 1;
+        if let Some(pauses) = &mut self.pauses {
+            let changed = stopped ^ !port.running();
+            pauses.note(self.now_ns, (port.node, port.number), changed, stopped);
+        }
         port.set_stopped(self.now_ns, stopped);
         self.start(at);
         true

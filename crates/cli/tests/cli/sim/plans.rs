@@ -209,9 +209,42 @@ fn links_and_flows_are_written_over_time() {
         );
     }
     result(at, &["plan.toml"]);
-    for name in ["links.csv", "rates.csv", "series.svg"] {
+    for name in ["links.csv", "rates.csv", "events.csv", "series.svg"] {
         assert!(!at.join("out/sim").join(name).exists(), "{name}");
     }
+}
+
+#[test]
+fn single_pauses_and_notifications_are_written() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let at = directory.path();
+    fs::write(at.join("plan.toml"), first_plan()).expect("written");
+    let run = &result(at, &["plan.toml", "--series"])["runs"][0];
+    let text = fs::read_to_string(at.join("out/sim/events.csv")).expect("events");
+    let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
+    assert_eq!(rows[0].join(","), "time_ns,event,from,to,priority,flow");
+    let times = rows[1..]
+        .iter()
+        .map(|row| row[0].parse::<u64>().expect("a time"));
+    assert!(times.is_sorted());
+    let of = |event: &str| -> Vec<&[&str]> {
+        let rows = rows.iter().filter(|row| row[1] == event);
+        rows.map(|row| &row[2..]).collect()
+    };
+    // The switch stops the priority of the flows at hosts, and resumes it.
+    let (pauses, resumes) = (of("pause"), of("resume"));
+    assert!(!pauses.is_empty() && !resumes.is_empty());
+    let mut changes = pauses.iter().chain(&resumes);
+    assert!(changes.all(|row| row[1..] == ["\"switch0\"", "3", ""]));
+    // A frame may say what the one before it has said.
+    let frames = run["pfc_frames"].as_u64().expect("a number");
+    assert!((pauses.len() + resumes.len()) as u64 <= frames);
+    let notified = of("cnp");
+    assert!(notified.len() > 15);
+    let flow = |row: &&[&str]| {
+        row[..3] == ["", "", ""] && row[3].parse::<u8>().is_ok_and(|flow| flow < 15)
+    };
+    assert!(notified.iter().all(flow), "{notified:?}");
 }
 
 #[test]
