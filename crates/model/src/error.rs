@@ -41,6 +41,9 @@ pub enum ModelError {
     /// The text is not a collective operation.
     #[error("collective = {0:?}: must be ring, tree or recursive-doubling")]
     Collective(String),
+    /// Two neighbours of a ring have no path: sender and receiver.
+    #[error("links[{0}][{1}]: must have a path")]
+    NoPath(usize, usize),
     /// Coding takes time, and the variant of the model leaves that out.
     #[error("variant: must be serial or protocol where coding takes time")]
     PaperCoding,
@@ -139,6 +142,9 @@ pub enum Wanted {
     /// Parity chunks of a group with an XOR code.
     #[error("at most k for an XOR code")]
     XorParity,
+    /// Sites of a ring.
+    #[error("2 to {}", crate::plan::MOST_RING_SITES)]
+    RingSites,
     /// Sites of a collective operation.
     #[error("2 to 256")]
     Sites,

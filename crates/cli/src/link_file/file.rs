@@ -65,7 +65,19 @@ pub(crate) fn read(file: &FilePath) -> Result<Description, Failure> {
 /// # Errors
 /// The field or the line, and what is wrong.
 pub(crate) fn parse(text: &str) -> Result<Description, String> {
-    let fields: Fields = toml::from_str(text).map_err(|error| in_line(text, &error))?;
+    describe(&toml::from_str(text).map_err(|error| in_line(text, &error))?)
+}
+
+/// Reads a table of a larger file.
+///
+/// # Errors
+/// As [`parse`], without the line.
+pub(crate) fn of_table(table: toml::Table) -> Result<Description, String> {
+    let fields = table.try_into::<Fields>();
+    describe(&fields.map_err(|error| error.message().to_owned())?)
+}
+
+fn describe(fields: &Fields) -> Result<Description, String> {
     check_either(("rtt", &fields.rtt), ("distance", &fields.distance))?;
     let losses = (
         ("loss_chunk", &fields.loss_chunk),

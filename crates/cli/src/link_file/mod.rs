@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use farwrite_transfer::Start;
 
-pub(crate) use file::{parse, read};
+pub(crate) use file::{of_table, parse, read};
 pub(crate) use save::text;
 
 /// The unit that a number of losses counts.

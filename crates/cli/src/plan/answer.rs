@@ -122,21 +122,7 @@ impl Answer {
         nics: Nics,
     ) -> Result<Self, ModelError> {
         let best_s = plan.best().objective_s;
-        let alternative = |at: &plan::Alternative| Alternative {
-            scheme: at.scheme.to_string(),
-            objective_s: at.objective_s,
-            mean_s: at.mean_s,
-            p99_s: at.p99_s,
-            p999_s: at.p999_s,
-            relative_cost: at.objective_s / best_s,
-            slowdown: at.slowdown,
-            parity_overhead: at.parity_overhead,
-            cores: at.cores,
-            draws: at.drawn.map(|drawn| drawn.draws),
-            objective_low_s: at.drawn.map(|drawn| drawn.objective.low_s),
-            objective_high_s: at.drawn.and_then(|drawn| drawn.objective.high_s),
-            drawn: at.drawn,
-        };
+        let alternative = |at: &plan::Alternative| Alternative::new(at, best_s);
         let left_out = plan.left_out().iter().map(|(scheme, reason)| LeftOut {
             scheme: scheme.to_string(),
             reason: reason.to_string(),
@@ -158,6 +144,27 @@ impl Answer {
     /// relevant ones.
     pub(super) fn text(&self, all: bool) -> String {
         show::text(self, all)
+    }
+}
+
+impl Alternative {
+    /// `best_s` is the objective of the best scheme.
+    pub(super) fn new(at: &plan::Alternative, best_s: f64) -> Self {
+        Self {
+            scheme: at.scheme.to_string(),
+            objective_s: at.objective_s,
+            mean_s: at.mean_s,
+            p99_s: at.p99_s,
+            p999_s: at.p999_s,
+            relative_cost: at.objective_s / best_s,
+            slowdown: at.slowdown,
+            parity_overhead: at.parity_overhead,
+            cores: at.cores,
+            draws: at.drawn.map(|drawn| drawn.draws),
+            objective_low_s: at.drawn.map(|drawn| drawn.objective.low_s),
+            objective_high_s: at.drawn.and_then(|drawn| drawn.objective.high_s),
+            drawn: at.drawn,
+        }
     }
 }
 

@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use farwrite_model::Scheme;
 use farwrite_model::plan::{Coding, Objective};
+use serde::Serialize;
 
 use crate::link_file::Medium;
 use farwrite_units::Burst;
@@ -22,6 +23,7 @@ Examples:
   farwrite plan --rate 10Gbit --rtt 80ms --loss 0.1% --burst 50us --size 1GiB
   farwrite plan --rate 100Gbit --rtt 25ms --loss 1e-4 --size 128MiB --senders 8
   farwrite plan --link link.toml --size 8MiB --json
+  farwrite plan --collective ring-all-reduce --paths sites.toml --size 1GiB
 
 A link.toml describes a path with the values of the options; options have priority over it:
   rate = \"400Gbit\"           # bits per second, with headers
@@ -29,6 +31,17 @@ A link.toml describes a path with the values of the options; options have priori
   loss_chunk = 1e-5          # or: loss_packet = 1e-6
   mean_burst_chunks = 1.5    # optional; with loss_packet: mean_burst_packets; or mean_burst_time
   chunk = \"4KiB\"             # optional, like mtu = 4096
+
+A sites.toml for --paths has the sites in their order around a ring, and a path between each two,
+with the keys of a link.toml:
+  sites = [\"livermore\", \"oakridge\", \"lugano\"]
+  [[path]]
+  ends = [\"livermore\", \"oakridge\"]    # both directions; for one: from = \"...\", to = \"...\"
+  name = \"northern fibre\"             # optional
+  rate = \"400Gbit\"
+  distance = \"3750km\"
+  loss_packet = 1e-5
+More than 8 sites keep their order, and need only the paths around the ring.
 
 `farwrite probe --save link.toml` measures a path and writes such a file. `farwrite send --json` also
 measures: use loss_chunk and mean_burst_chunks of its send_loss, its rtt_ms, and its mtu as the chunk.
@@ -45,9 +58,22 @@ share a path, and delays that vary, are left to `farwrite sim`.";
 pub(crate) struct PlanArgs {
     #[command(flatten)]
     pub(crate) path: PathArgs,
-    /// Bytes of the message: 1 to 4PiB
+    /// Bytes of the message, or with --collective of the whole buffer: 1 to 4PiB
     #[arg(long, value_name = "SIZE", value_parser = parse_message, allow_hyphen_values = true)]
     pub(crate) size: u64,
+    /// Plans a collective around a ring of sites instead of a message: the order of the sites, and the
+    /// scheme of each path
+    #[arg(long, value_name = "KIND", value_enum, requires = "paths")]
+    #[arg(conflicts_with_all = ["senders", "all"])]
+    pub(crate) collective: Option<RingCollective>,
+    /// File with the sites and the paths between them, in the format below
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "collective",
+        conflicts_with = "link"
+    )]
+    pub(crate) paths: Option<PathBuf>,
     /// Senders that share the rate of the path equally, each with such a message: 1 to 65536
     #[arg(
         long,
@@ -82,6 +108,32 @@ pub(crate) struct PlanArgs {
     /// Show all alternatives, not only the most important ones
     #[arg(long)]
     pub(crate) all: bool,
+}
+
+/// A collective that goes around a ring in parts of the buffer, one for each site.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+pub(crate) enum RingCollective {
+    /// Each site has the sum of all buffers, after twice as many steps as sites, less two.
+    #[value(name = "ring-all-reduce")]
+    #[serde(rename = "ring-all-reduce")]
+    AllReduce,
+    /// Each site has a part of the sum, after a step less than sites.
+    #[value(name = "ring-reduce-scatter")]
+    #[serde(rename = "ring-reduce-scatter")]
+    ReduceScatter,
+    /// Each site has the parts of all sites, after a step less than sites.
+    #[value(name = "ring-all-gather")]
+    #[serde(rename = "ring-all-gather")]
+    AllGather,
+}
+
+impl RingCollective {
+    pub(crate) fn steps(self, sites: usize) -> usize {
+        match self {
+            Self::AllReduce => 2 * (sites - 1),
+            Self::ReduceScatter | Self::AllGather => sites - 1,
+        }
+    }
 }
 
 /// What the command line says of the path.

@@ -4,6 +4,7 @@ mod answer;
 mod args;
 mod nics;
 mod path;
+mod ring;
 mod show;
 
 use farwrite_model::ModelError;
@@ -19,8 +20,11 @@ use path::PlannedPath;
 
 /// Plans for the path and the message of the command line, and shows the result.
 pub(crate) fn run(args: &PlanArgs, console: &Console) -> Result<(), Failure> {
+    if let (Some(collective), Some(paths)) = (args.collective, &args.paths) {
+        return ring::run(args, collective, paths, console);
+    }
     let path = PlannedPath::find(&args.path, args.size, args.senders)?;
-    let question = question(args, &path)?;
+    let question = question(args, args.size, &path)?;
     if let Some(warning) = path.beyond_message(&question.loss, args.size) {
         console.warn(warning);
     }
@@ -33,9 +37,9 @@ pub(crate) fn run(args: &PlanArgs, console: &Console) -> Result<(), Failure> {
     console.json(&answer)
 }
 
-/// The question that the command line asks.
-fn question(args: &PlanArgs, path: &PlannedPath) -> Result<Question, Failure> {
-    let mut question = Question::new(real(args.size), path.payload_bps(), path.rtt_s, 0.0);
+/// The question that the command line asks of a message of `size` bytes.
+fn question(args: &PlanArgs, size: u64, path: &PlannedPath) -> Result<Question, Failure> {
+    let mut question = Question::new(real(size), path.payload_bps(), path.rtt_s, 0.0);
     question.loss = path.loss()?;
     question.chunk_bytes = real(path.chunk_bytes);
     question.objective = args.objective;

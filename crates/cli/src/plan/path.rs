@@ -62,10 +62,7 @@ impl PlannedPath {
     /// [`Exit::Usage`] if a value is missing or invalid, and the errors of the file.
     pub(super) fn find(args: &PathArgs, size: u64, senders: u32) -> Result<Self, Failure> {
         let file = args.link.as_deref().map(link_file::read).transpose()?;
-        let mut described = of_args(args).or(file.unwrap_or_default());
-        let chunk_bytes = described.chunk_bytes.unwrap_or(CHUNK_BYTES);
-        described.chunk_bytes = Some(chunk_bytes.min(size));
-        let path = Self::new(described, args.burst);
+        let path = Self::combine(args, file.unwrap_or_default(), size);
         let path = path.map_err(|what| Failure::new(Exit::Usage, what))?;
         Ok(Self {
             rate_bps: path.rate_bps / f64::from(senders),
@@ -74,11 +71,26 @@ impl PlannedPath {
         })
     }
 
+    /// Combines the command line and a description, for a message of `size` bytes. The command line has priority.
+    ///
+    /// # Errors
+    /// A value is missing or invalid.
+    pub(super) fn combine(
+        args: &PathArgs,
+        described: Description,
+        size: u64,
+    ) -> Result<Self, String> {
+        let mut described = of_args(args).or(described);
+        let chunk_bytes = described.chunk_bytes.unwrap_or(CHUNK_BYTES);
+        described.chunk_bytes = Some(chunk_bytes.min(size));
+        Self::new(described, args.burst)
+    }
+
     /// A number of losses in `burst` has the same unit as the loss.
     fn new(described: Description, burst: Option<Burst>) -> Result<Self, String> {
         let missing = |what, options| {
             format!(
-                "no {what}: give {options}, or a file with it as --link; see farwrite plan --help"
+                "no {what}: give {options}, or a file with it as --link or --paths; see farwrite plan --help"
             )
         };
         let rate_bps = described

@@ -314,7 +314,7 @@ fn dependence(of: &Sensitivity, wire_share: f64) -> [String; 10] {
 }
 
 /// A time with no more digits than its interval leaves. An exact time has no interval.
-fn sure_digits(time_s: f64, interval: Option<Interval>) -> String {
+pub(super) fn sure_digits(time_s: f64, interval: Option<Interval>) -> String {
     let Some(Interval { low_s, high_s }) = interval else {
         return seconds(time_s);
     };
@@ -334,7 +334,7 @@ fn rounded(value: f64, digits: usize) -> f64 {
     text.parse().unwrap_or(value)
 }
 
-fn seconds(seconds: f64) -> String {
+pub(super) fn seconds(seconds: f64) -> String {
     match Duration::try_from_secs_f64(seconds) {
         Ok(time) => Time(time).to_string(),
         Err(_) => format!("{seconds:.2e} s"),
@@ -342,7 +342,7 @@ fn seconds(seconds: f64) -> String {
 }
 
 /// Shows a probability, which may be very small.
-fn small(probability: f64) -> String {
+pub(super) fn small(probability: f64) -> String {
     if probability == 0.0 {
         return "0".to_owned();
     }

@@ -5,6 +5,7 @@ mod inputs;
 mod plan;
 mod probe;
 mod program;
+mod rings;
 mod sim;
 mod trace;
 

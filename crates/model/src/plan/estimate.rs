@@ -92,7 +92,7 @@ impl Time {
             (Self::Drawn(of), Objective::Quantile(q)) => {
                 // The exact evaluation checks its argument.
                 Objective::check(q)?;
-                Ok(of.quantile(q))
+                Ok(quantile_of(&of.times_s, q))
             }
         }
     }
@@ -106,8 +106,8 @@ impl Time {
             draws: of.times_s.len(),
             objective: self.estimate(objective)?.interval(),
             mean: of.mean().interval(),
-            p99: of.quantile(0.99).interval(),
-            p999: of.quantile(0.999).interval(),
+            p99: quantile_of(&of.times_s, 0.99).interval(),
+            p999: quantile_of(&of.times_s, 0.999).interval(),
         }))
     }
 }
@@ -126,32 +126,45 @@ impl Draws {
     }
 
     fn mean(&self) -> Estimate {
-        let count = float(self.times_s.len());
-        let value = self.times_s.iter().sum::<f64>() / count;
-        let squares: f64 = self.times_s.iter().map(|t| (t - value).powi(2)).sum();
-        let half = DEVIATIONS * (squares / (count - 1.0) / count).sqrt();
+        let mean = mean_of(&self.times_s);
         // With 95 %, what none of n draws has met has a probability of at most 3 / n.
-        let unseen = 3.0 / count * self.unseen_s;
+        let unseen = 3.0 / float(self.times_s.len()) * self.unseen_s;
         Estimate {
-            value,
-            low: value - half,
-            high: value + half + unseen,
+            high: mean.high + unseen,
+            ..mean
         }
     }
 
-    /// The number of draws below a quantile is binomial.
-    fn quantile(&self, q: f64) -> Estimate {
-        let count = float(self.times_s.len());
-        let half = DEVIATIONS * (count * q * (1.0 - q)).sqrt();
-        let at = |rank: f64| {
-            let place = index(rank.ceil().max(1.0)) - 1;
-            self.times_s.get(place).copied().unwrap_or(f64::INFINITY)
-        };
-        Estimate {
-            value: at(count * q),
-            low: at(count * q - half),
-            high: at(count * q + half + 1.0),
-        }
+    pub(super) fn times_s(&self) -> &[f64] {
+        &self.times_s
+    }
+}
+
+/// The mean of draws.
+pub(super) fn mean_of(times_s: &[f64]) -> Estimate {
+    let count = float(times_s.len());
+    let value = times_s.iter().sum::<f64>() / count;
+    let squares: f64 = times_s.iter().map(|t| (t - value).powi(2)).sum();
+    let half = DEVIATIONS * (squares / (count - 1.0).max(1.0) / count).sqrt();
+    Estimate {
+        value,
+        low: value - half,
+        high: value + half,
+    }
+}
+
+/// A quantile of draws in ascending order. The number of draws below it is binomial.
+pub(super) fn quantile_of(times_s: &[f64], q: f64) -> Estimate {
+    let count = float(times_s.len());
+    let half = DEVIATIONS * (count * q * (1.0 - q)).sqrt();
+    let at = |rank: f64| {
+        let place = index(rank.ceil().max(1.0)) - 1;
+        times_s.get(place).copied().unwrap_or(f64::INFINITY)
+    };
+    Estimate {
+        value: at(count * q),
+        low: at(count * q - half),
+        high: at(count * q + half + 1.0),
     }
 }
 
@@ -164,7 +177,7 @@ impl Estimate {
         }
     }
 
-    fn interval(self) -> Interval {
+    pub(super) fn interval(self) -> Interval {
         Interval {
             low_s: self.low,
             high_s: Some(self.high).filter(|high| high.is_finite()),

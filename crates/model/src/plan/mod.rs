@@ -4,6 +4,7 @@
 mod estimate;
 mod lowar;
 mod question;
+mod ring;
 mod sensitivity;
 
 use crate::error::ModelError;
@@ -11,6 +12,9 @@ use crate::scheme::Scheme;
 
 pub use lowar::Lowar;
 pub use question::{Coding, Objective, Question};
+pub use ring::{
+    MOST_ORDERED_SITES, MOST_RING_SITES, RING_SEED, Ring, RingLink, RingPlan, RingTime,
+};
 pub use sensitivity::{Border, Input, Sensitivity, Stake};
 
 /// The cost of a scheme.
