@@ -2,6 +2,7 @@
 
 mod entries;
 mod memory;
+mod own_switches;
 mod paths;
 mod read;
 mod sweep;
@@ -249,6 +250,7 @@ impl Plan {
         if are_default && self.buffer_bytes.is_none() {
             entries::enlarge_buffers(&mut options, &topology);
         }
+        own_switches::apply(&site.switches, &topology, &mut options).map_err(place_error)?;
         let changes = changes::resolve(&site.changes, &topology).map_err(place_error)?;
         Ok(CaseParts {
             topology,

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use farwrite_net::{CableConfig, Loss, NodeId, Options, Role, Shape, SwitchConfig, Topology};
 
+use super::own_switches::OwnSwitch;
 use super::read::ReadFile;
 use crate::boxes::{BoxKind, BoxPosition, PlacedBox};
 use crate::changes::PlannedChange;
@@ -14,7 +15,7 @@ use crate::other_simulators::{
 };
 use crate::{Extensions, Pattern, PatternError, PatternNetwork, Sizes, Transport, Workload};
 
-/// A topology of a plan, its boxes, and the changes of its cables.
+/// A topology of a plan, its boxes, the changes of its cables, and settings of single switches.
 #[derive(Debug)]
 pub(super) struct PlannedTopology {
     pub(super) layout: TopologySource,
@@ -22,6 +23,7 @@ pub(super) struct PlannedTopology {
     pub(super) whole: OnceLock<BuiltTopology>,
     pub(super) boxes: Vec<(BoxPosition, BoxKind)>,
     pub(super) changes: Vec<PlannedChange>,
+    pub(super) switches: Vec<OwnSwitch>,
 }
 
 impl PlannedTopology {

@@ -11,6 +11,7 @@ use toml::{Table, Value};
 
 use super::Plan;
 use super::entries::{PlannedTopology, TopologySource, WorkloadSource};
+use super::own_switches::OwnSwitch;
 use crate::boxes::{BoxKind, BoxPosition};
 use crate::changes::PlannedChange;
 use crate::other_simulators::{self, FileKind};
@@ -171,6 +172,8 @@ pub(super) fn read(
         let mut table = table.clone();
         let boxes = table.remove("boxes").map_or(Ok(Vec::new()), boxes)?;
         let changes = table.remove("changes").map_or(Ok(Vec::new()), changes)?;
+        let switches = table.remove("switch");
+        let switches = switches.map_or(Ok(Vec::new()), |own| own_switches(own, extensions))?;
         let layout = match named_file(&table)? {
             Some(name) => {
                 TopologySource::read(&name, &read_file(&name)?, &mut notes)?.resolved(extensions)?
@@ -182,6 +185,7 @@ pub(super) fn read(
             whole: OnceLock::new(),
             boxes,
             changes,
+            switches,
         })
     })?;
     let workloads = entries("workload", &file.workload, |table| {
@@ -190,13 +194,7 @@ pub(super) fn read(
             None => WorkloadSource::of_pattern(typed::<Pattern>(table)?, read_file),
         }
     })?;
-    let switches = entries("switch", &file.switch, |table| {
-        let mut switch: SwitchConfig = typed(table)?;
-        let found = switch.resolve(extensions.balancers());
-        found.map_err(|why| why.to_string())?;
-        switch.validate().map_err(|why| why.to_string())?;
-        Ok(switch)
-    })?;
+    let switches = entries("switch", &file.switch, |table| switch(table, extensions))?;
     let transports = transports(file.transport.as_ref(), extensions)?;
     notes.extend(file.transport.as_ref().and_then(old_spelling));
     for (what, is_empty) in [
@@ -224,6 +222,31 @@ pub(super) fn read(
         measure: file.measure.checked()?,
         notes,
     })
+}
+
+fn switch(table: &Table, extensions: &Extensions) -> Result<SwitchConfig, String> {
+    let mut switch: SwitchConfig = typed(table)?;
+    let found = switch.resolve(extensions.balancers());
+    found.map_err(|why| why.to_string())?;
+    switch.validate().map_err(|why| why.to_string())?;
+    Ok(switch)
+}
+
+/// Parses the settings of single switches of a topology.
+fn own_switches(value: Value, extensions: &Extensions) -> Result<Vec<OwnSwitch>, String> {
+    let form = "write [topology.NAME.switch.SWITCH] with keys of a switch below it";
+    let Value::Table(switches) = value else {
+        return Err(format!("switch = {}: {form}", shown(&value)));
+    };
+    let each = switches.into_iter().map(|(name, value)| {
+        let Value::Table(table) = value else {
+            return Err(format!("switch.{name} = {}: {form}", shown(&value)));
+        };
+        let config = switch(&table, extensions).map_err(|why| format!("switch.{name}: {why}"))?;
+        let keys = table.keys().cloned().collect();
+        Ok(OwnSwitch { name, keys, config })
+    });
+    each.collect()
 }
 
 /// Parses the boxes of a topology.

@@ -10,6 +10,7 @@ mod events;
 mod extensions;
 mod other_simulators;
 mod other_times;
+mod own_switches;
 mod plans;
 mod refusals;
 mod runs;
