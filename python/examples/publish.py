@@ -4,6 +4,7 @@ On one machine: `python python/examples/publish.py`. Several machines need a key
 `train` on the first one, and `generate` on the others with the address of the first one.
 """
 
+from datetime import timedelta
 from multiprocessing import get_context
 
 import torch
@@ -33,7 +34,8 @@ def train(store: TCPStore, sites: int) -> None:
                 optimizer.zero_grad()
                 nn.functional.cross_entropy(trained(letters[:-1]), letters[1:]).backward()
                 optimizer.step()
-            publisher.wait(publisher.publish(trained.state_dict()), sites)
+            if not publisher.wait(publisher.publish(trained.state_dict()), sites, timedelta(minutes=1)):
+                raise SystemExit(f"sites are late: {publisher.sites()}")
 
 
 def generate(site: int, host: str, port: int) -> None:

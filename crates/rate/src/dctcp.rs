@@ -64,8 +64,10 @@ pub struct Dctcp {
     marked_bytes: u64,
     /// Bytes acknowledged since the window last grew.
     grown_bytes: u64,
-    /// The window does not fall again until bytes beyond this are acknowledged.
-    cut_end: u64,
+    /// The newest bytes that are acknowledged: `SND.UNA`.
+    acked_end: u64,
+    /// The window does not fall again until bytes beyond this are acknowledged. `None`: it has not fallen.
+    cut_end: Option<u64>,
 }
 
 impl Dctcp {
@@ -87,7 +89,8 @@ impl Dctcp {
             acked_bytes: 0,
             marked_bytes: 0,
             grown_bytes: 0,
-            cut_end: 0,
+            acked_end: 0,
+            cut_end: None,
         }
     }
 
@@ -109,14 +112,23 @@ impl Dctcp {
         }
     }
 
-    /// Lowers the window by a share in units of 1 / [`ONE`], at most once in a window of data. `at_bytes`: the newest
-    /// bytes whose fate is known.
-    fn cut(&mut self, at_bytes: u64, share: u64) {
-        if at_bytes > self.cut_end {
+    /// Whether bytes beyond the last cut are acknowledged.
+    fn is_past_cut(&self) -> bool {
+        self.cut_end.is_none_or(|end| self.acked_end > end)
+    }
+
+    /// Lowers the window by a share in units of 1 / [`ONE`], at most once in a window of data.
+    fn cut(&mut self, share: u64) {
+        if self.is_past_cut() {
             let kept = mul_div(self.window_bytes, ONE - share, ONE);
-            self.window_bytes = kept.max(self.options.packet_bytes);
-            self.cut_end = self.sent_bytes;
+            self.set_window(kept.max(self.options.packet_bytes));
         }
+    }
+
+    fn set_window(&mut self, bytes: u64) {
+        self.window_bytes = bytes;
+        self.grown_bytes = 0;
+        self.cut_end = Some(self.sent_bytes);
     }
 }
 
@@ -137,12 +149,13 @@ impl RateControl for Dctcp {
         if acknowledged.marked {
             self.marked_bytes = self.marked_bytes.saturating_add(bytes);
         }
-        if acknowledged.sent_bytes > self.window_end {
+        self.acked_end = self.acked_end.max(acknowledged.sent_bytes);
+        if self.acked_end > self.window_end {
             self.update_alpha();
         }
         if acknowledged.marked {
-            self.cut(acknowledged.sent_bytes, self.alpha / 2);
-        } else if acknowledged.sent_bytes > self.cut_end {
+            self.cut(self.alpha / 2);
+        } else if self.is_past_cut() {
             self.grow(bytes);
         }
     }
@@ -162,11 +175,11 @@ impl RateControl for Dctcp {
         }
     }
 
-    /// A loss halves the window, and a timeout leaves one packet, as without marks (RFC 8257, section 3.4).
+    /// A loss halves the window, and a timeout leaves one packet (RFC 8257, section 3.5). No slow start follows.
     fn on_loss(&mut self, _now_ns: u64, loss: Loss) {
         match loss {
-            Loss::Reported => self.cut(self.sent_bytes, ONE / 2),
-            Loss::TimedOut => self.window_bytes = self.options.packet_bytes,
+            Loss::Reported => self.cut(ONE / 2),
+            Loss::TimedOut => self.set_window(self.options.packet_bytes),
         }
     }
 }
@@ -248,6 +261,10 @@ mod tests {
         round_trip(&mut dctcp, 1, 0);
         let window = dctcp.limits().window_bytes;
         dctcp.on_loss(0, Loss::Reported);
+        dctcp.on_sent(&Sent {
+            bytes: 1_000,
+            ..Sent::default()
+        });
         dctcp.on_loss(0, Loss::Reported);
         assert_eq!(dctcp.limits().window_bytes, window / 2);
         dctcp.on_loss(0, Loss::TimedOut);

@@ -199,6 +199,8 @@ struct Flight {
     packets: VecDeque<InFlight>,
     in_flight_bytes: u64,
     sent_bytes: u64,
+    /// All packets before this one have left at least once.
+    sent_end: u64,
     received_bytes: u64,
     received_packets: u64,
     /// Packets whose acknowledgement returned a mark, if the controller reads acknowledgements.
@@ -247,9 +249,11 @@ impl Flight {
             count,
             bytes,
             sent_bytes: self.sent_bytes,
-            departed_ns: Some(now_ns),
+            // After Go-Back-N, packets leave again that are no longer here.
+            departed_ns: (count >= self.sent_end).then_some(now_ns),
             arrived: false,
         };
+        self.sent_end = self.sent_end.max(count + 1);
         self.packets.insert(at, packet);
     }
 

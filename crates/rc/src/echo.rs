@@ -4,6 +4,13 @@ use alloc::boxed::Box;
 
 use farwrite_net::Telemetry;
 
+/// What a packet brought with it from the network.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PathNote {
+    pub(crate) marked: bool,
+    pub(crate) telemetry: Option<Box<Telemetry>>,
+}
+
 /// Marks and telemetry of the packets that an acknowledgement stands for. A receiver returns them if its own controller
 /// reads them, since both ends of a connection have the same kind.
 #[derive(Debug, Default)]
@@ -16,9 +23,9 @@ pub(crate) struct Echo {
 
 impl Echo {
     /// Adds what a packet brought.
-    pub(crate) fn note(&mut self, marked: bool, telemetry: Option<Box<Telemetry>>) {
-        self.marked |= marked;
-        if let Some(telemetry) = telemetry {
+    pub(crate) fn note(&mut self, note: PathNote) {
+        self.marked |= note.marked;
+        if let Some(telemetry) = note.telemetry {
             self.telemetry = Some(Box::new(telemetry.returned()));
         }
     }

@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 
 use farwrite_net::Telemetry;
 
+use crate::echo::PathNote;
 use crate::{Memory, Packet, QueuePair, xp};
 
 /// A reliable connection, or XP.
@@ -75,14 +76,9 @@ impl End {
     }
 
     /// Notes what a packet brought with it. XP reads nothing but notifications.
-    pub(crate) fn note_path(
-        &mut self,
-        packet: &Packet,
-        marked: bool,
-        telemetry: Option<Box<Telemetry>>,
-    ) {
+    pub(crate) fn note_path(&mut self, note: PathNote) {
         if let Self::Reliable(pair) = self {
-            pair.note_path(packet, marked, telemetry);
+            pair.note_path(note);
         }
     }
 

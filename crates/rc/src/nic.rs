@@ -11,6 +11,7 @@ use farwrite_net::{Device, Ecn, Frame, NodeId, Output, PRIORITIES, Payload, Port
 
 use farwrite_rate::{NotificationPoint, PullPacer, RateControl, ReceiverControl};
 
+use crate::echo::PathNote;
 use crate::end::End;
 use crate::{
     Completion, ConfigError, Memory, Packet, Paths, PostError, QpConfig, QpCounters, QueuePair,
@@ -518,7 +519,8 @@ impl Device for Nic {
         if let Some(end) = &mut self.ends[at] {
             let marked = frame.ecn == Ecn::Experienced;
             if marked || frame.telemetry.is_some() {
-                end.pair.note_path(&packet, marked, frame.telemetry);
+                let telemetry = frame.telemetry;
+                end.pair.note_path(PathNote { marked, telemetry });
             }
             end.pair.handle_packet(now_ns, &packet, &mut self.memory);
         }

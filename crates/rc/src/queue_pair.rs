@@ -8,6 +8,7 @@ use farwrite_rate::{Detail, RateControl};
 use farwrite_wire::opcode::Position;
 
 use crate::control::CongestionControl;
+use crate::echo::PathNote;
 use crate::opcode::{self, Operation};
 use crate::own_repair::OwnRepair;
 use crate::packet::{self, Packet};
@@ -36,6 +37,8 @@ pub struct QueuePair {
     notifies: bool,
     software: Option<Software>,
     slow_path: SlowPath,
+    /// What the packet that comes next brought.
+    arriving: PathNote,
     /// Largest number of packets that wait for software.
     slow_path_packets: usize,
 }
@@ -81,6 +84,7 @@ impl QueuePair {
             notifies: false,
             software: config.software,
             slow_path: SlowPath::default(),
+            arriving: PathNote::default(),
             slow_path_packets: 2 * config.window_packets as usize,
         })
     }
@@ -127,17 +131,16 @@ impl QueuePair {
         self.responder.replies.take_polled()
     }
 
-    /// Notes the mark and the telemetry of a packet, just before [`handle_packet`](Self::handle_packet).
-    pub(crate) fn note_path(
-        &mut self,
-        packet: &Packet,
-        marked: bool,
-        telemetry: Option<Box<Telemetry>>,
-    ) {
+    /// Notes what the next packet of [`handle_packet`](Self::handle_packet) brought.
+    pub(crate) fn note_path(&mut self, note: PathNote) {
+        self.arriving = note;
+    }
+
+    fn take_note(&mut self, packet: &Packet, note: PathNote) {
         if packet.header.bth.opcode == opcode::ACKNOWLEDGE {
-            self.requester.telemetry = telemetry;
+            self.requester.telemetry = note.telemetry;
         } else if is_of_request(packet) {
-            self.responder.replies.note(marked, telemetry);
+            self.responder.replies.note(note);
         }
     }
 
@@ -236,6 +239,7 @@ impl QueuePair {
     /// [`Recovery::Trimming`]. Packets for host software are handled by a later call of
     /// [`handle_timeout`](Self::handle_timeout).
     pub fn handle_packet(&mut self, now_ns: u64, packet: &Packet, memory: &mut Memory) {
+        let note = core::mem::take(&mut self.arriving);
         let kind = opcode::parse(packet.header.bth.opcode);
         let Some(kind) = kind.filter(|_| !self.broken) else {
             return;
@@ -246,9 +250,11 @@ impl QueuePair {
         }
         if let Some(software) = self.software.filter(|at| self.is_slow(*at, kind.0, packet)) {
             let limit = self.slow_path_packets;
-            self.slow_path.push(now_ns, kind.0, packet, software, limit);
+            self.slow_path
+                .push(now_ns, kind.0, (packet, note), software, limit);
             return;
         }
+        self.take_note(packet, note);
         self.execute(now_ns, kind, packet, memory);
     }
 
@@ -328,9 +334,10 @@ impl QueuePair {
     /// Handles all timers that have expired at `now_ns`, and the packets that host software has
     /// finished by then.
     pub fn handle_timeout(&mut self, now_ns: u64, memory: &mut Memory) {
-        while let Some(packet) = self.slow_path.pop(now_ns) {
+        while let Some((packet, note)) = self.slow_path.pop(now_ns) {
             let kind = opcode::parse(packet.header.bth.opcode);
             if let Some(kind) = kind.filter(|_| !self.broken) {
+                self.take_note(&packet, note);
                 self.execute(now_ns, kind, &packet, memory);
             }
         }

@@ -8,7 +8,7 @@ use farwrite_net::Telemetry;
 use farwrite_wire::header::Aeth;
 use farwrite_wire::opcode::Position;
 
-use crate::echo::Echo;
+use crate::echo::{Echo, PathNote};
 use crate::opcode::{self, position};
 use crate::packet::{Packet, header};
 use crate::{Memory, Nak, QpConfig, Recovery, Syndrome, psn};
@@ -78,9 +78,9 @@ impl Replies {
     }
 
     /// Notes what an arriving packet brought, for the next reply.
-    pub(crate) fn note(&mut self, marked: bool, telemetry: Option<Box<Telemetry>>) {
+    pub(crate) fn note(&mut self, note: PathNote) {
         if let Some(echo) = &mut self.echo {
-            echo.note(marked, telemetry);
+            echo.note(note);
         }
     }
 

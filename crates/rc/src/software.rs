@@ -3,6 +3,7 @@
 use alloc::collections::VecDeque;
 
 use crate::Packet;
+use crate::echo::PathNote;
 use crate::opcode::Operation;
 
 /// What host software does for a queue pair, and how long it takes. Software handles packets one
@@ -32,8 +33,8 @@ pub enum SoftwareScope {
 /// The packets that wait for software.
 #[derive(Debug, Default)]
 pub(crate) struct SlowPath {
-    /// Time at which the packet is handled, and the packet.
-    queue: VecDeque<(u64, Operation, Packet)>,
+    /// Time at which the packet is handled, the packet, and what it brought.
+    queue: VecDeque<(u64, Operation, Packet, PathNote)>,
     /// Request packets in the queue.
     requests: usize,
     /// Time until which the core is busy.
@@ -46,7 +47,7 @@ impl SlowPath {
         &mut self,
         now_ns: u64,
         operation: Operation,
-        packet: &Packet,
+        packet: (&Packet, PathNote),
         software: Software,
         limit: usize,
     ) {
@@ -57,15 +58,17 @@ impl SlowPath {
         self.busy_ns = begins_ns.saturating_add(software.packet_ns);
         let due_ns = begins_ns.saturating_add(software.delay_ns);
         self.requests += usize::from(is_request(operation));
-        self.queue.push_back((due_ns, operation, packet.clone()));
+        let (packet, note) = packet;
+        self.queue
+            .push_back((due_ns, operation, packet.clone(), note));
     }
 
     /// The next packet that is handled by `now_ns`.
-    pub(crate) fn pop(&mut self, now_ns: u64) -> Option<Packet> {
+    pub(crate) fn pop(&mut self, now_ns: u64) -> Option<(Packet, PathNote)> {
         self.next_ns().filter(|due_ns| *due_ns <= now_ns)?;
-        let (_, operation, packet) = self.queue.pop_front()?;
+        let (_, operation, packet, note) = self.queue.pop_front()?;
         self.requests -= usize::from(is_request(operation));
-        Some(packet)
+        Some((packet, note))
     }
 
     pub(crate) fn next_ns(&self) -> Option<u64> {

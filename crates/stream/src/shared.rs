@@ -152,7 +152,7 @@ impl<T: Ready> Half<T> {
         is_ready
     }
 
-    /// Calls `ready` once. If it returns nothing, the task of `context` is woken at the next change.
+    /// Calls `ready` once. If it returns nothing, the task of `context` is woken when the half may be ready.
     #[cfg(feature = "tokio")]
     pub(crate) fn poll<R>(
         &self,

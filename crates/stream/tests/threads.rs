@@ -155,7 +155,8 @@ fn a_reader_wakes_for_what_it_reads() {
     assert!(!reader.is_ready(&waker));
     writer.write_all(b"request").expect("written");
     writer.set_timeout(Some(Duration::ZERO));
-    while writer.wait_delivered().is_err() {
+    while let Err(error) = writer.wait_delivered() {
+        assert!(matches!(error, farwrite_stream::Error::TimedOut), "{error}");
         step();
     }
     assert_eq!(wakes.0.load(Ordering::Relaxed), 0);

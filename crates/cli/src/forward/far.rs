@@ -256,7 +256,9 @@ impl Service {
             return Ok(());
         }
         let how = match proof {
-            Proof::Identity(_) => "its file of peers names others for this end".to_owned(),
+            Proof::Identity(_) => {
+                "add it to allow-forward of this end in its file of peers".to_owned()
+            }
             Proof::PreShared | Proof::Code => format!("start it with --allow-forward {to}"),
         };
         Err(format!("it does not forward to {to}: {how}"))

@@ -84,7 +84,7 @@ pub(crate) struct ForwardArgs {
     /// With --listen, a destination that the others may name, written as they write it. May be repeated
     #[arg(long, value_name = "HOST:PORT", value_parser = parse_destination, requires = "listen")]
     allow_forward: Vec<HostPort>,
-    /// With --listen, write a JSON object on a line of this file for each TCP connection and refusal
+    /// With --listen, write a JSON object on a line of this file for each TCP connection, and each refused destination
     #[arg(long, value_name = "FILE", requires = "listen")]
     audit: Option<PathBuf>,
     #[command(flatten)]

@@ -320,7 +320,7 @@ fn known_peers_have_destinations_of_their_own_until_they_are_removed() {
     of_a.end().assert(3, "it no longer knows this end");
     assert_reset(client.read(&mut [0]));
     of_b_too.signal("INT");
-    let told = format!("it does not forward to {to}: its file of peers names others");
+    let told = format!("it does not forward to {to}: add it to allow-forward of this end");
     of_b_too.end().assert(130, &told);
     far.signal("INT");
     far.end()

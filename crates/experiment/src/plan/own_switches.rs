@@ -27,7 +27,9 @@ impl OwnSwitch {
                 "trim" => to.trim = own.trim,
                 "routing" => {
                     to.routing = own.routing;
-                    to.balancer = None;
+                    if !self.keys.iter().any(|key| key == "balancer") {
+                        to.balancer = None;
+                    }
                 }
                 "balancer" => to.balancer.clone_from(&own.balancer),
                 other => unreachable!("{other} was read as a key of a switch"),

@@ -54,12 +54,16 @@ pub(super) const HPCC: &str = "hpcc";
 
 impl NicControlName {
     fn parse(name: &str, extensions: &Extensions) -> Option<Self> {
-        match name {
-            DCTCP => Some(Self::Dctcp),
-            TIMELY => Some(Self::Timely),
-            HPCC => Some(Self::Hpcc),
-            name => extensions.control(name).map(Self::Own),
-        }
+        // A program may have its own version of a controller.
+        extensions
+            .control(name)
+            .map(Self::Own)
+            .or_else(|| match name {
+                DCTCP => Some(Self::Dctcp),
+                TIMELY => Some(Self::Timely),
+                HPCC => Some(Self::Hpcc),
+                _ => None,
+            })
     }
 }
 

@@ -124,7 +124,7 @@ pub struct RingPlan {
     pub given: RingTime,
     /// The best order, which is the given one unless another one is better by more than the margin.
     pub best: RingTime,
-    /// Orders that were compared: those of a ring that begins with the first site.
+    /// Orders of a ring that begins with the first site: the times of those with the lowest bounds were drawn.
     pub orders: usize,
 }
 
@@ -183,7 +183,8 @@ impl<'a> Ring<'a> {
         bounds.sort_by(|x, y| x.0.total_cmp(&y.0));
         let mut best = given.clone();
         for (bound_s, order) in bounds.into_iter().take(MOST_DRAWN_ORDERS) {
-            if bound_s >= best.objective_s {
+            // The bound is one of means.
+            if self.objective == Objective::Mean && bound_s >= best.objective_s {
                 break;
             }
             let time = self.time(&order)?;

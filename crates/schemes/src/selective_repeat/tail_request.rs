@@ -20,7 +20,6 @@ impl TailRequest {
         if is_cleared {
             // Hosts may send the packets later than the offer.
             let wait_ns = self.quiet_ns(view).max(view.timing.min_repeat_ns);
-            self.rounds = 0;
             self.at_ns = Some(view.now_ns.saturating_add(wait_ns));
         } else {
             self.at_ns

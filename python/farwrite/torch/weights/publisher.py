@@ -226,6 +226,8 @@ class Publisher:
         try:
             group = self._join.group(number, PUBLISHER, lambda: _CLOSED if self._is_closed else None)
             with self._changed:
+                if self._is_closed:
+                    raise RuntimeError(_CLOSED)
                 self._groups[number] = group
             self._send_versions(number, group)
         except (RuntimeError, ValueError, OSError) as error:

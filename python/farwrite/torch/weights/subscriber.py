@@ -91,8 +91,9 @@ class Subscriber:
             return self._receive(tensors)
         except TimeoutError:
             raise
-        except Exception as error:
-            self._ended = str(error)
+        except BaseException as error:
+            # Also after Ctrl-C, parts of the version may be on the way.
+            self._ended = str(error) or type(error).__name__
             forget(self._group)
             # The publisher notes the reason.
             self._group.announce_end(self._ended)
