@@ -14,15 +14,15 @@ use crate::key::KeyArgs;
 
 const EXAMPLES: &str = "\
 Examples:
-  farwrite perf write_bw --psk-file far.key                  the server: waits for one client
-  farwrite perf write_bw far.example --psk-file far.key    the client: measures, prints a table
-  farwrite perf write_bw --code                              a server that shows a code for the client
-  farwrite perf write_bw far.example -a --report_gbits       sizes from 2 bytes to 8 MiB
+  farwrite perf write_bw --psk-file far.key                 the server: waits for one client
+  farwrite perf write_bw far.example --psk-file far.key     the client: measures, prints a table
+  farwrite perf write_bw --code                             a server that shows a code
+  farwrite perf write_bw far.example -a --report_gbits      sizes from 2 bytes to 8 MiB
   farwrite perf write_lat far.example -s 64 -n 10000
   farwrite perf read_bw far.example -s 1048576 -t 16 -q 4
   farwrite perf write_bw far.example -s 8388608 --chunk 1,4,16,64 --scheme ec-mds:32,8
-  farwrite perf send_bw far.example -m 64 -s 65536 -c UC     the rate of packets of 64 bytes
-  farwrite perf write_bw far.example -d mlx5_0               over an RDMA device at this end
+  farwrite perf send_bw far.example -m 64 -s 65536 -c UC    the rate of packets of 64 bytes
+  farwrite perf write_bw far.example -d mlx5_0              over an RDMA device at this end
   farwrite perf write_bw far.example --channels 4 --receive-threads
   farwrite perf write_bw far.example -w 900 --report_gbits || echo too slow
 
