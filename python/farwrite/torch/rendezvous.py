@@ -161,7 +161,7 @@ def _has(place: Place, keys: Sequence[str]) -> bool:
         waited_s = monotonic() - started
         if waited_s > _CHECK_EVERY.total_seconds():
             return False
-        # The keys are found after at most a quarter more than the time until they are there.
+        # So a rank sees the keys later than they come by at most a quarter of the time that it has waited.
         sleep(min(max(_FIRST_PAUSE_S, waited_s / 4), _LONGEST_PAUSE_S))
     return True
 

@@ -129,7 +129,7 @@ class Publisher:
     def sites(self) -> dict[int, Site]:
         """Return the sites by number, from 1 on, in the order in which they joined.
 
-        Of those that have left, the last 100 are there.
+        The publisher remembers the last 100 sites that have left.
         """
         with self._changed:
             return dict(self._sites)
