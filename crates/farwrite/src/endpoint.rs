@@ -63,6 +63,10 @@ pub struct Endpoint<F: Fabric> {
     coded: Vec<Coded>,
     /// The time of the last poll.
     now_ns: u64,
+    /// When the next poll must look for arrivals and for what coding threads have done.
+    next_look_ns: Option<u64>,
+    /// Whether the last poll has posted packets whose departure no poll has seen.
+    has_posted: bool,
     drop_events: DropEvents,
     reports_events: bool,
 }
@@ -104,6 +108,8 @@ impl<F: Fabric> Endpoint<F> {
             departed: Vec::new(),
             coded: Vec::new(),
             now_ns: 0,
+            next_look_ns: None,
+            has_posted: false,
             drop_events: DropEvents::default(),
             reports_events: true,
         }

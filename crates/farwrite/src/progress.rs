@@ -29,6 +29,10 @@ const MAX_SLEEP: Duration = Duration::from_secs(1);
 /// Maximum number of requests between two polls. The limit keeps the wait of packets short.
 const REQUESTS_A_POLL: usize = 64;
 
+/// Maximum number of times that the thread does what its tasks and sending have made possible, before it looks for
+/// arrivals again.
+const ROUNDS_A_POLL: usize = 3;
+
 /// An endpoint that a thread of its own polls, so that any thread can use it.
 ///
 /// Calls on the endpoint go through [`ProgressThread::call`]. The thread runs them between two
@@ -366,16 +370,32 @@ impl<F: RealTime> Progress<F> {
                 }
                 requests += 1;
             }
-            let next_ns = self.endpoint.poll_now()?;
-            let task_ns = self.tasks.run(&mut self.endpoint)?;
+            let next_ns = self.poll()?;
             self.shared.polled.wake();
             // There may be more requests, whose wakes ended earlier sleeps.
             if requests < REQUESTS_A_POLL {
-                let next_ns = next_ns.into_iter().chain(task_ns).min();
                 self.endpoint.wait_until(next_ns, MAX_SLEEP)?;
             }
         }
         Ok(())
+    }
+
+    /// Polls the endpoint and runs its tasks. Returns when to poll again.
+    fn poll(&mut self) -> Result<Option<u64>, Error> {
+        // What users have written leaves with this poll.
+        self.tasks.run_ready(&mut self.endpoint)?;
+        let mut next_ns = self.endpoint.poll_now()?;
+        let every_ns = self.tasks.run_every(&mut self.endpoint)?;
+        let mut pairs_ns = self.tasks.run_ready(&mut self.endpoint)?;
+        for _ in 0..ROUNDS_A_POLL {
+            let now_ns = self.endpoint.fabric().now_ns();
+            if !self.endpoint.has_work() && pairs_ns.is_none_or(|pairs_ns| pairs_ns > now_ns) {
+                break;
+            }
+            next_ns = self.endpoint.work_now()?;
+            pairs_ns = self.tasks.run_ready(&mut self.endpoint)?;
+        }
+        Ok([next_ns, every_ns, pairs_ns].into_iter().flatten().min())
     }
 }
 

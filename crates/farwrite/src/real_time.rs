@@ -39,6 +39,11 @@ impl<F: RealTime> Endpoint<F> {
         self.poll_by(F::now_ns)
     }
 
+    /// As [`Endpoint::work_by`], with the current time.
+    pub(crate) fn work_now(&mut self) -> Result<Option<u64>, Error> {
+        self.work_by(F::now_ns)
+    }
+
     /// Polls, then sleeps until there is more work, but at most for `at_most`.
     ///
     /// # Errors
@@ -83,7 +88,7 @@ impl<F: RealTime> Endpoint<F> {
     /// [`Endpoint::start_thread`] was called.
     #[must_use]
     pub fn waker_of(&self, qp: QueuePair) -> QpWaker {
-        self.user_wakes.waker(qp, self.fabric().waker())
+        self.user_wakes.waker(qp, self.fabric().waker(), None)
     }
 
     /// Moves the encoding and rebuilding of chunks to threads, or back to the polls with no threads.

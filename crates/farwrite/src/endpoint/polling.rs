@@ -44,7 +44,32 @@ impl<F: Fabric> Endpoint<F> {
         if self.reports_events {
             self.drop_events.report(now_ns, || self.fabric.counters());
         }
-        let more = more?;
+        let more = more?.then_some(now_ns);
+        self.next_look_ns = next_coded.into_iter().chain(more).min();
+        self.work(now_ns)
+    }
+
+    /// Does the part of a poll that looks for no arrivals. It follows a poll after which
+    /// [`has_work`](Self::has_work) is true. It costs less than another poll, and what it sends leaves sooner.
+    /// Returns the time of the next poll.
+    ///
+    /// # Errors
+    /// [`Error::Fabric`] when the fabric has failed permanently.
+    pub(crate) fn work_by(&mut self, clock: impl FnOnce(&F) -> u64) -> Result<Option<u64>, Error> {
+        let now_ns = clock(&self.fabric);
+        self.now_ns = now_ns;
+        self.take_departures()?;
+        self.work(now_ns)
+    }
+
+    /// Whether there is work that waits neither for a time nor for an arrival: packets that were posted have left, or
+    /// the user has called queue pairs since the last poll.
+    pub(crate) fn has_work(&self) -> bool {
+        self.has_posted || self.schedule.ready_count() > 0
+    }
+
+    /// Visits queue pairs, lets them send in turn, and sends control packets. Returns when to continue.
+    fn work(&mut self, now_ns: u64) -> Result<Option<u64>, Error> {
         self.schedule.expire(now_ns);
         self.serve_peers(now_ns);
         for _ in 0..self.schedule.ready_count().min(MOST_VISITS) {
@@ -58,9 +83,8 @@ impl<F: Fabric> Endpoint<F> {
         let next = [
             next_turn,
             held.then(|| now_ns.saturating_add(FLUSH_RETRY_NS)),
-            next_coded,
+            self.next_look_ns,
             self.coding.has_grants().then_some(now_ns),
-            more.then_some(now_ns),
             self.schedule.next_ns(now_ns),
             self.peer_schedule.next_ns(now_ns),
         ];
@@ -117,7 +141,7 @@ impl<F: Fabric> Endpoint<F> {
 
     /// Lets queue pairs send and encode in turn, up to a limit. Returns when to continue.
     fn take_turns(&mut self, now_ns: u64) -> Result<Option<u64>, Error> {
-        let mut has_posted = false;
+        self.has_posted = false;
         let mut retry_ns = u64::MAX;
         self.turns.begin();
         while let Some(index) = self.turns.next() {
@@ -143,7 +167,7 @@ impl<F: Fabric> Endpoint<F> {
             self.schedule.set_timer(index, next_ns);
             // Sends may have left.
             self.users.wake(index);
-            has_posted |= turn.halt == Halt::Idle { posted: true };
+            self.has_posted |= turn.halt == Halt::Idle { posted: true };
             retry_ns = retry_ns.min(pair.fabric_retry_ns());
             self.turns.note(index, &turn, encoded_bytes);
             if let Some(number) = number {
@@ -154,7 +178,7 @@ impl<F: Fabric> Endpoint<F> {
             Unserved::More => Some(now_ns),
             // Most fabrics know at the next poll that the packets have left. The timeouts of the
             // packets begin then.
-            _ if has_posted => Some(now_ns),
+            _ if self.has_posted => Some(now_ns),
             // No timer knows when a full fabric has room again.
             Unserved::Full => Some(now_ns.saturating_add(retry_ns)),
             Unserved::Empty => None,

@@ -113,9 +113,13 @@ impl<F: RealTime> Tasks<F> {
         });
     }
 
-    /// Runs the tasks that are due after a poll. Returns when to run the next ones.
-    pub(super) fn run(&mut self, endpoint: &mut Endpoint<F>) -> Result<Option<u64>, Error> {
-        let every_ns = self.every.run(endpoint)?;
+    /// Runs the tasks that run after every poll. Returns when to run them again.
+    pub(super) fn run_every(&mut self, endpoint: &mut Endpoint<F>) -> Result<Option<u64>, Error> {
+        self.every.run(endpoint)
+    }
+
+    /// Runs the tasks of queue pairs that are due. Returns when to run the next ones.
+    pub(super) fn run_ready(&mut self, endpoint: &mut Endpoint<F>) -> Result<Option<u64>, Error> {
         let wakes = endpoint.user_wakes.clone();
         wakes.take(|index| endpoint.users.wake(index));
         let now_ns = endpoint.fabric().now_ns();
@@ -134,7 +138,6 @@ impl<F: RealTime> Tasks<F> {
             }
             endpoint.users.set_timer(index, next_ns);
         }
-        let pairs_ns = endpoint.users.next_ns(now_ns);
-        Ok(every_ns.into_iter().chain(pairs_ns).min())
+        Ok(endpoint.users.next_ns(now_ns))
     }
 }
