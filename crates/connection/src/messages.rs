@@ -146,7 +146,7 @@ impl Messages {
                 .then_some(())
         };
         // If the thread has ended, there is nothing to wait for.
-        let _ = thread.wait_with(&self.waiters, Duration::MAX, has_room);
+        let _ = thread.wait_or_poll(&self.waiters, Duration::MAX, has_room);
         self.queue(message)
     }
 
@@ -172,7 +172,7 @@ impl Messages {
 
     fn queue(&self, message: Vec<u8>) -> SentMessage {
         let ticket = lock(&self.queue).queue.send(message);
-        self.waker.wake();
+        self.waker.wake_or_poll();
         SentMessage {
             ticket,
             waiters: Arc::clone(&self.waiters),
@@ -194,7 +194,7 @@ impl Messages {
     /// the queue pair is broken.
     pub fn receive(&self, limit: Duration) -> Result<Option<Vec<u8>>, Error> {
         let thread = self.connection().thread();
-        let came = thread.wait_with(&self.waiters, limit, || {
+        let came = thread.wait_or_poll(&self.waiters, limit, || {
             let mut state = lock(&self.queue);
             if let Some(message) = state.queue.take() {
                 return Some(Ok(message));
@@ -205,7 +205,7 @@ impl Messages {
         })?;
         if came.is_some() {
             // A buffer is free.
-            self.waker.wake();
+            self.waker.wake_or_poll();
         }
         came.transpose()
     }
@@ -265,7 +265,7 @@ impl SentMessage {
     /// [`Error::Endpoint`] if the port has failed permanently.
     pub fn wait(&self, limit: Duration) -> Result<Option<Outcome>, Error> {
         let thread = self.connection.thread();
-        Ok(thread.wait_with(&self.waiters, limit, || self.outcome())?)
+        Ok(thread.wait_or_poll(&self.waiters, limit, || self.outcome())?)
     }
 }
 

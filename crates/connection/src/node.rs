@@ -282,7 +282,7 @@ mod tests {
             );
         }
         // Finding the largest packets goes on for a moment.
-        let quiet = (0..100).any(|_| {
+        let quiet = (0..300).any(|_| {
             let before = sleeps();
             sleep(SECOND / 5);
             // Threads of other tests come and go.

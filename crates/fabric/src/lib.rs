@@ -7,6 +7,7 @@
 //! of them.
 
 mod adapter;
+mod alarm;
 pub mod contract;
 pub mod net;
 pub mod nic;
@@ -16,3 +17,4 @@ pub mod threads;
 pub mod udp;
 
 pub use adapter::Adapter;
+pub use alarm::Alarm;

@@ -124,7 +124,7 @@ pub use peer::{
     EcnField, PeerStats, ROCE_OVERHEAD_BYTES, SendLimit, packet_overhead_bytes, payload_share,
     sealed_overhead_bytes,
 };
-pub use progress::{ProgressThread, TaskAdder, TaskId, TaskState};
+pub use progress::{ProgressThread, RepeatedWait, TaskAdder, TaskId, TaskState};
 pub use reads::{ExposedRegion, ReadOptions, ReadRefused};
 pub use real_time::RealTime;
 pub use registry::SchemeResolver;

@@ -1,8 +1,10 @@
 //! An endpoint on a thread of its own.
 
+mod lending;
 mod requests;
 mod tasks;
 
+use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,9 +19,12 @@ use crate::error::Error;
 use crate::handle::QueuePair;
 use crate::user_wakes::{QpWaker, UserWakes};
 use crate::waiters::Waiters;
+use lending::{Ending, Lending};
 use requests::Request;
 use tasks::{Task, Tasks};
 
+pub(crate) use lending::Lender;
+pub use lending::RepeatedWait;
 pub use requests::TaskAdder;
 pub use tasks::{TaskId, TaskState};
 
@@ -65,21 +70,23 @@ const ROUNDS_A_POLL: usize = 3;
 /// # }
 /// ```
 pub struct ProgressThread<F: RealTime> {
-    shared: Arc<SharedThread>,
+    shared: Arc<SharedThread<F>>,
     requests: TaskAdder<F>,
-    waker: Waker,
+    lender: Arc<dyn Lender>,
     user_wakes: UserWakes,
     /// `None` once the thread is joined.
     thread: Option<JoinHandle<Endpoint<F>>>,
 }
 
 /// State shared by the thread and its users.
-#[derive(Default)]
-struct SharedThread {
+struct SharedThread<F: RealTime> {
     stop: AtomicBool,
     state: Mutex<ThreadState>,
     /// Threads in [`ProgressThread::wait`].
     polled: Waiters,
+    /// Wakes the thread that polls the endpoint.
+    waker: Waker,
+    lending: Lending<F>,
 }
 
 #[derive(Default)]
@@ -95,8 +102,13 @@ impl<F: RealTime<Tx: Send> + Send + 'static> Endpoint<F> {
     /// # Errors
     /// [`Error::Fabric`] when the operating system cannot start a thread.
     pub fn start_thread(self) -> Result<ProgressThread<F>, Error> {
-        let shared = Arc::new(SharedThread::default());
-        let waker = self.fabric().waker();
+        let shared = Arc::new(SharedThread {
+            stop: AtomicBool::default(),
+            state: Mutex::default(),
+            polled: Waiters::default(),
+            waker: self.fabric().waker(),
+            lending: Lending::default(),
+        });
         let user_wakes = self.user_wakes.clone();
         let (requests, received) = mpsc::channel();
         let progress = Progress {
@@ -111,16 +123,16 @@ impl<F: RealTime<Tx: Send> + Send + 'static> Endpoint<F> {
             source,
         })?;
         Ok(ProgressThread {
+            lender: Arc::clone(&shared) as Arc<dyn Lender>,
+            requests: TaskAdder::new(requests, Arc::clone(&shared)),
             shared,
-            requests: TaskAdder::new(requests, waker.clone()),
-            waker,
             user_wakes,
             thread: Some(thread),
         })
     }
 }
 
-impl<F: RealTime> ProgressThread<F> {
+impl<F: RealTime<Tx: Send> + Send + 'static> ProgressThread<F> {
     /// Runs `call` on the endpoint's thread, and returns what it returns.
     ///
     /// # Errors
@@ -204,13 +216,14 @@ impl<F: RealTime> ProgressThread<F> {
     /// Returns a waker that makes the thread run the tasks of a queue pair.
     #[must_use]
     pub fn waker_of(&self, qp: QueuePair) -> QpWaker {
-        self.user_wakes.waker(qp, self.waker.clone())
+        let lender = Some(Arc::clone(&self.lender));
+        self.user_wakes.waker(qp, self.waker(), lender)
     }
 
     /// Returns a waker of the thread: it makes the thread poll at once.
     #[must_use]
     pub fn waker(&self) -> Waker {
-        self.waker.clone()
+        self.shared.waker.clone()
     }
 
     fn request(&self, request: Request<F>) -> Result<(), Error> {
@@ -265,11 +278,34 @@ impl<F: RealTime> ProgressThread<F> {
         }
     }
 
-    /// Whether the caller is the endpoint's own thread, which cannot wait for itself.
-    #[must_use]
-    pub fn is_own_thread(&self) -> bool {
-        let thread = self.thread.as_ref().map(|handle| handle.thread().id());
-        thread == Some(std::thread::current().id())
+    /// As [`ProgressThread::wait_with`], but a thread that has waited for the same thing shortly before polls the
+    /// endpoint itself, which saves a switch of threads. So `ready` must not call the endpoint.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`] when the thread has ended, because the fabric broke or a call panicked.
+    pub fn wait_or_poll<R>(
+        &self,
+        waiters: &Waiters,
+        at_most: Duration,
+        mut ready: impl FnMut() -> Option<R>,
+    ) -> Result<Option<R>, Error> {
+        let mut answer = ready();
+        if answer.is_some() {
+            return Ok(answer);
+        }
+        let start = Instant::now();
+        let repeated = RepeatedWait::begin(&self.lender, waiters.last_ended());
+        if let Some(repeated) = &repeated {
+            repeated.poll_until(at_most, || {
+                answer = ready();
+                answer.is_some()
+            });
+        }
+        if answer.is_none() {
+            answer = self.wait_with(waiters, at_most.saturating_sub(start.elapsed()), ready)?;
+        }
+        waiters.end();
+        Ok(answer)
     }
 
     /// Ends the thread, and returns the endpoint. If the fabric broke, the endpoint's next poll
@@ -292,12 +328,12 @@ impl<F: RealTime> ProgressThread<F> {
         &mut self,
         mut task: impl FnMut(&mut Endpoint<F>) -> TaskState + Send + 'static,
     ) {
-        let (shared, waker) = (Arc::clone(&self.shared), self.waker.clone());
+        let shared = Arc::clone(&self.shared);
         let last = move |endpoint: &mut Endpoint<F>| {
             let state = task(endpoint);
             if let TaskState::Done = state {
                 shared.stop.store(true, Ordering::Release);
-                waker.wake();
+                shared.waker.wake();
             }
             state
         };
@@ -306,10 +342,20 @@ impl<F: RealTime> ProgressThread<F> {
             self.thread = None;
         }
     }
+}
+
+impl<F: RealTime> ProgressThread<F> {
+    /// Whether the caller runs on the endpoint's own thread, or on one that polls for it. It cannot wait for itself.
+    #[must_use]
+    pub fn is_own_thread(&self) -> bool {
+        let thread = self.thread.as_ref().map(|handle| handle.thread().id());
+        thread == Some(std::thread::current().id()) || self.shared.is_polled_here()
+    }
 
     fn end(&mut self) -> Option<JoinHandle<Endpoint<F>>> {
         self.shared.stop.store(true, Ordering::Release);
-        self.waker.wake();
+        self.shared.waker.wake();
+        self.shared.lending.recall();
         self.thread.take()
     }
 }
@@ -328,7 +374,7 @@ impl<F: RealTime> Drop for ProgressThread<F> {
     }
 }
 
-impl SharedThread {
+impl<F: RealTime> SharedThread<F> {
     fn lock(&self) -> MutexGuard<'_, ThreadState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -342,42 +388,66 @@ impl SharedThread {
 struct Progress<F: RealTime> {
     endpoint: Endpoint<F>,
     tasks: Tasks<F>,
-    shared: Arc<SharedThread>,
+    shared: Arc<SharedThread<F>>,
     requests: Receiver<Request<F>>,
 }
 
 impl<F: RealTime> Progress<F> {
-    fn run(mut self) -> Endpoint<F> {
+    fn run(self) -> Endpoint<F> {
+        let shared = Arc::clone(&self.shared);
+        let mut progress = Box::new(self);
         // This also takes effect when a call panics: no thread may wait for an answer that never
         // comes.
-        let _ended = Ended(Arc::clone(&self.shared));
-        if let Err(error) = self.poll_until_stopped() {
-            self.shared.lock().failure = Some(Arc::new(error));
+        let _ended = Ended(Arc::clone(&shared));
+        while !shared.stop.load(Ordering::Acquire) {
+            let turned = match progress.round() {
+                Ok(_) if shared.lending.is_wanted() => {
+                    let ending;
+                    (progress, ending) = shared.lending.lend(progress);
+                    match ending {
+                        None => Ok(()),
+                        Some(Ending::Failed(error)) => Err(error),
+                        Some(Ending::Panicked(panic)) => resume_unwind(panic),
+                    }
+                }
+                Ok(next_ns) => progress.sleep(next_ns, MAX_SLEEP),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = turned {
+                shared.lock().failure = Some(Arc::new(error));
+                break;
+            }
         }
-        self.endpoint
+        progress.endpoint
     }
 
-    fn poll_until_stopped(&mut self) -> Result<(), Error> {
-        while !self.shared.stop.load(Ordering::Acquire) {
-            let mut requests = 0;
-            for request in self.requests.try_iter().take(REQUESTS_A_POLL) {
-                match request {
-                    Request::Call(call) => call(&mut self.endpoint),
-                    Request::AddTask(id, qp, task) => {
-                        self.tasks.add(&mut self.endpoint, id, qp, task);
-                    }
-                    Request::RemoveTask(id) => self.tasks.remove(id),
+    /// Does what other threads ask for, polls, and runs tasks. Returns when to do it again.
+    fn round(&mut self) -> Result<Option<u64>, Error> {
+        let mut requests = 0;
+        for request in self.requests.try_iter().take(REQUESTS_A_POLL) {
+            match request {
+                Request::Call(call) => call(&mut self.endpoint),
+                Request::AddTask(id, qp, task) => {
+                    self.tasks.add(&mut self.endpoint, id, qp, task);
                 }
-                requests += 1;
+                Request::RemoveTask(id) => self.tasks.remove(id),
             }
-            let next_ns = self.poll()?;
-            self.shared.polled.wake();
-            // There may be more requests, whose wakes ended earlier sleeps.
-            if requests < REQUESTS_A_POLL {
-                self.endpoint.wait_until(next_ns, MAX_SLEEP)?;
-            }
+            requests += 1;
         }
-        Ok(())
+        let next_ns = self.poll()?;
+        self.shared.polled.wake();
+        // There may be more requests, whose wakes ended earlier sleeps.
+        let is_full = requests == REQUESTS_A_POLL;
+        Ok(if is_full { Some(0) } else { next_ns })
+    }
+
+    /// Sleeps until the time that [`Progress::round`] has returned, or until there is more work.
+    fn sleep(&mut self, next_ns: Option<u64>, at_most: Duration) -> Result<(), Error> {
+        self.endpoint.wait_until(next_ns, at_most)
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.shared.stop.load(Ordering::Acquire)
     }
 
     /// Polls the endpoint and runs its tasks. Returns when to poll again.
@@ -400,11 +470,12 @@ impl<F: RealTime> Progress<F> {
 }
 
 /// Announces the end of the thread when it is dropped.
-struct Ended(Arc<SharedThread>);
+struct Ended<F: RealTime>(Arc<SharedThread<F>>);
 
-impl Drop for Ended {
+impl<F: RealTime> Drop for Ended<F> {
     fn drop(&mut self) {
         self.0.lock().has_ended = true;
+        self.0.lending.close();
         self.0.polled.wake();
     }
 }

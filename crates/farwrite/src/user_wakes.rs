@@ -1,19 +1,24 @@
 //! How users of queue pairs on other threads make the owner of the endpoint serve them.
 
+use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use farwrite_fabric::contract::Waker;
 
 use crate::handle::QueuePair;
+use crate::progress::{Lender, RepeatedWait};
 
 /// Makes the thread of an endpoint run the tasks of one queue pair
 /// ([`ProgressThread::add_task_of`](crate::ProgressThread::add_task_of)).
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct QpWaker {
     wake: Arc<Wake>,
     wakes: UserWakes,
     thread: Waker,
+    /// `None` if the endpoint has no thread yet.
+    lender: Option<Arc<dyn Lender>>,
 }
 
 /// The wakes that the owner of the endpoint has not seen.
@@ -29,20 +34,59 @@ struct Wake {
 impl QpWaker {
     /// Runs the tasks of the queue pair soon. Several calls before that count as one.
     pub fn wake(&self) {
-        // Also orders what this thread did before, if the wake is listed already: the owner sees it
-        // when it takes the wake from the list.
-        if !self.wake.is_listed.swap(true, Ordering::AcqRel) {
-            let mut wakes = self.wakes.0.lock().unwrap_or_else(PoisonError::into_inner);
-            wakes.push(Arc::clone(&self.wake));
-            drop(wakes);
+        if self.list() {
             self.thread.wake();
         }
+    }
+
+    /// As [`QpWaker::wake`], but this thread runs the tasks itself if it was the last one that polled in a
+    /// [`RepeatedWait`]. So the caller must hold no lock that a task may take.
+    pub fn wake_or_poll(&self) {
+        if self.list()
+            && !self
+                .lender
+                .as_ref()
+                .is_some_and(|lender| lender.poll_once())
+        {
+            self.thread.wake();
+        }
+    }
+
+    /// Begins a wait of a thread whose last wait of the same kind ended at `last_ended`. Returns `None` if the thread
+    /// should not poll the endpoint itself.
+    #[must_use]
+    pub fn wait_again(&self, last_ended: Option<Instant>) -> Option<RepeatedWait> {
+        RepeatedWait::begin(self.lender.as_ref()?, last_ended)
+    }
+
+    /// Returns whether the wake was not listed.
+    fn list(&self) -> bool {
+        // Also orders what this thread did before, if the wake is listed already: the owner sees it
+        // when it takes the wake from the list.
+        let is_new = !self.wake.is_listed.swap(true, Ordering::AcqRel);
+        if is_new {
+            let mut wakes = self.wakes.0.lock().unwrap_or_else(PoisonError::into_inner);
+            wakes.push(Arc::clone(&self.wake));
+        }
+        is_new
+    }
+}
+
+impl fmt::Debug for QpWaker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Wake { index, .. } = *self.wake;
+        f.debug_struct("QpWaker").field("index", &index).finish()
     }
 }
 
 impl UserWakes {
-    /// `thread` wakes the owner of the endpoint.
-    pub(crate) fn waker(&self, qp: QueuePair, thread: Waker) -> QpWaker {
+    /// `thread` wakes the owner of the endpoint, and `lender` lends the endpoint.
+    pub(crate) fn waker(
+        &self,
+        qp: QueuePair,
+        thread: Waker,
+        lender: Option<Arc<dyn Lender>>,
+    ) -> QpWaker {
         let wake = Wake {
             index: qp.index,
             is_listed: AtomicBool::new(false),
@@ -51,6 +95,7 @@ impl UserWakes {
             wake: Arc::new(wake),
             wakes: self.clone(),
             thread,
+            lender,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Threads that wait for one thing, such as the next connection of a listener. The code that changes the
 /// thing calls [`Waiters::wake`] after the change.
@@ -10,9 +10,16 @@ use std::time::Duration;
 #[derive(Debug, Default)]
 pub struct Waiters {
     count: AtomicUsize,
-    /// Number of wakes while a thread was waiting.
-    wakes: Mutex<u64>,
+    history: Mutex<History>,
     woken: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct History {
+    /// Number of wakes while a thread was waiting.
+    wakes: u64,
+    /// When a thread has last ceased to wait.
+    last_ended: Option<Instant>,
 }
 
 impl Waiters {
@@ -22,9 +29,19 @@ impl Waiters {
         // sees the waiter.
         fence(Ordering::SeqCst);
         if self.count.load(Ordering::SeqCst) > 0 {
-            *self.lock() += 1;
+            self.lock().wakes += 1;
             self.woken.notify_all();
         }
+    }
+
+    /// When a thread has last waited.
+    pub(crate) fn last_ended(&self) -> Option<Instant> {
+        self.lock().last_ended
+    }
+
+    /// A thread has waited.
+    pub(crate) fn end(&self) {
+        self.lock().last_ended = Some(Instant::now());
     }
 
     /// Counts the calling thread as waiting until the result is dropped.
@@ -33,8 +50,8 @@ impl Waiters {
         Waiting(self)
     }
 
-    fn lock(&self) -> MutexGuard<'_, u64> {
-        self.wakes.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -43,7 +60,7 @@ pub(crate) struct Waiting<'a>(&'a Waiters);
 impl Waiting<'_> {
     /// Returns the number of wakes before the thread looks at the thing.
     pub(crate) fn look(&self) -> u64 {
-        let wakes = *self.0.lock();
+        let wakes = self.0.lock().wakes;
         fence(Ordering::SeqCst);
         wakes
     }
@@ -51,9 +68,9 @@ impl Waiting<'_> {
     /// Sleeps until a wake that came after [`Waiting::look`] has returned `before`, at most for
     /// `at_most`.
     pub(crate) fn sleep(&self, before: u64, at_most: Duration) {
-        let wakes = self.0.lock();
-        if *wakes == before {
-            let slept = self.0.woken.wait_timeout(wakes, at_most);
+        let history = self.0.lock();
+        if history.wakes == before {
+            let slept = self.0.woken.wait_timeout(history, at_most);
             drop(slept.unwrap_or_else(PoisonError::into_inner));
         }
     }

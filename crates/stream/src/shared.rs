@@ -19,7 +19,7 @@ pub(crate) struct Shared {
     pub(crate) receiver: Half<StreamReceiver>,
     pub(crate) qp: QueuePair,
     /// Makes the endpoint's thread run the task of the stream.
-    waker: QpWaker,
+    pub(crate) waker: QpWaker,
 }
 
 /// A half, and who waits for it.
@@ -34,6 +34,10 @@ pub(crate) struct HalfState<T> {
     pub(crate) is_dropped: bool,
     /// Both directions have ended, and the peer had time to learn of it.
     pub(crate) is_settled: bool,
+    /// The number of threads that wait. Waking none would cost a system call.
+    waiting: usize,
+    /// When a thread has last waited.
+    last_waited: Option<Instant>,
     /// The asynchronous task that waits.
     task: Option<task::Waker>,
     /// Whether a call would not wait.
@@ -62,6 +66,18 @@ impl Ready for StreamSender {
 }
 
 impl<T: Ready> HalfState<T> {
+    /// What a wait returns now; `None` while it goes on.
+    fn ask<R>(
+        &mut self,
+        ready: &mut impl FnMut(&mut Self) -> Option<R>,
+    ) -> Option<Result<R, Error>> {
+        if let Some(answer) = ready(self) {
+            self.follow();
+            return Some(Ok(answer));
+        }
+        self.is_dropped.then_some(Err(Error::Closed))
+    }
+
     /// Tells programs that poll of a change.
     fn follow(&mut self) {
         match self.is_dropped {
@@ -77,6 +93,8 @@ impl<T: Ready> Half<T> {
             half,
             is_dropped: false,
             is_settled: false,
+            waiting: 0,
+            last_waited: None,
             task: None,
             ready: ReadyEvent::default(),
         };
@@ -94,8 +112,11 @@ impl<T: Ready> Half<T> {
     pub(crate) fn notify(&self, mut state: MutexGuard<'_, HalfState<T>>) {
         let task = state.task.take();
         state.follow();
+        let waiting = state.waiting;
         drop(state);
-        self.changed.notify_all();
+        if waiting > 0 {
+            self.changed.notify_all();
+        }
         if let Some(task) = task {
             task.wake();
         }
@@ -109,37 +130,60 @@ impl<T: Ready> Half<T> {
         Ok(descriptor.map_err(farwrite::Error::from)?)
     }
 
-    /// Calls `ready` after every change, until it returns something. `None` for `at_most`: no limit.
+    /// Calls `ready` after every change, until it returns something. `None` for `at_most`: no limit. A thread that has
+    /// waited shortly before polls the endpoint itself, if `waker` lets it.
     ///
     /// # Errors
     /// [`Error::TimedOut`]; [`Error::Closed`] if the user has given up the stream meanwhile.
     pub(crate) fn wait<R>(
         &self,
+        waker: &QpWaker,
         at_most: Option<Duration>,
         mut ready: impl FnMut(&mut HalfState<T>) -> Option<R>,
     ) -> Result<R, Error> {
-        let end = at_most.and_then(|at_most| Instant::now().checked_add(at_most));
         let mut state = self.lock();
-        loop {
-            if let Some(answer) = ready(&mut state) {
-                state.follow();
-                return Ok(answer);
+        if let Some(answer) = state.ask(&mut ready) {
+            return answer;
+        }
+        let end = at_most.and_then(|at_most| Instant::now().checked_add(at_most));
+        let left = || end.map(|end| end.saturating_duration_since(Instant::now()));
+        let repeated = waker.wait_again(state.last_waited);
+        if let Some(repeated) = &repeated {
+            drop(state);
+            let mut answer = None;
+            repeated.poll_until(left().unwrap_or(Duration::MAX), || {
+                answer = self.lock().ask(&mut ready);
+                answer.is_some()
+            });
+            state = self.lock();
+            if let Some(answer) = answer {
+                state.last_waited = Some(Instant::now());
+                return answer;
             }
-            if state.is_dropped {
-                return Err(Error::Closed);
+        }
+        let answer = loop {
+            if let Some(answer) = state.ask(&mut ready) {
+                break answer;
             }
-            state = match end.map(|end| end.saturating_duration_since(Instant::now())) {
+            let left = left();
+            if left == Some(Duration::ZERO) {
+                break Err(Error::TimedOut);
+            }
+            state.waiting += 1;
+            state = match left {
                 None => self
                     .changed
                     .wait(state)
                     .unwrap_or_else(PoisonError::into_inner),
-                Some(Duration::ZERO) => return Err(Error::TimedOut),
                 Some(left) => {
                     let waited = self.changed.wait_timeout(state, left);
                     waited.unwrap_or_else(PoisonError::into_inner).0
                 }
             };
-        }
+            state.waiting -= 1;
+        };
+        state.last_waited = Some(Instant::now());
+        answer
     }
 
     /// Whether the half is ready. If not, `waker` is woken at a later change, at the latest when it is.
@@ -182,6 +226,11 @@ impl Shared {
             qp,
             waker,
         }
+    }
+
+    /// As [`Shared::wake_endpoint`]. The caller holds no lock.
+    pub(crate) fn serve(&self) {
+        self.waker.wake_or_poll();
     }
 
     /// The user has changed something that the endpoint's thread must see.

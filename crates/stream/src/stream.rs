@@ -276,7 +276,9 @@ impl WriteHalf {
         let wait = self
             .shared
             .sender
-            .wait(self.timeout, |sender| Self::delivered(&mut sender.half));
+            .wait(&self.shared.waker, self.timeout, |sender| {
+                Self::delivered(&mut sender.half)
+            });
         wait?
     }
 
@@ -293,11 +295,13 @@ impl WriteHalf {
         let settled = self
             .shared
             .sender
-            .wait(self.timeout, |sender| match sender.half.error() {
-                // The peer has ended the connection after that.
-                Some(_) if sender.half.had_delivered() => Some(Ok(())),
-                Some(error) => Some(Err(error.clone())),
-                None => sender.is_settled.then_some(Ok(())),
+            .wait(&self.shared.waker, self.timeout, |sender| {
+                match sender.half.error() {
+                    // The peer has ended the connection after that.
+                    Some(_) if sender.half.had_delivered() => Some(Ok(())),
+                    Some(error) => Some(Err(error.clone())),
+                    None => sender.is_settled.then_some(Ok(())),
+                }
             });
         settled?
     }
@@ -323,15 +327,18 @@ impl WriteHalf {
 
 impl Read for ReadHalf {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        let wait = self.shared.receiver.wait(self.timeout, |receiver| {
-            let read = Self::take(&mut receiver.half, out)?;
-            Some((read, receiver.half.is_short()))
-        });
+        let wait = self
+            .shared
+            .receiver
+            .wait(&self.shared.waker, self.timeout, |receiver| {
+                let read = Self::take(&mut receiver.half, out)?;
+                Some((read, receiver.half.is_short()))
+            });
         let (read, is_short) = wait?;
         let read = read?;
         // Buffers may be free again.
         if is_short {
-            self.shared.wake_endpoint();
+            self.shared.serve();
         }
         Ok(read)
     }
@@ -342,9 +349,11 @@ impl Write for WriteHalf {
         let wait = self
             .shared
             .sender
-            .wait(self.timeout, |sender| Self::give(&mut sender.half, bytes));
+            .wait(&self.shared.waker, self.timeout, |sender| {
+                Self::give(&mut sender.half, bytes)
+            });
         let written = wait??;
-        self.shared.wake_endpoint();
+        self.shared.serve();
         Ok(written)
     }
 

@@ -1,11 +1,13 @@
 //! Streams that are opened and accepted over a connection.
 
+use std::collections::HashSet;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr};
-use std::thread::spawn;
+use std::sync::{Arc, Mutex};
+use std::thread::{Builder, current, scope, sleep, spawn};
 use std::time::Duration;
 
-use farwrite::QpOptions;
+use farwrite::{Endpoint, QpOptions, TaskState, UdpFabric};
 use farwrite_connection::{Connection, ConnectionOptions, Keys, Listener, MessageOptions, connect};
 use farwrite_keys::Psk;
 use farwrite_rng::SplitMix;
@@ -206,4 +208,63 @@ fn a_stream_for_each_request() {
         assert_eq!(answer, number.to_be_bytes());
     }
     answering.join().expect("no panic");
+}
+
+/// Asks, and checks the answers. The pauses are around the time for which an endpoint stays where a thread has left it.
+fn ask(to_b: &mut Stream, connection: &Connection, seed: u64) {
+    let mut draws = SplitMix::new(seed);
+    for number in 0..1000_u64 {
+        let request = number.to_le_bytes();
+        to_b.write_all(&request).expect("written");
+        let mut answer = [0; 8];
+        to_b.read_exact(&mut answer).expect("read");
+        assert_eq!(answer, request, "seed {seed}");
+        match draws.below(40) {
+            0 => sleep(Duration::from_micros(draws.below(600))),
+            1 => connection.thread().call(|_| ()).expect("it runs"),
+            _ => {}
+        }
+    }
+    to_b.end(Shutdown::Write);
+}
+
+/// A thread that reads again and again polls the endpoint itself, alone and beside others.
+#[test]
+fn requests_cross_while_their_threads_poll() {
+    for streams in [1, 3] {
+        let (_listener, connection) = connected();
+        let polling = Arc::new(Mutex::new(HashSet::new()));
+        let names = Arc::clone(&polling);
+        let note = move |_: &mut Endpoint<UdpFabric>| {
+            let name = current().name().map(str::to_owned);
+            names.lock().expect("no panic").insert(name);
+            TaskState::Idle
+        };
+        let task = connection[0].thread().add_task(note).expect("it runs");
+        let pairs: Vec<_> = (0..streams)
+            .map(|number| opened(&connection, &number.to_string()))
+            .collect();
+        scope(|threads| {
+            for (seed, [mut to_b, mut to_a]) in (0..).zip(pairs) {
+                let [a, _] = &connection;
+                let asking = move || ask(&mut to_b, a, seed);
+                Builder::new()
+                    .name("asks".into())
+                    .spawn_scoped(threads, asking)
+                    .expect("a thread");
+                threads.spawn(move || {
+                    let mut request = [0; 8];
+                    while to_a.read_exact(&mut request).is_ok() {
+                        to_a.write_all(&request).expect("written");
+                    }
+                });
+            }
+        });
+        connection[0].thread().remove_task(task).expect("it runs");
+        let polling = polling.lock().expect("no panic").clone();
+        assert!(polling.contains(&Some("farwrite".into())), "{polling:?}");
+        if streams == 1 {
+            assert!(polling.contains(&Some("asks".into())), "{polling:?}");
+        }
+    }
 }

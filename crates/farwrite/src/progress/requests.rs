@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 
-use farwrite_fabric::contract::{RealTime, Waker};
+use farwrite_fabric::contract::RealTime;
 
+use super::SharedThread;
 use super::tasks::{Task, TaskId, TaskState};
 use crate::endpoint::Endpoint;
 use crate::handle::QueuePair;
@@ -26,7 +27,7 @@ pub(super) enum Request<F: RealTime> {
 pub struct TaskAdder<F: RealTime> {
     requests: Sender<Request<F>>,
     next_task: Arc<AtomicU64>,
-    waker: Waker,
+    shared: Arc<SharedThread<F>>,
 }
 
 impl<F: RealTime> Clone for TaskAdder<F> {
@@ -34,17 +35,17 @@ impl<F: RealTime> Clone for TaskAdder<F> {
         Self {
             requests: self.requests.clone(),
             next_task: Arc::clone(&self.next_task),
-            waker: self.waker.clone(),
+            shared: Arc::clone(&self.shared),
         }
     }
 }
 
 impl<F: RealTime> TaskAdder<F> {
-    pub(super) fn new(requests: Sender<Request<F>>, waker: Waker) -> Self {
+    pub(super) fn new(requests: Sender<Request<F>>, shared: Arc<SharedThread<F>>) -> Self {
         Self {
             requests,
             next_task: Arc::default(),
-            waker,
+            shared,
         }
     }
 
@@ -68,7 +69,8 @@ impl<F: RealTime> TaskAdder<F> {
     /// Returns whether the thread has not ended.
     pub(super) fn request(&self, request: Request<F>) -> bool {
         let is_sent = self.requests.send(request).is_ok();
-        self.waker.wake();
+        self.shared.waker.wake();
+        self.shared.lending.recall();
         is_sent
     }
 }

@@ -285,3 +285,62 @@ fn a_wake_runs_the_tasks_of_its_queue_pair() {
         run().expect("after each wake");
     }
 }
+
+/// A thread that waits again and again, and whose next wait ends with the next run of a task of the endpoint.
+fn wait_in_turn(progress: &Progress, qp: QueuePair, waits: usize) -> Result<(), Error> {
+    let (waiters, runs) = (Arc::<Waiters>::default(), Arc::<AtomicUsize>::default());
+    let (to_wake, ran) = (Arc::clone(&waiters), Arc::clone(&runs));
+    let task = move |_: &mut Endpoint<UdpFabric>| {
+        ran.fetch_add(1, Ordering::Relaxed);
+        to_wake.wake();
+        TaskState::Idle
+    };
+    let task = progress.add_task_of(qp, task)?;
+    let waker = progress.waker_of(qp);
+    for _ in 0..waits {
+        let before = runs.load(Ordering::Relaxed);
+        waker.wake_or_poll();
+        let has_run = || (runs.load(Ordering::Relaxed) > before).then_some(());
+        let waited = progress.wait_or_poll(&waiters, LONG, has_run)?;
+        assert_eq!(waited, Some(()), "a wait that nothing has ended");
+    }
+    progress.remove_task(task)
+}
+
+#[test]
+fn a_panic_on_a_thread_that_polls_ends_the_calls_and_waits_of_others() {
+    let progress = endpoint(1).start_thread().expect("a thread");
+    let qp = call(&progress, |end| end.create_qp(options(1)));
+    scope(|threads| {
+        let polling = threads.spawn(|| wait_in_turn(&progress, qp, usize::MAX));
+        let waiting = threads.spawn(|| progress.wait(LONG, || None::<()>));
+        std::thread::sleep(Duration::from_millis(20));
+        let panicked = progress.call(|_| panic!("on purpose"));
+        assert!(matches!(panicked, Err(Error::Stopped(None))));
+        let polled = polling.join().expect("the panic is not its own");
+        assert!(matches!(polled, Err(Error::Stopped(None))), "{polled:?}");
+        let waited = waiting.join().expect("no panic");
+        assert!(matches!(waited, Err(Error::Stopped(None))), "{waited:?}");
+    });
+}
+
+/// The owner gets the endpoint back from a thread that polls, or that has just ceased to.
+#[test]
+fn an_endpoint_that_others_poll_can_be_stopped() {
+    for round in 0..50_u32 {
+        let progress = Arc::new(endpoint(1).start_thread().expect("a thread"));
+        let qp = call(&progress, |end| end.create_qp(options(1)));
+        let borrower = Arc::clone(&progress);
+        let polling = std::thread::spawn(move || wait_in_turn(&borrower, qp, 100));
+        if round % 2 == 0 {
+            polling.join().expect("no panic").expect("it runs");
+        } else {
+            drop(polling);
+            std::thread::sleep(Duration::from_micros(u64::from(round) * 40));
+        }
+        if let Some(progress) = Arc::into_inner(progress) {
+            let mut endpoint = progress.stop();
+            endpoint.destroy_qp(qp).expect("its own");
+        }
+    }
+}

@@ -1,0 +1,332 @@
+//! Lends an endpoint to a thread that waits for it.
+//!
+//! An arrival wakes the endpoint's thread, which wakes the thread that waits for the message: two switches of threads.
+//! A thread that waits again shortly after its last wait saves one of them. It borrows the endpoint and polls it
+//! itself, until what it waits for has come. Then it leaves the endpoint where the next wait or write of such a
+//! thread finds it. If none comes, the endpoint's thread takes the endpoint back ([`MOST_IDLE`]).
+
+use std::any::Any;
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use farwrite_fabric::Alarm;
+use farwrite_fabric::contract::RealTime;
+
+use super::{MAX_SLEEP, Progress, SharedThread};
+use crate::error::Error;
+
+/// How long nobody polls an endpoint that a thread has borrowed and left: at least half of this time, so that not each
+/// borrower sets the alarm. Arrivals and timers wait for as long. It is also the longest time between two waits of a
+/// thread that borrows.
+const MOST_IDLE: Duration = Duration::from_micros(200);
+
+thread_local! {
+    /// The thread of an endpoint for which this thread polls at the moment.
+    static POLLS_FOR: Cell<*const ()> = const { Cell::new(std::ptr::null()) };
+}
+
+/// A thread of an endpoint, for threads that wait. It hides the type of the fabric.
+pub(crate) trait Lender: Send + Sync {
+    /// Counts the calling thread as one that may borrow the endpoint, until [`Lender::leave`].
+    fn enter(&self);
+    fn leave(&self);
+    /// Polls until `ready` returns true, or for `at_most`. Returns false if this thread may not poll, or may do so no
+    /// longer: the endpoint's thread does.
+    fn poll_until(&self, at_most: Duration, ready: &mut dyn FnMut() -> bool) -> bool;
+    /// Polls once, if a thread has borrowed the endpoint and left it.
+    fn poll_once(&self) -> bool;
+}
+
+/// A wait of a thread that has waited before, shortly ago.
+pub struct RepeatedWait(Arc<dyn Lender>);
+
+impl RepeatedWait {
+    /// Returns `None` if the last wait ended too long ago.
+    pub(crate) fn begin(lender: &Arc<dyn Lender>, last_ended: Option<Instant>) -> Option<Self> {
+        last_ended.filter(|ended| ended.elapsed() < MOST_IDLE)?;
+        lender.enter();
+        Some(Self(Arc::clone(lender)))
+    }
+
+    /// Polls the endpoint until `ready` returns true, or for `at_most`. `ready` must not call the endpoint. Returns
+    /// false if the endpoint's thread polls: then the caller waits for it.
+    pub fn poll_until(&self, at_most: Duration, mut ready: impl FnMut() -> bool) -> bool {
+        self.0.poll_until(at_most, &mut ready)
+    }
+}
+
+impl Drop for RepeatedWait {
+    fn drop(&mut self) {
+        self.0.leave();
+    }
+}
+
+/// Why an endpoint can be used no more.
+pub(super) enum Ending {
+    Failed(Error),
+    /// A call or a task has panicked.
+    Panicked(Box<dyn Any + Send>),
+}
+
+/// Where an endpoint is while its thread does not have it.
+pub(super) struct Lending<F: RealTime> {
+    state: Mutex<State<F>>,
+    changed: Condvar,
+    /// Wakes the endpoint's thread, which has lent the endpoint. `None` if the system gives none.
+    alarm: OnceLock<Option<Alarm>>,
+    /// Whether a thread waits for the endpoint's thread to lend.
+    is_wanted: AtomicBool,
+    /// Number of threads that may borrow.
+    users: AtomicUsize,
+}
+
+struct State<F: RealTime> {
+    /// What nobody polls at the moment.
+    left: Option<Box<Progress<F>>>,
+    ending: Option<Ending>,
+    /// Whether a thread has borrowed the endpoint.
+    is_borrowed: bool,
+    /// When the alarm ends.
+    alarm_at: Option<Instant>,
+    /// The endpoint's thread has ended, or cannot lend.
+    is_closed: bool,
+}
+
+impl<F: RealTime> State<F> {
+    /// Nobody polls from now on.
+    fn leave(&mut self, progress: Box<Progress<F>>, alarm: &Alarm, is_needed: bool) {
+        self.left = Some(progress);
+        let now = Instant::now();
+        let ends_later = |at: Instant| at >= now + MOST_IDLE / 2;
+        if is_needed || !self.alarm_at.is_some_and(ends_later) {
+            let delay = if is_needed { Duration::ZERO } else { MOST_IDLE };
+            self.alarm_at = Some(now + delay);
+            alarm.set(delay);
+        }
+    }
+}
+
+impl<F: RealTime> Default for Lending<F> {
+    fn default() -> Self {
+        Self {
+            state: Mutex::new(State {
+                left: None,
+                ending: None,
+                is_borrowed: false,
+                alarm_at: None,
+                is_closed: false,
+            }),
+            changed: Condvar::new(),
+            alarm: OnceLock::new(),
+            is_wanted: AtomicBool::new(false),
+            users: AtomicUsize::new(0),
+        }
+    }
+}
+
+impl<F: RealTime> Lending<F> {
+    fn lock(&self) -> MutexGuard<'_, State<F>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn alarm(&self) -> Option<&Alarm> {
+        self.alarm.get_or_init(|| Alarm::new().ok()).as_ref()
+    }
+
+    pub(super) fn is_wanted(&self) -> bool {
+        self.is_wanted.load(Ordering::Acquire)
+    }
+
+    /// Lends the endpoint, and returns it when it has come back, with the reason if it can be used no more.
+    pub(super) fn lend(&self, progress: Box<Progress<F>>) -> (Box<Progress<F>>, Option<Ending>) {
+        let Some(alarm) = self.alarm() else {
+            self.close();
+            return (progress, None);
+        };
+        let mut state = self.lock();
+        self.is_wanted.store(false, Ordering::Release);
+        state.leave(progress, alarm, false);
+        drop(state);
+        self.changed.notify_all();
+        loop {
+            alarm.wait();
+            let mut state = self.lock();
+            if let Some(progress) = state.left.take() {
+                state.alarm_at = None;
+                return (progress, state.ending.take());
+            }
+        }
+    }
+
+    /// Makes the endpoint's thread take the endpoint back at once, if nobody polls it.
+    pub(super) fn recall(&self) {
+        if let Some(Some(alarm)) = self.alarm.get() {
+            let mut state = self.lock();
+            if state.left.is_some() {
+                state.alarm_at = None;
+                alarm.set(Duration::ZERO);
+            }
+        }
+    }
+
+    /// Lends nothing any more.
+    pub(super) fn close(&self) {
+        let mut state = self.lock();
+        state.is_closed = true;
+        self.is_wanted.store(false, Ordering::Release);
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// Takes what a thread has left. `is_user`: the calling thread has called [`Lender::enter`].
+    fn take(&self, is_user: bool) -> Option<Borrowed<'_, F>> {
+        let mut state = self.lock();
+        let progress = state.left.take()?;
+        state.is_borrowed = true;
+        Some(Borrowed {
+            lending: self,
+            progress: Some(progress),
+            ending: None,
+            is_user,
+        })
+    }
+
+    /// Asks the endpoint's thread to lend, unless another thread has borrowed.
+    fn borrow(&self, shared: &SharedThread<F>) -> Option<Borrowed<'_, F>> {
+        if let Some(borrowed) = self.take(true) {
+            return Some(borrowed);
+        }
+        let mut state = self.lock();
+        if state.is_closed || state.is_borrowed || self.is_wanted() {
+            return None;
+        }
+        self.is_wanted.store(true, Ordering::Release);
+        shared.waker.wake();
+        while self.is_wanted() {
+            let changed = self.changed.wait(state);
+            state = changed.unwrap_or_else(PoisonError::into_inner);
+        }
+        drop(state);
+        self.take(true)
+    }
+}
+
+/// An endpoint that this thread has borrowed.
+struct Borrowed<'a, F: RealTime> {
+    lending: &'a Lending<F>,
+    /// `None` once it is given back.
+    progress: Option<Box<Progress<F>>>,
+    ending: Option<Ending>,
+    is_user: bool,
+}
+
+impl<F: RealTime> Borrowed<'_, F> {
+    /// Does a round of the endpoint's thread. Returns when to do the next one, and `None` if the endpoint can be used
+    /// no more.
+    fn round(&mut self, shared: &SharedThread<F>) -> Option<Option<u64>> {
+        let progress = self.progress.as_mut()?;
+        let round = || shared.polls_here(|| progress.round());
+        self.ending = match catch_unwind(AssertUnwindSafe(round)) {
+            Ok(Ok(next_ns)) => return Some(next_ns),
+            Ok(Err(error)) => Some(Ending::Failed(error)),
+            Err(panic) => Some(Ending::Panicked(panic)),
+        };
+        None
+    }
+
+    /// Sleeps until there is more work. Returns whether the endpoint can still be used.
+    fn sleep(&mut self, next_ns: Option<u64>, at_most: Duration) -> bool {
+        let slept = match &mut self.progress {
+            Some(progress) => progress.sleep(next_ns, at_most),
+            None => Ok(()),
+        };
+        self.ending = slept.err().map(Ending::Failed);
+        self.ending.is_none()
+    }
+}
+
+impl<F: RealTime> Drop for Borrowed<'_, F> {
+    fn drop(&mut self) {
+        let (Some(progress), Some(alarm)) = (self.progress.take(), self.lending.alarm()) else {
+            return;
+        };
+        // Another thread that waits again and again cannot borrow while this one does.
+        let users = self.lending.users.load(Ordering::Acquire);
+        let has_others = users > usize::from(self.is_user);
+        let is_needed = has_others || self.ending.is_some() || progress.is_stopped();
+        let mut state = self.lending.lock();
+        state.is_borrowed = false;
+        state.ending = self.ending.take();
+        state.leave(progress, alarm, is_needed);
+    }
+}
+
+impl<F: RealTime> SharedThread<F> {
+    /// Runs `round` as if on the endpoint's thread.
+    fn polls_here<R>(&self, round: impl FnOnce() -> R) -> R {
+        struct Restore(*const ());
+        impl Drop for Restore {
+            fn drop(&mut self) {
+                POLLS_FOR.set(self.0);
+            }
+        }
+        let _restore = Restore(POLLS_FOR.replace(std::ptr::from_ref(self).cast()));
+        round()
+    }
+
+    /// Whether the calling thread polls for this thread at the moment.
+    pub(super) fn is_polled_here(&self) -> bool {
+        std::ptr::eq(POLLS_FOR.get(), std::ptr::from_ref(self).cast())
+    }
+}
+
+impl<F: RealTime<Tx: Send> + Send + 'static> Lender for SharedThread<F> {
+    fn enter(&self) {
+        self.lending.users.fetch_add(1, Ordering::AcqRel);
+    }
+
+    fn leave(&self) {
+        self.lending.users.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    fn poll_until(&self, at_most: Duration, ready: &mut dyn FnMut() -> bool) -> bool {
+        if self.lending.users.load(Ordering::Acquire) > 1 {
+            return false;
+        }
+        let end = Instant::now().checked_add(at_most);
+        let Some(mut borrowed) = self.lending.borrow(self) else {
+            return false;
+        };
+        loop {
+            if ready() {
+                return true;
+            }
+            let left = end.map_or(MAX_SLEEP, |end| {
+                end.saturating_duration_since(Instant::now())
+            });
+            if left.is_zero() {
+                return true;
+            }
+            let Some(next_ns) = borrowed.round(self) else {
+                return false;
+            };
+            if ready() {
+                return true;
+            }
+            let is_stopped = self.stop.load(Ordering::Acquire);
+            if is_stopped || !borrowed.sleep(next_ns, left.min(MAX_SLEEP)) {
+                return false;
+            }
+        }
+    }
+
+    fn poll_once(&self) -> bool {
+        match self.lending.take(false) {
+            Some(mut borrowed) => borrowed.round(self).is_some(),
+            None => false,
+        }
+    }
+}
