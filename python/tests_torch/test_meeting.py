@@ -380,3 +380,32 @@ def test_a_round_takes_few_operations_of_the_store_in_groups_of_all_sizes(size: 
         store.inner.set(rendezvous._key(place, 1, rank), json.dumps({"message": ""}))
     assert rendezvous.exchange(place, 1, b"last", SHORT) == [*[b""] * (size - 1), b"last"]
     assert store.operations == ["set", "check", "multi_get", "add"]
+
+
+def test_a_rank_that_waits_for_a_late_one_asks_for_its_key_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rendezvous, "_CHECK_EVERY", timedelta(0))
+    size, late, queries = 64, 40, 100
+    store = HashStore()
+    asked: list[list[str]] = []
+
+    class Noted:
+        def check(self, keys: list[str]) -> bool:
+            if keys[0] in round_keys:
+                asked.append(keys)
+            return store.check(keys)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(store, name)
+
+    def watch() -> None:
+        if len(asked) >= queries:
+            store.set(round_keys[late], said)
+
+    place = Place("g", Noted(), 0, size, watch=watch)
+    round_keys, said = [rendezvous._key(place, 1, rank) for rank in range(size)], json.dumps({"message": ""})
+    for rank in set(range(size)) - {late}:
+        store.set(round_keys[rank], said)
+    assert rendezvous.exchange(place, 1, b"first", LONG) == [b"first", *[b""] * (size - 1)]
+    assert asked[0] == round_keys
+    assert asked[queries - 1] == [round_keys[late]]
+    assert asked[-1] == round_keys[late + 1 :]

@@ -354,13 +354,19 @@ def _claim(store: Store, key: str, mine: bytes) -> bytes:
 
 def _wait_for_all(place: Place, keys: Sequence[str], timeout: timedelta) -> None:
     until = monotonic() + timeout.total_seconds()
-    while not _has(place, keys):
+    absent = asked = list(keys)
+    while absent:
+        if _has(place, asked):
+            absent = asked = absent[len(asked) :]
+            continue
+        # Each query contains all of its keys. A late rank may be late for long, so the next ones have fewer.
+        asked = asked[: (len(asked) + 1) // 2]
         _check_others(place)
         if monotonic() > until:
-            absent = [str(rank) for rank, key in enumerate(keys) if not place.store.check([key])]
+            ranks = [str(rank) for rank, key in enumerate(keys) if not place.store.check([key])]
             # The last key may have arrived after the wait, so that no rank is absent.
-            if absent:
-                what = f"rank {', '.join(absent)} did not join within {timeout}"
+            if ranks:
+                what = f"rank {', '.join(ranks)} did not join within {timeout}"
                 raise RendezvousError(f"{place.describe()}: {what}")
 
 
