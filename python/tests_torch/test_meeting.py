@@ -364,11 +364,11 @@ def test_a_rank_that_is_killed_after_it_has_joined(monkeypatch: pytest.MonkeyPat
     assert said[2] == f"rank 2 of group 'g': rank 0 cannot join: {dead}"
 
 
-def test_the_end_of_the_default_group_ends_the_waiting() -> None:
+def test_a_reason_not_to_wait_ends_the_waiting() -> None:
     for rank in range(2):
         failures = iter([None, "rank 2 does not answer"])
         place = Place("g", HashStore(), rank, 2, watch=lambda failures=failures: next(failures))
-        with pytest.raises(RendezvousError, match="the default group has ended: rank 2 does not answer"):
+        with pytest.raises(RendezvousError, match="rank . of group 'g': rank 2 does not answer"):
             rendezvous.meet(place, b"", "10.0.0.1", OPTIONS, LONG)
 
 

@@ -7,22 +7,29 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
+from threading import Semaphore
+from time import sleep
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch.distributed import HashStore, TCPStore
+from torch.distributed import FileStore, HashStore, PrefixStore, TCPStore
 
-from farwrite.torch.weights import Publisher, Subscriber, header, subscriber
+from farwrite.torch import Options, RendezvousError
+from farwrite.torch.weights import Publisher, Subscriber, header, publisher, subscriber
+from farwrite.torch.weights.link import Join
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 #: No test waits so long, unless it fails.
 LONGEST = timedelta(seconds=120)
+#: A `FileStore` does not show which address of this machine others can reach.
+HERE = Options(address="127.0.0.1")
 DTYPES = [
     torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.complex64,
     torch.int64, torch.int8, torch.uint16, torch.bool,
@@ -268,6 +275,57 @@ def test_a_site_learns_that_the_publisher_has_left() -> None:
         site.receive(tensors)
     with pytest.raises(RuntimeError, match="the publisher is closed"):
         publisher.publish(tensors)
+
+
+def test_a_publisher_that_has_left_is_not_found(tmp_path: Path) -> None:
+    short = timedelta(seconds=0.3)
+    file = FileStore(str(tmp_path / "store"), 1)
+    tcp = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    for store in (HashStore(), file, tcp, PrefixStore("prefix", tcp)):
+        first = Publisher(store, options=HERE)
+        number = first._join._joined
+        assert store.check([number])
+        # The end of a publisher does not hide the next one of its name.
+        with Publisher(store, options=HERE) as second:
+            first.close()
+            assert not store.check([number])
+            second.publish({"a": torch.ones(4)})
+            with Subscriber(store, options=HERE, timeout=LONGEST) as site:
+                assert site.receive({"a": torch.zeros(4)}) == 1
+        with pytest.raises(RendezvousError, match="the store has no publisher of 'weights' within 0:00:00.3"):
+            Subscriber(store, options=HERE, timeout=short)
+
+
+def test_a_site_that_waits_for_a_publisher_learns_that_it_has_left() -> None:
+    # This publisher serves no site.
+    store = HashStore()
+    join = Join(store, "weights", None, LONGEST)
+    join.begin()
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(Subscriber, store, timeout=LONGEST)
+        while not join.count():
+            sleep(0.001)
+        join.end()
+        with pytest.raises(RendezvousError, match="rank 1 of group 'weights': the publisher has left"):
+            waiting.result()
+
+
+def test_a_publisher_that_waits_for_sites_writes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publisher, "JOIN_EVERY_S", 0.001)
+    path = tmp_path / "store"
+    with Publisher(FileStore(str(path), 1)) as waiting:
+        before, count, looks = path.stat().st_size, waiting._join.count, Semaphore(0)
+
+        def counted() -> int:
+            looks.release()
+            return count()
+
+        monkeypatch.setattr(waiting._join, "count", counted)
+        for _ in range(20):
+            assert looks.acquire(timeout=LONGEST.total_seconds())
+        assert path.stat().st_size == before
 
 
 def test_other_values_than_the_publisher_had(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,8 +40,13 @@ def create(wanted: _DistributedBackendOptions, options: object) -> faces.Process
         options = None
     if not default:
         return _make(place, options, wanted, others)
-    # The default group informs this rank if another rank fails before it joins the new group.
-    place = replace(place, watch=lambda: default.watch(True))
+
+    def watch() -> str | None:
+        """Learn from the default group if another rank fails before it joins the new group."""
+        failure = default.watch(True)
+        return failure and f"the default group has ended: {failure}"
+
+    place = replace(place, watch=watch)
     try:
         if options is None:
             options = default.own_options.of_ranks(wanted.global_ranks_in_group)

@@ -60,8 +60,7 @@ class Place:
     #: The number of the attempt to join, which rank 0 draws. A launcher that starts a job again may keep the
     #: store of the attempt before, whose keys have another number.
     attempt: str = ""
-    #: Asks the ranks of the default group for signs of life, and returns the reason why the default group has
-    #: ended; None while it works.
+    #: Returns the reason why this rank need not wait for the other ranks any more; None while it must.
     watch: Callable[[], str | None] = lambda: None
     signs: SignsOfLife = field(default_factory=SignsOfLife, compare=False, repr=False)
 
@@ -172,7 +171,7 @@ def _current(place: Place) -> Place:
 
 
 def _check_others(place: Place) -> None:
-    """Raise RendezvousError if another rank cannot join or was killed, or if the default group has ended."""
+    """Raise RendezvousError if another rank cannot join or was killed, or if `watch` has a reason."""
     if place.store.check([place.key("failed")]):
         reason = _load(place, 0, place.store.get(place.key("failed")))
         rank, error = (str(reason.get(name))[:_LONGEST_TEXT] for name in ("rank", "error"))
@@ -188,7 +187,7 @@ def _check_others(place: Place) -> None:
         place.store.set(place.key("failed"), json.dumps({"rank": place.rank, "error": error}))
         raise RendezvousError(f"{place.describe()}: {error}")
     if failure := place.watch():
-        raise RendezvousError(f"{place.describe()}: the default group has ended: {failure}")
+        raise RendezvousError(f"{place.describe()}: {failure}")
 
 
 @contextmanager

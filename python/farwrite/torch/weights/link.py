@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from time import monotonic, sleep
@@ -45,28 +46,54 @@ class Join:
 
     @property
     def _key(self) -> str:
+        """The key of the publisher: it has its identity, or nothing after it has left."""
         return f"farwrite-weights/{self._name}"
+
+    @property
+    def _joined(self) -> str:
+        """The key of the number of sites that have joined the publisher."""
+        return f"{self._key}/{self._publisher}"
 
     def begin(self) -> None:
         """Let sites join this publisher."""
         self._publisher = uuid4().hex
+        self._store.set(self._joined, "0")
         self._store.set(self._key, self._publisher)
+
+    def end(self) -> None:
+        """Let no site join this publisher any more."""
+        # The process that has the store may have ended.
+        with suppress(RuntimeError):
+            # Another publisher of this name may have begun. Only this operation leaves its key for certain.
+            self._store.compare_set(self._key, self._publisher, "")
+            self._store.delete_key(self._joined)
 
     def enter(self) -> int:
         """Find the publisher. Return the number of this site, from 1 on."""
         until = monotonic() + self.timeout.total_seconds()
-        while not self._store.check([self._key]):
+        while not (publisher := self._present()):
             if monotonic() > until:
                 raise RendezvousError(f"the store has no publisher of {self._name!r} within {self.timeout}")
             sleep(JOIN_EVERY_S)
-        self._publisher = self._store.get(self._key).decode(errors="replace")
-        return self._store.add(f"{self._key}/{self._publisher}", 1)
+        self._publisher = publisher
+        return self._store.add(self._joined, 1)
+
+    def absence(self) -> str | None:
+        """Return why a site need not wait for the publisher that it has found; None while it is there."""
+        return None if self._present() == self._publisher else "the publisher has left"
 
     def count(self) -> int:
         """Return how many sites have joined the publisher."""
-        return self._store.add(f"{self._key}/{self._publisher}", 0)
+        # Adding 0 would write to the store, and so make the file of a `FileStore` longer each time.
+        return int(self._store.get(self._joined))
 
-    def group(self, number: int, rank: int, watch: Callable[[], str | None] = lambda: None) -> Group:
+    def _present(self) -> str:
+        """Return the identity of the publisher in the store; an empty text if there is none."""
+        if not self._store.check([self._key]):
+            return ""
+        return self._store.get(self._key).decode(errors="replace")
+
+    def group(self, number: int, rank: int, watch: Callable[[], str | None]) -> Group:
         """Return the group of the publisher and a site. `watch` returns why this rank need not join it."""
         instance = f"weights-{self._publisher}-{number}"
         place = Place(self._name, self._store, rank, 2, instance, watch=watch)

@@ -173,6 +173,9 @@ class Publisher:
     def shutdown(self) -> None:
         """Wait until all threads have ended."""
         self._accepting.join(_LONGEST_JOIN_S)
+        # That thread reads a key that `end` deletes, and would wait for it.
+        if not self._accepting.is_alive():
+            self._join.end()
         with self._changed:
             groups, threads = list(self._groups.values()), list(self._serving.values())
         for group in groups:

@@ -43,7 +43,7 @@ class Subscriber:
         timeout: timedelta = timedelta(minutes=5),
     ) -> None:
         join = Join(store, name, options, timeout)
-        self._group = join.group(join.enter(), SITE)
+        self._group = join.group(join.enter(), SITE, join.absence)
         self._link = Link(self._group, timeout)
         self._version = 0
         #: The addresses of the tensors that have the version.
