@@ -56,9 +56,40 @@ def both(store: Store, *, options: tuple[Options, Options] = (OPTIONS, OPTIONS),
 def test_everyone_gets_the_information_of_all(tmp_path: Path) -> None:
     for store in (HashStore(), FileStore(str(tmp_path / "store"), 2), PrefixStore("p", HashStore())):
         assert both(store) == [[b"of 0", b"of 1"]] * 2
-        # The store contains no secret afterwards.
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 4])
+def test_the_store_has_no_message_after_a_rendezvous(tmp_path: Path, rounds: int) -> None:
+    stores = HashStore(), FileStore(str(tmp_path / "store"), 2), PrefixStore("p", HashStore())
+    for store in stores:
+
+        def join(rank: int, store: Store = store) -> int:
+            place = Place("g", store, rank, 2)
+            return rendezvous.join(place, Says(rounds), "10.0.0.1", OPTIONS, LONG)  # type: ignore[arg-type]
+
+        with ThreadPoolExecutor(2) as threads:
+            assert list(threads.map(join, range(2))) == [1024] * 2
         attempt = store.get("farwrite/0/attempt").decode()
-        assert [store.get(f"farwrite/0/{attempt}/{rank}") for rank in range(2)] == [b"met"] * 2
+        keys = [
+            rendezvous._keys(Place("g", store, 0, 2, attempt=attempt), number) for number in range(rounds)
+        ]
+        assert store.multi_get(keys[0]) == [b"met"] * 2
+        assert not any(store.check([key]) for later in keys[1:] for key in later)
+
+
+class Says:
+    """A communicator with something to say in some rounds."""
+
+    packet_bytes = 1024
+
+    def __init__(self, rounds: int) -> None:
+        self.rounds = rounds
+        self.said = 0
+
+    def meet(self, messages: list[bytes]) -> bytes | None:
+        assert messages == [b"%d" % self.said] * 2 or not self.said
+        self.said += 1
+        return b"%d" % self.said if self.said <= self.rounds else None
 
 
 def test_a_job_that_starts_again_in_the_same_store() -> None:
@@ -288,28 +319,30 @@ def test_the_address_that_is_bound() -> None:
 
 
 class Absent:
-    """A communicator that finds no path in its second round."""
+    """A communicator that finds no path in its second round, which may be the last one."""
 
     packet_bytes = None
 
-    def __init__(self, rank: int) -> None:
+    def __init__(self, rank: int, is_last: bool) -> None:
         self.rank = rank
+        self.is_last = is_last
         self.rounds = 0
 
     def meet(self, messages: list[bytes]) -> bytes | None:
         self.rounds += 1
         if self.rounds == 3 and self.rank == 1:
             raise ValueError("the path to rank 0: blocked")
-        return b"round %d" % self.rounds
+        return None if self.rounds == 3 and self.is_last else b"round %d" % self.rounds
 
 
-def test_a_rank_without_a_path_ends_the_rendezvous_of_all() -> None:
+@pytest.mark.parametrize("is_last", [False, True])
+def test_a_rank_without_a_path_ends_the_rendezvous_of_all(is_last: bool) -> None:
     store = HashStore()
 
     def join(rank: int) -> str:
         place = Place("g", store, rank, 2)
         with pytest.raises((RendezvousError, ValueError)) as caught:
-            rendezvous.join(place, Absent(rank), "10.0.0.1", OPTIONS, LONG)  # type: ignore[arg-type]
+            rendezvous.join(place, Absent(rank, is_last), "10.0.0.1", OPTIONS, LONG)  # type: ignore[arg-type]
         return str(caught.value)
 
     with ThreadPoolExecutor(2) as threads:
@@ -372,14 +405,17 @@ def test_a_reason_not_to_wait_ends_the_waiting() -> None:
             rendezvous.meet(place, b"", "10.0.0.1", OPTIONS, LONG)
 
 
+@pytest.mark.parametrize(("number", "last"), [(1, "set"), (2, "delete_key")])
 @pytest.mark.parametrize("size", [2, 64])
-def test_a_round_takes_few_operations_of_the_store_in_groups_of_all_sizes(size: int) -> None:
+def test_a_round_takes_few_operations_of_the_store_in_groups_of_all_sizes(
+    size: int, number: int, last: str
+) -> None:
     store = Counted()
     place = Place("g", store, size - 1, size)
-    for rank in range(size - 1):
-        store.inner.set(rendezvous._key(place, 1, rank), json.dumps({"message": ""}))
-    assert rendezvous.exchange(place, 1, b"last", SHORT) == [*[b""] * (size - 1), b"last"]
-    assert store.operations == ["set", "check", "multi_get", "add"]
+    for key in rendezvous._keys(place, number)[:-1]:
+        store.inner.set(key, json.dumps({"message": ""}))
+    assert rendezvous.exchange(place, number, b"last", SHORT) == [*[b""] * (size - 1), b"last"]
+    assert store.operations == ["set", "check", "multi_get", last]
 
 
 def test_a_rank_that_waits_for_a_late_one_asks_for_its_key_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -402,7 +438,7 @@ def test_a_rank_that_waits_for_a_late_one_asks_for_its_key_alone(monkeypatch: py
             store.set(round_keys[late], said)
 
     place = Place("g", Noted(), 0, size, watch=watch)
-    round_keys, said = [rendezvous._key(place, 1, rank) for rank in range(size)], json.dumps({"message": ""})
+    round_keys, said = rendezvous._keys(place, 1), json.dumps({"message": ""})
     for rank in set(range(size)) - {late}:
         store.set(round_keys[rank], said)
     assert rendezvous.exchange(place, 1, b"first", LONG) == [b"first", *[b""] * (size - 1)]

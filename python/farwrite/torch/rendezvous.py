@@ -26,7 +26,7 @@ from farwrite.torch.signs_of_life import SignsOfLife
 
 #: The address of all ranks if they are on one machine.
 _LOOPBACK = "127.0.0.1"
-#: The value that replaces the message of a rank when all ranks have read the message. It contains no key of a
+#: The value that replaces the first message of a rank when all ranks have read it. It contains no key of a
 #: queue pair, but shows that the rank has joined.
 _WAS_READ = "met"
 #: The longest text of another rank in an error message.
@@ -111,9 +111,8 @@ def meet(
         "info": b64encode(info).decode(),
     }
     place = _gather(place, json.dumps(mine).encode(), timeout)
-    keys = [place.key(rank) for rank in range(place.size)]
-    received = [_parse(place, rank, value) for rank, value in enumerate(place.store.multi_get(keys))]
-    _clear(place, keys, "read")
+    values = place.store.multi_get(_keys(place, 0))
+    received = [_parse(place, rank, value) for rank, value in enumerate(values)]
     _compare(place, mine, received)
     return place, [_bytes(place, rank, theirs["info"]) for rank, theirs in enumerate(received)]
 
@@ -129,7 +128,7 @@ def _gather(place: Place, mine: bytes, timeout: timedelta) -> Place:
         place = replace(place, attempt=uuid4().hex)
         place.store.set(place.key(0), mine.decode())
         place.store.set(place.begun, place.attempt)
-        _wait_for_all(place, [place.key(rank) for rank in range(place.size)], timeout)
+        _wait_for_all(place, _keys(place, 0), timeout)
         _check_others(place)
         place.store.set(place.key("complete"), str(place.size))
         return place
@@ -266,9 +265,11 @@ def join(
             message = communicator.meet(messages)
         except Exception as error:
             # The other ranks read the error, so they do not wait until their timeouts.
-            place.store.set(_key(place, number, place.rank), json.dumps({"error": str(error)}))
+            place.store.set(_keys(place, number)[place.rank], json.dumps({"error": str(error)}))
             raise
         if message is None:
+            # This round shows that all ranks have read the last messages, and that none has failed.
+            exchange(place, number, b"", timeout)
             return communicator.packet_bytes or 0
         messages = exchange(place, number, message, timeout)
     raise AssertionError("the rounds have an end")
@@ -282,25 +283,25 @@ def exchange(place: Place, number: int, message: bytes, timeout: timedelta) -> l
     RendezvousError
         If a rank sends no message in this round, or cannot join.
     """
-    keys = [_key(place, number, rank) for rank in range(place.size)]
+    keys = _keys(place, number)
     place.store.set(keys[place.rank], json.dumps({"message": b64encode(message).decode()}))
     _wait_for_all(place, keys, min(timeout, _ROUND_TIMEOUT))
     received = [_parse_round(place, rank, value) for rank, value in enumerate(place.store.multi_get(keys))]
-    _clear(place, keys, f"read/{number}")
+    # All ranks have read the messages of the round before, because each has sent one in this round.
+    if number == 1:
+        place.store.set(_keys(place, 0)[place.rank], _WAS_READ)
+    else:
+        place.store.delete_key(_keys(place, number - 1)[place.rank])
     for rank, theirs in enumerate(received):
         if "error" in theirs:
             raise RendezvousError(f"{place.describe()}: rank {rank} cannot join: {theirs['error']}")
     return [_bytes(place, rank, theirs["message"]) for rank, theirs in enumerate(received)]
 
 
-def _key(place: Place, number: int, rank: int) -> str:
-    return place.key(f"round{number}/{rank}")
-
-
-def _clear(place: Place, keys: Sequence[str], counter: str) -> None:
-    """Remove the messages, which contain keys of queue pairs, if this rank is the last to read them."""
-    if place.store.add(place.key(counter), 1) == place.size:
-        place.store.multi_set(keys, [_WAS_READ] * len(keys))  # type: ignore[attr-defined] # torch has it
+def _keys(place: Place, number: int) -> list[str]:
+    """Return the keys of the messages of a round in the order of ranks. Round 0 is `meet`."""
+    names = (f"round{number}/{rank}" if number else rank for rank in range(place.size))
+    return [place.key(name) for name in names]
 
 
 def bound_address(address: str) -> str:
