@@ -1,4 +1,4 @@
-"""Measures inference over a path that loses packets: gloo over TCP BBR, farwrite exact and farwrite bounded.
+"""Measures inference over a path that loses packets: gloo over TCP BBR, and policies of farwrite.
 
 The ranks are processes of `python/examples/serve.py`. Half of them are in each of two network namespaces that
 `farwrite link` joins. A run has one loss, and the backends take turns in it. Options that this program does
@@ -22,6 +22,7 @@ sys.path += [str(HERE), str(HERE.parents[1] / "tests" / "system")]
 from lib.path import Path as NetworkPath  # noqa: E402
 
 from gloo import examine_here  # noqa: E402
+from ratios import ratios  # noqa: E402
 from table import Table  # noqa: E402
 from training import run_job  # noqa: E402
 
@@ -52,6 +53,18 @@ def show(loss: str, backend: str, result: dict[str, Any]) -> None:
         f"{of['cut_percent']:>5.1f}%",
         flush=True,
     )
+
+
+def compare(summaries: dict[str, dict[str, float]]) -> None:
+    """Print how many times better each backend is than the bases."""
+    times = {
+        "TTFT": {name: of["first_mean_ms"] for name, of in summaries.items()},
+        "p99": {name: of["first_p99_ms"] for name, of in summaries.items()},
+        "time of a token": {name: 1 / of["tokens_s"] for name, of in summaries.items()},
+    }
+    for what, of in times.items():
+        for line in ratios(what, of):
+            print(line, flush=True)
 
 
 def main() -> None:
@@ -99,6 +112,7 @@ def main() -> None:
                     table.add(panel, backend, percent, measure, value)
                 for number, seconds in enumerate(of["first_s"] if arguments.times else ()):
                     table.add(f"{panel}, loss {loss}", backend, number, "first_ms", 1e3 * seconds)
+        compare({backend: summary(of) for backend, of in result["backends"].items()})
     if arguments.csv and table is not None:
         table.write(arguments.csv)
 

@@ -1,4 +1,4 @@
-"""Measures training over a path that loses packets: gloo over TCP BBR, farwrite exact and farwrite bounded.
+"""Measures training over a path that loses packets: gloo over TCP BBR, and policies of farwrite.
 
 The ranks are processes of `python/examples/train.py`. Half of them are in each of two network namespaces that
 `farwrite link` joins. A cell of the table is one setting. In a cell, the backends take turns with each seed.
@@ -30,12 +30,15 @@ from lib.path import Path as NetworkPath  # noqa: E402
 
 from cells import HEADING, Cell, Runs  # noqa: E402
 from gloo import Gloo, examine_here  # noqa: E402
+from ratios import ratios  # noqa: E402
 from table import Table  # noqa: E402
 
 BACKENDS = {
     "gloo": ["--backend", "gloo"],
     "exact": [],
     "exact-ec": ["--exact", "ec-mds:32,8"],
+    # Go-Back-N, as in RoCE, except that a receiver keeps what arrives out of order.
+    "gbn": ["--exact", "gbn"],
     "bounded": ["--bounded", "0.02"],
     "bounded-ec": ["--bounded", "0.02", "--exact", "ec-mds:32,8"],
     "hadamard": ["--bounded", "0.02", "--hadamard", "1024"],
@@ -212,10 +215,14 @@ def run(arguments: argparse.Namespace, gloo: Gloo) -> None:
     for cell in cells(arguments):
         target = arguments.target_loss or TARGETS[cell.task]
         print(f"{cell}, loss {target}", flush=True)
-        for name, runs in run_cell(arguments, gloo, cell).items():
+        all_runs = run_cell(arguments, gloo, cell)
+        for name, runs in all_runs.items():
             print(*runs.lines(name, target), sep="\n", flush=True)
             if arguments.csv:
                 runs.add_to(table, str(cell), name, target)
+        times = {name: runs.summarize(target)["s_to_loss"] for name, runs in all_runs.items()}
+        for line in ratios("s to loss", times):
+            print(line, flush=True)
         if arguments.csv:
             table.write(arguments.csv)
 

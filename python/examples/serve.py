@@ -39,10 +39,14 @@ LOSS_TARGET = 0.02
 POLICIES: dict[str, Policy] = {
     "exact": Exact(),
     "exact-ec": PARITY,
+    # Go-Back-N, as in RoCE, except that a receiver keeps what arrives out of order.
+    "gbn": Exact("gbn"),
     "bounded": Bounded(LOSS_TARGET, operations=BOUNDED),
     "bounded-ec": Bounded(LOSS_TARGET, operations=BOUNDED, exact=PARITY),
     "hadamard": Bounded(LOSS_TARGET, operations=BOUNDED, hadamard_block=1024),
     "hadamard-ec": Bounded(LOSS_TARGET, operations=BOUNDED, hadamard_block=1024, exact=PARITY),
+    # The all-reduce of OptiNIC: both phases are best effort, with the transform.
+    "optinic": Bounded(LOSS_TARGET, operations=BOUNDED, hadamard_block=1024, parts="bounded"),
 }
 BACKENDS = ("gloo", *POLICIES)
 

@@ -74,6 +74,10 @@ def test_a_training_that_fails_is_named_and_the_next_one_starts(
     assert said.count("failed: seed 2: did not end within 60 s") == 1
     assert "1 of 2\n" in said
     assert "0 of 2 trainings ended" in said
+    # The median of exact trainings is not known, because one of two has failed.
+    ratios = [line.split() for line in said.splitlines() if line.split()[:1] in (["gloo"], ["exact"])]
+    assert ["gloo", "1.00"] in ratios
+    assert ["exact", "unknown"] in ratios
     lines = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
     assert len(lines) == 8
     assert [line["way"] for line in lines if "failed" in line] == ["ddp", "fsdp2", "fsdp2"]
