@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
@@ -15,43 +17,43 @@ MARKERS = ["o", "s", "^", "D"]
 def numbers(settings: Settings, rows: Rows) -> Numbers:
     """Return the numbers to compare: their changes from no drops to the paper's drop rate."""
     found: Numbers = {}
-    drop = settings["drop"]
-    for name, (panel, measure) in settings["panels"].items():
+    for kind, task in product(settings["kinds"], settings["tasks"]):
         for short, series in settings["series"].items():
-            before, after = (rows.value(panel, series, measure, x) for x in (0, drop))
-            found[f"{name}_{short}"] = after - before
+            before, after = (
+                rows.value(f"{kind}, {task}", series, "accuracy_percent", x) for x in (0, settings["drop"])
+            )
+            # Rows have six digits after the point. The sum makes 0 of -0.
+            found[f"{kind}_{task}_{short}"] = round(after - before, 5) + 0.0
     return found
 
 
 def draw(settings: Settings, rows: Rows) -> Figure:
-    """Draw the accuracy over the drop rate: training on the left, inference on the right.
+    """Draw the accuracy over the drop rate: a panel for each task, in training and in inference.
 
-    Bars reach down to the lowest seed.
+    Bars reach down to the lowest rank of all seeds.
     """
-    figure, axes = panels(2, width=4.2)
-    for axis, kind in zip(axes, settings["kinds"], strict=True):
-        number = 0
-        for task in settings["tasks"]:
-            for series in settings["series"].values():
-                drops, values = rows.line(f"{kind}, {task}", series, "accuracy_percent")
-                _, lowest = rows.line(f"{kind}, {task}", series, "lowest_percent")
-                axis.errorbar(
-                    100 * drops,
-                    values,
-                    yerr=[values - lowest, 0 * values],
-                    elinewidth=0.8,
-                    label=f"{task}, {series}",
-                    marker=MARKERS[number],
-                    color=SPLITS[number],
-                    markersize=8 - 2 * (number % 2),
-                    linestyle="--" if number % 2 else "-",
-                )
-                number += 1
+    names = [f"{kind}, {task}" for kind, task in product(settings["kinds"], settings["tasks"])]
+    figure, axes = panels(len(names), width=7.2 / len(names))
+    for axis, name in zip(axes, names, strict=True):
+        for number, series in enumerate(settings["series"].values()):
+            drops, values = rows.line(name, series, "accuracy_percent")
+            _, lowest = rows.line(name, series, "lowest_percent")
+            axis.errorbar(
+                100 * drops,
+                values,
+                yerr=[values - lowest, 0 * values],
+                elinewidth=0.8,
+                label=series,
+                marker=MARKERS[number],
+                color=SPLITS[number],
+                markersize=8 - 2 * (number % 2),
+                linestyle="--" if number % 2 else "-",
+            )
         axis.xaxis.set_major_formatter(PercentFormatter(100, decimals=0))
         axis.set_xlabel("packets dropped")
-        axis.set_title(kind)
+        axis.set_title(name)
         axis.set_ylim(0, 100)
         axis.yaxis.set_major_formatter(PercentFormatter(100, decimals=0))
     axes[0].set_ylabel("accuracy")
-    legend_below(figure, axes[0], 2)
+    legend_below(figure, axes[0], 4)
     return figure
