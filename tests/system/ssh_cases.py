@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 
+import ssh_detour_cases
 from lib.path import Path
 from lib.sshd import PORT, Sshd
 from lib.veth import Veth, until
@@ -27,6 +28,7 @@ def run(report, program, directory):
     where.mkdir()
     with report.case("ssh: copies"), Veth(1500) as veth:
         _copies(report, program, where, veth)
+    ssh_detour_cases.run(report, program, where)
     with report.case("ssh: a remote shell for rsync"), Veth(1500) as veth:
         _remote_shell(report, program, where, veth)
     with report.case("ssh: a forward for curl"), Path(program, "--rate", "100Mbit", "--rtt", "10ms", "--loss", "1%") as path:

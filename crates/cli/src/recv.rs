@@ -323,6 +323,7 @@ fn receive_from(
         port,
         device: args.device.config(),
         memory: MemoryPool::new(args.memory, places),
+        places: &slots,
         cancel,
         watch: &watch,
         trace: &trace,

@@ -14,7 +14,7 @@ use farwrite_keys::{HostPort, Key};
 use farwrite_transfer::{
     self as transfer, Cancel, DcqcnOptions, DryRun, EqdsOptions, ErrorKind, MaxRate, RateControl,
     RateControlName, SchemeSetting, Sealing, SendSettings, Start, SwiftOptions, TransferHooks,
-    TransferReport, Unfinished,
+    TransferReport, Unfinished, WhenBlocked,
 };
 use farwrite_units::parse::{parse_memory, parse_mtu, parse_rate, parse_size, parse_timeout};
 
@@ -380,7 +380,7 @@ pub(crate) fn run(args: &SendArgs, console: &Console) -> Result<ExitCode, Failur
     let sending = Sending::prepare(args, console)?;
     let key = args.key.key_or_code(args.is_pipe(), &cancel)?;
     let connect = || transfer::connect(to, &key, args.timeout, &cancel, console);
-    let mut sent = sending.attempt((to, Through::Network), &key, &cancel, connect)?;
+    let mut sent = sending.attempt((to, Through::Network), &key, (&cancel, None), connect)?;
     while let Err(unfinished) = &sent
         && unfinished.kind() == ErrorKind::Moved
         // A code serves one connection.
@@ -454,7 +454,7 @@ impl SendArgs {
                 _ => return connected,
             }
         };
-        sending.attempt((to, Through::Network), key, cancel, connect)
+        sending.attempt((to, Through::Network), key, (cancel, None), connect)
     }
 }
 
@@ -497,6 +497,11 @@ impl<'a> Sending<'a> {
         })
     }
 
+    /// How long the other end may be silent.
+    pub(crate) fn timeout(&self) -> Duration {
+        self.args.timeout
+    }
+
     /// Lists the files, connects to the receiver `to`, and sends the files, or asks what that would do.
     ///
     /// # Errors
@@ -505,7 +510,7 @@ impl<'a> Sending<'a> {
         &self,
         (to, through): (impl fmt::Display, Through),
         key: &Key,
-        cancel: &Cancel,
+        (cancel, when_blocked): (&Cancel, Option<WhenBlocked<'_>>),
         connect: impl FnOnce() -> Result<transfer::Channel, transfer::Error>,
     ) -> Result<Result<Sent, Unfinished>, Failure> {
         let (args, console) = (self.args, self.console);
@@ -529,6 +534,7 @@ impl<'a> Sending<'a> {
             device: args.device.config(),
             memory: None,
             max_rate: self.max_rate.as_ref(),
+            when_blocked,
         };
         if args.tree.dry_run {
             let asked = transfer::dry_run(channel, source.manifest(), &settings, &hooks);

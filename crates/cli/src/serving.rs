@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use farwrite::ReservedPort;
 use farwrite_connection::{Connection, Keys, Purpose};
@@ -12,7 +13,7 @@ use farwrite_files::PeerKey;
 use farwrite_keys::{Proof, Psk};
 use farwrite_transfer::{
     self as transfer, Admission, Cancel, Client, Error as TransferError, ErrorKind, MemoryPool,
-    Place, ReceiveSettings, TransferHooks, Unfinished, VerbsConfig,
+    Place, Places, ReceiveSettings, TransferHooks, Unfinished, VerbsConfig,
 };
 
 use crate::audit::Audit;
@@ -28,6 +29,11 @@ use crate::{dry_run, outcome};
 /// Why a peer is refused that was removed from the file of peers.
 const NOT_KNOWN: &str = "the receiver does not know this peer any more";
 
+/// How long packets of a transfer must not have passed before it gives way to the same sender, which has come again.
+const GIVES_WAY: Duration = Duration::from_secs(3);
+/// The time for a sender to come again, after packets of its transfer no longer passed.
+const AGAIN: Duration = Duration::from_secs(10);
+
 /// When a receiver ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Until {
@@ -35,7 +41,8 @@ pub(crate) enum Until {
     Interrupted,
     /// After one transfer.
     First,
-    /// After one transfer whose ends have met. Others are not reported: the sender tries another way.
+    /// After one transfer whose ends have met, and did not lose each other. Others are not reported: the sender tries
+    /// another way.
     FirstMet,
 }
 
@@ -75,6 +82,7 @@ pub(crate) struct Serving<'a> {
     /// The RDMA device of the data, if there is one.
     pub(crate) device: Option<&'a VerbsConfig>,
     pub(crate) memory: MemoryPool,
+    pub(crate) places: &'a Places,
     pub(crate) cancel: &'a Cancel,
     pub(crate) watch: &'a Watch,
     pub(crate) trace: &'a Tracing,
@@ -96,26 +104,63 @@ pub(crate) struct Serving<'a> {
 enum Served {
     /// No transfer has ended: it was a dry run, or the sender tries another way.
     Nothing,
+    /// Packets of a transfer no longer passed. The sender may come again.
+    Lost(Unfinished),
     Transfer(Result<ExitCode, Failure>),
 }
 
 impl Serving<'_> {
     /// Serves one sender after the other, until a transfer has ended. Returns its exit code.
     pub(crate) fn one(&self, admission: &Admission, until: Until) -> Result<ExitCode, Failure> {
+        let mut lost = None;
         loop {
-            let (connection, place) = self.wait(admission)?;
-            if let Served::Transfer(ended) = self.serve(&connection, place, until, self.console) {
-                return ended;
+            let limit = lost.as_ref().map(|_| AGAIN);
+            let (connection, place) = match (self.wait(admission, limit), lost.take()) {
+                (Err(_), Some(lost)) => {
+                    return outcome::show(self.console, Err(lost), self.is_verbose);
+                }
+                (come, before) => {
+                    lost = before;
+                    come?
+                }
+            };
+            match self.serve(&connection, place, until, self.console) {
+                Served::Nothing => {}
+                Served::Lost(unfinished) => lost = Some(unfinished),
+                Served::Transfer(ended) => return ended,
             }
         }
     }
 
-    /// Waits for a sender, and does what is due meanwhile.
-    fn wait(&self, admission: &Admission) -> Result<(Connection, Place), TransferError> {
+    /// Waits for a sender, at most for `limit`, and does what is due meanwhile.
+    fn wait(
+        &self,
+        admission: &Admission,
+        limit: Option<Duration>,
+    ) -> Result<(Connection, Place), TransferError> {
+        let start = Instant::now();
         admission.wait_while(self.cancel, || {
             self.supervisor.alive();
             (self.reload)();
+            match limit.is_some_and(|limit| start.elapsed() >= limit) {
+                true => Err(TransferError::new(
+                    ErrorKind::Unreachable,
+                    "the sender does not come again",
+                )),
+                false => Ok(()),
+            }
         })
+    }
+
+    /// Ends a transfer whose packets do not pass, if its sender has come again by another way.
+    fn give_way(&self, blocked: Duration) -> Result<(), TransferError> {
+        match blocked >= GIVES_WAY && self.places.are_awaited() {
+            true => Err(TransferError::new(
+                ErrorKind::Unreachable,
+                "packets no longer pass, and the sender has come again by another way",
+            )),
+            false => Ok(()),
+        }
     }
 
     /// Serves all senders that come, each in a thread of its own, until the user interrupts.
@@ -124,7 +169,7 @@ impl Serving<'_> {
         let has_reported = AtomicBool::new(false);
         let ended = thread::scope(|scope| -> Result<(), Failure> {
             loop {
-                let (connection, place) = self.wait(admission)?;
+                let (connection, place) = self.wait(admission, None)?;
                 let has_reported = &has_reported;
                 let serve = move || self.serve_apart(&connection, place, has_reported);
                 let thread = thread::Builder::new().name("transfer".into());
@@ -266,6 +311,7 @@ impl Serving<'_> {
         }
         let address = client.addr().to_string();
         let watched = self.watch.begin(console);
+        let give_way = |blocked| self.give_way(blocked);
         let hooks = TransferHooks {
             redirect: &transfer::unchanged,
             cancel: self.cancel,
@@ -274,6 +320,8 @@ impl Serving<'_> {
             device: self.device,
             memory: Some(&self.memory),
             max_rate: None,
+            // Others than this sender may wait for the place of one that is only silent.
+            when_blocked: (until == Until::FirstMet).then_some(&give_way),
         };
         if client.wants_dry_run() {
             return self.answer_dry_run(client, (directory, &settings), peer, &hooks, console);
@@ -288,9 +336,15 @@ impl Serving<'_> {
         self.trace.begin_run("transfer");
         let ended = transfer::receive(client, directory, &settings, &hooks);
         drop(watched);
-        if until == Until::FirstMet && is_unmet(&ended) {
-            return Served::Nothing;
-        }
+        let ended = match ended {
+            Err(lost) if until == Until::FirstMet && lost.kind() == ErrorKind::Unreachable => {
+                return match lost.has_met() {
+                    true => Served::Lost(lost),
+                    false => Served::Nothing,
+                };
+            }
+            ended => ended,
+        };
         let name = peer.map(|peer| peer.name.as_str());
         self.audit.note_transfer((name, &address), &ended);
         Served::Transfer(outcome::show(console, ended, self.is_verbose))

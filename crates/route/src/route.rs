@@ -184,6 +184,13 @@ impl Route {
         self.config.search.as_ref()?.passed()
     }
 
+    /// When the peer has last answered a probe: packets passed in both directions. Before the first answer, when this
+    /// was made.
+    #[must_use]
+    pub fn answered_ns(&self) -> u64 {
+        self.renewed_ns
+    }
+
     /// Sends probes from another local address from now on, because this machine has moved.
     pub fn set_local(&mut self, local: SocketAddr) {
         self.config.local = local;

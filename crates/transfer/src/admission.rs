@@ -75,21 +75,21 @@ impl Admission {
     /// [`ErrorKind::Interrupted`]; [`ErrorKind::Unreachable`] if the port fails; [`ErrorKind::Mismatch`] if a code
     /// is used up, and nobody can come any more.
     pub fn wait(&self, cancel: &Cancel) -> Result<(Connection, Place), Error> {
-        self.wait_while(cancel, || {})
+        self.wait_while(cancel, || Ok(()))
     }
 
-    /// As [`Admission::wait`]. Meanwhile calls `each` about 20 times a second.
+    /// As [`Admission::wait`]. Meanwhile calls `each` about 20 times a second, and ends with its error.
     ///
     /// # Errors
     /// As [`Admission::wait`].
     pub fn wait_while(
         &self,
         cancel: &Cancel,
-        mut each: impl FnMut(),
+        mut each: impl FnMut() -> Result<(), Error>,
     ) -> Result<(Connection, Place), Error> {
         loop {
             cancel.check()?;
-            each();
+            each()?;
             match self.senders.recv_timeout(CANCEL_PERIOD) {
                 Ok(sender) => return sender,
                 Err(RecvTimeoutError::Timeout) => {}

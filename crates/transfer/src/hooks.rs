@@ -211,6 +211,10 @@ pub trait Observer: Send + Sync {
 /// Returns where to send the first packets to a peer at an address; see [`unchanged`].
 pub type Redirect<'a> = &'a dyn Fn(SocketAddr) -> Result<SocketAddr, Error>;
 
+/// Is told again and again for how long nothing has shown that packets pass in both directions. Its error ends the
+/// transfer. The thread that moves the data calls this, so it must not wait.
+pub type WhenBlocked<'a> = &'a dyn Fn(Duration) -> Result<(), Error>;
+
 /// What a transfer needs from the program that runs it.
 #[derive(Clone, Copy)]
 pub struct TransferHooks<'a> {
@@ -229,6 +233,8 @@ pub struct TransferHooks<'a> {
     pub memory: Option<&'a MemoryPool>,
     /// The maximum rate of a sender, if it can change.
     pub max_rate: Option<&'a MaxRate>,
+    /// Looks for another way when packets no longer pass. Without it, and with an RDMA device, the transfer waits.
+    pub when_blocked: Option<WhenBlocked<'a>>,
 }
 
 /// A maximum rate that changes while a transfer runs. Clones share it.

@@ -67,7 +67,7 @@ pub use farwrite_choice::{SchemeSetting, parity_bytes};
 pub use farwrite_verbs::VerbsConfig;
 pub use hooks::{
     Cancel, EndedFile, EndpointCounters, Event, FileState, MaxRate, Observer, ProgressNumbers,
-    Redirect, TransferHooks, unchanged,
+    Redirect, TransferHooks, WhenBlocked, unchanged,
 };
 pub use loss::PathLoss;
 pub use memory_pool::{MemoryPool, MemoryShare};

@@ -34,6 +34,8 @@ pub(crate) fn least_steps(timeout: Duration, rate_bps: Option<u64>) -> u64 {
 
 /// If nothing is heard for longer than this, signs of life are missing: a peer sends several in this time.
 const SILENT: Duration = Duration::from_secs(1);
+/// The time between two probes while nothing shows that packets pass in both directions.
+const PROBE_PERIOD: Duration = Duration::from_millis(500);
 /// If two checks are further apart than this, the process was stopped or the machine was asleep.
 const STOPPED: Duration = Duration::from_secs(1);
 
@@ -44,6 +46,8 @@ pub(crate) struct LifeSigns {
     pub(crate) packets: [u64; 2],
     /// Messages from the peer on the channel.
     pub(crate) messages: u64,
+    /// When the peer has last answered a probe of the route, on the clock of the endpoint.
+    pub(crate) answered_ns: u64,
     /// The steps of this end, and of the peer, toward the end of the transfer, in bytes (P8.13).
     pub(crate) moved: [u64; 2],
     /// How long the current disk operation at this end has taken.
@@ -58,12 +62,13 @@ impl LifeSigns {
     /// Collects the observations at `now`.
     pub(crate) fn read(
         now: Instant,
-        packets: [u64; 2],
+        (packets, answered_ns): ([u64; 2], u64),
         own: &OwnCounts,
         peer: &PeerCounts,
     ) -> Self {
         Self {
             packets,
+            answered_ns,
             messages: peer.messages(),
             moved: [own.moved(), peer.moved()],
             own_disk: own.disk_busy(now),
@@ -130,6 +135,9 @@ pub(crate) struct Liveness {
     since: Instant,
     seen: LifeSigns,
     heard_at: Instant,
+    /// When something last showed that packets pass in both directions, and the last probe since then.
+    passed_at: Instant,
+    probed_at: Instant,
     /// When the transfer last made progress, and the steps until then.
     moved_at: Instant,
     moved: [u64; 2],
@@ -150,6 +158,8 @@ impl Liveness {
             since: now,
             seen: LifeSigns::default(),
             heard_at: now,
+            passed_at: now,
+            probed_at: now,
             moved_at: now,
             moved: [0; 2],
             silent: Duration::ZERO,
@@ -173,6 +183,10 @@ impl Liveness {
                 self.silent += silent;
             }
             self.heard_at = now;
+        }
+        // The peer reports its steps, which need packets of this end.
+        if signs.answered_ns != self.seen.answered_ns || signs.moved[1] != self.seen.moved[1] {
+            self.passed_at = now;
         }
         let slow_disk = signs.slow_disk();
         if slow_disk.is_some() {
@@ -200,6 +214,21 @@ impl Liveness {
         (silence > SILENT).then_some(silence)
     }
 
+    /// For how long nothing has shown that packets pass in both directions.
+    pub(crate) fn blocked(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.passed_at)
+    }
+
+    /// Whether to probe the route now, so that packets that pass show it.
+    pub(crate) fn wants_probe(&mut self, now: Instant) -> bool {
+        let is_due = now.saturating_duration_since(self.probed_at) >= PROBE_PERIOD;
+        let wants = is_due && self.blocked(now) >= PROBE_PERIOD;
+        if wants {
+            self.probed_at = now;
+        }
+        wants
+    }
+
     /// Returns the steps of both ends since the last progress.
     fn made(&self, moved: [u64; 2]) -> [u64; 2] {
         [0, 1].map(|end| moved[end].saturating_sub(self.moved[end]))
@@ -212,6 +241,7 @@ impl Liveness {
         if pause >= STOPPED {
             self.since += pause;
             self.heard_at += pause;
+            self.passed_at += pause;
             self.moved_at += pause;
         }
     }
@@ -316,6 +346,30 @@ mod tests {
         assert_eq!(look(&mut liveness, start, 60, signs(2, 0, 2)), None);
         let error = look(&mut liveness, start, 120, signs(2, 0, 2)).expect("lost");
         assert!(error.contains("nothing was heard"), "{error}");
+    }
+
+    #[test]
+    fn packets_pass_while_probes_are_answered_or_the_peer_reports_steps() {
+        let (mut liveness, start) = liveness();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let seen = |packets, answered_ns, of_peer| LifeSigns {
+            packets: [packets, 0],
+            answered_ns,
+            moved: [0, of_peer],
+            ..LifeSigns::default()
+        };
+        assert_eq!(look(&mut liveness, start, 5, seen(1, 1, 0)), None);
+        assert_eq!(liveness.blocked(at(5)), Duration::ZERO);
+        assert!(!liveness.wants_probe(at(5)));
+        // Packets of the peer alone do not show that those of this end pass.
+        assert_eq!(look(&mut liveness, start, 20, seen(9, 1, 0)), None);
+        assert_eq!(liveness.blocked(at(20)), Duration::from_secs(15));
+        assert!(liveness.wants_probe(at(20)), "no answer");
+        assert!(!liveness.wants_probe(at(20)), "it was just probed");
+        assert_eq!(look(&mut liveness, start, 21, seen(9, 1, 5)), None);
+        assert_eq!(liveness.blocked(at(22)), Duration::from_secs(1));
+        assert_eq!(look(&mut liveness, start, 30, seen(9, 2, 5)), None);
+        assert_eq!(liveness.blocked(at(30)), Duration::ZERO);
     }
 
     #[test]

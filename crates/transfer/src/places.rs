@@ -159,6 +159,12 @@ impl Places {
         has_room
     }
 
+    /// Whether a sender waits for a place.
+    #[must_use]
+    pub fn are_awaited(&self) -> bool {
+        !self.state().waiting.is_empty()
+    }
+
     /// Ends what [`Places::try_queue`] began.
     pub(crate) fn leave_queue(&self, proof: Proof) {
         self.state().leave(proof);

@@ -4,7 +4,7 @@
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::task::Waker;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use farwrite::fabric::nic::ROCE_PORT;
 use farwrite::fabric::udp::HasSockets;
@@ -19,6 +19,7 @@ use crate::channel::Reader;
 use crate::channel_writer::Outbox;
 use crate::device::{open_device, open_for_device, open_socket};
 use crate::hooks::CANCEL_PERIOD;
+use crate::liveness::Liveness;
 use crate::shape::MIN_TRANSFER_MTU;
 use crate::waking::task_waker;
 use crate::{Error, ErrorKind, TransferHooks};
@@ -289,6 +290,31 @@ impl RoutedEndpoint {
             .route
             .map_or(0, |route| self.keeper.heard_packets(route));
         [self.endpoint.counters().received_packets, of_route]
+    }
+
+    /// When the peer has last answered a probe of the route; 0 without a route.
+    pub(crate) fn answered_ns(&self) -> u64 {
+        let answered_ns = self.route.and_then(|route| self.keeper.answered_ns(route));
+        answered_ns.unwrap_or(0)
+    }
+
+    /// Tells the program for how long packets have not passed, and finds out whether they do.
+    ///
+    /// # Errors
+    /// That of the program.
+    pub(crate) fn watch_passage(
+        &mut self,
+        now: Instant,
+        liveness: &mut Liveness,
+        hooks: &TransferHooks<'_>,
+    ) -> Result<(), Error> {
+        let Some((route, when_blocked)) = self.route.zip(hooks.when_blocked) else {
+            return Ok(());
+        };
+        if liveness.wants_probe(now) {
+            self.keeper.probe(route);
+        }
+        when_blocked(liveness.blocked(now))
     }
 
     /// Checks that this machine still has the address that the channel uses. Otherwise the peer cannot be heard

@@ -213,6 +213,7 @@ fn travel(
                 device: None,
                 memory: None,
                 max_rate: None,
+                when_blocked: None,
             };
             let sender = Client::accept(&connection, cancel).expect("a hello");
             receive(sender, to, &limits, &hooks)
@@ -231,6 +232,7 @@ fn travel(
             device: None,
             memory: None,
             max_rate: None,
+            when_blocked: None,
         };
         let sent = send(channel, &meeting.key, source, &settings, &hooks);
         [sent, receives.join().expect("no panic")]

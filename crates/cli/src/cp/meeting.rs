@@ -11,6 +11,7 @@ use std::time::Duration;
 use farwrite_keys::{HostPort, Psk};
 use farwrite_transfer::{self as transfer, Cancel, SETUP, Unfinished};
 
+use super::detour::Detour;
 use crate::addresses::Targets;
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
@@ -101,8 +102,8 @@ pub(crate) fn ends_of_ssh() -> Option<(IpAddr, IpAddr)> {
     Some((ip(0)?, ip(2)?))
 }
 
-/// Sends files to the other end: directly, or else through ssh, which `relay` prepares. It returns the
-/// address of this machine at which the other end then is.
+/// Sends files to the other end: directly, or else through ssh, also from the time on when packets no longer pass.
+/// `relay` prepares ssh. It returns the address of this machine at which the other end then is.
 pub(super) fn send(
     sending: &Sending<'_>,
     meeting: &Meeting,
@@ -114,21 +115,33 @@ pub(super) fn send(
     let addresses = meeting.socket_addresses();
     let connect = || transfer::connect_first(&addresses, &key, DIAL, cancel);
     let to = ("the other end", Through::Network);
-    let sent = sending.attempt(to, &key, cancel, connect)?;
-    let why = match &sent {
-        Err(unfinished) if is_unmet(&sent) => unfinished,
+    let detour = Detour::new(relay, psk, sending.timeout());
+    let look = |blocked| detour.look(blocked);
+    let sent = sending.attempt(to, &key, (cancel, Some(&look)), connect)?;
+    let patience = match &sent {
+        Err(why) if detour.is_taken() => {
+            console.warn(format_args!(
+                "the data go through ssh from now on: {why}; what has arrived is not sent again"
+            ));
+            // The other end may wait for its disk before it leaves the first transfer.
+            sending.timeout()
+        }
+        Err(why) if is_unmet(&sent) => {
+            console.warn(format_args!(
+                "the data go through ssh, because the other end is not reached directly ({why}); open a port of \
+                 the machine that receives, for UDP, and name it with --port"
+            ));
+            SETUP
+        }
         _ => return Ok(sent),
     };
-    console.warn(format_args!(
-        "the data go through ssh, because the other end is not reached directly ({why}); open a port of the \
-         machine that receives, for UDP, and name it with --port"
-    ));
-    let at = relay().or_exit(Exit::Other, "carrying the transfer through ssh")?;
+    let at = detour.entrance();
+    let at = at.or_exit(Exit::Other, "carrying the transfer through ssh")?;
     let to = at.to_string().parse::<HostPort>();
     let to = to.map_err(|error| Failure::new(Exit::Other, error.to_string()))?;
-    let connect = || transfer::connect(&to, &key, SETUP, cancel, console);
+    let connect = || transfer::connect(&to, &key, patience, cancel, console);
     let to = ("the other end of ssh", Through::Ssh);
-    sending.attempt(to, &key, cancel, connect)
+    sending.attempt(to, &key, (cancel, None), connect)
 }
 
 #[cfg(test)]

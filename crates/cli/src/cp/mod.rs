@@ -1,5 +1,6 @@
 //! `farwrite cp`: copies files to or from another machine. It starts the other end through ssh.
 
+mod detour;
 mod far;
 mod file;
 pub(crate) mod meeting;
@@ -61,8 +62,8 @@ Examples:
 
 ssh starts the other end, and carries a key of one use and the addresses. The data go over UDP directly,
 encrypted, with the schemes of `farwrite send`. The machine that receives must be reachable at one UDP
-port. Where it is not, the data go through ssh, and a warning says what to open. A pipe tries both
-directions, and goes through ssh if UDP passes in neither of them.
+port. Where it is not, the data go through ssh, and a warning says what to open. So they do if UDP stops
+passing later. A pipe tries both directions, and goes through ssh if UDP passes in neither of them.
 
 The destination is a directory that exists. `a/b` and `a/b/` arrive as `b`, `a/b/.` as the contents of
 `b`. Directories are copied with all that is in them.";

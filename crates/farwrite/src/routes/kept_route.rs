@@ -88,6 +88,11 @@ impl KeptRoute {
         self.heard_ns
     }
 
+    /// As [`Route::answered_ns`].
+    pub(super) fn answered_ns(&self) -> u64 {
+        self.route.answered_ns()
+    }
+
     /// Moves this end to another local address, with the queue pairs.
     pub(super) fn set_local(&mut self, local: SocketAddr) {
         self.local = local;

@@ -442,6 +442,14 @@ impl RouteKeeper {
         joined.and_then(|(_, kept)| kept.heard_ns())
     }
 
+    /// Returns when the peer has last answered a probe, which shows that packets pass in both directions. Before
+    /// the first answer, it is when the peer joined.
+    #[must_use]
+    pub fn answered_ns(&self, id: RouteId) -> Option<u64> {
+        let joined = self.entry(id).ok().and_then(|entry| entry.joined.as_ref());
+        joined.map(|(_, kept)| kept.answered_ns())
+    }
+
     /// Returns when this end has first noticed that ICMP says that nobody is at the port of the peer, if nothing came
     /// from the peer since then. Call it regularly while the peer is silent.
     ///

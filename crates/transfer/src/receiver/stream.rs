@@ -249,7 +249,12 @@ impl Stream {
         let mut packets = self.routed.heard_packets();
         // A transfer of no bytes needs no packets.
         packets[0] += u64::from(self.shape.stream_bytes == 0 || context.has_present);
-        let signs = LifeSigns::read(now, packets, context.heartbeat, context.peer);
+        let signs = LifeSigns::read(
+            now,
+            (packets, self.routed.answered_ns()),
+            context.heartbeat,
+            context.peer,
+        );
         let silence = liveness.silence(now);
         if silence.is_some() {
             self.routed.ask();
@@ -257,6 +262,7 @@ impl Stream {
         if let Some(warning) = liveness.look(now, signs)? {
             hooks.warn(warning);
         }
+        self.routed.watch_passage(now, liveness, hooks)?;
         let answered = context.wanted.answer(liveness.heard_at(), now);
         answered.map_err(|error| Error::of_sink(&error))?;
         context.heartbeat.set_arrived_bytes(self.arrived_bytes());

@@ -242,7 +242,12 @@ impl Stream {
         }
         // A transfer of no bytes needs no packets.
         packets[0] += u64::from(self.shape.stream_bytes == 0 || self.has_present);
-        let signs = LifeSigns::read(now, packets, &self.heartbeat, &self.peer);
+        let signs = LifeSigns::read(
+            now,
+            (packets, self.routed.answered_ns()),
+            &self.heartbeat,
+            &self.peer,
+        );
         self.watch_size(&signs, hooks)?;
         let silence = self.liveness.silence(now);
         if silence.is_some() {
@@ -252,6 +257,7 @@ impl Stream {
         if let Some(warning) = self.liveness.look(now, signs)? {
             hooks.warn(warning);
         }
+        self.routed.watch_passage(now, &mut self.liveness, hooks)?;
         let bottleneck = self.bottleneck(silence.is_some())?;
         self.bottlenecks.add(bottleneck);
         let status = Status {

@@ -147,6 +147,7 @@ fn hooks<'a>(
         device: None,
         memory: None,
         max_rate: None,
+        when_blocked: None,
     }
 }
 

@@ -30,6 +30,7 @@ fn a_transfer_that_finds_no_memory_is_busy() {
             device: None,
             memory: Some(&pool),
             max_rate: None,
+            when_blocked: None,
         };
         let sender = Client::accept(&meeting.accept(), &cancel).expect("a hello");
         receive(sender, to.path(), &limits, &hooks)
@@ -56,6 +57,7 @@ fn a_transfer_that_finds_no_memory_is_busy() {
             device: None,
             memory: None,
             max_rate: None,
+            when_blocked: None,
         };
         let sent = send(channel, &meeting.key, source, &settings, &hooks);
         receives.join().expect("no panic").expect("received");
