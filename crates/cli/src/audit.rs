@@ -4,8 +4,8 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::time::SystemTime;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
 
 use farwrite_transfer::{DryRun, Error, Event, Observer, TransferReport, Unfinished};
 use farwrite_units::show::Moment;
@@ -20,7 +20,12 @@ pub(crate) struct Audit {
     console: Console,
     /// One line at a time.
     writing: Mutex<()>,
+    /// When a line last said that this end is busy, and how many refusals came since then.
+    busy: Mutex<(Option<Instant>, u64)>,
 }
+
+/// The time between two lines that say that this end is busy. Peers that are told so come again and again.
+const QUIET: Duration = Duration::from_secs(1);
 
 impl Audit {
     /// A log at the end of this file. It is opened for each line, so the file can be renamed and removed.
@@ -32,11 +37,11 @@ impl Audit {
             let what = format_args!("the audit log {}", file.display());
             append_to(file).or_exit(Exit::Files, what)?;
         }
-        let writing = Mutex::new(());
         Ok(Self {
             file,
             console,
-            writing,
+            writing: Mutex::default(),
+            busy: Mutex::default(),
         })
     }
 
@@ -67,6 +72,24 @@ impl Audit {
             "address": address,
             "message": why.to_string(),
         }));
+    }
+
+    /// Notes that a peer was refused because this end is busy, at most once a second.
+    pub(crate) fn note_busy(&self, peer: Option<&str>, address: &str, why: &dyn std::fmt::Display) {
+        let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
+        if busy.0.is_some_and(|at| at.elapsed() < QUIET) {
+            busy.1 += 1;
+            return;
+        }
+        let (_, more) = std::mem::replace(&mut *busy, (Some(Instant::now()), 0));
+        drop(busy);
+        match more {
+            0 => self.note_refusal(peer, address, why),
+            more => {
+                let why = format!("{why} (and {more} refusals since the last such line)");
+                self.note_refusal(peer, address, &why);
+            }
+        }
     }
 
     /// Notes what a dry run has told a sender.
@@ -144,11 +167,17 @@ fn append_to(file: &Path) -> io::Result<File> {
     options.open(file)
 }
 
-/// Warnings about peers that were refused, which are events too.
+/// Peers that were refused, of which the console warns too unless this end is only busy.
 impl Observer for Audit {
     fn observe(&self, event: Event) {
-        if let Event::Warning(line) = &event {
-            self.note(json!({ "event": "refused", "message": line }));
+        match &event {
+            Event::Warning(line) => self.note(json!({ "event": "refused", "message": line })),
+            Event::Busy {
+                peer,
+                address,
+                reason,
+            } => self.note_busy(peer.as_deref(), address, reason),
+            _ => {}
         }
         self.console.observe(event);
     }

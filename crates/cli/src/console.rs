@@ -357,7 +357,11 @@ fn event_line(event: &Event) -> Option<serde_json::Value> {
                 "reason": reason,
             })
         }
-        Event::Note(_) | Event::Warning(_) | Event::RouteShrunk(_) | Event::Counters(_) => {
+        Event::Note(_)
+        | Event::Warning(_)
+        | Event::Busy { .. }
+        | Event::RouteShrunk(_)
+        | Event::Counters(_) => {
             return None;
         }
     })
@@ -376,7 +380,7 @@ impl Observer for Console {
             Event::RouteShrunk(shrunk) => {
                 self.warn(format!("{shrunk}; the transfer goes on with these"));
             }
-            Event::Counters(_) | Event::Start { .. } | Event::File(_) => {}
+            Event::Counters(_) | Event::Busy { .. } | Event::Start { .. } | Event::File(_) => {}
             Event::Progress { .. } => self.draw(event),
         }
     }

@@ -17,7 +17,8 @@ use farwrite_connection::{Connection, Keys, Listener, Purpose};
 use farwrite_files::PeerKey;
 use farwrite_keys::{parse_listen, shown};
 use farwrite_transfer::{
-    Admission, Cancel, DEFAULT_PORT, MemoryPool, Places, ReceiveSettings, SETUP, connection_options,
+    Admission, Cancel, DEFAULT_PORT, Error as TransferError, MemoryPool, Places, ReceiveSettings,
+    SETUP, connection_options,
 };
 use farwrite_units::parse::{parse_memory, parse_rate, parse_timeout};
 use rustix::fs::{Access, AtFlags, CWD, accessat};
@@ -336,8 +337,9 @@ fn receive_from(
         resumes: args.policy.resumes(),
         is_dry_run: args.dry_run,
     };
-    let note = |from: SocketAddr| {
-        audit.note(json!({ "event": "probe", "address": from.to_string() }));
+    let note = |from: SocketAddr, refused: Option<&TransferError>| match refused {
+        Some(why) => audit.note_busy(None, &from.to_string(), why),
+        None => audit.note(json!({ "event": "probe", "address": from.to_string() })),
     };
     let answering = Answering {
         port,

@@ -56,7 +56,8 @@ impl Admission {
         let accepting = Accepting {
             listener: Arc::clone(listener),
             places: Arc::clone(places),
-            refused: Refused::new(observer),
+            refused: Refused::new(Arc::clone(&observer)),
+            observer,
             is_over: Arc::clone(&admission.is_over),
             admitted,
             other,
@@ -112,6 +113,7 @@ struct Accepting {
     listener: Arc<Listener>,
     places: Arc<Places>,
     refused: Refused,
+    observer: Arc<dyn Observer>,
     is_over: Arc<AtomicBool>,
     admitted: Sender<Admitted>,
     other: Sender<Connection>,
@@ -126,7 +128,7 @@ impl Accepting {
             match looked.and(accepted) {
                 Ok(Some(connection)) if takes_place(connection.purpose()) => {
                     self.refused.has_come();
-                    admit(connection, &self.places, &self.admitted);
+                    admit(connection, &self.places, &self.admitted, &self.observer);
                 }
                 // If no thread receives this, nobody serves it.
                 Ok(Some(connection)) => drop(self.other.send(connection)),
@@ -146,7 +148,12 @@ fn takes_place(purpose: Purpose) -> bool {
 }
 
 /// Admits a sender, or lets it wait in a separate thread, so that others can connect.
-fn admit(connection: Connection, places: &Arc<Places>, admitted: &Sender<Admitted>) {
+fn admit(
+    connection: Connection,
+    places: &Arc<Places>,
+    admitted: &Sender<Admitted>,
+    observer: &Arc<dyn Observer>,
+) {
     let proof = connection.peer().proof();
     if let Some(place) = places.try_take(proof) {
         // If no thread receives this, the program is ending.
@@ -154,19 +161,32 @@ fn admit(connection: Connection, places: &Arc<Places>, admitted: &Sender<Admitte
         return;
     }
     if !places.try_queue(proof) {
-        connection.refuse_as_busy(&places.refusal(proof));
+        refuse(&connection, places.refusal(proof), &**observer);
         return;
     }
     let waiting = connection.clone();
     let (of_thread_too, admitted) = (Arc::clone(places), admitted.clone());
+    let told = Arc::clone(observer);
     let wait = move || match of_thread_too.take(WAIT, proof) {
         Some(place) => drop(admitted.send(Ok((waiting, place)))),
-        None => waiting.refuse_as_busy(&of_thread_too.refusal(proof)),
+        None => refuse(&waiting, of_thread_too.refusal(proof), &*told),
     };
     if let Err(error) = thread::Builder::new().name("waiting".into()).spawn(wait) {
         places.leave_queue(proof);
-        connection.refuse_as_busy(&format!("{BUSY} ({})", of_thread(&error)));
+        let why = format!("{BUSY} ({})", of_thread(&error));
+        refuse(&connection, why, &**observer);
     }
+}
+
+/// Tells a sender that this end is busy.
+fn refuse(connection: &Connection, reason: String, observer: &dyn Observer) {
+    connection.refuse_as_busy(&reason);
+    let address = connection.peer_addr();
+    observer.observe(Event::Busy {
+        peer: connection.peer().name().map(str::to_owned),
+        address: address.map_or_else(String::new, |address| shown(&address).to_string()),
+        reason,
+    });
 }
 
 /// Warns the user about peers that were refused, at most once a second.

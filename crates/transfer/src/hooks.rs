@@ -112,6 +112,15 @@ pub enum Event {
     Note(String),
     /// A line about something that the result does not show.
     Warning(String),
+    /// A peer that may send was refused, because this end is busy with others.
+    Busy {
+        /// The name of the peer, if it has one.
+        peer: Option<String>,
+        /// Its address and UDP port.
+        address: String,
+        /// What it was told.
+        reason: String,
+    },
     /// The path carries only smaller packets than before. The transfer continues with these.
     RouteShrunk(RouteShrunk),
     /// Both ends have agreed on the transfer.

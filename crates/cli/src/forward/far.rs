@@ -12,6 +12,7 @@ use farwrite_connection::{Connection, ConnectionOptions, Listener, Purpose};
 use farwrite_keys::{HostPort, Proof, Psk, shown};
 use farwrite_stream::{ConnectionExt, Stream, StreamOptions};
 use farwrite_transfer::{Cancel, Refused};
+use farwrite_units::show::Count;
 use serde_json::json;
 
 use super::carry::{AtOnce, carry, prepare};
@@ -25,7 +26,7 @@ use crate::cp::greet;
 use crate::cp::meeting::{Meeting, ends_of_ssh};
 use crate::cp::relay::{Out, Relay};
 use crate::exit::{Exit, Failure, OrExit};
-use crate::peers::SharedPeers;
+use crate::peers::{Peer, SharedPeers};
 use crate::recv::raise_open_files;
 use crate::rsh::{Settings, dial, line, listen as listen_anywhere};
 
@@ -91,8 +92,11 @@ fn serve_all(
         }
         let Some(connection) = next()? else { continue };
         connections.retain(|connection| connection.ended().is_none());
-        if connections.len() >= MOST_CONNECTIONS {
-            connection.refuse_as_busy("this end has too many connections");
+        if let Err(why) = service.check_room(&connections, &connection) {
+            connection.refuse_as_busy(&why);
+            if let Some(audit) = &service.audit {
+                audit.note_busy(connection.peer().name(), &address(&connection), &why);
+            }
             continue;
         }
         let name = connection.peer().name();
@@ -236,6 +240,30 @@ impl Service {
                 "to": to.to_string(),
                 "message": refused,
             }));
+        }
+    }
+
+    /// # Errors
+    /// Why there is no room for one more connection beside those that there are.
+    fn check_room(&self, others: &[Connection], new: &Connection) -> Result<(), String> {
+        if others.len() >= MOST_CONNECTIONS {
+            return Err("this end has too many connections".into());
+        }
+        let proof = new.peer().proof();
+        let most = match proof {
+            Proof::Identity(key) => {
+                let peers = self.peers.get();
+                peers.of(&key).and_then(Peer::max_connections)
+            }
+            Proof::PreShared | Proof::Code => None,
+        };
+        let of_peer = others.iter().filter(|other| other.peer().proof() == proof);
+        match most.filter(|most| of_peer.count() >= *most) {
+            Some(most) => Err(format!(
+                "this end serves {} of one peer at once (max-senders); try again later",
+                Count(most as u64, "connection")
+            )),
+            None => Ok(()),
         }
     }
 

@@ -40,6 +40,9 @@ pub(crate) fn keep(
             MEMORY_BYTES >> 20
         );
         connection.refuse_as_busy(&what);
+        let address = connection.peer_addr();
+        let address = address.map_or_else(String::new, |address| shown(&address).to_string());
+        store.audit.note_busy(store.peer, &address, &what);
         return Err(Failure::new(Exit::Busy, what));
     };
     // A code serves one sender.

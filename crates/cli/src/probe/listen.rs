@@ -11,7 +11,7 @@ use farwrite::fabric::udp::SocketError;
 use farwrite_connection::{Connection, ConnectionOptions, Keys, Listener, Purpose};
 use farwrite_keys::{Proof, Text, shown};
 use farwrite_probe::{self as probe, Control};
-use farwrite_transfer::{Cancel, DEFAULT_PORT, Places};
+use farwrite_transfer::{Cancel, DEFAULT_PORT, Error as TransferError, Places};
 
 use super::{ProbeArgs, failure};
 use crate::accepting::{AcceptOptions, Accepting};
@@ -48,7 +48,7 @@ pub(super) fn run(args: &ProbeArgs, console: &Console) -> Result<(), Failure> {
         places: &Places::new(1),
         cancel: &cancel,
         console,
-        note: &|_| {},
+        note: &|_, _| {},
     };
     let is_over = AtomicBool::new(false);
     let next = || -> Result<Option<Connection>, Failure> {
@@ -88,8 +88,8 @@ pub(crate) struct Answering<'a> {
     pub(crate) places: &'a Arc<Places>,
     pub(crate) cancel: &'a Cancel,
     pub(crate) console: &'a Console,
-    /// Notes a probe from an address.
-    pub(crate) note: &'a (dyn Fn(SocketAddr) + Sync),
+    /// Notes a probe from an address, or why it was refused.
+    pub(crate) note: &'a (dyn Fn(SocketAddr, Option<&TransferError>) + Sync),
 }
 
 impl Answering<'_> {
@@ -148,12 +148,13 @@ impl Answering<'_> {
             Ok(place) => place,
             Err(error) => {
                 control.abort(probe::message::Cause::Busy, Text::new(&error));
+                (self.note)(from, Some(&error));
                 return Ok(());
             }
         };
         self.console.say(format_args!("a probe from {from}"));
         let answered = probe::answer(control, self.port, &ends);
-        (self.note)(from);
+        (self.note)(from, None);
         let answered = answered.map_err(failed)?;
         self.console.say(format_args!(
             "answered {from}: {} packets of {} trials arrived",

@@ -288,7 +288,8 @@ fn known_near(rig: &Rig, name: &str, far: (&str, PublicKey), to: &str) -> Runnin
     Running::spawn(near)
 }
 
-/// Each known peer reaches its own destinations, a stranger nothing, and a peer that is removed nothing more.
+/// Each known peer reaches its own destinations over as many connections as it may have, a stranger nothing, and a peer
+/// that is removed nothing more.
 #[test]
 fn known_peers_have_destinations_of_their_own_until_they_are_removed() {
     let (to, taken) = server();
@@ -296,7 +297,7 @@ fn known_peers_have_destinations_of_their_own_until_they_are_removed() {
     let [host, a, b, _] = ["host", "a", "b", "stranger"].map(|name| rig.identity(name));
     let of_b = format!("[b]\nkey = \"{b}\"\nallow-forward = [\"localhost:1\"]\n");
     let peers = rig.peers(&format!(
-        "[a]\nkey = \"{a}\"\nallow-forward = [\"{to}\"]\n{of_b}"
+        "[a]\nkey = \"{a}\"\nallow-forward = [\"{to}\"]\nmax-senders = 1\n{of_b}"
     ));
     let mut far = farwrite();
     far.args(["forward", "--listen", &at, "--identity"]);
@@ -313,6 +314,9 @@ fn known_peers_have_destinations_of_their_own_until_they_are_removed() {
     client.write_all(b"hello").expect("written");
     let mut server = taken.recv().expect("the far end connects");
     server.read_exact(&mut [0; 5]).expect("read");
+    near("a")
+        .end()
+        .assert(7, "serves 1 connection of one peer at once");
     assert_reset(connect(forwarded(&mut of_b_too)).read(&mut [0]));
     rig.peers(&of_b);
     far.signal("HUP");
@@ -339,7 +343,10 @@ fn known_peers_have_destinations_of_their_own_until_they_are_removed() {
     assert_eq!(of("forward", "a")["to"], to);
     assert!(of("forward", "a")["message"].is_null(), "{log}");
     assert!(of("forward", "b")["message"].is_string(), "{log}");
-    assert!(lines.iter().any(|line| line["event"] == "refused"), "{log}");
+    let busy = of("refused", "a")["message"].as_str().map(str::to_owned);
+    assert!(busy.is_some_and(|why| why.contains("max-senders")), "{log}");
+    let strange = |line: &serde_json::Value| line["event"] == "refused" && line["peer"].is_null();
+    assert!(lines.iter().any(strange), "{log}");
 }
 
 /// With a script in place of ssh. The system tests have a real ssh server.

@@ -114,7 +114,9 @@ fn a_second_sender_waits_as_long_as_its_user_wants() {
     let rig = Rig::new();
     // The transfer takes 6 s. A receiver keeps a sender waiting for 3 s before it says that it is busy.
     let (file, small) = (rig.file("file", 15_000_000), rig.file("small", 1000));
-    let receiver = rig.recv(V4, &["--max-senders", "1"]);
+    let audit = rig.path("audit");
+    let log = audit.to_str().expect("plain");
+    let receiver = rig.recv(V4, &["--max-senders", "1", "--audit", log]);
     let mut first = rig.send(receiver.addr, &["--rate", "20Mbit"], &[&file]);
     first.line("sending");
     let impatient = rig.send(receiver.addr, &["--timeout", "1s"], &[&small]);
@@ -131,6 +133,9 @@ fn a_second_sender_waits_as_long_as_its_user_wants() {
         .assert(7, "another transfer or probe is under way");
     first.end().assert(0, "");
     assert_eq!(rig.received(), ["file", "small"]);
+    let log = fs::read_to_string(audit).expect("a log");
+    let is_busy = |line: &str| line.contains("refused") && line.contains("another transfer");
+    assert!(log.lines().any(is_busy), "{log}");
 }
 
 #[test]
