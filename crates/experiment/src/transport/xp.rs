@@ -32,6 +32,7 @@ impl XpTransport {
             mtu_bytes: self.mtu,
             line_rate_bps: path.rate_bps,
             max_requests: 2,
+            complete_by: xp::CompleteBy::LastPacket,
         }
     }
 }

@@ -14,9 +14,9 @@
 //! - Each packet says where its payload belongs, so a packet of the active message is placed at once, in any order.
 //! - A packet of a later message ends the active message, and all messages between them. A packet of an earlier
 //!   message is dropped.
-//! - A receive ends with the last packet of its message, or at its deadline, or by a later message (3.1.2). The
-//!   completion has the number of bytes that were placed. Packets that come after their message's last packet are
-//!   late.
+//! - A receive ends when it is complete, or at its deadline, or by a later message (3.1.2). The completion has the
+//!   number of bytes that were placed. Packets that come after the end are late.
+//! - [`CompleteBy`] says what completes a receive: the last packet of its message, or as many bytes as the message has.
 //! - A send ends when its last packet has left, or at its deadline. Nothing is acknowledged.
 //! - Only the timer of the active receive runs, and that of the active send. A later one whose deadline is earlier
 //!   ends when it becomes active.
@@ -33,9 +33,10 @@
 //! # Differences from the paper
 //!
 //! - Section 3.1 says that a receive completes when all fragments have arrived, section 3.1.2 that the last one
-//!   completes it. This is the second rule. It needs no state for each packet, but a path that reorders packets
-//!   makes the last ones late.
-//! - The byte counter counts a packet that arrives twice twice, because nothing remembers which packets arrived.
+//!   completes it. The default is the second rule, with which a path that reorders packets makes the last ones late.
+//!   With the first rule, a lost packet makes the receive wait for the deadline or for a later message.
+//! - The byte counter counts a packet that arrives twice twice, because nothing remembers which packets arrived. So a
+//!   receive that bytes complete may end before its last missing packet.
 //! - Timeouts are deadlines on the clock of the queue pair, which run from the post on.
 //! - SEND, READ, and WRITE without immediate are not implemented, nor is the stride of section 3.2.
 
@@ -49,4 +50,4 @@ pub use context::Context;
 pub use dcqcn::DcqcnContext;
 pub(crate) use fragment::is_data;
 pub use queue_pair::{Counters, QueuePair};
-pub use work::{Completion, Config, ConfigError, End, PostError, Receive, Write};
+pub use work::{CompleteBy, Completion, Config, ConfigError, End, PostError, Receive, Write};

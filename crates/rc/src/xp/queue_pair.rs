@@ -8,7 +8,7 @@ use farwrite_rate::DcqcnOptions;
 use super::context::Context;
 use super::dcqcn::DcqcnContext;
 use super::fragment::Fragment;
-use super::work::{Completion, Config, ConfigError, End, PostError, Receive, Write};
+use super::work::{CompleteBy, Completion, Config, ConfigError, End, PostError, Receive, Write};
 use crate::packet::{self, Packet, piece};
 use crate::{Memory, earliest, opcode};
 
@@ -22,10 +22,13 @@ pub struct QueuePair {
     context: Context,
     /// Registers that all queue pairs of a NIC share.
     dcqcn: DcqcnOptions,
+    complete_by: CompleteBy,
     /// In the memory of the host. The first send is the message `sending` of the context, and the first receive
     /// is the message `expected`.
     sends: VecDeque<Write>,
     receives: VecDeque<Receive>,
+    /// The immediate of the message `expected`, if its last packet has arrived and bytes complete it.
+    imm: Option<u32>,
     completions: VecDeque<Completion>,
     max_requests: usize,
     /// For measurements. A NIC has no counters of a queue pair.
@@ -64,8 +67,10 @@ impl QueuePair {
                 DcqcnContext::new(line_rate_bps),
             ),
             dcqcn: DcqcnOptions::paper(line_rate_bps),
+            complete_by: config.complete_by,
             sends: VecDeque::new(),
             receives: VecDeque::new(),
+            imm: None,
             completions: VecDeque::new(),
             max_requests: config.max_requests,
             counters: Counters::default(),
@@ -176,8 +181,16 @@ impl QueuePair {
         memory.write(fragment.rkey, fragment.addr, &fragment.payload);
         let placed = &mut self.context.placed_bytes;
         *placed = placed.saturating_add(bytes);
-        if let Some(imm) = fragment.imm {
-            self.end_receive(End::Last { imm });
+        let placed_bytes = *placed;
+        match (self.complete_by, fragment.imm) {
+            (CompleteBy::LastPacket, Some(imm)) => self.end_receive(End::Last { imm }),
+            (CompleteBy::LastPacket, None) => {}
+            (CompleteBy::Bytes, imm) => {
+                self.imm = imm.or(self.imm);
+                if placed_bytes >= fragment.message_bytes {
+                    self.end_receive(End::Bytes { imm: self.imm });
+                }
+            }
         }
     }
 
@@ -188,6 +201,7 @@ impl QueuePair {
             let completion = Completion::Received { id, bytes, end };
             self.completions.push_back(completion);
             self.context.end_receive();
+            self.imm = None;
         }
     }
 

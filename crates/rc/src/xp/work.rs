@@ -16,6 +16,18 @@ pub struct Config {
     /// Largest number of posted sends together with completions that were not polled, and the same for receives;
     /// at least 1.
     pub max_requests: usize,
+    /// What completes a receive.
+    pub complete_by: CompleteBy,
+}
+
+/// What completes a receive whose deadline has not come, and whose peer has not begun a later message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CompleteBy {
+    /// The last packet of its message (section 3.1.2). Earlier packets may be missing.
+    #[default]
+    LastPacket,
+    /// As many placed bytes as its message has (section 3.1). A packet that arrives twice counts twice.
+    Bytes,
 }
 
 /// Why a [`Config`] is invalid.
@@ -91,6 +103,11 @@ pub enum End {
     Last {
         /// The immediate value.
         imm: u32,
+    },
+    /// As many bytes as the message has were placed.
+    Bytes {
+        /// The immediate value; `None` if the last packet is missing because another one arrived twice.
+        imm: Option<u32>,
     },
     /// Its deadline came.
     TimedOut,

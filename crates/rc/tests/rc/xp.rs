@@ -8,7 +8,9 @@ use farwrite_net::header::Roce;
 use farwrite_net::{
     CableConfig, Loss, MarkAt, Network, NodeId, Options, Payload, Red, Shape, SwitchConfig,
 };
-use farwrite_rc::xp::{Completion, Config, ConfigError, End, PostError, QueuePair, Receive, Write};
+use farwrite_rc::xp::{
+    CompleteBy, Completion, Config, ConfigError, End, PostError, QueuePair, Receive, Write,
+};
 use farwrite_rc::{Connection, Memory, Packet, Remote};
 use farwrite_wire::header::{Bth, Reth};
 use proptest::prelude::*;
@@ -17,11 +19,16 @@ const MTU: u32 = 256;
 const LINE: u64 = 1_000_000_000_000;
 
 fn queue_pair() -> QueuePair {
+    queue_pair_by(CompleteBy::LastPacket)
+}
+
+fn queue_pair_by(complete_by: CompleteBy) -> QueuePair {
     QueuePair::new(&Config {
         peer_qpn: 7,
         mtu_bytes: MTU,
         line_rate_bps: LINE,
         max_requests: 64,
+        complete_by,
     })
     .unwrap()
 }
@@ -85,17 +92,24 @@ fn received(message: usize, bytes: usize, end: End) -> Completion {
 #[derive(Default)]
 struct Reference {
     active: usize,
+    by_bytes: bool,
+    /// Whether the last packet of the active message has arrived.
+    has_last: bool,
     /// Placed ranges of each message: offset and bytes.
     placed: BTreeMap<usize, Vec<(usize, usize)>>,
     ends: Vec<Completion>,
 }
 
 impl Reference {
+    fn bytes(&self) -> usize {
+        let ranges = self.placed.get(&self.active).into_iter().flatten();
+        ranges.map(|(_, bytes)| bytes).sum()
+    }
+
     fn end(&mut self, end: End) {
-        let ranges = self.placed.get(&self.active).cloned().unwrap_or_default();
-        let bytes = ranges.iter().map(|(_, bytes)| bytes).sum();
-        self.ends.push(received(self.active, bytes, end));
+        self.ends.push(received(self.active, self.bytes(), end));
         self.active += 1;
+        self.has_last = false;
     }
 
     fn pass(&mut self, now_ns: u64, deadlines: &[Option<u64>]) {
@@ -112,7 +126,7 @@ impl Reference {
         offset: usize,
         bytes: usize,
         is_last: bool,
-        posted: usize,
+        [whole, posted]: [usize; 2],
     ) {
         if !(self.active..posted).contains(&message) {
             return;
@@ -124,8 +138,12 @@ impl Reference {
             .entry(message)
             .or_default()
             .push((offset, bytes));
-        if is_last {
-            let imm = 100 + u32::try_from(message).unwrap();
+        self.has_last |= is_last;
+        let imm = 100 + u32::try_from(message).unwrap();
+        if self.by_bytes && self.bytes() >= whole {
+            let imm = self.has_last.then_some(imm);
+            self.end(End::Bytes { imm });
+        } else if is_last && !self.by_bytes {
             self.end(End::Last { imm });
         }
     }
@@ -139,11 +157,13 @@ proptest! {
         sizes in prop::collection::vec(0usize..1500, 1..12),
         limits in prop::collection::vec(prop::option::of(0u64..400), 1..12),
         delay_ns in 1usize..200,
+        by_bytes: bool,
         seed: u64,
     ) {
         let mut rng = Rng::new(seed);
         let mut sender = queue_pair();
-        let mut receiver = queue_pair();
+        let complete_by = if by_bytes { CompleteBy::Bytes } else { CompleteBy::LastPacket };
+        let mut receiver = queue_pair_by(complete_by);
         let mut memory = memory(&sizes);
         for (message, bytes) in sizes.iter().enumerate() {
             sender.post_write(write(message, *bytes)).unwrap();
@@ -159,7 +179,7 @@ proptest! {
             arrivals.extend((0..copies).map(|_| (late_ns(&mut rng), packet.clone())));
         }
         arrivals.sort_by_key(|(at_ns, _)| *at_ns);
-        let mut reference = Reference::default();
+        let mut reference = Reference { by_bytes, ..Reference::default() };
         for (at_ns, packet) in arrivals {
             // A user who is late with timers sees the same.
             while rng.chance(0.5) && let Some(timer_ns) = receiver.next_timeout(0).filter(|ns| *ns <= at_ns) {
@@ -168,12 +188,13 @@ proptest! {
             receiver.handle_packet(at_ns, &packet, &mut memory);
             reference.pass(at_ns, &limits);
             let reth = packet.header.reth.unwrap();
+            let message = reth.rkey as usize - 1;
             reference.arrive(
-                reth.rkey as usize - 1,
+                message,
                 usize::try_from(reth.remote_addr).unwrap() - 1000,
                 packet.payload.carried_bytes() as usize,
                 packet.header.imm.is_some(),
-                limits.len(),
+                [sizes[message], limits.len()],
             );
         }
         receiver.handle_timeout(10_000);
@@ -255,6 +276,48 @@ fn a_message_arrives_whole_in_any_order_of_its_packets_but_the_last() {
     );
     // The timer ended with the receive.
     assert_eq!(receiver.next_timeout(200), None);
+}
+
+/// Messages of 1000 bytes have four packets, the last one of 232 bytes.
+#[test]
+fn bytes_complete_a_message_whose_last_packet_comes_early_and_not_one_with_a_gap() {
+    let (mut sender, mut receiver) = (queue_pair(), queue_pair_by(CompleteBy::Bytes));
+    let mut memory = memory(&[1000, 1000, 1000]);
+    for message in 0..3 {
+        sender.post_write(write(message, 1000)).unwrap();
+        let receive = Receive {
+            id: message as u64,
+            deadline_ns: Some(900),
+        };
+        receiver.post_receive(receive).unwrap();
+    }
+    let packets = transmit(&mut sender, 0);
+    let mut arrive = |receiver: &mut QueuePair, at: usize| {
+        receiver.handle_packet(100, &packets[at].1, &mut memory);
+    };
+    for at in [3, 0, 2] {
+        arrive(&mut receiver, at);
+    }
+    assert_eq!(completions(&mut receiver), []);
+    arrive(&mut receiver, 1);
+    let whole = received(0, 1000, End::Bytes { imm: Some(100) });
+    assert_eq!(completions(&mut receiver), [whole]);
+    // Of the second message, a packet of 256 bytes is lost, and the third message ends it.
+    for at in [4, 5, 7] {
+        arrive(&mut receiver, at);
+    }
+    assert_eq!(completions(&mut receiver), []);
+    arrive(&mut receiver, 8);
+    let second = received(1, 744, End::Preempted);
+    assert_eq!(completions(&mut receiver), [second]);
+    // A packet that arrives twice counts twice: 4 * 256 bytes, and the immediate is missing with the last packet.
+    for at in [9, 9, 10] {
+        arrive(&mut receiver, at);
+    }
+    let third = received(2, 1024, End::Bytes { imm: None });
+    assert_eq!(completions(&mut receiver), [third]);
+    arrive(&mut receiver, 11);
+    assert_eq!(receiver.counters().late, 1);
 }
 
 #[test]
@@ -382,6 +445,7 @@ fn what_cannot_be_set_is_named() {
         mtu_bytes: MTU,
         line_rate_bps: LINE,
         max_requests: 1,
+        complete_by: CompleteBy::LastPacket,
     };
     assert_eq!(valid.validate(), Ok(()));
     for (wrong, why) in [
@@ -456,6 +520,7 @@ fn post(network: &mut Network<Node>, ends: [(NodeId, u32); 2]) {
             mtu_bytes: 4096,
             line_rate_bps: 25_000_000_000,
             max_requests: 2,
+            complete_by: CompleteBy::LastPacket,
         };
         let to = Connection {
             peer,

@@ -20,7 +20,7 @@ use clap::Parser;
 use farwrite_link::Rng;
 use farwrite_net::Payload;
 use farwrite_net::header::Roce;
-use farwrite_rc::xp::{Config, QueuePair, Write};
+use farwrite_rc::xp::{CompleteBy, Config, QueuePair, Write};
 use farwrite_rc::{Memory, Packet, Remote};
 use farwrite_wire::header::{Bth, Reth};
 
@@ -135,6 +135,7 @@ impl World {
                     mtu_bytes,
                     line_rate_bps: LINE_BPS,
                     max_requests: 64,
+                    complete_by: CompleteBy::LastPacket,
                 });
                 Pair::new(qpn, base, mtu_bytes, pair.expect("the settings are valid"))
             })

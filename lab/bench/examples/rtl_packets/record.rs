@@ -135,6 +135,7 @@ fn ended(completion: &Completion, base: u32) -> [u32; 4] {
         Completion::Received { id, bytes, end } => {
             let (why, imm) = match end {
                 End::Last { imm } => (0, imm),
+                End::Bytes { .. } => unreachable!("the hardware has completion by the last packet"),
                 End::TimedOut => (1, 0),
                 End::Preempted => (2, 0),
             };
