@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use farwrite_experiment::other_simulators::{compare_flows, completion_times};
 use farwrite_experiment::plan::{self, Case, CaseOutcome, run_case_while};
-use farwrite_experiment::{Extensions, Recording};
+use farwrite_experiment::{EndedBy, Extensions, Recording};
 use farwrite_net::FrameDrop;
 use farwrite_units::input::read_text;
 use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyValueError};
@@ -19,7 +19,7 @@ use crate::controller::{self, Controller};
 type Key = (String, String, String, String, Option<f64>, u64);
 /// Of a flow: source, destination, bytes; start and completion time in nanoseconds; ideal time in
 /// nanoseconds and slowdown; packets, repeated packets, timeouts, missing bytes; whether statistics count it; how it
-/// ended.
+/// ended, and what ended it with XP (otherwise empty).
 type Row = (
     usize,
     usize,
@@ -28,7 +28,7 @@ type Row = (
     [Option<f64>; 2],
     [u64; 4],
     bool,
-    &'static str,
+    [&'static str; 2],
 );
 /// The bytes in the queues of switch ports over time: the start of the first flow and the interval of
 /// samples, in nanoseconds; for each sample, the bytes in the longest queue and in all queues.
@@ -244,7 +244,7 @@ fn outcome_of(ran: &CaseOutcome) -> Result<Ran, String> {
             [of.ideal_ns, of.slowdown()],
             [of.packets, of.repeated, of.timeouts, of.missing_bytes],
             of.is_measured,
-            of.end.name(),
+            [of.end.name(), of.ended_by.map_or("", EndedBy::name)],
         )
     });
     let depths = &outcome.depths;

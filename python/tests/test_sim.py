@@ -292,6 +292,34 @@ def test_sizes_have_the_means_of_seeds_and_their_intervals() -> None:
     assert len(sim.run(PLAN | {"until": "1us", "loss": None}).sizes) == 0
 
 
+def test_flows_say_what_ended_them() -> None:
+    flow = {"src": 0, "dst": 1, "size": "40kB", "start": "0us"}
+    plan = PLAN | {
+        "seeds": 1,
+        "loss": None,
+        "transport": {
+            "roce": {"protocol": "roce"},
+            "last": {"protocol": "xp", "deadline": "1ms"},
+            "bytes": {
+                "protocol": "xp",
+                "deadline": "1ms",
+                "queue_pair": "hosts",
+                "complete_by": "bytes",
+            },
+        },
+        "workload": {"two": {"pattern": "flows", "flows": [flow, flow]}},
+    }
+    results = sim.sweep(plan)
+    flows = results.flows
+    ends = {name: flows["run"] == run for run, name in enumerate(results.runs["transport"])}
+    assert set(flows["ended_by"][ends["roce"]]) == {""}
+    assert set(flows["ended_by"][ends["last"]]) == {"last-packet"}
+    assert set(flows["ended_by"][ends["bytes"]]) == {"bytes"}
+    # The second flow waits for the first one on their queue pair.
+    first, second = flows["fct_ns"][ends["bytes"]]
+    assert second > 1.5 * first
+
+
 def test_times_of_another_simulator(tmp_path: Path) -> None:
     (tmp_path / "two.cm").write_text(MATRIX)
     plan = tmp_path / "plan.toml"

@@ -21,6 +21,32 @@ pub enum FlowEnd {
     NotStarted,
 }
 
+/// What ended a flow of XP, which may lack bytes then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndedBy {
+    /// Its last packet arrived.
+    LastPacket,
+    /// All of its bytes arrived.
+    Bytes,
+    /// Its deadline came.
+    Deadline,
+    /// A packet of a later flow of its queue pair arrived.
+    LaterFlow,
+}
+
+impl EndedBy {
+    /// The name in result files: `last-packet`, `bytes`, `deadline` or `later-flow`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::LastPacket => "last-packet",
+            Self::Bytes => "bytes",
+            Self::Deadline => "deadline",
+            Self::LaterFlow => "later-flow",
+        }
+    }
+}
+
 /// Why a flow failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -56,8 +82,10 @@ pub struct FlowOutcome {
     /// Completion time on an empty network, in nanoseconds; see [`Ideal`](crate::Ideal). `None` if
     /// no path leads to the receiver.
     pub ideal_ns: Option<f64>,
-    /// Bytes that had not arrived when the flow ended at its deadline; 0 for whole messages.
+    /// Bytes that had not arrived when the flow ended; 0 for whole messages.
     pub missing_bytes: u64,
+    /// What ended a flow of XP; `None` for other flows.
+    pub ended_by: Option<EndedBy>,
     /// Packets with payload that the sender sent.
     pub packets: u64,
     /// Retransmissions among them.
@@ -180,7 +208,7 @@ impl Outcome {
         self.flows.iter().map(|flow| flow.repeated).sum()
     }
 
-    /// Bytes that had not arrived at the deadlines of flows, over all flows.
+    /// Bytes that had not arrived when flows ended, over all flows.
     #[must_use]
     pub fn missing_bytes(&self) -> u64 {
         self.flows.iter().map(|flow| flow.missing_bytes).sum()

@@ -395,9 +395,10 @@ impl<'a> Running<'a> {
                     self.activate(triggers.when_sent, at_ns);
                 }
                 FlowProgress::Received => self.activate(triggers.when_received, at_ns),
-                FlowProgress::Ended { missing_bytes } => {
+                FlowProgress::Ended { missing_bytes, by } => {
                     self.flows[flow].end = FlowEnd::Done { at_ns };
                     self.flows[flow].missing_bytes = missing_bytes;
+                    self.flows[flow].ended_by = by;
                     self.under_way -= 1;
                     self.activate(triggers.when_sent, at_ns);
                     self.activate(triggers.when_received, at_ns);
@@ -587,6 +588,7 @@ impl UnstartedFlows {
             is_measured: true,
             ideal_ns: None,
             missing_bytes: 0,
+            ended_by: None,
             packets: 0,
             repeated: 0,
             timeouts: 0,

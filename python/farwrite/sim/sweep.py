@@ -20,7 +20,7 @@ PYTHON_SIZE = 10
 KEY = ("topology", "workload", "switch", "transport", "loss", "seed")
 FLOW = (
     "src", "dst", "bytes", "start_ns", "fct_ns", "ideal_ns", "slowdown", "packets", "repeated", "timeouts",
-    "missing_bytes", "measured", "end",
+    "missing_bytes", "measured", "end", "ended_by",
 )  # fmt: skip
 
 
@@ -209,8 +209,8 @@ def _ran(native: _native.SimPlan, number: int) -> Ran:
     row |= {name: f"{count:016x}" if name == "trace" else count for name, count in counts}
     columns: dict[str, list[object]] = {"run": [number] * len(flows), "flow": list(range(len(flows)))}
     columns |= {name: [] for name in FLOW}
-    for src, dst, size, times, ideal, sent, measured, end in flows:
-        cells = (src, dst, size, *times, *ideal, *sent, measured, end)
+    for src, dst, size, times, ideal, sent, measured, ends in flows:
+        cells = (src, dst, size, *times, *ideal, *sent, measured, *ends)
         for name, value in zip(FLOW, cells, strict=True):
             columns[name].append(value)
     queues: dict[str, list[object]] = {

@@ -58,10 +58,8 @@ fn missing(report: &Report) -> String {
         let bytes: u64 = runs.map(|run| run.missing_bytes).sum();
         (bytes > 0).then(|| {
             let name = name(&setting.key);
-            format!(
-                "\n{name}: {} had not arrived at the deadlines of flows",
-                Bytes(bytes)
-            )
+            let bytes = Bytes(bytes);
+            format!("\n{name}: {bytes} had not arrived when flows ended")
         })
     };
     report.settings.iter().filter_map(of_setting).collect()

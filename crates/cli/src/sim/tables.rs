@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use farwrite_experiment::plan::CaseOutcome;
-use farwrite_experiment::{Flow, FlowOutcome};
+use farwrite_experiment::{EndedBy, Flow, FlowOutcome};
 
 use super::compare::{ComparedFlow, Comparison};
 use super::report::{Estimate, Key, Report, Run, Setting, SizeClass, Spread};
@@ -105,7 +105,7 @@ pub(super) fn write_flows(file: &mut impl Write, outcomes: &[CaseOutcome]) -> io
     writeln!(
         file,
         "run,flow,src,dst,bytes,start_ns,fct_ns,ideal_ns,slowdown,packets,repeated,timeouts,missing_bytes,\
-         endless_bps,measured,end"
+         endless_bps,measured,end,ended_by"
     )?;
     for case in outcomes {
         let Ok(outcome) = &case.outcome else {
@@ -226,6 +226,7 @@ fn flow_cells(flow: &Flow, outcome: &FlowOutcome, end_ns: u64) -> String {
         real(outcome.endless_goodput_bps(end_ns), 0),
         u8::from(outcome.is_measured).to_string(),
         outcome.end.name().to_owned(),
+        outcome.ended_by.map_or("", EndedBy::name).to_owned(),
     ]
     .join(",")
 }

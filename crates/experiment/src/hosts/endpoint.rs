@@ -125,6 +125,7 @@ impl Program for EndpointFlows {
         self.bounded.retain(|(flow, receive, bytes)| {
             let ended = |arrived: u64| FlowProgress::Ended {
                 missing_bytes: bytes.saturating_sub(arrived),
+                by: None,
             };
             let done = receive.outcome().map(|outcome| FlowReport {
                 flow: *flow,

@@ -14,7 +14,7 @@ use farwrite_net::{Device, Frame, Network, NodeId, Output, Ports};
 use farwrite_rc::PathProfile;
 
 use crate::boxes::{BoxKind, BoxLink, BoxTotals};
-use crate::outcome::FlowError;
+use crate::outcome::{EndedBy, FlowError};
 use crate::{Capture, Flow, RunError, Transport};
 use box_node::BoxNode;
 use captured::CapturedHost;
@@ -41,9 +41,10 @@ pub(crate) enum FlowProgress {
     Sent,
     /// The receiver has the whole message.
     Received,
-    /// The receive ended at its deadline, with this number of bytes missing.
+    /// The receive ended, with this number of bytes missing. `by` is what ended a flow of XP.
     Ended {
         missing_bytes: u64,
+        by: Option<EndedBy>,
     },
     Failed(FlowError),
     /// The NIC of the sender has received a congestion notification.

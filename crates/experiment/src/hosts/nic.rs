@@ -27,7 +27,8 @@ pub(crate) struct NicHost {
     board: FlowReports,
     /// Whether it reports congestion notifications.
     notes: bool,
-    /// Index of the flow of each queue pair, in the order of their numbers from [`FIRST_QPN`] on.
+    /// Index of the first flow of each queue pair, in the order of their numbers from [`FIRST_QPN`] on. Only flows of
+    /// XP share a queue pair.
     flows: Vec<usize>,
     sent: BTreeMap<usize, SentFlow>,
     pub(super) xp: XpFlows,
@@ -64,7 +65,7 @@ impl NicHost {
         };
         self.nic.handle(now_ns, port, frame);
         if let Some((qpn, opcode)) = bth {
-            if self.notes && opcode == NOTIFICATION {
+            if opcode == NOTIFICATION {
                 self.note(now_ns, qpn);
             }
             self.report(now_ns, qpn);
@@ -131,9 +132,10 @@ impl NicHost {
         self.flows.get(index as usize).copied()
     }
 
-    /// Reports a congestion notification.
-    fn note(&self, at_ns: u64, qpn: u32) {
-        let noted = self.flow_of(qpn).map(|flow| FlowReport {
+    /// Notes a congestion notification, and reports it if that is wanted.
+    fn note(&mut self, at_ns: u64, qpn: u32) {
+        let flow = self.xp.note(qpn).or_else(|| self.flow_of(qpn));
+        let noted = flow.filter(|_| self.notes).map(|flow| FlowReport {
             flow,
             at_ns,
             what: FlowProgress::Notified,
@@ -145,8 +147,11 @@ impl NicHost {
         let Some(flow) = self.flow_of(qpn) else {
             return;
         };
-        let ended = self.xp.ended(&mut self.nic, qpn, flow, at_ns);
-        self.board.borrow_mut().extend(ended);
+        while let Some(completion) = self.nic.poll_xp_completion(qpn) {
+            let ended = self.xp.complete(qpn, completion);
+            let ended = ended.map(|(flow, what)| FlowReport { flow, at_ns, what });
+            self.board.borrow_mut().extend(ended);
+        }
         while let Some(completion) = self.nic.poll_completion(qpn) {
             let what = match completion {
                 Completion::Acknowledged { .. } => {

@@ -31,7 +31,13 @@ impl TransportSettings {
         };
         let of_controls = self.of_nic_controls();
         let of_controls = of_controls.map(|(key, set, of)| (key, set && control != Some(&of)));
-        let mut foreign = (self.foreign_settings(protocol).into_iter()).chain(of_controls);
+        let is_xp = *protocol == Protocol::Xp;
+        let of_xp = [
+            ("queue_pair", self.queue_pair.is_some() && !is_xp),
+            ("complete_by", self.complete_by.is_some() && !is_xp),
+        ];
+        let foreign = self.foreign_settings(protocol).into_iter();
+        let mut foreign = foreign.chain(of_controls).chain(of_xp);
         if let Some((key, _)) = foreign.find(|(_, is_set)| *is_set) {
             let protocol = self.protocol.clone();
             return Err(TransportError::NoSetting { key, protocol });

@@ -23,6 +23,7 @@ pub(crate) use nic::NicTransport;
 pub use retries::Retries;
 pub use settings::TransportSettings;
 pub(crate) use xp::XpTransport;
+pub use xp::{CompleteBy, QueuePairOf};
 
 /// Bits of the immediate that hold the packet index of an endpoint's message. The paper's split has
 /// 18.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::endpoint::{EndpointControl, EndpointTransport};
 use super::name::{ControlName, NicControlName, NicName, Protocol};
 use super::nic::{LossRepair, NicControl, NicTransport};
-use super::{Retries, Transport, TransportError, XpTransport};
+use super::{CompleteBy, QueuePairOf, Retries, Transport, TransportError, XpTransport};
 use crate::Extensions;
 use crate::parameters::{Dcqcn, Dctcp, Eqds, Hpcc, Irn, Swift, Timely};
 
@@ -95,6 +95,10 @@ pub struct TransportSettings {
         serialize_with = "crate::units::write_maybe_time"
     )]
     pub deadline: Option<Duration>,
+    /// With XP: which flows share a queue pair; `None`: none.
+    pub queue_pair: Option<QueuePairOf>,
+    /// With XP: what completes a flow before its deadline; `None`: its last packet.
+    pub complete_by: Option<CompleteBy>,
     /// With endpoints: their UDP port. LoWAR boxes protect packets to 4791, the port of RoCEv2.
     /// `None`: each host draws a port, so that ECMP spreads the flows of different pairs of hosts.
     #[serde(default, deserialize_with = "crate::units::maybe_port")]
@@ -128,6 +132,8 @@ impl TransportSettings {
             packets_per_chunk: None,
             posted: false,
             deadline: None,
+            queue_pair: None,
+            complete_by: None,
             port: None,
         }
     }
@@ -212,6 +218,8 @@ impl TransportSettings {
             mtu: self.mtu,
             priority: self.priority,
             deadline: self.deadline.ok_or_else(missing)?,
+            queue_pair: self.queue_pair.unwrap_or_default(),
+            complete_by: self.complete_by.unwrap_or_default(),
         })
     }
 
@@ -290,7 +298,11 @@ impl From<&Transport> for TransportSettings {
                     NicControl::Hpcc(hpcc) => settings.hpcc = Some(hpcc.clone()),
                 }
             }
-            Transport::Xp(xp) => settings.deadline = Some(xp.deadline),
+            Transport::Xp(xp) => {
+                settings.deadline = Some(xp.deadline);
+                settings.queue_pair = Some(xp.queue_pair);
+                settings.complete_by = Some(xp.complete_by);
+            }
             Transport::Endpoint(endpoint) => {
                 let chunk = endpoint.packets_per_chunk;
                 settings.packets_per_chunk = (chunk != 1).then_some(chunk);

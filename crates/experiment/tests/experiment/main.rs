@@ -15,3 +15,4 @@ mod plans;
 mod refusals;
 mod runs;
 mod settings;
+mod xp;

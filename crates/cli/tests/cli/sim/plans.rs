@@ -117,7 +117,7 @@ fn statistics_count_the_flows_that_start_within_measure() {
     let rows = fs::read_to_string(at.join("out/sim/flows.csv")).expect("flows");
     let measured: Vec<&str> = rows
         .lines()
-        .map(|line| line.rsplit(',').nth(1).expect("a cell"))
+        .map(|line| line.rsplit(',').nth(2).expect("a cell"))
         .collect();
     assert_eq!(measured, ["measured", "0", "1", "0"]);
     assert_eq!(
