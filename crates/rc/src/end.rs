@@ -43,7 +43,7 @@ impl End {
     pub(crate) fn has_ack(&self) -> bool {
         match self {
             Self::Reliable(pair) => pair.has_ack(),
-            Self::Xp(pair) => pair.has_notification(),
+            Self::Xp(pair) => pair.has_notification() || pair.has_grant(),
         }
     }
 
@@ -113,10 +113,17 @@ impl End {
         }
     }
 
+    pub(crate) fn grant(&mut self, granted_packets: u64) {
+        match self {
+            Self::Reliable(pair) => pair.grant(granted_packets),
+            Self::Xp(pair) => pair.grant(granted_packets),
+        }
+    }
+
     pub(crate) fn poll_ack(&mut self) -> Option<Packet> {
         match self {
             Self::Reliable(pair) => pair.poll_ack(),
-            Self::Xp(pair) => pair.poll_notification(),
+            Self::Xp(pair) => pair.poll_notification().or_else(|| pair.poll_grant()),
         }
     }
 

@@ -137,7 +137,7 @@ impl Nic {
     }
 
     /// Grants credit to the peers of queue pairs with
-    /// [`Recovery::Trimming`](crate::Recovery::Trimming).
+    /// [`Recovery::Trimming`](crate::Recovery::Trimming), or of XP with [`xp::Config::credit`].
     pub fn set_pull_pacer(&mut self, pulls: PullPacer) {
         self.pulls = Some(pulls);
     }
@@ -369,6 +369,10 @@ impl Nic {
         let Some(end) = &mut self.ends[at] else {
             return;
         };
+        let wanted = end.pair.xp_mut().and_then(xp::QueuePair::take_wanted);
+        if let (Some(packets), Some(pulls)) = (wanted, &mut self.pulls) {
+            pulls.ask(self.now_ns, u32::try_from(at).unwrap_or(u32::MAX), packets);
+        }
         let priority = end.connection.priority;
         let lane = &mut self.lanes[usize::from(priority)];
         if end.pair.has_ack() && !end.listed_ack {

@@ -15,11 +15,7 @@ impl Nic {
         }
         while let Some((flow, notice)) = self.pulls.as_mut().and_then(|p| p.poll(self.now_ns)) {
             if let Notice::Grant { granted_packets } = notice {
-                self.notice(flow, |pair| {
-                    if let Some(pair) = pair.reliable_mut() {
-                        pair.grant(granted_packets);
-                    }
-                });
+                self.notice(flow, |pair| pair.grant(granted_packets));
             }
         }
     }
@@ -43,8 +39,9 @@ impl Nic {
         };
         let pair = match &end.pair {
             End::Reliable(pair) => pair,
-            End::Xp(_) => {
-                let marked = ecn == Ecn::Experienced && xp::is_data(packet);
+            End::Xp(pair) => {
+                let has_dcqcn = !pair.has_credit_control();
+                let marked = has_dcqcn && ecn == Ecn::Experienced && xp::is_data(packet);
                 self.notifications.on_arrival(&Arrival {
                     now_ns: self.now_ns,
                     flow,

@@ -7,6 +7,8 @@ use farwrite_net::header::Roce;
 use farwrite_wire::header::Bth;
 use farwrite_wire::request::pad_bytes;
 
+use crate::replies::aeth;
+use crate::syndrome::Syndrome;
 use crate::{opcode, psn};
 
 /// A packet: parsed headers and a payload.
@@ -27,6 +29,20 @@ impl Packet {
         let fixed = 20 + 8 + 4;
         u64::from(self.header.bytes()) + u64::from(payload) + padding + fixed
     }
+}
+
+/// A credit grant, with the total of packets granted so far.
+pub(crate) fn grant(peer_qpn: u32, granted_packets: u64) -> Packet {
+    let mut header = header(opcode::ACKNOWLEDGE, peer_qpn, 0, false);
+    header.aeth = Some(aeth(Syndrome::Ack, psn::of(granted_packets)));
+    let payload = Payload::Bytes([].into());
+    Packet { header, payload }
+}
+
+/// The total of a credit grant, modulo 2^24; `None` for other packets.
+pub(crate) fn granted(packet: &Packet) -> Option<u32> {
+    let is_ack = packet.header.bth.opcode == opcode::ACKNOWLEDGE;
+    Some(packet.header.aeth.filter(|_| is_ack)?.msn)
 }
 
 /// A congestion notification packet (IBTA A17.9.3): BECN is set, and 16 bytes of zeros follow.

@@ -230,7 +230,7 @@ impl Reply {
     }
 }
 
-fn aeth(syndrome: Syndrome, msn: u32) -> Aeth {
+pub(crate) fn aeth(syndrome: Syndrome, msn: u32) -> Aeth {
     Aeth {
         syndrome: syndrome.to_byte(),
         msn,

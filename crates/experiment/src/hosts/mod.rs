@@ -147,6 +147,7 @@ impl HostOrBox {
     pub(crate) fn prepare(&mut self, transport: &Transport, path: &PathProfile) {
         match (self, transport) {
             (Self::Nic(host), Transport::Nic(nic)) => nic.prepare(&mut host.nic, path),
+            (Self::Nic(host), Transport::Xp(xp)) => xp.prepare(&mut host.nic, path),
             (Self::Captured(captured), _) => captured.host.prepare(transport, path),
             _ => {}
         }

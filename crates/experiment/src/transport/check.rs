@@ -4,7 +4,7 @@
 use farwrite::RateControlName;
 use farwrite_rc::{RdmaTransport, Recovery};
 
-use super::name::{ControlName, DCTCP, HPCC, NicControlName, NicName, Protocol, TIMELY};
+use super::name::{ControlName, DCTCP, HPCC, NicControlName, NicName, Protocol, TIMELY, XpName};
 use super::{
     ENDPOINT_OFFSET_BITS, EndpointTransport, MOST_PATHS, Transport, TransportError,
     TransportSettings,
@@ -27,11 +27,11 @@ impl TransportSettings {
         }
         let control = match protocol {
             Protocol::Nic(nic) => nic.control.as_ref(),
-            Protocol::Xp | Protocol::Endpoint(..) => None,
+            Protocol::Xp(_) | Protocol::Endpoint(..) => None,
         };
         let of_controls = self.of_nic_controls();
         let of_controls = of_controls.map(|(key, set, of)| (key, set && control != Some(&of)));
-        let is_xp = *protocol == Protocol::Xp;
+        let is_xp = matches!(protocol, Protocol::Xp(_));
         let of_xp = [
             ("queue_pair", self.queue_pair.is_some() && !is_xp),
             ("complete_by", self.complete_by.is_some() && !is_xp),
@@ -81,14 +81,14 @@ impl TransportSettings {
                 ),
             ]
             .to_vec(),
-            Protocol::Xp => [
+            Protocol::Xp(name) => [
                 ("rate", self.rate.is_some()),
                 ("packets_per_chunk", self.packets_per_chunk.is_some()),
                 ("posted", self.posted),
                 ("port", self.port.is_some()),
                 ("dcqcn", self.dcqcn.is_some()),
                 ("swift", self.swift.is_some()),
-                ("eqds", self.eqds.is_some()),
+                ("eqds", self.eqds.is_some() && *name != XpName::Eqds),
                 ("irn", self.irn.is_some()),
             ]
             .into_iter()

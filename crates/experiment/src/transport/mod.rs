@@ -63,7 +63,7 @@ impl Transport {
         match self {
             Self::Nic(nic) => nic.name(),
             Self::Endpoint(endpoint) => endpoint.protocol(),
-            Self::Xp(_) => xp::XP.to_owned(),
+            Self::Xp(xp) => xp.name().to_owned(),
         }
     }
 

@@ -5,7 +5,7 @@ use farwrite::{RateControlName, SchemeName};
 use farwrite_rc::{RdmaTransport, Recovery};
 
 use super::TransportError;
-use super::xp::XP;
+use super::xp::{XP, XP_EQDS};
 use crate::Extensions;
 use crate::extensions::{MakeControl, MakeRepair, Named};
 
@@ -22,9 +22,16 @@ pub(super) enum Protocol {
     /// A NIC model with reliable connections.
     Nic(NicName),
     /// NICs with XP.
-    Xp,
+    Xp(XpName),
     /// An endpoint of [`farwrite`], with this scheme for each flow.
     Endpoint(SchemeName, ControlName),
+}
+
+/// What limits a sender of XP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum XpName {
+    Dcqcn,
+    Eqds,
 }
 
 /// A NIC model, and what other crates put into it.
@@ -139,10 +146,15 @@ pub(super) enum ControlName {
 impl Protocol {
     /// Parses a name.
     pub(super) fn parse(name: &str, extensions: &Extensions) -> Result<Self, TransportError> {
-        if name == XP {
-            return Ok(Self::Xp);
-        }
         let given = || name.to_owned();
+        match name {
+            XP => return Ok(Self::Xp(XpName::Dcqcn)),
+            XP_EQDS => return Ok(Self::Xp(XpName::Eqds)),
+            _ if name.split(AT).next() == Some(XP) => {
+                return Err(TransportError::Unknown { name: given() });
+            }
+            _ => {}
+        }
         let renamed = renamed(name);
         let name = renamed.as_deref().unwrap_or(name);
         let Some(of_endpoint) = name.strip_prefix(ENDPOINT) else {
@@ -198,7 +210,7 @@ pub fn renamed(name: &str) -> Option<String> {
 pub fn names() -> String {
     let nics = RdmaTransport::ALL.map(RdmaTransport::name);
     format!(
-        "{}, {XP}, or {ENDPOINT}SCHEME, such as {ENDPOINT}sr-nack or {ENDPOINT}sr-nack{AT}dcqcn; {} may follow NICs, \
+        "{}, {XP}, {XP_EQDS}, or {ENDPOINT}SCHEME, such as {ENDPOINT}sr-nack or {ENDPOINT}sr-nack{AT}dcqcn; {} may follow NICs, \
          as in roce{AT}{HPCC}",
         nics.join(", "),
         NIC_CONTROLS.map(|name| format!("{AT}{name}")).join(", ")
@@ -229,7 +241,7 @@ pub fn described() -> String {
     let endpoints = "endpoints of farwrite with a scheme, such as";
     format!(
         "{}; NICs with DCTCP, TIMELY or HPCC in place of their congestion control, such as roce{AT}{DCTCP}, \
-         roce{AT}{TIMELY} or irn{AT}{HPCC}; {XP} (no repair, messages end at a deadline, DCQCN; OptiNIC); {endpoints} {ENDPOINT}sr-nack or {ENDPOINT}ec-mds:32,8, and a congestion control in \
+         roce{AT}{TIMELY} or irn{AT}{HPCC}; {XP} (no repair, messages end at a deadline, DCQCN; OptiNIC); {XP_EQDS} (the same with credit); {endpoints} {ENDPOINT}sr-nack or {ENDPOINT}ec-mds:32,8, and a congestion control in \
          place of their own: {ENDPOINT}sr-nack{AT}dcqcn, {ENDPOINT}sr-nack{AT}swift or \
          {ENDPOINT}sr-nack{AT}eqds; or with knowledge of the path: {ENDPOINT}sr-nack{AT}known, or the \
          rate of the path as it is: {ENDPOINT}sr-nack{AT}fixed",

@@ -8,8 +8,9 @@ use farwrite_rc::{RdmaTransport, Recovery};
 use serde::{Deserialize, Serialize};
 
 use super::endpoint::{EndpointControl, EndpointTransport};
-use super::name::{ControlName, NicControlName, NicName, Protocol};
+use super::name::{ControlName, NicControlName, NicName, Protocol, XpName};
 use super::nic::{LossRepair, NicControl, NicTransport};
+use super::xp::XpControl;
 use super::{CompleteBy, QueuePairOf, Retries, Transport, TransportError, XpTransport};
 use crate::Extensions;
 use crate::parameters::{Dcqcn, Dctcp, Eqds, Hpcc, Irn, Swift, Timely};
@@ -19,7 +20,7 @@ use crate::parameters::{Dcqcn, Dctcp, Eqds, Hpcc, Irn, Swift, Timely};
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct TransportSettings {
-    /// The name of an [`RdmaTransport`](farwrite_rc::RdmaTransport), `xp`, or `farwrite-` and the name of
+    /// The name of an [`RdmaTransport`](farwrite_rc::RdmaTransport), `xp`, `xp@eqds`, or `farwrite-` and the name of
     /// a scheme, which `@known` or `@` and a [`RateControlName`](farwrite::RateControlName) may follow.
     /// Window, acknowledgements, timeout and retries are settings of NICs only.
     pub protocol: String,
@@ -155,7 +156,7 @@ impl TransportSettings {
         self.check(&protocol)?;
         let transport = match protocol {
             Protocol::Nic(nic) => Transport::Nic(self.nic(nic)),
-            Protocol::Xp => Transport::Xp(self.xp()?),
+            Protocol::Xp(name) => Transport::Xp(self.xp(name)?),
             Protocol::Endpoint(scheme, control) => {
                 Transport::Endpoint(self.endpoint(scheme, control))
             }
@@ -212,7 +213,7 @@ impl TransportSettings {
         }
     }
 
-    fn xp(&self) -> Result<XpTransport, TransportError> {
+    fn xp(&self, name: XpName) -> Result<XpTransport, TransportError> {
         let missing = || TransportError::Xp("xp: needs a deadline, such as \"3ms\"".to_owned());
         Ok(XpTransport {
             mtu: self.mtu,
@@ -220,6 +221,10 @@ impl TransportSettings {
             deadline: self.deadline.ok_or_else(missing)?,
             queue_pair: self.queue_pair.unwrap_or_default(),
             complete_by: self.complete_by.unwrap_or_default(),
+            control: match name {
+                XpName::Dcqcn => XpControl::Dcqcn,
+                XpName::Eqds => XpControl::Eqds(self.eqds.clone()),
+            },
         })
     }
 
@@ -302,6 +307,9 @@ impl From<&Transport> for TransportSettings {
                 settings.deadline = Some(xp.deadline);
                 settings.queue_pair = Some(xp.queue_pair);
                 settings.complete_by = Some(xp.complete_by);
+                if let XpControl::Eqds(eqds) = &xp.control {
+                    settings.eqds.clone_from(eqds);
+                }
             }
             Transport::Endpoint(endpoint) => {
                 let chunk = endpoint.packets_per_chunk;

@@ -43,8 +43,7 @@ impl Transport {
             Self::Endpoint(endpoint) if endpoint.has_dcqcn() => {
                 RdmaTransport::RoceLossy.switch(priorities, &self.path(framing_bytes))
             }
-            // The marks of DCQCN's paper.
-            Self::Xp(_) => RdmaTransport::RoceLossy.switch(priorities, &self.path(framing_bytes)),
+            Self::Xp(xp) => xp.like().switch(priorities, &self.path(framing_bytes)),
             // Endpoints have no other requirements on switches.
             Self::Endpoint(_) => SwitchConfig::default(),
         }
@@ -69,6 +68,15 @@ impl Transport {
         {
             return Some("the switches do not mark, so DCTCP never slows a flow; add ecn");
         }
+        if let Self::Xp(xp) = self
+            && !xp.has_dcqcn()
+            && switch.trim.is_none()
+        {
+            return Some(
+                "the switches do not trim, so a flow whose first packets are dropped waits for its \
+                 deadline; add trim",
+            );
+        }
         let has_dcqcn = match nic {
             Some(RdmaTransport::Eqds) if switch.trim.is_none() => {
                 return Some(
@@ -84,7 +92,7 @@ impl Transport {
             _ => match self {
                 Self::Nic(nic) => nic.has_dcqcn(),
                 Self::Endpoint(endpoint) => endpoint.has_dcqcn(),
-                Self::Xp(_) => true,
+                Self::Xp(xp) => xp.has_dcqcn(),
             },
         };
         let lacks_marks = has_dcqcn && switch.ecn.is_none();

@@ -2,13 +2,19 @@
 
 use std::time::Duration;
 
-use farwrite_rc::{PathProfile, xp};
+use farwrite_rate::DcqcnOptions;
+use farwrite_rc::{Nic, PathProfile, RdmaTransport, xp};
 use serde::{Deserialize, Serialize};
 
 use super::TransportError;
+use crate::parameters::Eqds;
 
-/// The name of the protocol.
+/// The names of the protocol, with DCQCN and with credit of EQDS.
 pub(super) const XP: &str = "xp";
+pub(super) const XP_EQDS: &str = "xp@eqds";
+
+/// Each packet has a RETH, which a [`PathProfile`] does not count.
+const RETH_BYTES: u32 = 16;
 
 /// Which flows of XP share a queue pair.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
@@ -34,7 +40,7 @@ pub enum CompleteBy {
 }
 
 /// NICs with queue pairs of XP.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct XpTransport {
     pub(crate) mtu: u32,
     pub(crate) priority: u8,
@@ -42,9 +48,50 @@ pub struct XpTransport {
     pub(crate) deadline: Duration,
     pub(crate) queue_pair: QueuePairOf,
     pub(super) complete_by: CompleteBy,
+    pub(super) control: XpControl,
+}
+
+/// What limits a sender of XP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum XpControl {
+    Dcqcn,
+    /// Credit of EQDS, with these parameters or those of the path.
+    Eqds(Option<Eqds>),
 }
 
 impl XpTransport {
+    /// The name of the protocol.
+    pub(super) fn name(&self) -> &'static str {
+        match self.control {
+            XpControl::Dcqcn => XP,
+            XpControl::Eqds(_) => XP_EQDS,
+        }
+    }
+
+    /// Whether DCQCN sets the rate.
+    pub(super) fn has_dcqcn(&self) -> bool {
+        self.control == XpControl::Dcqcn
+    }
+
+    /// The protocol whose switches, and whose shared parts of NICs, it needs.
+    pub(super) fn like(&self) -> RdmaTransport {
+        match self.control {
+            XpControl::Dcqcn => RdmaTransport::RoceLossy,
+            XpControl::Eqds(_) => RdmaTransport::Eqds,
+        }
+    }
+
+    /// Sets up the NIC of a host that receives flows. `path` has the rate of its cable and the longest round trip of
+    /// the flows.
+    pub(crate) fn prepare(&self, nic: &mut Nic, path: &PathProfile) {
+        let dcqcn = DcqcnOptions::paper(path.rate_bps);
+        let path = PathProfile {
+            framing_bytes: path.framing_bytes + RETH_BYTES,
+            ..*path
+        };
+        self.like().prepare(nic, &path, dcqcn);
+    }
+
     /// Checks the values.
     pub(super) fn check(&self, path: &PathProfile) -> Result<(), TransportError> {
         let checked = self.queue_pair(2, path).validate();
@@ -62,6 +109,13 @@ impl XpTransport {
             complete_by: match self.complete_by {
                 CompleteBy::LastPacket => xp::CompleteBy::LastPacket,
                 CompleteBy::Bytes => xp::CompleteBy::Bytes,
+            },
+            credit: match &self.control {
+                XpControl::Dcqcn => None,
+                XpControl::Eqds(own) => {
+                    let base = RdmaTransport::first_window(path);
+                    Some(own.as_ref().map_or(base, |own| own.apply(base)))
+                }
             },
         }
     }

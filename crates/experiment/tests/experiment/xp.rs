@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use crate::common::{cable, setup, star};
 use crate::plans::read;
+use farwrite_experiment::plan::sweep;
 use farwrite_experiment::{
-    CableChange, CompleteBy, EndedBy, Flow, FlowEnd, FlowOutcome, QueuePairOf, RunSetup, Transport,
-    TransportSettings, Workload, run,
+    CableChange, CompleteBy, EndedBy, Flow, FlowEnd, FlowOutcome, Outcome, QueuePairOf, RunSetup,
+    Transport, TransportSettings, Workload, run,
 };
 use farwrite_net::{CableId, Change, Loss, Options, Shape};
 use proptest::prelude::*;
@@ -17,12 +18,17 @@ const MTU: u64 = 4096;
 const PACKET_TENTHS: u64 = (4096 + 60 + 38) * 8;
 const DEADLINE_NS: u64 = 1_000_000;
 
-fn xp(queue_pair: QueuePairOf, complete_by: CompleteBy, deadline_ns: u64) -> Transport {
+fn xp(
+    protocol: &str,
+    queue_pair: QueuePairOf,
+    complete_by: CompleteBy,
+    deadline_ns: u64,
+) -> Transport {
     let settings = TransportSettings {
         deadline: Some(Duration::from_nanos(deadline_ns)),
         queue_pair: Some(queue_pair),
         complete_by: Some(complete_by),
-        ..TransportSettings::new("xp")
+        ..TransportSettings::new(protocol)
     };
     let transport = settings.transport().unwrap();
     assert_eq!(TransportSettings::from(&transport), settings);
@@ -35,7 +41,7 @@ fn xp(queue_pair: QueuePairOf, complete_by: CompleteBy, deadline_ns: u64) -> Tra
 /// Packet `n` (from 1) has left the sender after `n` packet times. It enters the receiver's cable 1 us later, and
 /// arrives after another packet time and 1 us.
 fn two_flows(queue_pair: QueuePairOf, complete_by: CompleteBy, lost: u64) -> [FlowOutcome; 2] {
-    let transport = xp(queue_pair, complete_by, DEADLINE_NS);
+    let transport = xp("xp", queue_pair, complete_by, DEADLINE_NS);
     let (topology, options) = (star(2, 10, 1000), Options::default());
     let flow = Flow::new(0, 1, 10 * MTU, 0);
     let workload = Workload::of(vec![flow, flow]);
@@ -111,7 +117,12 @@ fn a_flow_with_a_gap_ends_with_its_last_packet_or_waits_for_all_bytes() {
 /// Without loss, a flow waits for the flows before it on its queue pair, but not for those of another priority.
 #[test]
 fn flows_of_one_priority_and_two_hosts_share_a_queue_pair_in_both_directions() {
-    let transport = xp(QueuePairOf::Hosts, CompleteBy::LastPacket, DEADLINE_NS);
+    let transport = xp(
+        "xp",
+        QueuePairOf::Hosts,
+        CompleteBy::LastPacket,
+        DEADLINE_NS,
+    );
     let (topology, options) = (star(3, 10, 1000), Options::default());
     let mut flows = vec![
         Flow::new(0, 1, 10 * MTU, 0),
@@ -144,6 +155,7 @@ proptest! {
         loss in 0.0f64..0.3,
         shares: bool,
         by_bytes: bool,
+        has_credit: bool,
         is_short: bool,
         seed: u64,
     ) {
@@ -151,7 +163,8 @@ proptest! {
         let complete_by = if by_bytes { CompleteBy::Bytes } else { CompleteBy::LastPacket };
         // A long deadline never makes a packet late.
         let deadline_ns = if is_short { 60_000 } else { 100_000_000 };
-        let transport = xp(queue_pair, complete_by, deadline_ns);
+        let protocol = if has_credit { "xp@eqds" } else { "xp" };
+        let transport = xp(protocol, queue_pair, complete_by, deadline_ns);
         let mut cable = cable(10, 1000);
         cable.loss = Loss::Iid { loss_packet: loss };
         let topology = Shape::Star { hosts: 4, cable }.build().unwrap();
@@ -179,17 +192,76 @@ proptest! {
             arrived += (flow.bytes - of.missing_bytes) / MTU;
             ends.push((flow.src, flow.dst, of.start_ns, at_ns));
         }
-        let delivered = outcome.packets() - outcome.totals.all_dropped();
-        if is_short {
-            prop_assert!(arrived <= delivered);
-        } else {
-            prop_assert_eq!(arrived, delivered);
+        prop_assert!(arrived <= outcome.packets());
+        if !is_short && !has_credit {
+            // No packet is late, and no grants are among the frames that were dropped.
+            prop_assert_eq!(arrived, outcome.packets() - outcome.totals.all_dropped());
         }
         // Equal starts are in the order of the workload.
         ends.sort_by_key(|(src, dst, start_ns, _)| (*src, *dst, *start_ns));
         for pair in ends.windows(2).filter(|_| shares) {
             let [one, next] = [pair[0], pair[1]];
             prop_assert!((one.0, one.1) != (next.0, next.1) || one.3 <= next.3, "{:?}", pair);
+        }
+    }
+}
+
+/// `xp@eqds` with switches that it needs.
+fn over_credit(senders: usize, packets: u64, complete_by: CompleteBy) -> Outcome {
+    let plan = format!(
+        "[topology.t]\nshape = \"star\"\nhosts = {}\ncable = {{ rate = \"10Gbit\", delay = \"1us\" }}\n\
+         [workload.w]\npattern = \"incast\"\nsenders = {senders}\nsize = \"{}B\"\n\
+         [transport.x]\nprotocol = \"xp@eqds\"\ndeadline = \"50ms\"\ncomplete_by = \"{}\"\n",
+        senders + 1,
+        packets * MTU,
+        if complete_by == CompleteBy::Bytes {
+            "bytes"
+        } else {
+            "last-packet"
+        },
+    );
+    let mut outcomes = sweep(&read(&plan).unwrap(), 1, None, |_| true);
+    outcomes.remove(0).outcome.unwrap()
+}
+
+/// The first packet arrives after two packet times and 2 us. Then the receiver grants packets at 0.99 of the rate. A
+/// grant takes 2.2 us to the sender, and its packet two packet times and 2 us. A first window is a round trip: two packet
+/// times, 2 us and 2.2 us, so 4 packets.
+#[test]
+fn credit_paces_a_flow_after_its_first_window() {
+    let outcome = over_credit(1, 1000, CompleteBy::Bytes);
+    let flow = outcome.flows[0];
+    assert_eq!(
+        (flow.ended_by, flow.missing_bytes),
+        (Some(EndedBy::Bytes), 0)
+    );
+    let last_grant = 995 * PACKET_TENTHS / 10 * 100 / 99;
+    let want_ns = 4 * PACKET_TENTHS / 10 + 6_200 + last_grant;
+    let time_ns = flow.time_ns().unwrap();
+    let is_near = (want_ns - 1_000..want_ns + 1_000).contains(&time_ns);
+    assert!(is_near, "{want_ns} ns: {flow:?}");
+}
+
+/// The first windows of 15 senders are 60 packets, of which a queue has room for 35. After that, credit keeps the queue
+/// short.
+#[test]
+fn of_an_incast_with_credit_only_first_windows_are_trimmed() {
+    for complete_by in [CompleteBy::LastPacket, CompleteBy::Bytes] {
+        let outcome = over_credit(15, 250, complete_by);
+        let trimmed = outcome.totals.trimmed;
+        assert!((10..60).contains(&trimmed), "{trimmed}");
+        assert_eq!(outcome.totals.all_dropped(), 0);
+        assert_eq!((outcome.packets(), outcome.done()), (15 * 250, 15));
+        assert_eq!(outcome.missing_bytes(), trimmed * MTU);
+        for flow in &outcome.flows {
+            let by = match (complete_by, flow.missing_bytes) {
+                (CompleteBy::LastPacket, _) => EndedBy::LastPacket,
+                (CompleteBy::Bytes, 0) => EndedBy::Bytes,
+                (CompleteBy::Bytes, _) => EndedBy::Deadline,
+            };
+            assert_eq!(flow.ended_by, Some(by), "{flow:?}");
+            let last_ns = 15 * 250 * PACKET_TENTHS / 10 * 100 / 99;
+            assert!(by == EndedBy::Deadline || flow.time_ns() < Some(last_ns + 50_000));
         }
     }
 }
@@ -218,4 +290,10 @@ fn a_plan_says_who_shares_a_queue_pair_and_what_completes_a_flow() {
         let refused = plan("roce", key).unwrap_err();
         assert!(refused.contains("roce has no such setting"), "{refused}");
     }
+    let window = format!("{deadline}eqds = {{ first_window = \"9kB\" }}\n");
+    plan("xp@eqds", &window).unwrap();
+    let refused = plan("xp", &window).unwrap_err();
+    assert!(refused.contains("xp has no such setting"), "{refused}");
+    let refused = plan("xp@swift", deadline).unwrap_err();
+    assert!(refused.contains("xp@eqds"), "{refused}");
 }

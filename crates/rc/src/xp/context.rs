@@ -78,8 +78,12 @@ impl Context {
 
     /// How many messages a packet is after the active one; `None` if its message is an earlier one.
     pub(super) fn ahead(&self, seq: u32) -> Option<u32> {
-        let distance = seq.wrapping_sub(self.expected) & SEQ_MASK;
-        (distance < SEQ_HALF).then_some(distance)
+        distance(seq, self.expected)
+    }
+
+    /// Number of the active message of the receiver.
+    pub(super) fn expected(&self) -> u32 {
+        self.expected
     }
 
     pub(super) fn end_send(&mut self) {
@@ -106,6 +110,12 @@ impl Context {
         self.peer &= !NOTIFIES;
         notifies
     }
+}
+
+/// How many messages one is after another one; `None` if it is an earlier one.
+pub(super) fn distance(seq: u32, from: u32) -> Option<u32> {
+    let distance = seq.wrapping_sub(from) & SEQ_MASK;
+    (distance < SEQ_HALF).then_some(distance)
 }
 
 const _: () = assert!(Context::TRANSPORT_BYTES <= 20);

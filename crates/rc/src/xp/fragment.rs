@@ -39,6 +39,19 @@ impl Fragment {
         Packet { header, payload }
     }
 
+    /// Bytes of the IP datagram of a full fragment without immediate.
+    pub(super) fn full_bytes(mtu_bytes: u32) -> u64 {
+        let full = Self {
+            seq: 0,
+            rkey: 0,
+            addr: 0,
+            message_bytes: 0,
+            imm: None,
+            payload: Payload::Ghost(mtu_bytes),
+        };
+        full.packet(0).ip_bytes()
+    }
+
     /// The fragment in a packet; `None` if the packet has none.
     pub(super) fn of(packet: &Packet) -> Option<Self> {
         let header = &packet.header;

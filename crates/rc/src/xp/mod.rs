@@ -21,6 +21,10 @@
 //! - Only the timer of the active receive runs, and that of the active send. A later one whose deadline is earlier
 //!   ends when it becomes active.
 //! - Packets with ECN marks cause congestion notifications, and these lower the rate (3.1.3).
+//! - With credit (EQDS) in place of DCQCN, each message begins with a first window, at the rate of the line. The first
+//!   of its packets to arrive, also without its payload, says how long the message is, and the receiver grants what is
+//!   beyond the first window, or stops when the receive ends. Grants that are lost are in the next grant. Without a
+//!   next one, the send ends at its deadline.
 //!
 //! # On the wire
 //!
@@ -29,6 +33,7 @@
 //! | fragment | UC RDMA WRITE Only; PSN: `wqe_seq`; RETH: address of this fragment, key, bytes of the whole message |
 //! | last fragment | the same with immediate |
 //! | notification | CNP (IBTA A17.9.3) |
+//! | grant | ACK; MSN of the AETH: packets of credit granted so far |
 //!
 //! # Differences from the paper
 //!
@@ -37,10 +42,14 @@
 //!   With the first rule, a lost packet makes the receive wait for the deadline or for a later message.
 //! - The byte counter counts a packet that arrives twice twice, because nothing remembers which packets arrived. So a
 //!   receive that bytes complete may end before its last missing packet.
+//! - The paper names EQDS (3.1.3) without its rules for messages that are not repaired. EQDS counts packets that have
+//!   arrived, which a lost packet never does, and restarts with an acknowledgement, which XP does not have. So a message
+//!   asks for its own length, and starts as EQDS does after a timeout. Credit is state of the host, not of the context.
 //! - Timeouts are deadlines on the clock of the queue pair, which run from the post on.
 //! - SEND, READ, and WRITE without immediate are not implemented, nor is the stride of section 3.2.
 
 mod context;
+mod credit;
 mod dcqcn;
 mod fragment;
 mod queue_pair;

@@ -6,6 +6,7 @@ use farwrite_net::Payload;
 use farwrite_rate::DcqcnOptions;
 
 use super::context::Context;
+use super::credit::Credit;
 use super::dcqcn::DcqcnContext;
 use super::fragment::Fragment;
 use super::work::{CompleteBy, Completion, Config, ConfigError, End, PostError, Receive, Write};
@@ -29,6 +30,7 @@ pub struct QueuePair {
     receives: VecDeque<Receive>,
     /// The immediate of the message `expected`, if its last packet has arrived and bytes complete it.
     imm: Option<u32>,
+    credit: Option<Credit>,
     completions: VecDeque<Completion>,
     max_requests: usize,
     /// For measurements. A NIC has no counters of a queue pair.
@@ -71,6 +73,10 @@ impl QueuePair {
             sends: VecDeque::new(),
             receives: VecDeque::new(),
             imm: None,
+            credit: config.credit.map(|options| {
+                let bytes = Fragment::full_bytes(config.mtu_bytes);
+                Credit::new(options, bytes)
+            }),
             completions: VecDeque::new(),
             max_requests: config.max_requests,
             counters: Counters::default(),
@@ -154,8 +160,23 @@ impl QueuePair {
         // A packet that comes at the deadline is late, whichever the caller handles first.
         self.end_receives(now_ns);
         let is_whole = !matches!(packet.payload, Payload::Trimmed(_));
-        if let Some(fragment) = Fragment::of(packet).filter(|_| is_whole) {
-            self.place(&fragment, memory);
+        if let Some(fragment) = Fragment::of(packet) {
+            self.note_length(&fragment);
+            if is_whole {
+                self.place(&fragment, memory);
+            }
+        } else if let (Some(credit), Some(total)) = (&mut self.credit, packet::granted(packet)) {
+            credit.on_grant(now_ns, total);
+        }
+    }
+
+    /// Notes how long the message of a packet is, for the credit that it needs.
+    fn note_length(&mut self, fragment: &Fragment) {
+        let ahead = self.context.ahead(fragment.seq);
+        let is_posted = ahead.is_some_and(|ahead| (ahead as usize) < self.receives.len());
+        if let Some(credit) = self.credit.as_mut().filter(|_| is_posted) {
+            let packets = packet::packets(fragment.message_bytes, self.context.mtu_bytes());
+            credit.on_arrival(fragment.seq, packets.into());
         }
     }
 
@@ -200,17 +221,23 @@ impl QueuePair {
             let bytes = self.context.placed_bytes;
             let completion = Completion::Received { id, bytes, end };
             self.completions.push_back(completion);
+            if let Some(credit) = &mut self.credit {
+                credit.on_end(self.context.expected());
+            }
             self.context.end_receive();
             self.imm = None;
         }
     }
 
     /// Ends the active send.
-    fn end_send(&mut self) {
+    fn end_send(&mut self, now_ns: u64) {
         if let Some(Write { id, .. }) = self.sends.pop_front() {
             let bytes = self.context.sent_bytes;
             self.completions.push_back(Completion::Sent { id, bytes });
             self.context.end_send();
+            if let Some(credit) = &mut self.credit {
+                credit.begin(now_ns);
+            }
         }
     }
 
@@ -222,7 +249,7 @@ impl QueuePair {
 
     fn end_sends(&mut self, now_ns: u64) {
         while is_over(self.sends.front().and_then(|s| s.deadline_ns), now_ns) {
-            self.end_send();
+            self.end_send(now_ns);
         }
     }
 
@@ -260,11 +287,39 @@ impl QueuePair {
         notifies.then(|| packet::notification(self.context.peer_qpn()))
     }
 
+    /// Whether credit of EQDS limits the sender, in place of DCQCN.
+    pub(crate) fn has_credit_control(&self) -> bool {
+        self.credit.is_some()
+    }
+
+    /// The number of packets to grant to the peer from now on, in place of those before; `None`: the number stays.
+    pub(crate) fn take_wanted(&mut self) -> Option<u64> {
+        self.credit.as_mut()?.take_wanted()
+    }
+
+    /// Queues a credit grant for the peer: the total of granted packets so far. It has no effect without credit.
+    pub(crate) fn grant(&mut self, granted_packets: u64) {
+        if let Some(credit) = &mut self.credit {
+            credit.grant(granted_packets);
+        }
+    }
+
+    pub(crate) fn has_grant(&self) -> bool {
+        self.credit.as_ref().is_some_and(Credit::has_grant)
+    }
+
+    /// The grant that waits. Pacing does not delay it.
+    pub(crate) fn poll_grant(&mut self) -> Option<Packet> {
+        let peer_qpn = self.context.peer_qpn();
+        self.credit.as_mut()?.poll_grant(peer_qpn)
+    }
+
     /// Time at which [`poll_transmit`](Self::poll_transmit) returns a packet, if no deadline comes before; `None`
-    /// if no message is posted. A time in the past means now.
+    /// if no message is posted, or credit is missing. A time in the past means now.
     #[must_use]
     pub fn next_send_ns(&self) -> Option<u64> {
-        let has_data = !self.sends.is_empty();
+        let has_credit = self.credit.as_ref().is_none_or(Credit::allows);
+        let has_data = !self.sends.is_empty() && has_credit;
         has_data.then(|| self.context.dcqcn.next_send_ns())
     }
 
@@ -272,7 +327,7 @@ impl QueuePair {
     pub fn poll_transmit(&mut self, now_ns: u64) -> Option<Packet> {
         self.end_sends(now_ns);
         let write = self.sends.front()?;
-        if self.context.dcqcn.next_send_ns() > now_ns {
+        if self.next_send_ns()? > now_ns {
             return None;
         }
         let (offset, message_bytes) = (self.context.sent_bytes, write.data.carried_bytes());
@@ -291,9 +346,12 @@ impl QueuePair {
         self.context.sent_bytes += bytes;
         let wire_bytes = u32::try_from(packet.ip_bytes()).unwrap_or(u32::MAX);
         self.context.dcqcn.on_sent(now_ns, wire_bytes, &self.dcqcn);
+        if let Some(credit) = &mut self.credit {
+            credit.on_sent(now_ns);
+        }
         self.counters.sent += 1;
         if is_last {
-            self.end_send();
+            self.end_send(now_ns);
         }
         Some(packet)
     }

@@ -1,6 +1,7 @@
 //! Work requests, completions and errors.
 
 use farwrite_net::Payload;
+use farwrite_rate::EqdsOptions;
 
 use crate::Remote;
 
@@ -18,6 +19,9 @@ pub struct Config {
     pub max_requests: usize,
     /// What completes a receive.
     pub complete_by: CompleteBy,
+    /// Credit of EQDS in place of DCQCN; `None`: DCQCN. Both ends have the same first window, and the NIC of the
+    /// receiver a pull pacer ([`Nic::set_pull_pacer`](crate::Nic::set_pull_pacer)).
+    pub credit: Option<EqdsOptions>,
 }
 
 /// What completes a receive whose deadline has not come, and whose peer has not begun a later message.

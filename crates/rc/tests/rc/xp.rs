@@ -29,6 +29,7 @@ fn queue_pair_by(complete_by: CompleteBy) -> QueuePair {
         line_rate_bps: LINE,
         max_requests: 64,
         complete_by,
+        credit: None,
     })
     .unwrap()
 }
@@ -446,6 +447,7 @@ fn what_cannot_be_set_is_named() {
         line_rate_bps: LINE,
         max_requests: 1,
         complete_by: CompleteBy::LastPacket,
+        credit: None,
     };
     assert_eq!(valid.validate(), Ok(()));
     for (wrong, why) in [
@@ -521,6 +523,7 @@ fn post(network: &mut Network<Node>, ends: [(NodeId, u32); 2]) {
             line_rate_bps: 25_000_000_000,
             max_requests: 2,
             complete_by: CompleteBy::LastPacket,
+            credit: None,
         };
         let to = Connection {
             peer,

@@ -136,6 +136,7 @@ impl World {
                     line_rate_bps: LINE_BPS,
                     max_requests: 64,
                     complete_by: CompleteBy::LastPacket,
+                    credit: None,
                 });
                 Pair::new(qpn, base, mtu_bytes, pair.expect("the settings are valid"))
             })
