@@ -26,11 +26,15 @@ pub struct Packets {
 }
 
 impl Packets {
+    /// The packets of a chunk.
+    fn per_chunk(self) -> u32 {
+        let packets = self.chunk_bytes.div_ceil(u64::from(self.mtu).max(1));
+        u32::try_from(packets).unwrap_or(u32::MAX).max(1)
+    }
+
     /// The share of chunks that miss a packet if this share of the packets is lost.
     fn loss_chunk(self, loss_packet: f64) -> f64 {
-        let packets = self.chunk_bytes.div_ceil(u64::from(self.mtu).max(1));
-        let packets = u32::try_from(packets).unwrap_or(u32::MAX).max(1);
-        farwrite_model::chunk_loss(loss_packet, packets).unwrap_or(PRIOR_LOSS)
+        farwrite_model::chunk_loss(loss_packet, self.per_chunk()).unwrap_or(PRIOR_LOSS)
     }
 }
 
@@ -163,7 +167,7 @@ impl Chooser {
         let Packets { mtu, chunk_bytes } = self.packets;
         let bandwidth_bps = measured.pace_bps * payload_share(mtu, self.overhead_bytes);
         let mut question = Question::new(real(bytes), bandwidth_bps, measured.rtt_s, 0.0);
-        question.loss = measured.losses();
+        question.loss = measured.losses(self.packets.per_chunk());
         question.draw_work = DRAW_WORK;
         question.coding = self.coding;
         question.chunk_bytes = real(chunk_bytes);

@@ -70,14 +70,17 @@ impl Measured {
         }
     }
 
-    /// The losses for the plan: a burst loses all its chunks.
-    pub(crate) fn losses(&self) -> Loss {
-        let (loss, burst) = (self.loss(), self.burst());
+    /// The losses for the plan, with this number of packets in a chunk: a burst loses all its chunks.
+    pub(crate) fn losses(&self, packets_per_chunk: u32) -> Loss {
+        let (loss_chunk, burst) = (self.loss(), self.burst());
         if burst == 1.0 {
-            return Loss::iid(loss);
+            return Loss::Iid {
+                loss_chunk,
+                packets_per_chunk,
+            };
         }
         Loss::Markov {
-            p_good_to_bad: (loss / (burst * (1.0 - loss))).min(1.0),
+            p_good_to_bad: (loss_chunk / (burst * (1.0 - loss_chunk))).min(1.0),
             p_bad_to_good: 1.0 / burst,
             loss_good: 0.0,
             loss_bad: 1.0,

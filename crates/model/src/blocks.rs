@@ -78,7 +78,7 @@ impl Layout {
         if setting.variant != Variant::Protocol {
             return None;
         }
-        let (chunks, loss, rtt) = (setting.chunks, setting.loss_chunk, setting.rtt);
+        let (chunks, rtt) = (setting.chunks, setting.rtt);
         let together = rtt * TOGETHER_RTTS;
         match setting.scheme {
             Scheme::SrRto | Scheme::GoBackN => None,
@@ -95,7 +95,7 @@ impl Layout {
                     data: 1,
                     parity: 0,
                     short: [1, 0],
-                    stretch: loss / (1.0 - loss),
+                    stretch: setting.attempts.repeats(),
                     rtt,
                     encode: 0.0,
                     decode: Decode::default(),
@@ -112,7 +112,8 @@ impl Layout {
                 let superblocks = (together / (DEPTH * (data + parity))).round().max(1.0);
                 let (clean, repaired) =
                     terms::decoding(setting, groups - 1.0, f64::from(short), data, parity);
-                let repairs = group::lost_data_of_failures(code, k, m, loss) / (1.0 - loss);
+                let lost = group::lost_data_of_failures(code, k, m, setting.loss_chunk);
+                let repairs = lost * setting.attempts.repeats_of_lost();
                 Some(Self {
                     code,
                     blocks: (groups / (DEPTH * superblocks)).ceil(),

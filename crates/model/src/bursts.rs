@@ -332,6 +332,7 @@ impl Square {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::attempts::Attempts;
     use crate::excess::IidExcess;
     use crate::loss::Loss;
 
@@ -420,7 +421,7 @@ mod tests {
             let chain = markov.chain().unwrap().unwrap();
             for (chunks, period) in [(1.0, 7.0), (30.0, 100.5), (300.0, 21.0)] {
                 let bursts = BurstExcess::new(&chain, period, chunks).unwrap();
-                let iid = IidExcess::new(loss, period, chunks);
+                let iid = IidExcess::new(Attempts::new(loss, 1.0).all_missing(chunks), period);
                 for step in 0..200 {
                     let slots = f64::from(step) * period / 31.3;
                     let want = -iid.log_cdf(chunks, slots).exp_m1();

@@ -31,6 +31,10 @@ pub(crate) struct Channel {
     states: [ChannelState; 2],
     /// Packets of a chunk.
     packets: f64,
+    /// Whether packets that arrived with a chunk that is missing need not arrive again.
+    keeps_packets: bool,
+    /// Packets of the last lost chunk that are still missing.
+    missing: f64,
     /// The long-run probability of the bad state, and the correlation of successive packets.
     share: f64,
     memory: f64,
@@ -44,7 +48,16 @@ pub(crate) struct Channel {
 }
 
 impl Channel {
-    /// The channel for chunks.
+    /// The channel of independent losses to a receiver that keeps the packets of chunks that are
+    /// missing.
+    pub(crate) fn keeping_packets(loss: &Loss, seed: u64) -> Self {
+        Self {
+            keeps_packets: true,
+            ..Self::new(loss, seed)
+        }
+    }
+
+    /// The channel for chunks that must arrive whole.
     pub(crate) fn new(loss: &Loss, seed: u64) -> Self {
         let (states, packets, [to_bad, to_good]) = match *loss {
             // One state that is never left. The loss was checked.
@@ -78,6 +91,8 @@ impl Channel {
             rng: ChaCha8Rng::seed_from_u64(seed),
             states,
             packets,
+            keeps_packets: false,
+            missing: 0.0,
             share: to_bad / (to_bad + to_good),
             memory: 1.0 - to_bad - to_good,
             bad: false,
@@ -128,9 +143,42 @@ impl Channel {
         };
         self.work += 1;
         let chunk = (lost / self.packets).floor();
-        self.skip((chunk + 1.0) * self.packets - (lost + 1.0));
+        let rest = (chunk + 1.0) * self.packets - (lost + 1.0);
+        if self.keeps_packets {
+            self.missing = 1.0 + self.count_lost(rest);
+        } else {
+            self.missing = self.packets;
+            self.skip(rest);
+        }
         self.slot = from + chunk + 1.0;
         Some(from + chunk)
+    }
+
+    /// Packets of the chunk that was lost last which are still missing.
+    pub(crate) fn missing(&self) -> f64 {
+        self.missing
+    }
+
+    /// Sends a chunk again, of which a number of packets is missing. Returns how many still are.
+    pub(crate) fn repeat(&mut self, slot: f64, missing: f64) -> f64 {
+        if self.keeps_packets {
+            // Losses are independent, so it does not matter which packets these are.
+            return self.count_lost(missing);
+        }
+        match self.loses(slot) {
+            true => missing,
+            false => 0.0,
+        }
+    }
+
+    /// Sends packets, and counts those that are lost.
+    fn count_lost(&mut self, packets: f64) -> f64 {
+        let (mut left, mut lost) = (packets, 0.0);
+        while let Some(before) = self.run(left) {
+            left -= before + 1.0;
+            lost += 1.0;
+        }
+        lost
     }
 
     /// Sends at most this number of packets, up to the first that is lost. Returns the number of

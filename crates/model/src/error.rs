@@ -192,8 +192,10 @@ pub enum Unsupported {
         "k + m with variant = \"protocol\" = {0}: take at most 255, as the protocol does (P5.4)"
     )]
     ProtocolGroup(u32),
-    /// The probability that a chunk is lost, in the variant that follows the protocol.
-    #[error("loss_chunk with variant = \"protocol\" = {0}: take at most 0.5, or variant serial")]
+    /// The probability that a packet is lost, in the variant that follows the protocol.
+    #[error(
+        "loss of packets with variant = \"protocol\" = {0}: take at most 0.5, or variant serial"
+    )]
     ProtocolLoss(f64),
 }
 

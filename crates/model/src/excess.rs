@@ -34,37 +34,31 @@ impl Parts {
 /// The distribution of the excess, for messages of any length on one path.
 #[derive(Clone, Debug)]
 pub(crate) struct IidExcess {
-    loss_chunk: f64,
     /// Slots from one transmission of a chunk to the next, `1 + RTO / T_inj`.
     period: f64,
-    /// `steps[a - 1] = ln(1 - p^(a+1)) - ln(1 - p^a)`, up to negligible values.
+    /// `missing[a - 1]`: the probability that a chunk is missing after `a` transmissions, up to
+    /// negligible values.
+    missing: Vec<f64>,
+    /// `steps[a - 1] = ln(1 - missing[a]) - ln(1 - missing[a - 1])`.
     steps: Vec<f64>,
 }
 
-/// Probability mass that may be neglected.
-const NEGLIGIBLE: f64 = 1e-18;
-
 impl IidExcess {
-    /// For messages of up to `max_chunks` chunks. `loss_chunk` must be within `[0, 1)`.
-    pub(crate) fn new(loss_chunk: f64, period: f64, max_chunks: f64) -> Self {
-        let mut steps = Vec::new();
-        let mut all_lost = loss_chunk;
-        // Stop when max_chunks * p^a is negligible, also relative to p for a single chunk.
-        while all_lost * max_chunks.max(1.0) > NEGLIGIBLE * loss_chunk {
-            steps.push((all_lost * (1.0 - loss_chunk) / (1.0 - all_lost)).ln_1p());
-            all_lost *= loss_chunk;
-        }
+    /// `missing`: the probability that a chunk is missing after 1, 2, ... transmissions, each below
+    /// 1 and below the one before it ([`Attempts`](crate::attempts::Attempts)).
+    pub(crate) fn new(missing: Vec<f64>, period: f64) -> Self {
+        let later = missing.iter().skip(1).chain([&0.0]);
+        let step = |(now, later): (&f64, &f64)| ((now - later) / (1.0 - now)).ln_1p();
         Self {
-            loss_chunk,
+            steps: missing.iter().zip(later).map(step).collect(),
+            missing,
             period,
-            steps,
         }
     }
 
-    /// `ln(1 - p^a)`.
+    /// The log of the probability that a chunk has arrived after `a` transmissions.
     fn log_delivered(&self, a: usize) -> f64 {
-        let a = i32::try_from(a).unwrap_or(i32::MAX);
-        (-self.loss_chunk.powi(a)).ln_1p()
+        (-self.missing[a - 1]).ln_1p()
     }
 
     /// Log of the probability that a message of `chunks` chunks has an excess of at most `slots`.
@@ -205,6 +199,11 @@ pub(crate) fn index(count: f64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::attempts::Attempts;
+
+    fn excess(loss: f64, period: f64, chunks: f64) -> IidExcess {
+        IidExcess::new(Attempts::new(loss, 1.0).all_missing(chunks), period)
+    }
 
     /// Computes the definition: a product over chunks.
     fn log_cdf_by_chunk(loss: f64, period: f64, chunks: u32, slots: f64) -> f64 {
@@ -220,7 +219,7 @@ mod tests {
     fn cdf_is_the_product_over_chunks() {
         for loss in [1e-9, 1e-3, 0.1, 0.5, 0.9] {
             for period in [1.0, 1.3, 7.25, 40.0] {
-                let excess = IidExcess::new(loss, period, 50.0);
+                let excess = excess(loss, period, 50.0);
                 for chunks in [1, 2, 7, 50] {
                     for step in 0..400 {
                         let slots = f64::from(step) * 0.37 + 0.011;
@@ -240,7 +239,7 @@ mod tests {
     fn mean_is_the_integral_of_the_survival_function() {
         for loss in [1e-9, 1e-3, 0.1, 0.5, 0.9] {
             for period in [1.0, 1.3, 7.25, 40.0] {
-                let excess = IidExcess::new(loss, period, 50.0);
+                let excess = excess(loss, period, 50.0);
                 for chunks in [1.0, 2.0, 7.0, 50.0] {
                     // All steps lie at multiples of 1/20 slot. Sample between them.
                     let survival =
@@ -261,7 +260,7 @@ mod tests {
         for loss in [0.0, 1e-300, 1e-12, 0.5, 0.99] {
             for period in [1.0, 2.5, 1e6, 1e12, 1e27] {
                 for chunks in [1.0, 1e5, 2.7e8, 1e12] {
-                    let mean = IidExcess::new(loss, period, chunks).mean(chunks);
+                    let mean = excess(loss, period, chunks).mean(chunks);
                     assert!(
                         mean.is_finite() && mean >= 0.0,
                         "{loss} {period} {chunks}: {mean}"

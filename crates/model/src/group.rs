@@ -79,11 +79,11 @@ pub(crate) fn failure_of_repaired(code: Kind, k: u32, m: u32, missing: f64, loss
     match code {
         Kind::Mds => {
             let tails = tails(m, k, missing);
-            let (mut fail, mut weight) = (0.0, (1.0 - loss).powi(exponent(m)));
-            for (lost, tail) in (0..).zip(tails.iter().rev()) {
-                fail += weight * tail;
-                weight *= f64::from(m - lost) / f64::from(lost + 1) * loss / (1.0 - loss);
+            if loss <= 0.0 {
+                return tails[m as usize];
             }
+            let lost = losses(m, loss).zip(tails.iter().rev());
+            let fail: f64 = lost.map(|(share, tail)| share * tail).sum();
             // The sum of many terms may exceed one by rounding.
             fail.min(1.0)
         }
@@ -114,7 +114,11 @@ pub(crate) fn lost_data_of_failures(code: Kind, k: u32, m: u32, loss: f64) -> f6
             let (more, ok) = (k % m, odds(code, k, m, loss).ok);
             let share = |subs: u32, data: u32| {
                 let alone = (1.0 - loss).powi(exponent(data));
-                f64::from(subs * data) / f64::from(k) * alone * ok / more_than(1, data + 1, loss).ok
+                let of_sub = more_than(1, data + 1, loss).ok;
+                match of_sub > 0.0 {
+                    true => f64::from(subs * data) / f64::from(k) * alone * ok / of_sub,
+                    false => 0.0,
+                }
             };
             share(more, k / m + 1) + share(m - more, k / m)
         }

@@ -21,6 +21,7 @@
 //! This crate uses no clock, no system randomness, no threads and no I/O, so it also runs in a
 //! browser.
 
+mod attempts;
 mod blocks;
 mod bursts;
 mod channel;

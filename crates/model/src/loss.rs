@@ -12,7 +12,10 @@ pub enum Loss {
     Iid {
         /// Probability that a chunk is lost, 0 to 0.99.
         loss_chunk: f64,
-        /// Number of packets in a chunk, 1 to 2^20. Control messages are lost like one packet.
+        /// Number of packets in a chunk, 1 to 2^20. With [`Variant::Protocol`](crate::Variant),
+        /// control messages are lost like one packet, and packets that arrived with a chunk that is
+        /// missing need not arrive again. The other variants have the chunk as their unit, as the
+        /// paper does.
         packets_per_chunk: u32,
     },
     /// Losses in bursts: a Markov chain of two states that steps once per packet and starts in its
@@ -127,6 +130,9 @@ impl Loss {
                 packets_per_chunk, ..
             } => {
                 let packets = packets_of_chunk(packets_per_chunk)?;
+                if packets_per_chunk == 1 {
+                    return Ok(loss_chunk);
+                }
                 Ok(-((-loss_chunk).ln_1p() / packets).exp_m1())
             }
             Self::Markov {

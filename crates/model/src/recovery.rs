@@ -38,7 +38,15 @@ impl Recovery {
                 }
                 Self::Bursts(BurstExcess::new(&chain, setting.period, most)?)
             }
-            None => Self::Iid(IidExcess::new(setting.loss_chunk, setting.period, most)),
+            None => {
+                // At the end of a message longer than the period, some slots have repetitions
+                // (docs/model.md section 5.3).
+                let missing = match most < setting.chunks {
+                    true => setting.attempts.all_missing_from_any(most),
+                    false => setting.attempts.all_missing(most),
+                };
+                Self::Iid(IidExcess::new(missing, setting.period))
+            }
         })
     }
 

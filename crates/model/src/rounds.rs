@@ -7,6 +7,7 @@
 //! block is complete after some number of *rounds*, independent of the other blocks, and the
 //! message ends with the last block.
 
+use crate::attempts::Attempts;
 use crate::blocks::{Block, Layout, Part};
 use crate::error::{ModelError, Unsupported};
 use crate::excess::float;
@@ -65,14 +66,14 @@ impl Rounds {
         if setting.loss.chain()?.is_some() {
             return Err(ModelError::Unsupported(Unsupported::ProtocolBursts));
         }
-        let loss = setting.loss_chunk;
+        let loss = setting.loss_packet;
         if loss > MAX_PROTOCOL_LOSS {
             return Err(ModelError::Unsupported(Unsupported::ProtocolLoss(loss)));
         }
-        Ok(Some(Self::at_loss(layout, loss, MAX_BLOCKS)))
+        Ok(Some(Self::at_loss(layout, setting.attempts, MAX_BLOCKS)))
     }
 
-    fn at_loss(layout: Layout, loss: f64, max_blocks: f64) -> Self {
+    fn at_loss(layout: Layout, attempts: Attempts, max_blocks: f64) -> Self {
         let last = layout.block(layout.blocks - 1.0);
         let last_end = last.end;
         let mut others = last.parts;
@@ -81,8 +82,8 @@ impl Rounds {
             rows: Vec::new(),
             shapes: Vec::new(),
             kinds: Vec::new(),
-            clean_log: f64::from(layout.short[0]) * (-loss).ln_1p(),
-            others: logs(&layout, &others, loss),
+            clean_log: f64::from(layout.short[0]) * (-attempts.missing(1)).ln_1p(),
+            others: logs(&layout, &others, attempts),
             least: last_end + layout.rtt,
             layout,
         };
@@ -91,9 +92,9 @@ impl Rounds {
         while number > 0.0 && number + 2.0 > rounds.layout.blocks {
             number -= 1.0;
             let block = rounds.layout.block(number);
-            rounds.push(block, 1.0, loss);
+            rounds.push(block, 1.0, attempts);
         }
-        let first = rounds.first_open(number, last_end, loss);
+        let first = rounds.first_open(number, last_end, attempts);
         let merged = ((number - first) / max_blocks).ceil();
         while number > first {
             let count = merged.min(number);
@@ -101,7 +102,7 @@ impl Rounds {
             if count > 1.0 {
                 block.parts = rounds.layout.average();
             }
-            rounds.push(block, count, loss);
+            rounds.push(block, count, attempts);
             number -= count;
         }
         rounds
@@ -109,8 +110,8 @@ impl Rounds {
 
     /// The first of `number` blocks that may end the message. All rounds of those before it are over
     /// when the last block ends.
-    fn first_open(&mut self, number: f64, last_end: f64, loss: f64) -> f64 {
-        let kind = self.kind(self.layout.average(), loss);
+    fn first_open(&mut self, number: f64, last_end: f64, attempts: Attempts) -> f64 {
+        let kind = self.kind(self.layout.average(), attempts);
         let all_rounds = self.layout.wait(float(self.kinds[kind].len()));
         let is_open = |number: f64| self.layout.block(number).end + all_rounds > last_end;
         let (mut over, mut open) = (-1.0, number);
@@ -124,8 +125,8 @@ impl Rounds {
         open
     }
 
-    fn push(&mut self, block: Block, count: f64, loss: f64) {
-        let kind = self.kind(block.parts, loss);
+    fn push(&mut self, block: Block, count: f64, attempts: Attempts) {
+        let kind = self.kind(block.parts, attempts);
         let end = block.end + block.unnoticed;
         let is_like = |row: &Row| row.kind == kind && row.count == count;
         match self.rows.iter_mut().find(|row| is_like(row)) {
@@ -138,11 +139,11 @@ impl Rounds {
         }
     }
 
-    fn kind(&mut self, shape: [Part; 2], loss: f64) -> usize {
+    fn kind(&mut self, shape: [Part; 2], attempts: Attempts) -> usize {
         let known = self.shapes.iter().position(|known| *known == shape);
         known.unwrap_or_else(|| {
             self.shapes.push(shape);
-            self.kinds.push(logs(&self.layout, &shape, loss));
+            self.kinds.push(logs(&self.layout, &shape, attempts));
             self.kinds.len() - 1
         })
     }
@@ -253,14 +254,15 @@ fn after_rounds(logs: &[f64], round: usize) -> f64 {
 /// The log of the probability that a block is complete after each number of rounds, up to
 /// negligible values.
 ///
-/// If `arrived` of the reports arrived, each data chunk has been sent `1 + arrived` times, and is
-/// missing with probability `p^(1 + arrived)`. More repairs never make a group incomplete, so a
-/// group that needed no repair may be counted as if it had been repaired too.
-fn logs(layout: &Layout, parts: &[Part; 2], loss: f64) -> Vec<f64> {
+/// If `arrived` of the reports arrived, each data chunk has been sent `1 + arrived` times. More
+/// repairs never make a group incomplete, so a group that needed no repair may be counted as if it
+/// had been repaired too.
+fn logs(layout: &Layout, parts: &[Part; 2], attempts: Attempts) -> Vec<f64> {
+    let loss = attempts.missing(1);
     let mut logs = Vec::new();
     let mut incomplete = Vec::new();
     loop {
-        let missing = loss.powi(i32::try_from(logs.len() + 1).unwrap_or(i32::MAX));
+        let missing = attempts.missing(logs.len() + 1);
         let ok_log = |part: &Part| {
             let fail =
                 group::failure_of_repaired(layout.code, part.data, part.parity, missing, loss);
@@ -308,7 +310,7 @@ mod tests {
                 let checked = Checked::new(&setting).unwrap();
                 let rounds = |max_blocks| {
                     let layout = Layout::of(&checked).unwrap();
-                    Rounds::at_loss(layout, loss, max_blocks)
+                    Rounds::at_loss(layout, checked.attempts, max_blocks)
                 };
                 let (exact, merged) = (rounds(f64::MAX), rounds(200.0));
                 let blocks = |rounds: &Rounds| -> usize {

@@ -50,7 +50,12 @@ impl Sampler {
     pub(crate) fn of_exact(setting: &Checked, seed: u64) -> Self {
         Self {
             setting: setting.clone(),
-            channel: Channel::new(&setting.loss, seed),
+            channel: match (setting.variant, setting.loss) {
+                (Variant::Protocol, Loss::Iid { .. }) => {
+                    Channel::keeping_packets(&setting.loss, seed)
+                }
+                _ => Channel::new(&setting.loss, seed),
+            },
             shipped: None,
         }
     }
@@ -65,7 +70,7 @@ impl Sampler {
     pub(crate) fn expected_work(&self) -> f64 {
         match &self.shipped {
             Some(shipped) => shipped.expected_work(),
-            None => self.setting.chunks * self.setting.loss_chunk / (1.0 - self.setting.loss_chunk),
+            None => self.setting.chunks * self.setting.attempts.repeats(),
         }
     }
 
@@ -147,14 +152,15 @@ impl Sampler {
     fn one_chunk_a_slot(&mut self, chunks: f64) -> f64 {
         let period = self.setting.period;
         let (mut now, mut left, mut last) = (0.0f64, chunks, 0.0f64);
-        let mut due: VecDeque<f64> = VecDeque::new();
+        // With the packets that are missing.
+        let mut due: VecDeque<(f64, f64)> = VecDeque::new();
         loop {
-            let next = due.front().copied();
+            let next = due.front().map(|(at, _)| *at);
             if left > 0.0 && next.is_none_or(|at| at > now + 1.0) {
                 let count = next.map_or(left, |at| left.min(at - now - 1.0));
                 let lost = self.channel.next_loss(now + 1.0, now + count);
                 let sent = lost.map_or(count, |at| at - now);
-                due.extend(lost.map(|at| at + period));
+                due.extend(lost.map(|at| (at + period, self.channel.missing())));
                 left -= sent;
                 now += sent;
                 last = match (lost.is_some(), sent > 1.0) {
@@ -162,10 +168,11 @@ impl Sampler {
                     (true, true) => now - 1.0,
                     (true, false) => last,
                 };
-            } else if let Some(at) = due.pop_front() {
+            } else if let Some((at, missing)) = due.pop_front() {
                 now = at;
-                match self.channel.loses(now) {
-                    true => due.push_back(now + period),
+                let missing = self.channel.repeat(now, missing);
+                match missing > 0.0 {
+                    true => due.push_back((now + period, missing)),
                     false => last = last.max(now),
                 }
             } else {
@@ -192,8 +199,13 @@ impl Sampler {
     fn go_back_n(&mut self) -> f64 {
         let (mut now, mut left) = (0.0, self.setting.chunks);
         while let Some(lost) = self.channel.next_loss(now + 1.0, now + left) {
-            left -= lost - now - 1.0;
-            now = lost + self.setting.period - 1.0;
+            left -= lost - now;
+            now = lost + self.setting.period;
+            let mut missing = self.channel.repeat(now, self.channel.missing());
+            while missing > 0.0 {
+                now += self.setting.period;
+                missing = self.channel.repeat(now, missing);
+            }
         }
         now + left
     }
@@ -250,7 +262,7 @@ impl Sampler {
                 let mut group = 0.0;
                 while group < part.groups {
                     let state = self.first_round(layout.code, part);
-                    is_damaged = state.data.contains(&true);
+                    is_damaged = state.data.iter().any(|missing| *missing > 0.0);
                     if state.failed() {
                         failed.push(state);
                     }
@@ -278,39 +290,45 @@ impl Sampler {
     }
 
     fn first_round(&mut self, code: Kind, part: Part) -> Repaired {
-        let mut lose = |count| (0..count).map(|_| self.channel.loses(0.0)).collect();
+        let mut missing = || match self.channel.loses(0.0) {
+            true => self.channel.missing(),
+            false => 0.0,
+        };
         Repaired {
             code,
-            data: lose(part.data),
-            parity: lose(part.parity),
+            data: (0..part.data).map(|_| missing()).collect(),
+            parity: (0..part.parity).map(|_| missing() > 0.0).collect(),
         }
     }
 
     /// Sends the missing data chunks again.
     fn repair(&mut self, group: &mut Repaired) {
-        for missing in group.data.iter_mut().filter(|missing| **missing) {
-            *missing = self.channel.loses(0.0);
+        for missing in group.data.iter_mut().filter(|missing| **missing > 0.0) {
+            *missing = self.channel.repeat(0.0, *missing);
         }
     }
 }
 
-/// The chunks of a group that are missing.
+/// The chunks of a group that are missing; of a data chunk, the number of packets.
 #[derive(Debug)]
 struct Repaired {
     code: Kind,
-    data: Vec<bool>,
+    data: Vec<f64>,
     parity: Vec<bool>,
 }
 
 impl Repaired {
     fn failed(&self) -> bool {
-        let count = |chunks: &[bool]| chunks.iter().filter(|missing| **missing).count();
         let parity = self.parity.len();
         match self.code {
-            Kind::Mds => count(&self.data) > parity - count(&self.parity),
+            Kind::Mds => {
+                let data = self.data.iter().filter(|missing| **missing > 0.0).count();
+                let lost = self.parity.iter().filter(|missing| **missing).count();
+                data > parity - lost
+            }
             Kind::Xor => (0..parity).any(|sub| {
                 let data = self.data.iter().skip(sub).step_by(parity);
-                let missing = data.filter(|missing| **missing).count();
+                let missing = data.filter(|missing| **missing > 0.0).count();
                 missing + usize::from(self.parity[sub]) > 1 && missing > 0
             }),
         }

@@ -2,6 +2,7 @@
 
 use core::str::FromStr;
 
+use crate::attempts::Attempts;
 use crate::error::{ModelError, Unsupported, Wanted, positive, within};
 use crate::loss::Loss;
 use crate::scheme::Scheme;
@@ -96,13 +97,17 @@ impl Setting {
     }
 
     /// Whether [`Variant::Protocol`] has an answer for this loss, exact or sampled. It has none for
-    /// a loss above 0.5.
+    /// a loss above 0.5: of packets, or of chunks if losses come in bursts.
     ///
     /// # Errors
     ///
     /// A probability is out of range.
     pub fn has_rounds(&self) -> Result<bool, ModelError> {
-        Ok(self.loss.loss_chunk()? <= MAX_PROTOCOL_LOSS)
+        let loss = match self.loss {
+            Loss::Iid { .. } => self.loss.loss_packet()?,
+            Loss::Markov { .. } => self.loss.loss_chunk()?,
+        };
+        Ok(loss <= MAX_PROTOCOL_LOSS)
     }
 }
 
@@ -144,7 +149,20 @@ impl Late {
     }
 }
 
-/// Highest loss of [`Variant::Protocol`]. Above it, the number of rounds grows beyond what is useful.
+/// Shipped receivers keep the packets of a chunk that has not arrived as a whole.
+fn attempts(setting: &Setting, [loss_chunk, loss_packet]: [f64; 2]) -> Attempts {
+    match (setting.variant, setting.loss) {
+        (
+            Variant::Protocol,
+            Loss::Iid {
+                packets_per_chunk, ..
+            },
+        ) => Attempts::new(loss_packet, f64::from(packets_per_chunk)),
+        _ => Attempts::new(loss_chunk, 1.0),
+    }
+}
+
+/// Highest loss of packets with [`Variant::Protocol`]. Above it, the number of rounds grows beyond what is useful.
 pub(crate) const MAX_PROTOCOL_LOSS: f64 = 0.5;
 /// Highest number of chunks in a group of the protocol (P5.4).
 const MAX_PROTOCOL_GROUP: u32 = 255;
@@ -159,6 +177,8 @@ pub(crate) struct Checked {
     /// Mean loss of chunks, and of single packets.
     pub(crate) loss_chunk: f64,
     pub(crate) loss_packet: f64,
+    /// With independent losses, the transmissions of a chunk.
+    pub(crate) attempts: Attempts,
     pub(crate) variant: Variant,
     pub(crate) beta: f64,
     /// Seconds of a slot, `T_inj`.
@@ -213,15 +233,8 @@ impl Checked {
             Wanted::BetaRtts,
         )?;
         let chunks = (message_bytes / chunk_bytes).ceil();
-        let fits = Wanted::MessageChunks;
-        within(
-            "message_bytes",
-            "bytes",
-            message_bytes,
-            0.0,
-            MAX_CHUNKS * chunk_bytes,
-            fits,
-        )?;
+        let (most, fits) = (MAX_CHUNKS * chunk_bytes, Wanted::MessageChunks);
+        within("message_bytes", "bytes", message_bytes, 0.0, most, fits)?;
         let slot_s = chunk_bytes * 8.0 / bandwidth_bps;
         let rtt = rtt_s / slot_s;
         // Beyond this range, the slots of a message are below the rounding error of the round trip.
@@ -237,6 +250,7 @@ impl Checked {
             Some(rate) => positive(argument, "bit/s", rate).map(|rate| bandwidth_bps / rate),
         };
         Ok(Self {
+            attempts: attempts(setting, [loss_chunk, loss_packet]),
             late: Late::of(setting, rtt, chunks, [loss_chunk, loss_packet]),
             scheme: setting.scheme,
             loss: setting.loss,

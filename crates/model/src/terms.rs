@@ -102,7 +102,11 @@ fn selective_repeat(setting: &Checked) -> Result<Vec<Term>, ModelError> {
 fn go_back_n(setting: &Checked) -> Result<Vec<Term>, ModelError> {
     let start = setting.chunks + setting.rtt;
     let lost = match setting.loss.chain()? {
-        None => negative_binomial(setting.chunks, setting.loss_chunk, MAX_TERMS),
+        None => negative_binomial(
+            setting.chunks,
+            setting.attempts.loss_of_transmissions(),
+            MAX_TERMS,
+        ),
         Some(chain) => {
             let pause = chain.walk(setting.period.round() - 1.0);
             count_losses(&chain, &pause, setting.chunks, &IDENTITY, MAX_TERMS)?
@@ -120,7 +124,7 @@ fn losses(
     most: f64,
 ) -> Result<Vec<(Lattice, [f64; 2])>, ModelError> {
     let Some(chain) = setting.loss.chain()? else {
-        let lattice = negative_binomial(successes, setting.loss_chunk, most);
+        let lattice = negative_binomial(successes, setting.attempts.loss_of_transmissions(), most);
         return Ok(vec![(lattice, STATIONARY)]);
     };
     let [good, bad] = chain.share;

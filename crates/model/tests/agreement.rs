@@ -5,7 +5,7 @@
 //! about 360 settings, one is beyond three standard errors by chance. Such a setting is drawn again
 //! with another seed, and must not be beyond the limit twice.
 
-use farwrite_model::{Compute, Loss, Setting, Variant};
+use farwrite_model::{Compute, Loss, Setting, Variant, chunk_loss};
 
 const BANDWIDTH_BPS: f64 = 400e9;
 const CHUNK_BYTES: f64 = 4096.0;
@@ -140,7 +140,29 @@ fn rounds() -> Vec<Setting> {
             }
         }
     }
+    grid.append(&mut chunks_of_many_packets());
     grid
+}
+
+/// Messages shorter than a timeout, where a repeated chunk lacks few packets.
+fn chunks_of_many_packets() -> Vec<Setting> {
+    let mut grid = Vec::new();
+    for scheme in ["sr-rto", "sr-nack", "ec-mds:5,2", "ec-xor:8,4"] {
+        for chunks in [1.0, 13.0, 300.0] {
+            for (loss_packet, packets) in [(1e-3, 64), (2e-2, 16), (0.3, 3)] {
+                let loss = in_packets(loss_packet, packets);
+                grid.push(setting(scheme, chunks, 400.0, loss, Variant::Protocol));
+            }
+        }
+    }
+    grid
+}
+
+fn in_packets(loss_packet: f64, packets_per_chunk: u32) -> Loss {
+    Loss::Iid {
+        loss_chunk: chunk_loss(loss_packet, packets_per_chunk).unwrap(),
+        packets_per_chunk,
+    }
 }
 
 /// Deviations of the exact values from a sample, in standard errors: of the mean, and of the cdf at
@@ -223,6 +245,25 @@ fn codes_that_take_time() {
 #[test]
 fn repairs_in_rounds() {
     check(&rounds(), 4000);
+}
+
+/// With chunks of many packets, what a chunk misses depends on how often it was sent. The model takes the share of a long
+/// message for Go-back-N, and for selective repeat where repetitions come between new chunks (docs/model.md section 5.3).
+#[test]
+fn long_messages_of_many_packets() {
+    for scheme in ["sr-rto", "gbn"] {
+        for chunks in [150.0, 1000.0] {
+            for loss_packet in [1e-3, 2e-2] {
+                let loss = in_packets(loss_packet, 16);
+                let setting = setting(scheme, chunks, 19.7, loss, Variant::Protocol);
+                let exact = setting.completion_time().unwrap();
+                let times = exact.sample(4000, 1);
+                let mean = times.iter().sum::<f64>() / times.len() as f64;
+                let apart = exact.mean() / mean - 1.0;
+                assert!(apart.abs() < 0.02, "{setting:?}: {apart}");
+            }
+        }
+    }
 }
 
 #[test]

@@ -19,16 +19,14 @@ struct Path {
 /// What happens at a time.
 #[derive(Clone, Debug)]
 enum Event {
-    Arrives(usize),
+    /// These packets of a chunk arrive.
+    Arrives(usize, u64),
     /// A report that asks for these chunks reaches the sender.
     Nack(Vec<usize>),
     /// The receiver reports those of these chunks that are missing.
     Report(Vec<usize>),
     /// The quiet time ends, unless something has arrived since.
-    Quiet {
-        round: u32,
-        arrivals: usize,
-    },
+    Quiet { round: u32, arrivals: usize },
 }
 
 /// One message with `sr-nack`. The timeouts of the sender are left out.
@@ -39,6 +37,8 @@ struct Message {
     events: BTreeMap<(u64, usize), Event>,
     number: usize,
     missing: BTreeSet<usize>,
+    /// The packets of each chunk that have arrived.
+    arrived: Vec<u64>,
     /// Chunks below this one were passed.
     passed: usize,
     arrivals: usize,
@@ -62,10 +62,9 @@ impl Message {
 
     fn send(&mut self, chunk: usize, now: f64) {
         self.free_at = self.free_at.max(now) + self.path.slot;
-        let lost = (0..self.path.packets).filter(|_| self.packet_is_lost());
-        if lost.count() == 0 {
-            self.at(self.free_at + 0.5, Event::Arrives(chunk));
-        }
+        let packets = (0..self.path.packets).filter(|_| !self.packet_is_lost());
+        let packets = packets.fold(0, |all, packet| all | 1 << packet);
+        self.at(self.free_at + 0.5, Event::Arrives(chunk, packets));
     }
 
     /// A control message, which is repeated until it arrives; the time after its first transmission.
@@ -84,6 +83,7 @@ impl Message {
             events: BTreeMap::new(),
             number: 0,
             missing: (0..chunks).collect(),
+            arrived: vec![0; chunks],
             passed: 0,
             arrivals: 0,
             free_at: 0.0,
@@ -110,7 +110,11 @@ impl Message {
 
     fn happen(&mut self, event: Event, now: f64) {
         match event {
-            Event::Arrives(chunk) => {
+            Event::Arrives(chunk, packets) => {
+                self.arrived[chunk] |= packets;
+                if self.arrived[chunk].count_ones() < self.path.packets {
+                    return;
+                }
                 self.missing.remove(&chunk);
                 self.arrivals += 1;
                 let arrivals = self.arrivals;
@@ -170,31 +174,44 @@ impl Message {
 /// decode together, when they are over.
 fn coded(path: Path, groups: usize, [k, m]: [usize; 2], seed: u64) -> f64 {
     let mut rng = SplitMix::new(seed);
-    let mut lost = |packets: u32| (0..packets).any(|_| rng.unit() < path.loss_packet);
+    let mut lost = |packets: usize| {
+        let lost = (0..packets).filter(|_| rng.unit() < path.loss_packet);
+        lost.count()
+    };
+    let packets = path.packets as usize;
     let mut now = path.slot * (groups * (k + m)) as f64;
-    let mut failed: Vec<[usize; 2]> = Vec::new();
+    // Of each group, the packets that each data chunk misses, and the lost parity chunks.
+    let mut failed: Vec<(Vec<usize>, usize)> = Vec::new();
     for _ in 0..groups {
-        let [data, parity] = [k, m].map(|count| (0..count).filter(|_| lost(path.packets)).count());
-        if data + parity > m && data > 0 {
-            failed.push([data, parity]);
-        }
+        let [data, parity] = [k, m].map(|count| {
+            let chunks = (0..count).map(|_| lost(packets));
+            chunks
+                .filter(|missing| *missing > 0)
+                .collect::<Vec<usize>>()
+        });
+        failed.push((data, parity.len()));
     }
+    let is_failed =
+        |(data, parity): &(Vec<usize>, usize)| data.len() + parity > m && !data.is_empty();
+    failed.retain(is_failed);
     let mut wait = 1.0 + REORDERING;
     while !failed.is_empty() {
         now += wait;
         wait = AGAIN;
-        if lost(1) {
+        if lost(1) > 0 {
             continue;
         }
-        for [data, _] in &mut failed {
-            *data = (0..*data).filter(|_| lost(path.packets)).count();
+        for (data, _) in &mut failed {
+            data.iter_mut()
+                .for_each(|missing| *missing = lost(*missing));
+            data.retain(|missing| *missing > 0);
         }
-        failed.retain(|[data, parity]| data + parity > m && *data > 0);
+        failed.retain(is_failed);
     }
     // The receiver needs the offer, and the sender the end.
     let mut repeats = || {
         std::iter::repeat_with(|| lost(1))
-            .take_while(|lost| *lost)
+            .take_while(|lost| *lost > 0)
             .count() as f64
             / 32.0
     };

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use farwrite_model::{Compute, Loss, ModelError, Scheme, Setting, Variant};
+use farwrite_model::{Compute, Loss, ModelError, Scheme, Setting, Variant, chunk_loss};
 use proptest::prelude::*;
 
 const VARIANTS: [Variant; 3] = [Variant::Paper, Variant::Serial, Variant::Protocol];
@@ -104,9 +104,16 @@ fn groups_that_always_fail_are_repaired() {
         "ec-mds:128,1",
         "ec-xor:128,3",
         "ec-mds:128,32",
+        "ec-xor:254,1",
+        "ec-mds:1,254",
     ] {
-        for loss in [0.3, 0.5] {
-            check(&protocol(scheme, 1e6, 3e5, loss));
+        for (loss_chunk, packets_per_chunk) in [(0.3, 1), (0.5, 1), (0.99, 16)] {
+            let mut setting = protocol(scheme, 1e6, 3e5, 0.0);
+            setting.loss = Loss::Iid {
+                loss_chunk,
+                packets_per_chunk,
+            };
+            check(&setting);
         }
     }
 }
@@ -193,9 +200,12 @@ proptest! {
         chunks_log in 0.0..24.0f64,
         rtt_log in -2.0..6.0f64,
         loss_log in -15.0..-0.31f64,
+        packets in prop::sample::select(&[1, 2, 16, 1000][..]),
     ) {
-        let loss = 10f64.powf(loss_log);
-        check(&protocol(scheme, chunks_log.exp2().floor(), 10f64.powf(rtt_log), loss));
+        let loss_chunk = chunk_loss(10f64.powf(loss_log), packets).unwrap().min(0.99);
+        let mut setting = protocol(scheme, chunks_log.exp2().floor(), 10f64.powf(rtt_log), 0.0);
+        setting.loss = Loss::Iid { loss_chunk, packets_per_chunk: packets };
+        check(&setting);
     }
 
     /// Erasure coding of whole groups, with a message shorter than the round trip: the protocol
