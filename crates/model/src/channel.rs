@@ -48,8 +48,7 @@ pub(crate) struct Channel {
 }
 
 impl Channel {
-    /// The channel of independent losses to a receiver that keeps the packets of chunks that are
-    /// missing.
+    /// The channel to a receiver that keeps the packets of chunks that are missing.
     pub(crate) fn keeping_packets(loss: &Loss, seed: u64) -> Self {
         Self {
             keeps_packets: true,
@@ -161,22 +160,32 @@ impl Channel {
 
     /// Sends a chunk again, of which a number of packets is missing. Returns how many still are.
     pub(crate) fn repeat(&mut self, slot: f64, missing: f64) -> f64 {
-        if self.keeps_packets {
-            // Losses are independent, so it does not matter which packets these are.
-            return self.count_lost(missing);
+        if !self.keeps_packets {
+            return if self.loses(slot) { missing } else { 0.0 };
         }
-        match self.loses(slot) {
-            true => missing,
-            false => 0.0,
-        }
+        // The packets that a burst took follow one another. So it hardly matters which ones these
+        // are, and here they are the first ones.
+        self.reach(slot);
+        let lost = self.count_lost(missing);
+        self.skip(self.packets - missing);
+        self.slot = slot + 1.0;
+        lost
     }
 
     /// Sends packets, and counts those that are lost.
     fn count_lost(&mut self, packets: f64) -> f64 {
         let (mut left, mut lost) = (packets, 0.0);
         while let Some(before) = self.run(left) {
+            self.work += 1;
             left -= before + 1.0;
             lost += 1.0;
+            if self.states[usize::from(self.bad)].kept_log == f64::NEG_INFINITY {
+                // The state loses all packets of its stay.
+                let here = self.stay.min(left);
+                self.spend(here);
+                left -= here;
+                lost += here;
+            }
         }
         lost
     }

@@ -26,6 +26,8 @@ use crate::terms::{decoding, serial_injection};
 /// Mean number of lost chunks that one draw simulates at most. Of longer messages, it simulates the
 /// end.
 const MOST_LOST: f64 = (1u64 << 17) as f64;
+/// As `MOST_LOST`, for packets.
+const MOST_LOST_PACKETS: f64 = (1u64 << 20) as f64;
 /// Most chunks of a message that one draw simulates. Their positions must fit in 32 bits.
 const MOST_CHUNKS: f64 = (1u64 << 31) as f64;
 /// How much longer a receiver of erasure coding waits for parity that does not come, in round trips:
@@ -79,7 +81,8 @@ pub(crate) struct Shipped {
 #[derive(Debug, Default)]
 struct Missing {
     group: u32,
-    data: Vec<u32>,
+    /// With the number of missing packets.
+    data: Vec<(u32, f64)>,
     parity: Vec<u32>,
 }
 
@@ -115,7 +118,7 @@ impl Shipped {
                 p_bad_to_good,
                 loss_good,
                 loss_bad,
-                ..
+                packets_per_chunk,
             },
         ) = (setting.variant, setting.loss)
         else {
@@ -127,7 +130,9 @@ impl Shipped {
             Scheme::SrRto | Scheme::GoBackN => return Ok(None),
         };
         let (k, m) = (f64::from(data), f64::from(parity));
-        let most = (MOST_LOST / setting.loss_chunk).min(MOST_CHUNKS / (1.0 + m / k));
+        let lost_packets = f64::from(packets_per_chunk) * setting.loss_packet;
+        let most = (MOST_LOST / setting.loss_chunk).min(MOST_LOST_PACKETS / lost_packets);
+        let most = most.min(MOST_CHUNKS / (1.0 + m / k));
         let groups = (setting.chunks / k).ceil();
         let skipped_groups = ((setting.chunks - most) / k)
             .ceil()
@@ -170,7 +175,7 @@ impl Shipped {
             skipped,
             encoded: serial_injection(setting, groups, k, m) - skipped,
             decode: [clean, repaired],
-            forward: Channel::new(&setting.loss, seed),
+            forward: Channel::keeping_packets(&setting.loss, seed),
             // Any other seed.
             reverse: Channel::new(&reports, !seed),
             sent: 0.0,
@@ -272,7 +277,7 @@ impl Shipped {
         });
         match is_parity {
             true => missing.parity.push(at),
-            false => missing.data.push(at),
+            false => missing.data.push((at, self.forward.missing())),
         }
         draw.is_damaged |= !is_parity && group == self.last;
     }
@@ -306,12 +311,13 @@ impl Shipped {
         let mut arrived = false;
         if !self.reverse.loses(due.floor()) {
             for missing in &mut batch.groups {
-                missing.data.retain(|_| {
+                missing.data.retain_mut(|(_, packets)| {
                     draw.now += 1.0;
                     self.repairs += 1.0;
-                    let lost = self.forward.loses(draw.now);
-                    arrived |= !lost;
-                    lost
+                    *packets = self.forward.repeat(draw.now, *packets);
+                    let is_lost = *packets > 0.0;
+                    arrived |= !is_lost;
+                    is_lost
                 });
             }
             batch.groups.retain(|missing| self.is_incomplete(missing));
@@ -349,9 +355,12 @@ impl Shipped {
         };
         match self.code {
             Kind::Mds => !data.is_empty() && data.len() + parity.len() > spare,
-            Kind::Xor => data.iter().any(|at| {
+            Kind::Xor => data.iter().any(|(at, _)| {
                 let sub = |at: &u32| *at as usize % spare;
-                let alike = data.iter().filter(|other| sub(other) == sub(at)).count();
+                let alike = data
+                    .iter()
+                    .filter(|(other, _)| sub(other) == sub(at))
+                    .count();
                 alike > 1 || parity.iter().any(|parity| sub(parity) == sub(at))
             }),
         }

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use farwrite_model::{Loss, Setting, Variant};
+use farwrite_model::{Loss, Setting, Variant, chunk_loss};
 use farwrite_rng::SplitMix;
 
 const BANDWIDTH_BPS: f64 = 40e9;
@@ -11,12 +11,16 @@ const SLOT_S: f64 = 4096.0 * 8.0 / BANDWIDTH_BPS;
 
 /// A chain that loses all chunks in its bad state.
 fn in_bursts(loss: f64, mean_burst: f64) -> Loss {
+    in_bursts_of_packets(loss, mean_burst, 1)
+}
+
+fn in_bursts_of_packets(loss: f64, mean_burst: f64, packets_per_chunk: u32) -> Loss {
     Loss::Markov {
         p_good_to_bad: loss / mean_burst / (1.0 - loss),
         p_bad_to_good: 1.0 / mean_burst,
         loss_good: 0.0,
         loss_bad: 1.0,
-        packets_per_chunk: 1,
+        packets_per_chunk,
     }
 }
 
@@ -29,7 +33,7 @@ fn setting(scheme: &str, chunks: f64, rtt_slots: f64, loss: Loss) -> Setting {
     setting
 }
 
-/// The chain, one step for each slot.
+/// The chain, one step for each slot or packet.
 struct Walk {
     rng: SplitMix,
     leave: [f64; 2],
@@ -44,7 +48,7 @@ impl Walk {
         Self { rng, leave, bad }
     }
 
-    /// Whether the chunk of this slot is lost.
+    /// Whether the chunk of this slot, or this packet, is lost.
     fn step(&mut self) -> bool {
         let lost = self.bad;
         self.bad ^= self.rng.unit() < self.leave[usize::from(self.bad)];
@@ -165,19 +169,73 @@ fn groups_of_a_superblock_share_bursts() {
     }
 }
 
+/// Whether a message of chunks of eight packets with `sr-nack` needs a second repair. One NACK reports all losses, and the
+/// repairs are sent so much later that the chain has forgotten its state.
+fn needs_second_repair(walk: &mut Walk, loss: f64, chunks: usize) -> bool {
+    let mut chunk = || [(); 8].map(|()| walk.step());
+    let mut missing: Vec<[bool; 8]> = (0..chunks).map(|_| chunk()).collect();
+    missing.retain(|lost| lost.contains(&true));
+    if missing.is_empty() {
+        return false;
+    }
+    let report_is_lost = walk.rng.unit() < loss;
+    walk.bad = walk.rng.unit() < loss;
+    for packets in &mut missing {
+        for packet in packets {
+            *packet &= walk.step();
+        }
+    }
+    report_is_lost || missing.iter().flatten().any(|packet| *packet)
+}
+
+/// A repeated chunk needs only the packets that are missing.
+#[test]
+fn packets_that_have_arrived_need_no_repair() {
+    for (loss, burst) in [(0.01, 3.0), (0.01, 12.0), (0.03, 1.2)] {
+        let count = 4000;
+        let walked = (0..count).filter(|seed| {
+            let walk = &mut Walk::new(loss, burst, *seed);
+            needs_second_repair(walk, loss, 100)
+        });
+        let walked = walked.count() as f64 / count as f64;
+        let rtt = 1e6;
+        let losses = in_bursts_of_packets(loss, burst, 8);
+        let drawn = setting("sr-nack", 100.0, rtt, losses)
+            .sample(4000, 1)
+            .unwrap();
+        let is_late = |t: &&f64| **t / SLOT_S > 100.0 + 2.9 * rtt;
+        let drawn = drawn.iter().filter(is_late).count() as f64 / count as f64;
+        let error = (2.0 * walked * (1.0 - walked) / count as f64).sqrt();
+        assert!(
+            (drawn - walked).abs() < 3.5 * error + 2e-3,
+            "{loss} {burst}: {drawn} {walked}"
+        );
+    }
+}
+
 /// A chain whose states are alike has independent losses, for which the model is exact.
 #[test]
 fn without_bursts_draws_agree_with_the_exact_rounds() {
     for scheme in ["sr-nack", "ec-mds:32,8", "ec-mds:32,4", "ec-xor:32,8"] {
-        for (loss_chunk, chunks) in [(1e-3, 5000.0), (1e-2, 5000.0), (1e-2, 100.0)] {
+        for (loss_packet, packets_per_chunk, chunks) in [
+            (1e-3, 1, 5000.0),
+            (1e-2, 1, 5000.0),
+            (1e-2, 1, 100.0),
+            (2e-3, 16, 500.0),
+            (5e-3, 16, 100.0),
+        ] {
             let alike = Loss::Markov {
                 p_good_to_bad: 0.3,
                 p_bad_to_good: 0.3,
-                loss_good: loss_chunk,
-                loss_bad: loss_chunk,
-                packets_per_chunk: 1,
+                loss_good: loss_packet,
+                loss_bad: loss_packet,
+                packets_per_chunk,
             };
-            let exact = setting(scheme, chunks, 3e4, Loss::iid(loss_chunk));
+            let independent = Loss::Iid {
+                loss_chunk: chunk_loss(loss_packet, packets_per_chunk).unwrap(),
+                packets_per_chunk,
+            };
+            let exact = setting(scheme, chunks, 3e4, independent);
             let exact = exact.completion_time().unwrap();
             let drawn = setting(scheme, chunks, 3e4, alike).sample(2000, 1).unwrap();
             let (mean, error) = mean_and_error(&drawn);
@@ -185,7 +243,7 @@ fn without_bursts_draws_agree_with_the_exact_rounds() {
             let off = (mean - exact.mean()).abs();
             assert!(
                 off < 3.0 * error + 0.01 * exact.mean(),
-                "{scheme} {loss_chunk} {chunks}: {mean} +- {error}, {}",
+                "{scheme} {loss_packet} {packets_per_chunk} {chunks}: {mean} +- {error}, {}",
                 exact.mean()
             );
         }
