@@ -41,6 +41,9 @@ impl Default for MessageOptions {
 }
 
 /// Whole messages of both directions over one queue pair, in order.
+///
+/// A thread that sends or receives again and again may poll the endpoint itself, and so run tasks of the endpoint, calls
+/// of other threads and wakers. So it should hold no lock that these take.
 pub struct Messages {
     queue: Arc<Mutex<State>>,
     unsent_bytes: u64,

@@ -217,13 +217,14 @@ impl<F: RealTime<Tx: Send> + Send + 'static> ProgressThread<F> {
     #[must_use]
     pub fn waker_of(&self, qp: QueuePair) -> QpWaker {
         let lender = Some(Arc::clone(&self.lender));
-        self.user_wakes.waker(qp, self.waker(), lender)
+        self.user_wakes.waker(qp, self.shared.waker.clone(), lender)
     }
 
     /// Returns a waker of the thread: it makes the thread poll at once.
     #[must_use]
     pub fn waker(&self) -> Waker {
-        self.shared.waker.clone()
+        let shared = Arc::clone(&self.shared);
+        Waker::new(move || shared.wake())
     }
 
     fn request(&self, request: Request<F>) -> Result<(), Error> {
@@ -278,8 +279,10 @@ impl<F: RealTime<Tx: Send> + Send + 'static> ProgressThread<F> {
         }
     }
 
-    /// As [`ProgressThread::wait_with`], but a thread that has waited for the same thing shortly before polls the
-    /// endpoint itself, which saves a switch of threads. So `ready` must not call the endpoint.
+    /// As [`ProgressThread::wait_with`], but if a thread has waited for the same thing within the last 0.2 ms, this one
+    /// polls the endpoint itself, unless another thread does: this saves a switch of threads. So `ready` must not call
+    /// the endpoint, the caller holds no lock that a task or a call of another thread takes, and only tasks of this
+    /// endpoint wake `waiters`.
     ///
     /// # Errors
     /// [`Error::Stopped`] when the thread has ended, because the fabric broke or a call panicked.
@@ -333,7 +336,7 @@ impl<F: RealTime<Tx: Send> + Send + 'static> ProgressThread<F> {
             let state = task(endpoint);
             if let TaskState::Done = state {
                 shared.stop.store(true, Ordering::Release);
-                shared.waker.wake();
+                shared.wake();
             }
             state
         };
@@ -354,8 +357,7 @@ impl<F: RealTime> ProgressThread<F> {
 
     fn end(&mut self) -> Option<JoinHandle<Endpoint<F>>> {
         self.shared.stop.store(true, Ordering::Release);
-        self.shared.waker.wake();
-        self.shared.lending.recall();
+        self.shared.wake();
         self.thread.take()
     }
 }
@@ -379,6 +381,12 @@ impl<F: RealTime> SharedThread<F> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Makes whatever thread polls, or else the endpoint's thread, poll at once.
+    fn wake(&self) {
+        self.waker.wake();
+        self.lending.recall();
+    }
+
     fn stopped(&self) -> Error {
         Error::Stopped(self.lock().failure.clone())
     }
@@ -400,7 +408,7 @@ impl<F: RealTime> Progress<F> {
         // comes.
         let _ended = Ended(Arc::clone(&shared));
         while !shared.stop.load(Ordering::Acquire) {
-            let turned = match progress.round() {
+            let turned = match shared.polls_here(|| progress.round()) {
                 Ok(_) if shared.lending.is_wanted() => {
                     let ending;
                     (progress, ending) = shared.lending.lend(progress);
@@ -455,7 +463,6 @@ impl<F: RealTime> Progress<F> {
         // What users have written leaves with this poll.
         self.tasks.run_ready(&mut self.endpoint)?;
         let mut next_ns = self.endpoint.poll_now()?;
-        let every_ns = self.tasks.run_every(&mut self.endpoint)?;
         let mut pairs_ns = self.tasks.run_ready(&mut self.endpoint)?;
         for _ in 0..ROUNDS_A_POLL {
             let now_ns = self.endpoint.fabric().now_ns();
@@ -465,7 +472,11 @@ impl<F: RealTime> Progress<F> {
             next_ns = self.endpoint.work_now()?;
             pairs_ns = self.tasks.run_ready(&mut self.endpoint)?;
         }
-        Ok([next_ns, every_ns, pairs_ns].into_iter().flatten().min())
+        // After the rounds, so that these tasks see what the rounds have ended.
+        let every_ns = self.tasks.run_every(&mut self.endpoint)?;
+        let has_work = self.endpoint.has_work().then_some(0);
+        let next = [next_ns, every_ns, pairs_ns, has_work];
+        Ok(next.into_iter().flatten().min())
     }
 }
 

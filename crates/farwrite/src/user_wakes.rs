@@ -36,11 +36,14 @@ impl QpWaker {
     pub fn wake(&self) {
         if self.list() {
             self.thread.wake();
+            if let Some(lender) = &self.lender {
+                lender.recall();
+            }
         }
     }
 
-    /// As [`QpWaker::wake`], but this thread runs the tasks itself if it was the last one that polled in a
-    /// [`RepeatedWait`]. So the caller must hold no lock that a task may take.
+    /// As [`QpWaker::wake`], but this thread polls itself if a thread has polled in a [`RepeatedWait`] and nobody polls
+    /// now. So the caller must hold no lock that a task, or a call of another thread, may take.
     pub fn wake_or_poll(&self) {
         if self.list()
             && !self

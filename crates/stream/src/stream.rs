@@ -27,6 +27,9 @@ const COPY_BYTES: usize = 64 * 1024;
 /// was written still leaves, as long as the endpoint's thread runs: call
 /// [`Stream::wait_delivered`] before the program ends.
 ///
+/// A thread that reads or writes again and again may poll the endpoint itself, and so run tasks of the endpoint, calls of
+/// other threads and wakers. So it should hold no lock that these take.
+///
 /// ```
 /// use std::io::{Read, Write};
 /// use farwrite::{Endpoint, QpOptions, UdpConfig};

@@ -18,13 +18,14 @@ use farwrite_fabric::contract::RealTime;
 use super::{MAX_SLEEP, Progress, SharedThread};
 use crate::error::Error;
 
-/// How long nobody polls an endpoint that a thread has borrowed and left: at least half of this time, so that not each
-/// borrower sets the alarm. Arrivals and timers wait for as long. It is also the longest time between two waits of a
-/// thread that borrows.
+/// How long nobody polls an endpoint that a thread has borrowed and left, at most. Arrivals and timers wait for as long.
+/// A thread that polls and leaves the endpoint sets the alarm again when less than half of this time is left. It is also
+/// the longest time between two waits of a thread that borrows.
 const MOST_IDLE: Duration = Duration::from_micros(200);
 
 thread_local! {
-    /// The thread of an endpoint for which this thread polls at the moment.
+    /// The thread of an endpoint for which this thread polls at the moment. It polls no other endpoint meanwhile, and
+    /// waits for none.
     static POLLS_FOR: Cell<*const ()> = const { Cell::new(std::ptr::null()) };
 }
 
@@ -38,6 +39,8 @@ pub(crate) trait Lender: Send + Sync {
     fn poll_until(&self, at_most: Duration, ready: &mut dyn FnMut() -> bool) -> bool;
     /// Polls once, if a thread has borrowed the endpoint and left it.
     fn poll_once(&self) -> bool;
+    /// Makes the endpoint's thread take the endpoint back at once, if nobody polls it.
+    fn recall(&self);
 }
 
 /// A wait of a thread that has waited before, shortly ago.
@@ -52,7 +55,7 @@ impl RepeatedWait {
     }
 
     /// Polls the endpoint until `ready` returns true, or for `at_most`. `ready` must not call the endpoint. Returns
-    /// false if the endpoint's thread polls: then the caller waits for it.
+    /// false if this thread may not poll, or may do so no longer: then the caller waits for what polls.
     pub fn poll_until(&self, at_most: Duration, mut ready: impl FnMut() -> bool) -> bool {
         self.0.poll_until(at_most, &mut ready)
     }
@@ -69,6 +72,16 @@ pub(super) enum Ending {
     Failed(Error),
     /// A call or a task has panicked.
     Panicked(Box<dyn Any + Send>),
+}
+
+/// When the endpoint's thread takes back what a thread leaves.
+#[derive(Clone, Copy)]
+enum Call {
+    AtOnce,
+    /// After [`MOST_IDLE`]: the thread has polled.
+    Later,
+    /// When the alarm ends that is set: the thread has not polled.
+    AsBefore,
 }
 
 /// Where an endpoint is while its thread does not have it.
@@ -97,12 +110,17 @@ struct State<F: RealTime> {
 
 impl<F: RealTime> State<F> {
     /// Nobody polls from now on.
-    fn leave(&mut self, progress: Box<Progress<F>>, alarm: &Alarm, is_needed: bool) {
+    fn leave(&mut self, progress: Box<Progress<F>>, alarm: &Alarm, call: Call) {
         self.left = Some(progress);
         let now = Instant::now();
-        let ends_later = |at: Instant| at >= now + MOST_IDLE / 2;
-        if is_needed || !self.alarm_at.is_some_and(ends_later) {
-            let delay = if is_needed { Duration::ZERO } else { MOST_IDLE };
+        let least = match call {
+            Call::AtOnce => None,
+            Call::Later => Some(now + MOST_IDLE / 2),
+            Call::AsBefore => Some(now),
+        };
+        let is_set = |at: Instant| least.is_some_and(|least| at > least);
+        if !self.alarm_at.is_some_and(is_set) {
+            let delay = least.map_or(Duration::ZERO, |_| MOST_IDLE);
             self.alarm_at = Some(now + delay);
             alarm.set(delay);
         }
@@ -148,7 +166,7 @@ impl<F: RealTime> Lending<F> {
         };
         let mut state = self.lock();
         self.is_wanted.store(false, Ordering::Release);
-        state.leave(progress, alarm, false);
+        state.leave(progress, alarm, Call::Later);
         drop(state);
         self.changed.notify_all();
         loop {
@@ -184,6 +202,10 @@ impl<F: RealTime> Lending<F> {
     /// Takes what a thread has left. `is_user`: the calling thread has called [`Lender::enter`].
     fn take(&self, is_user: bool) -> Option<Borrowed<'_, F>> {
         let mut state = self.lock();
+        // An endpoint that can be used no more is for its own thread.
+        if state.ending.is_some() || state.left.as_ref()?.is_stopped() {
+            return None;
+        }
         let progress = state.left.take()?;
         state.is_borrowed = true;
         Some(Borrowed {
@@ -191,11 +213,12 @@ impl<F: RealTime> Lending<F> {
             progress: Some(progress),
             ending: None,
             is_user,
+            call: Call::AsBefore,
         })
     }
 
-    /// Asks the endpoint's thread to lend, unless another thread has borrowed.
-    fn borrow(&self, shared: &SharedThread<F>) -> Option<Borrowed<'_, F>> {
+    /// Asks the endpoint's thread to lend, unless another thread has borrowed. Waits for `at_most`.
+    fn borrow(&self, shared: &SharedThread<F>, at_most: Duration) -> Option<Borrowed<'_, F>> {
         if let Some(borrowed) = self.take(true) {
             return Some(borrowed);
         }
@@ -205,10 +228,11 @@ impl<F: RealTime> Lending<F> {
         }
         self.is_wanted.store(true, Ordering::Release);
         shared.waker.wake();
-        while self.is_wanted() {
-            let changed = self.changed.wait(state);
-            state = changed.unwrap_or_else(PoisonError::into_inner);
-        }
+        let waited = self
+            .changed
+            .wait_timeout_while(state, at_most, |_| self.is_wanted());
+        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        self.is_wanted.store(false, Ordering::Release);
         drop(state);
         self.take(true)
     }
@@ -221,6 +245,7 @@ struct Borrowed<'a, F: RealTime> {
     progress: Option<Box<Progress<F>>>,
     ending: Option<Ending>,
     is_user: bool,
+    call: Call,
 }
 
 impl<F: RealTime> Borrowed<'_, F> {
@@ -229,8 +254,14 @@ impl<F: RealTime> Borrowed<'_, F> {
     fn round(&mut self, shared: &SharedThread<F>) -> Option<Option<u64>> {
         let progress = self.progress.as_mut()?;
         let round = || shared.polls_here(|| progress.round());
+        // A panic ends the endpoint: nobody uses it after that.
         self.ending = match catch_unwind(AssertUnwindSafe(round)) {
-            Ok(Ok(next_ns)) => return Some(next_ns),
+            Ok(Ok(next_ns)) => {
+                let now_ns = progress.endpoint.fabric().now_ns();
+                let is_due = next_ns.is_some_and(|next_ns| next_ns <= now_ns);
+                self.call = if is_due { Call::AtOnce } else { Call::Later };
+                return Some(next_ns);
+            }
             Ok(Err(error)) => Some(Ending::Failed(error)),
             Err(panic) => Some(Ending::Panicked(panic)),
         };
@@ -256,17 +287,19 @@ impl<F: RealTime> Drop for Borrowed<'_, F> {
         // Another thread that waits again and again cannot borrow while this one does.
         let users = self.lending.users.load(Ordering::Acquire);
         let has_others = users > usize::from(self.is_user);
-        let is_needed = has_others || self.ending.is_some() || progress.is_stopped();
+        if has_others || self.ending.is_some() || progress.is_stopped() {
+            self.call = Call::AtOnce;
+        }
         let mut state = self.lending.lock();
         state.is_borrowed = false;
         state.ending = self.ending.take();
-        state.leave(progress, alarm, is_needed);
+        state.leave(progress, alarm, self.call);
     }
 }
 
 impl<F: RealTime> SharedThread<F> {
-    /// Runs `round` as if on the endpoint's thread.
-    fn polls_here<R>(&self, round: impl FnOnce() -> R) -> R {
+    /// Runs `round`, which polls, on this thread.
+    pub(super) fn polls_here<R>(&self, round: impl FnOnce() -> R) -> R {
         struct Restore(*const ());
         impl Drop for Restore {
             fn drop(&mut self) {
@@ -293,11 +326,12 @@ impl<F: RealTime<Tx: Send> + Send + 'static> Lender for SharedThread<F> {
     }
 
     fn poll_until(&self, at_most: Duration, ready: &mut dyn FnMut() -> bool) -> bool {
-        if self.lending.users.load(Ordering::Acquire) > 1 {
+        let has_others = self.lending.users.load(Ordering::Acquire) > 1;
+        if has_others || at_most.is_zero() || polls_for_any() {
             return false;
         }
         let end = Instant::now().checked_add(at_most);
-        let Some(mut borrowed) = self.lending.borrow(self) else {
+        let Some(mut borrowed) = self.lending.borrow(self, at_most) else {
             return false;
         };
         loop {
@@ -324,9 +358,21 @@ impl<F: RealTime<Tx: Send> + Send + 'static> Lender for SharedThread<F> {
     }
 
     fn poll_once(&self) -> bool {
+        if polls_for_any() {
+            return false;
+        }
         match self.lending.take(false) {
             Some(mut borrowed) => borrowed.round(self).is_some(),
             None => false,
         }
     }
+
+    fn recall(&self) {
+        self.lending.recall();
+    }
+}
+
+/// Whether this thread polls an endpoint at the moment.
+fn polls_for_any() -> bool {
+    !POLLS_FOR.get().is_null()
 }

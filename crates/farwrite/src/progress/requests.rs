@@ -69,8 +69,7 @@ impl<F: RealTime> TaskAdder<F> {
     /// Returns whether the thread has not ended.
     pub(super) fn request(&self, request: Request<F>) -> bool {
         let is_sent = self.requests.send(request).is_ok();
-        self.shared.waker.wake();
-        self.shared.lending.recall();
+        self.shared.wake();
         is_sent
     }
 }

@@ -344,3 +344,48 @@ fn an_endpoint_that_others_poll_can_be_stopped() {
         }
     }
 }
+
+/// A task that fails on a thread that has borrowed the endpoint ends it, although that thread goes on at once.
+#[test]
+fn a_panic_of_a_task_on_a_thread_that_polls_ends_the_endpoint() {
+    let progress = endpoint(1).start_thread().expect("a thread");
+    let qp = call(&progress, |end| end.create_qp(options(1)));
+    let borrowed = |_: &mut Endpoint<UdpFabric>| {
+        if std::thread::current().name() != Some("farwrite") {
+            // Without the message of a panic, which would take longer than the endpoint stays where it is left.
+            std::panic::resume_unwind(Box::new("on purpose"));
+        }
+        TaskState::Idle
+    };
+    progress.add_task(borrowed).expect("it runs");
+    let ended = wait_in_turn(&progress, qp, usize::MAX);
+    assert!(matches!(ended, Err(Error::Stopped(None))), "{ended:?}");
+}
+
+/// Waits that end at once take the endpoint from nobody, also on the endpoint's own thread.
+#[test]
+fn waits_without_time_leave_the_endpoint_alone() {
+    let progress = Arc::new(endpoint(1).start_thread().expect("a thread"));
+    let qp = call(&progress, |end| end.create_qp(options(1)));
+    let (waiters, on_thread) = (Arc::<Waiters>::default(), Arc::clone(&progress));
+    let polls = Arc::<AtomicUsize>::default();
+    let (to_wait, counted) = (Arc::clone(&waiters), Arc::clone(&polls));
+    let look =
+        move |thread: &Progress| thread.wait_or_poll(&to_wait, Duration::ZERO, || None::<()>);
+    let own = look.clone();
+    let task = move |endpoint: &mut Endpoint<UdpFabric>| {
+        own(&on_thread).expect("it runs");
+        counted.fetch_add(1, Ordering::Relaxed);
+        TaskState::Until(endpoint.fabric().now_ns() + 100_000)
+    };
+    let task = progress.add_task(task).expect("it runs");
+    wait_in_turn(&progress, qp, 100).expect("it runs");
+    let (start, before) = (Instant::now(), polls.load(Ordering::Relaxed));
+    while polls.load(Ordering::Relaxed) < before + 100 {
+        assert!(start.elapsed() < LONG, "the endpoint is not polled");
+        look(&progress).expect("it runs");
+    }
+    progress.remove_task(task).expect("it runs");
+    // The task holds the thread.
+    call(&progress, |end| Ok(end.counters()));
+}
