@@ -50,7 +50,13 @@ fn alternatives_are_in_order_and_within_the_budgets() {
         assert!(pair[0].objective_s <= pair[1].objective_s);
     }
     for at in all {
-        assert!(at.parity_overhead <= 0.125, "{at:?}");
+        // The last group is not full.
+        let of_full = at.scheme.parity_overhead();
+        assert!(of_full <= 0.125, "{at:?}");
+        assert!(
+            (of_full..1.01 * of_full + f64::EPSILON).contains(&at.parity_overhead),
+            "{at:?}"
+        );
         assert_eq!(at.objective_s, at.p999_s);
         assert!(at.p99_s <= at.p999_s && at.slowdown >= 1.0 - 1e-9, "{at:?}");
     }
@@ -244,6 +250,20 @@ fn schemes_that_cannot_be_used_are_named_with_the_reason() {
         refused.contains(wide) && refused.contains(long),
         "{refused}"
     );
+}
+
+/// The budget is about full groups, and the answer about the message.
+#[test]
+fn the_parity_of_a_short_message_is_told() {
+    let question = with_cores(4096.0, 0.2);
+    let plan = question.plan().unwrap();
+    let parity = |name| {
+        let mut all = plan.alternatives().iter();
+        let found = all.find(|at| at.scheme == parsed(name)).unwrap();
+        found.parity_overhead
+    };
+    assert_eq!((parity("ec-mds:16,4"), parity("ec-mds:128,8")), (4.0, 8.0));
+    assert_eq!(parity("sr-nack"), 0.0);
 }
 
 #[test]

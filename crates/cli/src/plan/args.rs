@@ -91,7 +91,8 @@ pub(crate) struct PlanArgs {
         allow_hyphen_values = true
     )]
     pub(crate) objective: Objective,
-    /// Maximum parity, as a share of the data: 0 to 1000%
+    /// Maximum parity of a full group, as a share of its data: 0 to 1000%. A short last group, and so a
+    /// short message, has as many parity chunks as a full group
     #[arg(long, value_name = "SHARE", default_value = "25%", value_parser = parse_share)]
     #[arg(allow_hyphen_values = true)]
     pub(crate) parity_budget: f64,

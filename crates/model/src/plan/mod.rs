@@ -32,7 +32,7 @@ pub struct Alternative {
     pub p999_s: f64,
     /// The objective divided by the completion time without loss and parity.
     pub slowdown: f64,
-    /// Parity chunks per data chunk.
+    /// Parity chunks per data chunk of the message, with a short last group.
     pub parity_overhead: f64,
     /// Number of cores at each end that code at the rate of the path.
     pub cores: f64,

@@ -124,7 +124,7 @@ pub struct Question {
     pub chunk_bytes: f64,
     /// The quantity to minimise.
     pub objective: Objective,
-    /// Highest number of parity chunks per data chunk.
+    /// Highest number of parity chunks per data chunk of a full group.
     pub max_parity_overhead: f64,
     /// The budget for coding.
     pub coding: Coding,
@@ -242,6 +242,16 @@ impl Question {
         Ok(())
     }
 
+    /// Parity chunks per data chunk of the message. A short last group has all parity chunks of a full one, so this
+    /// can exceed [`Self::max_parity_overhead`].
+    fn parity_overhead(&self, scheme: Scheme) -> f64 {
+        let Scheme::Ec { k, m, .. } = scheme else {
+            return 0.0;
+        };
+        let chunks = (self.message_bytes / self.chunk_bytes).ceil();
+        (chunks / f64::from(k)).ceil() * f64::from(m) / chunks
+    }
+
     pub(super) fn cost(&self, scheme: Scheme, time: &Time) -> Result<Alternative, ModelError> {
         let value = |objective| time.estimate(objective).map(|of| of.value);
         let objective_s = value(self.objective)?;
@@ -259,7 +269,7 @@ impl Question {
             p99_s: value(Objective::Quantile(0.99))?,
             p999_s: value(Objective::Quantile(0.999))?,
             slowdown: objective_s / time.lossless_s(),
-            parity_overhead: scheme.parity_overhead(),
+            parity_overhead: self.parity_overhead(scheme),
             cores,
             drawn: time.drawn(self.objective)?,
         })
