@@ -192,12 +192,17 @@ fn with_flowing_help(command: clap::Command) -> clap::Command {
 /// A text with one line for each paragraph. Paragraphs with indented lines, such as examples, are not
 /// changed.
 fn flowing(text: &str) -> String {
-    let paragraph = |lines: &str| match lines.contains("\n ") || lines.starts_with(' ') {
+    let paragraph = |lines: &str| match has_indented_lines(lines) {
         true => lines.to_owned(),
         false => lines.replace('\n', " "),
     };
     let paragraphs: Vec<_> = text.trim_end().split("\n\n").map(paragraph).collect();
     paragraphs.join("\n\n")
+}
+
+/// Whether a paragraph has lines that are not filled.
+pub(crate) fn has_indented_lines(paragraph: &str) -> bool {
+    paragraph.contains("\n ") || paragraph.starts_with(' ')
 }
 
 /// `-q` is the number of queue pairs in perftest, and `--quiet` in this program. After `perf`, it has the

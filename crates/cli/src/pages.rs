@@ -9,7 +9,7 @@ use clap_complete::Shell;
 use clap_mangen::Man;
 use serde_json::json;
 
-use crate::args::Cli;
+use crate::args::{Cli, has_indented_lines};
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
 
@@ -30,7 +30,7 @@ pub(crate) struct CompletionsArgs {
 
 const MAN_EXAMPLES: &str = "\
 Examples:
-  farwrite man ~/.local/share/man/man1 && man farwrite-send";
+  farwrite man ~/.local/share/man/man1 && man -M ~/.local/share/man farwrite-send";
 
 /// Writes manual pages into a directory: farwrite.1, and a page for each command.
 #[derive(Debug, Args)]
@@ -93,13 +93,45 @@ fn write_pages(dir: &Path, command: &Command, pages: &mut Vec<PathBuf>) -> Resul
     Ok(())
 }
 
-/// A page whose examples have their own heading: the generator puts the text after the options under `EXTRA`.
+/// A page whose examples have their own heading and keep their lines: the generator puts the text after the options
+/// under `EXTRA`, and pages fill lines.
 fn with_examples(page: &[u8]) -> String {
-    String::from_utf8_lossy(page).replace(".SH EXTRA\nExamples:\n", ".SH EXAMPLES\n")
+    let page = String::from_utf8_lossy(page);
+    let Some((before, rest)) = page.split_once(".SH EXTRA\n") else {
+        return page.into_owned();
+    };
+    let (text, after) = rest
+        .find("\n.SH ")
+        .map_or((rest, ""), |at| rest.split_at(at));
+    let (heading, text) = match text.strip_prefix("Examples:\n") {
+        Some(text) => ("EXAMPLES", text),
+        None => ("EXTRA", text),
+    };
+    let paragraph = |lines: &str| match has_indented_lines(lines) {
+        true => format!(".nf\n{}\n.fi", lines.trim_end()),
+        false => lines.to_owned(),
+    };
+    let paragraphs: Vec<_> = text.split("\n\n").map(paragraph).collect();
+    format!("{before}.SH {heading}\n{}{after}", paragraphs.join("\n\n"))
 }
 
 /// Leaves out the command `help` everywhere.
 fn without_help(command: Command) -> Command {
     let command = command.disable_help_subcommand(true);
     command.mut_subcommands(without_help)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn examples_on_a_page_keep_their_lines() {
+        let page = b".SH OPTIONS\no\n.SH EXTRA\nExamples:\n  a\n  b\n\nText.\n\nMore:\n  c\n.SH VERSION\nv1\n";
+        let want = ".SH OPTIONS\no\n.SH EXAMPLES\n.nf\n  a\n  b\n.fi\n\nText.\n\n.nf\nMore:\n  c\n.fi\n.SH VERSION\nv1\n";
+        assert_eq!(with_examples(page), want);
+        assert_eq!(with_examples(b".SH OPTIONS\no\n"), ".SH OPTIONS\no\n");
+        let text_alone = b".SH EXTRA\nText.\n";
+        assert_eq!(with_examples(text_alone).as_bytes(), text_alone);
+    }
 }

@@ -529,7 +529,7 @@ fn each_manual_page_has_its_examples_under_that_heading() {
     for page in pages {
         let path = page.as_str().expect("a path");
         let page = std::fs::read_to_string(path).expect("a page");
-        assert!(page.contains("\n.SH EXAMPLES\n  "), "{path}");
+        assert!(page.contains("\n.SH EXAMPLES\n.nf\n  "), "{path}");
         assert!(!page.contains(".SH EXTRA"), "{path}");
     }
 }
