@@ -79,7 +79,7 @@ pub(crate) enum Command {
     /// Move a message over an emulated long link, once with each scheme.
     Demo(DemoArgs),
     /// The other end of `farwrite cp`, which starts this command through ssh.
-    #[command(hide = true)]
+    #[command(skip)]
     Far(FarArgs),
     /// Forward a TCP port to another machine, as `ssh -L` does.
     Forward(Box<ForwardArgs>),
@@ -152,6 +152,9 @@ impl Command {
 impl Cli {
     /// Reads the arguments of this process.
     pub(crate) fn parse_args() -> Result<Self, Refused> {
+        if let Some(far) = Self::of_far(std::env::args_os()) {
+            return Ok(far);
+        }
         let matches = Self::described().try_get_matches_from(perf_flags(std::env::args_os()));
         let parsed = matches.and_then(|matches| {
             let mut cli = Self::from_arg_matches(&matches)?;
@@ -165,6 +168,18 @@ impl Cli {
         parsed.map_err(|error| Refused {
             arguments: std::env::args_os().skip(1).collect(),
             error,
+        })
+    }
+
+    /// The command `far`. It is not for people, so nothing that describes the command line names it.
+    fn of_far(arguments: impl Iterator<Item = OsString>) -> Option<Self> {
+        let mut words = arguments.skip(1);
+        let is_far = words.next()? == "--quiet" && words.next()? == "far";
+        is_far.then(|| Self {
+            json: false,
+            json_lines: false,
+            quiet: true,
+            command: Command::Far(FarArgs::new(words)),
         })
     }
 
@@ -304,6 +319,20 @@ mod tests {
     #[test]
     fn the_command_line_is_well_formed() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_other_end_of_a_copy_is_no_command_for_people() {
+        let words = ["farwrite", "--quiet", "far", "send", "--json", "--", "a"];
+        let far = Cli::of_far(words.map(OsString::from).into_iter()).map(|far| far.command.name());
+        assert_eq!(far.as_deref(), Some("far"));
+        let described = Cli::described();
+        assert!(described.find_subcommand("far").is_none());
+        let sent = words[..2]
+            .iter()
+            .chain(&["send", "far"])
+            .map(OsString::from);
+        assert!(Cli::of_far(sent).is_none());
     }
 
     #[test]

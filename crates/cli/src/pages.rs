@@ -83,11 +83,7 @@ fn write_pages(dir: &Path, command: &Command, pages: &mut Vec<PathBuf>) -> Resul
         .and_then(|()| fs::write(&page, with_examples(&text)))
         .or_exit(Exit::Files, format_args!("writing {}", page.display()))?;
     pages.push(page);
-    // ssh starts hidden commands. People do not.
-    for below in command
-        .get_subcommands()
-        .filter(|below| !below.is_hide_set())
-    {
+    for below in command.get_subcommands() {
         write_pages(dir, below, pages)?;
     }
     Ok(())

@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
-use clap::Args;
 use farwrite_keys::Psk;
 use zeroize::Zeroizing;
 
@@ -24,11 +23,17 @@ use crate::serving::Until;
 use crate::{interrupt, recv, rsh};
 
 /// The other end of `farwrite cp`.
-#[derive(Debug, Args)]
+#[derive(Debug)]
 pub(crate) struct FarArgs {
     /// `recv PORT OPTIONS...` or `send OPTIONS... -- PATH...`
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
     words: Vec<OsString>,
+}
+
+impl FarArgs {
+    pub(crate) fn new(words: impl Iterator<Item = OsString>) -> Self {
+        let words = words.collect();
+        Self { words }
+    }
 }
 
 /// Receives or sends the files of a copy.

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Arg, ArgAction, Args};
 use farwrite::RateControl;
 use farwrite_connection::{Connection, ConnectionOptions};
 use farwrite_stream::{ConnectionExt, ReadHalf, SchemeSetting, Stream, WriteHalf};
@@ -52,7 +52,8 @@ the standard output is that of the command.";
 
 /// Runs a command on another machine that ssh reaches.
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, arg = refused("json", "json"))]
+#[command(arg = refused("json_lines", "json-lines"))]
 pub(crate) struct RshArgs {
     /// The user on the other machine, as with ssh; rsync needs it
     #[arg(short = 'l', value_name = "USER")]
@@ -65,6 +66,12 @@ pub(crate) struct RshArgs {
     #[arg(value_names = ["HOST", "COMMAND"], required = true, num_args = 2..)]
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     words: Vec<OsString>,
+}
+
+/// An option of all commands that this one refuses, so that its help leaves it out.
+fn refused(id: &'static str, name: &'static str) -> Arg {
+    let arg = Arg::new(id).long(name);
+    arg.action(ArgAction::SetTrue).hide(true)
 }
 
 /// What a remote command and a forward have in common.

@@ -138,6 +138,19 @@ fn demo_splits_what_exceeds_a_message() {
 }
 
 #[test]
+fn help_names_what_people_can_use() {
+    let output = farwrite(&["rsh", "--help"]);
+    let help = text(&output.stdout);
+    assert!(
+        help.contains("--scheme") && !help.contains("--json-lines"),
+        "{help}"
+    );
+    let output = farwrite(&["--json"]);
+    let told = text(&output.stderr);
+    assert!(told.contains("forward") && !told.contains("far,"), "{told}");
+}
+
+#[test]
 fn best_effort_is_refused_by_name_where_data_must_be_whole() {
     for scheme in ["best-effort", "best-effort+sr", "best-effort+ec-mds:32,8"] {
         let link = ["--rtt", "25ms", "--loss", "0.01", "--rate", "1Gbit"];
