@@ -36,6 +36,9 @@ use crate::{dry_run, interrupt, outcome};
 /// How long to wait before the next attempt while this machine has no network.
 const NO_NETWORK: Duration = Duration::from_millis(500);
 
+/// With eqds, without --first-window.
+const FIRST_WINDOW_BYTES: u64 = 64 << 10;
+
 const EXAMPLES: &str = "\
 Examples:
   farwrite send --to 192.0.2.7:4792 --psk-file far.key data.bin photos/
@@ -121,11 +124,11 @@ pub(crate) struct SendArgs {
     #[arg(long, value_name = "NAME", default_value_t = RateControlName::Adaptive)]
     #[arg(value_parser = rate_controls())]
     rate_control: RateControlName,
-    /// With eqds, bytes to send before the first credit of the receiver; the bandwidth-delay product of
-    /// the path saves a round trip, and less keeps the queue shorter when many senders start at once
-    #[arg(long, value_name = "SIZE", default_value = "64KiB", value_parser = parse_size)]
-    #[arg(allow_hyphen_values = true)]
-    first_window: u64,
+    /// With eqds, bytes to send before the first credit of the receiver; without it, 64KiB. The
+    /// bandwidth-delay product of the path saves a round trip, and less keeps the queue shorter when many
+    /// senders start at once
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, allow_hyphen_values = true)]
+    first_window: Option<u64>,
     /// Do not use measurements of earlier transfers to this receiver, and store none for later ones
     #[arg(long)]
     no_path_cache: bool,
@@ -200,6 +203,10 @@ impl SendArgs {
     ) -> Result<RateControl, Failure> {
         use RateControlName::{Adaptive, Dcqcn, Eqds, Fixed, Swift};
         match (self.rate_control, rate) {
+            (Adaptive | Fixed | Dcqcn | Swift, _) if self.first_window.is_some() => {
+                let what = "--first-window is for --rate-control eqds: choose eqds, or leave out --first-window";
+                Err(Failure::new(Exit::Usage, what))
+            }
             (Dcqcn, _) if self.device.config().is_some() => {
                 let what = "--rate-control dcqcn: RDMA devices show no congestion marks of packets; choose \
                             another one, or leave out --device";
@@ -212,7 +219,7 @@ impl SendArgs {
             (Swift, Some(rate_bps)) => Ok(RateControl::Swift(SwiftOptions::new(rate_bps, 1, 0))),
             (Eqds, Some(rate_bps)) => Ok(RateControl::Eqds(EqdsOptions {
                 line_rate_bps: rate_bps,
-                first_window_bytes: self.first_window,
+                first_window_bytes: self.first_window.unwrap_or(FIRST_WINDOW_BYTES),
             })),
             (Fixed, None) => {
                 let what = "--rate-control fixed: give the rate with --rate";
@@ -284,6 +291,7 @@ impl SendArgs {
             ("--link", self.link.is_some()),
             ("--rate-file", self.rate_file.is_some()),
             ("--rate-control", !is_adaptive_or_fixed),
+            ("--first-window", self.first_window.is_some()),
             ("--device", self.device.config().is_some()),
             ("--unsealed", self.sealing.choice() == Sealing::Off),
             ("--trace", self.trace.is_on()),

@@ -75,11 +75,11 @@ pub(crate) struct ForwardArgs {
     forwards: Vec<Forward>,
     /// Connect to a `farwrite forward --listen`, without ssh; without a port, 4792
     #[arg(long, value_name = "HOST[:PORT]", value_parser = parse_target)]
-    #[arg(conflicts_with_all = ["listen", "host", "peers"])]
+    #[arg(conflicts_with_all = ["listen", "host", "peers", "port", "rsh", "far_program", "bootstrap"])]
     to: Option<HostPort>,
     /// Be the other end: wait for others at this UDP address
     #[arg(long, value_name = "ADDR:PORT", value_parser = parse_listen)]
-    #[arg(conflicts_with_all = ["forwards", "host", "peer_key"])]
+    #[arg(conflicts_with_all = ["forwards", "host", "peer_key", "port", "rsh", "far_program", "bootstrap"])]
     listen: Option<SocketAddr>,
     /// With --listen, a destination that the others may name, written as they write it. May be repeated
     #[arg(long, value_name = "HOST:PORT", value_parser = parse_destination, requires = "listen")]

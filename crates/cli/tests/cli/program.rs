@@ -138,6 +138,31 @@ fn demo_splits_what_exceeds_a_message() {
 }
 
 #[test]
+fn options_without_an_effect_are_refused() {
+    let send = ["send", "--to", "host.example:1", "--psk-file", "key"];
+    let window = ["--first-window", "1MiB", "file"];
+    let to = ["forward", "-L", "1:a:1", "--to", "host.example"];
+    let listen = ["forward", "--listen", "127.0.0.1:1"];
+    for (args, told) in [
+        ([&send[..], &window].concat(), "--first-window"),
+        ([&send[..], &window[..2], &["-"]].concat(), "--first-window"),
+        ([&to[..], &["--port", "9"]].concat(), "--port"),
+        ([&to[..], &["-e", "ssh"]].concat(), "--rsh"),
+        ([&to[..], &["--bootstrap"]].concat(), "--bootstrap"),
+        ([&listen[..], &["--port", "9"]].concat(), "--port"),
+        (
+            vec!["rsh", "--json", "host", "true"],
+            "--json: standard output",
+        ),
+    ] {
+        let output = farwrite(&args);
+        let text = text(&output.stderr);
+        assert!(!output.status.success(), "{args:?}: {text}");
+        assert!(text.contains(told), "{args:?}: {text}");
+    }
+}
+
+#[test]
 fn help_names_what_people_can_use() {
     let output = farwrite(&["rsh", "--help"]);
     let help = text(&output.stdout);
