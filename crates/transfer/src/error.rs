@@ -96,15 +96,12 @@ impl From<&ConnectionError> for ErrorKind {
     }
 }
 
-/// This end has `--sealed`.
-const PEER_DOES_NOT_SEAL: &str = "the other end does not seal data packets, and --sealed refuses that: start \
-                                  the other end without --unsealed, update it, or leave out --sealed";
-/// The other end has `--sealed`.
-const PEER_REQUIRES_SEALING: &str = "the other end refuses data packets that are not sealed (--sealed): leave \
-                                     out --unsealed at this end, or --sealed at the other";
-/// The peer of an EQDS sender has no credit for it.
-const NO_CREDIT: &str = "--rate-control eqds: the receiver grants no credit; start it as \
-                         farwrite recv --credit-rate RATE, or choose another --rate-control";
+/// One end has `--sealed`. The end that notices tells the other one, so the text is true at both.
+const ONE_SEALS: &str = "one end refuses data packets that are not sealed (--sealed), and the other does not seal \
+                         them: leave out --unsealed, update the older end, or leave out --sealed";
+/// One end uses EQDS. The end that notices tells the other one, so the text is true at both.
+const ONE_HAS_CREDIT: &str = "one end uses EQDS, and the other does not: give the sender --rate-control eqds and the \
+                              receiver --credit-rate RATE, or leave out both";
 
 /// Why a transfer ended: a kind for programs, and one line for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -186,18 +183,15 @@ impl Error {
 
     pub(crate) fn of_endpoint(error: &farwrite::Error) -> Self {
         if let farwrite::Error::NoCredit = error {
-            return Self::new(ErrorKind::Mismatch, NO_CREDIT);
+            return Self::new(ErrorKind::Mismatch, ONE_HAS_CREDIT);
         }
         let cause = match error {
             farwrite::Error::BrokenQueuePair { reason, .. } => reason,
             error => error,
         };
         let kind = match cause {
-            farwrite::Error::Sealing(SealingError::PeerDoesNot) => {
-                return Self::new(ErrorKind::Mismatch, PEER_DOES_NOT_SEAL);
-            }
-            farwrite::Error::Sealing(SealingError::PeerRequires) => {
-                return Self::new(ErrorKind::Mismatch, PEER_REQUIRES_SEALING);
+            farwrite::Error::Sealing(SealingError::PeerDoesNot | SealingError::PeerRequires) => {
+                return Self::new(ErrorKind::Mismatch, ONE_SEALS);
             }
             farwrite::Error::Fabric(_) => ErrorKind::Unreachable,
             farwrite::Error::Connect(_) => ErrorKind::Mismatch,

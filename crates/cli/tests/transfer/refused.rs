@@ -23,6 +23,29 @@ fn another_key_is_refused_and_the_receiver_goes_on() {
     receiver.end().assert(0, "without a key that is accepted");
 }
 
+/// One of them notices, and tells the other one in the same words.
+#[test]
+fn ends_that_cannot_agree_say_the_same() {
+    let rig = Rig::new();
+    let file = rig.file("file", 1000);
+    let eqds = ["--rate-control", "eqds", "--rate", "1Gbit"];
+    let seals =
+        "one end refuses data packets that are not sealed (--sealed), and the other does not seal";
+    let grants = "one end uses EQDS, and the other does not";
+    for (there, here, told) in [
+        (&["--credit-rate", "1Gbit"][..], &[][..], grants),
+        (&[], &eqds, grants),
+        (&["--unsealed"], &["--sealed"], seals),
+        (&["--sealed"], &["--unsealed"], seals),
+    ] {
+        let receiver = rig.recv(V4, &[&["--once"], there].concat());
+        rig.send(receiver.addr, here, &[&file])
+            .end()
+            .assert(3, told);
+        receiver.end().assert(3, told);
+    }
+}
+
 #[test]
 fn strangers_do_no_harm() {
     let rig = Rig::new();
