@@ -6,9 +6,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use farwrite_keys::{HostPort, KnownPeers, Proof, PublicKey};
+use farwrite_keys::{HostPort, KnownPeers, PeerProblem, Proof, PublicKey};
 use farwrite_transfer::{PlaceLimits, ReceiveSettings};
-use farwrite_units::input::read_text;
+use farwrite_units::input::{at_line, read_text};
 use farwrite_units::parse::parse_count;
 use serde::{Deserialize, Deserializer, de};
 use toml::Spanned;
@@ -175,13 +175,19 @@ impl Peers {
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let tables: BTreeMap<Spanned<String>, Limits> = toml::from_str(text).map_err(|error| {
             let start = error.span().map_or(0, |span| span.start);
-            in_line(text, start, error.message())
+            at_line(text, start, error.message())
         })?;
         let mut peers = Self::default();
         for (name, limits) in tables {
             let key = limits.key.get_ref().0;
             let added = peers.known.add(name.get_ref(), key);
-            added.map_err(|why| in_line(text, limits.key.span().start, &why.to_string()))?;
+            added.map_err(|why| {
+                let wrong = match why {
+                    PeerProblem::KeyTwice(_) => limits.key.span(),
+                    _ => name.span(),
+                };
+                at_line(text, wrong.start, &why.to_string())
+            })?;
             let name = name.into_inner();
             peers.peers.push(Peer { name, key, limits });
         }
@@ -295,12 +301,6 @@ fn line_of(text: &str, start: usize) -> usize {
     before.matches('\n').count() + 1
 }
 
-fn in_line(text: &str, start: usize, why: &str) -> String {
-    let number = line_of(text, start);
-    let line = text.lines().nth(number - 1).unwrap_or("").trim();
-    format!("line {number}: {why}, in {line:?}")
-}
-
 /// Reads a text by a function.
 fn parsed<'de, D: Deserializer<'de>, T, E: std::fmt::Display>(
     deserializer: D,
@@ -400,7 +400,7 @@ mod tests {
             ("[b]\nkey = \"farwrite-psk-1:x\"\ndir = \"b\"", "line 5: "),
             (
                 &*format!("[\"b c\"]\nkey = \"{b}\"\ndir = \"b\""),
-                "line 5: a name has 1 to 64",
+                "line 4: a name has 1 to 64",
             ),
             ("[", "line 4: "),
         ] {
