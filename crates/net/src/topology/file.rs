@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use farwrite_units::input::at_line;
 use serde::Deserialize;
 
 use super::{Shape, Topology, TopologyError};
@@ -79,7 +80,10 @@ fn reroute<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Duration>
 /// # Errors
 /// [`FileError`].
 pub fn read_toml(text: &str) -> Result<(Topology, Options), FileError> {
-    let file: File = toml::from_str(text).map_err(|error| FileError::Syntax(error.to_string()))?;
+    let file: File = toml::from_str(text).map_err(|error| {
+        let start = error.span().map_or(0, |span| span.start);
+        FileError::Syntax(at_line(text, start, error.message()))
+    })?;
     let topology = file.topology.build()?;
     let mut exceptions = BTreeMap::new();
     for (name, config) in file.switches {
