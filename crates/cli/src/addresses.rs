@@ -29,7 +29,7 @@ pub(crate) fn parse_target_at(text: &str, port: u16) -> Result<HostPort, String>
     whole.or_else(|error| {
         // A port is not needed, so its absence is not what is wrong.
         let why = |other: AddressError| match error.problem {
-            AddressProblem::NoPort => other.to_string(),
+            AddressProblem::NoPort | AddressProblem::NoPortAfterBracket => other.to_string(),
             _ => error.to_string(),
         };
         with_port.parse().map_err(why)
@@ -266,7 +266,9 @@ mod tests {
                 .unwrap_err()
                 .starts_with("there is no host")
         );
-        for wrong in ["far:", "far:x", "[::1]:0", ""] {
+        let why = parse_target("[fe80::1]").unwrap_err();
+        assert!(why.starts_with("fe80::1 is link-local"), "{why}");
+        for wrong in ["far:", "far:x", "[::1]:0", "[::1]4792", ""] {
             parse_target(wrong).expect_err(wrong);
         }
     }

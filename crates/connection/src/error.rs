@@ -82,8 +82,8 @@ pub enum Error {
     CodeUsed,
     /// The listener does not do what the connection is for.
     #[error(
-        "the end at {} serves {}, not {purpose}: start what serves {purpose} there, or connect to its port",
-        shown(.at), listed(.serves)
+        "the end at {} serves {}, not {purpose}: start {} there, or connect to its port",
+        shown(.at), listed(.serves), purpose.server()
     )]
     NotServed {
         /// Its address.

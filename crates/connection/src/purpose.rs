@@ -50,6 +50,22 @@ impl fmt::Display for Purpose {
     }
 }
 
+impl Purpose {
+    /// What a user starts to serve the purpose.
+    pub(crate) fn server(self) -> String {
+        match self {
+            Self::PROGRAM => {
+                "the same program (for farwrite perf: farwrite perf TEST without a host)".into()
+            }
+            Self::PIPE => "farwrite recv -".into(),
+            Self::FILES => "farwrite recv".into(),
+            Self::PROBE => "farwrite probe --listen".into(),
+            Self::FORWARD => "farwrite forward --listen".into(),
+            Self(_) => format!("what serves {self}"),
+        }
+    }
+}
+
 /// Purposes as in "pipes, files and probes".
 pub(crate) fn listed(purposes: &[Purpose]) -> String {
     let words: Vec<_> = purposes.iter().map(Purpose::to_string).collect();
@@ -70,5 +86,6 @@ mod tests {
         assert_eq!(listed(&all), "pipes, files and purpose 77");
         assert_eq!(listed(&all[..2]), "pipes and files");
         assert_eq!(listed(&[]), "nothing");
+        assert_eq!(Purpose::other(77).server(), "what serves purpose 77");
     }
 }

@@ -122,7 +122,7 @@ pub enum NameError {
         came: usize,
     },
     /// It has a zero byte, or a `/` and so would be a path.
-    #[error("it contains the byte {0:#04x}")]
+    #[error("it contains {}", if *.0 == b'/' { "a slash" } else { "a zero byte" })]
     Byte(u8),
 }
 

@@ -29,7 +29,9 @@ pub enum ManifestError {
         why: DetailError,
     },
     /// Two entries have the same path.
-    #[error("manifest entries {first} and {second} have the same path {path:?}")]
+    #[error(
+        "two files or directories have the same path {path:?} at the receiver: send them one after the other"
+    )]
     Twice {
         /// Number of one.
         first: u32,
