@@ -70,7 +70,7 @@ The destination is a directory that exists. `a/b` and `a/b/` arrive as `b`, `a/b
 
 /// Copies files and directory trees to or from another machine that ssh reaches.
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, override_usage = "farwrite cp [OPTIONS] <PATH>... <DESTINATION>")]
 pub(crate) struct CpArgs {
     #[command(flatten)]
     remote: RemoteArgs,
@@ -106,13 +106,23 @@ pub(crate) struct CpArgs {
     verbose: bool,
     /// Files and directories to copy, and where to: PATH, or [USER@]HOST:PATH for another machine. Either
     /// the destination or all others are on another machine
-    #[arg(value_name = "PATH", required = true, num_args = 2..)]
+    // As with scp, options may stand between them.
+    #[arg(value_name = "PATH", required = true, num_args = 1..)]
     paths: Vec<OsString>,
 }
 
 /// Copies files. Returns the exit code.
 pub(crate) fn run(args: &CpArgs, console: &Console) -> Result<ExitCode, Failure> {
-    let (destination, sources) = args.paths.split_last().unwrap_or_else(|| unreachable!());
+    let [sources @ .., destination] = &args.paths[..] else {
+        unreachable!("the options need a path")
+    };
+    if sources.is_empty() {
+        let what = format!(
+            "{}: name a path to copy and a destination",
+            destination.display()
+        );
+        return Err(Failure::new(Exit::Usage, what));
+    }
     let sources: Vec<_> = sources.iter().map(|source| Place::of(source)).collect();
     let remotes = sources.iter().filter_map(|source| match source {
         Place::There { host, path } => Some((host, path.clone())),

@@ -43,7 +43,8 @@ fn copy(root: &Path, words: &[&str]) -> (Output, Value) {
 fn files_go_there_and_back() {
     let root = machines("there-and-back");
     let far = ["--far-program", env!("CARGO_BIN_EXE_farwrite")];
-    let (output, told) = copy(&root, &[&far[..], &["data", "host:in"]].concat());
+    // As with scp, options may stand between the paths.
+    let (output, told) = copy(&root, &[&far[..], &["data", "-v", "host:in"]].concat());
     assert!(output.status.success(), "{told}");
     assert_eq!(
         (&told["command"], &told["result"]["files"]),
@@ -88,6 +89,10 @@ fn quiet_copies_say_nothing_and_hints_say_what_to_do() {
         (["host:in/*", "."], "patterns are not expanded"),
         (["host:~ann/x", "."], "~USER is not expanded"),
         (["a:x", "b:"], "ssh HOST farwrite cp"),
+        (
+            ["-v", "data"],
+            "data: name a path to copy and a destination",
+        ),
     ] {
         let told = run(&[&far[..], &words].concat());
         assert!(told.contains(hint), "{told}");
