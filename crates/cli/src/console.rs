@@ -113,15 +113,10 @@ impl Console {
 
     /// Shows a result to people: on standard output, unless JSON or data go there.
     pub(crate) fn say(&self, text: impl fmt::Display) {
-        self.say_plain(self.named(text));
-    }
-
-    /// As [`Console::say`], without the name of the transfer.
-    fn say_plain(&self, text: String) {
         // As with scp -q, a copy then shows only what is wrong.
         let is_silent = self.quiet && (self.is_output_taken || self.command == "cp");
         if !is_silent {
-            self.for_people().offer(Item::for_people(&text));
+            self.for_people().offer(Item::for_people(&self.named(text)));
         }
     }
 
@@ -375,7 +370,7 @@ impl Observer for Console {
     fn observe(&self, event: Event) {
         self.event_of(&event);
         match event {
-            Event::Note(line) => self.say_plain(line),
+            Event::Note(line) => self.say(line),
             Event::Warning(line) => self.warn(line),
             Event::RouteShrunk(shrunk) => {
                 self.warn(format!("{shrunk}; the transfer goes on with these"));
