@@ -1,6 +1,6 @@
 //! What a transfer would find and remove at the receiver, without a change there (P8.9).
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,6 +14,7 @@ use super::directory::Directory;
 use super::extra::{Extra, add_aliased, find, walk};
 use super::identities::Identities;
 use super::open_directories::OpenDirectories;
+use super::status::Id;
 use super::{Compare, Delete, Kind, Manifest, Present, SinkError, Warning};
 
 /// Looks at the receiver's directory as a [`Sink`](super::Sink) would, but only reads.
@@ -23,6 +24,8 @@ pub struct Preview {
     root_path: PathBuf,
     directories: OpenDirectories,
     present: Vec<Present>,
+    /// The present files that have other names in the manifest.
+    firsts: HashMap<u32, Id>,
     /// The directories of the manifest that exist.
     there: HashSet<u32>,
     comparer: Comparer,
@@ -48,6 +51,7 @@ impl Preview {
             root_path: root.into(),
             directories: OpenDirectories::new(directory, None),
             present: Vec::new(),
+            firsts: HashMap::new(),
             there: HashSet::new(),
             // Nothing may change here.
             comparer: Comparer::new(compare, false),
@@ -68,7 +72,7 @@ impl Preview {
         Ok(preview)
     }
 
-    /// Returns the files that the receiver already has, in ascending order of their entries.
+    /// Returns the files and links that the receiver already has, in ascending order of their entries.
     #[must_use]
     pub fn present(&self) -> &[Present] {
         &self.present
@@ -187,9 +191,21 @@ impl Preview {
             return Ok(());
         }
         let comparer = &mut self.comparer;
-        if comparer.compare == Compare::Time && comparer.may_be_same(&entry, &status, around) {
+        let is_there = match entry.kind {
+            Kind::Symlink { target } => {
+                status.kind == FileType::Symlink
+                    && around.read_link(entry.name).is_ok_and(|it| it == target)
+                    && comparer.has_time(&entry, &status, around)
+            }
+            Kind::HardLink { first } => self.firsts.get(&first) == Some(&status.id),
+            _ => comparer.may_be_same(&entry, &status, around),
+        };
+        if comparer.compare == Compare::Time && is_there {
             let hash = None;
             self.present.push(Present { entry: index, hash });
+            if self.manifest.has_other_names(index) {
+                self.firsts.insert(index, status.id);
+            }
         }
         Ok(())
     }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use farwrite_files::{
-    Compare, Delete, Expected, Hello, Kind, Manifest, Message, MessageKind, PathBound, PathList,
-    Present, Preview, TransferPlan,
+    Compare, Delete, Expected, Hello, Manifest, Message, MessageKind, PathBound, PathList, Present,
+    Preview, TransferPlan,
 };
 use farwrite_keys::Text;
 
@@ -34,7 +34,7 @@ const BATCH_BYTES: usize = 64 << 10;
 pub struct DryRun {
     /// What the sender has.
     pub manifest: Arc<Manifest>,
-    /// Numbers of the files that the receiver has already, in ascending order; `None` if they were not compared by
+    /// Numbers of the files and links that the receiver has already, in ascending order; `None` if they were not compared by
     /// length and time.
     pub unchanged: Option<Vec<u32>>,
     /// What would be removed, if the sender wants that.
@@ -178,8 +178,8 @@ impl DryRun {
             (Message::Present(present), Some(unchanged), _) if !present.is_empty() => {
                 for Present { entry, .. } in present {
                     let kind = self.manifest.entry(entry).map(|entry| entry.kind);
-                    let is_file = matches!(kind, Some(Kind::File { .. }));
-                    if !is_file || unchanged.last().is_some_and(|last| *last >= entry) {
+                    let is_there = kind.is_some_and(|kind| !kind.is_directory());
+                    if !is_there || unchanged.last().is_some_and(|last| *last >= entry) {
                         return refused(format!(
                             "the receiver says that it has entry {entry}, out of order"
                         ));
@@ -365,7 +365,7 @@ impl Batch {
 
 #[cfg(test)]
 mod tests {
-    use farwrite_files::{Entry, ManifestBuilder, Time};
+    use farwrite_files::{Entry, Kind, ManifestBuilder, Time};
 
     use super::*;
 
