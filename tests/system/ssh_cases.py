@@ -116,7 +116,8 @@ def _owners(copy, program, where, veth):
 
 def _remote_shell(report, program, where, veth):
     shell = Sshd(veth, veth.b, where / "rsh-keys").shell
-    script = where / "rsh"
+    # rsync makes the pipes of a shell that is not named `rsh` non-blocking, as those of `farwrite rsh`.
+    script = where / "shell"
     script.write_text(f"#!/bin/sh\nexec {program} rsh --rsh '{shell}' --far-program {program} \"$@\"\n")
     script.chmod(0o755)
     tree, there = where / "source", where / "copy"
@@ -129,6 +130,13 @@ def _remote_shell(report, program, where, veth):
     def on_a(*words):
         command = ["ip", "netns", "exec", veth.a.name, *map(str, words)]
         return subprocess.run(command, capture_output=True, text=True, timeout=90)
+
+    def problems_of_pull():
+        back = where / "back"
+        done = on_a("rsync", "-a", "-e", script, f"{veth.b.v4}:{there}/", f"{back}/")
+        problems = [f"{done.returncode}: {done.stderr}"] if done.returncode or done.stderr else []
+        differing = on_a("rsync", "-ani", "--checksum", "--delete", f"{there}/", f"{back}/").stdout
+        return problems + ([f"differs: {differing}"] if differing else [])
 
     def problems_of_rsync(is_through):
         done = on_a("rsync", "-a", "--delete", "-e", script, f"{tree}/", f"{veth.b.v4}:{there}/")
@@ -146,6 +154,7 @@ def _remote_shell(report, program, where, veth):
         file.write(b"changed")
     (tree / "link").unlink()
     report.check("rsync copies a change", problems_of_rsync(False))
+    report.check("rsync copies the tree back", problems_of_pull())
     problems = []
     for words, code, output in [
         (["false"], 1, ""), (["sh -c 'exit 7'"], 7, ""), (["yes | head -c 1000000 | wc -c"], 0, "1000000\n"), (["cat"], 0, ""),

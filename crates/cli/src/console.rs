@@ -23,6 +23,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::exit::{Exit, Failure, OrExit, without_keys};
+use crate::standard::Blocking;
 
 /// The time between two lines of progress if there is no terminal to draw on.
 const LINE_PERIOD: Duration = Duration::from_secs(1);
@@ -72,12 +73,17 @@ impl Console {
             command,
             transfer: None,
             out: Stream::start(
-                io::stdout(),
+                Blocking(io::stdout()),
                 None,
                 lines,
                 if lines { QUEUED_FILES } else { QUEUED },
             ),
-            err: Stream::start(io::stderr(), Some(Drawing::new(quiet)), false, QUEUED),
+            err: Stream::start(
+                Blocking(io::stderr()),
+                Some(Drawing::new(quiet)),
+                false,
+                QUEUED,
+            ),
         }
     }
 

@@ -41,6 +41,7 @@ mod sealing;
 mod send;
 mod serving;
 mod sim;
+mod standard;
 mod supervisor;
 mod svg;
 mod table;

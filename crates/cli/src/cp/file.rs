@@ -22,9 +22,10 @@ use tempfile::{Builder, NamedTempFile};
 use super::ssh::{Far, Remote};
 use crate::console::{Console, Passing};
 use crate::exit::{Exit, Failure, OrExit};
-use crate::pipe::{Cut, Passed, decode, encode, own_output};
+use crate::pipe::{Cut, Passed, decode, encode};
 use crate::policy::own_umask;
 use crate::rsh::{self, Settings, Way};
+use crate::standard::{own_input, own_output};
 use crate::{interrupt, key};
 
 /// How often the near end shows its progress.
@@ -247,7 +248,7 @@ fn start(
     direction: Direction,
     (settings, count): (&Settings, &Arc<AtomicU64>),
 ) -> Result<Moving, Failure> {
-    let count = Arc::clone(count);
+    let (count, mut stdin) = (Arc::clone(count), own_input()?);
     let write = |reader: &mut dyn Read, count: &AtomicU64| {
         let mut output = own_output().map_err(Moved::Failed)?;
         decode(reader, &mut output, count).map_err(Moved::Cut)
@@ -259,7 +260,7 @@ fn start(
                 let _connection = connection;
                 let (moved, lost) = match direction {
                     Direction::Write => {
-                        let (sent, lost) = send(&mut writer, &count);
+                        let (sent, lost) = send(&mut stdin, &mut writer, &count);
                         (sent.map_err(Moved::Cut), lost)
                     }
                     Direction::Read => {
@@ -282,10 +283,7 @@ fn start(
         }
         Way::Ssh(_) => {
             let moving = move || match direction {
-                Direction::Write => {
-                    let mut stdin = io::stdin().lock();
-                    Here::by_ssh(encode(&mut stdin, &mut input, &count))
-                }
+                Direction::Write => Here::by_ssh(encode(&mut stdin, &mut input, &count)),
                 Direction::Read => {
                     let moved = write(&mut output, &count);
                     Here {
@@ -321,8 +319,12 @@ fn report(
 
 /// Sends the standard input. The far end must not take a part for the whole. Returns also why it is not known that
 /// everything has arrived.
-fn send(writer: &mut WriteHalf, count: &AtomicU64) -> (Result<Hash, Cut>, Option<StreamError>) {
-    let sent = encode(&mut io::stdin().lock(), writer, count);
+fn send(
+    input: &mut impl Read,
+    writer: &mut WriteHalf,
+    count: &AtomicU64,
+) -> (Result<Hash, Cut>, Option<StreamError>) {
+    let sent = encode(input, writer, count);
     match &sent {
         Ok(_) => writer.finish(),
         Err(Cut::Read(_)) => writer.reset(0),
@@ -410,7 +412,7 @@ fn remove_when_ended(path: PathBuf) -> Result<(), Failure> {
 /// Writes a file under a temporary name, makes it durable, and gives it its name. A device or a pipe is written
 /// in place.
 fn write(path: &Path, count: &AtomicU64) -> Result<(), Failure> {
-    let mut stdin = io::stdin().lock();
+    let mut stdin = own_input()?;
     let what = |step: &str| format!("{step} {}", path.display());
     if path.exists() && !path.is_file() {
         let mut file = open_file(path, File::options().write(true))?;

@@ -8,15 +8,12 @@ mod send;
 mod verdict;
 mod waiting;
 
-use std::fs::File;
-use std::io;
 use std::time::Duration;
 
 use farwrite_stream::{SchemeSetting, StreamOptions};
 use farwrite_units::show::{ByteRate, Bytes, Rate, Time};
 use serde::Serialize;
 
-use crate::exit::{Exit, Failure, OrExit};
 pub(crate) use keep::{Store, keep};
 pub(crate) use pieces::{Cut, decode, encode};
 pub(crate) use receive::{PipeReceiver, receive};
@@ -82,12 +79,4 @@ impl Passed {
         let (bytes, rate) = (Bytes(self.bytes), Rate(self.goodput_bps));
         format!("{verb} {bytes} in {time}: {rate}")
     }
-}
-
-/// The standard output, without the buffer of `Stdout`, which looks for line ends.
-pub(crate) fn own_output() -> Result<File, Failure> {
-    let output = rustix::io::dup(io::stdout());
-    output
-        .map(File::from)
-        .or_exit(Exit::Other, "taking the standard output")
 }

@@ -19,13 +19,14 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, fstat, fsync};
 
 use super::verdict::{GivenUp, Kind, Verdict};
-use super::{HEAD_BYTES, LAST_WORDS, LOOK, PIECE_BYTES, Passed, own_output, waiting};
+use super::{HEAD_BYTES, LAST_WORDS, LOOK, PIECE_BYTES, Passed, waiting};
 use crate::accepting::Accepting;
 use crate::addresses::{Targets, at_any};
 use crate::audit::Audit;
 use crate::console::{Console, Passing};
 use crate::exit::{Exit, Failure};
 use crate::peers::Peer;
+use crate::standard::{Blocking, own_output};
 
 /// What the user has chosen for a pipe.
 pub(crate) struct PipeReceiver<'a> {
@@ -270,7 +271,7 @@ impl<T: Output> Pipe<T> {
 
 /// The standard output of this program.
 struct StandardOutput {
-    file: File,
+    file: Blocking<File>,
     /// Whether an output that is a file is synced.
     is_synced: bool,
     written: u64,
@@ -293,15 +294,15 @@ impl Output for StandardOutput {
     }
 
     fn check(&self) -> Result<(), Stopped> {
-        match is_closed(&self.file) {
+        match is_closed(&self.file.0) {
             true => Err(unwritten(ErrorKind::BrokenPipe.into(), self.written)),
             false => Ok(()),
         }
     }
 
     fn end(self) -> Result<(), Stopped> {
-        if self.is_synced && is_file(&self.file) {
-            fsync(&self.file).map_err(|error| unwritten(error.into(), self.written))?;
+        if self.is_synced && is_file(&self.file.0) {
+            fsync(&self.file.0).map_err(|error| unwritten(error.into(), self.written))?;
         }
         Ok(())
     }

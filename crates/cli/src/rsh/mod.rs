@@ -22,7 +22,8 @@ use crate::cp::ssh::{RemoteArgs, check_host};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::forward::MOST_STREAMS;
 use crate::key;
-use crate::pipe::{Cut, PIECE_BYTES, own_output, stream_options};
+use crate::pipe::{Cut, PIECE_BYTES, stream_options};
+use crate::standard::{own_input, own_output};
 pub(crate) use far::{line, run_far, words};
 pub(crate) use way::{Way, dial, find, listen};
 
@@ -172,7 +173,8 @@ fn run_near(args: &RshArgs, console: &Console) -> Result<ExitCode, Failure> {
                 "standard input and output go through ssh, because UDP does not pass ({why}); open a UDP port \
                  of the other machine, and name it with --port"
             ));
-            thread::spawn(move || copy(&mut io::stdin().lock(), &mut input));
+            let mut from = own_input()?;
+            thread::spawn(move || copy(&mut from, &mut input));
             let copied = copy(&mut output, &mut own_output()?);
             drop(output);
             let status = status_of(far.wait());
@@ -198,9 +200,9 @@ pub(crate) fn open(connection: &Connection, scheme: SchemeSetting) -> Result<Str
 /// Carries the standard input and output of this program, until the output of the command ends.
 fn carry(stream: Stream) -> Result<(), Failure> {
     let (mut reader, mut writer) = stream.split();
+    let (mut input, mut output) = (own_input()?, own_output()?);
     // The command may end before the input does.
-    thread::spawn(move || feed(&mut io::stdin().lock(), &mut writer));
-    let mut output = own_output()?;
+    thread::spawn(move || feed(&mut input, &mut writer));
     match drain(&mut reader, &mut output) {
         Err(Cut::Read(source)) => {
             Err(source).or_exit(Exit::Unreachable, "the output of the command")

@@ -3,7 +3,9 @@
 use std::fs::{self, File, Permissions};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
@@ -15,19 +17,23 @@ use farwrite_keys::Psk;
 use crate::copies::machines;
 use crate::rig::pattern;
 
-/// Starts a command on the other machine.
-fn start(root: &Path, options: &[&str], words: &[&str]) -> Child {
+/// Runs a command on the other machine.
+fn command(root: &Path, options: &[&str], words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_farwrite"));
     command.arg("rsh").arg("--rsh").arg(root.join("rsh"));
     command
         .args(["--far-program", env!("CARGO_BIN_EXE_farwrite")])
         .args(options)
         .arg("host")
-        .args(words);
-    command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
+        .args(words)
         .stderr(Stdio::piped());
+    command
+}
+
+/// Starts a command on the other machine.
+fn start(root: &Path, options: &[&str], words: &[&str]) -> Child {
+    let mut command = command(root, options, words);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
     command.spawn().expect("the program starts")
 }
 
@@ -79,6 +85,35 @@ fn many_bytes_go_there_and_back() {
         ended.status.success() && ended.stdout == pattern(10_000_000),
         "{:?}",
         ended.status
+    );
+}
+
+/// rsync starts its remote shell with such an output.
+#[test]
+fn an_input_and_an_output_that_do_not_block_carry_all_bytes() {
+    let root = machines("rsh-not-blocking");
+    let [(mut input, its_input), (mut output, its_output)] =
+        [(), ()].map(|()| UnixStream::pair().expect("two sockets"));
+    let mut command = command(&root, &[], &["cat"]);
+    for (end, is_output) in [(its_input, false), (its_output, true)] {
+        end.set_nonblocking(true).expect("set");
+        match is_output {
+            false => command.stdin(OwnedFd::from(end)),
+            true => command.stdout(OwnedFd::from(end)),
+        };
+    }
+    let child = command.spawn().expect("the program starts");
+    // The output ends when no process has it.
+    drop(command);
+    let feeding = thread::spawn(move || input.write_all(&pattern(3_000_000)));
+    let mut came = Vec::new();
+    output.read_to_end(&mut came).expect("read");
+    feeding.join().expect("no panic").expect("written");
+    let ended = child.wait_with_output().expect("it ends");
+    assert!(
+        ended.status.success() && came == pattern(3_000_000),
+        "{} bytes, {ended:?}",
+        came.len()
     );
 }
 
