@@ -163,6 +163,11 @@ def _remote_shell(report, program, where, veth):
         if done.returncode != code or done.stdout != output or done.stderr:
             problems.append(f"{words}: {done.returncode}: {done.stdout!r} {done.stderr!r}")
     report.check("a command gives its output and its exit code", problems)
+    veth.b.run("nft", "add table inet no_v4; add chain inet no_v4 in { type filter hook input priority 0; };"
+                      "add rule inet no_v4 in iif != lo meta nfproto ipv4 meta l4proto udp drop")
+    (tree / "newest").write_bytes(b"newest")
+    report.check("where only UDP over IPv6 passes, rsync uses that", problems_of_rsync(False))
+    veth.b.run("nft", "delete table inet no_v4")
     veth.b.run("nft", "add table inet one; add chain inet one in { type filter hook input priority 0; };"
                       "add rule inet one in meta l4proto udp ct state new drop")
     (tree / "new").write_bytes(b"new")

@@ -1,6 +1,6 @@
 //! Accepting connections.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +20,8 @@ use crate::options::ConnectionOptions;
 /// requests in a second (P12.4).
 pub struct Listener {
     node: Arc<Node>,
+    /// The unspecified address at which the port is bound, if it is.
+    wildcard: Option<IpAddr>,
 }
 
 impl Listener {
@@ -69,13 +71,23 @@ impl Listener {
         let mut driver = Driver::new(options.clone());
         driver.listen(responder);
         let node = Arc::new(Node::start(endpoint, driver)?);
-        Ok(Self { node })
+        let ip = addr.ip().to_canonical();
+        let wildcard = Some(ip).filter(IpAddr::is_unspecified);
+        Ok(Self { node, wildcard })
     }
 
     /// The address by which peers probably know this end, and the port.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
         self.node.local
+    }
+
+    /// The bound address and port. The address is unspecified if the listener takes all addresses of this machine.
+    #[must_use]
+    pub fn bound_addr(&self) -> SocketAddr {
+        let local = self.node.local;
+        let any = self.wildcard.map(|ip| SocketAddr::new(ip, local.port()));
+        any.unwrap_or(local)
     }
 
     /// Waits for the next connection, at most for `limit`. Returns `None` after that.

@@ -57,7 +57,7 @@ pub(super) fn listen(
     let listener = Listener::bind(addr, &accepting.keys(), &options);
     let listener = listener.map_err(|error| Failure::of_connection("listening", &error))?;
     let audit = Arc::new(Audit::start(args.audit.clone(), console.clone())?);
-    let local = listener.local_addr();
+    let local = listener.bound_addr();
     console.say(format_args!("listening on {} (UDP)", shown(&local)));
     let allowed: Vec<_> = args.allow_forward.iter().map(HostPort::to_string).collect();
     let first = allowed.first().map_or("HOST:PORT", String::as_str);
@@ -121,7 +121,7 @@ pub(crate) fn run_far(
 ) -> Result<ExitCode, Failure> {
     raise_open_files();
     let listener = listen_anywhere(port, psk, settings)?;
-    let local = listener.local_addr();
+    let local = listener.bound_addr();
     let by_ssh = ends_of_ssh().map(|(_, here)| here);
     greet(&mut pipe, &format!(" {}", Meeting::here(local, by_ssh)))?;
     let service = Arc::new(Service {

@@ -34,7 +34,7 @@ pub(super) fn run(args: &PerfArgs, console: &Console) -> Result<ExitCode, Failur
     let addr = SocketAddr::new(args.bind, args.port);
     let listener = Listener::bind(addr, &accepting.keys(), &connection_options());
     let listener = listener.map_err(|error| Failure::of_connection("listening", &error))?;
-    let local = SocketAddr::new(args.bind, listener.local_addr().port());
+    let local = listener.bound_addr();
     console.say(format_args!(
         "waiting for a client at UDP port {}",
         local.port()

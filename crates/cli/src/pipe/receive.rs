@@ -47,7 +47,7 @@ pub(crate) fn receive(
     console: &Console,
 ) -> Result<ExitCode, Failure> {
     let listener = listen(pipe)?;
-    let local = listener.local_addr();
+    let local = listener.bound_addr();
     console.say(format_args!("listening on {} (UDP)", shown(&local)));
     let command = |end: &str| format!("farwrite send --to {end} -");
     let accepting = pipe.accepting;

@@ -97,7 +97,7 @@ fn serve(
     let by_ssh = ends_of_ssh().map(|(_, here)| here);
     greet(
         pipe,
-        &format!(" {}", Meeting::here(listener.local_addr(), by_ssh)),
+        &format!(" {}", Meeting::here(listener.bound_addr(), by_ssh)),
     )?;
     loop {
         let line = line()?;

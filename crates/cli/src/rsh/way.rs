@@ -47,7 +47,7 @@ pub(crate) fn find(
         Err(why) => why,
     };
     if let Ok(listener) = listen(0, psk, settings) {
-        let here = Meeting::here(listener.local_addr(), None);
+        let here = Meeting::here(listener.bound_addr(), None);
         tell(&format!("dial {here}\n"))?;
         if let Ok(Some(connection)) = listener.accept(ATTEMPT + ALLOWANCE) {
             return Ok(Way::Udp(connection));

@@ -136,6 +136,22 @@ fn what_one_end_reads_the_other_end_writes() {
 }
 
 #[test]
+fn a_pipe_at_all_addresses_says_so() {
+    let rig = Rig::new();
+    for any in ["[::]", "0.0.0.0"] {
+        let mut recv = receiver(&rig, &format!("{any}:0"))
+            .spawn()
+            .expect("it starts");
+        let mut line = String::new();
+        let stderr = recv.stderr.take().expect("piped");
+        BufReader::new(stderr).read_line(&mut line).expect("a line");
+        assert!(line.starts_with(&format!("listening on {any}:")), "{line}");
+        recv.kill().expect("kill");
+        recv.wait().expect("it ends");
+    }
+}
+
+#[test]
 fn the_peers_of_a_pipe_are_read_again_after_a_hang_up() {
     let (rig, at) = (Rig::new(), port());
     let [mut recv, mut send] = known(&rig, &at, 1000);
