@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use clap::Args;
 use farwrite::ReservedPort;
-use farwrite_connection::{Connection, Keys, Listener, Purpose};
+use farwrite_connection::{Connection, Keys, Listener, Purpose, reserve_port};
 use farwrite_files::PeerKey;
 use farwrite_keys::{parse_listen, shown};
 use farwrite_transfer::{
@@ -480,8 +480,8 @@ fn warn_if_unwritable(dir: &Path, console: &Console) {
 /// Holds the UDP port at the given address, or otherwise at all addresses.
 pub(crate) fn reserve(asked: Option<SocketAddr>) -> Result<ReservedPort, Failure> {
     let port = match asked {
-        Some(addr) => ReservedPort::bind(addr),
-        None => at_any(DEFAULT_PORT, ReservedPort::bind),
+        Some(addr) => reserve_port(addr),
+        None => at_any(DEFAULT_PORT, reserve_port),
     };
-    port.map_err(|error| Failure::caused(Exit::Unreachable, "listening", &error))
+    port.map_err(|error| Failure::of_connection("listening", &error))
 }

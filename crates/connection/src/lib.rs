@@ -71,6 +71,7 @@ pub use keys::{Keys, Peer};
 pub use listener::Listener;
 pub use message::{ByeCause, Malformed};
 pub use messages::{MessageOptions, Messages, SentMessage};
+pub use node::reserve_port;
 pub use options::ConnectionOptions;
 pub use purpose::Purpose;
 pub use session::{INITIATOR_GONE_AFTER, RESPONDER_GONE_AFTER};

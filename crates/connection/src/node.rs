@@ -183,12 +183,27 @@ pub(crate) fn bind(
         endpoint.code_on(CodingThreads::Auto)?;
         Ok(endpoint)
     });
-    coding.map_err(|error| match error {
+    coding.map_err(|error| of_port(addr, error))
+}
+
+/// Holds a UDP port for listeners ([`Listener::bind_beside`](crate::Listener::bind_beside)), as
+/// [`ReservedPort::bind`] does. The error also says what to do.
+///
+/// # Errors
+/// [`Error::Bind`].
+pub fn reserve_port(addr: SocketAddr) -> Result<ReservedPort, Error> {
+    let held = ReservedPort::bind(addr).map_err(FabricError::from);
+    held.map_err(|error| of_port(addr, error.into()))
+}
+
+/// Why a port at `addr` was not opened.
+fn of_port(addr: SocketAddr, error: farwrite::Error) -> Error {
+    match error {
         farwrite::Error::Fabric(FabricError::Io { what, source }) => {
             not_bound(addr, &what, &source)
         }
         error => error.into(),
-    })
+    }
 }
 
 /// `what` has failed when a port at `addr` was opened: binding itself, or something else that a port needs.

@@ -7,17 +7,17 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use farwrite::ReservedPort;
-use farwrite::fabric::udp::SocketError;
 use farwrite_connection::{Connection, ConnectionOptions, Keys, Listener, Purpose};
 use farwrite_keys::{Proof, Text, shown};
 use farwrite_probe::{self as probe, Control};
-use farwrite_transfer::{Cancel, DEFAULT_PORT, Error as TransferError, Places};
+use farwrite_transfer::{Cancel, Error as TransferError, Places};
 
 use super::{ProbeArgs, failure};
 use crate::accepting::{AcceptOptions, Accepting};
-use crate::addresses::{Targets, at_any};
+use crate::addresses::Targets;
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
+use crate::recv::reserve;
 
 /// How long a peer that has connected may take to start a probe.
 const OPENING: Duration = Duration::from_secs(10);
@@ -33,11 +33,7 @@ pub(super) fn run(args: &ProbeArgs, console: &Console) -> Result<(), Failure> {
         ..AcceptOptions::default()
     };
     let (accepting, cancel) = Accepting::prepare(&options, console)?;
-    let port = match args.listen.flatten() {
-        Some(addr) => ReservedPort::bind(addr),
-        None => at_any(DEFAULT_PORT, ReservedPort::bind),
-    };
-    let port = port.map_err(|error| unbound(&error))?;
+    let port = reserve(args.listen.flatten())?;
     let listener = listen(&port, &accepting.keys())?;
     let local = port.local_addr();
     console.say(format_args!("listening on {} (UDP)", shown(&local)));
@@ -65,10 +61,6 @@ pub(super) fn run(args: &ProbeArgs, console: &Console) -> Result<(), Failure> {
         return answering.one(&connection, &is_over);
     }
     answering.all(&is_over, next)
-}
-
-fn unbound(error: &SocketError) -> Failure {
-    Failure::caused(Exit::Unreachable, "listening", error)
 }
 
 /// Listens for probes at a port that this program holds.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::net::{AddressFamily, SocketType, bind, socket, sockopt};
 
-use crate::rig::{Rig, pattern};
+use crate::rig::{Rig, Running, pattern};
 
 /// Binds a UDP port as another program does that wants to share it.
 fn bind_shared(addr: SocketAddr) -> io::Result<()> {
@@ -29,6 +29,27 @@ fn waiting_bytes(port: u16) -> u64 {
     let queues =
         rows.filter_map(|row| u64::from_str_radix(row.get(4)?.split_once(':')?.1, 16).ok());
     queues.sum()
+}
+
+#[test]
+fn a_port_in_use_is_told_with_what_to_do() {
+    let rig = Rig::new();
+    let taken = UdpSocket::bind("127.0.9.1:0").expect("a socket");
+    let at = taken.local_addr().expect("an address").to_string();
+    let (key, dir) = (rig.key(), rig.inbox());
+    let (key, dir) = (key.to_str().expect("plain"), dir.to_str().expect("plain"));
+    for words in [
+        &["recv", "--dir", dir][..],
+        &["recv", "-"],
+        &["probe"],
+        &["forward", "--allow-forward", "localhost:80"],
+    ] {
+        let command = [words, &["--listen", &at, "--psk-file", key]].concat();
+        let what = format!("listening: cannot bind UDP {at}: ");
+        let ended = Running::start(&command, &[]).end();
+        ended.assert(5, &what);
+        ended.assert(5, "end the program that has it, or choose another port");
+    }
 }
 
 /// Nobody takes the port of an idle receiver, and packets to it do no harm.
