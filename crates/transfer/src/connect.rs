@@ -83,6 +83,8 @@ pub fn connect(
 pub struct Waiting<'a> {
     to: HostPort,
     key: &'a Key,
+    /// What the user starts there.
+    program: &'static str,
     start: Instant,
     patience: Duration,
     /// Whether the receiver has answered, so that this end waits because it is busy.
@@ -98,11 +100,18 @@ impl<'a> Waiting<'a> {
         Self {
             to,
             key,
+            program: "farwrite recv",
             start: Instant::now(),
             patience,
             has_met: Arc::default(),
             noted: [Cell::new(false), Cell::new(false)],
         }
+    }
+
+    /// Names what the user starts at the other end, if it is not `farwrite recv`.
+    #[must_use]
+    pub fn for_program(self, program: &'static str) -> Self {
+        Self { program, ..self }
     }
 
     /// As [`connect`].
@@ -190,9 +199,9 @@ impl<'a> Waiting<'a> {
                 "the receiver is busy with others: waiting for it, at most {seconds} s"
             ),
             false => format!(
-                "nothing answers at {} yet: does `farwrite recv` run there, is this its address, and do \
-                 firewalls pass UDP to this port? Waiting, at most {seconds} s",
-                self.to
+                "nothing answers at {} yet: does `{}` run there, is this its address, and do firewalls pass UDP \
+                 to this port? Waiting, at most {seconds} s",
+                self.to, self.program
             ),
         }));
     }

@@ -9,11 +9,11 @@ use std::thread;
 use std::time::Duration;
 
 use farwrite_connection::{
-    Connection, ConnectionOptions, Connector, Error as ConnectionError, Keys, Purpose, connect_any,
+    Connection, ConnectionOptions, Error as ConnectionError, Keys, Purpose, connect_any,
 };
-use farwrite_keys::HostPort;
+use farwrite_keys::{HostPort, Key};
 use farwrite_stream::{ConnectionExt, StreamOptions};
-use farwrite_transfer::{Cancel, RECEIVER, SETUP, keys_of, with_connector};
+use farwrite_transfer::{Cancel, SETUP, Waiting};
 
 use super::carry::{AtOnce, carry, prepare};
 use super::opening::{Answered, request};
@@ -41,8 +41,8 @@ pub(super) fn run(args: &ForwardArgs, console: &Console) -> Result<ExitCode, Fai
     let settings = args.session.settings();
     match (&args.to, &args.host) {
         (Some(to), _) => {
-            let keys = keys_of(&args.key.connecting.key(&cancel)?)?;
-            let connection = reach(to, keys, &settings, &cancel)?;
+            let key = args.key.connecting.key(&cancel)?;
+            let connection = reach(to, &key, &settings, &cancel, console)?;
             forward(ports, &connection, &settings, &cancel, console, || Ok(()))
         }
         (None, Some(host)) => through_ssh(args, host, ports, &cancel, console),
@@ -58,17 +58,24 @@ fn listen(forward: &Forward) -> Result<TcpListener, Failure> {
 /// Connects to an end that listens, and may start later.
 fn reach(
     to: &HostPort,
-    keys: Keys,
+    key: &Key,
     settings: &Settings,
     cancel: &Cancel,
+    console: &Console,
 ) -> Result<Connection, Failure> {
-    let options = ConnectionOptions {
+    let options = |limit| ConnectionOptions {
         purpose: Purpose::FORWARD,
-        ..settings.connection(settings.timeout)
+        ..settings.connection(limit)
     };
-    let to = to.to_string();
-    let connect = move |connector: &Connector| connector.connect(&to, &keys, RECEIVER);
-    let connected = with_connector(&options, connect, cancel, || {})?;
+    let open = |connection: &Connection| Ok::<_, ConnectionError>(connection.clone());
+    let waiting = Waiting::new(to.clone(), key, settings.timeout);
+    let waiting = waiting.for_program("farwrite forward --listen");
+    let connected = waiting.open(
+        options,
+        open,
+        |error| Some(error.clone()),
+        (cancel, console),
+    )?;
     connected.map_err(|error| Failure::of_connection("connecting", &error))
 }
 

@@ -214,6 +214,32 @@ fn what_is_not_reached_is_told_and_ends_nothing_else() {
 }
 
 #[test]
+fn a_near_end_says_that_it_waits_for_the_other_one() {
+    let (rig, at) = (Rig::new(), port());
+    let key = rig.key();
+    let mut near = farwrite();
+    near.args(["forward", "--to", &at, "-L", "0:localhost:80"]);
+    near.arg("--psk-file").arg(&key);
+    let mut near = Running::spawn(near);
+    let line = near.line("nothing answers at");
+    assert!(
+        line.contains("does `farwrite forward --listen` run there"),
+        "{line}"
+    );
+    let mut far = farwrite();
+    far.args([
+        "forward",
+        "--allow-forward",
+        "localhost:80",
+        "--listen",
+        &at,
+    ]);
+    far.arg("--psk-file").arg(&key);
+    let _far = Running::spawn(far);
+    near.line("forwarding ");
+}
+
+#[test]
 fn a_far_end_that_is_killed_ends_the_near_end() {
     let (to, taken) = server();
     let rig = Rig::new();
