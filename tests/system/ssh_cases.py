@@ -56,6 +56,12 @@ def _copies(report, program, where, veth):
         problems = []
         for words in ([tree, f"{veth.b.v4}:{there}"], [f"{veth.b.v4}:{there}/tree", here]):
             done, told = copy(*map(str, words))
+            if is_through and words[0] == tree:
+                result = told["result"] or {}
+                if result.get("peer") != veth.b.v4 or not any(THROUGH in line for line in result.get("warnings", [])):
+                    problems.append(f"JSON does not tell the way: {result}")
+                if done.stderr.count(THROUGH) != 1:
+                    problems.append(f"one warning is expected: {done.stderr}")
             if done.returncode or told["error"]:
                 problems.append(f"{done.returncode}: {done.stderr}")
             elif (THROUGH in done.stderr) != is_through:

@@ -73,6 +73,9 @@ pub struct Delivered {
     #[serde(flatten)]
     failed: FailedFiles,
     warnings: Vec<String>,
+    /// How many of the warnings, the first ones, the user has seen.
+    #[serde(skip)]
+    seen: usize,
 }
 
 impl Delivered {
@@ -101,7 +104,15 @@ impl Delivered {
             arrived: results.arrived,
             failed: results.failed,
             warnings: results.warnings,
+            seen: 0,
         }
+    }
+
+    /// The files went to the machine `peer` in a way of which the user was warned.
+    pub fn note_way(&mut self, peer: &str, warning: String) {
+        peer.clone_into(&mut self.peer);
+        self.warnings.insert(self.seen, warning);
+        self.seen += 1;
     }
 
     /// Files that did not arrive.
@@ -116,10 +127,10 @@ impl Delivered {
         &self.failed.failures
     }
 
-    /// Warnings about the files that no other field shows.
+    /// Warnings about the files that no other field shows, and that the user has not seen.
     #[must_use]
     pub fn warnings(&self) -> &[String] {
-        &self.warnings
+        &self.warnings[self.seen..]
     }
 
     /// One line for people.
@@ -356,6 +367,11 @@ impl TransferReport {
     #[must_use]
     pub fn delivered(&self) -> &Delivered {
         &self.delivered
+    }
+
+    /// As [`TransferReport::delivered`], to change it.
+    pub fn delivered_mut(&mut self) -> &mut Delivered {
+        &mut self.delivered
     }
 
     /// One line for people: what crossed, how fast, and what limited the rate.

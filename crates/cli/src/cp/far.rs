@@ -127,7 +127,13 @@ fn send_files(
         let _ = relay.set(entrance);
         Ok(at)
     };
-    let sent = meeting::send(&sending, &meeting, (psk, &cancel), console, enter)?;
+    let sent = meeting::send(
+        &sending,
+        ("the other end", &meeting),
+        (psk, &cancel),
+        console,
+        enter,
+    )?;
     send::show(console, sent, false)
 }
 

@@ -102,11 +102,11 @@ pub(crate) fn ends_of_ssh() -> Option<(IpAddr, IpAddr)> {
     Some((ip(0)?, ip(2)?))
 }
 
-/// Sends files to the other end: directly, or else through ssh, also from the time on when packets no longer pass.
+/// Sends files to the machine `name`: directly, or else through ssh, also from the time on when packets no longer pass.
 /// `relay` prepares ssh. It returns the address of this machine at which the other end then is.
 pub(super) fn send(
     sending: &Sending<'_>,
-    meeting: &Meeting,
+    (name, meeting): (&str, &Meeting),
     (psk, cancel): (&Psk, &Cancel),
     console: &Console,
     relay: impl FnOnce() -> io::Result<SocketAddr>,
@@ -118,30 +118,40 @@ pub(super) fn send(
     let detour = Detour::new(relay, psk, sending.timeout());
     let look = |blocked| detour.look(blocked);
     let sent = sending.attempt(to, &key, (cancel, Some(&look)), connect)?;
-    let patience = match &sent {
-        Err(why) if detour.is_taken() => {
-            console.warn(format_args!(
+    let (warning, patience) = match &sent {
+        Err(why) if detour.is_taken() => (
+            format!(
                 "the data go through ssh from now on: {why}; what has arrived is not sent again"
-            ));
+            ),
             // The other end may wait for its disk before it leaves the first transfer.
-            sending.timeout()
-        }
-        Err(why) if is_unmet(&sent) => {
-            console.warn(format_args!(
+            sending.timeout(),
+        ),
+        Err(why) if is_unmet(&sent) => (
+            format!(
                 "the data go through ssh, because the other end is not reached directly ({why}); open a port of \
                  the machine that receives, for UDP, and name it with --port"
-            ));
-            SETUP
-        }
+            ),
+            SETUP,
+        ),
         _ => return Ok(sent),
     };
+    console.warn(&warning);
     let at = detour.entrance();
     let at = at.or_exit(Exit::Other, "carrying the transfer through ssh")?;
     let to = at.to_string().parse::<HostPort>();
     let to = to.map_err(|error| Failure::new(Exit::Other, error.to_string()))?;
     let connect = || transfer::connect(&to, &key, patience, cancel, console);
     let to = ("the other end of ssh", Through::Ssh);
-    sending.attempt(to, &key, (cancel, None), connect)
+    let mut sent = sending.attempt(to, &key, (cancel, None), connect)?;
+    let delivered = match &mut sent {
+        Ok(Sent::Transfer(report)) => Some(report.delivered_mut()),
+        Ok(Sent::DryRun(_)) => None,
+        Err(unfinished) => unfinished.delivered.as_deref_mut(),
+    };
+    if let Some(delivered) = delivered {
+        delivered.note_way(name, warning);
+    }
+    Ok(sent)
 }
 
 #[cfg(test)]

@@ -291,7 +291,9 @@ impl CpArgs {
             });
             Ok(at)
         };
-        let sent = meeting::send(&sending, &meeting, (&psk, &cancel), console, enter);
+        let name = host.to_string_lossy();
+        let to = (&*name, &meeting);
+        let sent = meeting::send(&sending, to, (&psk, &cancel), console, enter);
         out.close();
         let status = far.end();
         let mut sent = sent?;
@@ -299,7 +301,7 @@ impl CpArgs {
             && unfinished.kind() == ErrorKind::Unreachable
             && ssh::was_killed(status)
         {
-            let why = ssh::why_it_ended(&host.to_string_lossy(), status);
+            let why = ssh::why_it_ended(&name, status);
             unfinished.error = TransferError::new(ErrorKind::Unreachable, why);
         }
         send::show(console, sent, self.verbose)

@@ -222,7 +222,7 @@ impl<F: RealTime> Lending<F> {
         if let Some(borrowed) = self.take(true) {
             return Some(borrowed);
         }
-        let mut state = self.lock();
+        let state = self.lock();
         if state.is_closed || state.is_borrowed || self.is_wanted() {
             return None;
         }
