@@ -122,7 +122,8 @@ def _owners(copy, program, where, veth):
 
 def _remote_shell(report, program, where, veth):
     shell = Sshd(veth, veth.b, where / "rsh-keys").shell
-    # rsync makes the pipes of a shell that is not named `rsh` non-blocking, as those of `farwrite rsh`.
+    # rsync makes the pipes of its remote shell non-blocking unless the program is named `rsh`. `farwrite` is not, so this
+    # script is not either.
     script = where / "shell"
     script.write_text(f"#!/bin/sh\nexec {program} rsh --rsh '{shell}' --far-program {program} \"$@\"\n")
     script.chmod(0o755)

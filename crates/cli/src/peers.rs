@@ -73,7 +73,7 @@ struct Limits {
     reserve: Option<FreeBytes>,
     #[serde(default)]
     allow_delete: Option<bool>,
-    /// The most transfers at once, and the most connections of forwards.
+    /// The most transfers at once, and the most connections to `farwrite forward --listen`.
     #[serde(default)]
     max_senders: Option<Count<1, 65_535>>,
 }
@@ -263,11 +263,11 @@ impl Peer {
         if self.limits.has_quota() {
             return Some(1);
         }
-        self.max_connections()
+        self.limit_in_file()
     }
 
-    /// The most connections of `farwrite forward` at once, if that is limited.
-    pub(crate) fn max_connections(&self) -> Option<usize> {
+    /// `max-senders` of the file, which is also the most connections to `farwrite forward --listen` at once.
+    pub(crate) fn limit_in_file(&self) -> Option<usize> {
         let most = self.limits.max_senders?.0;
         usize::try_from(most).ok()
     }

@@ -30,9 +30,9 @@ use crate::{dry_run, outcome};
 const NOT_KNOWN: &str = "the receiver does not know this peer any more";
 
 /// How long packets of a transfer must not have passed before it gives way to the same sender, which has come again.
-const GIVES_WAY: Duration = Duration::from_secs(3);
+const BLOCKED_BEFORE_YIELD: Duration = Duration::from_secs(3);
 /// The time for a sender to come again, after packets of its transfer no longer passed.
-const AGAIN: Duration = Duration::from_secs(10);
+const RETURN_LIMIT: Duration = Duration::from_secs(10);
 
 /// When a receiver ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,8 +41,8 @@ pub(crate) enum Until {
     Interrupted,
     /// After one transfer.
     First,
-    /// After one transfer whose ends have met, and did not lose each other. Others are not reported: the sender tries
-    /// another way.
+    /// After one transfer whose ends have met. A transfer that was lost is reported only if its sender does not come
+    /// again in time.
     FirstMet,
 }
 
@@ -102,9 +102,9 @@ pub(crate) struct Serving<'a> {
 
 /// How the service of a client has ended.
 enum Served {
-    /// No transfer has ended: it was a dry run, or the sender tries another way.
+    /// No transfer has ended: it was a dry run, for example.
     Nothing,
-    /// Packets of a transfer no longer passed. The sender may come again.
+    /// Packets of a transfer did not pass, or no longer. The sender may come again.
     Lost(Unfinished),
     Transfer(Result<ExitCode, Failure>),
 }
@@ -114,9 +114,13 @@ impl Serving<'_> {
     pub(crate) fn one(&self, admission: &Admission, until: Until) -> Result<ExitCode, Failure> {
         let mut lost = None;
         loop {
-            let limit = lost.as_ref().map(|_| AGAIN);
+            let limit = lost.as_ref().map(|lost: &Unfinished| match lost.has_met() {
+                true => RETURN_LIMIT,
+                // It may try several addresses first.
+                false => self.settings.timeout,
+            });
             let (connection, place) = match (self.wait(admission, limit), lost.take()) {
-                (Err(_), Some(lost)) => {
+                (Err(error), Some(lost)) if error.kind() != ErrorKind::Interrupted => {
                     return outcome::show(self.console, Err(lost), self.is_verbose);
                 }
                 (come, before) => {
@@ -154,7 +158,7 @@ impl Serving<'_> {
 
     /// Ends a transfer whose packets do not pass, if its sender has come again by another way.
     fn give_way(&self, blocked: Duration) -> Result<(), TransferError> {
-        match blocked >= GIVES_WAY && self.places.are_awaited() {
+        match blocked >= BLOCKED_BEFORE_YIELD && self.places.are_awaited() {
             true => Err(TransferError::new(
                 ErrorKind::Unreachable,
                 "packets no longer pass, and the sender has come again by another way",
@@ -338,10 +342,7 @@ impl Serving<'_> {
         drop(watched);
         let ended = match ended {
             Err(lost) if until == Until::FirstMet && lost.kind() == ErrorKind::Unreachable => {
-                return match lost.has_met() {
-                    true => Served::Lost(lost),
-                    false => Served::Nothing,
-                };
+                return Served::Lost(lost);
             }
             ended => ended,
         };

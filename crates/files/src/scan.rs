@@ -487,7 +487,7 @@ pub enum ScanError {
     },
     /// Two paths that would have the same name at the receiver.
     #[error(
-        "{first:?} and {second:?} would arrive under the same name; send them one after the other"
+        "{first:?} and {second:?} would arrive under the same name; rename one of them, or send them into different directories"
     )]
     SameName {
         /// One.

@@ -184,8 +184,8 @@ impl Route {
         self.config.search.as_ref()?.passed()
     }
 
-    /// When the peer has last answered a probe: packets passed in both directions. Before the first answer, when this
-    /// was made.
+    /// Returns when the peer has last answered a probe, so that packets passed in both directions, or when this route was
+    /// made if no answer has come.
     #[must_use]
     pub fn answered_ns(&self) -> u64 {
         self.renewed_ns

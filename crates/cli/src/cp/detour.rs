@@ -26,13 +26,17 @@ const ANSWER: Duration = Duration::from_secs(10);
 pub(super) struct Detour<R> {
     /// Prepares ssh, once.
     relay: RefCell<Option<R>>,
-    /// Where the other end of ssh then is.
+    /// The address of this machine from which ssh carries datagrams to the other end.
     entrance: OnceCell<SocketAddr>,
     /// One socket for all questions: each socket takes a flow of the relay.
     connector: OnceCell<Arc<Connector>>,
     keys: Keys,
-    /// As [`BLOCKED`], or less for a user who gives up early.
+    /// [`BLOCKED`], or half of a shorter limit of the transfer.
     patience: Duration,
+    /// [`GRACE`], or an eighth of a shorter limit of the transfer.
+    grace: Duration,
+    /// [`ANSWER`].
+    answer_limit: Duration,
     stage: RefCell<Stage>,
 }
 
@@ -57,11 +61,13 @@ impl<R: FnOnce() -> io::Result<SocketAddr>> Detour<R> {
             connector: OnceCell::new(),
             keys: Keys::of_psk(psk),
             patience,
+            grace: GRACE.min(timeout / 8),
+            answer_limit: ANSWER,
             stage: RefCell::new(Stage::Direct(patience)),
         }
     }
 
-    /// The address of this machine at which the other end of ssh is.
+    /// The address of this machine from which ssh carries datagrams to the other end.
     ///
     /// # Errors
     /// Those of the relay.
@@ -100,7 +106,7 @@ impl<R: FnOnce() -> io::Result<SocketAddr>> Detour<R> {
                 Ok(false) | Err(TryRecvError::Disconnected) => *stage = later,
                 Err(TryRecvError::Empty) => {}
             },
-            Stage::Answered(after) if blocked >= *after + GRACE => {
+            Stage::Answered(after) if blocked >= *after + self.grace => {
                 *stage = Stage::Taken;
                 let what = format!(
                     "UDP packets have not passed for {} s, and the other end answers through ssh",
@@ -117,7 +123,7 @@ impl<R: FnOnce() -> io::Result<SocketAddr>> Detour<R> {
     fn ask(&self) -> Option<Receiver<bool>> {
         let at = self.entrance().ok()?;
         if self.connector.get().is_none() {
-            let connector = Connector::bind(&question()).ok()?;
+            let connector = Connector::bind(&question(self.answer_limit)).ok()?;
             let _ = self.connector.set(Arc::new(connector));
         }
         let connector = Arc::clone(self.connector.get()?);
@@ -133,12 +139,12 @@ impl<R: FnOnce() -> io::Result<SocketAddr>> Detour<R> {
     }
 }
 
-/// A connection for what no end of a copy serves. The answer says so, and shows that the other end lives. It takes no
-/// place there.
-fn question() -> ConnectionOptions {
+/// Options of a connection with a purpose that no end of a copy serves. The other end answers that it does not serve it,
+/// which shows that it runs. The connection takes no place there.
+fn question(limit: Duration) -> ConnectionOptions {
     ConnectionOptions {
         purpose: Purpose::PROGRAM,
-        ..connection_options(ANSWER)
+        ..connection_options(limit)
     }
 }
 
@@ -199,10 +205,17 @@ mod tests {
         let psk = Psk::generate().expect("a key");
         let silent = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
         let at = silent.local_addr().expect("bound");
-        let detour = Detour::new(|| Ok(at), &psk, TIMEOUT);
-        for blocked in 10..60 {
-            detour.look(blocked * SECOND).expect("it waits");
-            assert!(!matches!(*detour.stage.borrow(), Stage::Answered(_)));
+        let mut detour = Detour::new(|| Ok(at), &psk, TIMEOUT);
+        detour.answer_limit = Duration::from_millis(100);
+        for blocked in [10 * SECOND, 20 * SECOND] {
+            detour.look(blocked).expect("it waits");
+            while matches!(*detour.stage.borrow(), Stage::Asked(_)) {
+                detour.look(blocked).expect("it waits");
+                thread::sleep(Duration::from_millis(5));
+            }
+            let asks_later =
+                matches!(*detour.stage.borrow(), Stage::Direct(after) if after > blocked);
+            assert!(asks_later, "a question without an answer");
         }
         assert!(!detour.is_taken());
     }
@@ -210,8 +223,12 @@ mod tests {
     #[test]
     fn a_user_who_gives_up_early_does_so_after_the_detour() {
         let psk = Psk::generate().expect("a key");
-        let detour = Detour::new(|| Err(io::Error::other("")), &psk, 8 * SECOND);
-        assert_eq!(detour.patience, 4 * SECOND);
-        detour.look(5 * SECOND).expect("there is no other way");
+        let (port, _listener) = receiver(&psk);
+        for timeout in [SECOND, 8 * SECOND] {
+            let detour = Detour::new(|| Ok(port.local_addr()), &psk, timeout);
+            until_answered(&detour, timeout / 2);
+            detour.look(timeout * 3 / 4).expect_err("it must end");
+            assert!(detour.is_taken());
+        }
     }
 }

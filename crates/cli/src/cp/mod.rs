@@ -62,8 +62,8 @@ Examples:
 
 ssh starts the other end, and carries a key of one use and the addresses. The data go over UDP directly,
 encrypted, with the schemes of `farwrite send`. The machine that receives must be reachable at one UDP
-port. Where it is not, the data go through ssh, and a warning says what to open. So they do if UDP stops
-passing later. A pipe tries both directions, and goes through ssh if UDP passes in neither of them.
+port. Where it is not, the data go through ssh, and a warning says what to open. The data also go through
+ssh if UDP stops passing later. A pipe tries both directions, and goes through ssh if UDP passes in neither of them.
 
 The destination is a directory that exists. `a/b` and `a/b/` arrive as `b`, `a/b/.` as the contents of
 `b`. Directories are copied with all that is in them.";
@@ -106,7 +106,7 @@ pub(crate) struct CpArgs {
     verbose: bool,
     /// Files and directories to copy, and where to: PATH, or [USER@]HOST:PATH for another machine. Either
     /// the destination or all others are on another machine
-    // As with scp, options may stand between them.
+    // Options may stand between the paths.
     #[arg(value_name = "PATH", required = true, num_args = 1..)]
     paths: Vec<OsString>,
 }

@@ -253,7 +253,7 @@ impl Service {
         let most = match proof {
             Proof::Identity(key) => {
                 let peers = self.peers.get();
-                peers.of(&key).and_then(Peer::max_connections)
+                peers.of(&key).and_then(Peer::limit_in_file)
             }
             Proof::PreShared | Proof::Code => None,
         };

@@ -43,7 +43,7 @@ fn copy(root: &Path, words: &[&str]) -> (Output, Value) {
 fn files_go_there_and_back() {
     let root = machines("there-and-back");
     let far = ["--far-program", env!("CARGO_BIN_EXE_farwrite")];
-    // As with scp, options may stand between the paths.
+    // Options may stand between the paths.
     let (output, told) = copy(&root, &[&far[..], &["data", "-v", "host:in"]].concat());
     assert!(output.status.success(), "{told}");
     assert_eq!(

@@ -30,7 +30,7 @@ pub enum ManifestError {
     },
     /// Two entries have the same path.
     #[error(
-        "two files or directories have the same path {path:?} at the receiver: send them one after the other"
+        "two files or directories have the same path {path:?} at the receiver: rename one of them, or send them into different directories"
     )]
     Twice {
         /// Number of one.
