@@ -35,7 +35,7 @@ class Held:
     @staticmethod
     def now() -> "Held":
         """Return what this process holds."""
-        # Without it, the C library keeps memory that is free, up to 10 MB more at one time than at another.
+        # Without this call, the C library keeps free memory, up to 10 MB more at one time than at another.
         ctypes.CDLL(None).malloc_trim(0)
         lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
         (kib,) = (line.split()[1] for line in lines if line.startswith("Pss:"))

@@ -8,6 +8,7 @@ not list are passed to `serve.py`. The program needs root.
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
 from pathlib import Path
@@ -59,8 +60,10 @@ def compare(summaries: dict[str, dict[str, float]]) -> None:
     """Print how many times better each backend is than the bases."""
     times = {
         "TTFT": {name: of["first_mean_ms"] for name, of in summaries.items()},
-        "p99": {name: of["first_p99_ms"] for name, of in summaries.items()},
-        "time of a token": {name: 1 / of["tokens_s"] for name, of in summaries.items()},
+        "p99 of TTFT": {name: of["first_p99_ms"] for name, of in summaries.items()},
+        "time of a token": {
+            name: 1 / of["tokens_s"] if of["tokens_s"] else math.inf for name, of in summaries.items()
+        },
     }
     for what, of in times.items():
         for line in ratios(what, of):

@@ -303,7 +303,7 @@ def test_a_site_that_waits_for_a_publisher_learns_that_it_has_left() -> None:
     join.begin()
     with ThreadPoolExecutor(1) as threads:
         waiting = threads.submit(Subscriber, store, timeout=LONGEST)
-        while not join.count():
+        while not join.count() and not waiting.done():
             sleep(0.001)
         join.end()
         with pytest.raises(RendezvousError, match="rank 1 of group 'weights': the publisher has left"):

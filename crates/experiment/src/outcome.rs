@@ -21,7 +21,7 @@ pub enum FlowEnd {
     NotStarted,
 }
 
-/// What ended a flow of XP, which may lack bytes then.
+/// What ended a flow of XP. A flow that has ended may lack bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndedBy {
     /// Its last packet arrived.

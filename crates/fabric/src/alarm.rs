@@ -38,18 +38,18 @@ impl Alarm {
                 tv_nsec: delay.subsec_nanos().into(),
             },
         };
-        // The call fails only for a descriptor of another kind and for times that are no times.
+        // The call fails only if the descriptor is no timer or the time is not valid.
         let _ = timerfd_settime(&self.0, TimerfdTimerFlags::empty(), &value);
     }
 
     /// Waits until the time that was set is over. May also end early after a signal.
     pub fn wait(&self) {
-        // The number of times that the alarm has ended since the last wait, which is 1.
+        // The read returns how often the alarm has ended since the last read, which is once.
         let _ = rustix::io::read(&self.0, &mut [0; 8]);
     }
 }
 
-/// Other systems have no fabric in real time, whose threads use this.
+/// Only threads of fabrics in real time use an alarm, and other systems have no such fabric.
 #[cfg(not(target_os = "linux"))]
 impl Alarm {
     /// # Errors

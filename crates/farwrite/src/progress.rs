@@ -40,8 +40,8 @@ const ROUNDS_A_POLL: usize = 3;
 
 /// An endpoint that a thread of its own polls, so that any thread can use it.
 ///
-/// Calls on the endpoint go through [`ProgressThread::call`]. The thread runs them between two
-/// polls. Reading a [`RecvHandle`](crate::RecvHandle) or a [`SendHandle`](crate::SendHandle) costs
+/// Calls on the endpoint go through [`ProgressThread::call`]. The thread, or one that polls in its
+/// place ([`ProgressThread::wait_or_poll`]), runs calls and tasks between two polls. Reading a [`RecvHandle`](crate::RecvHandle) or a [`SendHandle`](crate::SendHandle) costs
 /// a few atomic loads on any thread. [`ProgressThread::wait`] sleeps until a condition on them
 /// holds.
 ///
@@ -133,14 +133,13 @@ impl<F: RealTime<Tx: Send> + Send + 'static> Endpoint<F> {
 }
 
 impl<F: RealTime<Tx: Send> + Send + 'static> ProgressThread<F> {
-    /// Runs `call` on the endpoint's thread, and returns what it returns.
+    /// Runs `call` between two polls of the endpoint, and returns what it returns.
     ///
     /// # Errors
     /// [`Error::Stopped`] when the thread has ended, because the fabric broke or a call panicked.
     ///
     /// # Panics
-    /// If called on the endpoint's own thread, that is within another call: the call would wait for
-    /// itself.
+    /// If called within another call, or within a task: the call would wait for itself.
     pub fn call<R: Send + 'static>(
         &self,
         call: impl FnOnce(&mut Endpoint<F>) -> R + Send + 'static,
@@ -159,7 +158,7 @@ impl<F: RealTime<Tx: Send> + Send + 'static> ProgressThread<F> {
         answer.ok_or_else(|| self.shared.stopped())
     }
 
-    /// Runs `call` on the endpoint's thread, after all earlier calls, and does not wait for it. A thread that
+    /// Runs `call` between two polls of the endpoint, after all earlier calls, and does not wait for it. A thread that
     /// has ended runs none.
     pub fn post(&self, call: impl FnOnce(&mut Endpoint<F>) + Send + 'static) {
         // A thread that has ended has nothing left to change.
@@ -205,7 +204,7 @@ impl<F: RealTime<Tx: Send> + Send + 'static> ProgressThread<F> {
         self.requests.clone()
     }
 
-    /// Drops a task, on the endpoint's thread. A task that has ended is ignored.
+    /// Drops a task, between two polls. A task that has ended is ignored.
     ///
     /// # Errors
     /// [`Error::Stopped`] when the thread has ended.

@@ -35,15 +35,12 @@ impl QpWaker {
     /// Runs the tasks of the queue pair soon. Several calls before that count as one.
     pub fn wake(&self) {
         if self.list() {
-            self.thread.wake();
-            if let Some(lender) = &self.lender {
-                lender.recall();
-            }
+            self.wake_thread();
         }
     }
 
-    /// As [`QpWaker::wake`], but this thread polls itself if a thread has polled in a [`RepeatedWait`] and nobody polls
-    /// now. So the caller must hold no lock that a task, or a call of another thread, may take.
+    /// As [`QpWaker::wake`], but this thread polls the endpoint itself if a thread has polled in a [`RepeatedWait`] and
+    /// nobody polls now. So the caller must hold no lock that a task, or a call of another thread, may take.
     pub fn wake_or_poll(&self) {
         if self.list()
             && !self
@@ -51,7 +48,7 @@ impl QpWaker {
                 .as_ref()
                 .is_some_and(|lender| lender.poll_once())
         {
-            self.thread.wake();
+            self.wake_thread();
         }
     }
 
@@ -60,6 +57,13 @@ impl QpWaker {
     #[must_use]
     pub fn wait_again(&self, last_ended: Option<Instant>) -> Option<RepeatedWait> {
         RepeatedWait::begin(self.lender.as_ref()?, last_ended)
+    }
+
+    fn wake_thread(&self) {
+        self.thread.wake();
+        if let Some(lender) = &self.lender {
+            lender.recall();
+        }
     }
 
     /// Returns whether the wake was not listed.

@@ -31,7 +31,7 @@ pub(crate) struct Channel {
     states: [ChannelState; 2],
     /// Packets of a chunk.
     packets: f64,
-    /// Whether packets that arrived with a chunk that is missing need not arrive again.
+    /// Whether the receiver keeps the packets of a chunk of which other packets were lost.
     keeps_packets: bool,
     /// Packets of the last lost chunk that are still missing.
     missing: f64,

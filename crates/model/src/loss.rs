@@ -13,8 +13,8 @@ pub enum Loss {
         /// Probability that a chunk is lost, 0 to 0.99.
         loss_chunk: f64,
         /// Number of packets in a chunk, 1 to 2^20. With [`Variant::Protocol`](crate::Variant),
-        /// control messages are lost like one packet, and packets that arrived with a chunk that is
-        /// missing need not arrive again. The other variants have the chunk as their unit, as the
+        /// control messages are lost like one packet, and the receiver keeps the packets of a chunk
+        /// that have arrived, so a repeated chunk needs only the others. The other variants have the chunk as their unit, as the
         /// paper does.
         packets_per_chunk: u32,
     },

@@ -76,7 +76,7 @@ pub(super) enum Ending {
 
 /// When the endpoint's thread takes back what a thread leaves.
 #[derive(Clone, Copy)]
-enum Call {
+enum TakeBack {
     AtOnce,
     /// After [`MOST_IDLE`]: the thread has polled.
     Later,
@@ -110,17 +110,21 @@ struct State<F: RealTime> {
 
 impl<F: RealTime> State<F> {
     /// Nobody polls from now on.
-    fn leave(&mut self, progress: Box<Progress<F>>, alarm: &Alarm, call: Call) {
+    fn leave(&mut self, progress: Box<Progress<F>>, alarm: &Alarm, take_back: TakeBack) {
         self.left = Some(progress);
         let now = Instant::now();
-        let least = match call {
-            Call::AtOnce => None,
-            Call::Later => Some(now + MOST_IDLE / 2),
-            Call::AsBefore => Some(now),
+        let least = match take_back {
+            TakeBack::AtOnce => None,
+            TakeBack::Later => Some(now + MOST_IDLE / 2),
+            TakeBack::AsBefore => Some(now),
         };
         let is_set = |at: Instant| least.is_some_and(|least| at > least);
         if !self.alarm_at.is_some_and(is_set) {
-            let delay = least.map_or(Duration::ZERO, |_| MOST_IDLE);
+            // A thread that has not polled puts nothing off.
+            let delay = match take_back {
+                TakeBack::Later => MOST_IDLE,
+                TakeBack::AtOnce | TakeBack::AsBefore => Duration::ZERO,
+            };
             self.alarm_at = Some(now + delay);
             alarm.set(delay);
         }
@@ -166,7 +170,7 @@ impl<F: RealTime> Lending<F> {
         };
         let mut state = self.lock();
         self.is_wanted.store(false, Ordering::Release);
-        state.leave(progress, alarm, Call::Later);
+        state.leave(progress, alarm, TakeBack::Later);
         drop(state);
         self.changed.notify_all();
         loop {
@@ -213,7 +217,7 @@ impl<F: RealTime> Lending<F> {
             progress: Some(progress),
             ending: None,
             is_user,
-            call: Call::AsBefore,
+            take_back: TakeBack::AsBefore,
         })
     }
 
@@ -245,7 +249,7 @@ struct Borrowed<'a, F: RealTime> {
     progress: Option<Box<Progress<F>>>,
     ending: Option<Ending>,
     is_user: bool,
-    call: Call,
+    take_back: TakeBack,
 }
 
 impl<F: RealTime> Borrowed<'_, F> {
@@ -259,7 +263,11 @@ impl<F: RealTime> Borrowed<'_, F> {
             Ok(Ok(next_ns)) => {
                 let now_ns = progress.endpoint.fabric().now_ns();
                 let is_due = next_ns.is_some_and(|next_ns| next_ns <= now_ns);
-                self.call = if is_due { Call::AtOnce } else { Call::Later };
+                self.take_back = if is_due {
+                    TakeBack::AtOnce
+                } else {
+                    TakeBack::Later
+                };
                 return Some(next_ns);
             }
             Ok(Err(error)) => Some(Ending::Failed(error)),
@@ -288,12 +296,12 @@ impl<F: RealTime> Drop for Borrowed<'_, F> {
         let users = self.lending.users.load(Ordering::Acquire);
         let has_others = users > usize::from(self.is_user);
         if has_others || self.ending.is_some() || progress.is_stopped() {
-            self.call = Call::AtOnce;
+            self.take_back = TakeBack::AtOnce;
         }
         let mut state = self.lending.lock();
         state.is_borrowed = false;
         state.ending = self.ending.take();
-        state.leave(progress, alarm, self.call);
+        state.leave(progress, alarm, self.take_back);
     }
 }
 

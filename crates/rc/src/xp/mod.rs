@@ -23,8 +23,8 @@
 //! - Packets with ECN marks cause congestion notifications, and these lower the rate (3.1.3).
 //! - With credit (EQDS) in place of DCQCN, each message begins with a first window, at the rate of the line. The first
 //!   of its packets to arrive, also without its payload, says how long the message is, and the receiver grants what is
-//!   beyond the first window, or stops when the receive ends. Grants that are lost are in the next grant. Without a
-//!   next one, the send ends at its deadline.
+//!   beyond the first window, or stops when the receive ends. Each grant has the total so far, so it makes up for
+//!   lost ones. If no later grant arrives, the send ends at its deadline.
 //!
 //! # On the wire
 //!

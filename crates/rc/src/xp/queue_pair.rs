@@ -150,7 +150,7 @@ impl QueuePair {
     }
 
     /// Receives a packet for this queue pair. A packet that is not valid, and one without its payload, changes
-    /// nothing but counters.
+    /// no memory and ends no receive. With credit, it still says how long its message is.
     pub fn handle_packet(&mut self, now_ns: u64, packet: &Packet, memory: &mut Memory) {
         if packet.header.bth.opcode == opcode::NOTIFICATION {
             self.counters.notifications += 1;

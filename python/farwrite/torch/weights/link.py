@@ -64,7 +64,7 @@ class Join:
         """Let no site join this publisher any more."""
         # The process that has the store may have ended.
         with suppress(RuntimeError):
-            # Another publisher of this name may have begun. Only this operation leaves its key for certain.
+            # Another publisher of this name may have begun. Only `compare_set` is certain not to change its key.
             self._store.compare_set(self._key, self._publisher, "")
             self._store.delete_key(self._joined)
 
