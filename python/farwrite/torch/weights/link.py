@@ -64,7 +64,7 @@ class Join:
         """Let no site join this publisher any more."""
         # The process that has the store may have ended.
         with suppress(RuntimeError):
-            # Another publisher of this name may have begun. Only `compare_set` is certain not to change its key.
+            # Another publisher of this name may have begun, whose key `compare_set` does not change.
             self._store.compare_set(self._key, self._publisher, "")
             self._store.delete_key(self._joined)
 
