@@ -171,7 +171,7 @@ impl Cli {
         })
     }
 
-    /// The command `far`. It is not for people, so nothing that describes the command line names it.
+    /// Reads the command `far`, which only `farwrite` itself starts. So no help, page or completion names it.
     fn of_far(arguments: impl Iterator<Item = OsString>) -> Option<Self> {
         let mut words = arguments.skip(1);
         let is_far = words.next()? == "--quiet" && words.next()? == "far";
@@ -215,7 +215,7 @@ fn flowing(text: &str) -> String {
     paragraphs.join("\n\n")
 }
 
-/// Whether a paragraph has lines that are not filled.
+/// Whether a paragraph has indented lines, such as examples, which keep their ends.
 pub(crate) fn has_indented_lines(paragraph: &str) -> bool {
     paragraph.contains("\n ") || paragraph.starts_with(' ')
 }

@@ -167,7 +167,7 @@ fn append_to(file: &Path) -> io::Result<File> {
     options.open(file)
 }
 
-/// Peers that were refused, of which the console warns too unless this end is only busy.
+/// The log has each peer that was refused. The console also warns, unless this end was only busy.
 impl Observer for Audit {
     fn observe(&self, event: Event) {
         match &event {

@@ -36,7 +36,7 @@ use crate::{dry_run, interrupt, outcome};
 /// How long to wait before the next attempt while this machine has no network.
 const NO_NETWORK: Duration = Duration::from_millis(500);
 
-/// With eqds, without --first-window.
+/// The first window of EQDS if the user gives no `--first-window`.
 const FIRST_WINDOW_BYTES: u64 = 64 << 10;
 
 const EXAMPLES: &str = "\

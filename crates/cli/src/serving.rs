@@ -104,7 +104,7 @@ pub(crate) struct Serving<'a> {
 enum Served {
     /// No transfer has ended: it was a dry run, for example.
     Nothing,
-    /// Packets of a transfer did not pass, or no longer. The sender may come again.
+    /// Packets of a transfer did not pass, or they no longer pass. The sender may come again.
     Lost(Unfinished),
     Transfer(Result<ExitCode, Failure>),
 }

@@ -20,7 +20,7 @@ use crate::options::ConnectionOptions;
 /// requests in a second (P12.4).
 pub struct Listener {
     node: Arc<Node>,
-    /// The unspecified address at which the port is bound, if it is.
+    /// The address at which the port is bound, if that is the unspecified address.
     wildcard: Option<IpAddr>,
 }
 

@@ -41,9 +41,9 @@ const ROUNDS_A_POLL: usize = 3;
 /// An endpoint that a thread of its own polls, so that any thread can use it.
 ///
 /// Calls on the endpoint go through [`ProgressThread::call`]. The thread, or one that polls in its
-/// place ([`ProgressThread::wait_or_poll`]), runs calls and tasks between two polls. Reading a [`RecvHandle`](crate::RecvHandle) or a [`SendHandle`](crate::SendHandle) costs
-/// a few atomic loads on any thread. [`ProgressThread::wait`] sleeps until a condition on them
-/// holds.
+/// place ([`ProgressThread::wait_or_poll`]), runs calls and tasks between two polls. Reading a
+/// [`RecvHandle`](crate::RecvHandle) or a [`SendHandle`](crate::SendHandle) costs a few atomic loads
+/// on any thread. [`ProgressThread::wait`] sleeps until a condition on them holds.
 ///
 /// ```
 /// use std::net::{Ipv4Addr, SocketAddr};

@@ -39,7 +39,7 @@ impl Waiters {
         self.lock().last_ended
     }
 
-    /// A thread has waited.
+    /// Notes that a thread has waited.
     pub(crate) fn end(&self) {
         self.lock().last_ended = Some(Instant::now());
     }

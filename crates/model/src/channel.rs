@@ -153,7 +153,7 @@ impl Channel {
         Some(from + chunk)
     }
 
-    /// Packets of the chunk that was lost last which are still missing.
+    /// Returns how many packets of the last lost chunk are still missing.
     pub(crate) fn missing(&self) -> f64 {
         self.missing
     }

@@ -14,8 +14,8 @@ pub enum Loss {
         loss_chunk: f64,
         /// Number of packets in a chunk, 1 to 2^20. With [`Variant::Protocol`](crate::Variant),
         /// control messages are lost like one packet, and the receiver keeps the packets of a chunk
-        /// that have arrived, so a repeated chunk needs only the others. The other variants have the chunk as their unit, as the
-        /// paper does.
+        /// that have arrived, so a repeated chunk needs only the others. The other variants have the
+        /// chunk as their unit, as the paper does.
         packets_per_chunk: u32,
     },
     /// Losses in bursts: a Markov chain of two states that steps once per packet and starts in its

@@ -162,7 +162,8 @@ fn attempts(setting: &Setting, [loss_chunk, loss_packet]: [f64; 2]) -> Attempts 
     }
 }
 
-/// Highest loss with [`Variant::Protocol`]: of packets, or of chunks if losses come in bursts. Above it, the number of rounds grows beyond what is useful.
+/// Highest loss with [`Variant::Protocol`]: of packets, or of chunks if losses come in bursts. Above it, the number of
+/// rounds grows beyond what is useful.
 pub(crate) const MAX_PROTOCOL_LOSS: f64 = 0.5;
 /// Highest number of chunks in a group of the protocol (P5.4).
 const MAX_PROTOCOL_GROUP: u32 = 255;

@@ -178,7 +178,7 @@ fn admit(
     }
 }
 
-/// Tells a sender that this end is busy.
+/// Refuses a sender because this end is busy. The sender learns the reason, and the observer gets an event.
 fn refuse(connection: &Connection, reason: String, observer: &dyn Observer) {
     connection.refuse_as_busy(&reason);
     let address = connection.peer_addr();

@@ -96,10 +96,12 @@ impl From<&ConnectionError> for ErrorKind {
     }
 }
 
-/// One end has `--sealed`. The end that notices tells the other one, so the text is true at both.
+/// What both ends say if one end has `--sealed` and the other end does not seal. The end that finds this out sends the
+/// text to its peer, so the text must be true at both ends.
 const ONE_SEALS: &str = "one end refuses data packets that are not sealed (--sealed), and the other does not seal \
                          them: leave out --unsealed, update the older end, or leave out --sealed";
-/// One end uses EQDS. The end that notices tells the other one, so the text is true at both.
+/// What both ends say if only one end uses EQDS. The end that finds this out sends the text to its peer, so the text must
+/// be true at both ends.
 const ONE_HAS_CREDIT: &str = "one end uses EQDS, and the other does not: give the sender --rate-control eqds and the \
                               receiver --credit-rate RATE, or leave out both";
 

@@ -298,7 +298,7 @@ impl RoutedEndpoint {
         answered_ns.unwrap_or(0)
     }
 
-    /// Tells the program for how long packets have not passed, and finds out whether they do.
+    /// Sends a probe if one is due, and tells the program how long ago packets last passed in both directions.
     ///
     /// # Errors
     /// That of the program.

@@ -86,7 +86,7 @@ impl<R: FnOnce() -> io::Result<SocketAddr>> Detour<R> {
         matches!(*self.stage.borrow(), Stage::Taken)
     }
 
-    /// Learns for how long packets have not passed.
+    /// The transfer calls this with the time for which packets have not passed.
     ///
     /// # Errors
     /// [`ErrorKind::Unreachable`] if that is long, and the other end answers through ssh: the transfer must end.

@@ -244,7 +244,7 @@ impl Service {
     }
 
     /// # Errors
-    /// Why there is no room for one more connection beside those that there are.
+    /// The reason, if this end has no room for a connection beside `others`.
     fn check_room(&self, others: &[Connection], new: &Connection) -> Result<(), String> {
         if others.len() >= MOST_CONNECTIONS {
             return Err("this end has too many connections".into());

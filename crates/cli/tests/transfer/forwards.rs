@@ -314,8 +314,8 @@ fn known_near(rig: &Rig, name: &str, far: (&str, PublicKey), to: &str) -> Runnin
     Running::spawn(near)
 }
 
-/// Each known peer reaches its own destinations over as many connections as it may have, a stranger nothing, and a peer
-/// that is removed nothing more.
+/// A known peer reaches its own destinations, over as many connections as it may have. A stranger reaches nothing, and a
+/// peer that was removed reaches nothing any more.
 #[test]
 fn known_peers_have_destinations_of_their_own_until_they_are_removed() {
     let (to, taken) = server();

@@ -23,7 +23,8 @@ fn another_key_is_refused_and_the_receiver_goes_on() {
     receiver.end().assert(0, "without a key that is accepted");
 }
 
-/// One of them notices, and tells the other one in the same words.
+/// Where two ends do not fit, one end finds this out. It sends its sentence to the other end, so both ends print the same
+/// sentence.
 #[test]
 fn ends_that_cannot_agree_say_the_same() {
     let rig = Rig::new();

@@ -88,7 +88,7 @@ fn many_bytes_go_there_and_back() {
     );
 }
 
-/// rsync starts its remote shell with such an output.
+/// rsync makes the standard output of its remote shell non-blocking.
 #[test]
 fn an_input_and_an_output_that_do_not_block_carry_all_bytes() {
     let root = machines("rsh-not-blocking");

@@ -14,7 +14,7 @@ use proptest::prelude::*;
 
 const MTU: u64 = 4096;
 /// A packet on a cable of 10 Gbit/s: 4096 bytes of payload, 60 of headers (IPv4, UDP, BTH, RETH, ICRC), 38 of framing.
-/// In tenths of a nanosecond.
+/// The time is in tenths of a nanosecond.
 const PACKET_TENTHS: u64 = (4096 + 60 + 38) * 8;
 const DEADLINE_NS: u64 = 1_000_000;
 
@@ -206,7 +206,7 @@ proptest! {
     }
 }
 
-/// `xp@eqds` with switches that it needs.
+/// Runs an incast over `xp@eqds`, with the switches that it needs.
 fn over_credit(senders: usize, packets: u64, complete_by: CompleteBy) -> Outcome {
     let plan = format!(
         "[topology.t]\nshape = \"star\"\nhosts = {}\ncable = {{ rate = \"10Gbit\", delay = \"1us\" }}\n\
@@ -266,7 +266,7 @@ fn of_an_incast_with_credit_only_first_windows_are_trimmed() {
     }
 }
 
-/// The keys of a plan, and the protocols that do not have them.
+/// A plan may have the keys with XP, and with no other protocol.
 #[test]
 fn a_plan_says_who_shares_a_queue_pair_and_what_completes_a_flow() {
     let plan = |protocol: &str, keys: &str| {

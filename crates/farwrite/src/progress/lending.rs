@@ -18,7 +18,8 @@ use farwrite_fabric::contract::RealTime;
 use super::{MAX_SLEEP, Progress, SharedThread};
 use crate::error::Error;
 
-/// How long nobody polls an endpoint that a thread has borrowed and left, at most. Arrivals and timers wait for as long.
+/// The longest time for which nobody polls an endpoint that a thread has borrowed and left. Arrivals and timers may wait
+/// for this time.
 /// A thread that polls and leaves the endpoint sets the alarm again when less than half of this time is left. It is also
 /// the longest time between two waits of a thread that borrows.
 const MOST_IDLE: Duration = Duration::from_micros(200);
@@ -43,7 +44,7 @@ pub(crate) trait Lender: Send + Sync {
     fn recall(&self);
 }
 
-/// A wait of a thread that has waited before, shortly ago.
+/// A wait that begins shortly after the last wait for the same thing has ended.
 pub struct RepeatedWait(Arc<dyn Lender>);
 
 impl RepeatedWait {
@@ -78,9 +79,9 @@ pub(super) enum Ending {
 #[derive(Clone, Copy)]
 enum TakeBack {
     AtOnce,
-    /// After [`MOST_IDLE`]: the thread has polled.
+    /// After at most [`MOST_IDLE`], because the thread has polled.
     Later,
-    /// When the alarm ends that is set: the thread has not polled.
+    /// At the time for which the alarm is set, because the thread has not polled.
     AsBefore,
 }
 
@@ -97,7 +98,7 @@ pub(super) struct Lending<F: RealTime> {
 }
 
 struct State<F: RealTime> {
-    /// What nobody polls at the moment.
+    /// The endpoint and its tasks, while no thread polls them.
     left: Option<Box<Progress<F>>>,
     ending: Option<Ending>,
     /// Whether a thread has borrowed the endpoint.
@@ -109,7 +110,7 @@ struct State<F: RealTime> {
 }
 
 impl<F: RealTime> State<F> {
-    /// Nobody polls from now on.
+    /// Keeps what a thread leaves, and sets the alarm that wakes the endpoint's thread.
     fn leave(&mut self, progress: Box<Progress<F>>, alarm: &Alarm, take_back: TakeBack) {
         self.left = Some(progress);
         let now = Instant::now();
@@ -120,7 +121,7 @@ impl<F: RealTime> State<F> {
         };
         let is_set = |at: Instant| least.is_some_and(|least| at > least);
         if !self.alarm_at.is_some_and(is_set) {
-            // A thread that has not polled puts nothing off.
+            // A thread that has not polled must not put the alarm off.
             let delay = match take_back {
                 TakeBack::Later => MOST_IDLE,
                 TakeBack::AtOnce | TakeBack::AsBefore => Duration::ZERO,

@@ -8,8 +8,9 @@ use crate::psn;
 
 /// The two halves of a queue pair's credit, in packets: each one costs the credit of a full packet.
 ///
-/// A message begins with a first window. The first of its packets that arrives, with or without its payload, tells the
-/// receiver how long the message is, and the receiver grants the rest. No grant follows the end of the receive.
+/// The sender sends a first window of each message without a grant. The first packet of a message that arrives tells the
+/// receiver how long the message is, also if a switch has cut its payload. The receiver then grants the rest of the
+/// message. When the receive has ended, the receiver grants no more.
 #[derive(Debug)]
 pub(super) struct Credit {
     /// The sender.
@@ -156,7 +157,7 @@ mod tests {
         assert_eq!(credit.take_wanted(), Some(7));
         credit.on_arrival(0, 10);
         assert_eq!(credit.take_wanted(), None);
-        // A message without packets ends: the next one is still under way.
+        // A message ends of which no packet has arrived. The next message is still under way.
         credit.on_arrival(2, 2);
         credit.on_end(0);
         credit.on_end(1);

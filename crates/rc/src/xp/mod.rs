@@ -40,10 +40,10 @@
 //! - Section 3.1 says that a receive completes when all fragments have arrived, section 3.1.2 that the last one
 //!   completes it. The default is the second rule, with which a path that reorders packets makes the last ones late.
 //!   With the first rule, a lost packet makes the receive wait for the deadline or for a later message.
-//! - The byte counter counts a packet that arrives twice twice, because nothing remembers which packets arrived. So a
+//! - A packet that arrives twice counts twice, because the receiver does not remember which packets have arrived. So a
 //!   receive that bytes complete may end before its last missing packet.
 //! - The paper names EQDS (3.1.3) without its rules for messages that are not repaired. EQDS counts packets that have
-//!   arrived, which a lost packet never does, and restarts with an acknowledgement, which XP does not have. So a message
+//!   arrived, but a lost packet never arrives. EQDS restarts with an acknowledgement, and XP has none. So a message
 //!   asks for its own length, and starts as EQDS does after a timeout. Credit is state of the host, not of the context.
 //! - Timeouts are deadlines on the clock of the queue pair, which run from the post on.
 //! - SEND, READ, and WRITE without immediate are not implemented, nor is the stride of section 3.2.
