@@ -377,9 +377,20 @@ fn a_sender_remembers_the_path() {
     assert!(!cache.exists());
     send(&["--rate-control", "fixed", "--rate", "1Gbit"]);
     assert!(!cache.exists(), "nothing is learned at a fixed rate");
-    let said = send(&[]);
-    assert!(said.contains("limited by "), "{said}");
-    let known = fs::read_to_string(&cache).expect("a cache");
+    // A sender without processor time is limited by its pace, and then it keeps nothing. So each of these
+    // sends has some trials.
+    let learn = |before: Option<&str>| {
+        for _ in 0..10 {
+            let said = send(&[]);
+            assert!(said.contains("limited by "), "{said}");
+            let known = fs::read_to_string(&cache).ok();
+            if known.as_deref() != before {
+                return known.expect("a cache");
+            }
+        }
+        panic!("ten sends kept nothing");
+    };
+    let known = learn(None);
     assert!(known.contains("127.0.0.1 127.0.9.1"), "{known}");
     // These measure less than the path carries.
     let short = rig.file("short", 20_000);
@@ -388,11 +399,8 @@ fn a_sender_remembers_the_path() {
     assert_eq!(fs::read_to_string(&cache).expect("a cache"), known);
     // An invalid cache is replaced.
     fs::write(&cache, "damaged").expect("write");
-    send(&[]);
-    assert_eq!(
-        fs::read_to_string(&cache).expect("a cache").lines().count(),
-        known.lines().count()
-    );
+    let learned = learn(Some("damaged"));
+    assert_eq!(learned.lines().count(), known.lines().count());
 }
 
 #[test]
