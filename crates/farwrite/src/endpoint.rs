@@ -249,6 +249,35 @@ impl<F: Fabric> Endpoint<F> {
         }
     }
 
+    /// Destroys a queue pair, and creates another one in its place: the tasks and wakers of the old one
+    /// ([`ProgressThread::add_task_of`](crate::ProgressThread::add_task_of)) go on with the new one. Use this to
+    /// go on with smaller packets: the MTU of a queue pair does not change.
+    ///
+    /// # Errors
+    /// Those of [`Endpoint::destroy_qp`] and [`Endpoint::create_qp`]. The old queue pair is gone in any case.
+    pub fn replace_qp(&mut self, qp: QueuePair, options: QpOptions) -> Result<QueuePair, Error> {
+        self.destroy_qp(qp)?;
+        // The place that was freed last is taken first.
+        let new = self.create_qp(options)?;
+        debug_assert_eq!(new.index, qp.index, "tasks belong to the place");
+        Ok(new)
+    }
+
+    /// Ends a queue pair because of `reason`: later calls fail with [`Error::BrokenQueuePair`], until it is destroyed.
+    /// Open messages of bounded schemes end as at their deadlines, and all others as failed.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchQueuePair`], [`Error::BrokenQueuePair`], [`Error::Fabric`].
+    pub fn break_qp(&mut self, qp: QueuePair, reason: Error) -> Result<(), Error> {
+        let pair = self.queue_pairs.get_mut(qp)?;
+        let ended = pair.end_bounded(&mut self.fabric, &self.known);
+        let Some(pair) = self.queue_pairs.break_at(qp.index, reason) else {
+            return ended;
+        };
+        let destroyed = self.end_pair(qp.index, pair);
+        ended.and(destroyed)
+    }
+
     /// Returns all resources of a queue pair to the fabric. Its open messages end as failed.
     fn end_pair(&mut self, index: u32, pair: Pair) -> Result<(), Error> {
         self.schedule.remove(index);

@@ -7,9 +7,10 @@ use farwrite_fabric::contract::Fabric;
 use farwrite_wire::control::{Outcome, Withdrawal};
 
 use super::Pair;
+use super::recv::OpenRecv;
 use super::send::OpenSend;
 use crate::error::Error;
-use crate::registry::TableArrivals;
+use crate::registry::{Registry, TableArrivals};
 
 /// The deadlines of open messages or writes by number, the earliest first. Each has at most one.
 #[derive(Debug, Default)]
@@ -66,17 +67,47 @@ impl Pair {
     ) -> Result<bool, Error> {
         let mut any = false;
         while let Some(message) = self.recv.deadlines.pop_due(now_ns) {
-            let received = self.sdr.received();
-            let is_whole = received.is_complete(message) && received.immediate_is_whole(message);
-            let outcome = match is_whole {
-                true => Outcome::Whole,
-                false if self.may_end_partial(message) => Outcome::Partial,
-                false => Outcome::Failed,
-            };
-            self.complete_recv(fabric, message, outcome)?;
+            self.end_recv_early(fabric, message)?;
             any = true;
         }
         Ok(any)
+    }
+
+    /// Ends a receive as at its deadline.
+    fn end_recv_early<F: Fabric>(
+        &mut self,
+        fabric: &mut Adapter<F>,
+        message: u64,
+    ) -> Result<(), Error> {
+        let received = self.sdr.received();
+        let is_whole = received.is_complete(message) && received.immediate_is_whole(message);
+        let outcome = match is_whole {
+            true => Outcome::Whole,
+            false if self.may_end_partial(message) => Outcome::Partial,
+            false => Outcome::Failed,
+        };
+        self.complete_recv(fabric, message, outcome)
+    }
+
+    /// Ends the messages of bounded schemes as at their deadlines.
+    pub(crate) fn end_bounded<F: Fabric>(
+        &mut self,
+        fabric: &mut Adapter<F>,
+        known: &Registry,
+    ) -> Result<(), Error> {
+        let is_bounded = |recv: &OpenRecv| recv.repair().is_some_and(|repair| repair.is_bounded);
+        let open = self.recv.open.iter().filter(|(_, recv)| is_bounded(recv));
+        let received: Vec<u64> = open.map(|(message, _)| *message).collect();
+        for message in received {
+            self.end_recv_early(fabric, message)?;
+        }
+        let open = self.send.open.iter();
+        let bounded = open.filter(|(_, send)| known.is_bounded(send.scheme()));
+        let sent: Vec<u64> = bounded.map(|(message, _)| *message).collect();
+        for message in sent {
+            self.end_send_early(message);
+        }
+        Ok(())
     }
 
     fn may_end_partial(&mut self, message: u64) -> bool {
@@ -158,14 +189,19 @@ impl Pair {
     /// that, otherwise as failed.
     pub(super) fn expire_sends(&mut self, now_ns: u64) {
         while let Some(message) = self.send.deadlines.pop_due(now_ns) {
-            let scheme = self.send.open.get(&message).map(OpenSend::scheme);
-            let sender = scheme.and_then(|tag| self.halves.existing_sender(tag));
-            let may_end = sender.is_none_or(|sender| sender.may_end_partial(message));
-            let outcome = match may_end && self.sdr.accepts_partial(message) {
-                true => Outcome::Partial,
-                false => Outcome::Failed,
-            };
-            self.stop_send(message, outcome);
+            self.end_send_early(message);
         }
+    }
+
+    /// Ends a send as at its deadline.
+    fn end_send_early(&mut self, message: u64) {
+        let scheme = self.send.open.get(&message).map(OpenSend::scheme);
+        let sender = scheme.and_then(|tag| self.halves.existing_sender(tag));
+        let may_end = sender.is_none_or(|sender| sender.may_end_partial(message));
+        let outcome = match may_end && self.sdr.accepts_partial(message) {
+            true => Outcome::Partial,
+            false => Outcome::Failed,
+        };
+        self.stop_send(message, outcome);
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use farwrite::fabric::sim::Verdict;
 use farwrite::schemes::scheme::{Receiver, Scheme, Sender};
-use farwrite::{QpOptions, RecvOptions, SchemeName, SchemeTag};
+use farwrite::{Error, QpOptions, RecvOptions, SchemeName, SchemeTag};
 use farwrite_link::{LinkConfig, Reorder};
 use farwrite_wire::control::{Control, Offer, Withdrawal};
 
@@ -155,6 +155,30 @@ fn a_sender_that_is_done_ends_a_message_whose_last_fragment_is_lost() {
     world.traffic.pass_all();
     settle(&mut world, &parcel);
     end(world, vec![parcel]);
+}
+
+#[test]
+fn a_queue_pair_that_is_broken_ends_them_with_what_has_arrived() {
+    const LONG: usize = 16 << 20;
+    for scheme in BOUNDED {
+        let mut world = World::new(1, long_haul(), &options());
+        let parcel = post_ahead(&mut world, order(LONG, scheme), RecvOptions::default());
+        world.run_for(RTT / 2 + 2 * MIB);
+        assert_eq!(parcel.outcomes(), [None; 2], "{scheme}: under way");
+        for end in [&mut world.a, &mut world.b] {
+            let broken = end.endpoint.break_qp(end.qp, Error::NotConnected(7));
+            broken.expect("it works until then");
+            let again = end.endpoint.qp_stats(end.qp).expect_err("broken");
+            assert!(
+                again.to_string().contains("queue pair 7 is not connected"),
+                "{again}"
+            );
+        }
+        assert_eq!(parcel.outcomes(), [PARTIAL; 2], "{scheme}");
+        world.check_part(&parcel, PACKET);
+        let partial = parcel.inn.recv.partial().expect("partial");
+        assert!((1..LONG as u64).contains(&partial.bytes()), "{scheme}");
+    }
 }
 
 #[test]
