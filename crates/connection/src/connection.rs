@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use farwrite::{Endpoint, PeerStats, ProgressThread, QpOptions, QueuePair, UdpFabric, Waiters};
 use farwrite_keys::Text;
 
+use crate::cutover::GoesOn;
 use crate::error::{Ended, Error};
 use crate::keys::Peer;
 use crate::message::ByeCause;
@@ -331,6 +332,11 @@ impl Drop for Inner {
 
 /// A queue pair that both ends have opened. It is closed when dropped. What has been registered for it
 /// stays registered.
+///
+/// If the path comes to carry only smaller packets, [`Messages`] and streams go on. A queue pair that the program uses
+/// itself breaks: its calls fail with [`farwrite::Error::BrokenQueuePair`], whose reason is
+/// [`RouteError::Shrunk`](farwrite::routes::RouteError::Shrunk) with the new MTU. Drop it, and open another one by the
+/// same connection.
 #[derive(Debug)]
 pub struct OpenedQueuePair {
     connection: Connection,
@@ -360,7 +366,12 @@ impl OpenedQueuePair {
     /// Bytes of the largest message ([`Connection::largest_message`]).
     #[must_use]
     pub fn largest_message(&self) -> u64 {
-        self.largest_message
+        let inner = &self.connection.0;
+        let driver = inner.node.driver();
+        let session = driver.session(inner.session);
+        // The path may have come to carry only smaller packets.
+        let now = session.and_then(|session| session.largest_message(self.number));
+        now.unwrap_or(self.largest_message)
     }
 
     /// Says that everything has been sent and received at both ends, and that the queue pair stays only to
@@ -372,6 +383,18 @@ impl OpenedQueuePair {
         if let Some(session) = inner.node.driver().session_mut(inner.session) {
             session.retire_pair(self.number);
         }
+    }
+
+    /// `carries` goes on over another queue pair if the path comes to carry only smaller packets. Without this, the
+    /// queue pair is broken in that case.
+    ///
+    /// # Errors
+    /// [`Error::Over`], [`Error::Endpoint`].
+    pub fn carry(&self, carries: impl GoesOn + 'static) -> Result<(), Error> {
+        let number = self.number;
+        let carries = Box::new(carries);
+        self.connection
+            .on_session(move |session, _| session.carry(number, carries))
     }
 
     /// Its connection.

@@ -9,6 +9,7 @@ use farwrite_keys::{AddressError, Proof, PublicKey, Text, shown};
 
 use crate::message::{ByeCause, Malformed};
 use crate::purpose::{Purpose, listed};
+use crate::session::SESSION_MTU;
 
 /// Why a call on a connection or a listener failed.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -287,6 +288,9 @@ fn because(cause: ByeCause) -> &'static str {
 
 fn stuck(shrunk: &Option<RouteShrunk>) -> String {
     match shrunk {
+        Some(shrunk) if shrunk.carries < SESSION_MTU => {
+            format!("{shrunk}. A connection needs packets of {SESSION_MTU} bytes")
+        }
         Some(shrunk) => format!("{shrunk}. Open a new connection, whose packets are smaller"),
         None => "the path carries packets of this size, but not those with data".into(),
     }

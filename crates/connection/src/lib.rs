@@ -44,6 +44,7 @@
 
 mod connect;
 mod connection;
+mod cutover;
 mod driver;
 mod error;
 #[doc(hidden)]
@@ -65,6 +66,7 @@ mod ticket;
 
 pub use connect::{Connector, connect, connect_any};
 pub use connection::{Connection, OpenedQueuePair};
+pub use cutover::{EndedMessages, GoesOn, Numbers};
 pub use error::{Ended, Error};
 pub use handshake::RefusalCounts;
 pub use keys::{Keys, Peer};

@@ -7,6 +7,7 @@ use farwrite::routes::RouteOffer;
 use farwrite_keys::Text;
 use serde::{Deserialize, Serialize};
 
+use crate::cutover::EndedMessages;
 use crate::purpose::Purpose;
 
 /// The longest message of the session queue pair.
@@ -14,10 +15,15 @@ pub(crate) const MAX_BYTES: u64 = 4096;
 /// The longest name of a queue pair.
 pub(crate) const MAX_NAME_BYTES: usize = 255;
 
+/// The capability of an end that goes on with smaller packets.
+pub(crate) const GOES_ON: u64 = 1;
+
 /// The payload of an answer and of a proof.
 #[derive(Debug)]
 pub(crate) struct Introduction {
     pub(crate) software: Text,
+    /// What the sender can do: [`GOES_ON`].
+    pub(crate) capabilities: u64,
     pub(crate) queue_pair: QpInfo,
     pub(crate) route: RouteOffer,
     /// What the initiator wants, one purpose, or what the responder serves.
@@ -35,7 +41,6 @@ pub(crate) type Flow = (SocketAddr, SocketAddr);
 #[derive(Serialize, Deserialize)]
 struct IntroductionFields {
     software: Text,
-    /// Bits that are to be assigned.
     capabilities: u64,
     queue_pair: Vec<u8>,
     route: Vec<u8>,
@@ -59,7 +64,7 @@ impl Introduction {
     pub(crate) fn encode(&self) -> Result<Vec<u8>, Malformed> {
         let fields = IntroductionFields {
             software: self.software.clone(),
-            capabilities: 0,
+            capabilities: self.capabilities,
             queue_pair: self.queue_pair.encode().map_err(Malformed::new)?,
             route: self.route.encode().to_vec(),
             purposes: self.purposes.clone(),
@@ -75,6 +80,7 @@ impl Introduction {
             postcard::take_from_bytes::<IntroductionFields>(bytes).map_err(Malformed::new)?;
         Ok(Self {
             software: fields.software,
+            capabilities: fields.capabilities,
             queue_pair: QpInfo::decode(&fields.queue_pair).map_err(Malformed::new)?,
             route: RouteOffer::decode(&fields.route).map_err(Malformed::new)?,
             purposes: fields.purposes,
@@ -130,10 +136,24 @@ pub(crate) enum Message {
     Bye { cause: ByeCause, reason: Text },
     /// The sender has ended the connection, and takes no answer.
     Left,
+    /// The path carries only packets of this MTU.
+    Smaller { mtu: u32 },
+    /// The initiator goes on over another queue pair with smaller packets.
+    Cutover {
+        number: u32,
+        queue_pair: Vec<u8>,
+        ended: EndedMessages,
+    },
+    /// The responder does too.
+    CutoverAccepted {
+        number: u32,
+        queue_pair: Vec<u8>,
+        ended: EndedMessages,
+    },
 }
 
 /// The number of the first kind that this version does not know.
-const UNKNOWN_KINDS: u8 = 7;
+const UNKNOWN_KINDS: u8 = 10;
 
 /// Why an end ends a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -192,7 +212,12 @@ mod tests {
         assert_eq!(Message::decode(&bytes), Ok(Some(ready.clone())));
         bytes.extend_from_slice(b"a field of a later version");
         assert_eq!(Message::decode(&bytes), Ok(Some(ready)));
-        assert_eq!(Message::Left.encode(), [UNKNOWN_KINDS - 1]);
+        let accepted = Message::CutoverAccepted {
+            number: 0,
+            queue_pair: Vec::new(),
+            ended: EndedMessages::default(),
+        };
+        assert_eq!(accepted.encode()[0], UNKNOWN_KINDS - 1);
         assert_eq!(Message::decode(&[UNKNOWN_KINDS, 9, 9]), Ok(None));
         assert!(Message::decode(&[]).is_err());
         let name = "n".repeat(MAX_NAME_BYTES + 1);

@@ -1,13 +1,14 @@
 //! Whole messages over a queue pair: received into buffers of its own, and sent in order.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use farwrite::{
-    Endpoint, Error, MemoryRegion, Outcome, QueuePair, RealTime, RecvHandle, SendHandle,
+    Endpoint, Error, MemoryRegion, Outcome, QpOptions, QueuePair, RealTime, RecvHandle, SendHandle,
     SendOptions, UdpFabric,
 };
 
+use crate::cutover::{EndedMessages, Numbers};
 use crate::ticket::{Ticket, TooLong};
 
 pub(crate) struct MessageQueue {
@@ -22,8 +23,8 @@ pub(crate) struct MessageQueue {
     /// Buffers whose messages wait in `arrived`.
     held: VecDeque<MemoryRegion>,
     waiting: VecDeque<(Vec<u8>, Arc<Ticket>)>,
-    /// The message that is sent when a slot is free.
-    next: Option<(MemoryRegion, Arc<Ticket>)>,
+    /// Messages with registered memory, which are sent when a slot is free.
+    next: VecDeque<(MemoryRegion, Arc<Ticket>)>,
     sent: VecDeque<(MemoryRegion, SendHandle, Arc<Ticket>)>,
     options: SendOptions,
     /// Messages that have arrived or have left, and have ended.
@@ -31,6 +32,41 @@ pub(crate) struct MessageQueue {
     /// Bytes of messages that are queued or under way.
     unsent_bytes: u64,
     buffers: Buffers,
+    /// Messages that were received into buffers of this queue pair, or sent over it.
+    counts: Counts,
+    /// The messages that were open when the queue pair before was cut, until this end goes on over `qp`.
+    cut: Option<Open>,
+}
+
+/// The most numbers of failed messages that are kept. The peer learns of each by itself before as many others are
+/// under way.
+const MOST_FAILED: usize = 512;
+
+/// Messages of a queue pair.
+#[derive(Default)]
+struct Counts {
+    sent: u64,
+    received: u64,
+    /// The last ones that were received, and were not whole.
+    failed: VecDeque<u64>,
+}
+
+impl Counts {
+    fn note_failed(&mut self, number: u64) {
+        self.failed.push_back(number);
+        if self.failed.len() > MOST_FAILED {
+            self.failed.pop_front();
+        }
+    }
+}
+
+/// Messages of a queue pair that had not ended.
+struct Open {
+    qp: QueuePair,
+    /// The longest message of the new queue pair.
+    limit: u64,
+    sent: BTreeSet<u64>,
+    received: BTreeSet<u64>,
 }
 
 /// How many buffers there are, and may be.
@@ -89,12 +125,14 @@ impl MessageQueue {
             arrived: VecDeque::new(),
             held: VecDeque::new(),
             waiting: VecDeque::new(),
-            next: None,
+            next: VecDeque::new(),
             sent: VecDeque::new(),
             options,
             ended: 0,
             unsent_bytes: 0,
             buffers,
+            counts: Counts::default(),
+            cut: None,
         })
     }
 
@@ -107,12 +145,12 @@ impl MessageQueue {
 
     /// Messages that are queued or under way.
     pub(crate) fn unsent(&self) -> usize {
-        self.waiting.len() + usize::from(self.next.is_some()) + self.sent.len()
+        self.waiting.len() + self.next.len() + self.sent.len()
     }
 
     /// Whether all messages have left this end at least once.
     pub(crate) fn has_left(&self) -> bool {
-        let is_waiting = !self.waiting.is_empty() || self.next.is_some();
+        let is_waiting = !self.waiting.is_empty() || !self.next.is_empty();
         !is_waiting && self.sent.iter().all(|(_, send, _)| send.is_injected())
     }
 
@@ -154,6 +192,9 @@ impl MessageQueue {
     /// The queue pair is gone or broken, or the peer has sent a message that does not fit. All messages
     /// fail.
     pub(crate) fn poll(&mut self, endpoint: &mut Endpoint<UdpFabric>) -> Result<bool, Error> {
+        if self.cut.is_some() {
+            return Ok(false);
+        }
         let before = self.ended;
         self.take_arrivals(endpoint)?;
         let arrived = usize::try_from(self.ended - before).unwrap_or(0);
@@ -177,7 +218,10 @@ impl MessageQueue {
                 }
                 // The sender has given the message up, or it is longer than the buffer. The next one takes
                 // the next buffer.
-                Some(_) => self.idle.push(*region),
+                Some(_) => {
+                    self.idle.push(*region);
+                    self.counts.note_failed(recv.message());
+                }
             }
             self.posted.pop_front();
             self.ended += 1;
@@ -231,7 +275,10 @@ impl MessageQueue {
         let before = self.posted.len();
         while let Some(region) = self.idle.pop() {
             match endpoint.post_recv(self.qp, region.whole()) {
-                Ok(recv) => self.posted.push_back((region, recv)),
+                Ok(recv) => {
+                    self.counts.received = recv.message() + 1;
+                    self.posted.push_back((region, recv));
+                }
                 Err(error) => {
                     self.idle.push(region);
                     match error {
@@ -247,17 +294,20 @@ impl MessageQueue {
     fn post_messages(&mut self, endpoint: &mut Endpoint<UdpFabric>) -> Result<bool, Error> {
         let mut has_posted = false;
         loop {
-            if self.next.is_none() {
+            if self.next.is_empty() {
                 let Some((message, ticket)) = self.waiting.pop_front() else {
                     return Ok(has_posted);
                 };
-                self.next = Some((endpoint.register(message)?, ticket));
+                self.next.push_back((endpoint.register(message)?, ticket));
             }
-            let Some((region, ticket)) = self.next.take() else {
+            let Some((region, ticket)) = self.next.pop_front() else {
                 return Ok(has_posted);
             };
             match endpoint.post_send(self.qp, region.whole(), self.options) {
-                Ok(send) => self.sent.push_back((region, send, ticket)),
+                Ok(send) => {
+                    self.counts.sent = send.message() + 1;
+                    self.sent.push_back((region, send, ticket));
+                }
                 // It fails alone.
                 Err(Error::TooLong { length, limit }) => {
                     ticket.fail(TooLong { length, limit });
@@ -265,7 +315,7 @@ impl MessageQueue {
                     self.unsent_bytes -= endpoint.deregister(region)?.length();
                 }
                 Err(error) => {
-                    self.next = Some((region, ticket));
+                    self.next.push_front((region, ticket));
                     match error {
                         Error::Retry { .. } => return Ok(has_posted),
                         error => return Err(error),
@@ -276,6 +326,100 @@ impl MessageQueue {
         }
     }
 
+    /// The queue pair.
+    pub(crate) fn queue_pair(&self) -> QueuePair {
+        self.qp
+    }
+
+    /// As [`GoesOn::cut`](crate::GoesOn::cut).
+    pub(crate) fn cut(
+        &mut self,
+        endpoint: &mut Endpoint<UdpFabric>,
+        options: QpOptions,
+    ) -> Result<(QueuePair, EndedMessages), Error> {
+        let sent = self.sent.iter().map(|(_, send, _)| send);
+        let sent = sent.filter(|send| send.outcome().is_none());
+        let received = self.posted.iter().map(|(_, recv)| recv);
+        let received: Vec<_> = received.filter(|recv| recv.outcome().is_none()).collect();
+        let sent = sent.map(SendHandle::message).collect();
+        let (old, limit) = (self.qp, options.sdr.max_message_bytes);
+        self.qp = endpoint.replace_qp(old, options)?;
+        // Messages that were being closed are whole by now.
+        let open = received
+            .into_iter()
+            .filter(|recv| recv.outcome() != Some(Outcome::Whole));
+        let received = open.map(RecvHandle::message).collect();
+        let counts = std::mem::take(&mut self.counts);
+        let ended = EndedMessages {
+            received: Numbers::ended(counts.received, &received),
+            failed: counts.failed.into(),
+            sent: Numbers::ended(counts.sent, &sent),
+        };
+        self.cut = Some(Open {
+            qp: old,
+            limit,
+            sent,
+            received,
+        });
+        Ok((self.qp, ended))
+    }
+
+    /// As [`GoesOn::go_on`](crate::GoesOn::go_on).
+    ///
+    /// # Errors
+    /// Those of [`MessageQueue::poll`], and [`Error::TooLong`] if a message has begun that is too long now. Later ones may
+    /// have arrived, so it cannot fail alone.
+    pub(crate) fn go_on(
+        &mut self,
+        endpoint: &mut Endpoint<UdpFabric>,
+        theirs: &EndedMessages,
+    ) -> Result<(), Error> {
+        let Some(open) = self.cut.take() else {
+            return Ok(());
+        };
+        let mut again = Vec::new();
+        self.sent.retain(|(region, send, ticket)| {
+            let number = send.message();
+            if send.queue_pair() != open.qp || !open.sent.contains(&number) {
+                return true;
+            }
+            if !theirs.received.contains(number) {
+                again.push((*region, Arc::clone(ticket)));
+                return false;
+            }
+            ticket.finish(match theirs.failed.contains(&number) {
+                true => Outcome::Failed,
+                false => Outcome::Whole,
+            });
+            self.ended += 1;
+            true
+        });
+        let (mut is_too_long, limit) = (None, open.limit);
+        for (region, ticket) in again.into_iter().rev() {
+            let length = region.length();
+            is_too_long = is_too_long.or((length > limit).then_some(length));
+            self.next.push_front((region, ticket));
+        }
+        if let Some(length) = is_too_long {
+            return Err(Error::TooLong { length, limit });
+        }
+        for (region, recv) in std::mem::take(&mut self.posted) {
+            let number = recv.message();
+            if recv.queue_pair() != open.qp || !open.received.contains(&number) {
+                self.posted.push_back((region, recv));
+            } else if theirs.sent.contains(number) {
+                // The peer has given it up.
+                self.idle.push(region);
+                self.ended += 1;
+            } else {
+                let recv = endpoint.post_recv(self.qp, region.whole())?;
+                self.counts.received = recv.message() + 1;
+                self.posted.push_back((region, recv));
+            }
+        }
+        Ok(())
+    }
+
     /// Fails all messages, and returns the buffers. The queue pair must be destroyed before.
     pub(crate) fn end(&mut self, endpoint: &mut Endpoint<UdpFabric>) {
         let posted = self.posted.drain(..).map(|(region, _)| region);
@@ -283,7 +427,7 @@ impl MessageQueue {
             ticket.finish(Outcome::Failed);
             region
         });
-        let next = self.next.take().map(|(region, ticket)| {
+        let next = self.next.drain(..).map(|(region, ticket)| {
             ticket.finish(Outcome::Failed);
             region
         });

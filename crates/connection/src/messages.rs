@@ -3,9 +3,13 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use farwrite::{Endpoint, Outcome, QpWaker, RealTime, SendOptions, TaskState, UdpFabric, Waiters};
+use farwrite::{
+    Endpoint, Outcome, QpOptions, QpWaker, QueuePair, RealTime, SendOptions, TaskState, UdpFabric,
+    Waiters,
+};
 
 use crate::connection::{Connection, OpenedQueuePair};
+use crate::cutover::{EndedMessages, GoesOn};
 use crate::error::Error;
 use crate::message_queue::{Buffers, MessageQueue};
 use crate::ticket::{Ticket, TooLong};
@@ -89,9 +93,35 @@ impl State {
     }
 
     fn fail(&mut self, endpoint: &mut Endpoint<UdpFabric>, error: farwrite::Error) {
-        self.failed = Some(Arc::new(error));
+        self.fail_because(endpoint, Arc::new(error));
+    }
+
+    fn fail_because(&mut self, endpoint: &mut Endpoint<UdpFabric>, why: Arc<farwrite::Error>) {
+        self.failed.get_or_insert(why);
         self.queue.end(endpoint);
         self.waiters.wake();
+    }
+}
+
+impl GoesOn for Arc<Mutex<State>> {
+    fn cut(
+        &mut self,
+        endpoint: &mut Endpoint<UdpFabric>,
+        options: &QpOptions,
+    ) -> Result<(QueuePair, EndedMessages), farwrite::Error> {
+        lock(self).queue.cut(endpoint, options.clone())
+    }
+
+    fn go_on(&mut self, endpoint: &mut Endpoint<UdpFabric>, theirs: &EndedMessages) {
+        let mut state = lock(self);
+        if let Err(error) = state.queue.go_on(endpoint, theirs) {
+            state.fail(endpoint, error);
+        }
+        state.waiters.wake();
+    }
+
+    fn give_up(&mut self, endpoint: &mut Endpoint<UdpFabric>, why: Arc<farwrite::Error>) {
+        lock(self).fail_because(endpoint, why);
     }
 }
 
@@ -130,6 +160,7 @@ impl Messages {
         };
         let thread = pair.connection().thread();
         thread.add_task_of(pair.queue_pair(), run)?;
+        pair.carry(Arc::clone(&queue))?;
         Ok(Self {
             queue,
             unsent_bytes,
@@ -232,7 +263,8 @@ impl Drop for Messages {
     fn drop(&mut self) {
         let queue = Arc::clone(&self.queue);
         // The task ends by itself. The buffers are returned after the queue pair is gone, so that no packet changes them.
-        let _ = self.pair.call(move |endpoint, qp| {
+        let _ = self.pair.call(move |endpoint, _| {
+            let qp = lock(&queue).queue.queue_pair();
             if let Ok(()) = endpoint.destroy_qp(qp) {
                 lock(&queue).fail(endpoint, farwrite::Error::Stopped(None));
             }

@@ -20,6 +20,7 @@ use crate::message_queue::{Buffers, MessageQueue};
 use crate::options::ConnectionOptions;
 use crate::purpose::Purpose;
 
+mod cutovers;
 mod ending;
 mod gone;
 #[cfg(test)]
@@ -31,7 +32,7 @@ use ending::{LINGER_NS, WaitsFor};
 use gone::gone_ns;
 pub use gone::{INITIATOR_GONE_AFTER, RESPONDER_GONE_AFTER};
 pub(crate) use queue_pairs::fit_path;
-use queue_pairs::{Opening, Request};
+use queue_pairs::{OpenPair, Opening, Request};
 use stuck::StuckWatch;
 
 /// The MTU of the session queue pair (P12.5). Each path of IPv6 carries such packets.
@@ -111,6 +112,8 @@ pub(crate) struct Session {
     first: Option<(u32, String)>,
     /// The MTU that the path carries; 0 while it is not known.
     mtu: u32,
+    /// Whether the peer goes on with smaller packets when the path comes to carry no others.
+    pub(crate) peer_goes_on: bool,
     rtt: Duration,
     /// The silence of the peer that ends the session.
     pub(crate) silence_limit: Duration,
@@ -120,7 +123,7 @@ pub(crate) struct Session {
     asked_ns: u64,
     looked_ns: u64,
     stuck: StuckWatch,
-    pairs: BTreeMap<u32, QueuePair>,
+    pairs: BTreeMap<u32, OpenPair>,
     /// Those of `pairs` that have ended, and only answer late packets.
     retired: BTreeSet<u32>,
     openings: BTreeMap<u32, Opening>,
@@ -180,6 +183,7 @@ impl Session {
             is_peer_ready: false,
             first: None,
             mtu: 0,
+            peer_goes_on: false,
             rtt,
             silence_limit: shared.options.silence_limit,
             since_ns: shared.now_ns,
@@ -310,9 +314,14 @@ impl Session {
         let watch_ns = self.watch(shared)?;
         let watch_ns = match self.phase {
             Phase::Open => {
-                let pairs = self.pairs.values().chain([&self.qp]).copied();
-                let path = (self.route, self.mtu);
-                watch_ns.min(self.stuck.look(shared, path, pairs)?)
+                let pairs = self.pairs.values().map(|pair| pair.qp);
+                let path = (self.route, self.mtu, self.can_go_on());
+                let look = self.stuck.look(shared, path, pairs.chain([self.qp]));
+                let (look_ns, shrunk) = look?;
+                if let Some(shrunk) = shrunk {
+                    self.shrink(shared, &shrunk);
+                }
+                watch_ns.min(look_ns)
             }
             _ => watch_ns,
         };
@@ -540,8 +549,21 @@ impl Session {
             Message::Refused { number, reason } => {
                 if let Some(opening) = self.openings.get_mut(&number) {
                     opening.answer.get_or_insert(Err(reason));
+                } else {
+                    self.hear_refusal(shared, number);
                 }
             }
+            Message::Smaller { mtu } => self.hear_smaller(shared, mtu)?,
+            Message::Cutover {
+                number,
+                queue_pair,
+                ended,
+            } => self.follow_cutover(shared, number, (&queue_pair, &ended))?,
+            Message::CutoverAccepted {
+                number,
+                queue_pair,
+                ended,
+            } => self.finish_cutover(shared, number, (&queue_pair, &ended))?,
             Message::Close { number } => {
                 self.requests.retain(|request| request.number != number);
                 // The queue pair itself stays until its user closes it: messages may have arrived.

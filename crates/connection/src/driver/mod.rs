@@ -21,7 +21,7 @@ use slab::Slab;
 use crate::error::{Ended, Error};
 use crate::handshake::{self, Responder};
 use crate::keys::Peer;
-use crate::message::{ByeCause, Flow, Introduction};
+use crate::message::{ByeCause, Flow, GOES_ON, Introduction};
 use crate::options::ConnectionOptions;
 use crate::purpose::Purpose;
 use crate::session::{SESSION_MTU, Session, Shared, session_options};
@@ -219,9 +219,10 @@ impl Driver {
             let known = self.keeper.know(route, theirs.seen, rtt);
             known.map_err(farwrite::Error::from)?;
             let mut shared = shared!(self, endpoint);
-            let theirs = &theirs.queue_pair;
-            let mut session = Session::new(&mut shared, peer, role, (route, rtt), qp, theirs)?;
+            let info = &theirs.queue_pair;
+            let mut session = Session::new(&mut shared, peer, role, (route, rtt), qp, info)?;
             session.purpose = purpose;
+            session.peer_goes_on = theirs.capabilities & GOES_ON != 0;
             session.begin(&mut shared);
             Ok(session)
         };
@@ -347,6 +348,7 @@ pub(crate) fn reserve(
     };
     let introduction = Introduction {
         software: Text::new(SOFTWARE),
+        capabilities: GOES_ON,
         queue_pair,
         route: offer,
         purposes: purposes.to_vec(),

@@ -1,10 +1,9 @@
 //! The end of a session, by either end (P12.6).
 
-use farwrite::QueuePair;
 use farwrite::routes::Role;
 use farwrite_keys::Text;
 
-use super::{LOOK_AGAIN_NS, Phase, Session, Shared, nanoseconds};
+use super::{LOOK_AGAIN_NS, OpenPair, Phase, Session, Shared, nanoseconds};
 use crate::error::Ended;
 use crate::message::{ByeCause, Message};
 
@@ -87,8 +86,9 @@ impl Session {
 
     /// Whether chunks of this end were sent again, so that the path loses packets.
     fn has_repeated(&self, shared: &Shared<'_>) -> bool {
-        let mut pairs = self.pairs.values().chain([&self.qp]);
-        pairs.any(|qp| match shared.endpoint.qp_stats(*qp) {
+        let pairs = self.pairs.values().map(|pair| pair.qp);
+        let mut pairs = pairs.chain([self.qp]);
+        pairs.any(|qp| match shared.endpoint.qp_stats(qp) {
             Ok(stats) => stats.sender.retransmitted_chunks > 0,
             Err(_) => true,
         })
@@ -120,8 +120,8 @@ impl Session {
             waits_for,
         });
         // Their users must learn that the connection ends, if the queue pairs stay.
-        for qp in self.pairs.values() {
-            shared.endpoint.waker_of(*qp).wake();
+        for pair in self.pairs.values() {
+            shared.endpoint.waker_of(pair.qp).wake();
         }
     }
 
@@ -155,10 +155,10 @@ impl Session {
 
     /// Whether messages of this end have left that the peer has not acknowledged.
     pub(super) fn waits_for_acks(&self, shared: &Shared<'_>) -> bool {
-        let waits = |qp: &QueuePair| shared.endpoint.unacknowledged_since(*qp);
+        let waits = |pair: &OpenPair| shared.endpoint.unacknowledged_since(pair.qp);
         self.pairs
             .values()
-            .any(|qp| matches!(waits(qp), Ok(Some(_))))
+            .any(|pair| matches!(waits(pair), Ok(Some(_))))
     }
 
     /// Ends the session after the peer, which waits for this answer.
@@ -186,6 +186,7 @@ impl Session {
     fn destroy_pairs(&mut self, shared: &mut Shared<'_>) {
         let openings = std::mem::take(&mut self.openings).into_values();
         let pairs = std::mem::take(&mut self.pairs).into_values();
+        let pairs = pairs.map(|pair| pair.qp);
         for qp in openings.map(|opening| opening.qp).chain(pairs) {
             let _ = shared.endpoint.destroy_qp(qp);
         }

@@ -7,6 +7,7 @@ use farwrite::{QpConfig, QpInfo, QpOptions, QueuePair, Sealing};
 use farwrite_keys::Text;
 
 use super::{Session, Shared};
+use crate::cutover::GoesOn;
 use crate::error::{Ended, Error};
 use crate::message::{self, Malformed, Message};
 
@@ -17,9 +18,36 @@ pub(super) const MOST_REQUESTS: usize = 2 * MOST_OPENINGS;
 /// Queue pairs that have ended and only answer late packets take no place, up to this many times the places.
 const ENDED_PART: usize = 4;
 
+/// A queue pair that both ends have opened.
+pub(super) struct OpenPair {
+    pub(super) qp: QueuePair,
+    pub(super) options: QpOptions,
+    /// The MTU with which it was opened.
+    pub(super) first_mtu: u32,
+    /// What goes on over another queue pair if the path comes to carry only smaller packets.
+    pub(super) carries: Option<Box<dyn GoesOn>>,
+    /// Whether the peer has not answered a cutover.
+    pub(super) is_cut: bool,
+    pub(super) is_broken: bool,
+}
+
+impl OpenPair {
+    fn new(qp: QueuePair, options: QpOptions) -> Self {
+        Self {
+            qp,
+            first_mtu: options.sdr.mtu,
+            options,
+            carries: None,
+            is_cut: false,
+            is_broken: false,
+        }
+    }
+}
+
 /// A queue pair that this end has asked for.
 pub(super) struct Opening {
     pub(super) qp: QueuePair,
+    pub(super) options: QpOptions,
     /// The peer's answer.
     pub(super) answer: Option<Result<(), Text>>,
 }
@@ -120,11 +148,17 @@ impl Session {
         if !self.may_open() {
             return Ok(None);
         }
-        let qp = shared.endpoint.create_qp(self.fitted(shared, options))?;
+        let options = self.fitted(shared, options);
+        let qp = shared.endpoint.create_qp(options.clone())?;
         let queue_pair = encoded(shared, qp)?;
         let number = self.next_number;
         self.next_number = number.wrapping_add(2);
-        self.openings.insert(number, Opening { qp, answer: None });
+        let opening = Opening {
+            qp,
+            options,
+            answer: None,
+        };
+        self.openings.insert(number, opening);
         let name = name.to_owned();
         self.tell(&Message::Open {
             number,
@@ -146,8 +180,8 @@ impl Session {
         let opening = self.openings.get_mut(&number)?;
         match opening.answer.take()? {
             Ok(()) => {
-                let Opening { qp, .. } = self.openings.remove(&number)?;
-                self.pairs.insert(number, qp);
+                let Opening { qp, options, .. } = self.openings.remove(&number)?;
+                self.pairs.insert(number, OpenPair::new(qp, options));
                 // Others may wait for its place. No poll follows this call.
                 self.tell_waiters();
                 Some(Ok(qp))
@@ -161,12 +195,18 @@ impl Session {
         }
     }
 
+    /// Bytes of the largest message of a queue pair.
+    pub(crate) fn largest_message(&self, number: u32) -> Option<u64> {
+        Some(self.pairs.get(&number)?.options.sdr.max_message_bytes)
+    }
+
     /// Closes a queue pair, or gives up opening it.
     pub(crate) fn close_pair(&mut self, shared: &mut Shared<'_>, number: u32) {
         self.retired.remove(&number);
         self.has_changed = true;
         let opening = self.openings.remove(&number).map(|opening| opening.qp);
-        if let Some(qp) = self.pairs.remove(&number).or(opening) {
+        let open = self.pairs.remove(&number).map(|pair| pair.qp);
+        if let Some(qp) = open.or(opening) {
             // It goes with the endpoint if it is broken.
             let _ = shared.endpoint.destroy_qp(qp);
             self.tell(&Message::Close { number });
@@ -221,8 +261,8 @@ impl Session {
             return Ok(None);
         };
         match self.connect_pair(shared, &theirs, options) {
-            Ok((qp, queue_pair)) => {
-                self.pairs.insert(number, qp);
+            Ok((qp, options, queue_pair)) => {
+                self.pairs.insert(number, OpenPair::new(qp, options));
                 self.tell(&Message::Opened { number, queue_pair });
                 Ok(Some((number, name, qp)))
             }
@@ -239,11 +279,10 @@ impl Session {
         shared: &mut Shared<'_>,
         theirs: &[u8],
         options: &QpOptions,
-    ) -> Result<(QueuePair, Vec<u8>), Error> {
+    ) -> Result<(QueuePair, QpOptions, Vec<u8>), Error> {
         let theirs = QpInfo::decode(theirs).map_err(Malformed::new)?;
-        let qp = shared
-            .endpoint
-            .create_qp(self.fitted(shared, options.clone()))?;
+        let options = self.fitted(shared, options.clone());
+        let qp = shared.endpoint.create_qp(options.clone())?;
         let connected = shared
             .keeper
             .connect(shared.endpoint, self.route, qp, &theirs);
@@ -251,7 +290,7 @@ impl Session {
             .map_err(Error::from)
             .and_then(|()| encoded(shared, qp));
         match info {
-            Ok(info) => Ok((qp, info)),
+            Ok(info) => Ok((qp, options, info)),
             Err(error) => {
                 let _ = shared.endpoint.destroy_qp(qp);
                 Err(error)
