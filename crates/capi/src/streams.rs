@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::io::{self, ErrorKind, Read, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
-use farwrite::{QpStats, QueuePair};
+use farwrite::QpStats;
 use farwrite_connection::Connection;
 use farwrite_stream::{ConnectionExt, ReadHalf, Stream, StreamControl, StreamOptions, WriteHalf};
 
@@ -18,7 +18,6 @@ pub(crate) struct Streaming {
     writer: Mutex<WriteHalf>,
     control: StreamControl,
     connection: Connection,
-    qp: QueuePair,
     descriptors: [Descriptor; 2],
 }
 
@@ -52,12 +51,11 @@ fn enter<T>(half: &Mutex<T>) -> Result<MutexGuard<'_, T>, Failure> {
 
 impl Streaming {
     fn new(connection: &Connected, stream: Stream) -> Self {
-        let (control, qp) = (stream.control(), stream.queue_pair());
+        let control = stream.control();
         let (reader, writer) = stream.split();
         Self {
             control,
             connection: connection.0.clone(),
-            qp,
             descriptors: Default::default(),
             reader: Mutex::new(reader),
             writer: Mutex::new(writer),
@@ -113,7 +111,7 @@ impl Streaming {
     }
 
     pub(crate) fn statistics(&self) -> Result<QpStats, Failure> {
-        let qp = self.qp;
+        let qp = self.control.queue_pair();
         let thread = self.connection.thread();
         thread
             .call(move |endpoint| endpoint.qp_stats(qp))?

@@ -14,6 +14,7 @@
 mod buffers;
 mod byte_stream;
 mod connection;
+mod cutover;
 mod error;
 mod message;
 mod options;

@@ -1,9 +1,10 @@
 //! The receiving half of a stream, without I/O: posts buffers, and gives bytes out in order.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use farwrite::fabric::contract::FabricError;
 use farwrite::{Endpoint, Fabric, MemoryRegion, Outcome, QueuePair, RecvHandle, Region};
+use farwrite_connection::Numbers;
 
 use crate::buffers::Buffers;
 use crate::error::Error;
@@ -27,6 +28,8 @@ pub struct StreamReceiver {
     ready: Option<MemoryRegion>,
     /// Receives, in the order of their messages.
     posted: VecDeque<Posted>,
+    /// Receives that were posted on this queue pair.
+    posts: u64,
     /// Memory of receives that were given up, which the fabric may still write into.
     held: Vec<MemoryRegion>,
     /// Bytes that have arrived, in order.
@@ -80,6 +83,7 @@ impl StreamReceiver {
             most: options.messages as usize,
             ready: None,
             posted: VecDeque::new(),
+            posts: 0,
             held: Vec::new(),
             arrived: VecDeque::new(),
             stage: Stage::Open,
@@ -300,6 +304,50 @@ impl StreamReceiver {
         Ok(())
     }
 
+    /// How many receives were posted, and which of them are not over.
+    pub(crate) fn open_messages(&self) -> (u64, BTreeSet<u64>) {
+        let open = self.posted.iter().map(|posted| &posted.handle);
+        let open = open.filter(|recv| recv.outcome().is_none());
+        (self.posts, open.map(RecvHandle::message).collect())
+    }
+
+    /// Those of these messages that are not whole.
+    pub(crate) fn not_whole(&self, open: &BTreeSet<u64>) -> BTreeSet<u64> {
+        let posted = self.posted.iter().map(|posted| &posted.handle);
+        let own = posted.filter(|recv| recv.queue_pair() == self.qp);
+        let missing = own.filter(|recv| recv.outcome() != Some(Outcome::Whole));
+        let missing = missing.map(RecvHandle::message);
+        missing.filter(|number| open.contains(number)).collect()
+    }
+
+    /// Goes on over the queue pair `qp`: posts the buffers of the messages `cut` again, which its predecessor has not
+    /// ended, in their place.
+    pub(crate) fn go_on<F: Fabric>(
+        &mut self,
+        endpoint: &mut Endpoint<F>,
+        qp: QueuePair,
+        (cut, sent): (&BTreeSet<u64>, &Numbers),
+    ) {
+        let old = std::mem::replace(&mut self.qp, qp);
+        self.posts = 0;
+        for posted in &mut self.posted {
+            let number = posted.handle.message();
+            let is_cut = posted.handle.queue_pair() == old && cut.contains(&number);
+            // A message that has ended at the peer only will not come: the next step finds the failed receive.
+            if !is_cut || sent.contains(number) {
+                continue;
+            }
+            match endpoint.post_recv(qp, posted.region.whole()) {
+                Ok(handle) => {
+                    self.posts = handle.message() + 1;
+                    posted.handle = handle;
+                }
+                // So does it here.
+                Err(_) => return,
+            }
+        }
+    }
+
     /// Posts the buffers that are free. After the end of the direction, the buffers that are posted
     /// are enough for the signal that may follow.
     fn post<F: Fabric>(&mut self, endpoint: &mut Endpoint<F>) -> Result<bool, farwrite::Error> {
@@ -313,7 +361,10 @@ impl StreamReceiver {
                 },
             };
             match endpoint.post_recv(self.qp, region.whole()) {
-                Ok(handle) => self.posted.push_back(Posted { handle, region }),
+                Ok(handle) => {
+                    self.posts = handle.message() + 1;
+                    self.posted.push_back(Posted { handle, region });
+                }
                 Err(farwrite::Error::Retry { .. }) => {
                     self.ready = Some(region);
                     break;

@@ -1,12 +1,13 @@
 //! The sending half of a stream, without I/O: gathers bytes into messages.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use farwrite::fabric::contract::FabricError;
 use farwrite::{
     Endpoint, Fabric, MemoryRegion, Outcome, QpOptions, QueuePair, Region, SendHandle, SendOptions,
 };
-use farwrite_choice::SchemePicker;
+use farwrite_choice::{SchemePicker, SchemeSetting};
+use farwrite_connection::EndedMessages;
 
 use crate::buffers::Buffers;
 use crate::error::Error;
@@ -33,6 +34,7 @@ const LEAST_GATHERED_BYTES: usize = 64;
 /// leaving are gathered. No timer delays them.
 pub struct StreamSender {
     qp: QueuePair,
+    scheme: SchemeSetting,
     picker: SchemePicker,
     buffers: Buffers,
     /// With fewer messages open, a message of any length leaves. With more, it gathers bytes first.
@@ -43,6 +45,8 @@ pub struct StreamSender {
     gathered: VecDeque<Gathered>,
     /// Messages that were started.
     open: Vec<OpenMessage>,
+    /// Messages that were started on this queue pair.
+    started: u64,
     /// Memory of messages that have ended, which the fabric still holds.
     held: Vec<MemoryRegion>,
     stage: Stage,
@@ -52,6 +56,8 @@ pub struct StreamSender {
     error: Option<Error>,
     /// Whether the peer had everything when the connection or the endpoint ended.
     had_delivered: bool,
+    /// Whether the queue pair has ended, and the stream has not begun to go on over another one.
+    pub(crate) is_cut: bool,
     accepted_bytes: u64,
 }
 
@@ -65,6 +71,8 @@ struct Gathered {
 struct OpenMessage {
     handle: SendHandle,
     region: MemoryRegion,
+    /// Bytes of the message.
+    bytes: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,18 +91,21 @@ impl StreamSender {
     pub fn new(qp: QueuePair, options: &StreamOptions, queue_pair: &QpOptions) -> Self {
         Self {
             qp,
+            scheme: options.scheme,
             picker: SchemePicker::new(options.scheme, queue_pair, options.messages),
             buffers: Buffers::new(options.message_bytes, options.messages),
             most_short: options.messages as usize / 2,
             most_open: options.messages as usize,
             gathered: VecDeque::new(),
             open: Vec::new(),
+            started: 0,
             held: Vec::new(),
             stage: Stage::Open,
             reset: None,
             stop: None,
             error: None,
             had_delivered: false,
+            is_cut: false,
             accepted_bytes: 0,
         }
     }
@@ -385,6 +396,65 @@ impl StreamSender {
         LEAST_GATHERED_BYTES << (doublings * steps / all_steps).min(doublings)
     }
 
+    /// How a message of `bytes` bytes is sent, of `left` that are not over.
+    fn send_options<F: Fabric>(
+        &mut self,
+        endpoint: &Endpoint<F>,
+        (bytes, left): (u64, u64),
+    ) -> SendOptions {
+        SendOptions {
+            scheme: self.picker.pick(endpoint, self.qp, (bytes, left)),
+            ..SendOptions::default()
+        }
+    }
+
+    /// The queue pair.
+    pub(crate) fn queue_pair(&self) -> QueuePair {
+        self.qp
+    }
+
+    /// How many messages were started, and which of them have no outcome.
+    pub(crate) fn open_messages(&self) -> (u64, BTreeSet<u64>) {
+        let open = self.open.iter().map(|open| &open.handle);
+        let open = open.filter(|send| send.outcome().is_none());
+        (self.started, open.map(SendHandle::message).collect())
+    }
+
+    /// Goes on over the queue pair `qp`: of the messages `cut`, which its predecessor has not ended, those that have
+    /// not ended at the peer are sent again.
+    pub(crate) fn go_on<F: Fabric>(
+        &mut self,
+        endpoint: &mut Endpoint<F>,
+        (qp, options): (QueuePair, &QpOptions),
+        (cut, theirs): (&BTreeSet<u64>, &EndedMessages),
+    ) {
+        let old = std::mem::replace(&mut self.qp, qp);
+        self.started = 0;
+        let most_open = u32::try_from(self.most_open).unwrap_or(u32::MAX);
+        self.picker = SchemePicker::new(self.scheme, options, most_open);
+        let left = self.open.len() as u64;
+        for mut message in std::mem::take(&mut self.open) {
+            let number = message.handle.message();
+            let is_cut = message.handle.queue_pair() == old && cut.contains(&number);
+            if !is_cut || theirs.failed.contains(&number) {
+                self.open.push(message);
+            } else if theirs.received.contains(number) {
+                self.held.push(message.region);
+            } else {
+                let options = self.send_options(endpoint, (message.bytes, left));
+                let source = message.region.slice(0..message.bytes);
+                match endpoint.post_send(qp, source, options) {
+                    Ok(handle) => {
+                        self.started = handle.message() + 1;
+                        message.handle = handle;
+                    }
+                    Err(error) => self.fail(error.into()),
+                }
+                self.open.push(message);
+            }
+        }
+    }
+
     /// Starts a message. Returns the region if the queue pair cannot start one now.
     fn post<F: Fabric>(
         &mut self,
@@ -394,15 +464,16 @@ impl StreamSender {
         left: u64,
     ) -> Result<Result<(), Region>, farwrite::Error> {
         let bytes = filled as u64;
-        let scheme = self.picker.pick(endpoint, self.qp, (bytes, left));
-        let options = SendOptions {
-            scheme,
-            ..SendOptions::default()
-        };
+        let options = self.send_options(endpoint, (bytes, left));
         let region = endpoint.register_region(region)?;
         match endpoint.post_send(self.qp, region.slice(0..bytes), options) {
             Ok(handle) => {
-                self.open.push(OpenMessage { handle, region });
+                self.started = handle.message() + 1;
+                self.open.push(OpenMessage {
+                    handle,
+                    region,
+                    bytes,
+                });
                 Ok(Ok(()))
             }
             Err(farwrite::Error::Retry { .. } | farwrite::Error::NotConnected(_)) => {

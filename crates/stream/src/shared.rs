@@ -17,7 +17,6 @@ use crate::sender::StreamSender;
 pub(crate) struct Shared {
     pub(crate) sender: Half<StreamSender>,
     pub(crate) receiver: Half<StreamReceiver>,
-    pub(crate) qp: QueuePair,
     /// Makes the endpoint's thread run the task of the stream.
     pub(crate) waker: QpWaker,
 }
@@ -214,18 +213,16 @@ impl<T: Ready> Half<T> {
 }
 
 impl Shared {
-    pub(crate) fn new(
-        sender: StreamSender,
-        receiver: StreamReceiver,
-        qp: QueuePair,
-        waker: QpWaker,
-    ) -> Self {
+    pub(crate) fn new(sender: StreamSender, receiver: StreamReceiver, waker: QpWaker) -> Self {
         Self {
             sender: Half::new(sender),
             receiver: Half::new(receiver),
-            qp,
             waker,
         }
+    }
+
+    pub(crate) fn queue_pair(&self) -> QueuePair {
+        self.sender.lock().half.queue_pair()
     }
 
     /// As [`Shared::wake_endpoint`]. The caller holds no lock.
@@ -280,6 +277,7 @@ impl Shared {
         self.receiver.notify(receiver);
         let mut sender = self.sender.lock();
         sender.half.cut(error.clone());
+        sender.half.is_cut = false;
         self.sender.notify(sender);
     }
 }

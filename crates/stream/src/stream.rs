@@ -110,6 +110,12 @@ impl StreamControl {
         self.0.sender.descriptor()
     }
 
+    /// As [`Stream::queue_pair`].
+    #[must_use]
+    pub fn queue_pair(&self) -> QueuePair {
+        self.0.queue_pair()
+    }
+
     /// The code with which the peer has given its direction up, or reads no more; `None` if it has done neither.
     #[must_use]
     pub fn peer_code(&self) -> Option<u32> {
@@ -153,7 +159,7 @@ impl Stream {
     ) -> (Self, StreamTask) {
         let sender = StreamSender::new(qp, options, queue_pair);
         let receiver = StreamReceiver::new(qp, options);
-        let shared = Arc::new(Shared::new(sender, receiver, qp, waker));
+        let shared = Arc::new(Shared::new(sender, receiver, waker));
         let stream = Self {
             reader: ReadHalf {
                 shared: Arc::clone(&shared),
@@ -164,13 +170,14 @@ impl Stream {
                 timeout: None,
             },
         };
-        (stream, StreamTask::new(shared, qp))
+        (stream, StreamTask::new(shared))
     }
 
-    /// Returns the queue pair of the stream, for its statistics ([`Endpoint::qp_stats`]).
+    /// Returns the queue pair of the stream, for its statistics ([`Endpoint::qp_stats`]). A stream of a connection
+    /// goes on over another one when the path comes to carry only smaller packets.
     #[must_use]
     pub fn queue_pair(&self) -> QueuePair {
-        self.reader.shared.qp
+        self.reader.shared.queue_pair()
     }
 
     /// Returns what ends the stream while other threads use its halves.

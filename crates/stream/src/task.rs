@@ -5,6 +5,7 @@ use std::sync::Arc;
 use farwrite::{Endpoint, QueuePair, RealTime, TaskState};
 
 use crate::byte_stream;
+use crate::cutover::StreamCutover;
 use crate::error::Error;
 use crate::shared::Shared;
 
@@ -27,7 +28,6 @@ const RELEASE_NS: u64 = 1_000_000;
 /// [`Error::Ended`].
 pub struct StreamTask {
     shared: Arc<Shared>,
-    qp: QueuePair,
     /// When both directions had ended.
     over_ns: Option<u64>,
     /// Since when nothing has happened on a dropped stream.
@@ -39,10 +39,9 @@ pub struct StreamTask {
 }
 
 impl StreamTask {
-    pub(crate) fn new(shared: Arc<Shared>, qp: QueuePair) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
         Self {
             shared,
-            qp,
             over_ns: None,
             quiet_ns: None,
             is_retired: false,
@@ -53,7 +52,12 @@ impl StreamTask {
     /// Returns the queue pair of the stream. Once the stream is over, the task destroys it.
     #[must_use]
     pub fn queue_pair(&self) -> QueuePair {
-        self.qp
+        self.shared.queue_pair()
+    }
+
+    /// What lets the stream go on over another queue pair of its connection.
+    pub(crate) fn cutover(&self) -> StreamCutover {
+        StreamCutover::new(Arc::clone(&self.shared))
     }
 
     /// Ends the stream with the connection, unless it has ended. What has arrived before can be read.
@@ -75,6 +79,10 @@ impl StreamTask {
         }
         let mut receiver = self.shared.receiver.lock();
         let mut sender = self.shared.sender.lock();
+        if sender.half.is_cut {
+            return TaskState::Idle;
+        }
+        let qp = sender.half.queue_pair();
         let changed = byte_stream::progress(&mut sender.half, &mut receiver.half, endpoint);
         let is_over = receiver.half.is_over() && sender.half.is_over();
         let is_dropped = receiver.is_dropped && sender.is_dropped;
@@ -104,7 +112,7 @@ impl StreamTask {
             };
         }
         self.is_retired = is_dropped;
-        let rtt_ns = endpoint.qp_stats(self.qp).map_or(0, |stats| stats.rtt_ns);
+        let rtt_ns = endpoint.qp_stats(qp).map_or(0, |stats| stats.rtt_ns);
         let end_ns = self.over_ns.get_or_insert(now_ns).saturating_add(LINGER_NS);
         let end_ns = end_ns.saturating_add(rtt_ns.saturating_mul(LINGER_ROUND_TRIPS));
         if now_ns < end_ns {
@@ -120,7 +128,7 @@ impl StreamTask {
             return TaskState::Idle;
         }
         // The queue pair may have been destroyed by others.
-        let _ = endpoint.destroy_qp(self.qp);
+        let _ = endpoint.destroy_qp(qp);
         self.is_destroyed = true;
         self.release(endpoint)
     }
