@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import time
 
-from lib.path import Path
+from lib.path import REAL_TIME, Path
 from lib.veth import sh, until
 
 PORT = 4792
@@ -15,8 +15,6 @@ LOOPBACK = "127.0.0.1"
 LONG = 3 << 30
 #: A link whose packets leave later than this is too slow for the path that it emulates.
 LATE_MS = 1.0
-#: Runs a program with a real-time priority: on two cores, other programs would otherwise delay it.
-REAL_TIME = ("chrt", "--rr", "20") if shutil.which("chrt") else ()
 
 
 class Failed(Exception):

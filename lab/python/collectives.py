@@ -34,6 +34,7 @@ from farwrite.torch import Bounded, Options
 HERE = Path(__file__).resolve().parent
 sys.path += [str(HERE), str(HERE.parents[1] / "tests" / "system")]
 
+from lib.path import REAL_TIME  # noqa: E402
 from lib.path import Path as NetworkPath  # noqa: E402
 
 from gloo import examine_here  # noqa: E402
@@ -192,7 +193,7 @@ def run(
     link: Sequence[str], size: int, arguments: argparse.Namespace, forced: Sequence[str]
 ) -> list[dict[str, Any]]:
     """Return the results of rank 0 of a job of `size` ranks. `forced` names what must be changed in gloo."""
-    with NetworkPath(arguments.program, *link) as path:
+    with NetworkPath(arguments.program, *link, prefix=REAL_TIME) as path:
         started = []
         for side in (path.a, path.b):
             side.run("sysctl", "-qw", f"net.ipv4.tcp_congestion_control={arguments.tcp}")

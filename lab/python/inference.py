@@ -20,6 +20,7 @@ import numpy as np
 HERE = Path(__file__).resolve().parent
 sys.path += [str(HERE), str(HERE.parents[1] / "tests" / "system")]
 
+from lib.path import REAL_TIME  # noqa: E402
 from lib.path import Path as NetworkPath  # noqa: E402
 
 from gloo import examine_here  # noqa: E402
@@ -96,7 +97,8 @@ def main() -> None:
     print(gloo.describe())
     table = None
     for loss in arguments.losses:
-        with NetworkPath(arguments.program, *arguments.link.split(), "--loss", loss) as path:
+        link = [*arguments.link.split(), "--loss", loss]
+        with NetworkPath(arguments.program, *link, prefix=REAL_TIME) as path:
             result = run_job(path, arguments.ranks, "serve.py", others, same=gloo.needed())
         if table is None:
             conditions = f"{result['conditions']}, farwrite link {arguments.link}, {os.cpu_count()} cores"

@@ -26,6 +26,7 @@ sys.path.append(str(HERE.parents[1] / "tests" / "system"))
 
 sys.path.append(str(HERE))
 
+from lib.path import REAL_TIME  # noqa: E402
 from lib.path import Path as NetworkPath  # noqa: E402
 
 from cells import HEADING, Cell, Runs  # noqa: E402
@@ -258,7 +259,7 @@ def train_once(arguments: argparse.Namespace, gloo: Gloo, cell: Cell, name: str,
         folder = arguments.trace / f"{name}-{seed}"
         folder.mkdir(parents=True, exist_ok=True)
         options += ["--trace", str(folder)]
-    with NetworkPath(arguments.program, *cell.link.split()) as path:
+    with NetworkPath(arguments.program, *cell.link.split(), prefix=REAL_TIME) as path:
         add_background(path, cell.background)
         return train(path, cell.ranks, *options, seconds=arguments.limit, same=gloo.needed())
 

@@ -4,6 +4,7 @@ import itertools
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +14,9 @@ from .veth import Host, sh, until
 
 _TRAFFIC = pathlib.Path(__file__).with_name("traffic.py")
 _numbers = itertools.count()
+#: A prefix that runs a program with a real-time priority: where few cores carry everything, other programs
+#: would otherwise delay it.
+REAL_TIME = ("chrt", "--rr", "20") if shutil.which("chrt") else ()
 
 
 class Path:
