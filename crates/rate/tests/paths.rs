@@ -5,7 +5,7 @@ mod common;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::case::{Case, FlowKind, uniform};
+use common::case::{Case, FlowKind, Messages, uniform};
 use common::network::run;
 use common::{traces, varied};
 use farwrite_link::{DeliveryTrace, Policer, Reorder};
@@ -66,6 +66,33 @@ fn bbr_bears_packets_that_are_late() {
         ..path()
     });
     assert!(late.utilisation > 0.85, "{late:?}");
+}
+
+/// 200 Mbit/s and 50 ms. In each second, the path stands still for 80 ms.
+fn standing_still() -> Case {
+    let still_ms = 80;
+    let times = (still_ms..1_000).flat_map(|ms| std::iter::repeat_n(ms, 16 + ms % 3));
+    let lines: String = times.map(|ms| format!("{}\n", ms + 1)).collect();
+    let trace = DeliveryTrace::parse(&lines).unwrap();
+    Case {
+        trace: Some(Arc::new(trace)),
+        ..Case::between_hosts(200_000_000, 50_000_000)
+    }
+}
+
+/// While each such pause cost a part of the share, a flow used 0.6 of the path, and messages of 6 MB took 0.9 s.
+#[test]
+fn a_path_that_stands_still_now_and_then_keeps_its_rate() {
+    let steady = run(&standing_still().lasting(600.0, 0.0));
+    assert!(steady.utilisation > 0.85, "{steady:?}");
+    let mut case = standing_still().lasting(600.0, 0.0);
+    case.flows[0].messages = Some(Messages {
+        bytes: 6_300_000,
+        pause_ns: 937_000_000,
+    });
+    let times_ns = run(&case).message_times_ns;
+    let mean_ms = times_ns.iter().sum::<u64>() / times_ns.len() as u64 / 1_000_000;
+    assert!(mean_ms < 600, "{mean_ms} ms: {times_ns:?}");
 }
 
 /// The traces have the rates that their models say.

@@ -176,6 +176,11 @@ impl PathEstimate {
         self.variation_ns
     }
 
+    /// As [`Variation::pending_ns`].
+    pub(super) fn pending_rise_ns(&self, since_ns: u64) -> u64 {
+        self.variation.pending_ns(since_ns)
+    }
+
     /// Replaces the base after a change of the path.
     pub(super) fn set_base(&mut self, base_ns: u64) {
         self.base_ns = base_ns

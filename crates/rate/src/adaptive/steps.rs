@@ -1,7 +1,9 @@
 //! The state transitions: what a report does in each state.
 
 use super::compete::Compete;
-use super::constants::{FREED, OVERFULL_LOSS_PPM, STRAY_LOSS_PPM, WARNED_NS, WARNED_ROUNDS};
+use super::constants::{
+    FREED, OVERFULL_LOSS_PPM, STILL_SHARE, STRAY_LOSS_PPM, WARNED_NS, WARNED_ROUNDS,
+};
 use super::path::Sample;
 use super::probe::{Probe, TrainResult};
 use super::{Adaptive, AdaptiveOptions, State};
@@ -34,6 +36,9 @@ impl Adaptive {
 
     /// Cuts the window, because a queue has formed or packets were dropped.
     fn cut(&mut self, sample: Option<Sample>) {
+        if self.path_stood_still() {
+            return self.drain(self.share_bytes, None);
+        }
         let drained = self
             .cycle
             .was_drained(self.path.base_ns(), self.threshold_ns());
@@ -66,6 +71,22 @@ impl Adaptive {
         } else {
             self.start_competing(held_bytes);
         }
+    }
+
+    /// Whether the queue is what the flow sent while the path, or a host, stood still. Such a queue says nothing about
+    /// the share.
+    ///
+    /// Trains of others delay packets as suddenly, but for less than half of a round trip. If the path has become
+    /// slower, the queue soon exceeds the latest rise. On a short path, hosts cause delays as long as that.
+    fn path_stood_still(&self) -> bool {
+        let State::Grow { since_ns } = self.state else {
+            return false;
+        };
+        let rise_ns = self.path.pending_rise_ns(since_ns);
+        let queue_ns = self.queue_ns().unwrap_or(0);
+        !self.path.is_short()
+            && rise_ns > self.path.base_ns() / STILL_SHARE
+            && queue_ns <= rise_ns.saturating_add(self.threshold_ns())
     }
 
     /// Enters `Compete` with a window of `window_bytes`.

@@ -82,6 +82,13 @@ impl Variation {
         self.rises[0] = Some(rise);
     }
 
+    /// By how much the delay has risen too fast for a queue, in nanoseconds, at a packet that left at `since_ns` or
+    /// later, if it has not fallen since. 0 if it has not.
+    pub(super) fn pending_ns(&self, since_ns: u64) -> u64 {
+        let recent = self.pending.filter(|rise| rise.top.departed_ns >= since_ns);
+        recent.map_or(0, |rise| rise.ns)
+    }
+
     /// By how much the delay of the path varies, in nanoseconds. 0 if it does not, as far as the
     /// samples show.
     pub(super) fn ns(&self, now_ns: u64) -> u64 {
