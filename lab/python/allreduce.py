@@ -88,7 +88,9 @@ def run(size: int, elements: int, rounds: int, device: str) -> dict[str, float]:
 def main() -> None:
     """Measure, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--mib", type=int, default=64, help="size of the tensor of float32 in MiB")
+    parser.add_argument(
+        "--mib", type=float, default=64, help="size of the tensor of float32 in MiB; 0: one value"
+    )
     parser.add_argument(
         "--rounds", type=int, default=5, help="number of measured all-reduces of each backend"
     )
@@ -99,11 +101,12 @@ def main() -> None:
         parser.error(f"--rounds {args.rounds}: must be at least 1")
     if args.device == "cuda" and not torch.cuda.is_available():
         parser.error("--device cuda: torch.cuda.is_available() is False")
-    print(f"{args.mib} MiB of float32, {args.device}, medians of {args.rounds}, {os.cpu_count()} cores")
+    print(f"{args.mib:g} MiB of float32, {args.device}, medians of {args.rounds}, {os.cpu_count()} cores")
     print(f"{'ranks':>5}  {'gloo':>8}  {'exact':>8}  {'bounded':>8}  exact/gloo  bounded/gloo")
     for size in args.ranks:
-        times = run(size, args.mib * 2**18, args.rounds, args.device)
-        cells = "  ".join(f"{times[name] * 1e3:>5.0f} ms" for name in BACKENDS)
+        times = run(size, max(1, round(args.mib * 2**18)), args.rounds, args.device)
+        in_ms = [times[name] * 1e3 for name in BACKENDS]
+        cells = "  ".join(f"{ms:>5.{0 if ms >= 10 else 2}f} ms" for ms in in_ms)
         ratios = [times[name] / times["gloo"] for name in ("exact", "bounded")]
         print(f"{size:>5}  {cells}  {ratios[0]:>10.2f}  {ratios[1]:>12.2f}")
 
