@@ -222,8 +222,8 @@ impl Connection {
     /// ([`ConnectionOptions::max_queue_pairs`](crate::ConnectionOptions::max_queue_pairs)).
     ///
     /// # Errors
-    /// [`Error::Refused`] if the shapes differ, [`Error::Timeout`] if the peer does not accept it, [`Error::Over`], [`Error::Malformed`] for a name that is not valid,
-    /// [`Error::Endpoint`].
+    /// [`Error::Refused`] if the shapes differ, [`Error::Timeout`] if the peer does not accept it,
+    /// [`Error::InvalidName`], [`Error::Over`], [`Error::Endpoint`].
     pub fn open_queue_pair(
         &self,
         name: &str,

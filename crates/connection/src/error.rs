@@ -48,6 +48,14 @@ pub enum Error {
         /// The name.
         name: String,
     },
+    /// The name of a queue pair is not valid.
+    #[error(
+        "the name of a queue pair has {bytes} bytes or control characters, want at most 255 printable ones"
+    )]
+    InvalidName {
+        /// Its length.
+        bytes: usize,
+    },
     /// The listener has no keys.
     #[error("the keys are empty: give an identity with known peers, a pre-shared key, or a code")]
     NoKeys,
@@ -163,7 +171,7 @@ pub enum Error {
         /// What the peer says.
         reason: Text,
     },
-    /// The name of a queue pair is not valid, or the peer breaks the protocol.
+    /// The peer breaks the protocol.
     #[error(transparent)]
     Malformed(#[from] Malformed),
     /// The listener was closed.

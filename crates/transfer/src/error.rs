@@ -90,7 +90,8 @@ impl From<&ConnectionError> for ErrorKind {
             error if error.is_busy() => Self::Busy,
             ConnectionError::Noise(_)
             | ConnectionError::Randomness(_)
-            | ConnectionError::NoKeys => Self::Other,
+            | ConnectionError::NoKeys
+            | ConnectionError::InvalidName { .. } => Self::Other,
             _ => Self::Unreachable,
         }
     }

@@ -144,7 +144,7 @@ impl Session {
         options: QpOptions,
     ) -> Result<Option<u32>, Error> {
         self.check_open()?;
-        message::check_name(name)?;
+        message::check_name(name).map_err(|_| Error::InvalidName { bytes: name.len() })?;
         if !self.may_open() {
             return Ok(None);
         }
