@@ -4,8 +4,10 @@ from results import table, with_error
 
 LOSSES = {0: "0", 1e-4: "1e-4", 3e-4: "3e-4", 1e-3: "1e-3", 3e-3: "3e-3", 1e-2: "1e-2"}
 FEWER = [0, 1e-3, 3e-3, 1e-2]
-OTHERS = ["IRN", "SRNIC", "Falcon", "UCCL", "XP", "best effort, Swift", "best effort, EQDS"]
-BOUNDED = OTHERS[-3:]
+COMPARED = 1e-3
+TIMEOUTS = ["4 ms", "16 ms", "67 ms"]
+BOUNDED = ["XP", "XP, hosts", "XP, hosts, all bytes", "best effort, Swift", "best effort, EQDS"]
+OTHERS = ["IRN", "SRNIC", "Falcon", "UCCL", *BOUNDED]
 BY_SIZE = ["XP", "XP, short timeout", "shipped, exact", "shipped, direct", "shipped, ring"]
 OPERATIONS = ["RoCE", "best effort, Swift", "XP", *BY_SIZE[2:], "shipped, ring, loss target"]
 PANELS = ["no other traffic", "bursts", "bursts, small buffer"]
@@ -13,7 +15,7 @@ PANELS = ["no other traffic", "bursts", "bursts, small buffer"]
 
 def means(rows, panel, pfc, losses):
     """Mean times and their standard errors, one line for each transport."""
-    roce = [f"RoCE{pfc}, {timeout}" for timeout in ("4 ms", "16 ms", "67 ms")]
+    roce = [f"RoCE{pfc}, {timeout}" for timeout in TIMEOUTS]
     lines = []
     for name in [*roce, *OTHERS]:
         cells = ([rows.value("OL", panel, name, loss, of) for of in ("mean_ms", "error_ms")] for loss in losses)
@@ -63,7 +65,20 @@ def operations_by_size(rows):
     return table(["", "", "20 MB", "40 MB", "60 MB", "80 MB", "missing, mean"], lines)
 
 
+def steps_with_losses(rows):
+    """Steps of RoCE and XP among 128 hosts where cables lose packets, by the ACK timeout of RoCE."""
+    lines = []
+    for timeout in TIMEOUTS:
+        value = lambda series, of: rows.value("C2", f"ACK timeout {timeout}", series, COMPARED, of)
+        for series in ("RoCE", "XP, all bytes", "XP, last packet"):
+            median, p99 = value(series, "median_ms"), value(series, "p99_ms")
+            lines.append([timeout if series == "RoCE" else "", series, f"{median:.2f}", f"{p99:.2f}",
+                          f"{p99 / median:.2f}", f"{value(series, 'missing_percent'):.1f}%"])
+    return table(["ACK timeout", "", "median, ms", "p99, ms", "p99 / median", "missing"], lines)
+
+
 TABLES = {
+    "c2-losses": steps_with_losses,
     "o6-operations": operations,
     "o5-operations": operations_by_size,
     "ol-alone": lambda rows: means(rows, PANELS[0], "", LOSSES),

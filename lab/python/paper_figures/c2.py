@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from paper_figures.claim import Numbers, Settings
 from paper_figures.rows import Rows
-from paper_figures.style import Style, legend_beside, panels
+from paper_figures.style import Style, legend_beside, log_y, loss_text, panels, places
 
 #: Markers of the series of a panel. Each panel has at most this many.
 MARKERS = ["o", "v", "s", "^", "D", "P", "x"]
@@ -29,15 +30,32 @@ def numbers(settings: Settings, rows: Rows) -> Numbers:
         found[f"{name}_gain"] = value(roce, "p99_ms") / value(series, "p99_ms")
         found[f"{name}_median"] = value(series, "median_ms") / value(roce, "median_ms")
         found[f"{name}_missing"] = value(series, "missing_percent")
+    return found | numbers_of_losses(settings["losses"], roce, rows)
+
+
+def numbers_of_losses(losses: Settings, roce: str, rows: Rows) -> Numbers:
+    """Return the numbers where cables lose packets, all at one loss, by the ACK timeout of RoCE."""
+    found: Numbers = {}
+    for timeout, panel in losses["panels"].items():
+
+        def value(series: str, measure: str, panel: str = panel) -> float:
+            return rows.value(panel, series, measure, losses["loss"])
+
+        found[f"tail_{timeout}"] = value(roce, "p99_ms") / value(roce, "median_ms")
+        for name, series in losses["bounded"].items():
+            found[f"{name}_gain_{timeout}"] = value(roce, "p99_ms") / value(series, "p99_ms")
+            found[f"{name}_median_{timeout}"] = value(series, "median_ms") / value(roce, "median_ms")
+            found[f"{name}_missing_{timeout}"] = value(series, "missing_percent")
     return found
 
 
 def draw(settings: Settings, rows: Rows) -> Figure:
-    """Draw the share of steps that have ended, over time: reliable transports above, bounded ones below."""
+    """Draw the share of steps that have ended, over time, and below what losses do, by ACK timeout."""
     shown = settings["panels"]
     groups = [list(settings["reliable"].values()), [settings["roce"], *settings["bounded"].values()]]
-    figure, axes = panels(len(shown), width=4.6, rows=len(groups))
-    for number, axis in enumerate(axes):
+    figure, axes = panels(len(shown), width=4.6, rows=len(groups) + 1)
+    by_timeout(axes[-2:], settings, rows)
+    for number, axis in enumerate(axes[:-2]):
         panel, names = shown[number % len(shown)], groups[number // len(shown)]
         for place, name in enumerate(names):
             percents, times = rows.line(panel, name, "step_ms")
@@ -59,3 +77,30 @@ def draw(settings: Settings, rows: Rows) -> Figure:
         if panel == shown[-1]:
             legend_beside(axis)
     return figure
+
+
+def by_timeout(axes: list[Axes], settings: Settings, rows: Rows) -> None:
+    """Draw p99, medians and what is missing by the ACK timeout of RoCE, at one loss."""
+    losses, roce = settings["losses"], settings["roce"]
+    times, missing = axes
+
+    def line(series: str, measure: str) -> list[float]:
+        return [rows.value(panel, series, measure, losses["loss"]) for panel in losses["panels"].values()]
+
+    for number, name in enumerate([roce, *losses["bounded"].values()]):
+        # Equal lines show the markers of both.
+        marks: Style = {"marker": MARKERS[number], "markerfacecolor": "none", "markersize": 10 - 3 * number}
+        look: Style = {"color": losses["colours"][name], "linewidth": 1.4} | marks
+        at = range(len(losses["panels"]))
+        times.plot(at, line(name, "p99_ms"), label=name, **look)
+        times.plot(at, line(name, "median_ms"), **look | {"linestyle": ":"})
+        missing.plot(at, line(name, "missing_percent"), label=name, **look)
+    for axis in axes:
+        places(axis, [f"{timeout} ms" for timeout in losses["panels"]])
+        axis.set_title(f"loss of {loss_text(losses['loss'])}")
+        axis.set_xlabel("ACK timeout of RoCE")
+    times.set_ylabel("time of a step, ms: p99, and median (dotted)")
+    log_y(times)
+    missing.set_ylabel("missing, %")
+    missing.axhline(1, color="black", linestyle="--", linewidth=0.8, zorder=0)
+    legend_beside(missing)

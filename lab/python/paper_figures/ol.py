@@ -50,10 +50,16 @@ def ratios(settings: Settings, rows: Rows) -> dict[str, tuple[float, float]]:
         for name, optinic in settings["optinic"].items():
             for timeout, roce in timeouts.items():
                 found[f"{place}_{timeout}_{name}"] = ratio(settings, rows, panel, (roce, optinic))
+        for name, optinic in compared(settings).items():
             means = {of: value(settings, rows, panel, of, "mean_ms") for of in others(settings, rows, panel)}
             _, lowest = min((mean, of) for of, mean in means.items())
             found[f"{place}_mean_{name}"] = ratio(settings, rows, panel, (optinic, lowest))
     return found
+
+
+def compared(settings: Settings) -> dict[str, str]:
+    """Return the series that are compared with the lowest of the reliable transports."""
+    return {**settings["optinic"], **settings["hosts"]}
 
 
 def value(settings: Settings, rows: Rows, panel: str, series: str, measure: str) -> float:
@@ -72,7 +78,7 @@ def numbers(settings: Settings, rows: Rows) -> Numbers:
     for place in settings["roce"]:
         panel = settings["panels"][place]
         tail = min(value(settings, rows, panel, name, "p99_ms") for name in others(settings, rows, panel))
-        for name, optinic in settings["optinic"].items():
+        for name, optinic in compared(settings).items():
             found[f"{place}_p99_{name}"] = value(settings, rows, panel, optinic, "p99_ms") / tail
             found[f"{place}_missing_{name}"] = value(settings, rows, panel, optinic, "missing_percent")
     for name, (panel, series) in settings["deviations"].items():

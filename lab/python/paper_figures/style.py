@@ -65,6 +65,8 @@ REPAIRS: dict[str, Style] = {
     "Falcon": {"color": "#56B4E9", "marker": "D"},
     "UCCL": {"color": "#0072B2", "marker": "v", "linestyle": "-."},
     "XP": {"color": "#009E73", "marker": "P"},
+    "XP, hosts": {"color": "#009E73", "marker": "P", "linestyle": "--", "markerfacecolor": "none"},
+    "XP, hosts, all bytes": {"color": "#009E73", "marker": "d", "linestyle": ":"},
     "endpoint, exact": {"color": "#CC79A7", "marker": "x", "linestyle": ":"},
     "best effort": {"color": "#0072B2", "marker": "s"},
     "best effort, fixed rate": {"color": "#000000", "marker": "x"},

@@ -29,7 +29,7 @@ const ROUND_NS: u64 = BURSTS_NS + 1_000_000;
 pub(crate) struct Setting {
     /// Measured rounds
     #[arg(long, default_value_t = 6)]
-    rounds: u64,
+    pub(crate) rounds: u64,
     /// Hosts that send bursts
     #[arg(long, default_value_t = 48)]
     senders: u64,
@@ -51,9 +51,30 @@ pub(crate) struct Setting {
 }
 
 impl Setting {
-    fn workload(&self, seed: u64) -> Result<Workload, Box<dyn Error>> {
+    /// Says it in words.
+    pub(crate) fn conditions(&self) -> String {
+        let Self {
+            rounds,
+            senders,
+            burst_mb,
+            silence_us,
+            until_us,
+            buffer_kb,
+            rate_gbps,
+        } = self;
+        format!(
+            "{HOSTS} hosts, {LEAVES} leaves, {SPINES} spines, 100 Gbit/s, buffers of {buffer_kb} kB; {rounds} rounds \
+             of 25 MB; {senders} hosts send bursts of {burst_mb} MB (mean) after {silence_us} us (mean), the last one \
+             {until_us} us into a round; fixed rate {rate_gbps} Gbit/s"
+        )
+    }
+
+    /// The flows of the measured round, then the warm-up, which NICs do not need, then the bursts.
+    fn workload(&self, seed: u64, with_warm_up: bool) -> Result<Workload, Box<dyn Error>> {
         let mut flows = to_the_next(HOSTS, STEP_BYTES, ROUND_NS);
-        flows.extend(to_the_next(HOSTS, STEP_BYTES, 0));
+        if with_warm_up {
+            flows.extend(to_the_next(HOSTS, STEP_BYTES, 0));
+        }
         let mut workload = Workload::of(flows);
         let bursts = Bursts {
             senders: usize::try_from(self.senders)?,
@@ -70,7 +91,7 @@ impl Setting {
 
 /// What the steps of one transport took.
 #[derive(Default)]
-struct Steps {
+pub(crate) struct Steps {
     /// Milliseconds, sorted.
     times: Vec<f64>,
     missing: u64,
@@ -82,13 +103,14 @@ struct Steps {
 
 impl Steps {
     /// The steps of each of the transports.
-    fn of(
+    pub(crate) fn of(
         setting: &Setting,
         topology: &Topology,
         subjects: &[Subject],
+        with_warm_up: bool,
     ) -> Result<Vec<Self>, Box<dyn Error>> {
         let workloads: Result<Vec<_>, _> = (1..=setting.rounds)
-            .map(|seed| setting.workload(seed))
+            .map(|seed| setting.workload(seed, with_warm_up))
             .collect();
         let buffer_bytes = setting.buffer_kb * 1_000;
         let rounds = Subject::run_all(
@@ -142,16 +164,17 @@ impl Steps {
         clippy::cast_sign_loss,
         reason = "a positive time"
     )]
-    fn deadline_ns(&self) -> u64 {
+    pub(crate) fn deadline_ns(&self) -> u64 {
         ((at(&self.times, 0.5) + deviation(&self.times)) * 1e6) as u64
     }
 
-    fn write(&self, table: &mut Table, panel: &str, name: &str) {
+    /// Adds the numbers at a place: a panel, and an x in it.
+    pub(crate) fn write(&self, table: &mut Table, (panel, x): (&str, f64), name: &str) {
         let times = &self.times;
         let median = at(times, 0.5);
         let p99 = at(times, 0.99);
         eprintln!(
-            "{panel:<12} {name:<24} median {median:6.2} ms, mean {:6.2}, p99 {p99:6.2}, worst {:6.2}; p99 {:4.2} medians; \
+            "{panel:<20} {x:>6} {name:<24} median {median:6.2} ms, mean {:6.2}, p99 {p99:6.2}, worst {:6.2}; p99 {:4.2} medians; \
              {:.2}% missing; {} repeated, {} timeouts, {} dropped, {} pauses",
             mean(times),
             at(times, 1.0),
@@ -174,13 +197,30 @@ impl Steps {
             ("dropped", counts[2]),
             ("pauses", counts[3]),
         ] {
-            table.add(panel, name, 0.0, measure, value);
-        }
-        for percent in 1..=100 {
-            let percent = f64::from(percent);
-            table.add(panel, name, percent, "step_ms", at(times, percent / 100.0));
+            table.add(panel, name, x, measure, value);
         }
     }
+
+    /// Adds the times by the share of steps that have ended.
+    fn write_steps(&self, table: &mut Table, panel: &str, name: &str) {
+        for percent in 1..=100 {
+            let percent = f64::from(percent);
+            let time = at(&self.times, percent / 100.0);
+            table.add(panel, name, percent, "step_ms", time);
+        }
+    }
+}
+
+pub(crate) fn topology(loss_packet: f64) -> Result<Topology, Box<dyn Error>> {
+    let cable = cable(RATE_BPS, loss_packet);
+    Ok(Shape::LeafSpine(LeafSpine {
+        leaves: LEAVES,
+        spines: SPINES,
+        hosts_per_leaf: HOSTS_PER_LEAF,
+        host_cable: cable,
+        spine_cable: cable,
+    })
+    .build()?)
 }
 
 /// Measures all transports at one loss.
@@ -189,22 +229,14 @@ fn panel(
     (name, loss_packet): (&str, f64),
     table: &mut Table,
 ) -> Result<(), Box<dyn Error>> {
-    let cable = cable(RATE_BPS, loss_packet);
-    let topology = Shape::LeafSpine(LeafSpine {
-        leaves: LEAVES,
-        spines: SPINES,
-        hosts_per_leaf: HOSTS_PER_LEAF,
-        host_cable: cable,
-        spine_cable: cable,
-    })
-    .build()?;
+    let topology = topology(loss_packet)?;
     let mut subjects = Subject::reliable();
     subjects.push(Subject::new("endpoint, exact", "farwrite-sr-nack"));
-    let mut done = Steps::of(setting, &topology, &subjects)?;
+    let mut done = Steps::of(setting, &topology, &subjects, true)?;
     let deadline_ns = done[0].deadline_ns();
     let fixed_bps = setting.rate_gbps * 1_000_000_000;
     let bounded = BOUNDED.map(|endpoint| Subject::bounded(endpoint, deadline_ns, fixed_bps));
-    done.extend(Steps::of(setting, &topology, &bounded)?);
+    done.extend(Steps::of(setting, &topology, &bounded, true)?);
     subjects.extend(bounded);
     table.add(
         name,
@@ -214,29 +246,14 @@ fn panel(
         deadline_ns as f64 / 1e6,
     );
     for (subject, steps) in subjects.iter().zip(&done) {
-        steps.write(table, name, subject.name);
+        steps.write(table, (name, 0.0), subject.name);
+        steps.write_steps(table, name, subject.name);
     }
     Ok(())
 }
 
 pub(crate) fn measure(setting: &Setting) -> Result<Table, Box<dyn Error>> {
-    let Setting {
-        rounds,
-        senders,
-        burst_mb,
-        silence_us,
-        until_us,
-        buffer_kb,
-        rate_gbps,
-    } = setting;
-    let mut table = Table::new(
-        format!(
-            "{HOSTS} hosts, {LEAVES} leaves, {SPINES} spines, 100 Gbit/s, buffers of {buffer_kb} kB; {rounds} rounds of \
-         25 MB; {senders} hosts send bursts of {burst_mb} MB (mean) after {silence_us} us (mean), the last one \
-         {until_us} us into a round; fixed rate {rate_gbps} Gbit/s"
-        ),
-        "C2",
-    );
+    let mut table = Table::new(setting.conditions(), "C2");
     for loss in LOSSES {
         panel(setting, loss, &mut table)?;
     }

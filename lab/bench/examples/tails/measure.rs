@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use farwrite_experiment::{
-    Flow, Outcome, Pattern, PatternNetwork, Recording, Retries, RunError, RunSetup, Start,
-    Transport, TransportSettings, Workload, parallel_map, run,
+    CompleteBy, Flow, Outcome, Pattern, PatternNetwork, QueuePairOf, Recording, Retries, RunError,
+    RunSetup, Start, Transport, TransportSettings, Workload, parallel_map, run,
 };
 use farwrite_net::{CableConfig, Loss, MarkAt, Options, Pfc, Red, SwitchConfig, Topology};
 use farwrite_units::stats::quantile;
@@ -111,6 +111,31 @@ impl Subject {
             ..TransportSettings::new(protocol)
         };
         Self::of(name, &settings)
+    }
+
+    /// XP whose messages share the queue pair of their hosts, so that a message ends the one before it.
+    pub(crate) fn xp_of_hosts(
+        name: &'static str,
+        complete_by: CompleteBy,
+        deadline_ns: u64,
+    ) -> Self {
+        let settings = TransportSettings {
+            deadline: Some(Duration::from_nanos(deadline_ns)),
+            queue_pair: Some(QueuePairOf::Hosts),
+            complete_by: Some(complete_by),
+            ..TransportSettings::new("xp")
+        };
+        Self::of(name, &settings)
+    }
+
+    /// RoCE, with PFC or without, that never gives up, with an ACK timeout of InfiniBand: 4.096 us, doubled as many
+    /// times as the exponent says.
+    pub(crate) fn patient_roce(name: &'static str, protocol: &str, exponent: u32) -> Self {
+        Self::patient(
+            name,
+            protocol,
+            Some(Duration::from_nanos(4_096 << exponent)),
+        )
     }
 
     /// Switches with marks as in DCQCN's paper.
