@@ -6,6 +6,7 @@ LOSSES = {0: "0", 1e-4: "1e-4", 3e-4: "3e-4", 1e-3: "1e-3", 3e-3: "3e-3", 1e-2: 
 FEWER = [0, 1e-3, 3e-3, 1e-2]
 COMPARED = 1e-3
 TIMEOUTS = ["4 ms", "16 ms", "67 ms"]
+SHARES = [0.5, 1, 2]
 BOUNDED = ["XP", "XP, hosts", "XP, hosts, all bytes", "best effort, Swift", "best effort, EQDS"]
 OTHERS = ["IRN", "SRNIC", "Falcon", "UCCL", *BOUNDED]
 BY_SIZE = ["XP", "XP, short timeout", "shipped, exact", "shipped, direct", "shipped, ring"]
@@ -77,8 +78,22 @@ def steps_with_losses(rows):
     return table(["ACK timeout", "", "median, ms", "p99, ms", "p99 / median", "missing"], lines)
 
 
+def training_steps(rows):
+    """Times of steps of training, by how long a computation takes in lossless all-reduces."""
+    alone = rows.value("OL", PANELS[0], "RoCE, 67 ms", 0, "mean_ms")
+    lines = []
+    for name in [*(f"RoCE, {timeout}" for timeout in TIMEOUTS), "XP, hosts", "best effort, EQDS"]:
+        cells = []
+        for panel, series in ((PANELS[0], name), (PANELS[2], name.replace("RoCE", "RoCE, no PFC"))):
+            mean = rows.value("OL", panel, series, COMPARED, "mean_ms")
+            cells += [f"{share * alone + mean:.1f}" for share in SHARES]
+        lines.append([name, *cells])
+    return table(["", *(f"{panel}: {share:g}" for panel in ("alone", "bursts") for share in SHARES)], lines)
+
+
 TABLES = {
     "c2-losses": steps_with_losses,
+    "o3v-steps": training_steps,
     "o6-operations": operations,
     "o5-operations": operations_by_size,
     "ol-alone": lambda rows: means(rows, PANELS[0], "", LOSSES),

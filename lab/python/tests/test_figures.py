@@ -50,7 +50,7 @@ def test_all_claims_are_there() -> None:
     netrt = ["N6", "N7", "N8", "N9", "N10", "NT2"]
     optinic = ["O7", "OA", "OL", "OT3", "OT4", "OT5"]
     sdr = ["S2", "S3", "S9", "S10", "S11", "S12", "S13", "S15", "SM", "SV"]
-    simulated = ["C2", *lowar, *netrt, "O2", "O3", "O4", "O5", "O6"]
+    simulated = ["C2", *lowar, *netrt, "O2", "O3", "O3V", "O4", "O5", "O6"]
     assert [claim.name for claim in CLAIMS] == [*simulated, *optinic, *sdr]
     assert [claim.name for claim in FROM_ROWS] == [*simulated, *optinic, "S2", "S15", "SV"]
 
