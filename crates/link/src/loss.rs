@@ -60,17 +60,24 @@ pub enum Loss {
 
 impl Loss {
     /// Loses a share `loss_packet` of all datagrams, which must be below 1, in runs with a mean
-    /// length of `mean_burst`, which must be at least 1.
+    /// length of `mean_burst`, which must be at least 1 and [`Loss::least_burst`].
     #[must_use]
     pub fn in_bursts(loss_packet: f64, mean_burst: f64) -> Self {
         let p_bad_to_good = 1.0 / mean_burst;
         Self::Markov {
-            // With this value, the share of time in the bad state is the mean loss.
+            // With this value, the share of time in the bad state is the mean loss. A rounding error can bring it above 1.
             p_good_to_bad: (p_bad_to_good * loss_packet / (1.0 - loss_packet)).min(1.0),
             p_bad_to_good,
             loss_good: 0.0,
             loss_bad: 1.0,
         }
+    }
+
+    /// The least mean length of runs of losses if a share `loss_packet` of all datagrams is lost: one datagram arrives
+    /// after each run.
+    #[must_use]
+    pub fn least_burst(loss_packet: f64) -> f64 {
+        loss_packet / (1.0 - loss_packet)
     }
 
     /// Loses all datagrams during bursts with a mean duration of `mean_burst`, which must not be 0.

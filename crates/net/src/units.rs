@@ -66,6 +66,18 @@ pub(crate) fn loss<'de, D: Deserializer<'de>>(from: D) -> Result<Loss, D::Error>
             "loss_packet = {loss_packet}: a loss in bursts lies in 0 to {MOST_LOSS}"
         )));
     }
+    if let Written::Bursts {
+        loss_packet,
+        burst: Burst::Losses(packets),
+    } = written
+        && packets < Loss::least_burst(loss_packet) * (1.0 - 1e-9)
+    {
+        return Err(D::Error::custom(format!(
+            "loss_packet = {loss_packet}, burst = {packets}: with this loss, a mean burst has at least loss_packet / (1 - \
+             loss_packet) frames, which is {:.3}",
+            Loss::least_burst(loss_packet)
+        )));
+    }
     Ok(match written {
         Written::Iid(loss_packet) => Loss::Iid { loss_packet },
         Written::Markov {

@@ -134,7 +134,7 @@ impl PlannedPath {
     /// Gilbert-Elliott chain that loses everything in its bad state.
     ///
     /// # Errors
-    /// [`Exit::Usage`] if packets are lost so often that no chunk arrives.
+    /// [`Exit::Usage`] if packets are lost so often that no chunk arrives, or too often for bursts of this length.
     pub(super) fn loss(&self) -> Result<Loss, Failure> {
         let packets = match self.unit {
             Unit::Chunks => 1,
@@ -148,6 +148,18 @@ impl PlannedPath {
             }
         };
         let burst = self.burst.map(losses).transpose().map_err(refused)?;
+        // One chunk or packet arrives after each burst.
+        let least = self.loss / (1.0 - self.loss);
+        if let Some(burst) = burst.filter(|burst| *burst < least * (1.0 - 1e-9)) {
+            let loss = self.loss;
+            return Err(Failure::new(
+                Exit::Usage,
+                format!(
+                    "a mean burst of {burst} with a loss of {loss}: with this loss, a mean burst is at least {least:.3}, \
+                     which is loss / (1 - loss)"
+                ),
+            ));
+        }
         let loss = match burst {
             Some(burst) if burst > independent && self.loss > 0.0 => Loss::Markov {
                 p_good_to_bad: self.loss / (burst * (1.0 - self.loss)),
@@ -403,5 +415,16 @@ mod tests {
         let error = PlannedPath::new(described, None).expect("whole").loss();
         let error = error.expect_err("no chunk arrives").to_string();
         assert!(error.contains("loss_chunk = 0.999"), "{error}");
+        let of_burst = |burst| {
+            let described = Description {
+                loss: Some((Unit::Chunks, 0.9)),
+                ..DESCRIPTION
+            };
+            let path = PlannedPath::new(described, Some(Burst::Losses(burst)));
+            path.expect("whole").loss()
+        };
+        let error = of_burst(8.9).expect_err("too short").to_string();
+        assert!(error.contains("at least 9.000"), "{error}");
+        assert!(of_burst(9.0).is_ok());
     }
 }

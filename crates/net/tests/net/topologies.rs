@@ -305,6 +305,7 @@ fn losses_in_bursts_have_a_mean_and_a_length_or_their_states() {
         "{ loss_packet = 0.01, burst = 0 }",
         "{ loss_packet = 0.01, burst = \"2GB\" }",
         "{ loss_packet = 1.5, burst = 20 }",
+        "{ loss_packet = 0.9, burst = 8.9 }",
         "{ mean_good = \"0s\", mean_bad = \"2ms\", loss_good = 0, loss_bad = 1 }",
     ] {
         let told = match loss(text) {
