@@ -34,6 +34,9 @@ fn bytes(text: &str) -> Result<u64, String> {
             "{unit} could mean bits, and sizes are in bytes; write it like 1GB"
         ));
     }
+    if text.contains('.') && ["", "B", "b"].contains(&unit.trim()) {
+        return Err("a number of bytes is whole; write it like 256MiB, 1GB or 4096".to_owned());
+    }
     let bytes = text.parse::<ByteSize>();
     bytes
         .map(|bytes| bytes.as_u64())
@@ -357,6 +360,8 @@ mod tests {
         for text in [
             "",
             "0",
+            "1.5",
+            "1.5B",
             "-1",
             "-5MiB",
             "NaN",
