@@ -22,12 +22,19 @@ pub(crate) fn with_error<T>(run: impl FnOnce() -> T) -> (T, Option<PyErr>) {
     (ran, ERROR.replace(outer))
 }
 
-/// Whether a controller in the run of this thread has failed.
+/// Whether a controller in the run of this thread has failed, or [`stop`] was called.
 pub(crate) fn has_failed() -> bool {
     let error = ERROR.take();
     let failed = error.is_some();
     ERROR.set(error);
     failed
+}
+
+/// Stops the run of this thread with an error. If there is an earlier error, that one is kept.
+pub(crate) fn stop(error: PyErr) {
+    // The drop of a later error can run Python code, so nothing is borrowed here.
+    let first = ERROR.take().unwrap_or(error);
+    ERROR.set(Some(first));
 }
 
 /// An object of Python that sets the rate of a flow. After an error, the flow goes on at the last rate until the run
@@ -102,9 +109,7 @@ impl Controller {
         let note = format!("in the controller {} of a flow", self.name);
         // Notes are an addition to the error; without them, it is still the error.
         let _ = error.value(py).call_method1("add_note", (note,));
-        // The drop of a later error can run Python code, so nothing is borrowed here.
-        let first = ERROR.take().unwrap_or(error);
-        ERROR.set(Some(first));
+        stop(error);
         (self.object, self.timeout_ns) = (None, None);
     }
 }

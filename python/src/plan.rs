@@ -4,6 +4,7 @@ use farwrite_model::plan::{self, Border, Coding, Objective, Question};
 use farwrite_model::{Loss, ModelError, Scheme};
 use pyo3::prelude::*;
 
+use crate::points::{PointError, awaited};
 use crate::setting::refused;
 
 /// The scheme; objective, mean, p99 and p99.9 in seconds, slowdown, parity overhead, cores; and, if the times
@@ -54,32 +55,27 @@ impl Plan {
             },
             _ => Loss::iid(loss.first().copied().unwrap_or(f64::NAN)),
         };
-        py.detach(|| {
-            let usual = Coding::default();
-            let mut question = Question {
-                loss,
-                chunk_bytes,
-                objective: objective.parse::<Objective>()?,
-                max_parity_overhead,
-                coding: Coding {
-                    cores: cores.unwrap_or(usual.cores),
-                    xor_bps: xor_bps.unwrap_or(usual.xor_bps),
-                    mds_bps: mds_bps.unwrap_or(usual.mds_bps),
-                },
-                close,
-                ..Question::new(message_bytes, bandwidth_bps, rtt_s, 0.0)
-            };
-            question.candidates = match &candidates {
-                None => question.affordable_candidates(),
-                Some(names) => {
-                    let named = names.iter().map(|name| name.parse::<Scheme>());
-                    named.collect::<Result<_, ModelError>>()?
-                }
-            };
-            question.plan()
-        })
-        .map(|plan| Self { plan })
-        .map_err(|error| refused(&error))
+        let usual = Coding::default();
+        let mut question = Question {
+            loss,
+            chunk_bytes,
+            objective: (objective.parse::<Objective>()).map_err(|error| refused(&error))?,
+            max_parity_overhead,
+            coding: Coding {
+                cores: cores.unwrap_or(usual.cores),
+                xor_bps: xor_bps.unwrap_or(usual.xor_bps),
+                mds_bps: mds_bps.unwrap_or(usual.mds_bps),
+            },
+            close,
+            ..Question::new(message_bytes, bandwidth_bps, rtt_s, 0.0)
+        };
+        question.candidates = match candidates {
+            None => question.affordable_candidates(),
+            Some(names) => named(&names)?,
+        };
+        let plan = awaited(py, move || question.plan())?;
+        plan.map(|plan| Self { plan })
+            .map_err(|error| refused(&error))
     }
 
     /// The chosen scheme.
@@ -100,7 +96,8 @@ impl Plan {
 
     /// How the choice depends on each input.
     fn sensitivity(&self, py: Python<'_>) -> PyResult<Vec<Dependence>> {
-        let found = py.detach(|| self.plan.sensitivity());
+        let plan = self.plan.clone();
+        let found = awaited(py, move || plan.sensitivity())?;
         let edge = |border: Option<Border>| border.map(|at| (at.value, at.scheme.to_string()));
         let rows = found.map_err(|error| refused(&error))?.into_iter();
         let rows = rows.map(|of| {
@@ -116,6 +113,13 @@ impl Plan {
         });
         Ok(rows.collect())
     }
+}
+
+/// The schemes with these names, which are the argument `candidates`.
+fn named(names: &[String]) -> PyResult<Vec<Scheme>> {
+    let schemes = names.iter().map(|name| name.parse::<Scheme>());
+    let schemes: Result<_, ModelError> = schemes.collect();
+    schemes.map_err(|error| PointError::new_err((format!("candidates: {error}"), None::<usize>)))
 }
 
 fn row(of: &plan::Alternative) -> Alternative {

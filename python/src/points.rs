@@ -1,5 +1,8 @@
 //! Evaluates point after point without the interpreter's lock.
 
+use std::panic::resume_unwind;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use farwrite_model::ModelError;
@@ -8,8 +11,8 @@ use pyo3::create_exception;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-/// How long the evaluation ignores Ctrl-C, unless one point takes longer.
-const SIGNALS_EVERY: Duration = Duration::from_millis(50);
+/// How long a computation ignores Ctrl-C, unless one point takes longer.
+pub(crate) const SIGNALS_EVERY: Duration = Duration::from_millis(50);
 
 create_exception!(
     farwrite._native,
@@ -50,6 +53,31 @@ pub(crate) fn each<T: Send>(
         py.check_signals()?;
     }
     Ok(results)
+}
+
+/// The result of `f`, which another thread computes. Ctrl-C ends only the wait: the thread goes on, and its result is
+/// dropped. So `f` should take seconds at most.
+pub(crate) fn awaited<T: Send + 'static>(
+    py: Python<'_>,
+    f: impl FnOnce() -> T + Send + 'static,
+) -> PyResult<T> {
+    let (results, mut received) = channel();
+    let thread = thread::spawn(move || results.send(f()));
+    loop {
+        let (back, result) = py.detach(move || {
+            let result = received.recv_timeout(SIGNALS_EVERY);
+            (received, result)
+        });
+        received = back;
+        match result {
+            Ok(result) => return Ok(result),
+            Err(RecvTimeoutError::Timeout) => py.check_signals()?,
+            Err(RecvTimeoutError::Disconnected) => match thread.join() {
+                Err(panic) => resume_unwind(panic),
+                Ok(_) => unreachable!("the thread sends its result before it ends"),
+            },
+        }
+    }
 }
 
 /// The results of [`each`] as an array.

@@ -4,6 +4,8 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Instant;
 
 use farwrite_experiment::other_simulators::{compare_flows, completion_times};
 use farwrite_experiment::plan::{self, Case, CaseOutcome, run_case_while};
@@ -14,6 +16,7 @@ use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::controller::{self, Controller};
+use crate::points::SIGNALS_EVERY;
 
 /// The names of topology, workload, switch and transport; the loss; the seed.
 type Key = (String, String, String, String, Option<f64>, u64);
@@ -66,6 +69,7 @@ pub(crate) struct SimPlan {
     plan: plan::Plan,
     cases: Vec<Case>,
     files: BTreeMap<String, String>,
+    is_stopped: AtomicBool,
 }
 
 #[pymethods]
@@ -96,6 +100,7 @@ impl SimPlan {
             cases: plan.cases(),
             plan,
             files: files.into_inner(),
+            is_stopped: AtomicBool::new(false),
         })
     }
 
@@ -132,6 +137,11 @@ impl SimPlan {
         ];
         let [topology, workload, switch, transport] = names.map(str::to_owned);
         Ok((topology, workload, switch, transport, case.loss, case.seed))
+    }
+
+    /// Stops the runs in progress, which then fail.
+    fn stop(&self) {
+        self.is_stopped.store(true, Relaxed);
     }
 
     /// Simulates a run, without the interpreter's lock.
@@ -171,9 +181,21 @@ impl SimPlan {
 }
 
 impl SimPlan {
-    /// Simulates a run until its end, or until a controller fails.
+    /// Simulates a run until its end, or until a controller fails, [`Self::stop`] is called, or a signal such as Ctrl-C
+    /// comes.
     fn ran(&self, py: Python<'_>, case: Case) -> PyResult<CaseOutcome> {
-        let goes_on = || !controller::has_failed();
+        let mut looked = Instant::now();
+        let goes_on = || {
+            if looked.elapsed() >= SIGNALS_EVERY {
+                looked = Instant::now();
+                if self.is_stopped.load(Relaxed) {
+                    controller::stop(PyRuntimeError::new_err("the run was stopped"));
+                } else if let Err(error) = Python::attach(|py| py.check_signals()) {
+                    controller::stop(error);
+                }
+            }
+            !controller::has_failed()
+        };
         let run = || run_case_while(&self.plan, case, Recording::default(), goes_on);
         let (ran, error) = py.detach(|| controller::with_error(run));
         error.map_or_else(|| Ok(ran.expect("only an error stops a run")), Err)

@@ -1,7 +1,9 @@
 """Tests of network simulations from Python."""
 
 import importlib
+import signal
 import threading
+import time
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -107,6 +109,26 @@ def test_one_run_by_its_number_and_as_text() -> None:
     assert one.runs["trace"].tolist() == all_of_them.runs["trace"][5:6].tolist()
     with pytest.raises(IndexError, match="^run 12: the plan has runs 0 to 11"):
         sim.run(PLAN, 12)
+
+
+# A run takes minutes.
+LONG: dict[str, Any] = {
+    "topology": {"rack": {"shape": "star", "hosts": 16, "cable": {"rate": "100Gbit", "delay": "1us"}}},
+    "workload": {"web": {"pattern": "poisson", "load": 0.5, "sizes": "websearch", "flows": 200_000}},
+    "seeds": 3,
+}
+
+
+@pytest.mark.parametrize("of", [sim.run, lambda plan: sim.sweep(plan, progress=False)])
+def test_ctrl_c_ends_a_simulation(of: Any) -> None:
+    main = threading.main_thread().ident
+    assert main is not None
+    timer = threading.Timer(3, signal.pthread_kill, (main, signal.SIGINT))
+    began = time.monotonic()
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        of(LONG)
+    assert time.monotonic() - began < 30
 
 
 def test_a_flow_that_is_not_done_has_no_time(tmp_path: Path) -> None:

@@ -134,7 +134,12 @@ def _run_all(
         check_available(f"a sweep with {threads} threads", threads * run_bytes + results_bytes)
         # A simulation releases the interpreter's lock, so threads suffice.
         with ThreadPoolExecutor(threads) as pool:
-            yield from _as_they_come({pool.submit(_ran, native, number): number for number in range(count)})
+            try:
+                futures = {pool.submit(_ran, native, number): number for number in range(count)}
+                yield from _as_they_come(futures)
+            finally:
+                # After Ctrl-C or an error, the pool waits for the runs in progress.
+                native.stop()
         return
     check_available("a sweep", results_bytes)
     files = tuple(native.files().items())
