@@ -65,6 +65,27 @@ def test_progress(capsys: pytest.CaptureFixture[str]) -> None:
     assert "30/30" in capsys.readouterr().err
 
 
+def test_columns_of_a_csv_file_keep_their_types(tmp_path: Path) -> None:
+    columns: dict[str, Any] = {
+        "done": np.array([True, False]),
+        "bytes": np.array([2**63, 1], dtype=np.uint64),
+        "time": np.array([0.1, np.nan]),
+        "name": np.array(["4", "1234567890123e45"]),
+    }
+    for rows in (2, 0):
+        table = model.Table({name: column[:rows] for name, column in columns.items()}, {"plan": "x"})
+        table.write_csv(tmp_path / "table.csv")
+        back = model.Table.read_csv(tmp_path / "table.csv")
+        assert back.settings == table.settings
+        for name, column in table.columns.items():
+            assert back[name].dtype == column.dtype
+            np.testing.assert_array_equal(back[name], column)
+    # Files of earlier versions have no types.
+    (tmp_path / "old.csv").write_text('# {"plan": "x"}\ntime,name\n0.5,a\n')
+    old = model.Table.read_csv(tmp_path / "old.csv")
+    assert (old["time"].tolist(), old["name"].tolist()) == ([0.5], ["a"])
+
+
 def test_files(tmp_path: Path) -> None:
     table = model.sweep(ARGUMENTS | {"loss_chunk": model.Markov(1e-3, 0.5), "variant": "serial"})
     table.write_csv(tmp_path / "sweep.csv")

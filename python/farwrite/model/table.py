@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 # The key of the settings in the metadata of a Parquet file.
 METADATA = b"farwrite"
+# The key of the types of the columns in the first line of a CSV file, which has the settings too.
+TYPES = "column_types"
 # The longest first line of a CSV file that is read; it has the settings.
 MAX_SETTINGS_BYTES = 64 << 20
 
@@ -54,9 +56,10 @@ class Table:
         return frame
 
     def write_csv(self, path: str | PathLike[str]) -> None:
-        """Write a CSV file, with the settings as JSON in its first line, after ``# ``."""
+        """Write a CSV file. Its first line has settings and types of columns as JSON, after ``# ``."""
+        types = {name: column.dtype.str for name, column in self.columns.items()}
         with Path(path).open("w", newline="", encoding="utf-8") as file:
-            file.write(f"# {json.dumps(self.settings)}\n")
+            file.write(f"# {json.dumps({**self.settings, TYPES: types})}\n")
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(self.columns)
             writer.writerows(zip(*(column.tolist() for column in self.columns.values()), strict=True))
@@ -72,7 +75,7 @@ class Table:
 
     @classmethod
     def read_csv(cls, path: str | PathLike[str]) -> Table:
-        """Read a file that `write_csv` wrote.
+        """Read a file that `write_csv` wrote. Columns have the types that they had.
 
         Raises
         ------
@@ -89,8 +92,10 @@ class Table:
             rows: Iterator[list[str]] = csv.reader(file)
             names = next(rows)
             cells = list(rows)
-        columns = {name: _column([row[i] for row in cells]) for i, name in enumerate(names)}
-        return cls(columns, json.loads(first[2:]))
+        settings = json.loads(first[2:])
+        types = settings.pop(TYPES, {})
+        columns = {name: _column([row[i] for row in cells], types.get(name)) for i, name in enumerate(names)}
+        return cls(columns, settings)
 
     @classmethod
     def read_parquet(cls, path: str | PathLike[str]) -> Table:
@@ -111,8 +116,18 @@ class Table:
         return cls(columns, json.loads(metadata[METADATA]))
 
 
-def _column(texts: list[str]) -> NDArray[Any]:
-    try:
-        return np.array([float(text) for text in texts])
-    except ValueError:
-        return np.array(texts)
+def _column(texts: list[str], type_name: str | None) -> NDArray[Any]:
+    """Return a column of this type. None, from earlier versions: float64 if all texts are numbers."""
+    if type_name is None:
+        try:
+            return np.array([float(text) for text in texts])
+        except ValueError:
+            return np.array(texts)
+    dtype = np.dtype(type_name)
+    if dtype.kind == "b":
+        return np.array([text == "True" for text in texts], dtype)
+    if dtype.kind in "iu":
+        return np.array([int(text) for text in texts], dtype)
+    if dtype.kind == "f":
+        return np.array([float(text) for text in texts], dtype)
+    return np.array(texts, dtype)
