@@ -115,7 +115,15 @@ class CollectiveTimes:
     def sample(self, n: int, seed: int) -> _Column: ...
 
 _Flow: TypeAlias = tuple[
-    int, int, int, Sequence[int | None], Sequence[float | None], Sequence[int], bool, Sequence[str]
+    int,
+    int,
+    int,
+    Sequence[int | None],
+    Sequence[float | None],
+    Sequence[int],
+    float | None,
+    bool,
+    Sequence[str],
 ]
 
 def plan_text(path: str | PathLike[str]) -> str: ...

@@ -21,8 +21,8 @@ use crate::points::SIGNALS_EVERY;
 /// The names of topology, workload, switch and transport; the loss; the seed.
 type Key = (String, String, String, String, Option<f64>, u64);
 /// Of a flow: source, destination, bytes; start and completion time in nanoseconds; ideal time in
-/// nanoseconds and slowdown; packets, repeated packets, timeouts, missing bytes; whether statistics count it; how it
-/// ended, and what ended it with XP (otherwise empty).
+/// nanoseconds and slowdown; packets, repeated packets, timeouts, missing bytes; goodput in bits a second if it has no
+/// end; whether statistics count it; how it ended, and what ended it with XP (otherwise empty).
 type Row = (
     usize,
     usize,
@@ -30,6 +30,7 @@ type Row = (
     [Option<u64>; 2],
     [Option<f64>; 2],
     [u64; 4],
+    Option<f64>,
     bool,
     [&'static str; 2],
 );
@@ -265,6 +266,7 @@ fn outcome_of(ran: &CaseOutcome) -> Result<Ran, String> {
             [of.start_ns, of.time_ns()],
             [of.ideal_ns, of.slowdown()],
             [of.packets, of.repeated, of.timeouts, of.missing_bytes],
+            of.endless_goodput_bps(outcome.end_ns),
             of.is_measured,
             [of.end.name(), of.ended_by.map_or("", EndedBy::name)],
         )

@@ -79,7 +79,7 @@ def check_elsewhere(tmp_path: Path, executor: Executor) -> None:
         ours, theirs = getattr(here, name), getattr(there, name)
         assert list(ours.columns) == list(theirs.columns)
         for column in ours.columns:
-            assert ours[column].tolist() == theirs[column].tolist(), column
+            np.testing.assert_array_equal(ours[column], theirs[column], column)
 
 
 @pytest.mark.parametrize("kind", ["threads", "processes"])
@@ -129,6 +129,19 @@ def test_ctrl_c_ends_a_simulation(of: Any) -> None:
     with pytest.raises(KeyboardInterrupt):
         of(LONG)
     assert time.monotonic() - began < 30
+
+
+def test_a_run_tells_the_goodput_of_flows_without_an_end(tmp_path: Path) -> None:
+    (tmp_path / "endless.cm").write_text("Nodes 4\nConnections 2\n0->1 start 0\n2->1 start 0 size 20000\n")
+    plan = tmp_path / "plan.toml"
+    workload = {"two": {"file": "endless.cm"}}
+    plan.write_text(sim.to_toml(PLAN | {"loss": None, "until": "1ms", "workload": workload}))
+    results = sim.run(plan)
+    endless, done = results.flows["endless_bps"].tolist()
+    assert np.isnan(done)
+    assert 5e9 < endless < 10e9
+    assert results.runs["endless_bps"].tolist() == [endless]
+    assert results.runs["queue_mean_bytes"].tolist() == [results.queues["deepest_bytes"].mean()]
 
 
 def test_a_flow_that_is_not_done_has_no_time(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ PYTHON_SIZE = 10
 KEY = ("topology", "workload", "switch", "transport", "loss", "seed")
 FLOW = (
     "src", "dst", "bytes", "start_ns", "fct_ns", "ideal_ns", "slowdown", "packets", "repeated", "timeouts",
-    "missing_bytes", "measured", "end", "ended_by",
+    "missing_bytes", "endless_bps", "measured", "end", "ended_by",
 )  # fmt: skip
 
 
@@ -214,10 +214,13 @@ def _ran(native: _native.SimPlan, number: int) -> Ran:
     row |= {name: f"{count:016x}" if name == "trace" else count for name, count in counts}
     columns: dict[str, list[object]] = {"run": [number] * len(flows), "flow": list(range(len(flows)))}
     columns |= {name: [] for name in FLOW}
-    for src, dst, size, times, ideal, sent, measured, ends in flows:
-        cells = (src, dst, size, *times, *ideal, *sent, measured, *ends)
+    for src, dst, size, times, ideal, sent, endless_bps, measured, ends in flows:
+        cells = (src, dst, size, *times, *ideal, *sent, endless_bps, measured, *ends)
         for name, value in zip(FLOW, cells, strict=True):
             columns[name].append(value)
+    endless = [of[6] for of in flows if of[6] is not None]
+    row["endless_bps"] = sum(endless) if endless else None
+    row["queue_mean_bytes"] = sum(deepest for deepest, _ in samples) / max(len(samples), 1)
     queues: dict[str, list[object]] = {
         "run": [number] * len(samples),
         "time_ns": [start_ns + interval_ns * (place + 1) for place in range(len(samples))],
