@@ -6,6 +6,7 @@ mod own_switches;
 mod paths;
 mod read;
 mod sweep;
+mod without_effect;
 mod work;
 
 pub use memory::PlanMemory;
@@ -341,6 +342,11 @@ impl Plan {
                     parts.workload.flows.len()
                 ));
             }
+            notes.extend(without_effect::notes(
+                &parts,
+                self.names(&case),
+                self.measure,
+            ));
             // Default switches depend on the workload.
             let loss = case.loss.map(f64::to_bits);
             let key = (case.topology, case.switch, case.transport, loss);

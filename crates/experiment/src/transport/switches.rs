@@ -55,6 +55,11 @@ impl Transport {
         pfc.is_some_and(|pfc| pfc.priorities.contains(&self.priority()))
     }
 
+    /// Whether the rate of flows depends on telemetry of the switches.
+    pub(crate) fn needs_telemetry(&self) -> bool {
+        matches!(self, Self::Nic(nic) if matches!(nic.control, NicControl::Hpcc(_)))
+    }
+
     /// The reason why the protocol does not work as intended with `switch`, and the remedy; `None`
     /// if it does.
     pub(crate) fn lacks(&self, switch: &SwitchConfig) -> Option<&'static str> {

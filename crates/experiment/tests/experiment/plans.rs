@@ -304,6 +304,49 @@ fn switches_that_do_not_suit_a_transport_are_noted() {
 }
 
 #[test]
+fn settings_without_an_effect_are_noted() {
+    let notes = |before: &str, after: &str| {
+        let plan = read(&format!("{before}\n{FIRST}\n{after}")).unwrap();
+        plan.notes().to_vec()
+    };
+    assert_eq!(notes("measure = { until = \"1us\" }", ""), [""; 0]);
+    let [note] = &notes("measure = { from = \"1us\" }", "")[..] else {
+        panic!("one note");
+    };
+    assert!(
+        note.starts_with("measure: no flow of workload.incast starts in this time"),
+        "{note}"
+    );
+    let change = "[[topology.rack.changes]]\nat = \"5ms\"\ncable = [\"host0\", \"switch0\"]\nrate = \"1Gbit\"";
+    assert_eq!(notes("until = \"6ms\"", change), [""; 0]);
+    let late = notes("until = \"5ms\"", change);
+    let want = "topology.rack: a change at 5ms comes after the end of the run, until = 5ms";
+    assert_eq!(late, [want]);
+    let policed = |burst: &str| {
+        let policer = format!("policer = {{ rate = \"10Mbit\", burst = \"{burst}\" }}");
+        let cable = FIRST.replace("delay = \"1us\"", &format!("delay = \"1us\", {policer}"));
+        read(&cable).unwrap().notes().to_vec()
+    };
+    assert_eq!(policed("5kB"), [""; 0]);
+    let [note] = &policed("4kB")[..] else {
+        panic!("one note");
+    };
+    assert!(
+        note.contains("a policer with a burst of 4000 bytes drops each packet"),
+        "{note}"
+    );
+    let boxes = "[[topology.rack.boxes]]\nkind = \"lowar\"\nat = \"hosts\"";
+    assert_eq!(notes("transport = [\"roce@dctcp\"]", boxes), [""; 0]);
+    let [note] = &notes("transport = [\"roce@hpcc\"]", boxes)[..] else {
+        panic!("one note");
+    };
+    assert!(
+        note.starts_with("topology.rack with transport.roce@hpcc: boxes remove the telemetry"),
+        "{note}"
+    );
+}
+
+#[test]
 fn a_sweep_can_be_stopped() {
     let plan = read(&format!("seeds = 50\n{FIRST}")).unwrap();
     let outcomes = sweep(&plan, 1, None, |_| false);
