@@ -117,8 +117,11 @@ def test_bursts_of_time_depend_on_the_rate() -> None:
     chance = np.asarray(bursts.p_bad_to_good)
     assert chance == pytest.approx([1e-2, 0.99], rel=0.01)
     assert np.asarray(bursts.p_good_to_bad) == pytest.approx(chance / 99)
-    with pytest.raises(ValueError, match="mean_burst_s"):
+    with pytest.raises(ValueError, match="^burst_s = 0 seconds"):
         model.Markov.in_bursts_of_time(0.01, 0.0, 1e-5)
+    for loss in (0, 0.995):
+        with pytest.raises(ValueError, match=f"^loss_packet = {loss} "):
+            model.Markov.in_bursts_of_time(loss, 1e-3, 1e-5)
 
 
 def test_coding_takes_time() -> None:

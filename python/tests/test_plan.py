@@ -25,6 +25,9 @@ def test_the_best_is_the_best_that_the_model_knows() -> None:
 def test_budgets() -> None:
     without = plan(*LONG_HAUL, 1e-4, cores=0)
     assert {at.scheme for at in without.alternatives} == {"sr-nack", "sr-rto", "gbn"}
+    assert without.left_out == {}
+    asked = plan(*LONG_HAUL, 1e-4, cores=0, candidates=["gbn", "ec-mds:32,8"])
+    assert asked.left_out == {"ec-mds:32,8": "cores = 0: must be above zero for a scheme with parity"}
     few = plan(*LONG_HAUL, 1e-4, candidates=["sr-rto", "gbn"])
     assert few.best.scheme == "sr-rto"
     # Without a number of cores, one: too slow for 8 parities at 400 Gbit/s.
@@ -32,6 +35,16 @@ def test_budgets() -> None:
         plan(*LONG_HAUL, 1e-4, candidates=["ec-mds:32,8"], cores=cores).best.mean_s for cores in [None, 1, 8]
     )
     assert usual == one > eight
+
+
+def test_errors_name_the_argument() -> None:
+    with pytest.raises(ValueError, match=r'^candidates: scheme = "x"'):
+        plan(*LONG_HAUL, 1e-4, candidates=["x"])
+    with pytest.raises(ValueError, match=r"^candidates = none: must have one"):
+        plan(*LONG_HAUL, 1e-4, candidates=[])
+    for objective in ("p100", "p99.99999999999999"):
+        with pytest.raises(ValueError, match=rf'^objective = "{objective}": must be mean, or p and percent'):
+            plan(*LONG_HAUL, 1e-4, objective=objective)
 
 
 def test_sensitivity_finds_the_border() -> None:

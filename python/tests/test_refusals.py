@@ -98,6 +98,10 @@ def test_words() -> None:
         call(scheme=["sr-rto", None])
     with pytest.raises(ValueError, match=r'^variant = "letter": must be paper, serial or protocol'):
         call(variant="letter")
+    with pytest.raises(TypeError, match="^scheme must be one string"):
+        model.parity_overhead(["gbn"])  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="^quantiles .* must be a list of numbers, not 0.5"):
+        model.sweep({"scheme": "gbn"}, 0.5)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="^variant must be one string"):
         call(variant=["paper"])
 

@@ -9,7 +9,7 @@ use crate::scheme::Scheme;
 #[non_exhaustive]
 pub enum ModelError {
     /// A number is out of the range of its argument.
-    #[error("{argument} = {value} {unit}: must be {wants}")]
+    #[error("{argument} = {} {unit}: must be {wants}", Number(*value))]
     Argument {
         /// The argument's name.
         argument: &'static str,
@@ -33,7 +33,7 @@ pub enum ModelError {
     #[error("scheme = {0:?}: must be ec-mds:K,M or ec-xor:K,M, the schemes with groups")]
     NoGroups(String),
     /// The text is not an objective.
-    #[error("objective = {0:?}: must be mean, or p and percent below 100 such as p99.9")]
+    #[error("objective = {0:?}: must be mean, or p and percent up to 99.9999999999, such as p99.9")]
     Objective(String),
     /// The text is not a variant of the model.
     #[error("variant = {0:?}: must be paper, serial or protocol")]
@@ -68,6 +68,20 @@ impl ModelError {
             self,
             Self::Unsupported(_) | Self::ParityBudget(..) | Self::NoCores
         )
+    }
+}
+
+/// Shows a number, with an exponent if it would be long.
+struct Number(f64);
+
+impl fmt::Display for Number {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.abs() {
+            size if size == 0.0 || !size.is_finite() || (1e-6..1e16).contains(&size) => {
+                self.0.fmt(f)
+            }
+            _ => write!(f, "{:e}", self.0),
+        }
     }
 }
 
@@ -131,7 +145,7 @@ pub enum Wanted {
     #[error("at most 2^40 chunks of chunk_bytes")]
     MessageChunks,
     /// A round trip that is comparable with the time to inject a chunk.
-    #[error("1e-12 to 1e12 times the time to inject a chunk")]
+    #[error("1e-12 to 1e12 times the time to inject a chunk, 8 chunk_bytes / bandwidth_bps")]
     RoundTripSlots,
     /// Data chunks of a group.
     #[error("1 to 4096, with k + m at most 4096")]

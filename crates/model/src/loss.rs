@@ -58,31 +58,31 @@ pub fn chunk_loss(loss_packet: f64, packets: u32) -> Result<f64, ModelError> {
 }
 
 /// Mean number of losses in a row, if everything is lost in bursts with a mean time of
-/// `mean_burst_s`, and packets (or chunks) follow one another every `interval_s`.
+/// `burst_s`, and packets (or chunks) follow one another every `interval_s`.
 ///
 /// The bursts are those of a Markov chain in continuous time, which is in its bad state for a share
-/// `loss` of the time. Seen at equal intervals, it is the chain of [`Loss::Markov`], with
-/// `p_bad_to_good = (1 - loss) (1 - m)`, `p_good_to_bad = loss (1 - m)` and
-/// `m = exp(-interval_s / (mean_burst_s (1 - loss)))`. The result is `1 / p_bad_to_good`. For an
-/// interval far above the bursts, it is that of independent losses, `1 / (1 - loss)`.
+/// `loss_packet` of the time. Seen at equal intervals, it is the chain of [`Loss::Markov`], with
+/// `p_bad_to_good = (1 - loss_packet) (1 - m)`, `p_good_to_bad = loss_packet (1 - m)` and
+/// `m = exp(-interval_s / (burst_s (1 - loss_packet)))`. The result is `1 / p_bad_to_good`. For an
+/// interval far above the bursts, it is that of independent losses, `1 / (1 - loss_packet)`.
 ///
 /// # Errors
 ///
-/// `loss` must be 0 to 0.99, and the two times positive and finite.
-pub fn losses_in_burst(loss: f64, mean_burst_s: f64, interval_s: f64) -> Result<f64, ModelError> {
+/// `loss_packet` must be 0 to 0.99, and the two times positive and finite.
+pub fn losses_in_burst(loss_packet: f64, burst_s: f64, interval_s: f64) -> Result<f64, ModelError> {
     within(
-        "loss",
+        "loss_packet",
         "as a probability",
-        loss,
+        loss_packet,
         0.0,
         MAX_LOSS,
         Wanted::MeanLoss,
     )?;
-    for (argument, time_s) in [("mean_burst_s", mean_burst_s), ("interval_s", interval_s)] {
+    for (argument, time_s) in [("burst_s", burst_s), ("interval_s", interval_s)] {
         positive(argument, "seconds", time_s)?;
     }
-    let left = -(-interval_s / (mean_burst_s * (1.0 - loss))).exp_m1();
-    Ok(1.0 / ((1.0 - loss) * left))
+    let left = -(-interval_s / (burst_s * (1.0 - loss_packet))).exp_m1();
+    Ok(1.0 / ((1.0 - loss_packet) * left))
 }
 
 pub(crate) fn probability(argument: &'static str, value: f64) -> Result<f64, ModelError> {
@@ -392,5 +392,7 @@ mod tests {
             "loss_chunk = 0.999 as a probability: must be 0 to 0.99 (in the mean)"
         );
         assert!(Loss::iid(f64::NAN).loss_chunk().is_err());
+        let huge = Loss::iid(1e300).loss_chunk().unwrap_err().to_string();
+        assert!(huge.starts_with("loss_chunk = 1e300 as"), "{huge}");
     }
 }

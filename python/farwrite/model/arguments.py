@@ -58,6 +58,8 @@ def counts(name: str, unit: str, value: object) -> Argument:
 def words(name: str, value: object) -> Argument:
     """Return `value` as an array of strings. Raise TypeError if a value is not a string."""
     array = _array(name, "a name", value)
+    if array.size == 0:
+        array = array.astype(np.str_)
     if array.dtype.kind == "O" and all(isinstance(item, str) for item in array.flat):
         array = array.astype(np.str_)
     if array.dtype.kind not in "UT":

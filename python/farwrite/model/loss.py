@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from farwrite import _native
 from farwrite.model.arguments import (
     Argument,
@@ -59,7 +61,7 @@ class Markov:
         Parameters
         ----------
         loss_packet
-            Share of the time, and so of the packets, that bursts take: above 0, below 1.
+            Share of the time, and so of the packets, that bursts take: above 0, at most 0.99.
         burst_s
             Mean duration of a burst in seconds, above 0.
         interval_s
@@ -78,6 +80,11 @@ class Markov:
             numbers("interval_s", "seconds", interval_s),
         ]
         shape, (loss, burst, interval) = broadcast(arguments)
+        if np.any(loss == 0):
+            raise ValueError(
+                f"loss_packet = {loss_packet} {PROBABILITY}: must be above 0; "
+                "without losses, pass loss_chunk = 0"
+            )
         with places(shape):
             losses = _native.losses_in_burst(loss, burst, interval)
         return cls(
@@ -132,5 +139,7 @@ def group_failure(scheme: Words, loss_chunk: Numbers) -> Any:
 
 def parity_overhead(scheme: str) -> float:
     """Return the number of parity chunks for each data chunk, M / K; 0 for schemes without parity."""
+    if not isinstance(scheme, str):
+        raise TypeError(f"scheme must be one string, not {scheme!r}")
     with places(()):
         return _native.parity_overhead(scheme)

@@ -73,7 +73,7 @@ def sweep(
         raise TypeError(
             f"{unknown[0]} is no argument of completion_time: its arguments are {', '.join(known)}"
         )
-    levels = numbers("quantiles", PROBABILITY, list(quantiles)).values
+    levels = numbers("quantiles", PROBABILITY, quantiles).values
     if levels.ndim != 1:
         raise ValueError(f"quantiles ({PROBABILITY}) must be a list of numbers, not {quantiles!r}")
     points_per_task = whole("points_per_task", "points", points_per_task, 1, 2**31)

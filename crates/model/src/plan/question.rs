@@ -14,6 +14,9 @@ use crate::loss::Loss;
 use crate::scheme::Scheme;
 use crate::setting::{Compute, Setting, Variant};
 
+/// The highest percentile. One with more digits would be rounded to 1.
+const MOST_PERCENT: f64 = 99.999_999_999_9;
+
 /// The quantity to minimise.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Objective {
@@ -60,7 +63,7 @@ impl FromStr for Objective {
         }
         let percent = text.strip_prefix('p').ok_or_else(unknown)?;
         let percent: f64 = percent.parse().map_err(|_| unknown())?;
-        if (0.0..100.0).contains(&percent) {
+        if (0.0..=MOST_PERCENT).contains(&percent) {
             // The number that 0.999 is, and not its neighbour.
             Ok(Self::Quantile((percent * 1e13).round() / 1e15))
         } else {
