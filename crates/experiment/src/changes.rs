@@ -92,7 +92,7 @@ pub(crate) fn between<'a>(
     let find = |name: &String| {
         let node = topology.find(name);
         node.ok_or_else(|| {
-            let names = node_names(topology);
+            let names = node_names(topology.nodes().iter().map(|node| node.name.as_str()));
             format!("the topology has no node {name:?}; it has {names}")
         })
     };
@@ -110,11 +110,10 @@ pub(crate) fn between<'a>(
 }
 
 /// The names of nodes for an error: the first and the last of those that differ in a number only.
-fn node_names(topology: &Topology) -> String {
+pub(crate) fn node_names<'a>(all: impl Iterator<Item = &'a str>) -> String {
     const MOST: usize = 8;
     let mut kinds: Vec<[&str; 3]> = Vec::new();
-    for node in topology.nodes() {
-        let name = node.name.as_str();
+    for name in all {
         let kind = name.trim_end_matches(|digit: char| digit.is_ascii_digit());
         match kinds.iter_mut().find(|[of, ..]| *of == kind) {
             Some([_, _, last]) => *last = name,

@@ -2,6 +2,8 @@
 
 use farwrite_net::{Options, Role, SwitchConfig, Topology};
 
+use crate::changes::node_names;
+
 /// The settings of a switch that differ from those of the other switches.
 #[derive(Debug)]
 pub(super) struct OwnSwitch {
@@ -51,16 +53,14 @@ pub(super) fn apply(
         let found = topology.find(&switch.name);
         let found = found.filter(|node| topology.nodes()[node.0 as usize].role == Role::Switch);
         let node = found.ok_or_else(|| {
-            let mut names = topology.with_role(Role::Switch);
-            let first = names
-                .next()
-                .map(|node| &topology.nodes()[node.0 as usize].name);
-            let has = first.map_or_else(
-                || "it has no switches".to_owned(),
-                |name| format!("its first switch is {name}"),
-            );
+            let switches = topology.with_role(Role::Switch);
+            let names = switches.map(|node| topology.nodes()[node.0 as usize].name.as_str());
+            let names = match node_names(names) {
+                names if names.is_empty() => "no switches".to_owned(),
+                names => names,
+            };
             format!(
-                "switch.{}: the topology has no switch of this name; {has}",
+                "switch.{}: the topology has no switch of this name; it has {names}",
                 switch.name
             )
         })?;

@@ -376,15 +376,19 @@ fn entries<T>(
     table: &Table,
     mut read: impl FnMut(&Table) -> Result<T, String>,
 ) -> Result<Vec<(String, T)>, PlanError> {
-    let entries = table.iter().map(|(name, value)| {
-        let key = format!("{kind}.{name}");
-        let Value::Table(table) = value else {
-            let why = format!(
-                "{}: entries have names; write [{kind}.NAME] with the key below it",
-                shown(value)
-            );
-            return Err(PlanError::at(&key, why));
-        };
+    let key = |name: &str| format!("{kind}.{name}");
+    // A text or a number shows best that the name is missing: a table or a list may be the value of a key.
+    let wrong = table.iter().filter(|(_, value)| !value.is_table());
+    if let Some((name, value)) = wrong.min_by_key(|(_, value)| value.is_array()) {
+        let why = format!(
+            "{}: entries have names; write [{kind}.NAME] with the key below it",
+            shown(value)
+        );
+        return Err(PlanError::at(&key(name), why));
+    }
+    let tables = (table.iter()).filter_map(|(name, value)| Some((name, value.as_table()?)));
+    let entries = tables.map(|(name, table)| {
+        let key = key(name);
         let read = read(table).map_err(|why| PlanError::at(&key, why + &misplaced(table)))?;
         Ok((name.clone(), read))
     });
@@ -529,8 +533,10 @@ fn find_in_list(
         return None;
     }
     let of_entry = |entry: &Table| error(vec![Value::Table(entry.clone())]);
-    let (below, value) = find_fault(list[at].as_table()?, text, &of_entry)?;
-    Some((format!("[{at}].{below}"), value))
+    Some(match find_fault(list[at].as_table()?, text, &of_entry) {
+        Some((below, value)) => (format!("[{at}].{below}"), value),
+        None => (format!("[{at}]"), list[at].clone()),
+    })
 }
 
 /// The key that would be a missing tag if it had the name of the tag.
@@ -596,7 +602,8 @@ fn with_number_ranges(text: &str) -> String {
 const PATTERN: &str = "a table such as { pattern = \"incast\", senders = 4, size = \"1MB\" }";
 
 /// What the types of numbers accept.
-const NUMBERS: [(&str, &str); 6] = [
+const NUMBERS: [(&str, &str); 7] = [
+    ("a nonzero u32", "a whole number from 1 to 4294967295"),
     ("u8", "a whole number from 0 to 255"),
     ("u16", "a whole number from 0 to 65535"),
     ("u32", "a whole number from 0 to 4294967295"),

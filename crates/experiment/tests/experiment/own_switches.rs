@@ -127,7 +127,7 @@ fn wrong_settings_of_a_switch_are_refused_with_its_name() {
     for (own, told) in [
         (
             "[topology.one.switch.spine9]\nbuffer = \"1MB\"",
-            "topology.one: switch.spine9: the topology has no switch of this name; its first switch is switch0",
+            "topology.one: switch.spine9: the topology has no switch of this name; it has switch0",
         ),
         (
             "[topology.one.switch.host0]\nbuffer = \"1MB\"",

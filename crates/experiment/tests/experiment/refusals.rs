@@ -175,6 +175,31 @@ const WRONG: &[(&str, &str, &str)] = &[
         "workload.incast: parts = (array): invalid type: string \"incast\", expected a table such as { pattern",
     ),
     (
+        "pattern = \"incast\"\nsenders = 7\nsize = \"50kB\"\n",
+        "pattern = \"flows\"\nflows = [{ src = \"host1\", dst = \"host2\", size = \"5kB\" }]\n",
+        "workload.incast: flows[0]: invalid type: string \"host2\", expected a whole number",
+    ),
+    (
+        "[topology.rack]",
+        "[topology]",
+        "topology.hosts: 8: entries have names; write [topology.NAME]",
+    ),
+    (
+        "[workload.incast]",
+        "[[topology.rack.boxes]]\nkind = \"netrt\"\nat = \"hosts\"\nbitmap_bits = 0\n[workload.incast]",
+        "topology.rack: boxes[0]: bitmap_bits = 0: invalid value: integer `0`, expected a whole number from 1",
+    ),
+    (
+        "size = \"50kB\"",
+        "size = \"1.5B\"",
+        "workload.incast: size = \"1.5B\": a number of bytes is whole",
+    ),
+    (
+        "delay = \"1us\"",
+        "delay = \"1us\", loss = { loss_packet = 0.9, burst = 1 }",
+        "topology.rack: cable.loss: loss_packet = 0.9, burst = 1: with this loss, a mean burst has at least",
+    ),
+    (
         "[topology.rack]",
         "transport = [\"farwrite-ec-mds:0,8\"]\n[topology.rack]",
         "transport: protocol = \"farwrite-ec-mds:0,8\": (0,8): a code has at least 1 data chunk",
