@@ -130,22 +130,23 @@ fn detail_of(object: &Bound<'_, PyAny>) -> Result<Detail, String> {
 
 /// The attributes of a controller.
 fn read(object: &Bound<'_, PyAny>) -> Result<(Limits, Option<u64>), String> {
-    let number = |name: &str| -> Result<Option<u64>, String> {
+    const OR_NONE: &str = ", or None";
+    let number = |name: &str, least: u64, or_none: &str| -> Result<Option<u64>, String> {
         let value = object.getattr(name).map_err(|why| why.to_string())?;
-        let read: Result<Option<u64>, _> = value.extract();
-        read.map_err(|_| format!("{name} = {value}: a whole number from 0 to 2^64 - 1, or None"))
+        let read: Option<Option<u64>> = value.extract().ok();
+        let valid = read.filter(|read| match read {
+            Some(number) => *number >= least,
+            None => !or_none.is_empty(),
+        });
+        valid.ok_or_else(|| {
+            format!("{name} = {value}: a whole number from {least} to 2^64 - 1{or_none}")
+        })
     };
-    let above_0 = |name: &str, value: u64| match value {
-        0 => Err(format!("{name} = 0: at least 1")),
-        value => Ok(value),
-    };
-    let pace_bps = number("pace_bps")?.ok_or("pace_bps = None: bits a second")?;
-    let window_bytes = number("window_bytes")?.unwrap_or(u64::MAX);
     let limits = Limits {
-        pace_bps: above_0("pace_bps", pace_bps)?,
-        window_bytes: above_0("window_bytes", window_bytes)?,
+        pace_bps: number("pace_bps", 1, "")?.unwrap_or(u64::MAX),
+        window_bytes: number("window_bytes", 1, OR_NONE)?.unwrap_or(u64::MAX),
     };
-    Ok((limits, number("timeout_ns")?))
+    Ok((limits, number("timeout_ns", 0, OR_NONE)?))
 }
 
 impl RateControl for Controller {

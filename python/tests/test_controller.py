@@ -178,16 +178,20 @@ class Still(Window):
     ("controller", "error", "words"),
     [
         (Broken, KeyError, "broken"),
-        (Nonsense, ValueError, "controller own: pace_bps = 0: at least 1"),
+        (Nonsense, ValueError, "controller own: pace_bps = 0: a whole number from 1 to"),
         (Still, ValueError, "controller own: timeout_ns is"),
         (Wordy, ValueError, "controller own: detail = everything"),
-        (None, TypeError, "not callable"),
     ],
 )
 def test_errors_of_controllers_end_the_run(controller: Any, error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words) as raised:
         sim.run(PLAN | {"transport": ["roce@own"]}, controllers={"own": controller})
     assert "in the controller own of a flow" in raised.value.__notes__
+
+
+def test_a_controller_is_callable() -> None:
+    with pytest.raises(TypeError, match=r"^controllers: own = 5: must be a subclass of Controller"):
+        sim.run(PLAN, controllers={"own": 5})  # type: ignore[dict-item]
 
 
 class First(sim.Controller):

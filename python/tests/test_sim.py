@@ -109,6 +109,20 @@ def test_one_run_by_its_number_and_as_text() -> None:
     assert one.runs["trace"].tolist() == all_of_them.runs["trace"][5:6].tolist()
     with pytest.raises(IndexError, match="^run 12: the plan has runs 0 to 11"):
         sim.run(PLAN, 12)
+    with pytest.raises(TypeError, match="^number = True"):
+        sim.run(PLAN, True)
+    with pytest.raises(ValueError, match=r"pass its path, pathlib.Path\('plan.toml'\)$"):
+        sim.run("plan.toml")
+
+
+def test_dicts_become_valid_toml() -> None:
+    import tomllib
+
+    plan = {"a": "x\ny\x00\x7f", "b": [float("inf"), -float("inf"), np.float64(1e300)], "c\x7f": {"d": True}}
+    assert tomllib.loads(sim.to_toml(plan)) == plan
+    assert np.isnan(tomllib.loads(sim.to_toml({"a": float("nan")}))["a"])
+    with pytest.raises(TypeError, match="^the plan must be a dict, not None"):
+        sim.to_toml(None)  # type: ignore[arg-type]
 
 
 # A run takes minutes.

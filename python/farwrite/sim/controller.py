@@ -67,3 +67,14 @@ class Controller:
 
 #: Controllers by the names that plans have after a ``@``: classes, or functions that make a `Controller`.
 Controllers: TypeAlias = Mapping[str, Callable[[int, int, int], Controller]]
+
+
+def own(controllers: Controllers | None) -> dict[str, Callable[[int, int, int], Controller]]:
+    """Return controllers as a dict. Raise TypeError if one cannot be called."""
+    given = dict(controllers or {})
+    for name, make in given.items():
+        if not callable(make):
+            raise TypeError(
+                f"controllers: {name} = {make!r}: must be a subclass of Controller, or a function"
+            )
+    return given

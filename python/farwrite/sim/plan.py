@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
@@ -10,7 +11,8 @@ from typing import Any, TypeAlias
 
 from farwrite import _native
 
-#: A plan as a dict of its keys, as its TOML text, or as the path of a file with this text.
+#: A plan as a dict of its keys, as its TOML text, or as the path of a file with this text, such as
+#: ``pathlib.Path("plan.toml")``. A `str` is always text.
 Plan: TypeAlias = Mapping[str, Any] | str | PathLike[str]
 
 
@@ -28,14 +30,20 @@ def to_toml(plan: Mapping[str, Any]) -> str:
     "seeds" = 3
     "transport" = ["roce", "farwrite-ec-mds:32,8"]
     """
+    if not isinstance(plan, Mapping):
+        raise TypeError(f"the plan must be a dict, not {plan!r}")
     pairs = ((key, value) for key, value in plan.items() if value is not None)
     return "".join(f"{_key(key)} = {_value(key, value)}\n" for key, value in pairs)
 
 
 def _value(key: str, value: Any) -> str:
-    """Return a value in TOML, which writes strings, numbers and booleans as JSON does."""
-    if isinstance(value, str | bool | int | float):
-        return json.dumps(value, ensure_ascii=False)
+    """Return a value in TOML, which writes strings, finite numbers and booleans as JSON does."""
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(float(value))
+    if isinstance(value, bool | int | float):
+        return json.dumps(value)
     if isinstance(value, Mapping):
         pairs = ((name, inner) for name, inner in value.items() if inner is not None)
         inner = ", ".join(f"{_key(name)} = {_value(f'{key}.{name}', inner)}" for name, inner in pairs)
@@ -50,7 +58,12 @@ def _value(key: str, value: Any) -> str:
 def _key(key: object) -> str:
     if not isinstance(key, str):
         raise TypeError(f"{key!r}: keys of a plan are text")
-    return json.dumps(key, ensure_ascii=False)
+    return _text(key)
+
+
+def _text(text: str) -> str:
+    # Unlike JSON, TOML has no DEL in a text.
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def text_of(plan: Plan) -> tuple[str, Path]:
@@ -61,5 +74,9 @@ def text_of(plan: Plan) -> tuple[str, Path]:
         path = Path(plan)
         return _native.plan_text(path), path.parent
     if isinstance(plan, str):
+        if plan.strip() and "=" not in plan:
+            raise ValueError(
+                f"the plan {plan!r} is not TOML text: to read a file, pass its path, pathlib.Path({plan!r})"
+            )
         return plan, Path()
     raise TypeError(f"a plan is a dict, TOML text or a path, not {type(plan).__name__}")

@@ -11,7 +11,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from farwrite import _native
-from farwrite.sim.controller import Controller, Controllers
+from farwrite.sim.controller import Controller, Controllers, own
 from farwrite.sim.plan import Plan, text_of
 from farwrite.sim.results import Ran, Results
 
@@ -30,13 +30,14 @@ def run(plan: Plan, number: int = 0, *, controllers: Controllers | None = None) 
     Parameters
     ----------
     plan
-        A dict, TOML text, or the path of a file. The files that a plan names are looked up in the folder of
-        its file; for a dict or text, in the working directory.
+        A dict, TOML text, or the `pathlib.Path` of a file. The files that a plan names are looked up in the
+        folder of its file; for a dict or text, in the working directory.
     number
         The number of the run, from 0, in the order of ``runs.csv``: topologies, workloads, switches,
         transports, losses, and seeds, of which seeds vary fastest.
     controllers
-        Subclasses of `Controller` by name. The transport ``"roce@mine"`` has the controller ``mine``.
+        Subclasses of `Controller` by name. The transport ``"roce@mine"`` has the controller ``mine``. A
+        controller with the name of a built-in one, such as ``dctcp``, takes its place.
 
     Returns
     -------
@@ -69,8 +70,8 @@ def run(plan: Plan, number: int = 0, *, controllers: Controllers | None = None) 
     '606.9 us'
     """
     text, directory = text_of(plan)
-    native = checked(_native.SimPlan(text, {}, directory, dict(controllers or {})))
-    return Results.of([_ran(native, number)], text, native.notes())
+    native = checked(_native.SimPlan(text, {}, directory, own(controllers)))
+    return Results.of([_ran(native, index(number))], text, native.notes())
 
 
 def sweep(
@@ -111,20 +112,20 @@ def sweep(
         results of all runs.
     """
     text, directory = text_of(plan)
-    own = dict(controllers or {})
-    native = _native.SimPlan(text, {}, directory, own)
+    given = own(controllers)
+    native = _native.SimPlan(text, {}, directory, given)
     count = native.count()
     ran: dict[int, Ran] = {}
     disable = None if progress is None else not progress
     with tqdm(total=count, unit=" runs", disable=disable, delay=1 if progress is None else 0) as bar:
-        for number, result in _run_all(native, text, count, executor, own):
+        for number, result in _run_all(native, text, count, executor, given):
             ran[number] = result
             bar.update()
     return Results.of([ran[number] for number in range(count)], text, native.notes())
 
 
 def _run_all(
-    native: _native.SimPlan, text: str, count: int, executor: Executor | None, own: Controllers
+    native: _native.SimPlan, text: str, count: int, executor: Executor | None, given: Controllers
 ) -> Iterator[tuple[int, Ran]]:
     """Yield the number and the results of each run, in the order in which runs end."""
     run_bytes, results_bytes = native.memory_bytes()
@@ -143,7 +144,7 @@ def _run_all(
         return
     check_available("a sweep", results_bytes)
     files = tuple(native.files().items())
-    controllers = tuple(own.items())
+    controllers = tuple(given.items())
     yield from _as_they_come(
         {executor.submit(evaluate, text, files, number, controllers): number for number in range(count)}
     )
@@ -178,6 +179,13 @@ def _given(
 ) -> _native.SimPlan:
     """Read a plan whose files are given. Raise MemoryError if a run of it does not fit into the memory."""
     return checked(_native.SimPlan(text, dict(files), ".", dict(controllers)))
+
+
+def index(number: int) -> int:
+    """Return the number of a run. Raise TypeError for a bool, which would be 0 or 1."""
+    if isinstance(number, bool):
+        raise TypeError(f"number = {number}: must be the whole number of a run")
+    return number
 
 
 def checked(native: _native.SimPlan) -> _native.SimPlan:
