@@ -103,7 +103,11 @@ class Plan:
 
     @property
     def left_out(self) -> dict[str, str]:
-        """The candidates that exceed a limit or cannot be evaluated, each with the reason."""
+        """The candidates that cannot be evaluated, each with the reason.
+
+        If `plan` got `candidates`, also those that exceed a limit. The candidates of `plan` itself are within
+        the limits.
+        """
         return dict(self._native.left_out())
 
     def sensitivity(self) -> tuple[Sensitivity, ...]:

@@ -19,9 +19,9 @@ Variants:
     given.
 ``protocol``
     As ``serial``, but ``sr-nack`` and erasure coding follow Farwrite's receivers: a receiver waits before it
-    sends a report, reports can be lost, and only missing chunks are repeated. Losses are independent, with a
-    probability of at most 0.5. ``sr-nack`` and erasure coding take their waits from the protocol, and ignore
-    `rto_rtts` and `beta`.
+    sends a report, reports can be lost, and only missing chunks are repeated. These schemes need independent
+    losses with a probability of at most 0.5, take their waits from the protocol, and ignore `rto_rtts` and
+    `beta`.
 
 ``docs/model.md`` in the repository derives the variants, and describes their differences and their accuracy.
 

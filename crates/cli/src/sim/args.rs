@@ -40,8 +40,8 @@ of results has flows.csv (completion times by flow), runs.csv, sizes.csv (by siz
 intervals), queues.csv (queues over time), results.json, plan.toml and two pictures: completion.svg
 (completion times and slowdowns by setting) and timeline.svg (one run over time). With --compare,
 compare.csv has both times of each flow. fct.txt has the flows of one run as ns-3 writes them. With
---capture, capture.pcap has the packets of one host. With --series, links.csv, rates.csv and series.svg
-have one run over time, and events.csv each PFC stop and each congestion notification.
+--capture, capture.pcap has the packets of one host. With --series, links.csv, rates.csv and
+series.svg have one run over time, and events.csv each PFC stop and each congestion notification.
 
 A flow that fails is a result: a warning counts such flows, and the exit code is 0."#;
 

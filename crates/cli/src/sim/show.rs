@@ -19,8 +19,12 @@ pub(super) fn text(report: &Report, out: &Path) -> String {
     rows.extend(report.settings.iter().map(|setting| row(report, setting)));
     let out = out.display();
     let compared = report.comparison.as_ref().map(compared).unwrap_or_default();
+    let over_seeds = match report.settings.iter().any(|setting| setting.seeds > 1) {
+        true => "Over seeds: mean and 95% confidence interval. ",
+        false => "",
+    };
     format!(
-        "{}{}{}{compared}{}\n\nOver seeds: mean and 95% confidence interval. Flows, runs, sizes and pictures: {out}",
+        "{}{}{}{compared}{}\n\n{over_seeds}Flows, runs, sizes and pictures: {out}",
         lay_out(&rows, 1),
         missing(report),
         endless(report),
