@@ -27,6 +27,9 @@ pub struct ConnectionOptions {
     pub silence_limit: Duration,
     /// How fast packets are sent to the peer. It holds for all queue pairs of the connection.
     pub rate_control: RateControl,
+    /// Whether the data packets of all queue pairs of the connection have no ICRC, if the peer wants that too
+    /// ([`QpOptions::omit_icrc`]). A queue pair can also want it alone, by its own options.
+    pub omit_icrc: bool,
     /// The largest MTU to try; `None`: jumbo frames. The MTU of a connection is what the path carries.
     pub largest_mtu: Option<u32>,
     /// Whether the queue pairs of a connection report events ([`farwrite::events`]).
@@ -55,6 +58,7 @@ impl Default for ConnectionOptions {
             busy_limit: Duration::from_secs(10),
             silence_limit: Duration::from_secs(60),
             rate_control: RateControl::default(),
+            omit_icrc: false,
             largest_mtu: None,
             reports_events: true,
             first: None,

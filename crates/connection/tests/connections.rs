@@ -204,6 +204,36 @@ fn the_two_ways_to_use_a_queue_pair_are_one() {
     assert_eq!(recv.outcome(), Some(Outcome::Whole));
 }
 
+/// Each end says what it wants. The ends omit the ICRC only if both want that (P2.5).
+#[test]
+fn a_connection_says_whether_it_omits_the_icrc() {
+    let [a, b] = [identity(), identity()];
+    let of_b = Keys::of_identity(b.clone(), knows(&[("site-a", &a)]));
+    let of_a = Keys::of_identity(a, knows(&[("site-b", &b)]));
+    let omits = ConnectionOptions {
+        omit_icrc: true,
+        ..options()
+    };
+    for (of_listener, wants) in [(&omits, true), (&options(), false)] {
+        let addr = LOOPBACK.parse::<SocketAddr>().expect("an address");
+        let listener = Listener::bind(addr, &of_b, of_listener).expect("a port");
+        let to = listener.local_addr().to_string();
+        let a = connect(&to, &of_a, "site-b", &omits).expect("connected");
+        let b = accepted(&listener);
+        let (a, b) = opened(&a, &b, "without ICRC");
+        for (end, wants) in [(&a, true), (&b, wants)] {
+            let info = end.call(|endpoint, qp| endpoint.qp_info(qp));
+            let info = info.expect("the thread runs").expect("it exists");
+            assert_eq!(info.omits_icrc, wants);
+        }
+        let (a, b) = (messages(a), messages(b));
+        let ticket = a.send(vec![7; 100_000]);
+        let came = b.receive(LONG).expect("no failure");
+        assert_eq!(came, Some(vec![7; 100_000]));
+        assert_eq!(ticket.wait(LONG).expect("no failure"), Some(Outcome::Whole));
+    }
+}
+
 #[test]
 fn many_peers_share_one_port() {
     let [a, b] = [identity(), identity()];

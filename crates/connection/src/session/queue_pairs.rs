@@ -115,11 +115,12 @@ impl Session {
     }
 
     /// The options of a queue pair on this connection: its packets fit the path and are sealed, and its
-    /// rate is that of the connection.
+    /// rate and its wish to omit the ICRC are those of the connection.
     pub(super) fn fitted(&self, shared: &Shared<'_>, mut options: QpOptions) -> QpOptions {
         fit_path(&mut options.sdr, self.mtu);
         options.rate_control = shared.options.rate_control;
         options.sealing = Sealing::Required;
+        options.omit_icrc |= shared.options.omit_icrc;
         let rtt = self.rtt(shared);
         if !rtt.is_zero() {
             options.initial_rtt = rtt;
