@@ -32,7 +32,6 @@ pub(super) struct MeteredMessage {
     number: u64,
     order: Box<dyn WireOrder + Send>,
     length: u32,
-    has_parity: bool,
     /// Positions below this one were judged, or never will be.
     judged: u32,
     /// Missing chunks at positions below this one are watched, or never will be.
@@ -76,7 +75,6 @@ impl MeteredMessage {
         Self {
             number: message.number,
             length: order.len(),
-            has_parity: order.len() > message.chunks,
             order,
             judged: 0,
             watched: 0,
@@ -225,9 +223,9 @@ impl MeteredMessage {
         }
         let mut bits = Bits::new(arrivals);
         let chunks = positions.filter_map(|position| Some((self.order.at(position)?, position)));
-        let missing = chunks.filter(|(chunk, position)| {
-            let is_rebuilt = self.rebuilt.contains_key(&chunk.1);
-            !chunk.0.is_parity() && !is_rebuilt && !self.has_arrived(*position, &mut bits)
+        let missing = chunks.filter(|(chunk, _)| {
+            let is_missing = !chunk.0.is_parity() && !bits.has(*chunk);
+            is_missing && !self.rebuilt.contains_key(&chunk.1)
         });
         missing
             .take(most)
@@ -252,9 +250,9 @@ impl MeteredMessage {
             self.fates_in_sequence(positions, arrivals, each);
         } else {
             let mut bits = Bits::new(arrivals);
-            let parity_front = self.parity_front(positions.start, &mut bits);
+            let mut parity_front = None;
             for position in positions {
-                each(self.fate(position, parity_front, &mut bits), 1);
+                each(self.fate(position, &mut parity_front, &mut bits), 1);
             }
         }
     }
@@ -313,14 +311,23 @@ impl MeteredMessage {
         self.end = Some(End { limit, others });
     }
 
-    fn fate(&self, position: u32, parity_front: u32, bits: &mut Bits<'_>) -> FirstTransmission {
+    /// `parity_front` is set at the first position that needs it, and holds for later ones.
+    fn fate(
+        &self,
+        position: u32,
+        parity_front: &mut Option<u32>,
+        bits: &mut Bits<'_>,
+    ) -> FirstTransmission {
         let Some(chunk) = self.order.at(position) else {
             return FirstTransmission::Unknown;
         };
         if chunk.0.is_parity() {
-            return match bits.has(chunk) {
-                true => FirstTransmission::Arrived,
-                false if position < parity_front => FirstTransmission::Lost,
+            if bits.has(chunk) {
+                return FirstTransmission::Arrived;
+            }
+            let front = parity_front.get_or_insert_with(|| self.parity_front(position, bits));
+            return match position < *front {
+                true => FirstTransmission::Lost,
                 false => FirstTransmission::Elsewhere,
             };
         }
@@ -336,9 +343,6 @@ impl MeteredMessage {
     /// One past the highest position, from `from` on, of a parity chunk that has arrived, or `from`
     /// if there is none. Parity chunks that were not ready in their turn arrive after it.
     fn parity_front(&self, from: u32, bits: &mut Bits<'_>) -> u32 {
-        if !self.has_parity {
-            return from;
-        }
         let mut is_parity_here = |position: u32| {
             let chunk = self.order.at(position);
             chunk.is_some_and(|chunk| chunk.0.is_parity() && bits.has(chunk))
