@@ -1,6 +1,7 @@
 //! A log of when the packets in flight left.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
+use std::collections::btree_map::{BTreeMap, Entry};
 use std::ops::Range;
 
 use farwrite_wire::control::MessageId;
@@ -164,6 +165,13 @@ impl PacketLog {
         let Some(((serial, message, start), end, end_bytes)) = self.order.pop_front() else {
             return;
         };
+        // In most cases, none of its packets has left again.
+        if let Entry::Occupied(piece) = self.pieces.entry((serial, message, start))
+            && (piece.get().end, piece.get().end_bytes) == (end, end_bytes)
+        {
+            piece.remove();
+            return;
+        }
         let range = (serial, message, start)..(serial, message, end);
         let of_run = self.pieces.range(range);
         let old = of_run.filter(|(_, piece)| piece.end_bytes <= end_bytes);
