@@ -92,6 +92,7 @@ pub use ids::{CableId, NodeId, PRIORITIES};
 pub use network::Network;
 pub use options::{NetworkError, Options};
 pub use pauses::PauseEvent;
+pub use prefetch::prefetch;
 pub use switch::{
     Balancer, MakeBalancer, MarkAt, NamedBalancer, Pfc, Policy, PortChoice, Red, SwitchConfig,
     SwitchError, Trim, XoffThreshold,

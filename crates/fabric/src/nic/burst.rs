@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::ops::Range;
 
+use farwrite_net::prefetch;
 use farwrite_wire::header::ICRC_BYTES;
 use farwrite_wire::icrc::{Flow, Icrc};
 use farwrite_wire::request::{SendOnly, WriteImm, pad_bytes};
@@ -172,8 +173,15 @@ impl<'a> Payloads<'a> {
         copied.clear();
         let mut pieces = Vec::with_capacity(writes.len());
         let mut regions = regions.lookups();
-        for write in writes {
+        for (index, write) in writes.iter().enumerate() {
             check_entries(write.local, mtu)?;
+            // As in `Packet::prefetch`.
+            let next = writes.get(index + 1).map_or(&[][..], |next| next.local);
+            for sge in next {
+                if let Ok(Found::Bytes(bytes)) = regions.find(sge) {
+                    prefetch(bytes);
+                }
+            }
             let start = copied.len();
             for sge in write.local {
                 match regions.find(sge)? {
@@ -360,6 +368,18 @@ impl<'a> Packet<'a> {
             Piece::Ghost(bytes) => &ZEROS[..*bytes],
         });
         pieces.chain(sent)
+    }
+
+    /// Begins to load the payload into the cache, while the packet before is sealed. By itself, the processor
+    /// does not load memory of the next page ahead.
+    pub fn prefetch(&self) {
+        if let TxRequest::Write { pieces, .. } = self.request {
+            for piece in pieces {
+                if let Piece::InPlace(bytes) = piece {
+                    prefetch(*bytes);
+                }
+            }
+        }
     }
 
     /// The packet without its payload, if it is a write of ghost bytes.

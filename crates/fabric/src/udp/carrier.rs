@@ -347,8 +347,14 @@ fn send_runs(
     let sealed_as = burst.sealed_as();
     // The kernel gives the packets of a batch the identifications 0, 1, 2, ...
     let numbered = runs.iter().flat_map(|run| run.iter().zip(0..));
+    let mut later = runs.iter().copied().flatten().skip(1);
     let seals: Vec<Seal> = numbered
-        .map(|(packet, id)| packet.seal(sealed_as, id))
+        .map(|(packet, id)| {
+            if let Some(next) = later.next() {
+                next.prefetch();
+            }
+            packet.seal(sealed_as, id)
+        })
         .collect();
     let mut parts = Vec::with_capacity(3 * seals.len());
     let mut ends = Vec::with_capacity(runs.len());
