@@ -198,7 +198,7 @@ def test_all_are_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert page.count("shipped protocols in virtual time, ") == len(with_shipped)
     assert page.count("<th>shipped protocol</th>") == len(with_shipped)
     assert page.count("Measured: NICs and boxes in virtual time; ") == 12
-    assert page.count("Measured: NICs and endpoints in virtual time; ") == 4
+    assert page.count("Measured: NICs and endpoints in virtual time; ") == 5
     assert page.count("Measured: ") == len(FROM_ROWS) + len(with_shipped) + 1
     ids = re.findall(r'\bid="([^"]*)"', page)
     assert len(ids) == len(set(ids))
