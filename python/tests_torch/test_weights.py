@@ -310,6 +310,22 @@ def test_a_site_that_waits_for_a_publisher_learns_that_it_has_left() -> None:
             waiting.result()
 
 
+def test_a_program_may_wait_in_the_store_of_its_publisher() -> None:
+    tcp = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    other = TCPStore("127.0.0.1", tcp.port, is_master=False, wait_for_workers=False)
+    with Publisher(tcp) as publisher, ThreadPoolExecutor(2) as threads:
+        publisher.publish({"a": torch.ones(4)})
+        for store, name in ((tcp, "trainer"), (other, "site")):
+            threads.submit(store.get, name)
+        try:
+            with Subscriber(other, timeout=timedelta(seconds=20)) as site:
+                assert site.receive({"a": torch.zeros(4)}) == 1
+        finally:
+            free = tcp.clone()
+            free.set("trainer", "")
+            free.set("site", "")
+
+
 def test_a_publisher_that_waits_for_sites_writes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -36,7 +36,7 @@ class Join:
     def __init__(self, store: Store, name: str, options: Options | None, timeout: timedelta) -> None:
         if timeout <= timedelta(0):
             raise ValueError(f"timeout = {timeout}: must be longer than 0")
-        self._store = store
+        self._store = _own_connection(store)
         self._name = name
         # The sites of a default group are not those of a group of two.
         self._options = replace(options or Options(), sites=None)
@@ -98,6 +98,18 @@ class Join:
         instance = f"weights-{self._publisher}-{number}"
         place = Place(self._name, self._store, rank, 2, instance, watch=watch)
         return Group(place, self._options, self.timeout, is_elastic=False)
+
+
+def _own_connection(store: Store) -> Store:
+    """Return a store with a connection of its own.
+
+    The calls of one connection wait for each other, so a call of the program that waits for a key would stop
+    the threads of a publisher.
+    """
+    # A store that is written in Python may have no such method.
+    with suppress(AttributeError, RuntimeError):
+        return store.clone()
+    return store
 
 
 class Link:
