@@ -147,6 +147,18 @@ def test_a_bounded_group_that_is_slower_than_an_exact_one_says_so_once() -> None
     )
 
 
+def test_the_report_of_a_step_has_all_of_its_operations() -> None:
+    totals = reports.Totals("rank 0 of group 'g'", 2)
+    for number in range(20_000):
+        totals.add("broadcast", _ended(0.2 if number == 7 else 0.1))
+        totals.add_wait(1.0)
+    step = totals.step()
+    assert (step.operations, step.result_bytes, step.waited_s) == (20_000, 20_000 << 22, 20_000.0)
+    assert step.slowest is not None
+    assert (step.slowest.elapsed_s, step.loss, step.rtt_s, step.rate_bps) == (0.2, 0.01, 0.04, 10**9)
+    assert totals.step() == reports.StepReport(0, 0, 0, 0, 0.0, None, None, None, None)
+
+
 def _ended(elapsed_s: float) -> Any:
     """Return the report of the native module on a bounded operation."""
     return SimpleNamespace(

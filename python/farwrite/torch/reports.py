@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections import deque
 from dataclasses import dataclass
 from threading import Lock
 
@@ -116,6 +115,44 @@ class StepReport:
     rate_bps: int | None
 
 
+class _Step:
+    """Sums of the operations since the last report of a step. A program may never ask for this report."""
+
+    def __init__(self) -> None:
+        self.operations = self.cut = self.result_bytes = self.missing_bytes = 0
+        self.judged = self.lost = 0
+        self.waited_s = 0.0
+        self.slowest: Report | None = None
+        self.rtt_s: float | None = None
+        self.rate_bps: int | None = None
+
+    def add(self, report: Report) -> None:
+        """Add an operation."""
+        self.operations += 1
+        self.cut += report.was_cut
+        self.result_bytes += report.result_bytes
+        self.missing_bytes += report.missing_bytes
+        if self.slowest is None or report.elapsed_s > self.slowest.elapsed_s:
+            self.slowest = report
+        for peer in report.peers:
+            self.rtt_s = peer.rtt_s if self.rtt_s is None else max(self.rtt_s, peer.rtt_s)
+            self.rate_bps = peer.rate_bps if self.rate_bps is None else min(self.rate_bps, peer.rate_bps)
+
+    def report(self) -> StepReport:
+        """Return the report of the step."""
+        return StepReport(
+            operations=self.operations,
+            cut=self.cut,
+            result_bytes=self.result_bytes,
+            missing_bytes=self.missing_bytes,
+            waited_s=self.waited_s,
+            slowest=self.slowest,
+            loss=self.lost / self.judged if self.judged else None,
+            rtt_s=self.rtt_s,
+            rate_bps=self.rate_bps,
+        )
+
+
 #: After this number of bounded operations of one size, their times are compared with the time of an exact
 #: operation.
 _COMPARED = 16
@@ -142,10 +179,7 @@ class Totals:
         #: For each rank: the number of chunks that arrived or were lost since the group began, and the number
         #: of lost ones.
         self._chunks: dict[int, tuple[int, int]] = {}
-        # The length is limited, because a program may never ask for the report of a step.
-        self._step: deque[Report] = deque(maxlen=_MOST_IN_STEP)
-        self._step_chunks = [0, 0]
-        self._step_waited_s = 0.0
+        self._step = _Step()
 
     def add(self, operation: str, ended: _native.Ended) -> None:
         """Add an operation that this rank has waited for."""
@@ -189,36 +223,22 @@ class Totals:
     def add_wait(self, seconds: float) -> None:
         """Add a number of seconds that the program spent waiting."""
         with self._lock:
-            self._step_waited_s += seconds
+            self._step.waited_s += seconds
 
     def step(self) -> StepReport:
         """Return the sums of the operations that were added since the last call of this method."""
         with self._lock:
-            reports = list(self._step)
-            self._step.clear()
-            (judged, lost), self._step_chunks = self._step_chunks, [0, 0]
-            waited_s, self._step_waited_s = self._step_waited_s, 0.0
-        peers = [peer for report in reports for peer in report.peers]
-        return StepReport(
-            operations=len(reports),
-            cut=sum(report.was_cut for report in reports),
-            result_bytes=sum(report.result_bytes for report in reports),
-            missing_bytes=sum(report.missing_bytes for report in reports),
-            waited_s=waited_s,
-            slowest=max(reports, key=lambda report: report.elapsed_s, default=None),
-            loss=lost / judged if judged else None,
-            rtt_s=max((peer.rtt_s for peer in peers), default=None),
-            rate_bps=min((peer.rate_bps for peer in peers), default=None),
-        )
+            step, self._step = self._step, _Step()
+        return step.report()
 
     def _add_to_step(self, report: Report, ended: _native.Ended) -> None:
-        self._step.append(report)
+        self._step.add(report)
         for rank, _, _, judged, lost in ended.peers:
             before = self._chunks.get(rank, (0, 0))
             # The program can wait for operations in another order than they end, so the numbers can be lower
             # than those of the operation before.
-            self._step_chunks[0] += max(0, judged - before[0])
-            self._step_chunks[1] += max(0, lost - before[1])
+            self._step.judged += max(0, judged - before[0])
+            self._step.lost += max(0, lost - before[1])
             self._chunks[rank] = max(judged, before[0]), max(lost, before[1])
 
     def _slower_than_exact(self, report: Report) -> str | None:
@@ -248,8 +268,6 @@ class Totals:
         )
 
 
-#: The report of a step covers at most this number of the newest operations.
-_MOST_IN_STEP = 10_000
 #: Names of the operations whose exact time is estimated.
 _STEPS = ("all_reduce", "reduce_scatter", "reduce_scatter_tensor", "all_reduce_coalesced")
 
