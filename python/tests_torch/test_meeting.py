@@ -16,7 +16,16 @@ import pytest
 from ranks import message
 from torch.distributed import FileStore, HashStore, PrefixStore, Store, TCPStore
 
-from farwrite.torch import Bounded, Exact, Options, RendezvousError, rendezvous, signs_of_life
+from farwrite.torch import (
+    Bounded,
+    Eqds,
+    Exact,
+    Fixed,
+    Options,
+    RendezvousError,
+    rendezvous,
+    signs_of_life,
+)
 from farwrite.torch.rendezvous import Place
 
 OPTIONS = Options(trusted_store=True)
@@ -195,6 +204,13 @@ def test_ranks_that_differ(monkeypatch: pytest.MonkeyPatch) -> None:
     here, there = (Options(trusted_store=True, sites=sites) for sites in ((0, 0), [0, 1]))
     said = both(HashStore(), options=(here, there))
     assert "rank 1 has sites [0, 1], and this rank has [0, 0]: all ranks must have the same sites" in said[0]
+    said = both(HashStore(), options=(OPTIONS, Options(key=bytes(32))))
+    assert "rank 1 has a key, and this rank has no key: all ranks must have the same key, or none" in said[0]
+    assert "rank 0 has no key, and this rank has a key: " in said[1]
+    said = both(HashStore(), options=(OPTIONS, Options(trusted_store=True, rate_control=Eqds(10**9))))
+    assert "rank 1 has the rate control Eqds, and this rank has Adaptive: if a rank has Eqds" in said[0]
+    slower = Options(trusted_store=True, rate_control=Fixed(10**6))
+    assert both(HashStore(), options=(OPTIONS, slower)) == [[b"of 0", b"of 1"]] * 2
     said = both(HashStore(), sizes=(2, 3))
     assert "rank 1 has size 3, and this rank has 2: all ranks must have the same size" in said[0]
     assert "rank 0 has size 2, and this rank has 3: all ranks must have the same size" in said[1]
@@ -222,6 +238,8 @@ FIRST = json.dumps(
         "size": 2,
         "policy": repr(OPTIONS.policy),
         "sites": None,
+        "key": "no key",
+        "rate_control": "Adaptive",
         "address": "10.0.0.2",
         "info": "aW5mbw==",
     }

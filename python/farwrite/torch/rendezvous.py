@@ -22,6 +22,7 @@ from torch.distributed import HashStore, PrefixStore, Store, TCPStore
 from farwrite import _native
 from farwrite.torch import environment, signs_of_life
 from farwrite.torch.options import Options
+from farwrite.torch.rates import Eqds
 from farwrite.torch.signs_of_life import SignsOfLife
 
 #: The address of all ranks if they are on one machine.
@@ -100,13 +101,16 @@ def meet(
     ------
     RendezvousError
         If a rank does not join or joins twice, if the versions, policies, group sizes or sites of ranks
-        differ, or if a rank announces an address that other ranks cannot reach.
+        differ, if only some ranks have a key or `Eqds`, or if a rank announces an address that other ranks
+        cannot reach.
     """
     mine = {
         "farwrite": version("farwrite"),
         "size": place.size,
         "policy": repr(options.policy) + (", replayed" if options.replay_log is not None else ""),
         "sites": None if options.sites is None else list(options.sites),
+        "key": "no key" if options.key is None else "a key",
+        "rate_control": type(options.rate_control).__name__,
         "address": address,
         "info": b64encode(info).decode(),
     }
@@ -372,7 +376,8 @@ def _wait_for_all(place: Place, keys: Sequence[str], timeout: timedelta) -> None
 
 def _parse(place: Place, rank: int, value: bytes) -> dict[str, object]:
     fields = _load(place, rank, value)
-    if {"farwrite", "size", "policy", "sites", "address", "info"} <= fields.keys():
+    names = {"farwrite", "size", "policy", "sites", "key", "rate_control", "address", "info"}
+    if names <= fields.keys():
         return fields
     raise _foreign(place, rank, value)
 
@@ -420,6 +425,17 @@ def _compare(place: Place, mine: dict[str, object], received: Sequence[dict[str,
                     f"{place.describe()}: rank {rank} has {what} {theirs[name]}, and this rank has "
                     f"{mine[name]}: all ranks must have the same {what}"
                 )
+        if theirs["key"] != mine["key"]:
+            raise RendezvousError(
+                f"{place.describe()}: rank {rank} has {theirs['key']}, and this rank has {mine['key']}: all "
+                "ranks must have the same key, or none"
+            )
+        controls = theirs["rate_control"], mine["rate_control"]
+        if controls[0] != controls[1] and Eqds.__name__ in controls:
+            raise RendezvousError(
+                f"{place.describe()}: rank {rank} has the rate control {controls[0]}, and this rank has "
+                f"{controls[1]}: if a rank has {Eqds.__name__}, all ranks must have it"
+            )
     local = [rank for rank, theirs in enumerate(received) if _address(place, rank, theirs).is_loopback]
     if local and len(local) < len(received):
         raise RendezvousError(
