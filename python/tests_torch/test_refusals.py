@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 import pytest
@@ -16,7 +17,15 @@ from torch._C._distributed_c10d import ErrorType
 from torch.distributed import ReduceOp
 
 import farwrite.torch
-from farwrite.torch import Adaptive, Bounded, Eqds, Exact, Fixed, Options, Swift
+from farwrite.torch import (
+    Adaptive,
+    Bounded,
+    Eqds,
+    Exact,
+    Fixed,
+    Options,
+    Swift,
+)
 
 
 def every_rank(check: Callable[[], None]) -> Callable[[Ranks], None]:
@@ -41,7 +50,14 @@ def _tensors() -> None:
         (ValueError, lambda: dist.broadcast(torch._neg_view(flat), 0),
          "broadcast: tensor is a view that conjugates or negates"),
         (TypeError, lambda: dist.broadcast(flat.to("meta"), 0), "broadcast: tensor is on meta"),
-        (ValueError, lambda: dist.all_reduce(flat, ReduceOp.BXOR), "all_reduce: op = "),
+        (TypeError, lambda: dist.all_reduce(torch.quantize_per_tensor(flat, 0.1, 0, torch.qint8)),
+         "all_reduce: tensor is quantized: must be a plain dense tensor"),
+        (TypeError, lambda: dist.all_reduce(torch.nested.nested_tensor([flat], layout=torch.jagged)),
+         "all_reduce: tensor is nested: must be a plain dense tensor"),
+        (ValueError, lambda: dist.all_reduce(flat, ReduceOp.BXOR),
+         "all_reduce: op = ReduceOp.BXOR: tensor is of torch.float32: must be of integers"),
+        (ValueError, lambda: dist.all_reduce(flat, dist._make_nccl_premul_sum(2.0)),
+         "all_reduce: op = ReduceOp.PREMUL_SUM: must be one of ReduceOp.SUM, ReduceOp.AVG, "),
         (ValueError, lambda: dist.all_reduce(flat.bool(), ReduceOp.AVG), "which has no mean"),
         (ValueError, lambda: dist.all_gather([flat], flat),
          "all_gather: tensor_list has 1 tensors: must have one for each of the 2 ranks"),
@@ -301,6 +317,7 @@ test_groups = every_rank(_groups)
     ({"trusted_store": True, "rate_control": 1e9}, r"rate_control = 1000000000.0: must be Adaptive"),
     ({"trusted_store": True, "packet_bytes": 1001}, r"packet_bytes = 1001: must be a multiple of 8 from 64"),
     ({"trusted_store": True, "address": "localhost"}, r"address = 'localhost': must be an IPv4 or IPv6"),
+    ({"trusted_store": True, "address": 5}, r"address = 5: must be an IPv4 or IPv6 address, as a str"),
     ({"trusted_store": True, "sites": (0, "x")}, r"sites = \(0, 'x'\): must be the number of a site for"),
     ({"trusted_store": True, "sites": [0, -1]}, r"sites = \[0, -1\]: must be"),
 ])  # fmt: skip
@@ -318,6 +335,10 @@ def test_options(arguments: dict[str, Any], problem: str) -> None:
     ({"timeout_range_s": (2, 1)}, r"timeout_range_s = \(2, 1\): must be two times in seconds"),
     ({"timeout_range_s": (0.0, 1.0)}, r"timeout_range_s = \(0.0, 1.0\): must be"),
     ({"operations": ("broadcast",)}, r"operations has 'broadcast': must be of all-reduce"),
+    ({"operations": "all-reduce"}, r"operations = 'all-reduce': must be a tuple of names"),
+    ({"operations": 5}, r"operations = 5: must be a tuple of names"),
+    ({"min_bytes": True}, r"min_bytes = True: must be a number of bytes"),
+    ({"hadamard_block": True}, r"hadamard_block = True: must be a power of two"),
     ({"min_bytes": -1}, r"min_bytes = -1: must be a number of bytes"),
     ({"hadamard_block": 1000}, r"hadamard_block = 1000: must be a power of two"),
     ({"hadamard_block": 64, "hadamard_stride": 0}, r"hadamard_stride = 0: must be a power of two"),
@@ -330,6 +351,34 @@ def test_options(arguments: dict[str, Any], problem: str) -> None:
 def test_bounded(arguments: dict[str, Any], problem: str) -> None:
     with pytest.raises((TypeError, ValueError), match=problem):
         Bounded(**arguments)
+
+
+def _arguments() -> None:
+    report = farwrite.torch.last_report
+    lacking = dist.new_group([1 - dist.get_rank()])
+    for group in (5, lacking, "world"):
+        said = message(TypeError, partial(report, group))
+        assert f"group = {group!r}: must be a group of the backend farwrite that has this rank" in said
+    assert "between = None: must be a group" in message(
+        TypeError, lambda: farwrite.torch.Sites(dist.group.WORLD, None)
+    )
+    assert "inside = None: must be" in message(TypeError, lambda: farwrite.torch.Sites(None, None))
+    for name, step in ((name, step) for name in ("step", "every") for step in ("1", 0, -100, True)):
+        steps = {"step": 1, name: step}
+        said = message(ValueError, partial(farwrite.torch.resynchronise, torch.nn.Linear(2, 2), **steps))
+        assert f"{name} = {step!r}: must be a number of steps from 1 on" in said
+    with NamedTemporaryFile() as file:
+        said = message(RuntimeError, lambda: farwrite.torch.trace(file.name))
+    assert said == f"trace({file.name!r}): call it before the first group is made"
+
+
+def test_arguments_of_functions(two: Ranks) -> None:
+    two.run(_arguments)
+
+
+def test_without_a_default_group() -> None:
+    said = message(TypeError, farwrite.torch.last_report)
+    assert said == "there is no default group: call torch.distributed.init_process_group first"
 
 
 @pytest.mark.parametrize(("make", "problem"), [

@@ -365,11 +365,13 @@ def test_other_values_than_the_publisher_had(monkeypatch: pytest.MonkeyPatch) ->
             "tensor 'b': is torch.float32 of shape .* in version 5, and missing here",
         ),
         ({"a": torch.ones(4), "b": torch.ones(2)}, 5, "version = 5: must be larger than 5, the last version"),
+        ([1], None, "state_dict is of list: must be tensors by name"),
+        ({5: torch.ones(4)}, None, "state_dict has the name 5: names must be of str"),
         ({"a": 3}, None, r"state_dict\['a'\] is 3, not a tensor"),
         ({"a": torch.zeros(2, dtype=torch.complex128)}, None, "'a': is of torch.complex128: must be one of"),
     ],
 )
-def test_what_is_not_a_version(state: dict[str, Any], version: int | None, problem: str) -> None:
+def test_what_is_not_a_version(state: Any, version: int | None, problem: str) -> None:
     with Publisher(HashStore()) as publisher:
         with pytest.raises(ValueError, match="publish a whole state dict first"):
             publisher.publish_delta({"a": torch.ones(4)})

@@ -57,7 +57,7 @@ __all__ = [
 ]
 
 
-def last_report(group: dist.ProcessGroup | None = None) -> Report | None:
+def last_report(group: dist.ProcessGroup | int | None = None) -> Report | None:
     """Return a report on the last operation that this rank waited for; None if there is none.
 
     Parameters
@@ -68,12 +68,12 @@ def last_report(group: dist.ProcessGroup | None = None) -> Report | None:
     Raises
     ------
     TypeError
-        If the group has another backend.
+        If the group has another backend or lacks this rank, or if there is no default group.
     """
     return farwrite_group(group).last_report()
 
 
-def last_error(group: dist.ProcessGroup | None = None) -> CollectiveError | None:
+def last_error(group: dist.ProcessGroup | int | None = None) -> CollectiveError | None:
     """Return the error of the last failed operation that this rank waited for; None if there is none.
 
     `DistributedDataParallel` waits in C++, so that its backward pass raises a RuntimeError with the text of
@@ -87,12 +87,12 @@ def last_error(group: dist.ProcessGroup | None = None) -> CollectiveError | None
     Raises
     ------
     TypeError
-        If the group has another backend.
+        If the group has another backend or lacks this rank, or if there is no default group.
     """
     return farwrite_group(group).last_error()
 
 
-def step_report(group: dist.ProcessGroup | None = None) -> StepReport:
+def step_report(group: dist.ProcessGroup | int | None = None) -> StepReport:
     """Return a report on all operations that this rank waited for since the last call of this function.
 
     Call it once in each step of a training.
@@ -105,7 +105,7 @@ def step_report(group: dist.ProcessGroup | None = None) -> StepReport:
     Raises
     ------
     TypeError
-        If the group has another backend.
+        If the group has another backend or lacks this rank, or if there is no default group.
     """
     return farwrite_group(group).step_report()
 

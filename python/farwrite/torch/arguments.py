@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -77,7 +77,10 @@ class Call:
         """Return the tensor if its values can be sent and received, or raise an exception."""
         if not isinstance(tensor, torch.Tensor):
             raise self.type_error(argument, f"is {tensor!r}, not a tensor")
-        if tensor.layout != torch.strided or tensor.is_quantized:
+        if tensor.is_quantized or tensor.is_nested:
+            kind = "quantized" if tensor.is_quantized else "nested"
+            raise self.type_error(argument, f"is {kind}: must be a plain dense tensor")
+        if tensor.layout != torch.strided:
             raise self.type_error(argument, f"has layout {tensor.layout}: it must be dense")
         if tensor.device.type not in DEVICES:
             raise self.type_error(argument, f"is on {tensor.device}: it must be on {' or '.join(DEVICES)}")
@@ -92,6 +95,14 @@ class Call:
                 "pass a copy made by tensor.contiguous(), and read the result from that copy",
             )
         return tensor
+
+    def names(self, argument: str, tensors: object) -> None:
+        """Check that an argument is a mapping whose keys are names."""
+        if not isinstance(tensors, Mapping):
+            raise self.type_error(argument, f"is of {type(tensors).__name__}: must be tensors by name")
+        for name in tensors:
+            if not isinstance(name, str):
+                raise self.type_error(argument, f"has the name {name!r}: names must be of str")
 
     def only(self, argument: str, tensors: Sequence[Any]) -> Any:
         """Return the only item of a list. torch passes lists, with an item for each device."""
@@ -131,10 +142,11 @@ class Call:
 
     def reduction(self, argument: str, tensor: torch.Tensor, opts: Any) -> dict[str, Any]:
         """Return the names of the reduction and of the type of values, as arguments of the native module."""
-        wanted = opts.reduceOp
-        names = [name for reduction, name in _REDUCTIONS if wanted == reduction]
+        names = [name for reduction, name in _REDUCTIONS if opts.reduceOp == reduction]
+        # torch passes an object that does not show its name.
+        wanted = f"ReduceOp.{opts.reduceOp.op.name}"
         if not names:
-            supported = ", ".join(str(reduction) for reduction, _ in _REDUCTIONS)
+            supported = ", ".join(f"ReduceOp.{reduction.name}" for reduction, _ in _REDUCTIONS)
             raise self.value_error("op", f"= {wanted}: must be one of {supported}")
         element = self.element(argument, tensor)
         if (names[0], element) == ("mean", "bool"):

@@ -6,7 +6,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.tensor import DTensor
 
-from farwrite.torch.faces import farwrite_group, find
+from farwrite.torch.faces import farwrite_group
 
 
 def resynchronise(
@@ -50,11 +50,10 @@ def resynchronise(
     TypeError, ValueError
         If an argument is invalid. The message names the argument and its value.
     """
-    group = group or dist.group.WORLD
-    if group is None or not find(group):
-        raise TypeError(f"group = {group!r}: must be a group of the backend farwrite")
-    if not isinstance(every, int) or every < 1:
-        raise ValueError(f"every = {every!r}: must be a number of steps from 1 on")
+    farwrite_group(group)
+    for name, steps in (("step", step), ("every", every)):
+        if not isinstance(steps, int) or isinstance(steps, bool) or steps < 1:
+            raise ValueError(f"{name} = {steps!r}: must be a number of steps from 1 on")
     if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
         raise TypeError(f"optimizer = {optimizer!r}: must be an optimizer of torch.optim, or None")
     tensors = _tensors(module)
@@ -67,7 +66,7 @@ def resynchronise(
     return float(drift)
 
 
-def _equalise(group: dist.ProcessGroup, tensors: list[torch.Tensor]) -> torch.Tensor:
+def _equalise(group: dist.ProcessGroup | None, tensors: list[torch.Tensor]) -> torch.Tensor:
     """Make tensors equal at all ranks. Return the largest difference of this rank's values from the mean."""
     drift = torch.zeros((), dtype=torch.float64)
     # A model can have tensors on a GPU and on the host: Adam counts its steps on the host. The kinds are in
@@ -112,7 +111,7 @@ def _state(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
     return [value.detach() for value in found if isinstance(value, torch.Tensor) and value.numel() > 0]
 
 
-def _reduce(group: dist.ProcessGroup, tensor: torch.Tensor, how: dist.ReduceOp.RedOpType) -> None:
+def _reduce(group: dist.ProcessGroup | None, tensor: torch.Tensor, how: dist.ReduceOp.RedOpType) -> None:
     options = dist.AllreduceOptions()
     options.reduceOp = how
     farwrite_group(group).allreduce([tensor], options, is_exact=True).wait()

@@ -104,9 +104,14 @@ def loss_target() -> float | None:
     if value is None:
         return None
     try:
-        return float(value)
+        target = float(value)
     except ValueError:
-        raise ValueError(problem(f"{BOUNDED}={value}: must be a share of bytes, such as 0.01")) from None
+        target = 0.0
+    if not 1e-6 <= target < 1:
+        raise ValueError(
+            problem(f"{BOUNDED}={value}: must be a share of bytes from 1e-6 to below 1, such as 0.01")
+        )
+    return target
 
 
 def max_bps() -> int | None:
@@ -114,8 +119,8 @@ def max_bps() -> int | None:
     value = _get(MAX_BPS)
     if value is None:
         return None
-    if not value.isdecimal():
-        raise ValueError(problem(f"{MAX_BPS}={value}: must be a number of bits per second"))
+    if not value.isdecimal() or not 0 < int(value) <= 2**62:
+        raise ValueError(problem(f"{MAX_BPS}={value}: must be a number of bits per second from 1 to 2**62"))
     return int(value)
 
 

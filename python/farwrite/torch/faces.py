@@ -217,11 +217,11 @@ if TYPE_CHECKING or HAS_BACKEND:
             )
 
 
-def find(group: dist.ProcessGroup) -> Group | None:
+def find(group: object) -> Group | None:
     """Return the rank of this process in a group of this backend, also in a mixed one; None in others."""
     if isinstance(group, Group):
         return group
-    if not HAS_BACKEND:
+    if not HAS_BACKEND or not isinstance(group, dist.ProcessGroup):
         return None
     for device in group._device_types:
         backend: Any = group._get_backend(device)
@@ -232,16 +232,20 @@ def find(group: dist.ProcessGroup) -> Group | None:
     return None
 
 
-def farwrite_group(group: dist.ProcessGroup | None = None) -> Group:
+def farwrite_group(group: dist.ProcessGroup | int | None = None) -> Group:
     """Return the rank of this process in a group of this backend. None: the default group.
 
     Raises
     ------
     TypeError
-        If the group has another backend.
+        If the group has another backend, or is no group. For a group that lacks this rank, torch has a
+        number.
     """
-    group = group or dist.group.WORLD
-    found = group and find(group)
-    if not found:
-        raise TypeError(f"group = {group!r}: must be a group of the backend farwrite")
+    if group is None:
+        group = dist.group.WORLD
+        if group is None:
+            raise TypeError("there is no default group: call torch.distributed.init_process_group first")
+    found = find(group)
+    if found is None:
+        raise TypeError(f"group = {group!r}: must be a group of the backend farwrite that has this rank")
     return found

@@ -73,7 +73,8 @@ class Operations:
     def _sum_sparse(self, call: Call, tensor: torch.Tensor, opts: Any) -> Work:
         """Sum the sparse tensors of all ranks. All ranks first exchange how many values each one has."""
         if opts.reduceOp != dist.ReduceOp.SUM:
-            raise call.value_error("op", f"= {opts.reduceOp}: tensor is sparse: must be {dist.ReduceOp.SUM}")
+            wanted = f"ReduceOp.{opts.reduceOp.op.name}"
+            raise call.value_error("op", f"= {wanted}: tensor is sparse: must be ReduceOp.SUM")
         mine = tensor.detach().coalesce()
         indices, values = mine.indices().contiguous(), mine.values().contiguous()
         call.check("tensor", values)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
@@ -18,7 +19,8 @@ class Exact:
     """A policy: every byte of every operation arrives, because a scheme repairs losses."""
 
     #: Name of the scheme: `sr-rto`, `sr-nack`, `ec-mds:32,8` and others of docs/plan.md. With `auto`, each
-    #: rank chooses a scheme for each message that it sends. Default: FARWRITE_TORCH_SCHEME, or `auto`.
+    #: rank chooses a scheme for each message that it sends. Default: FARWRITE_TORCH_SCHEME, or `auto`. A name
+    #: is checked when a group is made.
     scheme: str = field(default_factory=environment.scheme)
     #: With `auto`: the share of packets that the network is expected to lose. A rank uses this value until it
     #: has measured the loss. None: 1e-5.
@@ -118,14 +120,16 @@ class Bounded:
         _check_scheme(self.scheme)
         if not isinstance(self.exact, Exact):
             raise TypeError(problem(f"exact = {self.exact!r}: must be Exact(...)"))
+        if not isinstance(self.operations, list | tuple):
+            raise TypeError(problem(f"operations = {self.operations!r}: must be a tuple of names"))
         unknown = [name for name in self.operations if name not in _BOUNDED]
         if unknown:
             raise ValueError(problem(f"operations has {unknown[0]!r}: must be of {', '.join(_BOUNDED)}"))
-        if not isinstance(self.min_bytes, int) or self.min_bytes < 0:
+        if not _is_size(self.min_bytes):
             raise ValueError(problem(f"min_bytes = {self.min_bytes!r}: must be a number of bytes"))
         for name in ("hadamard_block", "hadamard_stride"):
             value = getattr(self, name)
-            is_power = isinstance(value, int) and value > 0 and value & (value - 1) == 0
+            is_power = _is_size(value) and value > 0 and value & (value - 1) == 0
             if value is not None and not (is_power and value <= 2**25):
                 raise ValueError(
                     problem(f"{name} = {value!r}: must be a power of two, at most 2**25, or None")
@@ -212,6 +216,24 @@ def _check_scheme(scheme: object) -> None:
 _BOUNDED = ("all-reduce", "reduce-scatter", "all-gather", "all-to-all")
 #: How the operations of a group handle losses of the network.
 Policy = Exact | Bounded
+
+
+#: The variables of options whose value only `Options` checks.
+_VARIABLES = {
+    "sites": environment.SITES,
+    "address": environment.ADDRESS,
+    "ports": environment.PORTS,
+    "dead_after_s": environment.DEAD_AFTER,
+    "buffer_growth_bytes": environment.BUFFER_GROWTH,
+}
+
+
+def _named(option: str, value: object) -> str:
+    """Return an option and its value, or the environment variable that has set this value."""
+    variable = _VARIABLES[option]
+    if value is not None and variable in os.environ and getattr(environment, option)() == value:
+        return f"{variable}={os.environ[variable]}"
+    return f"{option} = {value!r}"
 
 
 def _default_policy() -> Policy:
@@ -301,16 +323,17 @@ class Options:
         if self.sites is not None and not _are_sites(self.sites):
             raise ValueError(
                 problem(
-                    f"sites = {self.sites!r}: must be the number of a site for each rank, "
+                    f"{_named('sites', self.sites)}: must be the number of a site for each rank, "
                     f"from 0 to {_LAST_SITE}"
                 )
             )
         if self.address is not None:
             try:
-                ip_address(self.address)
+                # It also takes numbers.
+                ip_address(self.address if isinstance(self.address, str) else "")
             except ValueError:
                 raise ValueError(
-                    problem(f"address = {self.address!r}: must be an IPv4 or IPv6 address")
+                    problem(f"{_named('address', self.address)}: must be an IPv4 or IPv6 address, as a str")
                 ) from None
         if self.packet_bytes is not None and not _is_packet(self.packet_bytes):
             raise ValueError(
@@ -321,18 +344,18 @@ class Options:
         if not _is_size(self.buffer_growth_bytes):
             raise ValueError(
                 problem(
-                    f"buffer_growth_bytes = {self.buffer_growth_bytes!r}: must be a number of bytes "
+                    f"{_named('buffer_growth_bytes', self.buffer_growth_bytes)}: must be a number of bytes "
                     "from 0 to 2**63 - 1"
                 )
             )
         if self.ports is not None and not _are_ports(self.ports):
             raise ValueError(
-                problem(f"ports = {self.ports!r}: must be two ports from 1 to 65535, the lower first")
+                problem(f"{_named('ports', self.ports)}: must be two ports from 1 to 65535, the lower first")
             )
         if not _is_wait(self.dead_after_s):
             raise ValueError(
                 problem(
-                    f"dead_after_s = {self.dead_after_s!r}: must be a number of seconds from "
+                    f"{_named('dead_after_s', self.dead_after_s)}: must be a number of seconds from "
                     f"{_SHORTEST_DEAD_AFTER_S:g} to {_LONGEST_S:g}"
                 )
             )

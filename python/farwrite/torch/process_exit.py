@@ -46,6 +46,11 @@ def forget(group: OpenGroup) -> None:
     _open.discard(group)
 
 
+def has_groups() -> bool:
+    """Return whether this process has groups that it has not left."""
+    return _process == os.getpid() and len(_open) > 0
+
+
 def _leave() -> None:
     if _process != os.getpid():
         return

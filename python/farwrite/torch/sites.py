@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 from torch.futures import Future
 
+from farwrite.torch.faces import find
 from farwrite.torch.futures import future_of
 from farwrite.torch.stream import Stream
 
@@ -25,9 +26,18 @@ class Sites:
     between
         A group of this backend. It has one rank of each site: the rank that has the rank number of this
         process in its own group `inside`. The program must not use the group for other operations.
+
+    Raises
+    ------
+    TypeError
+        If one of the two is no such group.
     """
 
     def __init__(self, inside: dist.ProcessGroup, between: dist.ProcessGroup) -> None:
+        if not isinstance(inside, dist.ProcessGroup):
+            raise TypeError(f"inside = {inside!r}: must be a group that has this rank")
+        if find(between) is None:
+            raise TypeError(f"between = {between!r}: must be a group of the backend farwrite with this rank")
         self.inside = inside
         self.between = between
         # There is one thread, so that all ranks start the operations of buckets in the same order.

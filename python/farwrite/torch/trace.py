@@ -6,6 +6,7 @@ import atexit
 from os import PathLike
 
 from farwrite import _native
+from farwrite.torch.process_exit import has_groups
 
 
 def trace(file: str | PathLike[str]) -> None:
@@ -24,5 +25,9 @@ def trace(file: str | PathLike[str]) -> None:
     ------
     OSError
         If the file cannot be made, or if this process already writes a trace.
+    RuntimeError
+        If this process has a group, whose messages the trace would lack.
     """
+    if has_groups():
+        raise RuntimeError(f"trace({str(file)!r}): call it before the first group is made")
     atexit.register(_native.Trace(file).flush)

@@ -63,7 +63,8 @@ class Publisher:
     store
         The store of torch through which sites join, such as a `TCPStore` of the trainer.
     name
-        The name of the weights. A store can have several publishers with different names.
+        The name of the weights. A store can have several publishers with different names. A publisher takes
+        the place of an earlier one of its name, as after a restart: sites that join afterwards join it.
     options
         The options of the groups of two ranks; None: those of environment variables. If trainer and sites are
         on different machines, they need a key or a trusted store.
@@ -287,6 +288,7 @@ class Publisher:
 def _check(tensors: Mapping[str, torch.Tensor], last: _Version, *, is_delta: bool) -> None:
     """Check the tensors of a version that comes after another one."""
     call = Call(PUBLISHER, 2, "publish", lambda reason: None, None)
+    call.names("state_dict", tensors)
     for name, tensor in tensors.items():
         check_type(name, call.check(f"state_dict[{name!r}]", tensor))
     if is_delta and not last.number:
