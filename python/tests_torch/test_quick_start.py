@@ -24,8 +24,9 @@ def commands() -> list[str]:
 
 @pytest.mark.parametrize("bounded", [False, True], ids=["exact", "bounded"])
 def test_the_quick_start(bounded: bool, tmp_path: Path) -> None:
-    chosen = [command for command in commands() if ("--bounded" in command) == bounded]
+    chosen = commands()
     assert len(chosen) == 2, "one command for each machine"
+    assert "With `--bounded 0.02` at the end of both commands" in DOCUMENT.read_text()
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -34,7 +35,7 @@ def test_the_quick_start(bounded: bool, tmp_path: Path) -> None:
         # This machine stands for both machines.
         here = command.replace("10.0.0.1", "127.0.0.1").replace("29500", str(port))
         words = [sys.executable, "-P", "-m", "torch.distributed.run", *shlex.split(here)[1:], "--steps", "20"]
-        words += ["--trace", str(tmp_path)]
+        words += ["--trace", str(tmp_path), *(["--bounded", "0.02"] if bounded else [])]
         started.append(
             subprocess.Popen(
                 words, cwd=ROOT, env=dict(os.environ, OMP_NUM_THREADS="1"), text=True,
