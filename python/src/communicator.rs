@@ -16,6 +16,7 @@ use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyTimeoutError, PyValueErr
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
+use crate::forked::Home;
 use crate::group_options::Settings;
 use crate::operation;
 
@@ -33,6 +34,7 @@ const SIGNALS_EVERY: Duration = Duration::from_millis(100);
 #[pyclass(frozen, module = "farwrite._native")]
 pub(crate) struct Communicator {
     rank: usize,
+    home: Home,
     /// `None` after this rank has left the group.
     inner: Mutex<Option<Arc<collectives::Communicator>>>,
     /// The memory of operations that may still run.
@@ -43,6 +45,7 @@ pub(crate) struct Communicator {
 
 /// Memory that an operation uses until its ticket is done. The views keep the memory at its address.
 struct OperationMemory {
+    home: Home,
     ticket: collectives::Ticket,
     views: Mutex<Vec<PyBuffer<u8>>>,
 }
@@ -85,6 +88,7 @@ impl Communicator {
         };
         Ok(Self {
             rank,
+            home: Home::here(rank),
             inner: Mutex::new(Some(Arc::new(inner))),
             memory: Mutex::default(),
             failure: OnceLock::new(),
@@ -157,6 +161,7 @@ impl Communicator {
             .submit_with(operation, options, buffers)
             .map_err(exception)?;
         let memory = Arc::new(OperationMemory {
+            home: self.home,
             ticket,
             views: Mutex::new(input.into_iter().chain(output).collect()),
         });
@@ -201,7 +206,7 @@ impl Communicator {
     fn watch(&self, py: Python<'_>, watches: bool) -> Option<String> {
         let failure = match self.open() {
             Ok(inner) => py.detach(|| inner.watch(watches)),
-            Err(_) => Some(self.closed()),
+            Err(error) => return Some(error.value(py).to_string()),
         };
         failure.map(|error| error.to_string())
     }
@@ -213,8 +218,12 @@ impl Communicator {
         }
     }
 
-    /// Leaves the group. Waits for a limited time until the other ranks have what this rank sent to them.
+    /// Leaves the group. Waits for a limited time until the other ranks have what this rank sent to them. Does
+    /// nothing in a process that was forked from this one.
     fn close(&self, py: Python<'_>) {
+        if self.home.check().is_err() {
+            return;
+        }
         py.detach(|| {
             let inner = lock(&self.inner).clone();
             if let Some(failure) = inner.and_then(|inner| inner.failure()) {
@@ -231,6 +240,7 @@ impl Communicator {
 
 impl Communicator {
     fn open(&self) -> PyResult<Arc<collectives::Communicator>> {
+        self.home.check()?;
         let inner = lock(&self.inner).clone();
         inner.ok_or_else(|| exception(self.closed()))
     }
@@ -264,6 +274,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Drop for Communicator {
     fn drop(&mut self) {
+        if self.home.check().is_err() {
+            // Dropping it would wait for its thread, which a forked process does not have.
+            let inner = self.inner.get_mut();
+            std::mem::forget(inner.unwrap_or_else(PoisonError::into_inner).take());
+            return;
+        }
         // The group is closed before `memory` is released, because operations use the memory until then.
         Python::attach(|py| self.close(py));
     }
@@ -340,12 +356,14 @@ pub(crate) struct Ticket(Arc<OperationMemory>);
 #[pymethods]
 impl Ticket {
     /// Whether the operation has ended.
-    fn is_done(&self) -> bool {
-        self.0.ticket.is_done()
+    fn is_done(&self) -> PyResult<bool> {
+        self.0.home.check()?;
+        Ok(self.0.ticket.is_done())
     }
 
     /// Waits for the end of the operation without the interpreter's lock, and releases its memory.
     fn wait(&self, py: Python<'_>, timeout_s: Option<f64>) -> PyResult<Ended> {
+        self.0.home.check()?;
         let timeout = timeout_s.map(|timeout| seconds("timeout_s", timeout));
         let end = timeout.transpose()?.map(|timeout| Instant::now() + timeout);
         loop {

@@ -11,6 +11,8 @@ mod communicator;
 mod completion;
 mod controller;
 #[cfg(target_os = "linux")]
+mod forked;
+#[cfg(target_os = "linux")]
 mod group_options;
 mod hadamard;
 #[cfg(target_os = "linux")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 from os import PathLike
 
 from farwrite import _native
@@ -30,4 +31,11 @@ def trace(file: str | PathLike[str]) -> None:
     """
     if has_groups():
         raise RuntimeError(f"trace({str(file)!r}): call it before the first group is made")
-    atexit.register(_native.Trace(file).flush)
+    recorded, process = _native.Trace(file), os.getpid()
+
+    def flush() -> None:
+        # A process that is forked from this one has copies of events that this one writes itself.
+        if os.getpid() == process:
+            recorded.flush()
+
+    atexit.register(flush)
