@@ -21,7 +21,7 @@ use crate::group_options::Settings;
 use crate::operation;
 
 pyo3::create_exception!(
-    farwrite._native,
+    farwrite.torch,
     CollectiveError,
     PyRuntimeError,
     "An operation or its group has failed. The message names the rank."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
@@ -23,7 +24,9 @@ from farwrite.torch import (
     Eqds,
     Exact,
     Fixed,
+    MissingLogError,
     Options,
+    RendezvousError,
     Swift,
 )
 
@@ -379,6 +382,12 @@ def test_arguments_of_functions(two: Ranks) -> None:
 def test_without_a_default_group() -> None:
     said = message(TypeError, farwrite.torch.last_report)
     assert said == "there is no default group: call torch.distributed.init_process_group first"
+
+
+def test_errors_have_the_names_that_programs_import() -> None:
+    for error in (farwrite.torch.CollectiveError, RendezvousError, MissingLogError):
+        assert error.__module__ == "farwrite.torch"
+        assert repr(pickle.loads(pickle.dumps(error("why")))) == f"{error.__name__}('why')"
 
 
 @pytest.mark.parametrize(("make", "problem"), [

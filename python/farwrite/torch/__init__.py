@@ -110,4 +110,7 @@ def step_report(group: dist.ProcessGroup | int | None = None) -> StepReport:
     return farwrite_group(group).step_report()
 
 
+for _error in (MissingLogError, RendezvousError):
+    # A traceback shows the name that a program imports.
+    _error.__module__ = __name__
 register()
