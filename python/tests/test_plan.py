@@ -38,8 +38,6 @@ def test_budgets() -> None:
 
 
 def test_errors_name_the_argument() -> None:
-    with pytest.raises(ValueError, match=r'^candidates: scheme = "x"'):
-        plan(*LONG_HAUL, 1e-4, candidates=["x"])
     with pytest.raises(ValueError, match=r"^candidates = none: must have one"):
         plan(*LONG_HAUL, 1e-4, candidates=[])
     for objective in ("p100", "p99.99999999999999"):
@@ -84,7 +82,7 @@ def test_refusals() -> None:
         plan(1e6, 1e9, [1, 2], 0.1)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r'^objective = "median": must be mean, or p'):
         plan(1e6, 1e9, 1, 0.1, objective="median")
-    with pytest.raises(ValueError, match=r'^scheme = "x": must be sr-rto'):
+    with pytest.raises(ValueError, match=r'^candidates: scheme = "x": must be sr-rto'):
         plan(1e6, 1e9, 1, 0.1, candidates=["x"])
     with pytest.raises(ValueError, match=r"^cores = NaN cores: must be"):
         plan(1e6, 1e9, 1, 0.1, cores=float("nan"))

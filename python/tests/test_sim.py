@@ -149,7 +149,9 @@ def test_a_run_tells_the_goodput_of_flows_without_an_end(tmp_path: Path) -> None
     (tmp_path / "endless.cm").write_text("Nodes 4\nConnections 2\n0->1 start 0\n2->1 start 0 size 20000\n")
     plan = tmp_path / "plan.toml"
     workload = {"two": {"file": "endless.cm"}}
-    plan.write_text(sim.to_toml(PLAN | {"loss": None, "until": "1ms", "workload": workload}))
+    plan.write_text(
+        sim.to_toml(PLAN | {"transport": ["roce"], "loss": None, "until": "1ms", "workload": workload})
+    )
     results = sim.run(plan)
     endless, done = results.flows["endless_bps"].tolist()
     assert np.isnan(done)

@@ -59,25 +59,6 @@ pub(crate) fn loss<'de, D: Deserializer<'de>>(from: D) -> Result<Loss, D::Error>
              p_good_to_bad and p_bad_to_good, or mean_good and mean_bad",
         )
     })?;
-    if let Written::Bursts { loss_packet, .. } = written
-        && !(0.0..=MOST_LOSS).contains(&loss_packet)
-    {
-        return Err(D::Error::custom(format!(
-            "loss_packet = {loss_packet}: a loss in bursts lies in 0 to {MOST_LOSS}"
-        )));
-    }
-    if let Written::Bursts {
-        loss_packet,
-        burst: Burst::Losses(packets),
-    } = written
-        && packets < Loss::least_burst(loss_packet) * (1.0 - 1e-9)
-    {
-        return Err(D::Error::custom(format!(
-            "loss_packet = {loss_packet}, burst = {packets}: with this loss, a mean burst has at least loss_packet / (1 - \
-             loss_packet) frames, which is {:.3}",
-            Loss::least_burst(loss_packet)
-        )));
-    }
     Ok(match written {
         Written::Iid(loss_packet) => Loss::Iid { loss_packet },
         Written::Markov {
@@ -102,11 +83,28 @@ pub(crate) fn loss<'de, D: Deserializer<'de>>(from: D) -> Result<Loss, D::Error>
             loss_good,
             loss_bad,
         },
-        Written::Bursts { loss_packet, burst } => match burst {
-            Burst::Losses(packets) => Loss::in_bursts(loss_packet, packets),
-            Burst::Time(time) => Loss::in_timed_bursts(loss_packet, time),
-        },
+        Written::Bursts { loss_packet, burst } => {
+            in_bursts(loss_packet, burst).map_err(D::Error::custom)?
+        }
     })
+}
+
+/// Losses in bursts with a mean loss and a mean length.
+fn in_bursts(loss_packet: f64, burst: Burst) -> Result<Loss, String> {
+    if !(0.0..=MOST_LOSS).contains(&loss_packet) {
+        return Err(format!(
+            "loss_packet = {loss_packet}: a loss in bursts lies in 0 to {MOST_LOSS}"
+        ));
+    }
+    let least = Loss::least_burst(loss_packet);
+    match burst {
+        Burst::Losses(packets) if packets < least * (1.0 - 1e-9) => Err(format!(
+            "loss_packet = {loss_packet}, burst = {packets}: with this loss, a mean burst has at least loss_packet / (1 - \
+             loss_packet) frames, which is {least:.3}"
+        )),
+        Burst::Losses(packets) => Ok(Loss::in_bursts(loss_packet, packets)),
+        Burst::Time(time) => Ok(Loss::in_timed_bursts(loss_packet, time)),
+    }
 }
 
 /// A delay that varies, such as `{ uniform = "10ms", every = "30ms" }`.
