@@ -182,8 +182,9 @@
 //! **A path that stands still.** If a host gets no processor, or a link carries nothing for a moment, packets
 //! wait, and then arrive together. The delay rises at once, by more than half of the round trip, and the queue
 //! is no longer than this rise. Little's law would take the pause for a slower path. So the flow drains this queue
-//! and keeps its share. Before this rule, a flow on 200 Mbit/s and 50 ms whose path stood still for 80 ms in
-//! each second used 0.64 of it; with the rule, it uses 0.96.
+//! and keeps its share, or what the path has carried since then, if that is more. Before this rule, a flow on 200
+//! Mbit/s and 50 ms whose path stood still for 80 ms in each second used 0.64 of it; with the rule, it uses 0.96.
+//! Where the pauses come five times a second, the rule costs: such a path is used to 0.80 instead of 1.00.
 //!
 //! **The cut.** The bytes in flight with a packet, times base over the round trip of that packet,
 //! are exactly the flow's share (Little's law). Flows at one bottleneck see the same queue, cut

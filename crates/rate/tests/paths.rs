@@ -95,6 +95,26 @@ fn a_path_that_stands_still_now_and_then_keeps_its_rate() {
     assert!(mean_ms < 600, "{mean_ms} ms: {times_ns:?}");
 }
 
+/// A flow grows although the path stands still in each second: it is six times faster from second 10 on. A flow that
+/// returned to its share at each pause used 0.2 of it.
+#[test]
+fn a_path_that_stands_still_now_and_then_lets_a_flow_grow() {
+    let carried = |ms| match ms {
+        0..10_000 => 2,
+        _ if ms % 1_000 < 80 => 0,
+        _ => 16,
+    };
+    let times = (0..60_000).flat_map(|ms| std::iter::repeat_n(ms, carried(ms)));
+    let lines: String = times.map(|ms| format!("{}\n", ms + 1)).collect();
+    let trace = DeliveryTrace::parse(&lines).unwrap();
+    let case = Case {
+        trace: Some(Arc::new(trace)),
+        ..Case::between_hosts(192_000_000, 50_000_000)
+    };
+    let grown = run(&case.lasting(1_000.0, 500.0));
+    assert!(grown.utilisation > 0.75, "{grown:?}");
+}
+
 /// The traces have the rates that their models say.
 #[test]
 fn traces_have_the_rates_of_their_models() {

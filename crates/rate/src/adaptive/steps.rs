@@ -37,7 +37,9 @@ impl Adaptive {
     /// Cuts the window, because a queue has formed or packets were dropped.
     fn cut(&mut self, sample: Option<Sample>) {
         if self.path_stood_still() {
-            return self.drain(self.share_bytes, None);
+            // What the path has carried since the last cut is growth that lasts.
+            let carried = self.delivered_bytes().unwrap_or(0).min(self.window_bytes);
+            return self.drain(self.share_bytes.max(carried), None);
         }
         let drained = self
             .cycle
