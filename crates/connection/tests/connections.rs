@@ -204,7 +204,7 @@ fn the_two_ways_to_use_a_queue_pair_are_one() {
     assert_eq!(recv.outcome(), Some(Outcome::Whole));
 }
 
-/// Each end says what it wants. The ends omit the ICRC only if both want that (P2.5).
+/// Each end says what it wants, and data arrives whether one end or both ends want to omit the ICRC (P2.5).
 #[test]
 fn a_connection_says_whether_it_omits_the_icrc() {
     let [a, b] = [identity(), identity()];
