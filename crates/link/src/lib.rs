@@ -69,7 +69,7 @@ pub use config::{ConfigError, LinkConfig, LinkDirection, MAX_DELAY, MAX_RATE_BPS
 pub use counters::LinkCounters;
 pub use datagram::Datagram;
 pub use link::Link;
-pub use loss::Loss;
+pub use loss::{Loss, ShortBurst};
 pub use packet::Packet;
 pub use policer::Policer;
 pub use ramp::Ramp;

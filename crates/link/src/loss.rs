@@ -2,6 +2,8 @@
 
 use core::time::Duration;
 
+use thiserror::Error;
+
 use crate::rng::Rng;
 use crate::spells::Spells;
 
@@ -60,7 +62,7 @@ pub enum Loss {
 
 impl Loss {
     /// Loses a share `loss_packet` of all datagrams, which must be below 1, in runs with a mean
-    /// length of `mean_burst`, which must be at least 1 and [`Loss::least_burst`].
+    /// length of `mean_burst`, which must be at least 1 and [possible](Self::possible_burst).
     #[must_use]
     pub fn in_bursts(loss_packet: f64, mean_burst: f64) -> Self {
         let p_bad_to_good = 1.0 / mean_burst;
@@ -73,11 +75,19 @@ impl Loss {
         }
     }
 
-    /// The least mean length of runs of losses if a share `loss_packet` of all datagrams is lost: one datagram arrives
-    /// after each run.
-    #[must_use]
-    pub fn least_burst(loss_packet: f64) -> f64 {
-        loss_packet / (1.0 - loss_packet)
+    /// The mean length of runs of losses if a share `loss` is lost, which must be below 1. One datagram arrives after
+    /// each run, so the least one is `loss / (1 - loss)`. Lengths that are up to 1 % less may be rounded or measured, and
+    /// become the least one.
+    ///
+    /// # Errors
+    /// The length is less than that.
+    pub fn possible_burst(loss: f64, mean_burst: f64) -> Result<f64, ShortBurst> {
+        const ROUNDED: f64 = 0.99;
+        let least = loss / (1.0 - loss);
+        match mean_burst < least * ROUNDED {
+            true => Err(ShortBurst { least }),
+            false => Ok(mean_burst.max(least)),
+        }
     }
 
     /// Loses all datagrams during bursts with a mean duration of `mean_burst`, which must not be 0.
@@ -95,6 +105,14 @@ impl Loss {
             loss_bad: 1.0,
         }
     }
+}
+
+/// A mean length of bursts is too short for the share of datagrams that is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Error)]
+#[error("with this loss, a mean burst has at least loss / (1 - loss) losses, which is {least:.3}")]
+pub struct ShortBurst {
+    /// The least mean length.
+    pub least: f64,
 }
 
 /// A running loss model.

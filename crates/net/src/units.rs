@@ -96,13 +96,10 @@ fn in_bursts(loss_packet: f64, burst: Burst) -> Result<Loss, String> {
             "loss_packet = {loss_packet}: a loss in bursts lies in 0 to {MOST_LOSS}"
         ));
     }
-    let least = Loss::least_burst(loss_packet);
     match burst {
-        Burst::Losses(packets) if packets < least * (1.0 - 1e-9) => Err(format!(
-            "loss_packet = {loss_packet}, burst = {packets}: with this loss, a mean burst has at least loss_packet / (1 - \
-             loss_packet) frames, which is {least:.3}"
-        )),
-        Burst::Losses(packets) => Ok(Loss::in_bursts(loss_packet, packets)),
+        Burst::Losses(packets) => Loss::possible_burst(loss_packet, packets)
+            .map(|possible| Loss::in_bursts(loss_packet, possible))
+            .map_err(|short| format!("loss_packet = {loss_packet}, burst = {packets}: {short}")),
         Burst::Time(time) => Ok(Loss::in_timed_bursts(loss_packet, time)),
     }
 }

@@ -148,18 +148,16 @@ impl PlannedPath {
             }
         };
         let burst = self.burst.map(losses).transpose().map_err(refused)?;
-        // One chunk or packet arrives after each burst.
-        let least = self.loss / (1.0 - self.loss);
-        if let Some(burst) = burst.filter(|burst| *burst < least * (1.0 - 1e-9)) {
-            let loss = self.loss;
-            return Err(Failure::new(
-                Exit::Usage,
-                format!(
-                    "a mean burst of {burst} with a loss of {loss}: with this loss, a mean burst is at least {least:.3}, \
-                     which is loss / (1 - loss)"
-                ),
-            ));
-        }
+        let possible = |burst| {
+            farwrite_link::Loss::possible_burst(self.loss, burst).map_err(|short| {
+                let what = format!(
+                    "a loss of {} with a mean burst of {burst}, from --burst or the file of the path: {short}",
+                    self.loss
+                );
+                Failure::new(Exit::Usage, what)
+            })
+        };
+        let burst = burst.map(possible).transpose()?;
         let loss = match burst {
             Some(burst) if burst > independent && self.loss > 0.0 => Loss::Markov {
                 p_good_to_bad: self.loss / (burst * (1.0 - self.loss)),
@@ -424,7 +422,11 @@ mod tests {
             path.expect("whole").loss()
         };
         let error = of_burst(8.9).expect_err("too short").to_string();
-        assert!(error.contains("at least 9.000"), "{error}");
-        assert!(of_burst(9.0).is_ok());
+        assert!(error.contains("which is 9.000"), "{error}");
+        // A rounded length becomes the least one, so that the loss stays.
+        for burst in [8.95, 9.0] {
+            let loss = of_burst(burst).expect("long enough").loss_chunk();
+            assert!((loss.expect("fine") - 0.9).abs() < 1e-12);
+        }
     }
 }
