@@ -314,25 +314,31 @@ fn settings_without_an_effect_are_noted() {
         panic!("one note");
     };
     assert!(
-        note.starts_with("measure: no flow of workload.incast starts in this time"),
+        note.starts_with("measure: no flow of workload.incast starts in this time with seed "),
         "{note}"
     );
     let change = "[[topology.rack.changes]]\nat = \"5ms\"\ncable = [\"host0\", \"switch0\"]\nrate = \"1Gbit\"";
     assert_eq!(notes("until = \"6ms\"", change), [""; 0]);
     let late = notes("until = \"5ms\"", change);
-    let want = "topology.rack: a change at 5ms comes after the end of the run, until = 5ms";
+    let want = "topology.rack: the first change, at 5ms, comes at or after the end of the run, until = 5ms";
     assert_eq!(late, [want]);
+    let again = change.replace("5ms", "9ms");
+    assert_eq!(
+        notes("until = \"6ms\"", &format!("{change}\n{again}")),
+        [""; 0]
+    );
     let policed = |burst: &str| {
         let policer = format!("policer = {{ rate = \"10Mbit\", burst = \"{burst}\" }}");
         let cable = FIRST.replace("delay = \"1us\"", &format!("delay = \"1us\", {policer}"));
         read(&cable).unwrap().notes().to_vec()
     };
-    assert_eq!(policed("5kB"), [""; 0]);
-    let [note] = &policed("4kB")[..] else {
+    // A packet has a payload of 4096 bytes and headers of at least 44.
+    assert_eq!(policed("4140B"), [""; 0]);
+    let [note] = &policed("4139B")[..] else {
         panic!("one note");
     };
     assert!(
-        note.contains("a policer with a burst of 4000 bytes drops each packet"),
+        note.contains("a policer with a burst of 4139 bytes drops each packet"),
         "{note}"
     );
     let boxes = "[[topology.rack.boxes]]\nkind = \"lowar\"\nat = \"hosts\"";
