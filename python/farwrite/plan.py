@@ -159,7 +159,7 @@ def plan(
         As in `farwrite.model.completion_time`, one number each.
     objective
         The quantity to minimise: ``mean``, or a percentile of the time such as ``p99.9``, up to
-        ``p99.9999999999``.
+        ``p99.9999999999999``.
     max_parity_overhead
         The largest number of parity chunks that a scheme may send for each data chunk.
     cores

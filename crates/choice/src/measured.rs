@@ -80,7 +80,7 @@ impl Measured {
             };
         }
         Loss::Markov {
-            p_good_to_bad: (loss_chunk / (burst * (1.0 - loss_chunk))).min(1.0),
+            p_good_to_bad: loss_chunk / (burst * (1.0 - loss_chunk)),
             p_bad_to_good: 1.0 / burst,
             loss_good: 0.0,
             loss_bad: 1.0,

@@ -33,7 +33,9 @@ pub enum ModelError {
     #[error("scheme = {0:?}: must be ec-mds:K,M or ec-xor:K,M, the schemes with groups")]
     NoGroups(String),
     /// The text is not an objective.
-    #[error("objective = {0:?}: must be mean, or p and percent up to 99.9999999999, such as p99.9")]
+    #[error(
+        "objective = {0:?}: must be mean, or p and percent up to 99.9999999999999, such as p99.9"
+    )]
     Objective(String),
     /// The text is not a variant of the model.
     #[error("variant = {0:?}: must be paper, serial or protocol")]

@@ -14,9 +14,6 @@ use crate::loss::Loss;
 use crate::scheme::Scheme;
 use crate::setting::{Compute, Setting, Variant};
 
-/// The highest percentile. One with more digits would be rounded to 1.
-const MOST_PERCENT: f64 = 99.999_999_999_9;
-
 /// The quantity to minimise.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Objective {
@@ -48,7 +45,7 @@ impl fmt::Display for Objective {
         match self {
             Self::Mean => f.write_str("mean"),
             // Round to the digits that a user types: 99.9, not 99.90000000000001.
-            Self::Quantile(q) => write!(f, "p{}", (q * 1e11).round() / 1e9),
+            Self::Quantile(q) => write!(f, "p{}", (q * 1e15).round() / 1e13),
         }
     }
 }
@@ -63,11 +60,11 @@ impl FromStr for Objective {
         }
         let percent = text.strip_prefix('p').ok_or_else(unknown)?;
         let percent: f64 = percent.parse().map_err(|_| unknown())?;
-        if (0.0..=MOST_PERCENT).contains(&percent) {
-            // The number that 0.999 is, and not its neighbour.
-            Ok(Self::Quantile((percent * 1e13).round() / 1e15))
-        } else {
-            Err(unknown())
+        // The number that 0.999 is, and not its neighbour. With more than 13 decimals, it can be 1.
+        let q = (percent * 1e13).round() / 1e15;
+        match percent >= 0.0 && q < 1.0 {
+            true => Ok(Self::Quantile(q)),
+            false => Err(unknown()),
         }
     }
 }
