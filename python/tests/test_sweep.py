@@ -78,8 +78,19 @@ def test_columns_of_a_csv_file_keep_their_types(tmp_path: Path) -> None:
         back = model.Table.read_csv(tmp_path / "table.csv")
         assert back.settings == table.settings
         for name, column in table.columns.items():
-            assert back[name].dtype == column.dtype
+            assert back[name].dtype.kind == column.dtype.kind
             np.testing.assert_array_equal(back[name], column)
+    wide = [*(tmp_path / "table.csv").read_text().splitlines()[:2], "True,7,0.5,a text that is longer", ""]
+    (tmp_path / "table.csv").write_text("\n".join(wide))
+    assert model.Table.read_csv(tmp_path / "table.csv")["name"].tolist() == ["a text that is longer"]
+    (tmp_path / "table.csv").write_text("\n".join(wide).replace("True,", "true,"))
+    with pytest.raises(ValueError, match="^'true' in a column of booleans"):
+        model.Table.read_csv(tmp_path / "table.csv")
+    objects = model.Table({"of": np.array([1, 2], dtype=object)}, {})
+    objects.write_csv(tmp_path / "table.csv")
+    assert model.Table.read_csv(tmp_path / "table.csv")["of"].tolist() == [1.0, 2.0]
+    with pytest.raises(ValueError, match="^settings has column_types"):
+        model.Table({}, {"column_types": 1}).write_csv(tmp_path / "table.csv")
     # Files of earlier versions have no types.
     (tmp_path / "old.csv").write_text('# {"plan": "x"}\ntime,name\n0.5,a\n')
     old = model.Table.read_csv(tmp_path / "old.csv")
@@ -128,6 +139,7 @@ def test_every_quantile_has_a_column() -> None:
     table = model.sweep(ARGUMENTS, quantiles=levels)
     names = ["p50_s", "p99_s", "p99.9999_s", "p99.99995_s", "p99.999999_s"]
     assert [name for name in table.columns if name.startswith("p")] == names
+    assert list(model.sweep(ARGUMENTS, quantiles=(level for level in levels)).columns) == list(table.columns)
     with pytest.raises(ValueError, match="quantiles has 0.99 and 0.99, whose columns would both be p99_s"):
         model.sweep(ARGUMENTS, quantiles=(0.99, 0.5, 0.99))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Executor, Future, as_completed
 from dataclasses import asdict
 from importlib.metadata import version
@@ -23,7 +23,7 @@ Columns: TypeAlias = dict[str, NDArray[Any]]
 
 def sweep(
     arguments: Mapping[str, object],
-    quantiles: Sequence[float] = (0.5, 0.99, 0.999),
+    quantiles: Iterable[float] = (0.5, 0.99, 0.999),
     executor: Executor | None = None,
     *,
     points_per_task: int = 256,
@@ -73,9 +73,14 @@ def sweep(
         raise TypeError(
             f"{unknown[0]} is no argument of completion_time: its arguments are {', '.join(known)}"
         )
+    not_a_list = f"quantiles ({PROBABILITY}) must be a list of numbers, not {quantiles!r}"
+    try:
+        quantiles = list(quantiles)
+    except TypeError:
+        raise ValueError(not_a_list) from None
     levels = numbers("quantiles", PROBABILITY, quantiles).values
     if levels.ndim != 1:
-        raise ValueError(f"quantiles ({PROBABILITY}) must be a list of numbers, not {quantiles!r}")
+        raise ValueError(not_a_list)
     points_per_task = whole("points_per_task", "points", points_per_task, 1, 2**31)
     given = levels.tolist()
     twice = [level for level in given if sum(_column(level) == _column(other) for other in given) > 1]

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 METADATA = b"farwrite"
 # The key of the types of the columns in the first line of a CSV file, which has the settings too.
 TYPES = "column_types"
+# The type of columns of texts, of any length.
+TEXT = "text"
 # The longest first line of a CSV file that is read; it has the settings.
 MAX_SETTINGS_BYTES = 64 << 20
 
@@ -56,8 +58,16 @@ class Table:
         return frame
 
     def write_csv(self, path: str | PathLike[str]) -> None:
-        """Write a CSV file. Its first line has settings and types of columns as JSON, after ``# ``."""
-        types = {name: column.dtype.str for name, column in self.columns.items()}
+        """Write a CSV file. Its first line has settings and types of columns as JSON, after ``# ``.
+
+        Raises
+        ------
+        ValueError
+            A setting has the name ``column_types``, which the first line has for the types.
+        """
+        if TYPES in self.settings:
+            raise ValueError(f"settings has {TYPES}, which is the key of the types of columns: rename it")
+        types = {name: kind for name, column in self.columns.items() if (kind := _kind(column.dtype))}
         with Path(path).open("w", newline="", encoding="utf-8") as file:
             file.write(f"# {json.dumps({**self.settings, TYPES: types})}\n")
             writer = csv.writer(file, lineterminator="\n")
@@ -75,12 +85,15 @@ class Table:
 
     @classmethod
     def read_csv(cls, path: str | PathLike[str]) -> Table:
-        """Read a file that `write_csv` wrote. Columns have the types that they had.
+        """Read a file that `write_csv` wrote.
+
+        Columns of booleans, numbers and texts have these types again. A column of other values has numbers
+        (float64) if all its cells are numbers, and texts if not.
 
         Raises
         ------
         ValueError
-            The file has no settings in its first line.
+            The file has no settings in its first line, or a cell does not have the type of its column.
         """
         with Path(path).open(newline="", encoding="utf-8") as file:
             # The limit is for other files, whose first line can have any length.
@@ -116,18 +129,28 @@ class Table:
         return cls(columns, json.loads(metadata[METADATA]))
 
 
-def _column(texts: list[str], type_name: str | None) -> NDArray[Any]:
-    """Return a column of this type. None, from earlier versions: float64 if all texts are numbers."""
-    if type_name is None:
+def _kind(dtype: np.dtype[Any]) -> str | None:
+    """Return the type of a column for the first line of a CSV file. None: it is left out."""
+    if dtype.kind in "UT":
+        return TEXT
+    return dtype.str if dtype.kind in "biuf" else None
+
+
+def _column(texts: list[str], kind: str | None) -> NDArray[Any]:
+    """Return a column of this type. None: float64 if all texts are numbers."""
+    if kind is None:
         try:
             return np.array([float(text) for text in texts])
         except ValueError:
             return np.array(texts)
-    dtype = np.dtype(type_name)
+    if kind == TEXT:
+        return np.array(texts, np.str_)
+    dtype = np.dtype(kind)
     if dtype.kind == "b":
+        wrong = [text for text in texts if text not in ("True", "False")]
+        if wrong:
+            raise ValueError(f"{wrong[0]!r} in a column of booleans: must be True or False")
         return np.array([text == "True" for text in texts], dtype)
     if dtype.kind in "iu":
         return np.array([int(text) for text in texts], dtype)
-    if dtype.kind == "f":
-        return np.array([float(text) for text in texts], dtype)
-    return np.array(texts, dtype)
+    return np.array([float(text) for text in texts], dtype)
