@@ -15,6 +15,9 @@ from farwrite import _native
 #: ``pathlib.Path("plan.toml")``. A `str` is always text.
 Plan: TypeAlias = Mapping[str, Any] | str | PathLike[str]
 
+# The most characters of a plan in an error: those of a long path.
+MOST_SHOWN = 200
+
 
 def to_toml(plan: Mapping[str, Any]) -> str:
     """Return the TOML text of a plan that is a dict.
@@ -74,9 +77,11 @@ def text_of(plan: Plan) -> tuple[str, Path]:
         path = Path(plan)
         return _native.plan_text(path), path.parent
     if isinstance(plan, str):
-        if plan.strip() and "=" not in plan:
+        line = plan.strip()
+        if line and "=" not in line and "\n" not in line:
             raise ValueError(
-                f"the plan {plan!r} is not TOML text: to read a file, pass its path, pathlib.Path({plan!r})"
+                f"the plan {line[:MOST_SHOWN]!r} is one line without a key: if it is the path of a file, "
+                "pass it as a pathlib.Path"
             )
         return plan, Path()
     raise TypeError(f"a plan is a dict, TOML text or a path, not {type(plan).__name__}")
