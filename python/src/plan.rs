@@ -4,7 +4,7 @@ use farwrite_model::plan::{self, Border, Coding, Objective, Question};
 use farwrite_model::{Loss, ModelError, Scheme};
 use pyo3::prelude::*;
 
-use crate::points::{PointError, awaited};
+use crate::points::{PointError, with_signals};
 use crate::setting::refused;
 
 /// The scheme; objective, mean, p99 and p99.9 in seconds, slowdown, parity overhead, cores; and, if the times
@@ -73,7 +73,7 @@ impl Plan {
             None => question.affordable_candidates(),
             Some(names) => named(&names)?,
         };
-        let plan = awaited(py, move || question.plan())?;
+        let plan = with_signals(py, move || question.plan())?;
         plan.map(|plan| Self { plan })
             .map_err(|error| refused(&error))
     }
@@ -97,7 +97,7 @@ impl Plan {
     /// How the choice depends on each input.
     fn sensitivity(&self, py: Python<'_>) -> PyResult<Vec<Dependence>> {
         let plan = self.plan.clone();
-        let found = awaited(py, move || plan.sensitivity())?;
+        let found = with_signals(py, move || plan.sensitivity())?;
         let edge = |border: Option<Border>| border.map(|at| (at.value, at.scheme.to_string()));
         let rows = found.map_err(|error| refused(&error))?.into_iter();
         let rows = rows.map(|of| {

@@ -57,7 +57,7 @@ pub(crate) fn each<T: Send>(
 
 /// The result of `f`, which another thread computes. Ctrl-C ends only the wait: the thread goes on, and its result is
 /// dropped. So `f` should take seconds at most.
-pub(crate) fn awaited<T: Send + 'static>(
+pub(crate) fn with_signals<T: Send + 'static>(
     py: Python<'_>,
     f: impl FnOnce() -> T + Send + 'static,
 ) -> PyResult<T> {

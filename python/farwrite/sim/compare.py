@@ -11,7 +11,7 @@ from farwrite import _native
 from farwrite.model.table import Table
 from farwrite.sim.plan import Plan, text_of
 from farwrite.sim.results import column
-from farwrite.sim.sweep import checked, index
+from farwrite.sim.sweep import checked, run_number
 
 NUMBERS = ("flow", "line", "src", "dst", "bytes", "planned_ns", "their_start_ns", "fct_ns", "their_fct_ns")
 
@@ -47,7 +47,7 @@ def compare(plan: Plan, file: str | PathLike[str], number: int = 0) -> Table:
     IndexError
         The plan has no run with this number.
     """
-    number = index(number)
+    number = run_number(number)
     text, directory = text_of(plan)
     native = checked(_native.SimPlan(text, {}, directory, {}))
     name = str(file)

@@ -69,7 +69,7 @@ class Controller:
 Controllers: TypeAlias = Mapping[str, Callable[[int, int, int], Controller]]
 
 
-def own(controllers: Controllers | None) -> dict[str, Callable[[int, int, int], Controller]]:
+def checked_controllers(controllers: Controllers | None) -> dict[str, Callable[[int, int, int], Controller]]:
     """Return controllers as a dict. Raise TypeError if one cannot be called."""
     given = dict(controllers or {})
     for name, make in given.items():

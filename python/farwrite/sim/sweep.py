@@ -11,7 +11,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from farwrite import _native
-from farwrite.sim.controller import Controller, Controllers, own
+from farwrite.sim.controller import Controller, Controllers, checked_controllers
 from farwrite.sim.plan import Plan, text_of
 from farwrite.sim.results import Ran, Results
 
@@ -70,8 +70,8 @@ def run(plan: Plan, number: int = 0, *, controllers: Controllers | None = None) 
     '606.9 us'
     """
     text, directory = text_of(plan)
-    native = checked(_native.SimPlan(text, {}, directory, own(controllers)))
-    return Results.of([_ran(native, index(number))], text, native.notes())
+    native = checked(_native.SimPlan(text, {}, directory, checked_controllers(controllers)))
+    return Results.of([_ran(native, run_number(number))], text, native.notes())
 
 
 def sweep(
@@ -112,7 +112,7 @@ def sweep(
         results of all runs.
     """
     text, directory = text_of(plan)
-    given = own(controllers)
+    given = checked_controllers(controllers)
     native = _native.SimPlan(text, {}, directory, given)
     count = native.count()
     ran: dict[int, Ran] = {}
@@ -181,7 +181,7 @@ def _given(
     return checked(_native.SimPlan(text, dict(files), ".", dict(controllers)))
 
 
-def index(number: int) -> int:
+def run_number(number: int) -> int:
     """Return the number of a run. Raise TypeError for a bool, which would be 0 or 1."""
     if isinstance(number, bool):
         raise TypeError(f"number = {number}: must be the whole number of a run")
