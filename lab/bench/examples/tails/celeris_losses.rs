@@ -6,7 +6,6 @@
 
 use std::error::Error;
 
-use clap::Args;
 use farwrite_experiment::CompleteBy;
 
 use crate::celeris::{Setting, Steps, topology};
@@ -24,17 +23,7 @@ const XP: [(&str, CompleteBy); 2] = [
     ("XP, last packet", CompleteBy::LastPacket),
 ];
 
-/// The rounds of `celeris`, and losses.
-#[derive(Debug, Args)]
-pub(crate) struct Losses {
-    #[command(flatten)]
-    setting: Setting,
-    /// Probabilities that a cable loses a packet
-    #[arg(long, value_delimiter = ',', default_values_t = [COMPARED])]
-    losses: Vec<f64>,
-}
-
-pub(crate) fn measure(Losses { setting, losses }: &Losses) -> Result<Table, Box<dyn Error>> {
+pub(crate) fn measure(setting: &Setting) -> Result<Table, Box<dyn Error>> {
     let mut table = Table::new(
         format!(
             "{}; each cable loses packets; ACK timeouts of RoCE: 4.2, 16.8 and 67.1 ms",
@@ -42,24 +31,24 @@ pub(crate) fn measure(Losses { setting, losses }: &Losses) -> Result<Table, Box<
         ),
         "C2",
     );
-    for &loss in losses {
-        let topology = topology(loss)?;
-        let roce = PANELS.map(|(_, exponent)| Subject::patient_roce("RoCE", "roce", exponent));
-        let of_roce = Steps::of(setting, &topology, &roce, false)?;
-        // Without losses, all ACK timeouts have one deadline, so one measurement is that of all panels.
-        let (mut measured_ns, mut done) = (0, Vec::new());
-        for ((panel, _), reliable) in PANELS.into_iter().zip(of_roce) {
-            let deadline_ns = reliable.deadline_ns();
-            reliable.write(&mut table, (panel, loss), "RoCE");
-            if deadline_ns != measured_ns {
-                let subjects = XP.map(|(name, by)| Subject::xp_of_hosts(name, by, deadline_ns));
-                done = Steps::of(setting, &topology, &subjects, false)?;
-                measured_ns = deadline_ns;
-            }
-            for ((name, _), steps) in XP.into_iter().zip(&done) {
-                table.add(panel, name, loss, "deadline_ms", deadline_ns as f64 / 1e6);
-                steps.write(&mut table, (panel, loss), name);
-            }
+    let topology = topology(COMPARED)?;
+    let roce = PANELS.map(|(_, exponent)| Subject::patient_roce("RoCE", "roce", exponent));
+    let of_roce = Steps::of(setting, &topology, &roce, false)?;
+    for ((panel, _), reliable) in PANELS.into_iter().zip(of_roce) {
+        let place = (panel, COMPARED);
+        let deadline_ns = reliable.deadline_ns();
+        reliable.write(&mut table, place, "RoCE");
+        let subjects = XP.map(|(name, by)| Subject::xp_of_hosts(name, by, deadline_ns));
+        let bounded = Steps::of(setting, &topology, &subjects, false)?;
+        for ((name, _), steps) in XP.into_iter().zip(&bounded) {
+            table.add(
+                panel,
+                name,
+                COMPARED,
+                "deadline_ms",
+                deadline_ns as f64 / 1e6,
+            );
+            steps.write(&mut table, place, name);
         }
     }
     Ok(table)

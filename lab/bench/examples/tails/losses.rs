@@ -83,12 +83,7 @@ fn reliable() -> Vec<Subject> {
     roce.into_iter().chain(others).collect()
 }
 
-/// `only`: how the names of the measured transports begin.
-pub(crate) fn measure(
-    setting: Setting,
-    small_kb: u64,
-    only: &str,
-) -> Result<Table, Box<dyn Error>> {
+pub(crate) fn measure(setting: Setting, small_kb: u64) -> Result<Table, Box<dyn Error>> {
     let (_, steps) = COLLECTIVES[0];
     let tensor = format!("{} MB", setting.tensor_mb);
     let mut table = Table::new(
@@ -100,10 +95,7 @@ pub(crate) fn measure(
         "OL",
     );
     let [_, _, _, swift, eqds] = BOUNDED;
-    let members: Vec<_> = [swift, eqds]
-        .into_iter()
-        .filter(|(name, ..)| name.starts_with(only))
-        .collect();
+    let members = [swift, eqds];
     for panel in panels(&setting, small_kb) {
         let own = panel.of(&setting);
         // With the buffer that is not small.
@@ -112,10 +104,7 @@ pub(crate) fn measure(
         for loss in LOSSES {
             let topology = topology(loss)?;
             // Neither has a fixed rate.
-            let warm_ups: Vec<_> = members
-                .iter()
-                .map(|&member| Subject::bounded(member, WARM_UP_NS, 0))
-                .collect();
+            let warm_ups = members.map(|member| Subject::bounded(member, WARM_UP_NS, 0));
             let runs = (steps, own.runs.min(WARM_UPS));
             let warm = Times::of(&own, &topology, &warm_ups, runs)?;
             let mut subjects = reliable();
@@ -124,13 +113,12 @@ pub(crate) fn measure(
             subjects.push(Subject::bounded(XP, xp_timeout_ns, 0));
             subjects
                 .extend(OF_HOSTS.map(|(name, by)| Subject::xp_of_hosts(name, by, xp_timeout_ns)));
-            for (&member, warm) in members.iter().zip(warm) {
+            for (member, warm) in members.into_iter().zip(warm) {
                 let timeout_ns = warm.timeout_ns(steps);
                 let timeout_ms = timeout_ns as f64 / 1e6;
                 table.add(panel.name, member.0, loss, "timeout_ms", timeout_ms);
                 subjects.push(Subject::bounded(member, timeout_ns, 0));
             }
-            subjects.retain(|subject| subject.name.starts_with(only));
             let times = Times::of(&own, &topology, &subjects, (steps, own.runs))?;
             for (subject, times) in subjects.iter().zip(times) {
                 let place = (panel.name, loss);

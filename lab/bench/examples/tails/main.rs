@@ -32,7 +32,7 @@ enum What {
     /// C2: NICs, models, and rings of messages of endpoints
     Celeris(celeris::Setting),
     /// C2: RoCE and XP in the network of `celeris` with losses
-    CelerisLosses(celeris_losses::Losses),
+    CelerisLosses(celeris::Setting),
     /// O6: NICs, models, and rings of messages of endpoints
     Optinic(optinic::Setting),
     /// O5: NICs, models, and rings of messages of endpoints
@@ -65,9 +65,6 @@ enum What {
         /// A buffer of the switch that is small
         #[arg(long, default_value_t = 400)]
         small_kb: u64,
-        /// Measure only transports whose names begin with this
-        #[arg(long, default_value = "")]
-        only: String,
     },
 }
 
@@ -75,7 +72,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let Args { what, csv } = Args::parse();
     let table = match what {
         What::Celeris(setting) => celeris::measure(&setting)?,
-        What::CelerisLosses(losses) => celeris_losses::measure(&losses)?,
+        What::CelerisLosses(setting) => celeris_losses::measure(&setting)?,
         What::Optinic(setting) => optinic::measure(setting)?,
         What::Sizes {
             setting,
@@ -88,11 +85,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         } => xp::measure(setting, short_percent, size_runs)?,
         What::Shipped(setting) => shipped::measure(setting)?,
         What::ShippedSizes(setting) => shipped::measure_sizes(setting)?,
-        What::Losses {
-            setting,
-            small_kb,
-            only,
-        } => losses::measure(setting, small_kb, &only)?,
+        What::Losses { setting, small_kb } => losses::measure(setting, small_kb)?,
     };
     match csv {
         Some(file) => Ok(fs::write(file, table.csv())?),
