@@ -99,7 +99,7 @@ def by_timeout(axes: list[Axes], settings: Settings, rows: Rows) -> None:
         places(axis, [f"{timeout} ms" for timeout in losses["panels"]])
         axis.set_title(f"loss of {loss_text(losses['loss'])}")
         axis.set_xlabel("ACK timeout of RoCE")
-    times.set_ylabel("time of a step, ms: p99, and median (dotted)")
+    times.set_ylabel("step, ms: p99; dotted: median")
     log_y(times)
     missing.set_ylabel("missing, %")
     missing.axhline(1, color="black", linestyle="--", linewidth=0.8, zorder=0)

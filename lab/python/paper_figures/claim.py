@@ -191,8 +191,8 @@ class Claim:
     #: Name of the folder with results as rows, beside the folders of the claims. Empty if the module of the
     #: claim computes or measures its numbers.
     rows: str = ""
-    #: Other figures whose rows the claim reads too.
-    rows_of: tuple[str, ...] = ()
+    #: The figure whose rows the claim reads. Empty: the name of the claim.
+    figure: str = ""
     #: The command that measures the numbers again. `make -C lab figures` draws them.
     command: str = "make -C lab figures"
     #: Assumptions, and parts of the claim that are not shown.
@@ -214,7 +214,7 @@ class Claim:
         module = import_module(f"paper_figures.{self.name.lower()}")
         if not self.rows:
             return module
-        rows = load_rows(self.folder.parent / self.rows, self.name, self.rows_of)
+        rows = load_rows(self.folder.parent / self.rows, self.figure or self.name)
         return FromRows(module, rows, COMMON.get(self.rows, ""))
 
     def errors(self) -> Numbers:

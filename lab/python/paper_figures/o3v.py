@@ -24,15 +24,15 @@ def computation(settings: Settings, rows: Rows) -> float:
 
 def numbers(settings: Settings, rows: Rows) -> Numbers:
     """Return how many times as long a step takes with RoCE as with OptiNIC, all at one loss."""
-    return {name: found for name, (found, _) in compared(settings, rows).items()}
+    return {name: found for name, (found, _) in ratios(settings, rows).items()}
 
 
 def errors(settings: Settings, rows: Rows) -> Numbers:
     """Return the standard errors of these ratios."""
-    return {name: error for name, (_, error) in compared(settings, rows).items()}
+    return {name: error for name, (_, error) in ratios(settings, rows).items()}
 
 
-def compared(settings: Settings, rows: Rows) -> dict[str, tuple[float, float]]:
+def ratios(settings: Settings, rows: Rows) -> dict[str, tuple[float, float]]:
     """Return the numbers and their standard errors."""
     loss, alone = settings["loss"], computation(settings, rows)
     found = {}
@@ -44,9 +44,9 @@ def compared(settings: Settings, rows: Rows) -> dict[str, tuple[float, float]]:
                 steps = [
                     share * alone + rows.value(panel, series, "mean_ms", loss) for series in (roce, optinic)
                 ]
-                halves = [rows.error(panel, series, "error_ms", loss) for series in (roce, optinic)]
+                step_errors = [rows.error(panel, series, "error_ms", loss) for series in (roce, optinic)]
                 ratio = steps[0] / steps[1]
-                error = ratio * hypot(halves[0] / steps[0], halves[1] / steps[1])
+                error = ratio * hypot(step_errors[0] / steps[0], step_errors[1] / steps[1])
                 found[f"{place}_{timeout}_{share:g}_{name}"] = (ratio, error)
     return found
 

@@ -15,7 +15,7 @@ of chunks; ``make -C lab bench-path`` writes ``alternatives.csv`` there: seconds
 from __future__ import annotations
 
 import csv
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import isfinite, nan
 from pathlib import Path
@@ -88,10 +88,9 @@ class Rows:
         return "; ".join(dict.fromkeys(row.conditions for row in self.rows))
 
 
-def load(folder: Path, figure: str, more: Collection[str] = ()) -> Rows:
-    """Read the rows of a figure, and of more figures that it compares with, from all files of a folder."""
-    figures = {figure, *more}
-    rows = [row for path in sorted(folder.glob("*.csv")) for name, row in _read(path) if name in figures]
+def load(folder: Path, figure: str) -> Rows:
+    """Read the rows of a figure from all files of a folder."""
+    rows = [row for path in sorted(folder.glob("*.csv")) for name, row in _read(path) if name == figure]
     if not rows:
         raise ValueError(f"{folder} has no rows of {figure}: make figures-{folder.name} writes them")
     return Rows(figure, tuple(rows))
