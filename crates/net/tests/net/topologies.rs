@@ -294,6 +294,9 @@ fn losses_in_bursts_have_a_mean_and_a_length_or_their_states() {
         loss("{ loss_packet = 0.01, burst = 20 }").unwrap(),
         in_bursts
     );
+    // Two of three frames are lost, with three digits: the mean burst is that of 0.667.
+    let rounded = loss("{ loss_packet = 0.667, burst = 2 }").unwrap();
+    assert_eq!(rounded, Loss::in_bursts(0.667, 0.667 / (1.0 - 0.667)));
     let time = Duration::from_millis(2);
     let timed = Loss::in_timed_bursts(0.01, time);
     let two_ms = loss("{ loss_packet = 0.01, burst = \"2ms\" }").unwrap();
