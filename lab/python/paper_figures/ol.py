@@ -134,7 +134,7 @@ def lines(axes: Axes, rows: Rows, panel: str, names: Sequence[str], measure: str
         axes.plot(range(len(losses)), values, label=name, linewidth=1.4, **look)
         if measure == "mean_ms":
             spread = 2 * rows.line(panel, name, "error_ms")[1]
-            (seen,) = np.nonzero(spread > 0.08 * values)
+            (seen,) = np.nonzero(spread > 0.1 * values)
             # A logarithmic axis has no place for 0.
             low, high = np.maximum(values - spread, 1), values + spread
             axes.vlines(seen, low[seen], high[seen], colors=look["color"], linewidth=0.8)
