@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from ranks import Ranks, gloo, message
@@ -295,7 +296,7 @@ def _resynchronised() -> list[float | None]:
     if dist.get_rank() == 1:
         be_late(group)
     train(module, values, dist.get_rank())
-    every = [farwrite.torch.resynchronise(module, step, every=4, group=group) for step in (3, 4, 8)]
+    every = [farwrite.torch.resynchronise(module, step, every=4, group=group) for step in (3, 4, np.int64(8))]
     for value in [*values, *module.buffers()]:
         everyone = [torch.empty_like(value) for _ in range(dist.get_world_size())]
         dist.all_gather(everyone, value.detach())

@@ -117,6 +117,11 @@ def test_a_bad_value_is_named(monkeypatch: pytest.MonkeyPatch, name: str, value:
     assert said in message(ValueError, Options)
 
 
+def test_an_argument_is_named_if_its_variable_is_bad_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FARWRITE_TORCH_DEAD_AFTER_S", "5s")
+    assert "dead_after_s = -1.0: must be" in message(ValueError, lambda: Options(dead_after_s=-1.0))
+
+
 def test_a_range_of_ports(two: Ranks) -> None:
     two.run(_ports)
 

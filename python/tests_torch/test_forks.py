@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,11 +20,20 @@ from farwrite.torch import CollectiveError
 #: Seconds that no forked process takes.
 LONGEST_S = 200
 
+#: The program of each of two ranks, of which rank 0 forks. Its arguments are the rank, the file of the store
+#: and the file of the trace.
 ENDS = """
-import os, signal, sys, torch, torch.distributed as dist, farwrite.torch
-farwrite.torch.trace(sys.argv[1])
-dist.init_process_group("farwrite", store=dist.HashStore(), rank=0, world_size=1)
-for ends in ("at its last line", "after it has left"):
+import os, signal, sys, torch, torch.distributed as dist, farwrite.torch.weights
+rank = int(sys.argv[1])
+with farwrite.torch.weights.Publisher(dist.HashStore()):
+    # A publisher is no group.
+    farwrite.torch.trace(sys.argv[3])
+# The children count as processes of the file, too.
+store = dist.FileStore(sys.argv[2], 4)
+options = farwrite.torch.Options(address="127.0.0.1")
+dist.init_process_group("farwrite", store=store, rank=rank, world_size=2, pg_options=options)
+dist.barrier()
+for ends in ("at its last line", "after it has left") if rank == 0 else ():
     if (child := os.fork()) == 0:
         # A child that hangs ends by a signal.
         signal.alarm(100)
@@ -36,10 +47,29 @@ print("left")
 """
 
 
-def test_a_forked_process_ends_at_once(tmp_path: os.PathLike[str]) -> None:
-    words = [sys.executable, "-P", "-c", ENDS, os.path.join(tmp_path, "trace.jsonl")]
-    ended = subprocess.run(words, timeout=LONGEST_S, text=True, capture_output=True, check=False)
-    assert (ended.returncode, ended.stdout) == (0, "left\n"), ended.stderr
+def test_a_forked_process_ends_at_once(tmp_path: Path) -> None:
+    traces = [tmp_path / f"rank-{rank}.jsonl" for rank in range(2)]
+    words = [sys.executable, "-P", "-c", ENDS]
+    ranks = [
+        subprocess.Popen(
+            [*words, str(rank), str(tmp_path / "store"), str(trace)],
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        for rank, trace in enumerate(traces)
+    ]
+    try:
+        for rank in ranks:
+            said, errors = rank.communicate(timeout=LONGEST_S)
+            assert (rank.returncode, said) == (0, "left\n"), errors
+    finally:
+        for rank in ranks:
+            rank.kill()
+    # The children have copies of events before the fork. If they wrote these, times would go back.
+    times = [json.loads(line)["time"] for line in traces[0].read_text().splitlines()]
+    assert times
+    assert times == sorted(times)
 
 
 def test_calls_of_a_forked_process_raise(two: Ranks) -> None:
@@ -55,10 +85,14 @@ def _calls() -> None:
             work.is_completed,
             lambda: dist.all_reduce(torch.ones(4)),
         ]
-        text = in_child(lambda: "\n".join(message(CollectiveError, call) for call in calls))
+
+        def said() -> str:
+            return "\n".join([*(message(CollectiveError, call) for call in calls), str(work.exception())])
+
+        text = in_child(said)
         for line in text.splitlines():
             assert line.startswith(f"rank 0: this process was forked from process {os.getpid()}, "), text
-        assert len(text.splitlines()) == 3
+        assert len(text.splitlines()) == 4
     dist.barrier(group=gloo())
     if dist.get_rank() == 1:
         work = dist.all_reduce(values, async_op=True)

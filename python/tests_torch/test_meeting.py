@@ -221,6 +221,15 @@ def test_ranks_that_differ(monkeypatch: pytest.MonkeyPatch) -> None:
     assert any(problem in one for one in said)
 
 
+def test_a_rank_of_another_version_may_send_other_fields() -> None:
+    store = HashStore()
+    store.set("farwrite/0/attempt", "1")
+    store.set("farwrite/0/1/0", b'{"farwrite": "0.0.1", "size": 2}')
+    store.set("farwrite/0/1/complete", "2")
+    with pytest.raises(RendezvousError, match=r"rank 0 has version 0\.0\.1, and this rank has "):
+        rendezvous.meet(Place("g", store, 1, 2), b"", "10.0.0.1", OPTIONS, LONG)
+
+
 def test_what_is_no_rank_of_farwrite() -> None:
     for value in (b"\xff\x00", b"[]", b'{"farwrite": 1}', b"x" * 1000):
         store = HashStore()

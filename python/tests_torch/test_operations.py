@@ -111,6 +111,19 @@ def _bits() -> None:
             equal(tensor, reduce(join, everyone(dtype, (1000,))))
 
 
+def test_complex_values_are_summed_and_averaged(job: Ranks) -> None:
+    job.run(_complex)
+
+
+def _complex() -> None:
+    for dtype in (torch.complex64, torch.complex128):
+        for op in ("SUM", "AVG"):
+            tensor = torch.full((5,), complex(1, dist.get_rank()), dtype=dtype)
+            dist.all_reduce(tensor, getattr(ReduceOp, op))
+            total = torch.full((5,), complex(size(), sum(range(size()))), dtype=dtype)
+            equal(tensor, total if op == "SUM" else total / size())
+
+
 def test_parts_of_a_reduce_scatter_can_differ_in_size(job: Ranks) -> None:
     job.run(_uneven)
 

@@ -356,6 +356,13 @@ def test_bounded(arguments: dict[str, Any], problem: str) -> None:
         Bounded(**arguments)
 
 
+def test_bounded_operations_are_a_set() -> None:
+    names = ("all-to-all", "all-reduce")
+    for some in (names, list(names), set(names), frozenset(names)):
+        arguments: dict[str, Any] = {"operations": some}
+        assert repr(Bounded(**arguments)) == repr(Bounded(operations=("all-reduce", "all-to-all")))
+
+
 def _arguments() -> None:
     report = farwrite.torch.last_report
     lacking = dist.new_group([1 - dist.get_rank()])
@@ -372,7 +379,7 @@ def _arguments() -> None:
         assert f"{name} = {step!r}: must be a number of steps from 1 on" in said
     with NamedTemporaryFile() as file:
         said = message(RuntimeError, lambda: farwrite.torch.trace(file.name))
-    assert said == f"trace({file.name!r}): call it before the first group is made"
+    assert said == f"trace({file.name!r}): call it while the process has no group"
 
 
 def test_arguments_of_functions(two: Ranks) -> None:

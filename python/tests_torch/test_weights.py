@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -324,6 +325,27 @@ def test_a_program_may_wait_in_the_store_of_its_publisher() -> None:
             free = tcp.clone()
             free.set("trainer", "")
             free.set("site", "")
+
+
+def test_a_forked_process_does_not_close_a_publisher(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = HashStore()
+    with Publisher(store, options=HERE) as publisher:
+        publisher.publish({"a": torch.ones(4)})
+        with monkeypatch.context() as forked:
+            forked.setattr(os, "getpid", lambda: 0)
+            publisher.close()
+        with Subscriber(store, options=HERE, timeout=LONGEST) as site:
+            assert site.receive({"a": torch.zeros(4)}) == 1
+
+
+def test_a_publisher_leaves_a_file_that_other_processes_use(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    store = FileStore(str(path), 2)
+    Publisher(store, options=HERE).close()
+    del store
+    gc.collect()
+    # A `FileStore` removes its file when it has ended in all processes, which are two here.
+    assert path.exists()
 
 
 def test_a_publisher_that_waits_for_sites_writes_nothing(

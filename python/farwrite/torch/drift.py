@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import operator
+from typing import SupportsIndex
+
 import torch
 import torch.distributed as dist
 from torch.distributed.tensor import DTensor
@@ -11,9 +14,9 @@ from farwrite.torch.faces import farwrite_group
 
 def resynchronise(
     module: torch.nn.Module,
-    step: int,
+    step: SupportsIndex,
     *,
-    every: int = 100,
+    every: SupportsIndex = 100,
     group: dist.ProcessGroup | None = None,
     optimizer: torch.optim.Optimizer | None = None,
 ) -> float | None:
@@ -51,9 +54,7 @@ def resynchronise(
         If an argument is invalid. The message names the argument and its value.
     """
     farwrite_group(group)
-    for name, steps in (("step", step), ("every", every)):
-        if not isinstance(steps, int) or isinstance(steps, bool) or steps < 1:
-            raise ValueError(f"{name} = {steps!r}: must be a number of steps from 1 on")
+    step, every = _steps("step", step), _steps("every", every)
     if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
         raise TypeError(f"optimizer = {optimizer!r}: must be an optimizer of torch.optim, or None")
     tensors = _tensors(module)
@@ -64,6 +65,15 @@ def resynchronise(
         _equalise(group, _state(optimizer))
     _reduce(group, drift, dist.ReduceOp.MAX)
     return float(drift)
+
+
+def _steps(name: str, steps: SupportsIndex) -> int:
+    """Return a number of steps, which may be an integer of NumPy."""
+    is_integer = hasattr(steps, "__index__") and not isinstance(steps, bool)
+    number = operator.index(steps) if is_integer else 0
+    if number < 1:
+        raise ValueError(f"{name} = {steps!r}: must be a number of steps from 1 on")
+    return number
 
 
 def _equalise(group: dist.ProcessGroup | None, tensors: list[torch.Tensor]) -> torch.Tensor:

@@ -12,7 +12,7 @@ from uuid import uuid4
 from torch.distributed import PrefixStore, Store, TCPStore
 
 from farwrite.torch.options import Options
-from farwrite.torch.rendezvous import Place, RendezvousError
+from farwrite.torch.rendezvous import Place, RendezvousError, without_prefix
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,8 @@ class Members:
     def __init__(self, place: Place, options: Options) -> None:
         self._first = place
         self._used: set[int] = set()
-        self._store = _whole(place.store)
+        # Without the prefixes that torch adds, which differ between jobs.
+        self._store = without_prefix(place.store)
         site = 0 if options.sites is None or place.rank >= len(options.sites) else options.sites[place.rank]
         #: The handle of this rank.
         self.handle = json.dumps(
@@ -89,13 +90,6 @@ class Members:
                 ) from error
         store = PrefixStore("farwrite-reconfigure", store)
         return Place(first.group, store, self._rank, self._size, f"{uuid}-{ranks}")
-
-
-def _whole(store: Store) -> Store:
-    """Return a store without the prefixes that torch adds, which differ between jobs."""
-    while isinstance(store, PrefixStore):
-        store = store.underlying_store
-    return store
 
 
 def _address(store: Store) -> tuple[str, int] | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 from pathlib import Path
@@ -120,11 +121,13 @@ class Bounded:
         _check_scheme(self.scheme)
         if not isinstance(self.exact, Exact):
             raise TypeError(problem(f"exact = {self.exact!r}: must be Exact(...)"))
-        if not isinstance(self.operations, list | tuple):
+        if not isinstance(self.operations, Collection) or isinstance(self.operations, str):
             raise TypeError(problem(f"operations = {self.operations!r}: must be a tuple of names"))
         unknown = [name for name in self.operations if name not in _BOUNDED]
         if unknown:
             raise ValueError(problem(f"operations has {unknown[0]!r}: must be of {', '.join(_BOUNDED)}"))
+        # Ranks compare texts of their policies. The order of a set differs between processes.
+        object.__setattr__(self, "operations", tuple(name for name in _BOUNDED if name in self.operations))
         if not _is_size(self.min_bytes):
             raise ValueError(problem(f"min_bytes = {self.min_bytes!r}: must be a number of bytes"))
         for name in ("hadamard_block", "hadamard_stride"):
@@ -231,8 +234,10 @@ _VARIABLES = {
 def _named(option: str, value: object) -> str:
     """Return an option and its value, or the environment variable that has set this value."""
     variable = _VARIABLES[option]
-    if value is not None and variable in os.environ and getattr(environment, option)() == value:
-        return f"{variable}={os.environ[variable]}"
+    # If the value of the variable is invalid, `value` is that of an argument.
+    with suppress(ValueError):
+        if value is not None and variable in os.environ and getattr(environment, option)() == value:
+            return f"{variable}={os.environ[variable]}"
     return f"{option} = {value!r}"
 
 

@@ -46,15 +46,13 @@ def forget(group: OpenGroup) -> None:
     _open.discard(group)
 
 
-def has_groups() -> bool:
-    """Return whether this process has groups that it has not left."""
-    return _process == os.getpid() and len(_open) > 0
+def open_groups() -> list[OpenGroup]:
+    """Return what this process has to leave when it ends."""
+    return list(_open) if _process == os.getpid() else []
 
 
 def _leave() -> None:
-    if _process != os.getpid():
-        return
-    reason, groups = _reason(), list(_open)
+    reason, groups = _reason(), open_groups()
     # This rank informs the other ranks of all groups before it waits for the ranks of one group.
     for group in groups:
         group.announce_end(reason)

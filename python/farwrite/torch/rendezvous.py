@@ -116,7 +116,7 @@ def meet(
     }
     place = _gather(place, json.dumps(mine).encode(), timeout)
     values = place.store.multi_get(_keys(place, 0))
-    received = [_parse(place, rank, value) for rank, value in enumerate(values)]
+    received = [_parse(place, mine, rank, value) for rank, value in enumerate(values)]
     _compare(place, mine, received)
     return place, [_bytes(place, rank, theirs["info"]) for rank, theirs in enumerate(received)]
 
@@ -328,15 +328,20 @@ def bound_address(address: str) -> str:
         return str(probe.getsockname()[0])
 
 
+def without_prefix(store: Store) -> Store:
+    """Return the store below any number of `PrefixStore`."""
+    while isinstance(store, PrefixStore):
+        store = store.underlying_store
+    return store
+
+
 def local_address(place: Place, options: Options) -> str:
     """Return the address that this rank announces to the other ranks."""
     if options.address is not None:
         return options.address
     if environment.is_one_host():
         return _LOOPBACK
-    store = place.store
-    while isinstance(store, PrefixStore):
-        store = store.underlying_store
+    store = without_prefix(place.store)
     if isinstance(store, HashStore):
         # All of its ranks are threads of this process.
         return _LOOPBACK
@@ -374,10 +379,13 @@ def _wait_for_all(place: Place, keys: Sequence[str], timeout: timedelta) -> None
                 raise RendezvousError(f"{place.describe()}: {what}")
 
 
-def _parse(place: Place, rank: int, value: bytes) -> dict[str, object]:
+def _parse(place: Place, mine: dict[str, object], rank: int, value: bytes) -> dict[str, object]:
+    """Return the fields of the first message of a rank, which must be of the version of this rank."""
     fields = _load(place, rank, value)
-    names = {"farwrite", "size", "policy", "sites", "key", "rate_control", "address", "info"}
-    if names <= fields.keys():
+    if isinstance(fields.get("farwrite"), str):
+        # A message of another version may lack other fields.
+        _check_same(place, mine, rank, fields, "farwrite")
+    if mine.keys() <= fields.keys():
         return fields
     raise _foreign(place, rank, value)
 
@@ -419,12 +427,7 @@ def _foreign(place: Place, rank: int, value: bytes) -> RendezvousError:
 def _compare(place: Place, mine: dict[str, object], received: Sequence[dict[str, object]]) -> None:
     for rank, theirs in enumerate(received):
         for name in ("farwrite", "size", "policy", "sites"):
-            if theirs[name] != mine[name]:
-                what = "version" if name == "farwrite" else name
-                raise RendezvousError(
-                    f"{place.describe()}: rank {rank} has {what} {theirs[name]}, and this rank has "
-                    f"{mine[name]}: all ranks must have the same {what}"
-                )
+            _check_same(place, mine, rank, theirs, name)
         if theirs["key"] != mine["key"]:
             raise RendezvousError(
                 f"{place.describe()}: rank {rank} has {theirs['key']}, and this rank has {mine['key']}: all "
@@ -442,6 +445,18 @@ def _compare(place: Place, mine: dict[str, object], received: Sequence[dict[str,
             f"{place.describe()}: rank {local[0]} announces {received[local[0]]['address']}, which only its "
             "own machine can reach: pass Options(address=...) on that rank, or set MASTER_ADDR to an address "
             "that is not a loopback address"
+        )
+
+
+def _check_same(
+    place: Place, mine: dict[str, object], rank: int, theirs: dict[str, object], name: str
+) -> None:
+    """Raise RendezvousError if the messages of another rank and of this rank differ in a field."""
+    if theirs[name] != mine[name]:
+        what = "version" if name == "farwrite" else name
+        raise RendezvousError(
+            f"{place.describe()}: rank {rank} has {what} {theirs[name]}, and this rank has {mine[name]}: all "
+            f"ranks must have the same {what}"
         )
 
 

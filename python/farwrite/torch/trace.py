@@ -7,15 +7,16 @@ import os
 from os import PathLike
 
 from farwrite import _native
-from farwrite.torch.process_exit import has_groups
+from farwrite.torch.group import Group
+from farwrite.torch.process_exit import open_groups
 
 
 def trace(file: str | PathLike[str]) -> None:
     """Record in a new file what happens to each message of this process, and when.
 
-    Call this function once in a process, before the first group is made. ``farwrite trace FILE`` draws the
-    trace and shows what messages waited for. `docs/trace.md` of the repository describes the file. The file
-    is complete when the process has ended. If the process is killed, the file lacks the newest events.
+    Call this function once in a process, while it has no group. ``farwrite trace FILE`` draws the trace and
+    shows what messages waited for. `docs/trace.md` of the repository describes the file. The file is complete
+    when the process has ended. If the process is killed, the file lacks the newest events.
 
     Parameters
     ----------
@@ -29,8 +30,8 @@ def trace(file: str | PathLike[str]) -> None:
     RuntimeError
         If this process has a group, whose messages the trace would lack.
     """
-    if has_groups():
-        raise RuntimeError(f"trace({str(file)!r}): call it before the first group is made")
+    if any(isinstance(group, Group) for group in open_groups()):
+        raise RuntimeError(f"trace({str(file)!r}): call it while the process has no group")
     recorded, process = _native.Trace(file), os.getpid()
 
     def flush() -> None:

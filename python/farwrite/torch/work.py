@@ -117,11 +117,11 @@ class Work(dist.Work):
 
     def exception(self) -> BaseException | None:
         """Return the error of the operation; None if it still runs or has ended without an error."""
-        if self.is_completed():
-            try:
+        try:
+            if self.is_completed():
                 self.wait()
-            except RuntimeError as error:
-                return error
+        except RuntimeError as error:
+            return error
         return None
 
     def is_success(self) -> bool:

@@ -11,12 +11,12 @@ from time import monotonic, sleep
 from uuid import uuid4
 
 import torch
-from torch.distributed import Store
+from torch.distributed import Store, TCPStore
 
 from farwrite.torch.group import Group
 from farwrite.torch.memory import octets
 from farwrite.torch.options import Options
-from farwrite.torch.rendezvous import Place, RendezvousError
+from farwrite.torch.rendezvous import Place, RendezvousError, without_prefix
 from farwrite.torch.work import Work
 
 PUBLISHER, SITE = 0, 1
@@ -101,13 +101,13 @@ class Join:
 
 
 def _own_connection(store: Store) -> Store:
-    """Return a store with a connection of its own.
+    """Return a store; if it is a `TCPStore`, with a connection of its own.
 
     The calls of one connection wait for each other, so a call of the program that waits for a key would stop
     the threads of a publisher.
     """
-    # A store that is written in Python may have no such method.
-    with suppress(AttributeError, RuntimeError):
+    # A clone of a `FileStore` would count as one more process that has ended. torch 2.7 has no clones.
+    if isinstance(without_prefix(store), TCPStore) and hasattr(store, "clone"):
         return store.clone()
     return store
 

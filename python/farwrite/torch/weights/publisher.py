@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -83,6 +84,8 @@ class Publisher:
     ) -> None:
         self._join = Join(store, name, options, timeout)
         self._join.begin()
+        #: A process that is forked from this one has none of the threads of the publisher.
+        self._process = os.getpid()
         self._publishing = Lock()
         #: Protects the following fields, and is notified when one changes.
         self._changed = Condition()
@@ -150,7 +153,10 @@ class Publisher:
             return have_received()
 
     def close(self) -> None:
-        """Leave all sites, also those that receive a version at present. Call `wait` first to end these."""
+        """Leave all sites, also those that receive a version at present. Call `wait` first to end these.
+
+        In a process that is forked from that of the publisher, do nothing.
+        """
         forget(self)
         self.announce_end(None)
         self.shutdown()
@@ -167,12 +173,16 @@ class Publisher:
 
     def announce_end(self, reason: str | None) -> None:
         """Start nothing more. At the end of the process, the groups inform the sites."""
+        if os.getpid() != self._process:
+            return
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
 
     def shutdown(self) -> None:
         """Wait until all threads have ended."""
+        if os.getpid() != self._process:
+            return
         self._accepting.join(_LONGEST_JOIN_S)
         # That thread reads a key that `end` deletes, and would wait for it.
         if not self._accepting.is_alive():
