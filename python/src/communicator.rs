@@ -16,7 +16,7 @@ use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyTimeoutError, PyValueErr
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::forked::Home;
+use crate::forked::Owner;
 use crate::group_options::Settings;
 use crate::operation;
 
@@ -34,7 +34,7 @@ const SIGNALS_EVERY: Duration = Duration::from_millis(100);
 #[pyclass(frozen, module = "farwrite._native")]
 pub(crate) struct Communicator {
     rank: usize,
-    home: Home,
+    owner: Owner,
     /// `None` after this rank has left the group.
     inner: Mutex<Option<Arc<collectives::Communicator>>>,
     /// The memory of operations that may still run.
@@ -45,7 +45,7 @@ pub(crate) struct Communicator {
 
 /// Memory that an operation uses until its ticket is done. The views keep the memory at its address.
 struct OperationMemory {
-    home: Home,
+    owner: Owner,
     ticket: collectives::Ticket,
     views: Mutex<Vec<PyBuffer<u8>>>,
 }
@@ -88,7 +88,7 @@ impl Communicator {
         };
         Ok(Self {
             rank,
-            home: Home::here(rank),
+            owner: Owner::current(rank),
             inner: Mutex::new(Some(Arc::new(inner))),
             memory: Mutex::default(),
             failure: OnceLock::new(),
@@ -161,7 +161,7 @@ impl Communicator {
             .submit_with(operation, options, buffers)
             .map_err(exception)?;
         let memory = Arc::new(OperationMemory {
-            home: self.home,
+            owner: self.owner,
             ticket,
             views: Mutex::new(input.into_iter().chain(output).collect()),
         });
@@ -221,7 +221,7 @@ impl Communicator {
     /// Leaves the group. Waits for a limited time until the other ranks have what this rank sent to them. Does
     /// nothing in a process that was forked from this one.
     fn close(&self, py: Python<'_>) {
-        if self.home.check().is_err() {
+        if self.owner.check().is_err() {
             return;
         }
         py.detach(|| {
@@ -240,7 +240,7 @@ impl Communicator {
 
 impl Communicator {
     fn open(&self) -> PyResult<Arc<collectives::Communicator>> {
-        self.home.check()?;
+        self.owner.check()?;
         let inner = lock(&self.inner).clone();
         inner.ok_or_else(|| exception(self.closed()))
     }
@@ -274,7 +274,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Drop for Communicator {
     fn drop(&mut self) {
-        if self.home.check().is_err() {
+        if self.owner.check().is_err() {
             // Dropping it would wait for its thread, which a forked process does not have.
             let inner = self.inner.get_mut();
             std::mem::forget(inner.unwrap_or_else(PoisonError::into_inner).take());
@@ -357,13 +357,13 @@ pub(crate) struct Ticket(Arc<OperationMemory>);
 impl Ticket {
     /// Whether the operation has ended.
     fn is_done(&self) -> PyResult<bool> {
-        self.0.home.check()?;
+        self.0.owner.check()?;
         Ok(self.0.ticket.is_done())
     }
 
     /// Waits for the end of the operation without the interpreter's lock, and releases its memory.
     fn wait(&self, py: Python<'_>, timeout_s: Option<f64>) -> PyResult<Ended> {
-        self.0.home.check()?;
+        self.0.owner.check()?;
         let timeout = timeout_s.map(|timeout| seconds("timeout_s", timeout));
         let end = timeout.transpose()?.map(|timeout| Instant::now() + timeout);
         loop {

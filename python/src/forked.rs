@@ -6,14 +6,14 @@ use crate::communicator::CollectiveError;
 
 /// The process that has made a group.
 #[derive(Clone, Copy)]
-pub(crate) struct Home {
+pub(crate) struct Owner {
     rank: usize,
     process: u32,
 }
 
-impl Home {
+impl Owner {
     /// Returns this process, which makes a group as `rank`.
-    pub(crate) fn here(rank: usize) -> Self {
+    pub(crate) fn current(rank: usize) -> Self {
         let process = std::process::id();
         Self { rank, process }
     }

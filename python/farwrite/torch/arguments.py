@@ -96,7 +96,7 @@ class Call:
             )
         return tensor
 
-    def names(self, argument: str, tensors: object) -> None:
+    def check_names(self, argument: str, tensors: object) -> None:
         """Check that an argument is a mapping whose keys are names."""
         if not isinstance(tensors, Mapping):
             raise self.type_error(argument, f"is of {type(tensors).__name__}: must be tensors by name")

@@ -298,7 +298,7 @@ class Publisher:
 def _check(tensors: Mapping[str, torch.Tensor], last: _Version, *, is_delta: bool) -> None:
     """Check the tensors of a version that comes after another one."""
     call = Call(PUBLISHER, 2, "publish", lambda reason: None, None)
-    call.names("state_dict", tensors)
+    call.check_names("state_dict", tensors)
     for name, tensor in tensors.items():
         check_type(name, call.check(f"state_dict[{name!r}]", tensor))
     if is_delta and not last.number:

@@ -118,7 +118,7 @@ class Subscriber:
 
     def _check(self, into: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         call = Call(SITE, 2, "receive", lambda reason: None, None)
-        call.names("into", into)
+        call.check_names("into", into)
         tensors = {name: call.check(f"into[{name!r}]", tensor) for name, tensor in into.items()}
         places = {name: tensor.data_ptr() for name, tensor in tensors.items()}
         if self._version and places != self._places:
