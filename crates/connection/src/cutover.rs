@@ -67,8 +67,9 @@ pub trait GoesOn: Send {
     ) -> Result<(QueuePair, EndedMessages), farwrite::Error>;
 
     /// Goes on over the new queue pair, which is connected: messages that have ended at neither end are posted again,
-    /// in their order. `theirs` is what the peer knows.
-    fn go_on(&mut self, endpoint: &mut Endpoint<UdpFabric>, theirs: &EndedMessages);
+    /// in their order. `theirs` is what the peer knows. Returns whether that has succeeded; if not, both ends give up.
+    #[must_use]
+    fn go_on(&mut self, endpoint: &mut Endpoint<UdpFabric>, theirs: &EndedMessages) -> bool;
 
     /// The queue pair is broken, and there is no other one.
     fn give_up(&mut self, endpoint: &mut Endpoint<UdpFabric>, why: Arc<farwrite::Error>);

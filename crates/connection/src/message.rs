@@ -173,6 +173,11 @@ impl Message {
         postcard::to_stdvec(self).expect("memory takes any message")
     }
 
+    /// Whether no message of the session queue pair has so many bytes.
+    pub(crate) fn is_too_long(&self) -> bool {
+        self.encode().len() as u64 > MAX_BYTES
+    }
+
     /// Reads a message; `None` for a kind of a later version.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Option<Self>, Malformed> {
         if bytes.first().is_some_and(|kind| *kind >= UNKNOWN_KINDS) {

@@ -13,6 +13,8 @@ use crate::ticket::{Ticket, TooLong};
 
 pub(crate) struct MessageQueue {
     qp: QueuePair,
+    /// The longest message of the queue pair.
+    limit: u64,
     /// Buffers in the order in which they were posted.
     posted: VecDeque<(MemoryRegion, RecvHandle)>,
     /// Buffers that are not posted.
@@ -63,8 +65,6 @@ impl Counts {
 /// Messages of a queue pair that had not ended.
 struct Open {
     qp: QueuePair,
-    /// The longest message of the new queue pair.
-    limit: u64,
     sent: BTreeSet<u64>,
     received: BTreeSet<u64>,
 }
@@ -117,9 +117,11 @@ impl MessageQueue {
         buffers: Buffers,
         options: SendOptions,
     ) -> Result<Self, Error> {
+        let limit = endpoint.qp_info(qp)?.config.max_message_bytes;
         let idle = (0..buffers.count).map(|_| endpoint.register(vec![0_u8; buffers.bytes]));
         Ok(Self {
             qp,
+            limit,
             posted: VecDeque::new(),
             idle: idle.collect::<Result<_, _>>()?,
             arrived: VecDeque::new(),
@@ -193,6 +195,8 @@ impl MessageQueue {
     /// fail.
     pub(crate) fn poll(&mut self, endpoint: &mut Endpoint<UdpFabric>) -> Result<bool, Error> {
         if self.cut.is_some() {
+            // The connection may end before this end goes on.
+            endpoint.qp_info(self.qp)?;
             return Ok(false);
         }
         let before = self.ended;
@@ -220,7 +224,10 @@ impl MessageQueue {
                 // the next buffer.
                 Some(_) => {
                     self.idle.push(*region);
-                    self.counts.note_failed(recv.message());
+                    // What failed before a cutover has been said in it.
+                    if recv.queue_pair() == self.qp {
+                        self.counts.note_failed(recv.message());
+                    }
                 }
             }
             self.posted.pop_front();
@@ -274,11 +281,8 @@ impl MessageQueue {
     fn post_buffers(&mut self, endpoint: &mut Endpoint<UdpFabric>) -> Result<bool, Error> {
         let before = self.posted.len();
         while let Some(region) = self.idle.pop() {
-            match endpoint.post_recv(self.qp, region.whole()) {
-                Ok(recv) => {
-                    self.counts.received = recv.message() + 1;
-                    self.posted.push_back((region, recv));
-                }
+            match self.post_buffer(endpoint, region) {
+                Ok(recv) => self.posted.push_back((region, recv)),
                 Err(error) => {
                     self.idle.push(region);
                     match error {
@@ -289,6 +293,18 @@ impl MessageQueue {
             }
         }
         Ok(self.posted.len() > before)
+    }
+
+    /// Posts as much of a buffer as a message can fill.
+    fn post_buffer(
+        &mut self,
+        endpoint: &mut Endpoint<UdpFabric>,
+        region: MemoryRegion,
+    ) -> Result<RecvHandle, Error> {
+        let buffer = region.slice(0..region.length().min(self.limit));
+        let recv = endpoint.post_recv(self.qp, buffer)?;
+        self.counts.received = recv.message() + 1;
+        Ok(recv)
     }
 
     fn post_messages(&mut self, endpoint: &mut Endpoint<UdpFabric>) -> Result<bool, Error> {
@@ -342,14 +358,23 @@ impl MessageQueue {
         let received = self.posted.iter().map(|(_, recv)| recv);
         let received: Vec<_> = received.filter(|recv| recv.outcome().is_none()).collect();
         let sent = sent.map(SendHandle::message).collect();
-        let (old, limit) = (self.qp, options.sdr.max_message_bytes);
+        let old = self.qp;
+        let own = self.posted.iter().map(|(_, recv)| recv);
+        let own = own.filter(|recv| recv.queue_pair() == old);
+        // They wait behind an open one.
+        let failed = own.filter(|recv| !matches!(recv.outcome(), None | Some(Outcome::Whole)));
+        let failed: Vec<_> = failed.map(RecvHandle::message).collect();
+        self.limit = options.sdr.max_message_bytes;
         self.qp = endpoint.replace_qp(old, options)?;
         // Messages that were being closed are whole by now.
         let open = received
             .into_iter()
             .filter(|recv| recv.outcome() != Some(Outcome::Whole));
         let received = open.map(RecvHandle::message).collect();
-        let counts = std::mem::take(&mut self.counts);
+        let mut counts = std::mem::take(&mut self.counts);
+        failed
+            .into_iter()
+            .for_each(|number| counts.note_failed(number));
         let ended = EndedMessages {
             received: Numbers::ended(counts.received, &received),
             failed: counts.failed.into(),
@@ -357,7 +382,6 @@ impl MessageQueue {
         };
         self.cut = Some(Open {
             qp: old,
-            limit,
             sent,
             received,
         });
@@ -394,7 +418,7 @@ impl MessageQueue {
             self.ended += 1;
             true
         });
-        let (mut is_too_long, limit) = (None, open.limit);
+        let (mut is_too_long, limit) = (None, self.limit);
         for (region, ticket) in again.into_iter().rev() {
             let length = region.length();
             is_too_long = is_too_long.or((length > limit).then_some(length));
@@ -412,8 +436,7 @@ impl MessageQueue {
                 self.idle.push(region);
                 self.ended += 1;
             } else {
-                let recv = endpoint.post_recv(self.qp, region.whole())?;
-                self.counts.received = recv.message() + 1;
+                let recv = self.post_buffer(endpoint, region)?;
                 self.posted.push_back((region, recv));
             }
         }

@@ -112,12 +112,16 @@ impl GoesOn for Arc<Mutex<State>> {
         lock(self).queue.cut(endpoint, options.clone())
     }
 
-    fn go_on(&mut self, endpoint: &mut Endpoint<UdpFabric>, theirs: &EndedMessages) {
+    fn go_on(&mut self, endpoint: &mut Endpoint<UdpFabric>, theirs: &EndedMessages) -> bool {
         let mut state = lock(self);
-        if let Err(error) = state.queue.go_on(endpoint, theirs) {
+        let gone_on = state.queue.go_on(endpoint, theirs);
+        state.waiters.wake();
+        let error = gone_on.err();
+        let has_succeeded = error.is_none();
+        if let Some(error) = error {
             state.fail(endpoint, error);
         }
-        state.waiters.wake();
+        has_succeeded
     }
 
     fn give_up(&mut self, endpoint: &mut Endpoint<UdpFabric>, why: Arc<farwrite::Error>) {
@@ -205,7 +209,13 @@ impl Messages {
     }
 
     fn queue(&self, message: Vec<u8>) -> SentMessage {
-        let ticket = lock(&self.queue).queue.send(message);
+        let mut state = lock(&self.queue);
+        let ticket = match state.failed {
+            // Nothing polls the queue any more.
+            Some(_) => Arc::new(Ticket::failed()),
+            None => state.queue.send(message),
+        };
+        drop(state);
         self.waker.wake_or_poll();
         SentMessage {
             ticket,

@@ -106,6 +106,8 @@ pub(crate) struct Session {
     early: Option<Vec<Vec<u8>>>,
     /// Whether the initiator still looks for the largest packets.
     is_searching: bool,
+    /// Whether cutovers or refusals of queue pairs wait until the peer has taken others.
+    is_behind: bool,
     is_peer_ready: bool,
     /// The queue pair that this end opens as soon as it can ([`ConnectionOptions::first`]), until the program
     /// asks for it: its number and its name.
@@ -180,6 +182,7 @@ impl Session {
             },
             early: (role == Role::Initiator).then(Vec::new),
             is_searching: role == Role::Initiator,
+            is_behind: false,
             is_peer_ready: false,
             first: None,
             mtu: 0,
@@ -337,6 +340,9 @@ impl Session {
             if self.is_over() {
                 return Ok(0);
             }
+        }
+        if self.is_behind && self.is_open() {
+            again |= self.begin_cutovers(shared);
         }
         if self.queue.unsent() > MOST_UNSENT {
             return Err(Malformed::new("it takes no messages of the session").into());

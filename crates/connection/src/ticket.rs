@@ -21,6 +21,10 @@ pub struct TooLong {
 pub(crate) struct Ticket(OnceLock<(Outcome, Option<TooLong>)>);
 
 impl Ticket {
+    pub(crate) fn failed() -> Self {
+        Self(OnceLock::from((Outcome::Failed, None)))
+    }
+
     /// The first outcome stays.
     pub(crate) fn finish(&self, outcome: Outcome) {
         let _ = self.0.set((outcome, None));

@@ -58,17 +58,18 @@ impl GoesOn for StreamCutover {
         Ok((qp, ended))
     }
 
-    fn go_on(&mut self, endpoint: &mut Endpoint<UdpFabric>, theirs: &EndedMessages) {
+    fn go_on(&mut self, endpoint: &mut Endpoint<UdpFabric>, theirs: &EndedMessages) -> bool {
         let Some(cut) = self.cut.take() else {
-            return;
+            return true;
         };
         let mut receiver = self.shared.receiver.lock();
         let mut sender = self.shared.sender.lock();
         let half = &mut receiver.half;
-        half.go_on(endpoint, cut.qp, (&cut.received, &theirs.sent));
+        let received = half.go_on(endpoint, cut.qp, (&cut.received, &theirs.sent));
         let half = &mut sender.half;
-        half.go_on(endpoint, (cut.qp, &cut.options), (&cut.sent, theirs));
+        let sent = half.go_on(endpoint, (cut.qp, &cut.options), (&cut.sent, theirs));
         half.is_cut = false;
+        received && sent
     }
 
     fn give_up(&mut self, endpoint: &mut Endpoint<UdpFabric>, why: Arc<farwrite::Error>) {

@@ -321,13 +321,13 @@ impl StreamReceiver {
     }
 
     /// Goes on over the queue pair `qp`: posts the buffers of the messages `cut` again, which its predecessor has not
-    /// ended, in their place.
+    /// ended, in their place. Returns whether that has succeeded.
     pub(crate) fn go_on<F: Fabric>(
         &mut self,
         endpoint: &mut Endpoint<F>,
         qp: QueuePair,
         (cut, sent): (&BTreeSet<u64>, &Numbers),
-    ) {
+    ) -> bool {
         let old = std::mem::replace(&mut self.qp, qp);
         self.posts = 0;
         for posted in &mut self.posted {
@@ -342,10 +342,10 @@ impl StreamReceiver {
                     self.posts = handle.message() + 1;
                     posted.handle = handle;
                 }
-                // So does it here.
-                Err(_) => return,
+                Err(_) => return false,
             }
         }
+        true
     }
 
     /// Posts the buffers that are free. After the end of the direction, the buffers that are posted

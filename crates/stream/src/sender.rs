@@ -421,18 +421,19 @@ impl StreamSender {
     }
 
     /// Goes on over the queue pair `qp`: of the messages `cut`, which its predecessor has not ended, those that have
-    /// not ended at the peer are sent again.
+    /// not ended at the peer are sent again. Returns whether that has succeeded.
     pub(crate) fn go_on<F: Fabric>(
         &mut self,
         endpoint: &mut Endpoint<F>,
         (qp, options): (QueuePair, &QpOptions),
         (cut, theirs): (&BTreeSet<u64>, &EndedMessages),
-    ) {
+    ) -> bool {
         let old = std::mem::replace(&mut self.qp, qp);
         self.started = 0;
         let most_open = u32::try_from(self.most_open).unwrap_or(u32::MAX);
         self.picker = SchemePicker::new(self.scheme, options, most_open);
         let left = self.open.len() as u64;
+        let mut has_succeeded = true;
         for mut message in std::mem::take(&mut self.open) {
             let number = message.handle.message();
             let is_cut = message.handle.queue_pair() == old && cut.contains(&number);
@@ -448,11 +449,15 @@ impl StreamSender {
                         self.started = handle.message() + 1;
                         message.handle = handle;
                     }
-                    Err(error) => self.fail(error.into()),
+                    Err(error) => {
+                        self.fail(error.into());
+                        has_succeeded = false;
+                    }
                 }
                 self.open.push(message);
             }
         }
+        has_succeeded
     }
 
     /// Starts a message. Returns the region if the queue pair cannot start one now.

@@ -15,6 +15,10 @@ use crate::message::{Malformed, Message};
 /// What an end says of the queue pair with which it goes on, and of the one that has ended.
 type Cutover<'a> = (&'a [u8], &'a EndedMessages);
 
+/// The most cutovers that wait for an answer, and the most messages of the session that wait for the peer when one more
+/// begins.
+const MOST_AT_ONCE: usize = 256;
+
 impl Session {
     /// `carries` goes on over another queue pair if the path comes to carry only smaller packets.
     pub(crate) fn carry(&mut self, number: u32, carries: Box<dyn GoesOn>) {
@@ -54,11 +58,6 @@ impl Session {
         self.mtu = mtu;
         self.has_changed = true;
         self.refuse_openings();
-        let is_plain = |number: &u32| self.pairs[number].carries.is_none();
-        let plain: Vec<u32> = self.too_large().filter(is_plain).collect();
-        for number in plain {
-            self.refuse_pair(shared, number);
-        }
         self.begin_cutovers(shared);
     }
 
@@ -88,19 +87,37 @@ impl Session {
         pairs.map(|(number, _)| *number)
     }
 
-    fn begin_cutovers(&mut self, shared: &mut Shared<'_>) {
-        if self.role == Role::Responder {
-            return;
-        }
-        for number in self.too_large().collect::<Vec<_>>() {
+    /// Refuses what cannot go on, and as the initiator, begins the cutovers of what can. Of many queue pairs, the rest
+    /// waits for later calls. Returns whether any have not waited.
+    pub(super) fn begin_cutovers(&mut self, shared: &mut Shared<'_>) -> bool {
+        let is_cut = self.pairs.values().filter(|pair| pair.is_cut).count();
+        let room = MOST_AT_ONCE.saturating_sub(is_cut.max(self.queue.unsent()));
+        let is_initiator = self.role == Role::Initiator;
+        let is_due = |number: &u32| is_initiator || self.pairs[number].carries.is_none();
+        let mut due: Vec<u32> = self.too_large().filter(is_due).collect();
+        self.is_behind = due.len() > room;
+        due.truncate(room);
+        for &number in &due {
             match self.cut(shared, number, self.mtu) {
-                Some((queue_pair, ended)) => self.tell(&Message::Cutover {
-                    number,
-                    queue_pair,
-                    ended,
-                }),
+                Some((queue_pair, ended)) => {
+                    let cutover = Message::Cutover {
+                        number,
+                        queue_pair,
+                        ended,
+                    };
+                    self.tell_cutover(shared, number, &cutover);
+                }
                 None => self.refuse_pair(shared, number),
             }
+        }
+        !due.is_empty()
+    }
+
+    /// Where very many messages are open, what has ended takes more than one message of the session.
+    fn tell_cutover(&mut self, shared: &mut Shared<'_>, number: u32, message: &Message) {
+        match message.is_too_long() {
+            true => self.refuse_pair(shared, number),
+            false => self.tell(message),
         }
     }
 
@@ -132,7 +149,7 @@ impl Session {
         let Some(pair) = self.pairs.get(&number) else {
             self.tell(&Message::Refused {
                 number,
-                reason: Text::new("it is closed"),
+                reason: Text::new("it is not open"),
             });
             return Ok(());
         };
@@ -147,11 +164,12 @@ impl Session {
             return Ok(());
         };
         if self.go_on(shared, number, (&theirs, ended)) {
-            self.tell(&Message::CutoverAccepted {
+            let accepted = Message::CutoverAccepted {
                 number,
                 queue_pair,
                 ended: ours,
-            });
+            };
+            self.tell_cutover(shared, number, &accepted);
         }
         Ok(())
     }
@@ -189,22 +207,23 @@ impl Session {
         let connected = shared
             .keeper
             .connect(shared.endpoint, self.route, qp, theirs);
-        if connected.is_err() {
-            self.refuse_pair(shared, number);
-            return false;
+        let mut carries = pair.carries.as_mut();
+        let has_gone_on = connected.is_ok()
+            && carries
+                .as_mut()
+                .is_none_or(|carries| carries.go_on(shared.endpoint, ended));
+        match has_gone_on {
+            true => shared.endpoint.waker_of(qp).wake(),
+            false => self.refuse_pair(shared, number),
         }
-        if let Some(carries) = &mut pair.carries {
-            carries.go_on(shared.endpoint, ended);
-        }
-        shared.endpoint.waker_of(qp).wake();
-        true
+        has_gone_on
     }
 
-    /// The peer does not go on with a queue pair.
+    /// The peer does not go on with a queue pair, before or after a cutover.
     pub(super) fn hear_refusal(&mut self, shared: &mut Shared<'_>, number: u32) {
         let mtu = self.mtu;
         let pair = self.pairs.get(&number);
-        if pair.is_some_and(|pair| pair.is_cut || pair.options.sdr.mtu > mtu) {
+        if pair.is_some_and(|pair| pair.first_mtu > mtu) {
             self.break_pair(shared, number);
         }
     }
@@ -226,6 +245,7 @@ impl Session {
         if std::mem::replace(&mut pair.is_broken, true) {
             return None;
         }
+        pair.is_cut = false;
         let why = || {
             farwrite::Error::from(RouteError::Shrunk(RouteShrunk {
                 peer,

@@ -1,7 +1,10 @@
 //! Lies about smaller packets.
 
+use farwrite::routes::RouteShrunk;
+use farwrite::{SchemeTag, SendOptions};
+
 use super::*;
-use crate::cutover::{EndedMessages, Numbers};
+use crate::cutover::{EndedMessages, GoesOn, Numbers};
 
 /// A connection of a liar and of an honest end, a queue pair of it, which carries messages at the honest end, and its
 /// number.
@@ -29,6 +32,33 @@ fn cutover(number: u32, queue_pair: Vec<u8>) -> Vec<u8> {
         ended,
     };
     cutover.encode()
+}
+
+/// The information of a queue pair of `of` with the smallest packets, which is made for it.
+fn small_info(of: &Connection) -> Vec<u8> {
+    let made = of.on_session(|session, shared| {
+        let mut options = session.fitted(shared, QpOptions::default());
+        fit_path(&mut options.sdr, SESSION_MTU);
+        let qp = shared.endpoint.create_qp(options)?;
+        encoded(shared, qp)
+    });
+    made.expect("it is open").expect("room")
+}
+
+fn refused(number: u32) -> Vec<u8> {
+    let reason = Text::default();
+    Message::Refused { number, reason }.encode()
+}
+
+/// `end` finds that the path carries only smaller packets.
+fn shrink(end: &Connection, carries: u32) {
+    let shrunk = end.on_session(move |session, shared| {
+        let peer = shared.keeper.peer(session.route).expect("a route");
+        let mtu = session.mtu;
+        session.shrink(shared, &RouteShrunk { peer, mtu, carries });
+        session.wake();
+    });
+    shrunk.expect("it is open");
 }
 
 /// The information of the session queue pair, whose shape no other queue pair has.
@@ -115,17 +145,10 @@ fn numbers_beyond_all_messages_are_ignored() {
     let world = World::new();
     let ([liar, honest], pair, messages, number) = carrying(&world, true);
     drop(pair);
-    let queue_pair = liar.on_session(|session, shared| {
-        let mut options = session.fitted(shared, QpOptions::default());
-        options.sdr.mtu = SESSION_MTU;
-        options.sdr.max_message_bytes = u64::from(SESSION_MTU) << options.sdr.split.offset_bits;
-        let qp = shared.endpoint.create_qp(options)?;
-        encoded(shared, qp)
-    });
     let all = Numbers::ended(u64::MAX, &[u64::MAX - 3].into());
     let cutover = Message::Cutover {
         number,
-        queue_pair: queue_pair.expect("it is open").expect("room"),
+        queue_pair: small_info(&liar),
         ended: EndedMessages {
             received: all.clone(),
             failed: vec![u64::MAX, 0],
@@ -141,4 +164,142 @@ fn numbers_beyond_all_messages_are_ignored() {
     });
     assert_eq!(messages.receive(Duration::ZERO).expect("it works"), None);
     world.works();
+}
+
+/// The responder waits for a cutover, and the peer ends the connection in place of it.
+#[test]
+fn messages_end_with_a_connection_that_ends_in_a_cutover() {
+    let world = World::new();
+    let bye = Message::Bye {
+        cause: ByeCause::Closed,
+        reason: Text::default(),
+    };
+    let ([liar, honest], _pair, messages, _number) = carrying(&world, false);
+    let sent = messages.send(vec![7; 3000]);
+    say(&liar, [smaller(2048), bye.encode()]);
+    let why = honest.wait_ended(LONG).expect("no failure");
+    assert!(why.is_some());
+    let error = messages.receive(LONG).expect_err("over");
+    assert!(matches!(error, Error::Over(_)), "{error}");
+    assert!(sent.wait(LONG).expect("it runs").is_some());
+    let late = messages.send("too late").wait(LONG).expect("it runs");
+    assert_eq!(late, Some(farwrite::Outcome::Failed));
+    world.works();
+}
+
+/// A message without a scheme is lost, and the one behind it is too long for its buffer.
+#[test]
+fn a_message_that_has_failed_behind_an_open_one_is_named() {
+    let world = World::new();
+    let ([_liar, honest], pair, _messages, number) = carrying(&world, true);
+    let post = |bytes: usize, options: SendOptions| {
+        let sent = pair.call(move |endpoint, qp| {
+            let region = endpoint.register(vec![7; bytes])?;
+            endpoint.post_send(qp, region.whole(), options)
+        });
+        sent.expect("it runs").expect("posted")
+    };
+    let scheme = SchemeTag::NONE;
+    post(
+        100,
+        SendOptions {
+            scheme,
+            ..SendOptions::default()
+        },
+    );
+    let behind = post(2 << 20, SendOptions::default());
+    let outcome = pair.connection().thread().wait(LONG, || behind.outcome());
+    assert!(outcome.expect("it runs").is_some());
+    let ended = honest.on_session(move |session, shared| {
+        let pair = session.pairs.get_mut(&number).expect("open");
+        let carries = pair.carries.as_mut().expect("messages");
+        carries.cut(shared.endpoint, &pair.options)
+    });
+    let (_, ended) = ended.expect("it is open").expect("cut");
+    assert!(ended.received.contains(1));
+    assert_eq!(ended.failed, [1]);
+    world.works();
+}
+
+/// What cannot go on over its new queue pair.
+struct CannotGoOn(farwrite::QueuePair);
+
+impl GoesOn for CannotGoOn {
+    fn cut(
+        &mut self,
+        endpoint: &mut farwrite::Endpoint<UdpFabric>,
+        options: &QpOptions,
+    ) -> Result<(farwrite::QueuePair, EndedMessages), farwrite::Error> {
+        let new = endpoint.replace_qp(self.0, options.clone())?;
+        Ok((new, EndedMessages::default()))
+    }
+
+    fn go_on(&mut self, _: &mut farwrite::Endpoint<UdpFabric>, _: &EndedMessages) -> bool {
+        false
+    }
+
+    fn give_up(&mut self, _: &mut farwrite::Endpoint<UdpFabric>, _: Arc<farwrite::Error>) {}
+}
+
+/// Also if the peer of the end that cannot go on has gone on already.
+#[test]
+fn a_queue_pair_that_cannot_go_on_at_one_end_breaks_at_both() {
+    let world = World::new();
+    for liar_initiates in [true, false] {
+        let ([liar, honest], pair, messages, _number) = carrying(&world, liar_initiates);
+        let cannot = CannotGoOn(pair.queue_pair());
+        pair.carry(cannot).expect("it is open");
+        let sent = messages.send(vec![7; 3000]);
+        shrink(&liar, 2048);
+        let error = messages.receive(LONG).expect_err("broken").to_string();
+        assert!(error.contains("does not carry packets of"), "{error}");
+        assert!(sent.wait(LONG).expect("it runs").is_some());
+        opened(&honest, &liar);
+    }
+    // A refusal follows the cutover.
+    let ([liar, honest], _pair, messages, number) = carrying(&world, true);
+    let cutover = cutover(number, small_info(&liar));
+    say(&liar, [smaller(SESSION_MTU), cutover, refused(number)]);
+    messages.receive(LONG).expect_err("broken");
+    assert!(honest.ended().is_none());
+    world.works();
+}
+
+/// They are more than the messages of the session that may wait for the peer.
+#[test]
+fn very_many_queue_pairs_break_one_after_the_other() {
+    let world = World::new();
+    let keys = &world.keys;
+    let most = ConnectionOptions {
+        max_queue_pairs: 2 * MOST_UNSENT,
+        ..options()
+    };
+    let listener = Listener::bind(LOOPBACK, keys, &most).expect("a port");
+    let to = listener.local_addr().to_string();
+    let near = connect(&to, keys, "", &most).expect("connected");
+    let far = listener.accept(LONG).expect("no failure").expect("in time");
+    let mut small = QpOptions::default();
+    small.sdr.slots = 2;
+    small.sdr.max_message_bytes = 10_000;
+    let count = MOST_UNSENT + 10;
+    let _pairs = thread::scope(|scope| {
+        let opening = scope.spawn(|| {
+            let opened = (0..count).map(|_| near.open_queue_pair("x", small.clone(), LONG));
+            opened.collect::<Result<Vec<_>, _>>()
+        });
+        let accepted = (0..count).map(|_| far.accept_queue_pair(None, &small, LONG));
+        let accepted: Vec<_> = accepted.collect();
+        (
+            opening.join().expect("no panic").expect("accepted"),
+            accepted,
+        )
+    });
+    shrink(&near, 2048);
+    for end in [&near, &far] {
+        until(end, |session| {
+            let mut pairs = session.pairs.values();
+            pairs.all(|pair| pair.is_broken).then_some(())
+        });
+        assert!(end.ended().is_none());
+    }
 }
