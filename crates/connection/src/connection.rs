@@ -222,7 +222,8 @@ impl Connection {
     /// ([`ConnectionOptions::max_queue_pairs`](crate::ConnectionOptions::max_queue_pairs)).
     ///
     /// # Errors
-    /// [`Error::Refused`] if the shapes differ, [`Error::Timeout`] if the peer does not accept it,
+    /// [`Error::Refused`] if the shapes differ, or the path comes to carry only smaller packets meanwhile (open it
+    /// again then), [`Error::Timeout`] if the peer does not accept it,
     /// [`Error::InvalidName`], [`Error::Over`], [`Error::Endpoint`].
     pub fn open_queue_pair(
         &self,
@@ -285,6 +286,21 @@ impl Connection {
         options: &QpOptions,
         limit: Duration,
     ) -> Result<Option<OpenedQueuePair>, Error> {
+        let options = options.clone();
+        self.accept_queue_pair_with(name, move |_| options.clone(), limit)
+    }
+
+    /// As [`Connection::accept_queue_pair`], with options that depend on [`Connection::mtu`], which may have changed when
+    /// the peer opens the queue pair.
+    ///
+    /// # Errors
+    /// Those of [`Connection::accept_queue_pair`].
+    pub fn accept_queue_pair_with(
+        &self,
+        name: Option<&str>,
+        options: impl Fn(u32) -> QpOptions + Clone + Send + 'static,
+        limit: Duration,
+    ) -> Result<Option<OpenedQueuePair>, Error> {
         let inner = &self.0;
         // `ready` calls the endpoint, so it does not hold the driver meanwhile.
         let accepted = self.thread().wait_with(&inner.waiters, limit, || {
@@ -296,7 +312,7 @@ impl Connection {
             is_asked.then(|| {
                 let (name, options) = (name.map(str::to_owned), options.clone());
                 let accepted = self.on_session(move |session, shared| {
-                    let accepted = session.accept_pair(shared, name.as_deref(), &options);
+                    let accepted = session.accept_pair(shared, name.as_deref(), options);
                     session.follow_requests();
                     accepted
                 });
@@ -310,7 +326,7 @@ impl Connection {
                 number,
                 name,
                 qp: Some(qp),
-                largest_message: self.largest_message(options),
+                largest_message: self.largest_message(&options(self.mtu())),
             });
         Ok(opened)
     }
@@ -386,7 +402,7 @@ impl OpenedQueuePair {
     }
 
     /// `carries` goes on over another queue pair if the path comes to carry only smaller packets. Without this, the
-    /// queue pair is broken in that case.
+    /// queue pair is broken in that case, also if that happens between the call that has returned it and this one.
     ///
     /// # Errors
     /// [`Error::Over`], [`Error::Endpoint`].

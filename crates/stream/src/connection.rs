@@ -82,7 +82,8 @@ impl ConnectionExt for Connection {
         options: &StreamOptions,
         limit: Duration,
     ) -> Result<Stream, Error> {
-        let queue_pair = queue_pair(self, options)?;
+        options.check()?;
+        let queue_pair = queue_pair(self.mtu(), options);
         let pair = self.open_queue_pair(name, queue_pair.clone(), limit)?;
         over(pair, options, &queue_pair)
     }
@@ -93,21 +94,23 @@ impl ConnectionExt for Connection {
         options: &StreamOptions,
         limit: Duration,
     ) -> Result<Option<(String, Stream)>, Error> {
-        let queue_pair = queue_pair(self, options)?;
-        let Some(pair) = self.accept_queue_pair(name, &queue_pair, limit)? else {
+        options.check()?;
+        let of_stream = *options;
+        let made = move |mtu| queue_pair(mtu, &of_stream);
+        let Some(pair) = self.accept_queue_pair_with(name, made, limit)? else {
             return Ok(None);
         };
         let name = pair.name().to_owned();
+        let queue_pair = queue_pair(self.mtu(), options);
         Ok(Some((name, over(pair, options, &queue_pair)?)))
     }
 }
 
 /// Options of the queue pair of a stream. Packets are as large as the path carries.
-fn queue_pair(connection: &Connection, options: &StreamOptions) -> Result<QpOptions, Error> {
-    options.check()?;
+fn queue_pair(mtu: u32, options: &StreamOptions) -> QpOptions {
     let mut base = QpOptions::default();
-    base.sdr.mtu = connection.mtu();
-    Ok(options.queue_pair(&base))
+    base.sdr.mtu = mtu;
+    options.queue_pair(&base)
 }
 
 /// Makes a stream of an opened queue pair.

@@ -49,10 +49,16 @@ fn streams_go_on_with_smaller_packets() {
     let (near_reads, near_writes) = busy_near.split();
     let (far_reads, far_writes) = busy_far.split();
     thread::scope(|scope| {
+        // This call waits while the path shrinks.
+        let accepting = scope.spawn(|| far.accept_stream(Some("late"), &options, 6 * LONG));
         scope.spawn(|| read(near_reads, 2));
         scope.spawn(|| read(far_reads, 1));
-        scope.spawn(|| write(near_writes, 1, || translator.carry(1400)));
-        scope.spawn(|| write(far_writes, 2, || {}));
+        let writing = scope.spawn(|| write(near_writes, 1, || translator.carry(1400)));
+        write(far_writes, 2, || {});
+        writing.join().expect("no panic");
+        near.open_stream("late", &options, LONG).expect("opened");
+        let accepted = accepting.join().expect("no panic");
+        assert!(accepted.expect("no failure").is_some());
     });
     for end in [&near, &far] {
         assert!(end.ended().is_none());

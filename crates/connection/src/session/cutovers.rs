@@ -6,7 +6,7 @@ use farwrite::routes::{Role, RouteError, RouteShrunk};
 use farwrite::{MAX_MTU, QpInfo};
 use farwrite_keys::Text;
 
-use super::queue_pairs::{encoded, fit_path};
+use super::queue_pairs::{encoded, fit_path, too_large};
 use super::{SESSION_MTU, Session, Shared};
 use crate::cutover::{EndedMessages, GoesOn};
 use crate::error::Ended;
@@ -65,12 +65,10 @@ impl Session {
     fn refuse_openings(&mut self) {
         let mtu = self.mtu;
         let openings = self.openings.iter_mut();
-        let too_large = openings.filter(|(_, opening)| opening.options.sdr.mtu > mtu);
+        let ended = openings.filter(|(_, opening)| opening.options.sdr.mtu > mtu);
         let mut refused = Vec::new();
-        for (&number, opening) in too_large {
-            let reason = Text::new(format!(
-                "the path has come to carry only packets of {mtu} bytes: open it again"
-            ));
+        for (&number, opening) in ended {
+            let reason = too_large(mtu);
             opening.answer = Some(Err(reason.clone()));
             refused.push(Message::Refused { number, reason });
         }
@@ -221,6 +219,8 @@ impl Session {
 
     /// The peer does not go on with a queue pair, before or after a cutover.
     pub(super) fn hear_refusal(&mut self, shared: &mut Shared<'_>, number: u32) {
+        // Or it asks for it no more.
+        self.requests.retain(|request| request.number != number);
         let mtu = self.mtu;
         let pair = self.pairs.get(&number);
         if pair.is_some_and(|pair| pair.first_mtu > mtu) {

@@ -238,30 +238,26 @@ impl Session {
     }
 
     /// Opens the first queue pair that the peer asks for by this name (any name, if `None`). Returns
-    /// `None` if there is none, or no place for it. A request that does not fit is refused.
+    /// `None` if there is none, or no place for it. A request that does not fit is refused. `options` are for an MTU.
     pub(crate) fn accept_pair(
         &mut self,
         shared: &mut Shared<'_>,
         name: Option<&str>,
-        options: &QpOptions,
+        options: impl FnOnce(u32) -> QpOptions,
     ) -> Result<Option<(u32, String, QueuePair)>, Error> {
         self.check_open()?;
         if !self.has_place() {
             return Ok(None);
         }
-        let is_named = |request: &Request| name.is_none_or(|name| request.name == name);
-        let Some(place) = self.requests.iter().position(is_named) else {
-            return Ok(None);
-        };
         let Some(Request {
             number,
             name,
             theirs,
-        }) = self.requests.remove(place)
+        }) = self.next_request(name)
         else {
             return Ok(None);
         };
-        match self.connect_pair(shared, &theirs, options) {
+        match self.connect_pair(shared, &theirs, options(self.mtu)) {
             Ok((qp, options, queue_pair)) => {
                 self.pairs.insert(number, OpenPair::new(qp, options));
                 self.tell(&Message::Opened { number, queue_pair });
@@ -275,14 +271,30 @@ impl Session {
         }
     }
 
+    /// Takes the first request by this name. Those from before the path came to carry only smaller packets are refused:
+    /// their end does not know it yet.
+    fn next_request(&mut self, name: Option<&str>) -> Option<Request> {
+        loop {
+            let is_named = |request: &Request| name.is_none_or(|name| request.name == name);
+            let place = self.requests.iter().position(is_named)?;
+            let request = self.requests.remove(place)?;
+            let theirs = QpInfo::decode(&request.theirs);
+            if !theirs.is_ok_and(|theirs| theirs.config.mtu > self.mtu) {
+                return Some(request);
+            }
+            let (number, reason) = (request.number, too_large(self.mtu));
+            self.tell(&Message::Refused { number, reason });
+        }
+    }
+
     fn connect_pair(
         &self,
         shared: &mut Shared<'_>,
         theirs: &[u8],
-        options: &QpOptions,
+        options: QpOptions,
     ) -> Result<(QueuePair, QpOptions, Vec<u8>), Error> {
         let theirs = QpInfo::decode(theirs).map_err(Malformed::new)?;
-        let options = self.fitted(shared, options.clone());
+        let options = self.fitted(shared, options);
         let qp = shared.endpoint.create_qp(options.clone())?;
         let connected = shared
             .keeper
@@ -298,6 +310,13 @@ impl Session {
             }
         }
     }
+}
+
+/// Why a queue pair is not opened whose packets do not pass any more.
+pub(super) fn too_large(mtu: u32) -> Text {
+    Text::new(format!(
+        "the path has come to carry only packets of {mtu} bytes: open it again"
+    ))
 }
 
 /// Makes the packets of a queue pair fit a path, and its messages as long as such packets can carry.

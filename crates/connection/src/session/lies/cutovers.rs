@@ -265,6 +265,29 @@ fn a_queue_pair_that_cannot_go_on_at_one_end_breaks_at_both() {
     world.works();
 }
 
+#[test]
+fn a_request_from_before_the_path_shrank_is_no_failure() {
+    let world = World::new();
+    let ([liar, honest], _pair, _messages, number) = carrying(&world, true);
+    let [withdrawn, late] = [number + 2, number + 4];
+    say(
+        &liar,
+        [
+            open(withdrawn, "x", info(&liar)),
+            smaller(2048),
+            refused(withdrawn),
+            open(late, "x", info(&liar)),
+        ],
+    );
+    until(&honest, |session| (session.next_theirs > 4).then_some(()));
+    assert_eq!(held(&honest)[2], 1);
+    let limit = Duration::from_millis(100);
+    let accepted = honest.accept_queue_pair(None, &QpOptions::default(), limit);
+    assert!(accepted.expect("no failure").is_none());
+    assert_eq!(held(&honest)[2], 0);
+    world.works();
+}
+
 /// They are more than the messages of the session that may wait for the peer.
 #[test]
 fn very_many_queue_pairs_break_one_after_the_other() {
