@@ -401,16 +401,16 @@ impl OpenedQueuePair {
         }
     }
 
-    /// `carries` goes on over another queue pair if the path comes to carry only smaller packets. Without this, the
+    /// `user` goes on over another queue pair if the path comes to carry only smaller packets. Without this, the
     /// queue pair is broken in that case, also if that happens between the call that has returned it and this one.
     ///
     /// # Errors
     /// [`Error::Over`], [`Error::Endpoint`].
-    pub fn carry(&self, carries: impl GoesOn + 'static) -> Result<(), Error> {
+    pub fn set_user(&self, user: impl GoesOn + 'static) -> Result<(), Error> {
         let number = self.number;
-        let carries = Box::new(carries);
+        let user = Box::new(user);
         self.connection
-            .on_session(move |session, _| session.carry(number, carries))
+            .on_session(move |session, _| session.set_user(number, user))
     }
 
     /// Its connection.

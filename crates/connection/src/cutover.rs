@@ -53,7 +53,8 @@ pub struct EndedMessages {
 }
 
 /// What a queue pair of a connection carries and can go on over another one. The thread of the endpoint calls it,
-/// with a lock of the connection: it must not call the connection.
+/// with a lock of the connection: it must not call the connection, nor hold a [`Connection`](crate::Connection), whose
+/// end needs that lock.
 pub trait GoesOn: Send {
     /// Replaces the queue pair by one with these options ([`Endpoint::replace_qp`]), and posts nothing on it yet.
     /// Returns the new one, and what has become of the messages of the old one.

@@ -41,7 +41,7 @@ pub(crate) struct MessageQueue {
 }
 
 /// The most numbers of failed messages that are kept. The peer learns of each by itself before as many others are
-/// under way.
+/// under way, where a queue pair has at most as many slots.
 const MOST_FAILED: usize = 512;
 
 /// Messages of a queue pair.

@@ -164,7 +164,7 @@ impl Messages {
         };
         let thread = pair.connection().thread();
         thread.add_task_of(pair.queue_pair(), run)?;
-        pair.carry(Arc::clone(&queue))?;
+        pair.set_user(Arc::clone(&queue))?;
         Ok(Self {
             queue,
             unsent_bytes,

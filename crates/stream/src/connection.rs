@@ -123,7 +123,7 @@ fn over(
     let qp = pair.queue_pair();
     let waker = connection.thread().waker_of(qp);
     let (stream, mut task) = Stream::on_queue_pair(waker, qp, options, queue_pair);
-    pair.carry(task.cutover())?;
+    pair.set_user(task.cutover())?;
     let mut is_retired = false;
     let run = move |endpoint: &mut _| {
         // The task holds the queue pair, which keeps the connection open until the stream is over.

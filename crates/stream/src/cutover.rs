@@ -41,7 +41,7 @@ impl GoesOn for StreamCutover {
         let (started, sent) = sender.half.open_messages();
         let (posts, open) = receiver.half.open_messages();
         let qp = endpoint.replace_qp(sender.half.queue_pair(), options.clone())?;
-        sender.half.is_cut = true;
+        sender.half.waits_for_cutover = true;
         // Messages that were being closed are whole by now.
         let received = receiver.half.not_whole(&open);
         let ended = EndedMessages {
@@ -68,7 +68,7 @@ impl GoesOn for StreamCutover {
         let received = half.go_on(endpoint, cut.qp, (&cut.received, &theirs.sent));
         let half = &mut sender.half;
         let sent = half.go_on(endpoint, (cut.qp, &cut.options), (&cut.sent, theirs));
-        half.is_cut = false;
+        half.waits_for_cutover = false;
         received && sent
     }
 

@@ -57,7 +57,7 @@ pub struct StreamSender {
     /// Whether the peer had everything when the connection or the endpoint ended.
     had_delivered: bool,
     /// Whether the queue pair has ended, and the stream has not begun to go on over another one.
-    pub(crate) is_cut: bool,
+    pub(crate) waits_for_cutover: bool,
     accepted_bytes: u64,
 }
 
@@ -105,7 +105,7 @@ impl StreamSender {
             stop: None,
             error: None,
             had_delivered: false,
-            is_cut: false,
+            waits_for_cutover: false,
             accepted_bytes: 0,
         }
     }

@@ -277,7 +277,7 @@ impl Shared {
         self.receiver.notify(receiver);
         let mut sender = self.sender.lock();
         sender.half.cut(error.clone());
-        sender.half.is_cut = false;
+        sender.half.waits_for_cutover = false;
         self.sender.notify(sender);
     }
 }

@@ -79,7 +79,7 @@ impl StreamTask {
         }
         let mut receiver = self.shared.receiver.lock();
         let mut sender = self.shared.sender.lock();
-        if sender.half.is_cut {
+        if sender.half.waits_for_cutover {
             return TaskState::Idle;
         }
         let qp = sender.half.queue_pair();

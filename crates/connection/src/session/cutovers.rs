@@ -20,10 +20,10 @@ type Cutover<'a> = (&'a [u8], &'a EndedMessages);
 const MOST_AT_ONCE: usize = 256;
 
 impl Session {
-    /// `carries` goes on over another queue pair if the path comes to carry only smaller packets.
-    pub(crate) fn carry(&mut self, number: u32, carries: Box<dyn GoesOn>) {
+    /// `user` goes on over another queue pair if the path comes to carry only smaller packets.
+    pub(crate) fn set_user(&mut self, number: u32, user: Box<dyn GoesOn>) {
         if let Some(pair) = self.pairs.get_mut(&number) {
-            pair.carries = Some(carries);
+            pair.user = Some(user);
         }
     }
 
@@ -91,7 +91,7 @@ impl Session {
         let is_cut = self.pairs.values().filter(|pair| pair.is_cut).count();
         let room = MOST_AT_ONCE.saturating_sub(is_cut.max(self.queue.unsent()));
         let is_initiator = self.role == Role::Initiator;
-        let is_due = |number: &u32| is_initiator || self.pairs[number].carries.is_none();
+        let is_due = |number: &u32| is_initiator || self.pairs[number].user.is_none();
         let mut due: Vec<u32> = self.too_large().filter(is_due).collect();
         self.is_behind = due.len() > room;
         due.truncate(room);
@@ -127,9 +127,9 @@ impl Session {
         mtu: u32,
     ) -> Option<(Vec<u8>, EndedMessages)> {
         let pair = self.pairs.get_mut(&number)?;
-        let carries = pair.carries.as_mut()?;
+        let user = pair.user.as_mut()?;
         fit_path(&mut pair.options.sdr, mtu);
-        let (qp, ended) = carries.cut(shared.endpoint, &pair.options).ok()?;
+        let (qp, ended) = user.cut(shared.endpoint, &pair.options).ok()?;
         (pair.qp, pair.is_cut) = (qp, true);
         Some((encoded(shared, qp).ok()?, ended))
     }
@@ -205,11 +205,11 @@ impl Session {
         let connected = shared
             .keeper
             .connect(shared.endpoint, self.route, qp, theirs);
-        let mut carries = pair.carries.as_mut();
+        let mut user = pair.user.as_mut();
         let has_gone_on = connected.is_ok()
-            && carries
+            && user
                 .as_mut()
-                .is_none_or(|carries| carries.go_on(shared.endpoint, ended));
+                .is_none_or(|user| user.go_on(shared.endpoint, ended));
         match has_gone_on {
             true => shared.endpoint.waker_of(qp).wake(),
             false => self.refuse_pair(shared, number),
@@ -256,8 +256,8 @@ impl Session {
         // It may be broken already.
         let _ = shared.endpoint.break_qp(pair.qp, why());
         let reason = Arc::new(why());
-        if let Some(mut carries) = pair.carries.take() {
-            carries.give_up(shared.endpoint, Arc::clone(&reason));
+        if let Some(mut user) = pair.user.take() {
+            user.give_up(shared.endpoint, Arc::clone(&reason));
         }
         Some(reason)
     }

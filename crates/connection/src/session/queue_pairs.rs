@@ -25,7 +25,7 @@ pub(super) struct OpenPair {
     /// The MTU with which it was opened.
     pub(super) first_mtu: u32,
     /// What goes on over another queue pair if the path comes to carry only smaller packets.
-    pub(super) carries: Option<Box<dyn GoesOn>>,
+    pub(super) user: Option<Box<dyn GoesOn>>,
     /// Whether the peer has not answered a cutover.
     pub(super) is_cut: bool,
     pub(super) is_broken: bool,
@@ -37,7 +37,7 @@ impl OpenPair {
             qp,
             first_mtu: options.sdr.mtu,
             options,
-            carries: None,
+            user: None,
             is_cut: false,
             is_broken: false,
         }

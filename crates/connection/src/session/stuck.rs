@@ -10,7 +10,7 @@ use crate::error::Ended;
 /// The shortest time between two looks. They cost something for each queue pair.
 const LOOK_NS: u64 = 250_000_000;
 /// Chunks that wait for so long make the packet size suspect, if the connection can go on with smaller packets. If it
-/// cannot, so does half of the time limit.
+/// cannot, so does half of the time limit. The route then waits for 3 s (P6), so the search begins after 4 s.
 const SUSPECT_NS: u64 = 1_000_000_000;
 /// The longest time between two looks at queue pairs that wait for nothing.
 const IDLE_NS: u64 = 15_000_000_000;

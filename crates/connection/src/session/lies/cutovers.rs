@@ -212,8 +212,8 @@ fn a_message_that_has_failed_behind_an_open_one_is_named() {
     assert!(outcome.expect("it runs").is_some());
     let ended = honest.on_session(move |session, shared| {
         let pair = session.pairs.get_mut(&number).expect("open");
-        let carries = pair.carries.as_mut().expect("messages");
-        carries.cut(shared.endpoint, &pair.options)
+        let user = pair.user.as_mut().expect("messages");
+        user.cut(shared.endpoint, &pair.options)
     });
     let (_, ended) = ended.expect("it is open").expect("cut");
     assert!(ended.received.contains(1));
@@ -248,7 +248,7 @@ fn a_queue_pair_that_cannot_go_on_at_one_end_breaks_at_both() {
     for liar_initiates in [true, false] {
         let ([liar, honest], pair, messages, _number) = carrying(&world, liar_initiates);
         let cannot = CannotGoOn(pair.queue_pair());
-        pair.carry(cannot).expect("it is open");
+        pair.set_user(cannot).expect("it is open");
         let sent = messages.send(vec![7; 3000]);
         shrink(&liar, 2048);
         let error = messages.receive(LONG).expect_err("broken").to_string();
