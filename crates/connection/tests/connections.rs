@@ -547,7 +547,7 @@ fn queue_pairs_that_do_not_fit_are_refused() {
     let nobody = a.open_queue_pair("y", QpOptions::default(), Duration::from_millis(50));
     assert!(matches!(nobody.err(), Some(Error::Timeout { .. })));
     let bad = a.open_queue_pair("a\nb", QpOptions::default(), LONG);
-    assert!(matches!(bad.err(), Some(Error::Malformed(_))));
+    assert!(matches!(bad.err(), Some(Error::InvalidName { bytes: 3 })));
     // A message that is longer than the peer's buffer fails alone. The one that was given up is gone.
     let (a, b) = opened(&a, &b, "z");
     let none = b
