@@ -48,13 +48,13 @@ class Counted:
 
 def both(store: Store, *, options: tuple[Options, Options] = (OPTIONS, OPTIONS),
          addresses: tuple[str, str] = ("10.0.0.1", "10.0.0.2"), sizes: tuple[int, int] = (2, 2),
-         timeout: timedelta = LONG) -> list[list[bytes] | str]:  # fmt: skip
+         timeout: timedelta = LONG, start: bytes = b"") -> list[list[bytes] | str]:  # fmt: skip
     """Return the result of each of two ranks, or the message of its exception."""
 
     def meet(rank: int) -> list[bytes] | str:
         place = Place("g", store, rank, sizes[rank])
         try:
-            return rendezvous.meet(place, b"of %d" % rank, addresses[rank], options[rank], timeout)[1]
+            return rendezvous.meet(place, b"of %d" % rank + start, addresses[rank], options[rank], timeout)[1]
         except RendezvousError as error:
             return str(error)
 
@@ -103,8 +103,9 @@ class Says:
 
 def test_a_job_that_starts_again_in_the_same_store() -> None:
     store = HashStore()
-    for _ in range(2):
-        assert both(store) == [[b"of 0", b"of 1"]] * 2
+    for start in range(20):
+        # The messages of each start have keys of their own. A rank would take an equal one for its own.
+        assert both(store, start=b", %d" % start) == [[b"of 0, %d" % start, b"of 1, %d" % start]] * 2
 
 
 def test_an_attempt_that_was_not_completed() -> None:
