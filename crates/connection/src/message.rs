@@ -144,7 +144,7 @@ pub(crate) enum Message {
         queue_pair: Vec<u8>,
         ended: EndedMessages,
     },
-    /// The responder does too.
+    /// The responder goes on over another queue pair too.
     CutoverAccepted {
         number: u32,
         queue_pair: Vec<u8>,

@@ -361,7 +361,7 @@ impl MessageQueue {
         let old = self.qp;
         let own = self.posted.iter().map(|(_, recv)| recv);
         let own = own.filter(|recv| recv.queue_pair() == old);
-        // They wait behind an open one.
+        // These receives wait behind an open one.
         let failed = own.filter(|recv| !matches!(recv.outcome(), None | Some(Outcome::Whole)));
         let failed: Vec<_> = failed.map(RecvHandle::message).collect();
         self.limit = options.sdr.max_message_bytes;

@@ -84,7 +84,7 @@ fn messages_go_on_with_smaller_packets() {
     exchange(&further_near, &further_far, &"long".repeat(10_000));
 }
 
-/// Either end may find it, and the other one has sent nothing.
+/// Either end may find that the path shrinks, while the other one has sent nothing.
 #[test]
 fn the_end_that_sends_finds_the_size() {
     for sends_near in [true, false] {

@@ -33,7 +33,7 @@ impl Session {
     }
 
     /// This end has found that packets of the present MTU do not pass any more. If the session queue pair itself cannot
-    /// go on, or the peer is of a version that does not, the connection ends at its time limit.
+    /// go on, or the peer has a version that does not go on, the connection ends at its time limit.
     pub(super) fn shrink(&mut self, shared: &mut Shared<'_>, shrunk: &RouteShrunk) {
         if !self.can_go_on() || shrunk.carries < SESSION_MTU || shrunk.carries >= self.mtu {
             return;
@@ -44,7 +44,7 @@ impl Session {
         self.use_smaller(shared, mtu);
     }
 
-    /// The peer has found it.
+    /// The peer has found that the path carries only packets of `mtu`.
     pub(super) fn hear_smaller(&mut self, shared: &mut Shared<'_>, mtu: u32) -> Result<(), Ended> {
         check_mtu(mtu, MAX_MTU)?;
         if mtu < self.mtu {
@@ -172,7 +172,7 @@ impl Session {
         Ok(())
     }
 
-    /// The responder has followed.
+    /// The responder goes on with the queue pair of a cutover of this end.
     pub(super) fn finish_cutover(
         &mut self,
         shared: &mut Shared<'_>,
@@ -219,7 +219,7 @@ impl Session {
 
     /// The peer does not go on with a queue pair, before or after a cutover.
     pub(super) fn hear_refusal(&mut self, shared: &mut Shared<'_>, number: u32) {
-        // Or it asks for it no more.
+        // A peer also withdraws its request for a queue pair by a refusal.
         self.requests.retain(|request| request.number != number);
         let mtu = self.mtu;
         let pair = self.pairs.get(&number);
@@ -253,7 +253,7 @@ impl Session {
                 carries: self.mtu,
             }))
         };
-        // It may be broken already.
+        // This fails for a queue pair that is broken already.
         let _ = shared.endpoint.break_qp(pair.qp, why());
         let reason = Arc::new(why());
         if let Some(mut user) = pair.user.take() {

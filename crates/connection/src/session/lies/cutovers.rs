@@ -241,7 +241,7 @@ impl GoesOn for CannotGoOn {
     fn give_up(&mut self, _: &mut farwrite::Endpoint<UdpFabric>, _: Arc<farwrite::Error>) {}
 }
 
-/// Also if the peer of the end that cannot go on has gone on already.
+/// A queue pair breaks at both ends, also if the peer of the end that cannot go on has gone on already.
 #[test]
 fn a_queue_pair_that_cannot_go_on_at_one_end_breaks_at_both() {
     let world = World::new();
@@ -288,7 +288,7 @@ fn a_request_from_before_the_path_shrank_is_no_failure() {
     world.works();
 }
 
-/// They are more than the messages of the session that may wait for the peer.
+/// The queue pairs are more than the messages of the session that may wait for the peer.
 #[test]
 fn very_many_queue_pairs_break_one_after_the_other() {
     let world = World::new();
