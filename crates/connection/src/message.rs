@@ -173,7 +173,7 @@ impl Message {
         postcard::to_stdvec(self).expect("memory takes any message")
     }
 
-    /// Whether no message of the session queue pair has so many bytes.
+    /// Whether this message is longer than the session queue pair carries.
     pub(crate) fn is_too_long(&self) -> bool {
         self.encode().len() as u64 > MAX_BYTES
     }

@@ -32,12 +32,12 @@ fn knows(peers: &[(&str, &Identity)]) -> KnownPeers {
 }
 
 /// A listener, and keys of an initiator that it knows as `site-a`.
-fn listener(addr: &str) -> (Listener, String, Keys) {
+fn listener(addr: &str, options: &ConnectionOptions) -> (Listener, String, Keys) {
     let [a, b] = [identity(), identity()];
     let of_b = Keys::of_identity(b.clone(), knows(&[("site-a", &a)]));
     let of_a = Keys::of_identity(a, knows(&[("site-b", &b)]));
     let addr: SocketAddr = addr.parse().expect("an address");
-    let listener = Listener::bind(addr, &of_b, &options()).expect("a port");
+    let listener = Listener::bind(addr, &of_b, options).expect("a port");
     let to = SocketAddr::new(addr.ip(), listener.local_addr().port());
     (listener, to.to_string(), of_a)
 }
@@ -49,7 +49,7 @@ fn accepted(listener: &Listener) -> Connection {
 
 /// Both ends of a connection.
 fn pair(addr: &str) -> (Listener, Connection, Connection) {
-    let (listener, to, keys) = listener(addr);
+    let (listener, to, keys) = listener(addr, &options());
     let a = connect(&to, &keys, "site-b", &options()).expect("connected");
     let b = accepted(&listener);
     (listener, a, b)
@@ -207,18 +207,13 @@ fn the_two_ways_to_use_a_queue_pair_are_one() {
 /// Each end says what it wants, and data arrives whether one end or both ends want to omit the ICRC (P2.5).
 #[test]
 fn a_connection_says_whether_it_omits_the_icrc() {
-    let [a, b] = [identity(), identity()];
-    let of_b = Keys::of_identity(b.clone(), knows(&[("site-a", &a)]));
-    let of_a = Keys::of_identity(a, knows(&[("site-b", &b)]));
     let omits = ConnectionOptions {
         omit_icrc: true,
         ..options()
     };
     for (of_listener, wants) in [(&omits, true), (&options(), false)] {
-        let addr = LOOPBACK.parse::<SocketAddr>().expect("an address");
-        let listener = Listener::bind(addr, &of_b, of_listener).expect("a port");
-        let to = listener.local_addr().to_string();
-        let a = connect(&to, &of_a, "site-b", &omits).expect("connected");
+        let (listener, to, keys) = listener(LOOPBACK, of_listener);
+        let a = connect(&to, &keys, "site-b", &omits).expect("connected");
         let b = accepted(&listener);
         let (a, b) = opened(&a, &b, "without ICRC");
         for (end, wants) in [(&a, true), (&b, wants)] {
@@ -280,7 +275,7 @@ fn many_peers_share_one_port() {
 /// The name has an IPv6 address, at which nobody listens.
 #[test]
 fn a_name_with_a_dead_address_is_reached_at_the_other() {
-    let (listener, to, keys) = listener(LOOPBACK);
+    let (listener, to, keys) = listener(LOOPBACK, &options());
     let to = to.replace("127.0.0.1", "localhost");
     let near = connect(&to, &keys, "site-b", &options()).expect("connected");
     let far = accepted(&listener);
@@ -290,7 +285,7 @@ fn a_name_with_a_dead_address_is_reached_at_the_other() {
 /// One line each, that says what to do.
 #[test]
 fn wrong_keys_and_peers_are_told_in_one_line() {
-    let (listener, to, right) = listener(LOOPBACK);
+    let (listener, to, right) = listener(LOOPBACK, &options());
     let [stranger, other] = [identity(), identity()];
     let known_b = match connect(&to, &right, "site-b", &options()) {
         Ok(connection) => connection.peer().key().expect("an identity"),
@@ -411,7 +406,7 @@ fn a_listener_serves_its_purposes_only() {
 
 #[test]
 fn a_port_of_another_program_is_told() {
-    let (_listener, to, keys) = listener(LOOPBACK);
+    let (_listener, to, keys) = listener(LOOPBACK, &options());
     let again = Listener::bind(
         to.parse::<SocketAddr>().expect("an address"),
         &keys,
@@ -465,7 +460,7 @@ fn flood(source: [u8; 4], to: SocketAddr, is_over: &AtomicBool) {
 
 #[test]
 fn a_flood_of_strangers_starves_nobody() {
-    let (listener, to, keys) = listener(LOOPBACK);
+    let (listener, to, keys) = listener(LOOPBACK, &options());
     let (addr, is_over) = (listener.local_addr(), AtomicBool::new(false));
     let patient = ConnectionOptions {
         connect_limit: LONG,

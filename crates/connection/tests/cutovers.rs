@@ -12,7 +12,7 @@ use farwrite_rng::SplitMix;
 
 use translator::{LONG, exchange, messages, opened, pair};
 
-/// The path carries datagrams of so many bytes.
+/// Bytes of the longest datagram that the path carries.
 const SMALL: usize = 1400;
 const SMALLER: usize = 1300;
 

@@ -298,7 +298,7 @@ impl RoutedEndpoint {
         answered_ns.unwrap_or(0)
     }
 
-    /// Sends a probe if one is due, and tells the program how long ago packets last passed in both directions.
+    /// The route sends a probe if one is due. The program learns how long ago packets last passed in both directions.
     ///
     /// # Errors
     /// That of the program.

@@ -8,9 +8,9 @@ use crate::psn;
 
 /// The two halves of a queue pair's credit, in packets: each one costs the credit of a full packet.
 ///
-/// The sender sends a first window of each message without a grant. The first packet of a message that arrives tells the
-/// receiver how long the message is, also if a switch has cut its payload. The receiver then grants the rest of the
-/// message. When the receive has ended, the receiver grants no more.
+/// The sender needs no grant for the first window of a message. Each packet says how long its message is, also if a
+/// switch has cut the payload, so the receiver learns this from the first one that arrives. It then grants the rest.
+/// When the receive has ended, the receiver grants no more.
 #[derive(Debug)]
 pub(super) struct Credit {
     /// The sender.
