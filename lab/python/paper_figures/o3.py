@@ -8,11 +8,11 @@ from paper_figures.claim import Numbers, Settings
 from paper_figures.rows import Rows
 from paper_figures.style import SPLITS, legend_below, panels
 
-MARKERS = ["o", "s", "^", "D"]
+MARKERS = ["o", "s", "^", "D", "v", "P", "x"]
 
 
 def numbers(settings: Settings, rows: Rows) -> Numbers:
-    """Return the numbers to compare: how much sooner a loss is reached, and how final losses differ."""
+    """Return the numbers to compare: how much sooner a loss is reached, last losses, and what is missing."""
     panel, base = settings["panel"], settings["base"]
 
     def total(series: str, measure: str) -> float:
@@ -21,11 +21,11 @@ def numbers(settings: Settings, rows: Rows) -> Numbers:
     found: Numbers = {}
     for short, series in settings["series"].items():
         found[f"{short}_sooner"] = total(base, "s_to_loss") / total(series, "s_to_loss")
-    for short in ("bounded", "parity"):
+    for short in settings["inexact"]:
+        series = settings["series"][short]
         found[f"{short}_over_exact"] = found[f"{short}_sooner"] / found["exact_sooner"]
-        last = total(settings["series"][short], "final_loss")
-        found[f"{short}_loss_percent"] = 100 * (last / total(base, "final_loss") - 1)
-    found["missing_percent"] = total(settings["series"]["bounded"], "missing_percent")
+        found[f"{short}_loss_percent"] = 100 * (total(series, "final_loss") / total(base, "final_loss") - 1)
+        found[f"{short}_missing_percent"] = total(series, "missing_percent")
     return found
 
 

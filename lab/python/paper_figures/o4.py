@@ -64,7 +64,7 @@ def draw(settings: Settings, rows: Rows) -> Figure:
 
 
 def _line(number: int) -> dict[str, Any]:
-    return {"linewidth": 1.4, "linestyle": ["-", "--", "-.", ":", "-"][number]}
+    return {"linewidth": 1.4, "linestyle": ["-", "--", "-.", ":"][number % 4]}
 
 
 def _tokens(rows: Rows, settings: Settings, series: str) -> Array:

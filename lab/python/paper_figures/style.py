@@ -23,7 +23,7 @@ RTO: Style = {"label": "SR, RTO", "color": "#D55E00", "marker": "o"}
 NACK: Style = {"label": "SR, NACK", "color": "#E69F00", "marker": "s", "linestyle": "--"}
 XOR: Style = {"label": "EC, XOR (32, 8)", "color": "#009E73", "marker": "^", "linestyle": "-."}
 MDS: Style = {"label": "EC, MDS (32, 8)", "color": "#0072B2", "marker": "D", "linestyle": (0, (6, 2))}
-SPLITS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000"]
+SPLITS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00", "#56B4E9"]
 
 SCHEMES: dict[str, Style] = {
     "sr-rto": RTO,
