@@ -9,6 +9,7 @@ use farwrite_net::{Ecn, Frame, NodeId, ROCE_PORT};
 use farwrite_rc::{Memory, Packet, QpConfig, QueuePair};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use crate::cable::Cable;
 use crate::frame::{Ethernet, Taken};
 
 /// The number of the queue pair at both ends.
@@ -25,6 +26,7 @@ pub(crate) struct Host {
     /// Packets whose ICRC or UDP checksum is wrong. They are dropped.
     pub(crate) damaged: u64,
     interface: Interface,
+    cable: Cable,
     received: Received,
     ends: [NodeId; 2],
     ethernet: Ethernet,
@@ -38,6 +40,7 @@ impl Host {
         interface: &str,
         ends: [NodeId; 2],
         ethernet: Ethernet,
+        cable: Cable,
         config: QpConfig,
     ) -> Result<Self, Box<dyn Error>> {
         let interface = Interface::open(interface)?;
@@ -48,6 +51,7 @@ impl Host {
             damaged: 0,
             mac: interface.address(),
             interface,
+            cable,
             received: Received::default(),
             ends,
             ethernet,
@@ -59,6 +63,7 @@ impl Host {
     /// Waits for work, for at most this long, and does it.
     pub(crate) fn turn(&mut self, at_most: Duration) -> Result<(), Box<dyn Error>> {
         self.wait(at_most)?;
+        self.depart();
         let count = self.interface.receive(&mut self.received)?;
         for index in 0..count {
             if let Incoming::Frame(_, bytes) = self.received.get(index) {
@@ -90,9 +95,9 @@ impl Host {
 
     fn wait(&self, at_most: Duration) -> Result<(), Box<dyn Error>> {
         let now_ns = self.now_ns();
-        let next_ns = self.pair.next_timeout();
-        let paused_ns = self.pair.has_data().then_some(self.paused_until_ns);
-        let wait = next_ns.into_iter().chain(paused_ns).min();
+        let data_ns = self.pair.has_data().then(|| self.may_send_ns());
+        let times = [self.pair.next_timeout(), data_ns, self.cable.next_ns()];
+        let wait = times.into_iter().flatten().min();
         let wait = wait.map_or(at_most, |at_ns| {
             Duration::from_nanos(at_ns.saturating_sub(now_ns)).min(at_most)
         });
@@ -104,7 +109,12 @@ impl Host {
     }
 
     fn may_send(&self) -> bool {
-        self.pair.has_data() && self.paused_until_ns <= self.now_ns()
+        self.pair.has_data() && self.may_send_ns() <= self.now_ns()
+    }
+
+    /// When a data packet may leave.
+    fn may_send_ns(&self) -> u64 {
+        self.paused_until_ns.max(self.cable.opens_ns())
     }
 
     fn take(&mut self, bytes: &[u8]) {
@@ -126,11 +136,19 @@ impl Host {
         }
     }
 
-    fn send(&self, packet: Packet) -> Result<(), Box<dyn Error>> {
+    fn send(&mut self, packet: Packet) -> Result<(), Box<dyn Error>> {
         let bytes = self.wrap(packet)?;
-        // A full queue loses the frame, and Go-Back-N repeats it. The queue of a real NIC would wait.
-        let _ = self.interface.send_frame(&bytes);
+        self.cable.put(self.now_ns(), bytes);
+        self.depart();
         Ok(())
+    }
+
+    /// Sends the frames that have left the cable.
+    fn depart(&mut self) {
+        while let Some(bytes) = self.cable.take(self.now_ns()) {
+            // A full queue loses the frame, and Go-Back-N repeats it. The queue of a real NIC would wait.
+            let _ = self.interface.send_frame(&bytes);
+        }
     }
 
     /// The frame of a packet to the peer.

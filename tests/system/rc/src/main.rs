@@ -5,6 +5,7 @@
 //! Then it writes its counters as JSON. Its interface needs no address, because the NIC sends and
 //! receives whole Ethernet frames.
 
+mod cable;
 mod flood;
 mod frame;
 mod host;
@@ -14,17 +15,19 @@ use std::collections::VecDeque;
 use std::error::Error;
 use std::fs;
 use std::io::{self, Read, Write};
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Parser;
 use farwrite_net::{NodeId, Payload};
 use farwrite_rc::{Completion, QpConfig, Remote, Request};
 use serde_json::json;
 
+use crate::cable::Cable;
 use crate::frame::Ethernet;
 use crate::host::Host;
 
@@ -63,6 +66,15 @@ struct Args {
     /// Packets that may be unacknowledged.
     #[arg(long, default_value_t = 256)]
     window: u32,
+    /// Packets of which one asks for an acknowledgement.
+    #[arg(long, default_value_t = 16)]
+    ack_every: u32,
+    /// Bits a second of the cable behind this NIC; without it, packets leave as fast as possible.
+    #[arg(long)]
+    cable_bps: Option<NonZeroU64>,
+    /// Microseconds that packets of this NIC take to pass the cable.
+    #[arg(long, default_value_t = 0)]
+    cable_us: u64,
     /// Time without an acknowledgement after which packets are repeated.
     #[arg(long, default_value_t = 100)]
     timeout_ms: u64,
@@ -140,12 +152,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let config = QpConfig {
         mtu_bytes: args.mtu,
         window_packets: args.window,
+        ack_every_packets: args.ack_every,
         ack_timeout_ns: args.timeout_ms * 1_000_000,
         retry_limit: Some(255),
         ..QpConfig::new(host::QPN)
     };
     let ends = [NodeId(args.node), NodeId(args.peer)];
-    let mut host = Host::open(&args.interface, ends, ethernet, config)?;
+    let cable = Cable::new(args.cable_bps, args.cable_us * 1000);
+    let mut host = Host::open(&args.interface, ends, ethernet, cable, config)?;
     if let Some(ms) = args.flood_ms {
         println!("ready");
         let sent = flood::flood(&host, args.mtu, Duration::from_millis(ms))?;
@@ -185,6 +199,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             "duplicates": counters.duplicates,
             "paused": host.paused,
             "damaged": host.damaged,
+            "completion_us": work.completion_us,
         })
     );
     Ok(())
@@ -220,6 +235,9 @@ struct Work {
     left: usize,
     /// Messages that are not posted yet.
     waiting: VecDeque<Request>,
+    /// When each message that is under way was posted, and the times from then to the acknowledgement of the others.
+    posted: VecDeque<Instant>,
+    completion_us: Vec<u64>,
     next_id: u64,
     received: Vec<u8>,
     read: Vec<u8>,
@@ -279,13 +297,20 @@ impl Work {
         if let Some(request) = self.waiting.pop_front() {
             let id = self.id();
             host.pair.post(id, request)?;
+            self.posted.push_back(Instant::now());
         }
         Ok(())
     }
 
     fn take(&mut self, completion: Completion, host: &mut Host) -> Result<(), Box<dyn Error>> {
         match completion {
-            Completion::Acknowledged { .. } => self.post_next(host)?,
+            Completion::Acknowledged { .. } => {
+                // Messages complete in the order in which they were posted.
+                let us = self.posted.pop_front().map(|at| at.elapsed().as_micros());
+                let us = us.and_then(|us| u64::try_from(us).ok());
+                self.completion_us.extend(us);
+                self.post_next(host)?;
+            }
             Completion::Received {
                 data: Payload::Bytes(bytes),
                 ..
