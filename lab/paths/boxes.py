@@ -119,15 +119,14 @@ def _flooded(programs, mtu, options):
     far = ["lowar", "--forward"] if options[0] == "netrt" else options
     milliseconds = max(200, int(FLOOD_MS * programs.scale))
     with Chain(mtu=4400, host_mtu=4300) as chain:
-        box = _box(programs, chain, chain.near_a, *options, "--no-backpressure", prefix=("taskset", "-c", "0"))
+        box = start(programs, chain, chain.near_a, *options, "--no-backpressure", prefix=("taskset", "-c", "0"))
         # The sender has more of its core, but the other box enough to answer.
-        _box(programs, chain, chain.near_b, *far, "--no-backpressure",
+        start(programs, chain, chain.near_b, *far, "--no-backpressure",
              prefix=("taskset", "-c", "1", "nice", "-n", "5"))
         out = chain.a.run("taskset", "-c", "1", programs.rc_host, "--interface", "veth0", "--node", "0", "--peer", "1",
                           "--peer-mac", chain.mac(chain.b), "--mtu", str(mtu), "--flood-ms", str(milliseconds))
         sent = json.loads(out.splitlines()[-1])["sent"]
-        box.terminate()
-        found = json.loads(box.communicate(timeout=20)[0])["result"]
+        found = stop(box)
     if found["near_unread"] < UNREAD * sent:
         raise Failed(f"the sender is too slow for the box: {sent} packets, {found['near_unread']} of them not read")
     if options[0] == "lowar" and "--forward" not in options and found["coded"] < 0.8 * found["near_received"]:
@@ -172,10 +171,11 @@ def _rates(programs, mtu, options):
     size = max(1 << 20, int(BYTES * programs.scale))
     data, out = programs.file(size), programs.directory / "box-out"
     with Chain(mtu=4400, host_mtu=4300) as chain:
-        boxes = [_box(programs, chain, host, *options) for host in (chain.near_a, chain.near_b)]
+        boxes = [start(programs, chain, host, *options) for host in (chain.near_a, chain.near_b)]
         _nics(programs, chain, mtu, ["--send", str(data)], ["--recv", f"{out}={size}"])
-        seconds = [_processor_seconds(box) for box in boxes]
-        frames = [_stop(box) for box in boxes]
+        seconds = [processor_seconds(box) for box in boxes]
+        found = [stop(box) for box in boxes]
+    frames = [counters["near_received"] + counters["far_received"] for counters in found]
     return [carried / used for carried, used in zip(frames, seconds)]
 
 
@@ -193,7 +193,8 @@ def _nics(programs, chain, mtu, of_a, of_b, prefix=()):
         raise Failed("an RDMA NIC did not end its work")
 
 
-def _box(programs, chain, host, kind, *options, prefix=()):
+def start(programs, chain, host, kind, *options, prefix=()):
+    """Starts a box in the namespace of `host`."""
     command = [*prefix, programs.farwrite, "--json", kind, "--near", "near", "--far", "far", "--every", "0s",
                "--no-key", *options]
     box = chain.own(host.popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE))
@@ -203,14 +204,13 @@ def _box(programs, chain, host, kind, *options, prefix=()):
     return box
 
 
-def _stop(box):
-    """Ends a box and returns the number of frames that it received."""
+def stop(box):
+    """Ends a box and returns its counters."""
     box.terminate()
-    result = json.loads(box.communicate(timeout=20)[0])["result"]
-    return result["near_received"] + result["far_received"]
+    return json.loads(box.communicate(timeout=20)[0])["result"]
 
 
-def _processor_seconds(process):
+def processor_seconds(process):
     """Returns the user and system time (proc(5), `stat`)."""
     with open(f"/proc/{process.pid}/stat") as stat:
         fields = stat.read().rpartition(")")[2].split()
@@ -239,7 +239,7 @@ def _forwarders(programs, chain, options, prefix=()):
                 host.ip("link", "set", device, "master", "bridge")
             host.ip("link", "set", "bridge", "up")
         else:
-            _box(programs, chain, host, *options, prefix=prefix)
+            start(programs, chain, host, *options, prefix=prefix)
 
 
 def _passages(programs, mtu, options):

@@ -15,6 +15,7 @@ import files
 import flood
 import messages
 import nccl
+import netrt
 import rate
 import requests
 import sealed
@@ -42,6 +43,7 @@ _PARTS = {
     "vary": vary.run,
     "flood": flood.run,
     "box": boxes.run,
+    "netrt": netrt.run,
 }
 
 

@@ -1,6 +1,7 @@
 """Two hosts and two boxes in a chain of network namespaces."""
 
 import itertools
+import json
 import os
 import subprocess
 
@@ -65,13 +66,15 @@ class Chain(Network):
 
 
 class LongChain(Chain):
-    """A chain whose path is `farwrite link` between two routers. `options` are those of the link.
+    """A chain whose path is `farwrite link` between two routers. `options` are those of the link, and `prefix` runs it.
     Host `a` has the address 10.0.0.1 and `b` has 10.1.0.1."""
 
-    def __init__(self, program, *options, mtu=1600):
+    def __init__(self, program, *options, mtu=1600, prefix=()):
         super().__init__(mtu)
         self.program = program
         self.options = options
+        self.prefix = prefix
+        self.link = None
         self.b.v4 = "10.1.0.1"
         self.far_path = Host(f"{self.path.name}f", None, None)
         self.hosts = *self.hosts, self.far_path
@@ -82,10 +85,11 @@ class LongChain(Chain):
                 (self.near_b, "near", self.b, "veth0")]
 
     def _make_path(self):
-        link = self.own(subprocess.Popen(
-            [self.program, "--quiet", "link", "--namespaces", self.path.name, self.far_path.name,
-             "--addresses", "10.77.0.1/24", "10.77.0.2/24", "--ip-mtu", str(self.mtu), *self.options],
-            stdout=subprocess.DEVNULL))
+        self.link = self.own(subprocess.Popen(
+            [*self.prefix, self.program, "--json", "--quiet", "link", "--namespaces", self.path.name,
+             self.far_path.name, "--addresses", "10.77.0.1/24", "10.77.0.2/24", "--ip-mtu", str(self.mtu),
+             *self.options],
+            text=True, stdout=subprocess.PIPE))
         routers = ((self.path, "left", self.a, "10.0.0", "10.1.0", "10.77.0.2"),
                    (self.far_path, "right", self.b, "10.1.0", "10.0.0", "10.77.0.1"))
         until(lambda: all("far0" in router.run("cat", "/proc/net/dev") for router, *_ in routers), 60,
@@ -98,3 +102,9 @@ class LongChain(Chain):
             router.ip("route", "add", f"{there}.0/24", "via", other)
             host.ip("addr", "add", f"{here}.1/24", "dev", "veth0")
             host.ip("route", "add", "default", "via", f"{here}.254")
+
+    def stop(self):
+        """End the link and return its report."""
+        self.link.terminate()
+        out, _ = self.link.communicate(timeout=60)
+        return json.loads(out)["result"]
