@@ -174,6 +174,8 @@ impl Flight {
 
 #[cfg(test)]
 mod tests {
+    use farwrite_wire::control::StaleCounts;
+
     use super::*;
 
     const MS: u64 = 1_000_000;
@@ -199,11 +201,21 @@ mod tests {
     /// Delivers a report that names `packet`. Returns the bytes up to the newest packet and the bytes
     /// received, as the controller gets them.
     fn hear(flight: &mut Flight, now_ns: u64, packet: u32, packets: u64) -> [u64; 2] {
+        hear_stale(flight, now_ns, packet, [packets, 0])
+    }
+
+    /// As [`hear`]. `packets`: how many arrived, and how many of them brought nothing new.
+    fn hear_stale(flight: &mut Flight, now_ns: u64, packet: u32, packets: [u64; 2]) -> [u64; 2] {
+        let [packets, stale_packets] = packets;
         let report = PeerFeedback {
             epoch: 1,
             packet,
             received_packets: packets,
             received_bytes: packets * BYTES,
+            stale: StaleCounts {
+                packets: stale_packets,
+                marked_packets: 0,
+            },
             ..PeerFeedback::default()
         };
         let message = MessageId::new(0);
@@ -242,6 +254,30 @@ mod tests {
         assert_eq!(hear(&mut flight, RTT, 4, 4), [5, 4]);
         assert_eq!(hear(&mut flight, RTT + MS, 2, 8), [5, 4]);
         assert_eq!(hear(&mut flight, RTT + 2 * MS, 8, 9), [9, 9]);
+    }
+
+    /// Otherwise, parity that comes when its message is over would first count in place of older losses, and then seem to
+    /// be lost itself.
+    #[test]
+    fn late_parity_counts_with_the_report_that_names_or_passes_it() {
+        let mut flight = Flight::default();
+        // The last 20 of 100 packets are parity, and ten others are lost.
+        send(&mut flight, 0, 0..100, false);
+        assert_eq!(hear(&mut flight, RTT, 49, 40), [50, 40]);
+        let newest = hear_stale(&mut flight, RTT + MS, 84, [85, 10]);
+        assert_eq!(
+            newest,
+            [85, 75],
+            "ten came later than the packet that the report names"
+        );
+        let newest = hear_stale(&mut flight, RTT + 2 * MS, 97, [88, 13]);
+        assert_eq!(newest, [98, 88]);
+        // The last two are lost. New data passes them.
+        send(&mut flight, RTT + 3 * MS, 100..120, false);
+        assert_eq!(
+            hear_stale(&mut flight, 2 * RTT + 3 * MS, 119, [108, 13]),
+            [120, 108]
+        );
     }
 
     /// The last packet to arrive may be a late one.

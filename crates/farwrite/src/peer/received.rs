@@ -58,9 +58,9 @@ pub(super) enum CountEffect {
 ///
 /// A report counts what it adds to the report before. Of this, no more counts than has left and is
 /// not counted yet. If a report adds more, all up to the newest packet reported counts as arrived,
-/// and later reports go on from there. So copies never make a later report impossible. If a report
-/// adds packets without new data that this end has not sent again, nothing beyond the newest packet
-/// counts.
+/// and later reports go on from there. So copies never make a later report impossible. Packets without
+/// new data that this end has not sent again are copies, or parity that comes when its message is over
+/// (P3.11). They count only up to the newest packet.
 ///
 /// The two ends may open their state at different times, because an end removes it with its last
 /// queue pair. A receiver that opens it again restarts its counts, and the epoch
@@ -70,6 +70,10 @@ pub(super) enum CountEffect {
 pub(super) struct Received {
     latest: Option<PeerFeedback>,
     delivered: Amount,
+    /// Bytes up to the newest packet of the reports so far.
+    reported_bytes: u64,
+    /// Bytes of copies or late parity that wait for later reports, because they may have left after the newest packet.
+    waiting_bytes: u64,
     /// Packets that may have been sent by this end, and those of them with a congestion mark: those
     /// with new data, and as many without as this end has sent again.
     own_packets: u64,
@@ -135,17 +139,17 @@ impl Received {
         };
         let most = left.sent.minus(self.delivered);
         let is_excess = !counted.is_within(most);
-        let has_copies = gained.stale.packets > self.repeats_in(&gained, left);
-        // Copies must not count in place of packets in flight. Otherwise, those packets would seem lost
-        // later.
-        let unreported = left.reported_bytes.saturating_sub(self.delivered.bytes);
+        let arrived_bytes = match is_excess {
+            true => {
+                self.waiting_bytes = 0;
+                left.reported_bytes.saturating_sub(self.delivered.bytes)
+            }
+            false => self.place(&gained, left).min(most.bytes),
+        };
+        self.reported_bytes = self.reported_bytes.max(left.reported_bytes);
         let arrived = Amount {
             packets: counted.packets.min(most.packets),
-            bytes: match (is_excess, has_copies) {
-                (true, _) => unreported,
-                (false, true) => counted.bytes.min(unreported),
-                (false, false) => counted.bytes,
-            },
+            bytes: arrived_bytes,
         };
         if is_excess && known.is_none() {
             // It is not known which of the marks and drops belong to packets to this peer.
@@ -159,6 +163,28 @@ impl Received {
             false => CountEffect::Now,
             true => CountEffect::Excess,
         }
+    }
+
+    /// Returns how many of the bytes that a report adds count.
+    ///
+    /// Copies must not count in place of packets in flight, and late parity must not count before the packets that left
+    /// before it. Otherwise, what leaves the flight later would seem lost. So both count only in place of bytes that are
+    /// missing up to the newest packet, and the rest waits.
+    fn place(&mut self, gained: &PeerFeedback, left: &SentTotals) -> u64 {
+        let unexplained = gained.stale.packets - self.repeats_in(gained, left);
+        let unexplained_bytes = part_of(
+            gained.received_bytes,
+            unexplained.min(gained.received_packets),
+            gained.received_packets,
+        );
+        let own_bytes = gained.received_bytes - unexplained_bytes;
+        let passed_bytes = left.reported_bytes.saturating_sub(self.reported_bytes);
+        let missing_bytes = passed_bytes.saturating_sub(own_bytes);
+        let waiting_bytes = self.waiting_bytes.saturating_add(unexplained_bytes);
+        let placed_bytes = waiting_bytes.min(missing_bytes);
+        let in_flight_bytes = left.sent.bytes.saturating_sub(left.reported_bytes);
+        self.waiting_bytes = (waiting_bytes - placed_bytes).min(in_flight_bytes);
+        own_bytes + placed_bytes
     }
 
     /// Returns how many of the packets without new data may be those that this end has sent again.
@@ -183,6 +209,12 @@ impl Received {
         self.ect_packets = self.ect_packets.saturating_add(gained.ect_packets);
         self.dropped_packets = self.dropped_packets.saturating_add(gained.dropped_packets);
     }
+}
+
+/// Returns the bytes of `packets` of `all_packets` packets, which have `bytes` together.
+fn part_of(bytes: u64, packets: u64, all_packets: u64) -> u64 {
+    let part = u128::from(bytes) * u128::from(packets) / u128::from(all_packets.max(1));
+    u64::try_from(part).unwrap_or(bytes)
 }
 
 /// Returns whether `report` left before `latest`.

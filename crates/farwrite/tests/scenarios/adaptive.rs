@@ -1,9 +1,11 @@
 //! Senders without a configured rate.
 
-use farwrite::{RateControl, SendLimit};
+use farwrite::{QpConfig, QpOptions, RateControl, SendLimit};
+use farwrite_rng::SplitMix;
 
 use crate::flows::{Flows, MESSAGE, PAYLOAD_SHARE, RATE_BPS, RTT_NS, adaptive, path};
-use crate::world::{MS, SECOND};
+use crate::parcel::Order;
+use crate::world::{MS, SECOND, World, options, tag};
 
 /// Returns the payload rate that a path of `rate_bps` carries.
 fn goodput(rate_bps: u64, loss: f64) -> f64 {
@@ -212,5 +214,44 @@ fn a_train_does_not_measure_pauses_between_messages() {
         flows.run_for(6 * RTT_NS);
         let time_ns = time_of(&mut flows, MESSAGE);
         assert!(time_ns < shortest_ns * 12 / 10, "{time_ns} {shortest_ns}");
+    }
+}
+
+/// Most parity comes when its message is over. The reports that count it name a packet that left before it.
+#[test]
+fn parity_that_comes_late_does_not_look_lost() {
+    const STEPS: u64 = 40;
+    const STARTS: usize = 5;
+    let scheme = tag("ec-mds:32,8");
+    let options = QpOptions {
+        rate_control: adaptive(),
+        expected_scheme: scheme,
+        sdr: QpConfig {
+            mtu: 1024,
+            max_message_bytes: 1 << 20,
+            ..QpConfig::default()
+        },
+        ..options()
+    };
+    for (seed, loss) in [(0, 0.0), (9, 1e-3), (10, 1e-2), (3, 3e-2)] {
+        let [forth, back] = path(loss);
+        let mut world = World::with_links(seed, forth, back, &options);
+        let mut times_ms = Vec::new();
+        for step in 0..STEPS {
+            let bytes = SplitMix::new(step).bytes(600_000);
+            let parcels = [0, 1].map(|_| world.ship(Order::new(bytes.clone(), scheme)));
+            times_ms.push(world.deliver(&parcels, 10 * SECOND) / MS);
+            world.run_for(50 * MS);
+        }
+        assert!(world.b.stats().late_packets > 0);
+        let stats = world.a.endpoint.peer_stats(world.a.qp);
+        let stats = stats.expect("a connected queue pair");
+        let lost = 1.0 - stats.delivered_bytes as f64 / stats.reported_bytes as f64;
+        println!("loss {loss}: {lost:.4} {times_ms:?} {stats:?}");
+        assert!((lost - loss).abs() < 0.001, "{lost} {stats:?}");
+        // At the rate of the path, two messages take 53 ms.
+        let known_ms = &times_ms[STARTS..];
+        let mean_ms = known_ms.iter().sum::<u64>() / known_ms.len() as u64;
+        assert!(mean_ms < 57, "loss {loss}: {times_ms:?} {stats:?}");
     }
 }
