@@ -106,8 +106,7 @@ impl SendHandle {
     }
 
     /// Returns which property of the message differs from what its receiver requires. Returns
-    /// `None` if the message did not fail for that reason, or if the receiver found the difference
-    /// first and its clearance has not arrived.
+    /// `None` if the message did not fail for that reason, or if the packet that tells the difference was lost.
     #[must_use]
     pub fn refusal(&self) -> Option<Refusal> {
         self.shared.refusal.get().copied()

@@ -2,7 +2,7 @@
 
 use alloc::boxed::Box;
 
-use farwrite_wire::control::{Control, Outcome};
+use farwrite_wire::control::{Clearance, Outcome};
 
 use crate::clearances::RepeatWaits;
 use crate::sparse::Sparse;
@@ -37,6 +37,8 @@ pub(crate) struct EndedReceives {
     due: Sparse<u64, u8>,
     /// When to repeat which end without a request, and how often after that.
     echoes: Sparse<(u64, u64), u8>,
+    /// Clearances of messages that did not fit, from which their senders learn why.
+    misfits: Sparse<u64, Clearance>,
     /// The number of the current time window.
     window: u64,
 }
@@ -50,6 +52,7 @@ impl EndedReceives {
             posted: 0,
             due: Sparse::new(),
             echoes: Sparse::new(),
+            misfits: Sparse::new(),
             window: 0,
         }
     }
@@ -65,6 +68,9 @@ impl EndedReceives {
     /// Handles the next posted receive, which reuses the entry of an older one.
     pub(crate) fn post(&mut self) {
         self.posted += 1;
+        if let Some(forgotten) = self.posted.checked_sub(self.kept + 1) {
+            self.misfits.remove(forgotten);
+        }
         if let Some((ended, bit)) = self.place(self.posted - 1) {
             ended.whole &= !bit;
             ended.partial &= !bit;
@@ -72,6 +78,16 @@ impl EndedReceives {
             ended.sent_now &= !bit;
             ended.sent_before &= !bit;
         }
+    }
+
+    /// Records that a message does not fit its receive, and that its sender may not know it.
+    pub(crate) fn refuse(&mut self, message: u64, clearance: Clearance) {
+        self.misfits.insert(message, clearance);
+    }
+
+    /// What to tell the sender before the end of a message.
+    pub(crate) fn misfit(&self, message: u64) -> Option<Clearance> {
+        self.misfits.get(message).copied()
     }
 
     /// Records that a receive has ended.
@@ -114,7 +130,7 @@ impl EndedReceives {
     }
 
     /// Returns the next end to send now.
-    pub(crate) fn poll(&mut self, now_ns: u64, waits: &RepeatWaits) -> Option<Control> {
+    pub(crate) fn poll(&mut self, now_ns: u64, waits: &RepeatWaits) -> Option<(u64, Outcome)> {
         let interval_ns = waits.usual_ns;
         self.enter_window(now_ns / (interval_ns / 2).max(1));
         while self
@@ -142,7 +158,7 @@ impl EndedReceives {
                 let at_ns = echo_ns(now_ns, waits, echoes == ECHOES);
                 self.echoes.insert((at_ns, message), left);
             }
-            return Some(Control::ReceiveComplete { message, outcome });
+            return Some((message, outcome));
         }
         None
     }

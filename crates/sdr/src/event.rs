@@ -44,7 +44,7 @@ pub enum Event {
         /// The message, or its parity.
         message: MessageId,
     },
-    /// The message does not match the peer's buffer and terms, so the peer never clears it. Close
+    /// The message does not match the peer's buffer and terms, so it is never written there. Close
     /// the send as failed.
     SendRefused {
         /// The message.
@@ -66,7 +66,10 @@ pub enum Event {
 #[non_exhaustive]
 pub enum Refusal {
     /// The message is longer than the posted buffer.
-    #[error("the message has {length} bytes, its buffer {capacity}")]
+    #[error(
+        "the message has {length} bytes, its buffer {capacity}: send it in pieces, or post a larger \
+         buffer"
+    )]
     TooLong {
         /// Bytes of the message.
         length: u64,

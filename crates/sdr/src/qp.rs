@@ -383,7 +383,10 @@ impl SdrQp {
                 | Event::Refused { message, .. }
                 | Event::Withdrawn { message, .. } => self.recv.is_open(message),
                 Event::ClearToSend { message } => self.send.is_active(message.data()),
-                Event::SendRefused { message, .. } => self.send.is_active(message),
+                // The peer may have ended it since.
+                Event::SendRefused { message, .. } => {
+                    self.send.is_active(message) || self.send.is_over(message)
+                }
                 Event::Closed { .. } => true,
             };
             if matters {

@@ -2,6 +2,8 @@
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
 
 use farwrite_wire::control::{
     ClearToSend, Clearance, Control, MessageId, Offer, Outcome, Place, Terms, Withdrawal,
@@ -47,6 +49,8 @@ pub(crate) struct RecvHalf {
     /// Offers for messages `next..next + slots`.
     ahead: Sparse<u64, Offer>,
     ended: EndedReceives,
+    /// An end that follows what its sender learns first.
+    held_end: Option<Control>,
     /// One past the highest message that the sender is known to have started.
     started: u64,
     /// Messages `0..settled` have a known length or have ended.
@@ -61,6 +65,7 @@ impl RecvHalf {
             posted: Sparse::new(),
             ahead: Sparse::new(),
             ended: EndedReceives::new(geometry.slots()),
+            held_end: None,
             next: 0,
             started: 0,
             settled: 0,
@@ -285,6 +290,9 @@ impl RecvHalf {
         };
         posted.offer = Some(offer);
         let mut fits = offer::check_fit(&posted.clearance, &Described::from(&offer));
+        if fits.is_err() && !self.clearances.is_held(message) {
+            self.ended.refuse(message, posted.clearance);
+        }
         let is_given_up = offer
             .withdrawn
             .is_some_and(|why| why != Withdrawal::Expired);
@@ -361,9 +369,21 @@ impl RecvHalf {
                 .first()
                 .is_none_or(|oldest| oldest + slots >= self.next)
         );
-        self.ended
-            .poll(now_ns, waits)
+        self.held_end
+            .take()
+            .or_else(|| self.poll_end(now_ns, waits))
             .or_else(|| self.poll_clearance(now_ns, waits))
+    }
+
+    /// Returns the next end to send. The clearance of a message that did not fit comes first: its sender learns why.
+    fn poll_end(&mut self, now_ns: u64, waits: &RepeatWaits) -> Option<Control> {
+        let (message, outcome) = self.ended.poll(now_ns, waits)?;
+        let end = Control::ReceiveComplete { message, outcome };
+        let Some(clearance) = self.ended.misfit(message) else {
+            return Some(end);
+        };
+        self.held_end = Some(end);
+        Some(self.clear_to_send(message, vec![clearance]))
     }
 
     pub(crate) fn hasten_repeats(&mut self, now_ns: u64, waits: &RepeatWaits) {
@@ -380,17 +400,23 @@ impl RecvHalf {
         let range = self
             .clearances
             .poll(now_ns, waits, range, is_open, is_known)?;
-        Some(Control::ClearToSend(ClearToSend {
+        let clearances = range.clone().map_while(|m| Some(posted.get(m)?.clearance));
+        Some(self.clear_to_send(range.start, clearances.collect()))
+    }
+
+    fn clear_to_send(&self, first: u64, clearances: Vec<Clearance>) -> Control {
+        Control::ClearToSend(ClearToSend {
             posted: self.next,
             offers: self.settled,
-            first: range.start,
-            clearances: range
-                .map_while(|m| Some(posted.get(m)?.clearance))
-                .collect(),
-        }))
+            first,
+            clearances,
+        })
     }
 
     pub(crate) fn next_timeout(&self) -> Option<u64> {
+        if self.held_end.is_some() {
+            return Some(0);
+        }
         let clearing = self.clearances.next_timeout(self.next);
         self.ended.next_timeout().into_iter().chain(clearing).min()
     }

@@ -368,10 +368,11 @@ impl SendHalf {
         if message >= limit {
             return Err(Violation::MessageOutOfRange { message, limit });
         }
-        if self
-            .remove(message)
-            .is_some_and(|sending| sending.stage == Stage::Active)
-        {
+        // The event of a refusal that came before says how this message ends.
+        let was_open = |sending: MessageSend| {
+            sending.stage == Stage::Active && sending.clearance != Room::Never
+        };
+        if self.remove(message).is_some_and(was_open) {
             events.push_back(Event::Closed { message, outcome });
         }
         Ok(())

@@ -155,18 +155,18 @@ fn a_receive_that_waits_is_silent() {
 /// A message that violates the terms of its receive fails at both ends, and both name the reason.
 fn contradict(order: Order, capacity: usize, terms: RecvOptions, refusal: Refusal) {
     let mut world = World::new(1, long_haul(), &options());
-    // The receive is posted before the send starts, or later.
-    for early in [true, false] {
+    // The receive is posted before the send starts, before the offer arrives, or after it has arrived.
+    for posted_after in [None, Some(MS), Some(RTT)] {
         let post = |world: &mut World| {
             let inn = world.post_recv_with(Way::Forth, capacity, terms);
             inn.expect("a free slot")
         };
         let before = world.traffic.tally();
-        let posted = early.then(|| post(&mut world));
+        let early = posted_after.is_none().then(|| post(&mut world));
         world.run_for(RTT);
         let out = world.post_send(&order).expect("a free slot");
-        world.run_for(MS);
-        let inn = posted.unwrap_or_else(|| post(&mut world));
+        world.run_for(posted_after.unwrap_or(MS));
+        let inn = early.unwrap_or_else(|| post(&mut world));
         let order = order.clone();
         let parcel = Parcel { order, out, inn };
         let over = |_: &mut World| parcel.outcomes().iter().all(Option::is_some);

@@ -291,6 +291,33 @@ fn a_message_longer_than_its_buffer_fails_at_both_ends() {
     assert_eq!(events(&mut receiver), [Event::Refused { message, refusal }]);
 }
 
+/// The offer arrives before the receive is posted, so that the receiver finds first that the message does not fit. It says
+/// why whenever it says that the message is over.
+#[test]
+fn the_sender_learns_why_a_receive_that_was_posted_late_has_failed() {
+    let (mut sender, mut receiver) = pair();
+    let message = sender.start_send(spec(101)).unwrap();
+    tell(0, &mut sender, &mut receiver);
+    post(&mut receiver, 100);
+    let refusal = Refusal::TooLong {
+        length: 101,
+        capacity: 100,
+    };
+    assert_eq!(events(&mut receiver), [Event::Refused { message, refusal }]);
+    receiver.complete_recv(message, Outcome::Failed).unwrap();
+    // What it says is lost.
+    while receiver.poll_control(0, RTT_NS).is_some() {}
+    assert_eq!(events(&mut sender), []);
+    let later_ns = 10 * RTT_NS;
+    tell(later_ns, &mut sender, &mut receiver);
+    tell(later_ns, &mut receiver, &mut sender);
+    let refused = Event::SendRefused { message, refusal };
+    assert_eq!(events(&mut sender), [refused]);
+    sender.close_send(message, Outcome::Failed);
+    let again = tell(2 * later_ns, &mut sender, &mut receiver);
+    assert_eq!(again, 0, "the message is over");
+}
+
 #[test]
 fn a_stream_gets_its_length_later() {
     let (mut sender, mut receiver) = pair();
