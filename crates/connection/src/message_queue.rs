@@ -4,8 +4,8 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use farwrite::{
-    Endpoint, Error, MemoryRegion, Outcome, QpOptions, QueuePair, RealTime, RecvHandle, SendHandle,
-    SendOptions, UdpFabric,
+    Endpoint, Error, MemoryRegion, Outcome, QpOptions, QueuePair, RealTime, RecvHandle, Refusal,
+    SendHandle, SendOptions, UdpFabric,
 };
 
 use crate::cutover::{EndedMessages, Numbers};
@@ -266,7 +266,13 @@ impl MessageQueue {
                 return true;
             };
             if ticket.outcome().is_none() {
-                ticket.finish(outcome);
+                match send.refusal() {
+                    Some(Refusal::TooLong { length, capacity }) => {
+                        let limit = capacity;
+                        ticket.fail(TooLong::ForPeer { length, limit });
+                    }
+                    _ => ticket.finish(outcome),
+                }
                 self.ended += 1;
             }
             // The fabric can hold packets of the region for a moment.
@@ -326,7 +332,7 @@ impl MessageQueue {
                 }
                 // It fails alone.
                 Err(Error::TooLong { length, limit }) => {
-                    ticket.fail(TooLong { length, limit });
+                    ticket.fail(TooLong::ForPath { length, limit });
                     self.ended += 1;
                     self.unsent_bytes -= endpoint.deregister(region)?.length();
                 }

@@ -175,7 +175,7 @@ impl Messages {
     }
 
     /// Queues a message. Waits for room while [`MessageOptions::unsent_bytes`] are queued or under way. A
-    /// message that is longer than [`Messages::largest_message`] fails ([`TooLong`]).
+    /// message that is longer than [`Messages::largest_message`], or than the peer's buffers, fails ([`TooLong`]).
     pub fn send(&self, message: impl Into<Vec<u8>>) -> SentMessage {
         let message = message.into();
         let thread = self.connection().thread();
@@ -297,14 +297,14 @@ impl SentMessage {
         self.ticket.outcome()
     }
 
-    /// Whether it has failed because it is longer than the queue pair carries.
+    /// Whether it has failed because it is too long, and for what.
     #[must_use]
     pub fn too_long(&self) -> Option<TooLong> {
         self.ticket.too_long()
     }
 
     /// Waits for the outcome, at most for `limit`, and returns `None` after that. A failed message was
-    /// too long for the queue pair ([`SentMessage::too_long`]) or for the peer's buffer, or the connection is over.
+    /// too long ([`SentMessage::too_long`]), or the connection is over.
     ///
     /// # Errors
     /// [`Error::Endpoint`] if the port has failed permanently.

@@ -4,16 +4,30 @@ use std::sync::OnceLock;
 
 use farwrite::Outcome;
 
-/// A message is longer than [`Messages::largest_message`](crate::Messages::largest_message).
+/// Why a message is too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "the message has {length} bytes, and the queue pair carries at most {limit} in one on this path: send it in pieces"
-)]
-pub struct TooLong {
-    /// Bytes of the message.
-    pub length: u64,
-    /// Bytes of the largest message.
-    pub limit: u64,
+pub enum TooLong {
+    /// It is longer than [`Messages::largest_message`](crate::Messages::largest_message).
+    #[error(
+        "the message has {length} bytes, and the queue pair carries at most {limit} in one on this path: send it in pieces"
+    )]
+    ForPath {
+        /// Bytes of the message.
+        length: u64,
+        /// Bytes of the largest message.
+        limit: u64,
+    },
+    /// It is longer than the buffer that the peer has posted for it.
+    #[error(
+        "the message has {length} bytes, and the peer receives at most {limit} in one: send it in pieces, or raise \
+         longest_bytes of the peer's MessageOptions"
+    )]
+    ForPeer {
+        /// Bytes of the message.
+        length: u64,
+        /// Bytes of the buffer.
+        limit: u64,
+    },
 }
 
 /// How a message ended, once it has ended.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use farwrite::{Outcome, QpOptions, SendOptions};
 use farwrite_connection::{
     ByeCause, Connection, ConnectionOptions, Ended, Error, Keys, Listener, MessageOptions,
-    Messages, OpenedQueuePair, Purpose, TooLong, connect,
+    Messages, OpenedQueuePair, Purpose, SentMessage, TooLong, connect,
 };
 use farwrite_keys::{Code, Identity, KnownPeers, Proof, Psk};
 
@@ -553,14 +553,24 @@ fn queue_pairs_that_do_not_fit_are_refused() {
         longest_bytes: 100,
         ..MessageOptions::default()
     };
-    let (a, b) = (messages(a), b.into_messages(options).expect("buffers"));
+    let a = messages(a);
+    // It is sent before the peer has buffers.
     let long = a.send([1; 101]);
+    let b = b.into_messages(options).expect("buffers");
     let short = a.send([1; 100]);
     let came = b.receive(LONG).expect("no failure");
     assert_eq!(came, Some(vec![1; 100]));
     assert_eq!(long.wait(LONG).expect("no failure"), Some(Outcome::Failed));
     assert_eq!(short.wait(LONG).expect("no failure"), Some(Outcome::Whole));
-    assert_eq!((long.too_long(), short.too_long()), (None, None));
+    // And one after the peer has taken messages.
+    let longer = a.send([1; 102]);
+    assert_eq!(
+        longer.wait(LONG).expect("no failure"),
+        Some(Outcome::Failed)
+    );
+    let reason = |length| Some(TooLong::ForPeer { length, limit: 100 });
+    let reasons = [&long, &short, &longer].map(SentMessage::too_long);
+    assert_eq!(reasons, [reason(101), None, reason(102)]);
 }
 
 /// What is queued or under way has a bound, and a message that no path carries fails alone.
@@ -584,7 +594,7 @@ fn messages_wait_for_room() {
         beyond.wait(LONG).expect("no failure"),
         Some(Outcome::Failed)
     );
-    let reason = TooLong {
+    let reason = TooLong::ForPath {
         length: (1 << 20) + 1,
         limit: 1 << 20,
     };
