@@ -1,5 +1,6 @@
 //! An endpoint on a thread of its own.
 
+mod lender;
 mod lending;
 mod requests;
 mod tasks;
@@ -19,12 +20,12 @@ use crate::error::Error;
 use crate::handle::QueuePair;
 use crate::user_wakes::{QpWaker, UserWakes};
 use crate::waiters::Waiters;
-use lending::{Ending, Lending};
+use lending::{Ending, Lending, Polled};
 use requests::Request;
 use tasks::{Task, Tasks};
 
-pub(crate) use lending::Lender;
-pub use lending::RepeatedWait;
+pub(crate) use lender::Lender;
+pub use lender::RepeatedWait;
 pub use requests::TaskAdder;
 pub use tasks::{TaskId, TaskState};
 
@@ -86,7 +87,7 @@ struct SharedThread<F: RealTime> {
     polled: Waiters,
     /// Wakes the thread that polls the endpoint.
     waker: Waker,
-    lending: Lending<F>,
+    lending: Lending<Progress<F>>,
 }
 
 #[derive(Default)]
@@ -407,7 +408,7 @@ impl<F: RealTime> Progress<F> {
         // comes.
         let _ended = Ended(Arc::clone(&shared));
         while !shared.stop.load(Ordering::Acquire) {
-            let turned = match shared.polls_here(|| progress.round()) {
+            let turned = match progress.round() {
                 Ok(_) if shared.lending.is_wanted() => {
                     let ending;
                     (progress, ending) = shared.lending.lend(progress);
@@ -426,35 +427,6 @@ impl<F: RealTime> Progress<F> {
             }
         }
         progress.endpoint
-    }
-
-    /// Does what other threads ask for, polls, and runs tasks. Returns when to do it again.
-    fn round(&mut self) -> Result<Option<u64>, Error> {
-        let mut requests = 0;
-        for request in self.requests.try_iter().take(REQUESTS_A_POLL) {
-            match request {
-                Request::Call(call) => call(&mut self.endpoint),
-                Request::AddTask(id, qp, task) => {
-                    self.tasks.add(&mut self.endpoint, id, qp, task);
-                }
-                Request::RemoveTask(id) => self.tasks.remove(id),
-            }
-            requests += 1;
-        }
-        let next_ns = self.poll()?;
-        self.shared.polled.wake();
-        // There may be more requests, whose wakes ended earlier sleeps.
-        let is_full = requests == REQUESTS_A_POLL;
-        Ok(if is_full { Some(0) } else { next_ns })
-    }
-
-    /// Sleeps until the time that [`Progress::round`] has returned, or until there is more work.
-    fn sleep(&mut self, next_ns: Option<u64>, at_most: Duration) -> Result<(), Error> {
-        self.endpoint.wait_until(next_ns, at_most)
-    }
-
-    fn is_stopped(&self) -> bool {
-        self.shared.stop.load(Ordering::Acquire)
     }
 
     /// Polls the endpoint and runs its tasks. Returns when to poll again.
@@ -476,6 +448,40 @@ impl<F: RealTime> Progress<F> {
         let has_work = self.endpoint.has_work().then_some(0);
         let next = [next_ns, every_ns, pairs_ns, has_work];
         Ok(next.into_iter().flatten().min())
+    }
+}
+
+impl<F: RealTime> Polled for Progress<F> {
+    fn round(&mut self) -> Result<Option<u64>, Error> {
+        let _here = self.shared.polls_here();
+        let mut requests = 0;
+        for request in self.requests.try_iter().take(REQUESTS_A_POLL) {
+            match request {
+                Request::Call(call) => call(&mut self.endpoint),
+                Request::AddTask(id, qp, task) => {
+                    self.tasks.add(&mut self.endpoint, id, qp, task);
+                }
+                Request::RemoveTask(id) => self.tasks.remove(id),
+            }
+            requests += 1;
+        }
+        let next_ns = self.poll()?;
+        self.shared.polled.wake();
+        // There may be more requests, whose wakes ended earlier sleeps.
+        let is_full = requests == REQUESTS_A_POLL;
+        Ok(if is_full { Some(0) } else { next_ns })
+    }
+
+    fn sleep(&mut self, next_ns: Option<u64>, at_most: Duration) -> Result<(), Error> {
+        self.endpoint.wait_until(next_ns, at_most)
+    }
+
+    fn is_over(&self, time_ns: u64) -> bool {
+        time_ns <= self.endpoint.fabric().now_ns()
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.shared.stop.load(Ordering::Acquire)
     }
 }
 

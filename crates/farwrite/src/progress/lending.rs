@@ -6,66 +6,32 @@
 //! thread finds it. If none comes, the endpoint's thread takes the endpoint back ([`MOST_IDLE`]).
 
 use std::any::Any;
-use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use farwrite_fabric::Alarm;
-use farwrite_fabric::contract::RealTime;
 
-use super::{MAX_SLEEP, Progress, SharedThread};
+use super::MAX_SLEEP;
 use crate::error::Error;
 
 /// The longest time for which nobody polls an endpoint that a thread has borrowed and left. Arrivals and timers may wait
 /// for this time.
 /// A thread that polls and leaves the endpoint sets the alarm again when less than half of this time is left. It is also
 /// the longest time between two waits of a thread that borrows.
-const MOST_IDLE: Duration = Duration::from_micros(200);
+pub(super) const MOST_IDLE: Duration = Duration::from_micros(200);
 
-thread_local! {
-    /// The thread of an endpoint for which this thread polls at the moment. It polls no other endpoint meanwhile, and
-    /// waits for none.
-    static POLLS_FOR: Cell<*const ()> = const { Cell::new(std::ptr::null()) };
-}
-
-/// A thread of an endpoint, for threads that wait. It hides the type of the fabric.
-pub(crate) trait Lender: Send + Sync {
-    /// Counts the calling thread as one that may borrow the endpoint, until [`Lender::leave`].
-    fn enter(&self);
-    fn leave(&self);
-    /// Polls until `ready` returns true, or for `at_most`. Returns false if this thread may not poll, or may do so no
-    /// longer: the endpoint's thread does.
-    fn poll_until(&self, at_most: Duration, ready: &mut dyn FnMut() -> bool) -> bool;
-    /// Polls once, if a thread has borrowed the endpoint and left it.
-    fn poll_once(&self) -> bool;
-    /// Makes the endpoint's thread take the endpoint back at once, if nobody polls it.
-    fn recall(&self);
-}
-
-/// A wait that begins shortly after the last wait for the same thing has ended.
-pub struct RepeatedWait(Arc<dyn Lender>);
-
-impl RepeatedWait {
-    /// Returns `None` if the last wait ended too long ago.
-    pub(crate) fn begin(lender: &Arc<dyn Lender>, last_ended: Option<Instant>) -> Option<Self> {
-        last_ended.filter(|ended| ended.elapsed() < MOST_IDLE)?;
-        lender.enter();
-        Some(Self(Arc::clone(lender)))
-    }
-
-    /// Polls the endpoint until `ready` returns true, or for `at_most`. `ready` must not call the endpoint. Returns
-    /// false if this thread may not poll, or may do so no longer: then the caller waits for what polls.
-    pub fn poll_until(&self, at_most: Duration, mut ready: impl FnMut() -> bool) -> bool {
-        self.0.poll_until(at_most, &mut ready)
-    }
-}
-
-impl Drop for RepeatedWait {
-    fn drop(&mut self) {
-        self.0.leave();
-    }
+/// An endpoint, as whoever polls it sees it.
+pub(super) trait Polled {
+    /// Does what other threads ask for, polls, and runs tasks. Returns when to do it again.
+    fn round(&mut self) -> Result<Option<u64>, Error>;
+    /// Sleeps until the time that [`Polled::round`] has returned, or until there is more work.
+    fn sleep(&mut self, next_ns: Option<u64>, at_most: Duration) -> Result<(), Error>;
+    /// Whether this time is over, on the clock of [`Polled::round`].
+    fn is_over(&self, time_ns: u64) -> bool;
+    /// Whether the endpoint's thread is to end.
+    fn is_stopped(&self) -> bool;
 }
 
 /// Why an endpoint can be used no more.
@@ -86,8 +52,8 @@ enum TakeBack {
 }
 
 /// Where an endpoint is while its thread does not have it.
-pub(super) struct Lending<F: RealTime> {
-    state: Mutex<State<F>>,
+pub(super) struct Lending<P> {
+    state: Mutex<State<P>>,
     changed: Condvar,
     /// Wakes the endpoint's thread, which has lent the endpoint. `None` if the system gives none.
     alarm: OnceLock<Option<Alarm>>,
@@ -97,9 +63,9 @@ pub(super) struct Lending<F: RealTime> {
     users: AtomicUsize,
 }
 
-struct State<F: RealTime> {
+struct State<P> {
     /// The endpoint and its tasks, while no thread polls them.
-    left: Option<Box<Progress<F>>>,
+    left: Option<Box<P>>,
     ending: Option<Ending>,
     /// Whether a thread has borrowed the endpoint.
     is_borrowed: bool,
@@ -109,9 +75,9 @@ struct State<F: RealTime> {
     is_closed: bool,
 }
 
-impl<F: RealTime> State<F> {
+impl<P> State<P> {
     /// Keeps what a thread leaves, and sets the alarm that wakes the endpoint's thread.
-    fn leave(&mut self, progress: Box<Progress<F>>, alarm: &Alarm, take_back: TakeBack) {
+    fn leave(&mut self, progress: Box<P>, alarm: &Alarm, take_back: TakeBack) {
         self.left = Some(progress);
         let now = Instant::now();
         let least = match take_back {
@@ -132,7 +98,7 @@ impl<F: RealTime> State<F> {
     }
 }
 
-impl<F: RealTime> Default for Lending<F> {
+impl<P> Default for Lending<P> {
     fn default() -> Self {
         Self {
             state: Mutex::new(State {
@@ -150,8 +116,8 @@ impl<F: RealTime> Default for Lending<F> {
     }
 }
 
-impl<F: RealTime> Lending<F> {
-    fn lock(&self) -> MutexGuard<'_, State<F>> {
+impl<P: Polled> Lending<P> {
+    fn lock(&self) -> MutexGuard<'_, State<P>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -164,7 +130,7 @@ impl<F: RealTime> Lending<F> {
     }
 
     /// Lends the endpoint, and returns it when it has come back, with the reason if it can be used no more.
-    pub(super) fn lend(&self, progress: Box<Progress<F>>) -> (Box<Progress<F>>, Option<Ending>) {
+    pub(super) fn lend(&self, progress: Box<P>) -> (Box<P>, Option<Ending>) {
         let Some(alarm) = self.alarm() else {
             self.close();
             return (progress, None);
@@ -204,8 +170,63 @@ impl<F: RealTime> Lending<F> {
         self.changed.notify_all();
     }
 
-    /// Takes what a thread has left. `is_user`: the calling thread has called [`Lender::enter`].
-    fn take(&self, is_user: bool) -> Option<Borrowed<'_, F>> {
+    /// Counts the calling thread as one that may borrow, until [`Lending::leave`].
+    pub(super) fn enter(&self) {
+        self.users.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(super) fn leave(&self) {
+        self.users.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Polls until `ready` returns true, or for `at_most`. `wake` makes the endpoint's thread poll. Returns false if
+    /// the calling thread, which has called [`Lending::enter`], may not poll, or may do so no longer.
+    pub(super) fn poll_until(
+        &self,
+        at_most: Duration,
+        wake: impl FnOnce(),
+        ready: &mut dyn FnMut() -> bool,
+    ) -> bool {
+        let has_others = self.users.load(Ordering::Acquire) > 1;
+        if has_others || at_most.is_zero() {
+            return false;
+        }
+        let end = Instant::now().checked_add(at_most);
+        let Some(mut borrowed) = self.borrow(at_most, wake) else {
+            return false;
+        };
+        loop {
+            if ready() {
+                return true;
+            }
+            let left = end.map_or(MAX_SLEEP, |end| {
+                end.saturating_duration_since(Instant::now())
+            });
+            if left.is_zero() {
+                return true;
+            }
+            let Some(next_ns) = borrowed.round() else {
+                return false;
+            };
+            if ready() {
+                return true;
+            }
+            if borrowed.is_stopped() || !borrowed.sleep(next_ns, left.min(MAX_SLEEP)) {
+                return false;
+            }
+        }
+    }
+
+    /// Polls once, if a thread has borrowed the endpoint and left it.
+    pub(super) fn poll_once(&self) -> bool {
+        match self.take(false) {
+            Some(mut borrowed) => borrowed.round().is_some(),
+            None => false,
+        }
+    }
+
+    /// Takes what a thread has left. `is_user`: the calling thread has called [`Lending::enter`].
+    fn take(&self, is_user: bool) -> Option<Borrowed<'_, P>> {
         let mut state = self.lock();
         // An endpoint that can be used no more is for its own thread.
         if state.ending.is_some() || state.left.as_ref()?.is_stopped() {
@@ -223,20 +244,27 @@ impl<F: RealTime> Lending<F> {
     }
 
     /// Asks the endpoint's thread to lend, unless another thread has borrowed. Waits for `at_most`.
-    fn borrow(&self, shared: &SharedThread<F>, at_most: Duration) -> Option<Borrowed<'_, F>> {
+    fn borrow(&self, at_most: Duration, wake: impl FnOnce()) -> Option<Borrowed<'_, P>> {
         if let Some(borrowed) = self.take(true) {
             return Some(borrowed);
         }
-        let state = self.lock();
+        let mut state = self.lock();
         if state.is_closed || state.is_borrowed || self.is_wanted() {
             return None;
         }
         self.is_wanted.store(true, Ordering::Release);
-        shared.waker.wake();
-        let waited = self
-            .changed
-            .wait_timeout_while(state, at_most, |_| self.is_wanted());
-        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        wake();
+        let end = Instant::now().checked_add(at_most);
+        while self.is_wanted() {
+            let left = end.map_or(MAX_SLEEP, |end| {
+                end.saturating_duration_since(Instant::now())
+            });
+            if left.is_zero() {
+                break;
+            }
+            let waited = self.changed.wait_timeout(state, left);
+            (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        }
         self.is_wanted.store(false, Ordering::Release);
         drop(state);
         self.take(true)
@@ -244,26 +272,24 @@ impl<F: RealTime> Lending<F> {
 }
 
 /// An endpoint that this thread has borrowed.
-struct Borrowed<'a, F: RealTime> {
-    lending: &'a Lending<F>,
+struct Borrowed<'a, P: Polled> {
+    lending: &'a Lending<P>,
     /// `None` once it is given back.
-    progress: Option<Box<Progress<F>>>,
+    progress: Option<Box<P>>,
     ending: Option<Ending>,
     is_user: bool,
     take_back: TakeBack,
 }
 
-impl<F: RealTime> Borrowed<'_, F> {
+impl<P: Polled> Borrowed<'_, P> {
     /// Does a round of the endpoint's thread. Returns when to do the next one, and `None` if the endpoint can be used
     /// no more.
-    fn round(&mut self, shared: &SharedThread<F>) -> Option<Option<u64>> {
+    fn round(&mut self) -> Option<Option<u64>> {
         let progress = self.progress.as_mut()?;
-        let round = || shared.polls_here(|| progress.round());
         // A panic ends the endpoint: nobody uses it after that.
-        self.ending = match catch_unwind(AssertUnwindSafe(round)) {
+        self.ending = match catch_unwind(AssertUnwindSafe(|| progress.round())) {
             Ok(Ok(next_ns)) => {
-                let now_ns = progress.endpoint.fabric().now_ns();
-                let is_due = next_ns.is_some_and(|next_ns| next_ns <= now_ns);
+                let is_due = next_ns.is_some_and(|next_ns| progress.is_over(next_ns));
                 self.take_back = if is_due {
                     TakeBack::AtOnce
                 } else {
@@ -286,9 +312,15 @@ impl<F: RealTime> Borrowed<'_, F> {
         self.ending = slept.err().map(Ending::Failed);
         self.ending.is_none()
     }
+
+    fn is_stopped(&self) -> bool {
+        self.progress
+            .as_ref()
+            .is_some_and(|progress| progress.is_stopped())
+    }
 }
 
-impl<F: RealTime> Drop for Borrowed<'_, F> {
+impl<P: Polled> Drop for Borrowed<'_, P> {
     fn drop(&mut self) {
         let (Some(progress), Some(alarm)) = (self.progress.take(), self.lending.alarm()) else {
             return;
@@ -304,84 +336,4 @@ impl<F: RealTime> Drop for Borrowed<'_, F> {
         state.ending = self.ending.take();
         state.leave(progress, alarm, self.take_back);
     }
-}
-
-impl<F: RealTime> SharedThread<F> {
-    /// Runs `round`, which polls, on this thread.
-    pub(super) fn polls_here<R>(&self, round: impl FnOnce() -> R) -> R {
-        struct Restore(*const ());
-        impl Drop for Restore {
-            fn drop(&mut self) {
-                POLLS_FOR.set(self.0);
-            }
-        }
-        let _restore = Restore(POLLS_FOR.replace(std::ptr::from_ref(self).cast()));
-        round()
-    }
-
-    /// Whether the calling thread polls for this thread at the moment.
-    pub(super) fn is_polled_here(&self) -> bool {
-        std::ptr::eq(POLLS_FOR.get(), std::ptr::from_ref(self).cast())
-    }
-}
-
-impl<F: RealTime<Tx: Send> + Send + 'static> Lender for SharedThread<F> {
-    fn enter(&self) {
-        self.lending.users.fetch_add(1, Ordering::AcqRel);
-    }
-
-    fn leave(&self) {
-        self.lending.users.fetch_sub(1, Ordering::AcqRel);
-    }
-
-    fn poll_until(&self, at_most: Duration, ready: &mut dyn FnMut() -> bool) -> bool {
-        let has_others = self.lending.users.load(Ordering::Acquire) > 1;
-        if has_others || at_most.is_zero() || polls_for_any() {
-            return false;
-        }
-        let end = Instant::now().checked_add(at_most);
-        let Some(mut borrowed) = self.lending.borrow(self, at_most) else {
-            return false;
-        };
-        loop {
-            if ready() {
-                return true;
-            }
-            let left = end.map_or(MAX_SLEEP, |end| {
-                end.saturating_duration_since(Instant::now())
-            });
-            if left.is_zero() {
-                return true;
-            }
-            let Some(next_ns) = borrowed.round(self) else {
-                return false;
-            };
-            if ready() {
-                return true;
-            }
-            let is_stopped = self.stop.load(Ordering::Acquire);
-            if is_stopped || !borrowed.sleep(next_ns, left.min(MAX_SLEEP)) {
-                return false;
-            }
-        }
-    }
-
-    fn poll_once(&self) -> bool {
-        if polls_for_any() {
-            return false;
-        }
-        match self.lending.take(false) {
-            Some(mut borrowed) => borrowed.round(self).is_some(),
-            None => false,
-        }
-    }
-
-    fn recall(&self) {
-        self.lending.recall();
-    }
-}
-
-/// Whether this thread polls an endpoint at the moment.
-fn polls_for_any() -> bool {
-    !POLLS_FOR.get().is_null()
 }
