@@ -117,7 +117,7 @@ tsan: #- fabrics, endpoints with threads, C programs and the NCCL plugin under T
 asan: #- the same under AddressSanitizer, which also looks for leaks (downloads a nightly compiler)
 	$(call sanitized,asan,address$(comma)undefined)
 
-loom: #- interleavings of receive workers on the slot table, of their notices and of coding threads
+loom: #- interleavings of receive workers on the slot table, of their notices, of coding threads and of threads that poll in turn
 	@# The tests are short and everything below them is compiled again, so it is compiled without optimisation.
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom CARGO_PROFILE_DEV_OPT_LEVEL=0 $(CARGO) test \
 		--package farwrite-sdr --package farwrite --lib -- interleavings

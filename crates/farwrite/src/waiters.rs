@@ -1,8 +1,19 @@
 //! Threads that wait for one thing.
 
-use std::sync::atomic::{AtomicUsize, Ordering, fence};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 use std::time::{Duration, Instant};
+
+#[cfg(not(all(test, loom)))]
+use std::sync::{
+    Condvar, Mutex, MutexGuard,
+    atomic::{AtomicUsize, Ordering, fence},
+};
+
+#[cfg(all(test, loom))]
+use loom::sync::{
+    Condvar, Mutex, MutexGuard,
+    atomic::{AtomicUsize, Ordering, fence},
+};
 
 /// Threads that wait for one thing, such as the next connection of a listener. The code that changes the
 /// thing calls [`Waiters::wake`] after the change.

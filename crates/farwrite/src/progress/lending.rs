@@ -7,11 +7,24 @@
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+#[cfg(not(all(test, loom)))]
 use farwrite_fabric::Alarm;
+#[cfg(not(all(test, loom)))]
+use std::sync::{
+    Condvar, Mutex, MutexGuard,
+    atomic::{AtomicBool, AtomicUsize, Ordering},
+};
+
+#[cfg(all(test, loom))]
+use interleavings::{Alarm, now};
+#[cfg(all(test, loom))]
+use loom::sync::{
+    Condvar, Mutex, MutexGuard,
+    atomic::{AtomicBool, AtomicUsize, Ordering},
+};
 
 use super::MAX_SLEEP;
 use crate::error::Error;
@@ -21,6 +34,11 @@ use crate::error::Error;
 /// A thread that polls and leaves the endpoint sets the alarm again when less than half of this time is left. It is also
 /// the longest time between two waits of a thread that borrows.
 pub(super) const MOST_IDLE: Duration = Duration::from_micros(200);
+
+#[cfg(not(all(test, loom)))]
+fn now() -> Instant {
+    Instant::now()
+}
 
 /// An endpoint, as whoever polls it sees it.
 pub(super) trait Polled {
@@ -79,7 +97,7 @@ impl<P> State<P> {
     /// Keeps what a thread leaves, and sets the alarm that wakes the endpoint's thread.
     fn leave(&mut self, progress: Box<P>, alarm: &Alarm, take_back: TakeBack) {
         self.left = Some(progress);
-        let now = Instant::now();
+        let now = now();
         let least = match take_back {
             TakeBack::AtOnce => None,
             TakeBack::Later => Some(now + MOST_IDLE / 2),
@@ -191,7 +209,7 @@ impl<P: Polled> Lending<P> {
         if has_others || at_most.is_zero() {
             return false;
         }
-        let end = Instant::now().checked_add(at_most);
+        let end = now().checked_add(at_most);
         let Some(mut borrowed) = self.borrow(at_most, wake) else {
             return false;
         };
@@ -199,9 +217,7 @@ impl<P: Polled> Lending<P> {
             if ready() {
                 return true;
             }
-            let left = end.map_or(MAX_SLEEP, |end| {
-                end.saturating_duration_since(Instant::now())
-            });
+            let left = end.map_or(MAX_SLEEP, |end| end.saturating_duration_since(now()));
             if left.is_zero() {
                 return true;
             }
@@ -254,11 +270,9 @@ impl<P: Polled> Lending<P> {
         }
         self.is_wanted.store(true, Ordering::Release);
         wake();
-        let end = Instant::now().checked_add(at_most);
+        let end = now().checked_add(at_most);
         while self.is_wanted() {
-            let left = end.map_or(MAX_SLEEP, |end| {
-                end.saturating_duration_since(Instant::now())
-            });
+            let left = end.map_or(MAX_SLEEP, |end| end.saturating_duration_since(now()));
             if left.is_zero() {
                 break;
             }
@@ -337,3 +351,6 @@ impl<P: Polled> Drop for Borrowed<'_, P> {
         state.leave(progress, alarm, self.take_back);
     }
 }
+
+#[cfg(all(test, loom))]
+mod interleavings;
