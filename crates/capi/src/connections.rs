@@ -72,15 +72,21 @@ pub(crate) fn keys(
     Ok(keys)
 }
 
+fn options(omit_icrc: bool) -> ConnectionOptions {
+    ConnectionOptions {
+        omit_icrc,
+        ..ConnectionOptions::default()
+    }
+}
+
 impl Listening {
-    pub(crate) fn new(addr: &str, keys: &Keys) -> Result<Self, Failure> {
+    pub(crate) fn new(addr: &str, keys: &Keys, omit_icrc: bool) -> Result<Self, Failure> {
         let parsed: SocketAddr = addr.parse().map_err(|_| {
             Failure::new(format!(
                 "addr = {addr:?}: write ADDRESS:PORT, such as [::]:4792"
             ))
         })?;
-        let options = ConnectionOptions::default();
-        let listener = Listener::bind(parsed, keys, &options)?;
+        let listener = Listener::bind(parsed, keys, &options(omit_icrc))?;
         Ok(Self(listener, Descriptor::default()))
     }
 
@@ -100,9 +106,13 @@ impl Connected {
         Self(connection, Descriptor::default())
     }
 
-    pub(crate) fn new(addr: &str, keys: &Keys, peer: &str) -> Result<Self, Failure> {
-        let options = ConnectionOptions::default();
-        Ok(Self::of(connect(addr, keys, peer, &options)?))
+    pub(crate) fn new(
+        addr: &str,
+        keys: &Keys,
+        omit_icrc: bool,
+        peer: &str,
+    ) -> Result<Self, Failure> {
+        Ok(Self::of(connect(addr, keys, peer, &options(omit_icrc))?))
     }
 
     /// A descriptor that is readable while the peer's next queue pair or stream can be accepted.
@@ -154,5 +164,35 @@ pub(crate) fn gone(connection: &Connection, error: farwrite::Error) -> Failure {
             Failure::new("the queue pair was closed by another thread during the call")
         }
         (error, _) => error.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    const LIMIT_MS: u32 = 20_000;
+
+    #[test]
+    fn queue_pairs_say_that_the_icrc_is_omitted() {
+        let keys = Keys::default().with_psk(&Psk::generate().expect("randomness"));
+        for omit_icrc in [false, true] {
+            let listening = Listening::new("127.0.0.1:0", &keys, omit_icrc).expect("a port");
+            let to = listening.0.local_addr().to_string();
+            let near = Connected::new(&to, &keys, omit_icrc, "").expect("connected");
+            let far = listening.accept(LIMIT_MS).expect("accepted");
+            let ends = thread::scope(|scope| {
+                let opening = scope.spawn(|| near.open_qp("x", LIMIT_MS).expect("opened"));
+                let accepted = far.accept_qp(Some("x"), LIMIT_MS).expect("accepted");
+                [opening.join().expect("no panic"), accepted]
+            });
+            for end in ends {
+                let info = end.0.call(|endpoint, qp| endpoint.qp_info(qp));
+                let info = info.expect("the thread runs").expect("it exists");
+                assert_eq!(info.omits_icrc, omit_icrc);
+            }
+        }
     }
 }

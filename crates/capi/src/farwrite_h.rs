@@ -17,14 +17,16 @@ use crate::table::{self, number};
 /// Bytes that a stream copies at a time.
 const COPY_BYTES: usize = 1 << 16;
 
-fn read_keys(attr: In<farwrite_keys>) -> Result<Keys, Failure> {
+/// The keys of a connection, and whether its packets have no ICRC.
+fn read_keys(attr: In<farwrite_keys>) -> Result<(Keys, bool), Failure> {
     let files = attr.read_known()?;
     let files = files.ok_or_else(|| Failure::new("keys is NULL"))?;
-    keys(
+    let keys = keys(
         files.identity_file.read_if_any(),
         files.known_peers_file.read_if_any(),
         files.psk_file.read_if_any(),
-    )
+    )?;
+    Ok((keys, files.omit_icrc != 0))
 }
 
 fn terms(attr: In<farwrite_message_attr>) -> Result<Terms, Failure> {
@@ -75,6 +77,7 @@ c_header! {
         identity_file: Text,
         known_peers_file: Text,
         psk_file: Text,
+        omit_icrc: u64,
     }
     struct farwrite_message_attr {
         size: usize,
@@ -122,7 +125,8 @@ c_header! {
         Ok(CEnum::new(failure::last_code()))
     }
     fn farwrite_listen(addr: Text, keys: In<farwrite_keys>) -> *mut farwrite_listener {
-        let listening = Listening::new(&addr.read("addr")?, &read_keys(keys)?)?;
+        let (keys, omit_icrc) = read_keys(keys)?;
+        let listening = Listening::new(&addr.read("addr")?, &keys, omit_icrc)?;
         table::publish(listening)
     }
     fn farwrite_listener_port(listener: *mut farwrite_listener, port: Out<u32>) -> c_int {
@@ -147,7 +151,8 @@ c_header! {
     }
     fn farwrite_connect(addr: Text, keys: In<farwrite_keys>, peer: Text) -> *mut farwrite_connection {
         let peer = peer.read_if_any().unwrap_or_default();
-        let connected = Connected::new(&addr.read("addr")?, &read_keys(keys)?, &peer)?;
+        let (keys, omit_icrc) = read_keys(keys)?;
+        let connected = Connected::new(&addr.read("addr")?, &keys, omit_icrc, &peer)?;
         table::publish(connected)
     }
     fn farwrite_peer_name(

@@ -34,7 +34,8 @@ static void connections(char *psk_file)
 {
 	struct farwrite_keys keys = {.size = sizeof(keys), .psk_file = psk_file}, none = {.size = sizeof(none)},
 			     half = {.size = sizeof(half), .identity_file = "/nonesuch"},
-			     wrong = {.size = sizeof(wrong), .psk_file = "/nonesuch"}, unsized = {.psk_file = psk_file};
+			     wrong = {.size = sizeof(wrong), .psk_file = "/nonesuch"}, unsized = {.psk_file = psk_file},
+			     older = {.size = offsetof(struct farwrite_keys, omit_icrc), .psk_file = psk_file};
 	struct farwrite_message_attr attr = {sizeof(attr), "sr-nack", 300, 1}, unknown = {sizeof(unknown), "nonesuch", 0, 0},
 				     without_size = {0};
 	/* As of a program that was built with headers of a later version. */
@@ -65,6 +66,9 @@ static void connections(char *psk_file)
 	CHECK(!farwrite_listen("127.0.0.1:0", &wrong));
 	CHECK(!farwrite_listen("127.0.0.1:0", &unsized));
 	CHECK(farwrite_last_code() == SDR_ERROR && strstr(farwrite_last_error(), "sizeof(struct farwrite_keys)"));
+	server.listener = farwrite_listen("127.0.0.1:0", &older);
+	CHECK(server.listener);
+	WORKS(farwrite_listener_close(server.listener));
 	server.listener = farwrite_listen("127.0.0.1:0", &keys);
 	CHECK(server.listener);
 	FAILS(farwrite_listener_port(NULL, &port));
