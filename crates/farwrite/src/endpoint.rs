@@ -254,13 +254,18 @@ impl<F: Fabric> Endpoint<F> {
     /// go on with smaller packets: the MTU of a queue pair does not change.
     ///
     /// # Errors
-    /// Those of [`Endpoint::destroy_qp`] and [`Endpoint::create_qp`]. The old queue pair is gone in any case.
+    /// Those of [`Endpoint::destroy_qp`] and [`Endpoint::create_qp`], and [`Error::Fabric`] if another queue pair has its
+    /// place. The old queue pair is gone in any case.
     pub fn replace_qp(&mut self, qp: QueuePair, options: QpOptions) -> Result<QueuePair, Error> {
         self.destroy_qp(qp)?;
         // The place that was freed last is taken first.
         let new = self.create_qp(options)?;
-        debug_assert_eq!(new.index, qp.index, "tasks belong to the place");
-        Ok(new)
+        if new.index == qp.index {
+            return Ok(new);
+        }
+        // Tasks belong to the place: those of the old queue pair would never run again.
+        self.destroy_qp(new)?;
+        Err(FabricError::OutOfResources(Table::QueuePair).into())
     }
 
     /// Ends a queue pair because of `reason`: later calls fail with [`Error::BrokenQueuePair`], until it is destroyed.
