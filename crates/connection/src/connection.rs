@@ -222,8 +222,7 @@ impl Connection {
     /// ([`ConnectionOptions::max_queue_pairs`](crate::ConnectionOptions::max_queue_pairs)).
     ///
     /// # Errors
-    /// [`Error::Refused`] if the shapes differ, or the path comes to carry only smaller packets meanwhile (open it
-    /// again then), [`Error::Timeout`] if the peer does not accept it,
+    /// [`Error::Refused`] if the shapes differ, [`Error::Timeout`] if the peer does not accept it,
     /// [`Error::InvalidName`], [`Error::Over`], [`Error::Endpoint`].
     pub fn open_queue_pair(
         &self,
@@ -232,12 +231,30 @@ impl Connection {
         limit: Duration,
     ) -> Result<OpenedQueuePair, Error> {
         let start = Instant::now();
-        let timeout = || Error::Timeout {
-            what: format!("the peer's acceptance of queue pair {name:?}"),
-            within: limit,
-        };
         let left = || limit.saturating_sub(start.elapsed());
-        let largest_message = self.largest_message(&options);
+        loop {
+            match self.ask_for_pair(name, &options, left)? {
+                Asked::Accepted(opened) => return Ok(opened),
+                // The path has come to carry only smaller packets.
+                Asked::Again => {}
+                Asked::TooLate => {
+                    return Err(Error::Timeout {
+                        what: format!("the peer's acceptance of queue pair {name:?}"),
+                        within: limit,
+                    });
+                }
+            }
+        }
+    }
+
+    /// Asks the peer once for a queue pair, while time is `left`.
+    fn ask_for_pair(
+        &self,
+        name: &str,
+        options: &QpOptions,
+        left: impl Fn() -> Duration,
+    ) -> Result<Asked, Error> {
+        let largest_message = self.largest_message(options);
         let number = loop {
             let (named, options) = (name.to_owned(), options.clone());
             let begin = move |session: &mut Session, shared: &mut Shared<'_>| match session
@@ -251,7 +268,9 @@ impl Connection {
             }
             let may_open = |session: &mut Session| session.may_open();
             let waited = self.wait(left(), |session| session.is_none_or(may_open).then_some(()))?;
-            waited.ok_or_else(timeout)?;
+            if waited.is_none() {
+                return Ok(Asked::TooLate);
+            }
         };
         // From here on, dropping this closes the queue pair.
         let mut opened = OpenedQueuePair {
@@ -265,13 +284,14 @@ impl Connection {
             Some(session) => session.finish_open(number, name),
             None => Some(Err(Ended::Closed.into())),
         })?;
-        match answer {
-            Some(qp) => {
-                opened.qp = Some(qp?);
-                Ok(opened)
-            }
-            None => Err(timeout()),
-        }
+        let Some(answer) = answer else {
+            return Ok(Asked::TooLate);
+        };
+        opened.qp = answer?;
+        Ok(match opened.qp {
+            Some(_) => Asked::Accepted(opened),
+            None => Asked::Again,
+        })
     }
 
     /// Accepts the next queue pair that the peer opens by `name`, or by any name, if `None`. Waits at most
@@ -330,6 +350,14 @@ impl Connection {
             });
         Ok(opened)
     }
+}
+
+/// What a request for a queue pair has led to.
+enum Asked {
+    Accepted(OpenedQueuePair),
+    /// It must be asked for again.
+    Again,
+    TooLate,
 }
 
 impl fmt::Debug for Connection {

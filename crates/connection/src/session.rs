@@ -453,7 +453,7 @@ impl Session {
         self.mtu = mtu;
         self.tell(&Message::Ready { mtu });
         if let Some((name, options)) = shared.options.first.clone()
-            // The program gets the error when it asks for the queue pair, and opens it again.
+            // The program gets the error when it asks for the queue pair.
             && let Ok(Some(number)) = self.begin_open(shared, &name, options)
         {
             self.first = Some((number, name));

@@ -169,12 +169,13 @@ impl Session {
         Ok(Some(number))
     }
 
-    /// The result of [`Session::begin_open`]: the queue pair, once the peer has answered.
+    /// The result of [`Session::begin_open`], once the peer has answered: the queue pair, or `None` if the path has come
+    /// to carry only smaller packets, so that it must be asked for again.
     pub(crate) fn finish_open(
         &mut self,
         number: u32,
         name: &str,
-    ) -> Option<Result<QueuePair, Error>> {
+    ) -> Option<Result<Option<QueuePair>, Error>> {
         if let Err(over) = self.check_open() {
             return Some(Err(over));
         }
@@ -185,11 +186,14 @@ impl Session {
                 self.pairs.insert(number, OpenPair::new(qp, options));
                 // Others may wait for its place. No poll follows this call.
                 self.tell_waiters();
-                Some(Ok(qp))
+                Some(Ok(Some(qp)))
             }
             Err(reason) => {
                 // The caller gives it up, which destroys the queue pair.
                 opening.answer = Some(Err(reason.clone()));
+                if opening.options.sdr.mtu > self.mtu {
+                    return Some(Ok(None));
+                }
                 let name = name.to_owned();
                 Some(Err(Error::Refused { name, reason }))
             }
@@ -315,7 +319,7 @@ impl Session {
 /// Why a queue pair is not opened whose packets do not pass any more.
 pub(super) fn too_large(mtu: u32) -> Text {
     Text::new(format!(
-        "the path has come to carry only packets of {mtu} bytes: open it again"
+        "the path has come to carry only packets of {mtu} bytes"
     ))
 }
 

@@ -329,3 +329,27 @@ fn very_many_queue_pairs_break_one_after_the_other() {
         assert!(end.ended().is_none());
     }
 }
+
+/// Either end may find that the path shrinks while the program of the other one has not answered.
+#[test]
+fn a_request_is_made_again_with_smaller_packets() {
+    let world = World::new();
+    for finds in [0, 1] {
+        let ends = world.with_liar(true);
+        let [near, far] = &ends;
+        thread::scope(|scope| {
+            let opening = scope.spawn(|| near.open_queue_pair("x", QpOptions::default(), LONG));
+            asked(far);
+            shrink(&ends[finds], 2048);
+            let accepted = accept(far);
+            let opened = opening.join().expect("no panic").expect("accepted");
+            for pair in [opened, accepted] {
+                let info = pair.call(|endpoint, qp| endpoint.qp_info(qp));
+                let info = info.expect("it runs").expect("connected");
+                assert_eq!(info.config.mtu, 2048);
+                assert_eq!(pair.largest_message(), info.config.max_message_bytes);
+            }
+        });
+    }
+    world.works();
+}
