@@ -16,6 +16,7 @@ use crate::message::Introduction;
 use crate::{Connection, Keys, Listener, MessageOptions, Messages, OpenedQueuePair, connect};
 
 mod cutovers;
+mod words;
 
 const LONG: Duration = Duration::from_secs(20);
 const LOOPBACK: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 0);
@@ -219,7 +220,7 @@ fn what_has_no_meaning_here_has_no_effect() {
             Message::Close { number }.encode(),
             Message::Close { number: u32::MAX }.encode(),
         ];
-        messages.extend((10..=255).map(|kind| vec![kind; 4096]));
+        messages.extend((11..=255).map(|kind| vec![kind; 4096]));
         say(&liar, messages);
         opened(&honest, &liar);
         assert_eq!(honest.mtu(), mtu);
