@@ -1,4 +1,5 @@
-//! The channel of a transfer: messages of any length, in order, over one stream of a connection (P8.1).
+//! The channel of a transfer: messages of any length, in order, over one stream of a connection, and words, which
+//! overtake them (P8.11).
 
 #[cfg(test)]
 mod tests;
@@ -16,12 +17,19 @@ use farwrite_stream::{
     ConnectionExt, Error as StreamError, ReadHalf, StreamControl, StreamOptions, WriteHalf,
 };
 
+use crate::words::Words;
+
 /// The name of the stream.
 const NAME: &str = "farwrite files";
 /// Bytes of a message's length, in front of it.
 const PREFIX_BYTES: usize = 4;
 /// The most bytes that are read at a time.
 const READ_BYTES: usize = 64 << 10;
+/// The longest time between two looks for a word while nothing comes on the stream, and between two calls of what a
+/// writer does besides.
+const LOOK: Duration = Duration::from_millis(50);
+/// The same while there is always something on the stream.
+const LOOK_WHEN_BUSY: Duration = Duration::from_millis(250);
 /// The time limit for the last message, and for the end of the connection, with a peer that may be gone.
 pub(crate) const LAST_MESSAGE: Duration = Duration::from_secs(1);
 
@@ -116,6 +124,10 @@ pub(crate) struct CloseHandle {
 #[derive(Debug)]
 pub(crate) struct Reader {
     stream: ReadHalf,
+    words: Words,
+    /// How many words have come, and when this was looked at.
+    heard: u64,
+    looked_at: Instant,
     timeout: Option<Duration>,
     incoming: Incoming,
     /// Bytes that have been read and not been used.
@@ -188,6 +200,9 @@ impl Channel {
         Ok(Self {
             reader: Reader {
                 stream: reader,
+                words: close_handle.words(),
+                heard: 0,
+                looked_at: Instant::now(),
                 timeout: None,
                 incoming: Incoming::default(),
                 buffer: Vec::new(),
@@ -228,10 +243,10 @@ impl Channel {
     /// [`ChannelError::Message`] for more than [`ChannelMessage::MAX_BYTES`]: nothing is sent. After any other one,
     /// later calls return only [`ChannelError::Over`].
     pub fn send<T: ChannelMessage>(&mut self, message: &T) -> Result<(), ChannelError> {
-        self.writer.send(message)
+        self.writer.send(message, || {})
     }
 
-    /// Waits for a message. After [`ChannelError::Timeout`] it may be called again: the received bytes of
+    /// Waits for a message or a word. After [`ChannelError::Timeout`] it may be called again: the received bytes of
     /// a message are kept.
     ///
     /// # Errors
@@ -258,15 +273,20 @@ impl Channel {
         self.close_handle.clone()
     }
 
-    /// Sends the last message, and ends the channel when the peer has it, or after a second.
-    pub(crate) fn end<T: ChannelMessage>(mut self, message: &T) {
+    /// Says the last word, and ends the channel when the peer has it, or after a second.
+    pub(crate) fn end<T: ChannelMessage>(self, word: &T) {
         // If this fails, the peer notices the end of the channel.
-        let _ = self.writer.send_last(message);
+        let _ = self.close_handle.words().say(word);
         self.close_handle.close();
     }
 }
 
 impl CloseHandle {
+    /// What both ends say besides.
+    pub(crate) fn words(&self) -> Words {
+        Words(self.connection.clone())
+    }
+
     /// As [`CloseHandle::close`], when all was said and both ends know it. Does not wait for the peer.
     pub(crate) fn depart(&self) {
         self.stream.close();
@@ -276,45 +296,57 @@ impl CloseHandle {
     /// Ends the channel: what waits on it fails with [`ChannelError::Over`]. Waits until the peer knows it, at most a
     /// second.
     pub(crate) fn close(&self) {
-        self.stream.close();
+        // The end of the stream would overtake the last word.
         self.connection.finish(LAST_MESSAGE);
+        self.stream.close();
     }
 }
 
 impl Writer {
-    /// As [`Channel::send`].
+    /// As [`Channel::send`]. Calls `meanwhile` again and again.
     ///
     /// # Errors
     /// As [`Channel::send`].
-    pub(crate) fn send<T: ChannelMessage>(&mut self, message: &T) -> Result<(), ChannelError> {
+    pub(crate) fn send<T: ChannelMessage>(
+        &mut self,
+        message: &T,
+        mut meanwhile: impl FnMut(),
+    ) -> Result<(), ChannelError> {
         if self.is_over {
             return Err(ChannelError::Over);
         }
-        let sent = self.stream.write_all(&framed(message)?);
-        self.is_over = sent.is_err();
-        Ok(sent?)
+        let bytes = framed(message)?;
+        let mut left = &bytes[..];
+        self.stream.set_timeout(Some(LOOK));
+        while !left.is_empty() {
+            match self.stream.write(left) {
+                Ok(written) => left = &left[written..],
+                Err(error) if error.kind() == ErrorKind::TimedOut => {}
+                Err(error) => {
+                    self.is_over = true;
+                    return Err(error.into());
+                }
+            }
+            meanwhile();
+        }
+        Ok(())
     }
 
-    /// Waits until the peer has all messages.
-    pub(crate) fn wait_delivered(&mut self) -> Result<(), ChannelError> {
-        Ok(self.stream.wait_delivered()?)
-    }
-
-    /// From now on, a message fails if it does not fit within a second into what the peer takes.
-    pub(crate) fn hurry(&mut self) {
-        self.stream.set_timeout(Some(LAST_MESSAGE));
-    }
-
-    /// Sends the last message, and waits until the peer has it, both within a second.
+    /// Waits until the peer has all messages. Calls `meanwhile` again and again.
     ///
     /// # Errors
-    /// As [`Writer::send`].
-    pub(crate) fn send_last<T: ChannelMessage>(&mut self, message: &T) -> Result<(), ChannelError> {
-        self.hurry();
-        self.send(message)?;
-        self.is_over = true;
-        self.stream.finish();
-        Ok(self.stream.wait_delivered()?)
+    /// [`ChannelError`].
+    pub(crate) fn wait_delivered(
+        &mut self,
+        mut meanwhile: impl FnMut(),
+    ) -> Result<(), ChannelError> {
+        self.stream.set_timeout(Some(LOOK));
+        loop {
+            match self.stream.wait_delivered() {
+                Err(StreamError::TimedOut) => meanwhile(),
+                delivered => return Ok(delivered?),
+            }
+        }
     }
 }
 
@@ -324,9 +356,9 @@ impl Reader {
         self.timeout = timeout;
     }
 
-    /// Whether something has come that was not read. If not, `waker` is woken when something comes.
+    /// Whether something has come that was not read. If not, `waker` is woken when something comes, except a word.
     pub(crate) fn is_ready(&self, waker: &Waker) -> bool {
-        !self.buffer.is_empty() || self.stream.is_ready(waker)
+        !self.buffer.is_empty() || self.words.has_after(self.heard) || self.stream.is_ready(waker)
     }
 
     /// As [`Channel::recv`].
@@ -345,6 +377,12 @@ impl Reader {
     fn receive<T: ChannelMessage>(&mut self) -> Result<T, ChannelError> {
         let start = Instant::now();
         loop {
+            // A word comes after what was said before it, unless there is always more of that.
+            if self.looked_at.elapsed() >= LOOK_WHEN_BUSY
+                && let Some(word) = self.next_word()?
+            {
+                return Ok(word);
+            }
             let mut unused = &self.buffer[..];
             let received = self.incoming.take(&mut unused)?;
             let used = self.buffer.len() - unused.len();
@@ -355,21 +393,39 @@ impl Reader {
             let left = self
                 .timeout
                 .map(|timeout| timeout.saturating_sub(start.elapsed()));
-            self.stream.set_timeout(left);
+            let is_last = left.is_some_and(|left| left <= LOOK);
+            self.stream
+                .set_timeout(Some(left.unwrap_or(LOOK).min(LOOK)));
             self.buffer.resize(READ_BYTES, 0);
             let read = self.stream.read(&mut self.buffer);
             self.buffer.truncate(read.as_ref().map_or(0, |read| *read));
+            if self.buffer.is_empty()
+                && let Some(word) = self.next_word()?
+            {
+                return Ok(word);
+            }
             match read {
                 Ok(0) if self.incoming.is_between_messages() => return Err(ChannelError::Closed),
                 Ok(0) => return Err(ChannelError::Truncated),
                 Ok(_) => {}
-                Err(error) if error.kind() == ErrorKind::TimedOut => {
+                Err(error) if error.kind() == ErrorKind::TimedOut && is_last => {
                     let after = self.timeout.unwrap_or_default();
                     return Err(ChannelError::Timeout { after });
                 }
+                Err(error) if error.kind() == ErrorKind::TimedOut => {}
                 Err(error) => return Err(error.into()),
             }
         }
+    }
+
+    /// The last word of the peer, if it is new.
+    fn next_word<T: ChannelMessage>(&mut self) -> Result<Option<T>, ChannelError> {
+        self.looked_at = Instant::now();
+        let word = self.words.after(self.heard)?;
+        Ok(word.map(|(heard, word)| {
+            self.heard = heard;
+            word
+        }))
     }
 }
 

@@ -1,8 +1,7 @@
 //! The one thread that writes to the channel.
 //!
-//! Other threads queue messages in its [`Outbox`]. The channel writer sends a sign of life four times a
-//! second, so the peer gets one even if a disk or anything else blocks another thread. When the session
-//! ends early, the last message overtakes the queue.
+//! Other threads queue messages in its [`Outbox`]. Four times a second it also says a sign of life, as a word, so the peer
+//! gets one whatever the channel has to carry, and even if a disk or anything else blocks another thread.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
@@ -18,6 +17,7 @@ use crate::channel::{ChannelError, CloseHandle, LAST_MESSAGE, Writer};
 use crate::error::of_thread;
 use crate::hooks::{CANCEL_PERIOD, Cancel};
 use crate::progress_counts::OwnCounts;
+use crate::words::Words;
 use crate::{Error, ErrorKind};
 
 /// The time between two signs of life (P8.13). A peer may give up after a second of silence, so several
@@ -28,7 +28,7 @@ const QUEUED: usize = 64;
 
 /// Owns the writing half of the channel, and ends it.
 pub(crate) struct ChannelWriter {
-    thread: JoinHandle<Result<(), ChannelError>>,
+    thread: JoinHandle<Result<Writer, ChannelError>>,
     outbox: Outbox,
     close_handle: CloseHandle,
 }
@@ -41,8 +41,9 @@ pub(crate) struct Outbox {
 }
 
 struct Shared {
-    /// Overtakes the queue and ends the channel writer.
-    last: Mutex<Option<Message>>,
+    words: Words,
+    /// Whether this end gives up: its reason is its last word.
+    is_ending: Mutex<bool>,
     /// The time within which the channel must accept a message, for [`Outbox::check`].
     timeout: Duration,
     /// Since when the current message has waited for room on the channel.
@@ -54,8 +55,10 @@ struct Shared {
 }
 
 impl Shared {
-    fn last(&self) -> MutexGuard<'_, Option<Message>> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    fn is_ending(&self) -> MutexGuard<'_, bool> {
+        self.is_ending
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn waits_since(&self) -> MutexGuard<'_, Option<Instant>> {
@@ -81,7 +84,8 @@ impl ChannelWriter {
     ) -> Result<(Self, Outbox), Error> {
         let (queue, queued) = sync_channel(QUEUED);
         let shared = Arc::new(Shared {
-            last: Mutex::new(None),
+            words: close_handle.words(),
+            is_ending: Mutex::new(false),
             timeout,
             waits_since: Mutex::new(None),
             is_done_there: AtomicBool::new(false),
@@ -106,18 +110,24 @@ impl ChannelWriter {
     }
 
     /// Ends the channel, and with it the thread that reads from it. After a failure, the peer first
-    /// receives the reason. After a success, each end knows it, and does not wait for the other.
+    /// learns the reason. After a success, each end knows it, and does not wait for the other.
     pub(crate) fn end<T>(self, result: &Result<T, Error>) {
         let Err(error) = result else {
             return self.close_handle.depart();
         };
-        *self.outbox.shared.last() = Some(Message::Abort {
-            cause: error.cause(),
-            reason: Text::new(error),
-        });
-        let start = Instant::now();
-        while !self.thread.is_finished() && start.elapsed() < LAST_MESSAGE {
-            thread::sleep(Duration::from_millis(5));
+        let shared = &self.outbox.shared;
+        // A peer that has given up reads nothing more.
+        if shared.words.abort().is_none() {
+            *shared.is_ending() = true;
+            let start = Instant::now();
+            while !self.thread.is_finished() && start.elapsed() < LAST_MESSAGE {
+                thread::sleep(Duration::from_millis(5));
+            }
+            // If this fails, the peer notices the end of the channel.
+            let _ = shared.words.say(&Message::Abort {
+                cause: error.cause(),
+                reason: Text::new(error),
+            });
         }
         self.close_handle.close();
     }
@@ -159,10 +169,13 @@ impl Outbox {
         let _ = self.shared.when_done.set(waker);
     }
 
-    /// Fails if the peer has stopped reading. Other failures of the channel appear when it is read.
+    /// Fails if the peer has given up or stopped reading. Other failures of the channel appear when it is read.
     /// [`Outbox::send_or_cancel`] uses this. In the rest of a transfer,
     /// [`Liveness`](crate::liveness::Liveness) decides whether the peer is alive.
     fn check(&self) -> Result<(), Error> {
+        if let Some(abort) = self.shared.words.abort() {
+            return Err(Error::of_message("setting the transfer up", &abort));
+        }
         let since = *self.shared.waits_since();
         if since.is_some_and(|since| since.elapsed() >= self.shared.timeout) {
             let what = "the peer does not read what this end says on the channel";
@@ -172,34 +185,54 @@ impl Outbox {
     }
 }
 
+/// Says a sign of life when it is due.
+struct SignsOfLife<'a> {
+    shared: &'a Shared,
+    own: &'a OwnCounts,
+    due: Instant,
+}
+
+impl SignsOfLife<'_> {
+    fn give(&mut self) {
+        let now = Instant::now();
+        let is_ending = self.shared.is_ending();
+        if now >= self.due && !*is_ending {
+            self.due = now + HEARTBEAT_PERIOD;
+            let sign = Message::Progress(self.own.progress(now));
+            // A word fits.
+            let _ = self.shared.words.say(&sign);
+        }
+    }
+}
+
+/// Writes until this end gives up. Without the writer, the stream ends, and so it lives until the peer knows why.
 fn write_messages(
     mut writer: Writer,
     queued: &Receiver<Message>,
     shared: &Shared,
-    heartbeat: &OwnCounts,
-) -> Result<(), ChannelError> {
-    let send = |writer: &mut Writer, message: &Message| {
-        *shared.waits_since() = Some(Instant::now());
-        let sent = writer.send(message);
-        *shared.waits_since() = None;
-        sent
+    own: &OwnCounts,
+) -> Result<Writer, ChannelError> {
+    let mut signs = SignsOfLife {
+        shared,
+        own,
+        due: Instant::now() + HEARTBEAT_PERIOD,
     };
-    let mut heartbeat_at = Instant::now() + HEARTBEAT_PERIOD;
     loop {
-        if let Some(last) = shared.last().take() {
-            // What was queued before says which files have arrived.
-            writer.hurry();
-            let mut before = queued.try_iter().take(QUEUED);
-            before.try_for_each(|message| writer.send(&message))?;
-            return writer.send_last(&last);
+        if *shared.is_ending() {
+            // What was queued says which files have arrived.
+            let mut queued = queued.try_iter().take(QUEUED);
+            queued.try_for_each(|message| writer.send(&message, || {}))?;
+            writer.wait_delivered(|| {})?;
+            return Ok(writer);
         }
-        // This is short enough that a last message does not wait for the heartbeat.
-        let wait = heartbeat_at.saturating_duration_since(Instant::now());
-        match queued.recv_timeout(wait.min(CANCEL_PERIOD)) {
+        match queued.recv_timeout(CANCEL_PERIOD) {
             Ok(message) => {
-                send(&mut writer, &message)?;
+                *shared.waits_since() = Some(Instant::now());
+                let sent = writer.send(&message, || signs.give());
+                *shared.waits_since() = None;
+                sent?;
                 if matches!(message, Message::Done) {
-                    writer.wait_delivered()?;
+                    writer.wait_delivered(|| signs.give())?;
                     shared.is_done_there.store(true, Ordering::Release);
                     if let Some(waker) = shared.when_done.get() {
                         waker.wake();
@@ -207,13 +240,9 @@ fn write_messages(
                 }
             }
             Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            Err(RecvTimeoutError::Disconnected) => return Ok(writer),
         }
-        let now = Instant::now();
-        if now >= heartbeat_at {
-            send(&mut writer, &Message::Progress(heartbeat.progress(now)))?;
-            heartbeat_at = now + HEARTBEAT_PERIOD;
-        }
+        signs.give();
     }
 }
 

@@ -15,7 +15,7 @@ use farwrite_keys::Text;
 use crate::channel::{Channel, Reader};
 use crate::channel_writer::{ChannelWriter, Outbox};
 use crate::progress_counts::OwnCounts;
-use crate::receiver::{PRESENT_BATCH, read_offer, skip_entries};
+use crate::receiver::{PRESENT_BATCH, read_offer};
 use crate::sender::{REMOVES_NOTHING, check_delete, send_offer};
 use crate::setup::{Setup, hello, unexpected};
 use crate::{
@@ -224,10 +224,7 @@ impl Answer<'_> {
             Message::Plan(plan) => Ok(plan),
             other => Err(other),
         })?;
-        if let Err(error) = settings.check(&plan) {
-            skip_entries(&mut setup, plan.entries.into())?;
-            return Err(error);
-        }
+        settings.check(&plan)?;
         let pool = self.hooks.memory.cloned();
         let pool = pool.unwrap_or_else(|| MemoryPool::new(settings.memory_bytes, 1));
         let mut list = pool.join_lists();

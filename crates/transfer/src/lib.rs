@@ -3,7 +3,8 @@
 //!
 //! The files are one stream of bytes. It is cut into segments, and each segment is a message of one
 //! queue pair. The channel, a stream of the connection, carries the manifest, the hashes and the
-//! verdicts. Each end has four threads, so that no slow part delays another:
+//! verdicts. Signs of life and the reason of an end that gives up are words of the connection, which
+//! the channel does not delay. Each end has four threads, so that no slow part delays another:
 //!
 //! ```text
 //!   sender                                              receiver
@@ -45,6 +46,7 @@ mod setup;
 mod shape;
 mod stream_qp;
 mod waking;
+mod words;
 
 #[cfg(test)]
 mod tests;

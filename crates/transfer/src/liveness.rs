@@ -44,7 +44,7 @@ const STOPPED: Duration = Duration::from_secs(1);
 pub(crate) struct LifeSigns {
     /// UDP packets from the peer: of queue pairs, and of the route (P6.2).
     pub(crate) packets: [u64; 2],
-    /// Messages from the peer on the channel.
+    /// Messages and words from the peer.
     pub(crate) messages: u64,
     /// When the peer has last answered a probe of the route, on the clock of the endpoint.
     pub(crate) answered_ns: u64,

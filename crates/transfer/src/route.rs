@@ -334,7 +334,7 @@ impl RoutedEndpoint {
         }
     }
 
-    /// Asks the peer for a sign of life over the route, since none comes on the channel.
+    /// Asks the peer for a sign of life over the route, since none comes.
     pub(crate) fn ask(&mut self) {
         if let Some(route) = self.route {
             self.keeper.ask(route);

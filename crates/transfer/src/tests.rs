@@ -5,6 +5,7 @@ mod lies;
 mod memory;
 mod progress;
 mod shrinking;
+mod words;
 
 use std::fs;
 use std::net::SocketAddr;

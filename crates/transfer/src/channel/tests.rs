@@ -55,7 +55,9 @@ fn messages_of_all_lengths_cross_in_both_directions_at_once() {
             let writing = scope.spawn(move || {
                 for length in lengths {
                     let fill = u8::try_from(length % 251).expect("a byte");
-                    writer.send(&Bytes(vec![fill; length])).expect("sent");
+                    writer
+                        .send(&Bytes(vec![fill; length]), || {})
+                        .expect("sent");
                 }
                 writer
             });
@@ -196,11 +198,11 @@ fn closing_wakes_both_halves_and_tells_the_peer() {
         // Nobody reads at the other end.
         let writing = scope.spawn(move || {
             let full = loop {
-                if let Err(error) = writer.send(&Bytes(vec![0; 1 << 20])) {
+                if let Err(error) = writer.send(&Bytes(vec![0; 1 << 20]), || {}) {
                     break error;
                 }
             };
-            (full, writer.send(&Bytes(Vec::new())))
+            (full, writer.send(&Bytes(Vec::new()), || {}))
         });
         thread::sleep(Duration::from_millis(100));
         close_handle.clone().close();

@@ -44,7 +44,7 @@ use crate::waking::Waking;
 use crate::{Client, Error, ErrorKind, MemoryPool, SchemeSetting, TransferHooks};
 use buffer_demand::BufferDemand;
 use disk_writer::{DiskWriter, Job};
-pub(crate) use offer::{read_offer, skip_entries};
+pub(crate) use offer::read_offer;
 pub use settings::ReceiveSettings;
 use stream::{Agreed, Received, Stream};
 
@@ -143,9 +143,11 @@ pub fn receive(
     let wants_files = hooks.observer.wants_files();
     reception.shared_results.keep_ended(wants_files);
     let mut list = reception.memory().join_lists();
-    let result = reception
-        .negotiate((&mut reader, &mut list), ends, directory)
-        .and_then(|negotiated| reception.run(negotiated, reader, &mut disk));
+    let result = match reception.negotiate((&mut reader, &mut list), ends, directory) {
+        Ok(negotiated) => reception.run(negotiated, reader, &mut disk),
+        // The reader stays: without one, the sender learns that nobody reads before it learns why.
+        Err(error) => Err(error),
+    };
     if result.is_err() && !reception.gate.close(DISK_END) {
         hooks.warn(
             "the disk has not answered for long: the file that it was giving its final name may \
@@ -256,10 +258,7 @@ impl Reception<'_> {
             other => Err(other),
         })?;
         let scheme = scheme_of(&plan)?.most_parity();
-        if let Err(error) = settings.check(&plan) {
-            skip_entries(setup, plan.entries.into())?;
-            return Err(error);
-        }
+        settings.check(&plan)?;
         let offer = read_offer(setup, &plan, list)?;
         let info = info_of(offer.next)?;
         settings.check_lengths(&offer.manifest)?;

@@ -1,9 +1,9 @@
 //! Reads the list of files that a sender offers.
 
-use farwrite_files::{Expected, Message, MessageKind, Offer, TransferPlan, recv_manifest};
+use farwrite_files::{Message, Offer, TransferPlan, recv_manifest};
 
 use crate::memory_pool::{MemoryShare, detail_bytes, list_bytes};
-use crate::setup::{SETUP, Setup, unexpected};
+use crate::setup::Setup;
 use crate::{Error, ErrorKind};
 
 /// Reads the list. `list` bounds its memory.
@@ -12,23 +12,15 @@ pub(crate) fn read_offer(
     plan: &TransferPlan,
     list: &mut MemoryShare,
 ) -> Result<Offer, Error> {
-    let mut left = u64::from(plan.entries);
     // Each message has a time limit. The plan limits the number of entries, and they limit that of details.
     recv_manifest(plan, || {
         let message = setup.message(setup.patience())?;
         let bytes = match &message {
-            Message::Entries(entries) => {
-                left = left.saturating_sub(entries.len() as u64);
-                list_bytes(entries)
-            }
+            Message::Entries(entries) => list_bytes(entries),
             Message::Details(details) => detail_bytes(details),
             _ => 0,
         };
         if bytes > 0 && !list.take(bytes) {
-            match message {
-                Message::Details(_) => skip_details(setup, plan.entries)?,
-                _ => skip_entries(setup, left)?,
-            }
             return Err(too_long(plan, list.fits_alone(bytes)));
         }
         Ok(message)
@@ -53,33 +45,4 @@ fn too_long(plan: &TransferPlan, fits_alone: bool) -> Error {
         plan.entries
     );
     Error::new(kind, what)
-}
-
-/// Reads the next entries of a manifest without storing them. If this end closed the channel while the sender
-/// still writes, the reason of the refusal could be lost.
-pub(crate) fn skip_entries(setup: &mut Setup<'_>, mut left: u64) -> Result<(), Error> {
-    while left > 0 {
-        match setup.message(SETUP)? {
-            Message::Entries(entries) if !entries.is_empty() => {
-                left = left.saturating_sub(entries.len() as u64);
-            }
-            other => {
-                let want = Expected::Message(MessageKind::Entries);
-                return Err(unexpected(other, want));
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Reads the next details of a manifest without storing them, and the message after them: see [`skip_entries`].
-fn skip_details(setup: &mut Setup<'_>, entries: u32) -> Result<(), Error> {
-    // Each entry has at most one.
-    let mut left = entries as usize;
-    while let Message::Details(details) = setup.message(SETUP)?
-        && left > 0
-    {
-        left = left.saturating_sub(details.len().max(1));
-    }
-    Ok(())
 }

@@ -157,17 +157,15 @@ fn send_over(
             continue;
         }
         let mut disk_reader = None;
-        let result = negotiated.and_then(|negotiated| {
-            let threads = (reader, outbox, &mut disk_reader);
-            run(
-                negotiated,
-                threads,
-                &heartbeat,
-                (source, shared_results),
-                settings,
-                hooks,
-            )
-        });
+        let result = match negotiated {
+            Ok(negotiated) => {
+                let threads = (reader, outbox, &mut disk_reader);
+                let source = (source, shared_results);
+                run(negotiated, threads, &heartbeat, source, settings, hooks)
+            }
+            // The reader stays: without one, the receiver learns that nobody reads before it learns why.
+            Err(error) => Err(error),
+        };
         channel_writer.end(&result);
         if let Some(disk_reader) = disk_reader {
             // It has warnings about the files.

@@ -134,7 +134,7 @@ fn say(channel: &mut Channel, right: &[Message], lie: &Message) -> Option<String
     }
 }
 
-fn hooks<'a>(
+pub(super) fn hooks<'a>(
     meeting: Option<&'a Meeting>,
     cancel: &'a Cancel,
     observer: &'a Reports,
