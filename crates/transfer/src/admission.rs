@@ -3,13 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use farwrite_connection::{Connection, Listener, Purpose, RefusalCounts};
 use farwrite_keys::shown;
 
-use crate::error::of_thread;
+use crate::error::start_thread;
 use crate::hooks::CANCEL_PERIOD;
 use crate::places::{BUSY, Place, Places, WAIT};
 use crate::setup::SETUP;
@@ -62,10 +61,7 @@ impl Admission {
             admitted,
             other,
         };
-        thread::Builder::new()
-            .name("admission".into())
-            .spawn(move || accepting.run())
-            .map_err(|error| of_thread(&error))?;
+        start_thread("admission", move || accepting.run())?;
         Ok(admission)
     }
 
@@ -171,10 +167,9 @@ fn admit(
         Some(place) => drop(admitted.send(Ok((waiting, place)))),
         None => refuse(&waiting, of_thread_too.refusal(proof), &*told),
     };
-    if let Err(error) = thread::Builder::new().name("waiting".into()).spawn(wait) {
+    if let Err(error) = start_thread("waiting", wait) {
         places.leave_queue(proof);
-        let why = format!("{BUSY} ({})", of_thread(&error));
-        refuse(&connection, why, &**observer);
+        refuse(&connection, format!("{BUSY} ({error})"), &**observer);
     }
 }
 

@@ -14,7 +14,7 @@ use farwrite_files::Message;
 use farwrite_keys::Text;
 
 use crate::channel::{ChannelError, CloseHandle, LAST_MESSAGE, Writer};
-use crate::error::of_thread;
+use crate::error::start_thread;
 use crate::hooks::{CANCEL_PERIOD, Cancel};
 use crate::progress_counts::OwnCounts;
 use crate::words::Words;
@@ -92,10 +92,8 @@ impl ChannelWriter {
             when_done: OnceLock::new(),
         });
         let of_thread_too = Arc::clone(&shared);
-        let thread = thread::Builder::new()
-            .name("channel-writer".into())
-            .spawn(move || write_messages(writer, &queued, &of_thread_too, &heartbeat))
-            .map_err(|error| of_thread(&error))?;
+        let write = move || write_messages(writer, &queued, &of_thread_too, &heartbeat);
+        let thread = start_thread("channel-writer", write)?;
         let outbox = Outbox {
             queue,
             shared: Arc::clone(&shared),

@@ -17,7 +17,7 @@ use crate::{Error, ErrorKind};
 pub fn open_device(config: &VerbsConfig, channel: IpAddr) -> Result<Endpoint<AnyFabric>, Error> {
     let fabric = VerbsFabric::open(&config.clone().at(channel.to_canonical()));
     let fabric = fabric.map_err(|error| of_device(config, &error))?;
-    over(fabric.into()).map_err(|error| Error::of_endpoint(&error))
+    Ok(over(fabric.into())?)
 }
 
 /// Opens an endpoint over a socket of the one port to which the devices of peers send.

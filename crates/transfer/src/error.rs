@@ -2,7 +2,7 @@
 
 use std::error::Error as StdError;
 use std::fmt::{self, Write as _};
-use std::io;
+use std::thread::{self, JoinHandle};
 
 use farwrite::SealingError;
 use farwrite::routes::RouteError;
@@ -123,6 +123,27 @@ impl From<RouteShrunk> for Error {
     }
 }
 
+impl From<farwrite::Error> for Error {
+    fn from(error: farwrite::Error) -> Self {
+        if let farwrite::Error::NoCredit = error {
+            return Self::new(ErrorKind::Mismatch, ONE_HAS_CREDIT);
+        }
+        let cause = match &error {
+            farwrite::Error::BrokenQueuePair { reason, .. } => reason,
+            error => error,
+        };
+        let kind = match cause {
+            farwrite::Error::Sealing(SealingError::PeerDoesNot | SealingError::PeerRequires) => {
+                return Self::new(ErrorKind::Mismatch, ONE_SEALS);
+            }
+            farwrite::Error::Fabric(_) => ErrorKind::Unreachable,
+            farwrite::Error::Connect(_) => ErrorKind::Mismatch,
+            _ => ErrorKind::Other,
+        };
+        Self::caused(kind, "moving data", &error)
+    }
+}
+
 impl Error {
     /// An error with a complete text. Each run of white space becomes one space.
     #[must_use]
@@ -182,25 +203,6 @@ impl Error {
             _ => ErrorKind::Other,
         };
         Self::caused(kind, what, error)
-    }
-
-    pub(crate) fn of_endpoint(error: &farwrite::Error) -> Self {
-        if let farwrite::Error::NoCredit = error {
-            return Self::new(ErrorKind::Mismatch, ONE_HAS_CREDIT);
-        }
-        let cause = match error {
-            farwrite::Error::BrokenQueuePair { reason, .. } => reason,
-            error => error,
-        };
-        let kind = match cause {
-            farwrite::Error::Sealing(SealingError::PeerDoesNot | SealingError::PeerRequires) => {
-                return Self::new(ErrorKind::Mismatch, ONE_SEALS);
-            }
-            farwrite::Error::Fabric(_) => ErrorKind::Unreachable,
-            farwrite::Error::Connect(_) => ErrorKind::Mismatch,
-            _ => ErrorKind::Other,
-        };
-        Self::caused(kind, "moving data", error)
     }
 
     /// There is no path between the sockets of the two ends, although there is a channel.
@@ -305,9 +307,13 @@ fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// An error of the operating system when it starts a thread.
-pub(crate) fn of_thread(error: &io::Error) -> Error {
-    Error::caused(ErrorKind::Other, "starting a thread", error)
+/// Starts a thread with a name.
+pub(crate) fn start_thread<T: Send + 'static>(
+    name: &str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<JoinHandle<T>, Error> {
+    let started = thread::Builder::new().name(name.into()).spawn(work);
+    started.map_err(|error| Error::caused(ErrorKind::Other, "starting a thread", &error))
 }
 
 #[cfg(test)]

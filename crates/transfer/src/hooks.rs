@@ -5,14 +5,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::thread;
 use std::time::Duration;
 
 use farwrite::{Counters, PeerStats, QpStats, ReservedPort};
 use farwrite_keys::Text;
 use farwrite_verbs::VerbsConfig;
 
-use crate::error::of_thread;
+use crate::error::start_thread;
 use crate::{Error, ErrorKind, MemoryPool, RouteShrunk};
 
 /// The time between two checks of whether the user cancelled.
@@ -86,11 +85,10 @@ impl Cancel {
         mut watch: impl FnMut() -> Result<(), Error>,
     ) -> Result<T, Error> {
         let (result, finished) = channel();
-        let thread = thread::Builder::new().spawn(move || {
+        let thread = start_thread("work", move || {
             // The receiving half no longer exists if the user has cancelled.
             let _ = result.send(work());
-        });
-        let thread = thread.map_err(|error| of_thread(&error))?;
+        })?;
         loop {
             self.check()?;
             match finished.recv_timeout(CANCEL_PERIOD) {
@@ -295,6 +293,7 @@ pub fn unchanged(peer: SocketAddr) -> Result<SocketAddr, Error> {
 
 #[cfg(test)]
 mod tests {
+    use std::thread;
     use std::time::Instant;
 
     use super::*;

@@ -59,11 +59,9 @@ impl Offered {
         let (endpoint, route) = match hooks.device {
             Some(device) => (open_device(device, bind.ip())?, None),
             None => {
-                let opened = open_socket(bind, hooks.port).and_then(|endpoint| {
-                    let (route, ours) = keeper.offer(&endpoint)?;
-                    Ok((endpoint, Some((route, ours))))
-                });
-                opened.map_err(|error| Error::of_endpoint(&error))?
+                let endpoint = open_socket(bind, hooks.port)?;
+                let offered = keeper.offer(&endpoint)?;
+                (endpoint, Some(offered))
             }
         };
         if let Some(sockets) = endpoint.fabric().sockets().filter(|_| route.is_some()) {
@@ -112,8 +110,7 @@ impl Offered {
                     index: 0,
                 };
                 let (keeper, endpoint) = (&mut self.keeper, &self.endpoint);
-                let joined = keeper.join(endpoint, route, role, &theirs, sizes);
-                joined.map_err(|error| Error::of_endpoint(&error))?;
+                keeper.join(endpoint, route, role, &theirs, sizes)?;
                 if let Some(sockets) = self.endpoint.fabric().sockets() {
                     sockets.expect_peer(0, self.local.ip(), to);
                 }
@@ -192,11 +189,8 @@ impl RoutedEndpoint {
         &mut self,
         options: QpOptions,
     ) -> Result<(QueuePair, QpInfo), Error> {
-        let make = || -> Result<_, farwrite::Error> {
-            let qp = self.endpoint.create_qp(options)?;
-            Ok((qp, self.endpoint.qp_info(qp)?))
-        };
-        make().map_err(|error| Error::of_endpoint(&error))
+        let qp = self.endpoint.create_qp(options)?;
+        Ok((qp, self.endpoint.qp_info(qp)?))
     }
 
     /// Polls the endpoint and maintains the route. Then sleeps, for a moment at most, until there is more to do or
@@ -213,14 +207,12 @@ impl RoutedEndpoint {
     /// Sleeps until `next_ns`, as [`RoutedEndpoint::poll`] returns it, but for a moment at most. What arrives ends the
     /// sleep early, and so do the other threads of the transfer.
     pub(crate) fn wait(&mut self, next_ns: Option<u64>) -> Result<(), Error> {
-        let waited = self.endpoint.wait_until(next_ns, CANCEL_PERIOD);
-        waited.map_err(|error| Error::of_endpoint(&error))
+        Ok(self.endpoint.wait_until(next_ns, CANCEL_PERIOD)?)
     }
 
     /// Polls the endpoint and maintains the route. Returns when to call again.
     pub(crate) fn poll(&mut self) -> Result<Option<u64>, Error> {
-        let polled = self.endpoint.poll_now();
-        let next_ns = polled.map_err(|error| Error::of_endpoint(&error))?;
+        let next_ns = self.endpoint.poll_now()?;
         Ok([next_ns, self.keep()?].into_iter().flatten().min())
     }
 
@@ -259,23 +251,22 @@ impl RoutedEndpoint {
     /// Connects a queue pair to the peer's, over the route.
     pub(crate) fn connect(&mut self, qp: QueuePair, mut theirs: QpInfo) -> Result<(), Error> {
         let endpoint = &mut self.endpoint;
-        let connected = match self.route {
-            Some(route) => self.keeper.connect(endpoint, route, qp, &theirs),
+        match self.route {
+            Some(route) => self.keeper.connect(endpoint, route, qp, &theirs)?,
             None => {
                 let addresses = theirs.channels.iter_mut().chain([&mut theirs.control]);
                 for address in addresses {
                     *address = at_nic(*address, self.peer)?;
                 }
-                endpoint.connect_qp(qp, &theirs)
+                endpoint.connect_qp(qp, &theirs)?;
             }
-        };
-        connected.map_err(|error| Error::of_endpoint(&error))
+        }
+        Ok(())
     }
 
     /// The cipher of a connected queue pair; `None` if its packets are not sealed.
     pub(crate) fn cipher(&self, qp: QueuePair) -> Result<Option<Cipher>, Error> {
-        let cipher = self.endpoint.cipher(qp);
-        cipher.map_err(|error| Error::of_endpoint(&error))
+        Ok(self.endpoint.cipher(qp)?)
     }
 
     /// Maintains the route and the queue pair on it. Returns when to call again.

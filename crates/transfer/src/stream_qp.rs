@@ -35,15 +35,12 @@ impl StreamQp {
 
     /// What the peer needs to connect to the queue pair.
     pub(crate) fn info(&self, endpoint: &Endpoint<AnyFabric>) -> Result<QpInfo, Error> {
-        let info = endpoint.qp_info(self.qp);
-        info.map_err(|error| Error::of_endpoint(&error))
+        Ok(endpoint.qp_info(self.qp)?)
     }
 
     /// Sums the statistics of the queue pair and of those that it replaced.
     pub(crate) fn stats(&self, endpoint: &Endpoint<AnyFabric>) -> Result<QpStats, Error> {
-        let stats = endpoint.qp_stats(self.qp);
-        let stats = stats.map_err(|error| Error::of_endpoint(&error))?;
-        Ok(self.past.and(&stats))
+        Ok(self.past.and(&endpoint.qp_stats(self.qp)?))
     }
 
     /// # Errors
@@ -62,8 +59,7 @@ impl StreamQp {
         if let Some(past) = self.past_peer.filter(|_| !self.is_open) {
             return Ok(past);
         }
-        let peer = endpoint.peer_stats(self.qp);
-        let peer = peer.map_err(|error| Error::of_endpoint(&error))?;
+        let peer = endpoint.peer_stats(self.qp)?;
         let Some(past) = self.past_peer else {
             return Ok(peer);
         };
@@ -85,12 +81,9 @@ impl StreamQp {
         self.past_peer = Some(self.peer_stats(endpoint)?);
         self.past = self.stats(endpoint)?;
         self.is_open = false;
-        let make = || -> Result<_, farwrite::Error> {
-            endpoint.destroy_qp(self.qp)?;
-            self.qp = endpoint.create_qp(options)?;
-            endpoint.qp_info(self.qp)
-        };
-        make().map_err(|error| Error::of_endpoint(&error))
+        endpoint.destroy_qp(self.qp)?;
+        self.qp = endpoint.create_qp(options)?;
+        Ok(endpoint.qp_info(self.qp)?)
     }
 
     /// Marks the queue pair of [`StreamQp::replace`] as connected. The caller connects it at once.

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, SyncSender, TrySendError};
-use std::thread;
 
 use farwrite_files::{Expected, FileCause, Message};
 
@@ -10,7 +9,7 @@ use super::Event;
 use super::disk_writer::Job;
 use crate::channel::{ChannelError, Reader};
 use crate::cutover::MAX_CUTOVERS;
-use crate::error::of_thread;
+use crate::error::start_thread;
 use crate::progress_counts::PeerCounts;
 use crate::results::SharedResults;
 use crate::waking::Waking;
@@ -31,11 +30,7 @@ pub(super) fn start(
             let _ = events.send(Event::Ended { error, is_closed });
         }
     };
-    thread::Builder::new()
-        .name("channel-reader".into())
-        .spawn(work)
-        .map(drop)
-        .map_err(|error| of_thread(&error))
+    start_thread("channel-reader", work).map(drop)
 }
 
 /// Passes messages about files to the disk's thread, and cutovers to the endpoint's thread. Returns

@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{self, channel, sync_channel};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use farwrite::routes::{Role as RouteRole, Sizes};
@@ -30,7 +30,7 @@ use farwrite_units::show::Bytes;
 use crate::channel::Reader;
 use crate::channel_writer::{ChannelWriter, Outbox};
 use crate::disk_end::{DISK_END, wait_for_disk};
-use crate::error::of_thread;
+use crate::error::start_thread;
 use crate::memory_pool::MemoryShare;
 use crate::progress_counts::{OwnCounts, PeerCounts};
 use crate::report::{Facts, Files, Role, Sending, TransferReport, Unfinished};
@@ -349,9 +349,7 @@ impl Reception<'_> {
             empties,
             events,
         };
-        let thread = thread::Builder::new().name("disk-writer".into());
-        let thread = thread.spawn(move || work.run());
-        thread.map_err(|error| of_thread(&error))
+        start_thread("disk-writer", move || work.run())
     }
 
     /// Takes the memory of one buffer, with which the transfer can always go on.

@@ -1,13 +1,12 @@
 //! Reads what this end has of interrupted files, and tells the sender the hashes (P8.8).
 
 use std::sync::Arc;
-use std::thread;
 
 use farwrite_files::{Message, PrefixReader};
 
 use crate::Error;
 use crate::channel_writer::Outbox;
-use crate::error::of_thread;
+use crate::error::start_thread;
 use crate::progress_counts::OwnCounts;
 
 /// Reads in its own thread, until all is read or the transfer has ended.
@@ -29,9 +28,5 @@ pub(super) fn start(
             }
         }
     };
-    thread::Builder::new()
-        .name("prefix-reader".into())
-        .spawn(work)
-        .map(drop)
-        .map_err(|error| of_thread(&error))
+    start_thread("prefix-reader", work).map(drop)
 }

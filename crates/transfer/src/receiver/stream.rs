@@ -339,11 +339,11 @@ impl Stream {
         let Some(first) = self.posted.pop_front() else {
             return Ok(false);
         };
-        let buffer = self.routed.endpoint.deregister(first.region);
+        let buffer = self.routed.endpoint.deregister(first.region)?;
         self.taken_segments += 1;
         self.demand.note(Instant::now(), self.taken_segments);
         self.waiting = Some(Job::Segment(Segment {
-            buffer: buffer.map_err(|error| Error::of_endpoint(&error))?,
+            buffer,
             bytes: usize::try_from(bytes).unwrap_or(usize::MAX),
             abandoned,
         }));
@@ -403,7 +403,7 @@ impl Stream {
         match self.routed.endpoint.post_recv(qp, region.slice(0..bytes)) {
             Ok(handle) => Ok(Some(handle)),
             Err(farwrite::Error::Retry { .. }) => Ok(None),
-            Err(error) => Err(Error::of_endpoint(&error)),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -429,8 +429,7 @@ impl Stream {
             }
             Err(_) => return Ok(None),
         };
-        let region = self.routed.endpoint.register_region(buffer);
-        region.map(Some).map_err(|error| Error::of_endpoint(&error))
+        Ok(Some(self.routed.endpoint.register_region(buffer)?))
     }
 
     pub(super) fn stats(&self) -> Result<QpStats, Error> {

@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::thread;
 
 use farwrite::fabric::contract::Waker;
 use farwrite_files::{CutoverAccepted, Expected, FileCause, Manifest, Message, PrefixHashes};
 use farwrite_keys::Text;
 
 use crate::channel::{ChannelError, Reader};
-use crate::error::of_thread;
+use crate::error::start_thread;
 use crate::progress_counts::{OwnCounts, PeerCounts};
 use crate::results::{FileResults, SharedResults};
 use crate::waking::Waking;
@@ -115,10 +114,7 @@ pub(super) fn start(
         // The other half no longer exists when the transfer has failed.
         let _ = tell.send(ChannelEvent::Over(over));
     };
-    thread::Builder::new()
-        .name("channel-reader".into())
-        .spawn(work)
-        .map_err(|error| of_thread(&error))?;
+    start_thread("channel-reader", work)?;
     Ok(heard)
 }
 

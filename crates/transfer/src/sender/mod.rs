@@ -8,7 +8,7 @@ mod stream;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use farwrite::routes::{Role as RouteRole, Sizes};
@@ -24,7 +24,7 @@ use crate::channel::{Channel, Reader};
 use crate::channel_writer::{ChannelWriter, Outbox};
 use crate::connect::Waiting;
 use crate::disk_end::wait_for_disk;
-use crate::error::of_thread;
+use crate::error::start_thread;
 use crate::progress_counts::{OwnCounts, PeerCounts};
 use crate::report::{Facts, Files, Role, Sending, TransferReport, Unfinished};
 use crate::results::SharedResults;
@@ -432,10 +432,7 @@ fn run(
         (shared_results.clone(), &source),
     );
     // The thread ends with the stream, unless a disk blocks it.
-    let thread = thread::Builder::new()
-        .name("disk-reader".into())
-        .spawn(move || reading.run(source));
-    *disk_reader = Some(thread.map_err(|error| of_thread(&error))?);
+    *disk_reader = Some(start_thread("disk-reader", move || reading.run(source))?);
     let Sent {
         results,
         stats,

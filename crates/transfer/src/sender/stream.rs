@@ -279,8 +279,7 @@ impl Stream {
             && let Some(qp) = self.stream_qp.open()
         {
             *rate_control = rate_control.at_most(bps);
-            let changed = self.routed.endpoint.set_max_rate(qp, bps);
-            changed.map_err(|error| Error::of_endpoint(&error))?;
+            self.routed.endpoint.set_max_rate(qp, bps)?;
         }
         Ok(())
     }
@@ -330,13 +329,11 @@ impl Stream {
                 }
             }
             self.arrived_bytes += first.ready.bytes;
-            let buffer = self.routed.endpoint.deregister(first.ready.region);
+            let buffer = self.routed.endpoint.deregister(first.ready.region)?;
             self.in_flight.pop_front();
             self.settled_segments += 1;
             // The disk reader no longer exists when everything has been read.
-            let _ = self
-                .empties
-                .send(buffer.map_err(|error| Error::of_endpoint(&error))?);
+            let _ = self.empties.send(buffer);
         }
         Ok(self.settled_segments > before)
     }
@@ -431,7 +428,7 @@ impl Stream {
                 Ok(Some(handle))
             }
             Err(farwrite::Error::Retry { .. }) => Ok(None),
-            Err(error) => Err(Error::of_endpoint(&error)),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -446,9 +443,8 @@ impl Stream {
                 return Ok(None);
             }
         };
-        let region = self.routed.endpoint.register_region(filled.buffer);
         Ok(Some(Ready {
-            region: region.map_err(|error| Error::of_endpoint(&error))?,
+            region: self.routed.endpoint.register_region(filled.buffer)?,
             bytes: filled.bytes,
             reports: filled.reports,
         }))
