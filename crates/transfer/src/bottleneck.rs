@@ -1,7 +1,8 @@
 //! What limits the speed of a transfer.
 
 use farwrite::SendLimit;
-use serde::Serialize;
+use farwrite_units::show::real;
+use serde::{Serialize, Serializer};
 
 use crate::shape::Shape;
 
@@ -42,23 +43,10 @@ pub(crate) struct StreamState {
     pub(crate) is_silent: bool,
 }
 
-/// How often each bottleneck was seen, at regular intervals.
+/// How often each bottleneck was seen, at regular intervals. In JSON, the share of each; all 0 if none was seen.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Bottlenecks {
     seen: [u64; Bottleneck::ALL.len()],
-}
-
-/// Shares of the time of a transfer, by the bottleneck at that time.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(crate) struct BottleneckShares {
-    path: f64,
-    rate: f64,
-    processor: f64,
-    receiver: f64,
-    receiver_disk: f64,
-    sender_disk: f64,
-    memory: f64,
-    silence: f64,
 }
 
 impl Bottleneck {
@@ -87,7 +75,7 @@ impl Bottleneck {
         }
     }
 
-    /// Its name in JSON: the field of [`BottleneckShares`].
+    /// Its name in JSON.
     pub(crate) fn key(self) -> &'static str {
         match self {
             Self::Path => "path",
@@ -142,24 +130,13 @@ impl Bottlenecks {
         let most = seen.max_by_key(|(_, seen)| *seen)?;
         (most.1 > 0).then_some(most.0)
     }
+}
 
-    /// The share of each bottleneck; all 0 if none was seen.
-    pub(crate) fn shares(&self) -> BottleneckShares {
+impl Serialize for Bottlenecks {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let all: u64 = self.seen.iter().sum();
-        let share = |bottleneck: Bottleneck| {
-            farwrite_units::show::real(self.seen[bottleneck as usize])
-                / farwrite_units::show::real(all.max(1))
-        };
-        BottleneckShares {
-            path: share(Bottleneck::Path),
-            rate: share(Bottleneck::Rate),
-            processor: share(Bottleneck::Processor),
-            receiver: share(Bottleneck::Receiver),
-            receiver_disk: share(Bottleneck::ReceiverDisk),
-            sender_disk: share(Bottleneck::SenderDisk),
-            memory: share(Bottleneck::Memory),
-            silence: share(Bottleneck::Silence),
-        }
+        let seen = Bottleneck::ALL.into_iter().zip(self.seen);
+        serializer.collect_map(seen.map(|(it, seen)| (it.key(), real(seen) / real(all.max(1)))))
     }
 }
 

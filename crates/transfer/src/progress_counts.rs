@@ -4,6 +4,7 @@
 //! peer several times a second. So an end with a slow disk or a blocked terminal still sends them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use farwrite_files::Progress;
@@ -13,9 +14,8 @@ use farwrite_files::Progress;
 pub(crate) const FILE_STEPS: u64 = 4096;
 
 /// The progress of this end. Counts only grow.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct OwnCounts {
-    start: Instant,
     stream_bytes: AtomicU64,
     /// Bytes of the stream that have arrived at a receiver.
     arrived_bytes: AtomicU64,
@@ -24,30 +24,14 @@ pub(crate) struct OwnCounts {
     received: AtomicU64,
     /// Bytes that were read only to compare them with those of the peer.
     compared: AtomicU64,
-    /// The start of the current disk operation, in milliseconds after `start`, plus 1; 0 if there
-    /// is none.
-    disk_since: AtomicU64,
-}
-
-impl Default for OwnCounts {
-    fn default() -> Self {
-        Self {
-            start: Instant::now(),
-            stream_bytes: AtomicU64::new(0),
-            arrived_bytes: AtomicU64::new(0),
-            files: AtomicU64::new(0),
-            received: AtomicU64::new(0),
-            compared: AtomicU64::new(0),
-            disk_since: AtomicU64::new(0),
-        }
-    }
+    /// The start of the current disk operation, if there is one.
+    disk_since: Mutex<Option<Instant>>,
 }
 
 impl OwnCounts {
     /// Marks the disk as busy until the returned value is dropped.
     pub(crate) fn disk_operation(&self) -> DiskOperation<'_> {
-        self.disk_since
-            .store(self.millis(Instant::now()) + 1, Ordering::Relaxed);
+        *self.disk_since() = Some(Instant::now());
         DiskOperation(self)
     }
 
@@ -99,11 +83,8 @@ impl OwnCounts {
 
     /// How long the current disk operation has taken at `now`; zero if there is none.
     pub(crate) fn disk_busy(&self, now: Instant) -> Duration {
-        let since = self.disk_since.load(Ordering::Relaxed);
-        let Some(since) = since.checked_sub(1) else {
-            return Duration::ZERO;
-        };
-        Duration::from_millis(self.millis(now).saturating_sub(since))
+        let since = *self.disk_since();
+        since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
     }
 
     /// The progress to send to the peer.
@@ -116,9 +97,10 @@ impl OwnCounts {
         }
     }
 
-    fn millis(&self, now: Instant) -> u64 {
-        let elapsed = now.saturating_duration_since(self.start);
-        u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX - 1)
+    fn disk_since(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.disk_since
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -126,7 +108,7 @@ pub(crate) struct DiskOperation<'a>(&'a OwnCounts);
 
 impl Drop for DiskOperation<'_> {
     fn drop(&mut self) {
-        self.0.disk_since.store(0, Ordering::Relaxed);
+        *self.0.disk_since() = None;
     }
 }
 

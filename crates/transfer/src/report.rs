@@ -6,14 +6,13 @@ use std::time::Duration;
 
 use farwrite::{Cipher, EcnField, PeerStats, QpStats, RateControl, Start};
 use farwrite_files::{FileCause, Source};
-use farwrite_keys::Text;
 use farwrite_units::show::{Bytes, Percent, Rate, Time, real};
 use serde::Serialize;
 
-use crate::bottleneck::{Bottleneck, BottleneckShares, Bottlenecks};
+use crate::bottleneck::{Bottleneck, Bottlenecks};
 use crate::choices::Choices;
 use crate::loss::PathLoss;
-use crate::results::{FailedFile, FailedFiles, FileResults, SharedResults};
+use crate::results::{FailedFile, FileResults, SharedResults};
 use crate::shape::Shape;
 use crate::{Error, ErrorKind};
 
@@ -62,17 +61,8 @@ pub struct TransferReport {
 #[derive(Debug, Serialize)]
 pub struct Delivered {
     peer: String,
-    files: u32,
-    bytes: u64,
-    unchanged_files: u32,
-    unchanged_bytes: u64,
-    resumed_files: u32,
-    resumed_bytes: u64,
-    deleted_files: u32,
-    arrived: Vec<Text>,
     #[serde(flatten)]
-    failed: FailedFiles,
-    warnings: Vec<String>,
+    results: FileResults,
     /// How many of the warnings, the first ones, the user has seen.
     #[serde(skip)]
     seen: usize,
@@ -82,28 +72,19 @@ impl Delivered {
     /// Files that have their final names.
     #[must_use]
     pub fn files(&self) -> u32 {
-        self.files
+        self.results.verified_files
     }
 
     /// Bytes of these files.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.bytes
+        self.results.verified_bytes
     }
 
     fn new(peer: String, results: FileResults) -> Self {
         Self {
             peer,
-            files: results.verified_files,
-            bytes: results.verified_bytes,
-            unchanged_files: results.kept_files,
-            unchanged_bytes: results.kept_bytes,
-            resumed_files: results.resumed_files,
-            resumed_bytes: results.resumed_bytes,
-            deleted_files: results.deleted_files,
-            arrived: results.arrived,
-            failed: results.failed,
-            warnings: results.warnings,
+            results,
             seen: 0,
         }
     }
@@ -111,39 +92,40 @@ impl Delivered {
     /// The files went to the machine `peer` in a way of which the user was warned.
     pub fn note_way(&mut self, peer: &str, warning: String) {
         peer.clone_into(&mut self.peer);
-        self.warnings.insert(self.seen, warning);
+        self.results.warnings.insert(self.seen, warning);
         self.seen += 1;
     }
 
     /// Files that did not arrive.
     #[must_use]
     pub fn failed_files(&self) -> u32 {
-        self.failed.failed_files
+        self.results.failed.failed_files
     }
 
     /// The first of the files that did not arrive; at most 1000.
     #[must_use]
     pub fn failures(&self) -> &[FailedFile] {
-        &self.failed.failures
+        &self.results.failed.failures
     }
 
     /// Warnings about the files that no other field shows, and that the user has not seen.
     #[must_use]
     pub fn warnings(&self) -> &[String] {
-        &self.warnings[self.seen..]
+        &self.results.warnings[self.seen..]
     }
 
     /// One line for people.
     #[must_use]
     pub fn line(&self) -> String {
-        let files = self.files.saturating_add(self.unchanged_files);
+        let results = &self.results;
+        let files = results.verified_files.saturating_add(results.kept_files);
         let verb = match files {
             0 => return "no file has its final name at the receiver".to_owned(),
             1 => "has its",
             _ => "have their",
         };
-        let bytes = self.bytes.saturating_add(self.unchanged_bytes);
-        let unchanged = match self.unchanged_files {
+        let bytes = results.verified_bytes.saturating_add(results.kept_bytes);
+        let unchanged = match results.kept_files {
             0 => String::new(),
             count => format!(", {count} of them unchanged"),
         };
@@ -174,11 +156,11 @@ impl Unfinished {
     ) -> Self {
         let results = shared_results.take();
         let has_met = results.has_met || results.verified_files > 0;
+        let is_empty = results.verified_files == 0
+            && results.kept_files == 0
+            && results.failed.failed_files == 0
+            && results.warnings.is_empty();
         let delivered = Delivered::new(peer.to_string(), results);
-        let is_empty = delivered.files == 0
-            && delivered.unchanged_files == 0
-            && delivered.failed.failed_files == 0
-            && delivered.warnings.is_empty();
         Self {
             error,
             delivered: (!is_empty).then(|| Box::new(delivered)),
@@ -247,15 +229,13 @@ pub(crate) struct Sending {
     refused_feedback: Option<u64>,
     excess_feedback: Option<u64>,
     ecn: Option<&'static str>,
-    limited_by: Option<BottleneckShares>,
-    #[serde(skip)]
-    main_bottleneck: Option<Bottleneck>,
+    limited_by: Option<Bottlenecks>,
     #[serde(skip)]
     learned: Option<Start>,
 }
 
 impl Sending {
-    pub(crate) fn new(control: RateControl, peer: &PeerStats, bottlenecks: &Bottlenecks) -> Self {
+    pub(crate) fn new(control: RateControl, peer: &PeerStats, bottlenecks: Bottlenecks) -> Self {
         let max_rate_bps = control.max_rate_bps();
         // At the configured maximum, the path may carry more than was measured, whatever single queues showed.
         let is_of_path = |start: &Start| {
@@ -277,8 +257,7 @@ impl Sending {
                 EcnField::Kept => "kept",
                 EcnField::Cleared => CLEARED,
             }),
-            limited_by: Some(bottlenecks.shares()),
-            main_bottleneck: bottlenecks.main(),
+            limited_by: Some(bottlenecks),
             learned: peer.learned.filter(is_of_path),
         }
     }
@@ -318,15 +297,13 @@ impl TransferReport {
     pub(crate) fn new(facts: Facts) -> Self {
         let seconds = facts.elapsed.as_secs_f64().max(1e-6);
         let is_receiver = facts.role == Role::Receiver;
-        let delivered = Delivered::new(facts.peer, facts.results);
         Self {
             role: facts.role,
             synced: facts.synced,
             cipher: facts.cipher.map(cipher_name),
             seconds,
-            goodput_bps: real(delivered.bytes.saturating_sub(delivered.resumed_bytes)) * 8.0
-                / seconds,
-            delivered,
+            goodput_bps: real(facts.results.sent_bytes()) * 8.0 / seconds,
+            delivered: Delivered::new(facts.peer, facts.results),
             scheme: facts.scheme,
             auto: facts.choices,
             sending: facts.sending,
@@ -346,7 +323,7 @@ impl TransferReport {
     /// The worst reason why files failed, if any failed. Wrong bytes are worse than missing bytes.
     #[must_use]
     pub fn trouble(&self) -> Option<ErrorKind> {
-        let failed = &self.delivered.failed;
+        let failed = &self.delivered.results.failed;
         let first = failed.failures.first()?.cause;
         let worst = if failed.any_corrupt {
             FileCause::Corrupt
@@ -381,24 +358,25 @@ impl TransferReport {
             Role::Sender => "sent",
             Role::Receiver => "received",
         };
+        let results = &self.delivered.results;
         let mut line = format!(
             "{verb} {}, {}, in {}: {}",
-            Files(self.delivered.files),
-            Bytes(self.delivered.bytes),
+            Files(results.verified_files),
+            Bytes(results.verified_bytes),
             Time(Duration::from_secs_f64(self.seconds)),
             Rate(self.goodput_bps)
         );
-        if self.delivered.unchanged_files > 0 {
-            line += &format!("; {} unchanged", self.delivered.unchanged_files);
+        if results.kept_files > 0 {
+            line += &format!("; {} unchanged", results.kept_files);
         }
-        if self.delivered.resumed_bytes > 0 {
-            let bytes = Bytes(self.delivered.resumed_bytes);
+        if results.resumed_bytes > 0 {
+            let bytes = Bytes(results.resumed_bytes);
             line += &format!("; {bytes} of them were there already");
         }
-        if self.delivered.deleted_files > 0 {
-            line += &format!("; {} deleted", self.delivered.deleted_files);
+        if results.deleted_files > 0 {
+            line += &format!("; {} deleted", results.deleted_files);
         }
-        if let Some(bottleneck) = self.sending.main_bottleneck {
+        if let Some(bottleneck) = self.sending.limited_by.and_then(|seen| seen.main()) {
             line += &format!(", limited by {}", bottleneck.name());
         }
         if self.cipher.is_none() {
@@ -407,8 +385,8 @@ impl TransferReport {
         if !self.synced {
             line += "; not synced";
         }
-        if self.delivered.failed_files() > 0 {
-            line += &format!("; {} failed", self.delivered.failed_files());
+        if results.failed.failed_files > 0 {
+            line += &format!("; {} failed", results.failed.failed_files);
         }
         line
     }

@@ -64,13 +64,17 @@ impl FailedFiles {
     }
 }
 
-/// The files that arrived, and those that did not.
-#[derive(Debug, Default)]
+/// The files that arrived, and those that did not. The names of the fields in JSON are those of `docs/json.md`.
+#[derive(Debug, Default, Serialize)]
 pub(crate) struct FileResults {
+    #[serde(rename = "files")]
     pub(crate) verified_files: u32,
+    #[serde(rename = "bytes")]
     pub(crate) verified_bytes: u64,
     /// Files that were there already.
+    #[serde(rename = "unchanged_files")]
     pub(crate) kept_files: u32,
+    #[serde(rename = "unchanged_bytes")]
     pub(crate) kept_bytes: u64,
     /// Files that went on after an interruption, and the bytes of them that were not sent again.
     pub(crate) resumed_files: u32,
@@ -79,20 +83,27 @@ pub(crate) struct FileResults {
     pub(crate) deleted_files: u32,
     /// The paths of the first files that arrived.
     pub(crate) arrived: Vec<Text>,
+    #[serde(flatten)]
     pub(crate) failed: FailedFiles,
     /// A few lines, whatever the number of files.
     pub(crate) warnings: Vec<String>,
     /// Warnings of this end that the other end has not been told.
+    #[serde(skip)]
     pub(crate) untold: Vec<Text>,
     /// How many warnings of the other end are among the warnings.
+    #[serde(skip)]
     pub(crate) heard: usize,
     /// Whether an observer wants each file.
+    #[serde(skip)]
     pub(crate) keeps_ended: bool,
     /// Files that the observer has not been told.
+    #[serde(skip)]
     pub(crate) ended_files: Vec<EndedFile>,
     /// Whether a sender knows of data that have arrived.
+    #[serde(skip)]
     pub(crate) has_met: bool,
     /// Hashes of files without a verdict.
+    #[serde(skip)]
     pub(crate) hashes: HashMap<u32, [u8; 32]>,
 }
 

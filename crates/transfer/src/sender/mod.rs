@@ -455,7 +455,7 @@ fn run(
         retransmitted_share: Some(stream::retransmitted_share(&stats)),
         duplicate_share: None,
         stats,
-        sending: Sending::new(settings.rate_control, &peer_stats, &bottlenecks),
+        sending: Sending::new(settings.rate_control, &peer_stats, bottlenecks),
     }))
 }
 
