@@ -220,10 +220,7 @@ impl Answer<'_> {
         let (settings, cancel) = (self.settings, self.hooks.cancel);
         let capabilities = settings.capabilities();
         self.outbox.send_or_cancel(hello(capabilities), cancel)?;
-        let plan = setup.expect(MessageKind::Plan, |message| match message {
-            Message::Plan(plan) => Ok(plan),
-            other => Err(other),
-        })?;
+        let plan = setup.plan()?;
         settings.check(&plan)?;
         let pool = self.hooks.memory.cloned();
         let pool = pool.unwrap_or_else(|| MemoryPool::new(settings.memory_bytes, 1));

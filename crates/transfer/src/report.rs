@@ -281,9 +281,18 @@ pub(crate) struct Facts {
     pub(crate) shape: Shape,
     /// Payload bytes of a packet at the start.
     pub(crate) first_mtu: u32,
-    pub(crate) retransmitted_share: Option<f64>,
-    pub(crate) duplicate_share: Option<f64>,
     pub(crate) stats: QpStats,
+}
+
+/// The share of chunks that were sent again.
+fn retransmitted_share(stats: &QpStats) -> f64 {
+    real(stats.sender.retransmitted_chunks) / real(stats.sender.sent_chunks.max(1))
+}
+
+/// The share of packets that were duplicates.
+pub(crate) fn duplicate_share(stats: &QpStats) -> f64 {
+    let useless = stats.duplicate_packets + stats.late_packets;
+    real(useless) / real(stats.received_packets.max(1))
 }
 
 fn cipher_name(cipher: Cipher) -> &'static str {
@@ -312,8 +321,8 @@ impl TransferReport {
             segment_bytes: facts.shape.segment_bytes,
             slots: facts.shape.slots,
             rtt_ms: Duration::from_nanos(facts.stats.rtt_ns).as_secs_f64() * 1e3,
-            retransmitted_share: facts.retransmitted_share,
-            duplicate_share: facts.duplicate_share,
+            retransmitted_share: (!is_receiver).then(|| retransmitted_share(&facts.stats)),
+            duplicate_share: is_receiver.then(|| duplicate_share(&facts.stats)),
             rebuilt_chunks: is_receiver.then_some(facts.stats.rebuilt_chunks),
             send_loss: PathLoss::of(&facts.stats.send_loss),
             receive_loss: PathLoss::of(&facts.stats.receive_loss),

@@ -207,7 +207,7 @@ impl<'a> Setup<'a> {
     }
 
     /// Waits for the one message that is due, and extracts what `pick` selects.
-    pub(crate) fn expect<T>(
+    fn expect<T>(
         &mut self,
         want: MessageKind,
         pick: impl FnOnce(Message) -> Result<T, Message>,
@@ -220,6 +220,14 @@ impl<'a> Setup<'a> {
     pub(crate) fn hello(&mut self) -> Result<Hello, Error> {
         self.expect(MessageKind::Hello, |message| match message {
             Message::Hello(hello) => Ok(hello),
+            other => Err(other),
+        })
+    }
+
+    /// Waits for what the sender plans.
+    pub(crate) fn plan(&mut self) -> Result<TransferPlan, Error> {
+        self.expect(MessageKind::Plan, |message| match message {
+            Message::Plan(plan) => Ok(plan),
             other => Err(other),
         })
     }

@@ -46,7 +46,7 @@ use buffer_demand::BufferDemand;
 use disk_writer::{DiskWriter, Job};
 pub(crate) use offer::read_offer;
 pub use settings::ReceiveSettings;
-use stream::{Agreed, Received, Stream};
+use stream::{Agreed, Stream};
 
 /// Reports of the sender that may wait for the disk, in addition to the segments. When the queue is
 /// full, the channel reader does not read the channel.
@@ -253,10 +253,7 @@ impl Reception<'_> {
     /// Reads what the sender wants, and checks that this end allows it.
     fn hear_offer(&self, setup: &mut Setup<'_>, list: &mut MemoryShare) -> Result<Wanted, Error> {
         let settings = self.settings;
-        let plan = setup.expect(MessageKind::Plan, |message| match message {
-            Message::Plan(plan) => Ok(plan),
-            other => Err(other),
-        })?;
+        let plan = setup.plan()?;
         let scheme = scheme_of(&plan)?.most_parity();
         settings.check(&plan)?;
         let offer = read_offer(setup, &plan, list)?;
@@ -426,27 +423,20 @@ impl Reception<'_> {
             timeout: self.settings.timeout,
             ports: negotiated.ports,
         };
-        let Received {
-            results,
-            ended,
-            stats,
-            shape: last,
-        } = stream.run(context, &manifest, self.hooks)?;
+        let received = stream.run(context, &manifest, self.hooks)?;
         Ok(TransferReport::new(Facts {
             role: Role::Receiver,
             peer: negotiated.peer.to_string(),
             synced: self.settings.policy.sync,
             cipher,
-            results,
-            elapsed: ended - start,
+            results: received.results,
+            elapsed: received.ended - start,
             scheme,
             choices: None,
             sending: Sending::default(),
-            shape: last,
+            shape: received.shape,
             first_mtu: shape.mtu,
-            retransmitted_share: None,
-            duplicate_share: Some(stream::duplicate_share(&stats)),
-            stats,
+            stats: received.stats,
         }))
     }
 }

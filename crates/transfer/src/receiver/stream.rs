@@ -10,7 +10,7 @@ use farwrite::{
     MemoryRegion, Outcome, QpStats, QueuePair, RateControl, RealTime, RecvHandle, Region, Sealing,
 };
 use farwrite_files::{Manifest, PrefixReader, TransferPlan, Wanted};
-use farwrite_units::show::{Percent, real};
+use farwrite_units::show::Percent;
 
 use super::Event;
 use super::buffer_demand::BufferDemand;
@@ -22,6 +22,7 @@ use crate::liveness::{LifeSigns, Liveness, least_steps};
 use crate::memory_pool::MemoryShare;
 use crate::progress_counts::{OwnCounts, PeerCounts};
 use crate::progress_meter::{ProgressMeter, Status};
+use crate::report::duplicate_share;
 use crate::results::{FileResults, SharedResults};
 use crate::route::RoutedEndpoint;
 use crate::setup::send_qp_info;
@@ -435,10 +436,4 @@ impl Stream {
     pub(super) fn stats(&self) -> Result<QpStats, Error> {
         self.stream_qp.stats(&self.routed.endpoint)
     }
-}
-
-/// The share of packets that were duplicates.
-pub(super) fn duplicate_share(stats: &QpStats) -> f64 {
-    let useless = stats.duplicate_packets + stats.late_packets;
-    real(useless) / real(stats.received_packets.max(1))
 }

@@ -36,7 +36,7 @@ use crate::setup::{
 use crate::shape::{MIN_TRANSFER_MTU, Shape, Speed, nic_mtu, options};
 use crate::{Cancel, Error, ErrorKind, Event, SchemeSetting, TransferHooks};
 use channel_reader::Verdicts;
-use stream::{Sent, Stream};
+use stream::Stream;
 
 /// Why a receiver refuses to remove anything.
 pub(crate) const REMOVES_NOTHING: &str =
@@ -433,29 +433,20 @@ fn run(
     );
     // The thread ends with the stream, unless a disk blocks it.
     *disk_reader = Some(start_thread("disk-reader", move || reading.run(source))?);
-    let Sent {
-        results,
-        stats,
-        peer: peer_stats,
-        bottlenecks,
-        shape,
-        choices,
-    } = stream.run(&heard, &manifest, hooks)?;
+    let sent = stream.run(&heard, &manifest, hooks)?;
     Ok(TransferReport::new(Facts {
         role: Role::Sender,
         peer: peer.to_string(),
         synced,
         cipher,
-        results,
+        results: sent.results,
         elapsed: start.elapsed(),
         scheme: scheme.to_string(),
-        choices,
-        shape,
+        choices: sent.choices,
+        sending: Sending::new(settings.rate_control, &sent.peer, sent.bottlenecks),
+        shape: sent.shape,
         first_mtu,
-        retransmitted_share: Some(stream::retransmitted_share(&stats)),
-        duplicate_share: None,
-        stats,
-        sending: Sending::new(settings.rate_control, &peer_stats, bottlenecks),
+        stats: sent.stats,
     }))
 }
 

@@ -28,7 +28,7 @@ use crate::shape::Shape;
 use crate::stream_qp::StreamQp;
 use crate::waking::{HOUSEKEEPING, Waking};
 use crate::{Error, ErrorKind, SchemeSetting, TransferHooks};
-use farwrite_units::show::{Percent, Time, real};
+use farwrite_units::show::{Percent, Time};
 
 /// Filled buffers that wait to be posted.
 const READ_AHEAD: usize = 2;
@@ -457,9 +457,4 @@ impl Stream {
     fn stats(&self) -> Result<QpStats, Error> {
         self.stream_qp.stats(&self.routed.endpoint)
     }
-}
-
-/// The share of chunks that were sent again.
-pub(super) fn retransmitted_share(stats: &QpStats) -> f64 {
-    real(stats.sender.retransmitted_chunks) / real(stats.sender.sent_chunks.max(1))
 }
