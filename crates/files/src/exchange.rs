@@ -3,8 +3,8 @@
 use farwrite_keys::ChannelMessage;
 
 use super::{
-    Compare, Delete, Detail, Entry, Expected, Kind, MAX_ENTRIES, Manifest, ManifestBuilder,
-    ManifestError, Message, MessageError, MessageKind, Planned, TransferPlan,
+    Compare, Delete, Detail, Entry, Kind, MAX_ENTRIES, Manifest, ManifestBuilder, ManifestError,
+    Message, MessageError, Planned, TransferPlan,
 };
 
 /// Bytes of entries in one message. This is well below the limit of a message, since the last entry
@@ -87,11 +87,7 @@ pub fn recv_manifest<E: From<MessageError>>(
     while builder.entries() < plan.entries {
         let batch = match next()? {
             Message::Entries(entries) if !entries.is_empty() => entries,
-            other => {
-                return Err(other
-                    .unexpected(Expected::Message(MessageKind::Entries))
-                    .into());
-            }
+            other => return Err(other.unexpected("manifest entries").into()),
         };
         for entry in &batch {
             builder.push(entry).map_err(refused)?;

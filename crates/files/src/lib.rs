@@ -105,8 +105,8 @@ pub use manifest::{
     ManifestError, Planned,
 };
 pub use message::{
-    Cause, Cutover, CutoverAccepted, Expected, FileCause, Hello, Message, MessageError,
-    MessageKind, Missing, OfferedSockets, Progress, QpBlob, RouteAddress, RouteKey, TransferPlan,
+    Cause, Cutover, CutoverAccepted, FileCause, Hello, Message, MessageError, Missing,
+    OfferedSockets, Progress, QpBlob, RouteAddress, RouteKey, TransferPlan,
 };
 pub use part_name::new_name;
 pub use partial::{MAX_PARTIALS, MIN_RESUMED_BYTES, Partial, PeerKey, Run};

@@ -306,155 +306,52 @@ impl ChannelMessage for Message {
 }
 
 impl Message {
-    /// The kind of the message, for errors.
-    #[must_use]
-    pub fn kind(&self) -> MessageKind {
+    /// What the message is, for errors.
+    fn name(&self) -> &'static str {
         match self {
-            Self::Hello(_) => MessageKind::Hello,
-            Self::Plan(_) => MessageKind::Plan,
-            Self::QpInfo(_) => MessageKind::QpInfo,
-            Self::Entries(_) => MessageKind::Entries,
-            Self::FileHash { .. } => MessageKind::FileHash,
-            Self::FileAbandoned { .. } => MessageKind::FileAbandoned,
-            Self::FileVerified { .. } => MessageKind::FileVerified,
-            Self::FileFailed { .. } => MessageKind::FileFailed,
-            Self::Progress(_) => MessageKind::Progress,
-            Self::Abort { .. } => MessageKind::Abort,
-            Self::StreamEnd { .. } => MessageKind::StreamEnd,
-            Self::Done => MessageKind::Done,
-            Self::Route(_) => MessageKind::Route,
-            Self::Cutover(_) => MessageKind::Cutover,
-            Self::CutoverAccepted(_) => MessageKind::CutoverAccepted,
-            Self::Details(_) => MessageKind::Details,
-            Self::Compare(_) => MessageKind::Compare,
-            Self::Present(_) => MessageKind::Present,
-            Self::FileSame { .. } => MessageKind::FileSame,
-            Self::FileKept { .. } => MessageKind::FileKept,
-            Self::Delete(_) => MessageKind::Delete,
-            Self::Deleted { .. } => MessageKind::Deleted,
-            Self::Partial(_) => MessageKind::Partial,
-            Self::BlockHashes { .. } => MessageKind::BlockHashes,
-            Self::BlocksCompared { .. } => MessageKind::BlocksCompared,
-            Self::Extra(_) => MessageKind::Extra,
-            Self::Warnings(_) => MessageKind::Warnings,
-            Self::Missing(_) => MessageKind::Missing,
+            Self::Hello(_) => "a hello",
+            Self::Plan(_) => "a transfer plan",
+            Self::QpInfo(_) => "queue-pair information",
+            Self::Entries(_) => "manifest entries",
+            Self::FileHash { .. } => "a file's hash",
+            Self::FileAbandoned { .. } => "the end of a file that cannot be read",
+            Self::FileVerified { .. } => "a file's success",
+            Self::FileFailed { .. } => "a file's failure",
+            Self::Progress(_) => "a sign of life",
+            Self::Abort { .. } => "the session's end",
+            Self::StreamEnd { .. } => "the end of the stream",
+            Self::Done => "the end of the transfer",
+            Self::Route(_) => "the addresses of UDP sockets",
+            Self::Cutover(_) => "a cutover to another queue pair",
+            Self::CutoverAccepted(_) => "the answer to a cutover",
+            Self::Details(_) => "details of manifest entries",
+            Self::Compare(_) => "how to compare files",
+            Self::Present(_) => "files that are there already",
+            Self::FileSame { .. } => "a file that is there already",
+            Self::FileKept { .. } => "a file that stays",
+            Self::Delete(_) => "what to remove",
+            Self::Deleted { .. } => "what was removed",
+            Self::Partial(_) => "files to go on with",
+            Self::BlockHashes { .. } => "hashes of blocks",
+            Self::BlocksCompared { .. } => "blocks that differ",
+            Self::Extra(_) => "paths that only the receiver has",
+            Self::Warnings(_) => "warnings",
+            Self::Missing(_) => "what did not arrive",
         }
     }
 
-    /// Returns the error for a message that arrived when `want` was expected: the peer's reason if
-    /// it gave up, otherwise a violation of the order (P8.1).
+    /// Returns the error for a message that arrived when `want` was expected, such as "a hello": the peer's reason
+    /// if it gave up, otherwise a violation of the order (P8.1).
     #[must_use]
-    pub fn unexpected(self, want: Expected) -> MessageError {
+    pub fn unexpected(self, want: &'static str) -> MessageError {
         match self {
             Self::Abort { cause, reason } => MessageError::Aborted { cause, reason },
             other => MessageError::Unexpected {
-                came: other.kind(),
+                came: other.name(),
                 want,
             },
         }
     }
-}
-
-/// The kind of a [`Message`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum MessageKind {
-    /// [`Message::Hello`].
-    #[error("a hello")]
-    Hello,
-    /// [`Message::Plan`].
-    #[error("a transfer plan")]
-    Plan,
-    /// [`Message::QpInfo`].
-    #[error("queue-pair information")]
-    QpInfo,
-    /// [`Message::Entries`].
-    #[error("manifest entries")]
-    Entries,
-    /// [`Message::FileHash`].
-    #[error("a file's hash")]
-    FileHash,
-    /// [`Message::FileAbandoned`].
-    #[error("the end of a file that cannot be read")]
-    FileAbandoned,
-    /// [`Message::FileVerified`].
-    #[error("a file's success")]
-    FileVerified,
-    /// [`Message::FileFailed`].
-    #[error("a file's failure")]
-    FileFailed,
-    /// [`Message::Progress`].
-    #[error("a sign of life")]
-    Progress,
-    /// [`Message::Abort`].
-    #[error("the session's end")]
-    Abort,
-    /// [`Message::StreamEnd`].
-    #[error("the end of the stream")]
-    StreamEnd,
-    /// [`Message::Done`].
-    #[error("the end of the transfer")]
-    Done,
-    /// [`Message::Route`].
-    #[error("the addresses of UDP sockets")]
-    Route,
-    /// [`Message::Cutover`].
-    #[error("a cutover to another queue pair")]
-    Cutover,
-    /// [`Message::CutoverAccepted`].
-    #[error("the answer to a cutover")]
-    CutoverAccepted,
-    /// [`Message::Details`].
-    #[error("details of manifest entries")]
-    Details,
-    /// [`Message::Compare`].
-    #[error("how to compare files")]
-    Compare,
-    /// [`Message::Present`].
-    #[error("files that are there already")]
-    Present,
-    /// [`Message::FileSame`].
-    #[error("a file that is there already")]
-    FileSame,
-    /// [`Message::FileKept`].
-    #[error("a file that stays")]
-    FileKept,
-    /// [`Message::Delete`].
-    #[error("what to remove")]
-    Delete,
-    /// [`Message::Deleted`].
-    #[error("what was removed")]
-    Deleted,
-    /// [`Message::Partial`].
-    #[error("files to go on with")]
-    Partial,
-    /// [`Message::BlockHashes`].
-    #[error("hashes of blocks")]
-    BlockHashes,
-    /// [`Message::BlocksCompared`].
-    #[error("blocks that differ")]
-    BlocksCompared,
-    /// [`Message::Extra`].
-    #[error("paths that only the receiver has")]
-    Extra,
-    /// [`Message::Warnings`].
-    #[error("warnings")]
-    Warnings,
-    /// [`Message::Missing`].
-    #[error("what did not arrive")]
-    Missing,
-}
-
-/// What an end expects instead of the message that arrived.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Expected {
-    /// A message of this kind.
-    #[error("{0}")]
-    Message(MessageKind),
-    /// Any message about files that are on their way.
-    #[error("a message about files")]
-    AboutFiles,
 }
 
 /// Why an end cannot go on after a message of its peer.
@@ -465,9 +362,9 @@ pub enum MessageError {
     #[error("the peer sent {came}, want {want}")]
     Unexpected {
         /// The message that arrived.
-        came: MessageKind,
+        came: &'static str,
         /// The message that was expected.
-        want: Expected,
+        want: &'static str,
     },
     /// The peer gave up and sent a reason.
     #[error("the peer gave up and says: \"{reason}\"")]

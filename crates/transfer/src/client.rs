@@ -4,13 +4,13 @@ use std::net::SocketAddr;
 use std::time::Instant;
 
 use farwrite_connection::Connection;
-use farwrite_files::{Expected, Hello, Message, MessageKind};
+use farwrite_files::{Hello, Message};
 use farwrite_keys::{Proof, Text};
 
 use crate::channel::{Channel, ChannelError};
 use crate::connect::accept;
 use crate::hooks::CANCEL_PERIOD;
-use crate::setup::{SETUP, failed, unexpected};
+use crate::setup::{HELLO, SETUP, failed, unexpected};
 use crate::{Cancel, Error, ErrorKind};
 
 /// An admitted peer that has sent its hello. This end knows what the peer wants, and has not
@@ -91,9 +91,7 @@ fn hello(channel: &mut Channel, cancel: &Cancel) -> Result<Hello, Error> {
             Ok(Message::Hello(hello)) => return Ok(hello),
             // The peer's channel writer may send this before the hello.
             Ok(Message::Progress(_)) => {}
-            Ok(other) => {
-                return Err(unexpected(other, Expected::Message(MessageKind::Hello)));
-            }
+            Ok(other) => return Err(unexpected(other, HELLO)),
             Err(ChannelError::Timeout { .. }) => {}
             Err(error) => return Err(failed(&error)),
         }

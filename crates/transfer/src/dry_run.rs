@@ -7,8 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use farwrite_files::{
-    Compare, Delete, Expected, Hello, Manifest, Message, MessageKind, PathBound, PathList, Present,
-    Preview, TransferPlan,
+    Compare, Delete, Hello, Manifest, Message, PathBound, PathList, Present, Preview, TransferPlan,
 };
 use farwrite_keys::Text;
 
@@ -197,10 +196,7 @@ impl DryRun {
             (Message::Warnings(warnings), ..) if self.warnings.len() < MOST_WARNINGS => {
                 self.warnings.extend(warnings);
             }
-            (other, ..) => {
-                let want = Expected::Message(MessageKind::Done);
-                return Err(unexpected(other, want));
-            }
+            (other, ..) => return Err(unexpected(other, "the end of the transfer")),
         }
         Ok(())
     }
@@ -227,8 +223,7 @@ impl Answer<'_> {
         let mut list = pool.join_lists();
         let offer = read_offer(&mut setup, &plan, &mut list)?;
         if !matches!(offer.next, Message::StreamEnd { stream_bytes: 0 }) {
-            let want = Expected::Message(MessageKind::StreamEnd);
-            return Err(unexpected(offer.next, want));
+            return Err(unexpected(offer.next, "the end of the stream"));
         }
         let manifest = Arc::new(offer.manifest);
         settings.check_lengths(&manifest)?;

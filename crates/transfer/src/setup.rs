@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use farwrite::routes::FoundRoute;
 use farwrite::{Cipher, QpInfo, Sealing};
 use farwrite_files::{
-    Expected, Hello, Kind, Manifest, Message, MessageKind, OfferedSockets, Partial, QpBlob,
+    Hello, Kind, Manifest, Message, OfferedSockets, Partial, QpBlob, TransferPlan,
 };
 use farwrite_keys::Text;
 use farwrite_units::show::Bytes;
@@ -24,6 +24,10 @@ use crate::{Error, ErrorKind, TransferHooks};
 /// that is refused.
 pub const SETUP: Duration = Duration::from_secs(10);
 
+/// The names of messages that more than one part waits for.
+pub(crate) const HELLO: &str = "a hello";
+pub(crate) const QP_INFO: &str = "queue-pair information";
+
 /// The first message of this end, with the capabilities that depend on its settings.
 pub(crate) fn hello(capabilities: u64) -> Message {
     Message::Hello(Hello {
@@ -38,7 +42,7 @@ pub(crate) fn failed(error: &ChannelError) -> Error {
 }
 
 /// An error for a message that is not due during the set-up.
-pub(crate) fn unexpected(message: Message, want: Expected) -> Error {
+pub(crate) fn unexpected(message: Message, want: &'static str) -> Error {
     Error::of_message("setting the transfer up", &message.unexpected(want))
 }
 
@@ -109,7 +113,7 @@ impl<'a> Setup<'a> {
         match self.hear()? {
             None => Ok(false),
             Some(Message::Progress(_)) => Ok(true),
-            Some(other) => Err(unexpected(other, Expected::Message(MessageKind::Progress))),
+            Some(other) => Err(unexpected(other, "a sign of life")),
         }
     }
 
@@ -209,16 +213,15 @@ impl<'a> Setup<'a> {
     /// Waits for the one message that is due, and extracts what `pick` selects.
     fn expect<T>(
         &mut self,
-        want: MessageKind,
+        want: &'static str,
         pick: impl FnOnce(Message) -> Result<T, Message>,
     ) -> Result<T, Error> {
-        pick(self.message(self.patience())?)
-            .map_err(|other| unexpected(other, Expected::Message(want)))
+        pick(self.message(self.patience())?).map_err(|other| unexpected(other, want))
     }
 
     /// Waits for the peer's hello.
     pub(crate) fn hello(&mut self) -> Result<Hello, Error> {
-        self.expect(MessageKind::Hello, |message| match message {
+        self.expect(HELLO, |message| match message {
             Message::Hello(hello) => Ok(hello),
             other => Err(other),
         })
@@ -226,7 +229,7 @@ impl<'a> Setup<'a> {
 
     /// Waits for what the sender plans.
     pub(crate) fn plan(&mut self) -> Result<TransferPlan, Error> {
-        self.expect(MessageKind::Plan, |message| match message {
+        self.expect("a transfer plan", |message| match message {
             Message::Plan(plan) => Ok(plan),
             other => Err(other),
         })
@@ -234,7 +237,7 @@ impl<'a> Setup<'a> {
 
     /// Waits for the addresses of the peer's sockets.
     pub(crate) fn route_offer(&mut self) -> Result<OfferedSockets, Error> {
-        self.expect(MessageKind::Route, |message| match message {
+        self.expect("the addresses of UDP sockets", |message| match message {
             Message::Route(offer) => Ok(offer),
             other => Err(other),
         })

@@ -7,9 +7,7 @@ use farwrite::{
     Endpoint, Outcome, QpConfig, QpInfo, QpOptions, QueuePair, SchemeName, SendHandle, SendOptions,
     UdpConfig, UdpFabric,
 };
-use farwrite_files::{
-    Entry, Expected, Hello, Kind, Message, MessageKind, OfferedSockets, QpBlob, Time, TransferPlan,
-};
+use farwrite_files::{Entry, Hello, Kind, Message, OfferedSockets, QpBlob, Time, TransferPlan};
 use farwrite_keys::{Key, Text};
 use farwrite_transfer::{Cancel, Channel, ChannelError, connect_first};
 
@@ -146,9 +144,7 @@ impl HostileSender {
                 self.endpoint.connect_qp(self.qp, &theirs).expect("fits");
                 Ok(())
             }
-            other => Err(other
-                .unexpected(Expected::Message(MessageKind::QpInfo))
-                .into()),
+            other => Err(other.unexpected("queue-pair information").into()),
         }
     }
 

@@ -8,8 +8,8 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread;
 
 use farwrite_files::{
-    CommitGate, Expected, Message, MessageError, Policy, ScanOptions, Sink, Source, Summary,
-    TransferPlan, manifest_messages, recv_manifest,
+    CommitGate, Message, MessageError, Policy, ScanOptions, Sink, Source, Summary, TransferPlan,
+    manifest_messages, recv_manifest,
 };
 use farwrite_keys::Text;
 
@@ -61,7 +61,7 @@ fn send(
                     failed.push(format!("{:?}: {reason}", manifest.path(index)));
                 }
                 Message::Done => return Ok((verified, failed)),
-                other => return Err(other.unexpected(Expected::AboutFiles)),
+                other => return Err(other.unexpected("a message about files")),
             }
         }
     });
@@ -111,7 +111,7 @@ fn receive(
                 abandoned.expect("in turn");
             }
             Message::StreamEnd { .. } => break,
-            other => return Err(other.unexpected(Expected::AboutFiles)),
+            other => return Err(other.unexpected("a message about files")),
         }
     }
     let summary = sink.finish().expect("all told");

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, SyncSender, TrySendError};
 
-use farwrite_files::{Expected, FileCause, Message};
+use farwrite_files::{FileCause, Message};
 
 use super::Event;
 use super::disk_writer::Job;
@@ -94,7 +94,7 @@ fn listen(
                 continue;
             }
             other => {
-                let error = other.unexpected(Expected::AboutFiles);
+                let error = other.unexpected("a message about files");
                 return Err(Error::of_message("receiving", &error));
             }
         };

@@ -22,8 +22,7 @@ use farwrite::{
     Sealing,
 };
 use farwrite_files::{
-    CommitGate, Compare, Cutover, Delete, Expected, Manifest, Message, MessageError, MessageKind,
-    Sink, TransferPlan,
+    CommitGate, Compare, Cutover, Delete, Manifest, Message, MessageError, Sink, TransferPlan,
 };
 use farwrite_units::show::Bytes;
 
@@ -37,7 +36,7 @@ use crate::report::{Facts, Files, Role, Sending, TransferReport, Unfinished};
 use crate::results::{FileResults, SharedResults};
 use crate::route::{Offered, RoutedEndpoint};
 use crate::setup::{
-    SETUP, Setup, decode_info, hello, note_partials, ports, unexpected, warn_if_unsealed,
+    QP_INFO, SETUP, Setup, decode_info, hello, note_partials, ports, unexpected, warn_if_unsealed,
 };
 use crate::shape::{Shape, options};
 use crate::waking::Waking;
@@ -167,10 +166,7 @@ pub fn receive(
 fn info_of(message: Message) -> Result<QpInfo, Error> {
     match message {
         Message::QpInfo(blob) => decode_info(&blob),
-        other => {
-            let want = Expected::Message(MessageKind::QpInfo);
-            Err(unexpected(other, want))
-        }
+        other => Err(unexpected(other, QP_INFO)),
     }
 }
 

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use farwrite::routes::{Role as RouteRole, Sizes};
 use farwrite::{Cipher, QpInfo, QueuePair, RateControl, RealTime, SchemeName, Sealing};
 use farwrite_files::{
-    Compare, Delete, Expected, Hello, Manifest, Message, MessageKind, Source, TransferPlan,
-    detail_messages, manifest_messages,
+    Compare, Delete, Hello, Manifest, Message, Source, TransferPlan, detail_messages,
+    manifest_messages,
 };
 use farwrite_keys::{Key, Text};
 use farwrite_units::show::{Bytes, Rate, real};
@@ -30,7 +30,7 @@ use crate::report::{Facts, Files, Role, Sending, TransferReport, Unfinished};
 use crate::results::SharedResults;
 use crate::route::{Offered, RoutedEndpoint};
 use crate::setup::{
-    SETUP, Setup, decode_info, hello, note_partials, ports, send_qp_info, unexpected,
+    QP_INFO, SETUP, Setup, decode_info, hello, note_partials, ports, send_qp_info, unexpected,
     warn_if_unsealed,
 };
 use crate::shape::{MIN_TRANSFER_MTU, Shape, Speed, nic_mtu, options};
@@ -337,10 +337,7 @@ fn hear_present(
                     Error::new(ErrorKind::Other, what)
                 })?;
             }
-            other => {
-                let want = Expected::Message(MessageKind::QpInfo);
-                return Err(unexpected(other, want));
-            }
+            other => return Err(unexpected(other, QP_INFO)),
         }
     }
 }
