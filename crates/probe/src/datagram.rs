@@ -113,11 +113,7 @@ impl Datagram {
             bytes[ECN] = answer.ecn_bits & 3;
             bytes[BYTES].copy_from_slice(&answer.question_bytes.to_be_bytes());
             bytes[HOLD].copy_from_slice(&answer.hold_ns.to_be_bytes());
-            let ip = match answer.seen.ip() {
-                IpAddr::V4(v4) => v4.to_ipv6_mapped(),
-                IpAddr::V6(v6) => v6,
-            };
-            bytes[SEEN_IP].copy_from_slice(&ip.octets());
+            bytes[SEEN_IP].copy_from_slice(&octets(answer.seen.ip()));
             bytes[SEEN_PORT].copy_from_slice(&answer.seen.port().to_be_bytes());
         }
         let tag = tag(key, &bytes, datagram_bytes);
@@ -160,6 +156,14 @@ impl Datagram {
             sequence: number(SEQUENCE),
             timestamp_ns: u64::from_be_bytes(field(header, TIMESTAMP)),
         })
+    }
+}
+
+/// The wire format of an address.
+pub(crate) fn octets(ip: IpAddr) -> [u8; 16] {
+    match ip {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+        IpAddr::V6(v6) => v6.octets(),
     }
 }
 

@@ -8,7 +8,7 @@ use farwrite_fabric::udp::SocketError;
 use farwrite_keys::{Error as SessionError, Text, shown};
 use farwrite_units::show::{Rate, real};
 
-use crate::message::{Cause, ExpectedMessage, ProbeMessageKind};
+use crate::message::Cause;
 use crate::open_trials::TrialError;
 
 /// Why a path could not be measured.
@@ -25,7 +25,7 @@ pub enum Error {
     #[error("the peer has not sent {want} within {after:?}")]
     Silence {
         /// The message expected.
-        want: ExpectedMessage,
+        want: &'static str,
         /// How long this end waited.
         after: Duration,
     },
@@ -41,9 +41,9 @@ pub enum Error {
     #[error("the peer sent an unexpected probe message: {came}; expected {want}")]
     Unexpected {
         /// The message received.
-        came: ProbeMessageKind,
+        came: &'static str,
         /// The message expected.
-        want: ExpectedMessage,
+        want: &'static str,
     },
     /// The peer requests trials that this end does not allow.
     #[error(transparent)]

@@ -70,74 +70,21 @@ pub enum Cause {
 }
 
 impl ProbeMessage {
-    pub(crate) fn unexpected(self, want: ExpectedMessage) -> Error {
+    /// The error for a message that arrived when `want` was expected.
+    pub(crate) fn unexpected(self, want: &'static str) -> Error {
         let came = match self {
             Self::Abort { cause, reason } => return Error::Aborted { cause, reason },
-            Self::Start(_) => ProbeMessageKind::Start,
-            Self::Ready { .. } => ProbeMessageKind::Ready,
-            Self::Trials(_) => ProbeMessageKind::Trials,
-            Self::Open => ProbeMessageKind::Open,
-            Self::Close(_) => ProbeMessageKind::Close,
-            Self::Counts(_) => ProbeMessageKind::Counts,
-            Self::Host(_) => ProbeMessageKind::Host,
-            Self::Done => ProbeMessageKind::Done,
+            Self::Start(_) => "the start of a probe",
+            Self::Ready { .. } => "readiness",
+            Self::Trials(_) => "trials",
+            Self::Open => "the opening of trials",
+            Self::Close(_) => "the end of trials",
+            Self::Counts(_) => "counts",
+            Self::Host(_) => "the drops of a host",
+            Self::Done => "the end of the probe",
         };
         Error::Unexpected { came, want }
     }
-}
-
-/// The kind of a [`ProbeMessage`], for errors. [`ProbeMessage::Abort`] is an error of its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ProbeMessageKind {
-    /// [`ProbeMessage::Start`].
-    #[error("the start of a probe")]
-    Start,
-    /// [`ProbeMessage::Ready`].
-    #[error("readiness")]
-    Ready,
-    /// [`ProbeMessage::Trials`].
-    #[error("trials")]
-    Trials,
-    /// [`ProbeMessage::Open`].
-    #[error("the opening of trials")]
-    Open,
-    /// [`ProbeMessage::Close`].
-    #[error("the end of trials")]
-    Close,
-    /// [`ProbeMessage::Counts`].
-    #[error("counts")]
-    Counts,
-    /// [`ProbeMessage::Host`].
-    #[error("the drops of a host")]
-    Host,
-    /// [`ProbeMessage::Done`].
-    #[error("the end of the probe")]
-    Done,
-}
-
-/// The message that an end expects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ExpectedMessage {
-    /// [`ProbeMessage::Start`].
-    #[error("the start of a probe")]
-    Start,
-    /// [`ProbeMessage::Ready`].
-    #[error("readiness")]
-    Ready,
-    /// A request of the prober.
-    #[error("trials, or the end of the probe")]
-    Request,
-    /// [`ProbeMessage::Open`].
-    #[error("the opening of trials")]
-    Open,
-    /// [`ProbeMessage::Counts`] of the trials that the prober named.
-    #[error("the counts of these trials")]
-    Counts,
-    /// [`ProbeMessage::Host`].
-    #[error("the drops of the host")]
-    Host,
 }
 
 impl ChannelMessage for ProbeMessage {

@@ -1,7 +1,7 @@
 //! The responder: the end that answers.
 
 use std::io::IoSlice;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use farwrite_fabric::udp::{OutgoingBatch, ReservedPort, SocketConfig, UdpSocket, wait};
@@ -9,11 +9,13 @@ use farwrite_keys::Text;
 
 use crate::Error;
 use crate::control::Control;
-use crate::datagram::{Datagram, DatagramKind, KEY_BYTES, MIN_BYTES};
+use crate::datagram::{Datagram, DatagramKind, KEY_BYTES, MIN_BYTES, octets};
 use crate::host_drops::HostCounter;
-use crate::message::{ExpectedMessage, ProbeMessage};
+use crate::message::ProbeMessage;
 use crate::open_trials::{Incoming, OpenTrials};
 
+/// What the prober may say once a probe has started.
+const REQUEST: &str = "trials, or the end of the probe";
 /// Timeout for the prober's next message or datagram.
 const SILENCE: Duration = Duration::from_secs(30);
 /// Interval between checks for messages.
@@ -56,7 +58,7 @@ fn serve(
     held: &ReservedPort,
     cancelled: &dyn Fn() -> bool,
 ) -> Result<ResponderSummary, Error> {
-    let (begun, want) = (Instant::now(), ExpectedMessage::Start);
+    let (begun, want) = (Instant::now(), "the start of a probe");
     let key = loop {
         match control.receive(WAIT)? {
             Some(ProbeMessage::Start(key)) => break key.0,
@@ -139,7 +141,7 @@ impl Responder<'_> {
                 }
                 None if heard_at.elapsed() < SILENCE => {}
                 None => {
-                    let (want, after) = (ExpectedMessage::Request, SILENCE);
+                    let (want, after) = (REQUEST, SILENCE);
                     return Err(Error::Silence { want, after });
                 }
             }
@@ -202,15 +204,7 @@ impl Responder<'_> {
                 Ok(ProbeMessage::Counts(all))
             }
             ProbeMessage::Host(_) => Ok(ProbeMessage::Host(self.host.drops())),
-            other => Err(other.unexpected(ExpectedMessage::Request)),
+            other => Err(other.unexpected(REQUEST)),
         }
-    }
-}
-
-/// The wire format of an address.
-fn octets(ip: IpAddr) -> [u8; 16] {
-    match ip {
-        IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
-        IpAddr::V6(v6) => v6.octets(),
     }
 }

@@ -14,7 +14,7 @@ use farwrite_keys::Text;
 use crate::control::Control;
 use crate::datagram::KEY_BYTES;
 use crate::host_drops::HostCounter;
-use crate::message::{ExpectedMessage, HostDrops, ProbeKey, ProbeMessage, Trial, TrialCounts};
+use crate::message::{HostDrops, ProbeKey, ProbeMessage, Trial, TrialCounts};
 use crate::{Error, Findings, Settings, findings};
 use flows::Flows;
 
@@ -115,14 +115,15 @@ impl<'a> Session<'a> {
         let mut key = [0; KEY_BYTES];
         getrandom::fill(&mut key)?;
         let start = ProbeMessage::Start(ProbeKey(key));
-        let ready = call(control, &start, ExpectedMessage::Ready)?;
+        let want = "readiness";
+        let ready = call(control, &start, want)?;
         let ProbeMessage::Ready {
             port,
             ip,
             recv_buffer_bytes,
         } = ready
         else {
-            return Err(ready.unexpected(ExpectedMessage::Ready));
+            return Err(ready.unexpected(want));
         };
         let (local, mut peer) = (control.local_addr(), control.peer_addr());
         peer.set_port(port);
@@ -182,10 +183,8 @@ impl<'a> Session<'a> {
     }
 
     fn finish(mut self) -> Result<Findings, Error> {
-        let (ask, want) = (
-            ProbeMessage::Host(HostDrops::default()),
-            ExpectedMessage::Host,
-        );
+        let ask = ProbeMessage::Host(HostDrops::default());
+        let want = "the drops of the host";
         let theirs = match call(self.control, &ask, want)? {
             ProbeMessage::Host(drops) => drops,
             other => return Err(other.unexpected(want)),
@@ -211,7 +210,7 @@ impl<'a> Session<'a> {
     }
 
     fn open(&mut self, trials: Vec<Trial>) -> Result<(), Error> {
-        let want = ExpectedMessage::Open;
+        let want = "the opening of trials";
         match call(self.control, &ProbeMessage::Trials(trials), want)? {
             ProbeMessage::Open => Ok(()),
             other => Err(other.unexpected(want)),
@@ -221,7 +220,7 @@ impl<'a> Session<'a> {
     /// Closes trials and returns their counts in the same order.
     fn close(&mut self, ids: &[u32]) -> Result<Vec<TrialCounts>, Error> {
         let mut all = Vec::new();
-        let want = ExpectedMessage::Counts;
+        let want = "the counts of these trials";
         for ids in ids.chunks(COUNTS) {
             match call(self.control, &ProbeMessage::Close(ids.to_vec()), want)? {
                 ProbeMessage::Counts(counts)
@@ -254,7 +253,7 @@ impl<'a> Session<'a> {
 fn call(
     control: &Control,
     message: &ProbeMessage,
-    want: ExpectedMessage,
+    want: &'static str,
 ) -> Result<ProbeMessage, Error> {
     control.send(message)?;
     let after = PATIENCE;
