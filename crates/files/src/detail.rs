@@ -83,11 +83,8 @@ pub enum DetailError {
     #[error("its {0} came before")]
     Twice(&'static str),
     /// An extended attribute does not travel, or the names are not in ascending order.
-    #[error("its extended attribute {name:?} is not allowed, or not in order")]
-    Name {
-        /// The name, as text.
-        name: String,
-    },
+    #[error("its extended attribute {0:?} is not allowed, or not in order")]
+    Name(String),
     /// Too many bytes.
     #[error(
         "its extended attributes are too long: at most {MAX_XATTR_BYTES} bytes each, {MAX_XATTRS_BYTES} an \
@@ -108,7 +105,7 @@ pub(super) fn check_xattrs(xattrs: &[Xattr]) -> Result<usize, DetailError> {
     for xattr in xattrs {
         if !travels(&xattr.name) || xattr.name.as_slice() <= before {
             let name = String::from_utf8_lossy(&xattr.name).into_owned();
-            return Err(DetailError::Name { name });
+            return Err(DetailError::Name(name));
         }
         before = &xattr.name;
         bytes += xattr.name.len() + xattr.value.len() + XATTR_MEMORY_BYTES;

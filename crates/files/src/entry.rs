@@ -10,16 +10,17 @@ pub const MAX_TARGET_BYTES: usize = 4095;
 pub(super) const MODE_BITS: u16 = 0o777;
 pub(super) const NANOS: u32 = 1_000_000_000;
 
-/// A file, directory or link in transfer. Its path is its name below the path of its parent.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Entry {
+/// A file, directory or link in transfer. Its path is its name below the path of its parent. `B` holds the
+/// bytes of its name, and of its target if it is a symbolic link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry<B = Vec<u8>> {
     /// Number of the parent directory, which is an earlier entry; `None`: the directory of the
     /// receiver.
     pub parent: Option<u32>,
     /// Its name, as bytes, because file systems guarantee no encoding.
-    pub name: Vec<u8>,
+    pub name: B,
     /// What it is.
-    pub kind: Kind,
+    pub kind: Kind<B>,
     /// Permission bits, at most `0o777`.
     pub mode: u16,
     /// When it was last written.
@@ -58,22 +59,19 @@ impl<T> Kind<T> {
     pub fn is_directory(&self) -> bool {
         matches!(self, Self::Directory)
     }
+
+    /// The length of a file in bytes; 0 for any other kind.
+    #[must_use]
+    pub fn length(&self) -> u64 {
+        match self {
+            Self::File { bytes, .. } => *bytes,
+            _ => 0,
+        }
+    }
 }
 
 /// An entry that lies in a [`Manifest`](super::Manifest).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EntryRef<'a> {
-    /// As [`Entry::parent`].
-    pub parent: Option<u32>,
-    /// As [`Entry::name`].
-    pub name: &'a [u8],
-    /// What it is.
-    pub kind: Kind<&'a [u8]>,
-    /// Permission bits, at most `0o777`.
-    pub mode: u16,
-    /// When it was last written.
-    pub modified: Time,
-}
+pub type EntryRef<'a> = Entry<&'a [u8]>;
 
 impl EntryRef<'_> {
     /// Returns a copy that owns its name.
@@ -116,11 +114,8 @@ pub enum NameError {
     #[error("it stands for another directory")]
     Dots,
     /// It has more than [`MAX_NAME_BYTES`].
-    #[error("it has {came} bytes, at most {MAX_NAME_BYTES} are allowed")]
-    Long {
-        /// Its length.
-        came: usize,
-    },
+    #[error("it has {0} bytes, at most {MAX_NAME_BYTES} are allowed")]
+    Long(usize),
     /// It has a zero byte, or a `/` and so would be a path.
     #[error("it contains {}", if *.0 == b'/' { "a slash" } else { "a zero byte" })]
     Byte(u8),
@@ -138,7 +133,7 @@ pub fn check_name(name: &[u8]) -> Result<(), NameError> {
         return Err(NameError::Dots);
     }
     if name.len() > MAX_NAME_BYTES {
-        return Err(NameError::Long { came: name.len() });
+        return Err(NameError::Long(name.len()));
     }
     match name.iter().find(|byte| matches!(byte, b'/' | 0)) {
         Some(byte) => Err(NameError::Byte(*byte)),

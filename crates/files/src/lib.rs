@@ -72,6 +72,7 @@ mod open_files;
 mod part_file;
 mod part_name;
 mod partial;
+mod path_error;
 mod path_list;
 mod policy;
 mod prefix;
@@ -110,6 +111,7 @@ pub use message::{
 };
 pub use part_name::new_name;
 pub use partial::{MAX_PARTIALS, MIN_RESUMED_BYTES, Partial, PeerKey, Run};
+pub use path_error::PathError;
 pub use path_list::{PathBound, PathList};
 pub use policy::Policy;
 pub use prefix::{PrefixError, PrefixHashes, PrefixReader, ReadBlock};

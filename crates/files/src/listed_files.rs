@@ -12,7 +12,7 @@ use super::directory::Directory;
 use super::open_directories::OpenDirectories;
 use super::root::Roots;
 use super::status::{Id, Status};
-use super::{Kind, Manifest};
+use super::{Kind, Manifest, PathError};
 
 /// The entries of a manifest at the sender. Each directory is opened from its parent.
 #[derive(Debug)]
@@ -95,7 +95,7 @@ impl ListedFiles {
                 .map_err(|source| self.failed(index, source));
         }
         let manifest = Arc::clone(&self.manifest);
-        let name = manifest.entry(index).map_or(&[][..], |entry| entry.name);
+        let name = manifest.name(index);
         let around = self.around(index)?;
         let status = around.look(name);
         status.map_err(|source| self.failed(index, source))
@@ -112,7 +112,7 @@ impl ListedFiles {
                 .map_err(|source| self.failed(index, source));
         }
         let manifest = Arc::clone(&self.manifest);
-        let name = manifest.entry(index).map_or(&[][..], |entry| entry.name);
+        let name = manifest.name(index);
         let opened = self.around(index)?.open_to_read(name);
         opened.map_err(|source| self.failed(index, source))
     }
@@ -125,10 +125,10 @@ impl ListedFiles {
         };
         let mut directories = match self.directories.take() {
             Some((open, directories)) if open == at => directories,
-            _ => root.open_directories().map_err(|source| ReadError::Io {
-                path: root.path().into(),
-                source,
-            })?,
+            _ => {
+                let opened = root.open_directories();
+                opened.map_err(|source| ReadError::Io(PathError::new(root.path(), source)))?
+            }
         };
         let entered = directories.enter(&self.manifest, entry.parent);
         let directory = entered
@@ -175,10 +175,8 @@ impl ListedFiles {
 
     /// Length of a file when it was listed.
     pub(super) fn bytes(&self, index: u32) -> u64 {
-        match self.manifest.entry(index).map(|entry| entry.kind) {
-            Some(Kind::File { bytes, .. }) => bytes,
-            _ => 0,
-        }
+        let entry = self.manifest.entry(index);
+        entry.map_or(0, |entry| entry.kind.length())
     }
 
     /// Identity of an entry when it was listed.
@@ -187,10 +185,7 @@ impl ListedFiles {
     }
 
     pub(super) fn failed(&self, index: u32, source: io::Error) -> ReadError {
-        ReadError::Io {
-            path: self.path(index),
-            source,
-        }
+        ReadError::Io(PathError::new(self.path(index), source))
     }
 }
 
@@ -199,13 +194,8 @@ impl ListedFiles {
 #[non_exhaustive]
 pub enum ReadError {
     /// The operating system returned an error.
-    #[error("cannot read {path:?}: {source}")]
-    Io {
-        /// The file, or a directory around it.
-        path: PathBuf,
-        /// The error.
-        source: io::Error,
-    },
+    #[error("cannot read {0}")]
+    Io(#[source] PathError),
     /// It has changed since it was listed.
     #[error("{path:?} changed while it was being sent: {what}")]
     Changed {

@@ -73,7 +73,7 @@ impl OpenDirectories {
             self.closed = 0;
         }
         for &index in &wanted[self.closed + shared..] {
-            let name = manifest.entry(index).map_or(&[][..], |entry| entry.name);
+            let name = manifest.name(index);
             let entered = self.innermost().enter(name);
             let directory = entered.map_err(|source| EnterError { index, source })?;
             if self.open.len() == MOST_OPEN {

@@ -91,7 +91,7 @@ impl SourceId {
         }
         let mut hasher = blake3::Hasher::new_keyed(&peer.0);
         for index in manifest.lineage(Some(index)) {
-            let name = manifest.entry(index).map_or(&[][..], |entry| entry.name);
+            let name = manifest.name(index);
             // No name has a slash, so two paths differ.
             hasher.update(name);
             hasher.update(b"/");

@@ -15,7 +15,7 @@ use super::extra::{Extra, add_aliased, find, walk};
 use super::identities::Identities;
 use super::open_directories::OpenDirectories;
 use super::status::Id;
-use super::{Compare, Delete, Kind, Manifest, Present, SinkError, Warning};
+use super::{Compare, Delete, Kind, Manifest, PathError, Present, SinkError, Warning};
 
 /// Looks at the receiver's directory as a [`Sink`](super::Sink) would, but only reads.
 #[derive(Debug)]
@@ -42,10 +42,8 @@ impl Preview {
     /// Those with which a transfer would end before its first byte: [`SinkError::Open`], [`SinkError::Prepare`],
     /// [`SinkError::SameDirectory`] of directories that exist. Room, quota, and whether this end may write are not checked.
     pub fn look(root: &Path, manifest: Arc<Manifest>, compare: Compare) -> Result<Self, SinkError> {
-        let directory = Directory::open(root).map_err(|source| SinkError::Open {
-            path: root.into(),
-            source,
-        })?;
+        let opened = Directory::open(root);
+        let directory = opened.map_err(|error| SinkError::Open(PathError::new(root, error)))?;
         let mut preview = Self {
             manifest: Arc::clone(&manifest),
             root_path: root.into(),
@@ -105,9 +103,8 @@ impl Preview {
         parents.sort_unstable();
         let root_path = &self.root_path;
         let path = |parent: Option<u32>| parent.map_or_else(PathBuf::new, |it| manifest.path(it));
-        let failed = |(parent, source)| SinkError::Extra {
-            path: root_path.join(path(parent)),
-            source,
+        let failed = |(parent, source)| {
+            SinkError::Extra(PathError::new(root_path.join(path(parent)), source))
         };
         let mut count = 0;
         let found = find(&mut self.directories, &listed, parents).map_err(failed)?;
@@ -212,6 +209,6 @@ impl Preview {
 
     fn failed(&self, index: u32, source: io::Error) -> SinkError {
         let path = self.root_path.join(self.manifest.path(index));
-        SinkError::Prepare { path, source }
+        SinkError::Prepare(PathError { path, source })
     }
 }

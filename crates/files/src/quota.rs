@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::FileType;
 
-use super::Time;
 use super::directory::Directory;
 use super::interrupted::{remove_interrupted, remove_leftovers};
 use super::part_name::PartName;
 use super::status::{Id, Status};
+use super::{PathError, Time};
 
 /// Bytes that a name takes, with the inode behind it and its entry in a directory.
 pub(super) const NAME_BYTES: u64 = 4096;
@@ -43,14 +43,16 @@ impl Stock {
     /// followed.
     ///
     /// # Errors
-    /// A directory that cannot be read, and why: a peer could store any number of bytes in it.
-    pub(super) fn take(root: &Path) -> Result<Self, (PathBuf, io::Error)> {
+    /// A directory that cannot be read: a peer could store any number of bytes in it.
+    pub(super) fn take(root: &Path) -> Result<Self, PathError> {
         let mut stock = Self::default();
         let mut pending = vec![root.to_path_buf()];
         while let Some(path) = pending.pop() {
             match stock.add(&path, &mut pending) {
                 // Another program may remove directories meanwhile.
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err((path, error)),
+                Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                    return Err(PathError { path, source });
+                }
                 _ => {}
             }
         }
@@ -165,7 +167,7 @@ mod tests {
             assert!(directory.make(&name).expect("made"));
             directory = directory.enter(&name).expect("open");
         }
-        let (path, error) = Stock::take(root.path()).expect_err("too long");
-        assert!(path.as_os_str().len() > 4095, "{error}");
+        let error = Stock::take(root.path()).expect_err("too long");
+        assert!(error.path.as_os_str().len() > 4095, "{error}");
     }
 }

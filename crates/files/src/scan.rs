@@ -18,8 +18,8 @@ use super::root::Roots;
 use super::sparse::extents;
 use super::status::{Id, Status};
 use super::{
-    Detail, Entry, Filter, Kind, MAX_ENTRIES, Manifest, ManifestBuilder, ManifestError, Xattr,
-    xattrs,
+    Detail, Entry, Filter, Kind, MAX_ENTRIES, Manifest, ManifestBuilder, ManifestError, PathError,
+    Xattr, xattrs,
 };
 
 /// What to do with pipes, sockets and devices in a tree. None of these is ever sent.
@@ -109,7 +109,7 @@ pub(super) fn scan(paths: &[PathBuf], options: &ScanOptions) -> Result<Scan, Sca
         };
         match added {
             // The others are sent.
-            Err(error @ (ScanError::Io { .. } | ScanError::Special { .. })) => {
+            Err(error @ (ScanError::Io(_) | ScanError::Special { .. })) => {
                 let name = name.map_or_else(|| path.as_os_str(), OsStr::from_bytes);
                 failed.push(Unreadable {
                     path: name.into(),
@@ -214,7 +214,7 @@ impl Scanner<'_> {
         while let Some(parent) = pending.pop() {
             let first = pending.len();
             match self.add_directory(&mut directories, parent, &mut pending) {
-                Err(error @ ScanError::Io { .. }) if parent != top => {
+                Err(error @ ScanError::Io(_)) if parent != top => {
                     let path = parent.map(|index| self.builder.so_far().path(index));
                     self.unreadable.push(Unreadable {
                         path: path.unwrap_or_default(),
@@ -470,13 +470,8 @@ fn look(directory: &Directory, name: &[u8]) -> io::Result<Option<(Status, Option
 #[non_exhaustive]
 pub enum ScanError {
     /// The operating system returned an error.
-    #[error("cannot read {path:?}: {source}")]
-    Io {
-        /// The path.
-        path: PathBuf,
-        /// The error.
-        source: io::Error,
-    },
+    #[error("cannot read {0}")]
+    Io(#[source] PathError),
     /// Something that is never sent.
     #[error("{path:?} is {what}, which is not sent; name a file or a directory")]
     Special {
@@ -531,10 +526,7 @@ impl From<FileType> for SpecialKind {
 
 impl ScanError {
     fn io(path: &Path, source: io::Error) -> Self {
-        Self::Io {
-            path: path.into(),
-            source,
-        }
+        Self::Io(PathError::new(path, source))
     }
 }
 

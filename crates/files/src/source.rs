@@ -286,8 +286,8 @@ impl Source {
                         continue;
                     }
                     Err(source) => {
-                        let path = self.path(reading.index);
-                        self.abandon(&reading, ReadError::Io { path, source });
+                        let error = self.listed.failed(reading.index, source);
+                        self.abandon(&reading, error);
                         continue;
                     }
                 }
@@ -329,8 +329,8 @@ impl Source {
                 return false;
             }
             Some(Err(source)) => {
-                let path = self.path(index);
-                self.abandon(&reading, ReadError::Io { path, source });
+                let error = self.listed.failed(index, source);
+                self.abandon(&reading, error);
             }
             Some(Ok((hashes, runs))) => {
                 let data = self.manifest.data(index);

@@ -21,7 +21,7 @@ use super::part_name::PartName;
 use super::quota::{NAME_BYTES, Stock};
 use super::sink::is_full;
 use super::sys::{start_writing, store};
-use super::{CommitGate, Policy, SinkError, check_name};
+use super::{CommitGate, PathError, Policy, SinkError, check_name};
 
 /// Permissions before the umask of the policy takes some away: a pipe has none.
 const MODE: u16 = 0o666;
@@ -59,12 +59,10 @@ impl StoredStream {
         policy: Policy,
         gate: CommitGate,
     ) -> Result<Self, SinkError> {
-        check_name(name).map_err(|why| SinkError::Name { why })?;
+        check_name(name).map_err(SinkError::Name)?;
         let path = root.join(OsStr::from_bytes(name));
-        let directory = Directory::open(root).map_err(|source| SinkError::Open {
-            path: root.into(),
-            source,
-        })?;
+        let opened = Directory::open(root);
+        let directory = opened.map_err(|error| SinkError::Open(PathError::new(root, error)))?;
         let former = directory.look(name).map_err(|error| failed(&path, error))?;
         if former.is_some_and(|former| former.kind == FileType::Directory) {
             return Err(failed(&path, io::ErrorKind::IsADirectory.into()));
@@ -162,7 +160,7 @@ fn left_by_quota(root: &Path, policy: Policy, is_new: bool) -> Result<Option<u64
     if policy.quota_bytes.is_none() && policy.quota_entries.is_none() {
         return Ok(None);
     }
-    let stock = Stock::take(root).map_err(|(path, source)| SinkError::Open { path, source })?;
+    let stock = Stock::take(root).map_err(SinkError::Open)?;
     let needed = u64::from(is_new);
     if let Some(most) = policy.quota_entries
         && stock.used_entries + needed > most
@@ -182,6 +180,6 @@ fn failed(path: &Path, source: io::Error) -> SinkError {
     let path = path.into();
     match is_full(&source) {
         true => SinkError::Full { path, source },
-        false => SinkError::Write { path, source },
+        false => SinkError::Write(PathError { path, source }),
     }
 }

@@ -235,15 +235,15 @@ impl Error {
             | SinkError::NoRoom { .. }
             | SinkError::NoInodes { .. }
             | SinkError::Reserve { .. } => ErrorKind::Full,
-            SinkError::Open { .. }
-            | SinkError::Prepare { .. }
-            | SinkError::Write { .. }
+            SinkError::Open(_)
+            | SinkError::Prepare(_)
+            | SinkError::Write(_)
             | SinkError::SameDirectory { .. }
             | SinkError::Delete { .. }
-            | SinkError::Extra { .. }
+            | SinkError::Extra(_)
             | SinkError::TooMuchToReplace { .. }
             | SinkError::TooMuchToDelete { .. } => ErrorKind::Files,
-            SinkError::Name { .. } | SinkError::Quota { .. } | SinkError::QuotaEntries { .. } => {
+            SinkError::Name(_) | SinkError::Quota { .. } | SinkError::QuotaEntries { .. } => {
                 ErrorKind::Mismatch
             }
             _ => ErrorKind::Other,

@@ -5,9 +5,7 @@ use std::time::{Duration, Instant};
 
 use farwrite::routes::FoundRoute;
 use farwrite::{Cipher, QpInfo, Sealing};
-use farwrite_files::{
-    Hello, Kind, Manifest, Message, OfferedSockets, Partial, QpBlob, TransferPlan,
-};
+use farwrite_files::{Hello, Manifest, Message, OfferedSockets, Partial, QpBlob, TransferPlan};
 use farwrite_keys::Text;
 use farwrite_units::show::Bytes;
 
@@ -282,10 +280,8 @@ pub(crate) fn send_qp_info(outbox: &Outbox, info: &QpInfo, cancel: &Cancel) -> R
 pub(crate) fn note_partials(partials: &[Partial], manifest: &Manifest, hooks: &TransferHooks<'_>) {
     const SHOWN: usize = 3;
     for partial in &partials[..partials.len().min(SHOWN)] {
-        let bytes = match manifest.entry(partial.entry).map(|entry| entry.kind) {
-            Some(Kind::File { bytes, .. }) => bytes,
-            _ => 0,
-        };
+        let entry = manifest.entry(partial.entry);
+        let bytes = entry.map_or(0, |entry| entry.kind.length());
         hooks.note(format!(
             "going on with {:?} from byte {} ({} of {})",
             manifest.path(partial.entry),

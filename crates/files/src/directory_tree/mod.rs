@@ -21,7 +21,9 @@ use super::open_directories::{EnterError, OpenDirectories};
 use super::partial::SourceId;
 use super::sink::is_full;
 use super::status::{Id, Status};
-use super::{Compare, Delete, EntryRef, Kind, Manifest, Policy, Present, SinkError, Time};
+use super::{
+    Compare, Delete, EntryRef, Kind, Manifest, PathError, Policy, Present, SinkError, Time,
+};
 pub(super) use room::check_reserve;
 
 /// The directory that receives everything, and the directories of a manifest in it.
@@ -62,10 +64,8 @@ impl DirectoryTree {
         policy: Policy,
         (compare, delete): (Compare, Option<Delete>),
     ) -> Result<Self, SinkError> {
-        let directory = Directory::open(root).map_err(|source| SinkError::Open {
-            path: root.into(),
-            source,
-        })?;
+        let opened = Directory::open(root);
+        let directory = opened.map_err(|error| SinkError::Open(PathError::new(root, error)))?;
         let mut interrupted = InterruptedFiles::new(policy.resume);
         interrupted.add(None, remove_leftovers(&directory));
         let mut tree = Self {
@@ -110,10 +110,7 @@ impl DirectoryTree {
         tree.sync_grown(&mut grown)?;
         tree.check_writable()?;
         if policy.sync {
-            sync_around(tree.directories.root()).map_err(|source| SinkError::Prepare {
-                path: root.into(),
-                source,
-            })?;
+            sync_around(tree.directories.root()).map_err(|error| tree.root_failed(error))?;
         }
         Ok(tree)
     }
@@ -136,10 +133,7 @@ impl DirectoryTree {
             return Ok(());
         }
         let checked = self.directories.root().check_writable();
-        checked.map_err(|source| SinkError::Prepare {
-            path: self.root_path.clone(),
-            source,
-        })
+        checked.map_err(|error| self.root_failed(error))
     }
 
     /// The files of interrupted transfers to go on with.
@@ -174,10 +168,7 @@ impl DirectoryTree {
     fn sync_grown(&self, grown: &mut Directories<Option<u32>>) -> Result<(), SinkError> {
         match grown.sync().into_iter().next() {
             None => Ok(()),
-            Some((None, source)) => Err(SinkError::Prepare {
-                path: self.root_path.clone(),
-                source,
-            }),
+            Some((None, source)) => Err(self.root_failed(source)),
             Some((Some(index), source)) => Err(self.failed(index, source)),
         }
     }
@@ -405,7 +396,12 @@ impl DirectoryTree {
         if is_full(&source) {
             return SinkError::Full { path, source };
         }
-        SinkError::Prepare { path, source }
+        SinkError::Prepare(PathError { path, source })
+    }
+
+    /// The first directory cannot be prepared.
+    fn root_failed(&self, source: io::Error) -> SinkError {
+        SinkError::Prepare(PathError::new(&self.root_path, source))
     }
 }
 

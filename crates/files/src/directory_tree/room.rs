@@ -10,7 +10,7 @@ use super::DirectoryTree;
 use crate::directory::Directory;
 use crate::free_space::{Free, NeededSpace};
 use crate::quota::{NAME_BYTES, Stock};
-use crate::{EntryRef, Kind, SinkError};
+use crate::{EntryRef, Kind, PathError, SinkError};
 
 /// Longer targets of symbolic links take a block.
 const SHORT_TARGET_BYTES: usize = 60;
@@ -23,8 +23,7 @@ impl DirectoryTree {
         if quota_bytes.is_none() && quota_entries.is_none() {
             return Ok(());
         }
-        let stock = Stock::take(&self.root_path);
-        let mut stock = stock.map_err(|(path, source)| SinkError::Open { path, source })?;
+        let mut stock = Stock::take(&self.root_path).map_err(SinkError::Open)?;
         let needed = self.needed(Measure::Quota);
         let left_entries = quota_entries.map(|most| most.saturating_sub(stock.used_entries));
         if let Some(left) = left_entries.filter(|left| needed.entries > *left) {
@@ -60,12 +59,9 @@ impl DirectoryTree {
         let Some(reserve_bytes) = self.policy.reserve_bytes else {
             return Ok(());
         };
-        let free = Free::around(self.directories.root());
-        let Some(free) = free.map_err(|source| SinkError::Open {
-            path: self.root_path.clone(),
-            source,
-        })?
-        else {
+        let failed = |error| SinkError::Open(PathError::new(&self.root_path, error));
+        let free = Free::around(self.directories.root()).map_err(failed)?;
+        let Some(free) = free else {
             return Ok(());
         };
         let room_bytes = free.bytes.saturating_sub(reserve_bytes);

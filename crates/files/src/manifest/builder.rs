@@ -166,31 +166,29 @@ impl ManifestBuilder {
         check_name(&entry.name).map_err(EntryError::Name)?;
         let depth = self.depth(entry)?;
         if entry.mode > MODE_BITS {
-            return Err(EntryError::Mode { came: entry.mode });
+            return Err(EntryError::Mode(entry.mode));
         }
         if entry.modified.nanos >= NANOS {
-            return Err(EntryError::Nanos {
-                came: entry.modified.nanos,
-            });
+            return Err(EntryError::Nanos(entry.modified.nanos));
         }
         match &entry.kind {
             Kind::Directory => {}
             Kind::File { bytes, .. } => {
                 let sum = self.manifest.stream_bytes.checked_add(*bytes);
                 if sum.is_none_or(|sum| sum > MAX_STREAM_BYTES) {
-                    return Err(EntryError::Bytes { came: *bytes });
+                    return Err(EntryError::Bytes(*bytes));
                 }
             }
             Kind::Symlink { target } => {
                 let is_target = (1..=MAX_TARGET_BYTES).contains(&target.len());
                 if !is_target || target.contains(&0) {
-                    return Err(EntryError::Target { came: target.len() });
+                    return Err(EntryError::Target(target.len()));
                 }
             }
             Kind::HardLink { first } => {
                 let file = self.manifest.entry(*first);
                 if !file.is_some_and(|file| matches!(file.kind, Kind::File { .. })) {
-                    return Err(EntryError::First { came: *first });
+                    return Err(EntryError::First(*first));
                 }
             }
         }
@@ -213,7 +211,7 @@ impl ManifestBuilder {
         let bytes = bytes.filter(|_| path_bytes <= MAX_PATH_BYTES);
         Ok(Depth {
             names,
-            bytes: bytes.ok_or(EntryError::Long { came: path_bytes })?,
+            bytes: bytes.ok_or(EntryError::Long(path_bytes))?,
         })
     }
 
@@ -221,7 +219,7 @@ impl ManifestBuilder {
         let entry = self.manifest.entry(index);
         let directory = entry.filter(|entry| entry.kind == Kind::Directory);
         let depth = directory.and_then(|_| self.depths.get(position(index)));
-        depth.copied().ok_or(EntryError::Parent { came: index })
+        depth.copied().ok_or(EntryError::Parent(index))
     }
 
     /// Returns the path of a refused entry. Replaces characters that would make it another path.

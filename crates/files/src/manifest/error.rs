@@ -78,48 +78,27 @@ pub enum EntryError {
     #[error("its name cannot be used: {0}")]
     Name(NameError),
     /// Its parent is not a directory that came earlier.
-    #[error("its parent, entry {came}, is no directory that came before it")]
-    Parent {
-        /// The parent that it names.
-        came: u32,
-    },
+    #[error("its parent, entry {0}, is no directory that came before it")]
+    Parent(u32),
     /// It is nested too deeply.
     #[error("it lies more than {MAX_DEPTH} directories deep")]
     Deep,
     /// Its path is too long.
-    #[error("its path has {came} bytes, at most {MAX_PATH_BYTES} are allowed")]
-    Long {
-        /// The length.
-        came: u32,
-    },
+    #[error("its path has {0} bytes, at most {MAX_PATH_BYTES} are allowed")]
+    Long(u32),
     /// Its mode has bits that are not transferred.
-    #[error("its mode is {came:#o}, at most 0o777 is allowed")]
-    Mode {
-        /// The mode.
-        came: u16,
-    },
+    #[error("its mode is {0:#o}, at most 0o777 is allowed")]
+    Mode(u16),
     /// Its time is invalid.
-    #[error("its time has {came} nanoseconds, want fewer than {NANOS}")]
-    Nanos {
-        /// The nanoseconds of the time.
-        came: u32,
-    },
+    #[error("its time has {0} nanoseconds, want fewer than {NANOS}")]
+    Nanos(u32),
     /// The target of a symbolic link cannot be one.
-    #[error("its target has {came} bytes, want 1 to {MAX_TARGET_BYTES}, none of them zero")]
-    Target {
-        /// The length of the target.
-        came: usize,
-    },
+    #[error("its target has {0} bytes, want 1 to {MAX_TARGET_BYTES}, none of them zero")]
+    Target(usize),
     /// It is a hard link to something else than a file that came earlier.
-    #[error("it is another name of entry {came}, which is no file that came before it")]
-    First {
-        /// The number that it names.
-        came: u32,
-    },
+    #[error("it is another name of entry {0}, which is no file that came before it")]
+    First(u32),
     /// The lengths overflow.
-    #[error("with its {came} bytes the transfer is longer than {MAX_STREAM_BYTES} bytes")]
-    Bytes {
-        /// Its length.
-        came: u64,
-    },
+    #[error("with its {0} bytes the transfer is longer than {MAX_STREAM_BYTES} bytes")]
+    Bytes(u64),
 }

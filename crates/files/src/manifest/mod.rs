@@ -85,6 +85,11 @@ impl Manifest {
         Some(self.view(at, self.rows.get(at)?))
     }
 
+    /// The name of an entry; empty for a number that no entry has.
+    pub(super) fn name(&self, index: u32) -> &[u8] {
+        self.entry(index).map_or(&[], |entry| entry.name)
+    }
+
     /// How many of the entries are files or links. Each of them gets a verdict.
     #[must_use]
     pub fn files(&self) -> u32 {

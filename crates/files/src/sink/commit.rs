@@ -252,7 +252,7 @@ impl Sink {
         if !is_dressed {
             let path = self.tree.path(index);
             let around = self.tree.around(index)?;
-            let name = manifest.entry(index).map_or(&[][..], |entry| entry.name);
+            let name = manifest.name(index);
             match around.open_to_read(name) {
                 Ok(file) if Status::of_file(&file)?.id != status.id => {
                     return Ok(Err(FileFailure::Changed));
@@ -295,7 +295,7 @@ impl Sink {
     /// Makes a hard link under a temporary name; `None` if its final name leads to the file already.
     fn make_hard_link(&mut self, index: u32, first: u32, id: Id) -> io::Result<Option<NewLink>> {
         let manifest = Arc::clone(&self.manifest);
-        let name_of = |index| manifest.entry(index).map_or(&[][..], |entry| entry.name);
+        let name_of = |index| manifest.name(index);
         let beside_first = self.tree.around(first)?.another()?;
         let around = self.tree.around(index)?;
         let there = around.look(name_of(index))?;

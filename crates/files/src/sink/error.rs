@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::NameError;
+use crate::{NameError, PathError};
 
 /// Returns whether an error means that the file system, or the user's quota on it, is full. That
 /// ends the whole transfer. Other errors concern one file.
@@ -19,35 +19,17 @@ pub(crate) fn is_full(error: &io::Error) -> bool {
 #[non_exhaustive]
 pub enum SinkError {
     /// The operating system refuses to open the directory that receives.
-    #[error("cannot open {path:?}: {source}")]
-    Open {
-        /// The directory.
-        path: PathBuf,
-        /// The error of the operating system.
-        source: io::Error,
-    },
+    #[error("cannot open {0}")]
+    Open(#[source] PathError),
     /// The operating system refuses an operation that prepares a directory of the transfer.
-    #[error("cannot prepare {path:?}: {source}")]
-    Prepare {
-        /// The directory.
-        path: PathBuf,
-        /// The error of the operating system.
-        source: io::Error,
-    },
+    #[error("cannot prepare {0}")]
+    Prepare(#[source] PathError),
     /// The name of a stored stream cannot be one of a file.
-    #[error("the name of the file: {why}")]
-    Name {
-        /// Why.
-        why: NameError,
-    },
+    #[error("the name of the file: {0}")]
+    Name(NameError),
     /// A stored stream cannot be written, or cannot get its name.
-    #[error("cannot write {path:?}: {source}")]
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// The error of the operating system.
-        source: io::Error,
-    },
+    #[error("cannot write {0}")]
+    Write(#[source] PathError),
     /// The file system or the user's quota on it is full.
     #[error("no room for {path:?} (make room, or receive into another directory): {source}")]
     Full {
@@ -134,11 +116,8 @@ pub enum SinkError {
     #[error("the transfer was stopped")]
     Stopped,
     /// Bytes arrived after the end of the last file.
-    #[error("the sender sent more than the {taken_bytes} bytes of its files")]
-    Excess {
-        /// Bytes that belong to files.
-        taken_bytes: u64,
-    },
+    #[error("the sender sent more than the {0} bytes of its files")]
+    Excess(u64),
     /// The sender reported a file before its turn, or twice, or reported an entry that is not a
     /// file.
     #[error(
@@ -175,19 +154,13 @@ pub enum SinkError {
         taken_bytes: u64,
     },
     /// The sender says that a file is the same which this end does not have.
-    #[error("the sender says that file {index} is there already, but it is not")]
-    NotPresent {
-        /// Number of the file.
-        index: u32,
-    },
+    #[error("the sender says that file {0} is there already, but it is not")]
+    NotPresent(u32),
     /// The sender reports blocks that this end does not have, or has not compared.
     #[error(
-        "the sender reports blocks of file {index} that the receiver does not have, or has not compared"
+        "the sender reports blocks of file {0} that the receiver does not have, or has not compared"
     )]
-    BadBlocks {
-        /// Number of the file.
-        index: u32,
-    },
+    BadBlocks(u32),
     /// The sender is silent, and a later transfer of the same peer goes on with a file of this one.
     #[error(
         "the sender is silent, and a later transfer of the same peer has taken over a file of this transfer"
@@ -207,13 +180,8 @@ pub enum SinkError {
         source: io::Error,
     },
     /// In a dry run, what is only at the receiver cannot be listed.
-    #[error("cannot list what is only at the receiver: {path:?}: {source}")]
-    Extra {
-        /// A directory that cannot be read.
-        path: PathBuf,
-        /// The error of the operating system.
-        source: io::Error,
-    },
+    #[error("cannot list what is only at the receiver: {0}")]
+    Extra(#[source] PathError),
     /// More would be removed than is allowed. Nothing was.
     #[error(
         "{} only at the receiver, at most {most} may be removed (--max-delete); all files have arrived, and \
@@ -237,11 +205,8 @@ pub enum SinkError {
         most: u64,
     },
     /// Files are missing.
-    #[error("the transfer ended with {missing_files} files neither verified nor given up")]
-    Unfinished {
-        /// How many.
-        missing_files: u32,
-    },
+    #[error("the transfer ended with {0} files neither verified nor given up")]
+    Unfinished(u32),
 }
 
 fn things(count: u64) -> String {

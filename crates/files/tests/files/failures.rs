@@ -67,7 +67,7 @@ fn directory_that_cannot_be_written_is_refused_before_the_bytes() {
     rights.permitted.remove(CapabilitySet::DAC_OVERRIDE);
     set_capabilities(None, rights).expect("fewer capabilities");
     let error = try_sink(&to, &manifest(&[("a", 1), ("b", 0)])).expect_err("refused");
-    assert!(matches!(&error, SinkError::Prepare { .. }), "{error}");
+    assert!(matches!(&error, SinkError::Prepare(_)), "{error}");
     for into in [
         &[("x/", 0), ("x/a", 1)][..],
         &[("x/", 0), ("x/a", 1), ("b", 1)],

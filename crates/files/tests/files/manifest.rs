@@ -137,7 +137,7 @@ fn receiving_a_manifest_ends_with_the_error_of_its_messages() {
 fn parents_are_earlier_directories() {
     for parent in [0, 1, 2, u32::MAX] {
         let error = why(vec![file(None, "f"), file(Some(parent), "x")]);
-        assert_eq!(error, EntryError::Parent { came: parent });
+        assert_eq!(error, EntryError::Parent(parent));
     }
 }
 
@@ -181,27 +181,22 @@ fn bounds_are_kept() {
     };
     // 15 names and the separators after them take 3840 bytes.
     assert!(build(long(15, 255)).is_ok());
-    assert_eq!(why(long(16, 1)), EntryError::Long { came: 4097 });
+    assert_eq!(why(long(16, 1)), EntryError::Long(4097));
 
     let mut wide = file(None, "w");
     wide.mode = 0o1000;
-    assert_eq!(why(vec![wide.clone()]), EntryError::Mode { came: 0o1000 });
+    assert_eq!(why(vec![wide.clone()]), EntryError::Mode(0o1000));
     wide.mode = 0o777;
     wide.modified.nanos = 1_000_000_000;
-    assert_eq!(
-        why(vec![wide]),
-        EntryError::Nanos {
-            came: 1_000_000_000
-        }
-    );
+    assert_eq!(why(vec![wide]), EntryError::Nanos(1_000_000_000));
 
     let half = dense(1 << 62);
     let huge = vec![entry(None, "a", half.clone()), entry(None, "b", half)];
-    assert_eq!(why(huge), EntryError::Bytes { came: 1 << 62 });
+    assert_eq!(why(huge), EntryError::Bytes(1 << 62));
     let most = dense(u64::MAX);
     assert_eq!(
         why(vec![file(None, "a"), entry(None, "b", most)]),
-        EntryError::Bytes { came: u64::MAX }
+        EntryError::Bytes(u64::MAX)
     );
 }
 

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use farwrite::{EqdsOptions, RateControl, Sealing};
-use farwrite_files::{Delete, Hello, Kind, Manifest, Policy, TransferPlan};
+use farwrite_files::{Delete, Hello, Manifest, Policy, TransferPlan};
 
 use crate::{Error, ErrorKind};
 
@@ -113,12 +113,7 @@ impl ReceiveSettings {
 
     /// Checks that files with holes keep the limit too.
     pub(crate) fn check_lengths(&self, manifest: &Manifest) -> Result<(), Error> {
-        let lengths = || {
-            manifest.entries().map(|entry| match entry.kind {
-                Kind::File { bytes, .. } => bytes,
-                _ => 0,
-            })
-        };
+        let lengths = || manifest.entries().map(|entry| entry.kind.length());
         if let Some(most) = self.max_file_bytes
             && let Some(longest) = lengths().max()
             && longest > most
