@@ -1,6 +1,6 @@
 //! The handles that a user has for queue pairs and for messages in flight.
 
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use farwrite_sdr::{ChunkBitmap, Refusal};
@@ -18,43 +18,12 @@ pub struct QueuePair {
     pub(crate) index: u32,
 }
 
-const OPEN: u8 = 0;
-const WHOLE: u8 = 1;
-const PARTIAL: u8 = 2;
-const FAILED: u8 = 3;
-
-/// An outcome that one side sets once and the other side reads.
-#[derive(Debug, Default)]
-struct OutcomeCell(AtomicU8);
-
-impl OutcomeCell {
-    fn set(&self, outcome: Outcome) {
-        let code = match outcome {
-            Outcome::Whole => WHOLE,
-            Outcome::Partial => PARTIAL,
-            Outcome::Failed => FAILED,
-        };
-        // The first outcome stays: a message ends once.
-        let _ = self
-            .0
-            .compare_exchange(OPEN, code, Ordering::Release, Ordering::Relaxed);
-    }
-
-    fn get(&self) -> Option<Outcome> {
-        match self.0.load(Ordering::Acquire) {
-            WHOLE => Some(Outcome::Whole),
-            PARTIAL => Some(Outcome::Partial),
-            FAILED => Some(Outcome::Failed),
-            _ => None,
-        }
-    }
-}
-
 /// State shared by the endpoint and the holder of a send.
 #[derive(Debug, Default)]
 pub(crate) struct SendShared {
-    outcome: OutcomeCell,
-    injected: AtomicU8,
+    /// The first outcome stays: a message ends once.
+    outcome: OnceLock<Outcome>,
+    injected: AtomicBool,
     refusal: OnceLock<Refusal>,
 }
 
@@ -66,11 +35,11 @@ impl SendShared {
     }
 
     pub(crate) fn finish(&self, outcome: Outcome) {
-        self.outcome.set(outcome);
+        let _ = self.outcome.set(outcome);
     }
 
     pub(crate) fn set_injected(&self) {
-        self.injected.store(1, Ordering::Release);
+        self.injected.store(true, Ordering::Release);
     }
 }
 
@@ -102,7 +71,7 @@ impl SendHandle {
     /// left: only the receiver knows what arrived.
     #[must_use]
     pub fn outcome(&self) -> Option<Outcome> {
-        self.shared.outcome.get()
+        self.shared.outcome.get().copied()
     }
 
     /// Returns which property of the message differs from what its receiver requires. Returns
@@ -117,44 +86,30 @@ impl SendHandle {
     /// not imply that any packet arrived.
     #[must_use]
     pub fn is_injected(&self) -> bool {
-        self.shared.injected.load(Ordering::Acquire) != 0
+        self.shared.injected.load(Ordering::Acquire)
     }
 }
 
 /// State shared by the endpoint and the holder of a receive.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct RecvShared {
-    outcome: OutcomeCell,
-    /// Length in bytes, or `u64::MAX` while unknown.
-    length: AtomicU64,
-    /// The immediate, or `u64::MAX` while there is none.
-    immediate: AtomicU64,
+    /// The first outcome stays: a message ends once.
+    outcome: OnceLock<Outcome>,
+    /// Length in bytes, once it is known.
+    length: OnceLock<u64>,
+    immediate: OnceLock<u32>,
     refusal: OnceLock<Refusal>,
     read_refusal: OnceLock<ReadRefused>,
     partial: OnceLock<Partial>,
 }
 
-impl Default for RecvShared {
-    fn default() -> Self {
-        Self {
-            outcome: OutcomeCell::default(),
-            length: AtomicU64::new(u64::MAX),
-            immediate: AtomicU64::new(u64::MAX),
-            refusal: OnceLock::new(),
-            read_refusal: OnceLock::new(),
-            partial: OnceLock::new(),
-        }
-    }
-}
-
 impl RecvShared {
     pub(crate) fn set_length(&self, bytes: u64) {
-        self.length.store(bytes, Ordering::Release);
+        let _ = self.length.set(bytes);
     }
 
     pub(crate) fn set_immediate(&self, immediate: u32) {
-        self.immediate
-            .store(u64::from(immediate), Ordering::Release);
+        let _ = self.immediate.set(immediate);
     }
 
     /// Records that the message does not fit the receive. Call this before [`RecvShared::finish`].
@@ -170,7 +125,7 @@ impl RecvShared {
     }
 
     pub(crate) fn finish(&self, outcome: Outcome) {
-        self.outcome.set(outcome);
+        let _ = self.outcome.set(outcome);
     }
 
     pub(crate) fn finish_partial(&self, partial: Partial) {
@@ -215,14 +170,14 @@ impl RecvHandle {
     /// [`RecvOptions::exact_length`](crate::RecvOptions::exact_length).
     #[must_use]
     pub fn length(&self) -> Option<u64> {
-        Some(self.shared.length.load(Ordering::Acquire)).filter(|&bytes| bytes != u64::MAX)
+        self.shared.length.get().copied()
     }
 
     /// Returns the user immediate. Returns `None` until all of it has arrived, or if the message
     /// has none.
     #[must_use]
     pub fn immediate(&self) -> Option<u32> {
-        u32::try_from(self.shared.immediate.load(Ordering::Acquire)).ok()
+        self.shared.immediate.get().copied()
     }
 
     /// Returns how the message ended. Its scheme, a deadline or
@@ -231,7 +186,7 @@ impl RecvHandle {
     /// message.
     #[must_use]
     pub fn outcome(&self) -> Option<Outcome> {
-        self.shared.outcome.get()
+        self.shared.outcome.get().copied()
     }
 
     /// Returns what arrived of a message whose outcome is [`Outcome::Partial`]. Returns `None` for

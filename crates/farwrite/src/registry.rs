@@ -41,11 +41,73 @@ impl Registry {
     }
 }
 
-/// The scheme halves of one queue pair: for each tag, at most one sender and one receiver.
+/// A half of a scheme.
+pub(crate) type SendingHalf = dyn Sender + Send;
+pub(crate) type ReceivingHalf = dyn Receiver + Send;
+
+/// The halves of schemes at one end of a queue pair, at most one for each tag.
+pub(crate) struct Halves<H: ?Sized>(Vec<(SchemeTag, Box<H>)>);
+
+impl<H: ?Sized> Default for Halves<H> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<H: ?Sized> Halves<H> {
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Returns the half at an index below [`Halves::len`].
+    pub(crate) fn at(&mut self, index: usize) -> &mut H {
+        &mut self.0[index].1
+    }
+
+    /// Returns the tag of the half at an index below [`Halves::len`].
+    pub(crate) fn tag(&self, index: usize) -> SchemeTag {
+        self.0[index].0
+    }
+
+    pub(crate) fn all(&mut self) -> impl Iterator<Item = &mut H> {
+        self.0.iter_mut().map(|(_, half)| &mut **half)
+    }
+
+    fn place(&self, tag: SchemeTag) -> Option<usize> {
+        self.0.iter().position(|(of, _)| *of == tag)
+    }
+
+    /// Returns the half of a scheme, if it exists.
+    pub(crate) fn get(&mut self, tag: SchemeTag) -> Option<&mut H> {
+        self.place(tag).map(|place| self.at(place))
+    }
+
+    /// Returns whether the peer may have this end use a scheme.
+    pub(crate) fn have_room_for(&self, tag: SchemeTag) -> bool {
+        self.place(tag).is_some() || self.len() < MAX_OF_PEER
+    }
+
+    fn get_or_make(
+        &mut self,
+        tag: SchemeTag,
+        make: impl FnOnce() -> Option<Box<H>>,
+    ) -> Option<&mut H> {
+        let place = match self.place(tag) {
+            Some(place) => place,
+            None => {
+                self.0.push((tag, make()?));
+                self.len() - 1
+            }
+        };
+        Some(self.at(place))
+    }
+}
+
+/// The scheme halves of one queue pair.
 #[derive(Default)]
 pub(crate) struct SchemeHalves {
-    senders: Vec<(SchemeTag, Box<dyn Sender + Send>)>,
-    receivers: Vec<(SchemeTag, Box<dyn Receiver + Send>)>,
+    pub(crate) senders: Halves<SendingHalf>,
+    pub(crate) receivers: Halves<ReceivingHalf>,
     /// The sender that was pulled last. The next pull starts after it.
     turn: usize,
     /// Counters of halves that no longer exist.
@@ -53,33 +115,10 @@ pub(crate) struct SchemeHalves {
 }
 
 impl SchemeHalves {
-    /// Creates the half at the first use. Returns `None` for an unknown scheme.
-    pub(crate) fn sender(
-        &mut self,
-        tag: SchemeTag,
-        known: &Registry,
-    ) -> Option<&mut (dyn Sender + Send)> {
-        let index = match self.senders.iter().position(|(t, _)| *t == tag) {
-            Some(index) => index,
-            None => {
-                self.senders.push((tag, known.find(tag)?.sender()));
-                self.senders.len() - 1
-            }
-        };
-        Some(&mut *self.senders[index].1)
-    }
-
-    /// Returns whether the peer may have this end send with a scheme.
-    pub(crate) fn has_room_for_sender(&self, tag: SchemeTag) -> bool {
-        let exists = self.senders.iter().any(|(t, _)| *t == tag);
-        exists || self.senders.len() < MAX_OF_PEER
-    }
-
-    pub(crate) fn existing_sender(&mut self, tag: SchemeTag) -> Option<&mut (dyn Sender + Send)> {
+    /// Returns the sending half for a tag, and creates it at the first use. Returns `None` for an unknown scheme.
+    pub(crate) fn sender(&mut self, tag: SchemeTag, known: &Registry) -> Option<&mut SendingHalf> {
         self.senders
-            .iter_mut()
-            .find(|(t, _)| *t == tag)
-            .map(|(_, sender)| &mut **sender as _)
+            .get_or_make(tag, || Some(known.find(tag)?.sender()))
     }
 
     /// Returns the receiving half for a tag, and creates it at the first use. Returns `None` for an
@@ -88,69 +127,19 @@ impl SchemeHalves {
         &mut self,
         tag: SchemeTag,
         known: &Registry,
-    ) -> Option<&mut (dyn Receiver + Send)> {
-        let index = match self.receivers.iter().position(|(t, _)| *t == tag) {
-            Some(index) => index,
-            None if self.receivers.len() >= MAX_OF_PEER => return None,
-            None => {
-                self.receivers.push((tag, known.find(tag)?.receiver()));
-                self.receivers.len() - 1
-            }
-        };
-        Some(&mut *self.receivers[index].1)
-    }
-
-    pub(crate) fn existing_receiver(
-        &mut self,
-        tag: SchemeTag,
-    ) -> Option<&mut (dyn Receiver + Send)> {
+    ) -> Option<&mut ReceivingHalf> {
+        if !self.receivers.have_room_for(tag) {
+            return None;
+        }
         self.receivers
-            .iter_mut()
-            .find(|(t, _)| *t == tag)
-            .map(|(_, receiver)| &mut **receiver as _)
-    }
-
-    pub(crate) fn senders(&mut self) -> impl Iterator<Item = &mut (dyn Sender + Send)> {
-        self.senders
-            .iter_mut()
-            .map(|(_, sender)| &mut **sender as _)
-    }
-
-    pub(crate) fn receivers(&mut self) -> impl Iterator<Item = &mut (dyn Receiver + Send)> {
-        self.receivers
-            .iter_mut()
-            .map(|(_, receiver)| &mut **receiver as _)
+            .get_or_make(tag, || Some(known.find(tag)?.receiver()))
     }
 
     /// Returns the next sender in turn, so that no sender starves another. The first sender comes
     /// after the last.
-    pub(crate) fn next_sender(&mut self) -> Option<&mut (dyn Sender + Send)> {
+    pub(crate) fn next_sender(&mut self) -> Option<&mut SendingHalf> {
         self.turn = (self.turn + 1) % self.senders.len().max(1);
-        self.senders
-            .get_mut(self.turn)
-            .map(|(_, sender)| &mut **sender as _)
-    }
-
-    /// Returns the sender at an index in `0..sender_count`.
-    pub(crate) fn sender_at(&mut self, index: usize) -> &mut (dyn Sender + Send) {
-        &mut *self.senders[index].1
-    }
-
-    /// Returns the receiver at an index in `0..receiver_count`.
-    pub(crate) fn receiver_at(&mut self, index: usize) -> &mut (dyn Receiver + Send) {
-        &mut *self.receivers[index].1
-    }
-
-    pub(crate) fn receiver_tag(&self, index: usize) -> SchemeTag {
-        self.receivers[index].0
-    }
-
-    pub(crate) fn receiver_count(&self) -> usize {
-        self.receivers.len()
-    }
-
-    pub(crate) fn sender_count(&self) -> usize {
-        self.senders.len()
+        self.senders.all().nth(self.turn)
     }
 
     /// Handles the timeouts that are due. Sending halves see `sending`, and receiving halves `receiving`.
@@ -161,27 +150,22 @@ impl SchemeHalves {
         received: &Received,
     ) {
         let due = |timeout: Option<u64>| timeout.is_some_and(|at| at <= receiving.now_ns);
-        for sender in self.senders().filter(|sender| due(sender.next_timeout())) {
+        let senders = self.senders.all();
+        for sender in senders.filter(|sender| due(sender.next_timeout())) {
             sender.handle_timeout(sending);
         }
         let arrivals = TableArrivals(received);
-        for receiver in self
-            .receivers()
-            .filter(|receiver| due(receiver.next_timeout()))
-        {
+        let receivers = self.receivers.all();
+        for receiver in receivers.filter(|receiver| due(receiver.next_timeout())) {
             receiver.handle_timeout(receiving, &arrivals);
         }
     }
 
     pub(crate) fn next_timeout(&self) -> Option<u64> {
-        let senders = self
-            .senders
-            .iter()
-            .filter_map(|(_, sender)| sender.next_timeout());
-        let receivers = self
-            .receivers
-            .iter()
-            .filter_map(|(_, receiver)| receiver.next_timeout());
+        let senders = self.senders.0.iter();
+        let senders = senders.filter_map(|(_, sender)| sender.next_timeout());
+        let receivers = self.receivers.0.iter();
+        let receivers = receivers.filter_map(|(_, receiver)| receiver.next_timeout());
         senders.chain(receivers).min()
     }
 
@@ -194,7 +178,7 @@ impl SchemeHalves {
     }
 
     pub(crate) fn sender_counters(&self) -> SenderCounters {
-        self.senders.iter().fold(self.past, |sum, (_, sender)| {
+        self.senders.0.iter().fold(self.past, |sum, (_, sender)| {
             let one = sender.counters();
             SenderCounters {
                 sent_chunks: sum.sent_chunks + one.sent_chunks,

@@ -60,20 +60,20 @@ impl Pair {
     ) -> Result<u64, Error> {
         let view = self.sender_view(now_ns);
         let mut bytes = 0;
-        for index in 0..self.halves.sender_count() {
+        for index in 0..self.halves.senders.len() {
             while bytes < ENCODE_BYTES_A_POLL
                 && coding.has_room(self.name.index)
-                && let Some(job) = self.halves.sender_at(index).poll_job()
+                && let Some(job) = self.halves.senders.at(index).poll_job()
             {
                 let Some((about, data)) = self.encode_task(fabric, &job)? else {
-                    self.halves.sender_at(index).handle_job(&view, &job);
+                    self.halves.senders.at(index).handle_job(&view, &job);
                     continue;
                 };
                 if coding.is_here() {
                     bytes += about.group.data.len();
                 }
                 let Some(data) = data else {
-                    self.halves.sender_at(index).handle_job(&view, &job);
+                    self.halves.senders.at(index).handle_job(&view, &job);
                     continue;
                 };
                 let rebuild = None;
@@ -130,18 +130,18 @@ impl Pair {
         now_ns: u64,
     ) -> Result<(), Error> {
         let view = self.receiver_view(now_ns);
-        for index in 0..self.halves.receiver_count() {
+        for index in 0..self.halves.receivers.len() {
             // A message that may end as partial ends in this poll, with all that can be rebuilt (P5.9.5).
-            let is_urgent = known.is_bounded(self.halves.receiver_tag(index));
+            let is_urgent = known.is_bounded(self.halves.receivers.tag(index));
             while is_urgent || coding.has_room(self.name.index) {
                 let arrivals = TableArrivals(self.sdr.received());
-                let Some(job) = self.halves.receiver_at(index).poll_job(&arrivals) else {
+                let Some(job) = self.halves.receivers.at(index).poll_job(&arrivals) else {
                     break;
                 };
                 match self.rebuild_task(fabric, &job)? {
                     None => {
                         let arrivals = TableArrivals(self.sdr.received());
-                        let receiver = self.halves.receiver_at(index);
+                        let receiver = self.halves.receivers.at(index);
                         receiver.handle_job(&view, &job, &arrivals);
                     }
                     Some(task) => {
@@ -227,7 +227,7 @@ impl Pair {
         };
         let start = group.parity.start as u64;
         fabric.copy_in(parity.scratch().lkey, start, &coded.output)?;
-        if let Some(sender) = self.halves.existing_sender(send.scheme()) {
+        if let Some(sender) = self.halves.senders.get(send.scheme()) {
             sender.handle_job(&view, job);
         }
         Ok(())
@@ -266,7 +266,7 @@ impl Pair {
         self.note_rebuilt(&coded.about, chunks.iter().map(|(chunk, _)| *chunk));
         let arrivals = TableArrivals(self.sdr.received());
         if let Some(scheme) = scheme
-            && let Some(receiver) = self.halves.existing_receiver(scheme)
+            && let Some(receiver) = self.halves.receivers.get(scheme)
         {
             receiver.handle_job(&view, job, &arrivals);
         }

@@ -185,7 +185,7 @@ impl Pair {
             send.note_ack(now_ns, ack);
         }
         self.events.send_reported(report);
-        if let Some(sender) = self.halves.existing_sender(send.scheme()) {
+        if let Some(sender) = self.halves.senders.get(send.scheme()) {
             sender.handle_report(&view, report);
         }
     }
@@ -194,7 +194,7 @@ impl Pair {
     /// before their answers come. Without these answers, a scheme that has fallen silent would stay
     /// silent.
     fn handle_contact(&mut self) {
-        self.halves.senders().for_each(Sender::handle_contact);
+        self.halves.senders.all().for_each(Sender::handle_contact);
     }
 
     pub(super) fn send_control<F: Fabric>(
@@ -315,7 +315,7 @@ impl Pair {
             ..
         } = self;
         let arrivals = TableArrivals(sdr.received());
-        for receiver in halves.receivers() {
+        for receiver in halves.receivers.all() {
             while !packets.is_crowded() {
                 let max_bytes = packets.report_room();
                 let Some(report) = receiver.poll_report(&view, &arrivals, max_bytes) else {

@@ -114,9 +114,7 @@ impl Pair {
         let Some(recv) = self.recv.open.get(&message) else {
             return false;
         };
-        let receiver = recv
-            .scheme()
-            .and_then(|tag| self.halves.existing_receiver(tag));
+        let receiver = recv.scheme().and_then(|tag| self.halves.receivers.get(tag));
         match receiver {
             Some(receiver) => {
                 receiver.may_end_partial(message, &TableArrivals(self.sdr.received()))
@@ -142,7 +140,7 @@ impl Pair {
             .map(|repair| repair.scheme);
         let accepts_partial = recv.terms.accepts_partial;
         let view = self.receiver_view(now_ns);
-        let bounded = scheme.and_then(|tag| self.halves.existing_receiver(tag));
+        let bounded = scheme.and_then(|tag| self.halves.receivers.get(tag));
         match (withdrawal, bounded) {
             (Withdrawal::Refused(reason), _) => self.handle_read_refused(fabric, message, reason),
             (Withdrawal::Expired, Some(receiver)) => {
@@ -196,7 +194,7 @@ impl Pair {
     /// Ends a send as at its deadline.
     fn end_send_early(&mut self, message: u64) {
         let scheme = self.send.open.get(&message).map(OpenSend::scheme);
-        let sender = scheme.and_then(|tag| self.halves.existing_sender(tag));
+        let sender = scheme.and_then(|tag| self.halves.senders.get(tag));
         let may_end = sender.is_none_or(|sender| sender.may_end_partial(message));
         let outcome = match may_end && self.sdr.accepts_partial(message) {
             true => Outcome::Partial,

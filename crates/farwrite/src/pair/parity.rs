@@ -259,7 +259,7 @@ impl Pair {
         let view = self.sender_view(now_ns);
         if let Some(send) = self.send.open.get(&message)
             && send.parity().is_some()
-            && let Some(sender) = self.halves.existing_sender(send.scheme())
+            && let Some(sender) = self.halves.senders.get(send.scheme())
         {
             sender.handle_parity_clear(&view, message);
         }

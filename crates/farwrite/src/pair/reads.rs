@@ -270,7 +270,7 @@ impl Pair {
         };
         let layout = self.layout(known, scheme, read.length);
         scheme != SchemeTag::NONE
-            && self.halves.has_room_for_sender(scheme)
+            && self.halves.senders.have_room_for(scheme)
             && layout.is_none_or(is_cheap)
     }
 

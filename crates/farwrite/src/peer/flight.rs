@@ -35,7 +35,7 @@ struct Arrived {
 #[derive(Debug, Default)]
 pub(super) struct Flight {
     log: PacketLog,
-    sent: Amount,
+    pub(super) sent: Amount,
     /// Packets of which an older copy had left before.
     repeated_packets: u64,
     /// Bytes that are no longer in flight: up to the newest packet reported, or given up.
@@ -44,34 +44,17 @@ pub(super) struct Flight {
     /// timeout.
     timed_out_bytes: u64,
     /// Bytes up to the newest packet reported.
-    reported_bytes: u64,
-    received: Received,
+    pub(super) reported_bytes: u64,
+    pub(super) received: Received,
     /// What had arrived when the newest packet was reported.
     arrived: Arrived,
     /// Reports that count more than was sent.
-    excess_reports: u64,
+    pub(super) excess_reports: u64,
 }
 
 impl Flight {
     pub(super) fn bytes(&self) -> u64 {
         self.sent.bytes - self.settled_bytes
-    }
-
-    /// Returns all that has left.
-    pub(super) fn sent(&self) -> Amount {
-        self.sent
-    }
-
-    pub(super) fn reported_bytes(&self) -> u64 {
-        self.reported_bytes
-    }
-
-    pub(super) fn received(&self) -> &Received {
-        &self.received
-    }
-
-    pub(super) fn excess_reports(&self) -> u64 {
-        self.excess_reports
     }
 
     pub(super) fn push(&mut self, now_ns: u64, run: &Run) {
@@ -136,7 +119,7 @@ impl Flight {
         if is_stale {
             return ReportEffect::Nothing;
         }
-        let delivered = self.received.delivered();
+        let delivered = self.received.delivered;
         // The packet that arrived last may have been late.
         let reported_bytes = match delivered == self.sent {
             true => self.sent.bytes,
@@ -148,8 +131,8 @@ impl Flight {
         if reported_bytes > self.reported_bytes {
             self.arrived = Arrived {
                 bytes: delivered.bytes,
-                packets: self.received.own_packets(),
-                marked_packets: self.received.own_marked_packets(),
+                packets: self.received.own_packets,
+                marked_packets: self.received.own_marked_packets,
             };
         }
         self.reported_bytes = reported_bytes;
@@ -166,7 +149,7 @@ impl Flight {
             received_bytes: self.arrived.bytes,
             received_packets: self.arrived.packets,
             marked_packets: self.arrived.marked_packets,
-            dropped_packets: self.received.dropped_packets(),
+            dropped_packets: self.received.dropped_packets,
             drain_bps: report.drain_bps,
         })
     }

@@ -69,48 +69,24 @@ pub(super) enum CountEffect {
 #[derive(Debug, Default)]
 pub(super) struct Received {
     latest: Option<PeerFeedback>,
-    delivered: Amount,
+    pub(super) delivered: Amount,
     /// Bytes up to the newest packet of the reports so far.
     reported_bytes: u64,
     /// Bytes of copies or late parity that wait for later reports, because they may have left after the newest packet.
     waiting_bytes: u64,
     /// Packets that may have been sent by this end, and those of them with a congestion mark: those
     /// with new data, and as many without as this end has sent again.
-    own_packets: u64,
-    own_marked_packets: u64,
+    pub(super) own_packets: u64,
+    pub(super) own_marked_packets: u64,
     /// Packets without new data among the own ones.
     own_repeats: u64,
     /// All packets without new data.
-    stale_packets: u64,
-    ect_packets: u64,
-    dropped_packets: u64,
+    pub(super) stale_packets: u64,
+    pub(super) ect_packets: u64,
+    pub(super) dropped_packets: u64,
 }
 
 impl Received {
-    pub(super) fn delivered(&self) -> Amount {
-        self.delivered
-    }
-
-    pub(super) fn own_packets(&self) -> u64 {
-        self.own_packets
-    }
-
-    pub(super) fn own_marked_packets(&self) -> u64 {
-        self.own_marked_packets
-    }
-
-    pub(super) fn stale_packets(&self) -> u64 {
-        self.stale_packets
-    }
-
-    pub(super) fn ect_packets(&self) -> u64 {
-        self.ect_packets
-    }
-
-    pub(super) fn dropped_packets(&self) -> u64 {
-        self.dropped_packets
-    }
-
     /// Returns whether a report adds packets to the one before, and none of them brought new data. Then
     /// the packet that it names brought none.
     pub(super) fn adds_only_stale(&self, report: &PeerFeedback) -> bool {
@@ -297,14 +273,14 @@ mod tests {
             CountEffect::Overtaken
         );
         assert_eq!(
-            received.delivered(),
+            received.delivered,
             Amount {
                 packets: 30,
                 bytes: 30_000
             }
         );
         assert_eq!(
-            (received.own_marked_packets(), received.dropped_packets()),
+            (received.own_marked_packets, received.dropped_packets),
             (15, 3)
         );
     }
@@ -358,7 +334,7 @@ mod tests {
                 "{bad:?}"
             );
         }
-        assert_eq!(received.delivered().packets, 30);
+        assert_eq!(received.delivered.packets, 30);
         assert_eq!(take(&mut received, &next, 31_000, SENT), CountEffect::Now);
     }
 
@@ -372,7 +348,7 @@ mod tests {
         // A thousand copies come, and 10 packets. 40 are in flight.
         let flooded = take(&mut received, &report(1, 1_060), 60_000, SENT);
         assert_eq!(flooded, CountEffect::Excess);
-        assert_eq!(received.delivered().bytes, 60_000);
+        assert_eq!(received.delivered.bytes, 60_000);
         let sent = Amount {
             packets: 200,
             bytes: 200_000,
@@ -381,7 +357,7 @@ mod tests {
             take(&mut received, &report(1, 1_100), 110_000, sent),
             CountEffect::Now
         );
-        assert_eq!(received.delivered().bytes, 100_000);
+        assert_eq!(received.delivered.bytes, 100_000);
     }
 
     #[test]
@@ -393,7 +369,7 @@ mod tests {
             CountEffect::Now
         );
         assert_eq!(
-            received.delivered(),
+            received.delivered,
             Amount {
                 packets: 35,
                 bytes: 35_000
@@ -407,7 +383,7 @@ mod tests {
             take(&mut received, &report(2, 6), 41_000, SENT),
             CountEffect::Now
         );
-        assert_eq!(received.delivered().packets, 36);
+        assert_eq!(received.delivered.packets, 36);
     }
 
     #[test]
@@ -416,14 +392,14 @@ mod tests {
         let first = take(&mut received, &report(1, 5_000), 90_000, SENT);
         assert_eq!(first, CountEffect::Excess);
         assert_eq!(
-            received.delivered(),
+            received.delivered,
             Amount {
                 packets: 100,
                 bytes: 90_000
             }
         );
         assert_eq!(
-            (received.own_marked_packets(), received.dropped_packets()),
+            (received.own_marked_packets, received.dropped_packets),
             (0, 0)
         );
         let sent = Amount {
@@ -435,7 +411,7 @@ mod tests {
             CountEffect::Now
         );
         assert_eq!(
-            received.delivered(),
+            received.delivered,
             Amount {
                 packets: 150,
                 bytes: 140_000
@@ -469,7 +445,7 @@ mod tests {
             packets: 2,
             bytes: 128,
         };
-        assert_eq!(received.delivered(), all);
+        assert_eq!(received.delivered, all);
     }
 
     /// The marks on copies are not those of the path.
@@ -491,7 +467,7 @@ mod tests {
             ..report(1, 530)
         };
         assert_eq!(received.take(&flooded, &left), CountEffect::Excess);
-        let counted = (received.own_packets(), received.own_marked_packets());
+        let counted = (received.own_packets, received.own_marked_packets);
         assert_eq!(counted, (35, 0), "30 with new data, and 5 that left again");
         let next = PeerFeedback {
             received_packets: 1_050,
@@ -504,7 +480,7 @@ mod tests {
             ..flooded
         };
         assert_eq!(received.take(&next, &left), CountEffect::Excess);
-        let counted = (received.own_packets(), received.own_marked_packets());
+        let counted = (received.own_packets, received.own_marked_packets);
         assert_eq!(counted, (55, 2), "20 more with new data");
     }
 
@@ -549,11 +525,11 @@ mod tests {
                     ..PeerFeedback::default()
                 };
                 take(&mut received, &report, newest_bytes % (SENT.bytes + 1), SENT);
-                let now = received.delivered();
+                let now = received.delivered;
                 prop_assert!(now.is_within(SENT));
                 prop_assert!(now.packets >= before.packets && now.bytes >= before.bytes);
-                prop_assert!(received.own_marked_packets() <= received.own_packets());
-                prop_assert!(received.own_packets() <= SENT.packets);
+                prop_assert!(received.own_marked_packets <= received.own_packets);
+                prop_assert!(received.own_packets <= SENT.packets);
                 before = now;
             }
         }
@@ -567,7 +543,7 @@ mod tests {
             let (mut sent, mut arrived, mut copies) = (0, 0, 0);
             let amount = |packets| Amount { packets, bytes: packets * BYTES };
             for step in steps {
-                let before = received.delivered();
+                let before = received.delivered;
                 sent += step.sent;
                 let fresh = step.sent - step.lost;
                 arrived += fresh;
@@ -581,13 +557,13 @@ mod tests {
                 };
                 let taken = take(&mut received, &report, sent * BYTES, amount(sent));
                 prop_assert_ne!(taken, CountEffect::Refused);
-                let now = received.delivered();
+                let now = received.delivered;
                 prop_assert!(now.is_within(amount(sent)));
                 if step.copies == 0 {
                     prop_assert_eq!(taken, CountEffect::Now);
                     prop_assert_eq!(now.bytes, before.bytes + fresh * BYTES);
                 }
-                prop_assert_eq!(received.stale_packets(), copies);
+                prop_assert_eq!(received.stale_packets, copies);
                 prop_assert!(now.bytes >= before.bytes + fresh * BYTES);
             }
         }

@@ -121,7 +121,7 @@ impl PeerSending {
 
     /// Returns how many packets have left, repeats included.
     pub(super) fn sent_packets(&self) -> u64 {
-        self.flight.sent().packets
+        self.flight.sent.packets
     }
 
     pub(super) fn end_turn(
@@ -266,9 +266,9 @@ impl PeerSending {
         ecn_from_peer: EcnField,
     ) -> PeerStats {
         let limits = self.controller.get().limits();
-        let (sent, reported_bytes) = (self.flight.sent(), self.flight.reported_bytes());
-        let received = self.flight.received();
-        let delivered = received.delivered();
+        let (sent, reported_bytes) = (self.flight.sent, self.flight.reported_bytes);
+        let received = self.flight.received;
+        let delivered = received.delivered;
         PeerStats {
             rtt_ns,
             base_rtt_ns: self.controller.base_rtt_ns(),
@@ -286,13 +286,13 @@ impl PeerSending {
             sent_bytes: sent.bytes,
             reported_bytes,
             delivered_bytes: delivered.bytes.min(reported_bytes),
-            marked_packets: received.own_marked_packets(),
-            stale_packets: received.stale_packets(),
-            peer_socket_drops: received.dropped_packets(),
-            ecn_to_peer: EcnField::of(delivered.packets, received.ect_packets()),
+            marked_packets: received.own_marked_packets,
+            stale_packets: received.stale_packets,
+            peer_socket_drops: received.dropped_packets,
+            ecn_to_peer: EcnField::of(delivered.packets, received.ect_packets),
             ecn_from_peer,
             refused_feedback: self.refused_feedback,
-            excess_feedback: self.flight.excess_reports(),
+            excess_feedback: self.flight.excess_reports,
         }
     }
 }
@@ -372,11 +372,11 @@ mod tests {
         let mut sending = time_out();
         hear(&mut sending, 1_500 * MS, 1);
         assert_eq!(base_rtt_ns(&sending), Some(1_500 * MS));
-        assert_eq!(sending.flight.reported_bytes(), PACKET);
+        assert_eq!(sending.flight.reported_bytes, PACKET);
         hear(&mut sending, 1_510 * MS, 2);
         assert_eq!(base_rtt_ns(&sending), Some(520 * MS));
         assert_eq!(
-            (sending.flight.reported_bytes(), sending.in_flight_bytes()),
+            (sending.flight.reported_bytes, sending.in_flight_bytes()),
             (2 * PACKET, 0)
         );
     }
@@ -389,11 +389,11 @@ mod tests {
         sending.release(timeout_ns.expect("a packet is in flight"));
         hear(&mut sending, 9_000 * MS, 2);
         assert_eq!(
-            (base_rtt_ns(&sending), sending.flight.reported_bytes()),
+            (base_rtt_ns(&sending), sending.flight.reported_bytes),
             (None, 0)
         );
         hear(&mut sending, 9_010 * MS, 3);
-        assert_eq!(sending.flight.reported_bytes(), 3 * PACKET);
+        assert_eq!(sending.flight.reported_bytes, 3 * PACKET);
     }
 
     /// Bytes that leave within 10 ms at 100 Mbit/s, if the thread sleeps for 4 ms after the first batch.

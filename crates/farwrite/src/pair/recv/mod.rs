@@ -262,7 +262,7 @@ impl Pair {
             self.recv.deadlines.remove(deadline_ns, message);
         }
         if let Some(tag) = recv.scheme() {
-            if let Some(receiver) = self.halves.existing_receiver(tag) {
+            if let Some(receiver) = self.halves.receivers.get(tag) {
                 receiver.abandon(message);
             }
             if let Some(meter) = self.recv.losses.meter(tag) {
@@ -355,7 +355,7 @@ impl Pair {
             recv.look_for_immediate(sdr);
             let Some(tag) = recv.scheme() else { continue };
             losses.look(&view, answer_ns, (tag, message.data()), &arrivals);
-            if let Some(receiver) = halves.existing_receiver(tag) {
+            if let Some(receiver) = halves.receivers.get(tag) {
                 receiver.handle_arrivals(&view, message, &arrivals);
             }
         }
@@ -375,7 +375,7 @@ impl Pair {
         fabric: &mut Adapter<F>,
     ) -> Result<bool, Error> {
         let mut over = Vec::new();
-        for receiver in self.halves.receivers() {
+        for receiver in self.halves.receivers.all() {
             while let Some(outcome) = receiver.poll_outcome() {
                 over.push(outcome);
             }

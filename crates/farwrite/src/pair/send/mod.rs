@@ -484,7 +484,7 @@ impl Pair {
             return;
         };
         send.advance(Stage::Started);
-        if let Some(sender) = self.halves.existing_sender(send.scheme) {
+        if let Some(sender) = self.halves.senders.get(send.scheme) {
             if let Some(deadline_ns) = send.deadline_ns {
                 sender.handle_deadline(message, deadline_ns);
             }
@@ -518,7 +518,7 @@ impl Pair {
         let Some(send) = self.send.open.get(&message) else {
             return;
         };
-        match self.halves.existing_sender(send.scheme) {
+        match self.halves.senders.get(send.scheme) {
             Some(sender) if send.stage == Stage::Started => {
                 sender.handle_closed(&view, message, outcome);
             }
@@ -542,7 +542,7 @@ impl Pair {
     /// Ends a send before its scheme has finished it. No more packets of it go to the fabric.
     pub(super) fn stop_send(&mut self, message: u64, outcome: Outcome) {
         if let Some(send) = self.send.open.get(&message)
-            && let Some(sender) = self.halves.existing_sender(send.scheme)
+            && let Some(sender) = self.halves.senders.get(send.scheme)
         {
             sender.abandon(message);
         }
@@ -552,7 +552,7 @@ impl Pair {
     /// Ends the messages that their schemes have finished.
     pub(super) fn settle_sends(&mut self) {
         let mut over = Vec::new();
-        for sender in self.halves.senders() {
+        for sender in self.halves.senders.all() {
             while let Some(outcome) = sender.poll_outcome() {
                 over.push(outcome);
             }

@@ -167,7 +167,7 @@ impl Pair {
         if self.pull_stream(max_chunks) {
             return true;
         }
-        for _ in 0..self.halves.sender_count() {
+        for _ in 0..self.halves.senders.len() {
             let chunks = self
                 .halves
                 .next_sender()
@@ -232,7 +232,7 @@ impl Pair {
             let Some(send) = self.send.open.get_mut(&chunks.message.data()) else {
                 continue;
             };
-            let sender = self.halves.existing_sender(send.scheme);
+            let sender = self.halves.senders.get(send.scheme);
             let Some(sender) = sender else {
                 send.chunks_departed(chunks.range.end - chunks.range.start);
                 continue;
