@@ -29,7 +29,8 @@ pub(crate) struct PairReceive {
     announcement: Announcement,
     /// Number of notices that wait for the owner, not counting `Arrived`.
     waiting: AtomicU32,
-    counts: Counts,
+    /// The counts of [`ReceiveCounts::fields`].
+    counts: [AtomicU64; COUNTS],
     /// The data packets that arrived last since the owner last took them. Locked once for each batch
     /// of packets.
     latest: Mutex<Latest<Newest>>,
@@ -85,20 +86,8 @@ pub(crate) struct Newest {
     pub(crate) arrived_ns: Option<u64>,
 }
 
-#[derive(Debug, Default)]
-struct Counts {
-    accepted_packets: AtomicU64,
-    data_packets: AtomicU64,
-    data_bytes: AtomicU64,
-    new_bytes: AtomicU64,
-    ect_packets: AtomicU64,
-    marked_packets: AtomicU64,
-    stale_marked_packets: AtomicU64,
-    duplicate_packets: AtomicU64,
-    late_packets: AtomicU64,
-    invalid_packets: AtomicU64,
-    unvalidated_controls: AtomicU64,
-}
+/// Number of the counts of a queue pair.
+const COUNTS: usize = 11;
 
 /// Counts of a queue pair since its creation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -122,7 +111,7 @@ pub(crate) struct ReceiveCounts {
 }
 
 impl ReceiveCounts {
-    fn fields(&mut self) -> [&mut u64; 11] {
+    fn fields(&mut self) -> [&mut u64; COUNTS] {
         [
             &mut self.accepted_packets,
             &mut self.data_packets,
@@ -187,7 +176,7 @@ impl PairReceive {
             table,
             announcement: Announcement::new(),
             waiting: AtomicU32::new(0),
-            counts: Counts::default(),
+            counts: Default::default(),
             latest: Mutex::default(),
         }
     }
@@ -221,7 +210,7 @@ impl PairReceive {
 
     pub(crate) fn counts(&self) -> ReceiveCounts {
         let mut counts = ReceiveCounts::default();
-        for (to, from) in counts.fields().into_iter().zip(self.counts.fields()) {
+        for (to, from) in counts.fields().into_iter().zip(&self.counts) {
             *to = from.load(Ordering::Relaxed);
         }
         counts
@@ -405,8 +394,7 @@ impl Run<'_> {
     /// Adds the counts of all packets of the run at once, and announces data.
     fn finish(mut self, notices: &mut Vec<Notice>) {
         let has_data = self.counts.data_packets > 0;
-        let to = self.receive.counts.fields();
-        for (count, more) in to.into_iter().zip(self.counts.fields()) {
+        for (count, more) in self.receive.counts.iter().zip(self.counts.fields()) {
             if *more > 0 {
                 count.fetch_add(*more, Ordering::Relaxed);
             }
@@ -420,24 +408,5 @@ impl Run<'_> {
         if has_data && self.receive.announcement.announce() {
             notices.push(self.notice(Event::Arrived));
         }
-    }
-}
-
-impl Counts {
-    /// Returns the counters in the order of [`ReceiveCounts::fields`].
-    fn fields(&self) -> [&AtomicU64; 11] {
-        [
-            &self.accepted_packets,
-            &self.data_packets,
-            &self.data_bytes,
-            &self.new_bytes,
-            &self.ect_packets,
-            &self.marked_packets,
-            &self.stale_marked_packets,
-            &self.duplicate_packets,
-            &self.late_packets,
-            &self.invalid_packets,
-            &self.unvalidated_controls,
-        ]
     }
 }

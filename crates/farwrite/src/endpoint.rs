@@ -439,7 +439,8 @@ impl<F: Fabric> Endpoint<F> {
     /// [`Error::NoSuchQueuePair`], [`Error::BrokenQueuePair`], [`Error::NotConnected`].
     pub fn set_max_rate(&mut self, qp: QueuePair, max_rate_bps: u64) -> Result<(), Error> {
         let peer = self.peer_number(qp)?;
-        self.peers.get_mut(peer).set_max_rate(max_rate_bps.max(1));
+        let peer = self.peers.get_mut(peer);
+        peer.sending.set_max_rate(max_rate_bps.max(1));
         Ok(())
     }
 

@@ -142,10 +142,7 @@ pub(super) fn read_second(
     state: &mut HandshakeState,
     noise: &[u8],
 ) -> Result<Vec<u8>, snow::Error> {
-    let mut payload = vec![0; noise.len()];
-    let length = state.read_message(noise, &mut payload)?;
-    payload.truncate(length);
-    Ok(payload)
+    filled(noise.len(), |out| state.read_message(noise, out))
 }
 
 /// The proof: the initiator's first transport message. A replayed first message does not lead to one.
@@ -153,25 +150,29 @@ pub(super) fn write_proof(
     ciphers: &StatelessTransportState,
     payload: &[u8],
 ) -> Result<Vec<u8>, snow::Error> {
-    let mut out = vec![0; payload.len() + TAG_BYTES];
-    let length = ciphers.write_message(0, payload, &mut out)?;
-    out.truncate(length);
-    Ok(out)
+    filled(payload.len() + TAG_BYTES, |out| {
+        ciphers.write_message(0, payload, out)
+    })
 }
 
 pub(super) fn read_proof(
     ciphers: &StatelessTransportState,
     noise: &[u8],
 ) -> Result<Vec<u8>, snow::Error> {
-    let mut payload = vec![0; noise.len()];
-    let length = ciphers.read_message(0, noise, &mut payload)?;
-    payload.truncate(length);
-    Ok(payload)
+    filled(noise.len(), |out| ciphers.read_message(0, noise, out))
 }
 
 fn write(state: &mut HandshakeState, payload: &[u8]) -> Result<Vec<u8>, snow::Error> {
-    let mut out = vec![0; MAX_BYTES];
-    let length = state.write_message(payload, &mut out)?;
+    filled(MAX_BYTES, |out| state.write_message(payload, out))
+}
+
+/// What `fill` writes to the beginning of a buffer. It returns how many bytes those are.
+fn filled(
+    most_bytes: usize,
+    fill: impl FnOnce(&mut [u8]) -> Result<usize, snow::Error>,
+) -> Result<Vec<u8>, snow::Error> {
+    let mut out = vec![0; most_bytes];
+    let length = fill(&mut out)?;
     out.truncate(length);
     Ok(out)
 }

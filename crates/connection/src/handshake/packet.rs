@@ -40,58 +40,36 @@ pub(crate) fn number(bytes: &[u8]) -> Option<u64> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pattern {
     /// Both hold a pre-shared key: `Noise_NNpsk0`.
-    PreShared,
+    PreShared = 0,
     /// Each has an identity: `Noise_IK`.
-    Identities,
+    Identities = 1,
     /// Both know a code, and have exchanged messages of SPAKE2: `Noise_NNpsk0` with the key that follows.
-    Code,
+    Code = 2,
 }
 
 impl Pattern {
-    fn number(self) -> u8 {
-        match self {
-            Self::PreShared => 0,
-            Self::Identities => 1,
-            Self::Code => 2,
-        }
-    }
-
     fn of(number: u8) -> Option<Self> {
-        match number {
-            0 => Some(Self::PreShared),
-            1 => Some(Self::Identities),
-            2 => Some(Self::Code),
-            _ => None,
-        }
+        let all = [Self::PreShared, Self::Identities, Self::Code];
+        all.into_iter().find(|pattern| *pattern as u8 == number)
     }
 }
 
-/// Why a responder refuses an opening. Nothing protects a refusal in a datagram of its own.
+/// Why a responder refuses an opening, with the number of P12.3. Nothing protects a refusal in a datagram of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// It speaks another version: the one in the header.
-    Version,
+    Version = 1,
     /// It does not accept this kind of key.
-    Pattern,
+    Pattern = 2,
     /// The first Noise message does not verify: the keys differ.
-    Keys,
+    Keys = 3,
     /// Its code is used up.
-    CodeUsed,
+    CodeUsed = 4,
     /// It verifies no more openings at the moment. The initiator repeats its own.
-    OverBudget,
+    OverBudget = 5,
 }
 
 impl Refusal {
-    fn number(self) -> u8 {
-        match self {
-            Self::Version => 1,
-            Self::Pattern => 2,
-            Self::Keys => 3,
-            Self::CodeUsed => 4,
-            Self::OverBudget => 5,
-        }
-    }
-
     fn of(number: u8) -> Option<Self> {
         let all = [
             Self::Version,
@@ -100,7 +78,7 @@ impl Refusal {
             Self::CodeUsed,
             Self::OverBudget,
         ];
-        all.into_iter().find(|refusal| refusal.number() == number)
+        all.into_iter().find(|refusal| *refusal as u8 == number)
     }
 }
 
@@ -199,61 +177,45 @@ impl<'a> Packet<'a> {
     }
 }
 
-fn header(kind: u8, number: u64) -> Vec<u8> {
+/// A datagram with these parts behind its header.
+fn datagram(kind: u8, number: u64, parts: &[&[u8]]) -> Vec<u8> {
     let mut bytes = vec![FIRST_BYTE, kind];
     bytes.extend_from_slice(&VERSION.to_be_bytes());
     bytes.extend_from_slice(&number.to_be_bytes());
+    bytes.extend(parts.concat());
     bytes
 }
 
 pub(super) fn hello(number: u64) -> Vec<u8> {
-    let mut bytes = header(HELLO, number);
-    bytes.resize(HELLO_BYTES, 0);
-    bytes
+    datagram(HELLO, number, &[&[0; HELLO_BYTES - HEADER_BYTES]])
 }
 
 pub(super) fn retry(number: u64, cookie: &Cookie) -> Vec<u8> {
-    let mut bytes = header(RETRY, number);
-    bytes.extend_from_slice(cookie);
-    bytes
+    datagram(RETRY, number, &[cookie])
 }
 
 pub(super) fn exchange(number: u64, cookie: &Cookie, pake: &[u8]) -> Vec<u8> {
-    let mut bytes = header(EXCHANGE, number);
-    bytes.extend_from_slice(cookie);
-    bytes.extend_from_slice(pake);
-    bytes
+    datagram(EXCHANGE, number, &[cookie, pake])
 }
 
 pub(super) fn exchanged(number: u64, pake: &[u8]) -> Vec<u8> {
-    let mut bytes = header(EXCHANGED, number);
-    bytes.extend_from_slice(pake);
-    bytes
+    datagram(EXCHANGED, number, &[pake])
 }
 
 /// The beginning of an opening, which is the prologue of the Noise handshake. With a code, both messages of the
 /// exchange belong to that too.
 pub(super) fn prologue(number: u64, cookie: &Cookie, pattern: Pattern) -> Vec<u8> {
-    let mut bytes = header(OPENING, number);
-    bytes.extend_from_slice(cookie);
-    bytes.push(pattern.number());
-    bytes
+    datagram(OPENING, number, &[cookie, &[pattern as u8]])
 }
 
 pub(super) fn answer(number: u64, noise: &[u8]) -> Vec<u8> {
-    let mut bytes = header(ANSWER, number);
-    bytes.extend_from_slice(noise);
-    bytes
+    datagram(ANSWER, number, &[noise])
 }
 
 pub(super) fn proof(number: u64, noise: &[u8]) -> Vec<u8> {
-    let mut bytes = header(PROOF, number);
-    bytes.extend_from_slice(noise);
-    bytes
+    datagram(PROOF, number, &[noise])
 }
 
 pub(super) fn refusal(number: u64, reason: Refusal) -> Vec<u8> {
-    let mut bytes = header(REFUSAL, number);
-    bytes.push(reason.number());
-    bytes
+    datagram(REFUSAL, number, &[&[reason as u8]])
 }

@@ -132,7 +132,7 @@ impl<F: Fabric> Endpoint<F> {
             for carrier in peer.carriers(now_ns) {
                 self.schedule.wake(carrier);
             }
-            if let Some(first) = peer.release(now_ns) {
+            if let Some(first) = peer.sending.release(now_ns) {
                 self.turns.join(first);
             }
             self.peer_schedule.set_timer(index, peer.next_ns(now_ns));
@@ -188,7 +188,7 @@ impl<F: Fabric> Endpoint<F> {
     /// After a turn to a peer, gives a turn to the next queue pair that waits for one.
     fn let_next_send(&mut self, number: usize, now_ns: u64) {
         let peer = self.peers.get_mut(number);
-        if let Some(first) = peer.release(now_ns) {
+        if let Some(first) = peer.sending.release(now_ns) {
             self.turns.admit(first);
         }
         let next_ns = peer.next_ns(now_ns);

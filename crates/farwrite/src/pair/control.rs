@@ -86,7 +86,7 @@ impl Pair {
         for message in opened.messages {
             match message {
                 Ok(message) => self.handle_control(now_ns, held(message, waited_ns), peer),
-                Err(ParseError::Counts { .. }) => peer.refuse_feedback(),
+                Err(ParseError::Counts { .. }) => peer.sending.refuse_feedback(),
                 Err(_) => self.control.refused += 1,
             }
         }
@@ -223,7 +223,7 @@ impl Pair {
         self.push_loss(now_ns);
         let ping_due = self.ping_due_ns().is_some_and(|due| due <= now_ns);
         if !ping_due && let Some(until_ns) = self.waits_for_data(now_ns) {
-            peer.postpone_report(self.name.index, until_ns);
+            peer.reports.postpone(self.name.index, until_ns);
             return Ok(());
         }
         if !self.control.packets.is_empty() {
@@ -238,7 +238,7 @@ impl Pair {
             if self.control.held.is_answered() {
                 // The next packet leaves soon, and carries what the repeat of the report would say.
                 let soon_ns = now_ns.saturating_add(self.options.timing.min_repeat_ns);
-                peer.postpone_report(self.name.index, soon_ns);
+                peer.reports.postpone(self.name.index, soon_ns);
             }
         }
         for message in peer.take_credit(now_ns, self.name.index).iter().flatten() {

@@ -264,7 +264,7 @@ impl Pair {
     /// Returns how many packets have left to the peer or through this queue pair, and how many
     /// have arrived here from the peer.
     pub(crate) fn traffic(&self, peer: &PeerState) -> [u64; 2] {
-        let sent = peer.sent_packets() + self.control.packets.sent_packets();
+        let sent = peer.sending.sent_packets() + self.control.packets.sent_packets();
         [sent, self.receive.counts().accepted_packets]
     }
 

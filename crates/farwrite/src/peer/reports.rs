@@ -54,7 +54,7 @@ fn later(
 
 /// The receiving half of a peer's state.
 #[derive(Debug)]
-pub(super) struct Reports {
+pub(crate) struct Reports {
     /// The number of this end's state of the peer, in reports.
     number: u64,
     overhead_bytes: u64,
@@ -158,7 +158,7 @@ impl Reports {
 
     /// Lets the report that queue pair `index` carries wait until `until_ns`, unless a packet leaves before or new
     /// packets arrive.
-    pub(super) fn postpone(&mut self, index: u32, until_ns: u64) {
+    pub(crate) fn postpone(&mut self, index: u32, until_ns: u64) {
         if self.due().is_some_and(|(through, _)| through == index) {
             self.waits_until_ns = until_ns;
         }

@@ -14,7 +14,7 @@ use crate::options::RateControl;
 
 /// The sending half of a peer's state.
 #[derive(Debug)]
-pub(super) struct PeerSending {
+pub(crate) struct PeerSending {
     choice: RateControl,
     packet_bytes: u64,
     controller: Controller,
@@ -65,11 +65,12 @@ impl PeerSending {
         self.packet_bytes
     }
 
-    pub(super) fn needs_backlog(&self) -> bool {
+    /// Returns whether the controller needs to know how much is left to send.
+    pub(crate) fn needs_backlog(&self) -> bool {
         self.credit_requests.is_some()
     }
 
-    pub(super) fn set_max_rate(&mut self, max_rate_bps: u64) {
+    pub(crate) fn set_max_rate(&mut self, max_rate_bps: u64) {
         self.choice = self.choice.at_most(max_rate_bps);
         self.controller.get_mut().set_max_rate(max_rate_bps);
     }
@@ -93,7 +94,7 @@ impl PeerSending {
     }
 
     /// Bytes that queue pair `index` may send now. More may leave, up to a whole packet.
-    pub(super) fn allowance(&mut self, now_ns: u64, index: u32) -> u64 {
+    pub(crate) fn allowance(&mut self, now_ns: u64, index: u32) -> u64 {
         if self.send_queue.first().is_some_and(|first| first != index) {
             return 0;
         }
@@ -110,7 +111,7 @@ impl PeerSending {
         self.pacer.allowance(now_ns).min(room_bytes)
     }
 
-    pub(super) fn note_departure(&mut self, now_ns: u64, run: &Run) {
+    pub(crate) fn note_departure(&mut self, now_ns: u64, run: &Run) {
         self.flight.push(now_ns, run);
         self.pacer.consume(now_ns, run.bytes);
         self.turn_bytes += run.bytes;
@@ -120,7 +121,7 @@ impl PeerSending {
     }
 
     /// Returns how many packets have left, repeats included.
-    pub(super) fn sent_packets(&self) -> u64 {
+    pub(crate) fn sent_packets(&self) -> u64 {
         self.flight.sent.packets
     }
 
@@ -215,7 +216,7 @@ impl PeerSending {
 
     /// Does the work that is due at `now_ns`. Returns the queue pair that may send now, if one
     /// waits.
-    pub(super) fn release(&mut self, now_ns: u64) -> Option<u32> {
+    pub(crate) fn release(&mut self, now_ns: u64) -> Option<u32> {
         let timeout = self.controller.get().next_timeout();
         if timeout.is_some_and(|at_ns| at_ns <= now_ns)
             && self.controller.get_mut().on_timeout(now_ns)
@@ -234,7 +235,8 @@ impl PeerSending {
         [paced_ns, timeout_ns].into_iter().flatten().min()
     }
 
-    pub(super) fn refuse_feedback(&mut self) {
+    /// Counts a report that was refused because its counts contradict each other (P4.10).
+    pub(crate) fn refuse_feedback(&mut self) {
         self.refused_feedback += 1;
     }
 

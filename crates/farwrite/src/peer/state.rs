@@ -14,7 +14,6 @@ use farwrite_wire::timing::Timing;
 use super::credit_grants::CreditGrants;
 use super::credit_requests::{PACKETS_A_REQUEST, RequestTimes};
 use super::flight::ReportedPacket;
-use super::packet_log::Run;
 use super::reports::{NewestPacket, Reports};
 use super::send_queue::{PlaceInQueue, TurnEnd};
 use super::sending::PeerSending;
@@ -53,8 +52,8 @@ pub(crate) struct PeerState {
     pub(super) is_sealed: bool,
     overhead_bytes: u32,
     pub(super) timing: Timing,
-    pub(super) pacing: PeerSending,
-    pub(super) reports: Reports,
+    pub(crate) sending: PeerSending,
+    pub(crate) reports: Reports,
     pub(super) credit_grants: CreditGrants,
 }
 
@@ -118,7 +117,7 @@ impl PeerState {
             is_sealed,
             overhead_bytes,
             timing: options.timing,
-            pacing: PeerSending::new(
+            sending: PeerSending::new(
                 opened,
                 options.rate_control,
                 options.burst_bytes,
@@ -154,7 +153,7 @@ impl PeerState {
     /// Before the first measurement, pings may come faster: everything waits for the round trip.
     fn ping_spacing_ns(&self) -> u64 {
         let bytes = self.control_bytes(control::HEADER_BYTES);
-        let share_bps = (self.pacing.pace_bps() / PINGS_A_PAUSE).max(1);
+        let share_bps = (self.sending.pace_bps() / PINGS_A_PAUSE).max(1);
         match self.rtt.shortest_ns() {
             Some(_) => bytes * 8 * 1_000_000_000 / share_bps,
             None => 0,
@@ -183,26 +182,6 @@ impl PeerState {
         self.overhead_bytes.into()
     }
 
-    /// Returns how many bytes queue pair `index` may send now. The last packet may exceed this
-    /// number.
-    pub(crate) fn allowance(&mut self, now_ns: u64, index: u32) -> u64 {
-        self.pacing.allowance(now_ns, index)
-    }
-
-    pub(crate) fn note_departure(&mut self, now_ns: u64, run: &Run) {
-        self.pacing.note_departure(now_ns, run);
-    }
-
-    /// Returns how many data packets have left, repeats included.
-    pub(crate) fn sent_packets(&self) -> u64 {
-        self.pacing.sent_packets()
-    }
-
-    /// Returns whether the controller needs to know how much is left to send.
-    pub(crate) fn needs_backlog(&self) -> bool {
-        self.pacing.needs_backlog()
-    }
-
     pub(crate) fn end_turn(
         &mut self,
         now_ns: u64,
@@ -211,20 +190,14 @@ impl PeerState {
         end: &TurnEnd,
     ) {
         let waits = self.waits();
-        self.pacing.end_turn(now_ns, index, place, end, &waits);
-    }
-
-    /// Does the work that is due at `now_ns`. Returns the queue pair that may send now, if one
-    /// waits.
-    pub(crate) fn release(&mut self, now_ns: u64) -> Option<u32> {
-        self.pacing.release(now_ns)
+        self.sending.end_turn(now_ns, index, place, end, &waits);
     }
 
     /// Returns when the peer's state has work next: queue pairs to release, or a control message to send.
     pub(crate) fn next_ns(&self, now_ns: u64) -> Option<u64> {
         let messages = self.messages().into_iter().flatten();
         let times = messages.map(|(_, due_ns)| due_ns);
-        times.chain(self.pacing.next_ns(now_ns)).min()
+        times.chain(self.sending.next_ns(now_ns)).min()
     }
 
     /// Returns the queue pairs whose control packets must carry a message to the peer now.
@@ -237,7 +210,7 @@ impl PeerState {
     fn messages(&self) -> [Option<(u32, u64)>; 3] {
         [
             self.reports.due(),
-            self.pacing.request_due(),
+            self.sending.request_due(),
             self.credit_grants.due(),
         ]
     }
@@ -268,16 +241,11 @@ impl PeerState {
             .take(now_ns, index, period_ns, leaves_anyway, counters)
     }
 
-    /// Lets the report that queue pair `index` carries wait until `until_ns`.
-    pub(crate) fn postpone_report(&mut self, index: u32, until_ns: u64) {
-        self.reports.postpone(index, until_ns);
-    }
-
     /// Returns a request for credit, and credit, for a control packet of queue pair `index` that
     /// leaves now, if they are due.
     pub(crate) fn take_credit(&mut self, now_ns: u64, index: u32) -> [Option<Control>; 2] {
         let waits = self.waits();
-        let request = self.pacing.take_request(now_ns, index, &waits);
+        let request = self.sending.take_request(now_ns, index, &waits);
         let credit = self.credit_grants.take(now_ns, index, &waits);
         [
             request.map(Control::CreditRequest),
@@ -294,7 +262,7 @@ impl PeerState {
         index: u32,
         request: &CreditRequest,
     ) -> bool {
-        let RateControl::Eqds(options) = *self.pacing.choice() else {
+        let RateControl::Eqds(options) = *self.sending.choice() else {
             return false;
         };
         let waits = self.waits();
@@ -303,7 +271,7 @@ impl PeerState {
         let ahead_ns = self.rtt.smoothed_ns() + 4 * waits.period_ns;
         let bytes = u128::from(options.line_rate_bps) * u128::from(ahead_ns) / 8_000_000_000;
         let ahead_bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
-        let step_bytes = (PACKETS_A_REQUEST + 1) * self.pacing.packet_bytes();
+        let step_bytes = (PACKETS_A_REQUEST + 1) * self.sending.packet_bytes();
         let ahead_bytes = ahead_bytes.saturating_add(step_bytes);
         self.credit_grants
             .hear(now_ns, index, request, ahead_bytes, &waits);
@@ -313,12 +281,12 @@ impl PeerState {
     /// Handles credit of the peer, or refuses it.
     pub(crate) fn handle_credit(&mut self, now_ns: u64, credit: &Credit) {
         let waits = self.waits();
-        self.pacing.handle_credit(now_ns, credit, &waits);
+        self.sending.handle_credit(now_ns, credit, &waits);
     }
 
     /// Records a genuine control packet with `bytes` of payload that has arrived.
     pub(crate) fn note_control(&mut self, bytes: usize) {
-        if let RateControl::Eqds(_) = self.pacing.choice() {
+        if let RateControl::Eqds(_) = self.sending.choice() {
             let bytes = self.control_bytes(bytes);
             self.credit_grants.note_control(bytes);
         }
@@ -349,24 +317,15 @@ impl PeerState {
         report: &PeerFeedback,
     ) {
         let least_rtt_ns = self.round_trip().least_answer_ns();
-        self.pacing
+        self.sending
             .handle_feedback(now_ns, serial, named, report, least_rtt_ns);
-    }
-
-    /// Counts a report that was refused because its counts contradict each other (P4.10).
-    pub(crate) fn refuse_feedback(&mut self) {
-        self.pacing.refuse_feedback();
-    }
-
-    pub(crate) fn set_max_rate(&mut self, max_rate_bps: u64) {
-        self.pacing.set_max_rate(max_rate_bps);
     }
 
     pub(crate) fn stats(&self) -> PeerStats {
         let counts = self.reports.counts();
         let ecn_from_peer = EcnField::of(counts.data_packets, counts.ect_packets);
         let rtt_ns = self.rtt.smoothed_ns();
-        self.pacing
+        self.sending
             .stats(rtt_ns, self.overhead_bytes, ecn_from_peer)
     }
 }

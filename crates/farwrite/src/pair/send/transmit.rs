@@ -63,7 +63,7 @@ impl Pair {
             },
             Err(_) => TurnEnd::default(),
         };
-        if peer.needs_backlog() && halt.is_ok() {
+        if peer.sending.needs_backlog() && halt.is_ok() {
             end.backlog_bytes = self.backlog_bytes(peer.overhead_bytes());
             end.repeats = self.send.queue.starts_with_repeat();
         }
@@ -109,7 +109,7 @@ impl Pair {
             else {
                 return Ok(Halt::TurnOver);
             };
-            let allowance = peer.allowance(now_ns, self.name.index);
+            let allowance = peer.sending.allowance(now_ns, self.name.index);
             // One packet shows whether there is something to send that the pace does not allow.
             let packets = allowance.min(turn_bytes).div_ceil(packet_bytes);
             if !self.fill(now_ns, packets.max(1)) {
@@ -139,7 +139,7 @@ impl Pair {
                     replaces_lost: run.is_repeat && run.write.is_none(),
                 };
                 events.send_chunks(&run, per_chunk);
-                peer.note_departure(now_ns, &run);
+                peer.sending.note_departure(now_ns, &run);
             })?;
             if taken == 0 {
                 return Ok(Halt::Full);
