@@ -187,6 +187,11 @@ impl Connection {
     /// [`ConnectionOptions::silence_limit`](crate::ConnectionOptions::silence_limit).
     pub fn finish(&self, limit: Duration) {
         self.close();
+        self.wait_over(limit);
+    }
+
+    /// Waits until nothing is left to do for the connection.
+    fn wait_over(&self, limit: Duration) {
         // A thread that has ended has no connections.
         let _ = self.wait(limit, |session| {
             session
@@ -201,11 +206,7 @@ impl Connection {
     pub fn depart(&self, limit: Duration) {
         // A thread that has ended has no connections.
         let _ = self.on_session(|session, shared| session.depart(shared));
-        let _ = self.wait(limit, |session| {
-            session
-                .is_none_or(|session| session.is_over())
-                .then_some(())
-        });
+        self.wait_over(limit);
     }
 
     /// What this end knows of the peer and of the path to it. All queue pairs of the connection share it.

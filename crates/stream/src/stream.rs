@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::options::StreamOptions;
 use crate::receiver::StreamReceiver;
 use crate::sender::StreamSender;
-use crate::shared::Shared;
+use crate::shared::{HalfState, Shared};
 use crate::task::StreamTask;
 
 /// Bytes that are copied at a time. The endpoint's thread waits for that long at most.
@@ -283,13 +283,7 @@ impl WriteHalf {
     /// # Errors
     /// [`Error::TimedOut`], and the error that ended the direction.
     pub fn wait_delivered(&self) -> Result<(), Error> {
-        let wait = self
-            .shared
-            .sender
-            .wait(&self.shared.waker, self.timeout, |sender| {
-                Self::delivered(&mut sender.half)
-            });
-        wait?
+        self.wait(|sender| Self::delivered(&mut sender.half))?
     }
 
     /// Ends the direction, and waits until the peer has everything, has ended its direction, and
@@ -302,18 +296,21 @@ impl WriteHalf {
     pub fn close(self) -> Result<(), Error> {
         self.finish();
         self.wait_delivered()?;
-        let settled = self
-            .shared
-            .sender
-            .wait(&self.shared.waker, self.timeout, |sender| {
-                match sender.half.error() {
-                    // The peer has ended the connection after that.
-                    Some(_) if sender.half.had_delivered() => Some(Ok(())),
-                    Some(error) => Some(Err(error.clone())),
-                    None => sender.is_settled.then_some(Ok(())),
-                }
-            });
-        settled?
+        self.wait(|sender| match sender.half.error() {
+            // The peer has ended the connection after that.
+            Some(_) if sender.half.had_delivered() => Some(Ok(())),
+            Some(error) => Some(Err(error.clone())),
+            None => sender.is_settled.then_some(Ok(())),
+        })?
+    }
+
+    /// As [`Half::wait`](crate::shared::Half::wait), within the time limit of writes.
+    fn wait<R>(
+        &self,
+        ready: impl FnMut(&mut HalfState<StreamSender>) -> Option<R>,
+    ) -> Result<R, Error> {
+        let Shared { sender, waker, .. } = &*self.shared;
+        sender.wait(waker, self.timeout, ready)
     }
 
     /// Whether the peer has everything; `None` while it is not known.
@@ -337,14 +334,13 @@ impl WriteHalf {
 
 impl Read for ReadHalf {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        let wait = self
-            .shared
-            .receiver
-            .wait(&self.shared.waker, self.timeout, |receiver| {
-                let read = Self::take(&mut receiver.half, out)?;
-                Some((read, receiver.half.is_short()))
-            });
-        let (read, is_short) = wait?;
+        let Shared {
+            receiver, waker, ..
+        } = &*self.shared;
+        let (read, is_short) = receiver.wait(waker, self.timeout, |receiver| {
+            let read = Self::take(&mut receiver.half, out)?;
+            Some((read, receiver.half.is_short()))
+        })?;
         let read = read?;
         // Buffers may be free again.
         if is_short {
@@ -356,13 +352,7 @@ impl Read for ReadHalf {
 
 impl Write for WriteHalf {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let wait = self
-            .shared
-            .sender
-            .wait(&self.shared.waker, self.timeout, |sender| {
-                Self::give(&mut sender.half, bytes)
-            });
-        let written = wait??;
+        let written = self.wait(|sender| Self::give(&mut sender.half, bytes))??;
         self.shared.serve();
         Ok(written)
     }

@@ -87,6 +87,33 @@ impl Observer for Reports {
     }
 }
 
+/// The hooks of an end of a transfer. A receiver has a meeting.
+fn hooks<'a>(
+    meeting: Option<&'a Meeting>,
+    cancel: &'a Cancel,
+    observer: &'a Reports,
+) -> TransferHooks<'a> {
+    TransferHooks {
+        redirect: &crate::unchanged,
+        cancel,
+        observer,
+        port: meeting.map(|meeting| &meeting.port),
+        device: None,
+        memory: None,
+        max_rate: None,
+        when_blocked: None,
+    }
+}
+
+/// A file in a directory of its own.
+fn one_file(bytes: &[u8]) -> (tempfile::TempDir, Source) {
+    let directory = tempfile::tempdir().expect("directory");
+    let path = directory.path().join("file");
+    fs::write(&path, bytes).expect("write");
+    let source = Source::scan(&[path], &ScanOptions::default()).expect("a file");
+    (directory, source)
+}
+
 /// A link that starts when the receiver learns the address of the sender.
 struct Link {
     config: LinkConfig,
@@ -160,13 +187,8 @@ fn attempt(
     bytes: &[u8],
     meddle: impl Fn(&UdpEmulator) + Sync,
 ) -> Crossing {
-    let (from, to) = (
-        tempfile::tempdir().expect("directory"),
-        tempfile::tempdir().expect("directory"),
-    );
-    let path = from.path().join("file");
-    fs::write(&path, bytes).expect("write");
-    let source = Source::scan(&[path], &ScanOptions::default()).expect("a file");
+    let (_from, source) = one_file(bytes);
+    let to = tempfile::tempdir().expect("directory");
     let (cancel, observer) = (Cancel::default(), Reports::default());
     let results = travel(
         config,
@@ -208,13 +230,7 @@ fn travel(
             let redirect = |sender| Ok(link.emulator(sender).addresses()[0][1]);
             let hooks = TransferHooks {
                 redirect: &redirect,
-                cancel,
-                observer,
-                port: Some(&meeting.port),
-                device: None,
-                memory: None,
-                max_rate: None,
-                when_blocked: None,
+                ..hooks(Some(&meeting), cancel, observer)
             };
             let sender = Client::accept(&connection, cancel).expect("a hello");
             receive(sender, to, &limits, &hooks)
@@ -227,13 +243,7 @@ fn travel(
         };
         let hooks = TransferHooks {
             redirect: &redirect,
-            cancel,
-            observer,
-            port: None,
-            device: None,
-            memory: None,
-            max_rate: None,
-            when_blocked: None,
+            ..hooks(None, cancel, observer)
         };
         let sent = send(channel, &meeting.key, source, &settings, &hooks);
         [sent, receives.join().expect("no panic")]

@@ -1,5 +1,7 @@
 //! A peer that holds the key and says what is not due. Its transfer ends with one line, and others go on.
 
+use std::mem::discriminant;
+
 use farwrite_files::{
     Cause, Compare, CutoverAccepted, Delete, FileCause, Hello, Missing, OfferedSockets, Partial,
     Present, QpBlob, TransferPlan,
@@ -113,10 +115,10 @@ fn plan() -> TransferPlan {
 /// What to say after `right`, which is due, for each number of messages of it.
 fn lies(right: &[Message]) -> impl Iterator<Item = (&[Message], Message)> {
     (0..=right.len()).flat_map(move |told| {
-        let due = right.get(told).map(Message::kind);
+        let due = right.get(told).map(discriminant);
         let lies = each_kind().into_iter();
         // The first of the files follows the last.
-        let lies = lies.filter(move |lie| due.is_none_or(|due| due != lie.kind()));
+        let lies = lies.filter(move |lie| due.is_none_or(|due| due != discriminant(lie)));
         lies.map(move |lie| (&right[..told], lie))
     })
 }
@@ -132,31 +134,6 @@ fn say(channel: &mut Channel, right: &[Message], lie: &Message) -> Option<String
             return Some(reason.to_string());
         }
     }
-}
-
-pub(super) fn hooks<'a>(
-    meeting: Option<&'a Meeting>,
-    cancel: &'a Cancel,
-    observer: &'a Reports,
-) -> TransferHooks<'a> {
-    TransferHooks {
-        redirect: &crate::unchanged,
-        cancel,
-        observer,
-        port: meeting.map(|meeting| &meeting.port),
-        device: None,
-        memory: None,
-        max_rate: None,
-        when_blocked: None,
-    }
-}
-
-fn one_file(bytes: usize) -> (tempfile::TempDir, Source) {
-    let directory = tempfile::tempdir().expect("directory");
-    let path = directory.path().join("file");
-    fs::write(&path, pattern(bytes)).expect("write");
-    let source = Source::scan(&[path], &ScanOptions::default()).expect("a file");
-    (directory, source)
 }
 
 impl Heard {
@@ -199,7 +176,7 @@ fn a_receiver_takes_only_what_is_due() {
         heard.check(&lie);
     }
     assert_eq!(fs::read_dir(to.path()).expect("readable").count(), 0);
-    let (_from, source) = one_file(1000);
+    let (_from, source) = one_file(&pattern(1000));
     thread::scope(|scope| {
         let receives = scope.spawn(receive_one);
         let hooks = hooks(None, &cancel, &observer);
@@ -214,7 +191,7 @@ fn a_receiver_takes_only_what_is_due() {
 fn send_to(liar: impl FnOnce(&mut Channel) -> Option<String> + Send) -> Heard {
     let meeting = Meeting::new();
     let (cancel, observer) = (Cancel::default(), Reports::default());
-    let (_from, source) = one_file(1_000_000);
+    let (_from, source) = one_file(&pattern(1_000_000));
     let settings = SendSettings {
         mtu: Some(1024),
         ..adaptive_settings()

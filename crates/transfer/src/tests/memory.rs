@@ -5,13 +5,8 @@ use crate::MemoryPool;
 
 #[test]
 fn a_transfer_that_finds_no_memory_is_busy() {
-    let (from, to) = (
-        tempfile::tempdir().expect("directory"),
-        tempfile::tempdir().expect("directory"),
-    );
-    let path = from.path().join("file");
-    fs::write(&path, pattern(1_000_000)).expect("write");
-    let source = Source::scan(&[path], &ScanOptions::default()).expect("a file");
+    let (_from, source) = one_file(&pattern(1_000_000));
+    let to = tempfile::tempdir().expect("directory");
     // The places have nothing for themselves, and another transfer has what is for all.
     let pool = MemoryPool::new(1 << 20, usize::MAX);
     let (mut lists, mut messages) = (pool.join_lists(), pool.join());
@@ -23,14 +18,8 @@ fn a_transfer_that_finds_no_memory_is_busy() {
     let (cancel, observer) = (Cancel::default(), Reports::default());
     let receive_one = || {
         let hooks = TransferHooks {
-            redirect: &crate::unchanged,
-            cancel: &cancel,
-            observer: &observer,
-            port: Some(&meeting.port),
-            device: None,
             memory: Some(&pool),
-            max_rate: None,
-            when_blocked: None,
+            ..hooks(Some(&meeting), &cancel, &observer)
         };
         let sender = Client::accept(&meeting.accept(), &cancel).expect("a hello");
         receive(sender, to.path(), &limits, &hooks)
@@ -49,16 +38,7 @@ fn a_transfer_that_finds_no_memory_is_busy() {
             receive_one()
         });
         let channel = meeting.connect();
-        let hooks = TransferHooks {
-            redirect: &crate::unchanged,
-            cancel: &cancel,
-            observer: &observer,
-            port: None,
-            device: None,
-            memory: None,
-            max_rate: None,
-            when_blocked: None,
-        };
+        let hooks = hooks(None, &cancel, &observer);
         let sent = send(channel, &meeting.key, source, &settings, &hooks);
         receives.join().expect("no panic").expect("received");
         sent.expect("the sender has tried again");

@@ -2,7 +2,6 @@
 
 use std::net::IpAddr;
 
-use super::lies::hooks;
 use super::*;
 use crate::Error;
 use crate::channel_writer::ChannelWriter;
