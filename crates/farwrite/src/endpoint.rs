@@ -183,7 +183,7 @@ impl<F: Fabric> Endpoint<F> {
             control_key,
             self.reports_events,
         )?;
-        self.receiving.insert(name.index, pair.receive());
+        self.receiving.insert(name.index, &pair.receive);
         self.queue_pairs.insert(pair);
         Ok(name)
     }
@@ -288,14 +288,14 @@ impl<F: Fabric> Endpoint<F> {
         self.schedule.remove(index);
         self.users.wake(index);
         self.turns.remove(index);
-        self.receiving.remove(index, pair.name().serial);
+        self.receiving.remove(index, pair.name.serial);
         if let Some(peer) = pair.peer_number()
             && self.peers.leave(peer, index, pair.place_in_queue())
         {
             self.peer_schedule.remove(peer_index(peer));
         }
         // Threads may still read its parity memory, which is deregistered now.
-        let settled = self.coding.forget((index, pair.name().serial));
+        let settled = self.coding.forget((index, pair.name.serial));
         let destroyed = pair.destroy(&mut self.fabric);
         settled.and(destroyed).map_err(Error::from)
     }

@@ -69,9 +69,10 @@ pub(crate) struct Coded {
     pub(crate) output: Vec<u8>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 enum CodedBy {
     /// The owner, when it hands out a task.
+    #[default]
     Here,
     Threads(Threads),
     /// The owner, but the results come later, as if other cores computed them.
@@ -82,7 +83,7 @@ enum CodedBy {
     },
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Coding {
     place: CodedBy,
     /// Results that threads have handed over and the owner has not taken.
@@ -100,22 +101,6 @@ pub(crate) struct Coding {
     spare: Vec<Vec<u8>>,
     /// Codes what the owner codes itself.
     coder: Coder,
-}
-
-impl Default for Coding {
-    fn default() -> Self {
-        Self {
-            place: CodedBy::Here,
-            ready: VecDeque::new(),
-            tasks: 0,
-            bytes: 0,
-            at_threads: Vec::new(),
-            line: Line::default(),
-            granted: BTreeSet::new(),
-            spare: Vec::new(),
-            coder: Coder::default(),
-        }
-    }
 }
 
 impl Coding {

@@ -217,7 +217,7 @@ impl<F: Fabric> Endpoint<F> {
         for departed in self.departed.drain(..) {
             let context = CompletionContext::decode(departed.context);
             if let Some(pair) = self.queue_pairs.live(context.index)
-                && pair.name().serial == context.serial
+                && pair.name.serial == context.serial
             {
                 pair.handle_departed(self.now_ns, departed.qpn, departed.wr_id);
                 self.schedule.wake(context.index);
@@ -237,7 +237,7 @@ impl<F: Fabric> Endpoint<F> {
         for coded in coded.drain(..) {
             let (index, serial) = coded.about.pair;
             if let Some(pair) = self.queue_pairs.live(index)
-                && pair.name().serial == serial
+                && pair.name.serial == serial
             {
                 let handled = pair.handle_coded(&mut self.fabric, &coded, now_ns);
                 self.schedule.wake(index);
@@ -265,11 +265,11 @@ impl<F: Fabric> Endpoint<F> {
             event,
         } = notice;
         let pair = self.queue_pairs.live(index);
-        let Some(pair) = pair.filter(|pair| pair.name().serial == serial) else {
+        let Some(pair) = pair.filter(|pair| pair.name.serial == serial) else {
             return;
         };
         if !matches!(event, Event::Arrived) {
-            pair.receive().took_notice();
+            pair.receive.took_notice();
         }
         match event {
             Event::Arrived => {}

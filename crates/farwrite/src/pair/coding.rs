@@ -100,7 +100,7 @@ impl Pair {
         job: &Job,
     ) -> Result<Option<(TaskInfo, Option<Source>)>, Error> {
         let send = self.send.open.get(&job.message);
-        let Some((data, parity)) = send.and_then(|s| s.source().zip(s.parity())) else {
+        let Some((data, parity)) = send.and_then(|s| s.source.zip(s.parity)) else {
             return Ok(None);
         };
         let Some(group) = parity.layout.group(job.group as usize) else {
@@ -182,7 +182,7 @@ impl Pair {
         if !layout.code().recoverable(group.data_chunks, &present) {
             return Ok(None);
         }
-        let target = recv.target();
+        let target = recv.target;
         let start = target.offset + group.data.start as u64;
         let data = source(fabric, target.region.lkey, start)?;
         let parity = source(fabric, region.scratch.lkey, group.parity.start as u64)?;
@@ -222,12 +222,12 @@ impl Pair {
         let TaskInfo { job, group, .. } = &coded.about;
         let view = self.sender_view(now_ns);
         let send = self.send.open.get(&job.message);
-        let Some((send, parity)) = send.and_then(|send| Some((send, send.parity()?))) else {
+        let Some((send, parity)) = send.and_then(|send| Some((send, send.parity?))) else {
             return Ok(());
         };
         let start = group.parity.start as u64;
-        fabric.copy_in(parity.scratch().lkey, start, &coded.output)?;
-        if let Some(sender) = self.halves.senders.get(send.scheme()) {
+        fabric.copy_in(parity.scratch.lkey, start, &coded.output)?;
+        if let Some(sender) = self.halves.senders.get(send.scheme) {
             sender.handle_job(&view, job);
         }
         Ok(())
@@ -246,7 +246,7 @@ impl Pair {
         let Some(recv) = self.recv.open.get(&job.message) else {
             return Ok(());
         };
-        let (target, scheme) = (recv.target(), recv.scheme());
+        let (target, scheme) = (recv.target, recv.scheme());
         let received = self.sdr.received();
         // Chunks that arrived meanwhile stay as they are.
         let first = job.group as usize * layout.code().k();

@@ -185,7 +185,7 @@ impl Pair {
             send.note_ack(now_ns, ack);
         }
         self.events.send_reported(report);
-        if let Some(sender) = self.halves.senders.get(send.scheme()) {
+        if let Some(sender) = self.halves.senders.get(send.scheme) {
             sender.handle_report(&view, report);
         }
     }

@@ -8,7 +8,6 @@ use farwrite_wire::control::{Outcome, Withdrawal};
 
 use super::Pair;
 use super::recv::OpenRecv;
-use super::send::OpenSend;
 use crate::error::Error;
 use crate::registry::{Registry, TableArrivals};
 
@@ -95,14 +94,14 @@ impl Pair {
         fabric: &mut Adapter<F>,
         known: &Registry,
     ) -> Result<(), Error> {
-        let is_bounded = |recv: &OpenRecv| recv.repair().is_some_and(|repair| repair.is_bounded);
+        let is_bounded = |recv: &OpenRecv| recv.repair.is_some_and(|repair| repair.is_bounded);
         let open = self.recv.open.iter().filter(|(_, recv)| is_bounded(recv));
         let received: Vec<u64> = open.map(|(message, _)| *message).collect();
         for message in received {
             self.end_recv_early(fabric, message)?;
         }
         let open = self.send.open.iter();
-        let bounded = open.filter(|(_, send)| known.is_bounded(send.scheme()));
+        let bounded = open.filter(|(_, send)| known.is_bounded(send.scheme));
         let sent: Vec<u64> = bounded.map(|(message, _)| *message).collect();
         for message in sent {
             self.end_send_early(message);
@@ -135,7 +134,7 @@ impl Pair {
             return Ok(());
         };
         let scheme = recv
-            .repair()
+            .repair
             .filter(|repair| repair.is_bounded)
             .map(|repair| repair.scheme);
         let accepts_partial = recv.terms.accepts_partial;
@@ -193,7 +192,7 @@ impl Pair {
 
     /// Ends a send as at its deadline.
     fn end_send_early(&mut self, message: u64) {
-        let scheme = self.send.open.get(&message).map(OpenSend::scheme);
+        let scheme = self.send.open.get(&message).map(|send| send.scheme);
         let sender = scheme.and_then(|tag| self.halves.senders.get(tag));
         let may_end = sender.is_none_or(|sender| sender.may_end_partial(message));
         let outcome = match may_end && self.sdr.accepts_partial(message) {

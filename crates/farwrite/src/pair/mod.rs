@@ -43,10 +43,10 @@ pub use stats::QpStats;
 
 /// A queue pair. It has a sending side, a receiving side and a control side over one SDR core.
 pub(crate) struct Pair {
-    name: QueuePair,
+    pub(crate) name: QueuePair,
     options: QpOptions,
     sdr: SdrQp,
-    receive: Arc<PairReceive>,
+    pub(crate) receive: Arc<PairReceive>,
     resources: FabricResources,
     halves: SchemeHalves,
     send: SendState,
@@ -228,14 +228,6 @@ impl Pair {
 
     pub(crate) fn place_in_queue(&self) -> peer::PlaceInQueue {
         self.send.place_in_queue
-    }
-
-    pub(crate) fn name(&self) -> QueuePair {
-        self.name
-    }
-
-    pub(crate) fn receive(&self) -> &Arc<PairReceive> {
-        &self.receive
     }
 
     pub(crate) fn geometry(&self) -> &Geometry {

@@ -10,7 +10,6 @@ use farwrite_sdr::Place;
 use farwrite_wire::control::SchemeTag;
 
 use super::Pair;
-use super::send::OpenSend;
 use crate::error::Error;
 use crate::memory::{MemoryRegion, MrSlice};
 use crate::registry::Registry;
@@ -38,14 +37,10 @@ pub(super) struct ParityRegion {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Parity {
     pub(super) layout: Layout,
-    scratch: Scratch,
+    pub(super) scratch: Scratch,
 }
 
 impl Parity {
-    pub(super) fn scratch(&self) -> Scratch {
-        self.scratch
-    }
-
     /// Returns the parity of a message as a source for sending.
     pub(super) fn source(&self) -> MrSlice {
         let region = MemoryRegion {
@@ -172,7 +167,7 @@ impl Pair {
         if bytes > most_bytes {
             return Ok(false);
         }
-        let target = fabric.region(recv.target().region.lkey)?;
+        let target = fabric.region(recv.target.region.lkey)?;
         let is_ghost = target.is_ghost();
         let taken = self.parity_memory.take(fabric, bytes, most_bytes, is_ghost);
         let scratch = match taken {
@@ -208,9 +203,7 @@ impl Pair {
             && layout.parity_bytes() as u64 <= most_bytes
         {
             let bytes = layout.parity_bytes() as u64;
-            let region = send
-                .source()
-                .map(|source| fabric.region(source.region.lkey));
+            let region = send.source.map(|source| fabric.region(source.region.lkey));
             let region = region.transpose()?;
             let is_ghost = region.is_some_and(|region| region.is_ghost());
             send.parity = match self.parity_memory.take(fabric, bytes, most_bytes, is_ghost) {
@@ -237,9 +230,7 @@ impl Pair {
     fn parity_of_sends(&self) -> impl Iterator<Item = Scratch> {
         let leaving = self.send.leaving.values().map(|(send, _)| send);
         let sends = self.send.open.values().chain(leaving);
-        sends
-            .filter_map(OpenSend::parity)
-            .map(|parity| parity.scratch)
+        sends.filter_map(|send| Some(send.parity?.scratch))
     }
 
     /// Returns all parity memory to the fabric. The memory of receives was taken back before.
@@ -258,8 +249,8 @@ impl Pair {
     pub(super) fn parity_clear(&mut self, now_ns: u64, message: u64) {
         let view = self.sender_view(now_ns);
         if let Some(send) = self.send.open.get(&message)
-            && send.parity().is_some()
-            && let Some(sender) = self.halves.senders.get(send.scheme())
+            && send.parity.is_some()
+            && let Some(sender) = self.halves.senders.get(send.scheme)
         {
             sender.handle_parity_clear(&view, message);
         }

@@ -202,6 +202,7 @@ impl CreditRequests {
 
 #[cfg(test)]
 mod tests {
+    use super::CreditEffect::{Granted, Overtaken, Refused};
     use super::*;
 
     const WAITS: RequestTimes = RequestTimes {
@@ -250,10 +251,7 @@ mod tests {
         }
         assert_eq!(times, [100, 300, 600, 900]);
         // Credit came late once, so repeats come later.
-        assert_eq!(
-            grant_at(&mut requests, 910, 7, 100),
-            CreditEffect::Granted(100)
-        );
+        assert_eq!(grant_at(&mut requests, 910, 7, 100), Granted(100));
         assert_eq!(requests.due(), Some((1, 910 + WAITS.longest_ns)));
     }
 
@@ -263,10 +261,7 @@ mod tests {
         for packets in 1..=16 {
             let now_ns = packets * 20;
             let sum = packets * PACKET;
-            assert_eq!(
-                grant_at(&mut requests, now_ns, 7, sum),
-                CreditEffect::Granted(sum)
-            );
+            assert_eq!(grant_at(&mut requests, now_ns, 7, sum), Granted(sum));
             let again_ns = requests.due().expect("credit is short").1;
             assert_eq!(again_ns, now_ns + WAITS.answer_ns);
             requests.note(now_ns, 1, (sum, 5_000 - sum), &WAITS);
@@ -283,10 +278,7 @@ mod tests {
         for packets in 1..=8 {
             let now_ns = packets * 140;
             let sum = packets * PACKET;
-            assert_eq!(
-                grant_at(&mut requests, now_ns, 7, sum),
-                CreditEffect::Granted(sum)
-            );
+            assert_eq!(grant_at(&mut requests, now_ns, 7, sum), Granted(sum));
             requests.note(now_ns, 1, (sum, 5_000 - sum), &WAITS);
             let again_ns = requests.due().expect("credit is short").1;
             assert!(again_ns > now_ns + 140, "{packets}");
@@ -302,11 +294,11 @@ mod tests {
             Some((2, 100)),
             "the receiver can grant 50 packets"
         );
-        assert_eq!(grant(&mut requests, 7, 4_000), CreditEffect::Granted(4_000));
+        assert_eq!(grant(&mut requests, 7, 4_000), Granted(4_000));
         requests.note(3, 2, (0, 6_000), &WAITS);
         assert_eq!(requests.due(), Some((2, 10)));
         assert!(requests.take(10, 2, &WAITS).is_some());
-        assert_eq!(grant(&mut requests, 7, 6_000), CreditEffect::Granted(6_000));
+        assert_eq!(grant(&mut requests, 7, 6_000), Granted(6_000));
         requests.note(20, 2, (2_000, 4_000), &WAITS);
         assert_eq!(requests.due(), None);
     }
@@ -314,7 +306,7 @@ mod tests {
     #[test]
     fn what_is_no_longer_wanted_is_taken_back_once() {
         let mut requests = requests();
-        assert_eq!(grant(&mut requests, 7, 1_000), CreditEffect::Granted(1_000));
+        assert_eq!(grant(&mut requests, 7, 1_000), Granted(1_000));
         requests.note(20, 1, (1_000, 0), &WAITS);
         let request = requests
             .take(20, 1, &WAITS)
@@ -323,19 +315,19 @@ mod tests {
         requests.note(40, 1, (1_000, 0), &WAITS);
         assert_eq!(requests.due(), None);
         // Credit for the earlier request may be under way.
-        assert_eq!(grant(&mut requests, 7, 5_000), CreditEffect::Granted(5_000));
+        assert_eq!(grant(&mut requests, 7, 5_000), Granted(5_000));
     }
 
     #[test]
     fn credit_that_was_never_wanted_is_refused_and_old_credit_ignored() {
         let mut requests = requests();
-        assert_eq!(grant(&mut requests, 7, 5_001), CreditEffect::Refused);
-        assert_eq!(grant(&mut requests, 7, u64::MAX), CreditEffect::Refused);
-        assert_eq!(grant(&mut requests, 8, 10), CreditEffect::Refused);
-        assert_eq!(grant(&mut requests, 6, u64::MAX), CreditEffect::Overtaken);
-        assert_eq!(grant(&mut requests, 7, 3_000), CreditEffect::Granted(3_000));
-        assert_eq!(grant(&mut requests, 7, 2_000), CreditEffect::Overtaken);
-        assert_eq!(grant(&mut requests, 7, 3_000), CreditEffect::Overtaken);
+        assert_eq!(grant(&mut requests, 7, 5_001), Refused);
+        assert_eq!(grant(&mut requests, 7, u64::MAX), Refused);
+        assert_eq!(grant(&mut requests, 8, 10), Refused);
+        assert_eq!(grant(&mut requests, 6, u64::MAX), Overtaken);
+        assert_eq!(grant(&mut requests, 7, 3_000), Granted(3_000));
+        assert_eq!(grant(&mut requests, 7, 2_000), Overtaken);
+        assert_eq!(grant(&mut requests, 7, 3_000), Overtaken);
     }
 
     #[test]

@@ -223,12 +223,23 @@ fn since(report: &PeerFeedback, latest: &PeerFeedback) -> Option<PeerFeedback> {
 mod tests {
     use proptest::prelude::*;
 
+    use super::CountEffect::{Excess, Now, Overtaken, Refused};
     use super::*;
 
-    const SENT: Amount = Amount {
-        packets: 100,
-        bytes: 100_000,
-    };
+    const SENT: Amount = amount(100);
+
+    /// Packets of 1000 bytes.
+    const fn amount(packets: u64) -> Amount {
+        let bytes = packets * 1_000;
+        Amount { packets, bytes }
+    }
+
+    fn stale(packets: u64, marked_packets: u64) -> StaleCounts {
+        StaleCounts {
+            packets,
+            marked_packets,
+        }
+    }
 
     fn report(epoch: u64, packets: u64) -> PeerFeedback {
         PeerFeedback {
@@ -260,38 +271,17 @@ mod tests {
     #[test]
     fn counts_follow_the_newest_report() {
         let mut received = Received::default();
-        assert_eq!(
-            take(&mut received, &report(1, 10), 10_000, SENT),
-            CountEffect::Now
-        );
-        assert_eq!(
-            take(&mut received, &report(1, 30), 30_000, SENT),
-            CountEffect::Now
-        );
-        assert_eq!(
-            take(&mut received, &report(1, 20), 20_000, SENT),
-            CountEffect::Overtaken
-        );
-        assert_eq!(
-            received.delivered,
-            Amount {
-                packets: 30,
-                bytes: 30_000
-            }
-        );
-        assert_eq!(
-            (received.own_marked_packets, received.dropped_packets),
-            (15, 3)
-        );
+        assert_eq!(take(&mut received, &report(1, 10), 10_000, SENT), Now);
+        assert_eq!(take(&mut received, &report(1, 30), 30_000, SENT), Now);
+        assert_eq!(take(&mut received, &report(1, 20), 20_000, SENT), Overtaken);
+        assert_eq!(received.delivered, amount(30));
+        let marked_and_dropped = (received.own_marked_packets, received.dropped_packets);
+        assert_eq!(marked_and_dropped, (15, 3));
     }
 
     #[test]
     fn counts_that_decrease_are_refused() {
         let mut received = Received::default();
-        let stale = |packets, marked_packets| StaleCounts {
-            packets,
-            marked_packets,
-        };
         let first = PeerFeedback {
             stale: stale(9, 2),
             ..report(1, 30)
@@ -328,35 +318,23 @@ mod tests {
             },
         ];
         for bad in less {
-            assert_eq!(
-                take(&mut received, &bad, 31_000, SENT),
-                CountEffect::Refused,
-                "{bad:?}"
-            );
+            let effect = take(&mut received, &bad, 31_000, SENT);
+            assert_eq!(effect, Refused, "{bad:?}");
         }
         assert_eq!(received.delivered.packets, 30);
-        assert_eq!(take(&mut received, &next, 31_000, SENT), CountEffect::Now);
+        assert_eq!(take(&mut received, &next, 31_000, SENT), Now);
     }
 
     #[test]
     fn more_than_was_sent_counts_up_to_the_newest_packet_and_later_reports_go_on_from_there() {
         let mut received = Received::default();
-        assert_eq!(
-            take(&mut received, &report(1, 50), 50_000, SENT),
-            CountEffect::Now
-        );
+        assert_eq!(take(&mut received, &report(1, 50), 50_000, SENT), Now);
         // A thousand copies come, and 10 packets. 40 are in flight.
         let flooded = take(&mut received, &report(1, 1_060), 60_000, SENT);
-        assert_eq!(flooded, CountEffect::Excess);
+        assert_eq!(flooded, Excess);
         assert_eq!(received.delivered.bytes, 60_000);
-        let sent = Amount {
-            packets: 200,
-            bytes: 200_000,
-        };
-        assert_eq!(
-            take(&mut received, &report(1, 1_100), 110_000, sent),
-            CountEffect::Now
-        );
+        let later = take(&mut received, &report(1, 1_100), 110_000, amount(200));
+        assert_eq!(later, Now);
         assert_eq!(received.delivered.bytes, 100_000);
     }
 
@@ -364,25 +342,10 @@ mod tests {
     fn a_receiver_that_opens_its_state_again_goes_on() {
         let mut received = Received::default();
         take(&mut received, &report(1, 30), 30_000, SENT);
-        assert_eq!(
-            take(&mut received, &report(2, 5), 40_000, SENT),
-            CountEffect::Now
-        );
-        assert_eq!(
-            received.delivered,
-            Amount {
-                packets: 35,
-                bytes: 35_000
-            }
-        );
-        assert_eq!(
-            take(&mut received, &report(1, 31), 31_000, SENT),
-            CountEffect::Overtaken
-        );
-        assert_eq!(
-            take(&mut received, &report(2, 6), 41_000, SENT),
-            CountEffect::Now
-        );
+        assert_eq!(take(&mut received, &report(2, 5), 40_000, SENT), Now);
+        assert_eq!(received.delivered, amount(35));
+        assert_eq!(take(&mut received, &report(1, 31), 31_000, SENT), Overtaken);
+        assert_eq!(take(&mut received, &report(2, 6), 41_000, SENT), Now);
         assert_eq!(received.delivered.packets, 36);
     }
 
@@ -390,7 +353,7 @@ mod tests {
     fn a_receiver_that_opened_its_state_earlier_is_taken_from_its_first_report_on() {
         let mut received = Received::default();
         let first = take(&mut received, &report(1, 5_000), 90_000, SENT);
-        assert_eq!(first, CountEffect::Excess);
+        assert_eq!(first, Excess);
         assert_eq!(
             received.delivered,
             Amount {
@@ -398,18 +361,10 @@ mod tests {
                 bytes: 90_000
             }
         );
-        assert_eq!(
-            (received.own_marked_packets, received.dropped_packets),
-            (0, 0)
-        );
-        let sent = Amount {
-            packets: 200,
-            bytes: 200_000,
-        };
-        assert_eq!(
-            take(&mut received, &report(1, 5_050), 150_000, sent),
-            CountEffect::Now
-        );
+        let marked_and_dropped = (received.own_marked_packets, received.dropped_packets);
+        assert_eq!(marked_and_dropped, (0, 0));
+        let later = take(&mut received, &report(1, 5_050), 150_000, amount(200));
+        assert_eq!(later, Now);
         assert_eq!(
             received.delivered,
             Amount {
@@ -432,20 +387,10 @@ mod tests {
             ..PeerFeedback::default()
         };
         let mut received = Received::default();
-        assert_eq!(
-            take(&mut received, &report(4, 3_136), 64, sent),
-            CountEffect::Excess
-        );
+        assert_eq!(take(&mut received, &report(4, 3_136), 64, sent), Excess);
         // One of 64 bytes, and a late one of 1088 bytes.
-        assert_eq!(
-            take(&mut received, &report(6, 4_288), 128, sent),
-            CountEffect::Excess
-        );
-        let all = Amount {
-            packets: 2,
-            bytes: 128,
-        };
-        assert_eq!(received.delivered, all);
+        assert_eq!(take(&mut received, &report(6, 4_288), 128, sent), Excess);
+        assert_eq!(received.delivered, sent);
     }
 
     /// The marks on copies are not those of the path.
@@ -460,26 +405,20 @@ mod tests {
         let flooded = PeerFeedback {
             marked_packets: 502,
             ect_packets: 530,
-            stale: StaleCounts {
-                packets: 500,
-                marked_packets: 500,
-            },
+            stale: stale(500, 500),
             ..report(1, 530)
         };
-        assert_eq!(received.take(&flooded, &left), CountEffect::Excess);
+        assert_eq!(received.take(&flooded, &left), Excess);
         let counted = (received.own_packets, received.own_marked_packets);
         assert_eq!(counted, (35, 0), "30 with new data, and 5 that left again");
         let next = PeerFeedback {
             received_packets: 1_050,
             marked_packets: 1_004,
             ect_packets: 1_050,
-            stale: StaleCounts {
-                packets: 1_000,
-                marked_packets: 1_000,
-            },
+            stale: stale(1_000, 1_000),
             ..flooded
         };
-        assert_eq!(received.take(&next, &left), CountEffect::Excess);
+        assert_eq!(received.take(&next, &left), Excess);
         let counted = (received.own_packets, received.own_marked_packets);
         assert_eq!(counted, (55, 2), "20 more with new data");
     }
@@ -510,7 +449,7 @@ mod tests {
         ) {
             let mut received = Received::default();
             let mut before = Amount::default();
-            for (epoch, [packets, bytes, ect, marked, dropped, stale, both], newest_bytes) in reports {
+            for (epoch, [packets, bytes, ect, marked, dropped, old, both], newest_bytes) in reports {
                 let report = PeerFeedback {
                     epoch,
                     received_packets: packets,
@@ -518,10 +457,7 @@ mod tests {
                     ect_packets: ect,
                     marked_packets: marked,
                     dropped_packets: dropped,
-                    stale: StaleCounts {
-                        packets: stale,
-                        marked_packets: both,
-                    },
+                    stale: stale(old, both),
                     ..PeerFeedback::default()
                 };
                 take(&mut received, &report, newest_bytes % (SENT.bytes + 1), SENT);
@@ -538,10 +474,8 @@ mod tests {
         /// report without copies adds what arrived, whatever came before it.
         #[test]
         fn copies_never_stop_the_counts(steps in steps()) {
-            const BYTES: u64 = 1_000;
             let mut received = Received::default();
             let (mut sent, mut arrived, mut copies) = (0, 0, 0);
-            let amount = |packets| Amount { packets, bytes: packets * BYTES };
             for step in steps {
                 let before = received.delivered;
                 sent += step.sent;
@@ -551,20 +485,20 @@ mod tests {
                 let report = PeerFeedback {
                     epoch: 1,
                     received_packets: arrived + copies,
-                    received_bytes: (arrived + copies) * BYTES,
-                    stale: StaleCounts { packets: copies, marked_packets: 0 },
+                    received_bytes: amount(arrived + copies).bytes,
+                    stale: stale(copies, 0),
                     ..PeerFeedback::default()
                 };
-                let taken = take(&mut received, &report, sent * BYTES, amount(sent));
-                prop_assert_ne!(taken, CountEffect::Refused);
+                let taken = take(&mut received, &report, amount(sent).bytes, amount(sent));
+                prop_assert_ne!(taken, Refused);
                 let now = received.delivered;
                 prop_assert!(now.is_within(amount(sent)));
                 if step.copies == 0 {
-                    prop_assert_eq!(taken, CountEffect::Now);
-                    prop_assert_eq!(now.bytes, before.bytes + fresh * BYTES);
+                    prop_assert_eq!(taken, Now);
+                    prop_assert_eq!(now.bytes, before.bytes + amount(fresh).bytes);
                 }
                 prop_assert_eq!(received.stale_packets, copies);
-                prop_assert!(now.bytes >= before.bytes + fresh * BYTES);
+                prop_assert!(now.bytes >= before.bytes + amount(fresh).bytes);
             }
         }
     }

@@ -18,7 +18,7 @@ use crate::handle::QueuePair;
 /// A route with its peer.
 #[derive(Debug)]
 pub(super) struct KeptRoute {
-    route: Route,
+    pub(super) route: Route,
     /// The addresses in the offers of both ends.
     local: SocketAddr,
     peer: SocketAddr,
@@ -27,9 +27,9 @@ pub(super) struct KeptRoute {
     queue_pairs: Vec<QueuePair>,
     users: RouteUsers,
     /// Route packets from the peer.
-    heard_packets: u64,
-    /// When something came from the peer.
-    heard_ns: Option<u64>,
+    pub(super) heard_packets: u64,
+    /// When a route packet or packets of queue pairs came from the peer.
+    pub(super) heard_ns: Option<u64>,
     refusals: Refusals,
     size: SizeWatch,
 }
@@ -70,27 +70,9 @@ impl KeptRoute {
     }
 
     /// As [`Route::know`].
-    pub(super) fn know(
-        &mut self,
-        flow: (std::net::SocketAddr, std::net::SocketAddr),
-        rtt: Duration,
-    ) -> bool {
+    pub(super) fn know(&mut self, flow: (SocketAddr, SocketAddr), rtt: Duration) -> bool {
         let rtt_ns = u64::try_from(rtt.as_nanos()).unwrap_or(u64::MAX);
         self.route.know(flow, rtt_ns)
-    }
-
-    pub(super) fn heard_packets(&self) -> u64 {
-        self.heard_packets
-    }
-
-    /// When a route packet or packets of queue pairs came from the peer.
-    pub(super) fn heard_ns(&self) -> Option<u64> {
-        self.heard_ns
-    }
-
-    /// As [`Route::answered_ns`].
-    pub(super) fn answered_ns(&self) -> u64 {
-        self.route.answered_ns()
     }
 
     /// Moves this end to another local address, with the queue pairs.
@@ -100,16 +82,6 @@ impl KeptRoute {
         // The queue pairs look up the source of their packets again, even if the peer sees the same
         // address of a translator as before.
         self.users.move_again();
-    }
-
-    /// Probes the peer soon, unless something comes from it.
-    pub(super) fn ask(&mut self, now_ns: u64) {
-        self.route.ask(now_ns);
-    }
-
-    /// Probes the peer at once.
-    pub(super) fn probe(&mut self, now_ns: u64) {
-        self.route.probe_now(now_ns);
     }
 
     /// Since when ICMP says that nobody is at the peer's port, by the count of such messages.
@@ -135,11 +107,7 @@ impl KeptRoute {
         if let Some(addresses) = self.users.follow(&self.route) {
             self.move_queue_pairs(endpoint, addresses)?;
         }
-        Ok(self.next_ns().max(now_ns + LEAST_WAIT_NS))
-    }
-
-    pub(super) fn next_ns(&self) -> u64 {
-        self.route.next_ns()
+        Ok(self.route.next_ns().max(now_ns + LEAST_WAIT_NS))
     }
 
     fn move_queue_pairs<F: HasSockets>(
@@ -196,10 +164,6 @@ impl KeptRoute {
         endpoint.set_routes(qp, &[qp_route(self.local.ip(), addresses)])?;
         self.queue_pairs.push(qp);
         Ok(())
-    }
-
-    pub(super) fn addresses(&self) -> Option<Addresses> {
-        self.route.addresses()
     }
 
     /// What was found until `now_ns`.

@@ -243,9 +243,7 @@ impl RouteKeeper {
         flow: (SocketAddr, SocketAddr),
         rtt: Duration,
     ) -> Result<(), RouteError> {
-        let joined = self.entry_mut(id)?.joined.as_mut();
-        let (_, kept) = joined.ok_or(RouteError::NotFound(id.serial))?;
-        match kept.know(flow, rtt) {
+        match self.joined_mut(id)?.know(flow, rtt) {
             true => Ok(()),
             false => Err(RouteError::NoAddress { address: flow.0 }),
         }
@@ -348,10 +346,8 @@ impl RouteKeeper {
     /// [`RouteError::PortRewritten`], [`RouteError::Blocked`] or [`RouteError::TooLarge`] if there is
     /// no route of use; [`RouteError::NoSuchRoute`], [`RouteError::NotFound`] without a peer.
     pub fn found(&self, id: RouteId, patience: Duration) -> Result<Option<FoundRoute>, RouteError> {
-        let joined = self.entry(id)?.joined.as_ref();
-        let (_, kept) = joined.ok_or(RouteError::NotFound(id.serial))?;
         let reserved_bytes = self.reserved_bytes;
-        match kept.found(self.now_ns, patience) {
+        match self.joined(id)?.found(self.now_ns, patience) {
             Ok(found) => Ok(found.map(|found| FoundRoute {
                 mtu: found.mtu.map(|mtu| mtu.saturating_sub(reserved_bytes)),
                 ..found
@@ -373,8 +369,7 @@ impl RouteKeeper {
     /// Returns the address of the peer, if the route is known. It changes when the peer moves.
     #[must_use]
     pub fn peer(&self, id: RouteId) -> Option<SocketAddr> {
-        let (_, kept) = self.entry(id).ok()?.joined.as_ref()?;
-        Some(kept.addresses()?.peer)
+        Some(self.joined(id).ok()?.route.addresses()?.peer)
     }
 
     /// Connects a queue pair to the peer's over a route that was found. The addresses in `theirs` do
@@ -389,9 +384,9 @@ impl RouteKeeper {
         qp: QueuePair,
         theirs: &QpInfo,
     ) -> Result<(), Error> {
-        let joined = self.entry_mut(id)?.joined.as_mut();
-        let (_, kept) = joined.ok_or(RouteError::NotFound(id.serial))?;
-        let addresses = kept.addresses().ok_or(RouteError::NotFound(id.serial))?;
+        let kept = self.joined_mut(id)?;
+        let addresses = kept.route.addresses();
+        let addresses = addresses.ok_or(RouteError::NotFound(id.serial))?;
         let mut theirs = theirs.clone();
         let named = theirs.channels.iter_mut().chain([&mut theirs.control]);
         named.for_each(|address| *address = addresses.peer);
@@ -411,7 +406,7 @@ impl RouteKeeper {
         mtu: u32,
     ) -> Option<RouteShrunk> {
         let (now_ns, reserved_bytes) = (self.now_ns, self.reserved_bytes);
-        let (_, kept) = self.entry_mut(id).ok()?.joined.as_mut()?;
+        let kept = self.joined_mut(id).ok()?;
         match kept.watch_size(now_ns, moved, is_held_up, mtu + reserved_bytes) {
             Finding::Nothing => None,
             Finding::Tests => {
@@ -430,24 +425,21 @@ impl RouteKeeper {
     /// packets to send.
     #[must_use]
     pub fn heard_packets(&self, id: RouteId) -> u64 {
-        let joined = self.entry(id).ok().and_then(|entry| entry.joined.as_ref());
-        joined.map_or(0, |(_, kept)| kept.heard_packets())
+        self.joined(id).map_or(0, |kept| kept.heard_packets)
     }
 
     /// Returns when something came from the peer: a route packet, or packets of the queue pairs. Those are
     /// counted every 100 ms.
     #[must_use]
     pub fn heard_ns(&self, id: RouteId) -> Option<u64> {
-        let joined = self.entry(id).ok().and_then(|entry| entry.joined.as_ref());
-        joined.and_then(|(_, kept)| kept.heard_ns())
+        self.joined(id).ok()?.heard_ns
     }
 
     /// Returns when the peer has last answered a probe, which shows that packets pass in both directions. Before
     /// the first answer, it is when the peer joined.
     #[must_use]
     pub fn answered_ns(&self, id: RouteId) -> Option<u64> {
-        let joined = self.entry(id).ok().and_then(|entry| entry.joined.as_ref());
-        joined.map(|(_, kept)| kept.answered_ns())
+        Some(self.joined(id).ok()?.route.answered_ns())
     }
 
     /// Returns when this end has first noticed that ICMP says that nobody is at the port of the peer, if nothing came
@@ -460,11 +452,9 @@ impl RouteKeeper {
         id: RouteId,
     ) -> Option<u64> {
         let now_ns = self.now_ns;
-        let (_, kept) = self.entry_mut(id).ok()?.joined.as_mut()?;
-        let refusals = endpoint
-            .fabric()
-            .sockets()?
-            .refusals(0, kept.addresses()?.peer);
+        let kept = self.joined_mut(id).ok()?;
+        let peer = kept.route.addresses()?.peer;
+        let refusals = endpoint.fabric().sockets()?.refusals(0, peer);
         kept.refused_since(now_ns, refusals)
     }
 
@@ -487,8 +477,8 @@ impl RouteKeeper {
     pub fn ask(&mut self, id: RouteId) {
         let now_ns = self.now_ns;
         self.on_joined(id, |kept| {
-            kept.ask(now_ns);
-            kept.next_ns()
+            kept.route.ask(now_ns);
+            kept.route.next_ns()
         });
     }
 
@@ -496,15 +486,14 @@ impl RouteKeeper {
     pub fn probe(&mut self, id: RouteId) {
         let now_ns = self.now_ns;
         self.on_joined(id, |kept| {
-            kept.probe(now_ns);
+            kept.route.probe_now(now_ns);
             now_ns
         });
     }
 
     /// Calls `act` with a route that the peer has joined. `act` returns when the route is due.
     fn on_joined(&mut self, id: RouteId, act: impl FnOnce(&mut KeptRoute) -> u64) {
-        let entry = self.entry_mut(id).ok();
-        if let Some((_, kept)) = entry.and_then(|entry| entry.joined.as_mut()) {
+        if let Ok(kept) = self.joined_mut(id) {
             let due_ns = act(kept);
             self.set_due(id.index, due_ns);
         }
@@ -535,7 +524,7 @@ impl RouteKeeper {
             if let (Ok(index), Some((_, kept))) = (u16::try_from(index), &mut entry.joined)
                 && kept.count_traffic(endpoint, now_ns)
             {
-                changed.push((index, kept.next_ns()));
+                changed.push((index, kept.route.next_ns()));
             }
         }
         for (index, next_ns) in changed {
@@ -557,6 +546,18 @@ impl RouteKeeper {
     fn kept(&mut self, index: u16) -> Option<&mut KeptRoute> {
         let (_, kept) = self.routes.get_mut(index.into())?.joined.as_mut()?;
         Some(kept)
+    }
+
+    fn joined(&self, id: RouteId) -> Result<&KeptRoute, RouteError> {
+        let joined = self.entry(id)?.joined.as_ref();
+        let joined = joined.map(|(_, kept)| kept);
+        joined.ok_or(RouteError::NotFound(id.serial))
+    }
+
+    fn joined_mut(&mut self, id: RouteId) -> Result<&mut KeptRoute, RouteError> {
+        let joined = self.entry_mut(id)?.joined.as_mut();
+        let joined = joined.map(|(_, kept)| kept);
+        joined.ok_or(RouteError::NotFound(id.serial))
     }
 
     fn entry(&self, id: RouteId) -> Result<&Entry, RouteError> {

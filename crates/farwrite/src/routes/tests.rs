@@ -42,6 +42,20 @@ impl End {
         self.keeper.found(id, PATIENCE).expect("a route")
     }
 
+    fn create_qp(&mut self, options: QpOptions) -> (QueuePair, QpInfo) {
+        let qp = self.endpoint.create_qp(options).expect("created");
+        (qp, self.endpoint.qp_info(qp).expect("info"))
+    }
+
+    fn connect(&mut self, id: RouteId, qp: QueuePair, theirs: &QpInfo) {
+        let connected = self.keeper.connect(&mut self.endpoint, id, qp, theirs);
+        connected.expect("connected");
+    }
+
+    fn traffic(&self, qp: QueuePair) -> [u64; 2] {
+        self.endpoint.traffic(qp).expect("connected")
+    }
+
     fn address(&self) -> SocketAddr {
         self.endpoint.fabric().local_addr(0)
     }
@@ -77,15 +91,32 @@ fn star(ends: usize) -> (End, Vec<(End, RouteId, RouteId)>) {
     (middle, around)
 }
 
+/// Creates queue pairs of an end and of the one in the middle, and connects them.
+fn connect(
+    middle: &mut End,
+    (end, outer, inner): &mut (End, RouteId, RouteId),
+    options: &QpOptions,
+) -> (QueuePair, QueuePair) {
+    let (at_end, of_end) = end.create_qp(options.clone());
+    let (at_middle, of_middle) = middle.create_qp(options.clone());
+    end.connect(*outer, at_end, &of_middle);
+    middle.connect(*inner, at_middle, &of_end);
+    (at_end, at_middle)
+}
+
 fn poll_until_found(middle: &mut End, around: &mut [(End, RouteId, RouteId)]) {
     let is_found = |middle: &End, around: &[(End, RouteId, RouteId)]| {
         let mut all = around.iter();
         all.all(|(end, outer, inner)| end.found(*outer).is_some() && middle.found(*inner).is_some())
     };
     while !is_found(middle, around) {
-        middle.poll();
-        around.iter_mut().for_each(|(end, ..)| end.poll());
+        poll_all(middle, around);
     }
+}
+
+fn poll_all(middle: &mut End, around: &mut [(End, RouteId, RouteId)]) {
+    middle.poll();
+    around.iter_mut().for_each(|(end, ..)| end.poll());
 }
 
 #[test]
@@ -122,7 +153,8 @@ fn every_peer_of_one_socket_is_found_and_gets_its_own_data() {
     let (mut middle, mut around) = star(5);
     poll_until_found(&mut middle, &mut around);
     let mut sends = Vec::new();
-    for (number, (end, outer, inner)) in around.iter_mut().enumerate() {
+    for (number, one) in around.iter_mut().enumerate() {
+        let (end, outer, inner) = &*one;
         let (there, here) = (end.found(*outer), middle.found(*inner));
         let (there, here) = (there.expect("found"), here.expect("found"));
         assert_eq!((there.peer, here.peer), (middle.address(), end.address()));
@@ -138,20 +170,8 @@ fn every_peer_of_one_socket_is_found_and_gets_its_own_data() {
             sdr,
             ..QpOptions::default()
         };
-        let (at_end, at_middle) = (
-            end.endpoint.create_qp(options.clone()).expect("created"),
-            middle.endpoint.create_qp(options).expect("created"),
-        );
-        let of_end = end.endpoint.qp_info(at_end).expect("info");
-        let of_middle = middle.endpoint.qp_info(at_middle).expect("info");
-        let connected = end
-            .keeper
-            .connect(&mut end.endpoint, *outer, at_end, &of_middle);
-        connected.expect("connected");
-        let connected = middle
-            .keeper
-            .connect(&mut middle.endpoint, *inner, at_middle, &of_end);
-        connected.expect("connected");
+        let (at_end, at_middle) = connect(&mut middle, one, &options);
+        let end = &mut one.0;
         let target = middle.endpoint.register(vec![0; 100_000]).expect("memory");
         let recv = middle.endpoint.post_recv(at_middle, target.whole());
         let byte = u8::try_from(number + 1).expect("few");
@@ -162,8 +182,7 @@ fn every_peer_of_one_socket_is_found_and_gets_its_own_data() {
         sends.push((byte, target, recv.expect("posted"), send.expect("posted")));
     }
     while sends.iter().any(|(.., send)| send.outcome().is_none()) {
-        middle.poll();
-        around.iter_mut().for_each(|(end, ..)| end.poll());
+        poll_all(&mut middle, &mut around);
     }
     for (byte, target, recv, _) in sends {
         assert_eq!(recv.outcome(), Some(Outcome::Whole));
@@ -176,33 +195,17 @@ fn every_peer_of_one_socket_is_found_and_gets_its_own_data() {
 fn traffic_is_counted_for_the_peer_that_it_is_of() {
     let (mut middle, mut around) = star(2);
     poll_until_found(&mut middle, &mut around);
-    let mut pairs = Vec::new();
-    for (end, outer, inner) in &mut around {
-        let at_end = end.endpoint.create_qp(QpOptions::default());
-        let at_middle = middle.endpoint.create_qp(QpOptions::default());
-        let (at_end, at_middle) = (at_end.expect("created"), at_middle.expect("created"));
-        let of_end = end.endpoint.qp_info(at_end).expect("info");
-        let of_middle = middle.endpoint.qp_info(at_middle).expect("info");
-        let (endpoint, keeper) = (&mut end.endpoint, &mut end.keeper);
-        let connected = keeper.connect(endpoint, *outer, at_end, &of_middle);
-        connected.expect("connected");
-        let (endpoint, keeper) = (&mut middle.endpoint, &mut middle.keeper);
-        let connected = keeper.connect(endpoint, *inner, at_middle, &of_end);
-        connected.expect("connected");
-        pairs.push((at_end, at_middle));
-    }
-    // Queue pairs ask for the round trip once.
-    while pairs.iter().any(|(_, at_middle)| {
-        let traffic = middle.endpoint.traffic(*at_middle).expect("connected");
-        traffic.contains(&0)
-    }) {
-        middle.poll();
-        around.iter_mut().for_each(|(end, ..)| end.poll());
-    }
-    let before: Vec<_> = pairs
-        .iter()
-        .map(|(_, qp)| middle.endpoint.traffic(*qp).expect("connected"))
+    let options = QpOptions::default();
+    let ends = around.iter_mut();
+    let pairs: Vec<_> = ends
+        .map(|one| connect(&mut middle, one, &options))
         .collect();
+    let traffic = |middle: &End| [0, 1].map(|end: usize| middle.traffic(pairs[end].1));
+    // Queue pairs ask for the round trip once.
+    while traffic(&middle).as_flattened().contains(&0) {
+        poll_all(&mut middle, &mut around);
+    }
+    let before = traffic(&middle);
     let target = middle.endpoint.register(vec![0; 10_000]).expect("memory");
     let recv = middle.endpoint.post_recv(pairs[0].1, target.whole());
     let recv = recv.expect("posted");
@@ -216,10 +219,7 @@ fn traffic_is_counted_for_the_peer_that_it_is_of() {
         middle.poll();
         end.poll();
     }
-    let after: Vec<_> = pairs
-        .iter()
-        .map(|(_, qp)| middle.endpoint.traffic(*qp).expect("connected"))
-        .collect();
+    let after = traffic(&middle);
     assert!(after[0][1] >= before[0][1] + 3, "{before:?}, {after:?}");
     assert_eq!(after[1][1], before[1][1], "the other peer was silent");
 }
@@ -227,9 +227,7 @@ fn traffic_is_counted_for_the_peer_that_it_is_of() {
 #[test]
 fn a_peer_whose_address_changes_is_followed() {
     let (mut near, mut far) = (End::new(), End::new());
-    let ((at_near, of_near), (at_far, of_far)) = (near.offer(), far.offer());
-    near.join(at_near, Role::Initiator, &of_far, Sizes::Untested);
-    far.join(at_far, Role::Responder, &of_near, Sizes::Untested);
+    let (at_near, at_far) = join(&mut near, &mut far, Sizes::Untested);
     while near.found(at_near).is_none() || far.found(at_far).is_none() {
         near.poll();
         far.poll();

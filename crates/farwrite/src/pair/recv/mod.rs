@@ -85,7 +85,7 @@ impl RecvState {
 /// A posted receive.
 pub(super) struct OpenRecv {
     place: RecvPlace,
-    target: MrSlice,
+    pub(super) target: MrSlice,
     pub(super) window: Window,
     pub(super) terms: Terms,
     pub(super) deadline_ns: Option<u64>,
@@ -94,7 +94,7 @@ pub(super) struct OpenRecv {
     pub(super) bitmap: ChunkBitmap,
     /// The scheme that repairs the message, once it has begun. Also `None` for a message without a
     /// scheme.
-    repair: Option<Repair>,
+    pub(super) repair: Option<Repair>,
     /// What the scheme that the terms demand does for critical ranges.
     expected_critical: Option<Critical>,
     pub(super) wants_immediate: bool,
@@ -114,14 +114,6 @@ pub(super) struct Repair {
 }
 
 impl OpenRecv {
-    pub(super) fn target(&self) -> MrSlice {
-        self.target
-    }
-
-    pub(super) fn repair(&self) -> Option<Repair> {
-        self.repair
-    }
-
     /// Returns whether the message may have critical ranges that must be there, and that are not
     /// known before the offer.
     pub(super) fn awaits_exact_ranges(&self) -> bool {

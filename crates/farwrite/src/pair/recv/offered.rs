@@ -65,7 +65,7 @@ impl Pair {
     ) -> Result<(), Error> {
         let view = self.receiver_view(now_ns);
         let recv = self.recv.open.get(&offer.message);
-        if recv.is_some_and(|recv| recv.repair().is_some() && offer.length.is_some()) {
+        if recv.is_some_and(|recv| recv.repair.is_some() && offer.length.is_some()) {
             // The receive was foreseen, and the offer only confirms it.
             return Ok(());
         }
@@ -181,7 +181,7 @@ impl Pair {
             return None;
         }
         let scheme = recv.terms.scheme.filter(|tag| *tag != SchemeTag::NONE)?;
-        let (length, has_immediate) = (recv.target().length(), recv.terms.immediate);
+        let (length, has_immediate) = (recv.target.length(), recv.terms.immediate);
         // Packets without bytes count only after the offer (P3.7).
         let has_empty_packets = self.geometry().has_empty_packets(length, has_immediate);
         // The offer names the critical chunks.
@@ -211,7 +211,7 @@ impl Pair {
             return Ok(());
         };
         let scheme = recv.terms.scheme.unwrap_or(self.recv.expected);
-        if let Some(layout) = self.layout(known, scheme, recv.target().length()) {
+        if let Some(layout) = self.layout(known, scheme, recv.target.length()) {
             self.provide_parity(fabric, message, &layout)?;
         }
         Ok(())

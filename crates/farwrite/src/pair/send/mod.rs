@@ -80,10 +80,10 @@ impl SendState {
     pub(super) fn end_all(&mut self) {
         self.writes.close_all();
         for send in self.open.values() {
-            send.finish(Outcome::Failed);
+            send.shared.finish(Outcome::Failed);
         }
         for (send, outcome) in self.leaving.values() {
-            send.finish(*outcome);
+            send.shared.finish(*outcome);
         }
     }
 
@@ -124,9 +124,11 @@ enum Stage {
 /// What follows from the scheme and the critical ranges of a message.
 #[derive(Clone, Copy, Default)]
 struct Traits {
+    /// Whether the scheme is bounded. Messages of a bounded scheme start in order.
     is_bounded: bool,
     critical: CriticalChunks,
-    /// Whether a message that ends as partial has its critical chunks.
+    /// Whether a message that ends as partial has its critical chunks. It must not end so before it
+    /// has started: its critical chunks have not left.
     is_exact_in_part: bool,
     answers_read: bool,
 }
@@ -134,22 +136,17 @@ struct Traits {
 pub(super) struct OpenSend {
     /// Where the bytes of the message are. `None` for a stream, because each run of a stream has
     /// its own source.
-    source: Option<MrSlice>,
+    pub(super) source: Option<MrSlice>,
     /// The exposed region whose bytes the message sends, if it answers a read.
     pub(super) region: Option<u64>,
-    scheme: SchemeTag,
+    pub(super) scheme: SchemeTag,
     has_immediate: bool,
     /// How the message is cut into groups, if its scheme codes.
     pub(super) layout: Option<Layout>,
     /// Memory for the parity, from the time when the message is cleared. `None` if there is no room
     /// for it.
     pub(super) parity: Option<Parity>,
-    /// Whether the scheme of the message is bounded. Messages of a bounded scheme start in order.
-    is_bounded: bool,
-    critical: CriticalChunks,
-    /// Whether the message must not end as partial before it has started: its critical chunks have
-    /// not left.
-    is_exact_in_part: bool,
+    traits: Traits,
     stage: Stage,
     /// Number of chunks that have left at least once.
     departed: u32,
@@ -173,7 +170,7 @@ impl OpenSend {
             self.left = self.left.max(chunks.range.end);
         }
         // The receiver need not acknowledge each chunk of a bounded message.
-        if !self.is_bounded {
+        if !self.traits.is_bounded {
             self.waits_since_ns.get_or_insert(now_ns);
         }
     }
@@ -187,29 +184,9 @@ impl OpenSend {
         }
     }
 
-    pub(super) fn refuse(&self, refusal: Refusal) {
-        self.shared.refuse(refusal);
-    }
-
-    pub(super) fn source(&self) -> Option<MrSlice> {
-        self.source
-    }
-
-    pub(super) fn scheme(&self) -> SchemeTag {
-        self.scheme
-    }
-
-    pub(super) fn parity(&self) -> Option<Parity> {
-        self.parity
-    }
-
     fn advance(&mut self, stage: Stage) {
         debug_assert!(self.stage <= stage, "{:?} after {:?}", stage, self.stage);
         self.stage = stage;
-    }
-
-    pub(super) fn finish(&self, outcome: Outcome) {
-        self.shared.finish(outcome);
     }
 
     /// Records that chunks are about to be sent. Returns how many of them were never queued before.
@@ -390,9 +367,7 @@ impl Pair {
             has_immediate: options.immediate.is_some(),
             layout,
             parity: None,
-            is_bounded: traits.is_bounded,
-            critical: traits.critical,
-            is_exact_in_part: traits.is_exact_in_part,
+            traits,
             stage: Stage::Posted,
             departed: 0,
             stream: None,
@@ -445,7 +420,7 @@ impl Pair {
         let Some(send) = self.send.open.get(&message) else {
             return Ok(());
         };
-        if send.is_bounded {
+        if send.traits.is_bounded {
             let scheme = send.scheme;
             self.start_bounded(now_ns, scheme);
         } else {
@@ -494,7 +469,7 @@ impl Pair {
                 bytes: source.length,
                 chunks: geometry.chunks(source.length, send.has_immediate),
                 chunk_bytes: geometry.chunk_bytes(),
-                critical: send.critical,
+                critical: send.traits.critical,
             };
             sender.start(&view, &message);
         }
@@ -507,7 +482,7 @@ impl Pair {
     /// Handles a message that does not fit the peer's receive.
     pub(super) fn handle_refused(&mut self, message: u64, refusal: Refusal) {
         if let Some(send) = self.send.open.get(&message) {
-            send.refuse(refusal);
+            send.shared.refuse(refusal);
         }
         self.finish_send(message, Outcome::Failed);
     }
@@ -526,7 +501,7 @@ impl Pair {
             // message was cleared.
             _ => {
                 let outcome = match outcome {
-                    Outcome::Partial if send.is_exact_in_part => Outcome::Failed,
+                    Outcome::Partial if send.traits.is_exact_in_part => Outcome::Failed,
                     outcome => outcome,
                 };
                 self.finish_send(message, outcome);
@@ -574,7 +549,7 @@ impl Pair {
             if let Some(deadline_ns) = send.deadline_ns {
                 side.deadlines.remove(deadline_ns, message);
             }
-            if send.is_bounded && send.stage < Stage::Started {
+            if send.traits.is_bounded && send.stage < Stage::Started {
                 side.unblocked.push(send.scheme);
             }
             side.leaving.insert(message, (send, outcome));
@@ -591,9 +566,9 @@ impl Pair {
             let Some((send, outcome)) = self.send.leaving.remove(&message) else {
                 continue;
             };
-            send.finish(outcome);
+            send.shared.finish(outcome);
             if let Some(parity) = send.parity {
-                self.parity_memory.give(parity.scratch());
+                self.parity_memory.give(parity.scratch);
             }
             self.sdr.close_send(message, outcome);
         }
