@@ -93,7 +93,7 @@ impl Introduction {
 /// Bytes of an address: 16 of IPv6, and 2 of the port (P6).
 const ADDRESS_BYTES: usize = 18;
 
-fn encode_address(address: SocketAddr) -> Vec<u8> {
+pub(crate) fn encode_address(address: SocketAddr) -> Vec<u8> {
     let ip = match address.ip() {
         IpAddr::V4(v4) => v4.to_ipv6_mapped(),
         IpAddr::V6(v6) => v6,

@@ -141,14 +141,8 @@ impl Drop for MessagesTask {
 
 impl Messages {
     pub(crate) fn new(pair: OpenedQueuePair, options: MessageOptions) -> Result<Self, Error> {
-        let MessageOptions {
-            longest_bytes,
-            buffers,
-            most_buffers,
-            unsent_bytes,
-            send,
-        } = options;
-        let buffers = Buffers::new(longest_bytes, buffers, most_buffers);
+        let MessageOptions { buffers, send, .. } = options;
+        let buffers = Buffers::new(options.longest_bytes, buffers, options.most_buffers);
         let queue =
             pair.call(move |endpoint, qp| MessageQueue::new(endpoint, qp, buffers, send))??;
         let waiters = Arc::<Waiters>::default();
@@ -167,7 +161,7 @@ impl Messages {
         pair.set_user(Arc::clone(&queue))?;
         Ok(Self {
             queue,
-            unsent_bytes,
+            unsent_bytes: options.unsent_bytes,
             waiters,
             waker: thread.waker_of(pair.queue_pair()),
             pair,

@@ -1,7 +1,7 @@
 //! Writes into the window of a stream, as their users see them (P3.14).
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// How a write into the window of a stream ended
 /// ([`Endpoint::write`](crate::Endpoint::write)).
@@ -20,16 +20,10 @@ pub enum WriteOutcome {
     Closed,
 }
 
-const OPEN: u8 = 0;
-const SENT: u8 = 1;
-const EXPIRED: u8 = 2;
-const OUTSIDE_WINDOW: u8 = 3;
-const CLOSED: u8 = 4;
-
 /// State shared by the endpoint and the holder of a write.
 #[derive(Debug, Default)]
 pub(crate) struct WriteShared {
-    outcome: AtomicU8,
+    outcome: OnceLock<WriteOutcome>,
     sent_bytes: AtomicU64,
 }
 
@@ -40,13 +34,8 @@ impl WriteShared {
     }
 
     pub(crate) fn finish(&self, outcome: WriteOutcome) {
-        let code = match outcome {
-            WriteOutcome::Sent => SENT,
-            WriteOutcome::Expired => EXPIRED,
-            WriteOutcome::OutsideWindow => OUTSIDE_WINDOW,
-            WriteOutcome::Closed => CLOSED,
-        };
-        self.outcome.store(code, Ordering::Release);
+        // A write ends once.
+        let _ = self.outcome.set(outcome);
     }
 }
 
@@ -61,13 +50,7 @@ impl WriteHandle {
     /// holds some. Once there is an outcome, the memory of the write may change.
     #[must_use]
     pub fn outcome(&self) -> Option<WriteOutcome> {
-        match self.shared.outcome.load(Ordering::Acquire) {
-            OPEN => None,
-            SENT => Some(WriteOutcome::Sent),
-            EXPIRED => Some(WriteOutcome::Expired),
-            OUTSIDE_WINDOW => Some(WriteOutcome::OutsideWindow),
-            _ => Some(WriteOutcome::Closed),
-        }
+        self.shared.outcome.get().copied()
     }
 
     /// Returns how many bytes of the write have left. The packets of a write leave in their order,

@@ -1,10 +1,11 @@
 //! Cookies: what a responder gives to a source instead of keeping state for it (P12.4).
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use constant_time_eq::constant_time_eq_16;
 
 use super::packet::{COOKIE_BYTES, Cookie};
+use crate::message::encode_address;
 
 /// The length of a time slot. A cookie is valid in its slot and in the next one.
 const SLOT_NS: u64 = 10_000_000_000;
@@ -76,12 +77,7 @@ impl CookieJar {
 }
 
 fn add_initiator(hasher: &mut blake3::Hasher, source: SocketAddr, number: u64) {
-    let ip = match source.ip() {
-        IpAddr::V4(ip) => ip.to_ipv6_mapped(),
-        IpAddr::V6(ip) => ip,
-    };
-    hasher.update(&ip.octets());
-    hasher.update(&source.port().to_be_bytes());
+    hasher.update(&encode_address(source));
     hasher.update(&number.to_be_bytes());
 }
 

@@ -44,10 +44,18 @@ fn responder_keys() -> Keys {
 }
 
 fn identities() -> InitiatorKeys {
+    of_identities(&OWN, &PEER)
+}
+
+fn of_identities(own: &Identity, peer: &Identity) -> InitiatorKeys {
     InitiatorKeys::Identities {
-        own: OWN.clone(),
-        peer: PEER.public(),
+        own: own.clone(),
+        peer: peer.public(),
     }
+}
+
+fn responder(keys: Keys) -> Responder {
+    Responder::new(keys, [[1; 32], [2; 32]])
 }
 
 fn code() -> Code {
@@ -64,6 +72,16 @@ fn initiator(keys: InitiatorKeys, addresses: &[SocketAddr], number: u64, now_ns:
         busy_ns: LIMIT,
     };
     Initiator::new(keys, addresses, number, now_ns, limits)
+}
+
+/// An answer of a responder that has not proven that it is the peer.
+fn refused(at: SocketAddr, reason: Refusal) -> InitiatorFailure {
+    let version = packet::VERSION;
+    InitiatorFailure::Refused {
+        at,
+        reason,
+        version,
+    }
 }
 
 /// What a path makes of a packet: which packets arrive instead, and after which time.
@@ -83,30 +101,25 @@ struct World {
     /// What the responder has said of the peer, and the payloads of both ends.
     proven: Vec<(HandshakeId, Peer, Vec<u8>)>,
     answered: Option<Vec<u8>>,
+    /// How many requests the responder refuses for lack of room.
+    refusals: u32,
 }
 
 impl World {
-    fn new(initiator: Initiator, responder: Responder, now_ns: u64) -> Self {
+    fn plain(keys: InitiatorKeys, of_responder: Keys) -> Self {
+        let place = at("198.51.100.2:4792");
         Self {
-            now_ns,
+            now_ns: 0,
             source: at("192.0.2.1:7000"),
-            place: at("198.51.100.2:4792"),
-            initiator,
-            responder,
+            place,
+            initiator: initiator(keys, &[place], 7, 0),
+            responder: responder(of_responder),
             under_way: Vec::new(),
             seen: Vec::new(),
             proven: Vec::new(),
             answered: None,
+            refusals: 0,
         }
-    }
-
-    fn plain(keys: InitiatorKeys, of_responder: Keys) -> Self {
-        let initiator = initiator(keys, &[at("198.51.100.2:4792")], 7, 0);
-        Self::new(
-            initiator,
-            Responder::new(of_responder, [[1; 32], [2; 32]]),
-            0,
-        )
     }
 
     fn send(&mut self, to_responder: bool, bytes: Vec<u8>, path: &mut Path<'_>) {
@@ -123,6 +136,15 @@ impl World {
         match self.responder.receive(self.now_ns, source, bytes) {
             Reaction::Ignored => None,
             Reaction::Answered(answer) => Some(answer),
+            Reaction::Asked(asked) if self.refusals > 0 => {
+                self.refusals -= 1;
+                let Reaction::Answered(busy) = self.responder.refuse(asked) else {
+                    panic!("no answer");
+                };
+                // The network has copied the opening.
+                assert_eq!(self.at_responder(source, bytes), Some(busy.clone()));
+                Some(busy)
+            }
             Reaction::Asked(asked) => {
                 let accepted = self.responder.accept(self.now_ns, asked, FROM_RESPONDER);
                 Some(accepted.expect("a short payload").1)
@@ -196,6 +218,13 @@ fn clean(bytes: &[u8]) -> Vec<(u64, Vec<u8>)> {
     vec![(10 * MS, bytes.to_vec())]
 }
 
+fn clean_unless(is_lost: bool, bytes: &[u8]) -> Vec<(u64, Vec<u8>)> {
+    match is_lost {
+        true => Vec::new(),
+        false => clean(bytes),
+    }
+}
+
 #[test]
 fn two_and_a_half_round_trips_with_each_key() {
     let psk = Psk::generate().expect("randomness");
@@ -230,28 +259,14 @@ fn keys_that_differ_are_told_apart() {
     let other = Identity::generate().expect("randomness");
     let psk = InitiatorKeys::PreShared([9; 32].into());
     let place = at("198.51.100.2:4792");
-    let refused = |reason| InitiatorFailure::Refused {
-        at: place,
-        reason,
-        version: packet::VERSION,
-    };
-    let wrong_peer = InitiatorKeys::Identities {
-        own: OWN.clone(),
-        peer: other.public(),
-    };
-    let stranger = InitiatorKeys::Identities {
-        own: other,
-        peer: PEER.public(),
-    };
+    let refused = |reason| refused(place, reason);
+    let wrong_peer = of_identities(&OWN, &other);
+    let stranger = of_identities(&other, &PEER);
     let of_psk = Keys::of_psk(&Psk::generate().expect("randomness"));
-    let used = Keys::of_code(code());
+    let (strange_code, used) = (Keys::of_code(code()), Keys::of_code(code()));
     assert!(used.code.as_ref().expect("a code").use_up());
     for (keys, of_responder, expected) in [
-        (
-            of_code(&code()),
-            Keys::of_code(code()),
-            refused(Refusal::Keys),
-        ),
+        (of_code(&code()), strange_code, refused(Refusal::Keys)),
         (of_code(&code()), used, refused(Refusal::CodeUsed)),
         (of_code(&code()), of_psk.clone(), refused(Refusal::Pattern)),
         (wrong_peer, responder_keys(), refused(Refusal::Keys)),
@@ -295,25 +310,19 @@ fn another_version_is_named() {
 #[test]
 fn an_address_that_is_dead_does_not_hold_up_one_that_lives() {
     let [dead, live] = ["[2001:db8::1]:4792", "198.51.100.2:4792"].map(at);
-    let initiator = initiator(identities(), &[dead, live], 7, 0);
-    let responder = Responder::new(responder_keys(), [[1; 32], [2; 32]]);
-    let mut world = World::new(initiator, responder, 0);
+    let mut world = World::plain(identities(), responder_keys());
+    world.initiator = initiator(identities(), &[dead, live], 7, 0);
     assert_eq!(world.run(LIMIT, &mut clean), None);
     world.assert_done(&Peer::known("site-a", OWN.public()));
-    assert_eq!(
-        world.now_ns,
-        300 * MS,
-        "the dead one had a quarter of a second"
-    );
+    assert_eq!(world.now_ns, 300 * MS, "the dead one had 250 ms");
     // While a far one is being tried, nothing is due at the other one.
-    let initiator = self::initiator(identities(), &[live, dead], 7, 0);
-    let responder = Responder::new(responder_keys(), [[1; 32], [2; 32]]);
-    let mut world = World::new(initiator, responder, 0);
+    let mut world = World::plain(identities(), responder_keys());
+    world.initiator = initiator(identities(), &[live, dead], 7, 0);
     let mut far = |bytes: &[u8]| vec![(300 * MS, bytes.to_vec())];
     assert_eq!(world.run(LIMIT, &mut far), None);
     world.assert_done(&Peer::known("site-a", OWN.public()));
     // Without an answer, the error names each address.
-    let mut alone = self::initiator(identities(), &[dead, live], 7, 0);
+    let mut alone = initiator(identities(), &[dead, live], 7, 0);
     assert!(alone.poll_transmit(0).is_some());
     assert_eq!(alone.failure(LIMIT - 1), None);
     let to = vec![dead, live];
@@ -327,20 +336,14 @@ fn a_responder_that_starts_again_is_found_again() {
     // The responder starts again after its first answer, so the cookie is one of another secret.
     let mut lost = |bytes: &[u8]| {
         packets += 1;
-        if packets == 3 {
-            Vec::new()
-        } else {
-            clean(bytes)
-        }
+        clean_unless(packets == 3, bytes)
     };
     world.run(100 * MS, &mut lost);
     world.responder = Responder::new(responder_keys(), [[3; 32], [4; 32]]);
     assert_eq!(world.run(LIMIT, &mut clean), None);
     world.assert_done(&Peer::known("site-a", OWN.public()));
-    assert!(
-        world.responder.counts().cookies > 0,
-        "the old cookie is refused"
-    );
+    let refused = world.responder.counts().cookies;
+    assert!(refused > 0, "the old cookie is refused");
     assert!(world.now_ns < 3 * S, "{}", world.now_ns);
 }
 
@@ -352,10 +355,7 @@ fn a_handshake_that_was_forgotten_begins_again() {
     let mut path = |bytes: &[u8]| {
         let number = packet::number(bytes).expect("a number");
         began.set(began.get().max(number));
-        match bytes[1] == 4 && number == 7 {
-            true => Vec::new(),
-            false => clean(bytes),
-        }
+        clean_unless(bytes[1] == 4 && number == 7, bytes)
     };
     assert_eq!(world.run(LIMIT, &mut path), None);
     world.assert_done(&Peer::known("site-a", OWN.public()));
@@ -378,7 +378,7 @@ fn busy_has_a_limit_of_its_own() {
     ] {
         let limits = Limits { answer_ns, busy_ns };
         let mut initiator = Initiator::new(identities(), &[place], 7, 0, limits);
-        let mut responder = Responder::new(responder_keys(), [[1; 32], [2; 32]]);
+        let mut responder = responder(responder_keys());
         let mut now_ns = 0;
         let failed = loop {
             while let Some((to, bytes)) = initiator.poll_transmit(now_ns) {
@@ -479,10 +479,8 @@ fn a_recorded_handshake_is_worth_nothing() {
                 world.at_responder(source, bytes);
             }
             assert_eq!(world.proven.len(), 1, "round {round}");
-            assert!(
-                world.responder.entries() <= 1,
-                "the one of the same address"
-            );
+            let entries = world.responder.entries();
+            assert!(entries <= 1, "the one of the same address");
         }
     }
     world.now_ns += 30 * S;
@@ -514,11 +512,8 @@ fn changed_openings_and_answers_are_refused() {
 fn strangers_leave_no_state() {
     let code = code();
     let keys = responder_keys().with_code(code.clone());
-    let mut responder = Responder::new(keys, [[1; 32], [2; 32]]);
-    let stranger = InitiatorKeys::Identities {
-        own: Identity::generate().expect("randomness"),
-        peer: OWN.public(),
-    };
+    let mut responder = responder(keys);
+    let stranger = of_identities(&Identity::generate().expect("randomness"), &OWN);
     let (mut verified, mut cookies) = (0, BTreeMap::new());
     for n in 0..2000_u32 {
         let source = SocketAddr::from(([10, 0, (n / 250) as u8, (n % 250) as u8], 9));
@@ -532,11 +527,8 @@ fn strangers_leave_no_state() {
             _ => panic!("a stranger"),
         };
         let retry = answered(&packet::hello(number)).expect("a cookie");
-        let Some(Packet {
-            content: Content::Retry(cookie),
-            ..
-        }) = Packet::read(&retry)
-        else {
+        let retry = Packet::read(&retry).expect("a packet").content;
+        let Content::Retry(cookie) = retry else {
             panic!("{retry:?}");
         };
         cookies.insert(cookie, n);
@@ -553,10 +545,8 @@ fn strangers_leave_no_state() {
         let other = packet::prologue(number + 1, &cookie, Pattern::Identities);
         let other = [other, noise].concat();
         let again = answered(&other).expect("another cookie");
-        assert!(matches!(
-            Packet::read(&again).map(|packet| packet.content),
-            Some(Content::Retry(_))
-        ));
+        let again = Packet::read(&again).expect("a packet").content;
+        assert!(matches!(again, Content::Retry(_)), "{again:?}");
     }
     assert_eq!(cookies.len(), 2000);
     assert_eq!(verified, 250, "the budget of one moment");
@@ -575,12 +565,9 @@ fn a_peer_fills_its_own_share_only() {
     let other = Identity::generate().expect("randomness");
     let mut known = knows("site-a", OWN.public());
     known.add("site-b", other.public()).expect("a name");
-    let mut responder = Responder::new(Keys::of_identity(PEER.clone(), known), [[1; 32], [2; 32]]);
+    let mut responder = responder(Keys::of_identity(PEER.clone(), known));
     let begin = |own: &Identity, n: u32| {
-        let keys = InitiatorKeys::Identities {
-            own: own.clone(),
-            peer: PEER.public(),
-        };
+        let keys = of_identities(own, &PEER);
         initiator(keys, &[at("198.51.100.2:4792")], u64::from(n), 0)
     };
     // Returns whether the responder accepts.
@@ -609,11 +596,8 @@ fn a_peer_fills_its_own_share_only() {
         assert_eq!(initiator.failure(0), None, "it asks again");
         let next_ns = initiator.next_ns();
         assert!((MS..S).contains(&next_ns), "{next_ns}");
-        let busy = initiator.failure(LIMIT);
-        assert!(
-            matches!(busy, Some(InitiatorFailure::Busy { .. })),
-            "{busy:?}"
-        );
+        let busy = initiator.failure(LIMIT).expect("no room");
+        assert!(matches!(busy, InitiatorFailure::Busy { .. }), "{busy:?}");
     }
     assert!(go_on(&mut responder, &mut begin(&other, 70), 70, 0));
     assert_eq!(responder.entries(), 65);
@@ -685,7 +669,7 @@ proptest! {
         rest in prop::collection::vec(any::<u8>(), 0..80),
     ) {
         let bytes = [&[packet::FIRST_BYTE, kind, 0, 1][..], &rest].concat();
-        let mut responder = Responder::new(responder_keys(), [[1; 32], [2; 32]]);
+        let mut responder = responder(responder_keys());
         if let Reaction::Answered(answer) = responder.receive(0, at("192.0.2.1:7"), &bytes) {
             prop_assert!(answer.len() <= bytes.len());
         }

@@ -8,10 +8,7 @@ fn world(code: &Code) -> World {
 
 /// Packets with these kinds are lost.
 fn without(kinds: &'static [u8]) -> impl FnMut(&[u8]) -> Vec<(u64, Vec<u8>)> {
-    |bytes| match kinds.contains(&bytes[1]) {
-        true => Vec::new(),
-        false => clean(bytes),
-    }
+    |bytes| clean_unless(kinds.contains(&bytes[1]), bytes)
 }
 
 const OPENING: u8 = 2;
@@ -32,26 +29,17 @@ fn a_wrong_guess_uses_the_code_up_and_its_copies_get_the_same_answer() {
     let thief = initiator(of_code(&self::code()), &[world.place], 70, 0);
     let owner = std::mem::replace(&mut world.initiator, thief);
     let place = world.place;
-    let refused = |reason| InitiatorFailure::Refused {
-        at: place,
-        reason,
-        version: packet::VERSION,
-    };
     // The first refusal is lost, so the opening comes again.
     let mut lost = true;
-    let mut path = |bytes: &[u8]| match bytes[1] == REFUSAL && std::mem::take(&mut lost) {
-        true => Vec::new(),
-        false => clean(bytes),
-    };
+    let mut path =
+        |bytes: &[u8]| clean_unless(bytes[1] == REFUSAL && std::mem::take(&mut lost), bytes);
     let failed = world.run(LIMIT, &mut path);
-    assert_eq!(failed, Some(refused(Refusal::Keys)));
+    assert_eq!(failed, Some(refused(place, Refusal::Keys)));
     assert_eq!(world.responder.counts().wrong_codes, 1);
     assert!(sent(&world, OPENING).len() >= 2);
     world.initiator = owner;
-    assert_eq!(
-        world.run(LIMIT, &mut clean),
-        Some(refused(Refusal::CodeUsed))
-    );
+    let failed = world.run(LIMIT, &mut clean);
+    assert_eq!(failed, Some(refused(place, Refusal::CodeUsed)));
     assert_eq!(world.responder.counts().wrong_codes, 1);
     assert_eq!(world.responder.entries(), 0);
 }
@@ -91,10 +79,8 @@ fn a_code_that_was_shown_is_not_shown_again() {
     assert!(openings.iter().all(|opening| *opening == openings[0]));
     let mut again = initiator(keys, &[place], 8, world.now_ns);
     while again.poll_transmit(world.now_ns).is_some() {}
-    assert_eq!(
-        again.failure(world.now_ns),
-        Some(InitiatorFailure::CodeUsed)
-    );
+    let failed = again.failure(world.now_ns);
+    assert_eq!(failed, Some(InitiatorFailure::CodeUsed));
 }
 
 /// The first of two addresses sends a cookie and answers no exchange.
@@ -133,17 +119,13 @@ fn an_exchange_that_was_answered_late_begins_again() {
     let mut path = |bytes: &[u8]| {
         let is_lost = bytes[1] == EXCHANGE && now_lost < 8;
         now_lost += usize::from(is_lost);
-        match is_lost {
-            true => Vec::new(),
-            false => clean(bytes),
-        }
+        clean_unless(is_lost, bytes)
     };
     assert_eq!(world.run(LIMIT, &mut path), None);
     world.assert_done(&Peer::CODE);
-    let numbers: std::collections::BTreeSet<_> = sent(&world, EXCHANGE)
-        .iter()
-        .map(|bytes| packet::number(bytes))
-        .collect();
+    let exchanges = sent(&world, EXCHANGE);
+    let numbers = exchanges.iter().map(|bytes| packet::number(bytes));
+    let numbers: std::collections::BTreeSet<_> = numbers.collect();
     assert_eq!(numbers.len(), 2, "with a fresh cookie");
     assert_eq!(sent(&world, OPENING).len(), 1);
 }
@@ -166,7 +148,7 @@ fn a_malformed_exchange_shows_nothing() {
     world.assert_done(&Peer::CODE);
     assert_eq!(sent(&world, OPENING).len(), 1);
     // A guess without a point is none.
-    let mut responder = Responder::new(Keys::of_code(code), [[1; 32], [2; 32]]);
+    let mut responder = responder(Keys::of_code(code));
     let source = world.source;
     let Reaction::Answered(retry) = responder.receive(0, source, &packet::hello(1)) else {
         panic!("no cookie");
@@ -174,10 +156,8 @@ fn a_malformed_exchange_shows_nothing() {
     let cookie = retry[12..].try_into().expect("a cookie");
     let mut opening = packet::prologue(1, &cookie, Pattern::Code);
     opening.extend_from_slice(&[0xff; PAKE_BYTES + 48]);
-    assert!(matches!(
-        responder.receive(0, source, &opening),
-        Reaction::Ignored
-    ));
+    let reaction = responder.receive(0, source, &opening);
+    assert!(matches!(reaction, Reaction::Ignored));
     assert_eq!(responder.counts().wrong_codes, 0);
 }
 
@@ -186,42 +166,9 @@ fn a_malformed_exchange_shows_nothing() {
 fn a_code_outlives_a_responder_without_room() {
     let code = code();
     let mut world = world(&code);
-    let mut refused = 0;
-    while world.proven.is_empty() {
-        while let Some((to, bytes)) = world.initiator.poll_transmit(world.now_ns) {
-            let answer = match world.responder.receive(world.now_ns, world.source, &bytes) {
-                Reaction::Asked(asked) if refused < 2 => {
-                    refused += 1;
-                    let Reaction::Answered(busy) = world.responder.refuse(asked) else {
-                        panic!("no answer");
-                    };
-                    // The network has copied the opening.
-                    assert_eq!(world.at_responder(world.source, &bytes), Some(busy.clone()));
-                    Some(busy)
-                }
-                Reaction::Asked(asked) => {
-                    let accepted = world.responder.accept(world.now_ns, asked, &[]);
-                    Some(accepted.expect("a short payload").1)
-                }
-                Reaction::Answered(answer) => Some(answer),
-                Reaction::Proven {
-                    id, peer, payload, ..
-                } => {
-                    world.proven.push((id, peer, payload));
-                    None
-                }
-                Reaction::Ignored => None,
-            };
-            let answered =
-                answer.and_then(|answer| world.initiator.receive(world.now_ns, to, &answer));
-            if answered.is_some() {
-                let proof = world.initiator.prove(world.now_ns, FROM_INITIATOR);
-                proof.expect("a short payload");
-            }
-        }
-        assert_eq!(world.initiator.failure(world.now_ns), None);
-        world.now_ns = world.initiator.next_ns();
-    }
+    world.refusals = 2;
+    assert_eq!(world.run(LIMIT, &mut clean), None);
+    world.assert_done(&Peer::CODE);
     assert_eq!(world.responder.counts().no_room, 2);
     assert_eq!(world.responder.counts().wrong_codes, 0);
 }

@@ -100,7 +100,7 @@ fn a_thousand_connections_of_one_host_wait_for_their_turn() {
     let mut host = Host {
         initiators: (0..MANY).map(begin).collect(),
         due_ns: vec![0; MANY],
-        responder: Responder::new(keys.clone(), [[1; 32], [2; 32]]),
+        responder: responder(keys.clone()),
         events: BTreeMap::new(),
         scheduled: 0,
         proven: Vec::new(),
