@@ -59,24 +59,12 @@ impl NotSent {
 
     pub(super) fn warnings(&self) -> impl Iterator<Item = String> {
         let not_sent = Parts(vec![
-            (
-                self.with_attributes,
-                "extended attributes of",
-                "file or directory",
-                "files and directories",
-            ),
+            (self.with_attributes, "extended attributes"),
             (
                 self.with_other_attributes,
-                "some extended attributes (of the system, or too long) of",
-                "file or directory",
-                "files and directories",
+                "some extended attributes (of the system, or too long)",
             ),
-            (
-                self.with_lists,
-                "access control lists of",
-                "file or directory",
-                "files and directories",
-            ),
+            (self.with_lists, "access control lists"),
         ]);
         let not_sent = (!not_sent.is_empty()).then(|| format!("not sent: {not_sent}"));
         let grown = match self.grown_files {
@@ -95,8 +83,8 @@ impl NotSent {
     }
 }
 
-/// Counts, each with what is counted and the nouns for one and for many.
-struct Parts(Vec<(u32, &'static str, &'static str, &'static str)>);
+/// Counts of files and directories, each with what is not sent of them.
+struct Parts(Vec<(u32, &'static str)>);
 
 impl Parts {
     fn is_empty(&self) -> bool {
@@ -107,9 +95,12 @@ impl Parts {
 impl fmt::Display for Parts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut separator = "";
-        for (count, what, one, many) in self.0.iter().filter(|(count, ..)| *count > 0) {
-            let noun = if *count == 1 { one } else { many };
-            write!(f, "{separator}{what} {count} {noun}")?;
+        for (count, what) in self.0.iter().filter(|(count, ..)| *count > 0) {
+            let noun = match count {
+                1 => "file or directory",
+                _ => "files and directories",
+            };
+            write!(f, "{separator}{what} of {count} {noun}")?;
             separator = "; ";
         }
         Ok(())

@@ -122,18 +122,11 @@ impl OpenPart {
 
     /// Goes on with the file of an interrupted transfer.
     pub(super) fn resume(interrupted: Interrupted, options: PartOptions<'_>) -> io::Result<Self> {
-        let Interrupted {
-            file,
-            name,
-            id,
-            bytes,
-            in_use,
-            ..
-        } = interrupted;
-        file.set_len(bytes)?;
+        let name = (interrupted.id, Some(interrupted.name));
+        interrupted.file.set_len(interrupted.bytes)?;
         Ok(Self {
-            in_use,
-            ..Self::of(file, (id, Some(name)), bytes, options)
+            in_use: interrupted.in_use,
+            ..Self::of(interrupted.file, name, interrupted.bytes, options)
         })
     }
 

@@ -46,7 +46,7 @@ pub struct ScanOptions {
 }
 
 /// A manifest, and where its entries are found.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Scan {
     pub(super) manifest: Manifest,
     pub(super) roots: Roots,
@@ -83,11 +83,7 @@ impl Unreadable {
 pub(super) fn scan(paths: &[PathBuf], options: &ScanOptions) -> Result<Scan, ScanError> {
     let mut scanner = Scanner {
         builder: ManifestBuilder::default(),
-        roots: Roots::default(),
-        ids: Vec::new(),
-        skipped: Vec::new(),
-        unreadable: Vec::new(),
-        dropped: NotSent::default(),
+        found: Scan::default(),
         options,
         firsts: HashMap::new(),
     };
@@ -123,17 +119,15 @@ pub(super) fn scan(paths: &[PathBuf], options: &ScanOptions) -> Result<Scan, Sca
         Some(last) if failed.len() + 1 == paths.len() => {
             return Err(failed.into_iter().next().unwrap_or(last).error);
         }
-        last => scanner.unreadable.extend(failed.into_iter().chain(last)),
+        last => scanner
+            .found
+            .unreadable
+            .extend(failed.into_iter().chain(last)),
     }
-    scanner.ids.shrink_to_fit();
-    Ok(Scan {
-        manifest: scanner.builder.build()?,
-        roots: scanner.roots,
-        ids: scanner.ids,
-        skipped: scanner.skipped,
-        unreadable: scanner.unreadable,
-        dropped: scanner.dropped,
-    })
+    let mut found = scanner.found;
+    found.ids.shrink_to_fit();
+    found.manifest = scanner.builder.build()?;
+    Ok(found)
 }
 
 /// Returns the name under which a path is sent; `None` for `/` and for a path that ends in `.` or
@@ -146,11 +140,8 @@ fn own_name(path: &Path) -> Option<&[u8]> {
 
 struct Scanner<'a> {
     builder: ManifestBuilder,
-    roots: Roots,
-    ids: Vec<Id>,
-    skipped: Vec<PathBuf>,
-    unreadable: Vec<Unreadable>,
-    dropped: NotSent,
+    /// All but the manifest.
+    found: Scan,
     options: &'a ScanOptions,
     /// The first names of files with several names.
     firsts: HashMap<Id, u32>,
@@ -160,7 +151,7 @@ impl Scanner<'_> {
     /// Adds the target of a path under a name. Follows a link that the user named.
     fn add_named(&mut self, name: &[u8], path: &Path) -> Result<(), ScanError> {
         let first = self.builder.entries();
-        self.roots.push(first, path, true);
+        self.found.roots.push(first, path, true);
         let failed = |source| ScanError::io(path, source);
         // Open the directory before reading its status, so that both refer to the same directory.
         let (status, directory) = match Directory::open(path) {
@@ -198,7 +189,7 @@ impl Scanner<'_> {
     }
 
     fn add_contents(&mut self, path: &Path) -> Result<(), ScanError> {
-        self.roots.push(self.builder.entries(), path, false);
+        self.found.roots.push(self.builder.entries(), path, false);
         let directory = Directory::open(path).map_err(|source| ScanError::io(path, source))?;
         self.add_below(OpenDirectories::new(directory, None), None)
     }
@@ -216,7 +207,7 @@ impl Scanner<'_> {
             match self.add_directory(&mut directories, parent, &mut pending) {
                 Err(error @ ScanError::Io(_)) if parent != top => {
                     let path = parent.map(|index| self.builder.so_far().path(index));
-                    self.unreadable.push(Unreadable {
+                    self.found.unreadable.push(Unreadable {
                         path: path.unwrap_or_default(),
                         error,
                     });
@@ -247,10 +238,10 @@ impl Scanner<'_> {
             && self.options.xattrs
         {
             let (xattrs, is_short) = xattrs::read(directory);
-            self.dropped.note_xattrs(is_short);
+            self.found.dropped.note_xattrs(is_short);
             self.add_xattrs(index, xattrs)?;
         } else {
-            self.dropped.look_at(directory);
+            self.found.dropped.look_at(directory);
         }
         for name in names.ok_or(ManifestError::TooMany)? {
             let status = match look(directory, &name) {
@@ -291,7 +282,7 @@ impl Scanner<'_> {
         }
         let so_far = self.builder.so_far();
         let mut below = so_far.lineage(parent);
-        if self.roots.last_is_entry() {
+        if self.found.roots.last_is_entry() {
             below.pop();
         }
         let names = below
@@ -329,7 +320,7 @@ impl Scanner<'_> {
         }
         if self.options.xattrs {
             let (xattrs, is_short) = xattrs::read(&file);
-            self.dropped.note_xattrs(is_short);
+            self.found.dropped.note_xattrs(is_short);
             self.add_xattrs(index, xattrs)?;
         }
         Ok(())
@@ -340,7 +331,7 @@ impl Scanner<'_> {
             return Ok(());
         }
         if !self.builder.has_room_for_xattrs(&xattrs) {
-            self.dropped.note_xattrs(true);
+            self.found.dropped.note_xattrs(true);
             let list = xattrs.iter().find(|it| it.name == acl::ACCESS);
             let mode = self.builder.so_far().entry(index).map(|entry| entry.mode);
             if let Some((list, mode)) = list.zip(mode) {
@@ -391,7 +382,7 @@ impl Scanner<'_> {
             }
             pushed => pushed?,
         };
-        self.ids.push(status.id);
+        self.found.ids.push(status.id);
         if self.options.owners && !is_other_name {
             self.builder.push_detail(Detail {
                 entry: index,
@@ -419,7 +410,7 @@ impl Scanner<'_> {
     fn leave_out_special(&mut self, parent: Option<u32>, name: &[u8], kind: FileType) {
         let path = self.below(parent, name);
         if self.options.special == Special::Skip {
-            self.skipped.push(path);
+            self.found.skipped.push(path);
             return;
         }
         let what = kind.into();
@@ -429,7 +420,7 @@ impl Scanner<'_> {
     /// Leaves out something that cannot be sent.
     fn leave_out(&mut self, parent: Option<u32>, name: &[u8], error: ScanError) {
         let above = parent.map(|index| self.builder.so_far().path(index));
-        self.unreadable.push(Unreadable {
+        self.found.unreadable.push(Unreadable {
             path: above.unwrap_or_default().join(OsStr::from_bytes(name)),
             error,
         });
@@ -438,15 +429,15 @@ impl Scanner<'_> {
     /// Where a directory lies; `None` is the path that is being listed.
     fn path(&self, index: Option<u32>) -> PathBuf {
         match index {
-            Some(index) => self.roots.path(self.builder.so_far(), index),
-            None => self.roots.last_path(),
+            Some(index) => self.found.roots.path(self.builder.so_far(), index),
+            None => self.found.roots.last_path(),
         }
     }
 
     /// Where a name in a directory lies. The path that is being listed may itself be the entry.
     fn below(&self, parent: Option<u32>, name: &[u8]) -> PathBuf {
-        if parent.is_none() && self.roots.last_is_entry() {
-            return self.roots.last_path();
+        if parent.is_none() && self.found.roots.last_is_entry() {
+            return self.found.roots.last_path();
         }
         self.path(parent).join(OsStr::from_bytes(name))
     }

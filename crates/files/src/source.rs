@@ -16,7 +16,7 @@ use super::manifest::FileEntry;
 use super::not_sent::NotSent;
 use super::partial::MAX_PARTIALS;
 use super::prefix::{PrefixHashes, unsent_bytes};
-use super::scan::{Scan, scan};
+use super::scan::scan;
 use super::{
     CommitGate, Compare, Delete, Kind, Manifest, Message, Partial, Present, Run, ScanError,
     ScanOptions, Unreadable,
@@ -117,22 +117,15 @@ impl Source {
     /// # Errors
     /// A [`ScanError`] that names the path.
     pub fn scan(paths: &[PathBuf], options: &ScanOptions) -> Result<Self, ScanError> {
-        let Scan {
-            manifest,
-            roots,
-            ids,
-            skipped,
-            unreadable,
-            dropped,
-        } = scan(paths, options)?;
-        let manifest = Arc::new(manifest);
+        let scan = scan(paths, options)?;
+        let manifest = Arc::new(scan.manifest);
         Ok(Self {
             options: options.clone(),
-            listed: ListedFiles::new(Arc::clone(&manifest), roots, ids),
+            listed: ListedFiles::new(Arc::clone(&manifest), scan.roots, scan.ids),
             manifest,
-            skipped,
-            unreadable,
-            dropped,
+            skipped: scan.skipped,
+            unreadable: scan.unreadable,
+            dropped: scan.dropped,
             present: Vec::new(),
             partials: Vec::new(),
             prefix_hashes: PrefixHashes::default(),

@@ -154,14 +154,10 @@ impl DirectoryTree {
         grown: &mut Directories<Option<u32>>,
     ) -> Result<(), SinkError> {
         let parent = self.manifest.entry(index).and_then(|entry| entry.parent);
-        let added = match self.around(index) {
-            Ok(around) => grown.add(parent, around),
-            Err(error) => return Err(self.failed(error.index, error.source)),
-        };
-        if added.map_err(|source| self.failed(index, source))? {
-            self.sync_grown(grown)?;
+        match self.work_around(index, |around| grown.add(parent, around))? {
+            true => self.sync_grown(grown),
+            false => Ok(()),
         }
-        Ok(())
     }
 
     /// Makes the names of new directories durable.
@@ -188,6 +184,18 @@ impl DirectoryTree {
             source.map_or(Ok(()), |source| Err(EnterError { index, source }))?;
         }
         Ok(around)
+    }
+
+    /// Calls `work` with the parent directory of an entry.
+    fn work_around<R>(
+        &mut self,
+        index: u32,
+        work: impl FnOnce(&Directory) -> io::Result<R>,
+    ) -> Result<R, SinkError> {
+        let around = self.around(index);
+        let worked =
+            around.and_then(|around| work(around).map_err(|source| EnterError { index, source }));
+        worked.map_err(|error| self.failed(error.index, error.source))
     }
 
     /// Returns the path of a directory, for display.
@@ -244,11 +252,7 @@ impl DirectoryTree {
         entry: &EntryRef<'_>,
         directories: &mut Identities,
     ) -> Result<bool, SinkError> {
-        let made = match self.around(index) {
-            Ok(around) => around.make(entry.name),
-            Err(error) => return Err(self.failed(error.index, error.source)),
-        };
-        let mut is_new = made.map_err(|source| self.failed(index, source))?;
+        let mut is_new = self.work_around(index, |around| around.make(entry.name))?;
         if !is_new {
             let made = self.make_instead(index, entry, directories);
             is_new = match made.map_err(|source| self.failed(index, source))? {
@@ -294,34 +298,28 @@ impl DirectoryTree {
 
     /// Looks what has the name of a file.
     fn check_free(&mut self, index: u32, entry: &EntryRef<'_>) -> Result<(), SinkError> {
-        let looked = match self.around(index) {
-            Ok(around) => around.look(entry.name),
-            Err(error) => return Err(self.failed(error.index, error.source)),
-        };
-        match looked {
+        let status = self.work_around(index, |around| around.look(entry.name))?;
+        if status.is_some_and(|status| status.kind == FileType::Directory) {
             // The file fails when it should get the name, or replaces the directory.
-            Ok(Some(status)) if status.kind == FileType::Directory => Ok(()),
-            Ok(status) => {
-                let status = status.filter(|status| self.may_be_same(entry, status));
-                let is_there = status.is_some() && self.comparer.compare == Compare::Time;
-                let status = match self.look_for_interrupted(index, entry, is_there) {
-                    // The earlier transfer may just have given the file its name.
-                    true => status.or_else(|| self.look_again(index, entry)),
-                    false => status,
-                };
-                if let Some(status) = status {
-                    let compare = self.comparer.compare;
-                    let around = self.around(index).ok();
-                    let present = around.and_then(|around| compare.present(index, entry, around));
-                    if compare == Compare::Hash && present.is_some() {
-                        self.hashed.insert(index, (status.id, status.modified));
-                    }
-                    self.present.extend(present);
-                }
-                Ok(())
-            }
-            Err(source) => Err(self.failed(index, source)),
+            return Ok(());
         }
+        let status = status.filter(|status| self.may_be_same(entry, status));
+        let is_there = status.is_some() && self.comparer.compare == Compare::Time;
+        let status = match self.look_for_interrupted(index, entry, is_there) {
+            // The earlier transfer may just have given the file its name.
+            true => status.or_else(|| self.look_again(index, entry)),
+            false => status,
+        };
+        if let Some(status) = status {
+            let compare = self.comparer.compare;
+            let around = self.around(index).ok();
+            let present = around.and_then(|around| compare.present(index, entry, around));
+            if compare == Compare::Hash && present.is_some() {
+                self.hashed.insert(index, (status.id, status.modified));
+            }
+            self.present.extend(present);
+        }
+        Ok(())
     }
 
     /// Looks whether an interrupted transfer has left some of a file. Returns whether it may have waited for

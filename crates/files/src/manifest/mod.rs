@@ -62,8 +62,7 @@ struct Row {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RowShape {
     Directory,
-    DenseFile,
-    SparseFile,
+    File { sparse: bool },
     Symlink,
     HardLink,
 }
@@ -212,14 +211,7 @@ impl Manifest {
             name,
             kind: match row.shape {
                 RowShape::Directory => Kind::Directory,
-                RowShape::DenseFile => Kind::File {
-                    bytes,
-                    sparse: false,
-                },
-                RowShape::SparseFile => Kind::File {
-                    bytes,
-                    sparse: true,
-                },
+                RowShape::File { sparse } => Kind::File { bytes, sparse },
                 RowShape::Symlink => Kind::Symlink { target },
                 RowShape::HardLink => Kind::HardLink {
                     first: u32::try_from(row.number).unwrap_or(u32::MAX),
@@ -238,14 +230,7 @@ impl Manifest {
         self.names.extend_from_slice(&entry.name);
         let (shape, number) = match &entry.kind {
             Kind::Directory => (RowShape::Directory, 0),
-            Kind::File {
-                bytes,
-                sparse: false,
-            } => (RowShape::DenseFile, *bytes),
-            Kind::File {
-                bytes,
-                sparse: true,
-            } => (RowShape::SparseFile, *bytes),
+            Kind::File { bytes, sparse } => (RowShape::File { sparse: *sparse }, *bytes),
             Kind::Symlink { target } => {
                 self.names.extend_from_slice(target);
                 let target_bytes = u64::try_from(target.len()).unwrap_or(u64::MAX);

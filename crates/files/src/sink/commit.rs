@@ -61,14 +61,6 @@ impl Whole {
     }
 }
 
-/// How a file ended in a commit.
-struct End {
-    index: u32,
-    failure: Option<FileFailure>,
-    is_kept: bool,
-    hash: Option<[u8; 32]>,
-}
-
 enum NamingResult {
     Given,
     /// Another file of the transfer has the name.
@@ -108,28 +100,17 @@ impl Sink {
         let mut ended = Vec::new();
         let named = self.name_files(&mut ended, &mut full);
         self.sync_names(&mut ended);
-        for End {
-            index,
-            failure,
-            is_kept,
-            hash,
-        } in ended
-        {
-            match failure {
-                None if is_kept => self.summary.kept_files += 1,
+        for verdict in &ended {
+            match verdict.failure {
+                None if verdict.is_kept => self.summary.kept_files += 1,
                 None => {
                     self.summary.verified_files += 1;
-                    self.summary.verified_bytes += self.manifest.stream_bytes_of(index);
+                    self.summary.verified_bytes += self.manifest.stream_bytes_of(verdict.index);
                 }
                 Some(_) => self.summary.failed_files += 1,
             }
-            self.verdicts.push_back(Verdict {
-                index,
-                failure,
-                is_kept,
-                hash,
-            });
         }
+        self.verdicts.extend(ended);
         self.is_full |= full.is_some();
         full.map_or(named, Err)
     }
@@ -165,7 +146,7 @@ impl Sink {
     /// Gives files their final names. `ended` gets each file that has its name or failed.
     fn name_files(
         &mut self,
-        ended: &mut Vec<End>,
+        ended: &mut Vec<Verdict>,
         full: &mut Option<SinkError>,
     ) -> Result<(), SinkError> {
         while let Some((index, whole)) = self.whole.pop_front() {
@@ -194,7 +175,7 @@ impl Sink {
                 Whole::Kept => self.keep(index),
                 Whole::KeptLink(status) => self.keep_link(index, &status),
             };
-            ended.push(End {
+            ended.push(Verdict {
                 index,
                 failure,
                 is_kept,
@@ -218,10 +199,7 @@ impl Sink {
 
     /// Gives the attributes of the manifest to a file that was there already.
     fn keep(&mut self, index: u32) -> Option<FileFailure> {
-        let failed = |source| {
-            let tried = FileStep::Keep;
-            Some(FileFailure::Io { tried, source })
-        };
+        let tried = FileStep::Keep;
         match self.try_keep(index) {
             Ok(Ok(id)) => {
                 if self.manifest.has_other_names(index) {
@@ -230,7 +208,7 @@ impl Sink {
                 None
             }
             Ok(Err(failure)) => Some(failure),
-            Err(source) => failed(source),
+            Err(source) => Some(FileFailure::Io { tried, source }),
         }
     }
 
@@ -392,7 +370,7 @@ impl Sink {
     }
 
     /// Syncs the directories in which files got their names.
-    fn sync_names(&mut self, ended: &mut [End]) {
+    fn sync_names(&mut self, ended: &mut [Verdict]) {
         if !self.policy.sync {
             return;
         }

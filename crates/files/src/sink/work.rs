@@ -106,12 +106,7 @@ impl Sink {
     pub(super) fn take(&mut self, current: &mut Current, bytes: &[u8]) -> Result<(), SinkError> {
         current.taken_bytes += u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         if let WorkState::New = current.state {
-            current.state = match self.create(current.index) {
-                Ok(part) => WorkState::Open(Box::new(part)),
-                Err(source) => {
-                    WorkState::Failed(self.failure(current.index, FileStep::Create, source)?)
-                }
-            };
+            current.state = self.begin(current.index)?;
         }
         if let WorkState::Open(part) = &mut current.state {
             let written = part
@@ -131,15 +126,19 @@ impl Sink {
         Ok(())
     }
 
+    fn begin(&mut self, index: u32) -> Result<WorkState, SinkError> {
+        Ok(match self.create(index) {
+            Ok(part) => WorkState::Open(Box::new(part)),
+            Err(source) => WorkState::Failed(self.failure(index, FileStep::Create, source)?),
+        })
+    }
+
     /// Finishes the writing of a file whose bytes have all arrived.
     pub(super) fn end_writing(&mut self, whole: Current) -> Result<Written, SinkError> {
         let index = whole.index;
         let state = match whole.state {
             // All that has come of it is a hole.
-            WorkState::New if self.goes_on(index) => match self.create(index) {
-                Ok(part) => WorkState::Open(Box::new(part)),
-                Err(source) => WorkState::Failed(self.failure(index, FileStep::Create, source)?),
-            },
+            WorkState::New if self.goes_on(index) => self.begin(index)?,
             state => state,
         };
         Ok(match state {
