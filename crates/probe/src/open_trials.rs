@@ -50,17 +50,11 @@ pub enum TrialError {
         flows: u16,
     },
     /// The number of the trial is in use.
-    #[error("trial {id} is open already")]
-    Twice {
-        /// Number of the trial.
-        id: u32,
-    },
+    #[error("trial {0} is open already")]
+    Twice(u32),
     /// The trial is not open.
-    #[error("trial {id} is not open")]
-    Unknown {
-        /// The number that was requested.
-        id: u32,
-    },
+    #[error("trial {0} is not open")]
+    Unknown(u32),
     /// The session would have more open trials than it may have.
     #[error(
         "{trials} trials with {packets} packets and {flows} flows would be open, at most \
@@ -115,7 +109,7 @@ impl OpenTrials {
             }
             let is_known = self.arrivals.contains_key(&id);
             if is_known || opened.insert(id, TrialArrivals::new(trial)).is_some() {
-                return Err(TrialError::Twice { id });
+                return Err(TrialError::Twice(id));
             }
         }
         self.arrivals.append(&mut opened);
@@ -128,7 +122,7 @@ impl OpenTrials {
     /// [`TrialError::Unknown`].
     pub fn close(&mut self, id: u32) -> Result<TrialCounts, TrialError> {
         let arrivals = self.arrivals.remove(&id);
-        Ok(arrivals.ok_or(TrialError::Unknown { id })?.counts())
+        Ok(arrivals.ok_or(TrialError::Unknown(id))?.counts())
     }
 
     /// Processes a datagram. Returns the answer to a question that did not arrive before. A
@@ -246,7 +240,7 @@ mod tests {
         );
         assert_eq!(arrive(&mut open_trials, DatagramKind::Question, 4, 0), None);
         assert_eq!(open_trials.close(3).map(|counts| counts.received), Ok(2));
-        assert_eq!(open_trials.close(3), Err(TrialError::Unknown { id: 3 }));
+        assert_eq!(open_trials.close(3), Err(TrialError::Unknown(3)));
     }
 
     #[test]
@@ -259,14 +253,8 @@ mod tests {
         arrive(&mut open_trials, DatagramKind::Data, 2, 0);
         arrive(&mut open_trials, DatagramKind::Question, 1, 0);
         open_trials.note_drops(4);
-        assert_eq!(
-            open_trials.close(1).map(|counts| counts.socket_drops),
-            Ok(0)
-        );
-        assert_eq!(
-            open_trials.close(2).map(|counts| counts.socket_drops),
-            Ok(4)
-        );
+        let drops = [1, 2].map(|id| open_trials.close(id).expect("open").socket_drops);
+        assert_eq!(drops, [0, 4]);
     }
 
     /// The responder stops while a trial ends, another passes, and a third begins.
@@ -303,10 +291,8 @@ mod tests {
             [trial(5, 1, 1), trial(5, 1, 1)],
             [trial(5, 1, 1), trial(0, 1, 1)],
         ] {
-            assert!(matches!(
-                open_trials.open(&twice),
-                Err(TrialError::Twice { .. })
-            ));
+            let opened = open_trials.open(&twice);
+            assert!(matches!(opened, Err(TrialError::Twice(_))), "{opened:?}");
         }
         // None of the refused trials is open, and closing trials makes room.
         open_trials.open(&[trial(5, 10, 1)]).expect("room");

@@ -99,7 +99,7 @@ pub(crate) struct FileResults {
     /// Files that the observer has not been told.
     #[serde(skip)]
     pub(crate) ended_files: Vec<EndedFile>,
-    /// Whether a sender knows of data that have arrived.
+    /// Whether a sender knows of data that have arrived at the receiver, and packets of it have come here.
     #[serde(skip)]
     pub(crate) has_met: bool,
     /// Hashes of files without a verdict.
@@ -109,7 +109,7 @@ pub(crate) struct FileResults {
 
 impl FileResults {
     /// Adds the verdict on a file. `failure` says why it did not arrive.
-    fn add(
+    pub(crate) fn add(
         &mut self,
         manifest: &Manifest,
         index: u32,
@@ -171,24 +171,8 @@ impl SharedResults {
         Self(Arc::new(Mutex::new(results)))
     }
 
-    /// Adds the verdict on a file. `failure` says why it did not arrive.
-    pub(crate) fn add(
-        &self,
-        manifest: &Manifest,
-        index: u32,
-        failure: Option<(FileCause, Text)>,
-        hash: Option<[u8; 32]>,
-    ) {
-        self.results().add(manifest, index, failure, hash);
-    }
-
-    /// Remembers the end of each file for an observer, or does not.
-    pub(crate) fn keep_ended(&self, wanted: bool) {
-        self.results().keeps_ended = wanted;
-    }
-
     pub(crate) fn note_hash(&self, index: u32, hash: [u8; 32]) {
-        let mut results = self.results();
+        let mut results = self.lock();
         if results.keeps_ended && hash != [0; 32] {
             results.hashes.insert(index, hash);
         }
@@ -196,36 +180,26 @@ impl SharedResults {
 
     /// Returns the files that have ended since the last call.
     pub(crate) fn take_ended(&self) -> Vec<EndedFile> {
-        std::mem::take(&mut self.results().ended_files)
+        std::mem::take(&mut self.lock().ended_files)
     }
 
     /// Notes that a file went on after an interruption, and how many of its bytes were not sent again.
     pub(crate) fn note_resumed(&self, bytes: u64) {
-        let mut results = self.results();
+        let mut results = self.lock();
         results.resumed_files += 1;
         results.resumed_bytes += bytes;
     }
 
-    /// Notes what the receiver has removed.
-    pub(crate) fn note_deleted(&self, files: u32) {
-        self.results().deleted_files = files;
-    }
-
-    /// Notes that data have arrived at the receiver, and packets of it here.
-    pub(crate) fn note_met(&self) {
-        self.results().has_met = true;
-    }
-
     /// How many files have a verdict.
     pub(crate) fn count(&self) -> u32 {
-        let results = self.results();
+        let results = self.lock();
         let arrived = results.verified_files + results.kept_files;
         arrived + results.failed.failed_files
     }
 
     /// Adds a file that was there already.
     pub(crate) fn keep(&self, manifest: &Manifest, index: u32) {
-        let mut results = self.results();
+        let mut results = self.lock();
         results.kept_files += 1;
         results.kept_bytes += manifest.stream_bytes_of(index);
         results.tell(manifest, index, FileState::Unchanged, None);
@@ -233,19 +207,19 @@ impl SharedResults {
 
     /// Adds a warning that the verdicts do not show. Callers add a few, whatever the number of files.
     pub(crate) fn warn(&self, warning: impl fmt::Display) {
-        let mut results = self.results();
+        let mut results = self.lock();
         results.untold.push(Text::new(&warning));
         results.warnings.push(warning.to_string());
     }
 
     /// Returns the warnings of this end since the last call, for the other end.
     pub(crate) fn take_untold(&self) -> Vec<Text> {
-        std::mem::take(&mut self.results().untold)
+        std::mem::take(&mut self.lock().untold)
     }
 
     /// Adds warnings of the other end, which `whose` names.
     pub(crate) fn hear_warnings(&self, whose: &str, warnings: &[Text]) {
-        let mut results = self.results();
+        let mut results = self.lock();
         let room = HEARD_WARNINGS.saturating_sub(results.heard);
         for warning in warnings.iter().take(room) {
             results.heard += 1;
@@ -255,7 +229,7 @@ impl SharedResults {
 
     /// Adds what the other end says did not arrive.
     pub(crate) fn hear_missing(&self, cause: FileCause, missing: Vec<Missing>) {
-        let mut results = self.results();
+        let mut results = self.lock();
         for Missing { path, reason } in missing {
             results.failed.add(|| path, cause, reason);
         }
@@ -263,10 +237,10 @@ impl SharedResults {
 
     /// Returns everything, and keeps nothing.
     pub(crate) fn take(&self) -> FileResults {
-        std::mem::take(&mut self.results())
+        std::mem::take(&mut self.lock())
     }
 
-    fn results(&self) -> MutexGuard<'_, FileResults> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, FileResults> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -373,16 +373,9 @@ mod tests {
 
     fn choose(stream_bytes: u64, rate_bps: u64, rtt_ms: u64, memory_bytes: u64) -> Shape {
         let rtt = Duration::from_millis(rtt_ms);
-        let scheme = SchemeName::Gbn;
-        Shape::choose(
-            stream_bytes,
-            fixed(rate_bps),
-            rtt,
-            1436,
-            memory_bytes,
-            scheme,
-        )
-        .expect("enough")
+        let (speed, scheme) = (fixed(rate_bps), SchemeName::Gbn);
+        let chosen = Shape::choose(stream_bytes, speed, rtt, 1436, memory_bytes, scheme);
+        chosen.expect("enough")
     }
 
     /// Streams, rates, round trips in milliseconds, and memories, in all combinations.
@@ -473,10 +466,8 @@ mod tests {
         assert!(shape.window_bps(rtt) >= 10 * GBIT, "{shape:?}");
         // A measured rate has priority over the default. The user's limit has priority over both.
         let measured = Speed::of(None, Some(40 * GBIT));
-        assert_eq!(
-            (measured.likely_bps, measured.most_bps),
-            (40 * GBIT, 80 * GBIT)
-        );
+        let speed = (measured.likely_bps, measured.most_bps);
+        assert_eq!(speed, (40 * GBIT, 80 * GBIT));
         let bounded = Speed::of(Some(GBIT), Some(40 * GBIT));
         assert_eq!((bounded.likely_bps, bounded.most_bps), (GBIT, GBIT));
         assert_eq!(Speed::of(Some(1_000_000), None).likely_bps, 1_000_000);
@@ -501,41 +492,20 @@ mod tests {
             stream_bytes: 1 << 30,
         };
         let config = shape.config();
-        assert_eq!(
-            Shape::of_peer(&plan, &config, 1 << 30, SchemeName::Gbn).expect("fits"),
-            shape
-        );
+        let fits = Shape::of_peer(&plan, &config, 1 << 30, SchemeName::Gbn);
+        assert_eq!(fits.expect("fits"), shape);
+        let changed = |change: fn(&mut QpConfig)| {
+            let mut config = config;
+            change(&mut config);
+            config
+        };
         let refused = [
-            (
-                QpConfig {
-                    slots: 1 << 16,
-                    ..config
-                },
-                plan.segment_bytes,
-            ),
-            (
-                QpConfig {
-                    channels: 2,
-                    ..config
-                },
-                plan.segment_bytes,
-            ),
-            (
-                QpConfig {
-                    generations: 16,
-                    ..config
-                },
-                plan.segment_bytes,
-            ),
+            (changed(|it| it.slots = 1 << 16), plan.segment_bytes),
+            (changed(|it| it.channels = 2), plan.segment_bytes),
+            (changed(|it| it.generations = 16), plan.segment_bytes),
             (config, u64::MAX),
             (config, 0),
-            (
-                QpConfig {
-                    max_message_bytes: u64::MAX,
-                    ..config
-                },
-                u64::MAX,
-            ),
+            (changed(|it| it.max_message_bytes = u64::MAX), u64::MAX),
         ];
         for (config, segment_bytes) in refused {
             let plan = TransferPlan {

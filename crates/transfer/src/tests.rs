@@ -114,6 +114,14 @@ fn one_file(bytes: &[u8]) -> (tempfile::TempDir, Source) {
     (directory, source)
 }
 
+/// A link with this delay in each direction.
+fn delayed(ms: u64) -> LinkConfig {
+    LinkConfig {
+        delay: Duration::from_millis(ms),
+        ..LinkConfig::default()
+    }
+}
+
 /// A link that starts when the receiver learns the address of the sender.
 struct Link {
     config: LinkConfig,
@@ -265,9 +273,8 @@ fn pattern(bytes: usize) -> Vec<u8> {
 #[test]
 fn files_cross_a_long_lossy_link_with_every_scheme() {
     let config = LinkConfig {
-        delay: Duration::from_millis(10),
         loss: Loss::Iid { loss_packet: 0.01 },
-        ..LinkConfig::default()
+        ..delayed(10)
     };
     for scheme in SchemeName::EXACT {
         let reports = cross(
@@ -315,13 +322,9 @@ fn until_delivered(link: &UdpEmulator, packets: u64) {
 #[test]
 fn a_link_dead_for_five_seconds_is_survived() {
     const OUTAGE: Duration = Duration::from_secs(5);
-    let config = LinkConfig {
-        delay: Duration::from_millis(5),
-        ..LinkConfig::default()
-    };
     let start = Instant::now();
     cross(
-        config,
+        delayed(5),
         SchemeSetting::Named(SchemeName::SrNack),
         50_000_000,
         &pattern(6_000_000),
@@ -382,9 +385,8 @@ fn choices(sent: &TransferReport) -> (serde_json::Map<String, serde_json::Value>
 #[test]
 fn auto_codes_where_a_long_path_loses_much() {
     let config = LinkConfig {
-        delay: Duration::from_millis(50),
         loss: Loss::Iid { loss_packet: 0.02 },
-        ..LinkConfig::default()
+        ..delayed(50)
     };
     let reports = cross(
         config,
@@ -408,12 +410,8 @@ fn auto_codes_where_a_long_path_loses_much() {
 
 #[test]
 fn auto_repeats_where_nothing_is_lost() {
-    let config = LinkConfig {
-        delay: Duration::from_millis(50),
-        ..LinkConfig::default()
-    };
     let reports = cross(
-        config,
+        delayed(50),
         SchemeSetting::Auto,
         100_000_000,
         &pattern(6_000_000),
@@ -431,9 +429,8 @@ fn auto_repeats_where_nothing_is_lost() {
 fn reports_of_more_than_was_sent_are_shown() {
     for (duplicate, is_shown) in [(0.0, false), (1.0, true)] {
         let config = LinkConfig {
-            delay: Duration::from_millis(5),
             duplicate,
-            ..LinkConfig::default()
+            ..delayed(5)
         };
         let scheme = SchemeSetting::Named(SchemeName::SrNack);
         let settings = SendSettings {

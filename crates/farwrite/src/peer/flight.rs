@@ -166,19 +166,7 @@ mod tests {
     const BYTES: u64 = 1_000;
 
     fn send(flight: &mut Flight, now_ns: u64, packets: std::ops::Range<u32>, is_repeat: bool) {
-        let bytes = u64::from(packets.end - packets.start) * BYTES;
-        flight.push(
-            now_ns,
-            &Run {
-                serial: 1,
-                message: MessageId::new(0),
-                packets,
-                packet_bytes: BYTES,
-                bytes,
-                is_repeat,
-                replaces_lost: is_repeat,
-            },
-        );
+        flight.push(now_ns, &Run::of(0, packets, BYTES, is_repeat));
     }
 
     /// Delivers a report that names `packet`. Returns the bytes up to the newest packet and the bytes

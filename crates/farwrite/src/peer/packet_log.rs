@@ -27,6 +27,27 @@ pub(crate) struct Run {
     pub(crate) replaces_lost: bool,
 }
 
+#[cfg(test)]
+impl Run {
+    /// Packets of a queue pair, each with this many bytes.
+    pub(super) fn of(
+        message: impl Into<MessageId>,
+        packets: Range<u32>,
+        packet_bytes: u64,
+        is_repeat: bool,
+    ) -> Self {
+        Self {
+            serial: 1,
+            message: message.into(),
+            bytes: u64::from(packets.end - packets.start) * packet_bytes,
+            packets,
+            packet_bytes,
+            is_repeat,
+            replaces_lost: is_repeat,
+        }
+    }
+}
+
 /// What is known of a packet in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LoggedPacket {
@@ -223,16 +244,7 @@ mod tests {
     const BYTES: u64 = 1_000;
 
     fn run(message: impl Into<MessageId>, packets: Range<u32>, is_repeat: bool) -> Run {
-        let bytes = u64::from(packets.end - packets.start) * BYTES;
-        Run {
-            serial: 1,
-            message: message.into(),
-            packets,
-            packet_bytes: BYTES,
-            bytes,
-            is_repeat,
-            replaces_lost: is_repeat,
-        }
+        Run::of(message, packets, BYTES, is_repeat)
     }
 
     #[test]

@@ -317,18 +317,8 @@ mod tests {
 
     /// Records that a packet leaves through queue pair 1.
     fn depart(sending: &mut PeerSending, now_ns: u64, packet: u32) {
-        sending.note_departure(
-            now_ns,
-            &Run {
-                serial: 1,
-                message: MessageId::new(0),
-                packets: packet..packet + 1,
-                packet_bytes: PACKET,
-                bytes: PACKET,
-                is_repeat: false,
-                replaces_lost: false,
-            },
-        );
+        let run = Run::of(0, packet..packet + 1, PACKET, false);
+        sending.note_departure(now_ns, &run);
     }
 
     /// Sends a packet through queue pair 1, and leaves nothing else to send.

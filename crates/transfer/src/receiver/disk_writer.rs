@@ -287,8 +287,8 @@ impl DiskWriter {
         }
         let failure = verdict.failure.as_ref();
         let failure = failure.map(|failure| (failure.cause(), Text::new(failure)));
-        self.shared_results
-            .add(&self.manifest, verdict.index, failure, verdict.hash);
+        let mut results = self.shared_results.lock();
+        results.add(&self.manifest, verdict.index, failure, verdict.hash);
     }
 
     /// Says where interrupted files wait for their transfer to go on.

@@ -140,7 +140,7 @@ pub fn receive(
     };
     let mut disk = None;
     let wants_files = hooks.observer.wants_files();
-    reception.shared_results.keep_ended(wants_files);
+    reception.shared_results.lock().keeps_ended = wants_files;
     let mut list = reception.memory().join_lists();
     let result = match reception.negotiate((&mut reader, &mut list), ends, directory) {
         Ok(negotiated) => reception.run(negotiated, reader, &mut disk),

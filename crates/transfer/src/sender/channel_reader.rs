@@ -49,8 +49,8 @@ impl Verdicts {
     /// what a peer can make this end store.
     fn take(&mut self, index: u32, failure: Option<(FileCause, Text)>) -> Result<(), Error> {
         self.check_turn(index)?;
-        self.shared_results
-            .add(&self.manifest, index, failure, None);
+        let mut results = self.shared_results.lock();
+        results.add(&self.manifest, index, failure, None);
         Ok(())
     }
 
@@ -156,7 +156,7 @@ fn listen(
                 continue;
             }
             Message::Deleted { files } => {
-                verdicts.shared_results.note_deleted(files);
+                verdicts.shared_results.lock().deleted_files = files;
                 continue;
             }
             Message::Warnings(warnings) => {

@@ -119,7 +119,7 @@ pub fn send(
     hooks: &TransferHooks<'_>,
 ) -> Result<TransferReport, Unfinished> {
     let shared_results = SharedResults::of(&source);
-    shared_results.keep_ended(hooks.observer.wants_files());
+    shared_results.lock().keeps_ended = hooks.observer.wants_files();
     let peer = channel.peer_addr();
     let sent = send_over(channel, key, (source, &shared_results), settings, hooks);
     hooks.tell_files(&shared_results.take_ended());

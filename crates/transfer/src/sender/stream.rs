@@ -238,7 +238,7 @@ impl Stream {
         self.heartbeat.set_received(self.arrived_bytes);
         let mut packets = self.routed.heard_packets();
         if packets[0] > 0 && self.arrived_so_far() > 0 {
-            self.shared_results.note_met();
+            self.shared_results.lock().has_met = true;
         }
         // A transfer of no bytes needs no packets.
         packets[0] += u64::from(self.shape.stream_bytes == 0 || self.has_present);

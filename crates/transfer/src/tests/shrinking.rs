@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 use farwrite::{SchemeName, SwiftOptions};
 use farwrite_link::{LinkConfig, Loss};
 
-use super::{TIMEOUT, adaptive, adaptive_settings, attempt, cross_as, pattern, until_delivered};
+use super::{
+    TIMEOUT, adaptive, adaptive_settings, attempt, cross_as, delayed, pattern, until_delivered,
+};
 use crate::{EqdsOptions, ErrorKind, RateControl, SchemeSetting, SendSettings};
 
 /// Sends over a path of jumbo frames that shrinks according to `steps`: when the first number of
@@ -14,9 +16,8 @@ use crate::{EqdsOptions, ErrorKind, RateControl, SchemeSetting, SendSettings};
 /// results as JSON.
 fn shrink(settings: SendSettings, bytes: usize, steps: &[(u64, usize)]) -> [serde_json::Value; 2] {
     let config = LinkConfig {
-        delay: Duration::from_millis(5),
         loss: Loss::Iid { loss_packet: 0.001 },
-        ..LinkConfig::default()
+        ..delayed(5)
     };
     let reports = cross_as(config, settings, &pattern(bytes), |link| {
         for &(packets, most_bytes) in steps {
@@ -88,11 +89,7 @@ fn a_path_that_shrinks_too_often_ends_with_a_typed_error() {
         mtu: None,
         ..adaptive_settings()
     };
-    let config = LinkConfig {
-        delay: Duration::from_millis(5),
-        ..LinkConfig::default()
-    };
-    let crossing = attempt(config, settings, &pattern(12_000_000), |link| {
+    let crossing = attempt(delayed(5), settings, &pattern(12_000_000), |link| {
         for most_bytes in sizes {
             // Much more than the control packets while data does not move.
             let bytes = || link.counters().forward.link.delivered_bytes;
