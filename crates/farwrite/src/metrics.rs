@@ -132,6 +132,13 @@ impl<F: Fabric> Endpoint<F> {
     }
 }
 
+/// The counters in some fields of a struct, whose names are those of the fields.
+macro_rules! counters {
+    ($of:expr, $($field:ident: $help:literal),+ $(,)?) => {
+        [$(Metric::counter(stringify!($field), $help, $of.$field)),+]
+    };
+}
+
 /// Returns the packet counters of a fabric.
 #[must_use]
 pub fn of_packets(packets: &Counters) -> Vec<Metric> {
@@ -140,98 +147,50 @@ pub fn of_packets(packets: &Counters) -> Vec<Metric> {
         Metric::counter("dropped_packets", "packets not applied", dropped)
             .of("reason", format_args!("{reason:?}"))
     });
-    let others = [
-        ("sent_packets", "packets sent", packets.sent_packets),
-        ("sent_bytes", "bytes of IP packets sent", packets.sent_bytes),
-        (
-            "received_packets",
-            "packets received and applied",
-            packets.received_packets,
-        ),
-        (
-            "received_bytes",
-            "bytes of IP packets received and applied",
-            packets.received_bytes,
-        ),
-        (
-            "socket_drops",
-            "packets without room in a socket",
-            packets.socket_drops,
-        ),
-        (
-            "stranger_drops",
-            "packets of unknown senders without room in their socket, as in a flood",
-            packets.stranger_drops,
-        ),
-    ];
-    counters(others).chain(reasons).collect()
+    let others = counters!(
+        packets,
+        sent_packets: "packets sent",
+        sent_bytes: "bytes of IP packets sent",
+        received_packets: "packets received and applied",
+        received_bytes: "bytes of IP packets received and applied",
+        socket_drops: "packets without room in a socket",
+        stranger_drops: "packets of unknown senders without room in their socket, as in a flood",
+    );
+    others.into_iter().chain(reasons).collect()
 }
 
 /// Returns the metrics of a queue pair.
 #[must_use]
 pub fn of_queue_pair(stats: &QpStats) -> Vec<Metric> {
-    let sent = &stats.sender;
-    let all = [
-        (
-            "sent_chunks",
-            "chunks sent, repeats included",
-            sent.sent_chunks,
-        ),
-        (
-            "repeated_chunks",
-            "chunks sent again",
-            sent.retransmitted_chunks,
-        ),
-        ("timeouts", "timeouts of schemes", sent.timeouts),
-        (
-            "rebuilt_chunks",
-            "chunks computed from others",
-            stats.rebuilt_chunks,
-        ),
-        (
-            "duplicate_packets",
-            "packets that came again",
-            stats.duplicate_packets,
-        ),
-        (
-            "late_packets",
-            "packets of messages that were over",
-            stats.late_packets,
-        ),
-        (
-            "refused_controls",
-            "control packets refused",
-            stats.refused_controls,
-        ),
-    ];
-    counters(all).collect()
+    let repeated = stats.sender.retransmitted_chunks;
+    let sent = counters!(stats.sender, sent_chunks: "chunks sent, repeats included");
+    let mut all = Vec::from(sent);
+    all.push(Metric::counter(
+        "repeated_chunks",
+        "chunks sent again",
+        repeated,
+    ));
+    all.extend(counters!(stats.sender, timeouts: "timeouts of schemes"));
+    all.extend(counters!(
+        stats,
+        rebuilt_chunks: "chunks computed from others",
+        duplicate_packets: "packets that came again",
+        late_packets: "packets of messages that were over",
+        refused_controls: "control packets refused",
+    ));
+    all
 }
 
 /// Returns the metrics of a peer.
 #[must_use]
 pub fn of_peer(peer: &PeerStats) -> Vec<Metric> {
-    let counted = [
-        (
-            "marked_packets",
-            "packets that arrived at the peer with ECN CE",
-            peer.marked_packets,
-        ),
-        (
-            "stale_packets",
-            "packets that arrived at the peer and brought no new data",
-            peer.stale_packets,
-        ),
-        (
-            "refused_feedback",
-            "reports and credits of the peer that cannot be true",
-            peer.refused_feedback,
-        ),
-        (
-            "excess_feedback",
-            "reports of the peer that count more than was sent",
-            peer.excess_feedback,
-        ),
-    ];
+    let counted = counters!(
+        peer,
+        marked_packets: "packets that arrived at the peer with ECN CE",
+        stale_packets: "packets that arrived at the peer and brought no new data",
+        refused_feedback: "reports and credits of the peer that cannot be true",
+        excess_feedback: "reports of the peer that count more than was sent",
+    );
     let now = [
         ("rtt_nanoseconds", "smoothed round-trip time", peer.rtt_ns),
         ("pace_bits_per_second", "rate of the pacer", peer.pace_bps),
@@ -242,14 +201,7 @@ pub fn of_peer(peer: &PeerStats) -> Vec<Metric> {
         ),
     ];
     let now = now.map(|(name, help, value)| Metric::gauge(name, help, value));
-    counters(counted).chain(now).collect()
-}
-
-type Row = (&'static str, &'static str, u64);
-
-fn counters<const N: usize>(rows: [Row; N]) -> impl Iterator<Item = Metric> {
-    rows.into_iter()
-        .map(|(name, help, value)| Metric::counter(name, help, value))
+    counted.into_iter().chain(now).collect()
 }
 
 /// Formats the metrics as text, with names that begin with `prefix` and an underscore. Metrics with
