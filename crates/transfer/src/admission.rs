@@ -235,12 +235,10 @@ impl Refused {
             true => "a wrong code",
             false => "the code, and sent nothing",
         };
-        Err(Error::new(
-            ErrorKind::Mismatch,
-            format!(
-                "the code is used up: a sender has tried {how}; start this program again for a new code"
-            ),
-        ))
+        let what = format!(
+            "the code is used up: a sender has tried {how}; start this program again for a new code"
+        );
+        Err(Error::new(ErrorKind::Mismatch, what))
     }
 
     fn line(&mut self, counts: &RefusalCounts, now: Instant) -> Option<String> {

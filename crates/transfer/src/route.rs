@@ -160,29 +160,6 @@ fn only_address(offer: &OfferedSockets) -> Result<SocketAddr, Error> {
     Ok(address)
 }
 
-/// Address translation in front of an RDMA NIC. The NIC cannot answer route packets, and cannot seal
-/// packets for addresses other than its own.
-#[derive(Debug)]
-struct NicTranslated {
-    named: SocketAddr,
-    seen: SocketAddr,
-}
-
-impl From<NicTranslated> for Error {
-    fn from(NicTranslated { named, seen }: NicTranslated) -> Self {
-        Self::new(
-            ErrorKind::Mismatch,
-            format!(
-                "the peer calls itself {} and is {} seen from here: address translation before an \
-                 RDMA NIC is not supported; run the ends where they see each other's own \
-                 addresses, or without the NIC",
-                named.ip(),
-                seen.ip()
-            ),
-        )
-    }
-}
-
 impl RoutedEndpoint {
     /// Makes a queue pair, and returns it with what the peer has to know of it.
     pub(crate) fn make_queue_pair(
@@ -351,25 +328,33 @@ impl RoutedEndpoint {
 fn too_large(peer: SocketAddr, fixed: Option<u32>) -> Error {
     let peer = peer.ip();
     match fixed {
-        Some(mtu) => Error::new(
-            ErrorKind::Settings,
-            format!(
+        Some(mtu) => {
+            let what = format!(
                 "--mtu {mtu}: the path to {peer} does not carry packets of this size; give a \
                  smaller one, or leave it out"
-            ),
-        ),
-        None => Error::new(
-            ErrorKind::Unreachable,
-            format!("the path to {peer} does not carry packets of {MIN_TRANSFER_MTU} bytes"),
-        ),
+            );
+            Error::new(ErrorKind::Settings, what)
+        }
+        None => {
+            let what =
+                format!("the path to {peer} does not carry packets of {MIN_TRANSFER_MTU} bytes");
+            Error::new(ErrorKind::Unreachable, what)
+        }
     }
 }
 
 /// The address of a NIC: the address at which this end sees it. A NIC behind address translation is
-/// refused, because packets to the address that it names would not arrive.
+/// refused, because packets to the address that it names would not arrive. It cannot answer route packets, and
+/// cannot seal packets for addresses other than its own.
 fn at_nic(named: SocketAddr, peer: SocketAddr) -> Result<SocketAddr, Error> {
     if named.ip() != peer.ip() {
-        return Err(NicTranslated { named, seen: peer }.into());
+        let what = format!(
+            "the peer calls itself {} and is {} seen from here: address translation before an RDMA NIC is \
+             not supported; run the ends where they see each other's own addresses, or without the NIC",
+            named.ip(),
+            peer.ip()
+        );
+        return Err(Error::new(ErrorKind::Mismatch, what));
     }
     // The address as this end sees it includes the scope of a link-local address.
     let mut seen = peer;

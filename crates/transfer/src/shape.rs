@@ -182,14 +182,12 @@ impl Shape {
         if self.mtu <= most {
             return Ok(());
         }
-        Err(Error::new(
-            ErrorKind::Mismatch,
-            format!(
-                "the sender's packets have {} bytes, and the network interface of the receiver carries at \
-                 most {most}: give the sender --mtu {most}",
-                self.mtu
-            ),
-        ))
+        let what = format!(
+            "the sender's packets have {} bytes, and the network interface of the receiver carries at \
+             most {most}: give the sender --mtu {most}",
+            self.mtu
+        );
+        Err(Error::new(ErrorKind::Mismatch, what))
     }
 
     /// The same segments in packets of `mtu` bytes, which must be smaller than before. Returns
@@ -281,14 +279,12 @@ fn longest(
     }
     if fitting == 0 {
         let (_, least) = wanted(1);
-        return Err(Error::new(
-            ErrorKind::Settings,
-            format!(
-                "--memory {}: {scheme} with packets of {mtu} bytes takes {least} bytes at least; give \
-                 more, or a smaller --mtu",
-                Bytes(memory_bytes)
-            ),
-        ));
+        let what = format!(
+            "--memory {}: {scheme} with packets of {mtu} bytes takes {least} bytes at least; give more, or a \
+             smaller --mtu",
+            Bytes(memory_bytes)
+        );
+        return Err(Error::new(ErrorKind::Settings, what));
     }
     Ok(fitting * chunk_bytes)
 }
@@ -333,13 +329,11 @@ pub(crate) fn nic_mtu(peer: SocketAddr, asked: Option<u32>, most: u32) -> Result
     })?;
     let room = payload_in(path, peer).min(most);
     match asked {
-        Some(asked) if asked > room => Err(Error::new(
-            ErrorKind::Settings,
-            format!(
-                "--mtu {asked}: the path to {} carries at most {room}",
-                peer.ip()
-            ),
-        )),
+        Some(asked) if asked > room => {
+            let peer = peer.ip();
+            let what = format!("--mtu {asked}: the path to {peer} carries at most {room}");
+            Err(Error::new(ErrorKind::Settings, what))
+        }
         Some(asked) => Ok(asked),
         None => Ok(roce_mtu(room)),
     }

@@ -355,14 +355,14 @@ impl Reception<'_> {
         setup.until(|_| match memory.take(shape.buffer_bytes()) {
             true => Ok(Some(())),
             false if start.elapsed() < MEMORY_WAIT => Ok(None),
-            false => Err(Error::new(
-                ErrorKind::Busy,
-                format!(
+            false => {
+                let what = format!(
                     "other transfers use the memory of the receiver, and a buffer of this one takes {}; \
                      try again later, or raise the receiver's --memory or lower its --max-senders",
                     Bytes(shape.buffer_bytes())
-                ),
-            )),
+                );
+                Err(Error::new(ErrorKind::Busy, what))
+            }
         })?;
         Ok(memory)
     }

@@ -124,15 +124,13 @@ impl ReceiveSettings {
             return Err(Error::new(ErrorKind::Mismatch, what));
         }
         let bytes = lengths().fold(0, u64::saturating_add);
-        match self.max_bytes {
-            Some(most) if bytes > most => Err(Error::new(
-                ErrorKind::Mismatch,
-                format!(
-                    "the files have {bytes} bytes with their holes, but the receiver takes at most \
-                     {most} (--max-bytes)"
-                ),
-            )),
-            _ => Ok(()),
+        if let Some(most) = self.max_bytes.filter(|most| bytes > *most) {
+            let what = format!(
+                "the files have {bytes} bytes with their holes, but the receiver takes at most \
+                 {most} (--max-bytes)"
+            );
+            return Err(Error::new(ErrorKind::Mismatch, what));
         }
+        Ok(())
     }
 }
