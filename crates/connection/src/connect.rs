@@ -84,14 +84,10 @@ impl Connector {
     /// Gives up the connections that are being made, and closes the others. Waits until the peers know it, at most for
     /// `limit`. Calls of [`Connector::connect`] that wait in other threads may return only after their time limits.
     pub fn close(&self, limit: Duration) {
+        let close = |driver: &mut Driver, endpoint: &mut _| driver.close_all(endpoint);
         // A thread that has ended has no connections.
-        let closed = self
-            .node
-            .call(|driver, endpoint| driver.close_all(endpoint));
-        if closed.is_ok() {
-            let _ = self
-                .node
-                .wait(limit, |driver| driver.is_idle().then_some(()));
+        if self.node.call(close).is_ok() {
+            self.node.wait_idle(limit);
         }
     }
 

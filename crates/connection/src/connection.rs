@@ -37,12 +37,9 @@ struct Inner {
 
 impl Connection {
     pub(crate) fn new(node: Arc<Node>, session: usize, peer: Peer) -> Self {
-        let found = |session: &Session| (session.purpose, Arc::clone(session.waiters()));
-        let (purpose, waiters) = node
-            .driver()
-            .session(session)
-            .map(found)
-            .unwrap_or_default();
+        let found = |session: &mut Session| (session.purpose, Arc::clone(session.waiters()));
+        let found = node.driver().session_mut(session).map(found);
+        let (purpose, waiters) = found.unwrap_or_default();
         Self(Arc::new(Inner {
             node,
             session,
@@ -52,15 +49,19 @@ impl Connection {
         }))
     }
 
+    /// Calls `look` with the session; `None` if it is gone.
+    fn look<R>(&self, look: impl FnOnce(Option<&mut Session>) -> R) -> R {
+        look(self.0.node.driver().session_mut(self.0.session))
+    }
+
     /// Waits until `ready` returns something of the session, or of its absence, at most for `at_most`.
     fn wait<R>(
         &self,
         at_most: Duration,
         mut ready: impl FnMut(Option<&mut Session>) -> Option<R>,
     ) -> Result<Option<R>, Error> {
-        let inner = &self.0;
-        let ready = || ready(inner.node.driver().session_mut(inner.session));
-        Ok(self.thread().wait_with(&inner.waiters, at_most, ready)?)
+        let ready = || self.look(&mut ready);
+        Ok(self.thread().wait_with(&self.0.waiters, at_most, ready)?)
     }
 
     /// Runs `call` on the session, on the endpoint's thread.
@@ -98,10 +99,7 @@ impl Connection {
     /// The MTU of data packets that the path carries.
     #[must_use]
     pub fn mtu(&self) -> u32 {
-        let driver = self.0.node.driver();
-        driver
-            .session(self.0.session)
-            .map_or(0, |session| session.mtu())
+        self.look(|session| session.map_or(0, |session| session.mtu()))
     }
 
     /// Bytes of the largest message that a queue pair with these options carries on this path. Packets of a
@@ -118,11 +116,7 @@ impl Connection {
     /// Why the connection is over; `None` while it is not.
     #[must_use]
     pub fn ended(&self) -> Option<Ended> {
-        let driver = self.0.node.driver();
-        match driver.session(self.0.session) {
-            Some(session) => session.ended(),
-            None => Some(Ended::Closed),
-        }
+        self.look(ended)
     }
 
     /// Waits until the connection is over, at most for `limit`, and returns why.
@@ -130,10 +124,7 @@ impl Connection {
     /// # Errors
     /// [`Error::Endpoint`] if the port has failed permanently.
     pub fn wait_ended(&self, limit: Duration) -> Result<Option<Ended>, Error> {
-        self.wait(limit, |session| match session {
-            Some(session) => session.ended(),
-            None => Some(Ended::Closed),
-        })
+        self.wait(limit, ended)
     }
 
     /// Ends the connection after this silence of the peer, in place of
@@ -228,10 +219,7 @@ impl Connection {
     /// # Errors
     /// [`Error::Endpoint`] if the process has too many open files; [`Error::Over`].
     pub fn accept_descriptor(&self) -> Result<Arc<OwnedFd>, Error> {
-        let mut driver = self.0.node.driver();
-        let session = driver.session_mut(self.0.session);
-        let session = session.ok_or(Error::Over(Ended::Closed))?;
-        session.descriptor()
+        self.look(|session| session.ok_or(Error::Over(Ended::Closed))?.descriptor())
     }
 
     /// The thread that polls the endpoint of this connection, to run calls and tasks on it.
@@ -346,15 +334,10 @@ impl Connection {
         options: impl Fn(u32) -> QpOptions + Clone + Send + 'static,
         limit: Duration,
     ) -> Result<Option<OpenedQueuePair>, Error> {
-        let inner = &self.0;
         // `ready` calls the endpoint, so it does not hold the driver meanwhile.
-        let accepted = self.thread().wait_with(&inner.waiters, limit, || {
-            let is_asked = {
-                let driver = inner.node.driver();
-                let session = driver.session(inner.session);
-                session.is_none_or(|session| session.is_asked(name))
-            };
-            is_asked.then(|| {
+        let accepted = self.thread().wait_with(&self.0.waiters, limit, || {
+            let is_asked = |session: &mut Session| session.is_asked(name);
+            self.look(|session| session.is_none_or(is_asked)).then(|| {
                 let (name, options) = (name.map(str::to_owned), options.clone());
                 let accepted = self.on_session(move |session, shared| {
                     let accepted = session.accept_pair(shared, name.as_deref(), options);
@@ -383,6 +366,14 @@ enum Asked {
     /// It must be asked for again.
     Again,
     TooLate,
+}
+
+/// Why a session is over. A session that is gone was closed. `None` while the session is not over.
+fn ended(session: Option<&mut Session>) -> Option<Ended> {
+    match session {
+        Some(session) => session.ended(),
+        None => Some(Ended::Closed),
+    }
 }
 
 impl fmt::Debug for Connection {
@@ -435,11 +426,10 @@ impl OpenedQueuePair {
     /// Bytes of the largest message ([`Connection::largest_message`]).
     #[must_use]
     pub fn largest_message(&self) -> u64 {
-        let inner = &self.connection.0;
-        let driver = inner.node.driver();
-        let session = driver.session(inner.session);
         // The path may have come to carry only smaller packets.
-        let now = session.and_then(|session| session.largest_message(self.number));
+        let now = self
+            .connection
+            .look(|session| session?.largest_message(self.number));
         now.unwrap_or(self.largest_message)
     }
 
@@ -448,10 +438,8 @@ impl OpenedQueuePair {
     /// [`ConnectionOptions::max_queue_pairs`](crate::ConnectionOptions::max_queue_pairs), unless four times as
     /// many have ended and were not dropped. Does not wait, so a task of the endpoint's thread can call it.
     pub fn retire(&self) {
-        let inner = &self.connection.0;
-        if let Some(session) = inner.node.driver().session_mut(inner.session) {
-            session.retire_pair(self.number);
-        }
+        let retire = |session: &mut Session| session.retire_pair(self.number);
+        self.connection.look(|session| session.map_or((), retire));
     }
 
     /// `user` goes on over another queue pair if the path comes to carry only smaller packets. Without this, the

@@ -88,6 +88,11 @@ impl Node {
         Ok(self.thread.wait_with(&self.waiters, at_most, ready)?)
     }
 
+    /// Waits until no connection has anything left to do, at most for `at_most`.
+    pub(crate) fn wait_idle(&self, at_most: Duration) {
+        let _ = self.wait(at_most, |driver| driver.is_idle().then_some(()));
+    }
+
     /// Runs `call` on the endpoint's thread.
     pub(crate) fn call<R: Send + 'static>(
         &self,
@@ -150,8 +155,7 @@ impl Drop for Node {
                 }
             });
         }
-        let linger = Duration::from_nanos(LINGER_NS);
-        let _ = self.wait(linger, |driver| driver.is_idle().then_some(()));
+        self.wait_idle(Duration::from_nanos(LINGER_NS));
     }
 }
 

@@ -4,7 +4,7 @@ use farwrite::Region;
 
 /// The buffers that nothing uses now, and how many more may be made.
 pub(crate) struct Buffers {
-    buffer_bytes: usize,
+    pub(crate) buffer_bytes: usize,
     left: u32,
     spare: Vec<Region>,
 }
@@ -16,10 +16,6 @@ impl Buffers {
             left: most,
             spare: Vec::new(),
         }
-    }
-
-    pub(crate) fn buffer_bytes(&self) -> usize {
-        self.buffer_bytes
     }
 
     /// Returns a buffer. The one that was used last comes first, so that a slow stream touches few.

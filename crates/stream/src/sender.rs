@@ -135,7 +135,7 @@ impl StreamSender {
 
     /// Returns the last buffer, if bytes can be added to it.
     fn buffer_with_room(&mut self) -> Option<&mut Gathered> {
-        let full = self.buffers.buffer_bytes();
+        let full = self.buffers.buffer_bytes;
         if self.gathered.back().is_none_or(|last| last.filled == full) {
             let region = self.buffers.take()?;
             let filled = HEAD_BYTES;
@@ -155,7 +155,7 @@ impl StreamSender {
     /// Returns whether [`StreamSender::write`] would take a byte or return an error.
     #[must_use]
     pub fn is_writable(&self) -> bool {
-        let full = self.buffers.buffer_bytes();
+        let full = self.buffers.buffer_bytes;
         self.check().is_err()
             || self.buffers.has_one()
             || self.gathered.back().is_some_and(|last| last.filled < full)
@@ -299,7 +299,7 @@ impl StreamSender {
         if let Some(message) = failed {
             self.fail(Error::MessageFailed(message));
         }
-        let buffer_bytes = self.buffers.buffer_bytes() as u64;
+        let buffer_bytes = self.buffers.buffer_bytes as u64;
         let buffers = &mut self.buffers;
         self.held.retain(|&held| match endpoint.deregister(held) {
             Ok(region) => {
@@ -343,8 +343,11 @@ impl StreamSender {
                 return Ok(started);
             };
             let Gathered { mut region, filled } = match head {
-                Head::Data | Head::Last => self.gathered.pop_front().unwrap_or_else(empty),
-                Head::Reset(_) | Head::Stop(_) => signal(),
+                Head::Data | Head::Last => {
+                    let first = self.gathered.pop_front();
+                    first.unwrap_or_else(|| empty(HEAD_BYTES))
+                }
+                Head::Reset(_) | Head::Stop(_) => empty(SIGNAL_BYTES),
             };
             head.write(&mut region);
             // What comes is not known. A writer that has filled messages is taken to go on.
@@ -379,7 +382,7 @@ impl StreamSender {
             return Some(Head::Last);
         }
         let first = self.gathered.front()?;
-        let is_full = first.filled == self.buffers.buffer_bytes();
+        let is_full = first.filled == self.buffers.buffer_bytes;
         let may_be_short = leaving == 0 && first.filled >= self.least_bytes();
         (is_full || may_be_short).then_some(Head::Data)
     }
@@ -392,7 +395,7 @@ impl StreamSender {
             return 0;
         };
         let all_steps = (self.most_open - self.most_short).max(1);
-        let doublings = (self.buffers.buffer_bytes() / LEAST_GATHERED_BYTES).ilog2() as usize;
+        let doublings = (self.buffers.buffer_bytes / LEAST_GATHERED_BYTES).ilog2() as usize;
         LEAST_GATHERED_BYTES << (doublings * steps / all_steps).min(doublings)
     }
 
@@ -493,20 +496,9 @@ impl StreamSender {
     }
 }
 
-/// The memory of a last message without bytes of the stream.
-fn empty() -> Gathered {
-    let region = Region::owned([0_u8; HEAD_BYTES]);
-    Gathered {
-        region,
-        filled: HEAD_BYTES,
-    }
-}
-
-/// The memory of a signal.
-fn signal() -> Gathered {
-    let region = Region::owned([0_u8; SIGNAL_BYTES]);
-    Gathered {
-        region,
-        filled: SIGNAL_BYTES,
-    }
+/// The memory of a message without bytes of the stream.
+fn empty(bytes: usize) -> Gathered {
+    let region = Region::owned(vec![0_u8; bytes]);
+    let filled = bytes;
+    Gathered { region, filled }
 }

@@ -286,10 +286,6 @@ impl Driver {
         }
     }
 
-    pub(crate) fn session(&self, key: usize) -> Option<&Session> {
-        self.sessions.get(key)
-    }
-
     pub(crate) fn session_mut(&mut self, key: usize) -> Option<&mut Session> {
         self.sessions.get_mut(key)
     }
