@@ -12,7 +12,7 @@ use crate::cutover::{EndedMessages, Numbers};
 use crate::ticket::{Ticket, TooLong};
 
 pub(crate) struct MessageQueue {
-    qp: QueuePair,
+    pub(crate) qp: QueuePair,
     /// The longest message of the queue pair.
     limit: u64,
     /// Buffers in the order in which they were posted.
@@ -30,9 +30,9 @@ pub(crate) struct MessageQueue {
     sent: VecDeque<(MemoryRegion, SendHandle, Arc<Ticket>)>,
     options: SendOptions,
     /// Messages that have arrived or have left, and have ended.
-    ended: u64,
+    pub(crate) ended: u64,
     /// Bytes of messages that are queued or under way.
-    unsent_bytes: u64,
+    pub(crate) unsent_bytes: u64,
     buffers: Buffers,
     /// Messages that were received into buffers of this queue pair, or sent over it.
     counts: Counts,
@@ -154,16 +154,6 @@ impl MessageQueue {
     pub(crate) fn has_left(&self) -> bool {
         let is_waiting = !self.waiting.is_empty() || !self.next.is_empty();
         !is_waiting && self.sent.iter().all(|(_, send, _)| send.is_injected())
-    }
-
-    pub(crate) fn unsent_bytes(&self) -> u64 {
-        self.unsent_bytes
-    }
-
-    /// Messages of both directions that have ended: it grows when a message has arrived, or a ticket has
-    /// an outcome.
-    pub(crate) fn ended(&self) -> u64 {
-        self.ended
     }
 
     /// Whether the fabric still holds memory of a message that has ended.
@@ -346,11 +336,6 @@ impl MessageQueue {
             }
             has_posted = true;
         }
-    }
-
-    /// The queue pair.
-    pub(crate) fn queue_pair(&self) -> QueuePair {
-        self.qp
     }
 
     /// As [`GoesOn::cut`](crate::GoesOn::cut).

@@ -72,9 +72,9 @@ impl State {
         if self.failed.is_some() {
             return TaskState::Done;
         }
-        let before = (self.queue.ended(), self.queue.unsent_bytes());
+        let before = (self.queue.ended, self.queue.unsent_bytes);
         let polled = self.queue.poll(endpoint);
-        if (self.queue.ended(), self.queue.unsent_bytes()) != before {
+        if (self.queue.ended, self.queue.unsent_bytes) != before {
             self.waiters.wake();
         }
         match polled {
@@ -197,7 +197,7 @@ impl Messages {
 
     /// Whether a message of `bytes` may be queued. A message alone always may.
     fn has_room(&self, state: &State, bytes: usize) -> bool {
-        let unsent_bytes = state.queue.unsent_bytes();
+        let unsent_bytes = state.queue.unsent_bytes;
         let fits = unsent_bytes.saturating_add(bytes as u64) <= self.unsent_bytes;
         unsent_bytes == 0 || fits || state.failed.is_some()
     }
@@ -268,7 +268,7 @@ impl Drop for Messages {
         let queue = Arc::clone(&self.queue);
         // The task ends by itself. The buffers are returned after the queue pair is gone, so that no packet changes them.
         let _ = self.pair.call(move |endpoint, _| {
-            let qp = lock(&queue).queue.queue_pair();
+            let qp = lock(&queue).queue.qp;
             if let Ok(()) = endpoint.destroy_qp(qp) {
                 lock(&queue).fail(endpoint, farwrite::Error::Stopped(None));
             }

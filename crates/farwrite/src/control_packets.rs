@@ -27,7 +27,7 @@ pub(crate) struct ControlPackets {
     /// Seals packets to the peer. The peer generated this key.
     send_key: Option<[u8; 32]>,
     /// Opens packets from the peer. This end generated this key.
-    recv_key: [u8; 32],
+    pub(crate) recv_key: [u8; 32],
     /// Counter of the packet that left last.
     counter: u64,
     replay: ReplayWindow,
@@ -73,10 +73,6 @@ impl ControlPackets {
             unanswered: (0, 0),
             waiting: VecDeque::new(),
         }
-    }
-
-    pub(crate) fn recv_key(&self) -> [u8; 32] {
-        self.recv_key
     }
 
     pub(crate) fn connect(&mut self, send_key: [u8; 32]) {

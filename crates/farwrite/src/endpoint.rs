@@ -399,7 +399,7 @@ impl<F: Fabric> Endpoint<F> {
 
     /// Returns the names of the queue pairs that are not broken.
     pub(crate) fn queue_pair_names(&self) -> impl Iterator<Item = QueuePair> {
-        self.queue_pairs.iter().map(Pair::name)
+        self.queue_pairs.iter().map(|pair| pair.name)
     }
 
     /// Returns the statistics of a queue pair.

@@ -9,7 +9,7 @@ use super::directory::Directory;
 /// The entries of a manifest by their directories and names.
 #[derive(Debug)]
 pub(super) struct ByName {
-    manifest: Arc<Manifest>,
+    pub(super) manifest: Arc<Manifest>,
     order: Vec<u32>,
 }
 
@@ -26,10 +26,6 @@ impl ByName {
     fn key(manifest: &Manifest, index: u32) -> (Option<u32>, &[u8]) {
         let entry = manifest.entry(index);
         entry.map_or((None, &[]), |entry| (entry.parent, entry.name))
-    }
-
-    pub(super) fn manifest(&self) -> &Arc<Manifest> {
-        &self.manifest
     }
 
     /// Whether a directory has an entry with this name.

@@ -76,7 +76,7 @@ pub(super) fn find(
 ) -> Result<Found, (Option<u32>, io::Error)> {
     let mut found = Found::default();
     for parent in parents {
-        let entered = directories.enter(listed.manifest(), parent);
+        let entered = directories.enter(&listed.manifest, parent);
         let directory = entered.map_err(|error| (Some(error.index), error.source))?;
         match extra_names(listed, parent, directory).map_err(|source| (parent, source))? {
             Some(names) => {

@@ -318,21 +318,14 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::thread;
 
-    use super::super::CommitGate;
     use super::super::part_file::{OpenPart, PartOptions};
     use super::*;
 
     /// A file that has a name while it is written.
     fn plain() -> PartOptions<'static> {
         PartOptions {
-            length: 0,
-            sparse: false,
-            data: None,
-            source: None,
-            wanted: Wanted::default(),
             sync: true,
-            unnamed: false,
-            gate: CommitGate::default(),
+            ..PartOptions::default()
         }
     }
 
@@ -344,7 +337,7 @@ mod tests {
         let copies = tempfile::tempdir().expect("directory");
         let directory = Directory::open(place.path()).expect("open");
         let part = OpenPart::create(&directory, plain()).expect("create");
-        let name = part.name().expect("it has one").bytes();
+        let name = part.name.expect("it has one").bytes();
         let name = String::from_utf8(name).expect("digits");
         let copy = copies.path().join(&name);
         fs::copy(place.path().join(&name), &copy).expect("copy");
@@ -402,7 +395,7 @@ mod tests {
             for _ in 0..500 {
                 let part = OpenPart::create(&directory, plain()).expect("create");
                 thread::yield_now();
-                let name = part.name().expect("it has one");
+                let name = part.name.expect("it has one");
                 let named = directory.look(&name.bytes()).expect("look");
                 assert!(named.is_some_and(|named| name.is_of(named.id)), "removed");
                 directory.remove(&name.bytes()).expect("remove");

@@ -89,7 +89,7 @@ impl ListedFiles {
         if let Some((_, root)) = self.roots.of(index)
             && root.is(index)
         {
-            let status = Status::of_path(root.path());
+            let status = Status::of_path(&root.path);
             return status
                 .map(Some)
                 .map_err(|source| self.failed(index, source));
@@ -127,7 +127,7 @@ impl ListedFiles {
             Some((open, directories)) if open == at => directories,
             _ => {
                 let opened = root.open_directories();
-                opened.map_err(|source| ReadError::Io(PathError::new(root.path(), source)))?
+                opened.map_err(|source| ReadError::Io(PathError::new(&root.path, source)))?
             }
         };
         let entered = directories.enter(&self.manifest, entry.parent);

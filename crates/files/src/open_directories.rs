@@ -16,7 +16,7 @@ const MOST_OPEN: usize = 64;
 /// by a path, so a symbolic link that replaces a directory causes an error.
 #[derive(Debug)]
 pub(super) struct OpenDirectories {
-    root: Directory,
+    pub(super) root: Directory,
     /// The entry that `root` is; `None` if `root` contains the entries without parent.
     top: Option<u32>,
     /// Open directories with the numbers of their entries, each inside the previous one.
@@ -47,11 +47,6 @@ impl OpenDirectories {
             open: VecDeque::new(),
             closed: 0,
         }
-    }
-
-    /// The directory that the paths start from.
-    pub(super) fn root(&self) -> &Directory {
-        &self.root
     }
 
     /// Opens the directory with this number. `None` is the parent of the entries without parent.

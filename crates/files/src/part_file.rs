@@ -37,7 +37,7 @@ const SYNC_PERIOD: Duration = Duration::from_secs(2);
 pub(super) struct OpenPart {
     file: LockedFile,
     /// `None`: it has no name.
-    name: Option<PartName>,
+    pub(super) name: Option<PartName>,
     id: Id,
     stream: FileStream,
     length: u64,
@@ -68,7 +68,7 @@ pub(super) struct Part {
 }
 
 /// What a temporary file is made for.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct PartOptions<'a> {
     pub(super) length: u64,
     /// Blocks of zeros stay holes.
@@ -151,10 +151,6 @@ impl OpenPart {
             wanted: options.wanted,
             in_use: None,
         }
-    }
-
-    pub(super) fn name(&self) -> Option<PartName> {
-        self.name
     }
 
     /// Says which blocks come again, and gives the hashes of all blocks that were there before.

@@ -17,7 +17,7 @@ use super::open_directories::OpenDirectories;
 pub(super) struct Root {
     /// Number of its first entry. The entries of a path are consecutive.
     first: u32,
-    path: PathBuf,
+    pub(super) path: PathBuf,
     /// Whether the path itself is the first entry. Otherwise its entries lie in it.
     is_entry: bool,
 }
@@ -41,10 +41,6 @@ impl Root {
             directory,
             self.is_entry.then_some(self.first),
         ))
-    }
-
-    pub(super) fn path(&self) -> &Path {
-        &self.path
     }
 }
 

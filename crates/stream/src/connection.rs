@@ -131,7 +131,7 @@ fn over(
             task.fail(endpoint, &Error::ConnectionEnded(ended));
         }
         let state = task.run(endpoint);
-        if task.is_retired() && !std::mem::replace(&mut is_retired, true) {
+        if task.is_retired && !std::mem::replace(&mut is_retired, true) {
             // The stream is over: another one may take its place.
             pair.retire();
         }

@@ -55,7 +55,7 @@ pub struct StreamSender {
     stop: Option<u32>,
     error: Option<Error>,
     /// Whether the peer had everything when the connection or the endpoint ended.
-    had_delivered: bool,
+    pub(crate) had_delivered: bool,
     /// Whether the queue pair has ended, and the stream has not begun to go on over another one.
     pub(crate) waits_for_cutover: bool,
     accepted_bytes: u64,
@@ -224,11 +224,6 @@ impl StreamSender {
                 has_all_left && self.stop.is_none() && self.open.iter().all(is_whole);
         }
         self.fail(error);
-    }
-
-    /// Returns whether the peer had everything when the connection or the endpoint ended.
-    pub(crate) fn had_delivered(&self) -> bool {
-        self.had_delivered
     }
 
     fn drop_gathered(&mut self) {

@@ -298,7 +298,7 @@ impl WriteHalf {
         self.wait_delivered()?;
         self.wait(|sender| match sender.half.error() {
             // The peer has ended the connection after that.
-            Some(_) if sender.half.had_delivered() => Some(Ok(())),
+            Some(_) if sender.half.had_delivered => Some(Ok(())),
             Some(error) => Some(Err(error.clone())),
             None => sender.is_settled.then_some(Ok(())),
         })?
@@ -316,7 +316,7 @@ impl WriteHalf {
     /// Whether the peer has everything; `None` while it is not known.
     pub(crate) fn delivered(sender: &mut StreamSender) -> Option<Result<(), Error>> {
         match sender.error() {
-            Some(_) if sender.had_delivered() => Some(Ok(())),
+            Some(_) if sender.had_delivered => Some(Ok(())),
             Some(error) => Some(Err(error.clone())),
             None => sender.is_delivered().then_some(Ok(())),
         }

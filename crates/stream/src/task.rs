@@ -33,7 +33,7 @@ pub struct StreamTask {
     /// Since when nothing has happened on a dropped stream.
     quiet_ns: Option<u64>,
     /// The stream is over and its user has dropped it: the queue pair only answers late packets.
-    is_retired: bool,
+    pub(crate) is_retired: bool,
     /// The queue pair was destroyed, and its memory is being given back.
     is_destroyed: bool,
 }
@@ -64,12 +64,6 @@ impl StreamTask {
     pub(crate) fn fail<F: RealTime>(&self, endpoint: &mut Endpoint<F>, error: &Error) {
         self.shared.receiver.lock().half.take_whole(endpoint);
         self.shared.fail(error);
-    }
-
-    /// Whether the stream is over and its user has dropped it, so that the queue pair only answers late
-    /// packets.
-    pub(crate) fn is_retired(&self) -> bool {
-        self.is_retired
     }
 
     /// Does what is due after a poll.

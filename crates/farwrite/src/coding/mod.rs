@@ -138,7 +138,7 @@ impl Coding {
     /// How many cores code at the same time.
     pub(crate) fn cores(&self) -> usize {
         match &self.place {
-            CodedBy::Threads(threads) => threads.count(),
+            CodedBy::Threads(threads) => threads.count,
             CodedBy::Here | CodedBy::Later { .. } => 1,
         }
     }
@@ -167,7 +167,7 @@ impl Coding {
     fn room(&self) -> usize {
         let most = match &self.place {
             CodedBy::Here => return usize::MAX,
-            CodedBy::Threads(threads) => threads.count() * TASKS_A_THREAD,
+            CodedBy::Threads(threads) => threads.count * TASKS_A_THREAD,
             CodedBy::Later { .. } => TASKS_A_THREAD,
         };
         match self.bytes < MOST_BYTES {

@@ -85,7 +85,7 @@ impl FromStr for CodingThreads {
 /// tasks that they have not begun.
 #[derive(Debug)]
 pub(super) struct Threads {
-    count: usize,
+    pub(super) count: usize,
     owner: Waker,
     shared: Arc<SharedPool>,
     handles: Vec<JoinHandle<()>>,
@@ -120,10 +120,6 @@ impl Threads {
             to_owner,
             from_threads,
         }
-    }
-
-    pub(super) fn count(&self) -> usize {
-        self.count
     }
 
     /// Starts the threads, unless they run. If the operating system starts some of them only, they do

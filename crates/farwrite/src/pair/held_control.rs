@@ -8,11 +8,11 @@ use farwrite_wire::control::Control;
 #[derive(Debug, Default)]
 pub(super) struct HeldControl {
     /// Whether a send began soon after the last packet that could have waited for it.
-    is_answered: bool,
+    pub(super) is_answered: bool,
     /// Whether the packet has a message that must not wait.
     is_urgent: bool,
     /// When the packet leaves, if no send begins before.
-    until_ns: Option<u64>,
+    pub(super) until_ns: Option<u64>,
     /// When the last packet left that could have waited for a send.
     left_ns: Option<u64>,
     /// Number of sends so far.
@@ -63,15 +63,6 @@ impl HeldControl {
         self.left_ns = (!self.is_urgent).then_some(now_ns);
         self.clear();
     }
-
-    /// Whether the program answers what arrives.
-    pub(super) fn is_answered(&self) -> bool {
-        self.is_answered
-    }
-
-    pub(super) fn until_ns(&self) -> Option<u64> {
-        self.until_ns
-    }
 }
 
 #[cfg(test)]
@@ -99,11 +90,11 @@ mod tests {
         held.left(1050);
         held.note(&end(1));
         assert_eq!(held.wait(2000, WAIT), Some(2100));
-        assert_eq!(held.until_ns(), Some(2100));
+        assert_eq!(held.until_ns, Some(2100));
         held.note_sends(2060, WAIT, 2);
         assert_eq!(held.wait(2060, WAIT), None, "it leaves with the send");
         held.left(2060);
-        assert_eq!(held.until_ns(), None);
+        assert_eq!(held.until_ns, None);
         // It does not, so the next packet does not wait.
         held.note(&end(2));
         assert_eq!(held.wait(3000, WAIT), Some(3100));

@@ -129,7 +129,7 @@ impl Pair {
                 .map(|channels| channels.iter().map(|qpn| qpn.0).collect())
                 .collect(),
             config,
-            control_key: self.control.packets.recv_key(),
+            control_key: self.control.packets.recv_key,
             timing: self.options.timing,
             endpoint,
             grants_credit: self.has_credit(),
@@ -306,7 +306,7 @@ impl Pair {
         self.round_trip = peer.round_trip();
         self.look_at_arrivals(fabric, known, now_ns)?;
         self.note_arrivals(peer, now_ns);
-        self.lateness = peer.lateness();
+        self.lateness = peer.lateness;
         self.handle_sdr_events(fabric, known, now_ns)?;
         self.handle_timeouts(now_ns);
         // Rebuild before reporting, so that no report requests a chunk that can be rebuilt.
@@ -442,7 +442,7 @@ impl Pair {
             self.recv.losses.next_timeout(),
             self.sdr.next_timeout(),
             self.control.loss_due_ns,
-            self.control.held.until_ns(),
+            self.control.held.until_ns,
             self.ping_due_ns(),
             self.send.next_deadline_ns(),
             self.spare_memory.next_ns(),

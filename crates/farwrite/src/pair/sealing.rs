@@ -34,7 +34,7 @@ impl Pair {
             (true, true) => {}
             _ => return Ok(None),
         }
-        let key = self.control.packets.recv_key();
+        let key = self.control.packets.recv_key;
         Ok(Some(QpSealing {
             cipher: match has_aes(fabric) && peer.has_aes {
                 true => Cipher::Aes256Gcm,

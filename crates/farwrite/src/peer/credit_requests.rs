@@ -27,7 +27,7 @@ pub(super) enum CreditEffect {
     Refused,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct CreditRequests {
     /// The number of this end's state of the peer.
     epoch: u64,
@@ -58,17 +58,7 @@ impl CreditRequests {
         Self {
             epoch,
             step_bytes: packet_bytes.saturating_mul(PACKETS_A_REQUEST),
-            used_bytes: 0,
-            backlog_bytes: 0,
-            granted_bytes: 0,
-            asked: CreditRequest::default(),
-            most_wanted_bytes: 0,
-            index: None,
-            due_ns: None,
-            asked_ns: None,
-            repeats: 0,
-            waits_since_ns: None,
-            gap_ns: 0,
+            ..Self::default()
         }
     }
 

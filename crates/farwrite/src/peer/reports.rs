@@ -60,7 +60,7 @@ pub(crate) struct Reports {
     overhead_bytes: u64,
     /// Shortest time between two reports.
     least_ns: u64,
-    counts: ReceiveCounts,
+    pub(super) counts: ReceiveCounts,
     /// The newest packet, and the newest with new data. Each has the index of the queue pair that it
     /// arrived through.
     latest: Latest<(u32, NewestPacket)>,
@@ -231,11 +231,6 @@ impl Reports {
                 marked_packets: counts.stale_marked_packets.clamp(least_marked, most_marked),
             },
         })
-    }
-
-    /// Returns the counts of arrivals, including those of queue pairs that no longer exist.
-    pub(super) fn counts(&self) -> &ReceiveCounts {
-        &self.counts
     }
 
     /// Removes a queue pair that has ended. No report about its packets can be sent.

@@ -15,8 +15,8 @@ use crate::options::RateControl;
 /// The sending half of a peer's state.
 #[derive(Debug)]
 pub(crate) struct PeerSending {
-    choice: RateControl,
-    packet_bytes: u64,
+    pub(super) choice: RateControl,
+    pub(super) packet_bytes: u64,
     controller: Controller,
     /// Requests for credit; `None` with a controller without credit.
     credit_requests: Option<CreditRequests>,
@@ -57,14 +57,6 @@ impl PeerSending {
         }
     }
 
-    pub(super) fn choice(&self) -> &RateControl {
-        &self.choice
-    }
-
-    pub(super) fn packet_bytes(&self) -> u64 {
-        self.packet_bytes
-    }
-
     /// Returns whether the controller needs to know how much is left to send.
     pub(crate) fn needs_backlog(&self) -> bool {
         self.credit_requests.is_some()
@@ -79,10 +71,6 @@ impl PeerSending {
         self.controller.get().limits().pace_bps
     }
 
-    fn in_flight_bytes(&self) -> u64 {
-        self.flight.bytes()
-    }
-
     /// Bytes that may be sent before the window is full or the credit is used.
     fn room_bytes(&self) -> u64 {
         let controller = self.controller.get();
@@ -90,7 +78,7 @@ impl PeerSending {
         let credit_bytes = controller.credit_bytes();
         // The controller learns at the end of a turn how many bytes it sent.
         let credit_bytes = credit_bytes.saturating_sub(self.turn_bytes);
-        credit_bytes.min(window_bytes.saturating_sub(self.in_flight_bytes()))
+        credit_bytes.min(window_bytes.saturating_sub(self.flight.bytes()))
     }
 
     /// Bytes that queue pair `index` may send now. More may leave, up to a whole packet.
@@ -139,7 +127,7 @@ impl PeerSending {
             self.pacer.pause();
         }
         if bytes > 0 {
-            let in_flight_bytes = self.in_flight_bytes();
+            let in_flight_bytes = self.flight.bytes();
             self.controller.get_mut().on_sent(&Sent {
                 now_ns,
                 bytes,
@@ -269,7 +257,7 @@ impl PeerSending {
     ) -> PeerStats {
         let limits = self.controller.get().limits();
         let (sent, reported_bytes) = (self.flight.sent, self.flight.reported_bytes);
-        let received = self.flight.received;
+        let received = &self.flight.received;
         let delivered = received.delivered;
         PeerStats {
             rtt_ns,
@@ -277,7 +265,7 @@ impl PeerSending {
             pace_bps: limits.pace_bps,
             overhead_bytes,
             window_bytes: (limits.window_bytes < u64::MAX).then_some(limits.window_bytes),
-            in_flight_bytes: self.in_flight_bytes(),
+            in_flight_bytes: self.flight.bytes(),
             limit: match self.send_queue.is_wanting() {
                 false => SendLimit::Nothing,
                 true => self.controller.limit(&self.choice),
@@ -351,7 +339,7 @@ mod tests {
         send(&mut sending, 0, 0);
         send(&mut sending, 990 * MS, 1);
         sending.release(1_000 * MS);
-        assert_eq!(sending.in_flight_bytes(), 0);
+        assert_eq!(sending.flight.bytes(), 0);
         sending
     }
 
@@ -368,7 +356,7 @@ mod tests {
         hear(&mut sending, 1_510 * MS, 2);
         assert_eq!(base_rtt_ns(&sending), Some(520 * MS));
         assert_eq!(
-            (sending.flight.reported_bytes, sending.in_flight_bytes()),
+            (sending.flight.reported_bytes, sending.flight.bytes()),
             (2 * PACKET, 0)
         );
     }

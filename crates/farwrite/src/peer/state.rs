@@ -44,7 +44,7 @@ pub(crate) struct PeerState {
     pub(super) name: Name,
     rtt: RttEstimator,
     /// How late packets come that others have overtaken on the way from the peer.
-    lateness: Lateness,
+    pub(crate) lateness: Lateness,
     /// When the last control packet left that the peer is likely to echo.
     probed_ns: u64,
     pub(super) queue_pairs: usize,
@@ -172,11 +172,6 @@ impl PeerState {
         self.lateness.note(now_ns, late_ns, rtt_ns);
     }
 
-    /// Returns how late packets come that others have overtaken on the way from the peer.
-    pub(crate) fn lateness(&self) -> Lateness {
-        self.lateness
-    }
-
     /// Returns the bytes of a data packet on the wire other than its payload.
     pub(crate) fn overhead_bytes(&self) -> u64 {
         self.overhead_bytes.into()
@@ -262,7 +257,7 @@ impl PeerState {
         index: u32,
         request: &CreditRequest,
     ) -> bool {
-        let RateControl::Eqds(options) = *self.sending.choice() else {
+        let RateControl::Eqds(options) = self.sending.choice else {
             return false;
         };
         let waits = self.waits();
@@ -271,7 +266,7 @@ impl PeerState {
         let ahead_ns = self.rtt.smoothed_ns() + 4 * waits.period_ns;
         let bytes = u128::from(options.line_rate_bps) * u128::from(ahead_ns) / 8_000_000_000;
         let ahead_bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
-        let step_bytes = (PACKETS_A_REQUEST + 1) * self.sending.packet_bytes();
+        let step_bytes = (PACKETS_A_REQUEST + 1) * self.sending.packet_bytes;
         let ahead_bytes = ahead_bytes.saturating_add(step_bytes);
         self.credit_grants
             .hear(now_ns, index, request, ahead_bytes, &waits);
@@ -286,7 +281,7 @@ impl PeerState {
 
     /// Records a genuine control packet with `bytes` of payload that has arrived.
     pub(crate) fn note_control(&mut self, bytes: usize) {
-        if let RateControl::Eqds(_) = self.sending.choice() {
+        if let RateControl::Eqds(_) = self.sending.choice {
             let bytes = self.control_bytes(bytes);
             self.credit_grants.note_control(bytes);
         }
@@ -322,7 +317,7 @@ impl PeerState {
     }
 
     pub(crate) fn stats(&self) -> PeerStats {
-        let counts = self.reports.counts();
+        let counts = &self.reports.counts;
         let ecn_from_peer = EcnField::of(counts.data_packets, counts.ect_packets);
         let rtt_ns = self.rtt.smoothed_ns();
         self.sending

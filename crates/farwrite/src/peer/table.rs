@@ -60,7 +60,7 @@ impl PeerTable {
             let present = peer.is_sealed;
             return Err(SealingError::Mixed { present }.into());
         }
-        match peer.map(|peer| peer.sending.choice()) {
+        match peer.map(|peer| &peer.sending.choice) {
             Some(present) if !present.is_like(wanted) => Err(Error::RateControl {
                 present: Box::new(*present),
                 wanted: Box::new(*wanted),
@@ -86,7 +86,7 @@ impl PeerTable {
             *opened += 1;
             let peer = PeerState::new(name, *opened, options, is_sealed, counters);
             if let RateControl::Eqds(options) = &options.rate_control {
-                let packet_bytes = peer.sending.packet_bytes();
+                let packet_bytes = peer.sending.packet_bytes;
                 let pulls = pulls.get_or_insert_with(|| CreditPacer::new(options, packet_bytes));
                 pulls.peers += 1;
             }
@@ -121,7 +121,7 @@ impl PeerTable {
         if peer.queue_pairs == 0 {
             let peer = self.peers.remove(number);
             self.by_name.remove(&peer.name);
-            self.forget_flow(number, peer.sending.choice());
+            self.forget_flow(number, &peer.sending.choice);
             return true;
         }
         peer.sending.leave(index, place);

@@ -110,7 +110,7 @@ impl DirectoryTree {
         tree.sync_grown(&mut grown)?;
         tree.check_writable()?;
         if policy.sync {
-            sync_around(tree.directories.root()).map_err(|error| tree.root_failed(error))?;
+            sync_around(&tree.directories.root).map_err(|error| tree.root_failed(error))?;
         }
         Ok(tree)
     }
@@ -132,7 +132,7 @@ impl DirectoryTree {
         if !(are_first && has_new) {
             return Ok(());
         }
-        let checked = self.directories.root().check_writable();
+        let checked = self.directories.root.check_writable();
         checked.map_err(|error| self.root_failed(error))
     }
 

@@ -60,7 +60,7 @@ impl DirectoryTree {
             return Ok(());
         };
         let failed = |error| SinkError::Open(PathError::new(&self.root_path, error));
-        let free = Free::around(self.directories.root()).map_err(failed)?;
+        let free = Free::around(&self.directories.root).map_err(failed)?;
         let Some(free) = free else {
             return Ok(());
         };
@@ -200,7 +200,7 @@ impl DirectoryTree {
         if reserve_bytes == 0 || !self.room.is_due(written_bytes) {
             return Ok(());
         }
-        check_reserve(self.directories.root(), &self.root_path, reserve_bytes)
+        check_reserve(&self.directories.root, &self.root_path, reserve_bytes)
     }
 }
 

@@ -62,7 +62,7 @@ impl Current {
 
     pub(super) fn part_name(&self) -> Option<PartName> {
         match &self.state {
-            WorkState::Open(part) => part.name(),
+            WorkState::Open(part) => part.name,
             WorkState::New | WorkState::Failed(_) => None,
         }
     }
@@ -118,7 +118,7 @@ impl Sink {
                 kept.map_err(|source| (FileStep::Sync, source))
             });
             if let Err((step, source)) = kept {
-                let name = part.name();
+                let name = part.name;
                 self.remove(current.index, name);
                 current.state = WorkState::Failed(self.failure(current.index, step, source)?);
             }
@@ -156,7 +156,7 @@ impl Sink {
         index: u32,
         part: OpenPart,
     ) -> Result<Result<Part, FileFailure>, SinkError> {
-        let name = part.name();
+        let name = part.name;
         match part.end() {
             Ok(part) => Ok(Ok(part)),
             Err(source) => {

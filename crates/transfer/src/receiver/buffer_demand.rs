@@ -16,7 +16,7 @@ const FIRST: u64 = 8;
 pub(super) struct BufferDemand {
     rtt: Duration,
     planned: u64,
-    wanted: u64,
+    pub(super) wanted: u64,
     /// Start of the current round trip, and the segments taken until then.
     since: Instant,
     taken_segments: u64,
@@ -44,11 +44,6 @@ impl BufferDemand {
         self.since = now;
         self.taken_segments = taken_segments;
     }
-
-    /// The number of buffers to have.
-    pub(super) fn wanted(&self) -> u64 {
-        self.wanted
-    }
 }
 
 #[cfg(test)]
@@ -64,10 +59,10 @@ mod tests {
         let mut demand = BufferDemand::new(planned, RTT, start);
         let mut taken = 0;
         for round in 1..=rounds {
-            taken += fills.min(demand.wanted());
+            taken += fills.min(demand.wanted);
             demand.note(start + round * RTT, taken);
         }
-        demand.wanted()
+        demand.wanted
     }
 
     #[test]
@@ -95,9 +90,9 @@ mod tests {
         let mut demand = BufferDemand::new(128, RTT, start);
         for ms in 1..=24 {
             demand.note(start + Duration::from_millis(ms), ms);
-            assert_eq!(demand.wanted(), 32);
+            assert_eq!(demand.wanted, 32);
         }
         demand.note(start + RTT, 30);
-        assert_eq!(demand.wanted(), 64);
+        assert_eq!(demand.wanted, 64);
     }
 }

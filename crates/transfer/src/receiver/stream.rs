@@ -421,7 +421,7 @@ impl Stream {
             }
             Ok(buffer) => buffer,
             Err(_)
-                if self.made < self.demand.wanted()
+                if self.made < self.demand.wanted
                     && (self.made == 0 || self.memory.take(self.buffer_bytes)) =>
             {
                 self.made += 1;

@@ -216,7 +216,7 @@ impl Stream {
             shape: self.shape,
             choices: match self.picker {
                 SchemePicker::Named(_) => None,
-                SchemePicker::Auto(auto) => Some(auto.choices().clone()),
+                SchemePicker::Auto(auto) => Some(auto.choices),
             },
         })
     }
@@ -351,7 +351,7 @@ impl Stream {
         }
         note += &format!("{loss:>5} lost RTT {rtt}");
         if let SchemePicker::Auto(auto) = &self.picker
-            && let Some(scheme) = auto.current()
+            && let Some(scheme) = auto.current
         {
             note += &format!(" {scheme}");
         }

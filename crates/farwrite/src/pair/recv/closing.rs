@@ -16,7 +16,7 @@ use crate::partial::Partial;
 
 /// A receive that has ended and whose windows are closing.
 pub(in crate::pair) struct Closing {
-    message: u64,
+    pub(in crate::pair) message: u64,
     /// The windows that are not closed yet.
     windows: Vec<Window>,
     region: Option<ParityRegion>,
@@ -38,10 +38,6 @@ impl Closing {
             bitmap: recv.bitmap,
             wants_immediate: recv.wants_immediate,
         }
-    }
-
-    pub(in crate::pair) fn message(&self) -> u64 {
-        self.message
     }
 
     /// Stops waiting for a window, because the fabric does not have it.

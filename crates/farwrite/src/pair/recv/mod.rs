@@ -27,6 +27,7 @@ use crate::registry::{Registry, TableArrivals};
 use closing::Closing;
 pub(super) use offered::Offered;
 
+#[derive(Default)]
 pub(super) struct RecvState {
     /// Messages that have not ended.
     pub(super) open: BTreeMap<u64, OpenRecv>,
@@ -48,14 +49,8 @@ pub(super) struct RecvState {
 impl RecvState {
     pub(super) fn new(expected: SchemeTag) -> Self {
         Self {
-            open: BTreeMap::new(),
-            foreseen: BTreeSet::new(),
-            deadlines: Deadlines::default(),
-            undated: Vec::new(),
-            arrived: Vec::new(),
-            closing: Vec::new(),
             expected,
-            losses: Losses::default(),
+            ..Self::default()
         }
     }
 
@@ -227,7 +222,7 @@ impl Pair {
     fn has_laggard(&self, message: u64) -> bool {
         let geometry = self.sdr.geometry();
         let cycle = u64::from(geometry.slots()) * u64::from(geometry.generations());
-        let mut closing = self.recv.closing.iter().map(Closing::message);
+        let mut closing = self.recv.closing.iter().map(|it| it.message);
         closing.any(|older| older % cycle == message % cycle)
     }
 

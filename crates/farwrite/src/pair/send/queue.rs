@@ -121,17 +121,13 @@ pub(super) struct PacketQueue {
     runs: VecDeque<Run>,
     next_run: u64,
     /// Number of packets that the fabric has not taken.
-    queued_packets: usize,
+    pub(super) queued_packets: usize,
     /// Sorted by number. The first batch has not departed.
     batches: VecDeque<Batch>,
     next_batch: u64,
 }
 
 impl PacketQueue {
-    pub(super) fn packets(&self) -> usize {
-        self.queued_packets
-    }
-
     /// Returns whether the next packet for the fabric has left before.
     pub(super) fn starts_with_repeat(&self) -> bool {
         let mut queued = self.runs.iter().filter(|run| run.is_queued());

@@ -88,7 +88,7 @@ impl Pair {
         let of_streams = runs.map(|chunks| u64::from(chunks) * chunk_bytes);
         let payload_bytes: u64 = of_sends.chain(of_streams).sum();
         let packets = payload_bytes.div_ceil(mtu);
-        let queued = self.send.queue.packets() as u64;
+        let queued = self.send.queue.queued_packets as u64;
         payload_bytes + packets * overhead_bytes + queued * (mtu + overhead_bytes)
     }
 
@@ -153,9 +153,9 @@ impl Pair {
     /// false if there are no packets.
     fn fill(&mut self, now_ns: u64, packets: u64) -> bool {
         let wanted = packets.min(BATCH_PACKETS as u64);
-        let missing = |pair: &Self| wanted.saturating_sub(pair.send.queue.packets() as u64);
+        let missing = |pair: &Self| wanted.saturating_sub(pair.send.queue.queued_packets as u64);
         while missing(self) > 0 && self.pull(now_ns, missing(self)) {}
-        self.send.queue.packets() > 0
+        self.send.queue.queued_packets > 0
     }
 
     /// Takes about `packets` packets from a stream or a scheme. Returns false if none of them has

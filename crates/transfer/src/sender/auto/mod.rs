@@ -20,10 +20,10 @@ const SPARE: usize = 2;
 pub(super) struct Auto {
     chooser: Chooser,
     shape: Shape,
-    current: Option<SchemeName>,
+    pub(super) current: Option<SchemeName>,
     /// Messages sent.
     sent: u64,
-    choices: Choices,
+    pub(super) choices: Choices,
 }
 
 impl Auto {
@@ -85,15 +85,6 @@ impl Auto {
         self.shape = shape;
         self.sent = self.sent.saturating_sub(again);
         self.chooser.repack(packets(&shape));
-    }
-
-    /// The scheme that was chosen last.
-    pub(super) fn current(&self) -> Option<SchemeName> {
-        self.current
-    }
-
-    pub(super) fn choices(&self) -> &Choices {
-        &self.choices
     }
 
     /// Returns how many messages should be in flight. The schemes of the others are decided later,
@@ -198,7 +189,7 @@ mod tests {
     }
 
     fn told(auto: &Auto) -> serde_json::Value {
-        serde_json::to_value(auto.choices()).expect("JSON")
+        serde_json::to_value(&auto.choices).expect("JSON")
     }
 
     #[test]
@@ -244,7 +235,7 @@ mod tests {
             first.contains("until measured, loss taken as 1e-5 and rate as "),
             "{first}"
         );
-        let line = auto.choices().line();
+        let line = auto.choices.line();
         for word in [
             "sr-nack for ",
             "2 % lost",
