@@ -208,37 +208,28 @@ impl<'a> Setup<'a> {
         }
     }
 
-    /// Waits for the one message that is due, and extracts what `pick` selects.
-    fn expect<T>(
-        &mut self,
-        want: &'static str,
-        pick: impl FnOnce(Message) -> Result<T, Message>,
-    ) -> Result<T, Error> {
-        pick(self.message(self.patience())?).map_err(|other| unexpected(other, want))
-    }
-
     /// Waits for the peer's hello.
     pub(crate) fn hello(&mut self) -> Result<Hello, Error> {
-        self.expect(HELLO, |message| match message {
+        match self.message(self.patience())? {
             Message::Hello(hello) => Ok(hello),
-            other => Err(other),
-        })
+            other => Err(unexpected(other, HELLO)),
+        }
     }
 
     /// Waits for what the sender plans.
     pub(crate) fn plan(&mut self) -> Result<TransferPlan, Error> {
-        self.expect("a transfer plan", |message| match message {
+        match self.message(self.patience())? {
             Message::Plan(plan) => Ok(plan),
-            other => Err(other),
-        })
+            other => Err(unexpected(other, "a transfer plan")),
+        }
     }
 
     /// Waits for the addresses of the peer's sockets.
     pub(crate) fn route_offer(&mut self) -> Result<OfferedSockets, Error> {
-        self.expect("the addresses of UDP sockets", |message| match message {
+        match self.message(self.patience())? {
             Message::Route(offer) => Ok(offer),
-            other => Err(other),
-        })
+            other => Err(unexpected(other, "the addresses of UDP sockets")),
+        }
     }
 }
 

@@ -162,14 +162,6 @@ pub fn receive(
     result.map_err(|error| Unfinished::new(error, ends.1, &reception.shared_results))
 }
 
-/// The queue pair of the sender, which follows its offer.
-fn info_of(message: Message) -> Result<QpInfo, Error> {
-    match message {
-        Message::QpInfo(blob) => decode_info(&blob),
-        other => Err(unexpected(other, QP_INFO)),
-    }
-}
-
 /// What a sender wants, as far as this end allows it.
 struct Wanted {
     plan: TransferPlan,
@@ -253,7 +245,10 @@ impl Reception<'_> {
         let scheme = scheme_of(&plan)?.most_parity();
         settings.check(&plan)?;
         let offer = read_offer(setup, &plan, list)?;
-        let info = info_of(offer.next)?;
+        let info = match offer.next {
+            Message::QpInfo(blob) => decode_info(&blob)?,
+            other => return Err(unexpected(other, QP_INFO)),
+        };
         settings.check_lengths(&offer.manifest)?;
         settings.check_names(&offer.manifest)?;
         let delete = settings.limit_delete(offer.delete)?;
