@@ -2,22 +2,26 @@
 
 use farwrite_wire::control::{CriticalChunks, MessageId, Outcome, SchemeTag, Withdrawal};
 
+/// What the sender's offer says about a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Offered {
+    /// The message.
+    pub message: u64,
+    /// Its length in bytes; `None` while a streaming send is open.
+    pub length: Option<u64>,
+    /// The scheme that repairs it.
+    pub scheme: SchemeTag,
+    /// Its critical chunks, which lie within the message.
+    pub critical: CriticalChunks,
+    /// Whether the message carries a user immediate.
+    pub has_immediate: bool,
+}
+
 /// Something that the peer caused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The offer for a posted receive has arrived.
-    Offered {
-        /// The message.
-        message: u64,
-        /// Its length in bytes; `None` while a streaming send is open.
-        length: Option<u64>,
-        /// The scheme that repairs it.
-        scheme: SchemeTag,
-        /// Its critical chunks, which lie within the message.
-        critical: CriticalChunks,
-        /// Whether the message carries a user immediate.
-        has_immediate: bool,
-    },
+    Offered(Offered),
     /// The length of a streaming send is now known.
     LengthKnown {
         /// The message.

@@ -49,7 +49,7 @@ pub use config::{
     MAX_SLOTS, MIN_GENERATIONS, MIN_MTU, QpConfig,
 };
 pub use error::{Awaited, ConnectError, SdrError, Violation};
-pub use event::{Event, Refusal};
+pub use event::{Event, Offered, Refusal};
 pub use farwrite_wire::control::{MessageId, Place, ReadRefusal, Terms, Withdrawal};
 pub use farwrite_wire::timing::{Timing, TimingError};
 pub use fields::{EndpointId, FieldError};

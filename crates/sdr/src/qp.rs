@@ -4,14 +4,14 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use core::ops::Range;
 
-use farwrite_wire::control::{Control, MessageId, Outcome, Place, Terms};
+use farwrite_wire::control::{Ack, Control, MessageId, Nack, Outcome, Place, Terms};
 use farwrite_wire::timing::Timing;
 
 use crate::bitmap::ChunkBitmap;
 use crate::clearances::RepeatWaits;
 use crate::config::{ConfigError, QpConfig};
 use crate::error::{ConnectError, SdrError, Violation};
-use crate::event::Event;
+use crate::event::{Event, Offered};
 use crate::geometry::Geometry;
 use crate::info::QpInfo;
 use crate::message_send::SendSpec;
@@ -319,12 +319,8 @@ impl SdrQp {
                 self.send
                     .handle_receive_complete(*message, *outcome, &mut self.events)
             }
-            Control::Ack(ack) => {
-                self.send.handle_report(now_ns, ack.message);
-                Ok(())
-            }
-            Control::Nack(nack) => {
-                self.send.handle_report(now_ns, nack.message);
+            Control::Ack(Ack { message, .. }) | Control::Nack(Nack { message, .. }) => {
+                self.send.handle_report(now_ns, *message);
                 Ok(())
             }
             Control::Read(request) => {
@@ -378,7 +374,7 @@ impl SdrQp {
                 return None;
             };
             let matters = match event {
-                Event::Offered { message, .. }
+                Event::Offered(Offered { message, .. })
                 | Event::LengthKnown { message, .. }
                 | Event::Refused { message, .. }
                 | Event::Withdrawn { message, .. } => self.recv.is_open(message),

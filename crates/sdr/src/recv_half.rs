@@ -13,7 +13,7 @@ use crate::bitmap::ChunkBitmap;
 use crate::clearances::{Clearances, RepeatWaits};
 use crate::ended_receives::EndedReceives;
 use crate::error::{Awaited, SdrError, Violation};
-use crate::event::{Event, Refusal};
+use crate::event::{Event, Offered, Refusal};
 use crate::geometry::Geometry;
 use crate::memory::Extent;
 use crate::offer::{self, Described};
@@ -314,13 +314,13 @@ impl RecvHalf {
         if is_news && !is_given_up {
             events.push_back(match (known, offer.length) {
                 (Some(_), Some(length)) => Event::LengthKnown { message, length },
-                (_, length) => Event::Offered {
+                (_, length) => Event::Offered(Offered {
                     message,
                     length,
                     scheme: offer.scheme,
                     critical: offer.critical,
                     has_immediate: offer.has_immediate,
-                },
+                }),
             });
         }
         if let Some(withdrawal) = offer.withdrawn {

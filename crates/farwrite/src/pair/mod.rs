@@ -35,7 +35,7 @@ use control::ControlState;
 use fabric_resources::FabricResources;
 use parity::ParityMemory;
 use reads::Reads;
-use recv::{Offered, RecvState};
+use recv::RecvState;
 use send::SendState;
 pub(crate) use send::{Halt, Turn};
 use spare_memory::SpareMemory;
@@ -344,22 +344,7 @@ impl Pair {
                 Event::ClearToSend { message } => self.clear_to_send(fabric, now_ns, message)?,
                 Event::SendRefused { message, refusal } => self.handle_refused(message, refusal),
                 Event::Closed { message, outcome } => self.handle_closed(now_ns, message, outcome),
-                Event::Offered {
-                    message,
-                    length,
-                    scheme,
-                    critical,
-                    has_immediate,
-                } => {
-                    let offer = Offered {
-                        message,
-                        length,
-                        scheme,
-                        critical,
-                        has_immediate,
-                    };
-                    self.handle_offered(fabric, known, now_ns, &offer)?;
-                }
+                Event::Offered(offer) => self.handle_offered(fabric, known, now_ns, &offer)?,
                 Event::LengthKnown { message, length } => self.handle_length(message, length),
                 Event::Refused { message, refusal } => {
                     self.refuse_offer(fabric, message, refusal)?;

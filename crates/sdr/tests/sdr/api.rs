@@ -1,8 +1,8 @@
 //! Tests of calls in the wrong order or with wrong numbers, and of the events for each user.
 
 use farwrite_sdr::{
-    ConnectError, Event, Place, QpConfig, Refusal, SdrError, SdrQp, SendSpec, Terms, Timing,
-    Withdrawal,
+    ConnectError, Event, Offered, Place, QpConfig, Refusal, SdrError, SdrQp, SendSpec, Terms,
+    Timing, Withdrawal,
 };
 use farwrite_wire::control::{Control, CriticalChunks, Outcome, SchemeTag};
 
@@ -333,13 +333,13 @@ fn a_stream_gets_its_length_later() {
     let bitmap = post(&mut receiver, 1000);
     tell(0, &mut sender, &mut receiver);
     tell(0, &mut receiver, &mut sender);
-    let offered = Event::Offered {
+    let offered = Event::Offered(Offered {
         message,
         length: None,
         scheme: stream.scheme,
         critical: CriticalChunks::NONE,
         has_immediate: false,
-    };
+    });
     assert_eq!(events(&mut receiver), [offered]);
     // Without a length, writes may go up to the end of the buffer.
     assert_eq!(sender.writes(message, 0..9).len(), 16);
@@ -398,13 +398,13 @@ fn an_offer_waits_for_its_receive() {
     assert_eq!(receiver.recv_immediate(0), Err(SdrError::UnknownMessage(0)));
     post(&mut receiver, 5);
     let scheme = SchemeTag::default();
-    let offered = Event::Offered {
+    let offered = Event::Offered(Offered {
         message,
         length: Some(5),
         scheme,
         critical: CriticalChunks::NONE,
         has_immediate: false,
-    };
+    });
     assert_eq!(events(&mut receiver), [offered]);
     assert_eq!(receiver.recv_immediate(0), Err(SdrError::NoImmediate(0)));
 }

@@ -1,7 +1,7 @@
 //! A peer may send arbitrary messages: nothing panics, memory stays bounded, and each violation is
 //! named.
 
-use farwrite_sdr::{Event, ReadSpec, SdrQp, SendSpec, Violation};
+use farwrite_sdr::{Event, Offered, ReadSpec, SdrQp, SendSpec, Violation};
 use farwrite_wire::control::{
     Ack, ClearToSend, Clearance, Control, CriticalChunks, LossCounts, Nack, Offer, Outcome, Place,
     ReadRefusal, ReadRequest, SchemeTag, Terms, Withdrawal,
@@ -146,10 +146,10 @@ fn what_a_sender_cannot_say_is_named() {
     }
     assert!(matches!(
         qp.poll_event(),
-        Some(Event::Offered {
+        Some(Event::Offered(Offered {
             length: Some(10),
             ..
-        })
+        }))
     ));
     assert_eq!(qp.poll_event(), None);
 }

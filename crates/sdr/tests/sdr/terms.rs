@@ -1,7 +1,9 @@
 //! The terms of a receive: what it demands of a message and what it permits (P3.12). Also, how a
 //! sender ends a message early (P3.9).
 
-use farwrite_sdr::{Arrival, Event, MessageId, Refusal, SdrError, SendSpec, Terms, Withdrawal};
+use farwrite_sdr::{
+    Arrival, Event, MessageId, Offered, Refusal, SdrError, SendSpec, Terms, Withdrawal,
+};
 use farwrite_wire::control::{Control, CriticalChunks, Outcome, SchemeTag};
 
 use crate::api::{events, pair, spec};
@@ -81,7 +83,7 @@ fn a_send_waits_until_the_receiver_knows_its_scheme() {
         };
         assert_eq!(events(&mut sender), at_once);
         tell(0, &mut sender, &mut receiver);
-        let [Event::Offered { critical: got, .. }] = events(&mut receiver)[..] else {
+        let [Event::Offered(Offered { critical: got, .. })] = events(&mut receiver)[..] else {
             panic!("no offer");
         };
         assert_eq!(got, critical);
@@ -113,13 +115,13 @@ fn an_offer_that_agrees_confirms() {
         events(&mut sender),
         [Event::ClearToSend { message: 0.into() }]
     );
-    let offered = Event::Offered {
+    let offered = Event::Offered(Offered {
         message: 0,
         length: Some(600),
         scheme: SCHEME,
         critical: CriticalChunks::NONE,
         has_immediate: false,
-    };
+    });
     assert_eq!(events(&mut receiver), [offered]);
 }
 
@@ -205,7 +207,7 @@ fn a_streams_length_is_compared_once_it_is_known() {
             message: message.into()
         }]
     );
-    assert!(matches!(events(&mut receiver)[..], [Event::Offered { .. }]));
+    assert!(matches!(events(&mut receiver)[..], [Event::Offered(_)]));
     sender.end_send(message, 599).unwrap();
     tell(0, &mut sender, &mut receiver);
     let refusal = Refusal::Length {
@@ -282,13 +284,13 @@ fn a_bounded_send_ends_as_partial_and_its_only_offer_brings_its_length() {
         assert_eq!(sender.accepts_partial(message), is_bounded);
         sender.close_send(message, Outcome::Partial);
         tell(0, &mut sender, &mut receiver);
-        let offered = is_bounded.then_some(Event::Offered {
+        let offered = is_bounded.then_some(Event::Offered(Offered {
             message,
             length: Some(500),
             scheme: SchemeTag::default(),
             critical: CriticalChunks::NONE,
             has_immediate: false,
-        });
+        }));
         let withdrawal = match is_bounded {
             true => Withdrawal::Expired,
             false => Withdrawal::GivenUp,

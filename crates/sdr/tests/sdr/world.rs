@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use farwrite_rng::SplitMix;
 use farwrite_sdr::{
-    Arrival, ChunkBitmap, Event, Place, QpConfig, RecvPlace, Refusal, SdrError, SdrQp, SendSpec,
-    Terms,
+    Arrival, ChunkBitmap, Event, Offered, Place, QpConfig, RecvPlace, Refusal, SdrError, SdrQp,
+    SendSpec, Terms,
 };
 use farwrite_wire::control::{Ack, Control, Outcome};
 
@@ -385,9 +385,9 @@ impl World {
     fn receiver_events(&mut self) {
         while let Some(event) = self.b.poll_event() {
             match event {
-                Event::Offered {
+                Event::Offered(Offered {
                     message, length, ..
-                } => {
+                }) => {
                     if let Some(recv) = self.recvs.get_mut(&message) {
                         recv.length = length;
                     }

@@ -25,7 +25,6 @@ use crate::memory::MrSlice;
 use crate::options::RecvOptions;
 use crate::registry::{Registry, TableArrivals};
 use closing::Closing;
-pub(super) use offered::Offered;
 
 #[derive(Default)]
 pub(super) struct RecvState {

@@ -4,7 +4,7 @@
 use farwrite_fabric::Adapter;
 use farwrite_fabric::contract::Fabric;
 use farwrite_schemes::scheme::Message;
-use farwrite_sdr::{Refusal, SdrError, Terms};
+use farwrite_sdr::{Offered, Refusal, SdrError, Terms};
 use farwrite_wire::control::{CriticalChunks, Outcome, SchemeTag};
 
 use super::Repair;
@@ -12,15 +12,6 @@ use crate::error::Error;
 use crate::options::RecvOptions;
 use crate::pair::Pair;
 use crate::registry::{Registry, TableArrivals};
-
-/// What the sender's offer says about a message.
-pub(in crate::pair) struct Offered {
-    pub(in crate::pair) message: u64,
-    pub(in crate::pair) length: Option<u64>,
-    pub(in crate::pair) scheme: SchemeTag,
-    pub(in crate::pair) critical: CriticalChunks,
-    pub(in crate::pair) has_immediate: bool,
-}
 
 impl Pair {
     pub(in crate::pair) fn handle_offered<F: Fabric>(
