@@ -1,13 +1,12 @@
 //! Identifies the queue pair that a completion belongs to.
 
+use crate::handle::QueuePair;
+
 /// Identifies the queue pair of an endpoint that a queue pair of the fabric serves, and its role.
 /// The fabric returns it with every completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CompletionContext {
-    /// Index of the queue pair in the endpoint's table, less than 2^24.
-    pub(crate) index: u32,
-    /// Distinguishes the queue pairs that have successively had this index.
-    pub(crate) serial: u32,
+    pub(crate) pair: QueuePair,
     pub(crate) role: Role,
 }
 
@@ -27,12 +26,13 @@ const _: () = assert!(farwrite_sdr::MAX_GENERATIONS < CONTROL);
 impl CompletionContext {
     /// Returns the number that the fabric stores: index, serial and role in 24, 32 and 8 bits.
     pub(crate) fn encode(self) -> u64 {
-        debug_assert!(self.index < 1 << 24);
+        let QueuePair { index, serial } = self.pair;
+        debug_assert!(index < 1 << 24);
         let role = match self.role {
             Role::Data { generation } => generation,
             Role::Control => CONTROL,
         };
-        u64::from(self.index) << 40 | u64::from(self.serial) << 8 | u64::from(role)
+        u64::from(index) << 40 | u64::from(serial) << 8 | u64::from(role)
     }
 
     /// Reads the number that the fabric stored.
@@ -40,8 +40,10 @@ impl CompletionContext {
     #[allow(clippy::cast_possible_truncation)]
     pub(crate) fn decode(context: u64) -> Self {
         Self {
-            index: (context >> 40) as u32,
-            serial: (context >> 8) as u32,
+            pair: QueuePair {
+                serial: (context >> 8) as u32,
+                index: (context >> 40) as u32,
+            },
             role: match context as u8 {
                 CONTROL => Role::Control,
                 generation => Role::Data { generation },
@@ -58,11 +60,8 @@ mod tests {
     fn a_context_survives_the_fabric() {
         for role in [Role::Control, Role::Data { generation: 15 }] {
             for (index, serial) in [(0, 0), (1, u32::MAX), ((1 << 24) - 1, 7)] {
-                let context = CompletionContext {
-                    index,
-                    serial,
-                    role,
-                };
+                let pair = QueuePair { index, serial };
+                let context = CompletionContext { pair, role };
                 assert_eq!(CompletionContext::decode(context.encode()), context);
             }
         }

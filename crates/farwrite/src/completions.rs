@@ -12,6 +12,7 @@ use farwrite_sdr::{Arrival, MessageId, SlotTable};
 
 use crate::announcement::Announcement;
 use crate::completion_context::{CompletionContext, Role};
+use crate::handle::QueuePair;
 
 /// Maximum number of notices of a queue pair that wait for the owner, not counting
 /// [`Event::Arrived`]. If a peer sends more between two polls, the rest is lost, as with a NIC that
@@ -151,8 +152,7 @@ impl ReceiveCounts {
 /// Something that the owner must handle.
 #[derive(Debug)]
 pub(crate) struct Notice {
-    pub(crate) index: u32,
-    pub(crate) serial: u32,
+    pub(crate) pair: QueuePair,
     pub(crate) event: Event,
 }
 
@@ -244,13 +244,9 @@ impl CompletionHandler {
     }
 
     /// Removes a queue pair that has ended. Another queue pair may already have its place.
-    pub(crate) fn remove(&mut self, index: u32, serial: u32) {
-        if let Some(place) = self.receives.get_mut(index as usize)
-            && place
-                .as_ref()
-                .is_some_and(|receive| receive.serial == serial)
-        {
-            *place = None;
+    pub(crate) fn remove(&mut self, pair: QueuePair) {
+        if let Some(place) = self.receives.get_mut(pair.index as usize) {
+            place.take_if(|receive| receive.serial == pair.serial);
         }
     }
 
@@ -278,8 +274,9 @@ impl CompletionHandler {
 
     fn run(&self, context: u64) -> Option<Run<'_>> {
         let target = CompletionContext::decode(context);
-        let receive = self.receives.get(target.index as usize)?.as_deref()?;
-        (receive.serial == target.serial).then_some(Run {
+        let place = self.receives.get(target.pair.index as usize)?;
+        let receive = place.as_deref()?;
+        (receive.serial == target.pair.serial).then_some(Run {
             context,
             target,
             receive,
@@ -383,12 +380,8 @@ impl Run<'_> {
     }
 
     fn notice(&self, event: Event) -> Notice {
-        let CompletionContext { index, serial, .. } = self.target;
-        Notice {
-            index,
-            serial,
-            event,
-        }
+        let pair = self.target.pair;
+        Notice { pair, event }
     }
 
     /// Adds the counts of all packets of the run at once, and announces data.

@@ -288,7 +288,7 @@ impl<F: Fabric> Endpoint<F> {
         self.schedule.remove(index);
         self.users.wake(index);
         self.turns.remove(index);
-        self.receiving.remove(index, pair.name.serial);
+        self.receiving.remove(pair.name);
         if let Some(peer) = pair.peer_number()
             && self.peers.leave(peer, index, pair.place_in_queue())
         {

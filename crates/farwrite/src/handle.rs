@@ -14,33 +14,17 @@ use crate::reads::ReadRefused;
 pub struct QueuePair {
     /// Serial number of the queue pair in its endpoint.
     pub(crate) serial: u32,
-    /// Index of the queue pair in the endpoint's table.
+    /// Index of the queue pair in the endpoint's table, less than 2^24.
     pub(crate) index: u32,
 }
 
-/// State shared by the endpoint and the holder of a send.
+/// State shared by the endpoint and the holder of a send. The first refusal and outcome stay, and the
+/// outcome comes last: a message ends once.
 #[derive(Debug, Default)]
 pub(crate) struct SendShared {
-    /// The first outcome stays: a message ends once.
-    outcome: OnceLock<Outcome>,
-    injected: AtomicBool,
-    refusal: OnceLock<Refusal>,
-}
-
-impl SendShared {
-    /// Records that the message does not fit its receive. Call this before [`SendShared::finish`].
-    pub(crate) fn refuse(&self, refusal: Refusal) {
-        // The first refusal stays.
-        let _ = self.refusal.set(refusal);
-    }
-
-    pub(crate) fn finish(&self, outcome: Outcome) {
-        let _ = self.outcome.set(outcome);
-    }
-
-    pub(crate) fn set_injected(&self) {
-        self.injected.store(true, Ordering::Release);
-    }
+    pub(crate) outcome: OnceLock<Outcome>,
+    pub(crate) injected: AtomicBool,
+    pub(crate) refusal: OnceLock<Refusal>,
 }
 
 /// A message being sent.
@@ -90,49 +74,17 @@ impl SendHandle {
     }
 }
 
-/// State shared by the endpoint and the holder of a receive.
+/// State shared by the endpoint and the holder of a receive. The first value of each field stays, and
+/// the outcome comes last: a message ends once.
 #[derive(Debug, Default)]
 pub(crate) struct RecvShared {
-    /// The first outcome stays: a message ends once.
-    outcome: OnceLock<Outcome>,
+    pub(crate) outcome: OnceLock<Outcome>,
     /// Length in bytes, once it is known.
-    length: OnceLock<u64>,
-    immediate: OnceLock<u32>,
-    refusal: OnceLock<Refusal>,
-    read_refusal: OnceLock<ReadRefused>,
-    partial: OnceLock<Partial>,
-}
-
-impl RecvShared {
-    pub(crate) fn set_length(&self, bytes: u64) {
-        let _ = self.length.set(bytes);
-    }
-
-    pub(crate) fn set_immediate(&self, immediate: u32) {
-        let _ = self.immediate.set(immediate);
-    }
-
-    /// Records that the message does not fit the receive. Call this before [`RecvShared::finish`].
-    pub(crate) fn refuse(&self, refusal: Refusal) {
-        // The first refusal stays.
-        let _ = self.refusal.set(refusal);
-    }
-
-    /// Call this before [`RecvShared::finish`].
-    pub(crate) fn refuse_read(&self, refused: ReadRefused) {
-        // The first refusal stays.
-        let _ = self.read_refusal.set(refused);
-    }
-
-    pub(crate) fn finish(&self, outcome: Outcome) {
-        let _ = self.outcome.set(outcome);
-    }
-
-    pub(crate) fn finish_partial(&self, partial: Partial) {
-        // A receive ends once.
-        let _ = self.partial.set(partial);
-        self.finish(Outcome::Partial);
-    }
+    pub(crate) length: OnceLock<u64>,
+    pub(crate) immediate: OnceLock<u32>,
+    pub(crate) refusal: OnceLock<Refusal>,
+    pub(crate) read_refusal: OnceLock<ReadRefused>,
+    pub(crate) partial: OnceLock<Partial>,
 }
 
 /// A posted receive.

@@ -32,13 +32,8 @@ impl Default for QueuePairs {
 
 struct Entry {
     serial: u32,
-    state: QueuePairState,
-}
-
-enum QueuePairState {
-    Live(Box<Pair>),
-    /// The queue pair failed, and has returned all its resources.
-    Broken(Arc<Error>),
+    /// An error: the queue pair failed, and has returned all its resources.
+    pair: Result<Box<Pair>, Arc<Error>>,
 }
 
 impl QueuePairs {
@@ -54,7 +49,7 @@ impl QueuePairs {
     pub(crate) fn insert(&mut self, pair: Pair) {
         self.entries.insert(Entry {
             serial: self.next_serial,
-            state: QueuePairState::Live(Box::new(pair)),
+            pair: Ok(Box::new(pair)),
         });
         self.next_serial = self.next_serial.wrapping_add(1).max(1);
     }
@@ -103,35 +98,27 @@ impl QueuePairs {
         if let Err(error @ Error::NoSuchQueuePair(_)) = self.get(qp) {
             return Err(error);
         }
-        match self.entries.remove(qp.index as usize).state {
-            QueuePairState::Live(pair) => Ok(Some(*pair)),
-            QueuePairState::Broken(_) => Ok(None),
-        }
+        let removed = self.entries.remove(qp.index as usize).pair;
+        Ok(removed.ok().map(|pair| *pair))
     }
 
     /// Removes a queue pair that failed, and stores the reason in its place.
     pub(crate) fn break_at(&mut self, index: u32, reason: Error) -> Option<Pair> {
         let entry = self.entries.get_mut(index as usize)?;
-        match std::mem::replace(&mut entry.state, QueuePairState::Broken(Arc::new(reason))) {
-            QueuePairState::Live(pair) => Some(*pair),
-            QueuePairState::Broken(_) => None,
-        }
+        let broken = std::mem::replace(&mut entry.pair, Err(Arc::new(reason)));
+        broken.ok().map(|pair| *pair)
     }
 }
 
 impl Entry {
     fn pair(&self) -> Result<&Pair, Error> {
-        match &self.state {
-            QueuePairState::Live(pair) => Ok(pair),
-            QueuePairState::Broken(reason) => Err(broken(self.serial, reason)),
-        }
+        let pair = self.pair.as_deref();
+        pair.map_err(|reason| broken(self.serial, reason))
     }
 
     fn pair_mut(&mut self) -> Result<&mut Pair, Error> {
-        match &mut self.state {
-            QueuePairState::Live(pair) => Ok(pair),
-            QueuePairState::Broken(reason) => Err(broken(self.serial, reason)),
-        }
+        let pair = self.pair.as_deref_mut();
+        pair.map_err(|reason| broken(self.serial, reason))
     }
 }
 

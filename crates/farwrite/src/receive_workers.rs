@@ -15,6 +15,7 @@ use farwrite_fabric::contract::{FabricError, RealTimeRx, Waker};
 use farwrite_fabric::threads;
 
 use crate::completions::{CompletionHandler, Notice, PairReceive};
+use crate::handle::QueuePair;
 
 /// Maximum sleep of a worker. Packets end the sleep at once, and so does [`Workers::drop`].
 const MAX_SLEEP: Duration = Duration::from_secs(1);
@@ -45,7 +46,7 @@ struct SharedWorker {
 #[derive(Debug)]
 enum Change {
     Insert(u32, Arc<PairReceive>),
-    Remove { index: u32, serial: u32 },
+    Remove(QueuePair),
 }
 
 /// A message from a thread to the owner. The number of notices is bounded for every queue pair
@@ -106,9 +107,9 @@ impl Workers {
     }
 
     /// Removes a queue pair that has ended.
-    pub(crate) fn remove(&self, index: u32, serial: u32) {
+    pub(crate) fn remove(&self, pair: QueuePair) {
         for thread in &self.threads {
-            thread.shared.push(Change::Remove { index, serial });
+            thread.shared.push(Change::Remove(pair));
         }
     }
 
@@ -194,7 +195,7 @@ impl<R: RealTimeRx> Worker<R> {
             for change in self.shared.take() {
                 match change {
                     Change::Insert(index, receive) => self.handler.insert(index, receive),
-                    Change::Remove { index, serial } => self.handler.remove(index, serial),
+                    Change::Remove(pair) => self.handler.remove(pair),
                 }
             }
             let mut notices = Vec::new();

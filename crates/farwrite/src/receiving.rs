@@ -6,6 +6,7 @@ use farwrite_fabric::Adapter;
 use farwrite_fabric::contract::{Completion, Fabric, FabricError, RealTime, Waker};
 
 use crate::completions::{CompletionHandler, Notice, PairReceive};
+use crate::handle::QueuePair;
 use crate::receive_workers::Workers;
 
 /// Who receives the packets of an endpoint.
@@ -69,10 +70,10 @@ impl Receiving {
     }
 
     /// Removes a queue pair that has ended.
-    pub(crate) fn remove(&mut self, index: u32, serial: u32) {
+    pub(crate) fn remove(&mut self, pair: QueuePair) {
         match self {
-            Self::Polled { handler, .. } => handler.remove(index, serial),
-            Self::Threads(workers) => workers.remove(index, serial),
+            Self::Polled { handler, .. } => handler.remove(pair),
+            Self::Threads(workers) => workers.remove(pair),
             Self::Broken(_) => {}
         }
     }

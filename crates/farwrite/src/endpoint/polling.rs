@@ -215,12 +215,10 @@ impl<F: Fabric> Endpoint<F> {
     pub(super) fn take_departures(&mut self) -> Result<(), Error> {
         self.fabric.poll_departed(&mut self.departed)?;
         for departed in self.departed.drain(..) {
-            let context = CompletionContext::decode(departed.context);
-            if let Some(pair) = self.queue_pairs.live(context.index)
-                && pair.name.serial == context.serial
-            {
+            let name = CompletionContext::decode(departed.context).pair;
+            if let Ok(pair) = self.queue_pairs.get_mut(name) {
                 pair.handle_departed(self.now_ns, departed.qpn, departed.wr_id);
-                self.schedule.wake(context.index);
+                self.schedule.wake(name.index);
             }
         }
         Ok(())
@@ -259,15 +257,10 @@ impl<F: Fabric> Endpoint<F> {
     }
 
     fn handle_notice(&mut self, now_ns: u64, notice: Notice) {
-        let Notice {
-            index,
-            serial,
-            event,
-        } = notice;
-        let pair = self.queue_pairs.live(index);
-        let Some(pair) = pair.filter(|pair| pair.name.serial == serial) else {
+        let Ok(pair) = self.queue_pairs.get_mut(notice.pair) else {
             return;
         };
+        let event = notice.event;
         if !matches!(event, Event::Arrived) {
             pair.receive.took_notice();
         }
@@ -284,6 +277,6 @@ impl<F: Fabric> Endpoint<F> {
                 }
             }
         }
-        self.schedule.wake(index);
+        self.schedule.wake(notice.pair.index);
     }
 }

@@ -43,20 +43,12 @@ impl FabricResources {
     fn fill<F: Fabric>(
         &mut self,
         fabric: &mut Adapter<F>,
-        name: QueuePair,
+        pair: QueuePair,
         geometry: &Geometry,
     ) -> Result<(), FabricError> {
         let config = geometry.config();
         self.channels = config.channels.into();
-        let context = |role| {
-            let QueuePair { index, serial } = name;
-            let context = CompletionContext {
-                index,
-                serial,
-                role,
-            };
-            context.encode()
-        };
+        let context = |role| CompletionContext { pair, role }.encode();
         for generation in 0..config.generations {
             for channel in 0..config.channels {
                 self.qpns.push(fabric.create_qp(QpAttr {

@@ -189,7 +189,7 @@ impl Pair {
         if let Some(recv) = self.recv.open.get(&message)
             && let Some(read) = recv.read
         {
-            recv.shared.refuse_read(ReadRefused {
+            let _ = recv.shared.read_refusal.set(ReadRefused {
                 region: ExposedRegion(read.region),
                 offset: read.offset,
                 length: read.length,

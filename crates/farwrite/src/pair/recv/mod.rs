@@ -124,7 +124,7 @@ impl OpenRecv {
             && let Ok(immediate) = sdr.recv_immediate(self.place.message.data())
         {
             self.wants_immediate = false;
-            self.shared.set_immediate(immediate);
+            let _ = self.shared.immediate.set(immediate);
         }
     }
 }
@@ -197,7 +197,7 @@ impl Pair {
         let before = self.recv.open.insert(message, recv);
         debug_assert!(before.is_none(), "message {message} was posted twice");
         if terms.exact_length {
-            shared.set_length(target.length);
+            let _ = shared.length.set(target.length);
         }
         match deadline_ns {
             Some(deadline_ns) => self.recv.deadlines.insert(deadline_ns, message),

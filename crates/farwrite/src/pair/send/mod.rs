@@ -8,6 +8,7 @@ mod writes;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use farwrite_codes::Layout;
 use farwrite_fabric::Adapter;
@@ -80,10 +81,10 @@ impl SendState {
     pub(super) fn end_all(&mut self) {
         self.writes.close_all();
         for send in self.open.values() {
-            send.shared.finish(Outcome::Failed);
+            let _ = send.shared.outcome.set(Outcome::Failed);
         }
         for (send, outcome) in self.leaving.values() {
-            send.shared.finish(*outcome);
+            let _ = send.shared.outcome.set(*outcome);
         }
     }
 
@@ -246,7 +247,7 @@ impl OpenSend {
 
     fn note_injected(&self) {
         if self.has_left() {
-            self.shared.set_injected();
+            self.shared.injected.store(true, Ordering::Release);
         }
     }
 }
@@ -482,7 +483,7 @@ impl Pair {
     /// Handles a message that does not fit the peer's receive.
     pub(super) fn handle_refused(&mut self, message: u64, refusal: Refusal) {
         if let Some(send) = self.send.open.get(&message) {
-            send.shared.refuse(refusal);
+            let _ = send.shared.refusal.set(refusal);
         }
         self.finish_send(message, Outcome::Failed);
     }
@@ -566,7 +567,7 @@ impl Pair {
             let Some((send, outcome)) = self.send.leaving.remove(&message) else {
                 continue;
             };
-            send.shared.finish(outcome);
+            let _ = send.shared.outcome.set(outcome);
             if let Some(parity) = send.parity {
                 self.parity_memory.give(parity.scratch);
             }
