@@ -11,27 +11,39 @@ use super::recv::OpenRecv;
 use crate::error::Error;
 use crate::registry::{Registry, TableArrivals};
 
-/// The deadlines of open messages or writes by number, the earliest first. Each has at most one.
+/// The deadlines of open messages or writes.
 #[derive(Debug, Default)]
-pub(super) struct Deadlines(BTreeSet<(u64, u64)>);
+pub(super) struct Deadlines {
+    /// With the numbers of their messages, the earliest first. Each message has at most one.
+    dated: BTreeSet<(u64, u64)>,
+    /// Messages that get the default deadline at the next poll.
+    undated: Vec<u64>,
+}
 
 impl Deadlines {
-    pub(super) fn insert(&mut self, deadline_ns: u64, message: u64) {
-        self.0.insert((deadline_ns, message));
+    /// Without a deadline, a message gets the default one if `has_default`.
+    pub(super) fn begin(&mut self, message: u64, deadline_ns: Option<u64>, has_default: bool) {
+        match deadline_ns {
+            Some(deadline_ns) => self.dated.extend([(deadline_ns, message)]),
+            None if has_default => self.undated.push(message),
+            None => {}
+        }
     }
 
-    pub(super) fn remove(&mut self, deadline_ns: u64, message: u64) {
-        self.0.remove(&(deadline_ns, message));
+    pub(super) fn end(&mut self, message: u64, deadline_ns: Option<u64>) {
+        if let Some(deadline_ns) = deadline_ns {
+            self.dated.remove(&(deadline_ns, message));
+        }
     }
 
     pub(super) fn pop_due(&mut self, now_ns: u64) -> Option<u64> {
         let due = self.next_ns().is_some_and(|at_ns| at_ns <= now_ns);
-        let (_, message) = due.then(|| self.0.pop_first())??;
+        let (_, message) = due.then(|| self.dated.pop_first())??;
         Some(message)
     }
 
     pub(super) fn next_ns(&self) -> Option<u64> {
-        self.0.first().map(|&(deadline_ns, _)| deadline_ns)
+        self.dated.first().map(|&(deadline_ns, _)| deadline_ns)
     }
 }
 
@@ -43,16 +55,18 @@ impl Pair {
             u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX)
         });
         let deadline_ns = now_ns.saturating_add(limit_ns);
-        for message in std::mem::take(&mut self.send.undated) {
+        let deadlines = &mut self.send.deadlines;
+        for message in std::mem::take(&mut deadlines.undated) {
             if let Some(send) = self.send.open.get_mut(&message) {
                 send.deadline_ns = Some(deadline_ns);
-                self.send.deadlines.insert(deadline_ns, message);
+                deadlines.begin(message, send.deadline_ns, false);
             }
         }
-        for message in std::mem::take(&mut self.recv.undated) {
+        let deadlines = &mut self.recv.deadlines;
+        for message in std::mem::take(&mut deadlines.undated) {
             if let Some(recv) = self.recv.open.get_mut(&message) {
                 recv.deadline_ns = Some(deadline_ns);
-                self.recv.deadlines.insert(deadline_ns, message);
+                deadlines.begin(message, recv.deadline_ns, false);
             }
         }
     }
@@ -159,10 +173,9 @@ impl Pair {
     /// processed.
     fn expire_receive_now(&mut self, now_ns: u64, message: u64) {
         if let Some(recv) = self.recv.open.get_mut(&message) {
-            if let Some(later_ns) = recv.deadline_ns.replace(now_ns) {
-                self.recv.deadlines.remove(later_ns, message);
-            }
-            self.recv.deadlines.insert(now_ns, message);
+            let before_ns = recv.deadline_ns.replace(now_ns);
+            self.recv.deadlines.end(message, before_ns);
+            self.recv.deadlines.begin(message, Some(now_ns), false);
         }
     }
 

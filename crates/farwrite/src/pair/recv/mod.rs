@@ -33,8 +33,6 @@ pub(super) struct RecvState {
     /// Those open messages whose offer is foreseen and of which nothing has arrived.
     foreseen: BTreeSet<u64>,
     pub(super) deadlines: Deadlines,
-    /// Receives that get the default deadline at the next poll.
-    pub(super) undated: Vec<u64>,
     /// Messages with newly arrived packets. The vector is kept for its capacity.
     arrived: Vec<MessageId>,
     /// Messages that have ended, but whose memory a worker may still write.
@@ -70,7 +68,6 @@ impl RecvState {
         self.open = BTreeMap::new();
         self.foreseen = BTreeSet::new();
         self.deadlines = Deadlines::default();
-        self.undated = Vec::new();
         self.arrived = Vec::new();
         self.closing = Vec::new();
     }
@@ -199,13 +196,9 @@ impl Pair {
         if terms.exact_length {
             let _ = shared.length.set(target.length);
         }
-        match deadline_ns {
-            Some(deadline_ns) => self.recv.deadlines.insert(deadline_ns, message),
-            None if self.options.default_deadline.is_some() && !terms.answers_read => {
-                self.recv.undated.push(message);
-            }
-            None => {}
-        }
+        let has_default = self.options.default_deadline.is_some() && !terms.answers_read;
+        let deadlines = &mut self.recv.deadlines;
+        deadlines.begin(message, deadline_ns, has_default);
         self.foresee(fabric, known, message)?;
         Ok(RecvHandle {
             pair: self.name,
@@ -244,9 +237,7 @@ impl Pair {
             .map_err(|e| self.sdr_error(e))?;
         self.events.recv_ended(message, outcome);
         self.recv.foreseen.remove(&message);
-        if let Some(deadline_ns) = recv.deadline_ns {
-            self.recv.deadlines.remove(deadline_ns, message);
-        }
+        self.recv.deadlines.end(message, recv.deadline_ns);
         if let Some(tag) = recv.scheme() {
             if let Some(receiver) = self.halves.receivers.get(tag) {
                 receiver.abandon(message);

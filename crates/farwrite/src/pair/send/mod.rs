@@ -48,8 +48,6 @@ pub(super) struct SendState {
     writes: Writes,
     queue: PacketQueue,
     pub(super) deadlines: Deadlines,
-    /// Messages that get the default deadline at the next poll.
-    pub(super) undated: Vec<u64>,
     /// The state of the queue pair among the queue pairs to its peer.
     pub(super) place_in_queue: PlaceInQueue,
     /// Wire bytes that remain in its turn to send. The value is negative if more than a turn was
@@ -95,7 +93,6 @@ impl SendState {
         self.streams = StreamRuns::default();
         self.writes.shrink();
         self.deadlines = Deadlines::default();
-        self.undated = Vec::new();
         self.queue.shrink();
     }
 
@@ -384,13 +381,9 @@ impl Pair {
             self.control.packets.forget_unanswered();
         }
         self.send.open.insert(message, send);
-        match options.deadline_ns {
-            Some(deadline_ns) => self.send.deadlines.insert(deadline_ns, message),
-            None if self.options.default_deadline.is_some() && !traits.answers_read => {
-                self.send.undated.push(message);
-            }
-            None => {}
-        }
+        let has_default = self.options.default_deadline.is_some() && !traits.answers_read;
+        let deadlines = &mut self.send.deadlines;
+        deadlines.begin(message, options.deadline_ns, has_default);
         Ok(SendHandle {
             pair: self.name,
             message,
@@ -547,9 +540,7 @@ impl Pair {
         side.queue.forget(message);
         if let Some(send) = side.open.remove(&message) {
             self.events.send_ended(message, outcome);
-            if let Some(deadline_ns) = send.deadline_ns {
-                side.deadlines.remove(deadline_ns, message);
-            }
+            side.deadlines.end(message, send.deadline_ns);
             if send.traits.is_bounded && send.stage < Stage::Started {
                 side.unblocked.push(send.scheme);
             }

@@ -53,9 +53,7 @@ impl Writes {
     fn add(&mut self, write: OpenWrite) -> u64 {
         let number = self.next;
         self.next += 1;
-        if let Some(deadline_ns) = write.deadline_ns {
-            self.deadlines.insert(deadline_ns, number);
-        }
+        self.deadlines.begin(number, write.deadline_ns, false);
         self.open.insert(number, write);
         number
     }
@@ -89,9 +87,7 @@ impl Writes {
         if write.in_hand == 0
             && let Some(write) = self.open.remove(&number)
         {
-            if let Some(deadline_ns) = write.deadline_ns {
-                self.deadlines.remove(deadline_ns, number);
-            }
+            self.deadlines.end(number, write.deadline_ns);
             write.shared.finish(write.outcome);
         }
     }
