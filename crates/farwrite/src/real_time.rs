@@ -23,12 +23,7 @@ impl<F: RealTime> Endpoint<F> {
     /// # Errors
     /// [`Error::Fabric`] when there is no randomness, or the fabric is in use.
     pub fn over(fabric: F) -> Result<Self, Error> {
-        let mut seed = [0; 32];
-        getrandom::fill(&mut seed).map_err(|e| FabricError::Io {
-            what: "asking the operating system for random bytes".into(),
-            source: e.into(),
-        })?;
-        Ok(Self::new(fabric, seed))
+        Ok(Self::new(fabric, random_bytes()?))
     }
 
     /// Polls with the current time. See [`Endpoint::poll`].
@@ -121,6 +116,15 @@ impl<F: RealTime<Rx: 'static>> Endpoint<F> {
         self.receiving.start_threads(&mut self.fabric, &owner)?;
         Ok(())
     }
+}
+
+pub(crate) fn random_bytes() -> Result<[u8; 32], FabricError> {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes).map_err(|error| FabricError::Io {
+        what: "asking the operating system for random bytes".into(),
+        source: error.into(),
+    })?;
+    Ok(bytes)
 }
 
 #[cfg(all(test, target_os = "linux"))]

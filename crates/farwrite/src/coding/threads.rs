@@ -89,13 +89,9 @@ pub(super) struct Threads {
     owner: Waker,
     shared: Arc<SharedPool>,
     handles: Vec<JoinHandle<()>>,
-    to_owner: Sender<Result<Coded, Failed>>,
-    from_threads: Receiver<Result<Coded, Failed>>,
+    to_owner: Sender<Result<Coded, FabricError>>,
+    from_threads: Receiver<Result<Coded, FabricError>>,
 }
-
-/// A thread has panicked.
-#[derive(Debug)]
-struct Failed;
 
 #[derive(Debug)]
 struct SharedPool {
@@ -146,8 +142,7 @@ impl Threads {
     /// Takes the results that exist; [`FabricError::Io`] when a thread has failed.
     pub(super) fn take(&self) -> Vec<Result<Coded, FabricError>> {
         self.shared.announcement.take();
-        let results = self.from_threads.try_iter();
-        results.map(|result| result.map_err(failed)).collect()
+        self.from_threads.try_iter().collect()
     }
 
     /// Takes back tasks that no thread has begun.
@@ -161,8 +156,7 @@ impl Threads {
     /// # Errors
     /// [`FabricError::Io`] when a thread has failed.
     pub(super) fn wait(&self) -> Result<Coded, FabricError> {
-        let result = self.from_threads.recv();
-        result.unwrap_or(Err(Failed)).map_err(failed)
+        self.from_threads.recv().unwrap_or_else(|_| Err(panicked()))
     }
 }
 
@@ -177,14 +171,14 @@ impl Drop for Threads {
 }
 
 /// Codes until the queue is closed.
-fn run(shared: &SharedPool, to_owner: &Sender<Result<Coded, Failed>>, owner: &Waker) {
+fn run(shared: &SharedPool, to_owner: &Sender<Result<Coded, FabricError>>, owner: &Waker) {
     let mut coder = Coder::default();
     while let Some((task, output)) = shared.queue.take() {
         // The panic has already been reported. The coder is not used again.
         let result = catch_unwind(AssertUnwindSafe(|| coder.code(task, output)));
         let is_over = result.is_err();
         // If the owner is gone, nobody reads the result.
-        let _ = to_owner.send(result.map_err(|_| Failed));
+        let _ = to_owner.send(result.map_err(|_| panicked()));
         if shared.announcement.announce() {
             owner.wake();
         }
@@ -194,7 +188,7 @@ fn run(shared: &SharedPool, to_owner: &Sender<Result<Coded, Failed>>, owner: &Wa
     }
 }
 
-fn failed(_: Failed) -> FabricError {
+fn panicked() -> FabricError {
     FabricError::Io {
         what: "computing parity".into(),
         source: std::io::Error::other("a coding thread panicked"),

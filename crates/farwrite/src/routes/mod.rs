@@ -65,7 +65,6 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use farwrite_fabric::contract::FabricError;
 use farwrite_fabric::udp::{HasSockets, UdpFabric};
 use farwrite_route::{Config, LOOK_NS, Route, stated_index};
 use farwrite_wire::Secret;
@@ -77,6 +76,7 @@ use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::handle::QueuePair;
 use crate::options::Sealing;
+use crate::real_time::random_bytes;
 use farwrite_sdr::QpInfo;
 
 pub use error::{RouteError, RouteShrunk};
@@ -161,11 +161,7 @@ impl RouteKeeper {
     ) -> Result<(RouteId, RouteOffer), Error> {
         let too_many = RouteError::TooMany { most: MOST };
         let index = u16::try_from(self.routes.vacant_key()).map_err(|_| too_many)?;
-        let mut key = [0; 32];
-        getrandom::fill(&mut key).map_err(|error| FabricError::Io {
-            what: "asking the operating system for random bytes".into(),
-            source: error.into(),
-        })?;
+        let key = random_bytes()?;
         let local = endpoint.fabric().local_addr(0);
         self.made = self.made.wrapping_add(1);
         let serial = self.made;
@@ -265,8 +261,7 @@ impl RouteKeeper {
         let local = entry.local;
         if let Some((_, kept)) = &mut entry.joined {
             kept.set_local(local);
-            let now_ns = self.now_ns;
-            self.set_due(id.index, now_ns);
+            self.set_due(id.index, self.now_ns);
         }
         Ok(())
     }
@@ -462,40 +457,31 @@ impl RouteKeeper {
     /// [`RouteKeeper::begin`] is called. The first probe to a peer that has not joined yet would be lost, and
     /// the next one would leave after that time.
     pub fn hold(&mut self, id: RouteId) {
-        let later_ns = self.now_ns + HOLD_NS;
-        self.set_due(id.index, later_ns);
+        self.set_due(id.index, self.now_ns + HOLD_NS);
     }
 
     /// Sends the first probes on a route of which the peer is known to have joined it.
     pub fn begin(&mut self, id: RouteId) {
-        let now_ns = self.now_ns;
-        self.set_due(id.index, now_ns);
+        self.set_due(id.index, self.now_ns);
     }
 
     /// Probes the peer within half a second or four round trips, unless something comes from it. A program
     /// that misses signs of the peer elsewhere calls this, since an idle route is probed seldom.
     pub fn ask(&mut self, id: RouteId) {
         let now_ns = self.now_ns;
-        self.on_joined(id, |kept| {
+        if let Ok(kept) = self.joined_mut(id) {
             kept.route.ask(now_ns);
-            kept.route.next_ns()
-        });
+            let due_ns = kept.route.next_ns();
+            self.set_due(id.index, due_ns);
+        }
     }
 
     /// Probes the peer at once.
     pub fn probe(&mut self, id: RouteId) {
         let now_ns = self.now_ns;
-        self.on_joined(id, |kept| {
-            kept.route.probe_now(now_ns);
-            now_ns
-        });
-    }
-
-    /// Calls `act` with a route that the peer has joined. `act` returns when the route is due.
-    fn on_joined(&mut self, id: RouteId, act: impl FnOnce(&mut KeptRoute) -> u64) {
         if let Ok(kept) = self.joined_mut(id) {
-            let due_ns = act(kept);
-            self.set_due(id.index, due_ns);
+            kept.route.probe_now(now_ns);
+            self.set_due(id.index, now_ns);
         }
     }
 
