@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use farwrite_files::{
-    Compare, Delete, Hello, Manifest, Message, PathBound, PathList, Present, Preview, TransferPlan,
+    Compare, Delete, Hello, Manifest, Message, PathBound, PathList, Present, Preview,
 };
 use farwrite_keys::Text;
 
@@ -15,11 +15,10 @@ use crate::channel::{Channel, Reader};
 use crate::channel_writer::{ChannelWriter, Outbox};
 use crate::progress_counts::OwnCounts;
 use crate::receiver::{PRESENT_BATCH, read_offer};
-use crate::sender::{REMOVES_NOTHING, check_delete, send_offer};
+use crate::sender::{REMOVES_NOTHING, check_delete, plan, send_offer};
 use crate::setup::{Setup, hello, unexpected};
 use crate::{
-    Client, Error, ErrorKind, MemoryPool, ReceiveSettings, SchemeSetting, SendSettings,
-    TransferHooks,
+    Client, Error, ErrorKind, ReceiveSettings, SchemeSetting, SendSettings, TransferHooks,
 };
 
 /// A receiver that sends more warnings than this is not heard.
@@ -138,12 +137,7 @@ fn ask(
     outbox.send_or_cancel(hello(Hello::DRY_RUNS), cancel)?;
     let receiver = setup.hello()?;
     check_delete(settings.delete, &receiver)?;
-    let plan = TransferPlan {
-        scheme: Text::new(SchemeSetting::Auto),
-        segment_bytes: 0,
-        entries: u32::try_from(manifest.entries().len()).unwrap_or(u32::MAX),
-        stream_bytes: manifest.stream_bytes(),
-    };
+    let plan = plan(SchemeSetting::Auto, 0, manifest);
     // Which bytes are equal is not known before both ends have read them.
     let compare = match settings.compare {
         Compare::Time => Compare::Time,
@@ -217,18 +211,12 @@ impl Answer<'_> {
         let capabilities = settings.capabilities();
         self.outbox.send_or_cancel(hello(capabilities), cancel)?;
         let plan = setup.plan()?;
-        settings.check(&plan)?;
-        let pool = self.hooks.memory.cloned();
-        let pool = pool.unwrap_or_else(|| MemoryPool::new(settings.memory_bytes, 1));
-        let mut list = pool.join_lists();
-        let offer = read_offer(&mut setup, &plan, &mut list)?;
+        let mut list = settings.memory(self.hooks).join_lists();
+        let offer = read_offer(&mut setup, &plan, settings, &mut list)?;
         if !matches!(offer.next, Message::StreamEnd { stream_bytes: 0 }) {
             return Err(unexpected(offer.next, "the end of the stream"));
         }
-        let manifest = Arc::new(offer.manifest);
-        settings.check_lengths(&manifest)?;
-        settings.check_names(&manifest)?;
-        let delete = settings.limit_delete(offer.delete)?;
+        let (manifest, delete) = (Arc::new(offer.manifest), offer.delete);
         if delete.is_some() && !settings.policy.delete {
             return Err(Error::new(ErrorKind::Mismatch, REMOVES_NOTHING));
         }

@@ -40,7 +40,7 @@ use crate::setup::{
 };
 use crate::shape::{Shape, options};
 use crate::waking::Waking;
-use crate::{Client, Error, ErrorKind, MemoryPool, SchemeSetting, TransferHooks};
+use crate::{Client, Error, ErrorKind, SchemeSetting, TransferHooks};
 use buffer_demand::BufferDemand;
 use disk_writer::{DiskWriter, Job};
 pub(crate) use offer::read_offer;
@@ -141,7 +141,7 @@ pub fn receive(
     let mut disk = None;
     let wants_files = hooks.observer.wants_files();
     reception.shared_results.lock().keeps_ended = wants_files;
-    let mut list = reception.memory().join_lists();
+    let mut list = settings.memory(hooks).join_lists();
     let result = match reception.negotiate((&mut reader, &mut list), ends, directory) {
         Ok(negotiated) => reception.run(negotiated, reader, &mut disk),
         // The reader stays: without one, the sender learns that nobody reads before it learns why.
@@ -240,24 +240,20 @@ impl Reception<'_> {
 
     /// Reads what the sender wants, and checks that this end allows it.
     fn hear_offer(&self, setup: &mut Setup<'_>, list: &mut MemoryShare) -> Result<Wanted, Error> {
-        let settings = self.settings;
         let plan = setup.plan()?;
         let scheme = scheme_of(&plan)?.most_parity();
-        settings.check(&plan)?;
-        let offer = read_offer(setup, &plan, list)?;
+        let offer = read_offer(setup, &plan, self.settings, list)?;
         let info = match offer.next {
             Message::QpInfo(blob) => decode_info(&blob)?,
             other => return Err(unexpected(other, QP_INFO)),
         };
-        settings.check_lengths(&offer.manifest)?;
-        settings.check_names(&offer.manifest)?;
-        let delete = settings.limit_delete(offer.delete)?;
-        let shape = Shape::of_peer(&plan, &info.config, settings.memory_bytes, scheme)?;
+        let memory_bytes = self.settings.memory_bytes;
+        let shape = Shape::of_peer(&plan, &info.config, memory_bytes, scheme)?;
         Ok(Wanted {
             plan,
             manifest: Arc::new(offer.manifest),
             compare: offer.compare,
-            delete,
+            delete: offer.delete,
             shape,
             scheme,
             info,
@@ -278,13 +274,11 @@ impl Reception<'_> {
         let make = move || Sink::mirroring(&directory, manifest, gate, policy, wishes);
         let sink = setup.run(&self.heartbeat, make)?;
         let sink = sink.map_err(|error| Error::of_sink(&error))?;
-        for present in sink.present().chunks(PRESENT_BATCH) {
-            let present = Message::Present(present.to_vec());
-            self.outbox.send_or_cancel(present, self.hooks.cancel)?;
-        }
-        for partials in sink.partials().chunks(PRESENT_BATCH) {
-            let partials = Message::Partial(partials.to_vec());
-            self.outbox.send_or_cancel(partials, self.hooks.cancel)?;
+        let present = sink.present().chunks(PRESENT_BATCH);
+        let present = present.map(|all| Message::Present(all.to_vec()));
+        let partials = sink.partials().chunks(PRESENT_BATCH);
+        for message in present.chain(partials.map(|all| Message::Partial(all.to_vec()))) {
+            self.outbox.send_or_cancel(message, self.hooks.cancel)?;
         }
         Ok(sink)
     }
@@ -309,12 +303,6 @@ impl Reception<'_> {
             bytes: manifest.stream_bytes(),
             unsent_bytes,
         });
-    }
-
-    /// The memory that this transfer shares with others, or has alone.
-    fn memory(&self) -> MemoryPool {
-        let pool = self.hooks.memory.cloned();
-        pool.unwrap_or_else(|| MemoryPool::new(self.settings.memory_bytes, 1))
     }
 
     fn start_disk(
@@ -345,7 +333,7 @@ impl Reception<'_> {
     /// # Errors
     /// [`ErrorKind::Busy`] if others do not give it back in time.
     fn first_buffer(&self, setup: &mut Setup<'_>, shape: &Shape) -> Result<MemoryShare, Error> {
-        let mut memory = self.memory().join();
+        let mut memory = self.settings.memory(self.hooks).join();
         let start = Instant::now();
         setup.until(|_| match memory.take(shape.buffer_bytes()) {
             true => Ok(Some(())),

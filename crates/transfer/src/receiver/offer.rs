@@ -4,16 +4,18 @@ use farwrite_files::{Message, Offer, TransferPlan, recv_manifest};
 
 use crate::memory_pool::{MemoryShare, detail_bytes, list_bytes};
 use crate::setup::Setup;
-use crate::{Error, ErrorKind};
+use crate::{Error, ErrorKind, ReceiveSettings};
 
-/// Reads the list. `list` bounds its memory.
+/// Reads the list, and checks that this end allows what the sender wants. `list` bounds its memory.
 pub(crate) fn read_offer(
     setup: &mut Setup<'_>,
     plan: &TransferPlan,
+    settings: &ReceiveSettings,
     list: &mut MemoryShare,
 ) -> Result<Offer, Error> {
+    settings.check(plan)?;
     // Each message has a time limit. The plan limits the number of entries, and they limit that of details.
-    recv_manifest(plan, || {
+    let mut offer = recv_manifest(plan, || {
         let message = setup.message(setup.patience())?;
         let bytes = match &message {
             Message::Entries(entries) => list_bytes(entries),
@@ -24,7 +26,11 @@ pub(crate) fn read_offer(
             return Err(too_long(plan, list.fits_alone(bytes)));
         }
         Ok(message)
-    })
+    })?;
+    settings.check_lengths(&offer.manifest)?;
+    settings.check_names(&offer.manifest)?;
+    offer.delete = settings.limit_delete(offer.delete)?;
+    Ok(offer)
 }
 
 /// The list of files takes more memory than this end has now, or than it ever gives one of several senders.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use farwrite::{EqdsOptions, RateControl, Sealing};
 use farwrite_files::{Delete, Hello, Manifest, Policy, TransferPlan};
 
-use crate::{Error, ErrorKind};
+use crate::{Error, ErrorKind, MemoryPool, TransferHooks};
 
 /// The limits of a receiver.
 #[derive(Clone, Debug)]
@@ -50,6 +50,12 @@ impl ReceiveSettings {
         eqds.unwrap_or_default()
     }
 
+    /// The memory that a transfer shares with others, or has alone.
+    pub(crate) fn memory(&self, hooks: &TransferHooks<'_>) -> MemoryPool {
+        let pool = hooks.memory.cloned();
+        pool.unwrap_or_else(|| MemoryPool::new(self.memory_bytes, 1))
+    }
+
     /// The capabilities that depend on the settings.
     pub(crate) fn capabilities(&self) -> u64 {
         let policy = self.policy;
@@ -60,7 +66,7 @@ impl ReceiveSettings {
     }
 
     /// Checks that a transfer keeps the limits of this receiver.
-    pub(crate) fn check(&self, plan: &TransferPlan) -> Result<(), Error> {
+    pub(super) fn check(&self, plan: &TransferPlan) -> Result<(), Error> {
         let refused = |what: String| Err(Error::new(ErrorKind::Mismatch, what));
         if let Some(most) = self.max_bytes
             && plan.stream_bytes > most
@@ -83,7 +89,7 @@ impl ReceiveSettings {
     }
 
     /// Checks that nothing comes that was not asked for.
-    pub(crate) fn check_names(&self, manifest: &Manifest) -> Result<(), Error> {
+    pub(super) fn check_names(&self, manifest: &Manifest) -> Result<(), Error> {
         let Some(names) = &self.names else {
             return Ok(());
         };
@@ -100,7 +106,7 @@ impl ReceiveSettings {
     }
 
     /// Checks that nothing is removed that was not asked for, and limits how much is.
-    pub(crate) fn limit_delete(&self, order: Option<Delete>) -> Result<Option<Delete>, Error> {
+    pub(super) fn limit_delete(&self, order: Option<Delete>) -> Result<Option<Delete>, Error> {
         if self.names.is_some() && order.is_some_and(|order| order.top) {
             let what = "the sender wants to remove files beside those that were asked for";
             return Err(Error::new(ErrorKind::Mismatch, what));
@@ -112,7 +118,7 @@ impl ReceiveSettings {
     }
 
     /// Checks that files with holes keep the limit too.
-    pub(crate) fn check_lengths(&self, manifest: &Manifest) -> Result<(), Error> {
+    pub(super) fn check_lengths(&self, manifest: &Manifest) -> Result<(), Error> {
         let lengths = || manifest.entries().map(|entry| entry.kind.length());
         if let Some(most) = self.max_file_bytes
             && let Some(longest) = lengths().max()

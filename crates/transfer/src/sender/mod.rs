@@ -193,7 +193,7 @@ fn negotiate(
     let options = options(shape.config(), rate_control, settings.sealing, rtt);
     let (qp, ours) = routed.make_queue_pair(options)?;
     setup.routed = Some(routed);
-    let plan = plan(scheme, &shape, source.manifest());
+    let plan = plan(scheme, shape.segment_bytes, source.manifest());
     let wishes = (settings.compare, settings.delete);
     send_offer(outbox, plan, source.manifest(), wishes, hooks.cancel)?;
     send_qp_info(outbox, &ours, hooks.cancel)?;
@@ -260,12 +260,13 @@ fn measure(
     Ok((rtt, mtu))
 }
 
-fn plan(scheme: SchemeSetting, shape: &Shape, manifest: &Manifest) -> TransferPlan {
+/// What the sender plans with these files.
+pub(crate) fn plan(scheme: SchemeSetting, segment_bytes: u64, manifest: &Manifest) -> TransferPlan {
     TransferPlan {
         scheme: Text::new(scheme),
-        segment_bytes: shape.segment_bytes,
+        segment_bytes,
         entries: u32::try_from(manifest.entries().len()).unwrap_or(u32::MAX),
-        stream_bytes: shape.stream_bytes,
+        stream_bytes: manifest.stream_bytes(),
     }
 }
 
