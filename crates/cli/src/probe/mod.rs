@@ -22,7 +22,7 @@ use farwrite_transfer::{Cancel, ErrorKind, with_connector};
 
 pub(crate) use args::ProbeArgs;
 pub(crate) use listen::{Answering, LOOK};
-use report::ProbeReport;
+use report::report;
 
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
@@ -85,7 +85,7 @@ fn ask(args: &ProbeArgs, to: &HostPort, console: &Console) -> Result<ExitCode, F
     if let Some(failure) = &trouble {
         console.warn(failure);
     }
-    let report = ProbeReport::new(args, &findings, start.elapsed());
+    let report = report(args, &findings, start.elapsed());
     console.json_result(trouble.as_ref(), &report)?;
     Ok(trouble.map_or(ExitCode::SUCCESS, |failure| failure.exit.into()))
 }
