@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use clap::Args;
 use farwrite_codes::{Codec, Kind, Layout, Present};
-use serde::Serialize;
+use serde_json::json;
 
 use super::cut::{Cut, CutArgs};
 use super::input::Input;
@@ -59,25 +59,6 @@ pub(super) struct DecodeArgs {
     out: PathBuf,
 }
 
-/// The result of the command.
-#[derive(Debug, Serialize)]
-struct DecodeReport {
-    code: String,
-    chunk_bytes: usize,
-    data_bytes: u64,
-    groups: u64,
-    /// The number of lost data chunks that were rebuilt.
-    rebuilt_chunks: u64,
-    lost_parity_chunks: u64,
-    /// The number of groups without a remaining parity chunk to check the result with.
-    unchecked_groups: u64,
-    kernel: &'static str,
-    threads: usize,
-    /// The time, including reading and writing.
-    seconds: f64,
-    out: PathBuf,
-}
-
 /// The lost chunks of each file.
 struct Damage {
     cut: Cut,
@@ -116,39 +97,30 @@ pub(super) fn run(args: &DecodeArgs, console: &Console) -> Result<(), Failure> {
     output.finish()?;
     let elapsed = start.elapsed();
     progress.finish(done, ByteRate::of(done, elapsed));
-    let report = DecodeReport {
-        code: cut.code.to_string(),
-        chunk_bytes: cut.chunk_bytes,
-        data_bytes,
-        groups: cut.groups(data_bytes),
-        rebuilt_chunks: damage.data.len(),
-        lost_parity_chunks: damage.parity.len(),
-        unchecked_groups,
-        kernel: codec.kernel().as_str(),
-        threads: cut.threads.get(),
-        seconds: elapsed.as_secs_f64(),
-        out: args.out.clone(),
+    let groups = cut.groups(data_bytes);
+    let checked = match unchecked_groups {
+        0 => "all groups agree with the parity that is left over".to_owned(),
+        n => format!("{n} of {groups} groups have no parity left over to check the result by"),
     };
-    console.say(report.tell());
-    console.json(&report)
-}
-
-impl DecodeReport {
-    fn tell(&self) -> String {
-        let checked = match self.unchecked_groups {
-            0 => "all groups agree with the parity that is left over".to_owned(),
-            n => format!(
-                "{n} of {} groups have no parity left over to check the result by",
-                self.groups
-            ),
-        };
-        format!(
-            "wrote {}: {}, {} chunks rebuilt; {checked}",
-            self.out.display(),
-            Bytes(self.data_bytes),
-            self.rebuilt_chunks
-        )
-    }
+    console.say(format_args!(
+        "wrote {}: {}, {} chunks rebuilt; {checked}",
+        args.out.display(),
+        Bytes(data_bytes),
+        damage.data.len()
+    ));
+    console.json(&json!({
+        "code": cut.code.to_string(),
+        "chunk_bytes": cut.chunk_bytes,
+        "data_bytes": data_bytes,
+        "groups": groups,
+        "rebuilt_chunks": damage.data.len(),
+        "lost_parity_chunks": damage.parity.len(),
+        "unchecked_groups": unchecked_groups,
+        "kernel": codec.kernel().as_str(),
+        "threads": cut.threads,
+        "seconds": elapsed.as_secs_f64(),
+        "out": args.out.display().to_string(),
+    }))
 }
 
 impl Damage {

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use clap::Args;
 use farwrite_codes::Codec;
-use serde::Serialize;
+use serde_json::json;
 
 use super::cut::CutArgs;
 use super::input::Input;
@@ -35,21 +35,6 @@ pub(super) struct EncodeArgs {
     input: PathBuf,
     /// File for the parity; it gets its name when it is complete, and replaces an existing file
     #[arg(long, value_name = "FILE")]
-    out: PathBuf,
-}
-
-/// The result of the command.
-#[derive(Debug, Serialize)]
-struct EncodeReport {
-    code: String,
-    chunk_bytes: usize,
-    data_bytes: u64,
-    groups: u64,
-    parity_bytes: u64,
-    kernel: &'static str,
-    threads: usize,
-    /// The time, including reading and writing.
-    seconds: f64,
     out: PathBuf,
 }
 
@@ -95,15 +80,15 @@ pub(super) fn run(args: &EncodeArgs, console: &Console) -> Result<(), Failure> {
         cut.code,
         cut.chunk_bytes
     ));
-    console.json(&EncodeReport {
-        code: cut.code.to_string(),
-        chunk_bytes: cut.chunk_bytes,
-        data_bytes,
-        groups: cut.groups(data_bytes),
-        parity_bytes,
-        kernel: codec.kernel().as_str(),
-        threads: cut.threads.get(),
-        seconds: elapsed.as_secs_f64(),
-        out: args.out.clone(),
-    })
+    console.json(&json!({
+        "code": cut.code.to_string(),
+        "chunk_bytes": cut.chunk_bytes,
+        "data_bytes": data_bytes,
+        "groups": cut.groups(data_bytes),
+        "parity_bytes": parity_bytes,
+        "kernel": codec.kernel().as_str(),
+        "threads": cut.threads,
+        "seconds": elapsed.as_secs_f64(),
+        "out": args.out.display().to_string(),
+    }))
 }

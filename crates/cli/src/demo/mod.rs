@@ -17,7 +17,7 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 
 pub(crate) use args::DemoArgs;
 use connected_ends::Memory;
-use report::{DemoReport, Overload, Row};
+use report::{Overload, Row};
 use scenario::Scenario;
 use transfer::{Run, TransferState, transfer};
 
@@ -59,7 +59,7 @@ pub(crate) fn run(args: &DemoArgs, console: &Console) -> Result<(), Failure> {
         "\nHow each message filled, as a picture: {}",
         path.display()
     ));
-    console.json(&DemoReport::new(&scenario, &runs, &strain, &path))
+    console.json(&report::json(&scenario, &runs, &strain, &path))
 }
 
 /// Moves the message with each scheme in turn.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use farwrite::fabric::udp::SocketConfig;
 use serde::Serialize;
+use serde_json::json;
 
 use super::scenario::{Scenario, loopback};
 use super::transfer::{Run, Times};
@@ -15,56 +16,35 @@ use farwrite_units::Burst;
 use farwrite_units::show::{Bytes, Percent, Rate, Time, real};
 
 /// The result of the demo, as JSON.
-#[derive(Debug, Serialize)]
-pub(crate) struct DemoReport {
-    size_bytes: u64,
-    wire_bytes: u64,
-    mtu_bytes: u32,
-    packets_per_chunk: u32,
-    rtt_s: f64,
-    loss_packet: f64,
-    burst_packets: Option<f64>,
-    burst_s: Option<f64>,
-    rate_bps: u64,
-    link_bps: u64,
-    seed: u64,
-    /// Wire bytes / rate + round trip.
-    ideal_s: f64,
-    runs: Vec<Row>,
-    strain: Overload,
-    picture: String,
-}
-
-impl DemoReport {
-    pub(crate) fn new(
-        scenario: &Scenario,
-        runs: &[Run],
-        strain: &Overload,
-        picture: &Path,
-    ) -> Self {
-        let (burst_packets, burst_s) = match scenario.burst {
-            None => (None, None),
-            Some(Burst::Losses(packets)) => (Some(packets), None),
-            Some(Burst::Time(time)) => (None, Some(time.as_secs_f64())),
-        };
-        Self {
-            size_bytes: scenario.size_bytes,
-            wire_bytes: scenario.wire_bytes(),
-            mtu_bytes: scenario.sdr.mtu,
-            packets_per_chunk: scenario.sdr.packets_per_chunk,
-            rtt_s: scenario.rtt.as_secs_f64(),
-            loss_packet: scenario.loss_packet,
-            burst_packets,
-            burst_s,
-            rate_bps: scenario.rate_bps,
-            link_bps: scenario.link_bps(),
-            seed: scenario.seed,
-            ideal_s: scenario.ideal().as_secs_f64(),
-            runs: runs.iter().map(|run| Row::new(scenario, run)).collect(),
-            strain: strain.clone(),
-            picture: picture.display().to_string(),
-        }
-    }
+pub(crate) fn json(
+    scenario: &Scenario,
+    runs: &[Run],
+    strain: &Overload,
+    picture: &Path,
+) -> serde_json::Value {
+    let (burst_packets, burst_s) = match scenario.burst {
+        None => (None, None),
+        Some(Burst::Losses(packets)) => (Some(packets), None),
+        Some(Burst::Time(time)) => (None, Some(time.as_secs_f64())),
+    };
+    let runs: Vec<_> = runs.iter().map(|run| Row::new(scenario, run)).collect();
+    json!({
+        "size_bytes": scenario.size_bytes,
+        "wire_bytes": scenario.wire_bytes(),
+        "mtu_bytes": scenario.sdr.mtu,
+        "packets_per_chunk": scenario.sdr.packets_per_chunk,
+        "rtt_s": scenario.rtt.as_secs_f64(),
+        "loss_packet": scenario.loss_packet,
+        "burst_packets": burst_packets,
+        "burst_s": burst_s,
+        "rate_bps": scenario.rate_bps,
+        "link_bps": scenario.link_bps(),
+        "seed": scenario.seed,
+        "ideal_s": scenario.ideal().as_secs_f64(),
+        "runs": runs,
+        "strain": strain,
+        "picture": picture.display().to_string(),
+    })
 }
 
 /// The result of one scheme.
@@ -137,7 +117,7 @@ impl Row {
 }
 
 /// Whether this machine kept up with the emulated link, for all runs together.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub(crate) struct Overload {
     /// Whether all values below are good enough not to have changed the result.
     held: bool,

@@ -1,9 +1,9 @@
 //! The findings of a probe as JSON; `docs/json.md` describes it.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use farwrite_probe::estimate::Bin;
-use farwrite_probe::message::HostDrops;
 use farwrite_probe::{
     EcnFindings, Findings, MtuLimit, Nat, Rate, RateLimit, RoundTrip, TrialFindings,
 };
@@ -29,6 +29,7 @@ pub(super) fn report(args: &ProbeArgs, findings: &Findings, elapsed: Duration) -
         EcnFindings::Bleached => "bleached",
         EcnFindings::Changed => "changed",
     };
+    let shown = |file: &PathBuf| file.display().to_string();
     json!({
         "peer": findings.peer.map(|peer| peer.to_string()),
         "seconds": elapsed.as_secs_f64(),
@@ -42,12 +43,12 @@ pub(super) fn report(args: &ProbeArgs, findings: &Findings, elapsed: Duration) -
         "trials": findings.trials.iter().map(trial).collect::<Vec<_>>(),
         "trials_left_out": findings.trials_left_out,
         "hosts": {
-            "ours": drops(findings.host.ours),
-            "theirs": drops(findings.host.theirs),
+            "ours": findings.host.ours,
+            "theirs": findings.host.theirs,
             "recv_buffer_bytes": findings.host.recv_buffer_bytes,
         },
-        "saved": args.save,
-        "picture": args.plot,
+        "saved": args.save.as_ref().map(shown),
+        "picture": args.plot.as_ref().map(shown),
     })
 }
 
@@ -129,8 +130,4 @@ fn trial(trial: &TrialFindings) -> Value {
         "send_waits": trial.waits,
         "received_by_flow": counts.flows,
     })
-}
-
-fn drops(drops: HostDrops) -> Value {
-    json!({ "recv_buffer": drops.recv_buffer, "send_buffer": drops.send_buffer })
 }
