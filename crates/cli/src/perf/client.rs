@@ -12,7 +12,7 @@ use super::args::{PerfArgs, Test};
 use super::control::{Answer, Arrived, Ask, MOST_LINE_BYTES, NAME, Setting};
 use super::data::{Apart, Carrier, Data};
 use super::report::{BandwidthRow, ClientReport, LatencyRow, Row};
-use super::tasks::{Flow, Goal, Inbox, Load, PingPong, Shared};
+use super::tasks::{Flow, Goal, Inbox, Load, PingPong, Shared, Work};
 use super::{PATIENCE, connection_options, hear, is_alive, tell};
 use crate::addresses::parse_target_at;
 use crate::console::Console;
@@ -259,16 +259,10 @@ impl Opened {
             Some(time) => Goal::Time(time),
             None => Goal::Messages(args.iters()),
         };
-        let failed = |error: &farwrite::Error| Failure::caused(Exit::Other, "measuring", error);
         match &self.client {
             Client::Bandwidth(load) => {
-                load.lock().work.begin(bytes, goal);
-                self.data.wake();
-                let round = self.data.wait(cancel, || {
-                    let mut held = load.lock();
-                    let error = held.error.as_ref().map(|error| Err(failed(error)));
-                    error.or_else(|| held.work.take_ended().map(Ok))
-                })?;
+                let begin = |load: &mut Load| load.begin(bytes, goal);
+                let round = self.round(load, begin, Load::take_ended, cancel)?;
                 if round.failed > 0 {
                     let what = format!(
                         "{} of {} messages have failed",
@@ -279,16 +273,29 @@ impl Opened {
                 Ok(Row::Bandwidth(BandwidthRow::new(bytes, &round, args)))
             }
             Client::Latency(pings) => {
-                pings.lock().work.begin(bytes, goal);
-                self.data.wake();
-                let round = self.data.wait(cancel, || {
-                    let mut held = pings.lock();
-                    let error = held.error.as_ref().map(|error| Err(failed(error)));
-                    error.or_else(|| held.work.take_ended().map(Ok))
-                })?;
+                let begin = |pings: &mut PingPong| pings.begin(bytes, goal);
+                let round = self.round(pings, begin, PingPong::take_ended, cancel)?;
                 Ok(Row::Latency(LatencyRow::new(bytes, round.samples)))
             }
         }
+    }
+
+    /// Begins a round of the work, and waits until it has ended.
+    fn round<W: Work + 'static, T>(
+        &self,
+        work: &Shared<W>,
+        begin: impl FnOnce(&mut W),
+        take_ended: impl Fn(&mut W) -> Option<T>,
+        cancel: &Cancel,
+    ) -> Result<T, Failure> {
+        begin(&mut work.lock().work);
+        self.data.wake();
+        self.data.wait(cancel, || {
+            let mut held = work.lock();
+            let error = held.error.as_ref();
+            let failed = error.map(|error| Err(Failure::caused(Exit::Other, "measuring", error)));
+            failed.or_else(|| take_ended(&mut held.work).map(Ok))
+        })
     }
 }
 

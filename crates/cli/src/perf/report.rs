@@ -372,7 +372,7 @@ impl Arrived {
         self.bytes += other.bytes;
     }
 
-    fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         let mut text = Count(self.whole, "whole message").to_string();
         for (count, what) in [(self.partial, "partial"), (self.failed, "failed")] {
             if count > 0 {
@@ -381,32 +381,5 @@ impl Arrived {
         }
         write!(text, "; {} bytes", self.bytes).expect("strings take all");
         text
-    }
-}
-
-/// The result of a server.
-#[derive(Debug, Serialize)]
-pub(super) struct ServerReport {
-    test: Test,
-    role: &'static str,
-    peer: String,
-    arrived: Arrived,
-}
-
-impl ServerReport {
-    pub(super) fn new(test: Test, peer: String, arrived: Arrived) -> Self {
-        Self {
-            test,
-            role: "server",
-            peer,
-            arrived,
-        }
-    }
-
-    pub(super) fn line(&self) -> String {
-        match self.test {
-            Test::ReadBw => format!("{} has read", self.peer),
-            _ => format!("received {} from {}", self.arrived.text(), self.peer),
-        }
     }
 }

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use farwrite_connection::{Connection, Listener, MessageOptions, Messages};
 use farwrite_transfer::{Cancel, Refused, check_device};
+use serde_json::json;
 
 use super::args::{PerfArgs, Test};
 use super::control::{Answer, Arrived, Ask, MOST_LINE_BYTES, NAME, Setting};
 use super::data::{Apart, Carrier, Data};
-use super::report::ServerReport;
 use super::tasks::{Inbox, Receiver, Shared};
 use super::{PATIENCE, connection_options, hear, hear_while, tell};
 use crate::accepting::Accepting;
@@ -54,8 +54,11 @@ pub(super) fn run(args: &PerfArgs, console: &Console) -> Result<ExitCode, Failur
     let from = from.map_or_else(|| "a client".to_owned(), |addr| addr.to_string());
     console.say(format_args!("a client at {from}"));
     let arrived = serve(args, &connection, &cancel)?;
-    let report = ServerReport::new(args.test, from, arrived);
-    console.say(report.line());
+    console.say(match args.test {
+        Test::ReadBw => format!("{from} has read"),
+        _ => format!("received {} from {from}", arrived.text()),
+    });
+    let report = json!({ "test": args.test, "role": "server", "peer": from, "arrived": arrived });
     console.json(&report)?;
     Ok(ExitCode::SUCCESS)
 }

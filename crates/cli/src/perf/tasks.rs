@@ -140,15 +140,18 @@ impl Flow {
                     .map(Posted::Read)
             }
             None => {
-                let options = SendOptions {
-                    scheme,
-                    ..SendOptions::default()
-                };
-                endpoint
-                    .post_send(self.qp, slice, options)
-                    .map(Posted::Send)
+                let sent = endpoint.post_send(self.qp, slice, repaired_by(scheme));
+                sent.map(Posted::Send)
             }
         }
+    }
+}
+
+/// The options of a message whose losses this scheme repairs.
+fn repaired_by(scheme: SchemeTag) -> SendOptions {
+    SendOptions {
+        scheme,
+        ..SendOptions::default()
     }
 }
 
@@ -345,11 +348,8 @@ impl Work for Receiver {
             has_posted |= post_receives(endpoint, inbox, self.depth)?;
             inbox.answering.retain(|send| send.outcome().is_none());
             while let Some(&bytes) = inbox.answers.front() {
-                let options = SendOptions {
-                    scheme: self.scheme,
-                    ..SendOptions::default()
-                };
-                match endpoint.post_send(inbox.qp, inbox.buffers[0].slice(0..bytes), options) {
+                let answer = inbox.buffers[0].slice(0..bytes);
+                match endpoint.post_send(inbox.qp, answer, repaired_by(self.scheme)) {
                     Ok(send) => inbox.answering.push_back(send),
                     Err(Error::Retry { .. }) => break,
                     Err(error) => return Err(error),
@@ -434,11 +434,8 @@ impl Work for PingPong {
                 round.is_over = true;
                 return Ok(has_posted);
             }
-            let options = SendOptions {
-                scheme: self.scheme,
-                ..SendOptions::default()
-            };
-            match endpoint.post_send(self.inbox.qp, self.out.slice(0..round.bytes), options) {
+            let question = self.out.slice(0..round.bytes);
+            match endpoint.post_send(self.inbox.qp, question, repaired_by(self.scheme)) {
                 Ok(send) => {
                     self.sending.push_back(send);
                     round.asked = Some(now);
