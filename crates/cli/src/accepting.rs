@@ -93,7 +93,7 @@ impl Accepting {
     ) -> Result<(), Failure> {
         if options.code {
             check_shown(console, "a code", "run this at a terminal")?;
-            let code = Code::generate().map_err(|error| key::of_key("making a code", &error))?;
+            let code = Code::generate().or_fail("making a code")?;
             let text = &*code.to_text();
             let text = format!("it asks for this code, which can be used once:\n\n  {text}\n");
             (self.code, self.secret) = (Some(code), Some(text));
@@ -177,7 +177,7 @@ impl Accepting {
                 let count = Count(peers.len() as u64, "peer");
                 self.peers.set(peers);
                 if let Err(error) = listener.reload(&self.keys()) {
-                    return console.warn(Failure::of_connection("taking the new peers", &error));
+                    return console.warn(Failure::of("taking the new peers", &error));
                 }
                 console.say(format_args!("{file}: {count} may connect from now on"));
             }
@@ -201,7 +201,7 @@ impl Accepting {
             audit.note(json!({ "event": "refused", "message": error.to_string() }));
             return Err(error.into());
         }
-        accepted.map_err(|error| Failure::of_connection("listening", &error))
+        accepted.or_fail("listening")
     }
 }
 

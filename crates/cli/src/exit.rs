@@ -5,7 +5,7 @@ use std::fmt;
 use std::process::ExitCode;
 
 use farwrite_connection::Error as ConnectionError;
-use farwrite_keys::KeyKind;
+use farwrite_keys::{KeyError, KeyKind};
 use farwrite_stream::Error as StreamError;
 use farwrite_transfer::error::chain;
 use farwrite_transfer::{Error as TransferError, ErrorKind, Unfinished};
@@ -139,6 +139,19 @@ impl From<&StreamError> for Exit {
     }
 }
 
+impl From<&KeyError> for Exit {
+    fn from(error: &KeyError) -> Self {
+        match error {
+            KeyError::Read { .. }
+            | KeyError::Write { .. }
+            | KeyError::Exists(_)
+            | KeyError::Exposed { .. } => Self::Files,
+            KeyError::Randomness(_) => Self::Other,
+            _ => Self::Usage,
+        }
+    }
+}
+
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
         Self::from(exit as u8)
@@ -181,13 +194,11 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// A connection that was not made, or is over.
-    pub(crate) fn of_connection(what: &str, error: &ConnectionError) -> Self {
-        Self::caused(error.into(), what, error)
-    }
-
-    /// A stream that could not be opened, or broke.
-    pub(crate) fn of_stream(what: &str, error: &StreamError) -> Self {
+    /// A failure during `what`, by an error that says the exit code.
+    pub(crate) fn of<E: Error>(what: impl fmt::Display, error: &E) -> Self
+    where
+        for<'a> Exit: From<&'a E>,
+    {
         Self::caused(error.into(), what, error)
     }
 
@@ -229,13 +240,29 @@ impl fmt::Display for Failure {
 
 /// Converts the error of a call to a failure of a command.
 pub(crate) trait OrExit<T> {
+    type Error;
+
     /// Fails with this exit code. `what` describes the activity.
     fn or_exit(self, exit: Exit, what: impl fmt::Display) -> Result<T, Failure>;
+
+    /// Fails with the exit code of the error. `what` describes the activity.
+    fn or_fail(self, what: impl fmt::Display) -> Result<T, Failure>
+    where
+        for<'a> Exit: From<&'a Self::Error>;
 }
 
 impl<T, E: Error> OrExit<T> for Result<T, E> {
+    type Error = E;
+
     fn or_exit(self, exit: Exit, what: impl fmt::Display) -> Result<T, Failure> {
         self.map_err(|error| Failure::caused(exit, what, &error))
+    }
+
+    fn or_fail(self, what: impl fmt::Display) -> Result<T, Failure>
+    where
+        for<'a> Exit: From<&'a E>,
+    {
+        self.map_err(|error| Failure::of(what, &error))
     }
 }
 

@@ -115,9 +115,7 @@ pub(crate) fn find(file: Option<&Path>, cancel: &Cancel) -> Result<Option<Psk>, 
     if let Some(file) = file {
         let file = file.to_path_buf();
         let key = cancel.run(move || Psk::load(&file))?;
-        return key
-            .map(Some)
-            .map_err(|error| of_key("reading the key", &error));
+        return key.or_fail("reading the key").map(Some);
     }
     let Some(text) = env::var_os(VARIABLE).filter(|text| !text.is_empty()) else {
         return Ok(None);
@@ -129,8 +127,7 @@ pub(crate) fn find(file: Option<&Path>, cancel: &Cancel) -> Result<Option<Psk>, 
         ));
     };
     let key = text.parse::<Psk>();
-    key.map(Some)
-        .map_err(|error| of_key(&format!("reading {VARIABLE}"), &error))
+    key.or_fail(format_args!("reading {VARIABLE}")).map(Some)
 }
 
 /// The key of a file or of the environment, or otherwise the key that the user types, for a command that
@@ -150,8 +147,7 @@ pub(crate) fn needed(file: Option<&Path>, cancel: &Cancel) -> Result<Psk, Failur
         return Err(Failure::new(Exit::Usage, what));
     }
     let line = ask(io::stdin(), "key", cancel)?;
-    let key = line.parse::<Psk>();
-    key.map_err(|error| of_key("reading the typed key", &error))
+    line.parse::<Psk>().or_fail("reading the typed key")
 }
 
 /// As [`needed`], but the user may also give a code.
@@ -161,7 +157,7 @@ fn needed_or_code(file: Option<&Path>, sends_input: bool, cancel: &Cancel) -> Re
     }
     if let Some(text) = env::var_os(CODE_VARIABLE).filter(|text| !text.is_empty()) {
         let code = text.to_string_lossy().parse::<Code>();
-        let code = code.map_err(|error| of_key(&format!("reading {CODE_VARIABLE}"), &error));
+        let code = code.or_fail(format_args!("reading {CODE_VARIABLE}"));
         return code.map(Key::Code);
     }
     // Only a program at a terminal has one by this name.
@@ -187,7 +183,7 @@ fn needed_or_code(file: Option<&Path>, sends_input: bool, cancel: &Cancel) -> Re
         Err(_) if line.chars().all(is_code) => KeyError::Code,
         Err(error) => error,
     };
-    Err(of_key("reading what was typed", &error))
+    Err(Failure::of("reading what was typed", &error))
 }
 
 /// The identity in a file.
@@ -197,7 +193,7 @@ fn needed_or_code(file: Option<&Path>, sends_input: bool, cancel: &Cancel) -> Re
 pub(crate) fn identity(file: &Path, cancel: &Cancel) -> Result<Identity, Failure> {
     let file = file.to_path_buf();
     let identity = cancel.run(move || Identity::load(&file))?;
-    identity.map_err(|error| of_key("reading the identity", &error))
+    identity.or_fail("reading the identity")
 }
 
 /// Generates a new key.
@@ -205,19 +201,7 @@ pub(crate) fn identity(file: &Path, cancel: &Cancel) -> Result<Identity, Failure
 /// # Errors
 /// The operating system provides no randomness.
 pub(crate) fn make() -> Result<Psk, Failure> {
-    Psk::generate().map_err(|error| of_key("making a key", &error))
-}
-
-pub(crate) fn of_key(what: &str, error: &KeyError) -> Failure {
-    let exit = match error {
-        KeyError::Read { .. }
-        | KeyError::Write { .. }
-        | KeyError::Exists(_)
-        | KeyError::Exposed { .. } => Exit::Files,
-        KeyError::Randomness(_) => Exit::Other,
-        _ => Exit::Usage,
-    };
-    Failure::caused(exit, what, error)
+    Psk::generate().or_fail("making a key")
 }
 
 /// Asks for the key at a terminal, which does not show what the user types.

@@ -9,7 +9,6 @@ use serde_json::json;
 
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
-use crate::key::of_key;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -49,15 +48,12 @@ pub(crate) struct KeygenArgs {
 pub(crate) fn run(args: &KeygenArgs, console: &Console) -> Result<(), Failure> {
     match (&args.public, &args.file) {
         (Some(file), _) => {
-            let identity = Identity::load(file);
-            let identity = identity.map_err(|error| of_key("reading the identity", &error))?;
+            let identity = Identity::load(file).or_fail("reading the identity")?;
             show_public(&identity, None, console)
         }
         (None, Some(file)) if args.identity => {
-            let identity = Identity::generate().map_err(|error| of_key("keygen", &error))?;
-            identity
-                .save(file)
-                .map_err(|error| of_key("keygen", &error))?;
+            let identity = Identity::generate().or_fail("keygen")?;
+            identity.save(file).or_fail("keygen")?;
             show_public(&identity, Some(file), console)
         }
         _ => make_psk(args, console),
@@ -86,8 +82,7 @@ fn make_psk(args: &KeygenArgs, console: &Console) -> Result<(), Failure> {
             writeln!(io::stdout(), "{}", &*text).or_exit(Exit::Files, "printing the key")
         };
     };
-    let saved = key.save(file);
-    saved.map_err(|error| of_key("keygen", &error))?;
+    key.save(file).or_fail("keygen")?;
     console.say(format_args!(
         "wrote a fresh key to {0}; the other end needs a copy: `--psk-file {0}`",
         file.display()

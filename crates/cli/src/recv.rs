@@ -31,7 +31,7 @@ use crate::addresses::{Targets, at_any};
 use crate::audit::Audit;
 use crate::console::Console;
 use crate::device::DeviceArgs;
-use crate::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure, OrExit};
 use crate::pipe::{self, PipeReceiver};
 use crate::policy::PolicyArgs;
 use crate::probe::{self, Answering};
@@ -236,8 +236,7 @@ pub(crate) fn listen(
     options.serves = vec![Purpose::FILES];
     options.serves.extend(others);
     let listener = Listener::bind_beside(port, keys, &options);
-    let listener = listener.map_err(|error| Failure::of_connection("listening", &error))?;
-    Ok(Arc::new(listener))
+    listener.or_fail("listening").map(Arc::new)
 }
 
 /// Receives by a listener at a port that this program holds. Returns the exit code.
@@ -483,5 +482,5 @@ pub(crate) fn reserve(asked: Option<SocketAddr>) -> Result<ReservedPort, Failure
         Some(addr) => reserve_port(addr),
         None => at_any(DEFAULT_PORT, reserve_port),
     };
-    port.map_err(|error| Failure::of_connection("listening", &error))
+    port.or_fail("listening")
 }

@@ -181,7 +181,7 @@ fn wait_for_both(
         // The far end has verified the bytes, whatever became of the connection then.
         (Ok(hash), None) if is_ended => Ok(hash),
         (Ok(_), there) => {
-            let lost = here.lost.map(|why| Failure::of_stream("copying", &why));
+            let lost = here.lost.map(|why| Failure::of("copying", &why));
             let there = there.or(lost);
             Err(Failed { here: None, there })
         }

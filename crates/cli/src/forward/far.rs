@@ -55,7 +55,7 @@ pub(super) fn listen(
         ..settings.connection(OPENING)
     };
     let listener = Listener::bind(addr, &accepting.keys(), &options);
-    let listener = listener.map_err(|error| Failure::of_connection("listening", &error))?;
+    let listener = listener.or_fail("listening")?;
     let audit = Arc::new(Audit::start(args.audit.clone(), console.clone())?);
     let local = listener.bound_addr();
     console.say(format_args!("listening on {} (UDP)", shown(&local)));

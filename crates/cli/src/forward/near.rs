@@ -76,7 +76,7 @@ fn reach(
         |error| Some(error.clone()),
         (cancel, console),
     )?;
-    connected.map_err(|error| Failure::of_connection("connecting", &error))
+    connected.or_fail("connecting")
 }
 
 /// Starts the other end, and connects to it over UDP or else through ssh.
@@ -119,9 +119,7 @@ fn through_ssh(
             let (keys, options) = (Keys::of_psk(&psk), settings.connection(SETUP));
             let connected =
                 cancel.run(move || connect_any(&[at], &keys, "the other end", &options))?;
-            let what = "connecting through ssh";
-            let connected = connected.map_err(|error| Failure::of_connection(what, &error));
-            (connected?, None)
+            (connected.or_fail("connecting through ssh")?, None)
         }
         Err(failure) => return Err(ended(&mut far, &name).unwrap_or(failure)),
     };
@@ -172,7 +170,7 @@ fn forward(
         let ended = connection.wait_ended(LOOK);
         let ended =
             ended.and_then(|ended| ended.map_or(Ok(()), |why| Err(ConnectionError::Over(why))));
-        ended.map_err(|error| Failure::of_connection("forwarding", &error))?;
+        ended.or_fail("forwarding")?;
     }
 }
 

@@ -16,7 +16,7 @@ use super::tasks::{Flow, Goal, Inbox, Load, PingPong, Shared, Work};
 use super::{PATIENCE, connection_options, hear, is_alive, tell};
 use crate::addresses::parse_target_at;
 use crate::console::Console;
-use crate::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure, OrExit};
 use crate::interrupt;
 
 /// Measures against a server.
@@ -28,13 +28,13 @@ pub(super) fn run(args: &PerfArgs, host: &str, console: &Console) -> Result<Exit
     let windows = args.device.as_ref().map(check_device).transpose()?;
     if args.out_json {
         // A wrong name is better found before the measurement.
-        std::fs::write(&args.out_json_file, "").map_err(|error| of_file(args, &error))?;
+        write_file(args, "")?;
     }
     let keys = keys_of(&args.key.connecting.key_or_code(false, &cancel)?)?;
     let to = target.to_string();
     let meet = move |connector: &Connector| connector.connect(&to, &keys, RECEIVER);
     let connection = with_connector(&connection_options(), meet, &cancel, || {})?;
-    let connection = connection.map_err(|error| Failure::of_connection("connecting", &error))?;
+    let connection = connection.or_fail("connecting")?;
     let mut report = ClientReport::new(args, &target.to_string());
     report.windows = windows.map(|keys| keys.to_string());
     let arrived = measure(args, &settings, &connection, &cancel, console, &mut report)?;
@@ -42,18 +42,14 @@ pub(super) fn run(args: &PerfArgs, host: &str, console: &Console) -> Result<Exit
     connection.close();
     console.say_all(report.last_line());
     if args.out_json {
-        std::fs::write(&args.out_json_file, report.perftest_json())
-            .map_err(|error| of_file(args, &error))?;
+        write_file(args, &report.perftest_json())?;
     }
     console.end(report.check_limits(args), &report)
 }
 
-fn of_file(args: &PerfArgs, error: &std::io::Error) -> Failure {
-    Failure::caused(
-        Exit::Files,
-        format_args!("writing {}", args.out_json_file.display()),
-        error,
-    )
+fn write_file(args: &PerfArgs, text: &str) -> Result<(), Failure> {
+    let file = &args.out_json_file;
+    std::fs::write(file, text).or_exit(Exit::Files, format_args!("writing {}", file.display()))
 }
 
 /// A setting for each number of packets of a chunk.
@@ -95,14 +91,13 @@ fn measure(
         ConnectionError::Timeout { .. } => {
             Failure::new(Exit::Mismatch, "the server does not run `farwrite perf`")
         }
-        error => Failure::of_connection("connecting", &error),
+        error => Failure::of("connecting", &error),
     })?;
     let options = MessageOptions {
         longest_bytes: MOST_LINE_BYTES,
         ..MessageOptions::default()
     };
-    let messages = control.into_messages(options);
-    let messages = messages.map_err(|error| Failure::of_connection("connecting", &error))?;
+    let messages = control.into_messages(options).or_fail("connecting")?;
     for (number, setting) in settings.iter().enumerate() {
         let opened = Opened::new((setting, number), args, connection, &messages, cancel)?;
         if number == 0 {
@@ -179,9 +174,7 @@ fn open(
             for index in 0..setting.queue_pairs {
                 let name = format!("{number}.{index}");
                 let pair = connection.open_queue_pair(&name, options.clone(), PATIENCE);
-                pairs.push(
-                    pair.map_err(|error| Failure::of_connection("opening a queue pair", &error))?,
-                );
+                pairs.push(pair.or_fail("opening a queue pair")?);
             }
             Data::connected(args, connection, pairs)
         }

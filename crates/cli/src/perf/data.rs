@@ -8,7 +8,7 @@ use farwrite::{
     Endpoint, ExposedRegion, Fabric, MemoryRegion, ProgressThread, QpInfo, QpOptions, QueuePair,
     UdpConfig, UdpFabric,
 };
-use farwrite_connection::{Connection, Error as ConnectionError, OpenedQueuePair};
+use farwrite_connection::{Connection, OpenedQueuePair};
 use farwrite_transfer::{Cancel, VerbsConfig, open_device, open_for_device};
 use farwrite_verbs::AnyFabric;
 
@@ -16,7 +16,7 @@ use super::args::PerfArgs;
 use super::control::Setting;
 use super::tasks::{Shared, Work};
 use super::{SLICE, is_alive};
-use crate::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure, OrExit};
 
 /// The queue pairs of a measurement. They end when this is dropped.
 pub(super) enum Data {
@@ -48,13 +48,9 @@ pub(super) struct Apart {
     pairs: Vec<QueuePair>,
 }
 
-fn of_connection(error: &ConnectionError) -> Failure {
-    Failure::of_connection("measuring", error)
-}
-
-/// The fabric that carries the data has failed, so the peer cannot be reached.
-fn of_fabric(error: &farwrite::Error) -> Failure {
-    Failure::caused(Exit::Unreachable, "measuring", error)
+/// Fails if the fabric that carries the data has failed, so that the peer cannot be reached.
+fn reached<T>(called: Result<T, farwrite::Error>) -> Result<T, Failure> {
+    called.or_exit(Exit::Unreachable, "measuring")
 }
 
 /// Runs a call with the endpoint and a queue pair of either.
@@ -63,12 +59,11 @@ macro_rules! call {
         match $data {
             Data::Connected { pairs, .. } => {
                 let called = pairs[$index].call(move |$endpoint, $qp| $call);
-                called.map_err(|error| of_connection(&error))
+                called.or_fail("measuring")
             }
             Data::Apart(apart) => {
                 let $qp = apart.pairs[$index];
-                let called = apart.thread.call(move |$endpoint| $call);
-                called.map_err(|error| of_fabric(&error))
+                reached(apart.thread.call(move |$endpoint| $call))
             }
         }
     };
@@ -85,9 +80,7 @@ impl Data {
         let started = connection
             .thread()
             .call(move |endpoint| endpoint.code_on(threads));
-        started
-            .and_then(|started| started)
-            .map_err(|error| of_fabric(&error))?;
+        reached(started.and_then(|started| started))?;
         let connection = connection.clone();
         Ok(Self::Connected { connection, pairs })
     }
@@ -110,15 +103,13 @@ impl Data {
     /// Payload bytes of a packet of a queue pair.
     pub(super) fn mtu(&self, index: usize) -> Result<u32, Failure> {
         let info = call!(self, index, |endpoint, qp| endpoint.qp_info(qp))?;
-        let info = info.map_err(|error| Failure::caused(Exit::Other, "measuring", &error))?;
-        Ok(info.config.mtu)
+        Ok(info.or_exit(Exit::Other, "measuring")?.config.mtu)
     }
 
     /// Whether the packets of a queue pair are sealed.
     pub(super) fn is_sealed(&self, index: usize) -> Result<bool, Failure> {
         let cipher = call!(self, index, |endpoint, qp| endpoint.cipher(qp))?;
-        let cipher = cipher.map_err(|error| Failure::caused(Exit::Other, "measuring", &error))?;
-        Ok(cipher.is_some())
+        Ok(cipher.or_exit(Exit::Other, "measuring")?.is_some())
     }
 
     /// Registers memory for a queue pair.
@@ -131,7 +122,7 @@ impl Data {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         let region = call!(self, index, |endpoint, _qp| endpoint
             .register(vec![fill; bytes]))?;
-        region.map_err(|error| Failure::caused(Exit::Other, "making a buffer", &error))
+        region.or_exit(Exit::Other, "making a buffer")
     }
 
     /// Lets the peer read a region.
@@ -142,7 +133,7 @@ impl Data {
     ) -> Result<ExposedRegion, Failure> {
         let exposed = call!(self, index, |endpoint, qp| endpoint
             .expose(qp, region.whole()))?;
-        exposed.map_err(|error| Failure::caused(Exit::Other, "making a buffer", &error))
+        exposed.or_exit(Exit::Other, "making a buffer")
     }
 
     /// Starts work on the thread of the endpoint.
@@ -151,9 +142,7 @@ impl Data {
             Self::Connected { connection, .. } => connection.thread().add_task(work.task()),
             Self::Apart(apart) => apart.thread.add_task(work.task()),
         };
-        started
-            .map(drop)
-            .map_err(|error| Failure::caused(Exit::Other, "measuring", &error))
+        started.or_exit(Exit::Other, "measuring").map(drop)
     }
 
     /// Makes the work look at what has changed.
@@ -177,7 +166,7 @@ impl Data {
                 }
                 Self::Apart(apart) => (&apart.connection, apart.thread.wait(SLICE, &mut check)),
             };
-            match waited.map_err(|error| of_fabric(&error))? {
+            match reached(waited)? {
                 Some(result) => return result,
                 None => is_alive(connection, cancel)?,
             }
@@ -189,10 +178,7 @@ impl Data {
         match self {
             // The connection ends with its endpoint.
             Self::Connected { .. } => Ok(()),
-            Self::Apart(apart) => {
-                let called = apart.thread.call(|_| ());
-                called.map_err(|error| of_fabric(&error))
-            }
+            Self::Apart(apart) => reached(apart.thread.call(|_| ())),
         }
     }
 }
@@ -208,10 +194,10 @@ impl Apart {
         let peer = peer.ok_or_else(|| Failure::new(Exit::Unreachable, "the connection is over"))?;
         // The peer expects the data at the address where it has found this end.
         let local = match args.bind.is_unspecified() {
-            true => source_for(peer).map_err(|error| {
+            true => {
                 let what = format_args!("asking for a route to {peer}");
-                Failure::caused(Exit::Unreachable, what, &error)
-            })?,
+                source_for(peer).or_exit(Exit::Unreachable, what)?
+            }
             false => args.bind,
         };
         let mut endpoint = match carrier {
@@ -224,7 +210,7 @@ impl Apart {
                 };
                 let bound = UdpFabric::bind(&config).map_err(farwrite::Error::from);
                 let opened = bound.and_then(|bound| Endpoint::over(AnyFabric::from(bound)));
-                opened.map_err(|error| Failure::caused(Exit::Other, "opening sockets", &error))?
+                opened.or_exit(Exit::Other, "opening sockets")?
             }
         };
         let max_mtu = endpoint.fabric().capabilities().max_mtu;
@@ -235,8 +221,7 @@ impl Apart {
             }
             endpoint.start_thread()
         };
-        let thread =
-            thread().map_err(|error| Failure::caused(Exit::Other, "starting threads", &error))?;
+        let thread = thread().or_exit(Exit::Other, "starting threads")?;
         Ok(Self {
             connection: connection.clone(),
             thread,
@@ -270,12 +255,9 @@ impl Apart {
             Ok((qp, endpoint.qp_info(qp)?))
         });
         let made: Result<_, farwrite::Error> = made.and_then(|made| made);
-        let (qp, info) =
-            made.map_err(|error| Failure::caused(Exit::Other, "making a queue pair", &error))?;
-        let info = info
-            .encode()
-            .map_err(|error| Failure::caused(Exit::Other, "making a queue pair", &error))?;
-        Ok((qp, info))
+        let what = "making a queue pair";
+        let (qp, info) = made.or_exit(Exit::Other, what)?;
+        Ok((qp, info.encode().or_exit(Exit::Other, what)?))
     }
 
     /// Connects all queue pairs to those of the peer.
@@ -310,7 +292,7 @@ impl Apart {
                 .call(move |endpoint| endpoint.connect_qp(qp, &theirs));
             connected
                 .and_then(|connected| connected)
-                .map_err(|error| Failure::caused(Exit::Unreachable, "connecting", &error))?;
+                .or_exit(Exit::Unreachable, "connecting")?;
         }
         Ok(())
     }

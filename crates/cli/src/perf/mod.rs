@@ -19,7 +19,7 @@ use serde::de::DeserializeOwned;
 pub(crate) use args::PerfArgs;
 
 use crate::console::Console;
-use crate::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure, OrExit};
 
 /// How long an end waits for an answer of the other one.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -46,10 +46,7 @@ fn is_alive(connection: &Connection, cancel: &Cancel) -> Result<(), Failure> {
     cancel.check()?;
     match connection.ended() {
         None => Ok(()),
-        Some(ended) => Err(Failure::of_connection(
-            "measuring",
-            &ConnectionError::Over(ended),
-        )),
+        Some(ended) => Err(Failure::of("measuring", &ConnectionError::Over(ended))),
     }
 }
 
@@ -76,8 +73,7 @@ fn hear_while<T: DeserializeOwned>(
 ) -> Result<T, Failure> {
     let mut waited = Duration::ZERO;
     loop {
-        let line = messages.receive(SLICE);
-        if let Some(line) = line.map_err(|error| Failure::of_connection("measuring", &error))? {
+        if let Some(line) = messages.receive(SLICE).or_fail("measuring")? {
             return control::decode(&line).map_err(|why| Failure::new(Exit::Mismatch, why));
         }
         is_alive(messages.connection(), cancel)?;

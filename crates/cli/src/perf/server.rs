@@ -17,7 +17,7 @@ use crate::accepting::Accepting;
 use crate::addresses::Targets;
 use crate::audit::Audit;
 use crate::console::Console;
-use crate::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure, OrExit};
 
 /// Serves one client.
 pub(super) fn run(args: &PerfArgs, console: &Console) -> Result<ExitCode, Failure> {
@@ -33,7 +33,7 @@ pub(super) fn run(args: &PerfArgs, console: &Console) -> Result<ExitCode, Failur
     let (accepting, cancel) = Accepting::prepare(&args.key.accepts(args.code), console)?;
     let addr = SocketAddr::new(args.bind, args.port);
     let listener = Listener::bind(addr, &accepting.keys(), &connection_options());
-    let listener = listener.map_err(|error| Failure::of_connection("listening", &error))?;
+    let listener = listener.or_fail("listening")?;
     let local = listener.bound_addr();
     console.say(format_args!(
         "waiting for a client at UDP port {}",
@@ -66,15 +66,14 @@ pub(super) fn run(args: &PerfArgs, console: &Console) -> Result<ExitCode, Failur
 fn serve(args: &PerfArgs, connection: &Connection, cancel: &Cancel) -> Result<Arrived, Failure> {
     let options = farwrite::QpOptions::default();
     let control = connection.accept_queue_pair(Some(NAME), &options, PATIENCE);
-    let control = control.map_err(|error| Failure::of_connection("serving a client", &error))?;
+    let control = control.or_fail("serving a client")?;
     let control =
         control.ok_or_else(|| Failure::new(Exit::Mismatch, "the client is not `farwrite perf`"))?;
     let options = MessageOptions {
         longest_bytes: MOST_LINE_BYTES,
         ..MessageOptions::default()
     };
-    let messages = control.into_messages(options);
-    let messages = messages.map_err(|error| Failure::of_connection("serving a client", &error))?;
+    let messages = control.into_messages(options).or_fail("serving a client")?;
     let mut sum = Arrived::default();
     let mut measured = 0;
     let mut now: Option<Measured> = None;
@@ -218,7 +217,7 @@ fn open(
     for index in 0..setting.queue_pairs {
         let name = format!("{number}.{index}");
         let pair = connection.accept_queue_pair(Some(&name), &options, PATIENCE);
-        let pair = pair.map_err(|error| Failure::of_connection("opening a queue pair", &error))?;
+        let pair = pair.or_fail("opening a queue pair")?;
         pairs.push(
             pair.ok_or_else(|| Failure::new(Exit::Unreachable, "the client opened no queue pair"))?,
         );

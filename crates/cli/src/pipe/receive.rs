@@ -24,7 +24,7 @@ use crate::accepting::Accepting;
 use crate::addresses::{Targets, at_any};
 use crate::audit::Audit;
 use crate::console::{Console, Passing};
-use crate::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure, OrExit};
 use crate::peers::Peer;
 use crate::standard::{Blocking, own_output};
 
@@ -94,7 +94,7 @@ fn listen(pipe: &PipeReceiver<'_>) -> Result<Listener, Failure> {
         Some(addr) => bind(addr),
         None => at_any(DEFAULT_PORT, bind),
     };
-    listener.map_err(|error| Failure::of_connection("listening", &error))
+    listener.or_fail("listening")
 }
 
 /// Where the bytes of a pipe go.
@@ -360,7 +360,7 @@ fn broken(error: &io::Error) -> Stopped {
             let what = "the sender has ended before everything was sent";
             Failure::new(Exit::Unreachable, what)
         }
-        Some(error) => Failure::of_stream("receiving", error),
+        Some(error) => Failure::of("receiving", error),
         None => Failure::caused(Exit::Other, "receiving", error),
     };
     Stopped::new(Kind::Unwritten, failure)

@@ -131,7 +131,7 @@ fn reach(
             }
             _ => "connecting",
         };
-        Failure::of_stream(what, &error)
+        Failure::of(what, &error)
     })
 }
 

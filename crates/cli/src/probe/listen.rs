@@ -49,8 +49,7 @@ pub(super) fn run(args: &ProbeArgs, console: &Console) -> Result<(), Failure> {
     let is_over = AtomicBool::new(false);
     let next = || -> Result<Option<Connection>, Failure> {
         cancel.check()?;
-        let accepted = listener.accept(LOOK);
-        accepted.map_err(|error| Failure::of_connection("listening", &error))
+        listener.accept(LOOK).or_fail("listening")
     };
     if args.once {
         let connection = loop {
@@ -69,8 +68,7 @@ fn listen(port: &ReservedPort, keys: &Keys) -> Result<Listener, Failure> {
         serves: vec![Purpose::PROBE],
         ..ConnectionOptions::default()
     };
-    let listener = Listener::bind_beside(port, keys, &options);
-    listener.map_err(|error| Failure::of_connection("listening", &error))
+    Listener::bind_beside(port, keys, &options).or_fail("listening")
 }
 
 /// Answers the probes that come to a port.

@@ -186,7 +186,7 @@ fn show_progress(console: &Console, event: ProbeStage) {
 /// A failure of a probe, with the exit code for it.
 fn failure(doing: &str, error: &probe::Error) -> Failure {
     let exit = match error {
-        probe::Error::Connection(error) => return Failure::of_connection(doing, error),
+        probe::Error::Connection(error) => return Failure::of(doing, error),
         probe::Error::Aborted { cause, .. } => match cause {
             Cause::Mismatch => Exit::Mismatch,
             Cause::Network | Cause::Interrupted => Exit::Unreachable,

@@ -194,7 +194,7 @@ fn status_of(status: Option<i32>) -> Result<ExitCode, Failure> {
 
 pub(crate) fn open(connection: &Connection, scheme: SchemeSetting) -> Result<Stream, Failure> {
     let opened = connection.open_stream(NAME, &stream_options(scheme), OPENING);
-    opened.map_err(|error| Failure::of_stream("opening the stream to the command", &error))
+    opened.or_fail("opening the stream to the command")
 }
 
 /// Carries the standard input and output of this program, until the output of the command ends.

@@ -67,6 +67,5 @@ pub(crate) fn dial(meeting: &Meeting, psk: &Psk, settings: &Settings) -> Result<
 /// Listens at a UDP port of all addresses.
 pub(crate) fn listen(port: u16, psk: &Psk, settings: &Settings) -> Result<Listener, Failure> {
     let (keys, options) = (Keys::of_psk(psk), settings.connection(ATTEMPT));
-    let listener = at_any(port, |addr| Listener::bind(addr, &keys, &options));
-    listener.map_err(|error| Failure::of_connection("listening", &error))
+    at_any(port, |addr| Listener::bind(addr, &keys, &options)).or_fail("listening")
 }
