@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use serde_json::Value;
 
 use crate::boxes::{LowarArgs, NetRtArgs};
@@ -63,6 +63,9 @@ pub(crate) struct Cli {
     /// Show no progress. `cp` then shows only warnings and errors.
     #[arg(long, short, global = true, display_order = 101)]
     pub(crate) quiet: bool,
+    /// The names of the command and of its subcommand, as JSON shows them.
+    #[arg(skip)]
+    pub(crate) name: String,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -112,32 +115,6 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// The name of the command, as JSON shows it.
-    pub(crate) fn name(&self) -> String {
-        let name = match self {
-            Self::Codes(args) => return format!("codes {}", args.name()),
-            Self::Completions(_) => "completions",
-            Self::Cp(_) => "cp",
-            Self::Demo(_) => "demo",
-            Self::Far(_) => "far",
-            Self::Forward(_) => "forward",
-            Self::Keygen(_) => "keygen",
-            Self::Link(_) => "link",
-            Self::Lowar(_) => "lowar",
-            Self::Man(_) => "man",
-            Self::Netrt(_) => "netrt",
-            Self::Perf(_) => "perf",
-            Self::Plan(_) => "plan",
-            Self::Probe(_) => "probe",
-            Self::Recv(_) => "recv",
-            Self::Rsh(_) => "rsh",
-            Self::Send(_) => "send",
-            Self::Sim(_) => "sim",
-            Self::Trace(_) => "trace",
-        };
-        name.to_owned()
-    }
-
     /// Whether the standard output of the command carries data, so that nothing else may go there.
     pub(crate) fn writes_data(&self) -> bool {
         match self {
@@ -158,6 +135,7 @@ impl Cli {
         let matches = Self::described().try_get_matches_from(perf_flags(std::env::args_os()));
         let parsed = matches.and_then(|matches| {
             let mut cli = Self::from_arg_matches(&matches)?;
+            cli.name = name_of(&matches);
             if let (Command::Perf(args), Some((_, of_perf))) =
                 (&mut cli.command, matches.subcommand())
             {
@@ -179,6 +157,7 @@ impl Cli {
             json: false,
             json_lines: false,
             quiet: true,
+            name: "far".into(),
             command: Command::Far(FarArgs::new(words)),
         })
     }
@@ -187,6 +166,16 @@ impl Cli {
     pub(crate) fn described() -> clap::Command {
         with_flowing_help(Self::command())
     }
+}
+
+/// The names of the command and of its subcommands.
+fn name_of(mut matches: &ArgMatches) -> String {
+    let mut names = Vec::new();
+    while let Some((name, below)) = matches.subcommand() {
+        names.push(name);
+        matches = below;
+    }
+    names.join(" ")
 }
 
 /// Joins the lines of each paragraph in the help of a command and its subcommands: clap keeps line ends, and
@@ -324,7 +313,7 @@ mod tests {
     #[test]
     fn the_other_end_of_a_copy_is_no_command_for_people() {
         let words = ["farwrite", "--quiet", "far", "send", "--json", "--", "a"];
-        let far = Cli::of_far(words.map(OsString::from).into_iter()).map(|far| far.command.name());
+        let far = Cli::of_far(words.map(OsString::from).into_iter()).map(|far| far.name);
         assert_eq!(far.as_deref(), Some("far"));
         let described = Cli::described();
         assert!(described.find_subcommand("far").is_none());

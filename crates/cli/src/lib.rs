@@ -71,14 +71,10 @@ pub fn main_with(extensions: &Extensions) -> ExitCode {
         Ok(cli) => cli,
         Err(refused) => return refused.show(),
     };
-    let command = cli.command.name();
-    let console = Console::start(
-        (cli.json, cli.json_lines),
-        cli.quiet,
-        command.clone(),
-        cli.command.writes_data(),
-    );
-    let result = match cli.command.writes_data() && console.is_json() {
+    let carries_data = cli.command.writes_data();
+    let json = (cli.json, cli.json_lines);
+    let console = Console::start(json, cli.quiet, cli.name, carries_data);
+    let result = match carries_data && console.is_json() {
         false => run(&cli.command, &console, extensions),
         true => {
             let what = "--json: standard output carries the data of this command";

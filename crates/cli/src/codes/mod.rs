@@ -43,17 +43,6 @@ enum CodesCommand {
     Encode(encode::EncodeArgs),
 }
 
-impl CodesArgs {
-    /// The name of the command.
-    pub(crate) fn name(&self) -> &'static str {
-        match &self.command {
-            CodesCommand::Bench(_) => "bench",
-            CodesCommand::Decode(_) => "decode",
-            CodesCommand::Encode(_) => "encode",
-        }
-    }
-}
-
 /// Runs one of the commands.
 pub(crate) fn run(args: &CodesArgs, console: &Console) -> Result<(), Failure> {
     match &args.command {
