@@ -1,9 +1,8 @@
 //! The time axis of pictures (SVG).
 
-use std::fmt::{self, Write as _};
 use std::time::Duration;
 
-use crate::svg::{GREY, LINE};
+use crate::svg::{LINE, Px, Svg};
 
 /// A time axis that begins with 0 at the left.
 pub(crate) struct Axis {
@@ -18,38 +17,22 @@ impl Axis {
         time.as_secs_f64() / self.span_s * f64::from(self.width)
     }
 
-    /// Writes ticks below a plot of this height, with their times, and with `label` if it is not
-    /// empty.
-    pub(crate) fn write_ticks(
-        &self,
-        svg: &mut String,
-        bottom: u32,
-        label: Option<&str>,
-    ) -> fmt::Result {
-        let step_s = self.step_s();
-        let mut tick = 0_u32;
-        while f64::from(tick) * step_s <= self.span_s {
-            let time = Duration::from_secs_f64(f64::from(tick) * step_s);
-            let x = self.x(time);
-            writeln!(svg, r##"<path d="M{x:.1} {bottom}v5" stroke="{LINE}"/>"##)?;
+    /// Writes ticks below a plot of this height. With a label of the axis, they have their times.
+    pub(crate) fn write_ticks(&self, svg: &mut Svg, bottom: u32, label: Option<&str>) {
+        // At most ten steps.
+        let step_s = round_step(self.span_s / 10.0);
+        let ticks = (0_u32..).map(|tick| f64::from(tick) * step_s);
+        for tick_s in ticks.take_while(|tick_s| *tick_s <= self.span_s) {
+            let time = Duration::from_secs_f64(tick_s);
+            let x = Px(self.x(time));
+            writeln!(svg, r#"<path d="M{x} {bottom}v5" stroke="{LINE}"/>"#);
             if label.is_some() {
-                let y = bottom + 20;
-                writeln!(
-                    svg,
-                    r##"<text x="{x:.1}" y="{y}" text-anchor="middle" font-size="12" fill="{GREY}">{}</text>"##,
-                    self.tick(time)
-                )?;
+                svg.label("middle", x, bottom + 20, self.tick(time));
             }
-            tick += 1;
         }
         if let Some(label) = label {
-            let (x, y) = (self.width / 2, bottom + 42);
-            writeln!(
-                svg,
-                r##"<text x="{x}" y="{y}" text-anchor="middle" fill="{GREY}">{label}</text>"##
-            )?;
+            svg.axis_label(self.width / 2, bottom + 42, label);
         }
-        Ok(())
     }
 
     /// The time of a tick. All ticks have the same unit.
@@ -59,11 +42,6 @@ impl Axis {
         let (unit, name) = fits.unwrap_or((1e-9, "ns"));
         let value = (time.as_secs_f64() / unit * 1e3).round() / 1e3;
         format!("{value} {name}")
-    }
-
-    /// The step between ticks, with at most ten steps on the axis.
-    fn step_s(&self) -> f64 {
-        round_step(self.span_s / 10.0)
     }
 }
 

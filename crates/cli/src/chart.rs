@@ -1,10 +1,9 @@
 //! Charts with two axes, as parts of pictures (SVG).
 
-use std::fmt::{self, Write as _};
 use std::ops::Range;
 
 use crate::axis::round_step;
-use crate::svg::{GREY, LINE, escaped};
+use crate::svg::{GREY, LINE, Px, Svg, escaped};
 
 /// The size of a chart with its labels, in pixels.
 pub(crate) const WIDTH: u32 = 620;
@@ -83,76 +82,70 @@ pub(crate) struct Chart {
 }
 
 impl Chart {
-    /// Begins the chart at this distance from the left of the picture; `</g>` ends it.
-    pub(crate) fn begin(&self, svg: &mut String, from_left: u32) -> fmt::Result {
-        let (left, middle) = (from_left + LEFT, PLOT_WIDTH / 2);
-        let (below, half) = (PLOT_HEIGHT + 42, PLOT_HEIGHT / 2);
+    /// Draws the chart at this distance from the left of the picture. `fill` draws what is in it.
+    pub(crate) fn draw(&self, svg: &mut Svg, from_left: u32, fill: impl FnOnce(&mut Svg)) {
+        svg.group("chart", (from_left + LEFT, TOP), |svg| {
+            self.write_axes(svg);
+            fill(svg);
+        });
+    }
+
+    fn write_axes(&self, svg: &mut Svg) {
+        let (middle, half) = (PLOT_WIDTH / 2, PLOT_HEIGHT / 2);
+        let (caption, y_label) = (self.caption, self.y_label);
         writeln!(
             svg,
-            r##"<g class="chart" transform="translate({left} {TOP})">
-<text x="{middle}" y="-16" text-anchor="middle" font-size="15">{}</text>
-<text x="{middle}" y="{below}" text-anchor="middle" fill="{GREY}">{}</text>
-<text transform="translate(-52 {half}) rotate(-90)" text-anchor="middle" fill="{GREY}">{}</text>"##,
-            self.caption, self.x_label, self.y_label
-        )?;
+            r#"<text x="{middle}" y="-16" text-anchor="middle" font-size="15">{caption}</text>"#
+        );
+        svg.axis_label(middle, PLOT_HEIGHT + 42, self.x_label);
+        writeln!(
+            svg,
+            r#"<text transform="translate(-52 {half}) rotate(-90)" text-anchor="middle" fill="{GREY}">{y_label}</text>"#
+        );
         for tick in self.x.ticks() {
-            let x = self.x.share(tick) * f64::from(PLOT_WIDTH);
-            let y = PLOT_HEIGHT + 20;
+            let x = Px(self.x.share(tick) * f64::from(PLOT_WIDTH));
             writeln!(
                 svg,
-                r##"<path d="M{x:.1} 0v{PLOT_HEIGHT}" stroke="#eaeef2"/>
-<text x="{x:.1}" y="{y}" text-anchor="middle" font-size="12" fill="{GREY}">{}</text>"##,
-                number(tick)
-            )?;
+                r##"<path d="M{x} 0v{PLOT_HEIGHT}" stroke="#eaeef2"/>"##
+            );
+            svg.label("middle", x, PLOT_HEIGHT + 20, number(tick));
         }
         for tick in self.y.ticks() {
             let y = (1.0 - self.y.share(tick)) * f64::from(PLOT_HEIGHT);
             writeln!(
                 svg,
-                r##"<path d="M0 {y:.1}h{PLOT_WIDTH}" stroke="#eaeef2"/>
-<text x="-6" y="{:.1}" text-anchor="end" font-size="12" fill="{GREY}">{}</text>"##,
-                y + 4.0,
-                number(tick)
-            )?;
+                r##"<path d="M0 {y:.1}h{PLOT_WIDTH}" stroke="#eaeef2"/>"##
+            );
+            svg.label("end", -6, Px(y + 4.0), number(tick));
         }
         writeln!(
             svg,
             r#"<path d="M0 0V{PLOT_HEIGHT}H{PLOT_WIDTH}" fill="none" stroke="{LINE}"/>"#
-        )
+        );
     }
 
     /// Writes a line through points. `style` has the attributes of its stroke.
     pub(crate) fn line(
         &self,
-        svg: &mut String,
+        svg: &mut Svg,
         points: impl IntoIterator<Item = (f64, f64)>,
         style: &str,
-    ) -> fmt::Result {
-        let mut path = String::new();
-        for point in points {
-            let command = if path.is_empty() { 'M' } else { 'L' };
-            let (x, y) = self.place(point);
-            write!(path, "{command}{x:.1} {y:.1}")?;
+    ) {
+        let points = points.into_iter().map(|point| self.place(point));
+        let points: Vec<_> = points.map(|(x, y)| format!("{x:.1} {y:.1}")).collect();
+        if !points.is_empty() {
+            let path = points.join("L");
+            writeln!(svg, r#"<path d="M{path}" fill="none" {style}/>"#);
         }
-        if path.is_empty() {
-            return Ok(());
-        }
-        writeln!(svg, r#"<path d="{path}" fill="none" {style}/>"#)
     }
 
     /// Writes a circle around a point.
-    pub(crate) fn circle(
-        &self,
-        svg: &mut String,
-        point: (f64, f64),
-        fill: &str,
-        stroke: &str,
-    ) -> fmt::Result {
+    pub(crate) fn circle(&self, svg: &mut Svg, point: (f64, f64), fill: &str, stroke: &str) {
         let (x, y) = self.place(point);
         writeln!(
             svg,
             r#"<circle cx="{x:.1}" cy="{y:.1}" r="4" fill="{fill}" stroke="{stroke}"/>"#
-        )
+        );
     }
 
     fn place(&self, (x, y): (f64, f64)) -> (f64, f64) {
@@ -167,17 +160,15 @@ pub(crate) fn height_with_legend(lines: usize) -> u32 {
 }
 
 /// Writes a legend below the chart: names of lines, and the attributes of their strokes.
-pub(crate) fn write_legend(svg: &mut String, lines: &[(String, String)]) -> fmt::Result {
+pub(crate) fn write_legend(svg: &mut Svg, lines: &[(String, String)]) {
     for (number, (name, style)) in (0_u32..).zip(lines) {
-        let y = PLOT_HEIGHT + 70 + LEGEND_LINE * number;
+        let (y, name) = (PLOT_HEIGHT + 70 + LEGEND_LINE * number, escaped(name));
         writeln!(
             svg,
-            r#"<path d="M0 {}h18" fill="none" {style}/><text x="24" y="{y}">{}</text>"#,
-            y - 4,
-            escaped(name)
-        )?;
+            r#"<path d="M0 {}h18" fill="none" {style}/><text x="24" y="{y}">{name}</text>"#,
+            y - 4
+        );
     }
-    Ok(())
 }
 
 /// A value on an axis, without zeros at its end.

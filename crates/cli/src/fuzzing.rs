@@ -44,9 +44,6 @@ pub fn peers(text: &str) {
 }
 
 /// The bytes of a trace. What can be read can be drawn.
-///
-/// # Panics
-/// It cannot.
 pub fn trace(bytes: &[u8]) {
     trace::draw_bytes(bytes);
 }

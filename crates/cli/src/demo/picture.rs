@@ -1,6 +1,5 @@
 //! A picture (SVG) of how each message filled: time to the right, position in the message upward.
 
-use std::fmt::{self, Write as _};
 use std::time::Duration;
 
 use farwrite::SchemeName;
@@ -12,7 +11,7 @@ use super::fill::Fill;
 use super::report::Row;
 use super::scenario::Scenario;
 use super::transfer::Run;
-use crate::svg::{GREY, LINE, begin};
+use crate::svg::{GREY, LINE, Svg};
 use farwrite_units::show::{Bytes, Percent, Rate, Time, real};
 
 /// The measures of the picture, in pixels.
@@ -51,16 +50,10 @@ fn level(arrived: u32, chunks: u32) -> Option<usize> {
 
 /// Draws all runs on a common time axis.
 pub(crate) fn draw(scenario: &Scenario, runs: &[Run]) -> String {
-    let mut svg = String::new();
-    write_picture(&mut svg, scenario, runs).expect("strings take all");
-    svg
-}
-
-fn write_picture(svg: &mut String, scenario: &Scenario, runs: &[Run]) -> fmt::Result {
     let panels = u32::try_from(runs.len()).unwrap_or(0);
     let height = HEADER + panels * (PLOT_HEIGHT + GAP) - GAP + FOOTER;
-    begin(svg, (WIDTH, height), "How a message fills with each scheme")?;
-    write_header(svg, scenario)?;
+    let mut svg = Svg::begin((WIDTH, height), "How a message fills with each scheme");
+    write_header(&mut svg, scenario);
     let longest = runs.iter().map(|run| run.times.completion).max();
     let span_s = longest
         .unwrap_or_default()
@@ -73,20 +66,17 @@ fn write_picture(svg: &mut String, scenario: &Scenario, runs: &[Run]) -> fmt::Re
     };
     for (run, i) in runs.iter().zip(0..) {
         let top = HEADER + i * (PLOT_HEIGHT + GAP);
-        writeln!(
-            svg,
-            r#"<g class="panel" transform="translate({LEFT} {top})">"#
-        )?;
-        write_panel(svg, scenario, run, &axis)?;
-        let is_last = i + 1 == panels;
-        let label = is_last.then_some("time since the first chunk was sent");
-        axis.write_ticks(svg, PLOT_HEIGHT, label)?;
-        writeln!(svg, "</g>")?;
+        svg.group("panel", (LEFT, top), |svg| {
+            write_panel(svg, scenario, run, &axis);
+            let is_last = i + 1 == panels;
+            let label = is_last.then_some("time since the first chunk was sent");
+            axis.write_ticks(svg, PLOT_HEIGHT, label);
+        });
     }
-    writeln!(svg, "</svg>")
+    svg.finish()
 }
 
-fn write_header(svg: &mut String, scenario: &Scenario) -> fmt::Result {
+fn write_header(svg: &mut Svg, scenario: &Scenario) {
     let burst = match scenario.burst {
         Some(burst) => format!(" in bursts of {burst}"),
         None => String::new(),
@@ -102,39 +92,29 @@ fn write_header(svg: &mut String, scenario: &Scenario) -> fmt::Result {
         scenario.sdr.mtu,
         scenario.chunk_name(),
         scenario.seed
-    )?;
-    writeln!(
-        svg,
-        r##"<g transform="translate({LEFT} 66)"><text y="12" fill="{GREY}">arrived:</text>"##
-    )?;
-    let width = |name: &str| 40 + 13 * u32::try_from(name.len()).unwrap_or(0) / 2;
-    let mut x = 64;
-    for (colour, name) in [(NOTHING, "nothing")].iter().chain(&LEVELS) {
-        writeln!(
-            svg,
-            r##"<rect x="{x}" y="1" width="14" height="14" fill="{colour}" stroke="{LINE}" stroke-width="0.5"/><text x="{}" y="12">{name}</text>"##,
-            x + 20
-        )?;
-        x += width(name);
-    }
-    let ideal = format!("ideal: {}", Time(scenario.ideal()));
-    for (dashes, name) in [
-        (r#" stroke-dasharray="5 4""#, ideal.as_str()),
-        ("", "final ACK"),
-    ] {
-        writeln!(
-            svg,
-            r##"<path d="M{} -2v19" stroke="#1f2328" stroke-width="1.5"{dashes}/><text x="{}" y="12">{name}</text>"##,
-            x + 8,
-            x + 16
-        )?;
-        x += width(name) - 4;
-    }
-    writeln!(svg, "</g>")
+    );
+    svg.group("legend", (LEFT, 66), |svg| {
+        writeln!(svg, r#"<text y="12" fill="{GREY}">arrived:</text>"#);
+        let mut x = 64;
+        for (colour, name) in [(NOTHING, "nothing")].iter().chain(&LEVELS) {
+            x = svg.legend_entry(x, colour, name);
+        }
+        let ideal = format!("ideal: {}", Time(scenario.ideal()));
+        let dashes = r#" stroke-dasharray="5 4""#;
+        for (dashes, name) in [(dashes, ideal.as_str()), ("", "final ACK")] {
+            writeln!(
+                svg,
+                r##"<path d="M{} -2v19" stroke="#1f2328" stroke-width="1.5"{dashes}/><text x="{}" y="12">{name}</text>"##,
+                x + 8,
+                x + 16
+            );
+            x += 36 + 13 * u32::try_from(name.len()).unwrap_or(0) / 2;
+        }
+    });
 }
 
 /// Writes one scheme: its title, how its message filled, and the two important times.
-fn write_panel(svg: &mut String, scenario: &Scenario, run: &Run, axis: &Axis) -> fmt::Result {
+fn write_panel(svg: &mut Svg, scenario: &Scenario, run: &Run, axis: &Axis) {
     let row = Row::new(scenario, run);
     let parity = match row.parity_overhead {
         0.0 => String::new(),
@@ -142,23 +122,20 @@ fn write_panel(svg: &mut String, scenario: &Scenario, run: &Run, axis: &Axis) ->
     };
     writeln!(
         svg,
-        r#"<text y="-8"><tspan font-weight="600">{}</tspan> ({}): {}, {:.2} x ideal, {} retransmitted{parity}</text>
-<rect width="{PLOT_WIDTH}" height="{PLOT_HEIGHT}" fill="{NOTHING}"/>"#,
+        r#"<text y="-8"><tspan font-weight="600">{}</tspan> ({}): {}, {:.2} x ideal, {} retransmitted{parity}</text>"#,
         long_name(run.scheme),
         run.scheme,
         Time(run.times.completion),
         row.ratio,
         Percent(row.retransmitted_share)
-    )?;
-    write_fill(svg, &run.fill, run.times.completion, axis)?;
+    );
+    svg.background(PLOT_WIDTH, PLOT_HEIGHT, NOTHING);
+    write_fill(svg, &run.fill, run.times.completion, axis);
     for share in [0, 1, 2] {
         let y = PLOT_HEIGHT - PLOT_HEIGHT * share / 2;
         let bytes = Bytes(scenario.size_bytes * u64::from(share) / 2);
-        writeln!(
-            svg,
-            r##"<line x1="-5" x2="0" y1="{y}" y2="{y}" stroke="{LINE}"/><text x="-9" y="{}" text-anchor="end" font-size="12" fill="{GREY}">{bytes}</text>"##,
-            y + 4
-        )?;
+        writeln!(svg, r#"<path d="M-5 {y}h5" stroke="{LINE}"/>"#);
+        svg.label("end", -9, y + 4, bytes);
     }
     let (ideal, done) = (axis.x(scenario.ideal()), axis.x(run.times.completion));
     let bottom = PLOT_HEIGHT;
@@ -167,7 +144,7 @@ fn write_panel(svg: &mut String, scenario: &Scenario, run: &Run, axis: &Axis) ->
         r##"<path d="M{done:.1} 0V{bottom}" stroke="#1f2328" stroke-width="1.5"/>
 <path d="M{ideal:.1} 0V{bottom}" stroke="#ffffff" stroke-width="3.5"/>
 <path d="M{ideal:.1} 0V{bottom}" stroke="#1f2328" stroke-width="1.5" stroke-dasharray="5 4"/>"##
-    )
+    );
 }
 
 fn long_name(scheme: SchemeName) -> &'static str {
@@ -189,7 +166,7 @@ fn long_name(scheme: SchemeName) -> &'static str {
 
 /// Writes the cells. The cells of one level form one path, in which neighbours in time are one
 /// rectangle.
-fn write_fill(svg: &mut String, fill: &Fill, completion: Duration, axis: &Axis) -> fmt::Result {
+fn write_fill(svg: &mut Svg, fill: &Fill, completion: Duration, axis: &Axis) {
     let mut paths = LEVELS.map(|_| String::new());
     let columns = columns(axis, fill, completion);
     let rows = u32::try_from(fill.rows.len()).unwrap_or(0);
@@ -207,10 +184,7 @@ fn write_fill(svg: &mut String, fill: &Fill, completion: Duration, axis: &Axis) 
             let (left, right) = (columns[at].left, columns[at + run - 1].right);
             if let Some(level) = now {
                 let width = right - left;
-                write!(
-                    paths[level],
-                    "M{left:.1} {top}h{width:.1}v{height}h-{width:.1}z"
-                )?;
+                paths[level] += &format!("M{left:.1} {top}h{width:.1}v{height}h-{width:.1}z");
             }
             at += run;
         }
@@ -220,10 +194,9 @@ fn write_fill(svg: &mut String, fill: &Fill, completion: Duration, axis: &Axis) 
             writeln!(
                 svg,
                 r#"<path shape-rendering="crispEdges" fill="{colour}" d="{path}"/>"#
-            )?;
+            );
         }
     }
-    Ok(())
 }
 
 /// A strip of a panel, and what had arrived at its time.

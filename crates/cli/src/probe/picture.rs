@@ -1,13 +1,11 @@
 //! The loss of each trial by payload size, as a picture (SVG) like Fig. 2 of the SDR-RDMA paper, and
 //! below it the distribution of round trips.
 
-use std::fmt::{self, Write as _};
-
 use farwrite_probe::{Findings, TrialFindings};
 use farwrite_units::show::{Bytes, Rate, real};
 
 use super::trips_picture;
-use crate::svg::{GREY, LINE, begin};
+use crate::svg::{GREY, LINE, Px, Svg};
 
 /// The measures of the picture, in pixels.
 const WIDTH: u32 = 760;
@@ -23,13 +21,6 @@ const ZERO_BAND: u32 = 34;
 const COLOURS: [&str; 6] = [
     "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00",
 ];
-
-/// Draws all trials.
-pub(super) fn draw(findings: &Findings) -> String {
-    let mut svg = String::new();
-    write_picture(&mut svg, findings).expect("strings take all");
-    svg
-}
 
 /// The positions in the picture.
 struct Axes {
@@ -98,16 +89,14 @@ fn share(trial: &TrialFindings) -> f64 {
     real(trial.lost_on_path()) / f64::from(trial.packets.max(1))
 }
 
-fn write_picture(svg: &mut String, findings: &Findings) -> fmt::Result {
+/// Draws all trials.
+pub(super) fn draw(findings: &Findings) -> String {
     let axes = Axes::new(&findings.trials);
     let height = TOP + PLOT_HEIGHT + FOOTER;
     let trip = findings.round_trip.as_ref();
     let trip_height = trip.map_or(0, |_| trips_picture::HEIGHT);
-    begin(
-        svg,
-        (WIDTH, height + trip_height),
-        "Packets lost on a path, by payload size",
-    )?;
+    let size = (WIDTH, height + trip_height);
+    let mut svg = Svg::begin(size, "Packets lost on a path, by payload size");
     let peer = findings.peer.map(|peer| peer.ip().to_string());
     let flows = findings
         .trials
@@ -119,31 +108,32 @@ fn write_picture(svg: &mut String, findings: &Findings) -> fmt::Result {
 <text x="{LEFT}" y="52" fill="{GREY}">{} trials, {flows} UDP flows; a ring: a host dropped packets too, which are not counted</text>"##,
         peer.unwrap_or_default(),
         findings.trials.len()
-    )?;
-    write_rates(svg, &axes)?;
-    writeln!(svg, r#"<g transform="translate({LEFT} {TOP})">"#)?;
-    write_axes(svg, &axes)?;
-    for trial in &findings.trials {
-        let colour = COLOURS[axes.rate(trial) % COLOURS.len()];
-        let fill = if trial.is_of_hosts() { "none" } else { colour };
-        writeln!(
-            svg,
-            r#"<circle class="trial" cx="{:.1}" cy="{:.1}" r="4" fill="{fill}" fill-opacity="0.6" stroke="{colour}"/>"#,
-            axes.x(trial),
-            axes.y(share(trial))
-        )?;
-    }
-    writeln!(svg, "</g>")?;
+    );
+    write_rates(&mut svg, &axes);
+    svg.group("losses", (LEFT, TOP), |svg| {
+        write_axes(svg, &axes);
+        for trial in &findings.trials {
+            let colour = COLOURS[axes.rate(trial) % COLOURS.len()];
+            let fill = if trial.is_of_hosts() { "none" } else { colour };
+            writeln!(
+                svg,
+                r#"<circle class="trial" cx="{:.1}" cy="{:.1}" r="4" fill="{fill}" fill-opacity="0.6" stroke="{colour}"/>"#,
+                axes.x(trial),
+                axes.y(share(trial))
+            );
+        }
+    });
     if let Some(trip) = trip {
-        writeln!(svg, r#"<g transform="translate({LEFT} {height})">"#)?;
-        trips_picture::write(svg, trip, PLOT_WIDTH)?;
-        writeln!(svg, "</g>")?;
+        let place = (LEFT, height);
+        svg.group("round-trips", place, |svg| {
+            trips_picture::write(svg, trip, PLOT_WIDTH);
+        });
     }
-    writeln!(svg, "</svg>")
+    svg.finish()
 }
 
 /// Writes the legend of colours and rates.
-fn write_rates(svg: &mut String, axes: &Axes) -> fmt::Result {
+fn write_rates(svg: &mut Svg, axes: &Axes) {
     let mut x = LEFT + 6;
     for (rate, place) in axes.rates.iter().zip(0..) {
         let colour = COLOURS[place % COLOURS.len()];
@@ -152,45 +142,40 @@ fn write_rates(svg: &mut String, axes: &Axes) -> fmt::Result {
             r#"<circle cx="{x}" cy="74" r="5" fill="{colour}"/><text x="{}" y="78">{}</text>"#,
             x + 11,
             Rate(real(*rate))
-        )?;
+        );
         x += 110;
     }
-    Ok(())
 }
 
-fn write_axes(svg: &mut String, axes: &Axes) -> fmt::Result {
+fn write_axes(svg: &mut Svg, axes: &Axes) {
     for power in axes.least_power..=0 {
         let y = axes.y(10_f64.powi(power));
         let label = match power {
             0 => "1".to_owned(),
             power => format!("1e{power}"),
         };
-        write_level(svg, y, &label)?;
+        write_level(svg, y, &label);
     }
-    write_level(svg, axes.y(0.0), "0")?;
+    write_level(svg, axes.y(0.0), "0");
     for (size, place) in axes.sizes.iter().zip(0..) {
+        let (x, y, size) = (axes.middle(place), PLOT_HEIGHT + 20, Bytes((*size).into()));
         writeln!(
             svg,
-            r#"<text x="{:.1}" y="{}" text-anchor="middle">{}</text>"#,
-            axes.middle(place),
-            PLOT_HEIGHT + 20,
-            Bytes((*size).into())
-        )?;
+            r#"<text x="{x:.1}" y="{y}" text-anchor="middle">{size}</text>"#
+        );
     }
+    svg.axis_label(PLOT_WIDTH / 2, PLOT_HEIGHT + 44, "UDP payload");
     writeln!(
         svg,
-        r##"<text x="{}" y="{}" text-anchor="middle" fill="{GREY}">UDP payload</text>
-<path d="M0 0V{PLOT_HEIGHT}H{PLOT_WIDTH}" fill="none" stroke="{LINE}"/>"##,
-        PLOT_WIDTH / 2,
-        PLOT_HEIGHT + 44
-    )
+        r#"<path d="M0 0V{PLOT_HEIGHT}H{PLOT_WIDTH}" fill="none" stroke="{LINE}"/>"#
+    );
 }
 
 /// Writes a line across the picture, with its loss.
-fn write_level(svg: &mut String, y: f64, label: &str) -> fmt::Result {
+fn write_level(svg: &mut Svg, y: f64, label: &str) {
     writeln!(
         svg,
-        r##"<path d="M0 {y:.1}H{PLOT_WIDTH}" stroke="#eaeef2"/><text x="-9" y="{:.1}" text-anchor="end" font-size="12" fill="{GREY}">{label}</text>"##,
-        y + 4.0
-    )
+        r##"<path d="M0 {y:.1}H{PLOT_WIDTH}" stroke="#eaeef2"/>"##
+    );
+    svg.label("end", -9, Px(y + 4.0), label);
 }

@@ -1,6 +1,5 @@
 //! Draws completion times and slowdowns as a picture (SVG), with one line for each setting.
 
-use std::fmt;
 use std::ops::Range;
 
 use farwrite_experiment::plan::CaseOutcome;
@@ -9,7 +8,7 @@ use farwrite_units::show::real;
 
 use super::report::{Estimate, Key, Report, Setting, SizeClass};
 use crate::chart::{Chart, Scale, WIDTH, height_with_legend, write_legend};
-use crate::svg::begin;
+use crate::svg::Svg;
 
 /// One for each colour.
 const MAX_LINES: usize = COLOURS.len();
@@ -39,10 +38,7 @@ struct Distribution {
 
 /// Draws the share of flows that are done within a time. If flows have different sizes, a second
 /// panel has the slowdowns by size. Returns `None` if no flow is done.
-pub(super) fn draw(
-    report: &Report,
-    outcomes: &[CaseOutcome],
-) -> Result<Option<String>, fmt::Error> {
+pub(super) fn draw(report: &Report, outcomes: &[CaseOutcome]) -> Option<String> {
     let labels = labels(&report.settings);
     let of_settings = outcomes.chunk_by(|one, other| one.case.setting == other.case.setting);
     let ours = of_settings.zip(&labels).take(MAX_LINES);
@@ -50,7 +46,7 @@ pub(super) fn draw(
         .map(|(cases, label)| Distribution::of(label, cases))
         .collect();
     if ours.iter().all(|line| line.times_us.is_empty()) {
-        return Ok(None);
+        return None;
     }
     let drawn = &report.settings[..ours.len()];
     let has_classes = drawn.iter().any(|at| of_one_size(at).len() > 1);
@@ -59,14 +55,12 @@ pub(super) fn draw(
     let lines = ours.len() + usize::from(theirs.is_some()) + usize::from(others > 0);
     let height = height_with_legend(lines);
     let charts = if has_classes { 2 } else { 1 };
-    let mut svg = String::new();
-    begin(&mut svg, (WIDTH * charts, height), "Completion times")?;
-    write_distributions(&mut svg, &ours, theirs.as_ref(), others)?;
+    let mut svg = Svg::begin((WIDTH * charts, height), "Completion times");
+    write_distributions(&mut svg, &ours, theirs.as_ref(), others);
     if has_classes {
-        write_slowdowns(&mut svg, drawn)?;
+        write_slowdowns(&mut svg, drawn);
     }
-    svg.push_str("</svg>\n");
-    Ok(Some(svg))
+    Some(svg.finish())
 }
 
 impl Distribution {
@@ -120,11 +114,11 @@ fn theirs(report: &Report) -> Option<Distribution> {
 }
 
 fn write_distributions(
-    svg: &mut String,
+    svg: &mut Svg,
     ours: &[Distribution],
     theirs: Option<&Distribution>,
     others: usize,
-) -> fmt::Result {
+) {
     let times = ours.iter().chain(theirs).flat_map(|line| &line.times_us);
     let chart = Chart {
         caption: "Share of flows that are done within a time",
@@ -133,27 +127,26 @@ fn write_distributions(
         x: Scale::log(bounds(times.copied())),
         y: Scale::linear(0.0..1.02),
     };
-    chart.begin(svg, 0)?;
-    let mut legend = Vec::new();
-    for (line, colour) in ours.iter().zip(COLOURS) {
-        let style = style(colour);
-        chart.line(svg, line.points(), &style)?;
-        legend.push((line.label.clone(), style));
-    }
-    if let Some(theirs) = theirs {
-        chart.line(svg, theirs.points(), DASHED)?;
-        legend.push((theirs.label.clone(), DASHED.to_owned()));
-    }
-    if others > 0 {
-        let text = format!("not drawn: {others} more settings, which the files have");
-        legend.push((text, r#"stroke="none""#.to_owned()));
-    }
-    write_legend(svg, &legend)?;
-    svg.push_str("</g>\n");
-    Ok(())
+    chart.draw(svg, 0, |svg| {
+        let mut legend = Vec::new();
+        for (line, colour) in ours.iter().zip(COLOURS) {
+            let style = style(colour);
+            chart.line(svg, line.points(), &style);
+            legend.push((line.label.clone(), style));
+        }
+        if let Some(theirs) = theirs {
+            chart.line(svg, theirs.points(), DASHED);
+            legend.push((theirs.label.clone(), DASHED.to_owned()));
+        }
+        if others > 0 {
+            let text = format!("not drawn: {others} more settings, which the files have");
+            legend.push((text, r#"stroke="none""#.to_owned()));
+        }
+        write_legend(svg, &legend);
+    });
 }
 
-fn write_slowdowns(svg: &mut String, settings: &[Setting]) -> fmt::Result {
+fn write_slowdowns(svg: &mut Svg, settings: &[Setting]) {
     let classes = || settings.iter().flat_map(of_one_size);
     let values = classes().flat_map(|class| {
         let [mean, p99] = [class.slowdown_mean, class.slowdown_p99].map(ends);
@@ -166,36 +159,26 @@ fn write_slowdowns(svg: &mut String, settings: &[Setting]) -> fmt::Result {
         x: Scale::log(bounds(classes().map(up_to))),
         y: Scale::log(bounds(values)),
     };
-    chart.begin(svg, WIDTH)?;
-    for (setting, colour) in settings.iter().zip(COLOURS) {
-        let style = format!(r#"stroke="{colour}""#);
-        for (value, fill) in [
-            (mean as fn(&SizeClass) -> Estimate, colour),
-            (p99 as fn(&SizeClass) -> Estimate, "#ffffff"),
-        ] {
-            let points = of_one_size(setting).iter();
-            let points: Vec<_> = points.map(|at| (up_to(at), value(at))).collect();
-            let line = points.iter().map(|(bytes, at)| (*bytes, at.mean));
-            chart.line(svg, line.clone(), &style)?;
-            for (bytes, at) in &points {
-                let ends = ends(*at);
-                chart.line(svg, [(*bytes, ends.start), (*bytes, ends.end)], &style)?;
-            }
-            for point in line {
-                chart.circle(svg, point, fill, colour)?;
+    let means: fn(&SizeClass) -> Estimate = |class| class.slowdown_mean;
+    let p99s: fn(&SizeClass) -> Estimate = |class| class.slowdown_p99;
+    chart.draw(svg, WIDTH, |svg| {
+        for (setting, colour) in settings.iter().zip(COLOURS) {
+            let style = format!(r#"stroke="{colour}""#);
+            for (value, fill) in [(means, colour), (p99s, "#ffffff")] {
+                let points = of_one_size(setting).iter();
+                let points: Vec<_> = points.map(|at| (up_to(at), value(at))).collect();
+                let line = points.iter().map(|(bytes, at)| (*bytes, at.mean));
+                chart.line(svg, line.clone(), &style);
+                for (bytes, at) in &points {
+                    let ends = ends(*at);
+                    chart.line(svg, [(*bytes, ends.start), (*bytes, ends.end)], &style);
+                }
+                for point in line {
+                    chart.circle(svg, point, fill, colour);
+                }
             }
         }
-    }
-    svg.push_str("</g>\n");
-    Ok(())
-}
-
-fn mean(class: &SizeClass) -> Estimate {
-    class.slowdown_mean
-}
-
-fn p99(class: &SizeClass) -> Estimate {
-    class.slowdown_p99
+    });
 }
 
 /// The size classes of a setting, without the last one, which has all sizes.

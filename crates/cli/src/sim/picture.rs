@@ -1,6 +1,5 @@
 //! Draws one run over time as a picture (SVG): flows above, the deepest queues below.
 
-use std::fmt::{self, Write as _};
 use std::time::Duration;
 
 use farwrite_experiment::plan::{CaseOutcome, Plan};
@@ -9,7 +8,7 @@ use farwrite_net::{NodeId, Topology};
 use farwrite_units::show::{Bytes, Time, real};
 
 use crate::axis::Axis;
-use crate::svg::{GREY, LINE, begin, escaped};
+use crate::svg::{GREY, Px, Svg, escaped};
 
 /// The measures of the picture, in pixels.
 const WIDTH: u32 = 960;
@@ -38,61 +37,40 @@ const TIME: &str = "time since the first flow started";
 const UNDONE: &str = "#e69f00";
 const EMPTY: &str = "#f6f8fa";
 
-/// Draws the run of a case for which the port data was kept.
-pub(super) fn draw(plan: &Plan, case: &CaseOutcome) -> Result<String, fmt::Error> {
-    let mut svg = String::new();
-    let parts = plan.parts(&case.case);
-    if let (Ok(outcome), Ok(parts)) = (&case.outcome, &parts) {
-        write_picture(&mut svg, plan, case, outcome, &parts.topology)?;
-    }
-    Ok(svg)
-}
-
-fn write_picture(
-    svg: &mut String,
-    plan: &Plan,
-    case: &CaseOutcome,
-    outcome: &Outcome,
-    topology: &Topology,
-) -> fmt::Result {
+/// Draws the run of a case for which the port data was kept. `None` if it has failed.
+pub(super) fn draw(plan: &Plan, case: &CaseOutcome) -> Option<String> {
+    let outcome = case.outcome.as_ref().ok()?;
+    let topology = &plan.parts(&case.case).ok()?.topology;
     let queues = deepest(&outcome.depths);
     let panels = u32::try_from(queues.len()).unwrap_or(0);
     let height = HEADER + FLOWS_HEIGHT + panels * (QUEUE_HEIGHT + GAP) + FOOTER;
-    begin(svg, (WIDTH, height), "Flows and queues over time")?;
-    write_header(svg, plan, case, outcome)?;
+    let mut svg = Svg::begin((WIDTH, height), "Flows and queues over time");
+    write_header(&mut svg, plan, case, outcome);
     let axis = Axis {
         span_s: (real(outcome.end_ns.saturating_sub(outcome.depths.start_ns)) * 1e-9 * 1.02)
             .max(1e-9),
         width: PLOT_WIDTH,
     };
-    writeln!(svg, r#"<g transform="translate({LEFT} {HEADER})">"#)?;
-    write_flows(svg, &case.flows, outcome, &axis)?;
-    axis.write_ticks(svg, FLOWS_HEIGHT, panels.eq(&0).then_some(TIME))?;
-    writeln!(svg, "</g>")?;
+    svg.group("flows", (LEFT, HEADER), |svg| {
+        write_flows(svg, &case.flows, outcome, &axis);
+        axis.write_ticks(svg, FLOWS_HEIGHT, panels.eq(&0).then_some(TIME));
+    });
     let peak = queues
         .iter()
         .filter_map(|at| outcome.depths.ports[*at].bytes.iter().max());
     let peak = peak.max().copied().unwrap_or(0).max(1);
     for (number, at) in (0..).zip(&queues) {
         let top = HEADER + FLOWS_HEIGHT + GAP + number * (QUEUE_HEIGHT + GAP);
-        writeln!(
-            svg,
-            r#"<g class="queue" transform="translate({LEFT} {top})">"#
-        )?;
-        write_queue(svg, &outcome.depths, *at, topology, (&axis, peak))?;
-        let is_last = number + 1 == panels;
-        axis.write_ticks(svg, QUEUE_HEIGHT, is_last.then_some(TIME))?;
-        writeln!(svg, "</g>")?;
+        svg.group("queue", (LEFT, top), |svg| {
+            write_queue(svg, &outcome.depths, *at, topology, (&axis, peak));
+            let is_last = number + 1 == panels;
+            axis.write_ticks(svg, QUEUE_HEIGHT, is_last.then_some(TIME));
+        });
     }
-    writeln!(svg, "</svg>")
+    Some(svg.finish())
 }
 
-fn write_header(
-    svg: &mut String,
-    plan: &Plan,
-    case: &CaseOutcome,
-    outcome: &Outcome,
-) -> fmt::Result {
+fn write_header(svg: &mut Svg, plan: &Plan, case: &CaseOutcome, outcome: &Outcome) {
     let names = plan.names(&case.case);
     let last = Time(Duration::from_nanos(outcome.last_done_ns().unwrap_or(0)));
     let loss = case.case.loss;
@@ -112,37 +90,24 @@ fn write_header(
         outcome.repeated(),
         outcome.totals.all_dropped(),
         outcome.totals.pauses_sent,
-    )?;
-    writeln!(svg, r##"<g transform="translate({LEFT} 66)">"##)?;
-    if outcome.flows.len() > MAX_BARS {
-        writeln!(
-            svg,
-            r##"<text y="12" fill="{GREY}">flows under way:</text></g>"##
-        )?;
-        return Ok(());
-    }
-    writeln!(
-        svg,
-        r##"<text y="12" fill="{GREY}">flows, by time over that on an empty network:</text>"##
-    )?;
-    let levels = LEVELS.map(|(_, colour, name)| (colour, name));
-    let mut x = 310;
-    for (colour, name) in levels.into_iter().chain([(UNDONE, "not done")]) {
-        writeln!(
-            svg,
-            r##"<rect x="{x}" y="1" width="14" height="14" fill="{colour}" stroke="{LINE}" stroke-width="0.5"/><text x="{}" y="12">{name}</text>"##,
-            x + 20
-        )?;
-        x += 44 + 13 * u32::try_from(name.len()).unwrap_or(0) / 2;
-    }
-    writeln!(svg, "</g>")
+    );
+    svg.group("legend", (LEFT, 66), |svg| {
+        if outcome.flows.len() > MAX_BARS {
+            writeln!(svg, r#"<text y="12" fill="{GREY}">flows under way:</text>"#);
+            return;
+        }
+        let what = "flows, by time over that on an empty network:";
+        writeln!(svg, r#"<text y="12" fill="{GREY}">{what}</text>"#);
+        let levels = LEVELS.map(|(_, colour, name)| (colour, name));
+        let mut x = 310;
+        for (colour, name) in levels.into_iter().chain([(UNDONE, "not done")]) {
+            x = svg.legend_entry(x, colour, name);
+        }
+    });
 }
 
-fn write_flows(svg: &mut String, flows: &[Flow], outcome: &Outcome, axis: &Axis) -> fmt::Result {
-    writeln!(
-        svg,
-        r#"<rect width="{PLOT_WIDTH}" height="{FLOWS_HEIGHT}" fill="{EMPTY}"/>"#
-    )?;
+fn write_flows(svg: &mut Svg, flows: &[Flow], outcome: &Outcome, axis: &Axis) {
+    svg.background(PLOT_WIDTH, FLOWS_HEIGHT, EMPTY);
     let mut started: Vec<_> = flows.iter().zip(&outcome.flows).collect();
     started.retain(|(_, flow)| flow.start_ns.is_some());
     started.sort_by_key(|(_, flow)| flow.start_ns);
@@ -163,27 +128,21 @@ fn write_flows(svg: &mut String, flows: &[Flow], outcome: &Outcome, axis: &Axis)
             flow.src,
             flow.dst,
             Bytes(flow.bytes),
-        )?;
+        );
         if row >= 11.0 {
-            writeln!(
-                svg,
-                r##"<text x="-6" y="{:.1}" text-anchor="end" font-size="10" fill="{GREY}">{} → {}</text>"##,
-                top + row * 0.425 + 4.0,
-                flow.src,
-                flow.dst
-            )?;
+            let ends = format!("{} → {}", flow.src, flow.dst);
+            svg.label("end", -6, Px(top + row * 0.425 + 4.0), ends);
         }
     }
-    Ok(())
 }
 
 /// Writes the number of flows in progress, as an area.
 fn write_under_way(
-    svg: &mut String,
+    svg: &mut Svg,
     started: &[(&Flow, &FlowOutcome)],
     outcome: &Outcome,
     axis: &Axis,
-) -> fmt::Result {
+) {
     let columns = u64::from(PLOT_WIDTH);
     let span_ns = (axis.span_s * 1e9).max(1.0);
     let mut changes = vec![0_i64; PLOT_WIDTH as usize + 2];
@@ -207,51 +166,41 @@ fn write_under_way(
         .take(PLOT_WIDTH as usize)
         .collect();
     let most = counts.iter().max().copied().unwrap_or(0).max(1);
-    write_area(svg, &counts, most, FLOWS_HEIGHT, 1.0)?;
-    writeln!(
-        svg,
-        r##"<text x="-6" y="10" text-anchor="end" font-size="12" fill="{GREY}">{most}</text>"##
-    )
+    write_area(svg, &counts, most, FLOWS_HEIGHT, 1.0);
+    svg.label("end", -6, 10, most);
 }
 
 fn write_queue(
-    svg: &mut String,
+    svg: &mut Svg,
     depths: &Depths,
     at: usize,
     topology: &Topology,
     (axis, peak): (&Axis, u64),
-) -> fmt::Result {
+) {
     let port = &depths.ports[at];
-    let most = port.bytes.iter().max().copied().unwrap_or(0);
-    let from = &topology.nodes()[port.node.0 as usize].name;
-    let to = peer(topology, port.node, port.port).unwrap_or_default();
+    let most = Bytes(port.bytes.iter().max().copied().unwrap_or(0));
+    let from = escaped(&topology.nodes()[port.node.0 as usize].name);
+    let to = escaped(&peer(topology, port.node, port.port).unwrap_or_default());
     writeln!(
         svg,
-        r#"<text y="-5">queue of {} to {}: at most {}</text>
-<rect width="{PLOT_WIDTH}" height="{QUEUE_HEIGHT}" fill="{EMPTY}"/>"#,
-        escaped(from),
-        escaped(&to),
-        Bytes(most)
-    )?;
+        r#"<text y="-5">queue of {from} to {to}: at most {most}</text>"#
+    );
+    svg.background(PLOT_WIDTH, QUEUE_HEIGHT, EMPTY);
     let step = axis.x(Duration::from_nanos(depths.interval_ns));
-    write_area(svg, &port.bytes, peak, QUEUE_HEIGHT, step)?;
-    writeln!(
-        svg,
-        r##"<text x="-6" y="10" text-anchor="end" font-size="12" fill="{GREY}">{}</text>"##,
-        Bytes(peak)
-    )
+    write_area(svg, &port.bytes, peak, QUEUE_HEIGHT, step);
+    svg.label("end", -6, 10, Bytes(peak));
 }
 
 /// Writes an area of equal steps from the left. The value `most` has the full height.
-fn write_area(svg: &mut String, values: &[u64], most: u64, height: u32, step: f64) -> fmt::Result {
+fn write_area(svg: &mut Svg, values: &[u64], most: u64, height: u32, step: f64) {
     let mut path = format!("M0 {height}");
     let mut x = 0.0;
     for &value in values {
         let y = f64::from(height) * (1.0 - real(value) / real(most));
         x += step;
-        write!(path, "V{y:.1}H{x:.1}")?;
+        path += &format!("V{y:.1}H{x:.1}");
     }
-    writeln!(svg, r##"<path fill="#6baed6" d="{path}V{height}z"/>"##)
+    writeln!(svg, r##"<path fill="#6baed6" d="{path}V{height}z"/>"##);
 }
 
 /// The start and end of a flow, in nanoseconds since the start of the first flow.

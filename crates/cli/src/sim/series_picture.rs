@@ -1,7 +1,6 @@
 //! Draws links and flows of one run over time as a picture (SVG).
 
 use std::cmp::Reverse;
-use std::fmt;
 
 use farwrite_experiment::{Depths, FlowSample, LinkSample, Series};
 use farwrite_net::Topology;
@@ -10,7 +9,7 @@ use farwrite_units::show::real;
 use super::completion::{COLOURS, style};
 use super::series::links;
 use crate::chart::{Chart, Scale, WIDTH, height_with_legend, write_legend};
-use crate::svg::begin;
+use crate::svg::Svg;
 
 /// The most points of a line. Steps of a few packets would show links that carry more than their rate.
 const POINTS: usize = 60;
@@ -44,7 +43,7 @@ pub(super) fn draw(
     series: &Series,
     topology: &Topology,
     mtu: u32,
-) -> Result<Option<String>, fmt::Error> {
+) -> Option<String> {
     let samples = series.links.first().map_or(0, |link| link.samples.len());
     let steps = Steps {
         samples,
@@ -60,45 +59,41 @@ pub(super) fn draw(
     .into_iter()
     .filter(|panel| !panel.lines.is_empty())
     .collect();
-    let Some(lines) = panels.iter().map(|panel| panel.legend().len()).max() else {
-        return Ok(None);
-    };
+    let lines = panels.iter().map(|panel| panel.legend().len()).max()?;
     let charts = u32::try_from(panels.len()).unwrap_or(1);
     let size = (WIDTH * charts, height_with_legend(lines));
-    let mut svg = String::new();
-    begin(&mut svg, size, "Links and flows over time")?;
+    let mut svg = Svg::begin(size, "Links and flows over time");
     for (number, panel) in (0..).zip(&panels) {
-        panel.write(&mut svg, &steps, number * WIDTH)?;
+        panel.write(&mut svg, &steps, number * WIDTH);
     }
-    svg.push_str("</svg>\n");
-    Ok(Some(svg))
+    Some(svg.finish())
 }
 
 impl Steps {
     fn uses(&self, series: &Series, topology: &Topology) -> Panel {
         let caption = "Use of the links that carry the most";
         let per_rate = |rate_bps: u64| 8.0 / real(rate_bps);
-        let (lines, others) = self.of_links(series, topology, per_rate, |link| link.sent_bytes);
-        Panel::new(caption, "share of the rate", lines, others)
+        let lines = self.of_links(series, topology, per_rate, |link| link.sent_bytes);
+        Panel::new(caption, "share of the rate", lines)
     }
 
     fn stops(&self, series: &Series, topology: &Topology) -> Panel {
         let caption = "Links that PFC stops for longest";
-        let (lines, others) = self.of_links(series, topology, |_| 1e-9, |link| link.stopped_ns);
-        Panel::new(caption, "share of the time", lines, others)
+        let lines = self.of_links(series, topology, |_| 1e-9, |link| link.stopped_ns);
+        Panel::new(caption, "share of the time", lines)
     }
 
     fn rates(&self, series: &Series, mtu: u32) -> Panel {
         let caption = "Rates of the flows that send the most";
         let gbit = f64::from(mtu) * 8e-9;
-        let (lines, others) = self.of_flows(series, gbit, |flow| flow.packets);
-        Panel::new(caption, "payload sent, Gbit/s", lines, others)
+        let lines = self.of_flows(series, gbit, |flow| flow.packets);
+        Panel::new(caption, "payload sent, Gbit/s", lines)
     }
 
     fn notifications(&self, series: &Series) -> Panel {
         let caption = "Flows with the most congestion notifications";
-        let (lines, others) = self.of_flows(series, 1e-3, |flow| flow.notifications);
-        Panel::new(caption, "notifications a millisecond", lines, others)
+        let lines = self.of_flows(series, 1e-3, |flow| flow.notifications);
+        Panel::new(caption, "notifications a millisecond", lines)
     }
 
     /// The links with the largest sums. `unit` has the factor of a link with a rate.
@@ -185,7 +180,11 @@ fn most(totals: impl Iterator<Item = u64>) -> (Vec<usize>, usize) {
 }
 
 impl Panel {
-    fn new(caption: &'static str, y_label: &'static str, lines: Vec<Line>, others: usize) -> Self {
+    fn new(
+        caption: &'static str,
+        y_label: &'static str,
+        (lines, others): (Vec<Line>, usize),
+    ) -> Self {
         Self {
             caption,
             y_label,
@@ -194,7 +193,7 @@ impl Panel {
         }
     }
 
-    fn write(&self, svg: &mut String, steps: &Steps, from_left: u32) -> fmt::Result {
+    fn write(&self, svg: &mut Svg, steps: &Steps, from_left: u32) {
         let (unit_s, x_label) = match steps.span_s() {
             1.0.. => (1.0, "time since the first flow started, s"),
             1e-3.. => (1e-3, "time since the first flow started, ms"),
@@ -209,15 +208,14 @@ impl Panel {
             x: Scale::linear(0.0..1.02 * steps.span_s() / unit_s),
             y: Scale::linear(0.0..1.05 * peak),
         };
-        chart.begin(svg, from_left)?;
-        for (line, colour) in self.lines.iter().zip(COLOURS) {
-            let values = line.values.iter().enumerate();
-            let points = values.map(|(step, value)| (steps.middle_s(step) / unit_s, *value));
-            chart.line(svg, points, &style(colour))?;
-        }
-        write_legend(svg, &self.legend())?;
-        svg.push_str("</g>\n");
-        Ok(())
+        chart.draw(svg, from_left, |svg| {
+            for (line, colour) in self.lines.iter().zip(COLOURS) {
+                let values = line.values.iter().enumerate();
+                let points = values.map(|(step, value)| (steps.middle_s(step) / unit_s, *value));
+                chart.line(svg, points, &style(colour));
+            }
+            write_legend(svg, &self.legend());
+        });
     }
 
     fn legend(&self) -> Vec<(String, String)> {

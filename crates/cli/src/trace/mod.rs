@@ -91,8 +91,7 @@ pub(crate) fn run(args: &DrawArgs, console: &Console) -> Result<(), Failure> {
     for (run, report) in runs.iter().zip(&reports) {
         console.say(described(run, report));
     }
-    let drawn = picture::draw(&runs).or_exit(Exit::Other, "drawing")?;
-    fs::write(&picture, drawn)
+    fs::write(&picture, picture::draw(&runs))
         .or_exit(Exit::Files, format_args!("writing {}", picture.display()))?;
     if runs.len() > picture::MOST_PANELS {
         let most = picture::MOST_PANELS;
@@ -116,7 +115,7 @@ pub(crate) fn draw_bytes(bytes: &[u8]) {
     for run in &runs {
         described(run, &RunReport::of(run));
     }
-    picture::draw(&runs).expect("a trace that can be read can be drawn");
+    picture::draw(&runs);
 }
 
 impl RunReport {

@@ -1,14 +1,13 @@
 //! Draws time against chunks as a picture (SVG), with a panel for each transfer.
 
 use std::collections::BTreeMap;
-use std::fmt::{self, Write as _};
 
 use farwrite_units::show::real;
 
 use super::read::{Kind, Mark, Number, Run, Side};
 use super::waits::shown;
 use crate::axis::Axis;
-use crate::svg::{GREY, LINE, begin, escaped};
+use crate::svg::{GREY, LINE, Svg, escaped};
 
 /// The maximum number of panels in a picture.
 pub(super) const MOST_PANELS: usize = 8;
@@ -55,28 +54,21 @@ impl Style {
 }
 
 /// Draws the first transfers.
-pub(super) fn draw(runs: &[Run]) -> Result<String, fmt::Error> {
+pub(super) fn draw(runs: &[Run]) -> String {
     let runs = &runs[..runs.len().min(MOST_PANELS)];
     let panels = u32::try_from(runs.len()).unwrap_or(0);
     let panel_height = TITLE + PLOT_HEIGHT + FOOTER;
-    let mut svg = String::new();
     let size = (WIDTH, TOP + panels * panel_height);
-    begin(&mut svg, size, "Chunks over time")?;
-    write_legend(&mut svg)?;
+    let mut svg = Svg::begin(size, "Chunks over time");
+    write_legend(&mut svg);
     for (number, run) in (0..).zip(runs) {
         let top = TOP + number * panel_height + TITLE;
-        writeln!(
-            svg,
-            r#"<g class="run" transform="translate({LEFT} {top})">"#
-        )?;
-        Panel::new(run).write(&mut svg)?;
-        writeln!(svg, "</g>")?;
+        svg.group("run", (LEFT, top), |svg| Panel::new(run).write(svg));
     }
-    svg.push_str("</svg>\n");
-    Ok(svg)
+    svg.finish()
 }
 
-fn write_legend(svg: &mut String) -> fmt::Result {
+fn write_legend(svg: &mut Svg) {
     for (place, style) in (0_u32..).zip(KINDS) {
         let x = LEFT + place * 168;
         let Style { label, colour, .. } = style;
@@ -84,9 +76,8 @@ fn write_legend(svg: &mut String) -> fmt::Result {
             svg,
             r##"<rect x="{x}" y="20" width="14" height="14" fill="{colour}"/><text x="{}" y="32" fill="{GREY}">{label}</text>"##,
             x + 20
-        )?;
+        );
     }
-    Ok(())
 }
 
 /// One transfer, from the view of one end.
@@ -131,7 +122,7 @@ impl<'a> Panel<'a> {
         }
     }
 
-    fn write(&self, svg: &mut String) -> fmt::Result {
+    fn write(&self, svg: &mut Svg) {
         let time = shown(self.run.end_ms - self.run.start_ms);
         let title = self.run.title.as_deref().map(escaped);
         let side = match self.side {
@@ -141,30 +132,32 @@ impl<'a> Panel<'a> {
         let title = title.map_or_else(|| side.to_owned(), |title| format!("{title}, {side}"));
         writeln!(
             svg,
-            r##"<text y="-12" font-weight="600">{title}: {time}</text>
-<rect width="{PLOT_WIDTH}" height="{PLOT_HEIGHT}" fill="#f6f8fa"/>
-<text x="-8" y="10" text-anchor="end" font-size="12" fill="{GREY}">{}</text>
-<text x="-8" y="{PLOT_HEIGHT}" text-anchor="end" font-size="12" fill="{GREY}">0</text>
-<text transform="translate(-56 {}) rotate(-90)" text-anchor="middle" fill="{GREY}">chunks</text>"##,
-            self.chunks,
-            PLOT_HEIGHT / 2
-        )?;
-        for style in KINDS {
-            match style.kind {
-                Kind::Arrived => self.write_arrived(svg, style.colour)?,
-                _ => self.write_marks(svg, &style)?,
-            }
-        }
-        self.axis.write_ticks(svg, PLOT_HEIGHT, Some("time"))?;
+            r#"<text y="-12" font-weight="600">{title}: {time}</text>"#
+        );
+        svg.background(PLOT_WIDTH, PLOT_HEIGHT, "#f6f8fa");
+        svg.label("end", -8, 10, self.chunks);
+        svg.label("end", -8, PLOT_HEIGHT, 0);
+        let middle = PLOT_HEIGHT / 2;
         writeln!(
             svg,
-            r##"<path d="M0 {PLOT_HEIGHT}h{PLOT_WIDTH}" stroke="{LINE}"/>"##
-        )
+            r#"<text transform="translate(-56 {middle}) rotate(-90)" text-anchor="middle" fill="{GREY}">chunks</text>"#
+        );
+        for style in KINDS {
+            match style.kind {
+                Kind::Arrived => self.write_arrived(svg, style.colour),
+                _ => self.write_marks(svg, &style),
+            }
+        }
+        self.axis.write_ticks(svg, PLOT_HEIGHT, Some("time"));
+        writeln!(
+            svg,
+            r#"<path d="M0 {PLOT_HEIGHT}h{PLOT_WIDTH}" stroke="{LINE}"/>"#
+        );
     }
 
     /// Writes the marks of one kind. Marks that meet in a column of pixels are joined, because a
     /// trace has far more marks than a picture has pixels.
-    fn write_marks(&self, svg: &mut String, style: &Style) -> fmt::Result {
+    fn write_marks(&self, svg: &mut Svg, style: &Style) {
         let mut columns: BTreeMap<u32, [bool; ROWS]> = BTreeMap::new();
         for mark in self.run.marks(style.kind) {
             let Some(rows) = self.rows(mark) else {
@@ -183,22 +176,22 @@ impl<'a> Panel<'a> {
             for (first, length, _) in rows.by_ref().filter(|(_, _, is_set)| *is_set) {
                 let height = half(length).max(f64::from(style.pixels));
                 let y = half(first) + half(length) / 2.0 - height / 2.0;
-                write!(path, "M{x} {y}v{height}")?;
+                path += &format!("M{x} {y}v{height}");
             }
         }
         if path.is_empty() {
-            return Ok(());
+            return;
         }
         let Style { colour, pixels, .. } = style;
         let name = format!("{:?}", style.kind).to_lowercase();
         writeln!(
             svg,
             r#"<path class="{name}" transform="translate(0.5 0)" d="{path}" stroke="{colour}" stroke-width="{pixels}"/>"#
-        )
+        );
     }
 
     /// Writes the number of chunks that have arrived, as a line.
-    fn write_arrived(&self, svg: &mut String, colour: &str) -> fmt::Result {
+    fn write_arrived(&self, svg: &mut Svg, colour: &str) {
         let mut arrived: BTreeMap<Number, u32> = BTreeMap::new();
         let mut sum = 0.0;
         let mut columns: BTreeMap<u32, f64> = BTreeMap::new();
@@ -212,12 +205,12 @@ impl<'a> Panel<'a> {
         let mut path = format!("M0 {PLOT_HEIGHT}");
         for (x, chunks) in columns {
             let y = f64::from(PLOT_HEIGHT) * (1.0 - (chunks / self.chunks).min(1.0));
-            write!(path, "H{x}V{y:.1}")?;
+            path += &format!("H{x}V{y:.1}");
         }
         writeln!(
             svg,
             r#"<path class="arrived" d="{path}" fill="none" stroke="{colour}"/>"#
-        )
+        );
     }
 
     fn column(&self, ms: f64) -> u32 {
