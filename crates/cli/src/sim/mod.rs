@@ -15,7 +15,7 @@ mod tables;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fs;
-use std::io;
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -187,95 +187,59 @@ fn write_results(
     outcomes: &[CaseOutcome],
     report: &Report,
 ) -> Result<(), Failure> {
+    let out = Results(&args.out);
     let json = serde_json::to_string_pretty(report).or_exit(Exit::Other, "writing JSON")?;
-    for (name, content) in [
-        // First: beside it, `check_out` knows plan.toml as one of results.
-        ("results.json", json.as_str()),
-        ("plan.toml", text),
-        ("runs.csv", &tables::runs(report)),
-        ("sizes.csv", &tables::sizes(report)),
-    ] {
-        write(&args.out.join(name), |file| {
-            io::Write::write_all(file, content.as_bytes())
-        })?;
-    }
-    write(&args.out.join("flows.csv"), |file| {
-        tables::write_flows(file, outcomes)
-    })?;
-    write(&args.out.join("queues.csv"), |file| {
-        tables::write_queues(file, outcomes)
-    })?;
-    let picture = completion::draw(report, outcomes).or_exit(Exit::Other, "drawing")?;
-    write_or_remove(
-        &args.out.join("completion.svg"),
-        picture,
-        |file, picture| io::Write::write_all(file, picture.as_bytes()),
-    )?;
+    // First: beside it, `check_out` knows plan.toml as one of results.
+    out.text("results.json", Some(&json))?;
+    out.text("plan.toml", Some(text))?;
+    out.text("runs.csv", Some(&tables::runs(report)))?;
+    out.text("sizes.csv", Some(&tables::sizes(report)))?;
+    out.file("flows.csv", Some(outcomes), tables::write_flows)?;
+    out.file("queues.csv", Some(outcomes), tables::write_queues)?;
+    let picture = completion::draw(report, outcomes);
+    out.text("completion.svg", picture.as_deref())?;
     let drawn = outcomes.iter().find(|at| at.case.number == args.picture);
-    let picture = drawn.map(|case| picture::draw(plan, case)).transpose();
-    let picture = picture.or_exit(Exit::Other, "drawing")?;
-    write_or_remove(&args.out.join("timeline.svg"), picture, |file, picture| {
-        io::Write::write_all(file, picture.as_bytes())
-    })?;
+    let picture = drawn.and_then(|case| picture::draw(plan, case));
+    out.text("timeline.svg", picture.as_deref())?;
     let parts = drawn.map(|case| plan.parts(&case.case)).transpose();
     let parts = parts.or_exit(Exit::Usage, "the plan")?;
-    write_or_remove(
-        &args.out.join("fct.txt"),
-        drawn.zip(parts.as_ref()),
-        |file, (case, parts)| tables::write_fct(file, case, &parts.host_of),
-    )?;
-    let recorded = drawn.zip(parts.as_ref()).and_then(|(case, parts)| {
+    let drawn_parts = drawn.zip(parts.as_ref());
+    out.file("fct.txt", drawn_parts, |file, (case, parts)| {
+        tables::write_fct(file, case, &parts.host_of)
+    })?;
+    let recorded = drawn_parts.and_then(|(case, parts)| {
         let outcome = case.outcome.as_ref().ok()?;
         Some((outcome, outcome.series.as_ref()?, parts))
     });
-    write_series(args, recorded)?;
-    write_or_remove(&args.out.join("refused.toml"), None, |_, ()| Ok(()))?;
+    write_series(&out, recorded)?;
+    out.text("refused.toml", None)?;
     let capture = drawn.and_then(|case| case.outcome.as_ref().ok()?.capture.as_ref());
-    write_or_remove(&args.out.join("capture.pcap"), capture, |file, capture| {
-        io::Write::write_all(file, capture.file())
+    out.file("capture.pcap", capture, |file, capture| {
+        file.write_all(capture.file())
     })?;
     let comparison = report.comparison.as_ref();
-    write_or_remove(
-        &args.out.join("compare.csv"),
-        comparison,
-        tables::write_compared,
-    )
+    out.file("compare.csv", comparison, tables::write_compared)
 }
 
 /// Writes the series of a run, or removes those of an earlier command.
 fn write_series(
-    args: &SimArgs,
+    out: &Results<'_>,
     recorded: Option<(&Outcome, &Series, &CaseParts)>,
 ) -> Result<(), Failure> {
-    write_or_remove(
-        &args.out.join("links.csv"),
-        recorded,
-        |file, (outcome, series, parts)| {
-            series::write_links(file, &outcome.depths, series, &parts.topology)
-        },
-    )?;
-    write_or_remove(
-        &args.out.join("rates.csv"),
-        recorded,
-        |file, (outcome, series, parts)| {
-            series::write_rates(file, &outcome.depths, series, parts.transport.mtu())
-        },
-    )?;
-    write_or_remove(
-        &args.out.join("events.csv"),
-        recorded,
-        |file, (_, series, parts)| series::write_events(file, series, &parts.topology),
-    )?;
-    let picture = recorded.map(|(outcome, series, parts)| {
+    out.file("links.csv", recorded, |file, (outcome, series, parts)| {
+        series::write_links(file, &outcome.depths, series, &parts.topology)
+    })?;
+    out.file("rates.csv", recorded, |file, (outcome, series, parts)| {
+        series::write_rates(file, &outcome.depths, series, parts.transport.mtu())
+    })?;
+    out.file("events.csv", recorded, |file, (_, series, parts)| {
+        series::write_events(file, series, &parts.topology)
+    })?;
+    let picture = recorded.and_then(|(outcome, series, parts)| {
         let mtu = parts.transport.mtu();
         series_picture::draw(&outcome.depths, series, &parts.topology, mtu)
     });
-    let picture = picture.transpose().or_exit(Exit::Other, "drawing")?;
-    write_or_remove(
-        &args.out.join("series.svg"),
-        picture.flatten(),
-        |file, picture| io::Write::write_all(file, picture.as_bytes()),
-    )
+    out.text("series.svg", picture.as_deref())
 }
 
 /// The refusal of a plan. The plan of options is written first, so that it can be changed.
@@ -369,31 +333,34 @@ fn run_all(
     Ok((outcomes, wrong.or_else(|| (!is_whole).then(interrupted))))
 }
 
-/// Writes a file if there is content for it, and otherwise removes the file of an earlier command.
-fn write_or_remove<T>(
-    path: &Path,
-    content: Option<T>,
-    fill: impl FnOnce(&mut io::BufWriter<fs::File>, T) -> io::Result<()>,
-) -> Result<(), Failure> {
-    if let Some(content) = content {
-        return write(path, |file| fill(file, content));
-    }
-    match fs::remove_file(path) {
-        Err(why) if why.kind() != io::ErrorKind::NotFound => {
-            Err(why).or_exit(Exit::Files, path.display())
-        }
-        _ => Ok(()),
-    }
-}
+/// The directory of results.
+struct Results<'a>(&'a Path);
 
-fn write(
-    path: &Path,
-    fill: impl FnOnce(&mut io::BufWriter<fs::File>) -> io::Result<()>,
-) -> Result<(), Failure> {
-    let filled = fs::File::create(path).and_then(|file| {
-        let mut file = io::BufWriter::new(file);
-        fill(&mut file)?;
-        io::Write::flush(&mut file)
-    });
-    filled.or_exit(Exit::Files, path.display())
+impl Results<'_> {
+    /// Writes a file if there is content for it, and otherwise removes the file of an earlier command.
+    fn file<T>(
+        &self,
+        name: &str,
+        content: Option<T>,
+        fill: impl FnOnce(&mut BufWriter<fs::File>, T) -> io::Result<()>,
+    ) -> Result<(), Failure> {
+        let path = self.0.join(name);
+        let ended = match content {
+            Some(content) => fs::File::create(&path).and_then(|file| {
+                let mut file = BufWriter::new(file);
+                fill(&mut file, content)?;
+                file.flush()
+            }),
+            None => match fs::remove_file(&path) {
+                Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(()),
+                removed => removed,
+            },
+        };
+        ended.or_exit(Exit::Files, path.display())
+    }
+
+    /// As [`Results::file`], for a text.
+    fn text(&self, name: &str, text: Option<&str>) -> Result<(), Failure> {
+        self.file(name, text, |file, text| file.write_all(text.as_bytes()))
+    }
 }
