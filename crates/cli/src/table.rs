@@ -26,6 +26,16 @@ pub(crate) fn lay_out<const COLUMNS: usize>(rows: &[[String; COLUMNS]], left: us
     text
 }
 
+/// A cell, which is empty without a value.
+pub(crate) fn cell(value: Option<impl ToString>) -> String {
+    value.map_or_else(String::new, |value| value.to_string())
+}
+
+/// A cell with a number that has these decimals, which is empty without one.
+pub(crate) fn decimals(value: Option<f64>, digits: usize) -> String {
+    value.map_or_else(String::new, |value| format!("{value:.digits$}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -200,33 +200,19 @@ fn ends(estimate: Estimate) -> Range<f64> {
 /// The names by which settings differ; if there is one setting, its transport.
 fn labels(settings: &[Setting]) -> Vec<String> {
     let names = |key: &Key| {
-        let loss = key
-            .loss
-            .map_or_else(String::new, |loss| format!("loss {loss}"));
-        [
-            &key.topology,
-            &key.workload,
-            &key.switch,
-            &key.transport,
-            &loss,
-        ]
-        .map(String::clone)
+        let loss = key.loss.map(|loss| format!("loss {loss}"));
+        let [a, b, c, d] = key.names().map(str::to_owned);
+        [a, b, c, d, loss.unwrap_or_default()]
     };
     let names: Vec<_> = settings.iter().map(|setting| names(&setting.key)).collect();
     let differs = |part: usize| names.iter().any(|at| at[part] != names[0][part]);
     let parts: Vec<_> = (0..5).filter(|part| differs(*part)).collect();
     let parts = if parts.is_empty() { vec![3] } else { parts };
-    names
-        .iter()
-        .map(|at| {
-            parts
-                .iter()
-                .map(|part| at[*part].as_str())
-                .collect::<Vec<_>>()
-                .join(" ")
-        })
-        .map(|label| label.trim().to_owned())
-        .collect()
+    let label = |names: &[String; 5]| {
+        let differing: Vec<_> = parts.iter().map(|part| names[*part].as_str()).collect();
+        differing.join(" ").trim().to_owned()
+    };
+    names.iter().map(label).collect()
 }
 
 fn ascending(mut values: Vec<f64>) -> Vec<f64> {

@@ -33,7 +33,7 @@ pub(super) struct StartCosts {
 }
 
 /// The properties that identify a run or a setting.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Key {
     pub(super) topology: String,
     pub(super) workload: String,
@@ -149,6 +149,11 @@ impl Report {
     ) -> Self {
         let run = |at: &CaseOutcome| Some(Run::new(plan, &at.case, at.outcome.as_ref().ok()?));
         let settings = outcomes.chunk_by(|one, other| one.case.setting == other.case.setting);
+        let start_costs = plan.start_costs().into_iter();
+        let start_cost = |(transport, text): (&str, String)| StartCosts {
+            transport: transport.to_owned(),
+            text,
+        };
         // The plan was read from this text.
         let table = toml::from_str(text).unwrap_or_default();
         Self {
@@ -157,14 +162,7 @@ impl Report {
             settings: settings
                 .map(|cases| Setting::new(plan, &table, cases))
                 .collect(),
-            start_costs: plan
-                .start_costs()
-                .into_iter()
-                .map(|(transport, text)| StartCosts {
-                    transport: transport.to_owned(),
-                    text,
-                })
-                .collect(),
+            start_costs: start_costs.map(start_cost).collect(),
             comparison: peer.map(|peer| peer.compare(plan, outcomes)),
         }
     }
@@ -181,11 +179,23 @@ impl Key {
             loss: case.loss,
         }
     }
+
+    /// The names of its parts.
+    pub(super) fn names(&self) -> [&str; 4] {
+        [
+            &self.topology,
+            &self.workload,
+            &self.switch,
+            &self.transport,
+        ]
+        .map(String::as_str)
+    }
 }
 
 impl Run {
     fn new(plan: &Plan, case: &Case, outcome: &Outcome) -> Self {
         let totals = &outcome.totals;
+        let slowdowns = outcome.measured().filter_map(FlowOutcome::slowdown);
         Self {
             run: case.number,
             key: Key::new(plan, case),
@@ -194,12 +204,7 @@ impl Run {
             done: outcome.done(),
             failed: outcome.failed(),
             fct_us: Spread::of(outcome.measured().filter_map(fct_us).collect()),
-            slowdown: Spread::of(
-                outcome
-                    .measured()
-                    .filter_map(FlowOutcome::slowdown)
-                    .collect(),
-            ),
+            slowdown: Spread::of(slowdowns.collect()),
             last_done_us: outcome.last_done_ns().map(|ns| real(ns) / 1e3),
             packets: outcome.packets(),
             repeated: outcome.repeated(),

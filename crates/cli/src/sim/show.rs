@@ -6,7 +6,7 @@ use farwrite_experiment::other_simulators::Found;
 
 use super::compare::{ComparedFlow, ComparedSetting, ComparedSize, Comparison};
 use super::report::{Estimate, Key, Report, Run, Setting, Spread};
-use crate::table::lay_out;
+use crate::table::{cell, decimals, lay_out};
 use farwrite_units::show::{Bytes, Rate};
 
 /// A table of all settings, and the location of the other results.
@@ -86,27 +86,12 @@ fn endless(report: &Report) -> String {
 
 fn runs_of<'a>(report: &'a Report, setting: &'a Setting) -> impl Iterator<Item = &'a Run> {
     let runs = report.runs.iter();
-    runs.filter(|run| is_of(&run.key, &setting.key))
-}
-
-fn is_of(one: &Key, other: &Key) -> bool {
-    (&one.topology, &one.workload, &one.switch, &one.transport)
-        == (
-            &other.topology,
-            &other.workload,
-            &other.switch,
-            &other.transport,
-        )
-        && one.loss == other.loss
+    runs.filter(|run| run.key == setting.key)
 }
 
 fn name(key: &Key) -> String {
-    let loss = key
-        .loss
-        .map_or_else(String::new, |loss| format!(" loss {loss}"));
-    let names = [&key.topology, &key.workload, &key.switch, &key.transport];
-    let names = names.map(String::as_str).join(" ");
-    format!("{names}{loss}")
+    let loss = key.loss.map(|loss| format!(" loss {loss}"));
+    key.names().join(" ") + &loss.unwrap_or_default()
 }
 
 fn row(report: &Report, setting: &Setting) -> [String; 10] {
@@ -211,18 +196,14 @@ fn apart(setting: &ComparedSetting) -> String {
     ];
     let mut rows = vec![head.map(str::to_owned)];
     rows.extend(setting.most_apart.iter().map(|row| {
-        let cell = |value: Option<f64>, digits: usize| {
-            value.map_or_else(String::new, |value| format!("{value:.digits$}"))
-        };
         [
             format!("host {} to host {}", row.src, row.dst),
             row.run.to_string(),
-            row.flow.map_or_else(String::new, |flow| flow.to_string()),
-            row.bytes
-                .map_or_else(String::new, |bytes| bytes.to_string()),
-            cell(row.ours_us, 1),
-            cell(row.theirs_us, 1),
-            cell(row.ratio(), 3),
+            cell(row.flow),
+            cell(row.bytes),
+            decimals(row.ours_us, 1),
+            decimals(row.theirs_us, 1),
+            decimals(row.ratio(), 3),
         ]
     }));
     match rows.len() {

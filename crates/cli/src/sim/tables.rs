@@ -8,6 +8,7 @@ use farwrite_experiment::{EndedBy, Flow, FlowOutcome};
 
 use super::compare::{ComparedFlow, Comparison};
 use super::report::{Estimate, Key, Report, Run, Setting, SizeClass, Spread};
+use crate::table::{cell, decimals};
 
 const KEY: &str = "topology,workload,switch,transport,loss";
 
@@ -30,8 +31,7 @@ fn row(run: &Run) -> String {
     let head = [run.run.to_string(), key(&run.key), run.seed.to_string()];
     let flows = [run.flows, run.done, run.failed].map(|count| count.to_string());
     let times = [spread(run.fct_us), spread(run.slowdown)];
-    let last_us = run.last_done_us.map(|us| format!("{us:.3}"));
-    let last = [last_us.unwrap_or_default()];
+    let last = [decimals(run.last_done_us, 3)];
     let counts = [
         run.packets,
         run.repeated,
@@ -47,9 +47,8 @@ fn row(run: &Run) -> String {
         run.pfc_frames,
     ];
     let counts = counts.map(|count| count.to_string());
-    let endless_bps = run.endless_bps.map(|bps| format!("{bps:.0}"));
     let tail = [
-        endless_bps.unwrap_or_default(),
+        decimals(run.endless_bps, 0),
         format!("{:.3}", run.pfc_stopped_us),
         run.path_changes.to_string(),
         run.box_repairs.to_string(),
@@ -81,13 +80,11 @@ pub(super) fn sizes(report: &Report) -> String {
 }
 
 fn sized_row(setting: &Setting, sized: &SizeClass) -> String {
-    let up_to = sized
-        .up_to_bytes
-        .map_or_else(|| "all".to_owned(), |bytes| bytes.to_string());
+    let up_to = sized.up_to_bytes.map(|bytes| bytes.to_string());
     let head = [
         key(&setting.key),
         setting.seeds.to_string(),
-        up_to,
+        up_to.unwrap_or_else(|| "all".to_owned()),
         sized.flows.to_string(),
     ];
     let estimates = [
@@ -184,46 +181,38 @@ pub(super) fn write_compared<W: Write>(file: &mut W, comparison: &Comparison) ->
 }
 
 fn compared_cells(row: &ComparedFlow) -> String {
-    let number = |value: Option<usize>| value.map_or_else(String::new, |value| value.to_string());
-    let time = |us: Option<f64>| us.map_or_else(String::new, |us| format!("{us:.3}"));
     [
         row.run.to_string(),
-        number(row.flow),
-        number(row.line),
+        cell(row.flow),
+        cell(row.line),
         row.src.to_string(),
         row.dst.to_string(),
-        row.bytes
-            .map_or_else(String::new, |bytes| bytes.to_string()),
-        time(row.planned_us),
-        time(row.their_start_us),
-        time(row.ours_us),
-        time(row.theirs_us),
-        row.ratio()
-            .map_or_else(String::new, |ratio| format!("{ratio:.4}")),
+        cell(row.bytes),
+        decimals(row.planned_us, 3),
+        decimals(row.their_start_us, 3),
+        decimals(row.ours_us, 3),
+        decimals(row.theirs_us, 3),
+        decimals(row.ratio(), 4),
         row.found.name().to_owned(),
     ]
     .join(",")
 }
 
 fn flow_cells(flow: &Flow, outcome: &FlowOutcome, end_ns: u64) -> String {
-    let whole = |value: Option<u64>| value.map_or_else(String::new, |value| value.to_string());
-    let real = |value: Option<f64>, digits: usize| {
-        value.map_or_else(String::new, |value| format!("{value:.digits$}"))
-    };
     [
         flow.src.to_string(),
         flow.dst.to_string(),
         // As in the file of the flow: 0 for one without an end.
         if flow.is_endless() { 0 } else { flow.bytes }.to_string(),
-        whole(outcome.start_ns),
-        whole(outcome.time_ns()),
-        real(outcome.ideal_ns, 1),
-        real(outcome.slowdown(), 4),
+        cell(outcome.start_ns),
+        cell(outcome.time_ns()),
+        decimals(outcome.ideal_ns, 1),
+        decimals(outcome.slowdown(), 4),
         outcome.packets.to_string(),
         outcome.repeated.to_string(),
         outcome.timeouts.to_string(),
         outcome.missing_bytes.to_string(),
-        real(outcome.endless_goodput_bps(end_ns), 0),
+        decimals(outcome.endless_goodput_bps(end_ns), 0),
         u8::from(outcome.is_measured).to_string(),
         outcome.end.name().to_owned(),
         outcome.ended_by.map_or("", EndedBy::name).to_owned(),
@@ -232,10 +221,8 @@ fn flow_cells(flow: &Flow, outcome: &FlowOutcome, end_ns: u64) -> String {
 }
 
 fn key(key: &Key) -> String {
-    let names = [&key.topology, &key.workload, &key.switch, &key.transport];
-    let quoted = names.map(|name| format!("\"{}\"", name.replace('"', "\"\"")));
-    let loss = key.loss.map_or_else(String::new, |loss| loss.to_string());
-    format!("{},{loss}", quoted.join(","))
+    let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
+    format!("{},{}", key.names().map(quoted).join(","), cell(key.loss))
 }
 
 fn spread(spread: Option<Spread>) -> String {
@@ -246,8 +233,5 @@ fn spread(spread: Option<Spread>) -> String {
 }
 
 fn estimate(estimate: Estimate) -> String {
-    let half = estimate
-        .ci95
-        .map_or_else(String::new, |half| format!("{half:.4}"));
-    format!("{:.4},{half}", estimate.mean)
+    format!("{:.4},{}", estimate.mean, decimals(estimate.ci95, 4))
 }
