@@ -54,13 +54,8 @@ struct BridgeArgs {
     /// The priority, 0 to 7, that PFC frames pause on the near side when packets queue up before the
     /// far interface. `farwrite netrt` also pauses it, or the priority in the VLAN tags of the packets, while it
     /// repeats many packets
-    #[arg(
-        long,
-        value_name = "PRIORITY",
-        default_value = "3",
-        conflicts_with = "mark"
-    )]
-    #[arg(value_parser = clap::value_parser!(u8).range(..=7))]
+    #[arg(long, value_name = "PRIORITY", default_value = "3")]
+    #[arg(conflicts_with = "mark", value_parser = clap::value_parser!(u8).range(..=7))]
     pause: u8,
     /// Mark packets with congestion experienced instead, when more than this queues up, such as 64KiB
     #[arg(long, value_name = "BYTES", value_parser = parse_count)]

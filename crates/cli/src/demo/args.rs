@@ -80,19 +80,12 @@ pub(crate) struct DemoArgs {
     #[arg(value_parser = clap::value_parser!(u32).range(1..=64), allow_hyphen_values = true)]
     pub(crate) chunk: u32,
     /// Determines the data and the losses
-    #[arg(
-        long,
-        value_name = "N",
-        default_value = "1",
-        allow_hyphen_values = true
-    )]
+    #[arg(long, value_name = "N", default_value = "1")]
+    #[arg(allow_hyphen_values = true)]
     pub(crate) seed: u64,
     /// Schemes to run, in this order
-    #[arg(
-        long,
-        value_name = "NAME,...",
-        default_value = "sr-rto,sr-nack,gbn,ec-xor:32,8,ec-mds:32,8"
-    )]
+    #[arg(long, value_name = "NAME,...")]
+    #[arg(default_value = "sr-rto,sr-nack,gbn,ec-xor:32,8,ec-mds:32,8")]
     pub(crate) scheme: List<ExactScheme>,
     #[command(flatten)]
     pub(crate) trace: TraceArgs,

@@ -67,11 +67,8 @@ the other end and neither is, the data go through ssh, and a warning says what t
 pub(crate) struct ForwardArgs {
     /// As of ssh: connections to PORT of this machine go to HOST:PORT, as the other machine sees it. May be
     /// repeated
-    #[arg(
-        short = 'L',
-        value_name = "[BIND:]PORT:HOST:PORT",
-        required_unless_present = "listen"
-    )]
+    #[arg(short = 'L', value_name = "[BIND:]PORT:HOST:PORT")]
+    #[arg(required_unless_present = "listen")]
     forwards: Vec<Forward>,
     /// Connect to a `farwrite forward --listen`, without ssh; without a port, 4792
     #[arg(long, value_name = "HOST[:PORT]", value_parser = parse_target)]

@@ -69,14 +69,8 @@ pub(crate) struct PerfArgs {
     #[arg(value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) tx_depth: u16,
     /// RC: losses are repaired by --scheme. UC: they are not repaired
-    #[arg(
-        short,
-        long,
-        value_enum,
-        value_name = "TYPE",
-        default_value = "RC",
-        ignore_case = true
-    )]
+    #[arg(short, long, value_enum, value_name = "TYPE", default_value = "RC")]
+    #[arg(ignore_case = true)]
     pub(crate) connection: Connection,
     /// The scheme that repairs losses, such as sr-nack, sr-rto or ec-mds:32,8
     #[arg(long, value_name = "SCHEME", default_value = "sr-nack", value_parser = parse_scheme)]
@@ -111,35 +105,21 @@ pub(crate) struct PerfArgs {
     #[arg(value_parser = parse_limit)]
     pub(crate) limit_bw: Option<f64>,
     /// Fail with exit code 1 if a rate of messages is lower, in millions a second
-    #[arg(
-        short = 'y',
-        long = "limit_msgrate",
-        alias = "limit-msgrate",
-        value_name = "MPPS"
-    )]
-    #[arg(value_parser = parse_limit)]
+    #[arg(short = 'y', long = "limit_msgrate", alias = "limit-msgrate")]
+    #[arg(value_name = "MPPS", value_parser = parse_limit)]
     pub(crate) limit_msgrate: Option<f64>,
     /// Write the report as JSON to a file
     #[arg(long = "out_json", alias = "out-json")]
     pub(crate) out_json: bool,
     /// The file of `--out_json`
-    #[arg(
-        long = "out_json_file",
-        alias = "out-json-file",
-        value_name = "FILE",
-        requires = "out_json"
-    )]
-    #[arg(default_value = "perftest_out.json")]
+    #[arg(long = "out_json_file", alias = "out-json-file", value_name = "FILE")]
+    #[arg(requires = "out_json", default_value = "perftest_out.json")]
     pub(crate) out_json_file: PathBuf,
     /// RDMA device of this machine for the data, instead of UDP sockets: its name, /PORT for a port other
     /// than 1, @ADDRESS for an entry of its table of GIDs. The data are not sealed then. The other end may
     /// use a device or a UDP socket. See docs/rdma.md
-    #[arg(
-        short = 'd',
-        long,
-        visible_alias = "ib-dev",
-        value_name = "NAME[/PORT][@ADDRESS]"
-    )]
+    #[arg(short = 'd', long, visible_alias = "ib-dev")]
+    #[arg(value_name = "NAME[/PORT][@ADDRESS]")]
     pub(crate) device: Option<VerbsConfig>,
     #[command(flatten)]
     pub(crate) key: KeyArgs,

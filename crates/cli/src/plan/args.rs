@@ -67,29 +67,16 @@ pub(crate) struct PlanArgs {
     #[arg(conflicts_with_all = ["senders", "all"])]
     pub(crate) collective: Option<RingCollective>,
     /// File with the sites and the paths between them, in the format below
-    #[arg(
-        long,
-        value_name = "FILE",
-        requires = "collective",
-        conflicts_with = "link"
-    )]
+    #[arg(long, value_name = "FILE", requires = "collective")]
+    #[arg(conflicts_with = "link")]
     pub(crate) paths: Option<PathBuf>,
     /// Senders that share the rate of the path equally, each with such a message: 1 to 65536
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 1,
-        allow_hyphen_values = true
-    )]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=65536))]
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(allow_hyphen_values = true, value_parser = clap::value_parser!(u32).range(1..=65536))]
     pub(crate) senders: u32,
     /// The time to minimize: mean, p99, p99.9 or another percentile
-    #[arg(
-        long,
-        value_name = "WHAT",
-        default_value = "mean",
-        allow_hyphen_values = true
-    )]
+    #[arg(long, value_name = "WHAT", default_value = "mean")]
+    #[arg(allow_hyphen_values = true)]
     pub(crate) objective: Objective,
     /// Maximum parity of a full group, as a share of its data: 0 to 1000%. A short last group, and so a
     /// short message, has as many parity chunks as a full group
@@ -99,8 +86,7 @@ pub(crate) struct PlanArgs {
     /// Cores for coding at each end, at the paper's speeds; 0 excludes erasure coding. The default is
     /// what endpoints use
     #[arg(long, value_name = "N", default_value_t = Coding::default().cores)]
-    #[arg(value_parser = parse_cores)]
-    #[arg(allow_hyphen_values = true)]
+    #[arg(value_parser = parse_cores, allow_hyphen_values = true)]
     pub(crate) cores: f64,
     /// Schemes to choose from: sr-nack, sr-rto, gbn, ec-mds:K,M, ec-xor:K,M; without it, all, with
     /// K from 4 to 128 and M from 1 to 32

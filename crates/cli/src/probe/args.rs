@@ -61,13 +61,8 @@ pub(crate) struct ProbeArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) psk_file: Option<PathBuf>,
     /// Flows that send the packets, each with its own UDP port: 1 to 64
-    #[arg(
-        long,
-        value_name = "N",
-        default_value = "16",
-        allow_hyphen_values = true
-    )]
-    #[arg(value_parser = clap::value_parser!(u16).range(1..=64))]
+    #[arg(long, value_name = "N", default_value = "16")]
+    #[arg(allow_hyphen_values = true, value_parser = clap::value_parser!(u16).range(1..=64))]
     flows: u16,
     /// UDP payload sizes at which losses are counted: 72 to 9168 bytes [default: those of
     /// 1KiB,2KiB,4KiB,8KiB that fit into the path's MTU]
@@ -79,13 +74,8 @@ pub(crate) struct ProbeArgs {
     #[arg(allow_hyphen_values = true)]
     rates: Vec<u64>,
     /// How often each size is sent at each rate: 1 to 200
-    #[arg(
-        long,
-        value_name = "N",
-        default_value = "5",
-        allow_hyphen_values = true
-    )]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=200))]
+    #[arg(long, value_name = "N", default_value = "5")]
+    #[arg(allow_hyphen_values = true, value_parser = clap::value_parser!(u32).range(1..=200))]
     trials: u32,
     /// Maximum share of the path's rate that the probe uses on average: above 0, to 100%
     #[arg(long, value_name = "SHARE", default_value = "10%", value_parser = parse_part)]

@@ -50,12 +50,8 @@ pub(super) struct BenchArgs {
     bytes: u64,
     /// Lost data chunks of each group to rebuild; without it, 1, 4 and 8, as far as the code
     /// repairs them
-    #[arg(
-        long,
-        value_name = "N,...",
-        value_delimiter = ',',
-        allow_hyphen_values = true
-    )]
+    #[arg(long, value_name = "N,...", value_delimiter = ',')]
+    #[arg(allow_hyphen_values = true)]
     lost: Option<Vec<usize>>,
     /// Threads to compute on
     #[arg(long, value_name = "N", default_value = "1")]
