@@ -479,86 +479,64 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_refused_with_a_reason() {
-        refused(&[
-            ("", "<--namespaces <A> <B>|--devices <A> <B>>"),
-            ("--namespaces a", "2 values"),
-            ("--namespaces a a", "packets would not leave"),
-            ("--devices tun0 tun0", "name two of them"),
-            ("--namespaces a b --queue 10ms", "give --rate"),
-            ("--namespaces a b --ecn 10ms", "give --rate"),
-            ("--namespaces a b --rate 1GB", "bits a second"),
-            ("--namespaces a b --ip-mtu 100", "1280"),
-            ("--namespaces a b --queue 10x", "like 1MB, 40ms or 1000p"),
-            ("--namespaces a b --loss 2", "0 to 0.5"),
-            ("--namespaces a b --bit-errors 0.01", "0 to 0.001"),
-            (
-                "--namespaces a b --bit-errors 1e-7 --loss 1%",
-                "cannot be used with",
-            ),
-            ("--namespaces a b --burst 2GB", "like 2ms"),
-            ("--namespaces a b --burst 0.5", "1 to 1e6"),
-            ("--namespaces a b --reorder 1%", "1%:2ms"),
-            ("--namespaces a b --reorder 200%:1ms", "0 to 0.5"),
-            (
-                "--namespaces a b --vary uniform:100h",
-                "a delay lies in 0s to 10s",
-            ),
-            ("--namespaces a b --rate 7kbit", "8kbit to 100Gbit"),
-            ("--namespaces a b --vary 10ms", "uniform:10ms/30ms"),
-            (
-                "--namespaces a b --vary normal:3ms/30ms",
-                "normal:3ms..10ms/30ms",
-            ),
-            ("--namespaces a b --vary spikes:20ms", "spikes:5%:20ms/10ms"),
-            ("--namespaces a b --vary uniform:10ms/1x", "a time"),
-            ("--namespaces a b --vary uniform:11s", "0s to 10s"),
-            ("--namespaces a b --police 10Mbit", "10Mbit:24kB"),
-            (
-                "--namespaces a b --trace /no/such/file",
-                "/no/such/file: No such file",
-            ),
-            (
-                "--namespaces a b --trace Cargo.toml",
-                "Cargo.toml: line 1: \"[package]\" is no time",
-            ),
-            (
-                "--namespaces a b --trace x --rate 1Mbit",
-                "cannot be used with",
-            ),
-            (
-                "--namespaces a b --addresses 10.0.0.1 10.0.0.2",
-                "10.77.0.1/24",
-            ),
-            (
-                "--namespaces a b --addresses 10.0.0.1/33 10.0.0.2/24",
-                "10.77.0.1/24",
-            ),
-            ("--namespaces a b --ecn 5ms..1MB:2", "a share"),
-            ("--namespaces a b --ecn 5ms..:0.1", "like 1MB, 40ms"),
-        ]);
+        refused(
+            r#"
+            => <--namespaces <A> <B>|--devices <A> <B>>
+            --namespaces a => 2 values
+            --namespaces a a => packets would not leave
+            --devices tun0 tun0 => name two of them
+            --namespaces a b --queue 10ms => give --rate
+            --namespaces a b --ecn 10ms => give --rate
+            --namespaces a b --rate 1GB => bits a second
+            --namespaces a b --ip-mtu 100 => 1280
+            --namespaces a b --queue 10x => like 1MB, 40ms or 1000p
+            --namespaces a b --loss 2 => 0 to 0.5
+            --namespaces a b --bit-errors 0.01 => 0 to 0.001
+            --namespaces a b --bit-errors 1e-7 --loss 1% => cannot be used with
+            --namespaces a b --burst 2GB => like 2ms
+            --namespaces a b --burst 0.5 => 1 to 1e6
+            --namespaces a b --reorder 1% => 1%:2ms
+            --namespaces a b --reorder 200%:1ms => 0 to 0.5
+            --namespaces a b --vary uniform:100h => a delay lies in 0s to 10s
+            --namespaces a b --rate 7kbit => 8kbit to 100Gbit
+            --namespaces a b --vary 10ms => uniform:10ms/30ms
+            --namespaces a b --vary normal:3ms/30ms => normal:3ms..10ms/30ms
+            --namespaces a b --vary spikes:20ms => spikes:5%:20ms/10ms
+            --namespaces a b --vary uniform:10ms/1x => a time
+            --namespaces a b --vary uniform:11s => 0s to 10s
+            --namespaces a b --police 10Mbit => 10Mbit:24kB
+            --namespaces a b --trace /no/such/file => /no/such/file: No such file
+            --namespaces a b --trace Cargo.toml => Cargo.toml: line 1: "[package]" is no time
+            --namespaces a b --trace x --rate 1Mbit => cannot be used with
+            --namespaces a b --addresses 10.0.0.1 10.0.0.2 => 10.77.0.1/24
+            --namespaces a b --addresses 10.0.0.1/33 10.0.0.2/24 => 10.77.0.1/24
+            --namespaces a b --ecn 5ms..1MB:2 => a share
+            --namespaces a b --ecn 5ms..:0.1 => like 1MB, 40ms
+            "#,
+        );
     }
 
     #[test]
     fn changes_that_make_no_sense_are_refused_with_a_reason() {
-        refused(&[
-            ("--namespaces a b --step 10s", "10s:rate=250Mbit"),
-            ("--namespaces a b --step 10s:loss=1%", "rate, rtt, delay"),
-            ("--namespaces a b --step x:rate=1Gbit", "a time"),
-            (
-                "--namespaces a b --back rtt=1ms",
-                "rate, delay, queue, loss",
-            ),
-            ("--namespaces a b --step 1s:rate=1Mbit", "give --rate"),
-            ("--namespaces a b --step 1s:rate=1Mbit,rate=2Mbit", "again"),
-            ("--namespaces a b --back loss=0,loss=1%", "again"),
-            ("--namespaces a b --back trace=x,rate=1Mbit", "not both"),
-            ("--namespaces a b --step 1s:up.rate=1Mbit", "back.rate"),
-        ]);
+        refused(
+            "
+            --namespaces a b --step 10s => 10s:rate=250Mbit
+            --namespaces a b --step 10s:loss=1% => rate, rtt, delay
+            --namespaces a b --step x:rate=1Gbit => a time
+            --namespaces a b --back rtt=1ms => rate, delay, queue, loss
+            --namespaces a b --step 1s:rate=1Mbit => give --rate
+            --namespaces a b --step 1s:rate=1Mbit,rate=2Mbit => again
+            --namespaces a b --back loss=0,loss=1% => again
+            --namespaces a b --back trace=x,rate=1Mbit => not both
+            --namespaces a b --step 1s:up.rate=1Mbit => back.rate
+            ",
+        );
     }
 
-    /// Checks the reasons for which arguments are refused.
-    fn refused(cases: &[(&str, &str)]) {
-        for (arguments, want) in cases {
+    /// Checks the reasons for which arguments are refused: each line has arguments and a reason.
+    fn refused(cases: &str) {
+        for case in cases.trim().lines() {
+            let (arguments, want) = case.split_once("=> ").expect("a case");
             let told = config(arguments).expect_err(arguments);
             assert!(told.contains(want), "{want:?} is not in {told:?}");
         }

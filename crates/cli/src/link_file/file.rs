@@ -277,67 +277,38 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_told_with_field_and_value() {
-        for (text, told) in [
-            (
-                "rate = \"400GB/s\"",
-                "rate = \"400GB/s\": GB could mean bytes",
-            ),
-            ("rate = -1", "rate = -1: a rate lies in 1kbit to 1000Tbit"),
-            ("rate = nan", "rate = NaN: "),
-            ("rtt = 25", "rtt = 25: not a time; write it like 25ms"),
-            ("rtt = \"0s\"", "rtt = \"0s\": a round trip lies above 0"),
-            ("rtt = \"1s\"\ndistance = \"1km\"", "rtt and distance"),
-            (
-                "distance = 3750",
-                "distance = 3750: not a distance; write it like 3750km",
-            ),
-            ("signal = \"fibre\"", "without distance"),
-            (
-                "distance = \"1km\"\nsignal = \"copper\"",
-                "signal = \"copper\"",
-            ),
-            ("loss_chunk = 2", "loss_chunk = 2: a loss lies in 0 to 0.99"),
-            ("loss_chunk = true", "line 1: invalid type: boolean `true`"),
-            (
-                "loss_chunk = [1]",
-                "expected a number, or text, in \"loss_chunk = [1]\"",
-            ),
-            ("mean_burst_chunks = 0.5", "mean_burst_chunks = 0.5: "),
-            (
-                "mean_burst_packets = \"2ms\"",
-                "mean_burst_packets = \"2ms\": want a number",
-            ),
-            ("mean_burst_time = 2", "mean_burst_time = 2: not a time"),
-            (
-                "mean_burst_time = \"2ms\"\nmean_burst_packets = 2",
-                "mean_burst_packets and mean_burst_time",
-            ),
-            ("chunk = \"0\"", "chunk = \"0\": "),
-            ("mtu = 4097", "mtu = 4097: an MTU is a multiple of 4"),
-            (
-                "bandwidth = 1",
-                "unknown field `bandwidth`, expected one of `rate`, `rtt`",
-            ),
-            (
-                "reordering_packets = -1",
-                "reordering_packets = -1: an extent",
-            ),
-            (
-                "reordering_time = \"1h\"",
-                "reordering_time = \"1h\": a round trip lies in",
-            ),
-            (
-                "measured = 2026-03-01T12:00:00Z",
-                "line 1: write a moment in quotes, in \"measured",
-            ),
-            (
-                "rate = 10000000000000000000",
-                "rate = 10000000000000000000: a rate lies in 1kbit",
-            ),
-            ("measured = \"today\"", "measured = \"today\": not a moment"),
-            ("rate = \"1Gbit\"\nrate = 2", "line 2: duplicate key"),
-            ("rate = \"1Gbit\"\n= 2", "line 2: "),
-        ] {
+        // Each line has a text, whose lines a semicolon divides, and what is told.
+        let cases = r#"
+            rate = "400GB/s" => rate = "400GB/s": GB could mean bytes
+            rate = -1 => rate = -1: a rate lies in 1kbit to 1000Tbit
+            rate = nan => rate = NaN:
+            rtt = 25 => rtt = 25: not a time; write it like 25ms
+            rtt = "0s" => rtt = "0s": a round trip lies above 0
+            rtt = "1s"; distance = "1km" => rtt and distance
+            distance = 3750 => distance = 3750: not a distance; write it like 3750km
+            signal = "fibre" => without distance
+            distance = "1km"; signal = "copper" => signal = "copper"
+            loss_chunk = 2 => loss_chunk = 2: a loss lies in 0 to 0.99
+            loss_chunk = true => line 1: invalid type: boolean `true`
+            loss_chunk = [1] => expected a number, or text, in "loss_chunk = [1]"
+            mean_burst_chunks = 0.5 => mean_burst_chunks = 0.5:
+            mean_burst_packets = "2ms" => mean_burst_packets = "2ms": want a number
+            mean_burst_time = 2 => mean_burst_time = 2: not a time
+            mean_burst_time = "2ms"; mean_burst_packets = 2 => mean_burst_packets and mean_burst_time
+            chunk = "0" => chunk = "0":
+            mtu = 4097 => mtu = 4097: an MTU is a multiple of 4
+            bandwidth = 1 => unknown field `bandwidth`, expected one of `rate`, `rtt`
+            reordering_packets = -1 => reordering_packets = -1: an extent
+            reordering_time = "1h" => reordering_time = "1h": a round trip lies in
+            measured = 2026-03-01T12:00:00Z => line 1: write a moment in quotes, in "measured
+            rate = 10000000000000000000 => rate = 10000000000000000000: a rate lies in 1kbit
+            measured = "today" => measured = "today": not a moment
+            rate = "1Gbit"; rate = 2 => line 2: duplicate key
+            rate = "1Gbit"; = 2 => line 2:
+        "#;
+        for case in cases.trim().lines() {
+            let (text, told) = case.trim().split_once(" => ").expect("a case");
+            let text = &text.replace("; ", "\n");
             let error = parse(text).expect_err(text);
             assert!(error.contains(told), "{told:?} is not in {error:?}");
         }

@@ -372,37 +372,18 @@ mod tests {
 
     #[test]
     fn what_is_missing_or_does_not_fit_is_named() {
-        let without = [
-            (
-                Description {
-                    rate_bps: None,
-                    ..DESCRIPTION
-                },
-                "--rate",
-            ),
-            (
-                Description {
-                    rtt_s: None,
-                    ..DESCRIPTION
-                },
-                "--distance",
-            ),
-            (
-                Description {
-                    loss: None,
-                    ..DESCRIPTION
-                },
-                "--loss-packet",
-            ),
-            (
-                Description {
-                    burst: Some((Unit::Chunks, 2.0)),
-                    ..DESCRIPTION
-                },
-                "mean_burst_packets",
-            ),
-        ];
-        for (described, named) in without {
+        let but = |change: fn(&mut Description)| {
+            let mut described = DESCRIPTION;
+            change(&mut described);
+            described
+        };
+        let in_chunks = |it: &mut Description| it.burst = Some((Unit::Chunks, 2.0));
+        for (described, named) in [
+            (but(|it| it.rate_bps = None), "--rate"),
+            (but(|it| it.rtt_s = None), "--distance"),
+            (but(|it| it.loss = None), "--loss-packet"),
+            (but(in_chunks), "mean_burst_packets"),
+        ] {
             let error = PlannedPath::new(described, None).expect_err(named);
             assert!(error.contains(named), "{error}");
         }

@@ -208,59 +208,28 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_told_with_its_place() {
-        let ab = path("ends = [\"a\", \"b\"]", "");
-        let of_line = |line: &str| ab.replace("rate = \"1Gbit\"", line);
-        for (text, told) in [
-            (
-                "sites = [\"a\"]".to_owned(),
-                "sites has 1: a ring has 2 to 64 sites",
-            ),
-            (
-                "sites = [\"a\",\n\"a\"]".to_owned(),
-                "line 2: the site \"a\" is there twice",
-            ),
-            (
-                "sites = [\"\", \"a\"]".to_owned(),
-                "line 1: the name \"\": want 1 to 64",
-            ),
-            (format!("{SITES}site = 1"), "line 2: unknown field `site`"),
-            (
-                format!("{SITES}{ab}"),
-                "no path from a to c: add a [[path]] with ends = [\"a\", \"c\"]",
-            ),
-            (
-                format!("{SITES}{}", path("ends = [\"a\", \"a\"]", "")),
-                "line 2: the path from a to a leads to itself",
-            ),
-            (
-                format!("{SITES}{}", path("ends = [\"a\", \"x\"]", "")),
-                "line 2: ends names \"x\": that is none of the sites",
-            ),
-            (
-                format!("{SITES}{}", path("from = \"a\"", "")),
-                "line 2: a path has ends",
-            ),
-            (
-                format!("{SITES}{ab}{ab}"),
-                "line 8: the path from a to b is there twice",
-            ),
-            (
-                format!("{SITES}{}", of_line("rate = \"0Gbit\"")),
-                "line 2: the path from a to b: rate = \"0Gbit\": a rate lies in",
-            ),
-            (
-                format!("{SITES}{}", of_line("bandwidth = 1")),
-                "the path from a to b: unknown field `bandwidth`",
-            ),
-            (
-                format!("{SITES}{}", ab.replace("1e-4", "1.5")),
-                "the path from a to b: loss_packet = 1.5: a loss lies in 0 to 0.99",
-            ),
-            (
-                format!("{SITES}{}", path("ends = [\"a\", \"b\"]", "name = 1")),
-                "name = 1: want text",
-            ),
-        ] {
+        // Each line has a text, whose lines a bar divides, and what is told.
+        let cases = r#"
+            sites = ["a"] => sites has 1: a ring has 2 to 64 sites
+            sites = ["a", | "a"] => line 2: the site "a" is there twice
+            sites = ["", "a"] => line 1: the name "": want 1 to 64
+            SITES | site = 1 => line 2: unknown field `site`
+            SITES | PATH | REST => no path from a to c: add a [[path]] with ends = ["a", "c"]
+            SITES | [[path]] | ends = ["a", "a"] | REST => line 2: the path from a to a leads to itself
+            SITES | [[path]] | ends = ["a", "x"] | REST => line 2: ends names "x": that is none of the sites
+            SITES | [[path]] | from = "a" | REST => line 2: a path has ends
+            SITES | PATH | REST | PATH | REST => line 7: the path from a to b is there twice
+            SITES | PATH | rate = "0Gbit" => line 2: the path from a to b: rate = "0Gbit": a rate lies in
+            SITES | PATH | bandwidth = 1 => the path from a to b: unknown field `bandwidth`
+            SITES | PATH | loss_packet = 1.5 => the path from a to b: loss_packet = 1.5: a loss lies in 0 to 0.99
+            SITES | PATH | name = 1 | REST => name = 1: want text
+        "#;
+        let cases = cases.replace("SITES", SITES.trim());
+        let cases = cases.replace("PATH", r#"[[path]] | ends = ["a", "b"]"#);
+        let rest = r#"rate = "1Gbit" | rtt = "9ms" | loss_packet = 1e-4"#;
+        for case in cases.replace("REST", rest).trim().lines() {
+            let (text, told) = case.trim().split_once(" => ").expect("a case");
+            let text = text.replace(" | ", "\n");
             let why = parse(&text).expect_err(&text);
             assert!(why.contains(told), "{told:?} is not in {why:?}");
             assert!(!why.contains('\n'), "{why:?}");
