@@ -95,36 +95,25 @@ pub(crate) fn carry(
 
 /// Why a copy has failed, at each end; `None` at an end that has not failed, or has not said so.
 struct Failed {
-    here: Option<Moved>,
+    here: Option<Cut>,
     there: Option<Failure>,
 }
 
 impl Failed {
     /// The failure that has caused the other one.
     fn failure(self, direction: Direction) -> Failure {
-        let is_own = |here: &Moved| {
-            matches!(
-                (direction, here),
-                (
-                    Direction::Read,
-                    Moved::Cut(Cut::Write(_)) | Moved::Failed(_)
-                ) | (Direction::Write, Moved::Cut(Cut::Read(_)))
-            )
-        };
-        match self {
-            Self {
-                here: Some(here), ..
-            } if is_own(&here) => here.into(),
-            Self {
-                there: Some(there), ..
-            } => there,
-            Self {
-                here: Some(here), ..
-            } => here.of_path(),
-            Self {
-                here: None,
-                there: None,
-            } => Failure::new(Exit::Other, "the copy has ended without a reason"),
+        use Direction::{Read, Write};
+        match (direction, self.here, self.there) {
+            (Read, Some(own @ Cut::Write(_)), _) | (Write, Some(own @ Cut::Read(_)), _) => {
+                own.into()
+            }
+            (_, _, Some(there)) => there,
+            // The path to the other machine has failed, which has not said why.
+            (_, Some(Cut::Read(error) | Cut::Write(error)), None) => {
+                Failure::caused(Exit::Unreachable, "copying", &error)
+            }
+            (_, Some(corrupt), None) => corrupt.into(),
+            (_, None, None) => Failure::new(Exit::Other, "the copy has ended without a reason"),
         }
     }
 }
@@ -192,51 +181,13 @@ fn wait_for_both(
     }
 }
 
-/// Why the bytes of a pipe were not moved.
-enum Moved {
-    Cut(Cut),
-    Failed(Failure),
-}
-
-impl Moved {
-    /// As the failure of the path to the other machine, which has not said why.
-    fn of_path(self) -> Failure {
-        match self {
-            Self::Cut(Cut::Read(error) | Cut::Write(error)) => {
-                Failure::caused(Exit::Unreachable, "copying", &error)
-            }
-            moved => moved.into(),
-        }
-    }
-}
-
-impl From<Moved> for Failure {
-    fn from(moved: Moved) -> Self {
-        match moved {
-            Moved::Cut(cut) => cut.into(),
-            Moved::Failed(failure) => failure,
-        }
-    }
-}
-
 /// How the bytes of a pipe were moved.
 struct Here {
-    moved: Result<Hash, Moved>,
+    moved: Result<Hash, Cut>,
     /// Why this end does not know that the other one has everything.
     lost: Option<StreamError>,
     /// The pipe to the far end, if nothing was written to it. When it is dropped, the far end ends.
     _input: Option<ChildStdin>,
-}
-
-impl Here {
-    /// Over ssh, whose pipe this end has written to or read from.
-    fn by_ssh(moved: Result<Hash, Cut>) -> Self {
-        Self {
-            moved: moved.map_err(Moved::Cut),
-            lost: None,
-            _input: None,
-        }
-    }
 }
 
 type Moving = JoinHandle<Here>;
@@ -248,53 +199,41 @@ fn start(
     direction: Direction,
     (settings, count): (&Settings, &Arc<AtomicU64>),
 ) -> Result<Moving, Failure> {
-    let (count, mut stdin) = (Arc::clone(count), own_input()?);
-    let write = |reader: &mut dyn Read, count: &AtomicU64| {
-        let mut output = own_output().map_err(Moved::Failed)?;
-        decode(reader, &mut output, count).map_err(Moved::Cut)
-    };
+    let count = Arc::clone(count);
+    let (mut stdin, mut stdout) = (own_input()?, own_output()?);
     Ok(match way {
         Way::Udp(connection) => {
             let (mut reader, mut writer) = rsh::open(&connection, settings.scheme)?.split();
-            let moving = move || {
+            thread::spawn(move || {
                 let _connection = connection;
                 let (moved, lost) = match direction {
-                    Direction::Write => {
-                        let (sent, lost) = send(&mut stdin, &mut writer, &count);
-                        (sent.map_err(Moved::Cut), lost)
-                    }
+                    Direction::Write => send(&mut stdin, &mut writer, &count),
                     Direction::Read => {
                         writer.finish();
-                        (write(&mut reader, &count), None)
+                        (decode(&mut reader, &mut stdout, &count), None)
                     }
                 };
                 // If nobody reads the output, the other end is not needed any more. If the other end takes no more
                 // input, it is about to say why.
-                let is_unread =
-                    direction == Direction::Read && matches!(moved, Err(Moved::Cut(Cut::Write(_))));
-                let _input = Some(input).filter(|_| !is_unread);
+                let is_unread = direction == Direction::Read && matches!(moved, Err(Cut::Write(_)));
                 Here {
                     moved,
                     lost,
-                    _input,
+                    _input: Some(input).filter(|_| !is_unread),
                 }
-            };
-            thread::spawn(moving)
+            })
         }
-        Way::Ssh(_) => {
-            let moving = move || match direction {
-                Direction::Write => Here::by_ssh(encode(&mut stdin, &mut input, &count)),
-                Direction::Read => {
-                    let moved = write(&mut output, &count);
-                    Here {
-                        moved,
-                        lost: None,
-                        _input: None,
-                    }
-                }
+        Way::Ssh(_) => thread::spawn(move || {
+            let moved = match direction {
+                Direction::Write => encode(&mut stdin, &mut input, &count),
+                Direction::Read => decode(&mut output, &mut stdout, &count),
             };
-            thread::spawn(moving)
-        }
+            Here {
+                moved,
+                lost: None,
+                _input: None,
+            }
+        }),
     })
 }
 
