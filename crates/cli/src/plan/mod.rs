@@ -15,7 +15,6 @@ use crate::exit::{Exit, Failure};
 use answer::Answer;
 pub(crate) use args::PlanArgs;
 use farwrite_units::show::real;
-use nics::Nics;
 use path::PlannedPath;
 
 /// Plans for the path and the message of the command line, and shows the result.
@@ -30,11 +29,9 @@ pub(crate) fn run(args: &PlanArgs, console: &Console) -> Result<(), Failure> {
     }
     let refused = |error: ModelError| Failure::caused(Exit::Usage, "planning", &error);
     let plan = question.plan().map_err(refused)?;
-    let sensitivity = plan.sensitivity().map_err(refused)?;
-    let nics = Nics::new(&path.of_packets(&question));
-    let answer = Answer::new(&question, &path, &plan, &sensitivity, nics).map_err(refused)?;
-    console.say(answer.text(args.all));
-    console.json(&answer)
+    let answer = Answer::new(&question, &path, &plan).map_err(refused)?;
+    console.say(show::text(&answer, args.all));
+    console.json(&answer.json())
 }
 
 /// The question that the command line asks of a message of `size` bytes.

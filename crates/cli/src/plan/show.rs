@@ -2,20 +2,23 @@
 
 use std::time::Duration;
 
-use farwrite_model::plan::Interval;
+use farwrite_model::plan::{Alternative, Border, Input, Interval, Sensitivity};
+use farwrite_model::{Loss, Scheme};
 
-use super::answer::{Alternative, Answer, Asked, Border, Sensitivity};
+use super::answer::Answer;
 use super::nics::Advice;
 use crate::table::lay_out;
+use farwrite_units::Burst;
 use farwrite_units::show::{Bytes, Percent, Rate, Time};
 
 /// The number of alternatives shown by default: the first ones, and the first of each kind.
 const SHOWN: usize = 8;
 
-pub(super) fn text(answer: &Answer, all: bool) -> String {
-    let best = &answer.best;
+/// The text for people, with all alternatives if `all` is true, otherwise with the most relevant ones.
+pub(super) fn text(answer: &Answer<'_>, all: bool) -> String {
+    let best = answer.plan.best();
     let mut parts = vec![
-        asked(&answer.question),
+        asked(answer),
         format!(
             "Best: {}, {} {}{}, {:.2} x ideal, {} parity",
             best.scheme,
@@ -26,76 +29,88 @@ pub(super) fn text(answer: &Answer, all: bool) -> String {
             Percent(best.parity_overhead)
         ),
         alternatives(answer, all),
+        start(answer),
+        sensitivity(answer),
+        nics(answer),
     ];
-    parts.push(start(answer));
-    parts.push(sensitivity(answer));
-    parts.push(nics(answer));
     let advice = answer.nics.unmodified.as_ref();
     parts.extend(advice.map(|advice| unmodified(answer, advice)));
     parts.join("\n\n")
 }
 
-fn asked(question: &Asked) -> String {
-    let bursts = match (question.p_bad_to_good, question.packets_per_chunk) {
-        (Some(to_good), Some(packets)) => {
-            let unit = if packets == 1 { "chunks" } else { "packets" };
-            let losses = format!("{:.1} {unit}", 1.0 / to_good);
-            match question.burst_s {
-                Some(burst_s) => {
-                    format!("in bursts of {}, at this rate {losses}", seconds(burst_s))
-                }
+fn asked(answer: &Answer<'_>) -> String {
+    let (question, path) = (answer.question, answer.path);
+    let burst_time = match path.burst {
+        Some(Burst::Time(time)) => Some(Time(time)),
+        _ => None,
+    };
+    let bursts = match question.loss {
+        Loss::Markov {
+            p_bad_to_good,
+            packets_per_chunk,
+            ..
+        } => {
+            let unit = match packets_per_chunk {
+                1 => "chunks",
+                _ => "packets",
+            };
+            let losses = format!("{:.1} {unit}", 1.0 / p_bad_to_good);
+            match burst_time {
+                Some(time) => format!("in bursts of {time}, at this rate {losses}"),
                 None => format!("in bursts of {losses}"),
             }
         }
-        _ if question.burst_s.is_some() && question.loss_chunk > 0.0 => {
+        Loss::Iid { .. } if burst_time.is_some() && answer.loss_chunk > 0.0 => {
             "each by itself, since bursts are shorter than a chunk".to_owned()
         }
-        _ => "each by itself".to_owned(),
+        Loss::Iid { .. } => "each by itself".to_owned(),
     };
-    let shared = match question.senders {
+    let shared = match path.senders {
         1 => String::new(),
         senders => format!(
             "{senders} senders share {}: each has an equal part. Their queues are left out, see farwrite sim\n",
-            Rate(question.rate_bps * f64::from(senders))
+            Rate(path.rate_bps * f64::from(senders))
         ),
     };
     format!(
         "{} at {}, round trip {}, loss {} of chunks of {}, {bursts}\n{shared}\
          least {} (within {}, least parity); parity at most {}, cores for coding at either end: {}",
         Bytes(whole(question.message_bytes)),
-        Rate(question.rate_bps),
+        Rate(path.rate_bps),
         seconds(question.rtt_s),
-        small(question.loss_chunk),
+        small(answer.loss_chunk),
         Bytes(whole(question.chunk_bytes)),
         question.objective,
         Percent(question.close),
         Percent(question.max_parity_overhead),
-        question.cores
+        question.coding.cores
     )
 }
 
 /// Where the times of `gbn` are from. The model is of go-back-N in NICs (docs/model.md, section 3.3).
 const AS_ROCE: &str = "RoCE";
 
-fn alternatives(answer: &Answer, all: bool) -> String {
+fn alternatives(answer: &Answer<'_>, all: bool) -> String {
     let head = [
         "scheme", "mean", "p99", "p99.9", "x best", "x ideal", "parity", "cores", "from",
     ];
     let mut rows = vec![head.map(str::to_owned)];
-    rows.push(row(&answer.best));
-    let mut kinds: Vec<&str> = Vec::new();
+    let (best, alternatives) = (answer.plan.best(), answer.plan.alternatives());
+    rows.push(row(best, best.objective_s));
+    let mut kinds = Vec::new();
     let mut more = 0;
-    for (rank, at) in answer.alternatives.iter().enumerate() {
-        let kind = at.scheme.split(':').next().unwrap_or_default();
+    for (rank, at) in alternatives.iter().enumerate() {
+        let name = at.scheme.to_string();
+        let kind = name.split(':').next().unwrap_or_default().to_owned();
         let is_first = !kinds.contains(&kind);
         if is_first {
             kinds.push(kind);
         }
-        if at.scheme == answer.best.scheme {
+        if at.scheme == best.scheme {
             continue;
         }
         if all || rank < SHOWN || is_first {
-            rows.push(row(at));
+            rows.push(row(at, best.objective_s));
         } else {
             more += 1;
         }
@@ -104,7 +119,7 @@ fn alternatives(answer: &Answer, all: bool) -> String {
     if more > 0 {
         text += &format!("\n  and {more} more: --all shows them");
     }
-    let is_drawn = answer.alternatives.iter().any(|at| at.draws.is_some());
+    let is_drawn = alternatives.iter().any(|at| at.drawn.is_some());
     text += match is_drawn {
         true => {
             "\n  exact: a value of the model; draws: that many simulated messages, fewer where a scheme is\n  \
@@ -120,24 +135,25 @@ fn alternatives(answer: &Answer, all: bool) -> String {
         text += "\n  RoCE: a value of the model, for a receiver that discards what follows a loss. The shipped gbn\n  \
                  keeps it, and is faster when several chunks are lost";
     }
-    for left_out in &answer.left_out {
-        text += &format!("\n  {} is left out: {}", left_out.scheme, left_out.reason);
+    for (scheme, reason) in answer.plan.left_out() {
+        text += &format!("\n  {scheme} is left out: {reason}");
     }
     text
 }
 
 /// Where the objective of a scheme that is not exact lies.
 fn interval(at: &Alternative) -> Option<String> {
-    let (low_s, draws) = (at.objective_low_s?, at.draws?);
-    Some(match at.objective_high_s {
-        Some(high_s) => format!("{} to {}, {draws} draws", seconds(low_s), seconds(high_s)),
-        None => format!("{} or more, {draws} draws", seconds(low_s)),
+    let drawn = at.drawn?;
+    let (low, draws) = (seconds(drawn.objective.low_s), drawn.draws);
+    Some(match drawn.objective.high_s {
+        Some(high_s) => format!("{low} to {}, {draws} draws", seconds(high_s)),
+        None => format!("{low} or more, {draws} draws"),
     })
 }
 
 /// What the times leave out.
-fn start(answer: &Answer) -> String {
-    let [least, most] = answer.search_round_trips;
+fn start(answer: &Answer<'_>) -> String {
+    let [least, most] = answer.path.search_round_trips();
     let rtt_s = answer.question.rtt_s;
     format!(
         "The sender knows the rate of the path, and the receiver has posted its buffer. On a new path,\n\
@@ -147,32 +163,33 @@ fn start(answer: &Answer) -> String {
     )
 }
 
-fn row(at: &Alternative) -> [String; 9] {
+/// A row of the table. `best_s` is the objective of the best scheme.
+fn row(at: &Alternative, best_s: f64) -> [String; 9] {
     let drawn = at.drawn.as_ref();
     [
-        at.scheme.clone(),
+        at.scheme.to_string(),
         sure_digits(at.mean_s, drawn.map(|drawn| drawn.mean)),
         sure_digits(at.p99_s, drawn.map(|drawn| drawn.p99)),
         sure_digits(at.p999_s, drawn.map(|drawn| drawn.p999)),
-        format!("{:.2}", at.relative_cost),
+        format!("{:.2}", at.objective_s / best_s),
         format!("{:.2}", at.slowdown),
         Percent(at.parity_overhead).to_string(),
         format!("{:.1}", at.cores),
-        match at.draws {
-            Some(draws) => format!("{draws} draws"),
-            None if at.scheme == "gbn" => AS_ROCE.to_owned(),
+        match drawn {
+            Some(drawn) => format!("{} draws", drawn.draws),
+            None if at.scheme == Scheme::GoBackN => AS_ROCE.to_owned(),
             None => "exact".to_owned(),
         },
     ]
 }
 
-fn sensitivity(answer: &Answer) -> String {
+fn sensitivity(answer: &Answer<'_>) -> String {
     let head = [
         "", "given", "below", "better", "above", "better", "/10", "/2", "x2", "x10",
     ];
     let mut rows = vec![head.map(str::to_owned)];
     // People think of the rate of the path, and the model of its payload.
-    let wire_share = answer.question.rate_bps / answer.question.bandwidth_bps;
+    let wire_share = answer.path.rate_bps / answer.question.bandwidth_bps;
     let dependences = answer.sensitivity.iter();
     rows.extend(dependences.map(|of| dependence(of, wire_share)));
     let mut text = format!(
@@ -182,17 +199,19 @@ fn sensitivity(answer: &Answer) -> String {
          divided by that of the best scheme there\n\n{}",
         Percent(answer.question.close),
         answer.question.objective,
-        answer.best.scheme,
+        answer.plan.best().scheme,
         lay_out(&rows, 1)
     );
-    if answer.rivals.len() < answer.alternatives.len() {
-        text += &format!("\n  (among {}, from few draws)", answer.rivals.join(", "));
+    let rivals = answer.plan.rivals();
+    if rivals.len() < answer.plan.alternatives().len() {
+        let rivals: Vec<_> = rivals.iter().map(ToString::to_string).collect();
+        text += &format!("\n  (among {}, from few draws)", rivals.join(", "));
     }
     text
 }
 
 /// What repairs the losses of RDMA NICs.
-fn nics(answer: &Answer) -> String {
+fn nics(answer: &Answer<'_>) -> String {
     let head = ["repair", "mean", "p99", "p99.9", "parity"];
     let mut rows = vec![head.map(str::to_owned)];
     rows.extend(answer.nics.ways.iter().map(|way| {
@@ -235,7 +254,7 @@ fn nics(answer: &Answer) -> String {
 }
 
 /// What to use with unmodified NICs.
-fn unmodified(answer: &Answer, advice: &Advice) -> String {
+fn unmodified(answer: &Answer<'_>, advice: &Advice) -> String {
     let objective_s = |name: &str| {
         let mut ways = answer.nics.ways.iter();
         ways.find(|way| way.name == name).map(|way| way.objective_s)
@@ -273,19 +292,19 @@ fn unmodified(answer: &Answer, advice: &Advice) -> String {
 
 fn dependence(of: &Sensitivity, wire_share: f64) -> [String; 10] {
     let name = match of.input {
-        "loss_chunk" => "loss",
-        "rtt_s" => "RTT",
-        "bandwidth_bps" => "rate",
-        _ => "size",
+        Input::Loss => "loss",
+        Input::Rtt => "RTT",
+        Input::Bandwidth => "rate",
+        Input::Message => "size",
     };
-    let show = |value: f64| match name {
-        "loss" => small(value),
-        "RTT" => seconds(value),
-        "rate" => Rate(value * wire_share).to_string(),
-        _ => Bytes(whole(value)).to_string(),
+    let show = |value: f64| match of.input {
+        Input::Loss => small(value),
+        Input::Rtt => seconds(value),
+        Input::Bandwidth => Rate(value * wire_share).to_string(),
+        Input::Message => Bytes(whole(value)).to_string(),
     };
-    let border = |border: &Option<Border>| match border {
-        Some(border) => [show(border.value), border.scheme.clone()],
+    let border = |border: Option<Border>| match border {
+        Some(border) => [show(border.value), border.scheme.to_string()],
         None => ["-".to_owned(), "-".to_owned()],
     };
     let cost = |factor: f64| {
@@ -297,8 +316,8 @@ fn dependence(of: &Sensitivity, wire_share: f64) -> [String; 10] {
             None => "-".to_owned(),
         }
     };
-    let [below, better_below] = border(&of.below);
-    let [above, better_above] = border(&of.above);
+    let [below, better_below] = border(of.below);
+    let [above, better_above] = border(of.above);
     [
         name.to_owned(),
         show(of.value),

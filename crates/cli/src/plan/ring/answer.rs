@@ -1,17 +1,20 @@
 //! The plan of a ring, for scripts and for people.
 
-use farwrite_model::plan::{MOST_ORDERED_SITES, Question, RING_SEED, RingPlan, RingTime};
-use serde::Serialize;
+use farwrite_model::plan::{
+    Alternative, MOST_ORDERED_SITES, Question, RING_SEED, RingPlan, RingTime,
+};
+use serde_json::{Value, json};
 
-use super::super::answer::Alternative;
+use super::super::answer::alternative;
 use super::super::args::RingCollective;
+use super::super::path::PlannedPath;
 use super::super::show::{seconds, small, sure_digits};
 use super::Links;
 use crate::table::lay_out;
 use farwrite_units::show::{Bytes, Percent, Rate};
 
 /// What goes around the ring.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy)]
 pub(super) struct Parts {
     pub(super) collective: RingCollective,
     /// Bytes of the whole buffer, and of the part that a site sends in a step.
@@ -20,81 +23,93 @@ pub(super) struct Parts {
     pub(super) steps: usize,
 }
 
-/// The complete answer. The text for people is made from it.
-#[derive(Debug, Serialize)]
-pub(super) struct Answer {
-    #[serde(flatten)]
-    parts: Parts,
-    objective: String,
-    max_parity_overhead: f64,
-    cores: f64,
-    /// An order that is better than the given one by no more than this share is not named.
-    close: f64,
-    /// Orders that were compared.
-    orders: usize,
-    seed: u64,
-    best: Order,
-    given: Order,
-}
-
-/// An order of the sites.
-#[derive(Debug, Serialize)]
-struct Order {
-    /// The last one sends to the first.
-    sites: Vec<String>,
-    objective_s: f64,
-    mean_s: f64,
-    p99_s: f64,
-    p999_s: f64,
-    /// `None`: without losses, the time has no variance.
-    draws: Option<usize>,
-    objective_low_s: Option<f64>,
-    objective_high_s: Option<f64>,
-    links: Vec<Link>,
+/// The complete answer.
+pub(super) struct Answer<'a> {
+    pub(super) parts: Parts,
+    /// That of any path.
+    pub(super) question: &'a Question,
+    pub(super) links: &'a Links<'a>,
+    pub(super) plan: &'a RingPlan,
 }
 
 /// A step over a path.
-#[derive(Debug, Serialize)]
-struct Link {
-    from: String,
-    to: String,
-    name: Option<String>,
-    rate_bps: f64,
-    rtt_s: f64,
+struct Step<'a> {
+    from: &'a str,
+    to: &'a str,
+    name: Option<&'a str>,
+    path: &'a PlannedPath,
     loss_chunk: f64,
-    step: Alternative,
+    scheme: &'a Alternative,
 }
 
-impl Answer {
-    /// `question` is that of any path.
-    pub(super) fn new(
-        parts: &Parts,
-        question: &Question,
-        links: &Links<'_>,
-        plan: &RingPlan,
-    ) -> Self {
-        Self {
-            parts: *parts,
-            objective: question.objective.to_string(),
-            max_parity_overhead: question.max_parity_overhead,
-            cores: question.coding.cores,
-            close: question.close,
-            orders: plan.orders,
-            seed: RING_SEED,
-            best: Order::new(links, &plan.best),
-            given: Order::new(links, &plan.given),
-        }
+impl Answer<'_> {
+    /// The answer for scripts; `docs/json.md` describes it.
+    pub(super) fn json(&self) -> Value {
+        let (parts, question) = (self.parts, self.question);
+        json!({
+            "collective": parts.collective,
+            "bytes": parts.bytes,
+            "part_bytes": parts.part_bytes,
+            "steps": parts.steps,
+            "objective": question.objective.to_string(),
+            "max_parity_overhead": question.max_parity_overhead,
+            "cores": question.coding.cores,
+            "close": question.close,
+            "orders": self.plan.orders,
+            "seed": RING_SEED,
+            "best": self.order(&self.plan.best),
+            "given": self.order(&self.plan.given),
+        })
     }
 
+    /// An order of the sites. The last one sends to the first.
+    fn order(&self, time: &RingTime) -> Value {
+        let objective = time.drawn.map(|drawn| drawn.objective);
+        json!({
+            "sites": self.sites(time),
+            "objective_s": time.objective_s,
+            "mean_s": time.mean_s,
+            "p99_s": time.p99_s,
+            "p999_s": time.p999_s,
+            "draws": time.drawn.map(|drawn| drawn.draws),
+            "objective_low_s": objective.map(|interval| interval.low_s),
+            "objective_high_s": objective.and_then(|interval| interval.high_s),
+            "links": self.steps(time).map(|step| step.json()).collect::<Vec<_>>(),
+        })
+    }
+
+    fn sites(&self, time: &RingTime) -> Vec<&str> {
+        let order = time.order.iter();
+        order.map(|site| self.links.site(*site)).collect()
+    }
+
+    fn steps<'s>(&'s self, time: &'s RingTime) -> impl Iterator<Item = Step<'s>> {
+        let next = time.order.iter().cycle().skip(1);
+        let pairs = time.order.iter().zip(next);
+        pairs.filter_map(move |(&from, &to)| {
+            let (path, question, link) = self.links.get(from, to)?;
+            let named = self.links.sites.paths.get(&(from, to));
+            Some(Step {
+                from: self.links.site(from),
+                to: self.links.site(to),
+                name: named.and_then(|path| path.name.as_deref()),
+                path,
+                loss_chunk: question.loss.loss_chunk().ok()?,
+                scheme: link.step(),
+            })
+        })
+    }
+
+    /// The text for people.
     pub(super) fn text(&self) -> String {
-        let note = match self.best.draws {
-            Some(draws) => format!("{draws} draws, seed {}", self.seed),
+        let note = match self.plan.best.drawn {
+            Some(drawn) => format!("{} draws, seed {RING_SEED}", drawn.draws),
             None => "no losses, no variance".to_owned(),
         };
         [
             self.asked(),
             self.orders(),
-            self.best.table(),
+            self.table(),
             format!(
                 "The times end when the last site has its last part ({note}). A step begins when its part\n\
                  has arrived. It takes half a round trip for the clear-to-send, its bytes, half a round trip,\n\
@@ -120,113 +135,87 @@ impl Answer {
             "{name} of {} around a ring of {} sites: {steps} steps of {} over each path\n\
              least {} (orders within {} count as equal); parity at most {}, cores for coding at either end: {}",
             Bytes(bytes),
-            self.given.sites.len(),
+            self.plan.given.order.len(),
             Bytes(part_bytes),
-            self.objective,
-            Percent(self.close),
-            Percent(self.max_parity_overhead),
-            self.cores
+            self.question.objective,
+            Percent(self.question.close),
+            Percent(self.question.max_parity_overhead),
+            self.question.coding.cores
         )
     }
 
     fn orders(&self) -> String {
-        let (best, given) = (&self.best, &self.given);
-        if best.sites != given.sites {
+        let RingPlan {
+            best,
+            given,
+            orders,
+        } = self.plan;
+        if best.order != given.order {
             return format!(
-                "Best of {} orders: {}\n  {}\nGiven order: {}\n  {}, {:.2} x best",
-                self.orders,
-                best.ring(),
-                best.times(),
-                given.ring(),
-                given.times(),
+                "Best of {orders} orders: {}\n  {}\nGiven order: {}\n  {}, {:.2} x best",
+                self.ring(best),
+                times(best),
+                self.ring(given),
+                times(given),
                 given.objective_s / best.objective_s
             );
         }
-        let which = match self.orders {
-            1 if given.sites.len() > MOST_ORDERED_SITES => {
+        let which = match orders {
+            1 if given.order.len() > MOST_ORDERED_SITES => {
                 format!("More than {MOST_ORDERED_SITES} sites keep the given order")
             }
             1 => "The only order".to_owned(),
             orders => format!("Best of {orders} orders, the given one"),
         };
-        format!("{which}: {}\n  {}", given.ring(), given.times())
-    }
-}
-
-impl Order {
-    fn new(links: &Links<'_>, time: &RingTime) -> Self {
-        let order = &time.order;
-        let pairs = order.iter().zip(order.iter().cycle().skip(1));
-        let objective = time.drawn.map(|drawn| drawn.objective);
-        Self {
-            sites: order.iter().map(|site| links.site(*site)).collect(),
-            objective_s: time.objective_s,
-            mean_s: time.mean_s,
-            p99_s: time.p99_s,
-            p999_s: time.p999_s,
-            draws: time.drawn.map(|drawn| drawn.draws),
-            objective_low_s: objective.map(|interval| interval.low_s),
-            objective_high_s: objective.and_then(|interval| interval.high_s),
-            links: pairs
-                .filter_map(|(from, to)| Link::new(links, *from, *to))
-                .collect(),
-        }
+        format!("{which}: {}\n  {}", self.ring(given), times(given))
     }
 
-    fn ring(&self) -> String {
-        self.sites.join(" > ")
+    fn ring(&self, time: &RingTime) -> String {
+        self.sites(time).join(" > ")
     }
 
-    fn times(&self) -> String {
-        format!(
-            "mean {}, p99 {}, p99.9 {}",
-            seconds(self.mean_s),
-            seconds(self.p99_s),
-            seconds(self.p999_s)
-        )
-    }
-
+    /// The steps of the best order.
     fn table(&self) -> String {
         let head = [
             "step", "rate", "RTT", "loss", "scheme", "mean", "p99", "p99.9", "parity",
         ];
         let mut rows = vec![head.map(str::to_owned)];
-        rows.extend(self.links.iter().map(Link::row));
+        rows.extend(self.steps(&self.plan.best).map(|step| step.row()));
         lay_out(&rows, 1)
     }
 }
 
-impl Link {
-    fn new(links: &Links<'_>, from: usize, to: usize) -> Option<Self> {
-        let (path, question, link) = links.get(from, to)?;
-        let named = links.sites.paths.get(&(from, to));
-        Some(Self {
-            from: links.site(from),
-            to: links.site(to),
-            name: named.and_then(|path| path.name.clone()),
-            rate_bps: path.rate_bps,
-            rtt_s: path.rtt_s,
-            loss_chunk: question.loss.loss_chunk().ok()?,
-            step: Alternative::new(link.step(), link.step().objective_s),
+fn times(time: &RingTime) -> String {
+    let [mean, p99, p999] = [time.mean_s, time.p99_s, time.p999_s].map(seconds);
+    format!("mean {mean}, p99 {p99}, p99.9 {p999}")
+}
+
+impl Step<'_> {
+    fn json(&self) -> Value {
+        json!({
+            "from": self.from,
+            "to": self.to,
+            "name": self.name,
+            "rate_bps": self.path.rate_bps,
+            "rtt_s": self.path.rtt_s,
+            "loss_chunk": self.loss_chunk,
+            "step": alternative(self.scheme, self.scheme.objective_s),
         })
     }
 
     fn row(&self) -> [String; 9] {
-        let name = match &self.name {
-            Some(name) => format!(" ({name})"),
-            None => String::new(),
-        };
-        let drawn = self.step.drawn;
+        let name = self.name.map(|name| format!(" ({name})"));
+        let drawn = self.scheme.drawn;
         [
-            format!("{} > {}{name}", self.from, self.to),
-            Rate(self.rate_bps).to_string(),
-            seconds(self.rtt_s),
+            format!("{} > {}{}", self.from, self.to, name.unwrap_or_default()),
+            Rate(self.path.rate_bps).to_string(),
+            seconds(self.path.rtt_s),
             small(self.loss_chunk),
-            self.step.scheme.clone(),
-            sure_digits(self.step.mean_s, drawn.map(|drawn| drawn.mean)),
-            sure_digits(self.step.p99_s, drawn.map(|drawn| drawn.p99)),
-            sure_digits(self.step.p999_s, drawn.map(|drawn| drawn.p999)),
-            Percent(self.step.parity_overhead).to_string(),
+            self.scheme.scheme.to_string(),
+            sure_digits(self.scheme.mean_s, drawn.map(|drawn| drawn.mean)),
+            sure_digits(self.scheme.p99_s, drawn.map(|drawn| drawn.p99)),
+            sure_digits(self.scheme.p999_s, drawn.map(|drawn| drawn.p999)),
+            Percent(self.scheme.parity_overhead).to_string(),
         ]
     }
 }

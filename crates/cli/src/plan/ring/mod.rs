@@ -49,9 +49,14 @@ pub(super) fn run(
         part_bytes,
         steps,
     };
-    let answer = Answer::new(&parts, first, &links, &plan);
+    let answer = Answer {
+        parts,
+        question: first,
+        links: &links,
+        plan: &plan,
+    };
     console.say(answer.text());
-    console.json(&answer)
+    console.json(&answer.json())
 }
 
 impl<'a> Links<'a> {
@@ -101,8 +106,8 @@ impl<'a> Links<'a> {
         Ok(Self { sites, links, at })
     }
 
-    fn site(&self, index: usize) -> String {
-        self.sites.names[index].clone()
+    fn site(&self, index: usize) -> &str {
+        &self.sites.names[index]
     }
 
     /// The path from a site to another one, with the question about a step and its answer.
