@@ -5,17 +5,19 @@ use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Args;
 use farwrite_keys::{Code, Identity, Key, KeyError, Psk, PublicKey};
 use farwrite_transfer::Cancel;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use zeroize::Zeroizing;
 
 use crate::accepting::AcceptOptions;
 use crate::exit::{Exit, Failure, OrExit};
+use crate::standard::is_ready;
 
 /// The variable that holds the key in text form. Unlike an argument, it is not visible to other
 /// users of the machine.
@@ -27,10 +29,7 @@ const TERMINAL: &str = "/dev/tty";
 /// The maximum length of a line that the user types.
 const MAX_LINE_BYTES: usize = 1024;
 /// The time between two checks of whether the user cancelled.
-const SLICE: Timespec = Timespec {
-    tv_sec: 0,
-    tv_nsec: 50_000_000,
-};
+const SLICE: Duration = Duration::from_millis(50);
 
 /// How an end proves who it is that connects.
 #[derive(Debug, Args)]
@@ -215,11 +214,9 @@ fn ask(input: impl AsFd, what: &str, cancel: &Cancel) -> Result<Zeroizing<String
     let mut line = Zeroizing::new(Vec::with_capacity(MAX_LINE_BYTES));
     while line.last() != Some(&b'\n') && line.len() < MAX_LINE_BYTES {
         cancel.check()?;
-        let mut polled = [PollFd::new(&input, PollFlags::IN)];
-        match poll(&mut polled, Some(&SLICE)) {
-            Ok(0) | Err(Errno::INTR) => continue,
-            ready => ready.or_exit(Exit::Other, what)?,
-        };
+        if !is_ready(&input, PollFlags::IN, SLICE).or_exit(Exit::Other, what)? {
+            continue;
+        }
         let mut byte = [0];
         match rustix::io::read(&input, &mut byte) {
             Ok(0) => break,

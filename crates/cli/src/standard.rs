@@ -3,8 +3,9 @@
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsFd;
+use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, dup};
 
 use crate::exit::{Exit, Failure, OrExit};
@@ -46,6 +47,21 @@ impl<T: AsFd + Write> Write for Blocking<T> {
 
     fn flush(&mut self) -> io::Result<()> {
         self.retry(PollFlags::OUT, T::flush)
+    }
+}
+
+/// Waits until a stream is ready, but not longer than `limit`. A signal can end the wait earlier. Returns whether the
+/// stream is ready.
+pub(crate) fn is_ready(
+    stream: impl AsFd,
+    ready: PollFlags,
+    limit: Duration,
+) -> Result<bool, Errno> {
+    let limit = Timespec::try_from(limit).ok();
+    match poll(&mut [PollFd::new(&stream, ready)], limit.as_ref()) {
+        Ok(count) => Ok(count > 0),
+        Err(Errno::INTR) => Ok(false),
+        Err(error) => Err(error),
     }
 }
 

@@ -12,7 +12,7 @@ use std::thread;
 use farwrite_keys::Psk;
 use zeroize::Zeroizing;
 
-use super::meeting::{self, Meeting, ends_of_ssh};
+use super::meeting::{self, Meeting};
 use super::relay::{Out, Relay};
 use super::{FAR_GREETING, FAR_VERSION, file, receiver, reserve, sender};
 use crate::console::Console;
@@ -46,7 +46,7 @@ pub(crate) fn run_far(args: &FarArgs, console: &Console) -> Result<ExitCode, Fai
     let pipe = take_standard_output()?;
     let usage = || Failure::new(Exit::Usage, "farwrite cp starts this command, and no user");
     let (what, words) = args.words.split_first().ok_or_else(usage)?;
-    let key = Zeroizing::new(line()?);
+    let key = Zeroizing::new(rsh::line()?);
     let psk = key.trim().parse::<Psk>();
     let psk = psk.map_err(|error| Failure::caused(Exit::Usage, "reading the key", &error))?;
     match what.to_str() {
@@ -81,9 +81,8 @@ fn receive(
     let admitting = Admitting::of(&psk);
     // The other end comes as soon as it knows where.
     let listener = recv::listen(&held, &admitting.keys, [])?;
-    let by_ssh = ends_of_ssh().map(|(_, here)| here);
-    let meeting = Meeting::here(held.local_addr(), by_ssh);
-    greet(&mut pipe, &format!(" {meeting}"))?;
+    let meeting = Meeting::of_far(held.local_addr());
+    greet(&mut pipe, Some(&meeting))?;
     let (cancel, flag) = interrupt::catch_with_flag()?;
     let relay = Relay::exit(Out::new(pipe), meeting.port);
     let relay = relay.or_exit(Exit::Other, "preparing to carry the transfer through ssh")?;
@@ -115,11 +114,11 @@ fn send_files(
     mut pipe: File,
     console: &Console,
 ) -> Result<ExitCode, Failure> {
-    let meeting = Meeting::told_by_near(&line()?)?;
+    let meeting = Meeting::told_by_near(&rsh::line()?)?;
     let sender = sender(options, paths)?;
     let sending = Sending::prepare(&sender, console)?;
     let (cancel, flag) = interrupt::catch_with_flag()?;
-    greet(&mut pipe, "")?;
+    greet(&mut pipe, None)?;
     let relay = Arc::new(OnceLock::<Arc<Relay>>::new());
     read_input(Arc::clone(&relay), flag);
     let enter = || {
@@ -151,18 +150,12 @@ fn read_input(relay: Arc<OnceLock<Arc<Relay>>>, flag: Arc<AtomicBool>) {
     });
 }
 
-/// Begins the conversation (P14.1).
-pub(crate) fn greet(pipe: &mut File, rest: &str) -> Result<(), Failure> {
-    let greeting = format!("{FAR_GREETING}{FAR_VERSION}{rest}\n");
+/// Begins the conversation (P14.1). `meeting` is where this end listens.
+pub(crate) fn greet(pipe: &mut File, meeting: Option<&Meeting>) -> Result<(), Failure> {
+    let rest = meeting.map(|meeting| format!(" {meeting}"));
+    let greeting = format!("{FAR_GREETING}{FAR_VERSION}{}\n", rest.unwrap_or_default());
     let written = pipe.write_all(greeting.as_bytes());
     written.or_exit(Exit::Unreachable, "answering through ssh")
-}
-
-fn line() -> Result<String, Failure> {
-    let mut line = String::new();
-    let read = io::stdin().lock().read_line(&mut line);
-    read.or_exit(Exit::Unreachable, "reading what ssh carries")?;
-    Ok(line)
 }
 
 /// Takes the standard output for the pipe. What this program would print there goes nowhere.

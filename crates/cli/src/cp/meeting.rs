@@ -72,6 +72,11 @@ impl Meeting {
         }
     }
 
+    /// This machine, whose program ssh has started, for a listener that is bound at `local`.
+    pub(crate) fn of_far(local: SocketAddr) -> Self {
+        Self::here(local, ends_of_ssh().map(|(_, here)| here))
+    }
+
     /// The meeting that the near end has told to a far end, which knows from ssh where the near end is.
     pub(crate) fn told_by_near(line: &str) -> Result<Self, Failure> {
         let mut meeting = line.parse::<Self>().map_err(|problem| {
@@ -95,7 +100,7 @@ impl Meeting {
 
 /// The addresses of the ssh connection that has started this process: of the other machine, and of this
 /// one (`SSH_CONNECTION` of sshd).
-pub(crate) fn ends_of_ssh() -> Option<(IpAddr, IpAddr)> {
+fn ends_of_ssh() -> Option<(IpAddr, IpAddr)> {
     let text = env::var("SSH_CONNECTION").ok()?;
     let words: Vec<_> = text.split_whitespace().collect();
     let ip = |at: usize| words.get(at)?.parse::<IpAddr>().ok();

@@ -12,14 +12,14 @@ use clap::Args;
 use farwrite_keys::Psk;
 use farwrite_transfer::Cancel;
 use farwrite_units::show::Time;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
+use rustix::event::PollFlags;
 use zeroize::Zeroizing;
 
 use super::place::{from_home, quoted};
 use super::relay::Out;
 use super::{FAR_GREETING, FAR_VERSION, Meeting};
 use crate::exit::{Exit, Failure, OrExit};
+use crate::standard::is_ready;
 
 /// The most bytes before the greeting, such as those that a shell prints when it starts.
 const MAX_NOISE_BYTES: usize = 64 << 10;
@@ -32,15 +32,10 @@ const LAST: Duration = Duration::from_secs(5);
 /// Where `--bootstrap` puts the program, below the home directory.
 const BOOTSTRAP: &str = concat!(".cache/farwrite/farwrite-", env!("CARGO_PKG_VERSION"));
 
-/// How the other machine is reached, and what runs there.
+/// The other machine, and how it is reached.
 pub(crate) struct Remote<'a> {
     pub(crate) host: &'a OsStr,
-    /// The command of a remote shell and its options.
-    pub(crate) shell: &'a str,
-    /// The program there; `None`: `farwrite`, wherever the shell there finds it.
-    pub(crate) program: Option<&'a OsStr>,
-    /// Whether to copy this program there first.
-    pub(crate) bootstrap: bool,
+    args: &'a RemoteArgs,
 }
 
 /// The options that say how the other machine is reached.
@@ -60,12 +55,7 @@ pub(crate) struct RemoteArgs {
 impl RemoteArgs {
     /// The machine with this name, with the user before it if there is one.
     pub(crate) fn remote<'a>(&'a self, host: &'a OsStr) -> Remote<'a> {
-        Remote {
-            host,
-            shell: &self.rsh,
-            program: self.far_program.as_deref(),
-            bootstrap: self.bootstrap,
-        }
+        Remote { host, args: self }
     }
 }
 
@@ -95,14 +85,14 @@ impl Remote<'_> {
         meeting: Option<&Meeting>,
         cancel: &Cancel,
     ) -> Result<Far, Failure> {
-        let mut program = self
-            .program
-            .map_or_else(|| "farwrite".into(), |path| quoted(&from_home(path)));
-        if self.bootstrap {
-            self.copy_program(cancel)?;
-            program = BOOTSTRAP.into();
-        }
-        let mut line = program;
+        let mut line: OsString = match &self.args.far_program {
+            _ if self.args.bootstrap => {
+                self.copy_program(cancel)?;
+                BOOTSTRAP.into()
+            }
+            Some(path) => quoted(&from_home(path)),
+            None => "farwrite".into(),
+        };
         for word in ["--quiet", "far"].map(OsString::from).iter().chain(words) {
             line.push(" ");
             line.push(quoted(word));
@@ -127,7 +117,7 @@ impl Remote<'_> {
     }
 
     fn command(&self, line: &OsStr, output: Stdio) -> Result<Child, Failure> {
-        let mut words = self.shell.split_whitespace();
+        let mut words = self.args.rsh.split_whitespace();
         let shell = words.next().unwrap_or("ssh");
         let mut command = Command::new(shell);
         command.args(words).arg(self.host).arg(line);
@@ -233,11 +223,8 @@ impl Far {
                     return Err(why_it_ended(&self.name, status));
                 }
                 Line::Late => {
-                    let what = format!(
-                        "{} has not answered within {} (--timeout)",
-                        self.name,
-                        Time(limit)
-                    );
+                    let (name, limit) = (&self.name, Time(limit));
+                    let what = format!("{name} has not answered within {limit} (--timeout)");
                     return Err(Failure::new(Exit::Unreachable, what));
                 }
             };
@@ -350,15 +337,8 @@ fn read_line(
 
 /// Waits a short time for output, or its end.
 fn is_readable(output: &ChildStdout) -> bool {
-    let mut fds = [PollFd::new(output, PollFlags::IN)];
-    let time = Timespec::try_from(LOOK).ok();
-    match poll(&mut fds, time.as_ref()) {
-        Ok(ready) => ready > 0,
-        // The user may have cancelled.
-        Err(Errno::INTR) => false,
-        // Reading says what is wrong.
-        Err(_) => true,
-    }
+    // If this fails, reading says what is wrong.
+    is_ready(output, PollFlags::IN, LOOK).unwrap_or(true)
 }
 
 /// Whether a status says that ssh failed, or that a signal has ended the program at the other machine.
@@ -394,18 +374,11 @@ pub(crate) fn why_it_ended(name: &str, status: Option<i32>) -> Failure {
             format!("the program at {name} ended before all data had arrived"),
         ),
         Some(code) => {
-            let known = [
-                Exit::Mismatch,
-                Exit::Corrupt,
-                Exit::Unreachable,
-                Exit::Busy,
-                Exit::Full,
-            ];
+            use Exit::{Busy, Corrupt, Full, Mismatch, Other, Unreachable};
+            let known = [Mismatch, Corrupt, Unreachable, Busy, Full];
             let exit = Exit::of_code(code).filter(|exit| known.contains(exit));
-            (
-                exit.unwrap_or(Exit::Other),
-                format!("the program at {name} ended with status {code}"),
-            )
+            let what = format!("the program at {name} ended with status {code}");
+            (exit.unwrap_or(Other), what)
         }
         None => (
             Exit::Unreachable,

@@ -23,7 +23,7 @@ use crate::addresses::Targets;
 use crate::audit::Audit;
 use crate::console::Console;
 use crate::cp::greet;
-use crate::cp::meeting::{Meeting, ends_of_ssh};
+use crate::cp::meeting::Meeting;
 use crate::cp::relay::{Out, Relay};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::peers::{Peer, SharedPeers};
@@ -122,8 +122,7 @@ pub(crate) fn run_far(
     raise_open_files();
     let listener = listen_anywhere(port, psk, settings)?;
     let local = listener.bound_addr();
-    let by_ssh = ends_of_ssh().map(|(_, here)| here);
-    greet(&mut pipe, &format!(" {}", Meeting::here(local, by_ssh)))?;
+    greet(&mut pipe, Some(&Meeting::of_far(local)))?;
     let service = Arc::new(Service {
         // The near end could log in.
         allowed: None,

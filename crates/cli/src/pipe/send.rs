@@ -14,7 +14,7 @@ use farwrite_stream::{
     ConnectionExt, Error as StreamError, ReadHalf, SchemeSetting, Stream, WriteHalf,
 };
 use farwrite_transfer::{Cancel, RateControl, Waiting};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::PollFlags;
 use rustix::io::Errno;
 
 use super::pieces::head;
@@ -22,6 +22,7 @@ use super::verdict::{self, GivenUp, Verdict};
 use super::{HEAD_BYTES, LAST_WORDS, LOOK, NAME, PIECE_BYTES, Passed, stream_options};
 use crate::console::{Console, Passing};
 use crate::exit::{Exit, Failure, OrExit};
+use crate::standard::is_ready;
 
 /// What the user has chosen for a pipe.
 pub(crate) struct PipeSender {
@@ -191,15 +192,8 @@ fn feed_bytes(writer: &mut WriteHalf, shared: &Shared, cancel: &Cancel) -> Input
 
 /// Reads, and returns `None` if nothing comes for some time.
 fn read(input: &impl AsFd, piece: &mut [u8]) -> Result<Option<usize>, Errno> {
-    let slice = Timespec {
-        tv_sec: 0,
-        tv_nsec: LOOK.subsec_nanos().into(),
-    };
-    let mut polled = [PollFd::new(input, PollFlags::IN)];
-    match poll(&mut polled, Some(&slice)) {
-        Ok(0) | Err(Errno::INTR) => return Ok(None),
-        Ok(_) => {}
-        Err(error) => return Err(error),
+    if !is_ready(input, PollFlags::IN, LOOK)? {
+        return Ok(None);
     }
     match rustix::io::read(input, piece) {
         Ok(length) => Ok(Some(length)),

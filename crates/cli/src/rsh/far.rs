@@ -14,17 +14,18 @@ use farwrite_connection::{Connection, Listener};
 use farwrite_keys::Psk;
 use farwrite_stream::{ConnectionExt, ReadHalf, Stream, WriteHalf};
 use farwrite_units::parse::parse_timeout;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::PollFlags;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::way::{dial, listen};
 use super::{FAILED, NAME, OPENING, Settings, drain, feed};
 use crate::console::Console;
 use crate::cp::greet;
-use crate::cp::meeting::{Meeting, ends_of_ssh};
+use crate::cp::meeting::Meeting;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::forward;
 use crate::pipe::{Cut, stream_options};
+use crate::standard::is_ready;
 
 /// The time between the hang-up signal to the command and the end of it by force.
 const GRACE: Duration = Duration::from_secs(2);
@@ -94,11 +95,7 @@ fn serve(
     pipe: &mut File,
 ) -> Result<ExitCode, Failure> {
     let listener = listen(port, psk, settings)?;
-    let by_ssh = ends_of_ssh().map(|(_, here)| here);
-    greet(
-        pipe,
-        &format!(" {}", Meeting::here(listener.bound_addr(), by_ssh)),
-    )?;
+    greet(pipe, Some(&Meeting::of_far(listener.bound_addr())))?;
     loop {
         let line = line()?;
         match line.split_once(' ').unwrap_or((&line, "")) {
@@ -116,12 +113,9 @@ fn serve(
             }
             ("ssh", _) => {
                 let pipe = pipe.try_clone().or_exit(Exit::Other, "taking the pipe")?;
-                let mut child = start(task, Stdio::inherit(), pipe.into())?;
-                return Ok(exit_code(
-                    child
-                        .wait()
-                        .or_exit(Exit::Other, "waiting for the command")?,
-                ));
+                let status = start(task, Stdio::inherit(), pipe.into())?.wait();
+                let status = status.or_exit(Exit::Other, "waiting for the command")?;
+                return Ok(exit_code(status));
             }
             // The near end is gone.
             ("", _) => return Ok(FAILED.into()),
@@ -144,15 +138,13 @@ pub(crate) fn line() -> Result<String, Failure> {
             Ok(_) => line.push(byte[0]),
             Err(rustix::io::Errno::INTR) => {}
             Err(error) => {
-                return Err(Failure::caused(
-                    Exit::Unreachable,
-                    "reading what ssh carries",
-                    &error,
-                ));
+                let what = "reading what ssh carries";
+                return Err(Failure::caused(Exit::Unreachable, what, &error));
             }
         }
     }
-    Ok(String::from_utf8_lossy(&line).into_owned())
+    let text = String::from_utf8(line);
+    Ok(text.unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
 }
 
 fn start(task: &Task<'_>, input: Stdio, output: Stdio) -> Result<Child, Failure> {
@@ -179,10 +171,8 @@ fn start(task: &Task<'_>, input: Stdio, output: Stdio) -> Result<Child, Failure>
 fn exit_code(status: ExitStatus) -> ExitCode {
     let signal = status.signal().map(|signal| 128 + signal);
     let code = status.code().or(signal);
-    ExitCode::from(
-        code.and_then(|code| u8::try_from(code).ok())
-            .unwrap_or(FAILED),
-    )
+    let code = code.and_then(|code| u8::try_from(code).ok());
+    ExitCode::from(code.unwrap_or(FAILED))
 }
 
 /// What happens to a command.
@@ -228,13 +218,7 @@ fn opened(connection: &Connection, settings: &Settings) -> Option<Stream> {
 
 /// Whether the near end has said something, or has ended.
 fn has_line() -> bool {
-    let stdin = io::stdin();
-    let mut polled = [PollFd::new(&stdin, PollFlags::IN)];
-    let now = Timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    poll(&mut polled, Some(&now)).is_ok_and(|ready| ready > 0)
+    is_ready(io::stdin(), PollFlags::IN, Duration::ZERO).unwrap_or(false)
 }
 
 fn over_udp(stream: Stream, task: &Task<'_>) -> Result<ExitCode, Failure> {
@@ -251,10 +235,8 @@ fn over_udp(stream: Stream, task: &Task<'_>) -> Result<ExitCode, Failure> {
             let _ = kill_process_group(group, Signal::HUP);
             thread::sleep(GRACE);
             let _ = kill_process_group(group, Signal::KILL);
-            Err(Failure::new(
-                Exit::Unreachable,
-                "the other end is gone: the command was ended",
-            ))
+            let what = "the other end is gone: the command was ended";
+            Err(Failure::new(Exit::Unreachable, what))
         }
     }
 }
