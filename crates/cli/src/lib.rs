@@ -37,7 +37,6 @@ mod probe;
 mod rate_file;
 mod recv;
 mod rsh;
-mod sealing;
 mod send;
 mod serving;
 mod sim;

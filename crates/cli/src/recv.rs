@@ -35,7 +35,6 @@ use crate::exit::{Exit, Failure, OrExit};
 use crate::pipe::{self, PipeReceiver};
 use crate::policy::PolicyArgs;
 use crate::probe::{self, Answering};
-use crate::sealing::SealingArgs;
 use crate::serving::{Admitting, Serving, Until};
 use crate::supervisor::Supervisor;
 use crate::trace::{TraceArgs, Tracing};
@@ -124,8 +123,6 @@ pub(crate) struct RecvArgs {
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_timeout)]
     #[arg(allow_hyphen_values = true)]
     timeout: Duration,
-    #[command(flatten)]
-    sealing: SealingArgs,
     #[command(flatten)]
     device: DeviceArgs,
     #[command(flatten)]
@@ -289,7 +286,7 @@ fn receive_from(
         memory_bytes: args.memory,
         timeout: args.timeout,
         credit_bps: args.credit_rate,
-        sealing: args.device.sealing(&args.sealing),
+        sealing: args.device.sealing(),
         max_bytes: args.policy.max_bytes,
         max_file_bytes: None,
         max_files: args.policy.max_files,

@@ -27,7 +27,6 @@ use crate::known_paths::KnownPaths;
 use crate::link_file;
 use crate::pipe::{self, PipeSender};
 use crate::rate_file::RateFile;
-use crate::sealing::SealingArgs;
 use crate::trace::TraceArgs;
 use crate::transfer_metrics::{MetricsArgs, Watch};
 use crate::tree_args::TreeArgs;
@@ -138,8 +137,6 @@ pub(crate) struct SendArgs {
     /// packets
     #[arg(long, value_name = "BYTES", value_parser = parse_mtu, allow_hyphen_values = true)]
     mtu: Option<u32>,
-    #[command(flatten)]
-    sealing: SealingArgs,
     #[command(flatten)]
     device: DeviceArgs,
     /// Maximum memory for data in flight, with parity, at each end: 1MiB to 16GiB
@@ -265,7 +262,7 @@ impl SendArgs {
             expected_loss: path.loss_packet,
             mtu: self.mtu,
             largest_mtu: path.largest_mtu,
-            sealing: self.device.sealing(&self.sealing),
+            sealing: self.device.sealing(),
             memory_bytes: self.memory,
             compare: self.tree.compare(),
             delete,
@@ -293,7 +290,7 @@ impl SendArgs {
             ("--rate-control", !is_adaptive_or_fixed),
             ("--first-window", self.first_window.is_some()),
             ("--device", self.device.config().is_some()),
-            ("--unsealed", self.sealing.choice() == Sealing::Off),
+            ("--unsealed", self.device.sealing() == Sealing::Off),
             ("--trace", self.trace.is_on()),
             ("--metrics", self.metrics.is_given()),
         ];
