@@ -1,7 +1,6 @@
-//! The available memory of this machine.
+//! What the system says in /proc: the available memory, and other values.
 
 use std::fs;
-use std::path::Path;
 
 use crate::exit::{Exit, Failure};
 use farwrite_units::show::Bytes;
@@ -25,10 +24,15 @@ pub(crate) fn check_available(wanted: u64, what: &str, help: &str) -> Result<(),
 /// The number of bytes that programs can still allocate (proc(5), `MemAvailable`); `None` if the
 /// system does not report it.
 fn available() -> Option<u64> {
-    let text = fs::read_to_string(Path::new("/proc/meminfo")).ok()?;
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    let available = proc_value("/proc/meminfo", "MemAvailable")?;
+    let kib: u64 = available.strip_suffix("kB")?.trim().parse().ok()?;
     kib.checked_mul(1024)
+}
+
+/// The first value with this name in a file of proc(5); `None` if the system does not report it.
+pub(crate) fn proc_value(file: &str, name: &str) -> Option<String> {
+    let text = fs::read_to_string(file).ok()?;
+    let values = text.lines().filter_map(|line| line.split_once(':'));
+    let mut named = values.filter(|(of_line, _)| of_line.trim_end() == name);
+    named.next().map(|(_, value)| value.trim().to_owned())
 }

@@ -4,6 +4,8 @@ use clap::Args;
 use farwrite_files::{PeerKey, Policy};
 use farwrite_units::parse::parse_count;
 
+use crate::memory::proc_value;
+
 #[derive(Debug, Args)]
 pub(crate) struct PolicyArgs {
     /// Permissions that files and directories do not get, in octal, as with umask; without it, those
@@ -81,9 +83,8 @@ impl PolicyArgs {
 /// The umask of this process. The only call that reads it also sets it, so another thread could
 /// make a file in between: read the number that the kernel shows instead.
 pub(crate) fn own_umask() -> u16 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
-    let umask = line.and_then(|umask| parse_umask(umask.trim()).ok());
+    let umask = proc_value("/proc/self/status", "Umask");
+    let umask = umask.and_then(|umask| parse_umask(&umask).ok());
     // Without /proc, what most systems have.
     umask.unwrap_or(0o022)
 }

@@ -3,7 +3,6 @@
 mod report;
 mod work;
 
-use std::fs;
 use std::num::NonZeroUsize;
 
 use clap::Args;
@@ -11,7 +10,7 @@ use farwrite_codes::{Code, Codec, Kernel};
 
 use crate::console::{Console, Progress};
 use crate::exit::{Exit, Failure};
-use crate::memory::check_available;
+use crate::memory::{check_available, proc_value};
 use farwrite_transfer::Cancel;
 use farwrite_units::parse::{List, parse_size};
 use report::{BenchReport, Row};
@@ -96,7 +95,9 @@ pub(super) fn run(args: &BenchArgs, console: &Console) -> Result<(), Failure> {
             "take smaller --bytes or --chunk-bytes",
         )?;
     }
-    let mut report = BenchReport::new(args, cpu());
+    // The processor model (proc(5)).
+    let cpu = proc_value("/proc/cpuinfo", "model name");
+    let mut report = BenchReport::new(args, cpu);
     console.say(report.introduction());
     for (code, tasks) in plans {
         let groups = (args.bytes / (code.k() as u64 * args.chunk_bytes)).max(1);
@@ -164,13 +165,4 @@ fn measure(
         times[times.len() / 2]
     });
     Ok(Row::all(tasks, medians, work.data_bytes(), work.threads()))
-}
-
-/// The processor model that the machine reports; `None` if it reports none (proc(5)).
-fn cpu() -> Option<String> {
-    let text = fs::read_to_string("/proc/cpuinfo").ok()?;
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix("model name"))?;
-    Some(line.trim_start_matches([' ', '\t', ':']).to_owned())
 }
