@@ -12,8 +12,6 @@ use farwrite_keys::{Code, Identity, Psk};
 use farwrite_transfer::{Cancel, Refused};
 use farwrite_units::show::Count;
 use serde_json::json;
-use signal_hook::consts::SIGHUP;
-use signal_hook::flag;
 
 use crate::addresses::Targets;
 use crate::audit::Audit;
@@ -236,7 +234,7 @@ impl Reload {
         let reload = Self {
             file: file.to_owned(),
             root: options.root.map(Path::to_owned),
-            hung_up: Arc::default(),
+            hung_up: interrupt::catch_hang_ups()?,
         };
         // A wrong file ends the program before it says that it listens.
         let peers = reload.read()?;
@@ -247,8 +245,6 @@ impl Reload {
             ));
         }
         shared.set(peers);
-        let registered = flag::register(SIGHUP, Arc::clone(&reload.hung_up));
-        registered.or_exit(Exit::Other, "installing the handler for SIGHUP")?;
         Ok(Some(reload))
     }
 

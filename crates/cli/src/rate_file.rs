@@ -10,11 +10,10 @@ use farwrite_transfer::{Event, MaxRate, Observer};
 use farwrite_units::input::read_text;
 use farwrite_units::parse::parse_rate;
 use farwrite_units::show::{Rate, real};
-use signal_hook::consts::SIGHUP;
-use signal_hook::flag;
 
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
+use crate::interrupt;
 
 /// Longest file. It holds one rate.
 const MOST_BYTES: u64 = 4096;
@@ -33,9 +32,7 @@ impl RateFile {
     /// # Errors
     /// If the operating system refuses the handler of the signal.
     pub(crate) fn new(file: PathBuf) -> Result<Self, Failure> {
-        let hung_up = Arc::<AtomicBool>::default();
-        let registered = flag::register(SIGHUP, Arc::clone(&hung_up));
-        registered.or_exit(Exit::Other, "installing the handler for SIGHUP")?;
+        let hung_up = interrupt::catch_hang_ups()?;
         Ok(Self { file, hung_up })
     }
 
