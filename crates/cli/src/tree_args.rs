@@ -57,11 +57,19 @@ pub(crate) struct TreeArgs {
 impl TreeArgs {
     /// An option of these that the user has given, if there is one.
     pub(crate) fn given(&self) -> Option<&'static str> {
-        let options = [
-            ("--skip-special", self.skip_special),
+        let lists = [
             ("--exclude", !self.exclude.is_empty()),
             ("--include", !self.include.is_empty()),
             ("--exclude-from", !self.exclude_from.is_empty()),
+        ];
+        let lists = lists.into_iter().filter(|(_, is_given)| *is_given);
+        self.flags().chain(lists.map(|(name, _)| name)).next()
+    }
+
+    /// The options without a value that the user has given.
+    fn flags(&self) -> impl Iterator<Item = &'static str> {
+        let flags = [
+            ("--skip-special", self.skip_special),
             ("--checksum", self.checksum),
             ("--ignore-times", self.ignore_times),
             ("--xattrs", self.xattrs),
@@ -69,10 +77,8 @@ impl TreeArgs {
             ("--delete", self.delete),
             ("--dry-run", self.dry_run),
         ];
-        options
-            .iter()
-            .find(|(_, is_given)| *is_given)
-            .map(|(name, _)| *name)
+        let given = flags.into_iter().filter(|(_, is_given)| *is_given);
+        given.map(|(name, _)| name)
     }
 
     /// How to list the tree.
@@ -119,17 +125,7 @@ impl TreeArgs {
     /// The same options for a sender on another machine, which does not have the files of
     /// --exclude-from.
     pub(crate) fn words_of_sender(&self) -> Result<Vec<OsString>, Failure> {
-        let flags = [
-            ("--skip-special", self.skip_special),
-            ("--checksum", self.checksum),
-            ("--ignore-times", self.ignore_times),
-            ("--xattrs", self.xattrs),
-            ("--owner", self.owner),
-            ("--delete", self.delete),
-            ("--dry-run", self.dry_run),
-        ];
-        let flags = flags.iter().filter(|(_, is_given)| *is_given);
-        let mut words: Vec<String> = flags.map(|(name, _)| (*name).to_owned()).collect();
+        let mut words: Vec<String> = self.flags().map(str::to_owned).collect();
         words.extend(self.max_delete.map(|most| format!("--max-delete={most}")));
         // An empty line and a comment are no patterns, and a line with `!` means the same to --exclude.
         let lines = self.lines()?;
