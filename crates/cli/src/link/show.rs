@@ -29,56 +29,36 @@ pub(super) fn started(config: &TunEmulatorConfig, duration: Option<Duration>) ->
 
 /// The counters of both directions, side by side.
 pub(super) fn table(report: &TunReport) -> String {
-    let row = |name: &str, value: fn(&DirectionReport) -> String| {
-        [
-            name.to_owned(),
-            value(&report.forward),
-            value(&report.backward),
-        ]
+    let row = |name: &str, value: &dyn Fn(&DirectionReport) -> String| {
+        let [forward, backward] = [&report.forward, &report.backward].map(value);
+        [name.to_owned(), forward, backward]
     };
+    let count =
+        |name: &str, value: fn(&DirectionReport) -> u64| row(name, &|done| value(done).to_string());
     let rate = |done: &DirectionReport| {
         let seconds = report.elapsed.as_secs_f64().max(1e-6);
         Rate(8.0 * real(done.link.delivered_bytes) / seconds).to_string()
     };
-    let late = |done: &DirectionReport, share| {
-        Time(Duration::from_nanos(done.lateness.quantile_ns(share))).to_string()
-    };
+    let time = |ns| Time(Duration::from_nanos(ns)).to_string();
+    let late = |name: &str, share| row(name, &|done| time(done.lateness.quantile_ns(share)));
     let rows = [
-        ["".to_owned(), "A to B".to_owned(), "B to A".to_owned()],
-        row("packets offered", |done| done.link.offered.to_string()),
-        row("delivered", |done| done.link.delivered.to_string()),
-        row("delivered bytes", |done| {
+        ["", "A to B", "B to A"].map(str::to_owned),
+        count("packets offered", |done| done.link.offered),
+        count("delivered", |done| done.link.delivered),
+        row("delivered bytes", &|done| {
             Bytes(done.link.delivered_bytes).to_string()
         }),
-        [
-            "mean rate".to_owned(),
-            rate(&report.forward),
-            rate(&report.backward),
-        ],
-        row("dropped by the queue", |done| {
-            done.link.queue_dropped.to_string()
-        }),
-        row("dropped by the policer", |done| {
-            done.link.policed.to_string()
-        }),
-        row("lost", |done| done.link.lost.to_string()),
-        row("marked", |done| done.link.marked.to_string()),
-        row("held back", |done| done.link.reordered.to_string()),
-        row("unread", unread),
-        row("unsent", |done| done.unsent.to_string()),
-        [
-            "late, p50".to_owned(),
-            late(&report.forward, 0.5),
-            late(&report.backward, 0.5),
-        ],
-        [
-            "late, p99".to_owned(),
-            late(&report.forward, 0.99),
-            late(&report.backward, 0.99),
-        ],
-        row("late, most", |done| {
-            Time(Duration::from_nanos(done.lateness.max_ns())).to_string()
-        }),
+        row("mean rate", &rate),
+        count("dropped by the queue", |done| done.link.queue_dropped),
+        count("dropped by the policer", |done| done.link.policed),
+        count("lost", |done| done.link.lost),
+        count("marked", |done| done.link.marked),
+        count("held back", |done| done.link.reordered),
+        row("unread", &unread),
+        count("unsent", |done| done.unsent),
+        late("late, p50", 0.5),
+        late("late, p99", 0.99),
+        row("late, most", &|done| time(done.lateness.max_ns())),
     ];
     lay_out(&rows, 1)
 }
