@@ -171,15 +171,6 @@ pub(crate) enum Test {
 }
 
 impl Test {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::WriteBw => "write_bw",
-            Self::WriteLat => "write_lat",
-            Self::ReadBw => "read_bw",
-            Self::SendBw => "send_bw",
-        }
-    }
-
     /// The title of the table.
     pub(super) fn title(self) -> &'static str {
         match self {
@@ -199,13 +190,10 @@ pub(crate) enum Connection {
     Uc,
 }
 
-impl Connection {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Rc => "RC",
-            Self::Uc => "UC",
-        }
-    }
+/// The name of a value of an option.
+pub(super) fn name(value: impl ValueEnum) -> String {
+    let value = value.to_possible_value().expect("no value is left out");
+    value.get_name().to_owned()
 }
 
 impl PerfArgs {

@@ -6,7 +6,7 @@ use farwrite::{QpConfig, QpOptions, SchemeName, Sealing};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::args::{Connection, MOST_BYTES, Test};
+use super::args::{Connection, MOST_BYTES, Test, name};
 
 /// The name of the queue pair of these lines.
 pub(super) const NAME: &str = "perf";
@@ -100,8 +100,8 @@ impl Setting {
         if self.test != test {
             return Err(format!(
                 "the server measures {}, and the client {}: start both with the same test",
-                test.name(),
-                self.test.name()
+                name(test),
+                name(self.test)
             ));
         }
         let buffers = u64::from(self.queue_pairs) * self.buffers();

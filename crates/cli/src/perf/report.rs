@@ -7,7 +7,7 @@ use farwrite_units::show::{Count, real};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::args::{PerfArgs, Test};
+use super::args::{PerfArgs, Test, name};
 use super::control::{Arrived, Setting};
 use super::tasks::{MOST_TIMES, Round};
 use crate::exit::{Exit, Failure};
@@ -164,7 +164,7 @@ pub(super) struct ClientReport {
     test: Test,
     role: &'static str,
     peer: String,
-    connection: &'static str,
+    connection: String,
     scheme: String,
     queue_pairs: u16,
     tx_depth: u16,
@@ -202,7 +202,7 @@ impl ClientReport {
             test: args.test,
             role: "client",
             peer: peer.to_owned(),
-            connection: args.connection.name(),
+            connection: name(args.connection),
             scheme: args.scheme().to_string(),
             queue_pairs: 0,
             tx_depth: 0,
@@ -236,7 +236,7 @@ impl ClientReport {
         let mut text = format!("{LINE}\n                    {}\n", self.test.title());
         let pairs = [
             ("Number of qps", self.queue_pairs.to_string()),
-            ("Connection type", self.connection.to_owned()),
+            ("Connection type", self.connection.clone()),
             ("Scheme", self.scheme.clone()),
             ("TX depth", self.tx_depth.to_string()),
             ("Channels", self.channels.to_string()),
@@ -302,35 +302,27 @@ impl ClientReport {
 
     /// Fails if a row is slower than the user wants.
     pub(super) fn check_limits(&self, args: &PerfArgs) -> Result<(), Failure> {
-        for row in &self.rows {
-            let Row::Bandwidth(row) = &row.row else {
-                continue;
-            };
-            let unit = self.bandwidth_unit;
-            let limits = [
-                (
-                    args.limit_bw,
-                    row.average,
-                    "the average bandwidth",
-                    unit,
-                    "--limit_bw",
-                ),
-                (
-                    args.limit_msgrate,
-                    row.message_rate,
-                    "the rate of messages",
-                    "Mpps",
-                    "--limit_msgrate",
-                ),
-            ];
-            for (limit, value, what, unit, option) in limits {
-                if let Some(limit) = limit.filter(|limit| value < *limit) {
-                    let bytes = row.bytes;
-                    let what = format!(
-                        "with {bytes} bytes, {what} is {value:.6} {unit}, less than {limit} of {option}"
-                    );
-                    return Err(Failure::new(Exit::Other, what));
+        let check =
+            |bytes: u64, (what, value): (&str, f64), unit: &str, limit: (&str, Option<f64>)| {
+                let (option, Some(limit)) = limit else {
+                    return Ok(());
+                };
+                if value >= limit {
+                    return Ok(());
                 }
+                let what = format!(
+                    "with {bytes} bytes, {what} is {value:.6} {unit}, less than {limit} of {option}"
+                );
+                Err(Failure::new(Exit::Other, what))
+            };
+        for row in &self.rows {
+            if let Row::Bandwidth(row) = &row.row {
+                let average = ("the average bandwidth", row.average);
+                let limit = ("--limit_bw", args.limit_bw);
+                check(row.bytes, average, self.bandwidth_unit, limit)?;
+                let rate = ("the rate of messages", row.message_rate);
+                let limit = ("--limit_msgrate", args.limit_msgrate);
+                check(row.bytes, rate, "Mpps", limit)?;
             }
         }
         Ok(())

@@ -8,7 +8,7 @@ use farwrite_connection::{Connection, Listener, MessageOptions, Messages};
 use farwrite_transfer::{Cancel, Refused, check_device};
 use serde_json::json;
 
-use super::args::{PerfArgs, Test};
+use super::args::{PerfArgs, Test, name};
 use super::control::{Answer, Arrived, Ask, MOST_LINE_BYTES, NAME, Setting};
 use super::data::{Apart, Carrier, Data};
 use super::tasks::{Inbox, Receiver, Shared};
@@ -39,7 +39,7 @@ pub(super) fn run(args: &PerfArgs, console: &Console) -> Result<ExitCode, Failur
         "waiting for a client at UDP port {}",
         local.port()
     ));
-    let command = |end: &str| format!("farwrite perf {} {end}", args.test.name());
+    let command = |end: &str| format!("farwrite perf {} {end}", name(args.test));
     accepting.invite(&Targets::of(local), command, console);
     let audit = Arc::new(Audit::start(None, console.clone())?);
     let mut refused = Refused::new(Arc::<Audit>::clone(&audit));
@@ -215,8 +215,8 @@ fn open(
         .map_err(|why| Failure::new(Exit::Mismatch, why))?;
     let mut pairs = Vec::new();
     for index in 0..setting.queue_pairs {
-        let name = format!("{number}.{index}");
-        let pair = connection.accept_queue_pair(Some(&name), &options, PATIENCE);
+        let named = format!("{number}.{index}");
+        let pair = connection.accept_queue_pair(Some(&named), &options, PATIENCE);
         let pair = pair.or_fail("opening a queue pair")?;
         pairs.push(
             pair.ok_or_else(|| Failure::new(Exit::Unreachable, "the client opened no queue pair"))?,
