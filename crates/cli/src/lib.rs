@@ -15,6 +15,7 @@ mod demo;
 mod device;
 mod dry_run;
 mod exit;
+mod files;
 mod forward;
 #[doc(hidden)]
 pub mod fuzzing;

@@ -12,6 +12,7 @@ use serde_json::json;
 use crate::args::{Cli, has_indented_lines};
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
+use crate::files;
 
 const SHELL_EXAMPLES: &str = "\
 Examples:
@@ -58,10 +59,7 @@ pub(crate) fn run_completions(args: &CompletionsArgs, console: &Console) -> Resu
 /// Writes the pages.
 pub(crate) fn run_man(args: &ManArgs, console: &Console) -> Result<(), Failure> {
     let dir = &args.dir;
-    fs::create_dir_all(dir).or_exit(
-        Exit::Files,
-        format_args!("making directory {}", dir.display()),
-    )?;
+    files::make_directory(dir)?;
     // The pages of `help` would have no more than the others.
     let mut command = without_help(Cli::described());
     command.build();

@@ -9,6 +9,7 @@ use tempfile::NamedTempFile;
 
 use super::input::Input;
 use crate::exit::{Exit, Failure, OrExit};
+use crate::files::directory_of;
 
 /// A file with a temporary name in the same directory, `.NAME.farwrite-RANDOM.part`. It is removed
 /// unless it is finished.
@@ -52,20 +53,13 @@ impl Output {
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => {
-                return Err(Failure::caused(
-                    Exit::Files,
-                    format_args!("looking at {shown}"),
-                    &error,
-                ));
+                let what = format_args!("looking at {shown}");
+                return Err(Failure::caused(Exit::Files, what, &error));
             }
         }
         let Some(name) = path.file_name() else {
             let what = format!("--out {shown} names no file");
             return Err(Failure::new(Exit::Files, what));
-        };
-        let directory = match path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
         };
         let prefix = format!(".{}.farwrite-", name.to_string_lossy());
         let part = tempfile::Builder::new()
@@ -73,7 +67,7 @@ impl Output {
             .suffix(".part")
             // The umask removes permissions, as for any new file.
             .permissions(Permissions::from_mode(0o666))
-            .tempfile_in(directory)
+            .tempfile_in(directory_of(path))
             .or_exit(Exit::Files, format_args!("making a file for {shown}"))?;
         Ok(Self {
             path: path.to_owned(),
@@ -107,9 +101,7 @@ impl Output {
 /// Whether the path is in a directory whose names lead to devices, or to what is open: a new file would take the place
 /// of such a name.
 fn is_device_name(path: &Path) -> bool {
-    let parent = path.parent().filter(|parent| *parent != Path::new(""));
-    let directory = fs::canonicalize(parent.unwrap_or(Path::new(".")));
-    directory.is_ok_and(|directory| {
+    fs::canonicalize(directory_of(path)).is_ok_and(|directory| {
         let is_below = |place| directory.starts_with(place);
         (is_below("/dev") && !is_below("/dev/shm")) || is_below("/proc")
     })

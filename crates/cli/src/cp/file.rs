@@ -22,6 +22,7 @@ use tempfile::{Builder, NamedTempFile};
 use super::ssh::{Far, Remote};
 use crate::console::{Console, Passing};
 use crate::exit::{Exit, Failure, OrExit};
+use crate::files::directory_of;
 use crate::pipe::{Cut, Passed, decode, encode};
 use crate::policy::own_umask;
 use crate::rsh::{self, Settings, Way};
@@ -362,10 +363,7 @@ fn write(path: &Path, count: &AtomicU64) -> Result<(), Failure> {
     }
     // A link stays, and leads to the new file.
     let path: PathBuf = fs::canonicalize(path).unwrap_or_else(|_| path.into());
-    let directory = match path.parent() {
-        Some(parent) if parent != Path::new("") => parent,
-        _ => Path::new("."),
-    };
+    let directory = directory_of(&path);
     let failed = |step: &str, error: &io::Error| Failure::caused(exit_of(error), what(step), error);
     let mut file = temporary(directory).map_err(|error| failed("creating", &error))?;
     remove_when_ended(file.path().into())?;

@@ -8,7 +8,6 @@ mod report;
 mod scenario;
 mod transfer;
 
-use std::fs;
 use std::time::Duration;
 
 use farwrite::{Region, SchemeName};
@@ -22,7 +21,8 @@ use scenario::Scenario;
 use transfer::{Run, TransferState, transfer};
 
 use crate::console::Console;
-use crate::exit::{Exit, Failure, OrExit};
+use crate::exit::Failure;
+use crate::files;
 use crate::memory::check_available;
 use crate::trace::Tracing;
 use farwrite_transfer::Cancel;
@@ -37,11 +37,7 @@ pub(crate) fn run(args: &DemoArgs, console: &Console) -> Result<(), Failure> {
     let schemes: Vec<SchemeName> = args.scheme.iter().map(|scheme| scheme.name()).collect();
     check_memory(&scenario, &schemes)?;
     // Fails now instead of after the work.
-    let out = &args.out;
-    fs::create_dir_all(out).or_exit(
-        Exit::Files,
-        format_args!("making directory {}", out.display()),
-    )?;
+    files::make_directory(&args.out)?;
     console.say(report::introduction(&scenario));
     let trace = args.trace.start()?;
     let runs = run_schemes(&scenario, &schemes, &trace, console, &cancel);
@@ -52,9 +48,8 @@ pub(crate) fn run(args: &DemoArgs, console: &Console) -> Result<(), Failure> {
     if let Some(warning) = strain.warning(&scenario) {
         console.warn(warning);
     }
-    let path = out.join(PICTURE);
-    fs::write(&path, picture::draw(&scenario, &runs))
-        .or_exit(Exit::Files, format_args!("writing {}", path.display()))?;
+    let path = args.out.join(PICTURE);
+    files::write(&path, picture::draw(&scenario, &runs))?;
     console.say(format_args!(
         "\nHow each message filled, as a picture: {}",
         path.display()

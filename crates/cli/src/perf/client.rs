@@ -17,7 +17,7 @@ use super::{PATIENCE, connection_options, hear, is_alive, tell};
 use crate::addresses::parse_target_at;
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
-use crate::interrupt;
+use crate::{files, interrupt};
 
 /// Measures against a server.
 pub(super) fn run(args: &PerfArgs, host: &str, console: &Console) -> Result<ExitCode, Failure> {
@@ -28,7 +28,7 @@ pub(super) fn run(args: &PerfArgs, host: &str, console: &Console) -> Result<Exit
     let windows = args.device.as_ref().map(check_device).transpose()?;
     if args.out_json {
         // A wrong name is better found before the measurement.
-        write_file(args, "")?;
+        files::write(&args.out_json_file, "")?;
     }
     let keys = keys_of(&args.key.connecting.key_or_code(false, &cancel)?)?;
     let to = target.to_string();
@@ -42,14 +42,9 @@ pub(super) fn run(args: &PerfArgs, host: &str, console: &Console) -> Result<Exit
     connection.close();
     console.say_all(report.last_line());
     if args.out_json {
-        write_file(args, &report.perftest_json())?;
+        files::write(&args.out_json_file, report.perftest_json())?;
     }
     console.end(report.check_limits(args), &report)
-}
-
-fn write_file(args: &PerfArgs, text: &str) -> Result<(), Failure> {
-    let file = &args.out_json_file;
-    std::fs::write(file, text).or_exit(Exit::Files, format_args!("writing {}", file.display()))
 }
 
 /// A setting for each number of packets of a chunk.

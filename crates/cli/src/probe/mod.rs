@@ -26,6 +26,7 @@ use report::report;
 
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
+use crate::files::{self, directory_of};
 use crate::{interrupt, key, link_file};
 
 /// After this time without a connection, the user learns what may be wrong.
@@ -131,7 +132,7 @@ fn reach(
 /// Writes the requested files.
 fn save(args: &ProbeArgs, findings: &Findings, console: &Console) -> Result<(), Failure> {
     let write = |file: &Path, text: String| {
-        fs::write(file, text).or_exit(Exit::Files, format_args!("writing {}", file.display()))?;
+        files::write(file, text)?;
         console.say(format_args!("wrote {}", file.display()));
         Ok::<_, Failure>(())
     };
@@ -157,12 +158,8 @@ fn save(args: &ProbeArgs, findings: &Findings, console: &Console) -> Result<(), 
 
 /// Checks the place of a file before the work begins.
 fn check_place(file: &Path) -> Result<(), Failure> {
-    let directory = match file.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
     let what = format!("the directory of {}", file.display());
-    let metadata = fs::metadata(directory).or_exit(Exit::Files, &what)?;
+    let metadata = fs::metadata(directory_of(file)).or_exit(Exit::Files, &what)?;
     match metadata.is_dir() {
         true => Ok(()),
         false => Err(Failure::new(Exit::Files, format!("{what}: it is a file"))),

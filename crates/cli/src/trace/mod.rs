@@ -5,7 +5,6 @@ mod read;
 mod recorder;
 mod waits;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -15,7 +14,8 @@ use serde::Serialize;
 pub(crate) use recorder::{TraceArgs, Tracing};
 
 use crate::console::Console;
-use crate::exit::{Exit, Failure, OrExit};
+use crate::exit::{Exit, Failure};
+use crate::files;
 use crate::table::lay_out;
 use read::{Kind, Run, Side};
 
@@ -91,8 +91,7 @@ pub(crate) fn run(args: &DrawArgs, console: &Console) -> Result<(), Failure> {
     for (run, report) in runs.iter().zip(&reports) {
         console.say(described(run, report));
     }
-    fs::write(&picture, picture::draw(&runs))
-        .or_exit(Exit::Files, format_args!("writing {}", picture.display()))?;
+    files::write(&picture, picture::draw(&runs))?;
     if runs.len() > picture::MOST_PANELS {
         let most = picture::MOST_PANELS;
         console.warn(format_args!(
