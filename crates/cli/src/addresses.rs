@@ -4,7 +4,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use farwrite::fabric::udp::source_for;
-use farwrite_keys::{AddressError, AddressProblem, HostPort};
+use farwrite_connection::Connection;
+use farwrite_keys::{AddressError, AddressProblem, HostPort, shown};
 use farwrite_transfer::DEFAULT_PORT;
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::InterfaceFlags;
@@ -46,6 +47,12 @@ pub(crate) fn parse_destination(text: &str) -> Result<HostPort, String> {
     }
     let parsed = text.to_ascii_lowercase().parse::<HostPort>();
     parsed.map_err(|error| error.to_string())
+}
+
+/// The address of the other end of a connection, which is empty once the connection is over.
+pub(crate) fn address_of(connection: &Connection) -> String {
+    let addr = connection.peer_addr();
+    addr.map_or_else(String::new, |addr| shown(&addr).to_string())
 }
 
 /// Binds a port of all addresses.

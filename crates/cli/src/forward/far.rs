@@ -19,7 +19,7 @@ use super::carry::{AtOnce, carry, prepare};
 use super::opening::{CONNECTED, read_request, refusal};
 use super::{ForwardArgs, LAST_WORDS, LOOK, NAME, OPENING, stream_options};
 use crate::accepting::Accepting;
-use crate::addresses::Targets;
+use crate::addresses::{Targets, address_of};
 use crate::audit::Audit;
 use crate::console::Console;
 use crate::cp::greet;
@@ -95,21 +95,16 @@ fn serve_all(
         if let Err(why) = service.check_room(&connections, &connection) {
             connection.refuse_as_busy(&why);
             if let Some(audit) = &service.audit {
-                audit.note_busy(connection.peer().name(), &address(&connection), &why);
+                audit.note_busy(connection.peer().name(), &address_of(&connection), &why);
             }
             continue;
         }
         let name = connection.peer().name();
         let name = name.map_or_else(String::new, |name| format!("{name} at "));
-        console.say(format_args!("connected: {name}{}", address(&connection)));
+        console.say(format_args!("connected: {name}{}", address_of(&connection)));
         connections.push(connection.clone());
         service.serve_apart(connection);
     }
-}
-
-fn address(connection: &Connection) -> String {
-    let addr = connection.peer_addr();
-    addr.map_or_else(String::new, |addr| shown(&addr).to_string())
 }
 
 /// Serves the near end that has started this program through ssh (P14.6).
@@ -235,7 +230,7 @@ impl Service {
             audit.note(json!({
                 "event": "forward",
                 "peer": connection.peer().name(),
-                "address": address(connection),
+                "address": address_of(connection),
                 "to": to.to_string(),
                 "message": refused,
             }));

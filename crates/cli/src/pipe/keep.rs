@@ -6,12 +6,13 @@ use std::time::Instant;
 
 use farwrite_connection::Connection;
 use farwrite_files::{CommitGate, SinkError, StoredStream};
-use farwrite_keys::{Proof, shown};
+use farwrite_keys::Proof;
 use farwrite_transfer::{Cancel, Error, ErrorKind, MemoryPool, ReceiveSettings};
 
 use super::receive::{Output, Stopped, take};
 use super::verdict::Kind;
 use super::{MEMORY_BYTES, Passed, waiting};
+use crate::addresses::address_of;
 use crate::audit::Audit;
 use crate::console::Console;
 use crate::exit::{Exit, Failure};
@@ -40,8 +41,7 @@ pub(crate) fn keep(
             MEMORY_BYTES >> 20
         );
         connection.refuse_as_busy(&what);
-        let address = connection.peer_addr();
-        let address = address.map_or_else(String::new, |address| shown(&address).to_string());
+        let address = address_of(connection);
         store.audit.note_busy(store.peer, &address, &what);
         return Err(Failure::new(Exit::Busy, what));
     };
@@ -55,8 +55,7 @@ pub(crate) fn keep(
         };
     };
     let start = Instant::now();
-    let peer = connection.peer_addr();
-    let peer = peer.map_or_else(String::new, |peer| shown(&peer).to_string());
+    let peer = address_of(connection);
     let gate = CommitGate::default();
     let output = create(store, &name, &gate, cancel)?;
     let settings = store.settings;

@@ -21,7 +21,7 @@ use rustix::fs::{FileType, fstat, fsync};
 use super::verdict::{GivenUp, Kind, Verdict};
 use super::{HEAD_BYTES, LAST_WORDS, LOOK, PIECE_BYTES, Passed, waiting};
 use crate::accepting::Accepting;
-use crate::addresses::{Targets, at_any};
+use crate::addresses::{Targets, address_of, at_any};
 use crate::audit::Audit;
 use crate::console::{Console, Passing};
 use crate::exit::{Exit, Failure, OrExit};
@@ -56,8 +56,7 @@ pub(crate) fn receive(
         waiting::accept((accepting, &listener), &pipe.audit, cancel, console)?;
     // The pipe has one sender.
     drop(listener);
-    let peer = connection.peer_addr();
-    let peer = peer.map_or_else(String::new, |peer| shown(&peer).to_string());
+    let peer = address_of(&connection);
     let peers = accepting.peers().get();
     let sender = connection.peer().key().and_then(|key| peers.of(&key));
     let name = connection.peer().name();
