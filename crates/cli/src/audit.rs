@@ -59,7 +59,6 @@ impl Audit {
         }
     }
 
-    /// Notes that a sender was refused.
     pub(crate) fn note_refusal(
         &self,
         peer: Option<&str>,
@@ -130,7 +129,6 @@ impl Audit {
         }));
     }
 
-    /// Notes how a transfer has ended.
     pub(crate) fn note_transfer(
         &self,
         (peer, address): (Option<&str>, &str),

@@ -199,7 +199,6 @@ impl Console {
         }
     }
 
-    /// Shows progress to people.
     pub(crate) fn draw(&self, event: Event) {
         if let Event::Progress {
             label,
@@ -603,7 +602,6 @@ fn write_all(
     }
 }
 
-/// Draws progress.
 struct Drawing {
     is_quiet: bool,
     on_terminal: bool,

@@ -81,7 +81,6 @@ impl Exit {
         }
     }
 
-    /// The exit with a code.
     pub(crate) fn of_code(code: i32) -> Option<Self> {
         Self::ALL.into_iter().find(|exit| *exit as i32 == code)
     }

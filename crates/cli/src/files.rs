@@ -5,7 +5,6 @@ use std::path::Path;
 
 use crate::exit::{Exit, Failure, OrExit};
 
-/// Writes a file.
 pub(crate) fn write(file: &Path, content: impl AsRef<[u8]>) -> Result<(), Failure> {
     fs::write(file, content).or_exit(Exit::Files, format_args!("writing {}", file.display()))
 }

@@ -44,7 +44,6 @@ pub(crate) struct KeygenArgs {
     public: Option<PathBuf>,
 }
 
-/// Generates a key, and writes or prints it.
 pub(crate) fn run(args: &KeygenArgs, console: &Console) -> Result<(), Failure> {
     match (&args.public, &args.file) {
         (Some(file), _) => {

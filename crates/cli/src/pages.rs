@@ -42,7 +42,6 @@ pub(crate) struct ManArgs {
     dir: PathBuf,
 }
 
-/// Prints the script.
 pub(crate) fn run_completions(args: &CompletionsArgs, console: &Console) -> Result<(), Failure> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::described(), "farwrite", &mut script);
@@ -56,7 +55,6 @@ pub(crate) fn run_completions(args: &CompletionsArgs, console: &Console) -> Resu
     }
 }
 
-/// Writes the pages.
 pub(crate) fn run_man(args: &ManArgs, console: &Console) -> Result<(), Failure> {
     let dir = &args.dir;
     files::make_directory(dir)?;

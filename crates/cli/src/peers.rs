@@ -199,7 +199,6 @@ impl Peers {
         &self.known
     }
 
-    /// The peer with a key.
     pub(crate) fn of(&self, key: &PublicKey) -> Option<&Peer> {
         self.peers.iter().find(|peer| peer.key == *key)
     }
@@ -301,7 +300,6 @@ fn line_of(text: &str, start: usize) -> usize {
     before.matches('\n').count() + 1
 }
 
-/// Reads a text by a function.
 fn parsed<'de, D: Deserializer<'de>, T, E: std::fmt::Display>(
     deserializer: D,
     parse: impl FnOnce(&str) -> Result<T, E>,

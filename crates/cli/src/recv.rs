@@ -171,7 +171,6 @@ const NOT_OF_PIPES: [&str; 15] = [
     "metrics",
 ];
 
-/// Receives files. Returns the exit code.
 pub(crate) fn run(args: &RecvArgs, console: &Console) -> Result<ExitCode, Failure> {
     if args.is_pipe() {
         return run_pipe(args, console);
@@ -209,7 +208,6 @@ pub(crate) fn run(args: &RecvArgs, console: &Console) -> Result<ExitCode, Failur
     )
 }
 
-/// Receives a pipe. Returns the exit code.
 fn run_pipe(args: &RecvArgs, console: &Console) -> Result<ExitCode, Failure> {
     let (accepting, cancel) = Accepting::prepare(&args.accepts(None), console)?;
     let receiver = PipeReceiver {
@@ -423,7 +421,6 @@ impl RecvArgs {
         }
     }
 
-    /// The directory to write into.
     pub(crate) fn dir(&self) -> &Path {
         &self.dir
     }

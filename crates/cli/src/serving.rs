@@ -262,7 +262,6 @@ impl Serving<'_> {
         served
     }
 
-    /// Stores the pipe of a sender.
     fn keep_pipe(
         &self,
         connection: &Connection,

@@ -29,7 +29,6 @@ macro_rules! of_side {
     };
 }
 
-/// The counters of a bridge.
 pub(super) fn of_bridge<C>(report: &BridgeReport<C>) -> Vec<Metric> {
     let mut all = of_side!("near", report.near);
     all.extend(of_side!("far", report.far));
@@ -43,7 +42,6 @@ pub(super) fn of_bridge<C>(report: &BridgeReport<C>) -> Vec<Metric> {
     all
 }
 
-/// The counters of a LoWAR box.
 pub(super) fn of_lowar(counters: &LowarCounters) -> Vec<Metric> {
     metrics!("", LowarCounters, *counters, {
         counter coded: "data packets added to a block",
@@ -68,7 +66,6 @@ pub(super) fn of_lowar(counters: &LowarCounters) -> Vec<Metric> {
     })
 }
 
-/// The counters of a NetRT box.
 pub(super) fn of_netrt(counters: &NetRtCounters) -> Vec<Metric> {
     let mut all = metrics!("", NetRtCounters, *counters, {
         counter copied: "packets of which a copy was kept",

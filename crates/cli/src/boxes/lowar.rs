@@ -72,7 +72,6 @@ pub(crate) struct LowarArgs {
     forward: bool,
 }
 
-/// Runs a box.
 pub(crate) fn run(args: &LowarArgs, console: &Console) -> Result<ExitCode, Failure> {
     if args.forward {
         let config = args.bridge.config(None);

@@ -173,7 +173,6 @@ trait Shown: Middlebox<Counters: Clone + Default + Send> + Send + 'static {
     /// The counters whose rates the live table shows.
     const COLUMNS: &'static [&'static str];
 
-    /// The counters of the box by name.
     fn shown(counters: &Self::Counters) -> Vec<Metric>;
 }
 

@@ -77,7 +77,6 @@ pub(crate) struct NetRtArgs {
     repeat_dscp: u8,
 }
 
-/// Reads the size of the pool.
 fn parse_pool(text: &str) -> Result<u64, String> {
     /// Some packets of the largest MTU.
     const LEAST_BYTES: u64 = 16 << 10;
@@ -90,7 +89,6 @@ fn parse_pool(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Runs a box.
 pub(crate) fn run(args: &NetRtArgs, console: &Console) -> Result<ExitCode, Failure> {
     let inner = NetRt::new(&args.config()?, boot());
     carry(&args.bridge, &args.bridge.config(None), inner, console)

@@ -38,7 +38,6 @@ pub(super) struct EncodeArgs {
     out: PathBuf,
 }
 
-/// Writes the parity.
 pub(super) fn run(args: &EncodeArgs, console: &Console) -> Result<(), Failure> {
     let cancel = crate::interrupt::catch()?;
     let cut = args.cut.cut()?;

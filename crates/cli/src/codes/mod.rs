@@ -43,7 +43,6 @@ enum CodesCommand {
     Encode(encode::EncodeArgs),
 }
 
-/// Runs one of the commands.
 pub(crate) fn run(args: &CodesArgs, console: &Console) -> Result<(), Failure> {
     match &args.command {
         CodesCommand::Bench(args) => bench::run(args, console),

@@ -36,7 +36,6 @@ impl FarArgs {
     }
 }
 
-/// Receives or sends the files of a copy.
 pub(crate) fn run_far(args: &FarArgs, console: &Console) -> Result<ExitCode, Failure> {
     if let [file, direction, path] = &args.words[..]
         && file == "file"

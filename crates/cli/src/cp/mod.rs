@@ -111,7 +111,6 @@ pub(crate) struct CpArgs {
     paths: Vec<OsString>,
 }
 
-/// Copies files. Returns the exit code.
 pub(crate) fn run(args: &CpArgs, console: &Console) -> Result<ExitCode, Failure> {
     let [sources @ .., destination] = &args.paths[..] else {
         unreachable!("the options need a path")
@@ -227,7 +226,6 @@ impl CpArgs {
         file::carry(remote, direction, (self.port, &settings, patience), console)
     }
 
-    /// The value of --timeout.
     fn patience(&self) -> Result<Option<Duration>, Failure> {
         parsed("--timeout", self.timeout.as_deref(), parse_timeout)
     }

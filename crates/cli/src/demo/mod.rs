@@ -30,7 +30,6 @@ use farwrite_units::show::{Percent, Rate, Time, real};
 
 const PICTURE: &str = "farwrite-demo.svg";
 
-/// Runs the demo.
 pub(crate) fn run(args: &DemoArgs, console: &Console) -> Result<(), Failure> {
     let cancel = crate::interrupt::catch()?;
     let scenario = Scenario::new(args)?;

@@ -99,7 +99,6 @@ impl Scenario {
         u64::from(self.sdr.mtu) * u64::from(self.sdr.packets_per_chunk)
     }
 
-    /// A description of the chunk size.
     pub(crate) fn chunk_name(&self) -> String {
         match self.sdr.packets_per_chunk {
             1 => "one packet".to_owned(),

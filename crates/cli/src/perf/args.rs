@@ -171,7 +171,6 @@ pub(crate) enum Test {
 }
 
 impl Test {
-    /// The title of the table.
     pub(super) fn title(self) -> &'static str {
         match self {
             Self::WriteBw => "RDMA_Write BW Test",
@@ -230,7 +229,6 @@ impl PerfArgs {
         self.duration.map(Duration::from_secs)
     }
 
-    /// The name of the scheme of the messages.
     pub(super) fn scheme(&self) -> SchemeName {
         match self.connection {
             Connection::Rc => self.scheme,

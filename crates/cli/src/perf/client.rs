@@ -19,7 +19,6 @@ use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::{files, interrupt};
 
-/// Measures against a server.
 pub(super) fn run(args: &PerfArgs, host: &str, console: &Console) -> Result<ExitCode, Failure> {
     let cancel = interrupt::catch()?;
     let target = parse_target_at(host, args.port);
@@ -241,7 +240,6 @@ impl Opened {
         Ok(Self { client, data })
     }
 
-    /// Measures one size.
     fn measure(&self, args: &PerfArgs, bytes: u64, cancel: &Cancel) -> Result<Row, Failure> {
         let goal = match args.time() {
             Some(time) => Goal::Time(time),

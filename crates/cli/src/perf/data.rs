@@ -85,7 +85,6 @@ impl Data {
         Ok(Self::Connected { connection, pairs })
     }
 
-    /// Number of queue pairs.
     pub(super) fn count(&self) -> usize {
         match self {
             Self::Connected { pairs, .. } => pairs.len(),
@@ -112,7 +111,6 @@ impl Data {
         Ok(cipher.or_exit(Exit::Other, "measuring")?.is_some())
     }
 
-    /// Registers memory for a queue pair.
     pub(super) fn register(
         &self,
         index: usize,

@@ -50,7 +50,6 @@ fn is_alive(connection: &Connection, cancel: &Cancel) -> Result<(), Failure> {
     }
 }
 
-/// Sends a line to the other end.
 fn tell(messages: &Messages, line: &impl Serialize) {
     messages.send(control::encode(line));
 }

@@ -19,7 +19,6 @@ use crate::audit::Audit;
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
 
-/// Serves one client.
 pub(super) fn run(args: &PerfArgs, console: &Console) -> Result<ExitCode, Failure> {
     if !args.of_client.is_empty() {
         console.warn(format_args!(

@@ -196,7 +196,6 @@ impl Load {
         }
     }
 
-    /// Begins to measure a size.
     pub(super) fn begin(&mut self, bytes: u64, goal: Goal) {
         for flow in &mut self.flows {
             flow.posted = 0;

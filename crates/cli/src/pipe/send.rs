@@ -136,7 +136,6 @@ fn reach(
     })
 }
 
-/// Sends the input and its hash.
 fn feed(writer: &mut WriteHalf, shared: &Shared, cancel: &Cancel) -> Input {
     let input = feed_bytes(writer, shared, cancel);
     match &input {

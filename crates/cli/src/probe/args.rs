@@ -103,7 +103,6 @@ pub(crate) struct ProbeArgs {
 }
 
 impl ProbeArgs {
-    /// The settings of the prober.
     pub(crate) fn settings(&self) -> Settings {
         let some = |list: &Vec<u32>| (!list.is_empty()).then(|| list.clone());
         Settings {

@@ -129,7 +129,6 @@ fn reach(
     met.map_err(|error| failure(&format!("connecting to {to}"), &error))
 }
 
-/// Writes the requested files.
 fn save(args: &ProbeArgs, findings: &Findings, console: &Console) -> Result<(), Failure> {
     let write = |file: &Path, text: String| {
         files::write(file, text)?;

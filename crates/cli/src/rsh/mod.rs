@@ -128,7 +128,6 @@ impl Settings {
     }
 }
 
-/// Runs the command. Returns its exit code.
 pub(crate) fn run(args: &RshArgs, console: &Console) -> ExitCode {
     match run_near(args, console) {
         Ok(code) => code,

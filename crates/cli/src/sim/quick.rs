@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use super::args::{Like, SimArgs};
 
-/// The text of the plan.
 pub(super) fn plan_text(args: &SimArgs) -> String {
     let quick = &args.quick;
     let paths = quick.paths.map(|paths| format!("paths = {paths}\n"));

@@ -68,7 +68,6 @@ struct TraceReport {
     runs: Vec<RunReport>,
 }
 
-/// Runs the command.
 pub(crate) fn run(args: &DrawArgs, console: &Console) -> Result<(), Failure> {
     let runs = read::read(&args.trace)?;
     if args.out.is_none() && !args.trace.is_file() {
@@ -140,7 +139,6 @@ impl RunReport {
     }
 }
 
-/// Describes a transfer in words.
 fn described(run: &Run, report: &RunReport) -> String {
     let mut text = String::new();
     if let Some(title) = &run.title {

@@ -77,7 +77,6 @@ fn parse_kernel(text: &str) -> Result<Kernel, String> {
     })
 }
 
-/// Runs the measurements.
 pub(super) fn run(args: &BenchArgs, console: &Console) -> Result<(), Failure> {
     let cancel = crate::interrupt::catch()?;
     let kernels = match &args.kernel {
