@@ -27,56 +27,51 @@ pub(super) fn text(findings: &Findings) -> String {
 
 fn summary(findings: &Findings) -> [(&'static str, String); 8] {
     let all = findings.direction();
+    let shown = |what: Option<String>| what.unwrap_or_else(|| UNKNOWN.to_owned());
     [
-        ("round trip", round_trip(findings)),
-        ("rate", rate(findings)),
-        ("IP MTU", mtu(findings)),
-        ("loss", loss(&all)),
+        ("round trip", shown(round_trip(findings))),
+        ("rate", shown(rate(findings))),
+        ("IP MTU", shown(mtu(findings))),
+        ("loss", shown(loss(&all))),
         ("reordering", reordering(&all)),
         ("ECN", ecn(all.ecn).to_owned()),
-        ("addresses", addresses(findings)),
+        ("addresses", shown(addresses(findings))),
         ("hosts", hosts(findings)),
     ]
 }
 
 const UNKNOWN: &str = "not measured";
 
-fn round_trip(findings: &Findings) -> String {
-    let Some(trip) = &findings.round_trip else {
-        return UNKNOWN.to_owned();
-    };
+fn round_trip(findings: &Findings) -> Option<String> {
+    let trip = findings.round_trip.as_ref()?;
     let time = |hundredths| match trip.times.percentile(hundredths) {
         Some(time) => Time(time).to_string(),
         None => "-".to_owned(),
     };
-    format!(
+    Some(format!(
         "{} at least, {} p50, {} p99; {} of {} questions were not answered",
         time(0),
         time(50),
         time(99),
         trip.lost(),
         trip.sent
-    )
+    ))
 }
 
-fn rate(findings: &Findings) -> String {
-    let Some(rate) = findings.rate else {
-        return UNKNOWN.to_owned();
-    };
+fn rate(findings: &Findings) -> Option<String> {
+    let rate = findings.rate?;
     let shown = Rate(rate.bps);
-    match rate.limit {
+    Some(match rate.limit {
         RateLimit::Path => format!("{shown} by one flow"),
         RateLimit::Asked => format!("at least {shown} by one flow, which is --max-rate"),
         RateLimit::Sender => format!("at least {shown} by one flow: this machine sends no faster"),
-    }
+    })
 }
 
-fn mtu(findings: &Findings) -> String {
-    let Some(mtu) = findings.mtu else {
-        return UNKNOWN.to_owned();
-    };
+fn mtu(findings: &Findings) -> Option<String> {
+    let mtu = findings.mtu?;
     let (ip, payload) = (mtu.ip_bytes, mtu.payload_bytes);
-    match mtu.limit {
+    Some(match mtu.limit {
         MtuLimit::Path => format!("{ip} bytes, UDP payload {payload}"),
         MtuLimit::Local => {
             format!("{ip} bytes, UDP payload {payload}: that of this machine's interface")
@@ -84,13 +79,11 @@ fn mtu(findings: &Findings) -> String {
         MtuLimit::Tried => {
             format!("at least {ip} bytes, UDP payload {payload}; larger was not tried")
         }
-    }
+    })
 }
 
-fn loss(all: &DirectionFindings) -> String {
-    let Some(loss) = all.loss else {
-        return UNKNOWN.to_owned();
-    };
+fn loss(all: &DirectionFindings) -> Option<String> {
+    let loss = all.loss?;
     let mut text = format!("{} of {} packets", chance(&loss), all.loss_packets);
     if let Some(bursts) = all.bursts {
         text += &format!(
@@ -98,7 +91,7 @@ fn loss(all: &DirectionFindings) -> String {
             bursts.mean_packets, bursts.longest_packets
         );
     }
-    text
+    Some(text)
 }
 
 /// Shows a share with its interval.
@@ -141,10 +134,8 @@ fn ecn(ecn: EcnFindings) -> &'static str {
     }
 }
 
-fn addresses(findings: &Findings) -> String {
-    let Some(nat) = findings.nat.filter(|_| findings.round_trip.is_some()) else {
-        return UNKNOWN.to_owned();
-    };
+fn addresses(findings: &Findings) -> Option<String> {
+    let nat = findings.nat.filter(|_| findings.round_trip.is_some())?;
     let mut parts = Vec::new();
     if nat.is_ours_changed() {
         parts.push(format!("{} here is {} there", nat.ours, nat.ours_seen));
@@ -152,10 +143,10 @@ fn addresses(findings: &Findings) -> String {
     if nat.is_theirs_changed() {
         parts.push(format!("{} there is {} here", nat.theirs, nat.theirs_seen));
     }
-    match parts.is_empty() {
+    Some(match parts.is_empty() {
         true => "no translation".to_owned(),
         false => format!("translated: {}", parts.join("; ")),
-    }
+    })
 }
 
 fn hosts(findings: &Findings) -> String {
