@@ -1,5 +1,6 @@
 //! Compares completion times with those of another simulator.
 
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 use farwrite_experiment::other_simulators::{
@@ -11,7 +12,7 @@ use farwrite_units::input::read_text;
 use farwrite_units::show::Count;
 use serde::Serialize;
 
-use super::report::{CLASSES, Key, Spread};
+use super::report::{Key, Spread, by_size};
 use crate::exit::{Exit, Failure, OrExit};
 
 /// The number of flows in the list of those that differ most.
@@ -227,17 +228,7 @@ impl ComparedSetting {
     fn new(key: Key, seeds: usize, rows: &[&ComparedFlow]) -> Self {
         let (mut pairs, others): (Vec<_>, Vec<_>) =
             rows.iter().partition(|row| row.found == Found::Both);
-        let mut sizes = Vec::new();
-        let mut above = 0;
-        for up_to in CLASSES {
-            let class = ComparedSize::new(&pairs, above, up_to);
-            sizes.extend(class.map(|class| ComparedSize {
-                up_to_bytes: (up_to < u64::MAX).then_some(up_to),
-                ..class
-            }));
-            above = up_to;
-        }
-        sizes.extend(ComparedSize::new(&pairs, 0, u64::MAX));
+        let sizes = by_size(|up_to, sizes| ComparedSize::new(&pairs, up_to, &sizes));
         pairs.sort_by(|one, other| other.distance().total_cmp(&one.distance()));
         let other_start = pairs.iter().filter(|row| row.has_other_start());
         let other_start = other_start.map(|row| (*row).clone()).collect();
@@ -254,19 +245,18 @@ impl ComparedSetting {
 }
 
 impl ComparedSize {
-    /// The flows of more than `above` bytes, up to `up_to`; `None` if there are none.
-    fn new(pairs: &[&ComparedFlow], above: u64, up_to: u64) -> Option<Self> {
-        let chosen: Vec<_> = pairs
-            .iter()
-            .filter(|row| {
-                row.bytes
-                    .is_some_and(|bytes| bytes > above && bytes <= up_to)
-            })
-            .collect();
+    /// The flows of these sizes; `None` if there are none.
+    fn new(
+        pairs: &[&ComparedFlow],
+        up_to_bytes: Option<u64>,
+        sizes: &RangeInclusive<u64>,
+    ) -> Option<Self> {
+        let is_of = |row: &&&ComparedFlow| row.bytes.is_some_and(|bytes| sizes.contains(&bytes));
+        let chosen: Vec<_> = pairs.iter().filter(is_of).collect();
         let ours = chosen.iter().filter_map(|row| row.ours_us);
         let theirs = chosen.iter().filter_map(|row| row.theirs_us);
         Some(Self {
-            up_to_bytes: None,
+            up_to_bytes,
             flows: chosen.len(),
             ours_us: Spread::of(ours.collect())?,
             theirs_us: Spread::of(theirs.collect())?,

@@ -1,5 +1,7 @@
 //! Results by run, and by setting and size class.
 
+use std::ops::RangeInclusive;
+
 use farwrite_experiment::plan::{Case, CaseOutcome, Plan};
 use farwrite_experiment::stats::{self, Summary};
 use farwrite_experiment::{FlowOutcome, Outcome};
@@ -128,7 +130,7 @@ pub(super) struct Estimate {
 }
 
 /// The upper bounds of size classes.
-pub(super) const CLASSES: [u64; 7] = [
+const CLASSES: [u64; 7] = [
     1_000,
     10_000,
     100_000,
@@ -137,6 +139,20 @@ pub(super) const CLASSES: [u64; 7] = [
     100_000_000,
     u64::MAX,
 ];
+
+/// The size classes that are not empty, and then that of all sizes. `class` makes one of its bound and its sizes.
+pub(super) fn by_size<T>(class: impl Fn(Option<u64>, RangeInclusive<u64>) -> Option<T>) -> Vec<T> {
+    let least = [1]
+        .into_iter()
+        .chain(CLASSES.map(|up_to| up_to.saturating_add(1)));
+    let bound = |up_to| (up_to < u64::MAX).then_some(up_to);
+    let classes = least
+        .zip(CLASSES)
+        .map(|(least, up_to)| (bound(up_to), least..=up_to));
+    let all = classes.chain([(None, 1..=u64::MAX)]);
+    all.filter_map(|(up_to, sizes)| class(up_to, sizes))
+        .collect()
+}
 
 impl Report {
     /// `outcomes` holds cases of the plan, in order. None of them failed to run.
@@ -247,30 +263,22 @@ impl Spread {
 
 impl Setting {
     fn new(plan: &Plan, table: &toml::Table, cases: &[CaseOutcome]) -> Self {
-        let mut sizes = Vec::new();
-        let mut above = 0;
-        for up_to in CLASSES {
-            let class = SizeClass::new(cases, above, up_to);
-            sizes.extend(class.map(|class| SizeClass {
-                up_to_bytes: (up_to < u64::MAX).then_some(up_to),
-                ..class
-            }));
-            above = up_to;
-        }
-        sizes.extend(SizeClass::new(cases, 0, u64::MAX));
         Self {
             key: Key::new(plan, &cases[0].case),
             seeds: cases.len(),
             values: Values::new(plan, table, &cases[0].case),
-            sizes,
+            sizes: by_size(|up_to, sizes| SizeClass::new(cases, up_to, &sizes)),
         }
     }
 }
 
 impl SizeClass {
-    /// The flows of more than `above` bytes, up to `up_to`, in cases that differ in their seeds;
-    /// `None` if no flow is completed.
-    fn new(cases: &[CaseOutcome], above: u64, up_to: u64) -> Option<Self> {
+    /// The flows of these sizes, in cases that differ in their seeds; `None` if no flow is completed.
+    fn new(
+        cases: &[CaseOutcome],
+        up_to_bytes: Option<u64>,
+        sizes: &RangeInclusive<u64>,
+    ) -> Option<Self> {
         let mut flows = 0;
         let mut of_seeds: Vec<[Summary; 2]> = Vec::new();
         for case in cases {
@@ -279,7 +287,7 @@ impl SizeClass {
             };
             let pairs = case.flows.iter().zip(&outcome.flows);
             let chosen: Vec<_> = pairs
-                .filter(|(flow, _)| flow.bytes > above && flow.bytes <= up_to)
+                .filter(|(flow, _)| sizes.contains(&flow.bytes))
                 .map(|(_, outcome)| outcome)
                 .filter(|outcome| outcome.is_measured)
                 .collect();
@@ -299,7 +307,7 @@ impl SizeClass {
             })
         };
         Some(Self {
-            up_to_bytes: None,
+            up_to_bytes,
             flows,
             fct_mean_us: estimate(|[times, _]| times.mean)?,
             fct_p99_us: estimate(|[times, _]| times.p99)?,
