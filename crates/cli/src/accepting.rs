@@ -36,7 +36,7 @@ pub(crate) struct AcceptOptions<'a> {
 }
 
 /// Whom an end accepts.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Accepting {
     psk: Option<Psk>,
     identity: Option<Identity>,
@@ -71,13 +71,9 @@ impl Accepting {
             None => interrupt::catch()?,
         };
         let mut accepting = Self {
-            psk: None,
-            identity: None,
-            code: None,
             reload,
             peers,
-            options: String::new(),
-            secret: None,
+            ..Self::default()
         };
         accepting.read_keys(options, &cancel, console)?;
         Ok((accepting, cancel))

@@ -47,7 +47,7 @@ pub(super) struct Advice {
 }
 
 /// One of them.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Way {
     /// `gbn`, `lowar`, `netrt` or `irn`.
     pub(super) name: &'static str,
@@ -146,15 +146,11 @@ fn own_repair(question: &Question, scheme: Scheme) -> Result<Way, String> {
     }
     let cost = plan.best();
     Ok(Way {
-        name: "",
-        block: None,
-        bitmap_bits: None,
-        box_bytes: None,
         objective_s: cost.objective_s,
         mean_s: cost.mean_s,
         p99_s: cost.p99_s,
         p999_s: cost.p999_s,
-        parity_overhead: 0.0,
+        ..Way::default()
     })
 }
 
@@ -194,15 +190,13 @@ fn lowar(question: &Question) -> Result<Way, String> {
         format!("no block of at most {max_block} has at most {budget} of repair packets")
     })?;
     Ok(Way {
-        name: "",
         block: Some([boxes.block_packets, boxes.repair_packets]),
-        bitmap_bits: None,
-        box_bytes: None,
         objective_s: boxes.objective_s,
         mean_s: boxes.mean_s,
         p99_s: boxes.p99_s,
         p999_s: boxes.p999_s,
         parity_overhead: boxes.parity_overhead,
+        ..Way::default()
     })
 }
 
@@ -225,11 +219,7 @@ mod tests {
     fn the_bitmap_of_netrt_covers_the_packets_in_flight() {
         // 104 packets of 1 KiB are in flight, then 1038, then 10,376,000.
         let netrt = |rtt_s| {
-            let question = Question {
-                chunk_bytes: 1024.0,
-                ..Question::new(1e6, 10e9, rtt_s, 1e-3)
-            };
-            let nics = Nics::new(&question);
+            let nics = Nics::new(&asked(10e9, rtt_s, 1e-3));
             let netrt = nics.ways.into_iter().find(|way| way.name == "netrt");
             let left_out = |out: &LeftOut| (out.scheme == "netrt").then(|| out.reason.clone());
             netrt.ok_or_else(|| nics.left_out.iter().find_map(left_out).expect("a reason"))
@@ -314,9 +304,8 @@ mod tests {
         assert!(reason.contains("takes more than 990 ms"), "{reason}");
     }
 
-    #[test]
-    fn long_bursts_are_not_for_lowar() {
-        let bursts = |mean_burst: f64| Question {
+    fn bursts(mean_burst: f64) -> Question {
+        Question {
             loss: Loss::Markov {
                 p_good_to_bad: 1e-5,
                 p_bad_to_good: 1.0 / mean_burst,
@@ -325,7 +314,11 @@ mod tests {
                 packets_per_chunk: 1,
             },
             ..asked(10e9, 0.01, 0.0)
-        };
+        }
+    }
+
+    #[test]
+    fn long_bursts_are_not_for_lowar() {
         assert_eq!(advice(&bursts(4.0)).name, "lowar");
         // Longer than the 16 packets in a row that LoWAR repairs.
         let long = advice(&bursts(100.0));
@@ -334,17 +327,7 @@ mod tests {
 
     #[test]
     fn bursts_have_an_answer_for_each_way() {
-        let question = Question {
-            chunk_bytes: 1024.0,
-            loss: Loss::Markov {
-                p_good_to_bad: 1e-5,
-                p_bad_to_good: 0.25,
-                loss_good: 0.0,
-                loss_bad: 1.0,
-                packets_per_chunk: 1,
-            },
-            ..Question::new(1e6, 10e9, 0.01, 0.0)
-        };
+        let question = bursts(4.0);
         assert_eq!(names(&question), ["gbn", "lowar", "netrt", "irn"]);
         let [packets, repairs] = Nics::new(&question).ways[1].block.expect("a block");
         assert!(repairs > 1 && packets > repairs);
@@ -352,11 +335,7 @@ mod tests {
 
     #[test]
     fn each_way_to_repair_is_faster_than_going_back() {
-        let question = Question {
-            chunk_bytes: 1024.0,
-            ..Question::new(5e6, 10e9, 0.04, 1e-4)
-        };
-        let nics = Nics::new(&question);
+        let nics = Nics::new(&asked(10e9, 0.04, 1e-4));
         let gbn = &nics.ways[0];
         assert!(
             nics.ways[1..].iter().all(|way| way.mean_s < gbn.mean_s),
