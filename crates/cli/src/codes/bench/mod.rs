@@ -7,13 +7,14 @@ use std::num::NonZeroUsize;
 
 use clap::Args;
 use farwrite_codes::{Code, Codec, Kernel};
+use serde_json::json;
 
 use crate::console::{Console, Progress};
 use crate::exit::{Exit, Failure};
 use crate::memory::{check_available, proc_value};
 use farwrite_transfer::Cancel;
 use farwrite_units::parse::{List, parse_size};
-use report::{BenchReport, Row};
+use report::{CodeReport, Row};
 use work::{Task, Work};
 
 const EXAMPLES: &str = "\
@@ -88,28 +89,30 @@ pub(super) fn run(args: &BenchArgs, console: &Console) -> Result<(), Failure> {
     let mut plans = Vec::new();
     for &code in args.code.iter() {
         plans.push((code, tasks(code, args.lost.as_deref(), &kernels)?));
-        check_available(
-            wanted(code, args),
-            "codes bench",
-            "take smaller --bytes or --chunk-bytes",
-        )?;
+        let help = "take smaller --bytes or --chunk-bytes";
+        check_available(wanted(code, args), "codes bench", help)?;
     }
     // The processor model (proc(5)).
     let cpu = proc_value("/proc/cpuinfo", "model name");
-    let mut report = BenchReport::new(args, cpu);
-    console.say(report.introduction());
+    console.say(report::introduction(args, cpu.as_deref()));
+    let mut codes = Vec::new();
     for (code, tasks) in plans {
-        let groups = (args.bytes / (code.k() as u64 * args.chunk_bytes)).max(1);
-        let groups = usize::try_from(groups).expect("64-bit machine");
+        let groups = usize::try_from(groups(code, args)).expect("64-bit machine");
         let mut work = Work::new(code, chunk_bytes, groups, threads);
         let steps = tasks.len() as u64 * u64::from(args.rounds);
         let progress = console.progress(&code.to_string(), steps);
         let rows = measure(&mut work, &tasks, args.rounds, &progress, &cancel)?;
         progress.finish(steps, "");
-        report.add(code, work.data_bytes(), rows);
+        codes.push(CodeReport::new(code, work.data_bytes(), rows));
     }
-    console.say(report.table());
-    console.json(&report)
+    console.say(report::table(&codes));
+    console.json(&json!({
+        "cpu": cpu,
+        "chunk_bytes": args.chunk_bytes,
+        "threads": args.threads,
+        "rounds": args.rounds,
+        "codes": codes,
+    }))
 }
 
 /// The tasks for a code: reading, then encoding and decoding with each kernel.
@@ -134,11 +137,14 @@ fn tasks(code: Code, lost: Option<&[usize]>, kernels: &[Kernel]) -> Result<Vec<T
     Ok(tasks)
 }
 
+fn groups(code: Code, args: &BenchArgs) -> u64 {
+    (args.bytes / (code.k() as u64 * args.chunk_bytes)).max(1)
+}
+
 /// The memory for data, parity, and a copy of the data, in bytes.
 fn wanted(code: Code, args: &BenchArgs) -> u64 {
     let group = (2 * code.k() + code.m()) as u64 * args.chunk_bytes;
-    let groups = (args.bytes / (code.k() as u64 * args.chunk_bytes)).max(1);
-    group.saturating_mul(groups)
+    group.saturating_mul(groups(code, args))
 }
 
 /// Runs all rounds and returns the median of each task.

@@ -1,6 +1,6 @@
 //! The result of the benchmark: a table for people, JSON for scripts.
 
-use std::fmt::Write as _;
+use std::iter;
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
@@ -15,19 +15,9 @@ use farwrite_units::show::{Bytes, Count, real};
 /// 400 Gbit/s, the rate of the links of SDR-RDMA's evaluation (section 5.2).
 const LINE_BPS: f64 = 400e9;
 
-/// The result of the benchmark, as JSON.
-#[derive(Debug, Serialize)]
-pub(super) struct BenchReport {
-    cpu: Option<String>,
-    chunk_bytes: u64,
-    threads: u16,
-    rounds: u16,
-    codes: Vec<CodeReport>,
-}
-
 /// The result of one code.
 #[derive(Debug, Serialize)]
-struct CodeReport {
+pub(super) struct CodeReport {
     code: String,
     data_bytes: usize,
     rows: Vec<Row>,
@@ -97,64 +87,43 @@ impl Row {
     }
 }
 
-impl BenchReport {
-    pub(super) fn new(args: &BenchArgs, cpu: Option<String>) -> Self {
+impl CodeReport {
+    pub(super) fn new(code: Code, data_bytes: usize, rows: Vec<Row>) -> Self {
         Self {
-            cpu,
-            chunk_bytes: args.chunk_bytes,
-            threads: args.threads,
-            rounds: args.rounds,
-            codes: Vec::new(),
-        }
-    }
-
-    pub(super) fn add(&mut self, code: Code, data_bytes: usize, rows: Vec<Row>) {
-        self.codes.push(CodeReport {
             code: code.to_string(),
             data_bytes,
             rows,
-        });
-    }
-
-    /// Describes the conditions of the benchmark.
-    pub(super) fn introduction(&self) -> String {
-        let mut text = String::new();
-        if let Some(cpu) = &self.cpu {
-            writeln!(text, "  machine   {cpu}").expect("strings take all");
         }
-        write!(
-            text,
-            "  measured  chunks of {}, one behind the other; {}; median of {}",
-            Bytes(self.chunk_bytes),
-            Count(self.threads.into(), "thread"),
-            Count(self.rounds.into(), "round")
-        )
-        .expect("strings take all");
-        text
     }
+}
 
-    /// Shows the results.
-    pub(super) fn table(&self) -> String {
-        let head = [
-            "code",
-            "work",
-            "kernel",
-            "GB/s",
-            "of reading",
-            "cores for 400 Gbit/s",
-        ];
-        let mut rows = vec![head.map(str::to_owned)];
-        for code in &self.codes {
-            let names = [code.code.as_str()]
-                .into_iter()
-                .chain(std::iter::repeat(""));
-            rows.extend(
-                code.rows
-                    .iter()
-                    .zip(names)
-                    .map(|(row, name)| row.cells(name)),
-            );
-        }
-        format!("\n{}", table::lay_out(&rows, 3))
+/// Describes the conditions of the benchmark.
+pub(super) fn introduction(args: &BenchArgs, cpu: Option<&str>) -> String {
+    let machine = cpu.map(|cpu| format!("  machine   {cpu}\n"));
+    format!(
+        "{}  measured  chunks of {}, one behind the other; {}; median of {}",
+        machine.unwrap_or_default(),
+        Bytes(args.chunk_bytes),
+        Count(args.threads.into(), "thread"),
+        Count(args.rounds.into(), "round")
+    )
+}
+
+/// Shows the results.
+pub(super) fn table(codes: &[CodeReport]) -> String {
+    let head = [
+        "code",
+        "work",
+        "kernel",
+        "GB/s",
+        "of reading",
+        "cores for 400 Gbit/s",
+    ];
+    let mut rows = vec![head.map(str::to_owned)];
+    for code in codes {
+        let names = iter::once(code.code.as_str()).chain(iter::repeat(""));
+        let named = code.rows.iter().zip(names);
+        rows.extend(named.map(|(row, name)| row.cells(name)));
     }
+    format!("\n{}", table::lay_out(&rows, 3))
 }
