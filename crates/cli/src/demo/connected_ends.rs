@@ -108,18 +108,12 @@ impl ConnectedEnds {
         };
         let (mut sends, mut recvs) = (Vec::new(), Vec::new());
         for range in scenario.messages() {
-            let End {
-                endpoint,
-                qp,
-                region,
-            } = &mut self.receiver;
-            recvs.push(endpoint.post_recv(*qp, region.slice(range.clone()))?);
-            let End {
-                endpoint,
-                qp,
-                region,
-            } = &mut self.sender;
-            sends.push(endpoint.post_send(*qp, region.slice(range), options)?);
+            let end = &mut self.receiver;
+            let target = end.region.slice(range.clone());
+            recvs.push(end.endpoint.post_recv(end.qp, target)?);
+            let end = &mut self.sender;
+            let source = end.region.slice(range);
+            sends.push(end.endpoint.post_send(end.qp, source, options)?);
         }
         Ok((sends, recvs))
     }

@@ -1,6 +1,5 @@
 //! The result of the demo: a table for people, JSON for scripts.
 
-use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -216,7 +215,6 @@ impl Overload {
 
 /// Describes the run that begins.
 pub(crate) fn introduction(scenario: &Scenario) -> String {
-    let mut text = String::new();
     let burst = match scenario.burst {
         Some(Burst::Losses(packets)) => format!(" in bursts of {packets} packets"),
         Some(Burst::Time(time)) => format!(" in bursts of {}", Time(time)),
@@ -226,47 +224,17 @@ pub(crate) fn introduction(scenario: &Scenario) -> String {
         1 => "one message".to_owned(),
         n => format!("{n} messages"),
     };
-    let lines = [
-        (
-            "message",
-            format!(
-                "{} in {messages}, random bytes of seed {}",
-                Bytes(scenario.size_bytes),
-                scenario.seed
-            ),
-        ),
-        (
-            "link",
-            format!(
-                "round trip {}, {}, loss {} each way{burst}",
-                Time(scenario.rtt),
-                Rate(real(scenario.link_bps())),
-                Percent(scenario.loss_packet)
-            ),
-        ),
-        (
-            "sender",
-            format!(
-                "paced at {}, MTU {} bytes, a chunk is {}",
-                Rate(real(scenario.rate_bps)),
-                scenario.sdr.mtu,
-                scenario.chunk_name()
-            ),
-        ),
-        (
-            "ideal",
-            format!(
-                "{}: {} on the wire at {}, and one round trip; no parity",
-                Time(scenario.ideal()),
-                Bytes(scenario.wire_bytes()),
-                Rate(real(scenario.rate_bps))
-            ),
-        ),
-    ];
-    for (name, value) in lines {
-        writeln!(text, "  {name:<9} {value}").expect("strings take all");
-    }
-    text
+    let (size, seed) = (Bytes(scenario.size_bytes), scenario.seed);
+    let (rtt, link) = (Time(scenario.rtt), Rate(real(scenario.link_bps())));
+    let (loss, pace) = (Percent(scenario.loss_packet), Rate(real(scenario.rate_bps)));
+    let (mtu, chunk) = (scenario.sdr.mtu, scenario.chunk_name());
+    let (ideal, on_wire) = (Time(scenario.ideal()), Bytes(scenario.wire_bytes()));
+    format!(
+        "  message   {size} in {messages}, random bytes of seed {seed}\n  \
+           link      round trip {rtt}, {link}, loss {loss} each way{burst}\n  \
+           sender    paced at {pace}, MTU {mtu} bytes, a chunk is {chunk}\n  \
+           ideal     {ideal}: {on_wire} on the wire at {pace}, and one round trip; no parity\n"
+    )
 }
 
 /// In place of a loss that no chunk was judged for.
@@ -276,28 +244,26 @@ const UNKNOWN: &str = "not measured";
 pub(crate) fn results(scenario: &Scenario, runs: &[Run], strain: &Overload) -> String {
     let [first, second] = strain.lines();
     let mut text = format!("\n  machine   {first}\n            {second}\n\n");
-    let mut cells = vec![
-        [
-            "scheme",
-            "time",
-            "x ideal",
-            "path lost",
-            "retransmitted",
-            "parity",
-            "goodput",
-            "MTU",
-        ]
-        .map(str::to_owned),
+    let head = [
+        "scheme",
+        "time",
+        "x ideal",
+        "path lost",
+        "retransmitted",
+        "parity",
+        "goodput",
+        "MTU",
     ];
+    let mut cells = vec![head.map(str::to_owned)];
     for run in runs {
         let row = Row::new(scenario, run);
+        let loss = row.receive_loss.as_ref();
+        let loss = loss.map(|loss| loss.share().to_string());
         cells.push([
-            row.scheme.to_owned(),
+            row.scheme,
             Time(run.times.completion).to_string(),
             format!("{:.2}", row.ratio),
-            row.receive_loss
-                .as_ref()
-                .map_or_else(|| UNKNOWN.to_owned(), |loss| loss.share().to_string()),
+            loss.unwrap_or_else(|| UNKNOWN.to_owned()),
             Percent(row.retransmitted_share).to_string(),
             Percent(row.parity_overhead).to_string(),
             Rate(row.goodput_bps).to_string(),
@@ -305,10 +271,7 @@ pub(crate) fn results(scenario: &Scenario, runs: &[Run], strain: &Overload) -> S
         ]);
     }
     text.push_str(&table::lay_out(&cells, 1));
-    if cells
-        .iter()
-        .any(|row| row.iter().any(|cell| cell == UNKNOWN))
-    {
+    if cells.iter().flatten().any(|cell| cell == UNKNOWN) {
         text += "\n  (not measured: the receiver judges a chunk when a later one arrives, and none came)";
     }
     text

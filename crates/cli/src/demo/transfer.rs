@@ -118,14 +118,11 @@ pub(crate) fn transfer(
         let receiving = scope.spawn(|| receive(receiver, &live));
         let watched = watch_over(scenario, &live, cancel, &mut sampler, watch);
         live.over.store(true, Ordering::Release);
-        sending
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            .or_exit(Exit::Unreachable, "sending")?;
-        receiving
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            .or_exit(Exit::Unreachable, "receiving")?;
+        for (thread, what) in [(sending, "sending"), (receiving, "receiving")] {
+            let ended = thread.join();
+            let ended = ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            ended.or_exit(Exit::Unreachable, what)?;
+        }
         watched
     })?;
     let whole = |outcome| outcome == Some(Outcome::Whole);
