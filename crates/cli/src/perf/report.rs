@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use farwrite_units::show::{Count, real};
+use farwrite_units::stats::{deviation, mean, percentile, quantile};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -102,33 +103,24 @@ fn peak(bytes: u64, round: &Round, args: &PerfArgs) -> f64 {
 
 impl LatencyRow {
     pub(super) fn new(bytes: u64, mut samples: Vec<Duration>) -> Self {
+        let messages = samples.len() as u64;
+        if samples.is_empty() {
+            samples.push(Duration::ZERO);
+        }
         samples.sort_unstable();
-        let micros: Vec<f64> = samples
-            .iter()
-            .map(|time| time.as_secs_f64() * 1e6)
-            .collect();
-        let count = real(micros.len() as u64).max(1.0);
-        let average = micros.iter().sum::<f64>() / count;
-        let variance = micros
-            .iter()
-            .map(|time| (time - average).powi(2))
-            .sum::<f64>()
-            / count;
-        // The sample that this share of the others does not exceed, in thousandths.
-        let quantile = |thousandths: usize| {
-            let rank = (micros.len() * thousandths).div_ceil(1000).max(1) - 1;
-            micros.get(rank).copied().unwrap_or(0.0)
-        };
+        let micros = samples.iter().map(|time| time.as_secs_f64() * 1e6);
+        let micros: Vec<_> = micros.collect();
+        let percentile = |hundredths| percentile(&micros, hundredths).unwrap_or_default();
         Self {
             bytes,
-            messages: micros.len() as u64,
-            t_min: quantile(0),
-            t_max: quantile(1000),
-            t_typical: quantile(500),
-            t_avg: average,
-            t_stdev: variance.sqrt(),
-            t_99_percent: quantile(990),
-            t_999_percent: quantile(999),
+            messages,
+            t_min: percentile(0),
+            t_max: percentile(100),
+            t_typical: percentile(50),
+            t_avg: mean(&micros),
+            t_stdev: deviation(&micros),
+            t_99_percent: percentile(99),
+            t_999_percent: quantile(&micros, 0.999).unwrap_or_default(),
         }
     }
 }
@@ -234,6 +226,11 @@ impl ClientReport {
     pub(super) fn head(&mut self, setting: &Setting) -> String {
         (self.queue_pairs, self.tx_depth) = (setting.queue_pairs, setting.tx_depth);
         let mut text = format!("{LINE}\n                    {}\n", self.test.title());
+        let device = match &self.windows {
+            Some(windows) => format!("{}, windows are {windows}", self.device),
+            None => self.device.clone(),
+        };
+        let sealed = if self.is_sealed { "ON" } else { "OFF" };
         let pairs = [
             ("Number of qps", self.queue_pairs.to_string()),
             ("Connection type", self.connection.clone()),
@@ -243,17 +240,8 @@ impl ClientReport {
             ("Receive threads", self.receive_threads.to_string()),
             ("Coding threads", self.coding_threads.to_string()),
             ("Mtu", format!("{}[B]", self.mtu)),
-            (
-                "Device",
-                match &self.windows {
-                    Some(windows) => format!("{}, windows are {windows}", self.device),
-                    None => self.device.clone(),
-                },
-            ),
-            (
-                "Sealed",
-                if self.is_sealed { "ON" } else { "OFF" }.to_owned(),
-            ),
+            ("Device", device),
+            ("Sealed", sealed.to_owned()),
         ];
         for (name, value) in pairs {
             writeln!(text, " {name:<15} : {value}").expect("strings take all");
