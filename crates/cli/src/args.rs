@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::boxes::{LowarArgs, NetRtArgs};
 use crate::codes::CodesArgs;
-use crate::console::json_line;
+use crate::console::json_object;
 use crate::cp::{CpArgs, FarArgs};
 use crate::demo::DemoArgs;
 use crate::exit::{Exit, Failure, exit_codes};
@@ -259,14 +259,12 @@ impl Refused {
                 let failure = Failure::new(Exit::Usage, line);
                 // The reader of either output may be gone.
                 let _ = writeln!(io::stderr(), "farwrite: {failure}");
-                if self
-                    .arguments
-                    .iter()
-                    .any(|argument| argument == "--json" || argument == "--json-lines")
-                {
+                let is_json =
+                    |argument: &OsString| argument == "--json" || argument == "--json-lines";
+                if self.arguments.iter().any(is_json) {
                     let command = self.command();
-                    let line = json_line(command.trim(), Some(&failure), &Value::Null);
-                    let _ = writeln!(io::stdout(), "{line}");
+                    let object = json_object(command.trim(), Some(&failure), &Value::Null);
+                    let _ = writeln!(io::stdout(), "{object}");
                 }
                 Exit::Usage.into()
             }

@@ -72,18 +72,8 @@ impl Console {
             quiet,
             command,
             transfer: None,
-            out: Stream::start(
-                Blocking(io::stdout()),
-                None,
-                lines,
-                if lines { QUEUED_FILES } else { QUEUED },
-            ),
-            err: Stream::start(
-                Blocking(io::stderr()),
-                Some(Drawing::new(quiet)),
-                false,
-                QUEUED,
-            ),
+            out: Stream::start(Blocking(io::stdout()), None, lines),
+            err: Stream::start(Blocking(io::stderr()), Some(Drawing::new(quiet)), false),
         }
     }
 
@@ -288,15 +278,7 @@ fn is_one_terminal() -> bool {
 }
 
 /// The object that every command prints for scripts; `docs/json.md` describes it.
-pub(crate) fn json_line(
-    command: &str,
-    failure: Option<&Failure>,
-    result: &serde_json::Value,
-) -> String {
-    json_object(command, failure, result).to_string()
-}
-
-fn json_object(
+pub(crate) fn json_object(
     command: &str,
     failure: Option<&Failure>,
     result: &serde_json::Value,
@@ -493,9 +475,8 @@ impl Stream {
         stream: impl Write + Send + 'static,
         drawing: Option<Drawing>,
         is_events: bool,
-        queued: usize,
     ) -> Self {
-        let (queue, items) = sync_channel(queued);
+        let (queue, items) = sync_channel(if is_events { QUEUED_FILES } else { QUEUED });
         let not_shown = Arc::new(AtomicU64::new(0));
         let has_progress = Arc::new(AtomicBool::new(false));
         let of_thread_too = (Arc::clone(&not_shown), Arc::clone(&has_progress));
