@@ -9,7 +9,7 @@ use farwrite_files::{Kind, Manifest, Unreadable};
 use farwrite_keys::{Text, printable_line};
 use farwrite_transfer::{DryRun, Removal};
 use farwrite_units::show::Bytes;
-use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::console::Console;
 use crate::exit::{Exit, Failure};
@@ -19,22 +19,6 @@ use crate::outcome::counted;
 const LISTED: usize = 10_000;
 /// The number of paths that cannot be sent for which people get a warning each.
 const WARNED: usize = 20;
-
-/// The result for scripts.
-#[derive(Serialize)]
-struct Listing {
-    /// Files and links that would be sent, without those that the receiver has.
-    files: u32,
-    bytes: u64,
-    directories: usize,
-    paths: Vec<String>,
-    left_out: Option<usize>,
-    unchanged_files: Option<usize>,
-    unchanged_bytes: Option<u64>,
-    deleted_files: Option<u32>,
-    deleted_paths: Option<Vec<String>>,
-    warnings: Vec<Text>,
-}
 
 /// Shows a dry run. `left_out` is what the sender cannot send, if this end knows that. Returns the exit code that a
 /// transfer would have because of what cannot be listed or, as `excess`, because too much would be removed.
@@ -60,8 +44,8 @@ pub(crate) fn show(
     for warning in &run.warnings {
         console.warn(warning);
     }
-    let result = Listing::of(run, left_out);
-    console.say(result.line());
+    let (result, line) = listing(run, left_out);
+    console.say(line);
     let excess_of = |removal: &Removal| Some(Failure::new(excess, removal.excess()?));
     let failure = run.removal.as_ref().and_then(excess_of);
     let failure = failure.or_else(|| {
@@ -93,51 +77,46 @@ fn to_send(run: &DryRun) -> impl Iterator<Item = u32> {
     all.filter(|index| unchanged.binary_search(index).is_err())
 }
 
-impl Listing {
-    fn of(run: &DryRun, left_out: Option<&[Unreadable]>) -> Self {
-        let manifest = &run.manifest;
-        let path = |index| printable_line(manifest.path(index).display());
-        let unchanged = run.unchanged.as_deref();
-        let bytes = |entries: &[u32]| {
-            let each = entries.iter().map(|index| manifest.stream_bytes_of(*index));
-            each.sum()
-        };
-        let removal = run.removal.as_ref();
-        let there = u32::try_from(unchanged.map_or(0, <[_]>::len)).unwrap_or(u32::MAX);
-        Self {
-            files: manifest.files().saturating_sub(there),
-            bytes: manifest.stream_bytes() - unchanged.map_or(0, bytes),
-            directories: manifest
-                .entries()
-                .filter(|it| it.kind.is_directory())
-                .count(),
-            paths: to_send(run).map(path).take(LISTED).collect(),
-            left_out: left_out.map(<[_]>::len),
-            unchanged_files: unchanged.map(<[_]>::len),
-            unchanged_bytes: unchanged.map(bytes),
-            deleted_files: removal.map(|removal| removal.count),
-            deleted_paths: removal
-                .map(|removal| removal.paths.iter().map(shown).take(LISTED).collect()),
-            warnings: run.warnings.clone(),
-        }
+/// The result for scripts, and the last line for people.
+fn listing(run: &DryRun, left_out: Option<&[Unreadable]>) -> (Value, String) {
+    let (manifest, removal) = (&run.manifest, run.removal.as_ref());
+    let path = |index| printable_line(manifest.path(index).display());
+    let bytes_of = |entries: &[u32]| {
+        let each = entries.iter().map(|index| manifest.stream_bytes_of(*index));
+        each.sum::<u64>()
+    };
+    let unchanged = run.unchanged.as_deref();
+    let unchanged_bytes = unchanged.map(bytes_of);
+    let unchanged = unchanged.map(<[_]>::len);
+    // Files and links that would be sent, without those that the receiver has.
+    let there = u32::try_from(unchanged.unwrap_or(0)).unwrap_or(u32::MAX);
+    let files = manifest.files().saturating_sub(there);
+    let bytes = manifest.stream_bytes() - unchanged_bytes.unwrap_or(0);
+    let directories = manifest.entries().filter(|it| it.kind.is_directory());
+    let directories = directories.count();
+    let deleted =
+        |removal: &Removal| -> Vec<_> { removal.paths.iter().map(shown).take(LISTED).collect() };
+    let json = json!({
+        "files": files,
+        "bytes": bytes,
+        "directories": directories,
+        "paths": to_send(run).map(path).take(LISTED).collect::<Vec<_>>(),
+        "left_out": left_out.map(<[_]>::len),
+        "unchanged_files": unchanged,
+        "unchanged_bytes": unchanged_bytes,
+        "deleted_files": removal.map(|removal| removal.count),
+        "deleted_paths": removal.map(deleted),
+        "warnings": run.warnings,
+    });
+    let size = Bytes(bytes);
+    let mut line = format!("files and links: {files}, directories: {directories}, size: {size}");
+    if let Some(unchanged) = unchanged {
+        line += &format!(", unchanged: {unchanged}");
     }
-
-    /// The last line, for people.
-    fn line(&self) -> String {
-        let mut line = format!(
-            "files and links: {}, directories: {}, size: {}",
-            self.files,
-            self.directories,
-            Bytes(self.bytes)
-        );
-        if let Some(unchanged) = self.unchanged_files {
-            line += &format!(", unchanged: {unchanged}");
-        }
-        if let Some(deleted) = self.deleted_files {
-            line += &format!(", to delete: {deleted}");
-        }
-        line + "; nothing was sent"
+    if let Some(removal) = removal {
+        line += &format!(", to delete: {}", removal.count);
     }
+    (json, line + "; nothing was sent")
 }
 
 /// A path, without control characters.
