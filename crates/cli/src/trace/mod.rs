@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use farwrite_units::show::Count;
-use serde::Serialize;
+use serde_json::{Value, json};
 
 pub(crate) use recorder::{TraceArgs, Tracing};
 
@@ -44,30 +44,6 @@ pub(crate) struct DrawArgs {
     out: Option<PathBuf>,
 }
 
-/// A transfer of a trace, for JSON.
-#[derive(Serialize)]
-struct RunReport {
-    title: Option<String>,
-    side: &'static str,
-    seconds: f64,
-    messages: usize,
-    sent_chunks: u64,
-    repeated_chunks: u64,
-    parity_chunks: u64,
-    rebuilt_chunks: u64,
-    reported_gaps: usize,
-    late_packets: u64,
-    duplicate_packets: u64,
-    dropped_packets: u64,
-}
-
-/// The result, for JSON.
-#[derive(Serialize)]
-struct TraceReport {
-    picture: PathBuf,
-    runs: Vec<RunReport>,
-}
-
 pub(crate) fn run(args: &DrawArgs, console: &Console) -> Result<(), Failure> {
     let runs = read::read(&args.trace)?;
     if args.out.is_none() && !args.trace.is_file() {
@@ -86,9 +62,8 @@ pub(crate) fn run(args: &DrawArgs, console: &Console) -> Result<(), Failure> {
         );
         return Err(Failure::new(Exit::Usage, what));
     }
-    let reports: Vec<RunReport> = runs.iter().map(RunReport::of).collect();
-    for (run, report) in runs.iter().zip(&reports) {
-        console.say(described(run, report));
+    for run in &runs {
+        console.say(described(run));
     }
     files::write(&picture, picture::draw(&runs))?;
     if runs.len() > picture::MOST_PANELS {
@@ -99,10 +74,10 @@ pub(crate) fn run(args: &DrawArgs, console: &Console) -> Result<(), Failure> {
         ));
     }
     console.say(format_args!("picture: {}", picture.display()));
-    console.json(&TraceReport {
-        picture,
-        runs: reports,
-    })
+    console.json(&json!({
+        "picture": picture.display().to_string(),
+        "runs": runs.iter().map(of_run).collect::<Vec<_>>(),
+    }))
 }
 
 /// Reads and draws the bytes of a trace, for a fuzz target.
@@ -111,56 +86,54 @@ pub(crate) fn draw_bytes(bytes: &[u8]) {
         return;
     };
     for run in &runs {
-        described(run, &RunReport::of(run));
+        described(run);
+        of_run(run);
     }
     picture::draw(&runs);
 }
 
-impl RunReport {
-    fn of(run: &Run) -> Self {
-        let side = run.side();
-        Self {
-            title: run.title.clone(),
-            side: match side {
-                Side::Sender => "sender",
-                Side::Receiver => "receiver",
-            },
-            seconds: (run.end_ms - run.start_ms) / 1e3,
-            messages: run.messages.keys().filter(|of| of.side == side).count(),
-            sent_chunks: run.chunks(Kind::New) + run.chunks(Kind::Repeat),
-            repeated_chunks: run.chunks(Kind::Repeat),
-            parity_chunks: run.chunks(Kind::Parity),
-            rebuilt_chunks: run.counts.rebuilt,
-            reported_gaps: run.marks(Kind::Nack).count(),
-            late_packets: run.counts.late,
-            duplicate_packets: run.counts.duplicates,
-            dropped_packets: run.counts.dropped,
-        }
-    }
+/// A transfer of a trace, for JSON.
+fn of_run(run: &Run) -> Value {
+    let side = match run.side() {
+        Side::Sender => "sender",
+        Side::Receiver => "receiver",
+    };
+    json!({
+        "title": run.title,
+        "side": side,
+        "seconds": (run.end_ms - run.start_ms) / 1e3,
+        "messages": run.drawn_messages(),
+        "sent_chunks": run.chunks(Kind::New) + run.chunks(Kind::Repeat),
+        "repeated_chunks": run.chunks(Kind::Repeat),
+        "parity_chunks": run.chunks(Kind::Parity),
+        "rebuilt_chunks": run.counts.rebuilt,
+        "reported_gaps": run.marks(Kind::Nack).count(),
+        "late_packets": run.counts.late,
+        "duplicate_packets": run.counts.duplicates,
+        "dropped_packets": run.counts.dropped,
+    })
 }
 
-fn described(run: &Run, report: &RunReport) -> String {
+fn described(run: &Run) -> String {
     let mut text = String::new();
     if let Some(title) = &run.title {
         text.push_str(&format!("{title}\n"));
     }
     let time = waits::shown(run.end_ms - run.start_ms);
+    let messages = Count(run.drawn_messages() as u64, "message");
+    let gaps = Count(run.marks(Kind::Nack).count() as u64, "gap");
+    let counts = run.counts;
     text.push_str(&match run.side() {
-        Side::Sender => format!(
-            "{} in {time}: {} sent, {} of them again; {} of parity; {} reported\n",
-            Count(report.messages as u64, "message"),
-            Count(report.sent_chunks, "chunk"),
-            report.repeated_chunks,
-            report.parity_chunks,
-            Count(report.reported_gaps as u64, "gap"),
-        ),
+        Side::Sender => {
+            let (again, parity) = (run.chunks(Kind::Repeat), run.chunks(Kind::Parity));
+            let sent = Count(run.chunks(Kind::New) + again, "chunk");
+            format!("{messages} in {time}: {sent} sent, {again} of them again; {parity} of parity; {gaps} reported\n")
+        }
         Side::Receiver => format!(
-            "{} in {time}: {} reported, {} rebuilt, {} duplicate and {} late packets\n",
-            Count(report.messages as u64, "message"),
-            Count(report.reported_gaps as u64, "gap"),
-            Count(report.rebuilt_chunks, "chunk"),
-            report.duplicate_packets,
-            report.late_packets,
+            "{messages} in {time}: {gaps} reported, {} rebuilt, {} duplicate and {} late packets\n",
+            Count(counts.rebuilt, "chunk"),
+            counts.duplicates,
+            counts.late
         ),
     });
     let header = [

@@ -329,6 +329,12 @@ impl Run {
         if sender { Side::Sender } else { Side::Receiver }
     }
 
+    /// The number of messages that are drawn.
+    pub(super) fn drawn_messages(&self) -> usize {
+        let side = self.side();
+        self.messages.keys().filter(|of| of.side == side).count()
+    }
+
     /// The marks of a kind that are drawn.
     pub(super) fn marks(&self, kind: Kind) -> impl Iterator<Item = &Mark> {
         let side = self.side();
