@@ -38,9 +38,6 @@ pub(crate) fn parse_target_at(text: &str, port: u16) -> Result<HostPort, String>
 }
 
 /// Reads the destination of a forward, `HOST:PORT`. Names of hosts have no upper case here, so that equal ones are equal.
-///
-/// # Errors
-/// What is wrong.
 pub(crate) fn parse_destination(text: &str) -> Result<HostPort, String> {
     if text.len() > MOST_DESTINATION_BYTES {
         return Err(format!("it has more than {MOST_DESTINATION_BYTES} bytes"));

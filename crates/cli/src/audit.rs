@@ -29,9 +29,6 @@ const QUIET: Duration = Duration::from_secs(1);
 
 impl Audit {
     /// A log at the end of this file. It is opened for each line, so the file can be renamed and removed.
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub(crate) fn start(file: Option<PathBuf>, console: Console) -> Result<Self, Failure> {
         if let Some(file) = &file {
             let what = format_args!("the audit log {}", file.display());

@@ -186,9 +186,6 @@ fn needed_or_code(file: Option<&Path>, sends_input: bool, cancel: &Cancel) -> Re
 }
 
 /// The identity in a file.
-///
-/// # Errors
-/// The file is no identity; [`Exit::Interrupted`].
 pub(crate) fn identity(file: &Path, cancel: &Cancel) -> Result<Identity, Failure> {
     let file = file.to_path_buf();
     let identity = cancel.run(move || Identity::load(&file))?;
@@ -196,9 +193,6 @@ pub(crate) fn identity(file: &Path, cancel: &Cancel) -> Result<Identity, Failure
 }
 
 /// Generates a new key.
-///
-/// # Errors
-/// The operating system provides no randomness.
 pub(crate) fn make() -> Result<Psk, Failure> {
     Psk::generate().or_fail("making a key")
 }

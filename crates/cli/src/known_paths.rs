@@ -79,9 +79,6 @@ impl KnownPaths {
 
     /// Stores what a transfer has measured. Transfers that end at the same time may overwrite the
     /// entries of one another.
-    ///
-    /// # Errors
-    /// The errors of the operating system.
     pub(crate) fn keep(&self, from: IpAddr, to: IpAddr, start: Start) -> io::Result<()> {
         let (mut known, now) = (self.read(), now());
         known.path.retain(|_, learned| learned.is_fresh(now));

@@ -28,27 +28,18 @@ pub(crate) struct RateFile {
 
 impl RateFile {
     /// From now on, a hang-up does not end the program.
-    ///
-    /// # Errors
-    /// If the operating system refuses the handler of the signal.
     pub(crate) fn new(file: PathBuf) -> Result<Self, Failure> {
         let hung_up = interrupt::catch_hang_ups()?;
         Ok(Self { file, hung_up })
     }
 
     /// The rate in bits per second.
-    ///
-    /// # Errors
-    /// A file that cannot be read, or has no rate.
     pub(crate) fn read(&self) -> Result<u64, Failure> {
         read(&self.file)
     }
 
     /// Reads the file again after each hang-up, on a thread of its own, until the program ends. A file
     /// without a rate changes nothing, and warns.
-    ///
-    /// # Errors
-    /// If no thread can be started.
     pub(crate) fn follow(self, max_rate: MaxRate, console: Console) -> Result<(), Failure> {
         let watch = move || {
             loop {

@@ -407,9 +407,6 @@ pub(crate) enum Sent {
 }
 
 /// Shows it to people and scripts. Returns the exit code.
-///
-/// # Errors
-/// As [`outcome::show`].
 pub(crate) fn show(
     console: &Console,
     sent: Result<Sent, Unfinished>,

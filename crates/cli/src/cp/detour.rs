@@ -68,9 +68,6 @@ impl<R: FnOnce() -> io::Result<SocketAddr>> Detour<R> {
     }
 
     /// The address of this machine from which ssh carries datagrams to the other end.
-    ///
-    /// # Errors
-    /// Those of the relay.
     pub(super) fn entrance(&self) -> io::Result<SocketAddr> {
         if let Some(at) = self.entrance.get() {
             return Ok(*at);

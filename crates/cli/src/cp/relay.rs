@@ -54,9 +54,6 @@ enum Side {
 
 impl Relay {
     /// Brings what comes out of the pipe to the receiver at `port` of this machine.
-    ///
-    /// # Errors
-    /// The system has no descriptor or no thread left.
     pub(crate) fn exit(out: Out, port: u16) -> io::Result<Arc<Self>> {
         let side = Side::Exit {
             receiver: SocketAddr::from((Ipv4Addr::LOCALHOST, port)),

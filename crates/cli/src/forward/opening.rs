@@ -16,9 +16,6 @@ pub(super) fn request(destination: &HostPort) -> Vec<u8> {
 }
 
 /// Reads a request.
-///
-/// # Errors
-/// Why there is none.
 pub(super) fn read_request(reader: &mut impl Read) -> Result<HostPort, String> {
     let mut length = [0];
     let mut text = [0; MOST_DESTINATION_BYTES];

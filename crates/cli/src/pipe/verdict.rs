@@ -71,9 +71,6 @@ impl Verdict {
     }
 
     /// Reads what the other end has sent.
-    ///
-    /// # Errors
-    /// It is no verdict.
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, Failure> {
         let (kind, text) = bytes.split_first().ok_or_else(|| {
             let what = "the receiver has ended without saying that it has all bytes";
@@ -131,9 +128,6 @@ impl GivenUp {
 
 /// Reads a verdict to the end of the stream. Calls `goes_on` several times a second, and fails when it returns
 /// false.
-///
-/// # Errors
-/// Those of the stream.
 pub(super) fn read(
     reader: &mut ReadHalf,
     mut goes_on: impl FnMut() -> bool,

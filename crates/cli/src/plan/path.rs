@@ -72,9 +72,6 @@ impl PlannedPath {
     }
 
     /// Combines the command line and a description, for a message of `size` bytes. The command line has priority.
-    ///
-    /// # Errors
-    /// A value is missing or invalid.
     pub(super) fn combine(
         args: &PathArgs,
         described: Description,

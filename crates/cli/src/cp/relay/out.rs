@@ -38,9 +38,6 @@ impl Out {
     }
 
     /// Makes what [`wake`](Self::wake) needs.
-    ///
-    /// # Errors
-    /// The system has no descriptor left.
     pub(super) fn prepare_to_wait(&self) -> io::Result<()> {
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let _ = self.0.bell.set(bell);
@@ -55,9 +52,6 @@ impl Out {
     }
 
     /// Waits until one of `descriptors` is ready, or until it is woken.
-    ///
-    /// # Errors
-    /// The pipe is closed.
     pub(super) fn wait_until<'a>(&'a self, descriptors: Vec<PollFd<'a>>) -> io::Result<()> {
         self.end()?;
         self.wait(descriptors).map(drop)
