@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::ops::RangeInclusive;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -45,7 +46,8 @@ pub(crate) struct SharedPeers(Arc<Mutex<Arc<Peers>>>);
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct Limits {
-    key: Spanned<Key>,
+    #[serde(deserialize_with = "key")]
+    key: Spanned<PublicKey>,
     /// Where the files go; below `--dir` if it is relative.
     #[serde(default)]
     dir: Option<Spanned<PathBuf>>,
@@ -53,44 +55,33 @@ struct Limits {
     #[serde(default)]
     allow_forward: Option<Vec<Destination>>,
     /// The most bytes in the directory.
-    #[serde(default)]
-    quota: Option<Size>,
+    #[serde(default, deserialize_with = "size")]
+    quota: Option<u64>,
     /// The most files, directories and links in the directory.
-    #[serde(default)]
-    max_entries: Option<Count<0, { u32::MAX }>>,
+    #[serde(default, deserialize_with = "count")]
+    max_entries: Option<u32>,
     /// The most bytes of a transfer.
-    #[serde(default)]
-    max_bytes: Option<Size>,
+    #[serde(default, deserialize_with = "size")]
+    max_bytes: Option<u64>,
     /// The most bytes of a file.
-    #[serde(default)]
-    max_file: Option<Size>,
+    #[serde(default, deserialize_with = "size")]
+    max_file: Option<u64>,
     /// The most files and directories of a transfer.
-    #[serde(default)]
-    max_files: Option<Count<0, { u32::MAX }>>,
-    #[serde(default)]
-    umask: Option<Umask>,
-    #[serde(default)]
-    reserve: Option<FreeBytes>,
+    #[serde(default, deserialize_with = "count")]
+    max_files: Option<u32>,
+    #[serde(default, deserialize_with = "umask")]
+    umask: Option<u16>,
+    #[serde(default, deserialize_with = "reserve")]
+    reserve: Option<Reserve>,
     #[serde(default)]
     allow_delete: Option<bool>,
     /// The most transfers at once, and the most connections to `farwrite forward --listen`.
-    #[serde(default)]
-    max_senders: Option<Count<1, 65_535>>,
+    #[serde(default, deserialize_with = "count_from_1")]
+    max_senders: Option<u32>,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Key(PublicKey);
 #[derive(Clone, Debug)]
 struct Destination(HostPort);
-#[derive(Clone, Copy, Debug)]
-struct Size(u64);
-#[derive(Clone, Copy, Debug)]
-struct Umask(u16);
-#[derive(Clone, Copy, Debug)]
-struct FreeBytes(Reserve);
-/// A number within bounds.
-#[derive(Clone, Copy, Debug)]
-struct Count<const LEAST: u32, const MOST: u32>(u32);
 
 impl Peers {
     /// Reads the file. With a `root`, each peer has a directory, which must exist, and is below `root` if it is
@@ -179,7 +170,7 @@ impl Peers {
         })?;
         let mut peers = Self::default();
         for (name, limits) in tables {
-            let key = limits.key.get_ref().0;
+            let key = *limits.key.get_ref();
             let added = peers.known.add(name.get_ref(), key);
             added.map_err(|why| {
                 let wrong = match why {
@@ -267,13 +258,12 @@ impl Peer {
 
     /// `max-senders` of the file, which is also the most connections to `farwrite forward --listen` at once.
     pub(crate) fn limit_in_file(&self) -> Option<usize> {
-        let most = self.limits.max_senders?.0;
-        usize::try_from(most).ok()
+        usize::try_from(self.limits.max_senders?).ok()
     }
 
     /// The most bytes of a transfer, if this peer has a limit of its own.
     pub(crate) fn max_bytes(&self) -> Option<u64> {
-        self.limits.max_bytes.map(|most| most.0)
+        self.limits.max_bytes
     }
 
     /// What holds for its transfers: its own limits, and those of the receiver where it has none.
@@ -281,13 +271,13 @@ impl Peer {
         let limits = &self.limits;
         let mut settings = of_all.clone();
         settings.max_bytes = self.max_bytes().or(settings.max_bytes);
-        settings.max_files = limits.max_files.map(|most| most.0).or(settings.max_files);
-        settings.max_file_bytes = limits.max_file.map(|most| most.0);
+        settings.max_files = limits.max_files.or(settings.max_files);
+        settings.max_file_bytes = limits.max_file;
         let policy = &mut settings.policy;
-        policy.quota_bytes = limits.quota.map(|most| most.0);
-        policy.quota_entries = limits.max_entries.map(|most| most.0.into());
-        policy.umask = limits.umask.map_or(policy.umask, |umask| umask.0);
-        if let Some(FreeBytes(reserve)) = limits.reserve {
+        policy.quota_bytes = limits.quota;
+        policy.quota_entries = limits.max_entries.map(Into::into);
+        policy.umask = limits.umask.unwrap_or(policy.umask);
+        if let Some(reserve) = limits.reserve {
             policy.reserve_bytes = reserve.bytes();
         }
         policy.delete = limits.allow_delete.unwrap_or(policy.delete);
@@ -308,47 +298,49 @@ fn parsed<'de, D: Deserializer<'de>, T, E: std::fmt::Display>(
     parse(&text).map_err(|why| de::Error::custom(format!("{text:?}: {why}")))
 }
 
-impl<'de> Deserialize<'de> for Key {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        text.parse().map(Self).map_err(de::Error::custom)
-    }
-}
-
 impl<'de> Deserialize<'de> for Destination {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        parsed(deserializer, parse_destination).map(Self)
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        parsed(from, parse_destination).map(Self)
     }
 }
 
-impl<'de> Deserialize<'de> for Size {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        parsed(deserializer, parse_count).map(Self)
-    }
+fn key<'de, D: Deserializer<'de>>(from: D) -> Result<Spanned<PublicKey>, D::Error> {
+    let text = Spanned::<String>::deserialize(from)?;
+    let key = text.get_ref().parse().map_err(de::Error::custom)?;
+    Ok(Spanned::new(text.span(), key))
 }
 
-impl<'de> Deserialize<'de> for Umask {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        parsed(deserializer, parse_umask).map(Self)
-    }
+fn size<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    parsed(from, parse_count).map(Some)
 }
 
-impl<'de> Deserialize<'de> for FreeBytes {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        parsed(deserializer, parse_reserve).map(Self)
-    }
+fn umask<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u16>, D::Error> {
+    parsed(from, parse_umask).map(Some)
 }
 
-impl<'de, const LEAST: u32, const MOST: u32> Deserialize<'de> for Count<LEAST, MOST> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let value = toml::Value::deserialize(deserializer)?;
-        let number = value.as_integer().and_then(|it| u32::try_from(it).ok());
-        let number = number.filter(|it| (LEAST..=MOST).contains(it));
-        number.map(Self).ok_or_else(|| {
-            let what = format!("{value}: give a whole number from {LEAST} to {MOST}");
-            de::Error::custom(what)
-        })
-    }
+fn reserve<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Reserve>, D::Error> {
+    parsed(from, parse_reserve).map(Some)
+}
+
+fn count<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
+    number(from, 0..=u32::MAX).map(Some)
+}
+
+fn count_from_1<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
+    number(from, 1..=65_535).map(Some)
+}
+
+fn number<'de, D: Deserializer<'de>>(
+    from: D,
+    bounds: RangeInclusive<u32>,
+) -> Result<u32, D::Error> {
+    let value = toml::Value::deserialize(from)?;
+    let number = value.as_integer().and_then(|it| u32::try_from(it).ok());
+    number.filter(|it| bounds.contains(it)).ok_or_else(|| {
+        let (least, most) = bounds.into_inner();
+        let what = format!("{value}: give a whole number from {least} to {most}");
+        de::Error::custom(what)
+    })
 }
 
 #[cfg(test)]
@@ -374,35 +366,29 @@ mod tests {
         let peers = Peers::parse(&good).expect("good");
         assert_eq!(peers.of(&a).map(|peer| peer.name.as_str()), Some("a"));
         assert!(peers.of(&b).is_none());
-        for (more, told) in [
-            ("quota = \"much\"", "line 4: \"much\""),
-            ("umask = \"999\"", "line 4: \"999\": give 000 to 777"),
-            ("reserve = \"-1\"", "line 4: \"-1\""),
-            ("max-file = 5", "line 4: "),
-            (
-                "max-files = -1",
-                "line 4: -1: give a whole number from 0 to 4294967295",
-            ),
-            (
-                "max-senders = 0",
-                "line 4: 0: give a whole number from 1 to 65535",
-            ),
-            ("max-senders = \"2\"", "line 4: \"2\": give a whole number"),
-            ("color = \"red\"", "line 4: unknown field `color`"),
-            ("dir = \"b\"", "line 4: duplicate key"),
-            (
-                &*format!("[b]\nkey = \"{a}\"\ndir = \"b\""),
-                "line 5: this key stands in an earlier",
-            ),
-            ("[b]\ndir = \"b\"", "line 4: missing field `key`"),
-            ("[b]\nkey = \"farwrite-psk-1:x\"\ndir = \"b\"", "line 5: "),
-            (
-                &*format!("[\"b c\"]\nkey = \"{b}\"\ndir = \"b\""),
-                "line 4: a name has 1 to 64",
-            ),
-            ("[", "line 4: "),
-        ] {
-            let why = Peers::parse(&format!("{good}{more}\n")).expect_err(more);
+        // Each line has what follows, whose lines a bar divides, and what is told.
+        let cases = format!(
+            r#"
+            quota = "much" => line 4: "much"
+            umask = "999" => line 4: "999": give 000 to 777
+            reserve = "-1" => line 4: "-1"
+            max-file = 5 => line 4:
+            max-files = -1 => line 4: -1: give a whole number from 0 to 4294967295
+            max-senders = 0 => line 4: 0: give a whole number from 1 to 65535
+            max-senders = "2" => line 4: "2": give a whole number
+            color = "red" => line 4: unknown field `color`
+            dir = "b" => line 4: duplicate key
+            [b] | key = "{a}" | dir = "b" => line 5: this key stands in an earlier
+            [b] | dir = "b" => line 4: missing field `key`
+            [b] | key = "farwrite-psk-1:x" | dir = "b" => line 5:
+            ["b c"] | key = "{b}" | dir = "b" => line 4: a name has 1 to 64
+            [ => line 4:
+            "#
+        );
+        for case in cases.trim().lines() {
+            let (more, told) = case.trim().split_once(" => ").expect("a case");
+            let more = more.replace(" | ", "\n");
+            let why = Peers::parse(&format!("{good}{more}\n")).expect_err(&more);
             assert!(why.starts_with(told), "{more}: {why}");
         }
     }
