@@ -54,7 +54,7 @@ pub(crate) fn run(args: &DrawArgs, console: &Console) -> Result<(), Failure> {
         return Err(Failure::new(Exit::Usage, what));
     }
     let picture = args.out.clone();
-    let picture = picture.unwrap_or_else(|| recorder::picture_of(&args.trace));
+    let picture = picture.unwrap_or_else(|| args.trace.with_extension("svg"));
     if picture == args.trace {
         let what = format!(
             "{}: the picture would replace the trace; name it with --out",
@@ -127,7 +127,10 @@ fn described(run: &Run) -> String {
         Side::Sender => {
             let (again, parity) = (run.chunks(Kind::Repeat), run.chunks(Kind::Parity));
             let sent = Count(run.chunks(Kind::New) + again, "chunk");
-            format!("{messages} in {time}: {sent} sent, {again} of them again; {parity} of parity; {gaps} reported\n")
+            format!(
+                "{messages} in {time}: {sent} sent, {again} of them again; {parity} of parity; {gaps} \
+                 reported\n"
+            )
         }
         Side::Receiver => format!(
             "{messages} in {time}: {gaps} reported, {} rebuilt, {} duplicate and {} late packets\n",
@@ -144,10 +147,7 @@ fn described(run: &Run) -> String {
         "",
     ]
     .map(str::to_owned);
-    let rows = waits::phases(run)
-        .into_iter()
-        .filter_map(|phase| phase.row());
-    let rows: Vec<[String; 5]> = [header].into_iter().chain(rows).collect();
+    let rows = [vec![header], waits::phases(run)].concat();
     text.push_str(&lay_out(&rows, 1));
     if let Some(pause) = waits::longest_pause(run) {
         text.push_str(&format!("\nlongest pause: {pause}"));

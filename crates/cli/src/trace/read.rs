@@ -271,13 +271,12 @@ impl Run {
             "recv_arrived" => {
                 let message = self.messages.entry(of).or_default();
                 message.first_ms.get_or_insert(ms);
-                let kind = match fields.parity {
-                    true => Kind::ArrivedParity,
-                    false => Kind::Arrived,
-                };
-                if !fields.parity {
+                let kind = if fields.parity {
+                    Kind::ArrivedParity
+                } else {
                     message.chunks = message.chunks.max(fields.seen);
-                }
+                    Kind::Arrived
+                };
                 self.mark(ms, of, kind, 0..fields.chunks);
             }
             "send_nacked" | "recv_nacked" => self.mark(ms, of, Kind::Nack, range),

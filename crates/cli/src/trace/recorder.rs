@@ -1,6 +1,6 @@
 //! The option of commands that can write a trace.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use farwrite_trace::Trace;
@@ -56,9 +56,4 @@ impl Tracing {
             Err(error) => console.warn(format_args!("the trace {path} is not complete: {error}")),
         }
     }
-}
-
-/// The default file for the picture of a trace.
-pub(super) fn picture_of(trace: &Path) -> PathBuf {
-    trace.with_extension("svg")
 }

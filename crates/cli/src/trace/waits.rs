@@ -1,17 +1,8 @@
 //! Finds what messages waited for.
 
-use super::read::{Message, Number, Run, Side};
+use super::read::{Message, Run, Side};
 use farwrite_units::show::{Rate, Time, real};
 use std::time::Duration;
-
-/// A phase of messages: its description and its durations.
-pub(super) struct Phase {
-    pub(super) name: &'static str,
-    /// The duration for each message that has this phase, ascending, in milliseconds.
-    times_ms: Vec<f64>,
-    /// The message with the longest duration.
-    slowest: Option<Number>,
-}
 
 type Span = fn(&Message) -> Option<(f64, f64)>;
 
@@ -36,44 +27,32 @@ const RECEIVER: [(&str, Span); 1] = [("from the first packet to the end", |messa
     Some((message.first_ms?, message.ended_ms?))
 })];
 
-/// The phases of the messages of a run, from the view of one end.
-pub(super) fn phases(run: &Run) -> Vec<Phase> {
+/// The phases of the messages of a run, from the view of one end: the name of each, the number of messages that have it,
+/// the median, the maximum, and the message with the maximum.
+pub(super) fn phases(run: &Run) -> Vec<[String; 5]> {
     let side = run.side();
-    let spans: &[(&'static str, Span)] = match side {
+    let spans: &[(&str, Span)] = match side {
         Side::Sender => &SENDER,
         Side::Receiver => &RECEIVER,
     };
     let messages = || run.messages.iter().filter(|(of, _)| of.side == side);
-    let phase = |&(name, span): &(&'static str, Span)| {
-        let times = messages().filter_map(|(of, message)| Some((*of, span(message)?)));
+    let phase = |&(name, span): &(&str, Span)| {
+        let times = messages().filter_map(|(of, message)| Some((of.message, span(message)?)));
         // A message did not wait if its first packets left before its clearance was seen.
         let times = times.map(|(of, (from, to))| (of, (to - from).max(0.0)));
-        let mut times: Vec<(Number, f64)> = times.collect();
+        let mut times: Vec<(u64, f64)> = times.collect();
         times.sort_by(|a, b| a.1.total_cmp(&b.1));
-        Phase {
-            name,
-            slowest: times.last().map(|(of, _)| *of),
-            times_ms: times.into_iter().map(|(_, ms)| ms).collect(),
-        }
-    };
-    spans.iter().map(phase).collect()
-}
-
-impl Phase {
-    /// A row of the table: name, number of messages, median, maximum, and the message with the
-    /// maximum.
-    pub(super) fn row(&self) -> Option<[String; 5]> {
-        let longest = self.times_ms.last()?;
-        let median = self.times_ms[self.times_ms.len() / 2];
-        let slowest = self.slowest.map(|of| format!("message {}", of.message));
+        let (slowest, longest_ms) = times.last()?;
+        let (_, median_ms) = times[times.len() / 2];
         Some([
-            self.name.to_owned(),
-            self.times_ms.len().to_string(),
-            shown(median),
-            shown(*longest),
-            slowest.unwrap_or_default(),
+            name.to_owned(),
+            times.len().to_string(),
+            shown(median_ms),
+            shown(*longest_ms),
+            format!("message {slowest}"),
         ])
-    }
+    };
+    spans.iter().filter_map(phase).collect()
 }
 
 /// The longest time in which no packet left although a message was in flight, and what limited the
