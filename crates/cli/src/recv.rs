@@ -298,11 +298,7 @@ fn receive_from(
     if places > 1 {
         raise_open_files();
     }
-    let Outputs {
-        audit,
-        trace,
-        watch,
-    } = outputs;
+    let (audit, trace) = (outputs.audit, outputs.trace);
     let observer = Arc::<Audit>::clone(&audit);
     let limits = match args.peers {
         Some(_) => admitting.peers.limits(places),
@@ -320,7 +316,7 @@ fn receive_from(
         memory: MemoryPool::new(args.memory, places),
         places: &slots,
         cancel,
-        watch: &watch,
+        watch: &outputs.watch,
         trace: &trace,
         console,
         begun: AtomicU64::new(0),

@@ -24,7 +24,7 @@ use crate::device::DeviceArgs;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::key::ConnectKeyArgs;
 use crate::known_paths::KnownPaths;
-use crate::link_file;
+use crate::link_file::{self, Description};
 use crate::pipe::{self, PipeSender};
 use crate::rate_file::RateFile;
 use crate::trace::TraceArgs;
@@ -252,16 +252,16 @@ impl SendArgs {
     /// The settings from the options. Missing values come from the description of the path.
     fn settings(
         &self,
-        path: &KnownPath,
+        (path, loss_packet): (&Description, Option<f64>),
         (rate, delete): (Option<u64>, Option<Delete>),
         start: Option<Start>,
     ) -> Result<SendSettings, Failure> {
         Ok(SendSettings {
             scheme: self.scheme,
             rate_control: self.rate_control(rate, start)?,
-            expected_loss: path.loss_packet,
+            expected_loss: loss_packet,
             mtu: self.mtu,
-            largest_mtu: path.largest_mtu,
+            largest_mtu: path.mtu,
             sealing: self.device.sealing(),
             memory_bytes: self.memory,
             compare: self.tree.compare(),
@@ -330,34 +330,18 @@ fn check_file_name(name: &str) -> Result<(), String> {
     Err(format!("--name {name:?}: {why}"))
 }
 
-/// What the file of `--link` says about the path.
-#[derive(Debug, Default)]
-struct KnownPath {
-    start: Option<Start>,
-    loss_packet: Option<f64>,
-    largest_mtu: Option<u32>,
-}
-
-impl KnownPath {
-    fn read(file: &Path, console: &Console) -> Result<Self, Failure> {
-        let path = link_file::read(file)?;
-        let start = path.start();
-        if path.rate_bps.is_some() && start.is_none() {
-            console.warn(format_args!(
-                "{}: rate has no effect without rtt or distance",
-                file.display()
-            ));
-        }
-        let loss_packet = path.loss_packet().map_err(|what| {
-            let what = format!("{}: {what}", file.display());
-            Failure::new(Exit::Usage, what)
-        })?;
-        Ok(Self {
-            start,
-            loss_packet,
-            largest_mtu: path.mtu,
-        })
+/// Reads the file of `--link`. Returns what it says about the path, and the loss of packets.
+fn read_link(file: &Path, console: &Console) -> Result<(Description, Option<f64>), Failure> {
+    let (path, name) = (link_file::read(file)?, file.display());
+    if path.rate_bps.is_some() && path.start().is_none() {
+        console.warn(format_args!(
+            "{name}: rate has no effect without rtt or distance"
+        ));
     }
+    let loss_packet = path.loss_packet();
+    let loss_packet =
+        loss_packet.map_err(|what| Failure::new(Exit::Usage, format!("{name}: {what}")))?;
+    Ok((path, loss_packet))
 }
 
 /// Sends the files. Returns the exit code.
@@ -476,7 +460,8 @@ pub(crate) struct Sending<'a> {
     watch: Watch,
     rate: Option<u64>,
     max_rate: Option<MaxRate>,
-    described: KnownPath,
+    described: Description,
+    loss_packet: Option<f64>,
 }
 
 impl<'a> Sending<'a> {
@@ -487,15 +472,16 @@ impl<'a> Sending<'a> {
         args.rate_control(rate, None)?;
         args.device.check()?;
         args.tree.options()?;
-        let file = args.link.as_deref();
-        let described = file.map(|file| KnownPath::read(file, console));
+        let described = args.link.as_deref().map(|file| read_link(file, console));
+        let (described, loss_packet) = described.transpose()?.unwrap_or_default();
         Ok(Self {
             args,
             console,
             watch,
             rate,
             max_rate,
-            described: described.transpose()?.unwrap_or_default(),
+            described,
+            loss_packet,
         })
     }
 
@@ -526,8 +512,9 @@ impl<'a> Sending<'a> {
         let uses_known = through == Through::Network && !args.no_path_cache;
         let paths = KnownPaths::of_user().filter(|_| uses_known);
         let known = || paths.as_ref().and_then(|paths| paths.find(from, to));
-        let start = self.described.start.or_else(known);
-        let settings = args.settings(&self.described, (self.rate, delete), start)?;
+        let start = self.described.start().or_else(known);
+        let described = (&self.described, self.loss_packet);
+        let settings = args.settings(described, (self.rate, delete), start)?;
         let hooks = TransferHooks {
             redirect: &transfer::unchanged,
             cancel,
