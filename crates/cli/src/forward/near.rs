@@ -189,28 +189,22 @@ impl Port {
     fn accept(&self, listener: &TcpListener) {
         loop {
             let place = Places::take(&self.places);
-            match listener.accept() {
-                Ok((tcp, _)) => {
-                    let port = self.clone();
-                    let serve = move || {
-                        port.serve(&tcp);
-                        drop((tcp, place));
-                    };
-                    // Without a thread, the connection is closed, and the port goes on.
-                    if let Err(error) = thread::Builder::new().spawn(serve) {
-                        self.console.warn(format_args!(
-                            "a connection to {}: {error}",
-                            self.destination
-                        ));
-                        thread::sleep(PAUSE);
-                    }
-                }
-                Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
-                Err(error) => {
-                    let what = format_args!("a connection to {}: {error}", self.destination);
-                    self.console.warn(what);
-                    thread::sleep(PAUSE);
-                }
+            let started = listener.accept().and_then(|(tcp, _)| {
+                let port = self.clone();
+                let serve = move || {
+                    port.serve(&tcp);
+                    drop((tcp, place));
+                };
+                // Without a thread, the connection is closed, and the port goes on.
+                thread::Builder::new().spawn(serve)
+            });
+            if let Err(error) = started
+                && error.kind() != ErrorKind::ConnectionAborted
+            {
+                let destination = &self.destination;
+                let what = format_args!("a connection to {destination}: {error}");
+                self.console.warn(what);
+                thread::sleep(PAUSE);
             }
         }
     }
