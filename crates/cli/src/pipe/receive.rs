@@ -15,7 +15,7 @@ use farwrite_files::CommitGate;
 use farwrite_keys::shown;
 use farwrite_stream::{Error as StreamError, ReadHalf, Stream, WriteHalf};
 use farwrite_transfer::{Cancel, DEFAULT_PORT};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::PollFlags;
 use rustix::fs::{FileType, fstat, fsync};
 
 use super::verdict::{GivenUp, Kind, Verdict};
@@ -26,7 +26,7 @@ use crate::audit::Audit;
 use crate::console::{Console, Passing};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::peers::Peer;
-use crate::standard::{Blocking, own_output};
+use crate::standard::{Blocking, is_ready, own_output};
 
 /// What the user has chosen for a pipe.
 pub(crate) struct PipeReceiver<'a> {
@@ -322,12 +322,8 @@ fn is_file(output: &File) -> bool {
 
 /// Whether the program that reads a pipe has closed it.
 fn is_closed(output: &File) -> bool {
-    let mut polled = [PollFd::new(output, PollFlags::empty())];
-    let now = Timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    poll(&mut polled, Some(&now)).is_ok() && polled[0].revents().contains(PollFlags::ERR)
+    // Without a flag, the system reports only that.
+    is_ready(output, PollFlags::empty(), Duration::ZERO).unwrap_or(false)
 }
 
 fn unwritten(error: io::Error, written: u64) -> Stopped {
