@@ -12,7 +12,7 @@ use super::args::{PerfArgs, Test};
 use super::control::{Answer, Arrived, Ask, MOST_LINE_BYTES, NAME, Setting};
 use super::data::{Apart, Carrier, Data};
 use super::report::{BandwidthRow, ClientReport, LatencyRow, Row};
-use super::tasks::{Flow, Goal, Inbox, Load, PingPong, Shared, Work};
+use super::tasks::{Flow, Goal, Inbox, Load, PingPong, Round, Shared, Work};
 use super::{PATIENCE, connection_options, hear, is_alive, tell};
 use crate::addresses::parse_target_at;
 use crate::console::Console;
@@ -261,19 +261,19 @@ impl Opened {
             Client::Latency(pings) => {
                 let begin = |pings: &mut PingPong| pings.begin(bytes, goal);
                 let round = self.round(pings, begin, PingPong::take_ended, cancel)?;
-                Ok(Row::Latency(LatencyRow::new(bytes, round.samples)))
+                Ok(Row::Latency(LatencyRow::new(bytes, round.times)))
             }
         }
     }
 
     /// Begins a round of the work, and waits until it has ended.
-    fn round<W: Work + 'static, T>(
+    fn round<W: Work + 'static>(
         &self,
         work: &Shared<W>,
         begin: impl FnOnce(&mut W),
-        take_ended: impl Fn(&mut W) -> Option<T>,
+        take_ended: impl Fn(&mut W) -> Option<Round>,
         cancel: &Cancel,
-    ) -> Result<T, Failure> {
+    ) -> Result<Round, Failure> {
         begin(&mut work.lock().work);
         self.data.wake();
         self.data.wait(cancel, || {

@@ -173,11 +173,23 @@ pub(super) struct Round {
     pub(super) ended: Option<Instant>,
     pub(super) completed: u64,
     pub(super) failed: u64,
-    /// Times of the first completions, since the start.
+    /// Of [`Load`], times of the first completions since the start. Of [`PingPong`], halves of round trips.
     pub(super) times: Vec<Duration>,
 }
 
 impl Round {
+    fn new(bytes: u64, goal: Goal) -> Self {
+        Self {
+            bytes,
+            goal,
+            started: None,
+            ended: None,
+            completed: 0,
+            failed: 0,
+            times: Vec::new(),
+        }
+    }
+
     /// The time from the first post to the last completion.
     pub(super) fn time(&self) -> Duration {
         self.started
@@ -200,15 +212,7 @@ impl Load {
         for flow in &mut self.flows {
             flow.posted = 0;
         }
-        self.round = Some(Round {
-            bytes,
-            goal,
-            started: None,
-            ended: None,
-            completed: 0,
-            failed: 0,
-            times: Vec::new(),
-        });
+        self.round = Some(Round::new(bytes, goal));
     }
 
     /// The measurement, if it has ended.
@@ -366,19 +370,10 @@ pub(super) struct PingPong {
     inbox: Inbox,
     out: MemoryRegion,
     scheme: SchemeTag,
-    round: Option<Pings>,
-    sending: VecDeque<SendHandle>,
-}
-
-/// One size.
-pub(super) struct Pings {
-    bytes: u64,
-    goal: Goal,
-    started: Option<Instant>,
+    round: Option<Round>,
+    /// When the message was posted whose answer is awaited.
     asked: Option<Instant>,
-    pub(super) is_over: bool,
-    /// Halves of round trips.
-    pub(super) samples: Vec<Duration>,
+    sending: VecDeque<SendHandle>,
 }
 
 impl PingPong {
@@ -388,56 +383,47 @@ impl PingPong {
             out,
             scheme,
             round: None,
+            asked: None,
             sending: VecDeque::new(),
         }
     }
 
     pub(super) fn begin(&mut self, bytes: u64, goal: Goal) {
-        self.round = Some(Pings {
-            bytes,
-            goal,
-            started: None,
-            asked: None,
-            is_over: false,
-            samples: Vec::new(),
-        });
+        self.round = Some(Round::new(bytes, goal));
     }
 
-    pub(super) fn take_ended(&mut self) -> Option<Pings> {
-        self.round.take_if(|round| round.is_over)
+    pub(super) fn take_ended(&mut self) -> Option<Round> {
+        self.round.take_if(|round| round.ended.is_some())
     }
 }
 
 impl Work for PingPong {
     fn step<F: Fabric>(&mut self, endpoint: &mut Endpoint<F>) -> Result<bool, Error> {
-        let Some(round) = self.round.as_mut().filter(|round| !round.is_over) else {
+        let Some(round) = self.round.as_mut().filter(|round| round.ended.is_none()) else {
             return Ok(false);
         };
         let now = Instant::now();
         let passed = now - *round.started.get_or_insert(now);
         let mut has_posted = post_receives(endpoint, &mut self.inbox, 2)?;
         self.sending.retain(|send| send.outcome().is_none());
-        if let Some(asked) = round.asked
-            && self
-                .inbox
-                .posted
-                .front()
-                .is_some_and(|recv| recv.outcome().is_some())
+        let answer = self.inbox.posted.front().and_then(RecvHandle::outcome);
+        if let Some(asked) = self.asked
+            && answer.is_some()
         {
             self.inbox.posted.pop_front();
-            round.samples.push((now - asked) / 2);
-            round.asked = None;
+            round.times.push((now - asked) / 2);
+            self.asked = None;
         }
-        if round.asked.is_none() {
-            if round.goal.is_met(round.samples.len() as u64, passed) {
-                round.is_over = true;
+        if self.asked.is_none() {
+            if round.goal.is_met(round.times.len() as u64, passed) {
+                round.ended = Some(now);
                 return Ok(has_posted);
             }
             let question = self.out.slice(0..round.bytes);
             match endpoint.post_send(self.inbox.qp, question, repaired_by(self.scheme)) {
                 Ok(send) => {
                     self.sending.push_back(send);
-                    round.asked = Some(now);
+                    self.asked = Some(now);
                     has_posted = true;
                 }
                 Err(Error::Retry { .. }) => {}
