@@ -48,10 +48,11 @@ pub(crate) enum Direction {
 }
 
 impl Direction {
-    fn word(self) -> &'static str {
+    /// What the far end does, what this end shows while it does its part, and when it has done that.
+    fn words(self) -> [&'static str; 3] {
         match self {
-            Self::Write => "write",
-            Self::Read => "read",
+            Self::Write => ["write", "sending", "sent"],
+            Self::Read => ["read", "receiving", "received"],
         }
     }
 }
@@ -66,7 +67,8 @@ pub(crate) fn carry(
 ) -> Result<ExitCode, Failure> {
     let psk = key::make()?;
     let start_time = Instant::now();
-    let words = rsh::words(direction.word(), port, settings, path);
+    let [far_does, doing, done] = direction.words();
+    let words = rsh::words(far_does, port, settings, path);
     // Ctrl-C ends this program at once.
     let cancel = Cancel::default();
     let mut far = remote.start(&words, &psk, None, &cancel)?;
@@ -81,17 +83,18 @@ pub(crate) fn carry(
         ));
     }
     let moving = start(way, (input, output), direction, (settings, &count))?;
-    let mut passing = Passing::new(
-        console,
-        match direction {
-            Direction::Write => "sending",
-            Direction::Read => "receiving",
-        },
-    );
+    let mut passing = Passing::new(console, doing);
     let ended = wait_for_both(moving, far, |moved| passing.show(moved), &count);
     passing.finish(count.load(Ordering::Relaxed));
     let hash = ended.map_err(|ended| ended.failure(direction))?;
-    report(remote, hash, (&count, start_time), direction, console)
+    let peer = remote.host.to_string_lossy().into_owned();
+    let bytes = count.load(Ordering::Relaxed);
+    let passed = Passed::new(peer, bytes, hash, start_time.elapsed());
+    console.say(passed.line(done));
+    if direction == Direction::Write {
+        console.json(&passed)?;
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Why a copy has failed, at each end; `None` at an end that has not failed, or has not said so.
@@ -236,25 +239,6 @@ fn start(
             }
         }),
     })
-}
-
-fn report(
-    remote: &Remote<'_>,
-    hash: Hash,
-    (count, start): (&AtomicU64, Instant),
-    direction: Direction,
-    console: &Console,
-) -> Result<ExitCode, Failure> {
-    let peer = remote.host.to_string_lossy().into_owned();
-    let passed = Passed::new(peer, count.load(Ordering::Relaxed), hash, start.elapsed());
-    console.say(passed.line(match direction {
-        Direction::Write => "sent",
-        Direction::Read => "received",
-    }));
-    if direction == Direction::Write {
-        console.json(&passed)?;
-    }
-    Ok(ExitCode::SUCCESS)
 }
 
 /// Sends the standard input. The far end must not take a part for the whole. Returns also why it is not known that
