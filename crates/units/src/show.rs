@@ -9,6 +9,16 @@ pub fn real(value: u64) -> f64 {
     value as f64
 }
 
+/// The whole part of a real number: 0 if that is negative or no number, and at most the highest integer.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "what does not fit becomes the next integer that fits"
+)]
+pub fn whole(value: f64) -> u64 {
+    value as u64
+}
+
 /// Shows bytes in binary units: `256 MiB`.
 ///
 /// ```

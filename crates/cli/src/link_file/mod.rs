@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use farwrite_transfer::Start;
+use farwrite_units::show::{real, whole};
 
 pub(crate) use file::{of_table, parse, read};
 pub(crate) use save::text;
@@ -49,13 +50,8 @@ impl Description {
     }
 
     /// The rate, limited to the rates of a sender: 8 kbit/s to 100 Gbit/s.
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "8e3 to 1e11 fit"
-    )]
     pub(crate) fn pace_bps(&self) -> Option<u64> {
-        self.rate_bps.map(|bps| bps.clamp(8e3, 1e11) as u64)
+        self.rate_bps.map(|bps| whole(bps.clamp(8e3, 1e11)))
     }
 
     /// Whether a chunk is known to be one packet.
@@ -74,9 +70,7 @@ impl Description {
             (Some((Unit::Packets, loss)), ..) => Ok(Some(loss)),
             (Some((Unit::Chunks, loss)), Some(chunk_bytes), Some(mtu)) => {
                 let packets = chunk_bytes.div_ceil(mtu.max(1).into()).max(1);
-                #[expect(clippy::cast_precision_loss, reason = "packets of a chunk")]
-                let packets = packets as f64;
-                Ok(Some(-((-loss).ln_1p() / packets).exp_m1()))
+                Ok(Some(-((-loss).ln_1p() / real(packets)).exp_m1()))
             }
             (Some((Unit::Chunks, _)), ..) => {
                 Err("loss_chunk needs chunk and mtu: give both, or loss_packet".to_owned())
@@ -85,15 +79,10 @@ impl Description {
     }
 
     /// The rate and the round trip, if both are known. A sender can start with them.
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "rates and round trips of files fit"
-    )]
     pub(crate) fn start(&self) -> Option<Start> {
         Some(Start {
-            rate_bps: self.rate_bps? as u64,
-            rtt_ns: (self.rtt_s? * 1e9) as u64,
+            rate_bps: whole(self.rate_bps?),
+            rtt_ns: whole(self.rtt_s? * 1e9),
         })
     }
 }

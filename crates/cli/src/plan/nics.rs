@@ -5,7 +5,7 @@ use std::time::Duration;
 use farwrite_boxes::lowar::Config;
 use farwrite_model::plan::{self, Question};
 use farwrite_model::{ModelError, Scheme, Variant};
-use farwrite_units::show::{Percent, Time};
+use farwrite_units::show::{Percent, Time, whole};
 use serde::Serialize;
 
 use super::answer::LeftOut;
@@ -161,15 +161,9 @@ fn bitmap_bits(packets: f64) -> Result<u32, String> {
             "{packets:.0} packets are in flight, and its bitmap has at most {MAX_BITMAP_BITS} bits"
         ));
     }
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "at most MAX_BITMAP_BITS"
-    )]
-    let packets = packets.ceil() as u32;
-    Ok(packets
-        .next_power_of_two()
-        .clamp(MIN_BITMAP_BITS, MAX_BITMAP_BITS))
+    let packets = u32::try_from(whole(packets.ceil())).unwrap_or(MAX_BITMAP_BITS);
+    let bits = packets.next_power_of_two();
+    Ok(bits.clamp(MIN_BITMAP_BITS, MAX_BITMAP_BITS))
 }
 
 /// LoWAR boxes with the times that `farwrite lowar` has without options.

@@ -8,7 +8,7 @@ use super::args::PathArgs;
 use crate::exit::{Exit, Failure};
 use crate::link_file::{self, Description, Unit};
 use farwrite_units::Burst;
-use farwrite_units::show::{Count, real};
+use farwrite_units::show::{Count, real, whole};
 
 /// The default chunk size in bytes: one packet of the largest MTU of RoCE.
 const CHUNK_BYTES: u64 = 4096;
@@ -193,14 +193,9 @@ impl PlannedPath {
     }
 
     /// The round trips in which a long message finds the rate of this path, if it is new.
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "rates of paths fit"
-    )]
     pub(super) fn search_round_trips(&self) -> [u32; 2] {
         let packet_bytes = u64::from(self.mtu) + u64::from(sealed_overhead_bytes(true));
-        farwrite::RateControl::search_round_trips(packet_bytes, self.rate_bps as u64)
+        farwrite::RateControl::search_round_trips(packet_bytes, whole(self.rate_bps))
     }
 
     /// The rate of the payload in bits a second: the rest of the rate is what sealed packets over IPv4 have

@@ -9,7 +9,7 @@ use super::answer::Answer;
 use super::nics::Advice;
 use crate::table::lay_out;
 use farwrite_units::Burst;
-use farwrite_units::show::{Bytes, Percent, Rate, Time};
+use farwrite_units::show::{Bytes, Percent, Rate, Time, whole};
 
 /// The number of alternatives shown by default: the first ones, and the first of each kind.
 const SHOWN: usize = 8;
@@ -367,16 +367,6 @@ pub(super) fn small(probability: f64) -> String {
     }
     let digits = format!("{probability:.1e}");
     digits.replace(".0e", "e")
-}
-
-/// Bytes as the model counts them.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "above 0, and shown with three digits"
-)]
-fn whole(bytes: f64) -> u64 {
-    bytes as u64
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use farwrite_units::show::real;
+use farwrite_units::show::{real, whole};
 
 use super::read::{Kind, Mark, Number, Run, Side};
 use super::waits::shown;
@@ -217,13 +217,8 @@ impl<'a> Panel<'a> {
 }
 
 /// The pixel at a position, at most the last one.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "within the picture"
-)]
 fn pixel(place: f64, last: u32) -> u32 {
-    place.clamp(0.0, f64::from(last)) as u32
+    u32::try_from(whole(place)).map_or(last, |pixel| pixel.min(last))
 }
 
 /// A number of half pixels.
