@@ -299,6 +299,23 @@ impl Refused {
     }
 }
 
+/// The arguments of one command.
+#[cfg(test)]
+#[derive(Parser)]
+struct Only<T: clap::Args> {
+    #[command(flatten)]
+    args: T,
+}
+
+/// Reads the arguments of one command.
+#[cfg(test)]
+pub(crate) fn parsed<T: clap::Args>(arguments: &str) -> Result<T, String> {
+    let words = ["farwrite"].into_iter().chain(arguments.split_whitespace());
+    let only = Only::try_parse_from(words);
+    only.map(|only| only.args)
+        .map_err(|error| error.to_string())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

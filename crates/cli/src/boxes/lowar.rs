@@ -122,21 +122,14 @@ impl Shown for Lowar {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
     use farwrite_boxes::Backpressure;
     use farwrite_boxes::lowar::BlockShape;
 
     use super::*;
-    use crate::args::{Cli, Command};
+    use crate::args::parsed;
 
     fn parse(arguments: &str) -> Result<LowarArgs, String> {
-        let common = ["farwrite", "lowar", "--near", "eth1", "--far", "eth2"];
-        let arguments = common.into_iter().chain(arguments.split_whitespace());
-        let cli = Cli::try_parse_from(arguments).map_err(|error| error.to_string())?;
-        let Command::Lowar(args) = cli.command else {
-            panic!("another command");
-        };
-        Ok(args)
+        parsed(&format!("--near eth1 --far eth2 {arguments}"))
     }
 
     #[test]
@@ -149,38 +142,24 @@ mod tests {
             Coding::Fixed(BlockShape::new(32, 2).expect("fine"))
         );
         assert_eq!((config.path_mtu_bytes, config.hold_ns), (4200, 2_000_000));
-        let known = |more| {
-            parse(more)
-                .expect("fine")
-                .config()
-                .expect("fine")
-                .peer_known
-        };
+        let config = |more| parse(more).expect("fine").config().expect("fine");
+        let known = |more| config(more).peer_known;
         assert!(!known("--no-key") && known("--no-key --peer-known"));
         let limits = |more| {
-            let config = parse(more).expect("fine").config().expect("fine");
+            let config = config(more);
             [config.max_units, config.max_held, config.max_connections]
         };
         assert_eq!(limits("--no-key"), [1280, 2560, 2048]);
         let more = "--no-key --units 8 --held 1 --connections 70000 --coding 64,8";
         assert_eq!(limits(more), [8, 1, 70_000]);
-        let bridge = parse("--no-key --pause 5")
-            .expect("fine")
-            .bridge
-            .config(None);
-        assert_eq!(bridge.priorities, 1 << 5);
-        assert_eq!(bridge.backpressure, Some(Backpressure::default()));
-        let bridge = parse("--no-key --mark 64KiB")
-            .expect("fine")
-            .bridge
-            .config(None);
+        let bridge = |more| parse(more).expect("fine").bridge.config(None);
+        let pauses = bridge("--no-key --pause 5");
+        assert_eq!(pauses.priorities, 1 << 5);
+        assert_eq!(pauses.backpressure, Some(Backpressure::default()));
+        let marks = bridge("--no-key --mark 64KiB").backpressure;
         let mark_bytes = 64 << 10;
-        assert_eq!(bridge.backpressure, Some(Backpressure::Ecn { mark_bytes }));
-        let bridge = parse("--no-key --no-backpressure")
-            .expect("fine")
-            .bridge
-            .config(None);
-        assert_eq!(bridge.backpressure, None);
+        assert_eq!(marks, Some(Backpressure::Ecn { mark_bytes }));
+        assert_eq!(bridge("--no-key --no-backpressure").backpressure, None);
     }
 
     #[test]

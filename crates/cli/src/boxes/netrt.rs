@@ -143,19 +143,14 @@ impl Shown for NetRt {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use farwrite_boxes::netrt::Config;
 
-    use crate::args::{Cli, Command};
+    use super::NetRtArgs;
+    use crate::args::parsed;
 
     fn parse(more: &str) -> Result<Config, String> {
-        let line =
-            format!("farwrite netrt --near a --far b --no-key --rate 1Gbit --rtt 10ms {more}");
-        let cli = Cli::try_parse_from(line.split_whitespace()).map_err(|e| e.to_string())?;
-        let Command::Netrt(args) = cli.command else {
-            panic!("another command");
-        };
+        let line = format!("--near a --far b --no-key --rate 1Gbit --rtt 10ms {more}");
+        let args = parsed::<NetRtArgs>(&line)?;
         args.config().map_err(|failure| failure.to_string())
     }
 

@@ -186,23 +186,15 @@ fn burst_of(path: &Description) -> Option<Burst> {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
+    use crate::args::parsed;
 
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        demo: DemoArgs,
-    }
-
-    fn link(file: &str, args: &[&str]) -> Result<DemoLink, Failure> {
+    fn link(file: &str, args: &str) -> Result<DemoLink, Failure> {
         let directory = tempfile::tempdir().expect("directory");
         let path = directory.path().join("link.toml");
         std::fs::write(&path, file).expect("write");
-        let path = path.to_str().expect("plain");
-        let args = [&["demo", "--link", path], args].concat();
-        Line::parse_from(args).demo.link()
+        let args = format!("--link {} {args}", path.display());
+        parsed::<DemoArgs>(&args).expect("options").link()
     }
 
     #[test]
@@ -215,17 +207,17 @@ mod tests {
             rate_bps: 500_000_000,
             mtu: 1436,
         };
-        assert_eq!(link(file, &[]).expect("fine"), want);
+        assert_eq!(link(file, "").expect("fine"), want);
         let bursts = format!("{file}mean_burst_packets = 3.4\n");
-        let other = link(&bursts, &["--rtt", "1ms"]).expect("fine");
+        let other = link(&bursts, "--rtt 1ms").expect("fine");
         assert_eq!(
             (other.rtt.as_millis(), other.burst),
             (1, Some(Burst::Losses(3.4)))
         );
         let timed = format!("{file}mean_burst_time = \"3ms\"\n");
         let time = Burst::Time(Duration::from_millis(3));
-        assert_eq!(link(&timed, &[]).expect("fine").burst, Some(time));
-        let nothing = link("", &[]).expect("fine");
+        assert_eq!(link(&timed, "").expect("fine").burst, Some(time));
+        let nothing = link("", "").expect("fine");
         assert_eq!((nothing.rtt, nothing.mtu), (RTT, MTU));
     }
 
@@ -233,29 +225,26 @@ mod tests {
     fn a_loss_of_chunks_is_converted() {
         let chunks = "loss_chunk = 0.15\nchunk = \"64KiB\"\nmtu = 4096\n";
         // A packet of a chunk of 16 is lost with 1 - (1 - 0.15)^(1/16).
-        let loss = link(chunks, &[]).expect("fine").loss_packet;
+        let loss = link(chunks, "").expect("fine").loss_packet;
         assert!((loss - 0.010_106).abs() < 1e-6, "{loss}");
         // An option replaces what the file has.
-        let other = link("loss_chunk = 0.15", &["--loss", "1%"]).expect("fine");
+        let other = link("loss_chunk = 0.15", "--loss 1%").expect("fine");
         assert_eq!(other.loss_packet, 0.01);
         let single = "loss_packet = 0.1\nmean_burst_chunks = 3\nchunk = \"4KiB\"\nmtu = 4096";
         let three = Some(Burst::Losses(3.0));
-        assert_eq!(link(single, &[]).expect("fine").burst, three);
+        assert_eq!(link(single, "").expect("fine").burst, three);
     }
 
     #[test]
     fn what_the_demo_cannot_emulate_is_refused() {
-        for (file, args, told) in [
-            ("rtt = \"1min\"", &[][..], "at most 10s"),
-            ("loss_packet = 0.9", &[], "at most 0.5"),
-            ("loss_chunk = 0.1", &[], "needs chunk and mtu"),
-            (
-                "loss_packet = 0.1\nmean_burst_chunks = 3\nchunk = \"64KiB\"\nmtu = 4096",
-                &[],
-                "give mean_burst_packets",
-            ),
+        let chunks = "loss_packet = 0.1\nmean_burst_chunks = 3\nchunk = \"64KiB\"\nmtu = 4096";
+        for (file, told) in [
+            ("rtt = \"1min\"", "at most 10s"),
+            ("loss_packet = 0.9", "at most 0.5"),
+            ("loss_chunk = 0.1", "needs chunk and mtu"),
+            (chunks, "give mean_burst_packets"),
         ] {
-            let error = link(file, args).expect_err(told);
+            let error = link(file, "").expect_err(told);
             assert_eq!(error.exit, Exit::Usage);
             assert!(error.to_string().contains(told), "{error}");
         }

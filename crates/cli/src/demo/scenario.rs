@@ -239,23 +239,20 @@ pub(crate) fn loopback() -> SocketAddr {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
+    use crate::args::parsed;
 
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        demo: DemoArgs,
+    fn of(args: &str) -> Result<Scenario, Failure> {
+        Scenario::new(&parsed::<DemoArgs>(args).expect("options"))
     }
 
-    pub(crate) fn scenario(args: &[&str]) -> Scenario {
-        Scenario::new(&Line::parse_from([&["demo"], args].concat()).demo).expect("it can be")
+    fn scenario(args: &str) -> Scenario {
+        of(args).expect("it can be")
     }
 
     #[test]
     fn the_default_is_one_message_of_256_mib() {
-        let scenario = scenario(&[]);
+        let scenario = scenario("");
         let messages = scenario.messages();
         assert_eq!((messages.len(), &messages[0]), (1, &(0..256 << 20)));
         assert_eq!(scenario.chunks(), 65_536);
@@ -268,7 +265,7 @@ mod tests {
     #[test]
     fn more_than_a_message_holds_is_split() {
         for mtu in ["256", "4096", "65468"] {
-            let scenario = scenario(&["--size", "5000MiB", "--mtu", mtu]);
+            let scenario = scenario(&format!("--size 5000MiB --mtu {mtu}"));
             scenario.sdr.validate().expect("a queue pair that can be");
             let messages = scenario.messages();
             assert!(messages.len() <= scenario.sdr.slots as usize);
@@ -287,7 +284,7 @@ mod tests {
             ("gbn,ec-mds:4,8", "5000MiB", 10),
             ("ec-mds:1,254", "1", 1),
         ] {
-            let scenario = scenario(&["--size", size, "--scheme", scheme]);
+            let scenario = scenario(&format!("--size {size} --scheme {scheme}"));
             let ranges = scenario.messages();
             assert_eq!(ranges.len(), messages, "{scheme}, {size}");
             assert_eq!(ranges[messages - 1].end, scenario.size_bytes);
@@ -298,22 +295,13 @@ mod tests {
                 assert!(parity <= scenario.sdr.max_message_bytes, "{scheme}, {size}");
             }
         }
-        let args = [
-            "demo",
-            "--size",
-            "16GiB",
-            "--mtu",
-            "256",
-            "--scheme",
-            "ec-mds:1,254",
-        ];
-        let error = Scenario::new(&Line::parse_from(args).demo).expect_err("too much");
+        let error = of("--size 16GiB --mtu 256 --scheme ec-mds:1,254").expect_err("too much");
         assert!(error.to_string().contains("--mtu"), "{error}");
     }
 
     #[test]
     fn the_share_of_the_pace_leaves_out_the_first_burst() {
-        let scenario = scenario(&[]);
+        let scenario = scenario("");
         let (chunks, burst_s) = (scenario.chunks(), 2e-3);
         let paced_s = real(scenario.wire_bytes()) * 8.0 / 2e9 - burst_s;
         let share = |seconds| scenario.pace_share(chunks, Duration::from_secs_f64(seconds));
@@ -325,8 +313,7 @@ mod tests {
 
     #[test]
     fn a_slow_pace_has_a_burst_of_a_packet() {
-        let args = ["--size", "16KiB", "--rate", "64kbit", "--rtt", "100ms"];
-        let scenario = scenario(&args);
+        let scenario = scenario("--size 16KiB --rate 64kbit --rtt 100ms");
         // Three of four packets of 4160 bytes, at 64 kbit/s.
         let share = scenario.pace_share(4, Duration::from_millis(1560));
         assert!((share - 1.0).abs() < 1e-3, "{share}");
@@ -336,7 +323,7 @@ mod tests {
 
     #[test]
     fn bursts_keep_the_mean_loss() {
-        let scenario = scenario(&["--loss", "10%", "--burst", "8"]);
+        let scenario = scenario("--loss 10% --burst 8");
         let Loss::Markov {
             p_good_to_bad,
             p_bad_to_good,

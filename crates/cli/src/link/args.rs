@@ -309,19 +309,13 @@ fn read_trace(file: &Path) -> Result<Arc<DeliveryTrace>, Failure> {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
     use farwrite_link::Spread;
 
     use super::*;
-    use crate::args::{Cli, Command};
+    use crate::args::parsed;
 
     fn config(arguments: &str) -> Result<TunEmulatorConfig, String> {
-        let arguments = arguments.split_whitespace();
-        let cli = Cli::try_parse_from(["farwrite", "link"].into_iter().chain(arguments))
-            .map_err(|error| error.to_string())?;
-        let Command::Link(args) = cli.command else {
-            panic!("another command");
-        };
+        let args = parsed::<LinkArgs>(arguments)?;
         args.config().map_err(|failure| failure.to_string())
     }
 
