@@ -77,7 +77,7 @@ pub(crate) fn draw(scenario: &Scenario, runs: &[Run]) -> String {
 }
 
 fn write_header(svg: &mut Svg, scenario: &Scenario) {
-    let burst = match scenario.burst {
+    let burst = match scenario.link.burst {
         Some(burst) => format!(" in bursts of {burst}"),
         None => String::new(),
     };
@@ -86,9 +86,9 @@ fn write_header(svg: &mut Svg, scenario: &Scenario) {
         r##"<text x="{LEFT}" y="30" font-size="18" font-weight="600">{} across {} of round trip, {} packet loss{burst}</text>
     <text x="{LEFT}" y="52" fill="{GREY}">sender paced at {}, MTU {} bytes, a chunk is {}, seed {}</text>"##,
         Bytes(scenario.size_bytes),
-        Time(scenario.rtt),
-        Percent(scenario.loss_packet),
-        Rate(real(scenario.rate_bps)),
+        Time(scenario.link.rtt),
+        Percent(scenario.link.loss_packet),
+        Rate(real(scenario.link.rate_bps)),
         scenario.sdr.mtu,
         scenario.chunk_name(),
         scenario.seed

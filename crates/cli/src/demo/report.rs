@@ -21,7 +21,7 @@ pub(crate) fn json(
     strain: &Overload,
     picture: &Path,
 ) -> serde_json::Value {
-    let (burst_packets, burst_s) = match scenario.burst {
+    let (burst_packets, burst_s) = match scenario.link.burst {
         None => (None, None),
         Some(Burst::Losses(packets)) => (Some(packets), None),
         Some(Burst::Time(time)) => (None, Some(time.as_secs_f64())),
@@ -32,11 +32,11 @@ pub(crate) fn json(
         "wire_bytes": scenario.wire_bytes(),
         "mtu_bytes": scenario.sdr.mtu,
         "packets_per_chunk": scenario.sdr.packets_per_chunk,
-        "rtt_s": scenario.rtt.as_secs_f64(),
-        "loss_packet": scenario.loss_packet,
+        "rtt_s": scenario.link.rtt.as_secs_f64(),
+        "loss_packet": scenario.link.loss_packet,
         "burst_packets": burst_packets,
         "burst_s": burst_s,
-        "rate_bps": scenario.rate_bps,
+        "rate_bps": scenario.link.rate_bps,
         "link_bps": scenario.link_bps(),
         "seed": scenario.seed,
         "ideal_s": scenario.ideal().as_secs_f64(),
@@ -198,11 +198,11 @@ impl Overload {
         if self.held {
             return None;
         }
-        let half = Rate(real((scenario.rate_bps / 2).max(1_000_000))).to_string();
+        let half = Rate(real((scenario.link.rate_bps / 2).max(1_000_000))).to_string();
         let half = half.replace(' ', "").replace("/s", "");
         let mut text = format!(
             "this machine did not hold {}, so the times are not the link's alone: try --rate {half}",
-            Rate(real(scenario.rate_bps))
+            Rate(real(scenario.link.rate_bps))
         );
         let wanted = SocketConfig::new(loopback()).recv_buffer_bytes;
         if self.socket_drops > 0 && self.recv_buffer_bytes < wanted {
@@ -215,7 +215,7 @@ impl Overload {
 
 /// Describes the run that begins.
 pub(crate) fn introduction(scenario: &Scenario) -> String {
-    let burst = match scenario.burst {
+    let burst = match scenario.link.burst {
         Some(Burst::Losses(packets)) => format!(" in bursts of {packets} packets"),
         Some(Burst::Time(time)) => format!(" in bursts of {}", Time(time)),
         None => String::new(),
@@ -225,8 +225,11 @@ pub(crate) fn introduction(scenario: &Scenario) -> String {
         n => format!("{n} messages"),
     };
     let (size, seed) = (Bytes(scenario.size_bytes), scenario.seed);
-    let (rtt, link) = (Time(scenario.rtt), Rate(real(scenario.link_bps())));
-    let (loss, pace) = (Percent(scenario.loss_packet), Rate(real(scenario.rate_bps)));
+    let (rtt, link) = (Time(scenario.link.rtt), Rate(real(scenario.link_bps())));
+    let (loss, pace) = (
+        Percent(scenario.link.loss_packet),
+        Rate(real(scenario.link.rate_bps)),
+    );
     let (mtu, chunk) = (scenario.sdr.mtu, scenario.chunk_name());
     let (ideal, on_wire) = (Time(scenario.ideal()), Bytes(scenario.wire_bytes()));
     format!(

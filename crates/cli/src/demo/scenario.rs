@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use farwrite::{QpConfig, QpOptions, RateControl, SchemeName, packet_overhead_bytes};
 use farwrite_emulator::udp::{PortPair, Side, UdpEmulatorConfig};
-use farwrite_link::{LinkConfig, Loss};
+use farwrite_link::LinkConfig;
 
-use super::args::DemoArgs;
+use super::args::{DemoArgs, DemoLink};
 use crate::exit::{Exit, Failure, OrExit};
+use crate::link_file::losses;
 use farwrite_transfer::parity_bytes;
 use farwrite_units::Burst;
 use farwrite_units::show::{Bytes, real};
@@ -28,11 +29,7 @@ const SHORT_US: u64 = 20_000;
 #[derive(Clone, Debug)]
 pub(crate) struct Scenario {
     pub(crate) size_bytes: u64,
-    pub(crate) rtt: Duration,
-    pub(crate) loss_packet: f64,
-    /// The mean length of a burst of losses; `None` for independent losses.
-    pub(crate) burst: Option<Burst>,
-    pub(crate) rate_bps: u64,
+    pub(crate) link: DemoLink,
     pub(crate) seed: u64,
     /// The size of a message in bytes. The last message may be shorter.
     message_bytes: u64,
@@ -76,10 +73,7 @@ impl Scenario {
         )?;
         Ok(Self {
             size_bytes: args.size,
-            rtt: link.rtt,
-            loss_packet: link.loss_packet,
-            burst: link.burst,
-            rate_bps: link.rate_bps,
+            link,
             seed: args.seed,
             message_bytes,
             sdr,
@@ -142,7 +136,7 @@ impl Scenario {
         let mean_chunk_bytes = real(self.wire_bytes()) / real(self.chunks());
         let bits = real(chunks) * mean_chunk_bytes * 8.0;
         // The initial burst leaves ahead of the pace.
-        let paced_s = (bits - real(self.burst_bytes()) * 8.0) / real(self.rate_bps);
+        let paced_s = (bits - real(self.burst_bytes()) * 8.0) / real(self.link.rate_bps);
         if paced_s <= 0.0 || paced_s < SHORT_S && took.as_secs_f64() < 5.0 * SHORT_S {
             1.0
         } else {
@@ -152,24 +146,24 @@ impl Scenario {
 
     /// The time without loss, from the first bit sent to the acknowledgement of the last one.
     pub(crate) fn ideal(&self) -> Duration {
-        let sending_s = real(self.wire_bytes()) * 8.0 / real(self.rate_bps);
-        Duration::from_secs_f64(sending_s) + self.rtt
+        let sending_s = real(self.wire_bytes()) * 8.0 / real(self.link.rate_bps);
+        Duration::from_secs_f64(sending_s) + self.link.rtt
     }
 
     /// The rate of the link. It exceeds the rate of the sender. Otherwise, the queue after a pause
     /// of this machine would remain until the end.
     pub(crate) fn link_bps(&self) -> u64 {
-        self.rate_bps + self.rate_bps / 20
+        self.link.rate_bps + self.link.rate_bps / 20
     }
 
     /// The number of bytes in flight when the link is full, in one direction and back.
     pub(crate) fn bdp_bytes(&self) -> u64 {
-        let bits = u128::from(self.rate_bps) * self.rtt.as_nanos() / 1_000_000_000;
+        let bits = u128::from(self.link.rate_bps) * self.link.rtt.as_nanos() / 1_000_000_000;
         u64::try_from(bits / 8).unwrap_or(u64::MAX)
     }
 
     fn burst_bytes(&self) -> u64 {
-        let bytes = |us| self.rate_bps / 8 * us / 1_000_000;
+        let bytes = |us| self.link.rate_bps / 8 * us / 1_000_000;
         let packet_bytes = u64::from(self.sdr.mtu + packet_overhead_bytes(true));
         let least = LEAST_BURST_BYTES.min(bytes(SHORT_US)).max(packet_bytes);
         bytes(BURST_US).max(least)
@@ -179,11 +173,11 @@ impl Scenario {
         QpOptions {
             sdr: self.sdr,
             rate_control: RateControl::Fixed {
-                rate_bps: self.rate_bps,
+                rate_bps: self.link.rate_bps,
             },
             burst_bytes: self.burst_bytes(),
             // In a session, the handshake measures this value.
-            initial_rtt: self.rtt.max(Duration::from_millis(1)),
+            initial_rtt: self.link.rtt.max(Duration::from_millis(1)),
             expected_scheme: scheme.tag(),
             max_parity_bytes: self.parity_bytes(scheme),
             ..QpOptions::default()
@@ -193,41 +187,24 @@ impl Scenario {
     /// The configuration of an emulator between a sender and a receiver at these addresses.
     pub(crate) fn emulator(&self, sender: SocketAddr, receiver: SocketAddr) -> UdpEmulatorConfig {
         let queue_bytes = self.link_bps() / 8 * QUEUE_MS / 1000;
-        let link = |loss| LinkConfig {
-            delay: self.rtt / 2,
+        let direction = |burst| LinkConfig {
+            delay: self.link.rtt / 2,
             rate_bps: Some(self.link_bps()),
             queue_bytes: Some(queue_bytes.max(1 << 20)),
-            loss,
+            loss: losses(self.link.loss_packet, burst),
             ..LinkConfig::default()
         };
+        let burst = self.link.burst;
         UdpEmulatorConfig {
-            forward: link(self.loss()),
-            backward: link(self.loss_backward()),
+            forward: direction(burst),
+            // Acknowledgements are rare, so a burst of a number of packets would last for seconds in this direction.
+            backward: direction(burst.filter(|burst| matches!(burst, Burst::Time(_)))),
             seed: self.seed,
             channels: vec![PortPair {
                 a: Side::facing(sender),
                 b: Side::facing(receiver),
             }],
             ..UdpEmulatorConfig::default()
-        }
-    }
-
-    fn loss(&self) -> Loss {
-        let loss_packet = self.loss_packet;
-        match self.burst {
-            None => Loss::Iid { loss_packet },
-            Some(Burst::Losses(packets)) => Loss::in_bursts(loss_packet, packets),
-            Some(Burst::Time(time)) => Loss::in_timed_bursts(loss_packet, time),
-        }
-    }
-
-    /// Acknowledgements are rare, so a burst of a number of packets would last for seconds in this
-    /// direction.
-    fn loss_backward(&self) -> Loss {
-        let loss_packet = self.loss_packet;
-        match self.burst {
-            Some(Burst::Losses(_)) => Loss::Iid { loss_packet },
-            _ => self.loss(),
         }
     }
 }
@@ -239,6 +216,8 @@ pub(crate) fn loopback() -> SocketAddr {
 
 #[cfg(test)]
 mod tests {
+    use farwrite_link::Loss;
+
     use super::*;
     use crate::args::parsed;
 
@@ -324,21 +303,19 @@ mod tests {
     #[test]
     fn bursts_keep_the_mean_loss() {
         let scenario = scenario("--loss 10% --burst 8");
+        let ends = [1, 2].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
+        let forward = scenario.emulator(ends[0], ends[1]).forward;
         let Loss::Markov {
             p_good_to_bad,
             p_bad_to_good,
             ..
-        } = scenario.loss()
+        } = forward.loss
         else {
             panic!("not a Markov model");
         };
         let bad = p_good_to_bad / (p_good_to_bad + p_bad_to_good);
         assert!((bad - 0.1).abs() < 1e-12, "{bad}");
         assert!((p_bad_to_good - 0.125).abs() < 1e-12);
-        scenario
-            .emulator(([127, 0, 0, 1], 1).into(), ([127, 0, 0, 1], 2).into())
-            .forward
-            .validate()
-            .expect("a link that can be");
+        forward.validate().expect("a link that can be");
     }
 }

@@ -235,7 +235,7 @@ fn watch_over(
     sampler: &mut Sampler,
     mut watch: impl FnMut(&TransferState),
 ) -> Result<(), Failure> {
-    let patience = STALL + scenario.rtt * 20;
+    let patience = STALL + scenario.link.rtt * 20;
     let mut last = (0, Instant::now());
     while !live.is_over() {
         thread::sleep(SAMPLE_PERIOD);

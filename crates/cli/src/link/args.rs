@@ -13,6 +13,7 @@ use farwrite_units::{Burst, input};
 use super::changes::{Back, StepAt, parse_back};
 use super::quantities::{Addresses, Marks, Queue, parse_policer, parse_reorder, parse_variation};
 use crate::exit::{Exit, Failure, OrExit};
+use crate::link_file::losses;
 
 /// The default queue is a round trip, but at least this time, and the time of this number of full
 /// packets.
@@ -172,7 +173,7 @@ impl LinkArgs {
             policer: self.police,
             loss: match self.bit_errors {
                 Some(bit_error_rate) => Loss::BitErrors { bit_error_rate },
-                None => self.loss(self.loss),
+                None => losses(self.loss, self.burst),
             },
             variation: self.vary.unwrap_or_default(),
             reorder: self.reorder.unwrap_or_default(),
@@ -199,7 +200,10 @@ impl LinkArgs {
             delay: back.delay.unwrap_or(forward.delay),
             rate_bps: back_rate.filter(|_| back_trace.is_none()),
             policer: back.policer.or(self.police),
-            loss: back.loss.map_or(forward.loss, |loss| self.loss(loss)),
+            loss: match back.loss {
+                Some(loss) => losses(loss, self.burst),
+                None => forward.loss,
+            },
             variation: back.variation.unwrap_or(forward.variation),
             reorder: back.reorder.unwrap_or(forward.reorder),
             ..forward
@@ -219,14 +223,6 @@ impl LinkArgs {
             spin: self.spin,
             seed: self.seed,
         })
-    }
-
-    fn loss(&self, loss_packet: f64) -> Loss {
-        match self.burst {
-            Some(Burst::Losses(packets)) => Loss::in_bursts(loss_packet, packets),
-            Some(Burst::Time(time)) => Loss::in_timed_bursts(loss_packet, time),
-            None => Loss::Iid { loss_packet },
-        }
     }
 
     /// A direction without its steps.
