@@ -16,6 +16,7 @@ use toml::Spanned;
 
 use crate::addresses::parse_destination;
 use crate::exit::{Exit, Failure, OrExit};
+use crate::link_file::in_line;
 use crate::policy::{Reserve, parse_reserve, parse_umask};
 
 /// The longest file. It has room for some thousand peers.
@@ -164,10 +165,8 @@ impl Peers {
 
     /// Reads the text, without looking at directories.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let tables: BTreeMap<Spanned<String>, Limits> = toml::from_str(text).map_err(|error| {
-            let start = error.span().map_or(0, |span| span.start);
-            at_line(text, start, error.message())
-        })?;
+        let tables = toml::from_str(text).map_err(|error| in_line(text, &error));
+        let tables: BTreeMap<Spanned<String>, Limits> = tables?;
         let mut peers = Self::default();
         for (name, limits) in tables {
             let key = *limits.key.get_ref();

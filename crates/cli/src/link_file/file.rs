@@ -178,7 +178,7 @@ fn check_either(one: Named<'_>, other: Named<'_>) -> Result<(), String> {
 }
 
 /// A description of the error in the file, with its line number.
-fn in_line(text: &str, error: &toml::de::Error) -> String {
+pub(crate) fn in_line(text: &str, error: &toml::de::Error) -> String {
     let start = error.span().map_or(0, |span| span.start);
     at_line(text, start, error.message())
 }

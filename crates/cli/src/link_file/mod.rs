@@ -11,7 +11,7 @@ use farwrite_transfer::Start;
 use farwrite_units::Burst;
 use farwrite_units::show::{real, whole};
 
-pub(crate) use file::{of_table, parse, read};
+pub(crate) use file::{in_line, of_table, parse, read};
 pub(crate) use save::text;
 
 /// The unit that a number of losses counts.

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use toml::{Spanned, Table, Value};
 
 use crate::exit::{Exit, Failure, OrExit};
-use crate::link_file::{self, Description};
+use crate::link_file::{self, Description, in_line};
 use farwrite_units::input::{at_line, read_text};
 
 /// A longer file is a different file, given by mistake.
@@ -49,10 +49,7 @@ pub(super) fn read(file: &Path) -> Result<Sites, Failure> {
 }
 
 fn parse(text: &str) -> Result<Sites, String> {
-    let file: File = toml::from_str(text).map_err(|error| {
-        let start = error.span().map_or(0, |span| span.start);
-        at_line(text, start, error.message())
-    })?;
+    let file: File = toml::from_str(text).map_err(|error| in_line(text, &error))?;
     let mut sites = Sites::default();
     for site in file.sites {
         let at = site.span().start;
