@@ -16,7 +16,7 @@ use crate::message::ByeCause;
 use crate::messages::{MessageOptions, Messages};
 use crate::node::Node;
 use crate::purpose::Purpose;
-use crate::session::{MAX_WORD_BYTES, Session, Shared, fit_path};
+use crate::session::{MAX_NOTICE_BYTES, Session, Shared, fit_path};
 
 /// A connection to a peer that has proven who it is. Queue pairs are opened over it by name.
 ///
@@ -134,28 +134,27 @@ impl Connection {
         let _ = self.on_session(move |session, _| session.silence_limit = limit);
     }
 
-    /// Says a word to the program at the other end, which reads it with [`Connection::word_after`]. No queue pair of the
-    /// connection delays it. A word replaces one of this end that has not left. Does not wait. The last word leaves
+    /// Sends a notice to the program at the other end, which reads it with [`Connection::notice_after`]. No queue pair of the
+    /// connection delays it. A notice replaces one of this end that has not left. Does not wait. The last notice leaves
     /// before a [`Connection::close`] that follows it.
     ///
     /// # Errors
-    /// [`Error::Endpoint`] with [`farwrite::Error::TooLong`] for more than [`MAX_WORD_BYTES`].
-    pub fn say(&self, word: Vec<u8>) -> Result<(), Error> {
-        let (length, limit) = (word.len() as u64, MAX_WORD_BYTES as u64);
+    /// [`Error::Endpoint`] with [`farwrite::Error::TooLong`] for more than [`MAX_NOTICE_BYTES`].
+    pub fn notify(&self, notice: Vec<u8>) -> Result<(), Error> {
+        let (length, limit) = (notice.len() as u64, MAX_NOTICE_BYTES as u64);
         if length > limit {
             return Err(farwrite::Error::TooLong { length, limit }.into());
         }
-        let say = move |session: &mut Session, _: &mut Shared<'_>| session.say(word);
-        self.0.node.tell_session(self.0.session, say);
+        let notify = move |session: &mut Session, _: &mut Shared<'_>| session.notify(notice);
+        self.0.node.tell_session(self.0.session, notify);
         Ok(())
     }
 
-    /// The last word of the program at the other end, and how many words have come, if these are more than `seen`. It
+    /// The last notice of the program at the other end, and how many notices have come, if these are more than `seen`. It
     /// stays when the connection is over.
     #[must_use]
-    pub fn word_after(&self, seen: u64) -> Option<(u64, Vec<u8>)> {
-        let driver = self.0.node.driver();
-        driver.session(self.0.session)?.word_after(seen)
+    pub fn notice_after(&self, seen: u64) -> Option<(u64, Vec<u8>)> {
+        self.look(|session| session?.notice_after(seen))
     }
 
     /// Ends the connection. Messages that are under way are lost: wait for their outcomes before.

@@ -76,5 +76,5 @@ pub use messages::{MessageOptions, Messages, SentMessage};
 pub use node::reserve_port;
 pub use options::ConnectionOptions;
 pub use purpose::Purpose;
-pub use session::{INITIATOR_GONE_AFTER, MAX_WORD_BYTES, RESPONDER_GONE_AFTER};
+pub use session::{INITIATOR_GONE_AFTER, MAX_NOTICE_BYTES, RESPONDER_GONE_AFTER};
 pub use ticket::TooLong;

@@ -151,7 +151,7 @@ pub(crate) enum Message {
         ended: EndedMessages,
     },
     /// What the program says apart from its queue pairs.
-    Word { bytes: Vec<u8> },
+    Notice { bytes: Vec<u8> },
 }
 
 /// The number of the first kind that this version does not know.
@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(Message::decode(&bytes), Ok(Some(ready.clone())));
         bytes.extend_from_slice(b"a field of a later version");
         assert_eq!(Message::decode(&bytes), Ok(Some(ready)));
-        let last = Message::Word { bytes: Vec::new() };
+        let last = Message::Notice { bytes: Vec::new() };
         assert_eq!(last.encode()[0], UNKNOWN_KINDS - 1);
         assert_eq!(Message::decode(&[UNKNOWN_KINDS, 9, 9]), Ok(None));
         assert!(Message::decode(&[]).is_err());

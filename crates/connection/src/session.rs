@@ -25,18 +25,18 @@ mod ending;
 mod gone;
 #[cfg(test)]
 mod lies;
+mod notices;
 mod queue_pairs;
 mod stuck;
-mod words;
 
 use ending::{LINGER_NS, WaitsFor};
 use gone::gone_ns;
 pub use gone::{INITIATOR_GONE_AFTER, RESPONDER_GONE_AFTER};
+pub use notices::MAX_NOTICE_BYTES;
+use notices::Notices;
 pub(crate) use queue_pairs::fit_path;
 use queue_pairs::{OpenPair, Opening, Request};
 use stuck::StuckWatch;
-pub use words::MAX_WORD_BYTES;
-use words::Words;
 
 /// The MTU of the session queue pair (P12.5). Each path of IPv6 carries such packets.
 pub(crate) const SESSION_MTU: u32 = 1024;
@@ -128,7 +128,7 @@ pub(crate) struct Session {
     asked_ns: u64,
     looked_ns: u64,
     stuck: StuckWatch,
-    words: Words,
+    notices: Notices,
     pairs: BTreeMap<u32, OpenPair>,
     /// Those of `pairs` that have ended, and only answer late packets.
     retired: BTreeSet<u32>,
@@ -197,7 +197,7 @@ impl Session {
             asked_ns: 0,
             looked_ns: 0,
             stuck: StuckWatch::default(),
-            words: Words::default(),
+            notices: Notices::default(),
             pairs: BTreeMap::new(),
             retired: BTreeSet::new(),
             openings: BTreeMap::new(),
@@ -337,7 +337,7 @@ impl Session {
             self.find_largest(shared)?;
         }
         let mut again = self.queue.poll(shared.endpoint)?;
-        again |= self.send_word();
+        again |= self.send_notice();
         while let Some(bytes) = self.queue.take() {
             again = true;
             if let Some(message) = Message::decode(&bytes)? {
@@ -581,7 +581,7 @@ impl Session {
                 // The queue pair itself stays until its user closes it: messages may have arrived.
             }
             Message::Left => self.stay_behind(shared),
-            Message::Word { bytes } => self.hear_word(bytes),
+            Message::Notice { bytes } => self.hear_notice(bytes),
             Message::Bye { cause, reason } => {
                 let why = Ended::ByPeer { cause, reason };
                 let until_ns = shared.now_ns + LINGER_NS;

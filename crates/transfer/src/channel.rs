@@ -1,4 +1,4 @@
-//! The channel of a transfer: messages of any length, in order, over one stream of a connection, and words, which
+//! The channel of a transfer: messages of any length, in order, over one stream of a connection, and notices, which
 //! overtake them (P8.11).
 
 #[cfg(test)]
@@ -17,7 +17,7 @@ use farwrite_stream::{
     ConnectionExt, Error as StreamError, ReadHalf, StreamControl, StreamOptions, WriteHalf,
 };
 
-use crate::words::Words;
+use crate::notices::Notices;
 
 /// The name of the stream.
 const NAME: &str = "farwrite files";
@@ -25,7 +25,7 @@ const NAME: &str = "farwrite files";
 const PREFIX_BYTES: usize = 4;
 /// The most bytes that are read at a time.
 const READ_BYTES: usize = 64 << 10;
-/// The longest time between two looks for a word while nothing comes on the stream, and between two calls of what a
+/// The longest time between two looks for a notice while nothing comes on the stream, and between two calls of what a
 /// writer does besides.
 const LOOK: Duration = Duration::from_millis(50);
 /// The same while there is always something on the stream.
@@ -124,8 +124,8 @@ pub(crate) struct CloseHandle {
 #[derive(Debug)]
 pub(crate) struct Reader {
     stream: ReadHalf,
-    words: Words,
-    /// How many words have come, and when this was looked at.
+    notices: Notices,
+    /// How many notices have come, and when this was looked at.
     heard: u64,
     looked_at: Instant,
     timeout: Option<Duration>,
@@ -200,7 +200,7 @@ impl Channel {
         Ok(Self {
             reader: Reader {
                 stream: reader,
-                words: close_handle.words(),
+                notices: close_handle.notices(),
                 heard: 0,
                 looked_at: Instant::now(),
                 timeout: None,
@@ -246,7 +246,7 @@ impl Channel {
         self.writer.send(message, || {})
     }
 
-    /// Waits for a message or a word. After [`ChannelError::Timeout`] it may be called again: the received bytes of
+    /// Waits for a message or a notice. After [`ChannelError::Timeout`] it may be called again: the received bytes of
     /// a message are kept.
     ///
     /// # Errors
@@ -273,18 +273,18 @@ impl Channel {
         self.close_handle.clone()
     }
 
-    /// Says the last word, and ends the channel when the peer has it, or after a second.
-    pub(crate) fn end<T: ChannelMessage>(self, word: &T) {
+    /// Sends the last notice, and ends the channel when the peer has it, or after a second.
+    pub(crate) fn end<T: ChannelMessage>(self, notice: &T) {
         // If this fails, the peer notices the end of the channel.
-        let _ = self.close_handle.words().say(word);
+        let _ = self.close_handle.notices().notify(notice);
         self.close_handle.close();
     }
 }
 
 impl CloseHandle {
     /// What both ends say besides.
-    pub(crate) fn words(&self) -> Words {
-        Words(self.connection.clone())
+    pub(crate) fn notices(&self) -> Notices {
+        Notices(self.connection.clone())
     }
 
     /// As [`CloseHandle::close`], when all was said and both ends know it. Does not wait for the peer.
@@ -296,7 +296,7 @@ impl CloseHandle {
     /// Ends the channel: what waits on it fails with [`ChannelError::Over`]. Waits until the peer knows it, at most a
     /// second.
     pub(crate) fn close(&self) {
-        // The end of the stream would overtake the last word.
+        // The end of the stream would overtake the last notice.
         self.connection.finish(LAST_MESSAGE);
         self.stream.close();
     }
@@ -356,9 +356,9 @@ impl Reader {
         self.timeout = timeout;
     }
 
-    /// Whether something has come that was not read. If not, `waker` is woken when something comes, except a word.
+    /// Whether something has come that was not read. If not, `waker` is woken when something comes, except a notice.
     pub(crate) fn is_ready(&self, waker: &Waker) -> bool {
-        !self.buffer.is_empty() || self.words.has_after(self.heard) || self.stream.is_ready(waker)
+        !self.buffer.is_empty() || self.notices.has_after(self.heard) || self.stream.is_ready(waker)
     }
 
     /// As [`Channel::recv`].
@@ -377,11 +377,11 @@ impl Reader {
     fn receive<T: ChannelMessage>(&mut self) -> Result<T, ChannelError> {
         let start = Instant::now();
         loop {
-            // A word comes after what was said before it, unless there is always more of that.
+            // A notice comes after what was said before it, unless there is always more of that.
             if self.looked_at.elapsed() >= LOOK_WHEN_BUSY
-                && let Some(word) = self.next_word()?
+                && let Some(notice) = self.next_notice()?
             {
-                return Ok(word);
+                return Ok(notice);
             }
             let mut unused = &self.buffer[..];
             let received = self.incoming.take(&mut unused)?;
@@ -400,9 +400,9 @@ impl Reader {
             let read = self.stream.read(&mut self.buffer);
             self.buffer.truncate(read.as_ref().map_or(0, |read| *read));
             if self.buffer.is_empty()
-                && let Some(word) = self.next_word()?
+                && let Some(notice) = self.next_notice()?
             {
-                return Ok(word);
+                return Ok(notice);
             }
             match read {
                 Ok(0) if self.incoming.is_between_messages() => return Err(ChannelError::Closed),
@@ -418,13 +418,13 @@ impl Reader {
         }
     }
 
-    /// The last word of the peer, if it is new.
-    fn next_word<T: ChannelMessage>(&mut self) -> Result<Option<T>, ChannelError> {
+    /// The last notice of the peer, if it is new.
+    fn next_notice<T: ChannelMessage>(&mut self) -> Result<Option<T>, ChannelError> {
         self.looked_at = Instant::now();
-        let word = self.words.after(self.heard)?;
-        Ok(word.map(|(heard, word)| {
+        let notice = self.notices.after(self.heard)?;
+        Ok(notice.map(|(heard, notice)| {
             self.heard = heard;
-            word
+            notice
         }))
     }
 }

@@ -1,6 +1,6 @@
 //! The one thread that writes to the channel.
 //!
-//! Other threads queue messages in its [`Outbox`]. Four times a second it also says a sign of life, as a word, so the peer
+//! Other threads queue messages in its [`Outbox`]. Four times a second it also says a sign of life, as a notice, so the peer
 //! gets one whatever the channel has to carry, and even if a disk or anything else blocks another thread.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,8 +16,8 @@ use farwrite_keys::Text;
 use crate::channel::{ChannelError, CloseHandle, LAST_MESSAGE, Writer};
 use crate::error::start_thread;
 use crate::hooks::{CANCEL_PERIOD, Cancel};
+use crate::notices::Notices;
 use crate::progress_counts::OwnCounts;
-use crate::words::Words;
 use crate::{Error, ErrorKind};
 
 /// The time between two signs of life (P8.13). A peer may give up after a second of silence, so several
@@ -41,8 +41,8 @@ pub(crate) struct Outbox {
 }
 
 struct Shared {
-    words: Words,
-    /// Whether this end gives up: its reason is its last word.
+    notices: Notices,
+    /// Whether this end gives up: its reason is its last notice.
     is_ending: Mutex<bool>,
     /// The time within which the channel must accept a message, for [`Outbox::check`].
     timeout: Duration,
@@ -84,7 +84,7 @@ impl ChannelWriter {
     ) -> Result<(Self, Outbox), Error> {
         let (queue, queued) = sync_channel(QUEUED);
         let shared = Arc::new(Shared {
-            words: close_handle.words(),
+            notices: close_handle.notices(),
             is_ending: Mutex::new(false),
             timeout,
             waits_since: Mutex::new(None),
@@ -115,14 +115,14 @@ impl ChannelWriter {
         };
         let shared = &self.outbox.shared;
         // A peer that has given up reads nothing more.
-        if shared.words.abort().is_none() {
+        if shared.notices.abort().is_none() {
             *shared.is_ending() = true;
             let start = Instant::now();
             while !self.thread.is_finished() && start.elapsed() < LAST_MESSAGE {
                 thread::sleep(Duration::from_millis(5));
             }
             // If this fails, the peer notices the end of the channel.
-            let _ = shared.words.say(&Message::Abort {
+            let _ = shared.notices.notify(&Message::Abort {
                 cause: error.cause(),
                 reason: Text::new(error),
             });
@@ -171,7 +171,7 @@ impl Outbox {
     /// [`Outbox::send_or_cancel`] uses this. In the rest of a transfer,
     /// [`Liveness`](crate::liveness::Liveness) decides whether the peer is alive.
     fn check(&self) -> Result<(), Error> {
-        if let Some(abort) = self.shared.words.abort() {
+        if let Some(abort) = self.shared.notices.abort() {
             return Err(Error::of_message("setting the transfer up", &abort));
         }
         let since = *self.shared.waits_since();
@@ -197,8 +197,8 @@ impl SignsOfLife<'_> {
         if now >= self.due && !*is_ending {
             self.due = now + HEARTBEAT_PERIOD;
             let sign = Message::Progress(self.own.progress(now));
-            // A word fits.
-            let _ = self.shared.words.say(&sign);
+            // A notice fits.
+            let _ = self.shared.notices.notify(&sign);
         }
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! The files are one stream of bytes. It is cut into segments, and each segment is a message of one
 //! queue pair. The channel, a stream of the connection, carries the manifest, the hashes and the
-//! verdicts. Signs of life and the reason of an end that gives up are words of the connection, which
+//! verdicts. Signs of life and the reason of an end that gives up are notices of the connection, which
 //! the channel does not delay. Each end has four threads, so that no slow part delays another:
 //!
 //! ```text
@@ -34,6 +34,7 @@ mod hooks;
 mod liveness;
 mod loss;
 mod memory_pool;
+mod notices;
 mod places;
 mod progress_counts;
 mod progress_meter;
@@ -46,7 +47,6 @@ mod setup;
 mod shape;
 mod stream_qp;
 mod waking;
-mod words;
 
 #[cfg(test)]
 mod tests;

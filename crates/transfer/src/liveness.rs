@@ -44,7 +44,7 @@ const STOPPED: Duration = Duration::from_secs(1);
 pub(crate) struct LifeSigns {
     /// UDP packets from the peer: of queue pairs, and of the route (P6.2).
     pub(crate) packets: [u64; 2],
-    /// Messages and words from the peer.
+    /// Messages and notices from the peer.
     pub(crate) messages: u64,
     /// When the peer has last answered a probe of the route, on the clock of the endpoint.
     pub(crate) answered_ns: u64,
@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_stops_after_a_last_word_is_silent() {
+    fn a_peer_that_stops_after_a_last_notice_is_silent() {
         let (mut liveness, start) = liveness();
         assert_eq!(look(&mut liveness, start, 1, signs(1, 1, 1)), None);
         assert_eq!(look(&mut liveness, start, 3, signs(2, 1, 1)), None);

@@ -115,7 +115,7 @@ impl Drop for DiskOperation<'_> {
 /// The peer's last report on itself.
 #[derive(Debug, Default)]
 pub(crate) struct PeerCounts {
-    /// Messages and words that were read.
+    /// Messages and notices that were read.
     messages: AtomicU64,
     /// Whether the channel reader waits for this end's disk, and therefore does not read the channel.
     held_up: AtomicU64,

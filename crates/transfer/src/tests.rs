@@ -3,9 +3,9 @@
 mod file_reports;
 mod lies;
 mod memory;
+mod notices;
 mod progress;
 mod shrinking;
-mod words;
 
 use std::fs;
 use std::net::SocketAddr;

@@ -58,7 +58,7 @@ impl Session {
             let why = why.clone();
             return self.answer_bye(shared, why);
         }
-        self.send_last_word();
+        self.send_last_notice();
         self.tell(&Message::Bye { cause, reason });
         if cause != ByeCause::Closed {
             self.destroy_pairs(shared);

@@ -16,7 +16,7 @@ use crate::message::Introduction;
 use crate::{Connection, Keys, Listener, MessageOptions, Messages, OpenedQueuePair, connect};
 
 mod cutovers;
-mod words;
+mod notices;
 
 const LONG: Duration = Duration::from_secs(20);
 const LOOPBACK: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 0);

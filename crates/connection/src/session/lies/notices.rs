@@ -1,17 +1,17 @@
-//! Words of a peer that lies, or that takes none.
+//! Notices of a peer that lies, or that takes none.
 
 use super::*;
 
-fn word(bytes: Vec<u8>) -> Vec<u8> {
-    Message::Word { bytes }.encode()
+fn notice(bytes: Vec<u8>) -> Vec<u8> {
+    Message::Notice { bytes }.encode()
 }
 
-/// Waits until the last word that `end` has heard is this one. Returns how many it has heard.
+/// Waits until the last notice that `end` has heard is this one. Returns how many it has heard.
 fn heard(end: &Connection, last: &[u8]) -> u64 {
     let start = Instant::now();
     loop {
-        match end.word_after(0) {
-            Some((count, word)) if word == last => return count,
+        match end.notice_after(0) {
+            Some((count, notice)) if notice == last => return count,
             heard => assert!(start.elapsed() < LONG, "{heard:?}"),
         }
         thread::sleep(Duration::from_millis(1));
@@ -19,43 +19,45 @@ fn heard(end: &Connection, last: &[u8]) -> u64 {
 }
 
 #[test]
-fn the_last_of_many_words_is_kept() {
+fn the_last_of_many_notices_is_kept() {
     let world = World::new();
     for initiates in [true, false] {
         let [liar, honest] = world.with_liar(initiates);
-        assert_eq!(honest.word_after(0), None);
-        say(&liar, (0..500).map(|length| word(vec![7; length])));
+        assert_eq!(honest.notice_after(0), None);
+        say(&liar, (0..500).map(|length| notice(vec![7; length])));
         assert_eq!(heard(&honest, &[7; 499]), 500);
-        assert_eq!(honest.word_after(500), None);
+        assert_eq!(honest.notice_after(500), None);
         // Those that have not left are replaced.
         for number in 0..100 {
-            honest.say(vec![number]).expect("short");
+            honest.notify(vec![number]).expect("short");
         }
         assert!(heard(&liar, &[99]) <= 100);
-        honest.say(vec![0; MAX_WORD_BYTES]).expect("short enough");
         honest
-            .say(vec![0; MAX_WORD_BYTES + 1])
+            .notify(vec![0; MAX_NOTICE_BYTES])
+            .expect("short enough");
+        honest
+            .notify(vec![0; MAX_NOTICE_BYTES + 1])
             .expect_err("too long");
-        honest.say(b"the end".to_vec()).expect("short");
+        honest.notify(b"the end".to_vec()).expect("short");
         honest.finish(LONG);
         heard(&liar, b"the end");
     }
     let [liar, honest] = world.with_liar(true);
-    say(&liar, [word(vec![1; 20])[..20].to_vec()]);
+    say(&liar, [notice(vec![1; 20])[..20].to_vec()]);
     let why = honest.wait_ended(LONG).expect("no failure").expect("over");
     assert!(matches!(why, Ended::Malformed(_)), "{why}");
     world.works();
 }
 
 #[test]
-fn words_to_a_peer_that_takes_none_take_no_memory() {
+fn notices_to_a_peer_that_takes_none_take_no_memory() {
     let world = World::new();
     let [liar, honest] = world.with_liar(true);
     let silent = liar.on_session(|session, _| session.queue.take_no_more());
     silent.expect("it is open");
     for number in 0..2000_u64 {
-        let word = number.to_be_bytes().to_vec();
-        honest.say(word).expect("short");
+        let notice = number.to_be_bytes().to_vec();
+        honest.notify(notice).expect("short");
     }
     let unsent = honest.on_session(|session, _| session.queue.unsent());
     let unsent = unsent.expect("it is open");
