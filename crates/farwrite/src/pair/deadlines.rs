@@ -21,16 +21,18 @@ pub(super) struct Deadlines {
 }
 
 impl Deadlines {
-    /// Without a deadline, a message gets the default one if `has_default`.
-    pub(super) fn begin(&mut self, message: u64, deadline_ns: Option<u64>, has_default: bool) {
-        match deadline_ns {
-            Some(deadline_ns) => self.dated.extend([(deadline_ns, message)]),
-            None if has_default => self.undated.push(message),
-            None => {}
+    pub(super) fn insert(&mut self, message: u64, deadline_ns: Option<u64>) {
+        if let Some(deadline_ns) = deadline_ns {
+            self.dated.insert((deadline_ns, message));
         }
     }
 
-    pub(super) fn end(&mut self, message: u64, deadline_ns: Option<u64>) {
+    /// Lets a message without a deadline get the default one.
+    pub(super) fn date_later(&mut self, message: u64) {
+        self.undated.push(message);
+    }
+
+    pub(super) fn remove(&mut self, message: u64, deadline_ns: Option<u64>) {
         if let Some(deadline_ns) = deadline_ns {
             self.dated.remove(&(deadline_ns, message));
         }
@@ -59,14 +61,14 @@ impl Pair {
         for message in std::mem::take(&mut deadlines.undated) {
             if let Some(send) = self.send.open.get_mut(&message) {
                 send.deadline_ns = Some(deadline_ns);
-                deadlines.begin(message, send.deadline_ns, false);
+                deadlines.insert(message, send.deadline_ns);
             }
         }
         let deadlines = &mut self.recv.deadlines;
         for message in std::mem::take(&mut deadlines.undated) {
             if let Some(recv) = self.recv.open.get_mut(&message) {
                 recv.deadline_ns = Some(deadline_ns);
-                deadlines.begin(message, recv.deadline_ns, false);
+                deadlines.insert(message, recv.deadline_ns);
             }
         }
     }
@@ -174,8 +176,8 @@ impl Pair {
     fn expire_receive_now(&mut self, now_ns: u64, message: u64) {
         if let Some(recv) = self.recv.open.get_mut(&message) {
             let before_ns = recv.deadline_ns.replace(now_ns);
-            self.recv.deadlines.end(message, before_ns);
-            self.recv.deadlines.begin(message, Some(now_ns), false);
+            self.recv.deadlines.remove(message, before_ns);
+            self.recv.deadlines.insert(message, Some(now_ns));
         }
     }
 

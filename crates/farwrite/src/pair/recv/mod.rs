@@ -198,7 +198,10 @@ impl Pair {
         }
         let has_default = self.options.default_deadline.is_some() && !terms.answers_read;
         let deadlines = &mut self.recv.deadlines;
-        deadlines.begin(message, deadline_ns, has_default);
+        deadlines.insert(message, deadline_ns);
+        if has_default && deadline_ns.is_none() {
+            deadlines.date_later(message);
+        }
         self.foresee(fabric, known, message)?;
         Ok(RecvHandle {
             pair: self.name,
@@ -237,7 +240,7 @@ impl Pair {
             .map_err(|e| self.sdr_error(e))?;
         self.events.recv_ended(message, outcome);
         self.recv.foreseen.remove(&message);
-        self.recv.deadlines.end(message, recv.deadline_ns);
+        self.recv.deadlines.remove(message, recv.deadline_ns);
         if let Some(tag) = recv.scheme() {
             if let Some(receiver) = self.halves.receivers.get(tag) {
                 receiver.abandon(message);

@@ -383,7 +383,10 @@ impl Pair {
         self.send.open.insert(message, send);
         let has_default = self.options.default_deadline.is_some() && !traits.answers_read;
         let deadlines = &mut self.send.deadlines;
-        deadlines.begin(message, options.deadline_ns, has_default);
+        deadlines.insert(message, options.deadline_ns);
+        if has_default && options.deadline_ns.is_none() {
+            deadlines.date_later(message);
+        }
         Ok(SendHandle {
             pair: self.name,
             message,
@@ -540,7 +543,7 @@ impl Pair {
         side.queue.forget(message);
         if let Some(send) = side.open.remove(&message) {
             self.events.send_ended(message, outcome);
-            side.deadlines.end(message, send.deadline_ns);
+            side.deadlines.remove(message, send.deadline_ns);
             if send.traits.is_bounded && send.stage < Stage::Started {
                 side.unblocked.push(send.scheme);
             }

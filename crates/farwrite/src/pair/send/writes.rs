@@ -53,7 +53,7 @@ impl Writes {
     fn add(&mut self, write: OpenWrite) -> u64 {
         let number = self.next;
         self.next += 1;
-        self.deadlines.begin(number, write.deadline_ns, false);
+        self.deadlines.insert(number, write.deadline_ns);
         self.open.insert(number, write);
         number
     }
@@ -87,7 +87,7 @@ impl Writes {
         if write.in_hand == 0
             && let Some(write) = self.open.remove(&number)
         {
-            self.deadlines.end(number, write.deadline_ns);
+            self.deadlines.remove(number, write.deadline_ns);
             write.shared.finish(write.outcome);
         }
     }
