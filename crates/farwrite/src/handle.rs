@@ -18,13 +18,25 @@ pub struct QueuePair {
     pub(crate) index: u32,
 }
 
-/// State shared by the endpoint and the holder of a send. The first refusal and outcome stay, and the
-/// outcome comes last: a message ends once.
+/// State shared by the endpoint and the holder of a send. The first refusal and outcome stay: a message
+/// ends once. The outcome comes last, because a holder who sees it looks for the rest only once.
 #[derive(Debug, Default)]
 pub(crate) struct SendShared {
-    pub(crate) outcome: OnceLock<Outcome>,
+    outcome: OnceLock<Outcome>,
     pub(crate) injected: AtomicBool,
-    pub(crate) refusal: OnceLock<Refusal>,
+    refusal: OnceLock<Refusal>,
+}
+
+impl SendShared {
+    /// Call this before [`SendShared::finish`].
+    pub(crate) fn refuse(&self, refusal: Refusal) {
+        debug_assert!(self.outcome.get().is_none(), "{refusal:?} comes too late");
+        let _ = self.refusal.set(refusal);
+    }
+
+    pub(crate) fn finish(&self, outcome: Outcome) {
+        let _ = self.outcome.set(outcome);
+    }
 }
 
 /// A message being sent.
@@ -74,17 +86,51 @@ impl SendHandle {
     }
 }
 
-/// State shared by the endpoint and the holder of a receive. The first value of each field stays, and
-/// the outcome comes last: a message ends once.
+/// State shared by the endpoint and the holder of a receive. The first value of each field stays: a
+/// message ends once. The outcome comes last, because a holder who sees it looks for the rest only once.
 #[derive(Debug, Default)]
 pub(crate) struct RecvShared {
-    pub(crate) outcome: OnceLock<Outcome>,
+    outcome: OnceLock<Outcome>,
     /// Length in bytes, once it is known.
-    pub(crate) length: OnceLock<u64>,
-    pub(crate) immediate: OnceLock<u32>,
-    pub(crate) refusal: OnceLock<Refusal>,
-    pub(crate) read_refusal: OnceLock<ReadRefused>,
-    pub(crate) partial: OnceLock<Partial>,
+    length: OnceLock<u64>,
+    immediate: OnceLock<u32>,
+    refusal: OnceLock<Refusal>,
+    read_refusal: OnceLock<ReadRefused>,
+    partial: OnceLock<Partial>,
+}
+
+impl RecvShared {
+    pub(crate) fn set_length(&self, length: u64) {
+        let _ = self.length.set(length);
+    }
+
+    pub(crate) fn set_immediate(&self, immediate: u32) {
+        let _ = self.immediate.set(immediate);
+    }
+
+    /// Call this before [`RecvShared::finish`].
+    pub(crate) fn refuse(&self, refusal: Refusal) {
+        debug_assert!(self.outcome.get().is_none(), "{refusal:?} comes too late");
+        let _ = self.refusal.set(refusal);
+    }
+
+    /// Call this before [`RecvShared::finish`].
+    pub(crate) fn refuse_read(&self, refused: ReadRefused) {
+        debug_assert!(self.outcome.get().is_none(), "{refused:?} comes too late");
+        let _ = self.read_refusal.set(refused);
+    }
+
+    /// For outcomes other than [`Outcome::Partial`].
+    pub(crate) fn finish(&self, outcome: Outcome) {
+        debug_assert_ne!(outcome, Outcome::Partial, "without what arrived");
+        let _ = self.outcome.set(outcome);
+    }
+
+    /// Ends the message as [`Outcome::Partial`].
+    pub(crate) fn finish_partial(&self, partial: Partial) {
+        let _ = self.partial.set(partial);
+        let _ = self.outcome.set(Outcome::Partial);
+    }
 }
 
 /// A posted receive.

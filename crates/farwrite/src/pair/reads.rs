@@ -189,7 +189,7 @@ impl Pair {
         if let Some(recv) = self.recv.open.get(&message)
             && let Some(read) = recv.read
         {
-            let _ = recv.shared.read_refusal.set(ReadRefused {
+            recv.shared.refuse_read(ReadRefused {
                 region: ExposedRegion(read.region),
                 offset: read.offset,
                 length: read.length,

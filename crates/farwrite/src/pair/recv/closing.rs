@@ -65,7 +65,7 @@ impl Pair {
             if closing.wants_immediate
                 && let Some(immediate) = sdr.received().immediate(closing.message)
             {
-                let _ = closing.shared.immediate.set(immediate);
+                closing.shared.set_immediate(immediate);
             }
             // SAFETY: packets are processed between the poll and the end of a batch of a receive
             // worker, on whichever thread (`Receiving`). The receive was completed before its
@@ -73,10 +73,10 @@ impl Pair {
             // has left the batch that it was in at that time, and finds nothing at the slot in
             // later batches.
             unsafe { sdr.release_recv(closing.message) };
-            if closing.outcome == Outcome::Partial {
-                let _ = closing.shared.partial.set(Partial::of(&closing.bitmap));
+            match closing.outcome {
+                Outcome::Partial => closing.shared.finish_partial(Partial::of(&closing.bitmap)),
+                outcome => closing.shared.finish(outcome),
             }
-            let _ = closing.shared.outcome.set(closing.outcome);
             false
         });
     }

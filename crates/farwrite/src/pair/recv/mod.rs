@@ -121,7 +121,7 @@ impl OpenRecv {
             && let Ok(immediate) = sdr.recv_immediate(self.place.message.data())
         {
             self.wants_immediate = false;
-            let _ = self.shared.immediate.set(immediate);
+            self.shared.set_immediate(immediate);
         }
     }
 }
@@ -194,7 +194,7 @@ impl Pair {
         let before = self.recv.open.insert(message, recv);
         debug_assert!(before.is_none(), "message {message} was posted twice");
         if terms.exact_length {
-            let _ = shared.length.set(target.length);
+            shared.set_length(target.length);
         }
         let has_default = self.options.default_deadline.is_some() && !terms.answers_read;
         let deadlines = &mut self.recv.deadlines;

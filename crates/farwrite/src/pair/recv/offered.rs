@@ -30,7 +30,7 @@ impl Pair {
     /// Handles the length of a stream that has ended.
     pub(in crate::pair) fn handle_length(&mut self, message: u64, length: u64) {
         if let Some(recv) = self.recv.open.get(&message) {
-            let _ = recv.shared.length.set(length);
+            recv.shared.set_length(length);
         }
     }
 
@@ -41,7 +41,7 @@ impl Pair {
         refusal: Refusal,
     ) -> Result<(), Error> {
         if let Some(recv) = self.recv.open.get(&message) {
-            let _ = recv.shared.refusal.set(refusal);
+            recv.shared.refuse(refusal);
         }
         self.complete_recv(fabric, message, Outcome::Failed)
     }
@@ -70,7 +70,7 @@ impl Pair {
         // The whole immediate may have arrived before the offer, or with it.
         recv.look_for_immediate(&self.sdr);
         if let Some(length) = offer.length {
-            let _ = recv.shared.length.set(length);
+            recv.shared.set_length(length);
         }
         if offer.scheme == SchemeTag::NONE {
             return Ok(());

@@ -79,10 +79,10 @@ impl SendState {
     pub(super) fn end_all(&mut self) {
         self.writes.close_all();
         for send in self.open.values() {
-            let _ = send.shared.outcome.set(Outcome::Failed);
+            send.shared.finish(Outcome::Failed);
         }
         for (send, outcome) in self.leaving.values() {
-            let _ = send.shared.outcome.set(*outcome);
+            send.shared.finish(*outcome);
         }
     }
 
@@ -479,7 +479,7 @@ impl Pair {
     /// Handles a message that does not fit the peer's receive.
     pub(super) fn handle_refused(&mut self, message: u64, refusal: Refusal) {
         if let Some(send) = self.send.open.get(&message) {
-            let _ = send.shared.refusal.set(refusal);
+            send.shared.refuse(refusal);
         }
         self.finish_send(message, Outcome::Failed);
     }
@@ -561,7 +561,7 @@ impl Pair {
             let Some((send, outcome)) = self.send.leaving.remove(&message) else {
                 continue;
             };
-            let _ = send.shared.outcome.set(outcome);
+            send.shared.finish(outcome);
             if let Some(parity) = send.parity {
                 self.parity_memory.give(parity.scratch);
             }
