@@ -77,28 +77,28 @@ pub enum EntryError {
     /// Its name is not a valid name.
     #[error("its name cannot be used: {0}")]
     Name(NameError),
-    /// Its parent is not a directory that came earlier.
+    /// Its parent is not a directory that came earlier. The value is the number of that entry.
     #[error("its parent, entry {0}, is no directory that came before it")]
     Parent(u32),
     /// It is nested too deeply.
     #[error("it lies more than {MAX_DEPTH} directories deep")]
     Deep,
-    /// Its path is too long.
+    /// Its path is too long. The value is its length in bytes.
     #[error("its path has {0} bytes, at most {MAX_PATH_BYTES} are allowed")]
     Long(u32),
     /// Its mode has bits that are not transferred.
     #[error("its mode is {0:#o}, at most 0o777 is allowed")]
     Mode(u16),
-    /// Its time is invalid.
+    /// Its time is invalid. The value is the nanoseconds of the time.
     #[error("its time has {0} nanoseconds, want fewer than {NANOS}")]
     Nanos(u32),
-    /// The target of a symbolic link cannot be one.
+    /// The target of a symbolic link cannot be one. The value is its length in bytes.
     #[error("its target has {0} bytes, want 1 to {MAX_TARGET_BYTES}, none of them zero")]
     Target(usize),
-    /// It is a hard link to something else than a file that came earlier.
+    /// It is a hard link to something else than a file that came earlier. The value is the number of that entry.
     #[error("it is another name of entry {0}, which is no file that came before it")]
     First(u32),
-    /// The lengths overflow.
+    /// The lengths overflow. The value is the length of this file in bytes.
     #[error("with its {0} bytes the transfer is longer than {MAX_STREAM_BYTES} bytes")]
     Bytes(u64),
 }

@@ -116,8 +116,11 @@ pub enum SinkError {
     #[error("the transfer was stopped")]
     Stopped,
     /// Bytes arrived after the end of the last file.
-    #[error("the sender sent more than the {0} bytes of its files")]
-    Excess(u64),
+    #[error("the sender sent more than the {file_bytes} bytes of its files")]
+    Excess {
+        /// How many bytes of the files were in the stream.
+        file_bytes: u64,
+    },
     /// The sender reported a file before its turn, or twice, or reported an entry that is not a
     /// file.
     #[error(
@@ -154,13 +157,19 @@ pub enum SinkError {
         taken_bytes: u64,
     },
     /// The sender says that a file is the same which this end does not have.
-    #[error("the sender says that file {0} is there already, but it is not")]
-    NotPresent(u32),
+    #[error("the sender says that file {index} is there already, but it is not")]
+    NotPresent {
+        /// Number of the file.
+        index: u32,
+    },
     /// The sender reports blocks that this end does not have, or has not compared.
     #[error(
-        "the sender reports blocks of file {0} that the receiver does not have, or has not compared"
+        "the sender reports blocks of file {index} that the receiver does not have, or has not compared"
     )]
-    BadBlocks(u32),
+    BadBlocks {
+        /// Number of the file.
+        index: u32,
+    },
     /// The sender is silent, and a later transfer of the same peer goes on with a file of this one.
     #[error(
         "the sender is silent, and a later transfer of the same peer has taken over a file of this transfer"
@@ -205,8 +214,11 @@ pub enum SinkError {
         most: u64,
     },
     /// Files are missing.
-    #[error("the transfer ended with {0} files neither verified nor given up")]
-    Unfinished(u32),
+    #[error("the transfer ended with {files} files neither verified nor given up")]
+    Unfinished {
+        /// How many files have no verdict.
+        files: u32,
+    },
 }
 
 fn things(count: u64) -> String {

@@ -182,7 +182,9 @@ impl Sink {
     fn write_all(&mut self, mut bytes: &[u8]) -> Result<(), SinkError> {
         while !bytes.is_empty() {
             self.leave_whole()?;
-            let excess = SinkError::Excess(self.taken_bytes);
+            let excess = SinkError::Excess {
+                file_bytes: self.taken_bytes,
+            };
             let Some(mut current) = self.current.take() else {
                 return Err(excess);
             };
@@ -214,7 +216,7 @@ impl Sink {
     pub fn handle_hash(&mut self, index: u32, hash: [u8; 32]) -> Result<(), SinkError> {
         self.check_turn(index)?;
         if self.is_open_end(index) {
-            return Err(SinkError::BadBlocks(index));
+            return Err(SinkError::BadBlocks { index });
         }
         self.handle_claim(index, SenderReport::Hash(hash.into()))
     }
@@ -234,7 +236,7 @@ impl Sink {
         self.check_turn(index)?;
         let present = self.present().binary_search_by_key(&index, |it| it.entry);
         if present.is_err() {
-            return Err(SinkError::NotPresent(index));
+            return Err(SinkError::NotPresent { index });
         }
         self.check_taken(index, 0)?;
         self.handle_claim(index, SenderReport::Same)
@@ -310,7 +312,9 @@ impl Sink {
         let ended =
             self.summary.verified_files + self.summary.kept_files + self.summary.failed_files;
         if ended != self.manifest.files() {
-            return Err(SinkError::Unfinished(self.manifest.files() - ended));
+            return Err(SinkError::Unfinished {
+                files: self.manifest.files() - ended,
+            });
         }
         self.summary.deleted_files = self.tree.replaced();
         let is_whole = self.summary.failed_files == 0 && self.tree.is_made();

@@ -65,7 +65,7 @@ impl Sink {
     /// and for one that comes before this end has read its blocks; [`SinkError::Stopped`].
     pub fn handle_compared(&mut self, index: u32, runs: Vec<Run>) -> Result<u64, SinkError> {
         self.check_turn(index)?;
-        let bad = SinkError::BadBlocks(index);
+        let bad = SinkError::BadBlocks { index };
         let Some(partial) = self
             .partial(index)
             .filter(|it| are_within(&runs, it.blocks()))

@@ -108,7 +108,10 @@ fn claims_about_other_files_are_refused() {
     let mut source = scan(&[of]);
     let mut sink = comparing(&to, &source, Compare::Time);
     let refused = sink.handle_same(0).expect_err("it is not there");
-    assert!(matches!(refused, SinkError::NotPresent(0)), "{refused}");
+    assert!(
+        matches!(refused, SinkError::NotPresent { index: 0 }),
+        "{refused}"
+    );
 
     let present = |entry, hash| vec![Present { entry, hash }];
     assert_eq!(

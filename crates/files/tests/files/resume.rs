@@ -386,7 +386,10 @@ fn sender_that_breaks_the_order_is_refused() {
         (sink, reader)
     };
     let is_bad = |result: Result<u64, SinkError>| {
-        assert!(matches!(result, Err(SinkError::BadBlocks(1))), "{result:?}");
+        assert!(
+            matches!(result, Err(SinkError::BadBlocks { index: 1 })),
+            "{result:?}"
+        );
     };
     let (mut sink, mut reader) = begin();
     reader.read();
@@ -415,7 +418,7 @@ fn sender_that_breaks_the_order_is_refused() {
     let (mut sink, _) = begin();
     let rest = usize::try_from(LENGTH - 3 * BLOCK).expect("small");
     sink.write(&vec![0; rest]).expect("the rest");
-    assert!(matches!(sink.write(&[0]), Err(SinkError::Excess(_))));
+    assert!(matches!(sink.write(&[0]), Err(SinkError::Excess { .. })));
 }
 
 #[test]

@@ -130,13 +130,19 @@ fn sender_that_breaks_the_order_is_refused() {
         Err(SinkError::OutOfTurn { due: None, .. })
     ));
     let error = sink.write(b"abc").expect_err("one too many");
-    assert!(matches!(error, SinkError::Excess(2)), "{error}");
+    assert!(
+        matches!(error, SinkError::Excess { file_bytes: 2 }),
+        "{error}"
+    );
 
     let mut sink = new_sink(&to, &both);
     sink.handle_hash(1, hash(b"a")).expect("in turn");
     sink.write(b"ab").expect("write");
     let error = sink.finish().expect_err("one hash is missing");
-    assert!(matches!(error, SinkError::Unfinished(1)), "{error}");
+    assert!(
+        matches!(error, SinkError::Unfinished { files: 1 }),
+        "{error}"
+    );
     drop(sink);
     assert_eq!(to.list().keys().collect::<Vec<_>>(), ["d", "d/a"]);
 }
