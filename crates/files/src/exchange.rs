@@ -2,6 +2,7 @@
 
 use farwrite_keys::ChannelMessage;
 
+use super::due;
 use super::{
     Compare, Delete, Detail, Entry, Kind, MAX_ENTRIES, Manifest, ManifestBuilder, ManifestError,
     Message, MessageError, Planned, TransferPlan,
@@ -87,7 +88,7 @@ pub fn recv_manifest<E: From<MessageError>>(
     while builder.entries() < plan.entries {
         let batch = match next()? {
             Message::Entries(entries) if !entries.is_empty() => entries,
-            other => return Err(other.unexpected("manifest entries").into()),
+            other => return Err(other.unexpected(due::ENTRIES).into()),
         };
         for entry in &batch {
             builder.push(entry).map_err(refused)?;

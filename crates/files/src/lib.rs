@@ -47,6 +47,7 @@ mod compare;
 mod detail;
 mod directory;
 mod directory_tree;
+pub mod due;
 mod durable;
 mod entry;
 mod exchange;

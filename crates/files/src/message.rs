@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use farwrite_keys::{ChannelMessage, Text};
 use serde::{Deserialize, Serialize};
 
+use super::due;
 use super::{Compare, Delete, Detail, Entry, ManifestError, Partial, Present, Run};
 
 /// A message between the two ends of a session. The order of the variants determines their numbers
@@ -309,19 +310,19 @@ impl Message {
     /// What the message is, for errors.
     fn name(&self) -> &'static str {
         match self {
-            Self::Hello(_) => "a hello",
-            Self::Plan(_) => "a transfer plan",
-            Self::QpInfo(_) => "queue-pair information",
-            Self::Entries(_) => "manifest entries",
+            Self::Hello(_) => due::HELLO,
+            Self::Plan(_) => due::PLAN,
+            Self::QpInfo(_) => due::QP_INFO,
+            Self::Entries(_) => due::ENTRIES,
             Self::FileHash { .. } => "a file's hash",
             Self::FileAbandoned { .. } => "the end of a file that cannot be read",
             Self::FileVerified { .. } => "a file's success",
             Self::FileFailed { .. } => "a file's failure",
-            Self::Progress(_) => "a sign of life",
+            Self::Progress(_) => due::LIFE,
             Self::Abort { .. } => "the session's end",
-            Self::StreamEnd { .. } => "the end of the stream",
-            Self::Done => "the end of the transfer",
-            Self::Route(_) => "the addresses of UDP sockets",
+            Self::StreamEnd { .. } => due::STREAM_END,
+            Self::Done => due::DONE,
+            Self::Route(_) => due::ROUTE,
             Self::Cutover(_) => "a cutover to another queue pair",
             Self::CutoverAccepted(_) => "the answer to a cutover",
             Self::Details(_) => "details of manifest entries",
@@ -340,7 +341,7 @@ impl Message {
         }
     }
 
-    /// Returns the error for a message that arrived when `want` was expected, such as "a hello": the peer's reason
+    /// Returns the error for a message that arrived when `want` was expected, such as [`due::HELLO`]: the peer's reason
     /// if it gave up, otherwise a violation of the order (P8.1).
     #[must_use]
     pub fn unexpected(self, want: &'static str) -> MessageError {

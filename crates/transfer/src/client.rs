@@ -4,13 +4,13 @@ use std::net::SocketAddr;
 use std::time::Instant;
 
 use farwrite_connection::Connection;
-use farwrite_files::{Hello, Message};
+use farwrite_files::{Hello, Message, due};
 use farwrite_keys::{Proof, Text};
 
 use crate::channel::{Channel, ChannelError};
 use crate::connect::accept;
 use crate::hooks::CANCEL_PERIOD;
-use crate::setup::{HELLO, SETUP, failed, unexpected};
+use crate::setup::{SETUP, failed, unexpected};
 use crate::{Cancel, Error, ErrorKind};
 
 /// An admitted peer that has sent its hello. This end knows what the peer wants, and has not
@@ -91,7 +91,7 @@ fn hello(channel: &mut Channel, cancel: &Cancel) -> Result<Hello, Error> {
             Ok(Message::Hello(hello)) => return Ok(hello),
             // The peer's channel writer may send this before the hello.
             Ok(Message::Progress(_)) => {}
-            Ok(other) => return Err(unexpected(other, HELLO)),
+            Ok(other) => return Err(unexpected(other, due::HELLO)),
             Err(ChannelError::Timeout { .. }) => {}
             Err(error) => return Err(failed(&error)),
         }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use farwrite_files::{
-    Compare, Delete, Hello, Manifest, Message, PathBound, PathList, Present, Preview,
+    Compare, Delete, Hello, Manifest, Message, PathBound, PathList, Present, Preview, due,
 };
 use farwrite_keys::Text;
 
@@ -190,7 +190,7 @@ impl DryRun {
             (Message::Warnings(warnings), ..) if self.warnings.len() < MOST_WARNINGS => {
                 self.warnings.extend(warnings);
             }
-            (other, ..) => return Err(unexpected(other, "the end of the transfer")),
+            (other, ..) => return Err(unexpected(other, due::DONE)),
         }
         Ok(())
     }
@@ -214,7 +214,7 @@ impl Answer<'_> {
         let mut list = settings.memory(self.hooks).join_lists();
         let offer = read_offer(&mut setup, &plan, settings, &mut list)?;
         if !matches!(offer.next, Message::StreamEnd { stream_bytes: 0 }) {
-            return Err(unexpected(offer.next, "the end of the stream"));
+            return Err(unexpected(offer.next, due::STREAM_END));
         }
         let (manifest, delete) = (Arc::new(offer.manifest), offer.delete);
         if delete.is_some() && !settings.policy.delete {

@@ -1,7 +1,7 @@
 //! The notices of a connection: messages that the channel does not delay (P8.13).
 
 use farwrite_connection::Connection;
-use farwrite_files::{Message, MessageError};
+use farwrite_files::{Message, MessageError, due};
 use farwrite_keys::{ChannelMessage, decode, encode};
 
 use crate::channel::ChannelError;
@@ -42,7 +42,7 @@ impl Notices {
     pub(crate) fn abort(&self) -> Option<MessageError> {
         match self.after(0) {
             Ok(Some((_, abort @ Message::Abort { .. }))) => {
-                Some(abort.unexpected("a message about files"))
+                Some(abort.unexpected(due::ABOUT_FILES))
             }
             _ => None,
         }

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use farwrite::routes::FoundRoute;
 use farwrite::{Cipher, QpInfo, Sealing};
-use farwrite_files::{Hello, Manifest, Message, OfferedSockets, Partial, QpBlob, TransferPlan};
+use farwrite_files::{
+    Hello, Manifest, Message, OfferedSockets, Partial, QpBlob, TransferPlan, due,
+};
 use farwrite_keys::Text;
 use farwrite_units::show::Bytes;
 
@@ -21,10 +23,6 @@ use crate::{Error, ErrorKind, TransferHooks};
 /// The time limit for connecting with the handshake, for finding the route, and for each message of a list
 /// that is refused.
 pub const SETUP: Duration = Duration::from_secs(10);
-
-/// The names of messages that more than one part waits for.
-pub(crate) const HELLO: &str = "a hello";
-pub(crate) const QP_INFO: &str = "queue-pair information";
 
 /// The first message of this end, with the capabilities that depend on its settings.
 pub(crate) fn hello(capabilities: u64) -> Message {
@@ -111,7 +109,7 @@ impl<'a> Setup<'a> {
         match self.hear()? {
             None => Ok(false),
             Some(Message::Progress(_)) => Ok(true),
-            Some(other) => Err(unexpected(other, "a sign of life")),
+            Some(other) => Err(unexpected(other, due::LIFE)),
         }
     }
 
@@ -212,7 +210,7 @@ impl<'a> Setup<'a> {
     pub(crate) fn hello(&mut self) -> Result<Hello, Error> {
         match self.message(self.patience())? {
             Message::Hello(hello) => Ok(hello),
-            other => Err(unexpected(other, HELLO)),
+            other => Err(unexpected(other, due::HELLO)),
         }
     }
 
@@ -220,7 +218,7 @@ impl<'a> Setup<'a> {
     pub(crate) fn plan(&mut self) -> Result<TransferPlan, Error> {
         match self.message(self.patience())? {
             Message::Plan(plan) => Ok(plan),
-            other => Err(unexpected(other, "a transfer plan")),
+            other => Err(unexpected(other, due::PLAN)),
         }
     }
 
@@ -228,7 +226,7 @@ impl<'a> Setup<'a> {
     pub(crate) fn route_offer(&mut self) -> Result<OfferedSockets, Error> {
         match self.message(self.patience())? {
             Message::Route(offer) => Ok(offer),
-            other => Err(unexpected(other, "the addresses of UDP sockets")),
+            other => Err(unexpected(other, due::ROUTE)),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, SyncSender, TrySendError};
 
-use farwrite_files::{FileCause, Message};
+use farwrite_files::{FileCause, Message, due};
 
 use super::Event;
 use super::disk_writer::Job;
@@ -94,7 +94,7 @@ fn listen(
                 continue;
             }
             other => {
-                let error = other.unexpected("a message about files");
+                let error = other.unexpected(due::ABOUT_FILES);
                 return Err(Error::of_message("receiving", &error));
             }
         };

@@ -22,7 +22,7 @@ use farwrite::{
     Sealing,
 };
 use farwrite_files::{
-    CommitGate, Compare, Cutover, Delete, Manifest, Message, MessageError, Sink, TransferPlan,
+    CommitGate, Compare, Cutover, Delete, Manifest, Message, MessageError, Sink, TransferPlan, due,
 };
 use farwrite_units::show::Bytes;
 
@@ -36,7 +36,7 @@ use crate::report::{Facts, Files, Role, Sending, TransferReport, Unfinished};
 use crate::results::{FileResults, SharedResults};
 use crate::route::{Offered, RoutedEndpoint};
 use crate::setup::{
-    QP_INFO, SETUP, Setup, decode_info, hello, note_partials, ports, unexpected, warn_if_unsealed,
+    SETUP, Setup, decode_info, hello, note_partials, ports, unexpected, warn_if_unsealed,
 };
 use crate::shape::{Shape, options};
 use crate::waking::Waking;
@@ -245,7 +245,7 @@ impl Reception<'_> {
         let offer = read_offer(setup, &plan, self.settings, list)?;
         let info = match offer.next {
             Message::QpInfo(blob) => decode_info(&blob)?,
-            other => return Err(unexpected(other, QP_INFO)),
+            other => return Err(unexpected(other, due::QP_INFO)),
         };
         let memory_bytes = self.settings.memory_bytes;
         let shape = Shape::of_peer(&plan, &info.config, memory_bytes, scheme)?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use farwrite::fabric::contract::Waker;
-use farwrite_files::{CutoverAccepted, FileCause, Manifest, Message, PrefixHashes};
+use farwrite_files::{CutoverAccepted, FileCause, Manifest, Message, PrefixHashes, due};
 use farwrite_keys::Text;
 
 use crate::channel::{ChannelError, Reader};
@@ -171,7 +171,7 @@ fn listen(
             }
             Message::Done => return verdicts.finish(),
             other => {
-                let error = other.unexpected("a message about files");
+                let error = other.unexpected(due::ABOUT_FILES);
                 return Err(Error::of_message("receiving", &error));
             }
         }

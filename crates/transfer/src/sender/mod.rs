@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use farwrite::routes::{Role as RouteRole, Sizes};
 use farwrite::{Cipher, QpInfo, QueuePair, RateControl, RealTime, SchemeName, Sealing};
 use farwrite_files::{
-    Compare, Delete, Hello, Manifest, Message, Source, TransferPlan, detail_messages,
+    Compare, Delete, Hello, Manifest, Message, Source, TransferPlan, detail_messages, due,
     manifest_messages,
 };
 use farwrite_keys::{Key, Text};
@@ -30,7 +30,7 @@ use crate::report::{Facts, Files, Role, Sending, TransferReport, Unfinished};
 use crate::results::SharedResults;
 use crate::route::{Offered, RoutedEndpoint};
 use crate::setup::{
-    QP_INFO, SETUP, Setup, decode_info, hello, note_partials, ports, send_qp_info, unexpected,
+    SETUP, Setup, decode_info, hello, note_partials, ports, send_qp_info, unexpected,
     warn_if_unsealed,
 };
 use crate::shape::{MIN_TRANSFER_MTU, Shape, Speed, nic_mtu, options};
@@ -338,7 +338,7 @@ fn hear_present(
                     Error::new(ErrorKind::Other, what)
                 })?;
             }
-            other => return Err(unexpected(other, QP_INFO)),
+            other => return Err(unexpected(other, due::QP_INFO)),
         }
     }
 }
