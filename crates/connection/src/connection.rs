@@ -437,8 +437,11 @@ impl OpenedQueuePair {
     /// [`ConnectionOptions::max_queue_pairs`](crate::ConnectionOptions::max_queue_pairs), unless four times as
     /// many have ended and were not dropped. Does not wait, so a task of the endpoint's thread can call it.
     pub fn retire(&self) {
-        let retire = |session: &mut Session| session.retire_pair(self.number);
-        self.connection.look(|session| session.map_or((), retire));
+        self.connection.look(|session| {
+            if let Some(session) = session {
+                session.retire_pair(self.number);
+            }
+        });
     }
 
     /// `user` goes on over another queue pair if the path comes to carry only smaller packets. Without this, the

@@ -295,7 +295,7 @@ impl<F: Fabric> Endpoint<F> {
             self.peer_schedule.remove(peer_index(peer));
         }
         // Threads may still read its parity memory, which is deregistered now.
-        let settled = self.coding.forget((index, pair.name.serial));
+        let settled = self.coding.forget(pair.name);
         let destroyed = pair.destroy(&mut self.fabric);
         settled.and(destroyed).map_err(Error::from)
     }

@@ -132,10 +132,14 @@ impl<F: Fabric> Endpoint<F> {
     }
 }
 
-/// The counters in some fields of a struct, whose names are those of the fields.
+/// The counters in some fields of a struct: either each as `name = field`, or all by the names of their
+/// fields.
 macro_rules! counters {
+    ($of:expr, $($name:ident = $($field:ident).+: $help:literal),+ $(,)?) => {
+        [$(Metric::counter(stringify!($name), $help, $of.$($field).+)),+]
+    };
     ($of:expr, $($field:ident: $help:literal),+ $(,)?) => {
-        [$(Metric::counter(stringify!($field), $help, $of.$field)),+]
+        counters!($of, $($field = $field: $help),+)
     };
 }
 
@@ -162,23 +166,17 @@ pub fn of_packets(packets: &Counters) -> Vec<Metric> {
 /// Returns the metrics of a queue pair.
 #[must_use]
 pub fn of_queue_pair(stats: &QpStats) -> Vec<Metric> {
-    let repeated = stats.sender.retransmitted_chunks;
-    let sent = counters!(stats.sender, sent_chunks: "chunks sent, repeats included");
-    let mut all = Vec::from(sent);
-    all.push(Metric::counter(
-        "repeated_chunks",
-        "chunks sent again",
-        repeated,
-    ));
-    all.extend(counters!(stats.sender, timeouts: "timeouts of schemes"));
-    all.extend(counters!(
+    let all = counters!(
         stats,
-        rebuilt_chunks: "chunks computed from others",
-        duplicate_packets: "packets that came again",
-        late_packets: "packets of messages that were over",
-        refused_controls: "control packets refused",
-    ));
-    all
+        sent_chunks = sender.sent_chunks: "chunks sent, repeats included",
+        repeated_chunks = sender.retransmitted_chunks: "chunks sent again",
+        timeouts = sender.timeouts: "timeouts of schemes",
+        rebuilt_chunks = rebuilt_chunks: "chunks computed from others",
+        duplicate_packets = duplicate_packets: "packets that came again",
+        late_packets = late_packets: "packets of messages that were over",
+        refused_controls = refused_controls: "control packets refused",
+    );
+    all.into()
 }
 
 /// Returns the metrics of a peer.

@@ -118,6 +118,7 @@ impl<F: RealTime<Rx: 'static>> Endpoint<F> {
     }
 }
 
+/// Returns bytes of the random number generator of the operating system.
 pub(crate) fn random_bytes() -> Result<[u8; 32], FabricError> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes).map_err(|error| FabricError::Io {

@@ -41,8 +41,9 @@ impl Registry {
     }
 }
 
-/// A half of a scheme.
+/// The half of a scheme at the sender.
 pub(crate) type SendingHalf = dyn Sender + Send;
+/// The half of a scheme at the receiver.
 pub(crate) type ReceivingHalf = dyn Receiver + Send;
 
 /// The halves of schemes at one end of a queue pair, at most one for each tag.

@@ -122,11 +122,11 @@ impl OpenPart {
 
     /// Goes on with the file of an interrupted transfer.
     pub(super) fn resume(interrupted: Interrupted, options: PartOptions<'_>) -> io::Result<Self> {
-        let name = (interrupted.id, Some(interrupted.name));
+        let id_and_name = (interrupted.id, Some(interrupted.name));
         interrupted.file.set_len(interrupted.bytes)?;
         Ok(Self {
             in_use: interrupted.in_use,
-            ..Self::of(interrupted.file, name, interrupted.bytes, options)
+            ..Self::of(interrupted.file, id_and_name, interrupted.bytes, options)
         })
     }
 

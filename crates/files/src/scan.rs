@@ -140,7 +140,7 @@ fn own_name(path: &Path) -> Option<&[u8]> {
 
 struct Scanner<'a> {
     builder: ManifestBuilder,
-    /// All but the manifest.
+    /// What was found. Its manifest stays empty until `builder` has built it.
     found: Scan,
     options: &'a ScanOptions,
     /// The first names of files with several names.

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use farwrite_connection::{Connection, Listener, Purpose, RefusalCounts};
 use farwrite_keys::shown;
 
-use crate::error::start_thread;
 use crate::hooks::CANCEL_PERIOD;
 use crate::places::{BUSY, Place, Places, WAIT};
 use crate::setup::SETUP;
+use crate::threads::start_thread;
 use crate::{Cancel, Error, ErrorKind, Event, Observer};
 
 /// The time between two lines about attempts to connect without a key that is accepted.

@@ -14,10 +14,10 @@ use farwrite_files::Message;
 use farwrite_keys::Text;
 
 use crate::channel::{ChannelError, CloseHandle, LAST_MESSAGE, Writer};
-use crate::error::start_thread;
 use crate::hooks::{CANCEL_PERIOD, Cancel};
 use crate::notices::Notices;
 use crate::progress_counts::OwnCounts;
+use crate::threads::start_thread;
 use crate::{Error, ErrorKind};
 
 /// The time between two signs of life (P8.13). A peer may give up after a second of silence, so several

@@ -2,7 +2,6 @@
 
 use std::error::Error as StdError;
 use std::fmt::{self, Write as _};
-use std::thread::{self, JoinHandle};
 
 use farwrite::SealingError;
 use farwrite::routes::RouteError;
@@ -305,15 +304,6 @@ pub fn chain(what: impl fmt::Display, cause: &dyn StdError) -> String {
 
 fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
-/// Starts a thread with a name.
-pub(crate) fn start_thread<T: Send + 'static>(
-    name: &str,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<JoinHandle<T>, Error> {
-    let started = thread::Builder::new().name(name.into()).spawn(work);
-    started.map_err(|error| Error::caused(ErrorKind::Other, "starting a thread", &error))
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use farwrite::{Counters, PeerStats, QpStats, ReservedPort};
 use farwrite_keys::Text;
 use farwrite_verbs::VerbsConfig;
 
-use crate::error::start_thread;
+use crate::threads::start_thread;
 use crate::{Error, ErrorKind, MemoryPool, RouteShrunk};
 
 /// The time between two checks of whether the user cancelled.
@@ -85,7 +85,7 @@ impl Cancel {
         mut watch: impl FnMut() -> Result<(), Error>,
     ) -> Result<T, Error> {
         let (result, finished) = channel();
-        let thread = start_thread("work", move || {
+        let thread = start_thread("blocking-work", move || {
             // The receiving half no longer exists if the user has cancelled.
             let _ = result.send(work());
         })?;

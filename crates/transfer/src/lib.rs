@@ -46,6 +46,7 @@ mod sender;
 mod setup;
 mod shape;
 mod stream_qp;
+mod threads;
 mod waking;
 
 #[cfg(test)]

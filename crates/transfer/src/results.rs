@@ -99,7 +99,8 @@ pub(crate) struct FileResults {
     /// Files that the observer has not been told.
     #[serde(skip)]
     pub(crate) ended_files: Vec<EndedFile>,
-    /// Whether a sender knows of data that have arrived at the receiver, and packets of it have come here.
+    /// Whether a sender knows of data that have arrived at the receiver, and packets of the receiver have
+    /// arrived at the sender.
     #[serde(skip)]
     pub(crate) has_met: bool,
     /// Hashes of files without a verdict.

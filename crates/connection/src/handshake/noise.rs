@@ -166,7 +166,7 @@ fn write(state: &mut HandshakeState, payload: &[u8]) -> Result<Vec<u8>, snow::Er
     filled(MAX_BYTES, |out| state.write_message(payload, out))
 }
 
-/// What `fill` writes to the beginning of a buffer. It returns how many bytes those are.
+/// What `fill` writes to the beginning of a buffer. `fill` returns how many bytes it wrote.
 fn filled(
     most_bytes: usize,
     fill: impl FnOnce(&mut [u8]) -> Result<usize, snow::Error>,

@@ -21,6 +21,8 @@ use line::Line;
 pub use threads::CodingThreads;
 use threads::Threads;
 
+use crate::handle::QueuePair;
+
 /// Maximum number of tasks for each thread that the owner has not taken back. Enough for a thread to
 /// work until the next poll.
 const TASKS_A_THREAD: usize = 4;
@@ -46,8 +48,7 @@ pub(crate) struct Task {
 
 #[derive(Clone, Debug)]
 pub(crate) struct TaskInfo {
-    /// Index and serial of the queue pair.
-    pub(crate) pair: (u32, u32),
+    pub(crate) pair: QueuePair,
     pub(crate) job: Job,
     pub(crate) layout: Layout,
     pub(crate) group: Group,
@@ -92,7 +93,7 @@ pub(crate) struct Coding {
     tasks: usize,
     bytes: usize,
     /// The queue pairs of the tasks that threads have not handed over, one entry for each task.
-    at_threads: Vec<(u32, u32)>,
+    at_threads: Vec<QueuePair>,
     /// Queue pairs that found no room, and wait for it in this order.
     line: Line,
     /// Queue pairs that have left the line, and have handed out no task since then. Room is kept for one
@@ -198,7 +199,7 @@ impl Coding {
     pub(crate) fn code(&mut self, now_ns: u64, task: Task) -> Option<Coded> {
         let output = self.spare.pop().unwrap_or_default();
         let bytes = task.output_bytes();
-        self.granted.remove(&task.about.pair.0);
+        self.granted.remove(&task.about.pair.index);
         // Without any thread, coding goes on here.
         if let CodedBy::Threads(threads) = &mut self.place
             && !threads.start()
@@ -294,12 +295,12 @@ impl Coding {
         Ok(true)
     }
 
-    /// Waits until no task of a queue pair, by its index and serial, reads memory. Tasks that no thread has
+    /// Waits until no task of a queue pair reads memory. Tasks that no thread has
     /// begun are dropped, so this waits at most for one task of each thread.
     ///
     /// # Errors
     /// [`FabricError::Io`] when a thread has failed.
-    pub(crate) fn forget(&mut self, pair: (u32, u32)) -> Result<(), FabricError> {
+    pub(crate) fn forget(&mut self, pair: QueuePair) -> Result<(), FabricError> {
         if let CodedBy::Threads(threads) = &self.place {
             for task in threads.withdraw(|task| task.about.pair == pair) {
                 self.tasks -= 1;
@@ -330,9 +331,8 @@ impl Coding {
     }
 
     /// Notes that a task of a queue pair is not at the threads any more.
-    fn leave_threads(&mut self, pair: (u32, u32)) {
-        let of_pair = |other: &(u32, u32)| *other == pair;
-        if let Some(at) = self.at_threads.iter().position(of_pair) {
+    fn leave_threads(&mut self, pair: QueuePair) {
+        if let Some(at) = self.at_threads.iter().position(|other| *other == pair) {
             self.at_threads.swap_remove(at);
         }
     }

@@ -14,6 +14,14 @@ use super::*;
 
 const CHUNK_BYTES: usize = 3_000;
 const GROUPS: u32 = 12;
+const PAIR: QueuePair = QueuePair {
+    index: 3,
+    serial: 4,
+};
+const OTHER_PAIR: QueuePair = QueuePair {
+    index: 9,
+    serial: 1,
+};
 
 /// A message of twelve groups, the last one short, and its parity.
 struct Memory {
@@ -51,10 +59,10 @@ impl Memory {
 
     /// The task of a group: to encode it, or to rebuild its first two chunks.
     fn task(&self, group: u32, work: Work) -> Task {
-        self.task_of((3, 4), group, work)
+        self.task_of(PAIR, group, work)
     }
 
-    fn task_of(&self, pair: (u32, u32), group: u32, work: Work) -> Task {
+    fn task_of(&self, pair: QueuePair, group: u32, work: Work) -> Task {
         let layout = self.layout;
         let bytes = layout.group(group as usize).expect("a group");
         let rebuild = (work == Work::Rebuild).then(|| {
@@ -83,7 +91,7 @@ impl Memory {
     fn code(&self, coding: &mut Coding, work: Work) -> Vec<(Vec<usize>, Vec<u8>)> {
         let mut results = vec![None; GROUPS as usize];
         let mut note = |coded: Coded| {
-            assert_eq!((coded.about.pair, coded.about.job.work), ((3, 4), work));
+            assert_eq!((coded.about.pair, coded.about.job.work), (PAIR, work));
             let result = (coded.rebuilt, coded.output.clone());
             let place = &mut results[coded.about.job.group as usize];
             assert!(place.replace(result).is_none(), "a group came twice");
@@ -178,16 +186,16 @@ fn a_queue_pair_that_ends_waits_for_its_own_tasks_only() {
         let _ = wait.lock().expect("one thread").recv();
     });
     coding.start_threads(1, &owner).expect("a thread");
-    for pair in [(3, 4), (3, 4), (9, 1), (3, 4)] {
+    for pair in [PAIR, PAIR, OTHER_PAIR, PAIR] {
         let task = memory.task_of(pair, 0, Work::Encode);
         assert!(coding.code(0, task).is_none());
     }
     // The thread cannot have begun the third task.
-    coding.forget((9, 1)).expect("a thread");
-    assert_eq!(coding.at_threads, [(3, 4); 3]);
+    coding.forget(OTHER_PAIR).expect("a thread");
+    assert_eq!(coding.at_threads, [PAIR; 3]);
     assert_eq!(coding.tasks, 3);
     drop(go_on);
-    coding.forget((3, 4)).expect("a thread");
+    coding.forget(PAIR).expect("a thread");
     assert!(coding.at_threads.is_empty());
     memory
         .fabric
@@ -195,7 +203,7 @@ fn a_queue_pair_that_ends_waits_for_its_own_tasks_only() {
         .expect("no task reads it");
     let mut out = Vec::new();
     coding.take(0, &mut out).expect("the thread");
-    assert!(out.iter().all(|coded| coded.about.pair == (3, 4)));
+    assert!(out.iter().all(|coded| coded.about.pair == PAIR));
     assert_eq!((coding.tasks, coding.bytes), (0, 0));
 }
 
@@ -219,7 +227,7 @@ fn queue_pairs_get_room_in_the_order_in_which_they_asked() {
     assert!(!coding.has_room(4));
     assert!(coding.has_room(3));
     let task = memory.task(0, Work::Encode);
-    assert_eq!(task.about.pair.0, 3);
+    assert_eq!(task.about.pair.index, 3);
     assert!(coding.code(5, task).is_none());
     assert!(!coding.has_room(3));
     assert!(coding.has_grants());

@@ -7,6 +7,7 @@ use super::{Endpoint, peer_index};
 use crate::completion_context::CompletionContext;
 use crate::completions::{Event, Notice};
 use crate::error::Error;
+use crate::handle::QueuePair;
 use crate::pair::Halt;
 use crate::turns::Unserved;
 
@@ -233,7 +234,7 @@ impl<F: Fabric> Endpoint<F> {
         }
         let mut taken = Ok(());
         for coded in coded.drain(..) {
-            let (index, serial) = coded.about.pair;
+            let QueuePair { index, serial } = coded.about.pair;
             if let Some(pair) = self.queue_pairs.live(index)
                 && pair.name.serial == serial
             {

@@ -114,7 +114,7 @@ impl Pair {
 
     fn task(&self, job: &Job, layout: Layout, group: Group) -> TaskInfo {
         TaskInfo {
-            pair: (self.name.index, self.name.serial),
+            pair: self.name,
             job: *job,
             layout,
             group,

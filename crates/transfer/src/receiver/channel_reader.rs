@@ -9,9 +9,9 @@ use super::Event;
 use super::disk_writer::Job;
 use crate::channel::{ChannelError, Reader};
 use crate::cutover::MAX_CUTOVERS;
-use crate::error::start_thread;
 use crate::progress_counts::PeerCounts;
 use crate::results::SharedResults;
+use crate::threads::start_thread;
 use crate::waking::Waking;
 use crate::{Error, ErrorKind};
 

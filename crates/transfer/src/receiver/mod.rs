@@ -29,7 +29,6 @@ use farwrite_units::show::Bytes;
 use crate::channel::Reader;
 use crate::channel_writer::{ChannelWriter, Outbox};
 use crate::disk_end::{DISK_END, wait_for_disk};
-use crate::error::start_thread;
 use crate::memory_pool::MemoryShare;
 use crate::progress_counts::{OwnCounts, PeerCounts};
 use crate::report::{Facts, Files, Role, Sending, TransferReport, Unfinished};
@@ -39,6 +38,7 @@ use crate::setup::{
     SETUP, Setup, decode_info, hello, note_partials, ports, unexpected, warn_if_unsealed,
 };
 use crate::shape::{Shape, options};
+use crate::threads::start_thread;
 use crate::waking::Waking;
 use crate::{Client, Error, ErrorKind, SchemeSetting, TransferHooks};
 use buffer_demand::BufferDemand;

@@ -7,6 +7,7 @@ use crate::setup::Setup;
 use crate::{Error, ErrorKind, ReceiveSettings};
 
 /// Reads the list, and checks that this end allows what the sender wants. `list` bounds its memory.
+/// `delete` of the result is what the sender wants to remove, within the limit of this end.
 pub(crate) fn read_offer(
     setup: &mut Setup<'_>,
     plan: &TransferPlan,

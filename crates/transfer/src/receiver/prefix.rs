@@ -6,8 +6,8 @@ use farwrite_files::{Message, PrefixReader};
 
 use crate::Error;
 use crate::channel_writer::Outbox;
-use crate::error::start_thread;
 use crate::progress_counts::OwnCounts;
+use crate::threads::start_thread;
 
 /// Reads in its own thread, until all is read or the transfer has ended.
 pub(super) fn start(

@@ -8,9 +8,9 @@ use farwrite_files::{CutoverAccepted, FileCause, Manifest, Message, PrefixHashes
 use farwrite_keys::Text;
 
 use crate::channel::{ChannelError, Reader};
-use crate::error::start_thread;
 use crate::progress_counts::{OwnCounts, PeerCounts};
 use crate::results::{FileResults, SharedResults};
+use crate::threads::start_thread;
 use crate::waking::Waking;
 use crate::{Error, ErrorKind};
 

@@ -24,7 +24,6 @@ use crate::channel::{Channel, Reader};
 use crate::channel_writer::{ChannelWriter, Outbox};
 use crate::connect::Waiting;
 use crate::disk_end::wait_for_disk;
-use crate::error::start_thread;
 use crate::progress_counts::{OwnCounts, PeerCounts};
 use crate::report::{Facts, Files, Role, Sending, TransferReport, Unfinished};
 use crate::results::SharedResults;
@@ -34,6 +33,7 @@ use crate::setup::{
     warn_if_unsealed,
 };
 use crate::shape::{MIN_TRANSFER_MTU, Shape, Speed, nic_mtu, options};
+use crate::threads::start_thread;
 use crate::{Cancel, Error, ErrorKind, Event, SchemeSetting, TransferHooks};
 use channel_reader::Verdicts;
 use stream::Stream;
