@@ -381,6 +381,9 @@ mod tests {
         let message = line(&["codes", "encode", "--in", "x"]);
         assert!(message.contains("--out <FILE>"), "{message}");
         assert!(message.ends_with("see farwrite codes encode"), "{message}");
+        let message = line(&["sim", "plan.toml", "--mtu", "1024"]);
+        let told = "'[PLAN.toml]' cannot be used with '--mtu <BYTES>'; see farwrite sim";
+        assert!(message.ends_with(told), "{message}");
         let message = line(&["dance"]);
         assert!(message.ends_with("see farwrite"), "{message}");
         assert!(message.contains("dance"), "{message}");

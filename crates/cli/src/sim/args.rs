@@ -120,41 +120,44 @@ pub(crate) enum Like {
 
 /// What a plan would say, for --connections and --flows.
 #[derive(Debug, Args)]
-#[group(conflicts_with = "plan")]
 pub(crate) struct QuickArgs {
     #[arg(
         long,
         help = format!("Transports of the hosts, with commas: {}", farwrite_experiment::transport::described()),
         value_name = "NAMES",
         default_value = "roce",
-        value_delimiter = ','
+        value_delimiter = ',',
+        conflicts_with = "plan"
     )]
     pub(crate) transport: Vec<String>,
     /// Payload bytes of a packet: 256, 512, 1024, 2048 or 4096; with endpoints a multiple of 4 from 64 to 65,468
     #[arg(long, value_name = "BYTES", default_value = "4096")]
+    #[arg(conflicts_with = "plan")]
     pub(crate) mtu: u32,
     /// With eqds, falcon and uccl: number of paths (UDP source ports) of a flow [default: that of the
     /// transport; with eqds, the switches spray]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", conflicts_with = "plan")]
     pub(crate) paths: Option<u16>,
     /// Settings of another simulator for switches, DCQCN, NAKs and framing: ns3 (the RDMA trees),
     /// ns3-vwin (with a window that follows the rate, and marks by the rate of the port) or htsim
-    #[arg(long, value_name = "SIMULATOR")]
+    #[arg(long, value_name = "SIMULATOR", conflicts_with = "plan")]
     pub(crate) like: Option<Like>,
     /// Buffer of each switch, such as 32MiB [default: that of the transport, of --like, or of a topology of htsim]
     #[arg(long, value_name = "SIZE", value_parser = farwrite_units::parse::parse_count)]
+    #[arg(conflicts_with = "plan")]
     pub(crate) buffer: Option<u64>,
     /// Bytes of a frame on a cable beyond its IP datagram [default: 38, or those of --like]
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "BYTES", conflicts_with = "plan")]
     pub(crate) framing: Option<u32>,
     /// Number of runs, each with a different seed
-    #[arg(long, value_name = "N", default_value = "1")]
+    #[arg(long, value_name = "N", default_value = "1", conflicts_with = "plan")]
     pub(crate) seeds: u64,
     /// Seed of the first run
-    #[arg(long, value_name = "N", default_value = "1")]
+    #[arg(long, value_name = "N", default_value = "1", conflicts_with = "plan")]
     pub(crate) seed: u64,
     /// Simulated time at which a run ends even if flows are not complete, such as 10ms. Flows without
     /// a size send until then
     #[arg(long, value_name = "TIME", value_parser = farwrite_units::parse::parse_simulated)]
+    #[arg(conflicts_with = "plan")]
     pub(crate) until: Option<Duration>,
 }
