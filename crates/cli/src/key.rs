@@ -186,6 +186,9 @@ fn needed_or_code(file: Option<&Path>, sends_input: bool, cancel: &Cancel) -> Re
 }
 
 /// The identity in a file.
+///
+/// # Errors
+/// The file is no identity; [`Exit::Interrupted`] if the user cancels while the file does not answer.
 pub(crate) fn identity(file: &Path, cancel: &Cancel) -> Result<Identity, Failure> {
     let file = file.to_path_buf();
     let identity = cancel.run(move || Identity::load(&file))?;

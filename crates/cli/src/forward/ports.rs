@@ -54,6 +54,9 @@ impl FromStr for Forward {
 
 impl Forward {
     /// Listens at the port.
+    ///
+    /// # Errors
+    /// The address is not one of this machine, or the port is taken.
     pub(super) fn listen(&self) -> io::Result<TcpListener> {
         match &self.bind {
             Bind::Loopback => TcpListener::bind((Ipv4Addr::LOCALHOST, self.port)),

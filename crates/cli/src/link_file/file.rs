@@ -69,6 +69,9 @@ pub(crate) fn parse(text: &str) -> Result<Description, String> {
 }
 
 /// Reads a table of a larger file.
+///
+/// # Errors
+/// As [`parse`], without the line.
 pub(crate) fn of_table(table: toml::Table) -> Result<Description, String> {
     let fields = table.try_into::<Fields>();
     describe(&fields.map_err(|error| error.message().to_owned())?)

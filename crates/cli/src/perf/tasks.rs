@@ -167,11 +167,13 @@ pub(super) struct Load {
 pub(super) struct Round {
     bytes: u64,
     goal: Goal,
-    /// When the first message was posted.
+    /// When the first message could be posted.
     started: Option<Instant>,
-    /// When the last one completed.
+    /// When the work saw that the goal is met, and that nothing is in flight.
     pub(super) ended: Option<Instant>,
+    /// Of [`Load`], messages and reads that are over, whether they have failed or not. Of [`PingPong`], 0.
     pub(super) completed: u64,
+    /// How many of these have failed.
     pub(super) failed: u64,
     /// Of [`Load`], times of the first completions since the start. Of [`PingPong`], halves of round trips.
     pub(super) times: Vec<Duration>,
@@ -190,7 +192,7 @@ impl Round {
         }
     }
 
-    /// The time from the first post to the last completion.
+    /// The time from the start to the end; 0 before the end.
     pub(super) fn time(&self) -> Duration {
         self.started
             .zip(self.ended)
@@ -389,6 +391,7 @@ impl PingPong {
     }
 
     pub(super) fn begin(&mut self, bytes: u64, goal: Goal) {
+        self.asked = None;
         self.round = Some(Round::new(bytes, goal));
     }
 

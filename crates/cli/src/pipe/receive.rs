@@ -322,7 +322,8 @@ fn is_file(output: &File) -> bool {
 
 /// Whether the program that reads a pipe has closed it.
 fn is_closed(output: &File) -> bool {
-    // Without a flag, the system reports only that.
+    // Without a flag, poll(2) reports only errors: POLLERR, which a pipe has when nobody can read it, POLLHUP, and
+    // POLLNVAL.
     is_ready(output, PollFlags::empty(), Duration::ZERO).unwrap_or(false)
 }
 

@@ -14,6 +14,8 @@ pub(super) struct Answer<'a> {
     pub(super) question: &'a Question,
     pub(super) path: &'a PlannedPath,
     pub(super) plan: &'a Plan,
+    /// For losses in bursts, the values of [`Input::Loss`] are losses of chunks. Those of the model are probabilities
+    /// of the chain.
     pub(super) sensitivity: Vec<plan::Sensitivity>,
     pub(super) loss_chunk: f64,
     pub(super) nics: Nics,

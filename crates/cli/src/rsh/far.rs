@@ -127,7 +127,8 @@ fn serve(
     }
 }
 
-/// Reads a line of standard input, and nothing behind it: that belongs to the command.
+/// Reads a line of standard input, and nothing behind it: that belongs to whoever reads next. A line of more than
+/// [`MAX_LINE_BYTES`] is cut there.
 pub(crate) fn line() -> Result<String, Failure> {
     let mut line = Vec::new();
     let mut byte = [0];

@@ -52,6 +52,9 @@ impl Out {
     }
 
     /// Waits until one of `descriptors` is ready, or until it is woken.
+    ///
+    /// # Errors
+    /// The pipe is closed.
     pub(super) fn wait_until<'a>(&'a self, descriptors: Vec<PollFd<'a>>) -> io::Result<()> {
         self.end()?;
         self.wait(descriptors).map(drop)
