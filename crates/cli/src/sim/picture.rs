@@ -22,6 +22,8 @@ const FOOTER: u32 = 56;
 /// The maximum number of flows that are drawn one by one. For more flows, the picture shows how
 /// many are in progress.
 const MAX_BARS: usize = 160;
+/// The least height of a row that has the names of its flow, so that names do not touch.
+const LEAST_NAMED_ROW: f64 = 13.0;
 /// The number of queues that are drawn.
 const QUEUES: usize = 6;
 
@@ -129,7 +131,7 @@ fn write_flows(svg: &mut Svg, flows: &[Flow], outcome: &Outcome, axis: &Axis) {
             flow.dst,
             Bytes(flow.bytes),
         );
-        if row >= 11.0 {
+        if row >= LEAST_NAMED_ROW {
             let ends = format!("{} → {}", flow.src, flow.dst);
             svg.label("end", -6, Px(top + row * 0.425 + 4.0), ends);
         }
