@@ -6,12 +6,22 @@ use farwrite_bridge::{BridgeReport, SideReport};
 
 use farwrite::metrics::Metric;
 
-/// Makes a metric of each field of a structure, with the name of the field behind a prefix. It does not compile if a
-/// field is left out.
+/// The name of a metric: that of its field, or the one that `as` gives.
+macro_rules! name {
+    ($field:ident) => {
+        stringify!($field)
+    };
+    ($field:ident $name:ident) => {
+        stringify!($name)
+    };
+}
+
+/// Makes a metric of each field of a structure, with its name behind a prefix. It does not compile if a field is left
+/// out.
 macro_rules! metrics {
-    ($prefix:expr, $structure:ident, $of:expr, { $($kind:ident $field:ident: $help:expr,)* }) => {{
+    ($prefix:expr, $structure:ident, $of:expr, { $($kind:ident $field:ident $(as $name:ident)?: $help:expr,)* }) => {{
         let $structure { $($field),* } = $of;
-        vec![$(Metric::$kind(concat!($prefix, stringify!($field)), $help, $field)),*]
+        vec![$(Metric::$kind(concat!($prefix, name!($field $($name)?)), $help, $field)),*]
     }};
 }
 
@@ -67,7 +77,7 @@ pub(super) fn of_lowar(counters: &LowarCounters) -> Vec<Metric> {
 }
 
 pub(super) fn of_netrt(counters: &NetRtCounters) -> Vec<Metric> {
-    let mut all = metrics!("", NetRtCounters, *counters, {
+    metrics!("", NetRtCounters, *counters, {
         counter copied: "packets of which a copy was kept",
         gauge peak_pool_bytes: "most bytes of copies",
         counter starts_sent: "starts of flows sent",
@@ -75,7 +85,8 @@ pub(super) fn of_netrt(counters: &NetRtCounters) -> Vec<Metric> {
         counter requests_received: "requests received",
         counter repeated: "packets repeated",
         counter notices_sent: "requests that could not be fulfilled",
-        counter pauses: "pauses because much was requested",
+        // The bridge has the counter `pauses`.
+        counter pauses as request_pauses: "pauses because much was requested",
         counter requests_sent: "requests sent",
         counter notices_received: "notices received",
         counter recovered: "missing packets that came as repeats",
@@ -88,10 +99,5 @@ pub(super) fn of_netrt(counters: &NetRtCounters) -> Vec<Metric> {
         counter held_full: "of these, the reordering buffer was full",
         counter damaged: "RoCEv2 packets that came damaged",
         counter connections_full: "unprotected packets: too many connections",
-    });
-    // The bridge has a counter of the same name.
-    if let Some(pauses) = all.iter_mut().find(|metric| metric.name == "pauses") {
-        pauses.name = "request_pauses";
-    }
-    all
+    })
 }

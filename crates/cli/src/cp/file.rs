@@ -116,7 +116,7 @@ impl Failed {
             (_, Some(Cut::Read(error) | Cut::Write(error)), None) => {
                 Failure::caused(Exit::Unreachable, "copying", &error)
             }
-            (_, Some(corrupt), None) => corrupt.into(),
+            (_, Some(corrupt @ Cut::Corrupt(_)), None) => corrupt.into(),
             (_, None, None) => Failure::new(Exit::Other, "the copy has ended without a reason"),
         }
     }

@@ -85,13 +85,13 @@ impl Remote<'_> {
         meeting: Option<&Meeting>,
         cancel: &Cancel,
     ) -> Result<Far, Failure> {
-        let mut line: OsString = match &self.args.far_program {
-            _ if self.args.bootstrap => {
-                self.copy_program(cancel)?;
-                BOOTSTRAP.into()
-            }
-            Some(path) => quoted(&from_home(path)),
-            None => "farwrite".into(),
+        let mut line: OsString = if self.args.bootstrap {
+            self.copy_program(cancel)?;
+            BOOTSTRAP.into()
+        } else if let Some(path) = &self.args.far_program {
+            quoted(&from_home(path))
+        } else {
+            "farwrite".into()
         };
         for word in ["--quiet", "far"].map(OsString::from).iter().chain(words) {
             line.push(" ");

@@ -150,6 +150,21 @@ impl Row {
     }
 }
 
+/// Fails if a value of a size is less than the limit of an option. `shown` is the value for people.
+fn check_limit(
+    bytes: u64,
+    shown: &str,
+    value: f64,
+    option: &str,
+    limit: Option<f64>,
+) -> Result<(), Failure> {
+    let Some(limit) = limit.filter(|limit| value < *limit) else {
+        return Ok(());
+    };
+    let what = format!("with {bytes} bytes, {shown}, less than {limit} of {option}");
+    Err(Failure::new(Exit::Other, what))
+}
+
 /// The result of a client.
 #[derive(Debug, Serialize)]
 pub(super) struct ClientReport {
@@ -290,27 +305,16 @@ impl ClientReport {
 
     /// Fails if a row is slower than the user wants.
     pub(super) fn check_limits(&self, args: &PerfArgs) -> Result<(), Failure> {
-        let check =
-            |bytes: u64, (what, value): (&str, f64), unit: &str, limit: (&str, Option<f64>)| {
-                let (option, Some(limit)) = limit else {
-                    return Ok(());
-                };
-                if value >= limit {
-                    return Ok(());
-                }
-                let what = format!(
-                    "with {bytes} bytes, {what} is {value:.6} {unit}, less than {limit} of {option}"
-                );
-                Err(Failure::new(Exit::Other, what))
-            };
         for row in &self.rows {
             if let Row::Bandwidth(row) = &row.row {
-                let average = ("the average bandwidth", row.average);
-                let limit = ("--limit_bw", args.limit_bw);
-                check(row.bytes, average, self.bandwidth_unit, limit)?;
-                let rate = ("the rate of messages", row.message_rate);
-                let limit = ("--limit_msgrate", args.limit_msgrate);
-                check(row.bytes, rate, "Mpps", limit)?;
+                let bytes = row.bytes;
+                let unit = self.bandwidth_unit;
+                let value = format!("the average bandwidth is {:.6} {unit}", row.average);
+                let limit = args.limit_bw;
+                check_limit(bytes, &value, row.average, "--limit_bw", limit)?;
+                let value = format!("the rate of messages is {:.6} Mpps", row.message_rate);
+                let limit = args.limit_msgrate;
+                check_limit(bytes, &value, row.message_rate, "--limit_msgrate", limit)?;
             }
         }
         Ok(())

@@ -201,14 +201,14 @@ fn ends(estimate: Estimate) -> Range<f64> {
 fn labels(settings: &[Setting]) -> Vec<String> {
     let names = |key: &Key| {
         let loss = key.loss.map(|loss| format!("loss {loss}"));
-        let [a, b, c, d] = key.names().map(str::to_owned);
-        [a, b, c, d, loss.unwrap_or_default()]
+        let names = key.names().map(str::to_owned).into_iter();
+        names.chain([loss.unwrap_or_default()]).collect::<Vec<_>>()
     };
     let names: Vec<_> = settings.iter().map(|setting| names(&setting.key)).collect();
     let differs = |part: usize| names.iter().any(|at| at[part] != names[0][part]);
     let parts: Vec<_> = (0..5).filter(|part| differs(*part)).collect();
     let parts = if parts.is_empty() { vec![3] } else { parts };
-    let label = |names: &[String; 5]| {
+    let label = |names: &Vec<String>| {
         let differing: Vec<_> = parts.iter().map(|part| names[*part].as_str()).collect();
         differing.join(" ").trim().to_owned()
     };

@@ -147,7 +147,16 @@ fn described(run: &Run) -> String {
         "",
     ]
     .map(str::to_owned);
-    let rows = [vec![header], waits::phases(run)].concat();
+    let mut rows = vec![header];
+    rows.extend(waits::phases(run).into_iter().map(|phase| {
+        [
+            phase.name.to_owned(),
+            phase.messages.to_string(),
+            waits::shown(phase.median_ms),
+            waits::shown(phase.longest_ms),
+            format!("message {}", phase.slowest),
+        ]
+    }));
     text.push_str(&lay_out(&rows, 1));
     if let Some(pause) = waits::longest_pause(run) {
         text.push_str(&format!("\nlongest pause: {pause}"));

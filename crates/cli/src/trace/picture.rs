@@ -23,16 +23,49 @@ const FOOTER: u32 = 56;
 /// The rows of a panel: each is half a pixel high.
 const ROWS: usize = PLOT_HEIGHT as usize * 2;
 
-/// How each kind is drawn, in this order: its name, its colour, and the least width and height of a mark in pixels. The
-/// colours also differ in lightness.
-const KINDS: [(Kind, &str, &str, u32); 5] = [
-    (Kind::New, "sent", "#6baed6", 1),
-    (Kind::Parity, "parity", "#41ab5d", 1),
+/// How each kind is drawn, in this order. The colours also differ in lightness.
+const KINDS: [Style; 5] = [
+    Style {
+        kind: Kind::New,
+        label: "sent",
+        colour: "#6baed6",
+        pixels: 1,
+    },
+    Style {
+        kind: Kind::Parity,
+        label: "parity",
+        colour: "#41ab5d",
+        pixels: 1,
+    },
     // A repeat often leaves as soon as its NACK has arrived. The NACK remains visible around it.
-    (Kind::Nack, "reported as missing", "#8b1a1a", 5),
-    (Kind::Repeat, "sent again", "#fd8d3c", 3),
-    (Kind::Arrived, "arrived (a line)", "#1f2328", 1),
+    Style {
+        kind: Kind::Nack,
+        label: "reported as missing",
+        colour: "#8b1a1a",
+        pixels: 5,
+    },
+    Style {
+        kind: Kind::Repeat,
+        label: "sent again",
+        colour: "#fd8d3c",
+        pixels: 3,
+    },
+    Style {
+        kind: Kind::Arrived,
+        label: "arrived (a line)",
+        colour: "#1f2328",
+        pixels: 1,
+    },
 ];
+
+/// How a kind of marks is drawn.
+struct Style {
+    kind: Kind,
+    label: &'static str,
+    colour: &'static str,
+    /// The least width and height of a mark, in pixels.
+    pixels: u32,
+}
 
 /// Draws the first transfers.
 pub(super) fn draw(runs: &[Run]) -> String {
@@ -50,7 +83,8 @@ pub(super) fn draw(runs: &[Run]) -> String {
 }
 
 fn write_legend(svg: &mut Svg) {
-    for (place, (_, label, colour, _)) in (0_u32..).zip(KINDS) {
+    for (place, style) in (0_u32..).zip(KINDS) {
+        let Style { label, colour, .. } = style;
         let x = LEFT + place * 168;
         writeln!(
             svg,
@@ -122,10 +156,10 @@ impl<'a> Panel<'a> {
             svg,
             r#"<text transform="translate(-56 {middle}) rotate(-90)" text-anchor="middle" fill="{GREY}">chunks</text>"#
         );
-        for (kind, _, colour, pixels) in KINDS {
-            match kind {
-                Kind::Arrived => self.write_arrived(svg, colour),
-                kind => self.write_marks(svg, kind, colour, pixels),
+        for style in KINDS {
+            match style.kind {
+                Kind::Arrived => self.write_arrived(svg, style.colour),
+                _ => self.write_marks(svg, &style),
             }
         }
         self.axis.write_ticks(svg, PLOT_HEIGHT, Some("time"));
@@ -137,9 +171,9 @@ impl<'a> Panel<'a> {
 
     /// Writes the marks of one kind. Marks that meet in a column of pixels are joined, because a
     /// trace has far more marks than a picture has pixels.
-    fn write_marks(&self, svg: &mut Svg, kind: Kind, colour: &str, pixels: u32) {
+    fn write_marks(&self, svg: &mut Svg, style: &Style) {
         let mut columns: BTreeMap<u32, [bool; ROWS]> = BTreeMap::new();
-        for mark in self.run.marks(kind) {
+        for mark in self.run.marks(style.kind) {
             let Some(rows) = self.rows(mark) else {
                 continue;
             };
@@ -154,7 +188,7 @@ impl<'a> Panel<'a> {
                 Some((first, run.len(), run[0]))
             });
             for (first, length, _) in rows.by_ref().filter(|(_, _, is_set)| *is_set) {
-                let height = half(length).max(f64::from(pixels));
+                let height = half(length).max(f64::from(style.pixels));
                 let y = half(first) + half(length) / 2.0 - height / 2.0;
                 path += &format!("M{x} {y}v{height}");
             }
@@ -162,7 +196,8 @@ impl<'a> Panel<'a> {
         if path.is_empty() {
             return;
         }
-        let name = format!("{kind:?}").to_lowercase();
+        let Style { colour, pixels, .. } = style;
+        let name = format!("{:?}", style.kind).to_lowercase();
         writeln!(
             svg,
             r#"<path class="{name}" transform="translate(0.5 0)" d="{path}" stroke="{colour}" stroke-width="{pixels}"/>"#

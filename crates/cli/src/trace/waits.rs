@@ -27,30 +27,40 @@ const RECEIVER: [(&str, Span); 1] = [("from the first packet to the end", |messa
     Some((message.first_ms?, message.ended_ms?))
 })];
 
-/// The phases of the messages of a run, from the view of one end: the name of each, the number of messages that have it,
-/// the median, the maximum, and the message with the maximum.
-pub(super) fn phases(run: &Run) -> Vec<[String; 5]> {
+/// A phase of the messages of a run.
+pub(super) struct Phase {
+    pub(super) name: &'static str,
+    /// How many messages have it.
+    pub(super) messages: usize,
+    pub(super) median_ms: f64,
+    pub(super) longest_ms: f64,
+    /// The message for which it was the longest.
+    pub(super) slowest: u64,
+}
+
+/// The phases of the messages of a run, from the view of one end.
+pub(super) fn phases(run: &Run) -> Vec<Phase> {
     let side = run.side();
-    let spans: &[(&str, Span)] = match side {
+    let spans: &[(&'static str, Span)] = match side {
         Side::Sender => &SENDER,
         Side::Receiver => &RECEIVER,
     };
     let messages = || run.messages.iter().filter(|(of, _)| of.side == side);
-    let phase = |&(name, span): &(&str, Span)| {
+    let phase = |&(name, span): &(&'static str, Span)| {
         let times = messages().filter_map(|(of, message)| Some((of.message, span(message)?)));
         // A message did not wait if its first packets left before its clearance was seen.
         let times = times.map(|(of, (from, to))| (of, (to - from).max(0.0)));
         let mut times: Vec<(u64, f64)> = times.collect();
         times.sort_by(|a, b| a.1.total_cmp(&b.1));
-        let (slowest, longest_ms) = times.last()?;
+        let &(slowest, longest_ms) = times.last()?;
         let (_, median_ms) = times[times.len() / 2];
-        Some([
-            name.to_owned(),
-            times.len().to_string(),
-            shown(median_ms),
-            shown(*longest_ms),
-            format!("message {slowest}"),
-        ])
+        Some(Phase {
+            name,
+            messages: times.len(),
+            median_ms,
+            longest_ms,
+            slowest,
+        })
     };
     spans.iter().filter_map(phase).collect()
 }
