@@ -10,7 +10,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 
 use crate::exit::{Exit, Failure, OrExit};
-use crate::memory::proc_value;
+use crate::proc::proc_value;
 
 /// Converts the first Ctrl-C to a flag. The second one ends the program at once. A signal that was
 /// ignored when the program started stays ignored: `nohup` does this for hang-ups.

@@ -16,8 +16,8 @@ use toml::Spanned;
 
 use crate::addresses::parse_destination;
 use crate::exit::{Exit, Failure, OrExit};
-use crate::link_file::in_line;
 use crate::policy::{Reserve, parse_reserve, parse_umask};
+use crate::toml_error::in_line;
 
 /// The longest file. It has room for some thousand peers.
 const MOST_BYTES: u64 = 4 << 20;
@@ -47,7 +47,7 @@ pub(crate) struct SharedPeers(Arc<Mutex<Arc<Peers>>>);
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct Limits {
-    #[serde(deserialize_with = "key")]
+    #[serde(deserialize_with = "read_key")]
     key: Spanned<PublicKey>,
     /// Where the files go; below `--dir` if it is relative.
     #[serde(default)]
@@ -56,28 +56,28 @@ struct Limits {
     #[serde(default)]
     allow_forward: Option<Vec<Destination>>,
     /// The most bytes in the directory.
-    #[serde(default, deserialize_with = "size")]
+    #[serde(default, deserialize_with = "read_size")]
     quota: Option<u64>,
     /// The most files, directories and links in the directory.
-    #[serde(default, deserialize_with = "count")]
+    #[serde(default, deserialize_with = "read_count")]
     max_entries: Option<u32>,
     /// The most bytes of a transfer.
-    #[serde(default, deserialize_with = "size")]
+    #[serde(default, deserialize_with = "read_size")]
     max_bytes: Option<u64>,
     /// The most bytes of a file.
-    #[serde(default, deserialize_with = "size")]
+    #[serde(default, deserialize_with = "read_size")]
     max_file: Option<u64>,
     /// The most files and directories of a transfer.
-    #[serde(default, deserialize_with = "count")]
+    #[serde(default, deserialize_with = "read_count")]
     max_files: Option<u32>,
-    #[serde(default, deserialize_with = "umask")]
+    #[serde(default, deserialize_with = "read_umask")]
     umask: Option<u16>,
-    #[serde(default, deserialize_with = "reserve")]
+    #[serde(default, deserialize_with = "read_reserve")]
     reserve: Option<Reserve>,
     #[serde(default)]
     allow_delete: Option<bool>,
     /// The most transfers at once, and the most connections to `farwrite forward --listen`.
-    #[serde(default, deserialize_with = "count_from_1")]
+    #[serde(default, deserialize_with = "read_count_from_1")]
     max_senders: Option<u32>,
 }
 
@@ -303,33 +303,33 @@ impl<'de> Deserialize<'de> for Destination {
     }
 }
 
-fn key<'de, D: Deserializer<'de>>(from: D) -> Result<Spanned<PublicKey>, D::Error> {
+fn read_key<'de, D: Deserializer<'de>>(from: D) -> Result<Spanned<PublicKey>, D::Error> {
     let text = Spanned::<String>::deserialize(from)?;
     let key = text.get_ref().parse().map_err(de::Error::custom)?;
     Ok(Spanned::new(text.span(), key))
 }
 
-fn size<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+fn read_size<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
     parsed(from, parse_count).map(Some)
 }
 
-fn umask<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u16>, D::Error> {
+fn read_umask<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u16>, D::Error> {
     parsed(from, parse_umask).map(Some)
 }
 
-fn reserve<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Reserve>, D::Error> {
+fn read_reserve<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Reserve>, D::Error> {
     parsed(from, parse_reserve).map(Some)
 }
 
-fn count<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
-    number(from, 0..=u32::MAX).map(Some)
+fn read_count<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
+    read_number(from, 0..=u32::MAX).map(Some)
 }
 
-fn count_from_1<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
-    number(from, 1..=65_535).map(Some)
+fn read_count_from_1<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
+    read_number(from, 1..=65_535).map(Some)
 }
 
-fn number<'de, D: Deserializer<'de>>(
+fn read_number<'de, D: Deserializer<'de>>(
     from: D,
     bounds: RangeInclusive<u32>,
 ) -> Result<u32, D::Error> {

@@ -4,7 +4,7 @@ use clap::Args;
 use farwrite_files::{PeerKey, Policy};
 use farwrite_units::parse::parse_count;
 
-use crate::memory::proc_value;
+use crate::proc::proc_value;
 
 #[derive(Debug, Args)]
 pub(crate) struct PolicyArgs {

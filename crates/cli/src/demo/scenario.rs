@@ -11,7 +11,7 @@ use farwrite_link::LinkConfig;
 
 use super::args::{DemoArgs, DemoLink};
 use crate::exit::{Exit, Failure, OrExit};
-use crate::link_file::losses;
+use crate::link::losses;
 use farwrite_transfer::parity_bytes;
 use farwrite_units::Burst;
 use farwrite_units::show::{Bytes, real};

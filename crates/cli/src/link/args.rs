@@ -11,9 +11,9 @@ use farwrite_units::parse::{parse_bit_errors, parse_duration, parse_loss, parse_
 use farwrite_units::{Burst, input};
 
 use super::changes::{Back, StepAt, parse_back};
+use super::losses;
 use super::quantities::{Addresses, Marks, Queue, parse_policer, parse_reorder, parse_variation};
 use crate::exit::{Exit, Failure, OrExit};
-use crate::link_file::losses;
 
 /// The default queue is a round trip, but at least this time, and the time of this number of full
 /// packets.

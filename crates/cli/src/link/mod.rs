@@ -10,6 +10,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use farwrite_emulator::tun::{TunEmulator, TunEmulatorError};
+use farwrite_link::Loss;
+use farwrite_units::Burst;
 
 pub(crate) use args::LinkArgs;
 
@@ -34,6 +36,15 @@ pub(crate) fn run(args: &LinkArgs, console: &Console) -> Result<ExitCode, Failur
     console.say(show::table(&report));
     let ended = result.map_err(|error| failure(&error));
     console.end(ended, &show::json(&report))
+}
+
+/// The losses of an emulated link: each by itself, or in bursts with the same mean.
+pub(crate) fn losses(loss_packet: f64, burst: Option<Burst>) -> Loss {
+    match burst {
+        Some(Burst::Losses(packets)) => Loss::in_bursts(loss_packet, packets),
+        Some(Burst::Time(time)) => Loss::in_timed_bursts(loss_packet, time),
+        None => Loss::Iid { loss_packet },
+    }
 }
 
 fn failure(error: &TunEmulatorError) -> Failure {

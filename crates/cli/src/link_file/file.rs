@@ -9,8 +9,9 @@ use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 
 use super::{Description, Medium, Unit};
 use crate::exit::{Exit, Failure, OrExit};
+use crate::toml_error::in_line;
 use farwrite_units::Burst;
-use farwrite_units::input::{at_line, read_text};
+use farwrite_units::input::read_text;
 use farwrite_units::parse::{
     parse_chunk, parse_distance, parse_extent, parse_moment, parse_mtu, parse_path_loss,
     parse_path_rate, parse_path_rtt, parse_rtt,
@@ -178,12 +179,6 @@ fn check_either(one: Named<'_>, other: Named<'_>) -> Result<(), String> {
         ));
     }
     Ok(())
-}
-
-/// A description of the error in the file, with its line number.
-pub(crate) fn in_line(text: &str, error: &toml::de::Error) -> String {
-    let start = error.span().map_or(0, |span| span.start);
-    at_line(text, start, error.message())
 }
 
 impl<'de> Deserialize<'de> for Quantity {

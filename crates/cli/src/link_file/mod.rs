@@ -6,12 +6,10 @@ mod save;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use farwrite_link::Loss;
 use farwrite_transfer::Start;
-use farwrite_units::Burst;
 use farwrite_units::show::{real, whole};
 
-pub(crate) use file::{in_line, of_table, parse, read};
+pub(crate) use file::{of_table, parse, read};
 pub(crate) use save::text;
 
 /// The unit that a number of losses counts.
@@ -86,15 +84,6 @@ impl Description {
             rate_bps: whole(self.rate_bps?),
             rtt_ns: whole(self.rtt_s? * 1e9),
         })
-    }
-}
-
-/// The losses of an emulated link: each by itself, or in bursts with the same mean.
-pub(crate) fn losses(loss_packet: f64, burst: Option<Burst>) -> Loss {
-    match burst {
-        Some(Burst::Losses(packets)) => Loss::in_bursts(loss_packet, packets),
-        Some(Burst::Time(time)) => Loss::in_timed_bursts(loss_packet, time),
-        None => Loss::Iid { loss_packet },
     }
 }
 

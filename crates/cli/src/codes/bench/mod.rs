@@ -11,7 +11,8 @@ use serde_json::json;
 
 use crate::console::{Console, Progress};
 use crate::exit::{Exit, Failure};
-use crate::memory::{check_available, proc_value};
+use crate::memory::check_available;
+use crate::proc::proc_value;
 use farwrite_transfer::Cancel;
 use farwrite_units::parse::{List, parse_size};
 use report::{CodeReport, Row};

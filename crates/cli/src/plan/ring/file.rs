@@ -8,7 +8,8 @@ use serde::Deserialize;
 use toml::{Spanned, Table, Value};
 
 use crate::exit::{Exit, Failure, OrExit};
-use crate::link_file::{self, Description, in_line};
+use crate::link_file::{self, Description};
+use crate::toml_error::in_line;
 use farwrite_units::input::{at_line, read_text};
 
 /// A longer file is a different file, given by mistake.
@@ -216,9 +217,9 @@ mod tests {
             SITES | [[path]] | ends = ["a", "x"] | REST => line 2: ends names "x": that is none of the sites
             SITES | [[path]] | from = "a" | REST => line 2: a path has ends
             SITES | PATH | REST | PATH | REST => line 7: the path from a to b is there twice
-            SITES | PATH | rate = "0Gbit" => line 2: the path from a to b: rate = "0Gbit": a rate lies in
-            SITES | PATH | bandwidth = 1 => the path from a to b: unknown field `bandwidth`
-            SITES | PATH | loss_packet = 1.5 => the path from a to b: loss_packet = 1.5: a loss lies in 0 to 0.99
+            SITES | PATH | rate = "0Gbit" | rtt = "9ms" | loss_packet = 1e-4 => line 2: the path from a to b: rate = "0Gbit": a rate lies in
+            SITES | PATH | REST | bandwidth = 1 => the path from a to b: unknown field `bandwidth`
+            SITES | PATH | rate = "1Gbit" | rtt = "9ms" | loss_packet = 1.5 => the path from a to b: loss_packet = 1.5: a loss lies in 0 to 0.99
             SITES | PATH | name = 1 | REST => name = 1: want text
         "#;
         let cases = cases.replace("SITES", SITES.trim());
