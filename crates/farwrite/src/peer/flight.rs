@@ -108,6 +108,7 @@ impl Flight {
         let left = SentTotals {
             sent: self.sent,
             reported_bytes,
+            reported_before_bytes: self.reported_bytes,
             repeated_packets: self.repeated_packets,
         };
         match self.received.take(report, &left) {
@@ -249,6 +250,21 @@ mod tests {
             hear_stale(&mut flight, 2 * RTT + 3 * MS, 119, [108, 13]),
             [120, 108]
         );
+    }
+
+    /// The packets of waiting parity count at once, so that one copy may be more than was sent.
+    #[test]
+    fn late_parity_still_counts_after_a_report_of_more_than_was_sent() {
+        let mut flight = Flight::default();
+        // The last 20 of 100 packets are parity, and 19 of them arrive early.
+        send(&mut flight, 0, 0..100, false);
+        assert_eq!(hear_stale(&mut flight, RTT, 69, [89, 19]), [70, 70]);
+        // The last parity arrives, and a copy.
+        assert_eq!(hear_stale(&mut flight, RTT + MS, 79, [101, 21]), [80, 80]);
+        assert_eq!(flight.excess_reports, 1);
+        send(&mut flight, RTT + 3 * MS, 100..120, false);
+        let newest = hear_stale(&mut flight, 2 * RTT + 3 * MS, 119, [121, 21]);
+        assert_eq!(newest, [120, 119], "the parity beside the copy seems lost");
     }
 
     /// The last packet to arrive may be a late one.

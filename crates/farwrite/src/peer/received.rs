@@ -36,8 +36,16 @@ pub(super) struct SentTotals {
     pub(super) sent: Amount,
     /// Bytes of these up to the newest packet reported.
     pub(super) reported_bytes: u64,
+    /// These bytes at the report before.
+    pub(super) reported_before_bytes: u64,
     /// Packets of which an older copy had left before.
     pub(super) repeated_packets: u64,
+}
+
+impl SentTotals {
+    fn in_flight_bytes(&self) -> u64 {
+        self.sent.bytes.saturating_sub(self.reported_bytes)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,9 +78,8 @@ pub(super) enum CountEffect {
 pub(super) struct Received {
     latest: Option<PeerFeedback>,
     pub(super) delivered: Amount,
-    /// Bytes up to the newest packet of the reports so far.
-    reported_bytes: u64,
-    /// Bytes of copies or late parity that wait for later reports, because they may have left after the newest packet.
+    /// Bytes that wait for later reports, because they are of copies, or of packets that may have
+    /// left after the newest packet reported.
     waiting_bytes: u64,
     /// Packets that may have been sent by this end, and those of them with a congestion mark: those
     /// with new data, and as many without as this end has sent again.
@@ -117,12 +124,11 @@ impl Received {
         let is_excess = !counted.is_within(most);
         let arrived_bytes = match is_excess {
             true => {
-                self.waiting_bytes = 0;
+                self.waiting_bytes = self.waiting_bytes.min(left.in_flight_bytes());
                 left.reported_bytes.saturating_sub(self.delivered.bytes)
             }
             false => self.place(&gained, left).min(most.bytes),
         };
-        self.reported_bytes = self.reported_bytes.max(left.reported_bytes);
         let arrived = Amount {
             packets: counted.packets.min(most.packets),
             bytes: arrived_bytes,
@@ -143,9 +149,11 @@ impl Received {
 
     /// Returns how many of the bytes that a report adds count.
     ///
-    /// Copies must not count in place of packets in flight, and late parity must not count before the packets that left
-    /// before it. Otherwise, what leaves the flight later would seem lost. So both count only in place of bytes that are
-    /// missing up to the newest packet, and the rest waits.
+    /// Copies must not count in place of packets in flight, and late parity must not count before the
+    /// packets that left before it. Otherwise, what leaves the flight later would seem lost. So both
+    /// count only in place of bytes that are missing up to the newest packet, and the rest waits. A
+    /// report does not say how many of its bytes are theirs, so nothing that it adds beside them
+    /// counts beyond the newest packet either.
     fn place(&mut self, gained: &PeerFeedback, left: &SentTotals) -> u64 {
         let unexplained = gained.stale.packets - self.repeats_in(gained, left);
         let unexplained_bytes = part_of(
@@ -153,13 +161,20 @@ impl Received {
             unexplained.min(gained.received_packets),
             gained.received_packets,
         );
+        let most_bytes = left.reported_bytes.saturating_sub(self.delivered.bytes);
         let own_bytes = gained.received_bytes - unexplained_bytes;
-        let passed_bytes = left.reported_bytes.saturating_sub(self.reported_bytes);
-        let missing_bytes = passed_bytes.saturating_sub(own_bytes);
-        let waiting_bytes = self.waiting_bytes.saturating_add(unexplained_bytes);
+        let own_bytes = match unexplained {
+            0 => own_bytes,
+            _ => own_bytes.min(most_bytes),
+        };
+        let passed_bytes = left
+            .reported_bytes
+            .saturating_sub(left.reported_before_bytes);
+        let missing_bytes = passed_bytes.min(most_bytes).saturating_sub(own_bytes);
+        let more_bytes = gained.received_bytes - own_bytes;
+        let waiting_bytes = self.waiting_bytes.saturating_add(more_bytes);
         let placed_bytes = waiting_bytes.min(missing_bytes);
-        let in_flight_bytes = left.sent.bytes.saturating_sub(left.reported_bytes);
-        self.waiting_bytes = (waiting_bytes - placed_bytes).min(in_flight_bytes);
+        self.waiting_bytes = (waiting_bytes - placed_bytes).min(left.in_flight_bytes());
         own_bytes + placed_bytes
     }
 
@@ -253,7 +268,8 @@ mod tests {
         }
     }
 
-    /// Takes a report whose newest packet left with byte `reported_bytes` of the bytes `sent`.
+    /// Takes a report whose newest packet left with byte `reported_bytes` of the bytes `sent`, as if
+    /// no report before had named a packet.
     fn take(
         received: &mut Received,
         report: &PeerFeedback,
@@ -263,6 +279,7 @@ mod tests {
         let left = SentTotals {
             sent,
             reported_bytes,
+            reported_before_bytes: 0,
             repeated_packets: 0,
         };
         received.take(report, &left)
@@ -393,6 +410,28 @@ mod tests {
         assert_eq!(received.delivered, sent);
     }
 
+    /// The share of copies among the packets is not their share of the bytes.
+    #[test]
+    fn copies_of_large_packets_do_not_count_for_packets_in_flight() {
+        let sent = Amount {
+            packets: 109,
+            bytes: 100_000,
+        };
+        let report = |packets, bytes| PeerFeedback {
+            epoch: 1,
+            received_packets: packets,
+            received_bytes: bytes,
+            stale: stale(20, 0),
+            ..PeerFeedback::default()
+        };
+        let mut received = Received::default();
+        // Ten packets of 100 bytes, and 20 copies of 4000 bytes.
+        assert_eq!(take(&mut received, &report(30, 81_000), 1_000, sent), Now);
+        assert_eq!(received.delivered.bytes, 1_000);
+        assert_eq!(take(&mut received, &report(80, 131_000), 51_000, sent), Now);
+        assert_eq!(received.delivered.bytes, 51_000);
+    }
+
     /// The marks on copies are not those of the path.
     #[test]
     fn marks_of_packets_without_new_data_count_for_those_that_were_sent_again() {
@@ -400,6 +439,7 @@ mod tests {
         let left = SentTotals {
             sent: SENT,
             reported_bytes: 30_000,
+            reported_before_bytes: 0,
             repeated_packets: 5,
         };
         let flooded = PeerFeedback {
