@@ -20,8 +20,8 @@ use crate::report::Files;
 use crate::route::RoutedEndpoint;
 use crate::{Error, ErrorKind, TransferHooks};
 
-/// The time limit for connecting with the handshake, for finding the route, and for each message of a list
-/// that is refused.
+/// The time limit for connecting with the handshake, for opening the channel, for the hello of a peer that has
+/// connected, and for finding the route.
 pub const SETUP: Duration = Duration::from_secs(10);
 
 /// The first message of this end, with the capabilities that depend on its settings.
