@@ -157,6 +157,12 @@ impl Connection {
         self.look(|session| session?.notice_after(seen))
     }
 
+    /// How many notices of the program at the other end have come.
+    #[must_use]
+    pub fn notices_heard(&self) -> u64 {
+        self.look(|session| session.map_or(0, |session| session.notices_heard()))
+    }
+
     /// Ends the connection. Messages that are under way are lost: wait for their outcomes before.
     pub fn close(&self) {
         self.0.node.close(self.0.session);

@@ -297,8 +297,9 @@ impl SentMessage {
         self.ticket.too_long()
     }
 
-    /// Waits for the outcome, at most for `limit`, and returns `None` after that. A failed message was
-    /// too long ([`SentMessage::too_long`]), or the connection is over.
+    /// Waits for the outcome, at most for `limit`, and returns `None` after that. A failed message was too long
+    /// for this end or for the peer's buffer ([`SentMessage::too_long`], which may not know it), or the connection is
+    /// over.
     ///
     /// # Errors
     /// [`Error::Endpoint`] if the port has failed permanently.

@@ -581,7 +581,7 @@ impl Session {
                 // The queue pair itself stays until its user closes it: messages may have arrived.
             }
             Message::Left => self.stay_behind(shared),
-            Message::Notice { bytes } => self.hear_notice(bytes),
+            Message::Notice { bytes } => self.hear_notice(bytes)?,
             Message::Bye { cause, reason } => {
                 let why = Ended::ByPeer { cause, reason };
                 let until_ns = shared.now_ns + LINGER_NS;

@@ -77,6 +77,7 @@ impl Session {
         if !matches!(self.phase, Phase::Open) {
             return self.close(shared, ByeCause::Closed, Ended::Closed);
         }
+        self.send_last_notice();
         self.tell(&Message::Left);
         let waits_for = match self.has_repeated(shared) {
             true => WaitsFor::Acknowledgement,

@@ -1,7 +1,7 @@
 //! Notices of the program: short messages that none of its queue pairs delays (P12.6).
 
 use super::Session;
-use crate::message::Message;
+use crate::message::{Malformed, Message};
 
 /// Bytes of the longest notice ([`Connection::notify`](crate::Connection::notify)).
 pub const MAX_NOTICE_BYTES: usize = 2048;
@@ -42,9 +42,19 @@ impl Session {
     }
 
     /// The program need not take notices, so a later one replaces an earlier one.
-    pub(super) fn hear_notice(&mut self, notice: Vec<u8>) {
+    pub(super) fn hear_notice(&mut self, notice: Vec<u8>) -> Result<(), Malformed> {
+        if notice.len() > MAX_NOTICE_BYTES {
+            let length = notice.len();
+            return Err(Malformed::new(format!("a notice of {length} bytes")));
+        }
         self.notices.heard = notice;
         self.notices.count += 1;
+        Ok(())
+    }
+
+    /// How many notices of the peer have come.
+    pub(crate) fn notices_heard(&self) -> u64 {
+        self.notices.count
     }
 
     /// The last notice of the peer, and how many have come, if these are more than `seen`.

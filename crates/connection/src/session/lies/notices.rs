@@ -42,11 +42,27 @@ fn the_last_of_many_notices_is_kept() {
         honest.finish(LONG);
         heard(&liar, b"the end");
     }
-    let [liar, honest] = world.with_liar(true);
-    say(&liar, [notice(vec![1; 20])[..20].to_vec()]);
-    let why = honest.wait_ended(LONG).expect("no failure").expect("over");
-    assert!(matches!(why, Ended::Malformed(_)), "{why}");
+    let cut = notice(vec![1; 20])[..20].to_vec();
+    for lie in [cut, notice(vec![1; MAX_NOTICE_BYTES + 1])] {
+        let [liar, honest] = world.with_liar(true);
+        say(&liar, [lie]);
+        let why = honest.wait_ended(LONG).expect("no failure").expect("over");
+        assert!(matches!(why, Ended::Malformed(_)), "{why}");
+        assert_eq!(honest.notices_heard(), 0);
+    }
     world.works();
+}
+
+#[test]
+fn a_notice_leaves_before_its_end_departs() {
+    let world = World::new();
+    let [liar, honest] = world.with_liar(true);
+    // The first ones keep the last one waiting.
+    for number in 0..100 {
+        honest.notify(vec![number]).expect("short");
+    }
+    honest.depart(LONG);
+    heard(&liar, &[99]);
 }
 
 #[test]
