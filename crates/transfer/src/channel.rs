@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use farwrite::QpOptions;
 use farwrite_connection::{ByeCause, Connection, Ended, Error as ConnectionError};
+use farwrite_files::Message;
 use farwrite_keys::{ChannelMessage, Error as SessionError, Proof, decode, encode};
 use farwrite_stream::{
     ConnectionExt, Error as StreamError, ReadHalf, StreamControl, StreamOptions, WriteHalf,
@@ -377,11 +378,11 @@ impl Reader {
     fn receive<T: ChannelMessage>(&mut self) -> Result<T, ChannelError> {
         let start = Instant::now();
         loop {
-            // A notice comes after what was said before it, unless there is always more of that.
+            // A sign of life does not wait for what the peer said before it, if there is always more of that.
             if self.looked_at.elapsed() >= LOOK_WHEN_BUSY
-                && let Some(notice) = self.next_notice()?
+                && let Some(sign) = self.next_notice(true)?
             {
-                return Ok(notice);
+                return Ok(sign);
             }
             let mut unused = &self.buffer[..];
             let received = self.incoming.take(&mut unused)?;
@@ -400,7 +401,7 @@ impl Reader {
             let read = self.stream.read(&mut self.buffer);
             self.buffer.truncate(read.as_ref().map_or(0, |read| *read));
             if self.buffer.is_empty()
-                && let Some(notice) = self.next_notice()?
+                && let Some(notice) = self.next_notice(false)?
             {
                 return Ok(notice);
             }
@@ -418,14 +419,18 @@ impl Reader {
         }
     }
 
-    /// The last notice of the peer, if it is new.
-    fn next_notice<T: ChannelMessage>(&mut self) -> Result<Option<T>, ChannelError> {
+    /// The last notice of the peer, if it is new. While the reader `is_busy`, an abort is left: it comes after all that
+    /// is on the channel, of which its sender has sent the last.
+    fn next_notice<T: ChannelMessage>(&mut self, is_busy: bool) -> Result<Option<T>, ChannelError> {
         self.looked_at = Instant::now();
-        let notice = self.notices.after(self.heard)?;
-        Ok(notice.map(|(heard, notice)| {
-            self.heard = heard;
-            notice
-        }))
+        let Some(notice) = self.notices.after(self.heard)? else {
+            return Ok(None);
+        };
+        if is_busy && matches!(notice.message, Message::Abort { .. }) {
+            return Ok(None);
+        }
+        self.heard = notice.count;
+        Ok(Some(decode(&notice.bytes)?))
     }
 }
 

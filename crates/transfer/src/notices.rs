@@ -2,13 +2,22 @@
 
 use farwrite_connection::Connection;
 use farwrite_files::{Message, MessageError, due};
-use farwrite_keys::{ChannelMessage, decode, encode};
+use farwrite_keys::{ChannelMessage, Error as SessionError, decode, encode};
 
 use crate::channel::ChannelError;
 
 /// Sends notices to the peer, and has the last one of the peer, also after the end of the connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Notices(pub(crate) Connection);
+
+/// The last notice of the peer.
+pub(crate) struct Heard {
+    /// How many have come.
+    pub(crate) count: u64,
+    pub(crate) bytes: Vec<u8>,
+    /// A sign of life, or an abort.
+    pub(crate) message: Message,
+}
 
 impl Notices {
     /// Sends a notice. It replaces one that has not left, and does not wait.
@@ -21,29 +30,42 @@ impl Notices {
 
     /// Whether more than `seen` notices of the peer have come.
     pub(crate) fn has_after(&self, seen: u64) -> bool {
-        self.0.notice_after(seen).is_some()
+        self.0.notices_heard() > seen
     }
 
-    /// The last notice of the peer, and how many have come, if these are more than `seen`.
+    /// The last notice of the peer, if more than `seen` have come.
     ///
     /// # Errors
-    /// [`ChannelError::Message`].
-    pub(crate) fn after<T: ChannelMessage>(
-        &self,
-        seen: u64,
-    ) -> Result<Option<(u64, T)>, ChannelError> {
-        match self.0.notice_after(seen) {
-            Some((count, notice)) => Ok(Some((count, decode(&notice)?))),
-            None => Ok(None),
+    /// [`ChannelError::Message`], also for a message that must be on the channel (P8.11).
+    pub(crate) fn after(&self, seen: u64) -> Result<Option<Heard>, ChannelError> {
+        let Some((count, bytes)) = self.0.notice_after(seen) else {
+            return Ok(None);
+        };
+        let message: Message = decode(&bytes)?;
+        if !matches!(message, Message::Progress(_) | Message::Abort { .. }) {
+            let why = message.unexpected("a sign of life or an abort").to_string();
+            let (name, came_bytes) = ("notice", bytes.len());
+            return Err(SessionError::Malformed {
+                name,
+                came_bytes,
+                why,
+            }
+            .into());
         }
+        Ok(Some(Heard {
+            count,
+            bytes,
+            message,
+        }))
     }
 
     /// Why the peer has given up, if it has. Then this is its last notice.
     pub(crate) fn abort(&self) -> Option<MessageError> {
         match self.after(0) {
-            Ok(Some((_, abort @ Message::Abort { .. }))) => {
-                Some(abort.unexpected(due::ABOUT_FILES))
-            }
+            Ok(Some(Heard {
+                message: abort @ Message::Abort { .. },
+                ..
+            })) => Some(abort.unexpected(due::ABOUT_FILES)),
             _ => None,
         }
     }

@@ -2,6 +2,8 @@
 
 use std::thread;
 
+use farwrite_files::Cause;
+use farwrite_keys::Text;
 use serde::{Deserialize, Serialize};
 
 use super::*;
@@ -38,6 +40,15 @@ fn channels(meeting: &Meeting) -> [Channel; 2] {
         }
         ends
     })
+}
+
+/// Waits until a notice has come.
+fn wait_for_notice(channel: &Channel) {
+    let start = Instant::now();
+    while !channel.reader.notices.has_after(0) {
+        assert!(start.elapsed() < LONG, "no notice comes");
+        thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// Bytes after a length, as a message begins.
@@ -96,6 +107,50 @@ fn too_long_a_message_is_refused_before_sending() {
     assert!(is_cause, "{error}");
     near.send(&Short(vec![7; 99])).expect("100 bytes");
     assert_eq!(far.recv::<Short>().expect("a message").0, [7; 99]);
+}
+
+/// The reader looks for notices while messages wait that came before an abort.
+#[test]
+fn an_abort_comes_after_what_was_said_before_it() {
+    // More than is read at a time.
+    const MESSAGES: u32 = 20_000;
+    let [mut near, mut far] = channels(&Meeting::new());
+    for index in 0..MESSAGES {
+        near.send(&Message::FileVerified { index }).expect("sent");
+    }
+    near.writer.wait_delivered(|| {}).expect("delivered");
+    let abort = Message::Abort {
+        cause: Cause::Other,
+        reason: Text::new("the disk is gone"),
+    };
+    let notices = near.close_handle().notices();
+    notices.notify(&abort).expect("it is short");
+    wait_for_notice(&far);
+    for want in 0..MESSAGES {
+        if want % (MESSAGES / 2) == 0 {
+            thread::sleep(LOOK_WHEN_BUSY + LOOK);
+        }
+        match far.recv().expect("a message") {
+            Message::FileVerified { index } => assert_eq!(index, want),
+            other => panic!("{other:?} before message {want}"),
+        }
+    }
+    let last = far.recv().expect("the abort");
+    assert!(matches!(last, Message::Abort { .. }), "{last:?}");
+}
+
+#[test]
+fn a_notice_that_must_be_on_the_channel_is_refused() {
+    let [liar, mut honest] = channels(&Meeting::new());
+    let notices = liar.close_handle().notices();
+    notices.notify(&Message::Done).expect("it is short");
+    wait_for_notice(&honest);
+    let error = honest.recv::<Message>().expect_err("no such notice");
+    let is_cause = matches!(
+        error,
+        ChannelError::Message(SessionError::Malformed { name: "notice", .. })
+    );
+    assert!(is_cause, "{error}");
 }
 
 /// The length is refused before the bytes come, and nothing follows a message that is none.
