@@ -53,7 +53,7 @@ enum farwrite_outcome {
  * farwrite keygen makes keys.
  *
  * If both ends set omit_icrc, data packets have no ICRC, which saves about a tenth of the processor time. LoWAR and
- * NetRT boxes need the ICRC, so set it only if there is no such box on the path.
+ * NetRT boxes need the ICRC, so set omit_icrc only if no such box is on the path.
  */
 struct farwrite_keys {
 	size_t size;                  /* the sizeof of this struct */

@@ -365,7 +365,7 @@ mod tests {
         let peers = Peers::parse(&good).expect("good");
         assert_eq!(peers.of(&a).map(|peer| peer.name.as_str()), Some("a"));
         assert!(peers.of(&b).is_none());
-        // Each line has what follows, whose lines a bar divides, and what is told.
+        // Each line has the rest of a file, whose lines a bar divides, and the error.
         let cases = format!(
             r#"
             quota = "much" => line 4: "much"

@@ -134,9 +134,9 @@ impl Connection {
         let _ = self.on_session(move |session, _| session.silence_limit = limit);
     }
 
-    /// Sends a notice to the program at the other end, which reads it with [`Connection::notice_after`]. No queue pair of the
-    /// connection delays it. A notice replaces one of this end that has not left. Does not wait. The last notice leaves
-    /// before a [`Connection::close`] that follows it.
+    /// Sends a notice to the program at the other end, which reads it with [`Connection::notice_after`]. No queue pair
+    /// of the connection delays a notice. A notice replaces one of this end that has not left. The call does not wait.
+    /// The last notice leaves before a later [`Connection::close`] or [`Connection::depart`].
     ///
     /// # Errors
     /// [`Error::Endpoint`] with [`farwrite::Error::TooLong`] for more than [`MAX_NOTICE_BYTES`].
@@ -150,8 +150,8 @@ impl Connection {
         Ok(())
     }
 
-    /// The last notice of the program at the other end, and how many notices have come, if these are more than `seen`. It
-    /// stays when the connection is over.
+    /// How many notices of the program at the other end have come, and the last one, if these are more than `seen`. The
+    /// last notice can also be read when the connection is over.
     #[must_use]
     pub fn notice_after(&self, seen: u64) -> Option<(u64, Vec<u8>)> {
         self.look(|session| session?.notice_after(seen))

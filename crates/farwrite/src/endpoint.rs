@@ -254,8 +254,8 @@ impl<F: Fabric> Endpoint<F> {
     /// go on with smaller packets: the MTU of a queue pair does not change.
     ///
     /// # Errors
-    /// Those of [`Endpoint::destroy_qp`] and [`Endpoint::create_qp`], and [`Error::Fabric`] if another queue pair has its
-    /// place. The old queue pair is gone in any case.
+    /// Those of [`Endpoint::destroy_qp`] and [`Endpoint::create_qp`], and [`Error::Fabric`] if the new one got
+    /// another place. The old queue pair is gone in any case.
     pub fn replace_qp(&mut self, qp: QueuePair, options: QpOptions) -> Result<QueuePair, Error> {
         self.destroy_qp(qp)?;
         // The place that was freed last is taken first.

@@ -365,7 +365,7 @@ impl SdrQp {
     }
 
     /// Returns the next event that the peer caused, if any. There are no events about a receive
-    /// that was completed at this end in the meantime. Of a send that was closed then, there is only a refusal.
+    /// that was completed at this end in the meantime. A send that was closed then has only its refusal.
     pub fn poll_event(&mut self) -> Option<Event> {
         loop {
             let Some(event) = self.events.pop_front() else {

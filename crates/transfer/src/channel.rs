@@ -26,10 +26,9 @@ const NAME: &str = "farwrite files";
 const PREFIX_BYTES: usize = 4;
 /// The most bytes that are read at a time.
 const READ_BYTES: usize = 64 << 10;
-/// The longest time between two looks for a notice while nothing comes on the stream, and between two calls of what a
-/// writer does besides.
+/// The longest time between two looks for a notice on an idle stream, and between two calls of a writer's `meanwhile`.
 const LOOK: Duration = Duration::from_millis(50);
-/// The same while there is always something on the stream.
+/// The time between two looks for a notice while the stream is never idle.
 const LOOK_WHEN_BUSY: Duration = Duration::from_millis(250);
 /// The time limit for the last message, and for the end of the connection, with a peer that may be gone.
 pub(crate) const LAST_MESSAGE: Duration = Duration::from_secs(1);
@@ -283,7 +282,7 @@ impl Channel {
 }
 
 impl CloseHandle {
-    /// What both ends say besides.
+    /// The notices of both ends.
     pub(crate) fn notices(&self) -> Notices {
         Notices(self.connection.clone())
     }
@@ -419,8 +418,8 @@ impl Reader {
         }
     }
 
-    /// The last notice of the peer, if it is new. While the reader `is_busy`, an abort is left: it comes after all that
-    /// is on the channel, of which its sender has sent the last.
+    /// The last notice of the peer, if it is new. While the reader `is_busy`, an abort stays unread: the messages
+    /// that the peer sent before the abort are read first.
     fn next_notice<T: ChannelMessage>(&mut self, is_busy: bool) -> Result<Option<T>, ChannelError> {
         self.looked_at = Instant::now();
         let Some(notice) = self.notices.after(self.heard)? else {

@@ -1,7 +1,7 @@
 //! The one thread that writes to the channel.
 //!
-//! Other threads queue messages in its [`Outbox`]. Four times a second it also says a sign of life, as a notice, so the peer
-//! gets one whatever the channel has to carry, and even if a disk or anything else blocks another thread.
+//! Other threads queue messages in its [`Outbox`]. Four times a second the thread also sends a sign of life, as a notice, so the
+//! peer gets one whatever the channel has to carry, and even if a disk or anything else blocks another thread.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
@@ -183,7 +183,7 @@ impl Outbox {
     }
 }
 
-/// Says a sign of life when it is due.
+/// Sends a sign of life when it is due.
 struct SignsOfLife<'a> {
     shared: &'a Shared,
     own: &'a OwnCounts,
@@ -203,7 +203,7 @@ impl SignsOfLife<'_> {
     }
 }
 
-/// Writes until this end gives up. Without the writer, the stream ends, and so it lives until the peer knows why.
+/// Writes until this end gives up. Returns the writer, because without it the stream ends before the peer knows why.
 fn write_messages(
     mut writer: Writer,
     queued: &Receiver<Message>,

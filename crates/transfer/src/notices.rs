@@ -1,4 +1,4 @@
-//! The notices of a connection: messages that the channel does not delay (P8.13).
+//! The notices of a connection: messages that the channel does not delay (P8.11).
 
 use farwrite_connection::Connection;
 use farwrite_files::{Message, MessageError, due};

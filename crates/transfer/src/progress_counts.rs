@@ -1,6 +1,6 @@
 //! Signs of life: the progress of each end, in numbers that any thread can read at any time.
 //!
-//! The disk's thread and the endpoint's thread write them. The channel writer says them to the
+//! The disk's thread and the endpoint's thread write them. The channel writer sends them to the
 //! peer several times a second. So an end with a slow disk or a blocked terminal still sends them.
 
 use std::sync::atomic::{AtomicU64, Ordering};

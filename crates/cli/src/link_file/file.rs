@@ -272,7 +272,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_told_with_field_and_value() {
-        // Each line has a text, whose lines a semicolon divides, and what is told.
+        // Each line has a file, whose lines a semicolon divides, and the error.
         let cases = r#"
             rate = "400GB/s" => rate = "400GB/s": GB could mean bytes
             rate = -1 => rate = -1: a rate lies in 1kbit to 1000Tbit

@@ -189,7 +189,7 @@ fn write_results(
 ) -> Result<(), Failure> {
     let out = Results(&args.out);
     let json = serde_json::to_string_pretty(report).or_exit(Exit::Other, "writing JSON")?;
-    // First: beside it, `check_out` knows plan.toml as one of results.
+    // It is written first: `check_out` accepts plan.toml only beside results.json.
     out.text("results.json", Some(&json))?;
     out.text("plan.toml", Some(text))?;
     out.text("runs.csv", Some(&tables::runs(report)))?;

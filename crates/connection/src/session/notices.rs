@@ -26,7 +26,7 @@ impl Session {
         self.send_notice();
     }
 
-    /// Sends the notice that waits, unless the peer has not taken many messages before it. Returns whether there was one.
+    /// Sends the waiting notice if the session is open and few messages are unsent. Returns whether a notice was sent.
     pub(super) fn send_notice(&mut self) -> bool {
         let may_leave = self.is_open() && self.queue.unsent() < MOST_UNDER_WAY;
         may_leave && self.send_last_notice()

@@ -92,7 +92,7 @@ pub enum EntryError {
     /// Its time is invalid. The value is the nanoseconds of the time.
     #[error("its time has {0} nanoseconds, want fewer than {NANOS}")]
     Nanos(u32),
-    /// The target of a symbolic link cannot be one. The value is its length in bytes.
+    /// The target of a symbolic link is invalid. The value is its length in bytes.
     #[error("its target has {0} bytes, want 1 to {MAX_TARGET_BYTES}, none of them zero")]
     Target(usize),
     /// It is a hard link to something else than a file that came earlier. The value is the number of that entry.

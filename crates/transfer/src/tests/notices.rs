@@ -59,7 +59,7 @@ fn names() -> Message {
     Message::Extra(vec![vec![7; 4000]; 16])
 }
 
-/// How long each sign of life took and came after the one before, when the abort came, and its reason.
+/// The delay of each sign of life, the time since the one before, when the abort came, and its reason.
 fn hear(mut channel: Channel, start: Instant) -> (Vec<[Duration; 2]>, Instant, String) {
     let mut signs = Vec::new();
     let mut last = start;
@@ -77,7 +77,7 @@ fn hear(mut channel: Channel, start: Instant) -> (Vec<[Duration; 2]>, Instant, S
     }
 }
 
-/// The channel alone holds names of at least 8 s, and data of another connection take a part of the path.
+/// The names on the channel take at least 8 s, and data of another connection take a part of the path.
 #[test]
 fn names_and_data_delay_neither_signs_of_life_nor_an_abort() {
     let meeting = Meeting::new();

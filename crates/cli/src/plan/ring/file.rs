@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_told_with_its_place() {
-        // Each line has a text, whose lines a bar divides, and what is told.
+        // Each line has a file, whose lines a bar divides, and the error.
         let cases = r#"
             sites = ["a"] => sites has 1: a ring has 2 to 64 sites
             sites = ["a", | "a"] => line 2: the site "a" is there twice
