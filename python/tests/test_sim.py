@@ -137,6 +137,8 @@ LONG: dict[str, Any] = {
 
 @pytest.mark.parametrize("of", [sim.run, lambda plan: sim.sweep(plan, progress=False)])
 def test_ctrl_c_ends_a_simulation(of: Any) -> None:
+    # A shell lets what it runs in the background ignore SIGINT, and then Python has no handler.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     main = threading.main_thread().ident
     assert main is not None
     timer = threading.Timer(3, signal.pthread_kill, (main, signal.SIGINT))
