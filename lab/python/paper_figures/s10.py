@@ -74,7 +74,7 @@ def draw(settings: Settings) -> Figure:
         by_loss = time(settings, scheme, message, losses)
         curve(b, losses, by_loss.mean / lossless, style)
         curve(c, losses, by_loss.quantile(0.999) / lossless, style)
-    for split, colour in zip(settings["splits"], SPLITS, strict=True):
+    for split, colour in zip(settings["splits"], SPLITS, strict=False):
         style = {
             "color": colour,
             "marker": "osD^v"[SPLITS.index(colour)],
