@@ -391,22 +391,26 @@ mod tests {
         );
     }
 
+    /// A report of packets of different sizes.
+    fn report_of(packets: u64, bytes: u64) -> PeerFeedback {
+        PeerFeedback {
+            epoch: 1,
+            received_packets: packets,
+            received_bytes: bytes,
+            ..PeerFeedback::default()
+        }
+    }
+
     #[test]
     fn a_packet_that_left_before_this_end_opened_its_state_may_come_later() {
         let sent = Amount {
             packets: 2,
             bytes: 128,
         };
-        let report = |packets, bytes| PeerFeedback {
-            epoch: 1,
-            received_packets: packets,
-            received_bytes: bytes,
-            ..PeerFeedback::default()
-        };
         let mut received = Received::default();
-        assert_eq!(take(&mut received, &report(4, 3_136), 64, sent), Excess);
+        assert_eq!(take(&mut received, &report_of(4, 3_136), 64, sent), Excess);
         // One of 64 bytes, and a late one of 1088 bytes.
-        assert_eq!(take(&mut received, &report(6, 4_288), 128, sent), Excess);
+        assert_eq!(take(&mut received, &report_of(6, 4_288), 128, sent), Excess);
         assert_eq!(received.delivered, sent);
     }
 
@@ -418,11 +422,8 @@ mod tests {
             bytes: 100_000,
         };
         let report = |packets, bytes| PeerFeedback {
-            epoch: 1,
-            received_packets: packets,
-            received_bytes: bytes,
             stale: stale(20, 0),
-            ..PeerFeedback::default()
+            ..report_of(packets, bytes)
         };
         let mut received = Received::default();
         // Ten packets of 100 bytes, and 20 copies of 4000 bytes.
