@@ -70,8 +70,9 @@ impl SendHandle {
         self.shared.outcome.get().copied()
     }
 
-    /// Returns which property of the message differs from what its receiver requires. Returns
-    /// `None` if the message did not fail for that reason, or if the packet that tells the difference was lost.
+    /// Returns which property of the message differs from what its receiver requires.
+    /// Returns `None` if the message failed for another reason, if it did not fail, or if the packet with this reason was
+    /// lost.
     #[must_use]
     pub fn refusal(&self) -> Option<Refusal> {
         self.shared.refusal.get().copied()

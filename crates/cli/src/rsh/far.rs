@@ -127,8 +127,8 @@ fn serve(
     }
 }
 
-/// Reads a line of standard input, and nothing behind it: that belongs to whoever reads next. A line of more than
-/// [`MAX_LINE_BYTES`] is cut there.
+/// Reads a line of standard input. The bytes after the line stay unread for the next reader. A line ends at the latest
+/// after [`MAX_LINE_BYTES`], and its other bytes stay unread too.
 pub(crate) fn line() -> Result<String, Failure> {
     let mut line = Vec::new();
     let mut byte = [0];

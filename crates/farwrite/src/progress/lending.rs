@@ -40,7 +40,7 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// An endpoint, as whoever polls it sees it.
+/// What the thread that polls an endpoint does with it.
 pub(super) trait Polled {
     /// Does what other threads ask for, polls, and runs tasks. Returns when to do it again.
     fn round(&mut self) -> Result<Option<u64>, Error>;

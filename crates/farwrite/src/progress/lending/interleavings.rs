@@ -55,7 +55,7 @@ impl Alarm {
     }
 }
 
-/// Ends the sleep of whoever polls, or the next one.
+/// Ends the sleep of the thread that polls. If no thread sleeps, the next sleep ends at once.
 #[derive(Default)]
 struct Event {
     is_set: Mutex<bool>,
@@ -158,8 +158,8 @@ impl Shared {
         }
     }
 
-    /// As a user that sends a request and waits for the answer. Then a packet comes, of which the system tells only the
-    /// thread that sleeps in a poll.
+    /// A user sends a request and waits for the answer. Then a packet arrives. The system wakes only the thread that
+    /// sleeps in a poll.
     fn ask(&self) {
         self.came.fetch_or(REQUEST, Ordering::AcqRel);
         if !self.lending.poll_once() {
