@@ -5,7 +5,7 @@
 mod misuse_cases;
 
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
@@ -343,7 +343,10 @@ fn valgrind_finds_nothing_at_both_ends() {
         return;
     }
     let options = ["valgrind", "--quiet", "--error-exitcode=9"].map(OsStr::new);
-    let program = [&options[..], &[shared_example().as_os_str()]].concat();
+    let mut suppressions = OsString::from("--suppressions=");
+    suppressions.push(Path::new(CRATE).join("tests/programs/valgrind.supp"));
+    let last = [suppressions.as_os_str(), shared_example().as_os_str()];
+    let program = [&options[..], &last].concat();
     send_a_message(&program, 100_001, "sr-nack");
 }
 
