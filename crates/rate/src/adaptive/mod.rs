@@ -386,6 +386,8 @@ impl Adaptive {
             }
         }
         let window_bytes = match self.state {
+            // Such a train measures nothing, so the sender need not wait for its end. It has one train in flight.
+            State::Probe(probe) if probe.is_interrupted() => probe.train_bytes(),
             // Allow the train, and no packets after it.
             State::Probe(probe) => {
                 let settled_bytes = self.path.reported_bytes().max(self.settled_bytes);

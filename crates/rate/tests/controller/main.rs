@@ -6,6 +6,7 @@ use farwrite_rate::{Adaptive, AdaptiveOptions, Feedback, Newest, Phase, RateCont
 use proptest::prelude::*;
 
 mod silence;
+mod sparse;
 
 const MS: u64 = 1_000_000;
 
