@@ -111,7 +111,12 @@ impl Taken {
     pub fn take(&mut self, endpoint: &mut Endpoint<UdpFabric>) {
         let options = ConnectionOptions::default();
         let stated = ((LISTENER, LISTENER), &options.serves[..]);
-        let taken = reserve(&mut self.keeper, endpoint, options.rate_control, stated);
+        let taken = reserve(
+            &mut self.keeper,
+            endpoint,
+            (options.rate_control, None),
+            stated,
+        );
         self.reserved.push(taken.expect("room").0);
     }
 }

@@ -53,7 +53,9 @@ const ASK_NS: u64 = 1_000_000_000;
 const MOST_SILENCE_NS: u64 = 15_000_000_000;
 
 /// The session queue pair, as P12.5 fixes it for both ends.
-pub(crate) fn session_options(rate_control: RateControl) -> QpOptions {
+/// The round trip is that of the handshake, at the end that has measured it.
+pub(crate) fn session_options(rate_control: RateControl, rtt: Option<Duration>) -> QpOptions {
+    let defaults = QpOptions::default();
     let sdr = QpConfig {
         mtu: SESSION_MTU,
         slots: 32,
@@ -65,7 +67,8 @@ pub(crate) fn session_options(rate_control: RateControl) -> QpOptions {
         sdr,
         rate_control,
         sealing: Sealing::Required,
-        ..QpOptions::default()
+        initial_rtt: rtt.unwrap_or(defaults.initial_rtt),
+        ..defaults
     }
 }
 

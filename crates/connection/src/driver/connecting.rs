@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use farwrite::routes::Role;
-use farwrite::{Endpoint, RealTime, UdpFabric};
+use farwrite::{Endpoint, UdpFabric};
 use slab::Slab;
 
 use super::{Driver, reserve};
@@ -126,6 +126,7 @@ impl Driver {
     pub(super) fn receive_as_initiator(
         &mut self,
         endpoint: &mut Endpoint<UdpFabric>,
+        now_ns: u64,
         local: SocketAddr,
         (from, number): (SocketAddr, u64),
         bytes: &[u8],
@@ -133,12 +134,11 @@ impl Driver {
         let Some(key) = self.attempts.find(number) else {
             return false;
         };
-        let now_ns = endpoint.fabric().now_ns();
         let Some(attempt) = self.attempts.all.get_mut(key) else {
             return false;
         };
         if let Some((at, payload)) = attempt.initiator.receive(now_ns, from, bytes)
-            && let Err(error) = self.answered(endpoint, key, (at, (from, local)), &payload)
+            && let Err(error) = self.answered(endpoint, now_ns, key, (at, (from, local)), &payload)
             && let Some(attempt) = self.attempts.all.get_mut(key)
         {
             attempt.failed.get_or_insert(error);
@@ -154,11 +154,11 @@ impl Driver {
     fn answered(
         &mut self,
         endpoint: &mut Endpoint<UdpFabric>,
+        now_ns: u64,
         key: usize,
         (at, seen): (SocketAddr, Flow),
         payload: &[u8],
     ) -> Result<(), Error> {
-        let now_ns = endpoint.fabric().now_ns();
         let theirs = Introduction::decode(payload)?;
         let purpose = self.options.purpose;
         if !theirs.purposes.contains(&purpose) {
@@ -174,10 +174,9 @@ impl Driver {
         };
         let rtt = Duration::from_nanos(attempt.initiator.rtt_ns());
         let peer = (at, attempt.peer.clone(), rtt);
-        let rate_control = self.options.rate_control;
+        let known = (self.options.rate_control, Some(rtt));
         let stated = (seen, &[purpose][..]);
-        let (reserved, mut introduction) =
-            reserve(&mut self.keeper, endpoint, rate_control, stated)?;
+        let (reserved, mut introduction) = reserve(&mut self.keeper, endpoint, known, stated)?;
         let theirs = (&theirs, purpose);
         let session = self.join(endpoint, reserved, Role::Initiator, peer, theirs)?;
         if let Some(session) = self.sessions.get_mut(session) {

@@ -124,7 +124,13 @@ impl Driver {
         let reserved = if listening.has_room(&asked, self.options.backlog) {
             let options = &self.options;
             let stated = ((packet.src, packet.dst), &options.serves[..]);
-            reserve(&mut self.keeper, endpoint, options.rate_control, stated).ok()
+            reserve(
+                &mut self.keeper,
+                endpoint,
+                (options.rate_control, None),
+                stated,
+            )
+            .ok()
         } else {
             None
         };

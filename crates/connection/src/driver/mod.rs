@@ -108,11 +108,13 @@ impl Driver {
     /// Follows each poll of the endpoint. Returns when to call again. Sessions have tasks of their own
     /// ([`Driver::take_new`]).
     pub(crate) fn poll(&mut self, endpoint: &mut Endpoint<UdpFabric>) -> TaskState {
+        let packets = endpoint.fabric().take_handshake_packets();
+        // One time for all that follows: what a packet makes due leaves in this poll.
         let now_ns = endpoint.fabric().now_ns();
-        for packet in endpoint.fabric().take_handshake_packets() {
+        for packet in packets {
             let number = handshake::number(&packet.bytes).unwrap_or(0);
             let from = (packet.src, number);
-            if !self.receive_as_initiator(endpoint, packet.dst, from, &packet.bytes) {
+            if !self.receive_as_initiator(endpoint, now_ns, packet.dst, from, &packet.bytes) {
                 self.receive_as_responder(endpoint, now_ns, &packet);
             }
         }
@@ -321,11 +323,11 @@ impl Driver {
 pub(crate) fn reserve(
     keeper: &mut RouteKeeper,
     endpoint: &mut Endpoint<UdpFabric>,
-    rate_control: RateControl,
+    (rate_control, rtt): (RateControl, Option<Duration>),
     (seen, purposes): (Flow, &[Purpose]),
 ) -> Result<(Reserved, Introduction), Error> {
     let (_, local) = seen;
-    let qp = endpoint.create_qp(session_options(rate_control))?;
+    let qp = endpoint.create_qp(session_options(rate_control, rtt))?;
     let mut offered = || -> Result<(RouteId, QpInfo, RouteOffer), Error> {
         let info = endpoint.qp_info(qp)?;
         let (route, mut offer) = keeper.offer(endpoint)?;

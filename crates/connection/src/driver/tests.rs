@@ -1,9 +1,11 @@
-//! What the connections of one endpoint cost each other.
+//! In which order packets leave, and what the connections of one endpoint cost each other.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use farwrite::QpOptions;
+use farwrite::fabric::udp::HANDSHAKE_PACKET;
 use farwrite_keys::Psk;
 
 use crate::{Connection, ConnectionOptions, Keys, Listener, MessageOptions, connect};
@@ -47,4 +49,45 @@ fn idle_connections_cost_nothing_in_a_poll() {
     }
     let cost = visits(&idle[1]) - before;
     assert!(cost < EXCHANGES / 10, "{cost} visits");
+}
+
+/// Passes datagrams on between the first end that sends and the one at `to`. Reports the first two bytes of those to
+/// it, in their order. Ends when nobody takes the reports.
+fn relay(socket: &UdpSocket, to: SocketAddr, seen: &mpsc::Sender<[u8; 2]>) {
+    let (mut buffer, mut first) = ([0; 1 << 16], None);
+    while let Ok((length, from)) = socket.recv_from(&mut buffer) {
+        let packet = &buffer[..length];
+        let sent = if from == to {
+            first.map(|first| socket.send_to(packet, first))
+        } else {
+            first = Some(from);
+            if seen.send([packet[0], packet[1]]).is_err() {
+                return;
+            }
+            Some(socket.send_to(packet, to))
+        };
+        if let Some(sent) = sent {
+            sent.expect("sent");
+        }
+    }
+}
+
+/// The responder cannot use a packet of the route or of the session before the proof, so none leaves before it.
+#[test]
+fn the_proof_leaves_before_all_that_needs_it() {
+    const PROOF: [u8; 2] = [HANDSHAKE_PACKET, 4];
+    let keys = Keys::of_psk(&Psk::generate().expect("randomness"));
+    let options = ConnectionOptions::default();
+    let listener = Listener::bind((Ipv4Addr::LOCALHOST, 0), &keys, &options).expect("a port");
+    let to = listener.local_addr();
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let at = socket.local_addr().expect("an address").to_string();
+    let (sender, seen) = mpsc::channel();
+    std::thread::spawn(move || relay(&socket, to, &sender));
+    let connected = connect(&at, &keys, "", &options).expect("connected");
+    let first = seen
+        .iter()
+        .find(|kind| kind[0] != HANDSHAKE_PACKET || *kind == PROOF);
+    assert_eq!(first, Some(PROOF));
+    drop(connected);
 }
