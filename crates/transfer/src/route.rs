@@ -170,11 +170,13 @@ impl RoutedEndpoint {
         Ok((qp, self.endpoint.qp_info(qp)?))
     }
 
-    /// Polls the endpoint and maintains the route. Then sleeps, for a moment at most, until there is more to do or
-    /// `reader` has something, and polls again. So the caller sees what has ended the sleep.
+    /// Polls the endpoint and maintains the route. Where this hears nothing, sleeps, for a moment at most, until there is
+    /// more to do or `reader` has something, and polls again. So the caller sees all that has come before the next
+    /// sleep.
     pub(crate) fn step(&mut self, reader: &Reader) -> Result<(), Error> {
+        let before = self.heard_packets();
         let next_ns = self.poll()?;
-        if reader.is_ready(&self.waker) {
+        if reader.is_ready(&self.waker) || self.heard_packets() != before {
             return Ok(());
         }
         self.wait(next_ns)?;
