@@ -50,6 +50,8 @@ _PARTS = {
 def main():
     """Runs the requested parts."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    # A shell's command in the background ignores SIGINT, and so would the links, which SIGINT ends.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     parser = argparse.ArgumentParser(description="Benchmarks over an emulated path.")
     # Shells of other directories start the programs too.
     parser.add_argument("--programs", type=lambda text: pathlib.Path(text).resolve(), required=True)

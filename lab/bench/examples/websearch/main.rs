@@ -13,6 +13,7 @@ mod results;
 #[path = "../common/rows.rs"]
 mod rows;
 
+use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -31,9 +32,6 @@ const CORE_BPS: u64 = 100_000_000_000;
 const RKEY: u32 = 1;
 /// Flows up to this length are short.
 const SHORT_BYTES: u64 = 100_000;
-/// Of the first set of flows.
-const SEED: u64 = 5;
-
 /// A flow of the workload.
 #[derive(Clone, Copy)]
 struct Flow {
@@ -77,6 +75,9 @@ struct Args {
     /// Sets of flows
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=64))]
     seeds: u64,
+    /// Seed of the first set; others follow it
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(..1 << 32))]
+    first_seed: u64,
     /// Write the results as rows
     #[arg(long)]
     csv: Option<PathBuf>,
@@ -103,12 +104,14 @@ impl Args {
 
 fn main() {
     let args = Args::parse();
-    let (size, seeds) = (args.size(), args.seeds);
+    let size = args.size();
+    let seeds = args.first_seed..args.first_seed + args.seeds;
     let count = usize::from(args.flows);
     let began = Instant::now();
     let rows = Rows::new();
     for (load, buffer_kib) in args.settings() {
-        let sets: Vec<_> = (SEED..SEED + seeds)
+        let sets: Vec<_> = seeds
+            .clone()
             .map(|seed| workload(size, load, count, seed))
             .collect();
         let scene = Scene {
@@ -116,9 +119,10 @@ fn main() {
             ..Scene::spines(size.cores, Policy::Ecmp)
         };
         println!(
-            "{} servers, load {load}, {buffer_kib} KiB, {count} flows, {seeds} seeds; times in us\n\
+            "{} servers, load {load}, {buffer_kib} KiB, {count} flows, {} seeds; times in us\n\
              {:<22} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",
             size.hosts(),
+            args.seeds,
             "",
             "short",
             "change",
@@ -135,7 +139,7 @@ fn main() {
             hosts => format!("{hosts} servers, "),
         };
         let name = format!("{servers}load {load}, {buffer_kib} KiB");
-        let panel = rows.panel("N10", &name, &conditions(size, &scene, count, seeds));
+        let panel = rows.panel("N10", &name, &conditions(size, &scene, count, &seeds));
         let netrt = |products| Repair::NetRt(scene.netrt(products));
         // All that fits into the path without queues, as IRN limits itself.
         let narrow = Some(scene.path().round_trip_packets());
@@ -170,10 +174,12 @@ fn main() {
 }
 
 /// The network and its flows, for a person.
-fn conditions(size: Size, scene: &Scene, flows: usize, seeds: u64) -> String {
-    let seeds = match seeds {
-        1 => format!("seed {SEED}"),
-        _ => format!("seeds {SEED} to {}", SEED + seeds - 1),
+fn conditions(size: Size, scene: &Scene, flows: usize, seeds: &Range<u64>) -> String {
+    let (first, last) = (seeds.start, seeds.end - 1);
+    let seeds = if first == last {
+        format!("seed {first}")
+    } else {
+        format!("seeds {first} to {last}")
     };
     format!(
         "{} servers in {} racks at {} Gbit/s, {} core switches at {} Gbit/s, MTU of {} bytes, ECMP, \
