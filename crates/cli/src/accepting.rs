@@ -51,6 +51,14 @@ pub(crate) struct Accepting {
 }
 
 impl Accepting {
+    /// Those who hold a key that this program has made or was told.
+    pub(crate) fn of_psk(psk: Psk) -> Self {
+        Self {
+            psk: Some(psk),
+            ..Self::default()
+        }
+    }
+
     /// Reads the keys and the peers, or makes a key or a code. Ctrl-C sets the flag from now on, and a hang-up, too,
     /// unless there is a file of peers.
     ///

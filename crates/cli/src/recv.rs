@@ -35,7 +35,7 @@ use crate::exit::{Exit, Failure, OrExit};
 use crate::pipe::{self, PipeReceiver};
 use crate::policy::PolicyArgs;
 use crate::probe::{self, Answering};
-use crate::serving::{Admitting, Serving, Until};
+use crate::serving::{Serving, Until};
 use crate::supervisor::Supervisor;
 use crate::trace::{TraceArgs, Tracing};
 use crate::transfer_metrics::{MetricsArgs, Watch};
@@ -180,8 +180,7 @@ pub(crate) fn run(args: &RecvArgs, console: &Console) -> Result<ExitCode, Failur
     args.device.check()?;
     let (accepting, cancel) = Accepting::prepare(&args.accepts(Some(&args.dir)), console)?;
     let port = reserve(args.listen)?;
-    let keys = accepting.keys();
-    let listener = listen(&port, &keys, args.serves_too())?;
+    let listener = listen(&port, &accepting.keys(), args.serves_too())?;
     let outputs = Outputs::start(args, console)?;
     let local = port.local_addr();
     let (at, into) = (shown(&local), args.dir.display());
@@ -192,17 +191,10 @@ pub(crate) fn run(args: &RecvArgs, console: &Console) -> Result<ExitCode, Failur
         true => Until::First,
         false => Until::Interrupted,
     };
-    let admitting = Admitting {
-        keys,
-        peers: accepting.peers().clone(),
-        holders: accepting.holders(),
-    };
-    let look = || accepting.look(&listener, console);
-    let admitting = (&admitting, &look as &(dyn Fn() + Sync));
-    receive_from(
+    receive(
         (args, until, outputs),
         (&listener, &port),
-        admitting,
+        &accepting,
         &cancel,
         console,
     )
@@ -234,28 +226,8 @@ pub(crate) fn listen(
     listener.or_fail("listening").map(Arc::new)
 }
 
-/// Receives by a listener at a port that this program holds. Returns the exit code.
-pub(crate) fn receive(
-    args: &RecvArgs,
-    until: Until,
-    (listener, port): (&Arc<Listener>, &ReservedPort),
-    admitting: &Admitting,
-    cancel: &Cancel,
-    console: &Console,
-) -> Result<ExitCode, Failure> {
-    let outputs = Outputs::start(args, console)?;
-    let admitting = (admitting, &(|| {}) as &(dyn Fn() + Sync));
-    receive_from(
-        (args, until, outputs),
-        (listener, port),
-        admitting,
-        cancel,
-        console,
-    )
-}
-
 /// Where a receiver writes what happens, beside the console.
-struct Outputs {
+pub(crate) struct Outputs {
     audit: Arc<Audit>,
     trace: Tracing,
     watch: Watch,
@@ -263,7 +235,7 @@ struct Outputs {
 
 impl Outputs {
     /// Opens them, so that what is wrong with one of them ends the program before it says that it listens.
-    fn start(args: &RecvArgs, console: &Console) -> Result<Self, Failure> {
+    pub(crate) fn start(args: &RecvArgs, console: &Console) -> Result<Self, Failure> {
         Ok(Self {
             audit: Arc::new(Audit::start(args.audit.clone(), console.clone())?),
             trace: args.trace.start()?,
@@ -272,10 +244,11 @@ impl Outputs {
     }
 }
 
-fn receive_from(
+/// Receives by a listener at a port that this program holds. Returns the exit code.
+pub(crate) fn receive(
     (args, until, outputs): (&RecvArgs, Until, Outputs),
     (listener, port): (&Arc<Listener>, &ReservedPort),
-    (admitting, reload): (&Admitting, &(dyn Fn() + Sync)),
+    accepting: &Accepting,
     cancel: &Cancel,
     console: &Console,
 ) -> Result<ExitCode, Failure> {
@@ -290,7 +263,7 @@ fn receive_from(
         max_files: args.policy.max_files,
         names: args.names.clone(),
         max_delete: args.max_delete,
-        policy: match args.peer.or(admitting.holders) {
+        policy: match args.peer.or(accepting.holders()) {
             Some(peer) => args.policy.resuming(peer),
             None => args.policy.policy(),
         },
@@ -301,7 +274,7 @@ fn receive_from(
     let (audit, trace) = (outputs.audit, outputs.trace);
     let observer = Arc::<Audit>::clone(&audit);
     let limits = match args.peers {
-        Some(_) => admitting.peers.limits(places),
+        Some(_) => accepting.peers().limits(places),
         None => places.into(),
     };
     let slots = Places::new(limits);
@@ -320,10 +293,10 @@ fn receive_from(
         trace: &trace,
         console,
         begun: AtomicU64::new(0),
-        peers: &admitting.peers,
+        accepting,
+        listener,
         audit: &audit,
         supervisor: &supervisor,
-        reload,
         resumes: args.policy.resumes(),
         is_dry_run: args.dry_run,
     };

@@ -8,18 +8,19 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use farwrite::ReservedPort;
-use farwrite_connection::{Connection, Keys, Purpose};
+use farwrite_connection::{Connection, Listener, Purpose};
 use farwrite_files::PeerKey;
-use farwrite_keys::{Proof, Psk};
+use farwrite_keys::Proof;
 use farwrite_transfer::{
     self as transfer, Admission, Cancel, Client, Error as TransferError, ErrorKind, MemoryPool,
     Place, Places, ReceiveSettings, TransferHooks, Unfinished, VerbsConfig,
 };
 
+use crate::accepting::Accepting;
 use crate::audit::Audit;
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
-use crate::peers::{Peer, SharedPeers};
+use crate::peers::Peer;
 use crate::pipe::{Store, keep};
 use crate::supervisor::Supervisor;
 use crate::trace::Tracing;
@@ -53,26 +54,6 @@ pub(crate) fn is_unmet<T>(ended: &Result<T, Unfinished>) -> bool {
     })
 }
 
-/// Whom a receiver admits.
-pub(crate) struct Admitting {
-    pub(crate) keys: Keys,
-    /// Those of the file of peers.
-    pub(crate) peers: SharedPeers,
-    /// Those who hold the pre-shared key, for files that they go on with.
-    pub(crate) holders: Option<PeerKey>,
-}
-
-impl Admitting {
-    /// Those who hold a pre-shared key.
-    pub(crate) fn of(psk: &Psk) -> Self {
-        Self {
-            keys: Keys::of_psk(psk),
-            peers: SharedPeers::default(),
-            holders: Some(PeerKey::of_psk(psk)),
-        }
-    }
-}
-
 /// What all transfers of a receiver use.
 pub(crate) struct Serving<'a> {
     pub(crate) directory: &'a Path,
@@ -89,11 +70,10 @@ pub(crate) struct Serving<'a> {
     pub(crate) console: &'a Console,
     /// Transfers that have begun.
     pub(crate) begun: AtomicU64,
-    pub(crate) peers: &'a SharedPeers,
+    pub(crate) accepting: &'a Accepting,
+    pub(crate) listener: &'a Listener,
     pub(crate) audit: &'a Audit,
     pub(crate) supervisor: &'a Supervisor,
-    /// Reads the file of peers again, if the user wants that.
-    pub(crate) reload: &'a (dyn Fn() + Sync),
     /// Whether interrupted files are kept.
     pub(crate) resumes: bool,
     /// Whether the user of this end wants a dry run, so that nothing else may come.
@@ -145,7 +125,7 @@ impl Serving<'_> {
         let start = Instant::now();
         admission.wait_while(self.cancel, || {
             self.supervisor.alive();
-            (self.reload)();
+            self.accepting.look(self.listener, self.console);
             match limit.is_some_and(|limit| start.elapsed() >= limit) {
                 true => Err(TransferError::new(
                     ErrorKind::Unreachable,
@@ -225,7 +205,7 @@ impl Serving<'_> {
         let Proof::Identity(key) = proof else {
             return None;
         };
-        self.peers.get().of(&key).cloned()
+        self.accepting.peers().get().of(&key).cloned()
     }
 
     fn serve(

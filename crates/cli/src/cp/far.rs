@@ -15,10 +15,10 @@ use zeroize::Zeroizing;
 use super::meeting::{self, Meeting};
 use super::relay::{Out, Relay};
 use super::{FAR_GREETING, FAR_VERSION, file, receiver, reserve, sender};
+use crate::accepting::Accepting;
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::send::{self, Sending};
-use crate::serving::Admitting;
 use crate::serving::Until;
 use crate::{interrupt, recv, rsh};
 
@@ -77,9 +77,9 @@ fn receive(
     let receiver = receiver(words)?.through_remote_shell(b"");
     recv::check_directory(receiver.dir())?;
     let held = reserve(port)?;
-    let admitting = Admitting::of(&psk);
+    let accepting = Accepting::of_psk(psk);
     // The other end comes as soon as it knows where.
-    let listener = recv::listen(&held, &admitting.keys, [])?;
+    let listener = recv::listen(&held, &accepting.keys(), [])?;
     let meeting = Meeting::of_far(held.local_addr());
     greet(&mut pipe, Some(&meeting))?;
     let (cancel, flag) = interrupt::catch_with_flag()?;
@@ -92,11 +92,11 @@ fn receive(
     });
     // From now on, the end that the user has started says what happens.
     silence_standard_error()?;
+    let outputs = recv::Outputs::start(&receiver, console)?;
     let ended = recv::receive(
-        &receiver,
-        Until::Interrupted,
+        (&receiver, Until::Interrupted, outputs),
         (&listener, &held),
-        &admitting,
+        &accepting,
         &cancel,
         console,
     );

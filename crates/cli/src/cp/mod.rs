@@ -21,14 +21,15 @@ use farwrite_stream::SchemeSetting;
 use farwrite_transfer::{Error as TransferError, ErrorKind};
 use farwrite_units::parse::{parse_rate, parse_timeout};
 
+use crate::accepting::Accepting;
 use crate::addresses::at_any;
 use crate::args::{Cli, Command};
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
-use crate::recv::{self, RecvArgs};
+use crate::recv::{self, Outputs, RecvArgs};
 use crate::rsh::Settings;
 use crate::send::{self, SendArgs, Sending};
-use crate::serving::{Admitting, Until};
+use crate::serving::Until;
 use crate::tree_args::TreeArgs;
 use crate::{interrupt, key};
 pub(crate) use far::{FarArgs, greet, run_far};
@@ -326,9 +327,9 @@ impl CpArgs {
         let port = reserve(self.port)?;
         let meeting = Meeting::here(port.local_addr(), None);
         let psk = key::make()?;
-        let admitting = Admitting::of(&psk);
+        let accepting = Accepting::of_psk(psk.clone());
         // The other end comes as soon as it knows where.
-        let listener = recv::listen(&port, &admitting.keys, [])?;
+        let listener = recv::listen(&port, &accepting.keys(), [])?;
         let mut words: Vec<OsString> = vec!["send".into()];
         words.extend(self.of_sender()?);
         words.push("--".into());
@@ -350,11 +351,11 @@ impl CpArgs {
             of_thread.store(true, Ordering::Relaxed);
             flag.store(true, Ordering::Relaxed);
         });
+        let outputs = Outputs::start(&receiver, console)?;
         let received = recv::receive(
-            &receiver,
-            Until::FirstMet,
+            (&receiver, Until::FirstMet, outputs),
             (&listener, &port),
-            &admitting,
+            &accepting,
             &cancel,
             console,
         );
