@@ -13,7 +13,7 @@ use farwrite::fabric::contract::Waker;
 use farwrite_files::Message;
 use farwrite_keys::Text;
 
-use crate::channel::{ChannelError, CloseHandle, LAST_MESSAGE, Writer};
+use crate::channel::{Channel, ChannelError, CloseHandle, LAST_MESSAGE, Reader, Writer};
 use crate::hooks::{CANCEL_PERIOD, Cancel};
 use crate::notices::Notices;
 use crate::progress_counts::OwnCounts;
@@ -73,15 +73,16 @@ impl Shared {
 pub(crate) struct Closed;
 
 impl ChannelWriter {
-    /// Starts the thread. [`Outbox::check`] fails if the channel does not accept a message within
-    /// `timeout`. The thread waits for longer: a receiver with a slow disk stops reading, and
-    /// continues later.
+    /// Starts the thread, which tells the peer the counts of `heartbeat`. [`Outbox::check`] fails if
+    /// the channel does not accept a message within `timeout`. The thread waits for longer: a receiver
+    /// with a slow disk stops reading, and continues later.
     pub(crate) fn start(
-        writer: Writer,
-        close_handle: CloseHandle,
-        heartbeat: Arc<OwnCounts>,
+        channel: Channel,
+        heartbeat: &Arc<OwnCounts>,
         timeout: Duration,
-    ) -> Result<(Self, Outbox), Error> {
+    ) -> Result<(Self, Reader, Outbox), Error> {
+        let close_handle = channel.close_handle();
+        let (reader, writer) = channel.split();
         let (queue, queued) = sync_channel(QUEUED);
         let shared = Arc::new(Shared {
             notices: close_handle.notices(),
@@ -91,20 +92,17 @@ impl ChannelWriter {
             is_done_there: AtomicBool::new(false),
             when_done: OnceLock::new(),
         });
-        let of_thread_too = Arc::clone(&shared);
-        let write = move || write_messages(writer, &queued, &of_thread_too, &heartbeat);
+        let (of_thread_too, own) = (Arc::clone(&shared), Arc::clone(heartbeat));
+        let write = move || write_messages(writer, &queued, &of_thread_too, &own);
         let thread = start_thread("channel-writer", write)?;
-        let outbox = Outbox {
-            queue,
-            shared: Arc::clone(&shared),
-        };
+        let outbox = Outbox { queue, shared };
         let channel_writer = Self {
             thread,
             // As long as an outbox exists, the thread waits for messages.
             outbox: outbox.clone(),
             close_handle,
         };
-        Ok((channel_writer, outbox))
+        Ok((channel_writer, reader, outbox))
     }
 
     /// Ends the channel, and with it the thread that reads from it. After a failure, the peer first
@@ -249,7 +247,6 @@ mod tests {
     use farwrite_files::Cause;
 
     use super::*;
-    use crate::Channel;
     use crate::tests::Meeting;
 
     const TIMEOUT: Duration = Duration::from_millis(200);
@@ -266,11 +263,8 @@ mod tests {
             let channel = Channel::accept(&connection, Duration::from_secs(60));
             let channel = channel.expect("no error").expect("a channel");
             let (mut reader, _writer) = peer.join().expect("no panic").split();
-            let close_handle = channel.close_handle();
-            let (_reader, writer) = channel.split();
-            let heartbeat = Arc::new(OwnCounts::default());
-            let (channel_writer, outbox) =
-                ChannelWriter::start(writer, close_handle, heartbeat, TIMEOUT).expect("a thread");
+            let started = ChannelWriter::start(channel, &Arc::default(), TIMEOUT);
+            let (channel_writer, _reader, outbox) = started.expect("a thread");
             let of_thread_too = outbox.clone();
             let sending = scope.spawn(move || {
                 for _ in 0..MESSAGES {

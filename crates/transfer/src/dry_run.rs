@@ -116,11 +116,8 @@ fn over<T>(
     timeout: Duration,
     work: impl FnOnce(&mut Reader, &Outbox, &Arc<OwnCounts>) -> Result<T, Error>,
 ) -> Result<T, Error> {
-    let close_handle = channel.close_handle();
-    let (mut reader, writer) = channel.split();
     let heartbeat = Arc::<OwnCounts>::default();
-    let (channel_writer, outbox) =
-        ChannelWriter::start(writer, close_handle, Arc::clone(&heartbeat), timeout)?;
+    let (channel_writer, mut reader, outbox) = ChannelWriter::start(channel, &heartbeat, timeout)?;
     let result = work(&mut reader, &outbox, &heartbeat);
     channel_writer.end(&result);
     result

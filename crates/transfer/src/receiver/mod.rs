@@ -121,15 +121,9 @@ pub fn receive(
     let settings = &settings;
     let channel = sender.into_channel();
     let ends = (channel.local_addr(), channel.peer_addr());
-    let close_handle = channel.close_handle();
-    let (mut reader, writer) = channel.split();
     let heartbeat = Arc::<OwnCounts>::default();
-    let (channel_writer, outbox) = ChannelWriter::start(
-        writer,
-        close_handle,
-        Arc::clone(&heartbeat),
-        settings.timeout,
-    )?;
+    let (channel_writer, mut reader, outbox) =
+        ChannelWriter::start(channel, &heartbeat, settings.timeout)?;
     let reception = Reception {
         outbox,
         heartbeat,

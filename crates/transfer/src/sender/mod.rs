@@ -136,15 +136,9 @@ fn send_over(
     let receiver = Waiting::new(channel.peer_addr().into(), key, settings.timeout);
     loop {
         let ends = (channel.local_addr(), channel.peer_addr());
-        let close_handle = channel.close_handle();
-        let (mut reader, writer) = channel.split();
         let heartbeat = Arc::<OwnCounts>::default();
-        let (channel_writer, outbox) = ChannelWriter::start(
-            writer,
-            close_handle,
-            Arc::clone(&heartbeat),
-            settings.timeout,
-        )?;
+        let (channel_writer, mut reader, outbox) =
+            ChannelWriter::start(channel, &heartbeat, settings.timeout)?;
         let channel_ends = (&mut reader, &outbox);
         let negotiated = negotiate(channel_ends, ends, &mut source, settings, hooks);
         if let Err(error) = &negotiated

@@ -88,11 +88,9 @@ fn names_and_data_delay_neither_signs_of_life_nor_an_abort() {
     thread::scope(|scope| {
         scope.spawn(move || while from.send(&names()).is_ok() {});
         scope.spawn(move || while to.recv::<Message>().is_ok() {});
-        let close_handle = near.close_handle();
-        let (_reader, writer) = near.split();
         let own = Arc::<OwnCounts>::default();
-        let started = ChannelWriter::start(writer, close_handle, Arc::clone(&own), TIMEOUT);
-        let (channel_writer, outbox) = started.expect("a thread");
+        let started = ChannelWriter::start(near, &own, TIMEOUT);
+        let (channel_writer, _reader, outbox) = started.expect("a thread");
         scope.spawn(move || while outbox.send(names()).is_ok() {});
         let start = Instant::now();
         let hearing = scope.spawn(move || hear(far, start));
