@@ -112,21 +112,28 @@ impl<'a> Answer<'a> {
 
 /// The costs of a scheme. `best_s` is the objective of the best one.
 pub(super) fn alternative(at: &plan::Alternative, best_s: f64) -> Value {
-    let objective = at.drawn.map(|drawn| drawn.objective);
-    json!({
+    let fields = json!({
         "scheme": at.scheme.to_string(),
-        "objective_s": at.objective_s,
-        "mean_s": at.mean_s,
-        "p99_s": at.p99_s,
-        "p999_s": at.p999_s,
         "relative_cost": at.objective_s / best_s,
         "slowdown": at.slowdown,
         "parity_overhead": at.parity_overhead,
         "cores": at.cores,
-        "draws": at.drawn.map(|drawn| drawn.draws),
-        "objective_low_s": objective.map(|interval| interval.low_s),
-        "objective_high_s": objective.and_then(|interval| interval.high_s),
-    })
+    });
+    let times = [at.objective_s, at.mean_s, at.p99_s, at.p999_s];
+    with_times(fields, times, at.drawn)
+}
+
+/// The fields of a scheme, or of an order of sites, with its times.
+pub(super) fn with_times(mut fields: Value, times: [f64; 4], drawn: Option<plan::Drawn>) -> Value {
+    let names = ["objective_s", "mean_s", "p99_s", "p999_s"];
+    for (name, time_s) in names.iter().zip(times) {
+        fields[name] = time_s.into();
+    }
+    let objective = drawn.map(|drawn| drawn.objective);
+    fields["draws"] = drawn.map(|drawn| drawn.draws).into();
+    fields["objective_low_s"] = objective.map(|interval| interval.low_s).into();
+    fields["objective_high_s"] = objective.and_then(|interval| interval.high_s).into();
+    fields
 }
 
 /// How the answer depends on one number.

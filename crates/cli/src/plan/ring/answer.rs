@@ -5,7 +5,7 @@ use farwrite_model::plan::{
 };
 use serde_json::{Value, json};
 
-use super::super::answer::alternative;
+use super::super::answer::{alternative, with_times};
 use super::super::args::RingCollective;
 use super::super::path::PlannedPath;
 use super::super::show::{seconds, small, sure_digits};
@@ -64,18 +64,12 @@ impl Answer<'_> {
 
     /// An order of the sites. The last one sends to the first.
     fn order(&self, time: &RingTime) -> Value {
-        let objective = time.drawn.map(|drawn| drawn.objective);
-        json!({
+        let fields = json!({
             "sites": self.sites(time),
-            "objective_s": time.objective_s,
-            "mean_s": time.mean_s,
-            "p99_s": time.p99_s,
-            "p999_s": time.p999_s,
-            "draws": time.drawn.map(|drawn| drawn.draws),
-            "objective_low_s": objective.map(|interval| interval.low_s),
-            "objective_high_s": objective.and_then(|interval| interval.high_s),
             "links": self.steps(time).map(|step| step.json()).collect::<Vec<_>>(),
-        })
+        });
+        let times = [time.objective_s, time.mean_s, time.p99_s, time.p999_s];
+        with_times(fields, times, time.drawn)
     }
 
     fn sites(&self, time: &RingTime) -> Vec<&str> {
