@@ -107,25 +107,12 @@ impl Sink {
         gate: CommitGate,
         policy: Policy,
     ) -> Result<Self, SinkError> {
-        Self::comparing(directory, manifest, gate, policy, Compare::Nothing)
+        Self::mirroring(directory, manifest, gate, policy, (Compare::Nothing, None))
     }
 
-    /// As [`Sink::new`], but also looks for files that are there already ([`Sink::present`]).
-    ///
-    /// # Errors
-    /// As [`Sink::new`].
-    pub fn comparing(
-        directory: &Path,
-        manifest: Arc<Manifest>,
-        gate: CommitGate,
-        policy: Policy,
-        compare: Compare,
-    ) -> Result<Self, SinkError> {
-        Self::mirroring(directory, manifest, gate, policy, (compare, None))
-    }
-
-    /// As [`Sink::comparing`], but also removes what is only here, if [`Policy::delete`] allows it: at the end, if no
-    /// file failed, or at once, if it has the name of something of another kind.
+    /// As [`Sink::new`], but also looks for files that are there already ([`Sink::present`]), and removes what is only
+    /// here, if [`Policy::delete`] allows it: at the end, if no file failed, or at once, if it has the name of something
+    /// of another kind.
     ///
     /// # Errors
     /// As [`Sink::new`]; [`SinkError::TooMuchToReplace`].

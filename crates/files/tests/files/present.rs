@@ -12,7 +12,7 @@ use crate::place::{AT_ONCE, Place, hash, scan, send, transfer};
 fn comparing(to: &Place, source: &Source, compare: Compare) -> Sink {
     let gate = CommitGate::default();
     let manifest = Arc::clone(source.manifest());
-    Sink::comparing(to.0.path(), manifest, gate, AT_ONCE, compare).expect("sink")
+    Sink::mirroring(to.0.path(), manifest, gate, AT_ONCE, (compare, None)).expect("sink")
 }
 
 /// Sends a tree to a receiver that has it. Returns the bytes that crossed.

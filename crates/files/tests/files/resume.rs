@@ -58,8 +58,8 @@ impl Pair {
 
     fn sink_with(&self, source: &Source, policy: Policy) -> Result<Sink, SinkError> {
         let manifest = Arc::clone(source.manifest());
-        let gate = CommitGate::default();
-        Sink::comparing(self.to.0.path(), manifest, gate, policy, Compare::Time)
+        let (to, gate) = (self.to.0.path(), CommitGate::default());
+        Sink::mirroring(to, manifest, gate, policy, (Compare::Time, None))
     }
 
     /// A transfer that ends after so many bytes.
@@ -181,7 +181,7 @@ fn file_that_waits_for_its_name_is_kept() {
     };
     let (manifest, gate) = (Arc::clone(source.manifest()), CommitGate::default());
     let to = pair.to.0.path();
-    let sink = Sink::comparing(to, manifest, gate.clone(), policy, Compare::Time);
+    let sink = Sink::mirroring(to, manifest, gate.clone(), policy, (Compare::Time, None));
     let mut sink = sink.expect("sink");
     cross(&mut source, &mut sink);
     assert!(gate.close(Duration::ZERO));
