@@ -50,15 +50,6 @@ impl Whole {
             _ => None,
         }
     }
-
-    /// The name of the temporary file or link.
-    pub(super) fn temporary_name(&self) -> Option<Vec<u8>> {
-        match self {
-            Self::Part(part) => part.name.map(PartName::bytes),
-            Self::Link(link) => Some(link.name.clone()),
-            _ => None,
-        }
-    }
 }
 
 enum NamingResult {

@@ -180,13 +180,7 @@ impl Sink {
             // It has the mode of the sender already.
             let _ = whole.open_file().map(make_private);
         }
-        let current = self.current.iter();
-        let current = current.filter_map(|it| Some((it.index, it.part_name()?)));
-        let written = self.written.iter();
-        let written = written.filter_map(|(index, it)| Some((*index, it.part_name()?)));
-        let whole = self.whole.iter();
-        let whole = whole.filter_map(|(index, it)| Some((*index, it.part_name()?)));
-        let parts = current.chain(written).chain(whole);
+        let parts = self.part_names();
         let parts = parts.filter(|(_, name)| name.source().is_some());
         let parts = parts.map(|(index, name)| {
             let path = self.tree.path(index);

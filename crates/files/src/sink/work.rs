@@ -248,6 +248,17 @@ impl Sink {
         Ok(link)
     }
 
+    /// The names of all temporary files.
+    pub(super) fn part_names(&self) -> impl Iterator<Item = (u32, PartName)> {
+        let current = self.current.iter();
+        let current = current.filter_map(|it| Some((it.index, it.part_name()?)));
+        let written = self.written.iter();
+        let written = written.filter_map(|(index, it)| Some((*index, it.part_name()?)));
+        let whole = self.whole.iter();
+        let whole = whole.filter_map(|(index, it)| Some((*index, it.part_name()?)));
+        current.chain(written).chain(whole)
+    }
+
     /// Removes the temporary file of an entry. If this fails, the file is unlocked soon and the
     /// next receiver removes it. One without a name is gone when it is closed.
     pub(super) fn remove(&mut self, index: u32, name: Option<PartName>) {
@@ -324,19 +335,14 @@ impl Drop for Sink {
     /// directories get their modes back after this.
     fn drop(&mut self) {
         let _ = self.keep_parts();
-        let stays = |name: &PartName| name.source().is_some() && !self.is_full;
-        let current = self.current.take();
-        let current = current.and_then(|it| Some((it.index, it.part_name()?)));
-        let written = std::mem::take(&mut self.written).into_iter();
-        let written = written.filter_map(|(index, it)| Some((index, it.part_name()?)));
-        let whole = std::mem::take(&mut self.whole).into_iter();
-        let whole = whole.filter(|(_, it)| !it.part_name().is_some_and(|name| stays(&name)));
-        let whole = whole.filter_map(|(index, it)| Some((index, it.temporary_name()?)));
-        let names = written.chain(current).filter(|(_, name)| !stays(name));
-        let names = names
-            .map(|(index, name)| (index, name.bytes()))
-            .chain(whole);
-        for (index, name) in names.collect::<Vec<_>>() {
+        let parts = self.part_names();
+        let parts = parts.filter(|(_, name)| name.source().is_none() || self.is_full);
+        let parts = parts.map(|(index, name)| (index, name.bytes()));
+        let links = self.whole.iter().filter_map(|(index, whole)| match whole {
+            Whole::Link(link) => Some((*index, link.name.clone())),
+            _ => None,
+        });
+        for (index, name) in parts.chain(links).collect::<Vec<_>>() {
             self.remove_name(index, &name);
         }
     }
