@@ -4,9 +4,10 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant, SystemTime};
 
+use farwrite::fabric::threads::lock;
 use farwrite_transfer::{DryRun, Error, Event, Observer, TransferReport, Unfinished};
 use farwrite_units::show::Moment;
 use serde_json::{Value, json};
@@ -72,7 +73,7 @@ impl Audit {
 
     /// Notes that a peer was refused because this end is busy, at most once a second.
     pub(crate) fn note_busy(&self, peer: Option<&str>, address: &str, why: &dyn std::fmt::Display) {
-        let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut busy = lock(&self.busy);
         if busy.0.is_some_and(|at| at.elapsed() < QUIET) {
             busy.1 += 1;
             return;

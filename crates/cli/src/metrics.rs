@@ -1,7 +1,8 @@
 //! Serves counters as Prometheus text over HTTP.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use farwrite::fabric::threads::lock;
 use farwrite::metrics::{CONTENT_TYPE, Metric, text};
 use farwrite_http::{Address, Limits, Page, PageServer};
 
@@ -20,10 +21,7 @@ impl Metrics {
         let served = Arc::clone(&newest);
         let prefix = format!("farwrite_{name}");
         let page = move || {
-            let newest = served
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .clone();
+            let newest = lock(&served).clone();
             Page {
                 content_type: CONTENT_TYPE,
                 text: text(&prefix, &newest),
@@ -44,7 +42,7 @@ impl Metrics {
 
     /// Stores the latest counters.
     pub(crate) fn set(&self, counters: &[Metric]) {
-        let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut newest = lock(&self.newest);
         newest.clear();
         newest.extend_from_slice(counters);
     }

@@ -5,8 +5,9 @@ use std::fs;
 use std::ops::RangeInclusive;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use farwrite::fabric::threads::lock;
 use farwrite_keys::{HostPort, KnownPeers, PeerProblem, Proof, PublicKey};
 use farwrite_transfer::{PlaceLimits, ReceiveSettings};
 use farwrite_units::input::{at_line, read_text};
@@ -200,11 +201,11 @@ impl Peers {
 
 impl SharedPeers {
     pub(crate) fn set(&self, peers: Peers) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(peers);
+        *lock(&self.0) = Arc::new(peers);
     }
 
     pub(crate) fn get(&self) -> Arc<Peers> {
-        Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&lock(&self.0))
     }
 
     /// Divides the places of a receiver. A peer without a limit of its own, and all holders of the pre-shared key

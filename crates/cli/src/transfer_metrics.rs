@@ -1,9 +1,10 @@
 //! What `send` and `recv` show of the transfers that run: their counters (`--metrics`) and their progress.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use clap::Args;
+use farwrite::fabric::threads::lock;
 use farwrite::metrics::{Metric, of_packets, of_peer, of_queue_pair};
 use farwrite_http::Address;
 use farwrite_transfer::{EndpointCounters, Event, Observer, ProgressNumbers};
@@ -77,7 +78,7 @@ pub(crate) struct WatchedTransfer<'a> {
 impl Watch {
     /// Begins a transfer that shows its reports on a console.
     pub(crate) fn begin(&self, console: &Console) -> WatchedTransfer<'_> {
-        let mut transfers = self.lock();
+        let mut transfers = lock(&self.transfers);
         transfers.begun += 1;
         let number = transfers.begun;
         transfers.running.insert(number, Running::default());
@@ -86,12 +87,6 @@ impl Watch {
             number,
             console: console.clone(),
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Transfers> {
-        self.transfers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -138,7 +133,7 @@ impl Observer for WatchedTransfer<'_> {
     }
 
     fn observe(&self, event: Event) {
-        let mut transfers = self.watch.lock();
+        let mut transfers = lock(&self.watch.transfers);
         let Some(running) = transfers.running.get_mut(&self.number) else {
             return;
         };
@@ -172,7 +167,7 @@ impl Observer for WatchedTransfer<'_> {
 
 impl Drop for WatchedTransfer<'_> {
     fn drop(&mut self) {
-        let mut transfers = self.watch.lock();
+        let mut transfers = lock(&self.watch.transfers);
         if let Some(running) = transfers.running.remove(&self.number) {
             let ended = std::mem::take(&mut transfers.ended);
             transfers.ended = joined(ended, &running.counters);

@@ -1,8 +1,9 @@
 //! Whole messages over an opened queue pair.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use farwrite::fabric::threads::lock;
 use farwrite::{
     Endpoint, Outcome, QpOptions, QpWaker, QueuePair, RealTime, SendOptions, TaskState, UdpFabric,
     Waiters,
@@ -307,8 +308,4 @@ impl SentMessage {
         let thread = self.connection.thread();
         Ok(thread.wait_or_poll(&self.waiters, limit, || self.outcome())?)
     }
-}
-
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -2,10 +2,11 @@
 
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use farwrite::fabric::contract::{Fabric, FabricError};
+use farwrite::fabric::threads::lock;
 use farwrite::{
     CodingThreads, Endpoint, ProgressThread, RealTime, ReservedPort, TaskState, UdpConfig,
     UdpFabric, Waiters,
@@ -157,10 +158,6 @@ impl Drop for Node {
         }
         self.wait_idle(Duration::from_nanos(LINGER_NS));
     }
-}
-
-fn lock(driver: &Mutex<Driver>) -> MutexGuard<'_, Driver> {
-    driver.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Binds an endpoint for [`connect`](crate::connect): at any address of both families, if this machine

@@ -2,6 +2,7 @@
 #![cfg_attr(target_os = "linux", allow(unsafe_code))]
 
 use std::io;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 /// Starts a thread to which the kernel delivers no signal of the process: a program may handle its
@@ -18,6 +19,11 @@ pub fn spawn<T: Send + 'static>(
     #[cfg(target_os = "linux")]
     let _masked = Masked::new();
     Builder::new().name(name.into()).spawn(work)
+}
+
+/// Locks a mutex whose value is valid even after a panic of another thread.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// All signals of the process are blocked for this thread, until this value is dropped.

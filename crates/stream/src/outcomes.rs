@@ -1,9 +1,10 @@
 //! Futures for the outcomes of messages.
 
 use std::future::{Future, poll_fn};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 
+use farwrite::fabric::threads::lock;
 use farwrite::{Outcome, RecvHandle, SendHandle, TaskState};
 
 use crate::error::Error;
@@ -73,10 +74,6 @@ impl Message {
             Self::Recv(recv) => recv.outcome(),
         }
     }
-}
-
-fn lock(waiting: &Mutex<Waiting>) -> MutexGuard<'_, Waiting> {
-    waiting.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Outcomes {

@@ -5,11 +5,12 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use farwrite::fabric::contract::Waker;
+use farwrite::fabric::threads::lock;
 use farwrite_files::Message;
 use farwrite_keys::Text;
 
@@ -52,20 +53,6 @@ struct Shared {
     is_done_there: AtomicBool,
     /// Wakes who waits for that.
     when_done: OnceLock<Waker>,
-}
-
-impl Shared {
-    fn is_ending(&self) -> MutexGuard<'_, bool> {
-        self.is_ending
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn waits_since(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.waits_since
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// The channel has ended.
@@ -114,7 +101,7 @@ impl ChannelWriter {
         let shared = &self.outbox.shared;
         // A peer that has given up reads nothing more.
         if shared.notices.abort().is_none() {
-            *shared.is_ending() = true;
+            *lock(&shared.is_ending) = true;
             let start = Instant::now();
             while !self.thread.is_finished() && start.elapsed() < LAST_MESSAGE {
                 thread::sleep(Duration::from_millis(5));
@@ -172,7 +159,7 @@ impl Outbox {
         if let Some(abort) = self.shared.notices.abort() {
             return Err(Error::of_message("setting the transfer up", &abort));
         }
-        let since = *self.shared.waits_since();
+        let since = *lock(&self.shared.waits_since);
         if since.is_some_and(|since| since.elapsed() >= self.shared.timeout) {
             let what = "the peer does not read what this end says on the channel";
             return Err(Error::new(ErrorKind::Unreachable, what));
@@ -191,7 +178,7 @@ struct SignsOfLife<'a> {
 impl SignsOfLife<'_> {
     fn give(&mut self) {
         let now = Instant::now();
-        let is_ending = self.shared.is_ending();
+        let is_ending = lock(&self.shared.is_ending);
         if now >= self.due && !*is_ending {
             self.due = now + HEARTBEAT_PERIOD;
             let sign = Message::Progress(self.own.progress(now));
@@ -214,7 +201,7 @@ fn write_messages(
         due: Instant::now() + HEARTBEAT_PERIOD,
     };
     loop {
-        if *shared.is_ending() {
+        if *lock(&shared.is_ending) {
             // What was queued says which files have arrived.
             let mut queued = queued.try_iter().take(QUEUED);
             queued.try_for_each(|message| writer.send(&message, || {}))?;
@@ -223,9 +210,9 @@ fn write_messages(
         }
         match queued.recv_timeout(CANCEL_PERIOD) {
             Ok(message) => {
-                *shared.waits_since() = Some(Instant::now());
+                *lock(&shared.waits_since) = Some(Instant::now());
                 let sent = writer.send(&message, || signs.give());
-                *shared.waits_since() = None;
+                *lock(&shared.waits_since) = None;
                 sent?;
                 if matches!(message, Message::Done) {
                     writer.wait_delivered(|| signs.give())?;

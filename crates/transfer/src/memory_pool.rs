@@ -1,7 +1,8 @@
 //! The memory that all transfers of a receiver share.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use farwrite::fabric::threads::lock;
 use farwrite_files::{Detail, Entry, Kind, MAX_ENTRIES, MAX_NAMES_BYTES};
 
 /// The memory for messages in flight of all transfers that a receiver serves at once. Clones share it.
@@ -118,15 +119,11 @@ impl Pool {
     }
 
     fn join(&self) -> MemoryShare {
-        self.state().transfers += 1;
+        lock(&self.0.state).transfers += 1;
         MemoryShare {
             pool: self.clone(),
             held_bytes: 0,
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, PoolState> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -136,7 +133,7 @@ impl MemoryShare {
     pub(crate) fn take(&mut self, bytes: u64) -> bool {
         let held_bytes = self.held_bytes.saturating_add(bytes);
         let more = self.of_common(held_bytes) - self.of_common(self.held_bytes);
-        let mut state = self.pool.state();
+        let mut state = lock(&self.pool.0.state);
         let share = self.pool.0.common_bytes / state.transfers.max(1);
         let is_over = self.held_bytes > 0 && self.of_common(held_bytes) > share;
         if is_over || more > self.pool.0.common_bytes - state.used_bytes {
@@ -155,14 +152,14 @@ impl MemoryShare {
 
     /// Whether this transfer has more than its share, since others have come.
     pub(crate) fn exceeds(&self) -> bool {
-        let share = self.pool.0.common_bytes / self.pool.state().transfers.max(1);
+        let share = self.pool.0.common_bytes / lock(&self.pool.0.state).transfers.max(1);
         self.of_common(self.held_bytes) > share
     }
 
     /// Gives this many bytes back.
     pub(crate) fn give(&mut self, bytes: u64) {
         let held_bytes = self.held_bytes.saturating_sub(bytes);
-        self.pool.state().used_bytes -=
+        lock(&self.pool.0.state).used_bytes -=
             self.of_common(self.held_bytes) - self.of_common(held_bytes);
         self.held_bytes = held_bytes;
     }
@@ -176,7 +173,7 @@ impl MemoryShare {
 impl Drop for MemoryShare {
     fn drop(&mut self) {
         self.give(self.held_bytes);
-        self.pool.state().transfers -= 1;
+        lock(&self.pool.0.state).transfers -= 1;
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use farwrite::fabric::threads::lock;
 use farwrite_keys::Proof;
 
 use crate::{Error, ErrorKind};
@@ -72,7 +73,7 @@ pub struct Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut state = self.places.state();
+        let mut state = lock(&self.places.state);
         state.taken -= self.takes;
         let is_own = |peer: &Proof| Some(*peer) == self.proof;
         let own = state.peers.iter().position(is_own);
@@ -108,7 +109,7 @@ impl Places {
         let is_used = |state: &mut PlacesState| state.taken > 0;
         let waited = self
             .changed
-            .wait_timeout_while(self.state(), patience, is_used);
+            .wait_timeout_while(lock(&self.state), patience, is_used);
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         if state.taken > 0 {
             return Err(Error::new(ErrorKind::Busy, BUSY));
@@ -121,12 +122,8 @@ impl Places {
         })
     }
 
-    fn state(&self) -> MutexGuard<'_, PlacesState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(crate) fn try_take(self: &Arc<Self>, proof: Proof) -> Option<Place> {
-        self.take_one(self.state(), proof)
+        self.take_one(lock(&self.state), proof)
     }
 
     fn take_one(
@@ -153,7 +150,7 @@ impl Places {
 
     /// Registers one more waiting sender, if there is room for it, and if its peer may have a place.
     pub(crate) fn try_queue(&self, proof: Proof) -> bool {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         let has_room = state.waiting.len() < WAITING && !self.is_enough(&state, proof);
         state.waiting.extend(has_room.then_some(proof));
         has_room
@@ -162,12 +159,12 @@ impl Places {
     /// Whether a sender waits for a place.
     #[must_use]
     pub fn are_awaited(&self) -> bool {
-        !self.state().waiting.is_empty()
+        !lock(&self.state).waiting.is_empty()
     }
 
     /// Ends what [`Places::try_queue`] began.
     pub(crate) fn leave_queue(&self, proof: Proof) {
-        self.state().leave(proof);
+        lock(&self.state).leave(proof);
     }
 
     /// After [`Places::try_queue`], takes a place as soon as one is free, within `patience`.
@@ -175,7 +172,7 @@ impl Places {
         let is_full = |state: &mut PlacesState| state.taken >= self.limits.all;
         let waited = self
             .changed
-            .wait_timeout_while(self.state(), patience, is_full);
+            .wait_timeout_while(lock(&self.state), patience, is_full);
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         state.leave(proof);
         self.take_one(state, proof)
@@ -184,7 +181,7 @@ impl Places {
     /// Why there is no place for a peer.
     pub(crate) fn refusal(&self, proof: Proof) -> String {
         let of_peer = (self.limits.of_peer)(proof).max(1);
-        if of_peer < self.limits.all && self.state().of_peer(proof) >= of_peer {
+        if of_peer < self.limits.all && lock(&self.state).of_peer(proof) >= of_peer {
             let noun = if of_peer == 1 {
                 "transfer"
             } else {

@@ -3,10 +3,11 @@
 //! The disk's thread and the endpoint's thread write them. The channel writer sends them to the
 //! peer several times a second. So an end with a slow disk or a blocked terminal still sends them.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use farwrite::fabric::threads::lock;
 use farwrite_files::Progress;
 
 /// Steps for which a file counts that was read to its end, or that has its verdict (P8.13). It is as many
@@ -31,7 +32,7 @@ pub(crate) struct OwnCounts {
 impl OwnCounts {
     /// Marks the disk as busy until the returned value is dropped.
     pub(crate) fn disk_operation(&self) -> DiskOperation<'_> {
-        *self.disk_since() = Some(Instant::now());
+        *lock(&self.disk_since) = Some(Instant::now());
         DiskOperation(self)
     }
 
@@ -83,7 +84,7 @@ impl OwnCounts {
 
     /// How long the current disk operation has taken at `now`; zero if there is none.
     pub(crate) fn disk_busy(&self, now: Instant) -> Duration {
-        let since = *self.disk_since();
+        let since = *lock(&self.disk_since);
         since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
     }
 
@@ -96,19 +97,13 @@ impl OwnCounts {
             disk_ms: u64::try_from(disk_ms).unwrap_or(u64::MAX),
         }
     }
-
-    fn disk_since(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.disk_since
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 pub(crate) struct DiskOperation<'a>(&'a OwnCounts);
 
 impl Drop for DiskOperation<'_> {
     fn drop(&mut self) {
-        *self.0.disk_since() = None;
+        *lock(&self.0.disk_since) = None;
     }
 }
 

@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
+use farwrite::fabric::threads::lock;
 use farwrite_files::{FileCause, Kind, Manifest, Missing, Source};
 use farwrite_keys::Text;
 use serde::{Serialize, Serializer};
@@ -242,6 +243,6 @@ impl SharedResults {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, FileResults> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }

@@ -14,9 +14,10 @@ mod tests;
 
 use std::io::{self, ErrorKind, Read};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 
+use farwrite::fabric::threads::lock;
 use rustix::event::{PollFd, PollFlags};
 use rustix::net::sockopt::set_socket_recv_buffer_size;
 
@@ -230,9 +231,4 @@ fn cut(error: io::Error) -> io::Error {
 fn unknown(flow: u8) -> io::Error {
     let what = format!("a frame of the unknown flow {flow} came through ssh");
     io::Error::new(ErrorKind::InvalidData, what)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What is locked is valid even after a panic of another thread.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

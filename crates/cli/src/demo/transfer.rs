@@ -1,10 +1,11 @@
 //! One transfer: two endpoints and the emulated link between them, each in its own thread.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use farwrite::fabric::threads::lock;
 use farwrite::{Counters, Outcome, QpStats, SchemeName, SendHandle};
 use farwrite_emulator::udp::UdpEmulatorCounters;
 
@@ -69,10 +70,6 @@ struct Live {
 impl Live {
     fn is_over(&self) -> bool {
         self.over.load(Ordering::Acquire)
-    }
-
-    fn sender(&self) -> QpStats {
-        *self.sender.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The times of a completed transfer.
@@ -213,7 +210,7 @@ fn send(
         if sent - stats.sender.retransmitted_chunks >= chunks {
             live.passed.get_or_init(|| (Instant::now(), sent));
         }
-        *live.sender.lock().unwrap_or_else(PoisonError::into_inner) = stats;
+        *lock(&live.sender) = stats;
         if sends.iter().all(|send| send.outcome().is_some()) {
             live.finished.get_or_init(Instant::now);
         }
@@ -255,7 +252,7 @@ fn watch_over(
         watch(&TransferState {
             elapsed,
             arrived_chunks,
-            sender: live.sender(),
+            sender: *lock(&live.sender),
         });
     }
     Ok(())

@@ -8,6 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use farwrite::fabric::threads::lock;
 use farwrite_connection::{
     Connection, ConnectionOptions, Error as ConnectionError, Keys, Purpose, connect_any,
 };
@@ -252,10 +253,8 @@ struct Place(Arc<Places>);
 impl Places {
     /// Waits for a place.
     fn take(places: &Arc<Self>) -> Place {
-        let taken = places.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let taken = places
-            .freed
-            .wait_while(taken, |taken| *taken >= MOST_STREAMS);
+        let is_full = |taken: &mut usize| *taken >= MOST_STREAMS;
+        let taken = places.freed.wait_while(lock(&places.taken), is_full);
         *taken.unwrap_or_else(PoisonError::into_inner) += 1;
         Place(Arc::clone(places))
     }
@@ -263,7 +262,7 @@ impl Places {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        *self.0.taken.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        *lock(&self.0.taken) -= 1;
         self.0.freed.notify_one();
     }
 }

@@ -1,9 +1,10 @@
 //! The measured work: tasks that run on the thread of the endpoint, after each of its polls.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use farwrite::fabric::threads::lock;
 use farwrite::{
     Endpoint, Error, ExposedRegion, Fabric, MemoryRegion, Outcome, QueuePair, ReadOptions,
     RecvHandle, RecvOptions, SchemeTag, SendHandle, SendOptions, TaskState,
@@ -39,7 +40,7 @@ impl<W: Work + 'static> Shared<W> {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Held<W>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// The task that follows each poll of the endpoint.

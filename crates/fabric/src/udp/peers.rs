@@ -11,7 +11,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use super::config::SocketConfig;
 use super::datagram::ReceivedBatch;
@@ -21,6 +21,7 @@ use super::socket::SharedSocket;
 use super::{routing_table, sys};
 use crate::contract::FabricError;
 use crate::nic::{Ends, ROCE_PORT};
+use crate::threads::lock;
 
 /// Largest number of connected sockets of a port. Each costs one of the descriptors of the process,
 /// of which systems usually allow 1024: 64 leave room for eight ports and for files. Linux before
@@ -116,7 +117,7 @@ impl Peers {
     /// socket. If that fails, the packets arrive through the open socket.
     pub(super) fn join(&self, ends: Ends) {
         let ends = canonical(ends);
-        let mut list = self.lock();
+        let mut list = lock(&self.list);
         let users = list.users.entry(ends).or_default();
         *users += 1;
         // Nothing changes with further queue pairs of a peer.
@@ -141,7 +142,7 @@ impl Peers {
     /// shares the open socket then gets a socket.
     pub(super) fn leave(&self, ends: Ends) {
         let ends = canonical(ends);
-        let mut list = self.lock();
+        let mut list = lock(&self.list);
         let Some(users) = list.users.get_mut(&ends) else {
             return;
         };
@@ -201,7 +202,7 @@ impl Peers {
     /// How often ICMP has said that nobody is at the port of `peer`. Anyone can forge that.
     pub(super) fn refusals(&self, peer: SocketAddr) -> u64 {
         let peer = routing_table::canonical(peer);
-        let list = self.lock();
+        let list = lock(&self.list);
         let of_peer = list.sockets.iter().filter(|(of, _)| of.peer == peer);
         let refusals = of_peer.map(|(_, socket)| socket.refusals.load(Ordering::Relaxed));
         refusals.sum()
@@ -222,7 +223,7 @@ impl Peers {
             local: batch.dst.ip(),
             peer: batch.src,
         });
-        self.lock().users.contains_key(&ends)
+        lock(&self.list).users.contains_key(&ends)
     }
 
     /// Reads the open socket as often as those of peers from now on.
@@ -245,7 +246,7 @@ impl Peers {
     /// strangers. While a peer shares the open socket, all drops of that socket count as drops of
     /// peers.
     pub(super) fn drops(&self) -> [u64; 2] {
-        let list = self.lock();
+        let list = lock(&self.list);
         let open = self.open.drops.load(Ordering::Relaxed);
         let since = list.strangers_since.map_or(0, |since| open - since);
         let strangers = list.stranger_drops + since;
@@ -253,10 +254,6 @@ impl Peers {
         let connected: u64 = sockets.map(|(_, s)| s.drops.load(Ordering::Relaxed)).sum();
         let of_open = open - self.first_drops - strangers;
         [list.past_drops + connected + of_open, strangers]
-    }
-
-    fn lock(&self) -> MutexGuard<'_, List> {
-        self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -290,7 +287,7 @@ impl KnownSockets {
         if !self.is_stale() {
             return;
         }
-        let list = self.peers.lock();
+        let list = lock(&self.peers.list);
         self.version = self.peers.version.load(Ordering::Acquire);
         self.sockets = list.sockets.iter().map(|(_, s)| Arc::clone(s)).collect();
         drop(list);

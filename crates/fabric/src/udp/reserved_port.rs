@@ -4,7 +4,7 @@ use std::io;
 use std::net::{SocketAddr, UdpSocket as StdSocket};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use rustix::net::sockopt;
 
@@ -15,6 +15,7 @@ use super::options;
 use super::routing_table;
 use super::shared_open::{Inbox, SharedOpen};
 use super::socket::SharedSocket;
+use crate::threads::lock;
 
 /// A UDP port that this process holds, so that no other program can bind it between two sockets that use
 /// it. Sockets that are bound *beside* it ([`UdpSocket::bind_beside`](super::UdpSocket::bind_beside),
@@ -155,8 +156,4 @@ impl ReservedPort {
         share(false)?;
         bound
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
