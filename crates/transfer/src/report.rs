@@ -99,13 +99,13 @@ impl Delivered {
     /// Files that did not arrive.
     #[must_use]
     pub fn failed_files(&self) -> u32 {
-        self.results.failed.failed_files
+        self.results.failed_files
     }
 
     /// The first of the files that did not arrive; at most 1000.
     #[must_use]
     pub fn failures(&self) -> &[FailedFile] {
-        &self.results.failed.failures
+        &self.results.failures
     }
 
     /// Warnings about the files that no other field shows, and that the user has not seen.
@@ -158,7 +158,7 @@ impl Unfinished {
         let has_met = results.has_met || results.verified_files > 0;
         let is_empty = results.verified_files == 0
             && results.kept_files == 0
-            && results.failed.failed_files == 0
+            && results.failed_files == 0
             && results.warnings.is_empty();
         let delivered = Delivered::new(peer.to_string(), results);
         Self {
@@ -332,12 +332,11 @@ impl TransferReport {
     /// The worst reason why files failed, if any failed. Wrong bytes are worse than missing bytes.
     #[must_use]
     pub fn trouble(&self) -> Option<ErrorKind> {
-        let failed = &self.delivered.results.failed;
-        let first = failed.failures.first()?.cause;
-        let worst = if failed.any_corrupt {
-            FileCause::Corrupt
-        } else {
-            first
+        let results = &self.delivered.results;
+        let first = results.failures.first()?.cause;
+        let worst = match results.any_corrupt {
+            true => FileCause::Corrupt,
+            false => first,
         };
         Some(ErrorKind::of_file(worst, self.role == Role::Sender))
     }
@@ -394,8 +393,8 @@ impl TransferReport {
         if !self.synced {
             line += "; not synced";
         }
-        if results.failed.failed_files > 0 {
-            line += &format!("; {} failed", results.failed.failed_files);
+        if results.failed_files > 0 {
+            line += &format!("; {} failed", results.failed_files);
         }
         line
     }

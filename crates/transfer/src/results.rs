@@ -41,30 +41,6 @@ fn cause_name<S: Serializer>(cause: &FileCause, serializer: S) -> Result<S::Ok, 
     })
 }
 
-/// The files that did not arrive: a count, and the first of them.
-#[derive(Debug, Default, Serialize)]
-pub(crate) struct FailedFiles {
-    pub(crate) failed_files: u32,
-    pub(crate) failures: Vec<FailedFile>,
-    #[serde(skip)]
-    pub(crate) any_corrupt: bool,
-}
-
-impl FailedFiles {
-    /// Adds something that did not arrive, by its path below the receiver's directory.
-    fn add(&mut self, path: impl FnOnce() -> Text, cause: FileCause, reason: Text) {
-        self.failed_files = self.failed_files.saturating_add(1);
-        self.any_corrupt |= cause == FileCause::Corrupt;
-        if self.failures.len() < LISTED_FAILURES {
-            self.failures.push(FailedFile {
-                path: path(),
-                reason,
-                cause,
-            });
-        }
-    }
-}
-
 /// The files that arrived, and those that did not. The names of the fields in JSON are those of `docs/json.md`.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct FileResults {
@@ -84,8 +60,11 @@ pub(crate) struct FileResults {
     pub(crate) deleted_files: u32,
     /// The paths of the first files that arrived.
     pub(crate) arrived: Vec<Text>,
-    #[serde(flatten)]
-    pub(crate) failed: FailedFiles,
+    /// How many did not arrive, and the first of them.
+    pub(crate) failed_files: u32,
+    pub(crate) failures: Vec<FailedFile>,
+    #[serde(skip)]
+    pub(crate) any_corrupt: bool,
     /// A few lines, whatever the number of files.
     pub(crate) warnings: Vec<String>,
     /// Warnings of this end that the other end has not been told.
@@ -125,13 +104,26 @@ impl FileResults {
         self.tell(manifest, index, state, hash);
         if let Some((cause, reason)) = failure {
             let path = || Text::new(manifest.path(index).display());
-            self.failed.add(path, cause, reason);
+            self.fail(path, cause, reason);
             return;
         }
         self.verified_files += 1;
         self.verified_bytes += manifest.stream_bytes_of(index);
         if self.arrived.len() < LISTED_ARRIVALS {
             self.arrived.push(Text::new(manifest.path(index).display()));
+        }
+    }
+
+    /// Adds something that did not arrive, by its path below the receiver's directory.
+    fn fail(&mut self, path: impl FnOnce() -> Text, cause: FileCause, reason: Text) {
+        self.failed_files = self.failed_files.saturating_add(1);
+        self.any_corrupt |= cause == FileCause::Corrupt;
+        if self.failures.len() < LISTED_FAILURES {
+            self.failures.push(FailedFile {
+                path: path(),
+                reason,
+                cause,
+            });
         }
     }
 
@@ -168,7 +160,7 @@ impl SharedResults {
         let mut results = FileResults::default();
         for it in source.unreadable() {
             let (path, reason) = (Text::new(it.path.display()), Text::new(it.reason()));
-            results.failed.add(|| path, FileCause::Unreadable, reason);
+            results.fail(|| path, FileCause::Unreadable, reason);
         }
         Self(Arc::new(Mutex::new(results)))
     }
@@ -196,7 +188,7 @@ impl SharedResults {
     pub(crate) fn count(&self) -> u32 {
         let results = self.lock();
         let arrived = results.verified_files + results.kept_files;
-        arrived + results.failed.failed_files
+        arrived + results.failed_files
     }
 
     /// Adds a file that was there already.
@@ -233,7 +225,7 @@ impl SharedResults {
     pub(crate) fn hear_missing(&self, cause: FileCause, missing: Vec<Missing>) {
         let mut results = self.lock();
         for Missing { path, reason } in missing {
-            results.failed.add(|| path, cause, reason);
+            results.fail(|| path, cause, reason);
         }
     }
 
