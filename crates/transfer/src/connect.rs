@@ -184,7 +184,11 @@ impl<'a> Waiting<'a> {
     }
 
     fn pause(&self, cancel: &Cancel, observer: &dyn Observer) -> Result<(), Error> {
-        cancel.run_while(|| thread::sleep(TRY_AGAIN), || self.note(observer))
+        let note = || {
+            self.note(observer);
+            Ok(())
+        };
+        cancel.run_watched(|| thread::sleep(TRY_AGAIN), note)
     }
 
     /// The user learns why this end waits, after `NOTE_AFTER`, and once for each reason.
@@ -235,14 +239,18 @@ pub fn with_connector<T: Send + 'static, E: From<ConnectionError> + Send + 'stat
     options: &ConnectionOptions,
     work: impl FnOnce(&Connector) -> Result<T, E> + Send + 'static,
     cancel: &Cancel,
-    each: impl FnMut(),
+    mut each: impl FnMut(),
 ) -> Result<Result<T, E>, Error> {
     let connector = match Connector::bind(options) {
         Ok(connector) => Arc::new(connector),
         Err(error) => return Ok(Err(error.into())),
     };
     let of_thread = Arc::clone(&connector);
-    let worked = cancel.run_while(move || work(&of_thread), each);
+    let watch = || {
+        each();
+        Ok(())
+    };
+    let worked = cancel.run_watched(move || work(&of_thread), watch);
     if worked.is_err() {
         connector.close(LAST_MESSAGE);
     }

@@ -60,24 +60,6 @@ impl Cancel {
         self.run_watched(work, || Ok(()))
     }
 
-    /// Like [`Cancel::run`], but calls `each` several times a second meanwhile.
-    ///
-    /// # Errors
-    /// As [`Cancel::run`].
-    ///
-    /// # Panics
-    /// As [`Cancel::run`].
-    pub fn run_while<T: Send + 'static>(
-        &self,
-        work: impl FnOnce() -> T + Send + 'static,
-        mut each: impl FnMut(),
-    ) -> Result<T, Error> {
-        self.run_watched(work, || {
-            each();
-            Ok(())
-        })
-    }
-
     /// Like [`Cancel::run`], but calls `watch` several times a second, and ends with its error.
     pub(crate) fn run_watched<T: Send + 'static>(
         &self,
