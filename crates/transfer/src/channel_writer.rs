@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 use farwrite::fabric::contract::Waker;
 use farwrite::fabric::threads::lock;
 use farwrite_files::Message;
-use farwrite_keys::Text;
 
 use crate::channel::{Channel, ChannelError, CloseHandle, LAST_MESSAGE, Reader, Writer};
 use crate::hooks::{CANCEL_PERIOD, Cancel};
@@ -107,10 +106,7 @@ impl ChannelWriter {
                 thread::sleep(Duration::from_millis(5));
             }
             // If this fails, the peer notices the end of the channel.
-            let _ = shared.notices.notify(&Message::Abort {
-                cause: error.cause(),
-                reason: Text::new(error),
-            });
+            let _ = shared.notices.notify(&error.abort());
         }
         self.close_handle.close();
     }
@@ -232,6 +228,7 @@ fn write_messages(
 #[cfg(test)]
 mod tests {
     use farwrite_files::Cause;
+    use farwrite_keys::Text;
 
     use super::*;
     use crate::tests::Meeting;

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use farwrite_connection::Connection;
 use farwrite_files::{Hello, Message, due};
-use farwrite_keys::{Proof, Text};
+use farwrite_keys::Proof;
 
 use crate::channel::{Channel, ChannelError};
 use crate::connect::accept;
@@ -31,7 +31,7 @@ impl Client {
         match hello(&mut channel, cancel) {
             Ok(hello) => Ok(Self { channel, hello }),
             Err(error) => {
-                abort(channel, &error);
+                channel.end(&error.abort());
                 Err(error)
             }
         }
@@ -69,7 +69,7 @@ impl Client {
 
     /// Informs the client of an error that ends what it wants.
     pub fn fail(self, error: &Error) {
-        abort(self.channel, error);
+        self.channel.end(&error.abort());
     }
 
     /// Refuses the client, because this end does not support what it wants. Returns the error that
@@ -77,7 +77,7 @@ impl Client {
     #[must_use]
     pub fn refuse(self, why: &str) -> Error {
         let error = Error::new(ErrorKind::Mismatch, why);
-        abort(self.channel, &error);
+        self.channel.end(&error.abort());
         error
     }
 }
@@ -99,11 +99,4 @@ fn hello(channel: &mut Channel, cancel: &Cancel) -> Result<Hello, Error> {
             return Err(failed(&ChannelError::Timeout { after: SETUP }));
         }
     }
-}
-
-fn abort(channel: Channel, error: &Error) {
-    channel.end(&Message::Abort {
-        cause: error.cause(),
-        reason: Text::new(error),
-    });
 }

@@ -6,7 +6,8 @@ use std::fmt::{self, Write as _};
 use farwrite::SealingError;
 use farwrite::routes::RouteError;
 use farwrite_connection::{ByeCause, Ended, Error as ConnectionError};
-use farwrite_files::{Cause, FileCause, MessageError, SinkError};
+use farwrite_files::{Cause, FileCause, Message, MessageError, SinkError};
+use farwrite_keys::Text;
 
 use crate::RouteShrunk;
 use crate::channel::ChannelError;
@@ -250,8 +251,15 @@ impl Error {
         Self::caused(kind, "receiving files", error)
     }
 
-    /// The reason of an abort, for the message to the peer.
-    pub(crate) fn cause(&self) -> Cause {
+    /// The message by which the peer learns of it.
+    pub(crate) fn abort(&self) -> Message {
+        Message::Abort {
+            cause: self.cause(),
+            reason: Text::new(self),
+        }
+    }
+
+    fn cause(&self) -> Cause {
         match self.kind {
             ErrorKind::Interrupted => Cause::Interrupted,
             ErrorKind::Mismatch => Cause::Mismatch,
