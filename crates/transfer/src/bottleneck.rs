@@ -61,32 +61,28 @@ impl Bottleneck {
         Self::Silence,
     ];
 
-    /// The name for people.
-    pub(crate) fn name(self) -> &'static str {
+    /// The name in JSON, and the name for people.
+    fn words(self) -> (&'static str, &'static str) {
         match self {
-            Self::Path => "the path",
-            Self::Rate => "--rate",
-            Self::Processor => "this machine's processor",
-            Self::Receiver => "the receiver",
-            Self::ReceiverDisk => "the receiver's disk",
-            Self::SenderDisk => "this machine's disk",
-            Self::Memory => "--memory",
-            Self::Silence => "a silent receiver",
+            Self::Path => ("path", "the path"),
+            Self::Rate => ("rate", "--rate"),
+            Self::Processor => ("processor", "this machine's processor"),
+            Self::Receiver => ("receiver", "the receiver"),
+            Self::ReceiverDisk => ("receiver_disk", "the receiver's disk"),
+            Self::SenderDisk => ("sender_disk", "this machine's disk"),
+            Self::Memory => ("memory", "--memory"),
+            Self::Silence => ("silence", "a silent receiver"),
         }
     }
 
-    /// Its name in JSON.
+    /// The name in JSON.
     pub(crate) fn key(self) -> &'static str {
-        match self {
-            Self::Path => "path",
-            Self::Rate => "rate",
-            Self::Processor => "processor",
-            Self::Receiver => "receiver",
-            Self::ReceiverDisk => "receiver_disk",
-            Self::SenderDisk => "sender_disk",
-            Self::Memory => "memory",
-            Self::Silence => "silence",
-        }
+        self.words().0
+    }
+
+    /// The name for people.
+    pub(crate) fn name(self) -> &'static str {
+        self.words().1
     }
 
     /// Returns what limits the rate now; `None` at the end, when everything has been sent, unless the receiver is silent.
