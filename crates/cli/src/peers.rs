@@ -208,18 +208,22 @@ impl SharedPeers {
         Arc::clone(&lock(&self.0))
     }
 
+    /// The peer that has proven its identity; `None` if it is not in the file.
+    pub(crate) fn of(&self, proof: Proof) -> Option<Peer> {
+        match proof {
+            Proof::Identity(key) => self.get().of(&key).cloned(),
+            Proof::PreShared | Proof::Code => None,
+        }
+    }
+
     /// Divides the places of a receiver. A peer without a limit of its own, and all holders of the pre-shared key
     /// together, leave one to others.
     pub(crate) fn limits(&self, places: usize) -> PlaceLimits {
         let peers = self.clone();
         let others = places.saturating_sub(1).max(1);
         let of_peer = move |proof| {
-            let peers = peers.get();
-            let peer = match proof {
-                Proof::Identity(key) => peers.of(&key),
-                Proof::PreShared | Proof::Code => None,
-            };
-            peer.and_then(Peer::max_senders).unwrap_or(others)
+            let most = peers.of(proof).and_then(|peer| peer.max_senders());
+            most.unwrap_or(others)
         };
         PlaceLimits {
             all: places,

@@ -176,7 +176,7 @@ impl Serving<'_> {
     /// Serves a client. Whatever happens to it ends only its own service.
     fn serve_apart(&self, connection: &Connection, place: Place, has_reported: &AtomicBool) {
         let number = self.begun.fetch_add(1, Ordering::Relaxed) + 1;
-        let name = match self.peer(connection.peer().proof()) {
+        let name = match self.accepting.peers().of(connection.peer().proof()) {
             Some(peer) => peer.name,
             None => connection
                 .peer_addr()
@@ -198,14 +198,6 @@ impl Serving<'_> {
             };
             has_reported.fetch_or(is_interrupted, Ordering::Relaxed);
         }
-    }
-
-    /// The peer that has proven its identity; `None` if it is not in the file of peers.
-    fn peer(&self, proof: Proof) -> Option<Peer> {
-        let Proof::Identity(key) = proof else {
-            return None;
-        };
-        self.accepting.peers().get().of(&key).cloned()
     }
 
     fn serve(
@@ -230,7 +222,7 @@ impl Serving<'_> {
             Err(error) => return Served::Transfer(Err(error.into())),
         };
         let address = client.addr().to_string();
-        let peer = self.peer(client.proof());
+        let peer = self.accepting.peers().of(client.proof());
         if peer.is_none() && matches!(client.proof(), Proof::Identity(_)) {
             let error = client.refuse(NOT_KNOWN);
             self.audit.note_refusal(None, &address, &error);
@@ -248,7 +240,7 @@ impl Serving<'_> {
         console: &Console,
     ) -> Result<Option<ExitCode>, Failure> {
         let proof = connection.peer().proof();
-        let peer = self.peer(proof);
+        let peer = self.accepting.peers().of(proof);
         if peer.is_none() && matches!(proof, Proof::Identity(_)) {
             let address = connection.peer_addr().map(|addr| addr.to_string());
             let address = address.unwrap_or_default();

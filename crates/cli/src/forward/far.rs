@@ -26,7 +26,7 @@ use crate::cp::greet;
 use crate::cp::meeting::Meeting;
 use crate::cp::relay::{Out, Relay};
 use crate::exit::{Exit, Failure, OrExit};
-use crate::peers::{Peer, SharedPeers};
+use crate::peers::SharedPeers;
 use crate::recv::raise_open_files;
 use crate::rsh::{Settings, dial, line, listen as listen_anywhere};
 
@@ -244,13 +244,7 @@ impl Service {
             return Err("this end has too many connections".into());
         }
         let proof = new.peer().proof();
-        let most = match proof {
-            Proof::Identity(key) => {
-                let peers = self.peers.get();
-                peers.of(&key).and_then(Peer::limit_in_file)
-            }
-            Proof::PreShared | Proof::Code => None,
-        };
+        let most = self.peers.of(proof).and_then(|peer| peer.limit_in_file());
         let of_peer = others.iter().filter(|other| other.peer().proof() == proof);
         match most.filter(|most| of_peer.count() >= *most) {
             Some(most) => Err(format!(
@@ -266,13 +260,11 @@ impl Service {
     fn check(&self, proof: Proof, to: &HostPort) -> Result<(), String> {
         let of_all = self.allowed.as_ref();
         let is_for_all = of_all.is_none_or(|allowed| allowed.contains(to));
-        let is_allowed = match proof {
-            Proof::Identity(key) => match self.peers.get().of(&key) {
-                Some(peer) => peer.allows_forward(to).unwrap_or(is_for_all),
-                // It was removed just now.
-                None => false,
-            },
-            Proof::PreShared | Proof::Code => is_for_all,
+        let is_allowed = match (self.peers.of(proof), proof) {
+            (Some(peer), _) => peer.allows_forward(to).unwrap_or(is_for_all),
+            // It was removed just now.
+            (None, Proof::Identity(_)) => false,
+            (None, Proof::PreShared | Proof::Code) => is_for_all,
         };
         if is_allowed {
             return Ok(());

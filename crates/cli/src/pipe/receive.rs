@@ -25,7 +25,6 @@ use crate::addresses::{Targets, address_of, at_any};
 use crate::audit::Audit;
 use crate::console::{Console, Passing};
 use crate::exit::{Exit, Failure, OrExit};
-use crate::peers::Peer;
 use crate::standard::{Blocking, is_ready, own_output};
 
 /// What the user has chosen for a pipe.
@@ -57,8 +56,7 @@ pub(crate) fn receive(
     // The pipe has one sender.
     drop(listener);
     let peer = address_of(&connection);
-    let peers = accepting.peers().get();
-    let sender = connection.peer().key().and_then(|key| peers.of(&key));
+    let sender = accepting.peers().of(connection.peer().proof());
     let name = connection.peer().name();
     let start = Instant::now();
     let output = own_output().map(|file| StandardOutput {
@@ -67,12 +65,12 @@ pub(crate) fn receive(
         written: 0,
     });
     let output = output.map_err(|failure| Stopped::new(Kind::Unwritten, failure));
-    let max_bytes = sender.and_then(Peer::max_bytes).or(pipe.max_bytes);
+    let max_bytes = sender.and_then(|sender| sender.max_bytes());
     let gate = CommitGate::default();
     let (written, ended) = take(
         (&connection, stream),
         (output, &gate),
-        max_bytes,
+        max_bytes.or(pipe.max_bytes),
         (cancel, console),
     );
     pipe.audit.note_pipe((name, &peer), None, written, &ended);
