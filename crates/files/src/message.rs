@@ -153,6 +153,7 @@ pub struct Progress {
 
 /// Why a file did not arrive. The order of the variants is their number on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum FileCause {
     /// The received bytes differ from the sent bytes.
     Corrupt,

@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use serde::Serialize;
+
 use crate::estimate::{Bursts, RoundTrips, Share};
 use crate::message::{HostDrops, TrialCounts};
 
@@ -68,18 +70,20 @@ impl Nat {
 }
 
 /// The limit of the measured rate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum RateLimit {
     /// The path: it carries no more.
     Path,
     /// The highest allowed rate. The path may carry more.
+    #[serde(rename = "max_rate")]
     Asked,
     /// The speed of this machine. The path may carry more.
     Sender,
 }
 
 /// The rate that the path carries.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Rate {
     /// Bits of IP packets per second.
     pub bps: f64,
@@ -90,7 +94,8 @@ pub struct Rate {
 }
 
 /// The limit of the measured MTU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum MtuLimit {
     /// Larger packets do not arrive.
     Path,
@@ -101,7 +106,7 @@ pub enum MtuLimit {
 }
 
 /// The largest packet that the path carries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Mtu {
     /// Bytes of the IP packet.
     pub ip_bytes: u32,
@@ -159,7 +164,7 @@ impl TrialFindings {
 }
 
 /// Datagrams that the kernels of the two hosts dropped during the probe, over all programs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct HostFindings {
     /// Drops at this end.
     pub ours: HostDrops,
@@ -197,7 +202,8 @@ pub struct DirectionFindings {
 }
 
 /// How the path treats the ECN bits of packets sent as ECT(0).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum EcnFindings {
     /// Nothing is known.
     Unknown,

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use farwrite::fabric::threads::lock;
 use farwrite_files::{FileCause, Kind, Manifest, Missing, Source};
 use farwrite_keys::Text;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 use crate::hooks::{EndedFile, FileState};
 
@@ -29,16 +29,7 @@ pub struct FailedFile {
     /// Why it failed, for people.
     pub reason: Text,
     /// Why it failed, for programs.
-    #[serde(serialize_with = "cause_name")]
     pub cause: FileCause,
-}
-
-fn cause_name<S: Serializer>(cause: &FileCause, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(match cause {
-        FileCause::Corrupt => "corrupt",
-        FileCause::Unreadable => "unreadable",
-        FileCause::Unwritable => "unwritable",
-    })
 }
 
 /// The files that arrived, and those that did not. The names of the fields in JSON are those of `docs/json.md`.

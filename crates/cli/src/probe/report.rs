@@ -4,9 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use farwrite_probe::estimate::Bin;
-use farwrite_probe::{
-    EcnFindings, Findings, MtuLimit, Nat, Rate, RateLimit, RoundTrip, TrialFindings,
-};
+use farwrite_probe::{Findings, Nat, RoundTrip, TrialFindings};
 use farwrite_units::show::real;
 use serde_json::{Value, json};
 
@@ -14,39 +12,20 @@ use super::ProbeArgs;
 
 /// The complete result.
 pub(super) fn report(args: &ProbeArgs, findings: &Findings, elapsed: Duration) -> Value {
-    let mtu = findings.mtu.map(|mtu| {
-        let limit = match mtu.limit {
-            MtuLimit::Path => "path",
-            MtuLimit::Local => "local",
-            MtuLimit::Tried => "tried",
-        };
-        json!({ "ip_bytes": mtu.ip_bytes, "payload_bytes": mtu.payload_bytes, "limit": limit })
-    });
-    let ecn = match findings.direction().ecn {
-        EcnFindings::Unknown => "unknown",
-        EcnFindings::Kept => "kept",
-        EcnFindings::Marked => "marked",
-        EcnFindings::Bleached => "bleached",
-        EcnFindings::Changed => "changed",
-    };
     let shown = |file: &PathBuf| file.display().to_string();
     json!({
         "peer": findings.peer.map(|peer| peer.to_string()),
         "seconds": elapsed.as_secs_f64(),
         "interrupted": findings.interrupted,
         "round_trip": findings.round_trip.as_ref().map(trips),
-        "rate": findings.rate.map(rate),
-        "mtu": mtu,
-        "ecn": ecn,
+        "rate": findings.rate,
+        "mtu": findings.mtu,
+        "ecn": findings.direction().ecn,
         "addresses": findings.nat.map(addresses),
         "loss": loss(findings),
         "trials": findings.trials.iter().map(trial).collect::<Vec<_>>(),
         "trials_left_out": findings.trials_left_out,
-        "hosts": {
-            "ours": findings.host.ours,
-            "theirs": findings.host.theirs,
-            "recv_buffer_bytes": findings.host.recv_buffer_bytes,
-        },
+        "hosts": findings.host,
         "saved": args.save.as_ref().map(shown),
         "picture": args.plot.as_ref().map(shown),
     })
@@ -70,15 +49,6 @@ fn trips(trip: &RoundTrip) -> Value {
         "max_ms": percentile(100),
         "above_min": trip.times.histogram().into_iter().map(bin).collect::<Vec<_>>(),
     })
-}
-
-fn rate(rate: Rate) -> Value {
-    let limit = match rate.limit {
-        RateLimit::Path => "path",
-        RateLimit::Asked => "max_rate",
-        RateLimit::Sender => "sender",
-    };
-    json!({ "bps": rate.bps, "limit": limit, "trains": rate.trains })
 }
 
 fn addresses(nat: Nat) -> Value {
