@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use farwrite_transfer::{Delivered, FailedFile, TransferReport, Unfinished};
+use farwrite_units::show::Count;
 
 use crate::console::Console;
 use crate::exit::Failure;
@@ -43,8 +44,8 @@ pub(crate) fn show(
     }
     let failed = report.delivered().failed_files();
     let failure = report.trouble().map(|kind| {
-        let noun = if failed == 1 { "file" } else { "files" };
-        Failure::new(kind.into(), format!("{failed} {noun} failed"))
+        let files = Count(failed.into(), "file");
+        Failure::new(kind.into(), format!("{files} failed"))
     });
     console.json_result(failure.as_ref(), &report)?;
     Ok(failure.map_or(ExitCode::SUCCESS, |failure| failure.exit.into()))

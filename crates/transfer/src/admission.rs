@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use farwrite_connection::{Connection, Listener, Purpose, RefusalCounts};
 use farwrite_keys::shown;
+use farwrite_units::show::Count;
 
 use crate::hooks::CANCEL_PERIOD;
 use crate::places::{BUSY, Place, Places, WAIT};
@@ -247,9 +248,8 @@ impl Refused {
         if all == self.told || !is_time {
             return None;
         }
-        let more = all - self.told;
+        let attempts = Count(all - self.told, "attempt");
         (self.told, self.told_at) = (all, Some(now));
-        let noun = if more == 1 { "attempt" } else { "attempts" };
         let from = counts.latest.map_or(String::new(), |addr| {
             format!(", the last from {}", shown(&addr))
         });
@@ -257,7 +257,7 @@ impl Refused {
             format!("; the public key of the last peer that is not known: {key}")
         });
         Some(format!(
-            "{more} {noun} to connect without a key that is accepted{from}{unknown}"
+            "{attempts} to connect without a key that is accepted{from}{unknown}"
         ))
     }
 }

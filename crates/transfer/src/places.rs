@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use farwrite::fabric::threads::lock;
 use farwrite_keys::Proof;
+use farwrite_units::show::Count;
 
 use crate::{Error, ErrorKind};
 
@@ -182,14 +183,8 @@ impl Places {
     pub(crate) fn refusal(&self, proof: Proof) -> String {
         let of_peer = (self.limits.of_peer)(proof).max(1);
         if of_peer < self.limits.all && lock(&self.state).of_peer(proof) >= of_peer {
-            let noun = if of_peer == 1 {
-                "transfer"
-            } else {
-                "transfers"
-            };
-            return format!(
-                "the receiver serves {of_peer} {noun} of one peer at once; try again later"
-            );
+            let transfers = Count(of_peer as u64, "transfer");
+            return format!("the receiver serves {transfers} of one peer at once; try again later");
         }
         match self.limits.all {
             1 => BUSY.into(),

@@ -8,8 +8,7 @@ use farwrite_files::Manifest;
 use farwrite_keys::Text;
 
 use crate::hooks::{Event, Observer, ProgressNumbers};
-use crate::report::Files;
-use farwrite_units::show::{Rate, Time, real};
+use farwrite_units::show::{Count, Rate, Time, real};
 
 /// The displayed rate is the mean over this time.
 const SPAN: Duration = Duration::from_secs(4);
@@ -107,7 +106,7 @@ impl<'a> ProgressMeter<'a> {
         // waits.
         let path = status.wait().unwrap_or_else(|| status.path.to_owned());
         let at = self.name(done_bytes);
-        let (mean, files) = (Rate(mean_bps), Files(files_left));
+        let (mean, files) = (Rate(mean_bps), Count(files_left.into(), "file"));
         let detail = format!("{rate:>10} {left:>4} left {path} mean {mean} {files}  {at}");
         self.report(done_bytes, detail, numbers, false);
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use farwrite::{Cipher, EcnField, PeerStats, QpStats, RateControl, Start};
 use farwrite_files::{FileCause, Source};
-use farwrite_units::show::{Bytes, Percent, Rate, Time, real};
+use farwrite_units::show::{Bytes, Count, Percent, Rate, Time, real};
 use serde::Serialize;
 
 use crate::bottleneck::{Bottleneck, Bottlenecks};
@@ -131,7 +131,7 @@ impl Delivered {
         };
         format!(
             "{} with {} {verb} final name at the receiver{unchanged}",
-            Files(files),
+            Count(files.into(), "file"),
             Bytes(bytes)
         )
     }
@@ -206,16 +206,6 @@ impl fmt::Display for Unfinished {
 }
 
 impl StdError for Unfinished {}
-
-/// Shows a number of files.
-pub(crate) struct Files(pub(crate) u32);
-
-impl fmt::Display for Files {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let noun = if self.0 == 1 { "file" } else { "files" };
-        write!(f, "{} {noun}", self.0)
-    }
-}
 
 /// How fast a sender was, and what limited it.
 #[derive(Debug, Default, Serialize)]
@@ -369,7 +359,7 @@ impl TransferReport {
         let results = &self.delivered.results;
         let mut line = format!(
             "{verb} {}, {}, in {}: {}",
-            Files(results.verified_files),
+            Count(results.verified_files.into(), "file"),
             Bytes(results.verified_bytes),
             Time(Duration::from_secs_f64(self.seconds)),
             Rate(self.goodput_bps)

@@ -9,14 +9,13 @@ use farwrite_files::{
     Hello, Manifest, Message, OfferedSockets, Partial, QpBlob, TransferPlan, due,
 };
 use farwrite_keys::Text;
-use farwrite_units::show::Bytes;
+use farwrite_units::show::{Bytes, Count};
 
 use crate::channel::{ChannelError, Reader};
 use crate::channel_writer::Outbox;
 use crate::hooks::{CANCEL_PERIOD, Cancel};
 use crate::liveness::{LifeSigns, SlowDisk};
 use crate::progress_counts::OwnCounts;
-use crate::report::Files;
 use crate::route::RoutedEndpoint;
 use crate::{Error, ErrorKind, TransferHooks};
 
@@ -280,7 +279,7 @@ pub(crate) fn note_partials(partials: &[Partial], manifest: &Manifest, hooks: &T
         ));
     }
     if partials.len() > SHOWN {
-        let more = u32::try_from(partials.len() - SHOWN).unwrap_or(u32::MAX);
-        hooks.note(format!("going on with {} more", Files(more)));
+        let more = Count((partials.len() - SHOWN) as u64, "file");
+        hooks.note(format!("going on with {more} more"));
     }
 }

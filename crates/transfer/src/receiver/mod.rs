@@ -24,14 +24,14 @@ use farwrite::{
 use farwrite_files::{
     CommitGate, Compare, Cutover, Delete, Manifest, Message, MessageError, Sink, TransferPlan, due,
 };
-use farwrite_units::show::Bytes;
+use farwrite_units::show::{Bytes, Count};
 
 use crate::channel::Reader;
 use crate::channel_writer::{ChannelWriter, Outbox};
 use crate::disk_end::{DISK_END, wait_for_disk};
 use crate::memory_pool::MemoryShare;
 use crate::progress_counts::{OwnCounts, PeerCounts};
-use crate::report::{Facts, Files, Role, Sending, TransferReport, Unfinished};
+use crate::report::{Facts, Role, Sending, TransferReport, Unfinished};
 use crate::results::{FileResults, SharedResults};
 use crate::route::{Offered, RoutedEndpoint};
 use crate::setup::{
@@ -288,7 +288,7 @@ impl Reception<'_> {
         self.hooks.note(format!(
             "receiving {} in {} from {peer}: {}, MTU {mtu}",
             Bytes(manifest.stream_bytes()),
-            Files(manifest.files()),
+            Count(manifest.files().into(), "file"),
             plan.scheme,
         ));
         self.hooks.observer.observe(crate::Event::Start {

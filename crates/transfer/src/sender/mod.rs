@@ -18,14 +18,14 @@ use farwrite_files::{
     manifest_messages,
 };
 use farwrite_keys::{Key, Text};
-use farwrite_units::show::{Bytes, Rate, real};
+use farwrite_units::show::{Bytes, Count, Rate, real};
 
 use crate::channel::{Channel, Reader};
 use crate::channel_writer::{ChannelWriter, Outbox};
 use crate::connect::Waiting;
 use crate::disk_end::wait_for_disk;
 use crate::progress_counts::{OwnCounts, PeerCounts};
-use crate::report::{Facts, Files, Role, Sending, TransferReport, Unfinished};
+use crate::report::{Facts, Role, Sending, TransferReport, Unfinished};
 use crate::results::SharedResults;
 use crate::route::{Offered, RoutedEndpoint};
 use crate::setup::{
@@ -467,7 +467,7 @@ fn announce(
     hooks.note(format!(
         "sending {} in {} to {}: {} at {rate}, MTU {}",
         Bytes(shape.stream_bytes),
-        Files(files),
+        Count(files.into(), "file"),
         negotiated.peer,
         negotiated.scheme,
         shape.mtu
