@@ -3,8 +3,10 @@ that of the interfaces at their ends."""
 
 import concurrent.futures
 import contextlib
+import os
 import pathlib
 import random
+import re
 import subprocess
 import time
 
@@ -93,6 +95,34 @@ def _sizes(report, program, where):
         if not problems and not least <= result["mtu"] <= most:
             problems.append(f"the MTU is {result['mtu']}, {least} to {most} expected")
         report.check(f"{name}, ICMP dropped: the largest packets that pass are used", problems)
+
+
+def _kept(report, program, where):
+    # The size of unsealed packets: sealing takes 24 bytes of each.
+    expected = [(1500, 1412, True), (1500, 1412, False), (1420, 1332, False), (1420, 1332, False)]
+    cache = pathlib.Path(os.environ["XDG_CACHE_HOME"]) / "farwrite" / "paths.toml"
+    cache.unlink(missing_ok=True)
+    found, kept = [], []
+    with Nat(mtu=1500, edge=9000) as nat:
+        nat.route_openly()
+        _drop_icmp(nat)
+        nat.near.nft("add table ip seen; add chain ip seen in { type filter hook prerouting priority 0; }; "
+                     "add rule ip seen in iifname a meta l4proto udp ip length > 1500 counter")
+        before = 0
+        for number, (mtu, _, _) in enumerate(expected):
+            for node, dev in ((nat.near, "far"), (nat.far, "near")):
+                node.ip("link", "set", dev, "mtu", str(mtu))
+            problems, result = Transfer(nat, program, where / str(number), f"{B}:{PORT}", learns=True).finish()
+            report.check(f"transfer {number + 1}, {mtu} bytes in the middle: the file arrives", problems)
+            large = int(re.search(r"packets (\d+)", nat.near.run("nft", "list", "table", "ip", "seen"))[1])
+            found.append((mtu, result and result["mtu"], large > before))
+            kept.append(re.findall(r"^mtu = (\d+)", cache.read_text(), re.MULTILINE) if cache.exists() else [])
+            before = large
+    cache.unlink(missing_ok=True)
+    report.check("only the first one tries packets that the path never carried, and each uses the largest that pass",
+                 None if found == expected else f"{found}; {expected} expected")
+    report.check("the last size that was found is kept",
+                 None if kept == [["1436"], ["1436"], ["1356"], ["1356"]] else f"{kept}")
 
 
 def _described(report, program, where):
@@ -323,6 +353,7 @@ _CASES = {
     "a receiver whose port is translated": _rewritten,
     "a mapping that changes in the middle": _rebinding,
     "packet sizes": _sizes,
+    "a packet size that was found is kept": _kept,
     "a packet size that the path does not carry": _fixed,
     "a description with larger packets than the path carries": _described,
     "large packets are lost from the middle on": _shrinking,

@@ -1,8 +1,10 @@
-//! Stores what transfers have measured on paths, so that later transfers start at their rate.
+//! Stores what transfers have measured on paths, so that later transfers start at their rate, and do not search for
+//! packets that the path does not carry.
 //!
 //! The file is a cache: if it is damaged or missing, the only cost is a slower start. An outdated
-//! value costs little too, because the sender tests it with one short train of packets before it
-//! relies on it.
+//! rate costs little too, because the sender tests it with one short train of packets before it
+//! relies on it. Packets of the stored size are tested as all others. Whether larger ones pass by now is tested when the
+//! entry is too old.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -22,6 +24,15 @@ const MAX_PATHS: usize = 64;
 /// This program never writes a longer file.
 const MAX_BYTES: u64 = 64 << 10;
 
+/// What is known of a path.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct KnownPath {
+    /// What the rate control starts with.
+    pub(crate) start: Option<Start>,
+    /// Payload bytes of the largest unsealed packets, if the path carries smaller ones than this machine sends.
+    pub(crate) mtu: Option<u32>,
+}
+
 /// The paths from this machine to others.
 #[derive(Debug)]
 pub(crate) struct KnownPaths {
@@ -34,6 +45,9 @@ pub(crate) struct KnownPaths {
 pub(crate) struct Known {
     #[serde(default)]
     path: BTreeMap<String, Learned>,
+    /// Paths that do not carry the largest packets of this machine.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    narrow: BTreeMap<String, Narrow>,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
@@ -45,12 +59,49 @@ struct Learned {
     learned_at: u64,
 }
 
-impl Learned {
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+struct Narrow {
+    /// Each payload of a UDP packet has fewer bytes than this type can count.
+    mtu: u16,
+    /// When larger packets were lost, in seconds since 1970.
+    learned_at: u64,
+}
+
+/// An entry of the file.
+trait Entry {
+    fn learned_at(&self) -> u64;
+
     /// Whether it was measured at most [`MAX_AGE`] before `now`. A time after `now` is that of a wrong
     /// clock.
-    fn is_fresh(self, now: u64) -> bool {
-        let age = now.checked_sub(self.learned_at);
+    fn is_fresh(&self, now: u64) -> bool {
+        let age = now.checked_sub(self.learned_at());
         age.is_some_and(|age| age <= MAX_AGE.as_secs())
+    }
+}
+
+impl Entry for Learned {
+    fn learned_at(&self) -> u64 {
+        self.learned_at
+    }
+}
+
+impl Entry for Narrow {
+    fn learned_at(&self) -> u64 {
+        self.learned_at
+    }
+}
+
+/// Adds an entry. Removes those that are too old, and the oldest if there are too many.
+fn add<T: Entry>(entries: &mut BTreeMap<String, T>, name: String, new: T, now: u64) {
+    entries.retain(|_, entry| entry.is_fresh(now));
+    entries.insert(name, new);
+    while entries.len() > MAX_PATHS {
+        let oldest = entries.iter().min_by_key(|(_, entry)| entry.learned_at());
+        let Some(oldest) = oldest.map(|(name, _)| name.clone()) else {
+            break;
+        };
+        entries.remove(&oldest);
     }
 }
 
@@ -68,32 +119,38 @@ impl KnownPaths {
         })
     }
 
-    /// The stored start values for the path from one address to another.
-    pub(crate) fn find(&self, from: IpAddr, to: IpAddr) -> Option<Start> {
-        let learned = *self.read().path.get(&name(from, to))?;
-        learned.is_fresh(now()).then_some(Start {
-            rate_bps: learned.rate_bps,
-            rtt_ns: learned.rtt_ns,
-        })
+    /// What is stored of the path from one address to another.
+    pub(crate) fn find(&self, from: IpAddr, to: IpAddr) -> KnownPath {
+        let (known, name, now) = (self.read(), name(from, to), now());
+        let learned = known.path.get(&name).filter(|entry| entry.is_fresh(now));
+        let narrow = known.narrow.get(&name).filter(|entry| entry.is_fresh(now));
+        KnownPath {
+            start: learned.map(|learned| Start {
+                rate_bps: learned.rate_bps,
+                rtt_ns: learned.rtt_ns,
+            }),
+            mtu: narrow.map(|narrow| narrow.mtu.into()),
+        }
     }
 
-    /// Stores what a transfer has measured. Transfers that end at the same time may overwrite the
-    /// entries of one another.
-    pub(crate) fn keep(&self, from: IpAddr, to: IpAddr, start: Start) -> io::Result<()> {
-        let (mut known, now) = (self.read(), now());
-        known.path.retain(|_, learned| learned.is_fresh(now));
-        let learned = Learned {
-            rate_bps: start.rate_bps,
-            rtt_ns: start.rtt_ns,
-            learned_at: now,
-        };
-        known.path.insert(name(from, to), learned);
-        while known.path.len() > MAX_PATHS {
-            let oldest = known.path.iter().min_by_key(|(_, path)| path.learned_at);
-            let Some(oldest) = oldest.map(|(name, _)| name.clone()) else {
-                break;
+    /// Stores what a transfer has measured. What it has not measured stays. Transfers that end at the same time may
+    /// overwrite the entries of one another.
+    pub(crate) fn keep(&self, from: IpAddr, to: IpAddr, path: KnownPath) -> io::Result<()> {
+        if path == KnownPath::default() {
+            return Ok(());
+        }
+        let (mut known, learned_at) = (self.read(), now());
+        if let Some(Start { rate_bps, rtt_ns }) = path.start {
+            let learned = Learned {
+                rate_bps,
+                rtt_ns,
+                learned_at,
             };
-            known.path.remove(&oldest);
+            add(&mut known.path, name(from, to), learned, learned_at);
+        }
+        if let Some(mtu) = path.mtu.and_then(|mtu| u16::try_from(mtu).ok()) {
+            let narrow = Narrow { mtu, learned_at };
+            add(&mut known.narrow, name(from, to), narrow, learned_at);
         }
         self.write(&known)
     }
@@ -138,9 +195,16 @@ fn now() -> u64 {
 mod tests {
     use super::*;
 
-    const START: Start = Start {
-        rate_bps: 1_000_000_000,
-        rtt_ns: 25_000_000,
+    const START: KnownPath = KnownPath {
+        start: Some(Start {
+            rate_bps: 1_000_000_000,
+            rtt_ns: 25_000_000,
+        }),
+        mtu: None,
+    };
+    const NOTHING: KnownPath = KnownPath {
+        start: None,
+        mtu: None,
     };
 
     fn ip(last: u8) -> IpAddr {
@@ -156,26 +220,71 @@ mod tests {
     #[test]
     fn what_was_learned_is_found_by_both_addresses() {
         let (_directory, paths) = known_paths();
-        assert_eq!(paths.find(ip(1), ip(2)), None);
+        assert_eq!(paths.find(ip(1), ip(2)), NOTHING);
         paths.keep(ip(1), ip(2), START).expect("written");
-        assert_eq!(paths.find(ip(1), ip(2)), Some(START));
+        assert_eq!(paths.find(ip(1), ip(2)), START);
         assert_eq!(
             paths.find("::ffff:192.0.2.1".parse().unwrap(), ip(2)),
-            Some(START)
+            START
         );
-        assert_eq!(paths.find(ip(2), ip(1)), None);
+        assert_eq!(paths.find(ip(2), ip(1)), NOTHING);
+    }
+
+    #[test]
+    fn the_size_of_packets_is_kept_apart_from_the_rate() {
+        let (_directory, paths) = known_paths();
+        // As versions wrote it that kept no sizes.
+        let old = format!(
+            "[path.\"{}\"]\nrate_bps = 1000000000\nrtt_ns = 25000000\nlearned_at = {}\n",
+            name(ip(1), ip(2)),
+            now()
+        );
+        fs::create_dir_all(paths.file.parent().expect("a directory")).expect("made");
+        fs::write(&paths.file, old).expect("written");
+        assert_eq!(paths.find(ip(1), ip(2)), START);
+        let of_size = |mtu| KnownPath {
+            start: None,
+            mtu: Some(mtu),
+        };
+        for mtu in [1436, 1356] {
+            paths.keep(ip(1), ip(2), of_size(mtu)).expect("written");
+            let mtu = Some(mtu);
+            assert_eq!(paths.find(ip(1), ip(2)), KnownPath { mtu, ..START });
+        }
+        paths.keep(ip(2), ip(1), of_size(1436)).expect("written");
+        assert_eq!(paths.find(ip(2), ip(1)), of_size(1436));
+        // A transfer that has used the size has not lost larger packets.
+        let mut known = paths.read();
+        let narrow = known.narrow.values_mut();
+        narrow.for_each(|narrow| narrow.learned_at -= MAX_AGE.as_secs() + 9);
+        paths.write(&known).expect("written");
+        paths.keep(ip(1), ip(2), START).expect("written");
+        assert_eq!(paths.find(ip(1), ip(2)), START);
+        assert_eq!(paths.find(ip(2), ip(1)), NOTHING);
+    }
+
+    #[test]
+    fn what_was_not_learned_makes_no_file() {
+        let (_directory, paths) = known_paths();
+        paths.keep(ip(1), ip(2), NOTHING).expect("nothing to write");
+        assert!(!paths.file.exists());
     }
 
     #[test]
     fn a_damaged_file_is_no_hindrance() {
         let (_directory, paths) = known_paths();
         paths.keep(ip(1), ip(2), START).expect("written");
-        for text in ["path = 3", "\u{0}", "[path]\n\"a b\" = { rate_bps = -1 }"] {
+        for text in [
+            "path = 3",
+            "\u{0}",
+            "[path]\n\"a b\" = { rate_bps = -1 }",
+            "[narrow]\n\"a b\" = { mtu = 65536, learned_at = 0 }",
+        ] {
             fs::write(&paths.file, text).expect("written");
-            assert_eq!(paths.find(ip(1), ip(2)), None, "{text:?}");
+            assert_eq!(paths.find(ip(1), ip(2)), NOTHING, "{text:?}");
         }
         paths.keep(ip(1), ip(2), START).expect("written");
-        assert_eq!(paths.find(ip(1), ip(2)), Some(START));
+        assert_eq!(paths.find(ip(1), ip(2)), START);
     }
 
     #[test]
@@ -196,11 +305,12 @@ mod tests {
             known.path.insert(name(ip(last), ip(200)), learned(age));
         }
         paths.write(&known).expect("written");
-        assert_eq!(paths.find(ip(7), ip(200)), None, "too old");
+        assert_eq!(paths.find(ip(7), ip(200)), NOTHING, "too old");
         paths.keep(ip(1), ip(2), START).expect("written");
         assert_eq!(paths.read().path.len(), MAX_PATHS);
-        assert_eq!(paths.find(ip(1), ip(2)), Some(START));
-        assert!(paths.find(ip(0), ip(200)).is_some() && paths.find(ip(99), ip(200)).is_none());
+        assert_eq!(paths.find(ip(1), ip(2)), START);
+        assert_ne!(paths.find(ip(0), ip(200)), NOTHING);
+        assert_eq!(paths.find(ip(99), ip(200)), NOTHING);
     }
 
     #[test]

@@ -23,7 +23,7 @@ use crate::console::Console;
 use crate::device::DeviceArgs;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::key::ConnectKeyArgs;
-use crate::known_paths::KnownPaths;
+use crate::known_paths::{KnownPath, KnownPaths};
 use crate::link_file::{self, Description};
 use crate::pipe::{self, PipeSender};
 use crate::rate_file::RateFile;
@@ -73,8 +73,9 @@ any address translation (NAT), the receiver behind one that keeps the port.
 The sender measures the rate of the path and uses it. It keeps queues short, and leaves a share to
 other traffic. --rate is an upper bound. --rate-file can change it while the transfer runs. The
 result is stored in ~/.cache/farwrite/paths.toml, so that the next transfer to the same receiver
-starts near that rate. With --rate-control fixed, the sender sends at --rate, and does not yield to
-other traffic. It slows down only if the receiver's own sockets overflow.
+starts near that rate. If larger packets were lost, the size of those that pass is kept for a week.
+With --rate-control fixed, the sender sends at --rate, and does not yield to other traffic. It slows
+down only if the receiver's own sockets overflow.
 
 The progress line and the last line say what limits the rate: the path, --rate, this machine's
 processor, the receiver, a disk at either end, or --memory. --verbose adds round trip, losses, repeats,
@@ -249,19 +250,20 @@ impl SendArgs {
         Ok((Some(bps), Some(max_rate)))
     }
 
-    /// The settings from the options. Missing values come from the description of the path.
+    /// The settings from the options. Missing values come from the description of the path, and then from what earlier
+    /// transfers have learned.
     fn settings(
         &self,
         (path, loss_packet): (&Description, Option<f64>),
         (rate, delete): (Option<u64>, Option<Delete>),
-        start: Option<Start>,
+        known: KnownPath,
     ) -> Result<SendSettings, Failure> {
         Ok(SendSettings {
             scheme: self.scheme,
-            rate_control: self.rate_control(rate, start)?,
+            rate_control: self.rate_control(rate, path.start().or(known.start))?,
             expected_loss: loss_packet,
             mtu: self.mtu,
-            largest_mtu: path.mtu,
+            largest_mtu: path.mtu.or(known.mtu),
             sealing: self.device.sealing(),
             memory_bytes: self.memory,
             compare: self.tree.compare(),
@@ -511,10 +513,9 @@ impl<'a> Sending<'a> {
         let (from, to) = (channel.local_addr().ip(), channel.peer_addr().ip());
         let uses_known = through == Through::Network && !args.no_path_cache;
         let paths = KnownPaths::of_user().filter(|_| uses_known);
-        let known = || paths.as_ref().and_then(|paths| paths.find(from, to));
-        let start = self.described.start().or_else(known);
+        let known = paths.as_ref().map(|paths| paths.find(from, to));
         let described = (&self.described, self.loss_packet);
-        let settings = args.settings(described, (self.rate, delete), start)?;
+        let settings = args.settings(described, (self.rate, delete), known.unwrap_or_default())?;
         let hooks = TransferHooks {
             redirect: &transfer::unchanged,
             cancel,
@@ -533,8 +534,11 @@ impl<'a> Sending<'a> {
         let trace = args.trace.start()?;
         let sent = transfer::send(channel, key, source, &settings, &hooks);
         trace.finish(console);
-        let learned = sent.as_ref().ok().and_then(TransferReport::learned);
-        if let Some((paths, learned)) = paths.zip(learned)
+        let learned = sent.as_ref().map(|report| KnownPath {
+            start: report.learned(),
+            mtu: report.narrow_mtu(),
+        });
+        if let (Some(paths), Ok(learned)) = (paths, learned)
             && let Err(error) = paths.keep(from, to, learned)
         {
             console.warn(format_args!(

@@ -184,6 +184,13 @@ impl Route {
         self.config.search.as_ref()?.passed()
     }
 
+    /// As [`SizeSearch::is_narrow`], of the last search.
+    #[must_use]
+    pub fn is_narrow(&self) -> bool {
+        let search = self.config.search.as_ref();
+        search.is_some_and(SizeSearch::is_narrow)
+    }
+
     /// Returns when the peer has last answered a probe, so that packets passed in both directions, or when this route was
     /// made if no answer has come.
     #[must_use]

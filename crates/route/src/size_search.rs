@@ -42,6 +42,8 @@ pub struct SizeSearch {
     passed: Option<u32>,
     /// The smallest size that failed.
     failed: Option<u32>,
+    /// Whether a size failed on the path.
+    is_narrow: bool,
     control: Control,
     aim: Aim,
 }
@@ -127,6 +129,7 @@ impl SizeSearch {
             open,
             passed: None,
             failed: None,
+            is_narrow: false,
             control,
             aim: Aim::Near,
         }
@@ -162,6 +165,12 @@ impl SizeSearch {
         self.passed
     }
 
+    /// Whether the path did not carry a size that this machine sends. It takes some round trips to find that out.
+    #[must_use]
+    pub fn is_narrow(&self) -> bool {
+        self.is_narrow
+    }
+
     /// Whether no candidate is left and none has passed, because this machine cannot send any of
     /// them.
     #[must_use]
@@ -181,6 +190,7 @@ impl SizeSearch {
             };
             let lost = self.open.iter().filter(is_lost).find(|size| is_due(size));
             if let Some(bytes) = lost.map(|size| size.bytes) {
+                self.is_narrow = true;
                 self.too_large(bytes);
             }
         }
@@ -402,6 +412,31 @@ mod tests {
         assert_eq!(search.outcome(), None);
         assert_eq!(search.open.len(), LADDER.len());
         assert!(search.open.iter().skip(1).all(|size| size.tries == 1));
+    }
+
+    #[test]
+    fn only_a_path_that_carries_less_than_this_machine_sends_is_narrow() {
+        for (sends, carries, is_narrow) in [
+            (9_000, 9_000, false),
+            (1_500, 9_000, false),
+            (9_000, 1_500, true),
+            (1_500, 1_400, true),
+        ] {
+            let mut search = SizeSearch::new(LADDER);
+            for trip in 0..40 {
+                let mut answers = Vec::new();
+                while let Some(bytes) = search.probe(trip * RTT_NS, RTT_NS) {
+                    match bytes {
+                        bytes if bytes > sends => search.too_large(bytes),
+                        bytes if bytes <= carries => answers.push(bytes),
+                        _ => {}
+                    }
+                }
+                answers.into_iter().for_each(|bytes| search.pass(bytes));
+            }
+            assert!(search.outcome().is_some(), "{search:?}");
+            assert_eq!(search.is_narrow(), is_narrow, "{sends} {carries}");
+        }
     }
 
     #[test]

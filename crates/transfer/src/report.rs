@@ -46,6 +46,8 @@ pub struct TransferReport {
     sending: Sending,
     mtu: u32,
     first_mtu: u32,
+    #[serde(skip)]
+    narrow_mtu: Option<u32>,
     segment_bytes: u64,
     slots: u32,
     rtt_ms: f64,
@@ -271,6 +273,8 @@ pub(crate) struct Facts {
     pub(crate) shape: Shape,
     /// Payload bytes of a packet at the start.
     pub(crate) first_mtu: u32,
+    /// As [`TransferReport::narrow_mtu`].
+    pub(crate) narrow_mtu: Option<u32>,
     pub(crate) stats: QpStats,
 }
 
@@ -308,6 +312,7 @@ impl TransferReport {
             sending: facts.sending,
             mtu: facts.shape.mtu,
             first_mtu: facts.first_mtu,
+            narrow_mtu: facts.narrow_mtu,
             segment_bytes: facts.shape.segment_bytes,
             slots: facts.shape.slots,
             rtt_ms: Duration::from_nanos(facts.stats.rtt_ns).as_secs_f64() * 1e3,
@@ -336,6 +341,13 @@ impl TransferReport {
     #[must_use]
     pub fn learned(&self) -> Option<Start> {
         self.sending.learned
+    }
+
+    /// Payload bytes of the largest unsealed packets that the path carried at the end, if it did not carry larger ones
+    /// that this machine sends. A later transfer to the same receiver need not try those. Only a sender knows it.
+    #[must_use]
+    pub fn narrow_mtu(&self) -> Option<u32> {
+        self.narrow_mtu
     }
 
     /// What became of the files.

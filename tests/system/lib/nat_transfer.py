@@ -8,9 +8,10 @@ PORT = 4792
 
 
 class Transfer:
-    """One file from `a` to `b` of a `Nat`, sent to an address that `a` can reach."""
+    """One file from `a` to `b` of a `Nat`, sent to an address that `a` can reach. The paths of all tests have the same
+    addresses, so only a sender that `learns` keeps what it finds."""
 
-    def __init__(self, nat, program, where, to, *more, size=3_000_000, patience=20):
+    def __init__(self, nat, program, where, to, *more, size=3_000_000, patience=20, learns=False):
         where.mkdir(exist_ok=True)
         self.file = where / "file"
         self.file.write_bytes(random.Random(size).randbytes(size))
@@ -18,7 +19,8 @@ class Transfer:
         self.inbox.mkdir()
         self.ends = Ends(program, where, patience)
         self.receiver = self.ends.recv(self.inbox, "--once", at=f"0.0.0.0:{PORT}", host=nat.b)
-        self.sender = self.ends.send(to, *more, self.file, host=nat.a)
+        cache = [] if learns else ["--no-path-cache"]
+        self.sender = self.ends.send(to, *cache, *more, self.file, host=nat.a)
 
     def finish(self, seconds=120):
         """Wait for both ends. Return what went wrong, and the sender's result."""

@@ -105,6 +105,8 @@ pub struct FoundRoute {
     /// The largest MTU that was tested and that the path to the peer carries; `None` if no sizes
     /// were tested ([`Sizes::Untested`]).
     pub mtu: Option<u32>,
+    /// Whether the path does not carry packets of an MTU that was tested and that this machine sends.
+    pub is_narrow: bool,
     /// The round trip of the route packets.
     pub rtt: Duration,
 }

@@ -409,6 +409,7 @@ impl Reception<'_> {
             sending: Sending::default(),
             shape: received.shape,
             first_mtu: shape.mtu,
+            narrow_mtu: None,
             stats: received.stats,
         }))
     }

@@ -30,7 +30,12 @@ fn shrink(settings: SendSettings, bytes: usize, steps: &[(u64, usize)]) -> [serd
         let said = ", 8912 before the path shrank";
         assert!(details.contains(said), "{details}");
     }
-    reports.map(|report| serde_json::to_value(report).expect("JSON"))
+    let narrow = reports[0].narrow_mtu();
+    let reports = reports.map(|report| serde_json::to_value(report).expect("JSON"));
+    // Sealing takes 24 bytes of each packet.
+    let mtu = reports[0]["mtu"].as_u64();
+    assert_eq!(narrow.map(u64::from), mtu.map(|mtu| mtu + 24));
+    reports
 }
 
 /// A path that shrinks twice does not end a transfer with this scheme and rate control.
