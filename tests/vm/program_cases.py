@@ -1,5 +1,9 @@
 """Cases of the programs of users: `farwrite perf`, `send` and `recv`, over devices and sockets."""
 
+import os
+import pathlib
+import sys
+
 from case import case
 
 #: A key that nothing else uses.
@@ -26,6 +30,7 @@ def program_cases(programs):
         send(farwrite, "send-udp-to-device", SOCKETS, DEVICE, LOSS),
         send(farwrite, "send-device-to-device", LEFT, RIGHT, CABLE_LOSS),
         send_to_smaller_mtu(farwrite, "send-to-smaller-mtu"),
+        send_without_name(farwrite, "send-without-name"),
         c_benchmark(programs["sdr_write_bw"], "c-device-to-device", ("FARWRITE_DEVICE=rxe1", LEFT), ("-d rxe2", RIGHT)),
         c_benchmark(programs["sdr_write_bw"], "c-two-channels", ("-d rxe1", LEFT), ("-d rxe2", RIGHT), "-q 2"),
         c_benchmark(programs["sdr_write_bw"], "c-udp-to-device", ("-d udp:10.1.0.9:4791", SOCKETS),
@@ -76,6 +81,18 @@ def send_to_smaller_mtu(farwrite, name):
          f"cmp /etc/services /tmp/{name}/services", RIGHT),
         (f"if {send} 2>/tmp/{name}.log; then exit 1; fi; cat /tmp/{name}.log; "
          f"grep --quiet 'give the sender --mtu 1024' /tmp/{name}.log; {send} --mtu 1024", LEFT),
+    ])
+
+
+def send_without_name(farwrite, name):
+    """Whoever sees all packets reads the contents of a file, as a device does not seal them, and not its name."""
+    source, into = "/tmp/only-the-ends-know-this", f"/tmp/{name}.d"
+    receive = f"{farwrite} recv --once --listen {SOCKETS[1]}:4792 --dir {into}"
+    send = f"{farwrite} send --no-path-cache --to {SOCKETS[1]} {device(DEVICE)} {source}"
+    tap = f"{os.path.realpath(sys.executable)} {pathlib.Path(__file__).with_name('tap.py').resolve()} v0 {source}"
+    return shells(name, 60, {}, [
+        (f"mkdir {into}; {receive}; cmp {source} {into}/only-the-ends-know-this", SOCKETS),
+        (f"yes 'what only this file says' | head -c 2048000 >{source}; {tap} {send}", DEVICE),
     ])
 
 
