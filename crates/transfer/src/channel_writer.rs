@@ -1,7 +1,8 @@
 //! The one thread that writes to the channel.
 //!
-//! Other threads queue messages in its [`Outbox`]. Four times a second the thread also sends a sign of life, as a notice, so the
-//! peer gets one whatever the channel has to carry, and even if a disk or anything else blocks another thread.
+//! Other threads queue messages in its [`Outbox`]. Four times a second, or less often at a low rate, the thread also sends
+//! a sign of life, as a notice, so the peer gets one whatever the channel has to carry, and even if a disk or anything
+//! else blocks another thread.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
@@ -23,6 +24,13 @@ use crate::{Error, ErrorKind};
 /// The time between two signs of life (P8.13). A peer may give up after a second of silence, so several
 /// signs must leave in that time.
 const HEARTBEAT_PERIOD: Duration = Duration::from_millis(250);
+/// The same at the lowest rates: one must leave each second. A peer that gives up after a second loses such a path.
+const LONGEST_HEARTBEAT_PERIOD: Duration = Duration::from_millis(900);
+/// Signs of life take one part in this number of the rate, at most.
+const HEARTBEAT_SHARE: u64 = 10;
+/// Bytes of a sign of life on the wire, about: its packet, and its offers over a round trip of 100 ms. What the peer
+/// answers does not count.
+const HEARTBEAT_BYTES: u64 = 640;
 /// The maximum number of queued messages. A thread that queues more waits.
 const QUEUED: usize = 64;
 
@@ -176,12 +184,19 @@ impl SignsOfLife<'_> {
         let now = Instant::now();
         let is_ending = lock(&self.shared.is_ending);
         if now >= self.due && !*is_ending {
-            self.due = now + HEARTBEAT_PERIOD;
+            self.due = now + heartbeat_period(self.own.rate_bps());
             let sign = Message::Progress(self.own.progress(now));
             // A notice fits.
             let _ = self.shared.notices.notify(&sign);
         }
     }
+}
+
+/// The time between two signs of life of an end that may send at this rate.
+fn heartbeat_period(rate_bps: Option<u64>) -> Duration {
+    let bits = HEARTBEAT_BYTES * 8 * HEARTBEAT_SHARE;
+    let period = rate_bps.map_or(0, |bps| bits * 1_000_000_000 / bps.max(1));
+    Duration::from_nanos(period).clamp(HEARTBEAT_PERIOD, LONGEST_HEARTBEAT_PERIOD)
 }
 
 /// Writes until this end gives up. Returns the writer, because without it the stream ends before the peer knows why.
@@ -234,6 +249,22 @@ mod tests {
     use crate::tests::Meeting;
 
     const TIMEOUT: Duration = Duration::from_millis(200);
+
+    #[test]
+    fn signs_of_life_take_a_tenth_of_the_rate_and_leave_each_second() {
+        let bits_a_second = |rate_bps| {
+            let period = heartbeat_period(rate_bps);
+            assert!((HEARTBEAT_PERIOD..Duration::from_secs(1)).contains(&period));
+            u128::from(HEARTBEAT_BYTES * 8) * 1_000_000_000 / period.as_nanos()
+        };
+        let most = bits_a_second(None);
+        for rate_bps in [64_000, 100_000, 200_000] {
+            assert_eq!(bits_a_second(Some(rate_bps)), u128::from(rate_bps / 10));
+        }
+        assert_eq!(bits_a_second(Some(8_000)), bits_a_second(Some(1)));
+        assert_eq!(bits_a_second(Some(1_000_000)), most);
+        assert_eq!(bits_a_second(Some(u64::MAX)), most);
+    }
 
     /// A receiver with a slow disk stops reading for longer than the time limit, and continues.
     #[test]

@@ -27,9 +27,20 @@ pub(crate) struct OwnCounts {
     compared: AtomicU64,
     /// The start of the current disk operation, if there is one.
     disk_since: Mutex<Option<Instant>>,
+    /// Bits per second that a sender may send; 0 while it is not known, and at a receiver.
+    rate_bps: AtomicU64,
 }
 
 impl OwnCounts {
+    /// Bits per second that this end may send to the peer, if it knows that.
+    pub(crate) fn rate_bps(&self) -> Option<u64> {
+        Some(self.rate_bps.load(Ordering::Relaxed)).filter(|bps| *bps > 0)
+    }
+
+    pub(crate) fn set_rate_bps(&self, bps: u64) {
+        self.rate_bps.store(bps, Ordering::Relaxed);
+    }
+
     /// Marks the disk as busy until the returned value is dropped.
     pub(crate) fn disk_operation(&self) -> DiskOperation<'_> {
         *lock(&self.disk_since) = Some(Instant::now());

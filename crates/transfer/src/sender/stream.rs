@@ -236,6 +236,7 @@ impl Stream {
             self.limit_rate(max_rate.bps())?;
         }
         self.heartbeat.set_received(self.arrived_bytes);
+        self.heartbeat.set_rate_bps(self.peer_stats()?.pace_bps);
         let mut packets = self.routed.heard_packets();
         if packets[0] > 0 && self.arrived_so_far() > 0 {
             self.shared_results.lock().has_met = true;
