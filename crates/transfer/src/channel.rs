@@ -358,7 +358,7 @@ impl Reader {
 
     /// Whether something has come that was not read. If not, `waker` is woken when something comes, except a notice.
     pub(crate) fn is_ready(&self, waker: &Waker) -> bool {
-        !self.buffer.is_empty() || self.notices.has_after(self.heard) || self.stream.is_ready(waker)
+        !self.buffer.is_empty() || self.notices.count() > self.heard || self.stream.is_ready(waker)
     }
 
     /// As [`Channel::recv`].
@@ -379,7 +379,7 @@ impl Reader {
         loop {
             // A sign of life does not wait for what the peer said before it, if there is always more of that.
             if self.looked_at.elapsed() >= LOOK_WHEN_BUSY
-                && let Some(sign) = self.next_notice(true)?
+                && let Some(sign) = self.next_notice(0)?
             {
                 return Ok(sign);
             }
@@ -394,13 +394,21 @@ impl Reader {
                 .timeout
                 .map(|timeout| timeout.saturating_sub(start.elapsed()));
             let is_last = left.is_some_and(|left| left <= LOOK);
-            self.stream
-                .set_timeout(Some(left.unwrap_or(LOOK).min(LOOK)));
+            // What the peer said before these notices can be read now.
+            let notices = self.notices.count();
+            let wait = match notices > self.heard {
+                true => Duration::ZERO,
+                false => left.unwrap_or(LOOK).min(LOOK),
+            };
+            self.stream.set_timeout(Some(wait));
             self.buffer.resize(READ_BYTES, 0);
             let read = self.stream.read(&mut self.buffer);
             self.buffer.truncate(read.as_ref().map_or(0, |read| *read));
+            let has_timed_out = matches!(&read, Err(error) if error.kind() == ErrorKind::TimedOut);
+            // After the end of the stream, nothing comes before an abort.
+            let before = if has_timed_out { notices } else { u64::MAX };
             if self.buffer.is_empty()
-                && let Some(notice) = self.next_notice(false)?
+                && let Some(notice) = self.next_notice(before)?
             {
                 return Ok(notice);
             }
@@ -408,24 +416,24 @@ impl Reader {
                 Ok(0) if self.incoming.is_between_messages() => return Err(ChannelError::Closed),
                 Ok(0) => return Err(ChannelError::Truncated),
                 Ok(_) => {}
-                Err(error) if error.kind() == ErrorKind::TimedOut && is_last => {
+                Err(_) if has_timed_out && is_last => {
                     let after = self.timeout.unwrap_or_default();
                     return Err(ChannelError::Timeout { after });
                 }
-                Err(error) if error.kind() == ErrorKind::TimedOut => {}
+                Err(_) if has_timed_out => {}
                 Err(error) => return Err(error.into()),
             }
         }
     }
 
-    /// The last notice of the peer, if it is new. While the reader `is_busy`, an abort stays unread: the messages
-    /// that the peer sent before the abort are read first.
-    fn next_notice<T: ChannelMessage>(&mut self, is_busy: bool) -> Result<Option<T>, ChannelError> {
+    /// The last notice of the peer, if it is new. An abort stays unread unless it was among the first `before` notices:
+    /// the messages that the peer sent before the abort are read first.
+    fn next_notice<T: ChannelMessage>(&mut self, before: u64) -> Result<Option<T>, ChannelError> {
         self.looked_at = Instant::now();
         let Some(notice) = self.notices.after(self.heard)? else {
             return Ok(None);
         };
-        if is_busy && matches!(notice.message, Message::Abort { .. }) {
+        if notice.count > before && matches!(notice.message, Message::Abort { .. }) {
             return Ok(None);
         }
         self.heard = notice.count;

@@ -28,9 +28,9 @@ impl Notices {
         Ok(self.0.notify(encode(message)?)?)
     }
 
-    /// Whether more than `seen` notices of the peer have come.
-    pub(crate) fn has_after(&self, seen: u64) -> bool {
-        self.0.notices_heard() > seen
+    /// How many notices of the peer have come.
+    pub(crate) fn count(&self) -> u64 {
+        self.0.notices_heard()
     }
 
     /// The last notice of the peer, if more than `seen` have come.

@@ -45,7 +45,7 @@ fn channels(meeting: &Meeting) -> [Channel; 2] {
 /// Waits until a notice has come.
 fn wait_for_notice(channel: &Channel) {
     let start = Instant::now();
-    while !channel.reader.notices.has_after(0) {
+    while channel.reader.notices.count() == 0 {
         assert!(start.elapsed() < LONG, "no notice comes");
         thread::sleep(Duration::from_millis(1));
     }
@@ -135,6 +135,28 @@ fn an_abort_comes_after_what_was_said_before_it() {
             other => panic!("{other:?} before message {want}"),
         }
     }
+    let last = far.recv().expect("the abort");
+    assert!(matches!(last, Message::Abort { .. }), "{last:?}");
+}
+
+/// The last message and an abort can both come when a read has found nothing, before the reader looks for notices.
+#[test]
+fn an_abort_that_came_after_the_last_read_waits_for_another_one() {
+    let [mut near, mut far] = channels(&Meeting::new());
+    let before = far.reader.notices.count();
+    near.send(&Message::Done).expect("sent");
+    near.writer.wait_delivered(|| {}).expect("delivered");
+    let abort = Message::Abort {
+        cause: Cause::Other,
+        reason: Text::new("the disk is gone"),
+    };
+    let notices = near.close_handle().notices();
+    notices.notify(&abort).expect("it is short");
+    wait_for_notice(&far);
+    let taken = far.reader.next_notice::<Message>(before);
+    assert!(matches!(taken, Ok(None)), "{taken:?}");
+    let first = far.recv().expect("the message");
+    assert!(matches!(first, Message::Done), "{first:?}");
     let last = far.recv().expect("the abort");
     assert!(matches!(last, Message::Abort { .. }), "{last:?}");
 }
