@@ -51,7 +51,7 @@ pub(crate) struct Accepting {
 }
 
 impl Accepting {
-    /// Those who hold a key that this program has made or was told.
+    /// Accepts those who hold this pre-shared key.
     pub(crate) fn of_psk(psk: Psk) -> Self {
         Self {
             psk: Some(psk),

@@ -1,4 +1,4 @@
-//! Threads of the library.
+//! Threads of the library, and the mutexes that they share.
 #![cfg_attr(target_os = "linux", allow(unsafe_code))]
 
 use std::io;

@@ -151,7 +151,8 @@ pub struct Progress {
     pub disk_ms: u64,
 }
 
-/// Why a file did not arrive. The order of the variants is their number on the wire.
+/// Why a file did not arrive. The order of the variants is their number on the wire. Their names in JSON are those of
+/// `docs/json.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FileCause {

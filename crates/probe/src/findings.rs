@@ -69,7 +69,7 @@ impl Nat {
     }
 }
 
-/// The limit of the measured rate.
+/// The limit of the measured rate. The names in JSON are those of `docs/json.md`, as for all types of this file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RateLimit {

@@ -251,7 +251,7 @@ impl Error {
         Self::caused(kind, "receiving files", error)
     }
 
-    /// The message by which the peer learns of it.
+    /// The message by which the peer learns of this error.
     pub(crate) fn abort(&self) -> Message {
         Message::Abort {
             cause: self.cause(),
@@ -259,6 +259,7 @@ impl Error {
         }
     }
 
+    /// What the message names as the cause.
     fn cause(&self) -> Cause {
         match self.kind {
             ErrorKind::Interrupted => Cause::Interrupted,

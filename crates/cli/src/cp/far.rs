@@ -92,14 +92,15 @@ fn receive(
     });
     // From now on, the end that the user has started says what happens.
     silence_standard_error()?;
-    let outputs = recv::Outputs::start(&receiver, console)?;
-    let ended = recv::receive(
-        (&receiver, Until::Interrupted, outputs),
-        (&listener, &held),
-        &accepting,
-        &cancel,
-        console,
-    );
+    let ended = recv::Outputs::start(&receiver, console).and_then(|outputs| {
+        recv::receive(
+            (&receiver, Until::Interrupted, outputs),
+            (&listener, &held),
+            &accepting,
+            &cancel,
+            console,
+        )
+    });
     match flag.load(Ordering::Relaxed) {
         true => Ok(ExitCode::SUCCESS),
         false => ended,

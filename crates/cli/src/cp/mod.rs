@@ -351,14 +351,15 @@ impl CpArgs {
             of_thread.store(true, Ordering::Relaxed);
             flag.store(true, Ordering::Relaxed);
         });
-        let outputs = Outputs::start(&receiver, console)?;
-        let received = recv::receive(
-            (&receiver, Until::FirstMet, outputs),
-            (&listener, &port),
-            &accepting,
-            &cancel,
-            console,
-        );
+        let received = Outputs::start(&receiver, console).and_then(|outputs| {
+            recv::receive(
+                (&receiver, Until::FirstMet, outputs),
+                (&listener, &port),
+                &accepting,
+                &cancel,
+                console,
+            )
+        });
         out.close();
         let status = far.end();
         match received {

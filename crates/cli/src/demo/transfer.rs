@@ -249,10 +249,12 @@ fn watch_over(
             return Err(Failure::new(Exit::Unreachable, what));
         }
         let elapsed = live.started.get().map_or(Duration::ZERO, Instant::elapsed);
+        // The sender's thread locks it in each poll, so it is free while the state is shown.
+        let sender = *lock(&live.sender);
         watch(&TransferState {
             elapsed,
             arrived_chunks,
-            sender: *lock(&live.sender),
+            sender,
         });
     }
     Ok(())

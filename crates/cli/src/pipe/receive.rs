@@ -66,11 +66,12 @@ pub(crate) fn receive(
     });
     let output = output.map_err(|failure| Stopped::new(Kind::Unwritten, failure));
     let max_bytes = sender.and_then(|sender| sender.max_bytes());
+    let max_bytes = max_bytes.or(pipe.max_bytes);
     let gate = CommitGate::default();
     let (written, ended) = take(
         (&connection, stream),
         (output, &gate),
-        max_bytes.or(pipe.max_bytes),
+        max_bytes,
         (cancel, console),
     );
     pipe.audit.note_pipe((name, &peer), None, written, &ended);

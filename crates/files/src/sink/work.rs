@@ -248,7 +248,7 @@ impl Sink {
         Ok(link)
     }
 
-    /// The names of all temporary files.
+    /// The names of all temporary files, without those of links.
     pub(super) fn part_names(&self) -> impl Iterator<Item = (u32, PartName)> {
         let current = self.current.iter();
         let current = current.filter_map(|it| Some((it.index, it.part_name()?)));
@@ -331,8 +331,8 @@ impl Sink {
 }
 
 impl Drop for Sink {
-    /// Removes files without a final name, except those that a later transfer can go on with. The
-    /// directories get their modes back after this.
+    /// Removes files without a final name, except those that a later transfer can go on with, before they are closed and
+    /// unlocked. The directories get their modes back after this.
     fn drop(&mut self) {
         let _ = self.keep_parts();
         let parts = self.part_names();
