@@ -1,5 +1,8 @@
 //! The outcome of a run.
 
+use std::collections::BTreeMap;
+use std::ops::Range;
+
 use farwrite_net::{NodeId, PortCounters};
 
 use crate::{BoxTotals, Capture, Depths, Series};
@@ -102,6 +105,9 @@ pub struct FlowOutcome {
 pub struct Outcome {
     /// The outcome of each flow.
     pub flows: Vec<FlowOutcome>,
+    /// What had not arrived of each flow that ended before all of it had: ranges of its bytes, in order. Of endpoints,
+    /// these are whole chunks, although [`FlowOutcome::missing_bytes`] does not count packets that arrived of them.
+    pub missing: BTreeMap<usize, Vec<Range<u64>>>,
     /// The sum of the counters of all ports.
     pub totals: PortCounters,
     /// The sum of the counters of all boxes.

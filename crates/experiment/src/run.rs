@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::ops::Range;
 use std::rc::Rc;
 
 use farwrite_link::Rng;
@@ -158,6 +159,8 @@ struct Running<'a> {
     /// For each trigger: the number of activations, and the flows that wait for it.
     triggers: Vec<(u64, VecDeque<usize>)>,
     flows: Vec<FlowOutcome>,
+    /// What is missing of flows that have ended.
+    missing: BTreeMap<usize, Vec<Range<u64>>>,
     /// The path of each flow with empty queues.
     paths: Vec<PathProfile>,
     /// The rates of each host's cable, from the host and to it.
@@ -234,6 +237,7 @@ impl<'a> Running<'a> {
             starts: BinaryHeap::new(),
             triggers: vec![(0, VecDeque::new()); workload.triggers.len()],
             flows: unstarted.outcomes,
+            missing: BTreeMap::new(),
             paths: unstarted.paths,
             port_bps: unstarted.port_bps,
             patience_ns,
@@ -395,9 +399,16 @@ impl<'a> Running<'a> {
                     self.activate(triggers.when_sent, at_ns);
                 }
                 FlowProgress::Received => self.activate(triggers.when_received, at_ns),
-                FlowProgress::Ended { missing_bytes, by } => {
+                FlowProgress::Ended {
+                    missing_bytes,
+                    missing,
+                    by,
+                } => {
                     self.flows[flow].end = FlowEnd::Done { at_ns };
                     self.flows[flow].missing_bytes = missing_bytes;
+                    if !missing.is_empty() {
+                        self.missing.insert(flow, missing);
+                    }
                     self.flows[flow].ended_by = by;
                     self.under_way -= 1;
                     self.activate(triggers.when_sent, at_ns);
@@ -488,6 +499,7 @@ impl<'a> Running<'a> {
         let capture = captured.and_then(|host| host.take_capture());
         Outcome {
             flows: self.flows,
+            missing: self.missing,
             capture,
             totals: self.network.totals(),
             boxes,

@@ -13,7 +13,7 @@ use farwrite::{
 use farwrite_link::Rng;
 use farwrite_net::{BytesError, Network, NodeId};
 
-use super::{FlowCounters, FlowProgress, FlowReport, FlowReports, FlowSetup, HostOrBox};
+use super::{FlowCounters, FlowProgress, FlowReport, FlowReports, FlowSetup, HostOrBox, gaps};
 use crate::outcome::FlowError;
 use crate::transport::{ENDPOINT_OFFSET_BITS, EndpointTransport};
 use crate::units::nanoseconds;
@@ -37,8 +37,8 @@ pub(crate) struct EndpointFlows {
     sends: Vec<(usize, SendHandle)>,
     /// Open receives whose completion activates a trigger: index of the flow, and handle.
     receives: Vec<(usize, RecvHandle)>,
-    /// Open receives that end at a deadline: index of the flow, handle, and bytes.
-    bounded: Vec<(usize, RecvHandle, u64)>,
+    /// Open receives that end at a deadline: index of the flow, handle, bytes, and bytes of a chunk.
+    bounded: Vec<(usize, RecvHandle, [u64; 2])>,
     /// The queue pair of each flow that this host sends.
     queue_pairs: BTreeMap<usize, QueuePair>,
 }
@@ -108,8 +108,9 @@ impl Program for EndpointFlows {
                     Outcome::Partial | Outcome::Failed => FlowProgress::Failed(FlowError::Late),
                 },
             });
+            let is_open = done.is_none();
             board.borrow_mut().extend(done);
-            done.is_none()
+            is_open
         });
         self.receives.retain(|(flow, receive)| {
             let outcome = receive.outcome();
@@ -122,22 +123,15 @@ impl Program for EndpointFlows {
             }
             outcome.is_none()
         });
-        self.bounded.retain(|(flow, receive, bytes)| {
-            let ended = |arrived: u64| FlowProgress::Ended {
-                missing_bytes: bytes.saturating_sub(arrived),
-                by: None,
-            };
+        self.bounded.retain(|(flow, receive, sizes)| {
             let done = receive.outcome().map(|outcome| FlowReport {
                 flow: *flow,
                 at_ns: now_ns,
-                what: match outcome {
-                    Outcome::Whole => ended(*bytes),
-                    Outcome::Partial => ended(receive.partial().map_or(0, Partial::bytes)),
-                    Outcome::Failed => FlowProgress::Failed(FlowError::Late),
-                },
+                what: ended(outcome, receive.partial(), *sizes),
             });
+            let is_open = done.is_none();
             board.borrow_mut().extend(done);
-            done.is_none()
+            is_open
         });
         next_ns
     }
@@ -222,9 +216,8 @@ pub(super) fn start(
     let receive = receive.map_err(text)?;
     // Each poll checks all flows in these lists.
     if deadline_ns.is_some() {
-        receiver
-            .bounded
-            .push((number, receive, starting.flow.bytes));
+        let sizes = [starting.flow.bytes, chunk_bytes(transport)];
+        receiver.bounded.push((number, receive, sizes));
     } else if starting.flow.when_received.is_some() {
         receiver.receives.push((number, receive));
     }
@@ -248,6 +241,29 @@ pub(super) fn start(
     }
     sender.queue_pairs.insert(number, src_qp);
     Ok(start_ns)
+}
+
+/// How a receive with a deadline ended, by the bytes of its message and of a chunk.
+fn ended(outcome: Outcome, partial: Option<&Partial>, [bytes, chunk]: [u64; 2]) -> FlowProgress {
+    let arrived = match outcome {
+        Outcome::Whole => bytes,
+        Outcome::Partial => partial.map_or(0, Partial::bytes),
+        Outcome::Failed => return FlowProgress::Failed(FlowError::Late),
+    };
+    let has = |number| partial.is_some_and(|of| of.has_chunk(number));
+    let is_there =
+        |number: &u64| outcome == Outcome::Whole || u32::try_from(*number).is_ok_and(has);
+    let chunks = (0..bytes.div_ceil(chunk)).filter(is_there);
+    let chunks = chunks.map(|number| number * chunk..bytes.min((number + 1) * chunk));
+    FlowProgress::Ended {
+        missing_bytes: bytes.saturating_sub(arrived),
+        missing: gaps(bytes, chunks),
+        by: None,
+    }
+}
+
+fn chunk_bytes(transport: &EndpointTransport) -> u64 {
+    u64::from(transport.mtu) * u64::from(transport.packets_per_chunk)
 }
 
 /// Queue pair options for one message.
@@ -288,7 +304,7 @@ fn options(
 /// Bytes of parity that a scheme sends with a message. For a short message, this is more than the
 /// message itself.
 fn parity_bytes(transport: &EndpointTransport, bytes: u64) -> u64 {
-    let chunk_bytes = u64::from(transport.mtu) * u64::from(transport.packets_per_chunk);
+    let chunk_bytes = chunk_bytes(transport);
     let message = Message {
         number: 0,
         bytes,

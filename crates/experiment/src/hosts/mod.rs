@@ -8,6 +8,8 @@ mod nic;
 mod nic_xp;
 
 use std::cell::RefCell;
+use std::iter::once;
+use std::ops::Range;
 use std::rc::Rc;
 
 use farwrite_net::{Device, Frame, Network, NodeId, Output, Ports};
@@ -26,7 +28,7 @@ use nic::NicHost;
 pub(crate) type FlowReports = Rc<RefCell<Vec<FlowReport>>>;
 
 /// A report of a host about a flow.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct FlowReport {
     /// Index of the flow in the workload.
     pub(crate) flow: usize,
@@ -35,15 +37,17 @@ pub(crate) struct FlowReport {
     pub(crate) what: FlowProgress,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) enum FlowProgress {
     /// The sender has the acknowledgement of the whole message.
     Sent,
     /// The receiver has the whole message.
     Received,
-    /// The receive ended, with this number of bytes missing. `by` is what ended a flow of XP.
+    /// The receive ended, with this number of bytes missing, which are those of `missing`. `by` is what ended a flow of
+    /// XP.
     Ended {
         missing_bytes: u64,
+        missing: Vec<Range<u64>>,
         by: Option<EndedBy>,
     },
     Failed(FlowError),
@@ -179,6 +183,18 @@ impl HostOrBox {
             host_or_box => host_or_box.counters(flow),
         }
     }
+}
+
+/// What is missing of a message, if these ranges of its bytes have arrived, in order.
+fn gaps(bytes: u64, arrived: impl Iterator<Item = Range<u64>>) -> Vec<Range<u64>> {
+    let (mut missing, mut end) = (Vec::new(), 0);
+    for next in arrived.chain(once(bytes..bytes)) {
+        if next.start > end {
+            missing.push(end..next.start);
+        }
+        end = end.max(next.end);
+    }
+    missing
 }
 
 /// Starts a flow at both ends, or says why it cannot start.

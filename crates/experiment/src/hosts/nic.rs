@@ -59,17 +59,29 @@ impl NicHost {
     }
 
     pub(super) fn handle(&mut self, now_ns: u64, port: usize, frame: Frame) {
-        let bth = match &frame.header {
-            Header::Roce(header) => Some((header.bth.dest_qp, header.bth.opcode)),
+        let headers = match &frame.header {
+            Header::Roce(header) => Some((header.bth, header.reth)),
             Header::Other(_) => None,
         };
+        let bytes = u64::from(frame.payload.carried_bytes());
+        let placed = headers.and_then(|(bth, _)| self.placed(bth.dest_qp));
         self.nic.handle(now_ns, port, frame);
-        if let Some((qpn, opcode)) = bth {
-            if opcode == NOTIFICATION {
+        if let Some((bth, reth)) = headers {
+            let qpn = bth.dest_qp;
+            if let Some(reth) = reth.filter(|_| self.placed(qpn) > placed) {
+                let start = reth.remote_addr;
+                self.xp.place(qpn, bth.psn, start..start + bytes);
+            }
+            if bth.opcode == NOTIFICATION {
                 self.note(now_ns, qpn);
             }
             self.report(now_ns, qpn);
         }
+    }
+
+    /// Fragments that a queue pair of XP has placed; `None` for other queue pairs.
+    fn placed(&self, qpn: u32) -> Option<u64> {
+        self.nic.xp_counters(qpn).map(|all| all.placed)
     }
 
     /// Same as for [`Nic`]. Also reports completions that need no frame: those of host software.
@@ -165,9 +177,10 @@ impl NicHost {
                 | Completion::Received { .. }
                 | Completion::Unused { .. } => None,
             };
+            let is_sent = matches!(what, Some(FlowProgress::Sent));
             let done = what.map(|what| FlowReport { flow, at_ns, what });
             self.board.borrow_mut().extend(done);
-            if matches!(what, Some(FlowProgress::Sent)) {
+            if is_sent {
                 self.release(flow, qpn);
             }
         }

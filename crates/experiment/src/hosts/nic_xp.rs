@@ -1,13 +1,14 @@
 //! Flows of XP: one message each, which ends at its deadline at the latest.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 
 use farwrite_net::{Network, NodeId, Payload};
 use farwrite_rc::xp::{Completion, End};
 use farwrite_rc::{Nic, Remote, xp};
 
 use super::nic::{RKEY, connect, nic};
-use super::{FlowCounters, FlowProgress, FlowSetup, HostOrBox};
+use super::{FlowCounters, FlowProgress, FlowSetup, HostOrBox, gaps};
 use crate::outcome::EndedBy;
 use crate::transport::{QueuePairOf, XpTransport};
 use crate::units::nanoseconds;
@@ -17,12 +18,21 @@ use crate::units::nanoseconds;
 pub(super) struct XpFlows {
     /// Queue pairs that flows share, by the peer and the priority.
     shared: BTreeMap<(NodeId, u8), u32>,
-    /// Bytes of each flow that the host receives, until the receive ends.
-    received: BTreeMap<usize, u64>,
+    /// Flows that the host receives, until the receive ends.
+    received: BTreeMap<usize, ReceivedFlow>,
+    /// All flows that each queue pair receives, in the order of the numbers of their messages.
+    posted: BTreeMap<u32, Vec<usize>>,
     /// Flows that the host sends.
     sent: BTreeMap<usize, SentFlow>,
     /// What each queue pair sends.
     sends: BTreeMap<u32, Sends>,
+}
+
+#[derive(Debug)]
+struct ReceivedFlow {
+    bytes: u64,
+    /// What the NIC has placed, in the order of arrival.
+    placed: Vec<Range<u64>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -78,6 +88,26 @@ impl XpFlows {
         Some(flow)
     }
 
+    /// Notes a receive that is about to be posted.
+    fn post_receive(&mut self, qpn: u32, flow: usize, bytes: u64) {
+        self.posted.entry(qpn).or_default().push(flow);
+        let placed = Vec::new();
+        self.received.insert(flow, ReceivedFlow { bytes, placed });
+    }
+
+    /// Notes bytes that the NIC has placed, of the message `seq` of a queue pair.
+    pub(super) fn place(&mut self, qpn: u32, seq: u32, bytes: Range<u64>) {
+        let posted = self.posted.get(&qpn);
+        let flow = posted.and_then(|flows| flows.get(seq as usize));
+        let Some(flow) = flow.and_then(|flow| self.received.get_mut(flow)) else {
+            return;
+        };
+        match flow.placed.last_mut() {
+            Some(last) if last.end == bytes.start => last.end = bytes.end,
+            _ => flow.placed.push(bytes),
+        }
+    }
+
     /// Notes the completion of a request. Returns the flow and its end, if the request was a receive.
     pub(super) fn complete(
         &mut self,
@@ -91,9 +121,12 @@ impl XpFlows {
             }
             Completion::Received { id, bytes, end } => {
                 let flow = number(id);
-                let whole = self.received.remove(&flow)?;
+                let mut received = self.received.remove(&flow)?;
+                received.placed.sort_by_key(|range| range.start);
+                let whole = received.bytes;
                 let what = FlowProgress::Ended {
                     missing_bytes: whole.saturating_sub(bytes.into()),
+                    missing: gaps(whole, received.placed.into_iter()),
                     by: Some(match end {
                         End::Last { .. } => EndedBy::LastPacket,
                         End::Bytes { .. } => EndedBy::Bytes,
@@ -159,7 +192,7 @@ pub(super) fn start(
     let (number, bytes) = (starting.number, starting.flow.bytes);
     let id = number as u64;
     let receiver = nic(network, dst)?;
-    receiver.xp.received.insert(number, bytes);
+    receiver.xp.post_receive(qpns[1], number, bytes);
     let receive = xp::Receive { id, deadline_ns };
     let posted = receiver.nic.post_xp_receive(qpns[1], receive);
     posted.map_err(|why| why.to_string())?;

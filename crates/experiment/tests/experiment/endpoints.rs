@@ -172,12 +172,18 @@ fn a_flow_with_a_deadline_ends_then_with_what_has_arrived() {
     flows.push(Flow::new(3, 0, 100_000, 0));
     let outcome = run_over(&topology, &Workload::of(flows), &transport);
     assert_eq!(outcome.done(), 4);
-    for flow in &outcome.flows[..3] {
+    assert!(outcome.missing.keys().eq(&[0, 1, 2]));
+    for (flow, missing) in outcome.flows.iter().zip(outcome.missing.values()) {
         assert_eq!(flow.time_ns(), Some(2_000_000));
         assert!(
             (5_000_000..8_000_000).contains(&flow.missing_bytes),
             "{flow:?}"
         );
+        let bytes = missing.iter().map(|range| range.end - range.start);
+        assert_eq!(bytes.sum::<u64>(), flow.missing_bytes);
+        // Nothing of the end has left.
+        assert_eq!(missing.last().map(|range| range.end), Some(8_000_000));
+        assert!(missing.is_sorted_by(|one, next| one.end < next.start));
     }
     assert_eq!(outcome.flows[3].missing_bytes, 0);
     assert!(outcome.flows[3].time_ns() < Some(500_000));
@@ -196,12 +202,18 @@ fn a_flow_of_xp_ends_with_its_last_packet_or_at_its_deadline() {
     flows.push(Flow::new(3, 0, 100_000, 0));
     let outcome = run_over(&star(4, 10, 1000), &Workload::of(flows), &transport);
     assert_eq!(outcome.done(), 4);
-    for flow in &outcome.flows[..3] {
+    assert!(outcome.missing.keys().eq(&[0, 1, 2]));
+    for (flow, missing) in outcome.flows.iter().zip(outcome.missing.values()) {
         assert_eq!(flow.time_ns(), Some(2_000_000));
         assert!(
             (5_000_000..8_000_000).contains(&flow.missing_bytes),
             "{flow:?}"
         );
+        let bytes = missing.iter().map(|range| range.end - range.start);
+        assert_eq!(bytes.sum::<u64>(), flow.missing_bytes);
+        // Nothing of the end has left.
+        assert_eq!(missing.last().map(|range| range.end), Some(8_000_000));
+        assert!(missing.is_sorted_by(|one, next| one.end < next.start));
     }
     assert_eq!(outcome.flows[3].missing_bytes, 0);
     assert!(outcome.flows[3].time_ns() < Some(200_000));

@@ -1,5 +1,6 @@
 //! XP: flows on one queue pair, and what completes them.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::common::{cable, setup, star};
@@ -59,6 +60,14 @@ fn two_flows(queue_pair: QueuePairOf, complete_by: CompleteBy, lost: u64) -> [Fl
     let outcome = outcome.unwrap();
     assert_eq!((outcome.totals.all_dropped(), outcome.done()), (1, 2));
     assert_eq!(outcome.packets(), 20);
+    let before = lost - 1;
+    let [flow, packet] = match queue_pair {
+        QueuePairOf::Hosts => [before / 10, before % 10],
+        QueuePairOf::Flow => [before % 2, before / 2],
+    };
+    let gap = packet * MTU..(packet + 1) * MTU;
+    let missing = BTreeMap::from([(usize::try_from(flow).unwrap(), vec![gap])]);
+    assert_eq!(outcome.missing, missing);
     [outcome.flows[0], outcome.flows[1]]
 }
 
@@ -179,7 +188,10 @@ proptest! {
         }).unwrap();
         let mut arrived = 0;
         let mut ends = Vec::new();
-        for (flow, of) in flows.iter().zip(&outcome.flows) {
+        for (number, (flow, of)) in flows.iter().zip(&outcome.flows).enumerate() {
+            let missing = outcome.missing.get(&number).into_iter().flatten();
+            let missing_bytes: u64 = missing.map(|range| range.end - range.start).sum();
+            prop_assert_eq!(missing_bytes, of.missing_bytes);
             let (FlowEnd::Done { at_ns }, Some(by)) = (of.end, of.ended_by) else {
                 panic!("{of:?}");
             };
