@@ -18,11 +18,12 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from itertools import chain, product
+from itertools import chain, islice, product
 from math import sqrt
 from multiprocessing import Pool
 from pathlib import Path
 from statistics import mean
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -65,6 +66,15 @@ STEPS = {"digits": 200, "text": 200}
 TASKS: dict[str, Callable[[int], Digits | Text]] = {"digits": Digits, "text": Text}
 
 
+class AllReduce(Protocol):
+    """Sums tensors of all ranks."""
+
+    ranks: int
+
+    def __call__(self, contributions: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Return the result of an all-reduce at each rank."""
+
+
 @dataclass
 class Sum:
     """Sums tensors of all ranks, as over a network that drops a share of the packets."""
@@ -72,6 +82,7 @@ class Sum:
     drop: float
     series: Series
     random: np.random.Generator
+    ranks: int = RANKS
 
     def __call__(self, contributions: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Return the result of an all-reduce at each rank."""
@@ -152,27 +163,33 @@ def estimate(transform: Hadamard, reduced: Values, own: Values, arrived: NDArray
     return result
 
 
-def train(task: Digits | Text, total: Sum, seed: int, steps: int) -> list[nn.Module]:
+def training(task: Digits | Text, total: AllReduce, seed: int) -> Iterator[list[nn.Module]]:
     """Train as `DistributedDataParallel` does: it divides gradients by the number of ranks, and sums them.
 
-    Return the model of each rank.
+    Yield the model of each rank after each step.
     """
-    replicas = [deepcopy(task) for _ in range(RANKS)]
+    replicas = [deepcopy(task) for _ in range(total.ranks)]
     optimizers = [replica.optimizer() for replica in replicas]
     models = [replica.model for replica in replicas]
-    generators = [torch.Generator().manual_seed(1000 * seed + rank) for rank in range(RANKS)]
-    for _ in range(steps):
+    generators = [torch.Generator().manual_seed(1000 * seed + rank) for rank in range(total.ranks)]
+    while True:
         contributions = []
         for model, generator in zip(models, generators, strict=True):
             values, wanted = task.batch(generator)
             gradients = torch.autograd.grad(cross_entropy(model(values), wanted), list(model.parameters()))
-            contributions.append(torch.cat([gradient.flatten() for gradient in gradients]) / RANKS)
+            contributions.append(torch.cat([gradient.flatten() for gradient in gradients]) / total.ranks)
         for model, optimizer, result in zip(models, optimizers, total(contributions), strict=True):
             parameters = list(model.parameters())
             parts = result.split([parameter.numel() for parameter in parameters])
             for parameter, part in zip(parameters, parts, strict=True):
                 parameter.grad = part.view(parameter.shape)
             optimizer.step()
+        yield models
+
+
+def train(task: Digits | Text, total: Sum, seed: int, steps: int) -> list[nn.Module]:
+    """Train for some steps. Return the model of each rank."""
+    *_, models = islice(training(task, total, seed), steps)
     return models
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from math import inf
@@ -191,8 +192,8 @@ class Claim:
     #: Name of the folder with results as rows, beside the folders of the claims. Empty if the module of the
     #: claim computes or measures its numbers.
     rows: str = ""
-    #: The figure whose rows the claim reads. Empty: the name of the claim.
-    figure: str = ""
+    #: The figures whose rows the claim reads. Empty: that with the name of the claim.
+    figures: Sequence[str] = ()
     #: The command that measures the numbers again. `make -C lab figures` draws them.
     command: str = "make -C lab figures"
     #: Assumptions, and parts of the claim that are not shown.
@@ -214,7 +215,7 @@ class Claim:
         module = import_module(f"paper_figures.{self.name.lower()}")
         if not self.rows:
             return module
-        rows = load_rows(self.folder.parent / self.rows, self.figure or self.name)
+        rows = load_rows(self.folder.parent / self.rows, *(self.figures or [self.name]))
         return FromRows(module, rows, COMMON.get(self.rows, ""))
 
     def errors(self) -> Numbers:

@@ -1,12 +1,13 @@
 """OptiNIC's training in virtual time: a step computes, and then sums the gradients with one all-reduce.
 
 All ranks compute equally long, and start the all-reduce together, so the time of a step is that of its two
-parts. The computation is a multiple of RoCE's all-reduce without losses and without other traffic.
+parts. The computation is a multiple of RoCE's all-reduce without losses and without other traffic. A real
+training with the losses of the all-reduces gives the number of steps to a loss on the test data.
 """
 
 from __future__ import annotations
 
-from math import hypot
+from math import hypot, sqrt
 
 from matplotlib.figure import Figure
 
@@ -23,7 +24,7 @@ def computation(settings: Settings, rows: Rows) -> float:
 
 
 def numbers(settings: Settings, rows: Rows) -> Numbers:
-    """Return how many times as long a step takes with RoCE as with OptiNIC, all at one loss."""
+    """Return how many times as long a training takes with RoCE as with OptiNIC, all at one packet loss."""
     return {name: found for name, (found, _) in ratios(settings, rows).items()}
 
 
@@ -35,35 +36,60 @@ def errors(settings: Settings, rows: Rows) -> Numbers:
 def ratios(settings: Settings, rows: Rows) -> dict[str, tuple[float, float]]:
     """Return the numbers and their standard errors."""
     loss, alone = settings["loss"], computation(settings, rows)
-    found = {}
+    found: dict[str, tuple[float, float]] = {}
     for place, pairs in settings["compared"].items():
         panel = settings["panels"][place]
+        needed = {name: steps(settings, rows, panel, of) for name, of in settings["optinic"].items()}
+        found |= {f"{place}_steps_{name}": of for name, of in needed.items()}
         for share, timeout in pairs:
             roce = settings["roce"][place][timeout]
             for name, optinic in settings["optinic"].items():
-                steps = [
+                times = [
                     share * alone + rows.value(panel, series, "mean_ms", loss) for series in (roce, optinic)
                 ]
-                step_errors = [rows.error(panel, series, "error_ms", loss) for series in (roce, optinic)]
-                ratio = steps[0] / steps[1]
-                error = ratio * hypot(step_errors[0] / steps[0], step_errors[1] / steps[1])
+                time_errors = [rows.error(panel, series, "error_ms", loss) for series in (roce, optinic)]
+                more, more_error = needed[name]
+                ratio = times[0] / times[1] / more
+                parts = [*zip(time_errors, times, strict=True), (more_error, more)]
+                error = ratio * hypot(*(error / value for error, value in parts))
                 found[f"{place}_{timeout}_{share:g}_{name}"] = (ratio, error)
     return found
 
 
+def exact_place(settings: Settings) -> tuple[str, str]:
+    """Return the panel and the series of the training without losses."""
+    panel, series = settings["exact"]
+    return panel, series
+
+
+def steps(settings: Settings, rows: Rows, panel: str, series: str) -> tuple[float, float]:
+    """Return how many times as many steps as without losses a training needs, and the standard error."""
+    _, lossy = rows.line(panel, series, "steps_to_loss")
+    _, exact = rows.line(*exact_place(settings), "steps_to_loss")
+    more = lossy / exact
+    return float(more.mean()), float(more.std(ddof=1)) / sqrt(len(more))
+
+
 def draw(settings: Settings, rows: Rows) -> Figure:
-    """Draw the time of a step by its computation, without other traffic and with it."""
+    """Draw the time of a step by its computation, and below the loss of a training over its time."""
     shares, alone, loss = settings["shares"], computation(settings, rows), settings["loss"]
-    figure, axes = panels(len(settings["panels"]), width=4.4)
-    for axis, (place, panel) in zip(axes, settings["panels"].items(), strict=True):
-        for name in [*settings["roce"][place].values(), *settings["optinic"].values()]:
+    figure, axes = panels(len(settings["panels"]), width=4.4, rows=2)
+    for number, (place, panel) in enumerate(settings["panels"].items()):
+        above, below = axes[number], axes[number + len(settings["panels"])]
+        optinic = list(settings["optinic"].values())
+        for name in [*settings["roce"][place].values(), *optinic]:
             mean = rows.value(panel, name, "mean_ms", loss)
-            steps = [share * alone + mean for share in shares]
-            axis.plot(range(len(shares)), steps, label=name, linewidth=1.4, **style(name))
-        places(axis, [f"{share:g}" for share in shares])
-        axis.set_xlabel("computation, in lossless all-reduces")
-        log_y(axis)
-        axis.set_title(panel)
-        legend_beside(axis)
+            times = [share * alone + mean for share in shares]
+            above.plot(range(len(shares)), times, label=name, linewidth=1.4, **style(name))
+            trained: tuple[str, str] = (panel, name) if name in optinic else exact_place(settings)
+            done, losses = rows.line(*trained, "test_loss")
+            below.plot(done * (alone + mean) / 1000, losses, label=name, linewidth=1.4, **style(name))
+        places(above, [f"{share:g}" for share in shares])
+        above.set_xlabel("computation, in lossless all-reduces")
+        log_y(above)
+        above.set_title(panel)
+        below.set_xlabel("training, s (computation: 1 all-reduce)")
+        legend_beside(above)
     axes[0].set_ylabel("time of a step, ms")
+    axes[len(settings["panels"])].set_ylabel("loss on the test set")
     return figure

@@ -2,14 +2,15 @@
 
 The files are in folders beside the folders of the claims. ``make -C lab figures-boxes`` writes ``boxes``:
 NICs with and without LoWAR and NetRT boxes, in virtual time. ``make -C lab figures-collectives`` writes
-``collectives``: collectives with NICs and endpoints, in virtual time. ``make -C lab figures-optinic``
-writes ``optinic``: the Hadamard transform, the adaptive timeouts and the bytes of queue pairs; ``make -C
-lab rtl`` adds ``rtl.csv``: the hardware of XP. ``make -C lab figures-training`` writes ``training``:
-training and inference with drops; ``make -C lab bench-train`` adds ``lossy.csv``: training over a path.
-``make -C lab bench-inference`` writes ``inference``: inference over a path. ``make -C lab figures-vm``
-writes ``vm``: RDMA devices of the kernel in a virtual machine. ``make -C lab figures-paths`` writes
-``paths``: the loss of an emulated path by the size of packets, and processor time over loopback by the size
-of chunks; ``make -C lab bench-path`` writes ``alternatives.csv`` there: seconds of files.
+``collectives``: collectives with NICs and endpoints, in virtual time; ``make -C lab figures-steps`` adds
+``steps.csv``: training with their losses. ``make -C lab figures-optinic`` writes ``optinic``: the
+Hadamard transform, the adaptive timeouts and the bytes of queue pairs; ``make -C lab rtl`` adds
+``rtl.csv``: the hardware of XP. ``make -C lab figures-training`` writes ``training``: training and
+inference with drops; ``make -C lab bench-train`` adds ``lossy.csv``: training over a path. ``make -C lab
+bench-inference`` writes ``inference``: inference over a path. ``make -C lab figures-vm`` writes ``vm``:
+RDMA devices of the kernel in a virtual machine. ``make -C lab figures-paths`` writes ``paths``: the loss
+of an emulated path by the size of packets, and processor time over loopback by the size of chunks; ``make
+-C lab bench-path`` writes ``alternatives.csv`` there: seconds of files.
 """
 
 from __future__ import annotations
@@ -43,9 +44,9 @@ class Row:
 
 @dataclass(frozen=True)
 class Rows:
-    """All numbers of a figure."""
+    """All numbers of a figure, or of several ones."""
 
-    #: The figure, for error messages.
+    #: The figures, for error messages.
     figure: str
     rows: tuple[Row, ...]
 
@@ -88,12 +89,13 @@ class Rows:
         return "; ".join(dict.fromkeys(row.conditions for row in self.rows))
 
 
-def load(folder: Path, figure: str) -> Rows:
-    """Read the rows of a figure from all files of a folder."""
-    rows = [row for path in sorted(folder.glob("*.csv")) for name, row in _read(path) if name == figure]
+def load(folder: Path, *figures: str) -> Rows:
+    """Read the rows of figures from all files of a folder."""
+    rows = [row for path in sorted(folder.glob("*.csv")) for name, row in _read(path) if name in figures]
+    named = " and ".join(figures)
     if not rows:
-        raise ValueError(f"{folder} has no rows of {figure}: make figures-{folder.name} writes them")
-    return Rows(figure, tuple(rows))
+        raise ValueError(f"{folder} has no rows of {named}: make figures-{folder.name} writes them")
+    return Rows(named, tuple(rows))
 
 
 def _read(path: Path) -> Iterator[tuple[str, Row]]:

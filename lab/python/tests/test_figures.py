@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import sys
+from itertools import product
 from math import hypot, inf, nan
 from pathlib import Path
 from xml.etree import ElementTree
@@ -250,6 +251,17 @@ def test_shipped_protocols_are_found_by_their_place(tmp_path: Path) -> None:
 
 ROWS_HEAD = "figure,panel,series,x,measure,value,conditions\n"
 ROWS_ROW = 'L9,"40 ms","Go-Back-N",{},goodput_gbps,{},"a run of {} s"\n'
+
+
+def test_trainings_lack_what_the_all_reduces_lacked() -> None:
+    (claim,) = (claim for claim in CLAIMS if claim.name == "O3V")
+    rows = load_rows(FIGURES / claim.rows, *claim.figures)
+    settings = claim.settings
+    for panel, series in product(settings["panels"].values(), settings["optinic"].values()):
+        missing = rows.value(panel, series, "missing_percent", settings["loss"])
+        masked = rows.value(panel, series, "masked_percent", 0)
+        # Endpoints may have changed between the two commands.
+        assert masked == pytest.approx(missing, rel=0.05), "run make -C lab figures-steps"
 
 
 def test_rows_are_found_by_their_place(tmp_path: Path) -> None:

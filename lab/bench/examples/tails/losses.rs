@@ -32,15 +32,15 @@ const ROCE: [(&str, &str, u32); 6] = [
 ];
 
 /// Other traffic, and the buffer of the switch.
-struct Panel {
-    name: &'static str,
+pub(crate) struct Panel {
+    pub(crate) name: &'static str,
     has_bursts: bool,
     buffer_kb: u64,
 }
 
 impl Panel {
     /// The network and the bursts of the panel.
-    fn of(&self, setting: &Setting) -> Setting {
+    pub(crate) fn of(&self, setting: &Setting) -> Setting {
         Setting {
             buffer_kb: self.buffer_kb,
             senders: if self.has_bursts { setting.senders } else { 0 },
@@ -50,7 +50,7 @@ impl Panel {
 }
 
 /// The panels. `buffer_kb` is that of the last one.
-fn panels(setting: &Setting, small_kb: u64) -> [Panel; 3] {
+pub(crate) fn panels(setting: &Setting, small_kb: u64) -> [Panel; 3] {
     let panel = |name, has_bursts, buffer_kb| Panel {
         name,
         has_bursts,
@@ -64,7 +64,7 @@ fn panels(setting: &Setting, small_kb: u64) -> [Panel; 3] {
 }
 
 /// XP with queue pairs of hosts: the name in the figure, and what completes a message.
-const OF_HOSTS: [(&str, CompleteBy); 2] = [
+pub(crate) const OF_HOSTS: [(&str, CompleteBy); 2] = [
     ("XP, hosts", CompleteBy::LastPacket),
     ("XP, hosts, all bytes", CompleteBy::Bytes),
 ];

@@ -6,6 +6,7 @@
 mod celeris;
 mod celeris_losses;
 mod losses;
+mod masks;
 mod measure;
 mod optinic;
 mod shipped;
@@ -66,10 +67,30 @@ enum What {
         #[arg(long, default_value_t = 400)]
         small_kb: u64,
     },
+    /// O3V: which bytes the collectives of `losses` lack, for `lab/python/masks.py`
+    Masks {
+        #[command(flatten)]
+        setting: optinic::Setting,
+        /// A buffer of the switch that is small
+        #[arg(long, default_value_t = 400)]
+        small_kb: u64,
+    },
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
     let Args { what, csv } = Args::parse();
+    let rows = rows(what)?;
+    match csv {
+        Some(file) => Ok(fs::write(file, rows)?),
+        None => {
+            print!("{rows}");
+            Ok(())
+        }
+    }
+}
+
+/// Returns the text of a CSV file.
+fn rows(what: What) -> Result<String, Box<dyn Error>> {
     let table = match what {
         What::Celeris(setting) => celeris::measure(&setting)?,
         What::CelerisLosses(setting) => celeris_losses::measure(&setting)?,
@@ -86,12 +107,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         What::Shipped(setting) => shipped::measure(setting)?,
         What::ShippedSizes(setting) => shipped::measure_sizes(setting)?,
         What::Losses { setting, small_kb } => losses::measure(setting, small_kb)?,
+        What::Masks { setting, small_kb } => return masks::rows(setting, small_kb),
     };
-    match csv {
-        Some(file) => Ok(fs::write(file, table.csv())?),
-        None => {
-            print!("{}", table.csv());
-            Ok(())
-        }
-    }
+    Ok(table.csv().to_owned())
 }

@@ -16,7 +16,7 @@ use farwrite_net::{Shape, Topology};
 use crate::measure::{BOUNDED, Bursts, LOSSES, Subject, Table, at, cable, to_the_next};
 use farwrite_units::stats::{deviation, mean, standard_error};
 
-const HOSTS: usize = 8;
+pub(crate) const HOSTS: usize = 8;
 const RATE_BPS: u64 = 25_000_000_000;
 /// Start of the bursts, and the time from there to the collective, in nanoseconds.
 const BURSTS_NS: u64 = 20_000_000;
@@ -67,7 +67,7 @@ impl Setting {
     }
 
     /// Bytes of a step.
-    fn part_bytes(&self) -> u64 {
+    pub(crate) fn part_bytes(&self) -> u64 {
         self.tensor_bytes() / HOSTS as u64
     }
 
@@ -112,6 +112,21 @@ impl Setting {
                 .workload(&network, seed)?,
         );
         Ok(workload)
+    }
+
+    /// What `measured` makes of collectives, for each of the transports.
+    pub(crate) fn run_all<T: Send>(
+        &self,
+        topology: &Topology,
+        subjects: &[Subject],
+        (steps, runs): (usize, u64),
+        measured: impl Fn(&Outcome) -> Option<T> + Sync,
+    ) -> Result<Vec<Vec<T>>, Box<dyn Error>> {
+        let workloads: Result<Vec<_>, _> =
+            (1..=runs).map(|seed| self.workload(steps, seed)).collect();
+        let buffer_bytes = self.buffer_kb * 1_000;
+        let results = Subject::run_all(subjects, topology, buffer_bytes, &workloads?, measured)?;
+        Ok(results)
     }
 
     /// The bursts of a run, from time 0 on, and the time at which its collective begins, in nanoseconds.
@@ -186,13 +201,8 @@ impl Times {
         subjects: &[Subject],
         (steps, runs): (usize, u64),
     ) -> Result<Vec<Self>, Box<dyn Error>> {
-        let workloads: Result<Vec<_>, _> = (1..=runs)
-            .map(|seed| setting.workload(steps, seed))
-            .collect();
         let measured = |outcome: &Outcome| Collective::of(outcome, steps);
-        let buffer_bytes = setting.buffer_kb * 1_000;
-        let collectives =
-            Subject::run_all(subjects, topology, buffer_bytes, &workloads?, measured)?;
+        let collectives = setting.run_all(topology, subjects, (steps, runs), measured)?;
         let bytes = runs * steps as u64 * setting.tensor_bytes();
         let times = |of_subject: Vec<Collective>| Self::sum(&of_subject, bytes);
         Ok(collectives.into_iter().map(times).collect())
