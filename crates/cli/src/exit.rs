@@ -26,7 +26,7 @@ pub(crate) enum Exit {
     Unreachable = 5,
     /// A local file or directory could not be read or written.
     Files = 6,
-    /// The receiver serves another sender.
+    /// The receiver is busy with others.
     Busy = 7,
     /// The receiver's disk is full.
     Full = 8,
@@ -68,10 +68,7 @@ impl Exit {
                 "files",
                 "a local file or directory could not be read or written",
             ),
-            Self::Busy => (
-                "busy",
-                "the receiver serves another sender: try again later",
-            ),
+            Self::Busy => ("busy", "the receiver is busy with others: try again later"),
             Self::Full => ("full", "the receiver's disk is full"),
             Self::PeerFiles => (
                 "peer_files",

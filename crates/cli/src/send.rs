@@ -144,7 +144,7 @@ pub(crate) struct SendArgs {
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = parse_memory)]
     #[arg(allow_hyphen_values = true)]
     memory: u64,
-    /// Give up if the receiver cannot be reached, is silent, or serves another sender for this time:
+    /// Give up if the receiver cannot be reached, is silent, or is busy with others for this time:
     /// 1s to 1h. Also give up if too little new data moves in this time: less than 100 bytes for each of
     /// its seconds, or less than 4 KiB if the time is longer than 41s. Waiting for a slow disk at either end
     /// does not count

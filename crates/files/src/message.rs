@@ -177,7 +177,7 @@ pub enum Cause {
     Files,
     /// Packets do not arrive.
     Network,
-    /// The receiver serves another sender.
+    /// The receiver is busy with others.
     Busy,
     /// The receiver's disk is full.
     Full,

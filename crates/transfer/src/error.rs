@@ -48,7 +48,7 @@ pub enum ErrorKind {
     PeerFiles,
     /// The receiver's disk is full.
     Full,
-    /// The receiver serves another sender.
+    /// The receiver is busy with others.
     Busy,
     /// The user of this end cancelled the transfer.
     Interrupted,

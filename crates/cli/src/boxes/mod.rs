@@ -78,8 +78,8 @@ struct BridgeArgs {
 /// The limits that both kinds of boxes have.
 #[derive(Clone, Debug, clap::Args)]
 struct LimitArgs {
-    /// Maximum number of frames that all connections together hold back; those of one source hold back at
-    /// most four fifths of them
+    /// Maximum number of frames that all connections together hold back; at most four fifths are from one
+    /// source
     #[arg(long, value_name = "FRAMES", default_value_t = 2560,
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     held: u32,

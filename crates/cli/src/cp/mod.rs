@@ -76,7 +76,12 @@ pub(crate) struct CpArgs {
     #[command(flatten)]
     remote: RemoteArgs,
     /// UDP port of the machine that receives; without it, any free one
-    #[arg(long, value_name = "PORT", default_value_t = 0)]
+    #[arg(
+        long,
+        value_name = "PORT",
+        default_value_t = 0,
+        hide_default_value = true
+    )]
     port: u16,
     /// Has no effect, because directories are always copied; scp needs it
     #[arg(long, short = 'r')]
@@ -90,7 +95,7 @@ pub(crate) struct CpArgs {
     /// Maximum memory for data in flight at each end, as of `farwrite send`
     #[arg(long, value_name = "SIZE")]
     memory: Option<OsString>,
-    /// Give up after this time without progress, as of `farwrite send`
+    /// Give up after this time without progress, as of `farwrite send`; ssh has 5 minutes to log in
     #[arg(long, value_name = "TIME")]
     timeout: Option<OsString>,
     #[command(flatten)]

@@ -61,7 +61,7 @@ pub(crate) struct PlanArgs {
     /// Bytes of the message, or with --collective of the whole buffer: 1 to 4PiB
     #[arg(long, value_name = "SIZE", value_parser = parse_message, allow_hyphen_values = true)]
     pub(crate) size: u64,
-    /// Plans a collective around a ring of sites instead of a message: the order of the sites, and the
+    /// Plan a collective around a ring of sites instead of a message: the order of the sites, and the
     /// scheme of each path
     #[arg(long, value_name = "KIND", value_enum, requires = "paths")]
     #[arg(conflicts_with_all = ["senders", "all"])]

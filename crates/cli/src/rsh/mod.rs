@@ -79,7 +79,12 @@ fn refused(id: &'static str, name: &'static str) -> Arg {
 #[derive(Debug, Args)]
 pub(crate) struct SessionArgs {
     /// UDP port of the other machine, where ssh starts its end; without it, any free one
-    #[arg(long, value_name = "PORT", default_value_t = 0)]
+    #[arg(
+        long,
+        value_name = "PORT",
+        default_value_t = 0,
+        hide_default_value = true
+    )]
     pub(crate) port: u16,
     /// Maximum bits per second on the wire, in each direction
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
