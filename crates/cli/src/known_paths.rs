@@ -1,10 +1,10 @@
 //! Stores what transfers have measured on paths, so that later transfers start at their rate, and do not search for
 //! packets that the path does not carry.
 //!
-//! The file is a cache: if it is damaged or missing, the only cost is a slower start. An outdated
+//! The file is a cache: if it cannot be read or is missing, the only cost is a slower start. An outdated
 //! rate costs little too, because the sender tests it with one short train of packets before it
-//! relies on it. Packets of the stored size are tested as all others. Whether larger ones pass by now is tested when the
-//! entry is too old.
+//! relies on it. Packets of the stored size are tested as all others. A size that is too small costs rate: larger
+//! packets are tried when the entry is too old, or if the user asks for them. If they pass, the entry is removed.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -15,6 +15,7 @@ use std::{env, fs, io};
 
 use farwrite_transfer::Start;
 use farwrite_units::input::read_text;
+use farwrite_units::parse::parse_mtu;
 use serde::{Deserialize, Serialize};
 
 /// An older entry has little relation to the current path.
@@ -129,28 +130,40 @@ impl KnownPaths {
                 rate_bps: learned.rate_bps,
                 rtt_ns: learned.rtt_ns,
             }),
-            mtu: narrow.map(|narrow| narrow.mtu.into()),
+            mtu: narrow.and_then(|narrow| parse_mtu(&narrow.mtu.to_string()).ok()),
         }
     }
 
-    /// Stores what a transfer has measured. What it has not measured stays. Transfers that end at the same time may
-    /// overwrite the entries of one another.
-    pub(crate) fn keep(&self, from: IpAddr, to: IpAddr, path: KnownPath) -> io::Result<()> {
-        if path == KnownPath::default() {
+    /// Stores what a transfer has measured whose packets had `unsealed_mtu` bytes of payload at the end, or would have
+    /// had them without sealing. What it has not measured stays, but not a size of which larger packets have passed.
+    /// Transfers that end at the same time may overwrite the entries of one another.
+    pub(crate) fn keep(
+        &self,
+        from: IpAddr,
+        to: IpAddr,
+        path: KnownPath,
+        unsealed_mtu: u32,
+    ) -> io::Result<()> {
+        let (mut known, name, learned_at) = (self.read(), name(from, to), now());
+        let kept = known.narrow.get(&name).map(|narrow| narrow.mtu.into());
+        let is_outdated = kept.is_some_and(|kept: u32| kept < unsealed_mtu);
+        if path == KnownPath::default() && !is_outdated {
             return Ok(());
         }
-        let (mut known, learned_at) = (self.read(), now());
+        if is_outdated {
+            known.narrow.remove(&name);
+        }
         if let Some(Start { rate_bps, rtt_ns }) = path.start {
             let learned = Learned {
                 rate_bps,
                 rtt_ns,
                 learned_at,
             };
-            add(&mut known.path, name(from, to), learned, learned_at);
+            add(&mut known.path, name.clone(), learned, learned_at);
         }
         if let Some(mtu) = path.mtu.and_then(|mtu| u16::try_from(mtu).ok()) {
             let narrow = Narrow { mtu, learned_at };
-            add(&mut known.narrow, name(from, to), narrow, learned_at);
+            add(&mut known.narrow, name, narrow, learned_at);
         }
         self.write(&known)
     }
@@ -207,6 +220,13 @@ mod tests {
         mtu: None,
     };
 
+    fn of_size(mtu: u32) -> KnownPath {
+        KnownPath {
+            start: None,
+            mtu: Some(mtu),
+        }
+    }
+
     fn ip(last: u8) -> IpAddr {
         [192, 0, 2, last].into()
     }
@@ -221,7 +241,7 @@ mod tests {
     fn what_was_learned_is_found_by_both_addresses() {
         let (_directory, paths) = known_paths();
         assert_eq!(paths.find(ip(1), ip(2)), NOTHING);
-        paths.keep(ip(1), ip(2), START).expect("written");
+        paths.keep(ip(1), ip(2), START, 8936).expect("written");
         assert_eq!(paths.find(ip(1), ip(2)), START);
         assert_eq!(
             paths.find("::ffff:192.0.2.1".parse().unwrap(), ip(2)),
@@ -233,7 +253,7 @@ mod tests {
     #[test]
     fn the_size_of_packets_is_kept_apart_from_the_rate() {
         let (_directory, paths) = known_paths();
-        // As versions wrote it that kept no sizes.
+        // Older versions wrote no sizes.
         let old = format!(
             "[path.\"{}\"]\nrate_bps = 1000000000\nrtt_ns = 25000000\nlearned_at = {}\n",
             name(ip(1), ip(2)),
@@ -242,48 +262,77 @@ mod tests {
         fs::create_dir_all(paths.file.parent().expect("a directory")).expect("made");
         fs::write(&paths.file, old).expect("written");
         assert_eq!(paths.find(ip(1), ip(2)), START);
-        let of_size = |mtu| KnownPath {
-            start: None,
-            mtu: Some(mtu),
-        };
         for mtu in [1436, 1356] {
-            paths.keep(ip(1), ip(2), of_size(mtu)).expect("written");
+            let path = of_size(mtu);
+            paths.keep(ip(1), ip(2), path, mtu).expect("written");
             let mtu = Some(mtu);
             assert_eq!(paths.find(ip(1), ip(2)), KnownPath { mtu, ..START });
         }
-        paths.keep(ip(2), ip(1), of_size(1436)).expect("written");
-        assert_eq!(paths.find(ip(2), ip(1)), of_size(1436));
-        // A transfer that has used the size has not lost larger packets.
+        let path = of_size(1436);
+        paths.keep(ip(2), ip(1), path, 1436).expect("written");
+        assert_eq!(paths.find(ip(2), ip(1)), path);
+        // Old sizes are not used. A transfer that has lost no larger packets does not renew them.
         let mut known = paths.read();
         let narrow = known.narrow.values_mut();
         narrow.for_each(|narrow| narrow.learned_at -= MAX_AGE.as_secs() + 9);
         paths.write(&known).expect("written");
-        paths.keep(ip(1), ip(2), START).expect("written");
+        paths.keep(ip(1), ip(2), START, 1356).expect("written");
         assert_eq!(paths.find(ip(1), ip(2)), START);
         assert_eq!(paths.find(ip(2), ip(1)), NOTHING);
     }
 
     #[test]
+    fn a_size_is_forgotten_when_larger_packets_pass() {
+        let (_directory, paths) = known_paths();
+        for learned in [NOTHING, START] {
+            let path = of_size(1356);
+            paths.keep(ip(1), ip(2), path, 1356).expect("written");
+            for mtu in [1356, 1352] {
+                paths.keep(ip(1), ip(2), NOTHING, mtu).expect("unchanged");
+                assert_eq!(paths.find(ip(1), ip(2)), path);
+            }
+            paths.keep(ip(1), ip(2), learned, 1360).expect("written");
+            assert_eq!(paths.find(ip(1), ip(2)), learned);
+        }
+        // The path still loses packets, but larger ones.
+        let path = of_size(1436);
+        paths.keep(ip(1), ip(2), path, 1436).expect("written");
+        assert_eq!(paths.find(ip(1), ip(2)).mtu, Some(1436));
+    }
+
+    #[test]
+    fn a_size_that_no_packet_can_have_is_ignored() {
+        let (_directory, paths) = known_paths();
+        for mtu in [0, 252, 1357, 65_472] {
+            let path = of_size(mtu);
+            paths.keep(ip(1), ip(2), path, mtu).expect("written");
+            assert_eq!(paths.find(ip(1), ip(2)), NOTHING, "{mtu}");
+        }
+    }
+
+    #[test]
     fn what_was_not_learned_makes_no_file() {
         let (_directory, paths) = known_paths();
-        paths.keep(ip(1), ip(2), NOTHING).expect("nothing to write");
+        let kept = paths.keep(ip(1), ip(2), NOTHING, 8936);
+        kept.expect("nothing to write");
         assert!(!paths.file.exists());
     }
 
     #[test]
     fn a_damaged_file_is_no_hindrance() {
         let (_directory, paths) = known_paths();
-        paths.keep(ip(1), ip(2), START).expect("written");
+        paths.keep(ip(1), ip(2), START, 8936).expect("written");
         for text in [
             "path = 3",
             "\u{0}",
             "[path]\n\"a b\" = { rate_bps = -1 }",
             "[narrow]\n\"a b\" = { mtu = 65536, learned_at = 0 }",
         ] {
+            assert_eq!(parse(text), None, "{text:?}");
             fs::write(&paths.file, text).expect("written");
             assert_eq!(paths.find(ip(1), ip(2)), NOTHING, "{text:?}");
         }
-        paths.keep(ip(1), ip(2), START).expect("written");
+        paths.keep(ip(1), ip(2), START, 8936).expect("written");
         assert_eq!(paths.find(ip(1), ip(2)), START);
     }
 
@@ -306,7 +355,7 @@ mod tests {
         }
         paths.write(&known).expect("written");
         assert_eq!(paths.find(ip(7), ip(200)), NOTHING, "too old");
-        paths.keep(ip(1), ip(2), START).expect("written");
+        paths.keep(ip(1), ip(2), START, 8936).expect("written");
         assert_eq!(paths.read().path.len(), MAX_PATHS);
         assert_eq!(paths.find(ip(1), ip(2)), START);
         assert_ne!(paths.find(ip(0), ip(200)), NOTHING);
@@ -317,7 +366,7 @@ mod tests {
     fn only_the_owner_reads_the_file() {
         use std::os::unix::fs::PermissionsExt;
         let (_directory, paths) = known_paths();
-        paths.keep(ip(1), ip(2), START).expect("written");
+        paths.keep(ip(1), ip(2), START, 8936).expect("written");
         let mode = fs::metadata(&paths.file)
             .expect("there")
             .permissions()

@@ -72,8 +72,8 @@ any address translation (NAT), the receiver behind one that keeps the port.
 
 The sender measures the rate of the path and uses it. It keeps queues short, and leaves a share to
 other traffic. --rate is an upper bound. --rate-file can change it while the transfer runs. The
-result is stored in ~/.cache/farwrite/paths.toml, so that the next transfer to the same receiver
-starts near that rate. If larger packets were lost, the size of those that pass is kept for a week.
+result is stored for a week in ~/.cache/farwrite/paths.toml, so that the next transfer to the same
+receiver starts near that rate. The size of packets is stored too, if larger ones were lost.
 With --rate-control fixed, the sender sends at --rate, and does not yield to other traffic. It slows
 down only if the receiver's own sockets overflow.
 
@@ -133,9 +133,9 @@ pub(crate) struct SendArgs {
     #[arg(long)]
     no_path_cache: bool,
     /// Payload bytes of a packet: a multiple of 4 from 256 to 65468; without it, as many as the path
-    /// carries, which the transfer measures, but at most 8936 or the mtu of --link. Sealing takes 24
-    /// bytes of each packet. If the path starts to carry less, the transfer continues with smaller
-    /// packets
+    /// carries, which the transfer measures, but at most 8936, the mtu of --link, or the size that was
+    /// kept from an earlier transfer; --no-path-cache searches again. Sealing takes 24 bytes of each
+    /// packet. If the path starts to carry less, the transfer continues with smaller packets
     #[arg(long, value_name = "BYTES", value_parser = parse_mtu, allow_hyphen_values = true)]
     mtu: Option<u32>,
     #[command(flatten)]
@@ -534,16 +534,16 @@ impl<'a> Sending<'a> {
         let trace = args.trace.start()?;
         let sent = transfer::send(channel, key, source, &settings, &hooks);
         trace.finish(console);
-        let learned = sent.as_ref().map(|report| KnownPath {
-            start: report.learned(),
-            mtu: report.narrow_mtu(),
-        });
-        if let (Some(paths), Ok(learned)) = (paths, learned)
-            && let Err(error) = paths.keep(from, to, learned)
-        {
-            console.warn(format_args!(
-                "what was learned about the path is not kept for the next transfer: {error}"
-            ));
+        if let (Some(paths), Ok(report)) = (paths, &sent) {
+            let learned = KnownPath {
+                start: report.learned(),
+                mtu: report.narrow_mtu(),
+            };
+            if let Err(error) = paths.keep(from, to, learned, report.unsealed_mtu()) {
+                console.warn(format_args!(
+                    "what was learned about the path is not kept for the next transfer: {error}"
+                ));
+            }
         }
         Ok(sent.map(|report| Sent::Transfer(Box::new(report))))
     }

@@ -42,7 +42,7 @@ pub struct SizeSearch {
     passed: Option<u32>,
     /// The smallest size that failed.
     failed: Option<u32>,
-    /// Whether a size failed on the path.
+    /// Whether that size failed on the path.
     is_narrow: bool,
     control: Control,
     aim: Aim,
@@ -165,7 +165,8 @@ impl SizeSearch {
         self.passed
     }
 
-    /// Whether the path did not carry a size that this machine sends. It takes some round trips to find that out.
+    /// Whether the path lost the probes of the smallest size that failed, rather than that this machine refused to send
+    /// them. It takes some round trips to find that out.
     #[must_use]
     pub fn is_narrow(&self) -> bool {
         self.is_narrow
@@ -190,8 +191,7 @@ impl SizeSearch {
             };
             let lost = self.open.iter().filter(is_lost).find(|size| is_due(size));
             if let Some(bytes) = lost.map(|size| size.bytes) {
-                self.is_narrow = true;
-                self.too_large(bytes);
+                self.fail(bytes, true);
             }
         }
         // Until the first answer, repeat only the smallest size, because the peer may not be
@@ -240,13 +240,19 @@ impl SizeSearch {
         self.open.retain(|size| Some(size.bytes) > self.passed);
         // A late answer corrects a size that had failed.
         self.failed = self.failed.filter(|failed| *failed > bytes);
+        self.is_narrow &= self.failed.is_some();
         self.refine();
     }
 
-    /// Records that the path does not carry `bytes`: the probes were lost, or this machine refuses
-    /// to send them.
+    /// Records that this machine refuses to send `bytes`.
     pub fn too_large(&mut self, bytes: u32) {
-        self.failed = Some(self.failed.map_or(bytes, |failed| failed.min(bytes)));
+        self.fail(bytes, false);
+    }
+
+    fn fail(&mut self, bytes: u32, is_narrow: bool) {
+        if self.failed.is_none_or(|failed| bytes < failed) {
+            (self.failed, self.is_narrow) = (Some(bytes), is_narrow);
+        }
         self.open.retain(|size| size.bytes < bytes);
         self.refine();
     }
@@ -437,6 +443,23 @@ mod tests {
             assert!(search.outcome().is_some(), "{search:?}");
             assert_eq!(search.is_narrow(), is_narrow, "{sends} {carries}");
         }
+    }
+
+    #[test]
+    fn a_path_is_not_narrow_if_a_late_answer_or_this_machine_says_so() {
+        let mut search = SizeSearch::new(LADDER);
+        for trip in 0..20 {
+            while search.probe(trip * RTT_NS, RTT_NS).is_some() {}
+            search.pass(1216);
+        }
+        assert_eq!((search.outcome(), search.is_narrow()), (Some(1216), true));
+        let mut of_machine = search.clone();
+        of_machine.too_large(4132);
+        assert!(of_machine.is_narrow(), "smaller ones were lost");
+        of_machine.too_large(1300);
+        assert!(!of_machine.is_narrow());
+        search.pass(8972);
+        assert_eq!((search.outcome(), search.is_narrow()), (Some(8972), false));
     }
 
     #[test]

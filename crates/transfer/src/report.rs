@@ -47,7 +47,9 @@ pub struct TransferReport {
     mtu: u32,
     first_mtu: u32,
     #[serde(skip)]
-    narrow_mtu: Option<u32>,
+    unsealed_mtu: u32,
+    #[serde(skip)]
+    is_narrow: bool,
     segment_bytes: u64,
     slots: u32,
     rtt_ms: f64,
@@ -273,8 +275,10 @@ pub(crate) struct Facts {
     pub(crate) shape: Shape,
     /// Payload bytes of a packet at the start.
     pub(crate) first_mtu: u32,
-    /// As [`TransferReport::narrow_mtu`].
-    pub(crate) narrow_mtu: Option<u32>,
+    /// As [`TransferReport::unsealed_mtu`].
+    pub(crate) unsealed_mtu: u32,
+    /// Whether the path to the receiver loses larger packets.
+    pub(crate) is_narrow: bool,
     pub(crate) stats: QpStats,
 }
 
@@ -312,7 +316,8 @@ impl TransferReport {
             sending: facts.sending,
             mtu: facts.shape.mtu,
             first_mtu: facts.first_mtu,
-            narrow_mtu: facts.narrow_mtu,
+            unsealed_mtu: facts.unsealed_mtu,
+            is_narrow: facts.is_narrow,
             segment_bytes: facts.shape.segment_bytes,
             slots: facts.shape.slots,
             rtt_ms: Duration::from_nanos(facts.stats.rtt_ns).as_secs_f64() * 1e3,
@@ -343,11 +348,17 @@ impl TransferReport {
         self.sending.learned
     }
 
-    /// Payload bytes of the largest unsealed packets that the path carried at the end, if it did not carry larger ones
-    /// that this machine sends. A later transfer to the same receiver need not try those. Only a sender knows it.
+    /// Payload bytes of unsealed packets that are as long as the transfer's packets at the end.
+    #[must_use]
+    pub fn unsealed_mtu(&self) -> u32 {
+        self.unsealed_mtu
+    }
+
+    /// As [`TransferReport::unsealed_mtu`], if the path did not carry larger packets that this machine sends. A later
+    /// transfer to the same receiver need not try those. Only a sender knows it.
     #[must_use]
     pub fn narrow_mtu(&self) -> Option<u32> {
-        self.narrow_mtu
+        self.is_narrow.then_some(self.unsealed_mtu)
     }
 
     /// What became of the files.

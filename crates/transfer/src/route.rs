@@ -325,6 +325,11 @@ impl RoutedEndpoint {
         let route = self.route?;
         self.keeper.watch_size(route, moved, is_held_up, mtu)
     }
+
+    /// As [`RouteKeeper::is_narrow`].
+    pub(crate) fn is_narrow(&self) -> bool {
+        self.route.is_some_and(|route| self.keeper.is_narrow(route))
+    }
 }
 
 fn too_large(peer: SocketAddr, fixed: Option<u32>) -> Error {

@@ -186,7 +186,6 @@ impl KeptRoute {
             return Ok(Some(FoundRoute {
                 peer: addresses.peer,
                 mtu: route.largest().or(passed).map(payload_bytes),
-                is_narrow: route.largest().is_some() && route.is_narrow(),
                 rtt: Duration::from_nanos(route.rtt_ns().unwrap_or(0)),
             }));
         }

@@ -105,8 +105,6 @@ pub struct FoundRoute {
     /// The largest MTU that was tested and that the path to the peer carries; `None` if no sizes
     /// were tested ([`Sizes::Untested`]).
     pub mtu: Option<u32>,
-    /// Whether the path does not carry packets of an MTU that was tested and that this machine sends.
-    pub is_narrow: bool,
     /// The round trip of the route packets.
     pub rtt: Duration,
 }
@@ -416,6 +414,14 @@ impl RouteKeeper {
                 ..shrunk
             }),
         }
+    }
+
+    /// Whether the last test of sizes on a route has found that the path loses packets that are larger than those that
+    /// it carries. `false` if this machine refuses to send larger ones, and while the test runs.
+    #[must_use]
+    pub fn is_narrow(&self, id: RouteId) -> bool {
+        let joined = self.joined(id);
+        joined.is_ok_and(|kept| kept.route.largest().is_some() && kept.route.is_narrow())
     }
 
     /// Returns how many route packets came from the peer. It answers probes even while no queue pair has

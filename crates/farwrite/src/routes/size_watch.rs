@@ -126,8 +126,9 @@ mod tests {
     }
 
     /// Watches a path on which nothing moves, and which loses 40 % of the packets in each direction.
-    /// Returns when the watch has found that it shrank to `carries` bytes of UDP payload, and the MTU.
-    fn found(seed: u64, carries: usize, seconds: u64) -> Option<(u64, u32)> {
+    /// It carries `carries` bytes of UDP payload, and the machines send `sends`. Returns when the watch has found that it
+    /// shrank, the MTU, and whether the path loses larger packets.
+    fn found(seed: u64, [sends, carries]: [usize; 2], seconds: u64) -> Option<(u64, u32, bool)> {
         let mut state = seed;
         let mut is_lost = || {
             state = state
@@ -145,11 +146,13 @@ mod tests {
                 let _ = ends[to].receive(ms * MS, src, out.to, &out.bytes);
             }
             if let Finding::Shrunk(shrunk) = watch.look(&mut ends[0], (ms * MS, 7), false, MTU) {
-                return Some((ms, shrunk.carries));
+                return Some((ms, shrunk.carries, ends[0].is_narrow()));
             }
             for (from, end) in ends.iter_mut().enumerate() {
                 while let Some(out) = end.poll_transmit(ms * MS) {
-                    if !is_lost() && out.bytes.len() <= carries {
+                    if out.bytes.len() > sends {
+                        end.too_large(out.bytes.len());
+                    } else if !is_lost() && out.bytes.len() <= carries {
                         under_way.push_back((ms + DELAY_MS, 1 - from, out));
                     }
                 }
@@ -162,10 +165,13 @@ mod tests {
     fn much_loss_is_not_taken_for_a_path_that_shrank() {
         for seed in 0..20 {
             // About twenty tests.
-            assert_eq!(found(seed, 9000, 100), None, "{seed}");
-            let (at_ms, carries) = found(seed, 1472, 100).expect("it shrank");
-            assert!((1356..=1436).contains(&carries), "{seed}: {carries}");
-            assert!(at_ms < 20_000, "{seed}: after {at_ms} ms");
+            assert_eq!(found(seed, [9000, 9000], 100), None, "{seed}");
+            for (sizes, want) in [([9000, 1472], true), ([1472, 9000], false)] {
+                let (at_ms, carries, is_narrow) = found(seed, sizes, 100).expect("it shrank");
+                assert!((1356..=1436).contains(&carries), "{seed}: {carries}");
+                assert!(at_ms < 20_000, "{seed}: after {at_ms} ms");
+                assert_eq!(is_narrow, want, "{seed}: {sizes:?}");
+            }
         }
     }
 }

@@ -409,7 +409,8 @@ impl Reception<'_> {
             sending: Sending::default(),
             shape: received.shape,
             first_mtu: shape.mtu,
-            narrow_mtu: None,
+            unsealed_mtu: received.shape.mtu + self.settings.sealing.reserved_bytes(),
+            is_narrow: false,
             stats: received.stats,
         }))
     }

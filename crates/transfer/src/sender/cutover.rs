@@ -73,6 +73,7 @@ impl Stream {
             }
         }
         self.shape = shape;
+        self.is_narrow = self.routed.is_narrow();
         let peer = self.peer_stats()?;
         let rate_control = match self.cutover.rate_control {
             RateControl::Adaptive { max_bps, start } => RateControl::Adaptive {

@@ -94,7 +94,7 @@ struct Negotiated {
     /// The rate control of the settings, over the round trip of the path.
     rate_control: RateControl,
     shape: Shape,
-    /// Whether the path does not carry the largest packets that were tried.
+    /// Whether the path loses larger packets.
     is_narrow: bool,
     /// The round trip of the path, as measured during the set-up.
     rtt: Duration,
@@ -181,7 +181,7 @@ fn negotiate(
 ) -> Result<Negotiated, Error> {
     let mut setup = Setup::new(reader, hooks, settings.timeout);
     let (receiver, waited) = meet(&mut setup, outbox, ends, settings, hooks)?;
-    let (rtt, mtu, is_narrow) = measure(&mut setup, ends.1, waited, settings)?;
+    let (rtt, mtu) = measure(&mut setup, ends.1, waited, settings)?;
     check_wishes(source, &receiver, settings, hooks)?;
     let (scheme, shape) = choose(source.manifest().stream_bytes(), rtt, mtu, settings)?;
     let rate_control = over_round_trip(settings.rate_control, rtt);
@@ -196,6 +196,7 @@ fn negotiate(
     // Meanwhile the receiver makes its directories.
     let theirs = hear_present(&mut setup, source, settings.compare, settings.timeout)?;
     let mut routed = setup.take_routed()?;
+    let is_narrow = routed.is_narrow();
     let ports = ports(&ours, &theirs);
     routed.connect(qp, theirs)?;
     let cipher = routed.cipher(qp)?;
@@ -237,14 +238,13 @@ fn meet(
     Ok((receiver, waited))
 }
 
-/// Finds the route. Returns the round trip of the path, the payload bytes of packets, and whether the path does not
-/// carry larger ones that were tried.
+/// Finds the route. Returns the round trip of the path, and the payload bytes of packets.
 fn measure(
     setup: &mut Setup<'_>,
     peer: SocketAddr,
     waited: Duration,
     settings: &SendSettings,
-) -> Result<(Duration, u32, bool), Error> {
+) -> Result<(Duration, u32), Error> {
     let found = setup.find_route(SETUP.min(settings.timeout), settings.mtu)?;
     // The answer to the hello may be late, because this end waits for another sender.
     let rtt = found.map_or(waited, |found| found.rtt);
@@ -255,7 +255,7 @@ fn measure(
             nic_mtu(peer, settings.mtu, most.unwrap_or(u32::MAX))?
         }
     };
-    Ok((rtt, mtu, found.is_some_and(|found| found.is_narrow)))
+    Ok((rtt, mtu))
 }
 
 /// What the sender plans with these files.
@@ -397,7 +397,6 @@ fn run(
     let manifest = Arc::clone(source.manifest());
     let (peer, scheme, synced) = (negotiated.peer, negotiated.scheme, negotiated.is_synced);
     let (first_mtu, cipher) = (negotiated.shape.mtu, negotiated.cipher);
-    let is_narrow = negotiated.is_narrow;
     announce(&negotiated, manifest.files(), settings, hooks);
     note_partials(source.partials(), &manifest, hooks);
     hooks.observer.observe(Event::Start {
@@ -431,7 +430,6 @@ fn run(
     // The thread ends with the stream, unless a disk blocks it.
     *disk_reader = Some(start_thread("disk-reader", move || reading.run(source))?);
     let sent = stream.run(&heard, &manifest, hooks)?;
-    let is_narrow = is_narrow || sent.shape.mtu < first_mtu;
     Ok(TransferReport::new(Facts {
         role: Role::Sender,
         peer: peer.to_string(),
@@ -444,7 +442,8 @@ fn run(
         sending: Sending::new(settings.rate_control, &sent.peer, sent.bottlenecks),
         shape: sent.shape,
         first_mtu,
-        narrow_mtu: is_narrow.then(|| sent.shape.mtu + settings.sealing.reserved_bytes()),
+        unsealed_mtu: sent.shape.mtu + settings.sealing.reserved_bytes(),
+        is_narrow: sent.is_narrow,
         stats: sent.stats,
     }))
 }

@@ -54,6 +54,8 @@ pub(super) struct Sent {
     pub(super) bottlenecks: Bottlenecks,
     /// The shape at the end.
     pub(super) shape: Shape,
+    /// Whether the path loses larger packets.
+    pub(super) is_narrow: bool,
     /// The choices of the planner, if it chose.
     pub(super) choices: Option<Choices>,
 }
@@ -77,6 +79,8 @@ pub(super) struct Stream {
     pub(super) routed: RoutedEndpoint,
     pub(super) stream_qp: StreamQp,
     pub(super) shape: Shape,
+    /// Whether the path loses larger packets than those of the shape.
+    pub(super) is_narrow: bool,
     pub(super) picker: SchemePicker,
     pub(super) cutover: CutoverState,
     liveness: Liveness,
@@ -129,6 +133,7 @@ impl Stream {
             routed: negotiated.routed,
             stream_qp: StreamQp::new(negotiated.qp),
             shape,
+            is_narrow: negotiated.is_narrow,
             cutover: CutoverState::new(
                 negotiated.scheme,
                 negotiated.rate_control,
@@ -214,6 +219,7 @@ impl Stream {
             peer: self.peer_stats()?,
             bottlenecks: self.bottlenecks,
             shape: self.shape,
+            is_narrow: self.is_narrow,
             choices: match self.picker {
                 SchemePicker::Named(_) => None,
                 SchemePicker::Auto(auto) => Some(auto.choices),
