@@ -32,7 +32,7 @@ pub(crate) fn least_steps(timeout: Duration, rate_bps: Option<u64>) -> u64 {
     (bytes / LEAST_SHARE).clamp(1, LEAST_STEPS)
 }
 
-/// If nothing is heard for longer than this, signs of life are missing: a peer sends several in this time.
+/// If nothing is heard for longer than this, signs of life are missing: a peer sends at least two in this time.
 const SILENT: Duration = Duration::from_secs(1);
 /// The time between two probes while nothing shows that packets pass in both directions.
 const PROBE_PERIOD: Duration = Duration::from_millis(500);
