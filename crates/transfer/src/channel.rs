@@ -394,19 +394,8 @@ impl Reader {
                 .timeout
                 .map(|timeout| timeout.saturating_sub(start.elapsed()));
             let is_last = left.is_some_and(|left| left <= LOOK);
-            // What the peer said before these notices can be read now.
-            let notices = self.notices.count();
-            let wait = match notices > self.heard {
-                true => Duration::ZERO,
-                false => left.unwrap_or(LOOK).min(LOOK),
-            };
-            self.stream.set_timeout(Some(wait));
-            self.buffer.resize(READ_BYTES, 0);
-            let read = self.stream.read(&mut self.buffer);
-            self.buffer.truncate(read.as_ref().map_or(0, |read| *read));
-            let has_timed_out = matches!(&read, Err(error) if error.kind() == ErrorKind::TimedOut);
-            // After the end of the stream, nothing comes before an abort.
-            let before = if has_timed_out { notices } else { u64::MAX };
+            let wait = left.unwrap_or(LOOK).min(LOOK);
+            let (read, before) = self.read_with(wait, |stream, buffer| stream.read(buffer));
             if self.buffer.is_empty()
                 && let Some(notice) = self.next_notice(before)?
             {
@@ -416,14 +405,34 @@ impl Reader {
                 Ok(0) if self.incoming.is_between_messages() => return Err(ChannelError::Closed),
                 Ok(0) => return Err(ChannelError::Truncated),
                 Ok(_) => {}
-                Err(_) if has_timed_out && is_last => {
+                Err(error) if error.kind() == ErrorKind::TimedOut && is_last => {
                     let after = self.timeout.unwrap_or_default();
                     return Err(ChannelError::Timeout { after });
                 }
-                Err(_) if has_timed_out => {}
+                Err(error) if error.kind() == ErrorKind::TimedOut => {}
                 Err(error) => return Err(error.into()),
             }
         }
+    }
+
+    /// Reads with `read` for up to this time, if no notice has come. Returns the result too, and how many notices may be
+    /// taken now if one is an abort.
+    fn read_with(
+        &mut self,
+        wait: Duration,
+        read: impl FnOnce(&mut ReadHalf, &mut [u8]) -> io::Result<usize>,
+    ) -> (io::Result<usize>, u64) {
+        // What the peer said before these notices can be read now.
+        let notices = self.notices.count();
+        let has_new = notices > self.heard;
+        let wait = if has_new { Duration::ZERO } else { wait };
+        self.stream.set_timeout(Some(wait));
+        self.buffer.resize(READ_BYTES, 0);
+        let read = read(&mut self.stream, &mut self.buffer);
+        self.buffer.truncate(read.as_ref().map_or(0, |read| *read));
+        let has_timed_out = matches!(&read, Err(error) if error.kind() == ErrorKind::TimedOut);
+        // After the end of the stream, nothing comes before an abort.
+        (read, if has_timed_out { notices } else { u64::MAX })
     }
 
     /// The last notice of the peer, if it is new. An abort stays unread unless it was among the first `before` notices:

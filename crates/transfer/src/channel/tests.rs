@@ -43,9 +43,9 @@ fn channels(meeting: &Meeting) -> [Channel; 2] {
 }
 
 /// Waits until a notice has come.
-fn wait_for_notice(channel: &Channel) {
+fn wait_for_notice(heard: &Notices) {
     let start = Instant::now();
-    while channel.reader.notices.count() == 0 {
+    while heard.count() == 0 {
         assert!(start.elapsed() < LONG, "no notice comes");
         thread::sleep(Duration::from_millis(1));
     }
@@ -125,7 +125,7 @@ fn an_abort_comes_after_what_was_said_before_it() {
     };
     let notices = near.close_handle().notices();
     notices.notify(&abort).expect("it is short");
-    wait_for_notice(&far);
+    wait_for_notice(&far.reader.notices);
     for want in 0..MESSAGES {
         if want % (MESSAGES / 2) == 0 {
             thread::sleep(LOOK_WHEN_BUSY + LOOK);
@@ -143,16 +143,19 @@ fn an_abort_comes_after_what_was_said_before_it() {
 #[test]
 fn an_abort_that_came_after_the_last_read_waits_for_another_one() {
     let [mut near, mut far] = channels(&Meeting::new());
-    let before = far.reader.notices.count();
-    near.send(&Message::Done).expect("sent");
-    near.writer.wait_delivered(|| {}).expect("delivered");
-    let abort = Message::Abort {
-        cause: Cause::Other,
-        reason: Text::new("the disk is gone"),
-    };
-    let notices = near.close_handle().notices();
-    notices.notify(&abort).expect("it is short");
-    wait_for_notice(&far);
+    let heard = far.close_handle().notices();
+    let (_, before) = far.reader.read_with(LONG, |_, _| {
+        near.send(&Message::Done).expect("sent");
+        near.writer.wait_delivered(|| {}).expect("delivered");
+        let abort = Message::Abort {
+            cause: Cause::Other,
+            reason: Text::new("the disk is gone"),
+        };
+        let notices = near.close_handle().notices();
+        notices.notify(&abort).expect("it is short");
+        wait_for_notice(&heard);
+        Err(ErrorKind::TimedOut.into())
+    });
     let taken = far.reader.next_notice::<Message>(before);
     assert!(matches!(taken, Ok(None)), "{taken:?}");
     let first = far.recv().expect("the message");
@@ -166,7 +169,7 @@ fn a_notice_that_must_be_on_the_channel_is_refused() {
     let [liar, mut honest] = channels(&Meeting::new());
     let notices = liar.close_handle().notices();
     notices.notify(&Message::Done).expect("it is short");
-    wait_for_notice(&honest);
+    wait_for_notice(&honest.reader.notices);
     let error = honest.recv::<Message>().expect_err("no such notice");
     let is_cause = matches!(
         error,
