@@ -85,7 +85,7 @@ def send_to_smaller_mtu(farwrite, name):
 
 
 def send_without_name(farwrite, name):
-    """Whoever sees all packets reads the contents of a file, as a device does not seal them, and not its name."""
+    """Packets of a device show the contents of a file, because a device does not seal them, but never its name."""
     source, into = "/tmp/only-the-ends-know-this", f"/tmp/{name}.d"
     receive = f"{farwrite} recv --once --listen {SOCKETS[1]}:4792 --dir {into}"
     send = f"{farwrite} send --no-path-cache --to {SOCKETS[1]} {device(DEVICE)} {source}"

@@ -57,7 +57,7 @@ def capture(interface, command):
 
 
 def problems(packets, missed, path):
-    """Return what is wrong with packets that have carried this file, whose first line each of them repeats."""
+    """Return what is wrong with the packets of a transfer of this file, in which all lines are the same."""
     name, said = path.name.encode(), path.read_bytes().split(b"\n")[0]
     at = collections.Counter(port for packet in packets for port in ports(packet))
     showing = [packet for packet in packets if said in packet]

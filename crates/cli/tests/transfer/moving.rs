@@ -376,7 +376,10 @@ fn a_sender_remembers_the_path() {
     send(&["--no-path-cache"]);
     assert!(!cache.exists());
     send(&["--rate-control", "fixed", "--rate", "1Gbit"]);
-    assert!(!cache.exists(), "nothing is learned at a fixed rate");
+    assert!(
+        !cache.exists(),
+        "nothing is learned of the rate at a fixed rate"
+    );
     // A sender without processor time is limited by its pace, and then it keeps nothing. So each of these
     // sends has some trials.
     let learn = |before: Option<&str>| {
