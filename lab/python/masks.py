@@ -3,7 +3,8 @@
 The example `tails` has written which bytes of the messages of these all-reduces had not arrived when their
 steps ended. The all-reduces are rings, and follow here the rules for bounded parts in `docs/collectives.md`:
 in place of a partial sum that has not arrived, a rank sends its own contribution alone, and in place of a
-reduced value, it uses its own contribution. So the results of ranks differ, and nothing makes their models
+reduced value, it uses its own contribution. As with any sum, nothing scales a result that lacks
+contributions. So the results of ranks differ, and nothing makes their models
 equal again. Each step has the losses of one of the all-reduces, drawn at random.
 
 The gradients have another size than the messages. A gap of a message is at the same place of a part of the
@@ -184,7 +185,7 @@ def main() -> None:
             missing = sum(gap.end - gap.start for gap in gaps) / messages
             table.add(*place, 0, "masked_percent", 100 * missing)
             found = [result.get() for result in results]
-            # As far as all of them go.
+            # A row needs the losses of all seeds, so rows end where the first seed reaches the target.
             for tests in zip(*found, strict=False):
                 number, losses = tests[0][0], [loss for _, loss in tests]
                 table.add(*place, number, "test_loss", mean(losses))

@@ -38,7 +38,18 @@ def test_a_lost_result_is_lost_for_all_later_ranks_too() -> None:
     assert np.array_equal(found, wanted)
 
 
-def test_results_are_those_of_rings_of_the_library() -> None:
+def test_a_later_gap_hides_an_earlier_one() -> None:
+    from masks import RANKS, Gap, counts
+
+    # In step 4, rank 7 receives the sum of part 1 that rank 5 began again in step 2. Ranks 0 and 1 follow.
+    found = counts([Gap(2, 5, 0, 1), Gap(4, 7, 0, 1), Gap(11, 6, 0, 1)], LENGTH)
+    wanted = np.full_like(found, RANKS)
+    wanted[:, 1] = 3
+    wanted[[6, 7, 0], 1] = 0
+    assert np.array_equal(found, wanted)
+
+
+def test_results_are_those_that_the_library_replays_from_the_same_counts() -> None:
     from masks import RANKS, Gap, around, counts
 
     random = np.random.default_rng(1)

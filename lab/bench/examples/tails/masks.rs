@@ -7,7 +7,7 @@ use std::error::Error;
 use std::fmt::Write as _;
 use std::ops::Range;
 
-use farwrite_experiment::Outcome;
+use farwrite_experiment::{FlowOutcome, Outcome};
 
 use crate::losses::{COMPARED, OF_HOSTS, panels};
 use crate::measure::{BOUNDED, Subject};
@@ -22,7 +22,7 @@ pub(crate) fn rows(setting: Setting, small_kb: u64) -> Result<String, Box<dyn Er
     for panel in [alone, small] {
         let own = panel.of(&setting);
         let subjects = subjects(&setting, &own, steps)?;
-        let measured = |outcome: &Outcome| Some(masks(outcome, steps));
+        let measured = |outcome: &Outcome| masks(outcome, steps);
         let runs = (steps, own.runs);
         let collectives = own.run_all(&topology, &subjects, runs, measured)?;
         for (subject, collectives) in subjects.iter().zip(collectives) {
@@ -63,8 +63,12 @@ fn subjects(
     ])
 }
 
-/// What is missing of each message of a collective.
-fn masks(outcome: &Outcome, steps: usize) -> Vec<Vec<Range<u64>>> {
-    let missing = |flow| outcome.missing.get(&flow).cloned().unwrap_or_default();
-    (0..steps * HOSTS).map(missing).collect()
+/// What is missing of each message of a collective. `None` if a message has not ended.
+fn masks(outcome: &Outcome, steps: usize) -> Option<Vec<Vec<Range<u64>>>> {
+    let missing = |(number, flow): (usize, &FlowOutcome)| {
+        flow.time_ns()?;
+        Some(outcome.missing.get(&number).cloned().unwrap_or_default())
+    };
+    let flows = outcome.flows.get(..steps * HOSTS)?;
+    flows.iter().enumerate().map(missing).collect()
 }
