@@ -124,6 +124,37 @@ def n10(rows):
                   "packets repeated by NICs", "timeouts", "dropped"], lines)
 
 
+#: Loads and buffers in KiB of the sweep of N10. The last one has the 4 sets of the table above.
+LOADS, BUFFERS = (0.3, 0.5, 0.65, 0.8), (512, 1024, 2048)
+FOUR_SETS = (0.8, 512)
+#: Sets of flows that were run again for the cells that fit the paper.
+FRESH = [(0.3, 512), (0.5, 512), (0.65, 512)]
+
+
+def n10_loads(rows):
+    """The sweep over loads and buffers."""
+    cells = [(load, buffer, "") for load in LOADS for buffer in BUFFERS]
+    cells += [(load, buffer, ", from seed 13") for load, buffer in FRESH]
+    lines = []
+    for load, buffer, fresh in cells:
+        few_sets = (load, buffer) == FOUR_SETS
+        panel = f"{'' if few_sets else 'sweep, '}load {load:g}, {buffer} KiB{fresh}"
+
+        def value(series, measure, load=load, panel=panel):
+            return rows.value("N10", panel, series, load, measure)
+
+        plain = value("Go-Back-N", "short_mean_us")
+        error = value("Go-Back-N", "short_mean_error_us")
+        line = [f"{load:g}, {buffer} KiB{', fresh sets' if fresh else ', 4 sets' if few_sets else ''}",
+                f"{three_digits(plain)} +- {three_digits(error)}"]
+        for pool in ("NetRT, pool 1 BDP", "NetRT, pool 32 BDP"):
+            line += [percent(value(pool, "short_mean_us"), plain),
+                     percent(value(pool, "short_p90_us"), value("Go-Back-N", "short_p90_us"))]
+        lines.append([*line, f"{value('Go-Back-N', 'dropped'):,.0f}"])
+    return table(["load, buffer", "Go-Back-N: short, mean", "NetRT, 1 BDP: mean", "p90", "NetRT, 32 BDP: mean", "p90",
+                  "dropped: Go-Back-N"], lines)
+
+
 def three_digits(value):
     """A time of short flows."""
     return f"{value:.1f}" if value < 100 else f"{value:,.0f}"
@@ -151,4 +182,4 @@ def n8_window(rows):
                   "p99: Go-Back-N", "NetRT", "dropped: Go-Back-N", "repeated by NICs: Go-Back-N", "NetRT"], lines)
 
 
-TABLES = {"n6": n6, "n8": n8, "n8-window": n8_window, "n9": n9, "n9-slow": n9_slow, "n10": n10}
+TABLES = {"n6": n6, "n8": n8, "n8-window": n8_window, "n9": n9, "n9-slow": n9_slow, "n10": n10, "n10-loads": n10_loads}

@@ -10,10 +10,10 @@ from paper_figures.rows import Rows
 from paper_figures.style import Array, bars, legend_below, log_y, panels, places
 
 
-def values(settings: Settings, rows: Rows, name: str, measure: str) -> Array:
-    """Return a number for each load and buffer."""
+def values(panels: list[str], rows: Rows, name: str, measure: str) -> Array:
+    """Return a number for each panel."""
     # Each panel has one load, which is the value of x in its rows.
-    lines = [rows.line(panel, name, measure) for panel in settings["panels"]]
+    lines = [rows.line(panel, name, measure) for panel in panels]
     return np.array([value for _, (value,) in lines])
 
 
@@ -26,18 +26,18 @@ def intervals(settings: Settings, rows: Rows, name: str, measure: str) -> Array:
     return np.array(found)
 
 
-def lower(settings: Settings, rows: Rows, name: str, measure: str) -> Array:
+def lower(settings: Settings, rows: Rows, name: str, measure: str, panels: str = "panels") -> Array:
     """Return by how many percent times are lower than with Go-Back-N, for each load and buffer."""
-    plain = values(settings, rows, settings["plain"], measure)
-    return 100 * (1 - values(settings, rows, name, measure) / plain)
+    plain = values(settings[panels], rows, settings["plain"], measure)
+    return 100 * (1 - values(settings[panels], rows, name, measure) / plain)
 
 
 def numbers(settings: Settings, rows: Rows) -> Numbers:
     """Return the numbers that are compared with the paper's numbers."""
     large, irn, pfc = settings["large_pool"], settings["irn"], settings["pfc"]
-    mean, tail = (lower(settings, rows, large, f"short_{kind}_us") for kind in ["mean", "p90"])
+    mean, tail = (lower(settings, rows, large, f"short_{kind}_us", "all") for kind in ["mean", "p90"])
     small_mean, small_tail = (
-        lower(settings, rows, settings["small_pool"], f"short_{kind}_us") for kind in ["mean", "p90"]
+        lower(settings, rows, settings["small_pool"], f"short_{kind}_us", "all") for kind in ["mean", "p90"]
     )
     at = settings["panels"].index(settings["lossy"])
     return {
@@ -50,8 +50,8 @@ def numbers(settings: Settings, rows: Rows) -> Numbers:
         "long_mean_most": float(lower(settings, rows, large, "long_mean_us").max()),
         "irn_short_mean": float(lower(settings, rows, irn, "short_mean_us")[at]),
         "pfc_short_tail": 1 - float(lower(settings, rows, pfc, "short_p90_us")[at]) / 100,
-        "repeated_large_pool": float(values(settings, rows, large, "repeated")[at]),
-        "repeated_all_kept": float(values(settings, rows, settings["all_kept"], "repeated")[at]),
+        "repeated_large_pool": float(values(settings["panels"], rows, large, "repeated")[at]),
+        "repeated_all_kept": float(values(settings["panels"], rows, settings["all_kept"], "repeated")[at]),
         "window_short_mean": float(lower(settings, rows, settings["window"], "short_mean_us")[at]),
     }
 
@@ -68,7 +68,8 @@ def draw(settings: Settings, rows: Rows) -> Figure:
     for panel, (title, measure) in zip(axes, shown, strict=True):
         names = settings["series"]
         errors = {name: intervals(settings, rows, name, measure) for name in names}
-        bars(panel, {name: values(settings, rows, name, measure) for name in names}, intervals=errors)
+        found = {name: values(settings["panels"], rows, name, measure) for name in names}
+        bars(panel, found, intervals=errors)
         places(panel, [name.replace(", ", "\n") for name in settings["panels"]])
         log_y(panel)
         panel.set_xlabel("load towards the core, buffer of a switch")

@@ -32,6 +32,9 @@ const CORE_BPS: u64 = 100_000_000_000;
 const RKEY: u32 = 1;
 /// Flows up to this length are short.
 const SHORT_BYTES: u64 = 100_000;
+/// Of the first set of flows.
+const SEED: u64 = 5;
+
 /// A flow of the workload.
 #[derive(Clone, Copy)]
 struct Flow {
@@ -79,7 +82,7 @@ struct Args {
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=64))]
     seeds: u64,
     /// Seed of the first set; others follow it
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(..1 << 32))]
+    #[arg(long, default_value_t = SEED, value_parser = clap::value_parser!(u64).range(..1 << 32))]
     first_seed: u64,
     /// Only Go-Back-N, and NetRT with pools of 1 and 32 BDP, for many loads and buffers
     #[arg(long)]
@@ -97,6 +100,20 @@ impl Args {
             servers,
             cores,
         }
+    }
+
+    /// The name of a panel.
+    fn panel(&self, load: f64, buffer_kib: u64) -> String {
+        let sweep = if self.few { "sweep, " } else { "" };
+        let servers = match self.size().hosts() {
+            SMALL_HOSTS => String::new(),
+            hosts => format!("{hosts} servers, "),
+        };
+        let fresh = match self.first_seed {
+            SEED => String::new(),
+            first => format!(", from seed {first}"),
+        };
+        format!("{sweep}{servers}load {load}, {buffer_kib} KiB{fresh}")
     }
 
     /// Loads, and buffers in KiB.
@@ -140,11 +157,7 @@ fn main() {
             "timeouts",
             "dropped"
         );
-        let servers = match size.hosts() {
-            SMALL_HOSTS => String::new(),
-            hosts => format!("{hosts} servers, "),
-        };
-        let name = format!("{servers}load {load}, {buffer_kib} KiB");
+        let name = args.panel(load, buffer_kib);
         let panel = rows.panel("N10", &name, &conditions(size, &scene, count, &seeds));
         let netrt = |products| Repair::NetRt(scene.netrt(products));
         // All that fits into the path without queues, as IRN limits itself.
