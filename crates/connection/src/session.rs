@@ -52,8 +52,8 @@ const ASK_NS: u64 = 1_000_000_000;
 /// The longest silence after which this end asks.
 const MOST_SILENCE_NS: u64 = 15_000_000_000;
 
-/// The session queue pair, as P12.5 fixes it for both ends.
-/// The round trip is that of the handshake, at the end that has measured it.
+/// The session queue pair, as P12.5 fixes it for both ends. `rtt` is the round trip of the handshake, if this end has
+/// measured it.
 pub(crate) fn session_options(rate_control: RateControl, rtt: Option<Duration>) -> QpOptions {
     let defaults = QpOptions::default();
     let sdr = QpConfig {

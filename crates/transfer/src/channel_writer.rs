@@ -67,9 +67,9 @@ struct Shared {
 pub(crate) struct Closed;
 
 impl ChannelWriter {
-    /// Splits the channel, and starts the thread that writes into it, which tells the peer the counts of `heartbeat`.
-    /// Returns the reading half and the outbox, too. [`Outbox::check`] fails if the channel does not accept a message within `timeout`. The thread waits for longer: a receiver
-    /// with a slow disk stops reading, and continues later.
+    /// This call splits the channel and starts its writing thread, which also tells the peer the counts of `heartbeat`.
+    /// [`Outbox::check`] fails if the channel does not accept a message within `timeout`. The thread waits for longer: a
+    /// receiver with a slow disk stops reading, and continues later.
     pub(crate) fn start(
         channel: Channel,
         heartbeat: &Arc<OwnCounts>,

@@ -249,7 +249,7 @@ fn watch_over(
             return Err(Failure::new(Exit::Unreachable, what));
         }
         let elapsed = live.started.get().map_or(Duration::ZERO, Instant::elapsed);
-        // The sender's thread locks it in each poll, so it is free while the state is shown.
+        // The sender's thread needs this lock in each poll, so it is not held while the state is shown.
         let sender = *lock(&live.sender);
         watch(&TransferState {
             elapsed,

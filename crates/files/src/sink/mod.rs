@@ -110,9 +110,9 @@ impl Sink {
         Self::mirroring(directory, manifest, gate, policy, (Compare::Nothing, None))
     }
 
-    /// As [`Sink::new`], but also looks for files that are there already ([`Sink::present`]), and removes what is only
-    /// here, if [`Policy::delete`] allows it: at the end, if no file failed, or at once, if it has the name of something
-    /// of another kind.
+    /// Makes a sink as [`Sink::new`] does. The sink also looks for files that are there already ([`Sink::present`]). If
+    /// [`Policy::delete`] allows it, the sink removes what is only here: at the end, if no file failed, or at once, if
+    /// something of another kind has the same name.
     ///
     /// # Errors
     /// As [`Sink::new`]; [`SinkError::TooMuchToReplace`].

@@ -109,6 +109,16 @@ fn too_long_a_message_is_refused_before_sending() {
     assert_eq!(far.recv::<Short>().expect("a message").0, [7; 99]);
 }
 
+/// Sends an abort as a notice.
+fn abort(near: &Channel) {
+    let abort = Message::Abort {
+        cause: Cause::Other,
+        reason: Text::new("the disk is gone"),
+    };
+    let notices = near.close_handle().notices();
+    notices.notify(&abort).expect("it is short");
+}
+
 /// The reader looks for notices while messages wait that came before an abort.
 #[test]
 fn an_abort_comes_after_what_was_said_before_it() {
@@ -119,12 +129,7 @@ fn an_abort_comes_after_what_was_said_before_it() {
         near.send(&Message::FileVerified { index }).expect("sent");
     }
     near.writer.wait_delivered(|| {}).expect("delivered");
-    let abort = Message::Abort {
-        cause: Cause::Other,
-        reason: Text::new("the disk is gone"),
-    };
-    let notices = near.close_handle().notices();
-    notices.notify(&abort).expect("it is short");
+    abort(&near);
     wait_for_notice(&far.reader.notices);
     for want in 0..MESSAGES {
         if want % (MESSAGES / 2) == 0 {
@@ -147,12 +152,7 @@ fn an_abort_that_came_after_the_last_read_waits_for_another_one() {
     let (_, before) = far.reader.read_with(LONG, |_, _| {
         near.send(&Message::Done).expect("sent");
         near.writer.wait_delivered(|| {}).expect("delivered");
-        let abort = Message::Abort {
-            cause: Cause::Other,
-            reason: Text::new("the disk is gone"),
-        };
-        let notices = near.close_handle().notices();
-        notices.notify(&abort).expect("it is short");
+        abort(&near);
         wait_for_notice(&heard);
         Err(ErrorKind::TimedOut.into())
     });
