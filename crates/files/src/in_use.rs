@@ -18,6 +18,9 @@ static HELD: LazyLock<Mutex<Held>> = LazyLock::new(Mutex::default);
 
 /// A sender that is silent for this time has most likely lost its network.
 const SILENT: Duration = Duration::from_secs(3);
+/// Packets that a sender has sent before it was killed can still wait in a queue of the path or of this host for
+/// this time. They do not show that the sender is there.
+const QUEUED: Duration = Duration::from_secs(1);
 
 /// Whether a later transfer wants a file of a transfer. Clones share it.
 #[derive(Clone, Debug, Default)]
@@ -33,14 +36,14 @@ struct Demand {
 
 impl Wanted {
     /// Answers a later transfer of the same peer that wants a file of this transfer. If the sender of this transfer
-    /// was last heard after that transfer asked, this transfer keeps the file.
+    /// is still heard a second after that transfer asked, this transfer keeps the file.
     ///
     /// # Errors
     /// [`SinkError::TakenOver`] if the sender has been silent for some seconds: this transfer must end.
     pub fn answer(&self, heard_at: Instant, now: Instant) -> Result<(), SinkError> {
         let mut demand = self.demand();
         match demand.since {
-            Some(since) if heard_at > since => {
+            Some(since) if heard_at > since + QUEUED => {
                 demand.since = None;
                 demand.refusals += 1;
                 Ok(())
@@ -117,4 +120,30 @@ pub(super) fn is_in_use(id: Id) -> bool {
 /// A thread that panics leaves the list consistent.
 fn held() -> MutexGuard<'static, Held> {
     HELD.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::status::Status;
+    use super::*;
+
+    /// What a killed sender has sent arrives after the later transfer has asked. This is no sign of life.
+    #[test]
+    fn queued_packets_of_a_killed_sender_keep_no_file() {
+        let file = tempfile::tempfile().expect("file");
+        let id = Status::of_file(&file).expect("status").id;
+        let first = Wanted::default();
+        let _in_use = InUse::begin(id, &first);
+        let asked = want(id, &Wanted::default()).expect("the first transfer has it");
+        let now = Instant::now();
+        let last = now + QUEUED / 2;
+        first.answer(last, last).expect("too early to say");
+        assert!(!asked.has_refused());
+        first
+            .answer(last, last + SILENT)
+            .expect_err("nothing comes any more");
+        let alive = now + 2 * QUEUED;
+        first.answer(alive, alive).expect("its sender is there");
+        assert!(asked.has_refused());
+    }
 }
