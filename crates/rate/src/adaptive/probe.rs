@@ -239,6 +239,11 @@ impl Probe {
         self.interrupted |= self.first_ns.is_some();
     }
 
+    /// Whether a packet of the train that left once only was reported.
+    pub(super) fn has_sample(&self) -> bool {
+        self.latest.is_some()
+    }
+
     pub(super) fn is_interrupted(&self) -> bool {
         self.interrupted
     }

@@ -331,6 +331,11 @@ impl Adaptive {
                 probe.rate_bps()
             }
         };
+        let carried_bps = match self.delivered.most_bps() {
+            // Such a train has measured neither a queue nor how fast its packets left.
+            Some(most_bps) if !probe.has_sample() => carried_bps.min(most_bps),
+            _ => carried_bps,
+        };
         if probe.is_expected() {
             // The rest of the train reports the queue that the train caused. On an unknown path,
             // the queue may belong to other flows, and is a reason to cut.
@@ -341,5 +346,64 @@ impl Adaptive {
         }
         self.delivered.note(carried_bps);
         self.grow(bytes_in(carried_bps.max(least_bps), base_ns));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Feedback, Newest, RateControl, Sent};
+
+    const RTT_NS: u64 = 25_000_000;
+    const RATE_BPS: u64 = 1_000_000_000;
+
+    /// Sends what the window allows, and reports that all of it arrived. `gives_sample`: whether the newest packet left
+    /// once only.
+    fn exchange(controller: &mut Adaptive, gives_sample: bool) {
+        let now_ns = controller.now_ns;
+        let bytes = controller.limits().window_bytes - controller.in_flight_bytes();
+        controller.on_sent(&Sent {
+            now_ns,
+            bytes,
+            in_flight_bytes: bytes,
+            app_limited: false,
+        });
+        controller.on_feedback(&Feedback {
+            now_ns: now_ns + RTT_NS,
+            newest: Some(Newest {
+                sent_bytes: controller.sent_bytes,
+                departed_ns: gives_sample.then_some(now_ns),
+                hold_ns: 0,
+            }),
+            received_bytes: controller.sent_bytes,
+            received_packets: controller.sent_bytes / 4_096,
+            ..Feedback::default()
+        });
+    }
+
+    /// After a burst of losses, whole trains consist of repeats. Each one of them let the share grow fourfold.
+    #[test]
+    fn a_train_of_repeats_shows_no_higher_rate() {
+        let mut controller = Adaptive::new(AdaptiveOptions {
+            packet_bytes: 4_096,
+            max_rate_bps: 1_000 * RATE_BPS,
+            jitter_ns: 0,
+            recovery_ns: 1_000_000_000,
+            start: Some(Start {
+                rate_bps: RATE_BPS,
+                rtt_ns: RTT_NS,
+            }),
+        });
+        // The first window is that of an unknown path.
+        exchange(&mut controller, true);
+        exchange(&mut controller, true);
+        let most_bps = controller.delivered.most_bps().expect("it is measured");
+        for _ in 0..5 {
+            controller.test_multiple(FREED);
+            exchange(&mut controller, false);
+            assert!(matches!(controller.state, State::Grow { .. }));
+            let rate_bps = controller.rate_bps();
+            assert!(rate_bps <= most_bps, "{rate_bps}, delivered {most_bps}");
+        }
     }
 }
