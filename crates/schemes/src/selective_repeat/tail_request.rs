@@ -44,7 +44,7 @@ impl TailRequest {
         let last_ns = self.last_arrival_ns.unwrap_or(view.now_ns);
         let gap_ns = view.now_ns.saturating_sub(last_ns);
         // The reply to a NACK does not measure the pace, because it takes a round trip.
-        let counts = self.rounds == 0 || gap_ns < view.rtt_ns;
+        let counts = self.rounds == 0 || gap_ns < longest_gap_ns(view);
         self.gap_ns = Some(if counts {
             faded_ns.max(gap_ns)
         } else {
@@ -63,8 +63,9 @@ impl TailRequest {
     /// The silence after which the packets that are expected count as lost.
     fn quiet_ns(&self, view: &PeerView) -> u64 {
         // A slowly paced sender is not quiet, and neither is a path while its packets are late.
-        let pace_ns = self.known_gap_ns(view).min(view.rtt_ns).saturating_mul(2);
-        pace_ns
+        let gap_ns = self.known_gap_ns(view).min(longest_gap_ns(view));
+        gap_ns
+            .saturating_mul(2)
             .max(view.rtt_ns / 4)
             .saturating_add(view.reordering_window_ns)
     }
@@ -92,6 +93,12 @@ impl TailRequest {
     pub(super) fn next_timeout(&self) -> Option<u64> {
         self.at_ns
     }
+}
+
+/// The longest time between two batches of packets. On a path that is shorter than `min_repeat`, a paced sender sends
+/// batches that are further apart than a round trip.
+fn longest_gap_ns(view: &PeerView) -> u64 {
+    view.rtt_ns.max(view.timing.min_repeat_ns)
 }
 
 #[cfg(test)]
@@ -182,6 +189,24 @@ mod tests {
         assert!(tail_request.handle_timeout(&at(152)));
         tail_request.arrived(&at(260));
         assert_eq!(tail_request.gap_ns, Some(43_750_000));
+    }
+
+    /// Batches leave each half millisecond on a path of 20 us. One request in vain shows the pace.
+    #[test]
+    fn batches_of_a_paced_sender_on_a_short_path_are_no_silence() {
+        let at = |now_us: u64| PeerView {
+            now_ns: now_us * 1_000,
+            rtt_ns: 20_000,
+            reordering_window_ns: 2_500,
+            ..at(0)
+        };
+        let mut tail_request = TailRequest::default();
+        let mut requests = 0;
+        for batch in 0..100 {
+            tail_request.arrived(&at(500 * batch));
+            requests += u32::from(tail_request.handle_timeout(&at(500 * batch + 499)));
+        }
+        assert_eq!(requests, 1);
     }
 
     #[test]
