@@ -235,11 +235,6 @@ impl Pair {
         if let Some(report) = report {
             let report = self.readable(report);
             self.control.packets.push(&Control::PeerFeedback(report));
-            if self.control.held.is_answered {
-                // The next packet leaves soon, and carries what the repeat of the report would say.
-                let soon_ns = now_ns.saturating_add(self.options.timing.min_repeat_ns);
-                peer.reports.postpone(self.name.index, soon_ns);
-            }
         }
         for message in peer.take_credit(now_ns, self.name.index).iter().flatten() {
             self.control.push(message);

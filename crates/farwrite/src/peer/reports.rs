@@ -197,9 +197,9 @@ impl Reports {
         }
         self.has_fresh = false;
         // The last repeats are a round trip apart, because an event that loses one packet may lose
-        // all packets near it.
+        // all packets near it. On a short path, the next batch of a paced sender comes before the first repeat.
         let wait_ns = match self.repeats {
-            REPEATS => Some(period_ns),
+            REPEATS => Some(period_ns.max(self.least_ns * REPORTS_A_ROUND_TRIP)),
             0 => None,
             _ => Some(period_ns * REPORTS_A_ROUND_TRIP),
         };
@@ -404,6 +404,18 @@ mod tests {
             sent.push(due_ns / MS);
         }
         assert_eq!(sent, [0, 3, 27, 51]);
+    }
+
+    /// The next batch of a paced sender often comes before.
+    #[test]
+    fn the_first_repeat_waits_longer_than_the_period_of_a_short_path() {
+        let mut reports = reports();
+        let period_ns = reports.period_ns(Some(MS / 50));
+        assert_eq!(period_ns, MS / 8);
+        arrive(&mut reports, 0, 0);
+        let report = reports.take(0, 1, period_ns, false, &Counters::default());
+        assert!(report.is_some());
+        assert_eq!(reports.due(), Some((1, MS)));
     }
 
     #[test]

@@ -163,7 +163,8 @@ fn open_writes_end_with_the_stream_and_with_the_queue_pair() {
     for destroys in [false, true] {
         let (mut world, mut window) = world_with_window(1 << 20);
         let write = window.write(&mut world, 0, 1 << 20, None).expect("it fits");
-        world.run_for(10 * MS);
+        // Between two batches of the pace.
+        world.run_for(10 * MS + MS / 2);
         let a = &mut world.a;
         match destroys {
             true => a.endpoint.destroy_qp(a.qp).expect("it exists"),
