@@ -65,6 +65,9 @@ impl BatchLimits {
 /// what the pace has earned in the meantime, up to [`BatchLimits::make_up_ns`], and at its highest pace what is left of
 /// [`BatchLimits::owed_ns`] at twice the pace. A sender that had nothing to send, or whose window was full,
 /// earns one batch at most.
+///
+/// At its highest pace, a sender sends whole batches of full packets, and keeps what else it has earned for the next
+/// batch: a few packets more would cost a system call here, and a wake-up and a report at the receiver.
 #[derive(Clone, Debug)]
 pub struct Pacer {
     limits: BatchLimits,
@@ -77,6 +80,8 @@ pub struct Pacer {
     is_highest: bool,
     /// Whether a batch is leaving.
     is_open: bool,
+    /// What is left of the batches that are leaving.
+    left_bytes: u64,
     /// Whether something other than the pace has stopped the sender.
     is_idle: bool,
 }
@@ -92,6 +97,7 @@ impl Pacer {
             rtt_ns: None,
             is_highest: false,
             is_open: false,
+            left_bytes: 0,
             is_idle: true,
         };
         pacer.size_batches(0);
@@ -127,6 +133,9 @@ impl Pacer {
     fn size_batches(&mut self, now_ns: u64) {
         let pace_bps = self.bucket.pace_bps();
         self.batch_bytes = self.limits.batch_bytes(pace_bps, self.rtt_ns);
+        if self.is_highest {
+            self.batch_bytes -= self.batch_bytes % self.limits.packet_bytes.max(1);
+        }
         let made_up_ns = self.limits.made_up_ns(self.rtt_ns);
         let most_bytes = self.limits.burst_bytes.max(self.batch_bytes);
         let made_up_bytes = bytes_in(pace_bps, made_up_ns);
@@ -147,17 +156,39 @@ impl Pacer {
         if core::mem::take(&mut self.is_idle) {
             self.bucket.keep_at_most(now_ns, self.batch_bytes);
             self.peak.keep_at_most(now_ns, self.batch_bytes);
+            // The pace did not hold back what has been earned.
+            self.left_bytes = u64::MAX;
         }
         let earned_bytes = self.earned_bytes(now_ns);
-        self.is_open = earned_bytes >= self.needed_bytes();
-        if self.is_open { earned_bytes } else { 0 }
+        let packet_bytes = self.limits.packet_bytes;
+        if earned_bytes < self.needed_bytes() {
+            self.is_open = false;
+        } else if !self.is_open {
+            self.is_open = true;
+            let with_debt_bytes = earned_bytes.saturating_add(packet_bytes);
+            self.left_bytes = match self.is_highest {
+                true => with_debt_bytes - with_debt_bytes % self.batch_bytes.max(1),
+                false => u64::MAX,
+            };
+        }
+        match self.is_open {
+            // The last packet leaves as a debt.
+            true => earned_bytes.min(
+                self.left_bytes
+                    .saturating_sub(packet_bytes)
+                    .saturating_add(1),
+            ),
+            false => 0,
+        }
     }
 
     /// Records that bytes left, headers included.
     pub fn consume(&mut self, now_ns: u64, wire_bytes: u64) {
         self.bucket.consume(now_ns, wire_bytes);
         self.peak.consume(now_ns, wire_bytes);
-        self.is_open &= self.earned_bytes(now_ns) > 0;
+        self.left_bytes = self.left_bytes.saturating_sub(wire_bytes);
+        let is_left = self.left_bytes >= self.limits.packet_bytes;
+        self.is_open &= is_left && self.earned_bytes(now_ns) > 0;
     }
 
     /// What the pace and the highest pace allow.
@@ -294,13 +325,21 @@ mod tests {
         assert_eq!(LIMITS.batch_bytes(1_000, None), 1_500);
     }
 
+    /// Sends full packets as long as they may leave. Returns their bytes.
+    fn send(pacer: &mut Pacer, now_ns: u64) -> u64 {
+        let mut bytes = 0;
+        while pacer.allowance(now_ns) > 0 {
+            pacer.consume(now_ns, LIMITS.packet_bytes);
+            bytes += LIMITS.packet_bytes;
+        }
+        bytes
+    }
+
     #[test]
     fn a_batch_leaves_when_it_is_earned_and_as_a_whole() {
         let mut pacer = Pacer::new(LIMITS, 1);
         pacer.set_pace(0, GBIT, Some(4 * MS), false);
-        while pacer.allowance(0) > 0 {
-            pacer.consume(0, 1_500);
-        }
+        send(&mut pacer, 0);
         let next_ns = pacer.next_ns(0);
         assert_eq!(pacer.allowance(next_ns - 1), 0);
         let earned_bytes = pacer.allowance(next_ns);
@@ -310,6 +349,24 @@ mod tests {
             pacer.allowance(next_ns) > 0,
             "the rest of it may leave at once"
         );
+    }
+
+    #[test]
+    fn batches_at_the_highest_pace_are_whole() {
+        let mut pacer = Pacer::new(LIMITS, 1);
+        pacer.set_pace(0, GBIT, Some(4 * MS), true);
+        send(&mut pacer, 0);
+        let next_ns = pacer.next_ns(0);
+        let late_ns = next_ns + 100 * US;
+        assert_eq!(send(&mut pacer, late_ns), 30_000);
+        // The next batch leaves when it would have left without the lateness.
+        let after_ns = pacer.next_ns(late_ns);
+        assert!(
+            after_ns.abs_diff(next_ns + 240 * US) < 15 * US,
+            "{after_ns}"
+        );
+        let late_ns = after_ns + 300 * US;
+        assert_eq!(send(&mut pacer, late_ns), 2 * 30_000, "two are earned");
     }
 
     #[test]
