@@ -146,8 +146,8 @@ def move(programs, path, source, *options):
 
 
 def move_counted(programs, path, source, *options, loopback=False):
-    """Moves a file with `farwrite`. Returns the seconds from the start of `send` to its end, and the seconds that
-    processors have spent on `send` and on `recv`."""
+    """Moves a file with `farwrite`. Returns the seconds from the start of `send` to its end, the seconds that
+    processors have spent on `send` and on `recv`, and the result of `send`."""
     directory = programs.directory / "in"
     directory.mkdir(exist_ok=True)
     receiver = receive(programs, path, directory, loopback=loopback)
@@ -156,10 +156,11 @@ def move_counted(programs, path, source, *options, loopback=False):
     sent = _processor_seconds(sender, 300)
     seconds = time.monotonic() - start
     received = _processor_seconds(receiver, 30)
+    out = sender.stdout.read()
     if sender.returncode != 0 or receiver.returncode != 0:
-        raise Failed(f"farwrite send: {sender.stderr.read().strip() or sender.stdout.read()}")
+        raise Failed(f"farwrite send: {sender.stderr.read().strip() or out}")
     (directory / source.name).unlink()
-    return seconds, sent, received
+    return seconds, sent, received, json.loads(out.splitlines()[-1])["result"]
 
 
 def _processor_seconds(process, limit_s):
@@ -222,11 +223,19 @@ def rsync(programs, path, source, cc, limit_s=None):
 
 def tcp_flow(path, seconds, cc):
     """Sends over TCP for some seconds. Returns the bits per second from first byte to last."""
-    taken, _ = path.exchange(["tcp-sink"], ["tcp-source", "--cc", cc, "--seconds", seconds],
-                             seconds + 60)
-    flow = taken["flows"][0]
+    taken, _ = tcp_exchange(path, seconds, cc)
+    return tcp_bps(taken["flows"][0])
+
+
+def tcp_exchange(path, seconds, cc):
+    """Sends over TCP for some seconds. Returns what the receiver and the sender print."""
+    return path.exchange(["tcp-sink"], ["tcp-source", "--cc", cc, "--seconds", seconds], seconds + 60)
+
+
+def tcp_bps(tenths):
+    """Returns the bits per second of a flow with these bytes in each tenth of a second."""
     # The last tenth of a second is incomplete.
-    return 80 * sum(flow[:-1]) / max(1, len(flow) - 1)
+    return 80 * sum(tenths[:-1]) / max(1, len(tenths) - 1)
 
 
 def quinn_command(programs, cc):

@@ -26,7 +26,8 @@ def run(programs):
             for name, words in _WAYS:
                 with programs.path(*(options or "--rate 1Gbit").split(), "--seed", seed) as path:
                     # The default of a receiver takes both.
-                    done[name].append(ends.move_counted(programs, path, file, *words, loopback=options is None))
+                    *times, _ = ends.move_counted(programs, path, file, *words, loopback=options is None)
+                    done[name].append(times)
                     late[name].append(ends.lateness(path.stop()))
         medians = {name: [statistics.median(column) for column in zip(*runs)] for name, runs in done.items()}
         for name, (seconds, sent, received) in medians.items():

@@ -3,16 +3,14 @@
 import contextlib
 import functools
 import itertools
-import json
 import os
-import subprocess
 import time
 
 import ends
 import sharing
 import table
 from lib.path import Path
-from lib.veth import Host, sh
+from lib.veth import sh
 from meter import Meter
 
 MBIT = 1_000_000
@@ -74,11 +72,11 @@ def run(programs):
     for rate, rtt, loss, most in _PATHS:
         where = "veth, tbf" if rtt is None else f"{rtt:g} ms"
         title = f"{rate // MBIT} Mbit/s, {where}{f', loss {loss:g}' if loss else ''}"
-        open_path = functools.partial(_path, programs, rate, rtt, loss)
-        ours, late = _median(programs, open_path, functools.partial(_ours, programs, most))
+        on_path = functools.partial(open_path, programs, rate, rtt, loss)
+        ours, late = _median(programs, on_path, functools.partial(_ours, programs, most))
         beside = {}
         for name, flow in _others(programs):
-            beside[name], _ = _median(programs, open_path, flow)
+            beside[name], _ = _median(programs, on_path, flow)
         counts = rtt is None or late is None or late < _LATE_PART * rtt
         # Headers count in a maximum, and in no other rate here.
         wire = ours["bps"] * _IP_MTU / ours["result"]["mtu"]
@@ -108,7 +106,7 @@ def _together(programs):
     seconds = max(4, 10 * programs.scale)
     rows = []
     for other in ("farwrite", "TCP cubic"):
-        with _path(programs, 1000 * MBIT, 1, 0, 1) as path:
+        with open_path(programs, 1000 * MBIT, 1, 0, 1) as path:
             flows = [("udp", ends.PORT),
                      ("udp", ends.PORT + 10) if other == "farwrite" else ("tcp", 7000)]
             own = sharing.Flows(programs, path)
@@ -137,19 +135,20 @@ def _us(rtt):
     return f"{round(1000 * rtt)}us"
 
 
-def _path(programs, rate, rtt, loss, seed):
+def open_path(programs, rate, rtt, loss, seed):
+    """Returns a path with a round trip in ms. Without one, it is a pair of veth with the kernel's token bucket."""
     if rtt is None:
         return Shaped(rate)
     return programs.path("--rate", rate, "--rtt", _us(rtt), "--ip-mtu", _IP_MTU, "--loss", loss, "--seed",
                          seed)
 
 
-def _median(programs, open_path, flow):
+def _median(programs, on_path, flow):
     """Returns the run of median rate, and the worst lateness of the link in ms."""
     runs, late = [], None
     for seed in range(programs.runs):
         with contextlib.ExitStack() as stack:
-            path = stack.enter_context(open_path(seed))
+            path = stack.enter_context(on_path(seed))
             runs.append(flow(path))
             report = path.stop()
             if report is not None:
@@ -160,20 +159,8 @@ def _median(programs, open_path, flow):
 
 def _ours(programs, most, path):
     size = round(SIZE * programs.scale)
-    source = programs.file(size)
-    directory = ends.empty(programs.directory / "in")
-    receiver = ends.receive(programs, path, directory)
     options = ["--rate", str(most)] if most else []
-    start = time.monotonic()
-    sender = ends.send(programs, path, source, *options)
-    out, err = sender.communicate(timeout=300)
-    seconds = time.monotonic() - start
-    if sender.returncode != 0:
-        raise ends.Failed(f"farwrite send: {err.strip() or out}")
-    receiver.communicate(timeout=30)
-    result = json.loads(out.splitlines()[-1])
-    result = result.get("result", result)
-    (directory / source.name).unlink()
+    seconds, _, _, result = ends.move_counted(programs, path, programs.file(size), *options)
     return {"bps": 8 * size / seconds, "again": result["retransmitted_share"] or 0.0, "result": result}
 
 

@@ -90,6 +90,4 @@ def _tcp(path, seconds, cc, loopback):
     sink = path.start(path.a, "tcp-sink", "--at", "127.0.0.1")
     source = path.start(path.a, "tcp-source", "--to", "127.0.0.1", "--cc", cc, "--seconds", seconds)
     path.result(source, seconds + 60)
-    flow = path.result(sink, 60)["flows"][0]
-    # The last tenth of a second is incomplete.
-    return 80 * sum(flow[:-1]) / max(1, len(flow) - 1)
+    return ends.tcp_bps(path.result(sink, 60)["flows"][0])

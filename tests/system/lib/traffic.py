@@ -1,7 +1,8 @@
 """Traffic of the operating system's own protocols: `traffic.py COMMAND OPTIONS`. Each process is
 one end.
 
-A receiving end prints `ready` first. The last line of each command is one JSON object.
+A receiving end prints `ready` first. The last line of each command is one JSON object, with the processor time of the
+command.
 """
 
 import argparse
@@ -39,7 +40,10 @@ def main():
     parser.add_argument("--segments", type=int, default=1, help="datagrams in one piece")
     parser.add_argument("--tos", type=int, default=0)
     args = parser.parse_args()
-    print(json.dumps(_COMMANDS[args.command](args)), flush=True)
+    # The start of the interpreter does not count.
+    before = time.process_time()
+    result = _COMMANDS[args.command](args)
+    print(json.dumps(result | {"processor_seconds": time.process_time() - before}), flush=True)
 
 
 def _family(address):
