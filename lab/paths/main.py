@@ -10,6 +10,7 @@ import tempfile
 
 import alternatives
 import boxes
+import busy
 import copies
 import files
 import flood
@@ -39,6 +40,7 @@ _PARTS = {
     "requests": requests.run,
     "sharing": sharing.run,
     "short": short.run,
+    "busy": busy.run,
     "steps": steps.run,
     "vary": vary.run,
     "flood": flood.run,
