@@ -1,11 +1,13 @@
 //! Means, percentiles and confidence intervals.
 
 use farwrite_units::stats::{mean, percentile, standard_error};
+use serde::Serialize;
 
 /// Summary of many values.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Summary {
     /// Number of values.
+    #[serde(skip)]
     pub count: usize,
     /// Mean.
     pub mean: f64,
@@ -18,11 +20,12 @@ pub struct Summary {
 }
 
 /// A mean, and the 95% confidence interval around it.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Interval {
     /// The mean.
     pub mean: f64,
     /// Half of the interval's width; `None` for a single value, which does not show the spread.
+    #[serde(rename = "ci95")]
     pub half_width: Option<f64>,
 }
 

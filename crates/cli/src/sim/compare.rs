@@ -4,15 +4,17 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 
 use farwrite_experiment::other_simulators::{
-    self, FlowMatching, Found, OtherFlow, completion_times, match_flows,
+    ComparedFlow, FlowMatching, Found, OtherFlow, compare_flows, completion_times, match_flows,
+    too_fast,
 };
 use farwrite_experiment::plan::{Case, CaseOutcome, CaseParts, MOST_FILE_BYTES, Plan};
+use farwrite_experiment::stats::Summary;
 use farwrite_experiment::{Ideal, PacketFormat};
 use farwrite_units::input::read_text;
 use farwrite_units::show::Count;
 use serde::Serialize;
 
-use super::report::{Key, Spread, by_size};
+use super::report::{Key, by_size};
 use crate::exit::{Exit, Failure, OrExit};
 
 /// The number of flows in the list of those that differ most.
@@ -58,28 +60,8 @@ pub(super) struct ComparedSize {
     /// `None` for any size.
     pub(super) up_to_bytes: Option<u64>,
     pub(super) flows: usize,
-    pub(super) ours_us: Spread,
-    pub(super) theirs_us: Spread,
-}
-
-/// A flow of a run, a flow of the other simulator, or one that both have.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct ComparedFlow {
-    pub(super) run: usize,
-    /// `None`: the workload lacks it.
-    pub(super) flow: Option<usize>,
-    /// Line of the other simulator's file; `None`: it lacks the flow.
-    pub(super) line: Option<usize>,
-    pub(super) src: usize,
-    pub(super) dst: usize,
-    pub(super) bytes: Option<u64>,
-    /// The start in the input; `None`: a trigger starts the flow.
-    pub(super) planned_us: Option<f64>,
-    /// The start in the other simulator's results, if they have it.
-    pub(super) their_start_us: Option<f64>,
-    pub(super) ours_us: Option<f64>,
-    pub(super) theirs_us: Option<f64>,
-    pub(super) found: Found,
+    pub(super) ours_us: Summary,
+    pub(super) theirs_us: Summary,
 }
 
 impl Peer {
@@ -130,10 +112,12 @@ impl Peer {
     }
 
     pub(super) fn compare(&self, plan: &Plan, outcomes: &[CaseOutcome]) -> Comparison {
-        let rows: Vec<_> = outcomes
-            .iter()
-            .flat_map(|case| self.rows(plan, case))
-            .collect();
+        let compared = |at: &CaseOutcome| {
+            let (run, ids) = (at.case.number, plan.flow_ids(&at.case));
+            let outcome = at.outcome.as_ref().ok()?;
+            Some(compare_flows(run, &at.flows, ids, outcome, &self.flows))
+        };
+        let rows: Vec<_> = outcomes.iter().filter_map(compared).flatten().collect();
         let settings = outcomes.chunk_by(|one, other| one.case.setting == other.case.setting);
         let settings = settings.map(|cases| {
             let is_of = |row: &&ComparedFlow| cases.iter().any(|at| at.case.number == row.run);
@@ -145,19 +129,6 @@ impl Peer {
             settings: settings.collect(),
             rows,
         }
-    }
-
-    /// All flows of a run, then those that only the other simulator has.
-    fn rows(&self, plan: &Plan, case: &CaseOutcome) -> Vec<ComparedFlow> {
-        let Ok(outcome) = &case.outcome else {
-            return Vec::new();
-        };
-        let ids = plan.flow_ids(&case.case);
-        let flows = other_simulators::compare_flows(&case.flows, ids, outcome, &self.flows);
-        let flows = flows.into_iter();
-        flows
-            .map(|flow| ComparedFlow::new(case.case.number, &flow))
-            .collect()
     }
 }
 
@@ -174,7 +145,7 @@ fn warning_of_speed(
     };
     let mut ideal = Ideal::new(&parts.topology, &parts.options, format);
     let flows = &parts.workload.flows;
-    let found = other_simulators::too_fast(flows, theirs, matching, &mut ideal);
+    let found = too_fast(flows, theirs, matching, &mut ideal);
     let first = found.first()?;
     Some(format!(
         "{file}: {} faster than the cables of the topology allow, such as that of line {}: {:.1} us, and the \
@@ -186,42 +157,23 @@ fn warning_of_speed(
     ))
 }
 
-impl ComparedFlow {
-    fn new(run: usize, flow: &other_simulators::ComparedFlow) -> Self {
-        let us = |ns: Option<f64>| ns.map(|ns| ns / 1e3);
-        Self {
-            run,
-            flow: flow.flow,
-            line: flow.line,
-            src: flow.src,
-            dst: flow.dst,
-            bytes: flow.bytes,
-            planned_us: us(flow.planned_ns),
-            their_start_us: us(flow.their_start_ns),
-            ours_us: us(flow.ours_ns),
-            theirs_us: us(flow.theirs_ns),
-            found: flow.found,
-        }
-    }
+/// Our time divided by theirs, for a flow that both have.
+pub(super) fn ratio(flow: &ComparedFlow) -> Option<f64> {
+    let times = flow.ours_us.zip(flow.theirs_us);
+    let times = times.filter(|_| flow.found == Found::Both);
+    times.map(|(ours, theirs)| ours / theirs)
+}
 
-    /// Our time divided by theirs, for a flow that both have.
-    pub(super) fn ratio(&self) -> Option<f64> {
-        let is_both = self.found == Found::Both;
-        let times = self.ours_us.zip(self.theirs_us).filter(|_| is_both);
-        times.map(|(ours, theirs)| ours / theirs)
-    }
+/// How far the ratio is from 1; twice as long counts as much as half as long.
+fn distance(flow: &ComparedFlow) -> f64 {
+    ratio(flow).map_or(0.0, |ratio| ratio.ln().abs())
+}
 
-    /// Whether the other simulator started the flow at another time than its input says, by more
-    /// than a microsecond.
-    fn has_other_start(&self) -> bool {
-        let starts = self.planned_us.zip(self.their_start_us);
-        starts.is_some_and(|(planned, theirs)| (planned - theirs).abs() > 1.0)
-    }
-
-    /// How far the ratio is from 1; twice as long counts as much as half as long.
-    fn distance(&self) -> f64 {
-        self.ratio().map_or(0.0, |ratio| ratio.ln().abs())
-    }
+/// Whether the other simulator started the flow at another time than its input says, by more
+/// than a microsecond.
+fn has_other_start(flow: &ComparedFlow) -> bool {
+    let starts = flow.planned_us.zip(flow.their_start_us);
+    starts.is_some_and(|(planned, theirs)| (planned - theirs).abs() > 1.0)
 }
 
 impl ComparedSetting {
@@ -229,8 +181,8 @@ impl ComparedSetting {
         let (mut pairs, others): (Vec<_>, Vec<_>) =
             rows.iter().partition(|row| row.found == Found::Both);
         let sizes = by_size(|up_to, sizes| ComparedSize::new(&pairs, up_to, &sizes));
-        pairs.sort_by(|one, other| other.distance().total_cmp(&one.distance()));
-        let other_start = pairs.iter().filter(|row| row.has_other_start());
+        pairs.sort_by(|one, other| distance(other).total_cmp(&distance(one)));
+        let other_start = pairs.iter().filter(|row| has_other_start(row));
         let other_start = other_start.map(|row| (*row).clone()).collect();
         let owned = |rows: &[&ComparedFlow]| rows.iter().map(|row| (*row).clone()).collect();
         Self {
@@ -258,8 +210,8 @@ impl ComparedSize {
         Some(Self {
             up_to_bytes,
             flows: chosen.len(),
-            ours_us: Spread::of(ours.collect())?,
-            theirs_us: Spread::of(theirs.collect())?,
+            ours_us: Summary::of(ours.collect())?,
+            theirs_us: Summary::of(theirs.collect())?,
         })
     }
 }

@@ -3,10 +3,11 @@
 use std::ops::Range;
 
 use farwrite_experiment::plan::CaseOutcome;
+use farwrite_experiment::stats::Interval;
 use farwrite_experiment::{FlowEnd, FlowOutcome, Outcome};
 use farwrite_units::show::real;
 
-use super::report::{Estimate, Key, Report, Setting, SizeClass};
+use super::report::{Key, Report, Setting, SizeClass};
 use crate::chart::{Chart, Scale, WIDTH, height_with_legend, write_legend};
 use crate::svg::Svg;
 
@@ -159,8 +160,8 @@ fn write_slowdowns(svg: &mut Svg, settings: &[Setting]) {
         x: Scale::log(bounds(classes().map(up_to))),
         y: Scale::log(bounds(values)),
     };
-    let means: fn(&SizeClass) -> Estimate = |class| class.slowdown_mean;
-    let p99s: fn(&SizeClass) -> Estimate = |class| class.slowdown_p99;
+    let means: fn(&SizeClass) -> Interval = |class| class.slowdown_mean;
+    let p99s: fn(&SizeClass) -> Interval = |class| class.slowdown_p99;
     chart.draw(svg, WIDTH, |svg| {
         for (setting, colour) in settings.iter().zip(COLOURS) {
             let style = format!(r#"stroke="{colour}""#);
@@ -192,9 +193,9 @@ fn up_to(class: &SizeClass) -> f64 {
 }
 
 /// The ends of the confidence interval. No slowdown is below 1, except those of small inaccuracies.
-fn ends(estimate: Estimate) -> Range<f64> {
-    let half = estimate.ci95.unwrap_or(0.0);
-    (estimate.mean - half).max(estimate.mean.min(1.0))..estimate.mean + half
+fn ends(Interval { mean, half_width }: Interval) -> Range<f64> {
+    let half = half_width.unwrap_or(0.0);
+    (mean - half).max(mean.min(1.0))..mean + half
 }
 
 /// The names by which settings differ; if there is one setting, its transport.

@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use farwrite_experiment::plan::{Case, CaseOutcome, Plan};
-use farwrite_experiment::stats::{self, Summary};
+use farwrite_experiment::stats::{Interval, Summary, interval};
 use farwrite_experiment::{FlowOutcome, Outcome};
 use farwrite_net::FrameDrop;
 use serde::Serialize;
@@ -55,8 +55,8 @@ pub(super) struct Run {
     pub(super) flows: usize,
     pub(super) done: usize,
     pub(super) failed: usize,
-    pub(super) fct_us: Option<Spread>,
-    pub(super) slowdown: Option<Spread>,
+    pub(super) fct_us: Option<Summary>,
+    pub(super) slowdown: Option<Summary>,
     /// From the start of the first flow to the end of the last that is done; `None` if none is.
     pub(super) last_done_us: Option<f64>,
     pub(super) packets: u64,
@@ -88,15 +88,6 @@ pub(super) struct Run {
     pub(super) trace: String,
 }
 
-/// The values of one run.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub(super) struct Spread {
-    pub(super) mean: f64,
-    pub(super) p50: f64,
-    pub(super) p99: f64,
-    pub(super) max: f64,
-}
-
 /// The runs that differ only in their seeds.
 #[derive(Debug, Serialize)]
 pub(super) struct Setting {
@@ -115,18 +106,11 @@ pub(super) struct SizeClass {
     pub(super) up_to_bytes: Option<u64>,
     /// The number of completed flows that statistics count, for all seeds.
     pub(super) flows: usize,
-    pub(super) fct_mean_us: Estimate,
-    pub(super) fct_p99_us: Estimate,
-    pub(super) slowdown_mean: Estimate,
-    pub(super) slowdown_p99: Estimate,
-}
-
-/// The mean over seeds, and half the width of its 95% confidence interval.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub(super) struct Estimate {
-    pub(super) mean: f64,
-    /// `None` for one seed.
-    pub(super) ci95: Option<f64>,
+    /// Means over seeds.
+    pub(super) fct_mean_us: Interval,
+    pub(super) fct_p99_us: Interval,
+    pub(super) slowdown_mean: Interval,
+    pub(super) slowdown_p99: Interval,
 }
 
 /// The upper bounds of size classes.
@@ -219,8 +203,8 @@ impl Run {
             flows: outcome.flows.len(),
             done: outcome.done(),
             failed: outcome.failed(),
-            fct_us: Spread::of(outcome.measured().filter_map(fct_us).collect()),
-            slowdown: Spread::of(slowdowns.collect()),
+            fct_us: Summary::of(outcome.measured().filter_map(fct_us).collect()),
+            slowdown: Summary::of(slowdowns.collect()),
             last_done_us: outcome.last_done_ns().map(|ns| real(ns) / 1e3),
             packets: outcome.packets(),
             repeated: outcome.repeated(),
@@ -247,17 +231,6 @@ impl Run {
             events: outcome.events,
             trace: format!("{:016x}", outcome.trace_hash),
         }
-    }
-}
-
-impl Spread {
-    pub(super) fn of(values: Vec<f64>) -> Option<Self> {
-        Summary::of(values).map(|summary| Self {
-            mean: summary.mean,
-            p50: summary.p50,
-            p99: summary.p99,
-            max: summary.max,
-        })
     }
 }
 
@@ -300,11 +273,7 @@ impl SizeClass {
         }
         let estimate = |value: fn(&[Summary; 2]) -> f64| {
             let values: Vec<_> = of_seeds.iter().map(value).collect();
-            let interval = stats::interval(&values)?;
-            Some(Estimate {
-                mean: interval.mean,
-                ci95: interval.half_width,
-            })
+            interval(&values)
         };
         Some(Self {
             up_to_bytes,

@@ -2,10 +2,12 @@
 
 use std::path::Path;
 
-use farwrite_experiment::other_simulators::Found;
+use farwrite_experiment::other_simulators::{ComparedFlow, Found};
+use farwrite_experiment::stats::Interval;
+use farwrite_units::stats::mean;
 
-use super::compare::{ComparedFlow, ComparedSetting, ComparedSize, Comparison};
-use super::report::{Estimate, Key, Report, Run, Setting, Spread};
+use super::compare::{ComparedSetting, ComparedSize, Comparison, ratio};
+use super::report::{Key, Report, Run, Setting};
 use crate::table::{cell, decimals, lay_out};
 use farwrite_units::show::{Bytes, Rate};
 
@@ -74,12 +76,10 @@ fn endless(report: &Report) -> String {
     let of_setting = |setting: &Setting| {
         let runs = runs_of(report, setting);
         let goodputs: Vec<_> = runs.filter_map(|run| run.endless_bps).collect();
-        let of = Spread::of(goodputs)?;
-        let name = name(&setting.key);
-        let goodput = Rate(of.mean);
-        Some(format!(
-            "\n{name}: the flows without an end together have a goodput of {goodput}"
-        ))
+        let (name, goodput) = (name(&setting.key), Rate(mean(&goodputs)));
+        (!goodputs.is_empty()).then(|| {
+            format!("\n{name}: the flows without an end together have a goodput of {goodput}")
+        })
     };
     report.settings.iter().filter_map(of_setting).collect()
 }
@@ -116,13 +116,12 @@ fn row(report: &Report, setting: &Setting) -> [String; 10] {
     }
     let [flows, done, repeated, dropped, pauses] = counts.map(|count| count.to_string());
     let all = setting.sizes.last();
-    let shown = |value: Option<Estimate>, digits: usize| match value {
+    let shown = |value: Option<Interval>, digits: usize| match value {
         None => "-".to_owned(),
-        Some(Estimate { mean, ci95: None }) => format!("{mean:.digits$}"),
-        Some(Estimate {
-            mean,
-            ci95: Some(half),
-        }) => format!("{mean:.digits$} ±{half:.digits$}"),
+        Some(Interval { mean, half_width }) => {
+            let half = half_width.map(|half| format!(" ±{half:.digits$}"));
+            format!("{mean:.digits$}{}", half.unwrap_or_default())
+        }
     };
     [
         name(&setting.key),
@@ -203,7 +202,7 @@ fn apart(setting: &ComparedSetting) -> String {
             cell(row.bytes),
             decimals(row.ours_us, 1),
             decimals(row.theirs_us, 1),
-            decimals(row.ratio(), 3),
+            decimals(ratio(row), 3),
         ]
     }));
     match rows.len() {

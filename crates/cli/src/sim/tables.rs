@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
+use farwrite_experiment::other_simulators::ComparedFlow;
 use farwrite_experiment::plan::CaseOutcome;
+use farwrite_experiment::stats::{Interval, Summary};
 use farwrite_experiment::{EndedBy, Flow, FlowOutcome};
 
-use super::compare::{ComparedFlow, Comparison};
-use super::report::{Estimate, Key, Report, Run, Setting, SizeClass, Spread};
+use super::compare::{Comparison, ratio};
+use super::report::{Key, Report, Run, Setting, SizeClass};
 use crate::table::{cell, decimals};
 
 const KEY: &str = "topology,workload,switch,transport,loss";
@@ -192,7 +194,7 @@ fn compared_cells(row: &ComparedFlow) -> String {
         decimals(row.their_start_us, 3),
         decimals(row.ours_us, 3),
         decimals(row.theirs_us, 3),
-        decimals(row.ratio(), 4),
+        decimals(ratio(row), 4),
         row.found.name().to_owned(),
     ]
     .join(",")
@@ -225,13 +227,14 @@ fn key(key: &Key) -> String {
     format!("{},{}", key.names().map(quoted).join(","), cell(key.loss))
 }
 
-fn spread(spread: Option<Spread>) -> String {
-    spread.map_or_else(
+fn spread(summary: Option<Summary>) -> String {
+    summary.map_or_else(
         || ",,,".to_owned(),
         |of| format!("{:.4},{:.4},{:.4},{:.4}", of.mean, of.p50, of.p99, of.max),
     )
 }
 
-fn estimate(estimate: Estimate) -> String {
-    format!("{:.4},{}", estimate.mean, decimals(estimate.ci95, 4))
+fn estimate(interval: Interval) -> String {
+    let half_width = decimals(interval.half_width, 4);
+    format!("{:.4},{half_width}", interval.mean)
 }

@@ -6,9 +6,11 @@ use serde::Serialize;
 use super::{FlowMatching, OtherFlow, match_flows, planned_ns};
 use crate::{Flow, Ideal, Outcome};
 
-/// A flow of a run, a flow of the other simulator, or one that both have. Times are in nanoseconds.
-#[derive(Clone, Debug, PartialEq)]
+/// A flow of a run, a flow of the other simulator, or one that both have. Times are in microseconds.
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ComparedFlow {
+    /// Number of the run.
+    pub run: usize,
     /// Index of the flow in the workload; `None`: the workload lacks it.
     pub flow: Option<usize>,
     /// Line of the other simulator's file; `None`: it lacks the flow.
@@ -20,13 +22,13 @@ pub struct ComparedFlow {
     /// Size of the flow; `None`: only the other simulator has it, and its file has no sizes.
     pub bytes: Option<u64>,
     /// The start in the input; `None`: a trigger starts the flow.
-    pub planned_ns: Option<f64>,
+    pub planned_us: Option<f64>,
     /// The start in the other simulator's results, if they have it.
-    pub their_start_ns: Option<f64>,
+    pub their_start_us: Option<f64>,
     /// The completion time of the run.
-    pub ours_ns: Option<f64>,
+    pub ours_us: Option<f64>,
     /// The completion time of the other simulator.
-    pub theirs_ns: Option<f64>,
+    pub theirs_us: Option<f64>,
     /// Which simulator has a time.
     pub found: Found,
 }
@@ -99,10 +101,11 @@ pub fn too_fast(
     found.collect()
 }
 
-/// Compares a run of `flows` with the flows of another simulator: all flows of the run, then those
+/// Compares the run of `flows` that has this number with the flows of another simulator: all flows of the run, then those
 /// that only the other simulator has. `ids` is as in [`match_flows`].
 #[must_use]
 pub fn compare_flows(
+    run: usize,
     flows: &[Flow],
     ids: &[Option<u64>],
     outcome: &Outcome,
@@ -114,19 +117,20 @@ pub fn compare_flows(
         peers[flow] = Some(&theirs[number]);
     }
     let ours = peers.into_iter().enumerate();
-    let ours = ours.map(|(number, peer)| compared(flows, outcome, number, peer));
+    let ours = ours.map(|(number, peer)| compared(run, flows, outcome, number, peer));
     let only_theirs = matching.only_theirs.into_iter().map(|number| {
         let peer = &theirs[number];
         ComparedFlow {
+            run,
             flow: None,
             line: Some(peer.line),
             src: peer.src,
             dst: peer.dst,
             bytes: peer.bytes,
-            planned_ns: None,
-            their_start_ns: peer.start_ns,
-            ours_ns: None,
-            theirs_ns: peer.time_ns(None),
+            planned_us: None,
+            their_start_us: us(peer.start_ns),
+            ours_us: None,
+            theirs_us: us(peer.time_ns(None)),
             found: Found::OnlyTheirs,
         }
     });
@@ -134,6 +138,7 @@ pub fn compare_flows(
 }
 
 fn compared(
+    run: usize,
     flows: &[Flow],
     outcome: &Outcome,
     number: usize,
@@ -149,15 +154,20 @@ fn compared(
         (_, Some(_), Some(_)) => Found::Both,
     };
     ComparedFlow {
+        run,
         flow: Some(number),
         line: peer.map(|peer| peer.line),
         src: flow.src,
         dst: flow.dst,
         bytes: Some(flow.bytes),
-        planned_ns: planned_ns(flow),
-        their_start_ns: peer.and_then(|peer| peer.start_ns),
-        ours_ns,
-        theirs_ns,
+        planned_us: us(planned_ns(flow)),
+        their_start_us: us(peer.and_then(|peer| peer.start_ns)),
+        ours_us: us(ours_ns),
+        theirs_us: us(theirs_ns),
         found,
     }
+}
+
+fn us(ns: Option<f64>) -> Option<f64> {
+    ns.map(|ns| ns / 1e3)
 }
