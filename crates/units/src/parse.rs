@@ -317,10 +317,13 @@ impl<T: FromStr> FromStr for List<T> {
 
     fn from_str(text: &str) -> Result<Self, T::Err> {
         let mut names: Vec<String> = Vec::new();
+        // A shape has two parts, and no name begins with a digit.
+        let lacks_part = |name: &str| name.contains(':') && !name.contains(',');
         for part in text.split(',') {
             match names.last_mut() {
-                // No name begins with a digit.
-                Some(name) if part.starts_with(|c: char| c.is_ascii_digit()) => {
+                Some(name)
+                    if lacks_part(name) || part.starts_with(|c: char| c.is_ascii_digit()) =>
+                {
                     name.push(',');
                     name.push_str(part);
                 }
@@ -490,7 +493,8 @@ mod tests {
         let names = |text: &str| text.parse::<List<String>>().expect("any name").0;
         assert_eq!(names("gbn"), ["gbn"]);
         assert_eq!(names("a:32,8,gbn,b:4,2"), ["a:32,8", "gbn", "b:4,2"]);
-        assert_eq!(names("a:32,"), ["a:32", ""]);
+        assert_eq!(names("a:32,m,gbn"), ["a:32,m", "gbn"]);
+        assert_eq!(names("a:32,"), ["a:32,"]);
         assert_eq!(names("3,4"), ["3,4"]);
     }
 }

@@ -126,7 +126,6 @@ pub(crate) struct QuickArgs {
         help = format!("Transports of the hosts, with commas: {}", farwrite_experiment::transport::described()),
         value_name = "NAMES",
         default_value = "roce",
-        value_delimiter = ',',
         conflicts_with = "plan"
     )]
     pub(crate) transport: Vec<String>,

@@ -2,13 +2,16 @@
 
 use std::path::PathBuf;
 
+use farwrite_units::parse::List;
+
 use super::args::{Like, SimArgs};
 
 pub(super) fn plan_text(args: &SimArgs) -> String {
     let quick = &args.quick;
     let paths = quick.paths.map(|paths| format!("paths = {paths}\n"));
     let paths = paths.unwrap_or_default();
-    let names = whole_names(&quick.transport);
+    let names = quick.transport.join(",").replace(' ', "");
+    let Ok(names) = names.parse::<List<String>>();
     let transports: String = names
         .iter()
         .map(|name| {
@@ -116,29 +119,6 @@ const NS3_MARKS: &str =
 /// Those of HPCC's scripts, for a port of 25 Gbit/s.
 const NS3_MARKS_BY_RATE: &str = "ecn = { kmin = \"100kB\", kmax = \"400kB\", pmax = 0.2, at = \
                                  \"departure\", rate = \"25Gbit\" }\n";
-
-/// The names of a list with commas. The name of a code also contains a comma, for example
-/// `farwrite-ec-mds:32,8`: its second number follows the first, and no name begins with a digit.
-fn whole_names(parts: &[String]) -> Vec<String> {
-    let mut names: Vec<String> = Vec::new();
-    for part in parts.iter().map(|part| part.trim()) {
-        match names.last_mut() {
-            Some(last)
-                if lacks_a_number(last) || part.starts_with(|c: char| c.is_ascii_digit()) =>
-            {
-                *last += ",";
-                *last += part;
-            }
-            _ => names.push(part.to_owned()),
-        }
-    }
-    names
-}
-
-/// Whether a name has only the first of the two numbers of a code.
-fn lacks_a_number(name: &str) -> bool {
-    name.contains(':') && !name.contains(',')
-}
 
 /// An entry of a plan for a file.
 fn file_entry(kind: &str, path: Option<&PathBuf>) -> String {
