@@ -5,7 +5,8 @@ use std::path::Path as FilePath;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
+use serde::Deserialize;
+use toml::Value;
 
 use super::{Description, Medium, Unit};
 use crate::exit::{Exit, Failure, OrExit};
@@ -20,34 +21,27 @@ use farwrite_units::parse::{
 /// A longer file is a different file, given by mistake.
 const MOST_BYTES: u64 = 64 << 10;
 
-/// The fields of a file.
-#[derive(serde::Deserialize)]
+/// The fields of a file. A value has the syntax of the option on the command line.
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Fields {
-    rate: Option<Quantity>,
-    rtt: Option<Quantity>,
-    distance: Option<Quantity>,
-    signal: Option<Quantity>,
-    loss_chunk: Option<Quantity>,
-    loss_packet: Option<Quantity>,
-    mean_burst_chunks: Option<Quantity>,
-    mean_burst_packets: Option<Quantity>,
-    mean_burst_time: Option<Quantity>,
-    chunk: Option<Quantity>,
-    mtu: Option<Quantity>,
+    rate: Option<Value>,
+    rtt: Option<Value>,
+    distance: Option<Value>,
+    signal: Option<Value>,
+    loss_chunk: Option<Value>,
+    loss_packet: Option<Value>,
+    mean_burst_chunks: Option<Value>,
+    mean_burst_packets: Option<Value>,
+    mean_burst_time: Option<Value>,
+    chunk: Option<Value>,
+    mtu: Option<Value>,
     // The other fields only describe the origin of the values, or are not used yet.
-    reordering_packets: Option<Quantity>,
-    reordering_time: Option<Quantity>,
-    measured: Option<Quantity>,
-    measured_by: Option<Quantity>,
-    peer: Option<Quantity>,
-}
-
-/// A value, in the syntax of the option on the command line.
-struct Quantity {
-    text: String,
-    /// The text in the file.
-    shown: String,
+    reordering_packets: Option<Value>,
+    reordering_time: Option<Value>,
+    measured: Option<Value>,
+    measured_by: Option<Value>,
+    peer: Option<Value>,
 }
 
 /// Reads the description of a path from a file.
@@ -143,18 +137,26 @@ fn parse_burst_time(text: &str) -> Result<Duration, String> {
 }
 
 /// A field and its name.
-type Named<'a> = (&'static str, &'a Option<Quantity>);
+type Named<'a> = (&'static str, &'a Option<Value>);
 
 /// Parses a field with the parser of the option.
 fn field<T, E: fmt::Display>(
     name: &str,
-    value: &Option<Quantity>,
+    value: &Option<Value>,
     parse: impl Fn(&str) -> Result<T, E>,
 ) -> Result<Option<T>, String> {
-    let Some(Quantity { text, shown }) = value else {
-        return Ok(None);
+    let (text, shown) = match value {
+        None => return Ok(None),
+        Some(Value::String(text)) => (text.clone(), format!("{text:?}")),
+        Some(Value::Integer(number)) => (number.to_string(), number.to_string()),
+        Some(Value::Float(number)) => (number.to_string(), format!("{number:?}")),
+        Some(other) => {
+            return Err(format!(
+                "{name} = {other}: want a number, or text in quotes"
+            ));
+        }
     };
-    let parsed = parse(text).map_err(|why| format!("{name} = {shown}: {why}"))?;
+    let parsed = parse(&text).map_err(|why| format!("{name} = {shown}: {why}"))?;
     Ok(Some(parsed))
 }
 
@@ -179,55 +181,6 @@ fn check_either(one: Named<'_>, other: Named<'_>) -> Result<(), String> {
         ));
     }
     Ok(())
-}
-
-impl<'de> Deserialize<'de> for Quantity {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(QuantityVisitor)
-    }
-}
-
-struct QuantityVisitor;
-
-impl<'de> Visitor<'de> for QuantityVisitor {
-    type Value = Quantity;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a number, or text")
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<Quantity, E> {
-        Ok(Quantity {
-            text: text.to_owned(),
-            shown: format!("{text:?}"),
-        })
-    }
-
-    fn visit_i64<E>(self, number: i64) -> Result<Quantity, E> {
-        Ok(Quantity {
-            text: number.to_string(),
-            shown: number.to_string(),
-        })
-    }
-
-    fn visit_u64<E>(self, number: u64) -> Result<Quantity, E> {
-        Ok(Quantity {
-            text: number.to_string(),
-            shown: number.to_string(),
-        })
-    }
-
-    /// A TOML date arrives as a map.
-    fn visit_map<A: MapAccess<'de>>(self, _: A) -> Result<Quantity, A::Error> {
-        Err(A::Error::custom("write a moment in quotes"))
-    }
-
-    fn visit_f64<E>(self, number: f64) -> Result<Quantity, E> {
-        Ok(Quantity {
-            text: number.to_string(),
-            shown: format!("{number:?}"),
-        })
-    }
 }
 
 #[cfg(test)]
@@ -284,8 +237,8 @@ mod tests {
             signal = "fibre" => without distance
             distance = "1km"; signal = "copper" => signal = "copper"
             loss_chunk = 2 => loss_chunk = 2: a loss lies in 0 to 0.99
-            loss_chunk = true => line 1: invalid type: boolean `true`
-            loss_chunk = [1] => expected a number, or text, in "loss_chunk = [1]"
+            loss_chunk = true => loss_chunk = true: want a number, or text in quotes
+            loss_chunk = [1] => loss_chunk = [1]: want a number
             mean_burst_chunks = 0.5 => mean_burst_chunks = 0.5:
             mean_burst_packets = "2ms" => mean_burst_packets = "2ms": want a number
             mean_burst_time = 2 => mean_burst_time = 2: not a time
@@ -295,8 +248,8 @@ mod tests {
             bandwidth = 1 => unknown field `bandwidth`, expected one of `rate`, `rtt`
             reordering_packets = -1 => reordering_packets = -1: an extent
             reordering_time = "1h" => reordering_time = "1h": a round trip lies in
-            measured = 2026-03-01T12:00:00Z => line 1: write a moment in quotes, in "measured
-            rate = 10000000000000000000 => rate = 10000000000000000000: a rate lies in 1kbit
+            measured = 2026-03-01T12:00:00Z => measured = 2026-03-01T12:00:00Z: want
+            rate = 10000000000000000000 => line 1: u64 value was too large, in "rate
             measured = "today" => measured = "today": not a moment
             rate = "1Gbit"; rate = 2 => line 2: duplicate key
             rate = "1Gbit"; = 2 => line 2:
