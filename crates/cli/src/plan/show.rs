@@ -6,7 +6,7 @@ use farwrite_model::plan::{Alternative, Border, Input, Interval, Sensitivity};
 use farwrite_model::{Loss, Scheme};
 
 use super::answer::Answer;
-use super::nics::Advice;
+use super::nics::{Advice, Way};
 use crate::table::lay_out;
 use farwrite_units::Burst;
 use farwrite_units::show::{Bytes, Percent, Rate, Time, whole};
@@ -255,29 +255,24 @@ fn nics(answer: &Answer<'_>) -> String {
 
 /// What to use with unmodified NICs.
 fn unmodified(answer: &Answer<'_>, advice: &Advice) -> String {
-    let objective_s = |name: &str| {
-        let mut ways = answer.nics.ways.iter();
-        ways.find(|way| way.name == name).map(|way| way.objective_s)
-    };
+    let is_box = |way: &Way| ["lowar", "netrt"].contains(&way.name);
     let boxes = match advice.name {
         "lowar" => Some("LoWAR boxes (farwrite lowar)"),
         "netrt" => Some("NetRT boxes (farwrite netrt)"),
         _ => None,
     };
-    let answered = match (boxes, objective_s(advice.name), objective_s("gbn")) {
-        (Some(boxes), Some(with_s), Some(without_s)) => format!(
+    let answered = match boxes {
+        Some(boxes) => format!(
             "{boxes}, {} {} in place of {}",
             answer.question.objective,
-            seconds(with_s),
-            seconds(without_s)
+            seconds(advice.with_s),
+            seconds(advice.without_s)
         ),
-        _ if objective_s("lowar").or(objective_s("netrt")).is_none() => {
-            "no boxes: both kinds are left out".to_owned()
-        }
-        _ => format!(
+        None if answer.nics.ways.iter().any(is_box) => format!(
             "no boxes, which save less than {}",
             Percent(answer.question.close)
         ),
+        None => "no boxes: both kinds are left out".to_owned(),
     };
     let in_full_queues = if advice.in_full_queues.is_empty() {
         "no boxes; the NICs have to send less"
