@@ -13,19 +13,13 @@ use super::Links;
 use crate::table::lay_out;
 use farwrite_units::show::{Bytes, Percent, Rate};
 
-/// What goes around the ring.
-#[derive(Clone, Copy)]
-pub(super) struct Parts {
+/// The complete answer.
+pub(super) struct Answer<'a> {
     pub(super) collective: RingCollective,
     /// Bytes of the whole buffer, and of the part that a site sends in a step.
     pub(super) bytes: u64,
     pub(super) part_bytes: u64,
     pub(super) steps: usize,
-}
-
-/// The complete answer.
-pub(super) struct Answer<'a> {
-    pub(super) parts: Parts,
     /// That of any path.
     pub(super) question: &'a Question,
     pub(super) links: &'a Links<'a>,
@@ -45,12 +39,12 @@ struct Step<'a> {
 impl Answer<'_> {
     /// The answer for scripts; `docs/json.md` describes it.
     pub(super) fn json(&self) -> Value {
-        let (parts, question) = (self.parts, self.question);
+        let question = self.question;
         json!({
-            "collective": parts.collective,
-            "bytes": parts.bytes,
-            "part_bytes": parts.part_bytes,
-            "steps": parts.steps,
+            "collective": self.collective,
+            "bytes": self.bytes,
+            "part_bytes": self.part_bytes,
+            "steps": self.steps,
             "objective": question.objective.to_string(),
             "max_parity_overhead": question.max_parity_overhead,
             "cores": question.coding.cores,
@@ -66,7 +60,7 @@ impl Answer<'_> {
     fn order(&self, time: &RingTime) -> Value {
         let fields = json!({
             "sites": self.sites(time),
-            "links": self.steps(time).map(|step| step.json()).collect::<Vec<_>>(),
+            "links": self.steps_of(time).map(|step| step.json()).collect::<Vec<_>>(),
         });
         let times = [time.objective_s, time.mean_s, time.p99_s, time.p999_s];
         with_times(fields, times, time.drawn)
@@ -77,7 +71,7 @@ impl Answer<'_> {
         order.map(|site| self.links.site(*site)).collect()
     }
 
-    fn steps<'s>(&'s self, time: &'s RingTime) -> impl Iterator<Item = Step<'s>> {
+    fn steps_of<'s>(&'s self, time: &'s RingTime) -> impl Iterator<Item = Step<'s>> {
         let next = time.order.iter().cycle().skip(1);
         let pairs = time.order.iter().zip(next);
         pairs.filter_map(move |(&from, &to)| {
@@ -114,13 +108,8 @@ impl Answer<'_> {
     }
 
     fn asked(&self) -> String {
-        let Parts {
-            collective,
-            bytes,
-            part_bytes,
-            steps,
-        } = self.parts;
-        let name = match collective {
+        let (steps, question) = (self.steps, self.question);
+        let name = match self.collective {
             RingCollective::AllReduce => "All-reduce",
             RingCollective::ReduceScatter => "Reduce-scatter",
             RingCollective::AllGather => "All-gather",
@@ -128,13 +117,13 @@ impl Answer<'_> {
         format!(
             "{name} of {} around a ring of {} sites: {steps} steps of {} over each path\n\
              least {} (orders within {} count as equal); parity at most {}, cores for coding at either end: {}",
-            Bytes(bytes),
+            Bytes(self.bytes),
             self.plan.given.order.len(),
-            Bytes(part_bytes),
-            self.question.objective,
-            Percent(self.question.close),
-            Percent(self.question.max_parity_overhead),
-            self.question.coding.cores
+            Bytes(self.part_bytes),
+            question.objective,
+            Percent(question.close),
+            Percent(question.max_parity_overhead),
+            question.coding.cores
         )
     }
 
@@ -174,7 +163,7 @@ impl Answer<'_> {
             "step", "rate", "RTT", "loss", "scheme", "mean", "p99", "p99.9", "parity",
         ];
         let mut rows = vec![head.map(str::to_owned)];
-        rows.extend(self.steps(&self.plan.best).map(|step| step.row()));
+        rows.extend(self.steps_of(&self.plan.best).map(|step| step.row()));
         lay_out(&rows, 1)
     }
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use farwrite_model::plan::{Question, Ring, RingLink};
 
-use self::answer::{Answer, Parts};
+use self::answer::Answer;
 use self::file::Sites;
 use super::args::{PlanArgs, RingCollective};
 use super::path::PlannedPath;
@@ -43,14 +43,11 @@ pub(super) fn run(
     let ring = Ring::new(by_site.collect(), steps, args.objective, first.close);
     let plan = ring.and_then(|ring| ring.plan());
     let plan = plan.map_err(|error| Failure::caused(Exit::Usage, "planning the ring", &error))?;
-    let parts = Parts {
+    let answer = Answer {
         collective,
         bytes: args.size,
         part_bytes,
         steps,
-    };
-    let answer = Answer {
-        parts,
         question: first,
         links: &links,
         plan: &plan,
