@@ -277,12 +277,17 @@ mod tests {
         mtu: None,
     };
 
+    fn loss(loss: (Unit, f64), burst: Option<Burst>) -> Result<Loss, Failure> {
+        let described = Description {
+            loss: Some(loss),
+            ..DESCRIPTION
+        };
+        PlannedPath::new(described, burst).expect("whole").loss()
+    }
+
     #[test]
     fn losses_of_packets_become_losses_of_chunks() {
-        let loss = PlannedPath::new(DESCRIPTION, None)
-            .expect("whole")
-            .loss()
-            .expect("fine");
+        let loss = loss((Unit::Packets, 0.01), None).expect("fine");
         let Loss::Iid { loss_chunk, .. } = loss else {
             panic!("{loss:?}");
         };
@@ -313,9 +318,7 @@ mod tests {
             assert_eq!(p_bad_to_good, 1.0 / burst);
         }
         // The runs are no longer than those of independent losses.
-        let loss = PlannedPath::new(DESCRIPTION, Some(Burst::Losses(1.0)))
-            .expect("whole")
-            .loss();
+        let loss = loss((Unit::Packets, 0.01), Some(Burst::Losses(1.0)));
         assert!(matches!(loss, Ok(Loss::Iid { .. })), "{loss:?}");
     }
 
@@ -363,37 +366,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_or_does_not_fit_is_named() {
-        let but = |change: fn(&mut Description)| {
-            let mut described = DESCRIPTION;
-            change(&mut described);
-            described
-        };
-        let in_chunks = |it: &mut Description| it.burst = Some((Unit::Chunks, 2.0));
-        for (described, named) in [
-            (but(|it| it.rate_bps = None), "--rate"),
-            (but(|it| it.rtt_s = None), "--distance"),
-            (but(|it| it.loss = None), "--loss-packet"),
-            (but(in_chunks), "mean_burst_packets"),
-        ] {
-            let error = PlannedPath::new(described, None).expect_err(named);
-            assert!(error.contains(named), "{error}");
-        }
+    fn what_does_not_fit_is_named() {
         let described = Description {
-            loss: Some((Unit::Packets, 0.9)),
+            burst: Some((Unit::Chunks, 2.0)),
             ..DESCRIPTION
         };
-        let error = PlannedPath::new(described, None).expect("whole").loss();
-        let error = error.expect_err("no chunk arrives").to_string();
-        assert!(error.contains("loss_chunk = 0.999"), "{error}");
-        let of_burst = |burst| {
-            let described = Description {
-                loss: Some((Unit::Chunks, 0.9)),
-                ..DESCRIPTION
-            };
-            let path = PlannedPath::new(described, Some(Burst::Losses(burst)));
-            path.expect("whole").loss()
-        };
+        let error = PlannedPath::new(described, None).expect_err("two units");
+        assert!(error.contains("mean_burst_packets"), "{error}");
+        let error = loss((Unit::Packets, 0.9), None).expect_err("no chunk arrives");
+        assert!(error.to_string().contains("loss_chunk = 0.999"), "{error}");
+        let of_burst = |burst| loss((Unit::Chunks, 0.9), Some(Burst::Losses(burst)));
         let error = of_burst(8.9).expect_err("too short").to_string();
         assert!(error.contains("which is 9.000"), "{error}");
         // A rounded length becomes the least one, so that the loss stays.
