@@ -50,15 +50,8 @@ pub(super) fn draw(
         each: samples.div_ceil(POINTS).max(1),
         sample_s: real(depths.interval_ns) * 1e-9,
     };
-    let panels: Vec<_> = [
-        steps.uses(series, topology),
-        steps.stops(series, topology),
-        steps.rates(series, mtu),
-        steps.notifications(series),
-    ]
-    .into_iter()
-    .filter(|panel| !panel.lines.is_empty())
-    .collect();
+    let panels = steps.panels(series, topology, mtu).into_iter();
+    let panels: Vec<_> = panels.filter(|panel| !panel.lines.is_empty()).collect();
     let lines = panels.iter().map(|panel| panel.legend().len()).max()?;
     let charts = u32::try_from(panels.len()).unwrap_or(1);
     let size = (WIDTH * charts, height_with_legend(lines));
@@ -70,30 +63,37 @@ pub(super) fn draw(
 }
 
 impl Steps {
-    fn uses(&self, series: &Series, topology: &Topology) -> Panel {
-        let caption = "Use of the links that carry the most";
+    fn panels(&self, series: &Series, topology: &Topology, mtu: u32) -> [Panel; 4] {
         let per_rate = |rate_bps: u64| 8.0 / real(rate_bps);
-        let lines = self.of_links(series, topology, per_rate, |link| link.sent_bytes);
-        Panel::new(caption, "share of the rate", lines)
-    }
-
-    fn stops(&self, series: &Series, topology: &Topology) -> Panel {
-        let caption = "Links that PFC stops for longest";
-        let lines = self.of_links(series, topology, |_| 1e-9, |link| link.stopped_ns);
-        Panel::new(caption, "share of the time", lines)
-    }
-
-    fn rates(&self, series: &Series, mtu: u32) -> Panel {
-        let caption = "Rates of the flows that send the most";
         let gbit = f64::from(mtu) * 8e-9;
-        let lines = self.of_flows(series, gbit, |flow| flow.packets);
-        Panel::new(caption, "payload sent, Gbit/s", lines)
-    }
-
-    fn notifications(&self, series: &Series) -> Panel {
-        let caption = "Flows with the most congestion notifications";
-        let lines = self.of_flows(series, 1e-3, |flow| flow.notifications);
-        Panel::new(caption, "notifications a millisecond", lines)
+        [
+            (
+                "Use of the links that carry the most",
+                "share of the rate",
+                self.of_links(series, topology, per_rate, |link| link.sent_bytes),
+            ),
+            (
+                "Links that PFC stops for longest",
+                "share of the time",
+                self.of_links(series, topology, |_| 1e-9, |link| link.stopped_ns),
+            ),
+            (
+                "Rates of the flows that send the most",
+                "payload sent, Gbit/s",
+                self.of_flows(series, gbit, |flow| flow.packets),
+            ),
+            (
+                "Flows with the most congestion notifications",
+                "notifications a millisecond",
+                self.of_flows(series, 1e-3, |flow| flow.notifications),
+            ),
+        ]
+        .map(|(caption, y_label, (lines, others))| Panel {
+            caption,
+            y_label,
+            lines,
+            others,
+        })
     }
 
     /// The links with the largest sums. `unit` has the factor of a link with a rate.
@@ -180,19 +180,6 @@ fn most(totals: impl Iterator<Item = u64>) -> (Vec<usize>, usize) {
 }
 
 impl Panel {
-    fn new(
-        caption: &'static str,
-        y_label: &'static str,
-        (lines, others): (Vec<Line>, usize),
-    ) -> Self {
-        Self {
-            caption,
-            y_label,
-            lines,
-            others,
-        }
-    }
-
     fn write(&self, svg: &mut Svg, steps: &Steps, from_left: u32) {
         let (unit_s, x_label) = match steps.span_s() {
             1.0.. => (1.0, "time since the first flow started, s"),
