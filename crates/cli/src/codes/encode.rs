@@ -45,7 +45,7 @@ pub(super) fn run(args: &EncodeArgs, console: &Console) -> Result<(), Failure> {
     let mut output = Output::create(&args.out, &[&input])?;
     let codec = Codec::new(cut.code);
     // The length of a pipe is unknown in advance.
-    let total = match input.metadata().is_file() {
+    let total = match input.metadata.is_file() {
         true => input.bytes(),
         false => u64::MAX,
     };

@@ -9,9 +9,9 @@ use crate::exit::{Exit, Failure, OrExit};
 /// A file to read.
 #[derive(Debug)]
 pub(super) struct Input {
-    path: PathBuf,
+    pub(super) path: PathBuf,
     file: File,
-    metadata: Metadata,
+    pub(super) metadata: Metadata,
 }
 
 impl Input {
@@ -34,14 +34,6 @@ impl Input {
         }
         let what = format!("{} is no file", path.display());
         Err(Failure::new(Exit::Files, what))
-    }
-
-    pub(super) fn path(&self) -> &Path {
-        &self.path
-    }
-
-    pub(super) fn metadata(&self) -> &Metadata {
-        &self.metadata
     }
 
     /// The size of the file when it was opened; 0 if it has no length, such as a pipe.

@@ -1,6 +1,6 @@
 //! A file that gets its name when it is complete.
 
-use std::fs::{self, Permissions};
+use std::fs::{self, Metadata, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -35,14 +35,12 @@ impl Output {
         let path = resolved.as_deref().unwrap_or(path);
         match fs::metadata(path) {
             Ok(there) => {
-                let is_there = |input: &&&Input| {
-                    let input = input.metadata();
-                    (input.dev(), input.ino()) == (there.dev(), there.ino())
-                };
+                let identity = |file: &Metadata| (file.dev(), file.ino());
+                let is_there = |input: &&&Input| identity(&input.metadata) == identity(&there);
                 if let Some(input) = inputs.iter().find(is_there) {
                     let what = format!(
                         "--out {shown} is the input {}: give another name",
-                        input.path().display()
+                        input.path.display()
                     );
                     return Err(Failure::new(Exit::Usage, what));
                 }

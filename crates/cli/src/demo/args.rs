@@ -96,13 +96,7 @@ pub(crate) struct DemoArgs {
 
 /// A scheme that moves the complete message, and that the demo compares.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ExactScheme(SchemeName);
-
-impl ExactScheme {
-    pub(crate) fn name(self) -> SchemeName {
-        self.0
-    }
-}
+pub(crate) struct ExactScheme(pub(crate) SchemeName);
 
 impl FromStr for ExactScheme {
     type Err = ParseSchemeError;

@@ -33,7 +33,7 @@ const PICTURE: &str = "farwrite-demo.svg";
 pub(crate) fn run(args: &DemoArgs, console: &Console) -> Result<(), Failure> {
     let cancel = crate::interrupt::catch()?;
     let scenario = Scenario::new(args)?;
-    let schemes: Vec<SchemeName> = args.scheme.iter().map(|scheme| scheme.name()).collect();
+    let schemes: Vec<SchemeName> = args.scheme.iter().map(|scheme| scheme.0).collect();
     check_memory(&scenario, &schemes)?;
     // Fails now instead of after the work.
     files::make_directory(&args.out)?;

@@ -46,7 +46,7 @@ impl Scenario {
         let chunk_bytes = u64::from(link.mtu) * u64::from(args.chunk);
         let parity = |bytes: u64| {
             let schemes = args.scheme.iter();
-            let parity = schemes.map(|scheme| parity_bytes(scheme.name(), bytes, chunk_bytes));
+            let parity = schemes.map(|scheme| parity_bytes(scheme.0, bytes, chunk_bytes));
             parity.max().unwrap_or(0)
         };
         // The parity of a message is also a message.

@@ -104,7 +104,11 @@ pub(super) fn run(args: &BenchArgs, console: &Console) -> Result<(), Failure> {
         let progress = console.progress(&code.to_string(), steps);
         let rows = measure(&mut work, &tasks, args.rounds, &progress, &cancel)?;
         progress.finish(steps, "");
-        codes.push(CodeReport::new(code, work.data_bytes(), rows));
+        codes.push(CodeReport {
+            code: code.to_string(),
+            data_bytes: work.data.len(),
+            rows,
+        });
     }
     console.say(report::table(&codes));
     console.json(&json!({
@@ -170,5 +174,5 @@ fn measure(
         times.sort();
         times[times.len() / 2]
     });
-    Ok(Row::all(tasks, medians, work.data_bytes(), work.threads()))
+    Ok(Row::all(tasks, medians, work.data.len(), work.threads))
 }

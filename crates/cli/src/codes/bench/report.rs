@@ -4,7 +4,6 @@ use std::iter;
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use farwrite_codes::Code;
 use serde::Serialize;
 
 use super::BenchArgs;
@@ -18,9 +17,9 @@ const LINE_BPS: f64 = 400e9;
 /// The result of one code.
 #[derive(Debug, Serialize)]
 pub(super) struct CodeReport {
-    code: String,
-    data_bytes: usize,
-    rows: Vec<Row>,
+    pub(super) code: String,
+    pub(super) data_bytes: usize,
+    pub(super) rows: Vec<Row>,
 }
 
 /// The speed of one task.
@@ -84,16 +83,6 @@ impl Row {
             format!("{:.2}", self.of_reading),
             format!("{:.1}", self.cores_for_400_gbit),
         ]
-    }
-}
-
-impl CodeReport {
-    pub(super) fn new(code: Code, data_bytes: usize, rows: Vec<Row>) -> Self {
-        Self {
-            code: code.to_string(),
-            data_bytes,
-            rows,
-        }
     }
 }
 

@@ -36,8 +36,8 @@ impl fmt::Display for Task {
 /// The data and parity of the tasks.
 pub(super) struct Work {
     layout: Layout,
-    threads: NonZeroUsize,
-    data: Vec<u8>,
+    pub(super) threads: NonZeroUsize,
+    pub(super) data: Vec<u8>,
     parity: Vec<u8>,
     /// A copy of the original data.
     copy: Vec<u8>,
@@ -63,14 +63,6 @@ impl Work {
             // Written once, so that the pages are allocated.
             parity: vec![0xff; layout.parity_bytes()],
         }
-    }
-
-    pub(super) fn data_bytes(&self) -> usize {
-        self.data.len()
-    }
-
-    pub(super) fn threads(&self) -> NonZeroUsize {
-        self.threads
     }
 
     /// Measures the time of a task.
