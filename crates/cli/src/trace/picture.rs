@@ -23,49 +23,16 @@ const FOOTER: u32 = 56;
 /// The rows of a panel: each is half a pixel high.
 const ROWS: usize = PLOT_HEIGHT as usize * 2;
 
-/// How each kind is drawn, in this order. The colours also differ in lightness.
-const KINDS: [Style; 5] = [
-    Style {
-        kind: Kind::New,
-        label: "sent",
-        colour: "#6baed6",
-        pixels: 1,
-    },
-    Style {
-        kind: Kind::Parity,
-        label: "parity",
-        colour: "#41ab5d",
-        pixels: 1,
-    },
+/// How each kind is drawn, in this order: its label, its colour, and the least width and height of a mark, in pixels.
+/// The colours also differ in lightness.
+const KINDS: [(Kind, &str, &str, u32); 5] = [
+    (Kind::New, "sent", "#6baed6", 1),
+    (Kind::Parity, "parity", "#41ab5d", 1),
     // A repeat often leaves as soon as its NACK has arrived. The NACK remains visible around it.
-    Style {
-        kind: Kind::Nack,
-        label: "reported as missing",
-        colour: "#8b1a1a",
-        pixels: 5,
-    },
-    Style {
-        kind: Kind::Repeat,
-        label: "sent again",
-        colour: "#fd8d3c",
-        pixels: 3,
-    },
-    Style {
-        kind: Kind::Arrived,
-        label: "arrived (a line)",
-        colour: "#1f2328",
-        pixels: 1,
-    },
+    (Kind::Nack, "reported as missing", "#8b1a1a", 5),
+    (Kind::Repeat, "sent again", "#fd8d3c", 3),
+    (Kind::Arrived, "arrived (a line)", "#1f2328", 1),
 ];
-
-/// How a kind of marks is drawn.
-struct Style {
-    kind: Kind,
-    label: &'static str,
-    colour: &'static str,
-    /// The least width and height of a mark, in pixels.
-    pixels: u32,
-}
 
 /// Draws the first transfers.
 pub(super) fn draw(runs: &[Run]) -> String {
@@ -74,7 +41,12 @@ pub(super) fn draw(runs: &[Run]) -> String {
     let panel_height = TITLE + PLOT_HEIGHT + FOOTER;
     let size = (WIDTH, TOP + panels * panel_height);
     let mut svg = Svg::begin(size, "Chunks over time");
-    write_legend(&mut svg);
+    svg.group("legend", (LEFT, 19), |svg| {
+        let mut x = 0;
+        for (_, label, colour, _) in KINDS {
+            x = svg.legend_entry(x, colour, label);
+        }
+    });
     for (number, run) in (0..).zip(runs) {
         let top = TOP + number * panel_height + TITLE;
         svg.group("run", (LEFT, top), |svg| Panel::new(run).write(svg));
@@ -82,22 +54,9 @@ pub(super) fn draw(runs: &[Run]) -> String {
     svg.finish()
 }
 
-fn write_legend(svg: &mut Svg) {
-    for (place, style) in (0_u32..).zip(KINDS) {
-        let Style { label, colour, .. } = style;
-        let x = LEFT + place * 168;
-        writeln!(
-            svg,
-            r##"<rect x="{x}" y="20" width="14" height="14" fill="{colour}"/><text x="{}" y="32" fill="{GREY}">{label}</text>"##,
-            x + 20
-        );
-    }
-}
-
 /// One transfer, from the view of one end.
 struct Panel<'a> {
     run: &'a Run,
-    side: Side,
     /// The first chunk of each message, and the number of its parity chunks.
     places: BTreeMap<Number, Place>,
     chunks: f64,
@@ -129,7 +88,6 @@ impl<'a> Panel<'a> {
         let width = PLOT_WIDTH;
         Self {
             run,
-            side,
             places,
             chunks: chunks.max(1.0),
             axis: Axis { span_s, width },
@@ -139,7 +97,7 @@ impl<'a> Panel<'a> {
     fn write(&self, svg: &mut Svg) {
         let time = shown(self.run.end_ms - self.run.start_ms);
         let title = self.run.title.as_deref().map(escaped);
-        let side = match self.side {
+        let side = match self.run.side() {
             Side::Sender => "at the sender",
             Side::Receiver => "at the receiver",
         };
@@ -156,10 +114,10 @@ impl<'a> Panel<'a> {
             svg,
             r#"<text transform="translate(-56 {middle}) rotate(-90)" text-anchor="middle" fill="{GREY}">chunks</text>"#
         );
-        for style in KINDS {
-            match style.kind {
-                Kind::Arrived => self.write_arrived(svg, style.colour),
-                _ => self.write_marks(svg, &style),
+        for (kind, _, colour, pixels) in KINDS {
+            match kind {
+                Kind::Arrived => self.write_arrived(svg, colour),
+                _ => self.write_marks(svg, kind, colour, pixels),
             }
         }
         self.axis.write_ticks(svg, PLOT_HEIGHT, Some("time"));
@@ -171,9 +129,9 @@ impl<'a> Panel<'a> {
 
     /// Writes the marks of one kind. Marks that meet in a column of pixels are joined, because a
     /// trace has far more marks than a picture has pixels.
-    fn write_marks(&self, svg: &mut Svg, style: &Style) {
+    fn write_marks(&self, svg: &mut Svg, kind: Kind, colour: &str, pixels: u32) {
         let mut columns: BTreeMap<u32, [bool; ROWS]> = BTreeMap::new();
-        for mark in self.run.marks(style.kind) {
+        for mark in self.run.marks(kind) {
             let Some(rows) = self.rows(mark) else {
                 continue;
             };
@@ -188,7 +146,7 @@ impl<'a> Panel<'a> {
                 Some((first, run.len(), run[0]))
             });
             for (first, length, _) in rows.by_ref().filter(|(_, _, is_set)| *is_set) {
-                let height = half(length).max(f64::from(style.pixels));
+                let height = half(length).max(f64::from(pixels));
                 let y = half(first) + half(length) / 2.0 - height / 2.0;
                 path += &format!("M{x} {y}v{height}");
             }
@@ -196,8 +154,7 @@ impl<'a> Panel<'a> {
         if path.is_empty() {
             return;
         }
-        let Style { colour, pixels, .. } = style;
-        let name = format!("{:?}", style.kind).to_lowercase();
+        let name = format!("{kind:?}").to_lowercase();
         writeln!(
             svg,
             r#"<path class="{name}" transform="translate(0.5 0)" d="{path}" stroke="{colour}" stroke-width="{pixels}"/>"#
