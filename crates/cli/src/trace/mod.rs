@@ -106,11 +106,11 @@ fn of_run(run: &Run) -> Value {
         "sent_chunks": run.chunks(Kind::New) + run.chunks(Kind::Repeat),
         "repeated_chunks": run.chunks(Kind::Repeat),
         "parity_chunks": run.chunks(Kind::Parity),
-        "rebuilt_chunks": run.counts.rebuilt,
+        "rebuilt_chunks": run.rebuilt,
         "reported_gaps": run.marks(Kind::Nack).count(),
-        "late_packets": run.counts.late,
-        "duplicate_packets": run.counts.duplicates,
-        "dropped_packets": run.counts.dropped,
+        "late_packets": run.late,
+        "duplicate_packets": run.duplicates,
+        "dropped_packets": run.dropped,
     })
 }
 
@@ -122,7 +122,6 @@ fn described(run: &Run) -> String {
     let time = waits::shown(run.end_ms - run.start_ms);
     let messages = Count(run.drawn_messages() as u64, "message");
     let gaps = Count(run.marks(Kind::Nack).count() as u64, "gap");
-    let counts = run.counts;
     text.push_str(&match run.side() {
         Side::Sender => {
             let (again, parity) = (run.chunks(Kind::Repeat), run.chunks(Kind::Parity));
@@ -134,9 +133,9 @@ fn described(run: &Run) -> String {
         }
         Side::Receiver => format!(
             "{messages} in {time}: {gaps} reported, {} rebuilt, {} duplicate and {} late packets\n",
-            Count(counts.rebuilt, "chunk"),
-            counts.duplicates,
-            counts.late
+            Count(run.rebuilt, "chunk"),
+            run.duplicates,
+            run.late
         ),
     });
     let header = [

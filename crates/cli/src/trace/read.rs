@@ -29,9 +29,14 @@ pub(super) struct Run {
     pub(super) end_ms: f64,
     pub(super) messages: BTreeMap<Number, Message>,
     pub(super) marks: Vec<Mark>,
-    /// The reports of the path, in the order of time.
-    pub(super) paths: Vec<PathReport>,
-    pub(super) counts: Counts,
+    /// The times and the reports of the path, in the order of time.
+    pub(super) paths: Vec<(f64, PathReport)>,
+    /// Counters of events.
+    events: u64,
+    pub(super) rebuilt: u64,
+    pub(super) late: u64,
+    pub(super) duplicates: u64,
+    pub(super) dropped: u64,
 }
 
 /// Identifies a message by its direction, its queue pair, and its number there.
@@ -55,14 +60,12 @@ pub(super) struct Message {
     /// The number of data and parity chunks that were seen.
     pub(super) chunks: u32,
     pub(super) parity_chunks: u32,
-    pub(super) scheme: Option<String>,
     pub(super) offered_ms: Option<f64>,
     pub(super) cleared_ms: Option<f64>,
     pub(super) first_ms: Option<f64>,
     /// When the last chunk left for the first time.
     pub(super) last_new_ms: Option<f64>,
     pub(super) ended_ms: Option<f64>,
-    pub(super) outcome: Option<String>,
 }
 
 /// A mark in the picture.
@@ -104,21 +107,9 @@ impl Kind {
 /// What the sender knew about its path at one time.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct PathReport {
-    #[serde(skip)]
-    pub(super) ms: f64,
     pub(super) rtt_ns: u64,
     pub(super) pace_bps: u64,
     pub(super) limit: String,
-}
-
-/// Counters of events.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Counts {
-    pub(super) events: u64,
-    pub(super) rebuilt: u64,
-    pub(super) late: u64,
-    pub(super) duplicates: u64,
-    pub(super) dropped: u64,
 }
 
 /// A line of the file.
@@ -143,8 +134,6 @@ struct Fields {
     count: u64,
     parity: bool,
     repeat: bool,
-    scheme: Option<String>,
-    outcome: Option<String>,
     title: Option<String>,
 }
 
@@ -187,7 +176,7 @@ pub(super) fn read_lines(mut file: impl BufRead, path: &Path) -> Result<Vec<Run>
             Err(_) => broken = Some(number),
         }
     }
-    runs.retain(|run| run.counts.events > 0);
+    runs.retain(|run| run.events > 0);
     if runs.is_empty() {
         return Err(not_a_trace(path, broken.unwrap_or(1)));
     }
@@ -210,12 +199,8 @@ fn take(runs: &mut Vec<Run>, line: Line) -> Result<(), ()> {
         return Err(());
     }
     if name == "path_feedback" {
-        let report: PathReport = serde_json::from_value(line.data).map_err(|_| ())?;
-        let run = run_at(runs, line.time);
-        run.paths.push(PathReport {
-            ms: line.time,
-            ..report
-        });
+        let report = serde_json::from_value(line.data).map_err(|_| ())?;
+        run_at(runs, line.time).paths.push((line.time, report));
         return Ok(());
     }
     let fields: Fields = serde_json::from_value(line.data).map_err(|_| ())?;
@@ -239,10 +224,10 @@ fn run_at(runs: &mut Vec<Run>, ms: f64) -> &mut Run {
         runs.push(Run::default());
     }
     let run = runs.last_mut().expect("one was pushed");
-    if run.counts.events == 0 {
+    if run.events == 0 {
         run.start_ms = ms;
     }
-    run.counts.events += 1;
+    run.events += 1;
     run.end_ms = run.end_ms.max(ms);
     run
 }
@@ -263,7 +248,6 @@ impl Run {
             "send_offered" | "recv_offered" => {
                 let message = self.messages.entry(of).or_default();
                 message.offered_ms.get_or_insert(ms);
-                message.scheme.clone_from(&fields.scheme);
             }
             "send_cleared" => self.messages.entry(of).or_default().cleared_ms = Some(ms),
             "send_chunks" => self.sent(ms, of, range, fields),
@@ -280,15 +264,11 @@ impl Run {
                 self.mark(ms, of, kind, 0..fields.chunks);
             }
             "send_nacked" | "recv_nacked" => self.mark(ms, of, Kind::Nack, range),
-            "send_ended" | "recv_ended" => {
-                let message = self.messages.entry(of).or_default();
-                message.ended_ms = Some(ms);
-                message.outcome.clone_from(&fields.outcome);
-            }
-            "recv_rebuilt" => self.counts.rebuilt += u64::from(fields.chunks),
-            "recv_late" => self.counts.late += 1,
-            "recv_duplicate" => self.counts.duplicates += 1,
-            "packets_dropped" => self.counts.dropped += fields.count,
+            "send_ended" | "recv_ended" => self.messages.entry(of).or_default().ended_ms = Some(ms),
+            "recv_rebuilt" => self.rebuilt += u64::from(fields.chunks),
+            "recv_late" => self.late += 1,
+            "recv_duplicate" => self.duplicates += 1,
+            "packets_dropped" => self.dropped += fields.count,
             // An event of a later version, or an event that the picture does not show.
             _ => {}
         }

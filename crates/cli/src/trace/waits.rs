@@ -89,8 +89,8 @@ pub(super) fn longest_pause(run: &Run) -> Option<String> {
         shown(to - from),
         shown(from - run.start_ms)
     );
-    let path = run.paths.iter().rev().find(|path| path.ms <= to);
-    if let Some(path) = path.filter(|_| side == Side::Sender) {
+    let path = run.paths.iter().rev().find(|(ms, _)| *ms <= to);
+    if let Some((_, path)) = path.filter(|_| side == Side::Sender) {
         let rtt = Time(Duration::from_nanos(path.rtt_ns));
         let pace = Rate(real(path.pace_bps));
         let limit = path.limit.to_lowercase();
