@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, channel, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -64,6 +64,7 @@ impl Console {
         carries_data: bool,
     ) -> Self {
         let json = json || lines;
+        let drawing = (!quiet).then(Drawing::new);
         Self {
             json,
             lines,
@@ -73,7 +74,7 @@ impl Console {
             command,
             transfer: None,
             out: Stream::start(Blocking(io::stdout()), None, lines),
-            err: Stream::start(Blocking(io::stderr()), Some(Drawing::new(quiet)), false),
+            err: Stream::start(Blocking(io::stderr()), drawing, false),
         }
     }
 
@@ -252,11 +253,11 @@ impl Console {
     /// [`Exit::Files`] if the result could not be written: otherwise a failure would look like success. A
     /// reader that closes a pipe early has seen enough of a text, but not of JSON.
     pub(crate) fn finish(&self) -> Result<(), Failure> {
-        let results = match self.is_one_terminal {
-            true => self.out.flush(None).and(self.err.flush(None)),
-            false => self.out.flush(None),
-        };
-        let written = match results {
+        let mut written = self.out.flush(Duration::MAX);
+        if self.is_one_terminal {
+            written = written.and(self.err.flush(Duration::MAX));
+        }
+        let written = match written {
             Err(e) if e.kind() == io::ErrorKind::BrokenPipe && !self.json => Ok(()),
             written => written,
         };
@@ -265,7 +266,7 @@ impl Console {
             self.show_failure(failure);
         }
         // Warnings may remain unwritten.
-        let _ = self.err.flush(Some(LAST_LINES));
+        let _ = self.err.flush(LAST_LINES);
         written
     }
 }
@@ -512,26 +513,20 @@ impl Stream {
     }
 
     /// Waits until all queued items are written, for at most `patience`.
-    fn flush(&self, patience: Option<Duration>) -> io::Result<()> {
+    fn flush(&self, patience: Duration) -> io::Result<()> {
         let (done, finished) = channel();
+        let start = Instant::now();
         let late = || io::Error::from(io::ErrorKind::TimedOut);
-        match patience {
-            None => {
-                self.push(Item::Flush(done));
-                finished.recv().map_err(|_| late())?
+        let mut item = Item::Flush(done);
+        while let Err(TrySendError::Full(refused)) = self.queue.try_send(item) {
+            if start.elapsed() >= patience {
+                return Err(late());
             }
-            Some(patience) => {
-                let deadline = Instant::now() + patience;
-                while self.queue.try_send(Item::Flush(done.clone())).is_err() {
-                    if Instant::now() >= deadline {
-                        return Err(late());
-                    }
-                    thread::sleep(Duration::from_millis(5));
-                }
-                let left = deadline.saturating_duration_since(Instant::now());
-                finished.recv_timeout(left).map_err(|_| late())?
-            }
+            thread::sleep(Duration::from_millis(5));
+            item = refused;
         }
+        let left = patience.saturating_sub(start.elapsed());
+        finished.recv_timeout(left).map_err(|_| late())?
     }
 }
 
@@ -543,12 +538,7 @@ fn write_all(
     (not_shown, has_progress): &(Arc<AtomicU64>, Arc<AtomicBool>),
 ) {
     let mut failed = None;
-    loop {
-        let item = match items.recv_timeout(LINE_PERIOD) {
-            Ok(item) => item,
-            Err(RecvTimeoutError::Timeout) => continue,
-            Err(RecvTimeoutError::Disconnected) => return,
-        };
+    for item in items {
         let missed = not_shown.swap(0, Ordering::Relaxed);
         if missed > 0 {
             let _ = match is_events {
@@ -584,7 +574,6 @@ fn write_all(
 }
 
 struct Drawing {
-    is_quiet: bool,
     on_terminal: bool,
     bar: ProgressBar,
     /// The label of the bar.
@@ -593,10 +582,9 @@ struct Drawing {
 }
 
 impl Drawing {
-    fn new(is_quiet: bool) -> Self {
+    fn new() -> Self {
         Self {
-            is_quiet,
-            on_terminal: !is_quiet && io::stderr().is_terminal(),
+            on_terminal: io::stderr().is_terminal(),
             bar: ProgressBar::hidden(),
             label: None,
             line_at: Instant::now(),
@@ -604,9 +592,6 @@ impl Drawing {
     }
 
     fn show(&mut self, stream: &mut impl Write, state: &ProgressState) {
-        if self.is_quiet {
-            return;
-        }
         if self.label.as_ref() != Some(&state.label) {
             self.begin(state);
         }
