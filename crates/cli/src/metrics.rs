@@ -15,8 +15,11 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    /// Serves metrics named `farwrite_NAME_...` at every path, until it is dropped.
-    pub(crate) fn serve(address: &Address, name: &str) -> Result<Self, Failure> {
+    /// Serves metrics named `farwrite_NAME_...` at every path, until it is dropped, if there is an address.
+    pub(crate) fn serve(address: Option<&Address>, name: &str) -> Result<Option<Self>, Failure> {
+        let Some(address) = address else {
+            return Ok(None);
+        };
         let newest: Arc<Mutex<Vec<Metric>>> = Arc::default();
         let served = Arc::clone(&newest);
         let prefix = format!("farwrite_{name}");
@@ -34,10 +37,10 @@ impl Metrics {
                 format_args!("serving metrics at {address}: {error}; choose another --metrics"),
             )
         })?;
-        Ok(Self {
+        Ok(Some(Self {
             newest,
             _server: server,
-        })
+        }))
     }
 
     /// Stores the latest counters.

@@ -7,7 +7,7 @@ use clap::Args;
 use farwrite::fabric::threads::lock;
 use farwrite::metrics::{Metric, of_packets, of_peer, of_queue_pair};
 use farwrite_http::Address;
-use farwrite_transfer::{EndpointCounters, Event, Observer, ProgressNumbers};
+use farwrite_transfer::{Event, Observer, ProgressNumbers};
 use farwrite_units::show::Rate;
 
 use crate::console::Console;
@@ -32,12 +32,8 @@ impl MetricsArgs {
 
     /// Starts the server if the user requested it. `name` is the name of the command.
     pub(crate) fn start(&self, name: &str) -> Result<Watch, Failure> {
-        let metrics = self
-            .metrics
-            .as_ref()
-            .map(|address| Metrics::serve(address, name));
         Ok(Watch {
-            metrics: metrics.transpose()?,
+            metrics: Metrics::serve(self.metrics.as_ref(), name)?,
             transfers: Mutex::default(),
         })
     }
@@ -138,9 +134,10 @@ impl Observer for WatchedTransfer<'_> {
             return;
         };
         match &event {
-            Event::Counters(counters) => {
+            Event::Counters(now) => {
                 if let Some(metrics) = &self.watch.metrics {
-                    running.counters = of_endpoint(counters);
+                    let (packets, peer) = (of_packets(&now.packets), of_peer(&now.peer));
+                    running.counters = [packets, of_queue_pair(&now.stats), peer].concat();
                     metrics.set(&transfers.counters());
                 }
             }
@@ -173,14 +170,4 @@ impl Drop for WatchedTransfer<'_> {
             transfers.ended = joined(ended, &running.counters);
         }
     }
-}
-
-/// The counters of the endpoint of a transfer.
-fn of_endpoint(counters: &EndpointCounters) -> Vec<Metric> {
-    let EndpointCounters {
-        stats,
-        peer,
-        packets,
-    } = counters;
-    [of_packets(packets), of_queue_pair(stats), of_peer(peer)].concat()
 }

@@ -198,11 +198,7 @@ fn carry<B: Shown>(
     let failed = |error| failure(&error);
     gain_no_privileges().map_err(failed)?;
     // A port or the file of a socket may need privileges, which the bridge gives up.
-    let metrics = args
-        .metrics
-        .as_ref()
-        .map(|address| Metrics::serve(address, B::NAME));
-    let metrics = metrics.transpose()?;
+    let metrics = Metrics::serve(args.metrics.as_ref(), B::NAME)?;
     let bridge = Bridge::start(config, inner).map_err(failed)?;
     console.say(format_args!(
         "Carrying frames between {} (near) and {} (far) {}",
