@@ -5,14 +5,12 @@ use std::time::Duration;
 
 use clap::Args;
 use farwrite_boxes::Middlebox as _;
-use farwrite_boxes::lowar::{Coding, Config, Counters, Lowar};
+use farwrite_boxes::lowar::{Coding, Config, Lowar};
 use farwrite_bridge::Forward;
 
-use super::counters::of_lowar;
-use super::{BridgeArgs, KeyArgs, LimitArgs, Shown, boot, carry, parse_hold};
+use super::{BridgeArgs, LimitArgs, boot, carry, parse_hold};
 use crate::console::Console;
 use crate::exit::{Exit, Failure};
-use farwrite::metrics::Metric;
 
 /// The purpose for which the key of boxes is derived from the pre-shared key.
 const KEY_PURPOSE: &str = "farwrite 2026 LoWAR boxes";
@@ -43,8 +41,6 @@ limits of boxes.";
 pub(crate) struct LowarArgs {
     #[command(flatten)]
     bridge: BridgeArgs,
-    #[command(flatten)]
-    key: KeyArgs,
     /// R,C: c repair packets for every r data packets; adaptive: from the measured loss of the path
     #[arg(long, value_name = "R,C|adaptive", default_value = "adaptive")]
     coding: Coding,
@@ -96,7 +92,7 @@ impl LowarArgs {
             return Err(Failure::new(Exit::Usage, what));
         }
         Ok(Config {
-            key: self.key.derive(KEY_PURPOSE)?,
+            key: self.bridge.key(KEY_PURPOSE)?,
             coding: self.coding,
             path_mtu_bytes: self.ip_mtu.map_or(default.path_mtu_bytes, usize::from),
             // The value is at most one day.
@@ -107,16 +103,6 @@ impl LowarArgs {
             max_connections: self.limits.connections as usize,
             ..default
         })
-    }
-}
-
-impl Shown for Lowar {
-    const NAME: &'static str = "lowar";
-    const COLUMNS: &'static [&'static str] =
-        &["repairs_sent", "repairs_received", "recovered", "given_up"];
-
-    fn shown(counters: &Counters) -> Vec<Metric> {
-        of_lowar(counters)
     }
 }
 

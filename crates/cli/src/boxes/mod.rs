@@ -13,9 +13,7 @@ use std::{iter, thread};
 use clap::Args;
 use farwrite::metrics::Metric;
 use farwrite_boxes::{Backpressure, Middlebox, Secret};
-use farwrite_bridge::{
-    Bridge, BridgeConfig, BridgeError, BridgeReport, Forward, gain_no_privileges,
-};
+use farwrite_bridge::{Bridge, BridgeConfig, BridgeError, BridgeReport, gain_no_privileges};
 use farwrite_http::Address;
 use farwrite_transfer::Cancel;
 use farwrite_units::parse::{parse_count, parse_duration, parse_rtt};
@@ -73,6 +71,13 @@ struct BridgeArgs {
     /// End after this long: 1ms to 1 day
     #[arg(long = "for", value_name = "TIME", value_parser = parse_duration)]
     duration: Option<Duration>,
+    /// File with the key that all boxes share; without it, the key is taken from the environment
+    /// variable FARWRITE_PSK
+    #[arg(long, value_name = "FILE")]
+    psk_file: Option<PathBuf>,
+    /// Work without a key: anybody who can send packets to the box can then forge its messages
+    #[arg(long, conflicts_with = "psk_file")]
+    no_key: bool,
 }
 
 /// The limits that both kinds of boxes have.
@@ -88,35 +93,6 @@ struct LimitArgs {
     #[arg(long, value_name = "CONNECTIONS", default_value_t = 2048,
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     connections: u32,
-}
-
-/// The key that boxes share.
-#[derive(Debug, Args)]
-#[expect(clippy::doc_markdown, reason = "shown as help")]
-struct KeyArgs {
-    /// File with the key that all boxes share; without it, the key is taken from the environment
-    /// variable FARWRITE_PSK
-    #[arg(long, value_name = "FILE")]
-    psk_file: Option<PathBuf>,
-    /// Work without a key: anybody who can send packets to the box can then forge its messages
-    #[arg(long, conflicts_with = "psk_file")]
-    no_key: bool,
-}
-
-impl KeyArgs {
-    /// Derives the key for a purpose; `None` if the user selected no key.
-    fn derive(&self, purpose: &str) -> Result<Option<Secret>, Failure> {
-        if self.no_key {
-            return Ok(None);
-        }
-        // Signals still end the program here.
-        let psk = key::find(self.psk_file.as_deref(), &Cancel::default())?.ok_or_else(|| {
-            let what = "no key: give --psk-file with a key of `farwrite keygen`, the same at all \
-                        boxes, or --no-key";
-            Failure::new(Exit::Usage, what)
-        })?;
-        Ok(Some(psk.derive(purpose).into()))
-    }
 }
 
 /// A number that increases with each start: nanoseconds since 1970, until the year 2554.
@@ -139,6 +115,20 @@ fn parse_every(text: &str) -> Result<Duration, String> {
 }
 
 impl BridgeArgs {
+    /// Derives the key that boxes share for a purpose; `None` if the user selected no key.
+    fn key(&self, purpose: &str) -> Result<Option<Secret>, Failure> {
+        if self.no_key {
+            return Ok(None);
+        }
+        // Signals still end the program here.
+        let psk = key::find(self.psk_file.as_deref(), &Cancel::default())?.ok_or_else(|| {
+            let what = "no key: give --psk-file with a key of `farwrite keygen`, the same at all \
+                        boxes, or --no-key";
+            Failure::new(Exit::Usage, what)
+        })?;
+        Ok(Some(psk.derive(purpose).into()))
+    }
+
     /// Estimate of the bytes that queue up at the far interface: a pause or a mark takes effect late,
     /// so twice as many as it starts at.
     fn longest_queue_bytes(&self) -> u64 {
@@ -174,15 +164,6 @@ trait Shown: Middlebox<Counters: Clone + Default + Send> + Send + 'static {
     const COLUMNS: &'static [&'static str];
 
     fn shown(counters: &Self::Counters) -> Vec<Metric>;
-}
-
-impl Shown for Forward {
-    const NAME: &'static str = "forward";
-    const COLUMNS: &'static [&'static str] = &[];
-
-    fn shown((): &()) -> Vec<Metric> {
-        Vec::new()
-    }
 }
 
 /// Carries frames until Ctrl-C, until the time has elapsed, or until an interface disappears.
@@ -334,6 +315,7 @@ impl Live {
 mod tests {
     use farwrite_boxes::lowar::Lowar;
     use farwrite_boxes::netrt::NetRt;
+    use farwrite_bridge::Forward;
 
     use super::*;
 

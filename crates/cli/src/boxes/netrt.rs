@@ -5,15 +5,13 @@ use std::time::Duration;
 
 use clap::Args;
 use farwrite_boxes::Middlebox as _;
-use farwrite_boxes::netrt::{Config, Counters, NetRt};
+use farwrite_boxes::netrt::{Config, NetRt};
 use farwrite_units::parse::{parse_count, parse_delay, parse_rate, parse_rtt};
 use farwrite_units::show::{Bytes, Time};
 
-use super::counters::of_netrt;
-use super::{BridgeArgs, KeyArgs, LimitArgs, Shown, boot, carry, parse_hold};
+use super::{BridgeArgs, LimitArgs, boot, carry, parse_hold};
 use crate::console::Console;
 use crate::exit::{Exit, Failure};
-use farwrite::metrics::Metric;
 
 /// The purpose for which the key of boxes is derived from the pre-shared key.
 const KEY_PURPOSE: &str = "farwrite 2026 NetRT boxes";
@@ -44,8 +42,6 @@ and limits of boxes.";
 pub(crate) struct NetRtArgs {
     #[command(flatten)]
     bridge: BridgeArgs,
-    #[command(flatten)]
-    key: KeyArgs,
     /// The rate of the far interface: 8kbit to 100Gbit
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     rate: u64,
@@ -101,7 +97,7 @@ impl NetRtArgs {
         let queue_bytes = self.bridge.longest_queue_bytes();
         let mut config = Config::new(self.rate, ns(self.rtt)).with_queue(queue_bytes);
         config.pause_priority = Some(self.bridge.pause);
-        config.key = self.key.derive(KEY_PURPOSE)?;
+        config.key = self.bridge.key(KEY_PURPOSE)?;
         config.bitmap_bits = self.bitmap;
         config.max_held = self.limits.held as usize;
         config.max_connections = self.limits.connections as usize;
@@ -128,16 +124,6 @@ impl NetRtArgs {
             return Err(Failure::new(Exit::Usage, what));
         }
         Ok(config)
-    }
-}
-
-impl Shown for NetRt {
-    const NAME: &'static str = "netrt";
-    const COLUMNS: &'static [&'static str] =
-        &["requests_sent", "repeated", "recovered", "given_up"];
-
-    fn shown(counters: &Counters) -> Vec<Metric> {
-        of_netrt(counters)
     }
 }
 
