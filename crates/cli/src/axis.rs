@@ -4,17 +4,22 @@ use std::time::Duration;
 
 use crate::svg::{LINE, Px, Svg};
 
+/// The measures of a picture with time axes, in pixels.
+pub(crate) const WIDTH: u32 = 960;
+pub(crate) const LEFT: u32 = 84;
+pub(crate) const PLOT_WIDTH: u32 = 852;
+/// The space for the labels of an axis.
+pub(crate) const FOOTER: u32 = 56;
+
 /// A time axis that begins with 0 at the left.
 pub(crate) struct Axis {
     /// The time at its end, in seconds.
     pub(crate) span_s: f64,
-    /// Its width in pixels.
-    pub(crate) width: u32,
 }
 
 impl Axis {
     pub(crate) fn x(&self, time: Duration) -> f64 {
-        time.as_secs_f64() / self.span_s * f64::from(self.width)
+        time.as_secs_f64() / self.span_s * f64::from(PLOT_WIDTH)
     }
 
     /// Writes ticks below a plot of this height. With a label of the axis, they have their times.
@@ -31,7 +36,7 @@ impl Axis {
             }
         }
         if let Some(label) = label {
-            svg.axis_label(self.width / 2, bottom + 42, label);
+            svg.axis_label(PLOT_WIDTH / 2, bottom + 42, label);
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use farwrite::SchemeName;
 use farwrite_codes::Kind;
 
-use crate::axis::Axis;
+use crate::axis::{Axis, FOOTER, LEFT, PLOT_WIDTH, WIDTH};
 
 use super::fill::Fill;
 use super::report::Row;
@@ -15,14 +15,10 @@ use crate::svg::{GREY, LINE, Svg};
 use farwrite_units::show::{Bytes, Percent, Rate, Time, real};
 
 /// The measures of the picture, in pixels.
-const WIDTH: u32 = 960;
-const LEFT: u32 = 84;
-const PLOT_WIDTH: u32 = 852;
 const PLOT_HEIGHT: u32 = 132;
 const HEADER: u32 = 126;
-/// The distance from one panel to the next, and below the last one.
+/// The distance from one panel to the next.
 const GAP: u32 = 42;
-const FOOTER: u32 = 56;
 /// The widest time step that is drawn.
 const COLUMN: u32 = 2;
 
@@ -54,15 +50,10 @@ pub(crate) fn draw(scenario: &Scenario, runs: &[Run]) -> String {
     let height = HEADER + panels * (PLOT_HEIGHT + GAP) - GAP + FOOTER;
     let mut svg = Svg::begin((WIDTH, height), "How a message fills with each scheme");
     write_header(&mut svg, scenario);
-    let longest = runs.iter().map(|run| run.times.completion).max();
-    let span_s = longest
-        .unwrap_or_default()
-        .max(scenario.ideal())
-        .as_secs_f64()
-        * 1.04;
+    let times = runs.iter().map(|run| run.times.completion);
+    let longest = times.fold(scenario.ideal(), Duration::max);
     let axis = Axis {
-        span_s,
-        width: PLOT_WIDTH,
+        span_s: longest.as_secs_f64() * 1.04,
     };
     for (run, i) in runs.iter().zip(0..) {
         let top = HEADER + i * (PLOT_HEIGHT + GAP);

@@ -7,18 +7,14 @@ use farwrite_experiment::{Depths, Flow, FlowEnd, FlowOutcome, Outcome};
 use farwrite_net::{NodeId, Topology};
 use farwrite_units::show::{Bytes, Time, real};
 
-use crate::axis::Axis;
+use crate::axis::{Axis, FOOTER, LEFT, PLOT_WIDTH, WIDTH};
 use crate::svg::{GREY, Px, Svg, escaped};
 
 /// The measures of the picture, in pixels.
-const WIDTH: u32 = 960;
-const LEFT: u32 = 84;
-const PLOT_WIDTH: u32 = 852;
 const HEADER: u32 = 108;
 const FLOWS_HEIGHT: u32 = 320;
 const QUEUE_HEIGHT: u32 = 54;
 const GAP: u32 = 30;
-const FOOTER: u32 = 56;
 /// The maximum number of flows that are drawn one by one. For more flows, the picture shows how
 /// many are in progress.
 const MAX_BARS: usize = 160;
@@ -48,11 +44,9 @@ pub(super) fn draw(plan: &Plan, case: &CaseOutcome) -> Option<String> {
     let height = HEADER + FLOWS_HEIGHT + panels * (QUEUE_HEIGHT + GAP) + FOOTER;
     let mut svg = Svg::begin((WIDTH, height), "Flows and queues over time");
     write_header(&mut svg, plan, case, outcome);
-    let axis = Axis {
-        span_s: (real(outcome.end_ns.saturating_sub(outcome.depths.start_ns)) * 1e-9 * 1.02)
-            .max(1e-9),
-        width: PLOT_WIDTH,
-    };
+    let span_ns = outcome.end_ns.saturating_sub(outcome.depths.start_ns);
+    let span_s = (real(span_ns) * 1e-9 * 1.02).max(1e-9);
+    let axis = Axis { span_s };
     svg.group("flows", (LEFT, HEADER), |svg| {
         write_flows(svg, &case.flows, outcome, &axis);
         axis.write_ticks(svg, FLOWS_HEIGHT, panels.eq(&0).then_some(TIME));

@@ -6,20 +6,16 @@ use farwrite_units::show::{real, whole};
 
 use super::read::{Kind, Mark, Number, Run, Side};
 use super::waits::shown;
-use crate::axis::Axis;
+use crate::axis::{Axis, FOOTER, LEFT, PLOT_WIDTH, WIDTH};
 use crate::svg::{GREY, LINE, Svg, escaped};
 
 /// The maximum number of panels in a picture.
 pub(super) const MOST_PANELS: usize = 8;
 
 /// The measures of the picture, in pixels.
-const WIDTH: u32 = 960;
-const LEFT: u32 = 84;
-const PLOT_WIDTH: u32 = 852;
 const PLOT_HEIGHT: u32 = 260;
 const TOP: u32 = 56;
 const TITLE: u32 = 44;
-const FOOTER: u32 = 56;
 /// The rows of a panel: each is half a pixel high.
 const ROWS: usize = PLOT_HEIGHT as usize * 2;
 
@@ -85,12 +81,11 @@ impl<'a> Panel<'a> {
             places.insert(*of, place);
         }
         let span_s = ((run.end_ms - run.start_ms) * 1e-3 * 1.02).max(1e-9);
-        let width = PLOT_WIDTH;
         Self {
             run,
             places,
             chunks: chunks.max(1.0),
-            axis: Axis { span_s, width },
+            axis: Axis { span_s },
         }
     }
 
