@@ -26,6 +26,11 @@ pub(crate) fn lay_out<const COLUMNS: usize>(rows: &[[String; COLUMNS]], left: us
     text
 }
 
+/// A cell of CSV with text.
+pub(crate) fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('"', "\"\""))
+}
+
 /// A cell, which is empty without a value.
 pub(crate) fn cell(value: Option<impl ToString>) -> String {
     value.map_or_else(String::new, |value| value.to_string())

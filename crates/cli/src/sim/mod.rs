@@ -165,11 +165,9 @@ fn warn_of_deadlocks(plan: &Plan, cases: &[CaseOutcome], console: &Console) {
     let (Ok(outcome), Ok(parts)) = (&first.outcome, plan.parts(&first.case)) else {
         return;
     };
-    let nodes = parts.topology.nodes();
-    let ports = outcome.deadlock.iter().map(|&(node, port)| {
-        let to = picture::peer(&parts.topology, node, port).unwrap_or_default();
-        format!("{} to {to}", nodes[node.0 as usize].name)
-    });
+    let links = series::Links::of(&parts.topology);
+    let stopped = outcome.deadlock.iter();
+    let ports = stopped.filter_map(|&(node, port)| Some(links.get(node, port)?.names.join(" to ")));
     console.warn(format!(
         "{} ended in a deadlock: switches have stopped each other by PFC, in run {} at the ports {}",
         Count(1 + found.count() as u64, "run"),

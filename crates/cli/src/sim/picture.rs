@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use farwrite_experiment::plan::{CaseOutcome, Plan};
 use farwrite_experiment::{Depths, Flow, FlowEnd, FlowOutcome, Outcome};
-use farwrite_net::{NodeId, Topology};
 use farwrite_units::show::{Bytes, Time, real};
 
+use super::series::Links;
 use crate::axis::{Axis, FOOTER, LEFT, PLOT_WIDTH, WIDTH};
 use crate::svg::{GREY, Px, Svg, escaped};
 
@@ -39,6 +39,7 @@ const EMPTY: &str = "#f6f8fa";
 pub(super) fn draw(plan: &Plan, case: &CaseOutcome) -> Option<String> {
     let outcome = case.outcome.as_ref().ok()?;
     let topology = &plan.parts(&case.case).ok()?.topology;
+    let links = Links::of(topology);
     let queues = deepest(&outcome.depths);
     let panels = u32::try_from(queues.len()).unwrap_or(0);
     let height = HEADER + FLOWS_HEIGHT + panels * (QUEUE_HEIGHT + GAP) + FOOTER;
@@ -58,7 +59,7 @@ pub(super) fn draw(plan: &Plan, case: &CaseOutcome) -> Option<String> {
     for (number, at) in (0..).zip(&queues) {
         let top = HEADER + FLOWS_HEIGHT + GAP + number * (QUEUE_HEIGHT + GAP);
         svg.group("queue", (LEFT, top), |svg| {
-            write_queue(svg, &outcome.depths, *at, topology, (&axis, peak));
+            write_queue(svg, &outcome.depths, *at, &links, (&axis, peak));
             let is_last = number + 1 == panels;
             axis.write_ticks(svg, QUEUE_HEIGHT, is_last.then_some(TIME));
         });
@@ -170,13 +171,13 @@ fn write_queue(
     svg: &mut Svg,
     depths: &Depths,
     at: usize,
-    topology: &Topology,
+    links: &Links<'_>,
     (axis, peak): (&Axis, u64),
 ) {
     let port = &depths.ports[at];
     let most = Bytes(port.bytes.iter().max().copied().unwrap_or(0));
-    let from = escaped(&topology.nodes()[port.node.0 as usize].name);
-    let to = escaped(&peer(topology, port.node, port.port).unwrap_or_default());
+    let link = links.get(port.node, port.port);
+    let [from, to] = link.map_or(["", ""], |link| link.names).map(escaped);
     writeln!(
         svg,
         r#"<text y="-5">queue of {from} to {to}: at most {most}</text>"#
@@ -232,15 +233,4 @@ fn deepest(depths: &Depths) -> Vec<usize> {
     ports.sort_by_key(|at| std::cmp::Reverse(most(at)));
     ports.truncate(QUEUES);
     ports
-}
-
-/// The name of the node at the other end of a port's cable.
-pub(super) fn peer(topology: &Topology, node: NodeId, port: usize) -> Option<String> {
-    let mut cables = topology
-        .cables()
-        .iter()
-        .filter(|cable| cable.ends.contains(&node));
-    let ends = cables.nth(port)?.ends;
-    let other = ends.into_iter().find(|end| *end != node)?;
-    Some(topology.nodes()[other.0 as usize].name.clone())
 }

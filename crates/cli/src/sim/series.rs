@@ -6,39 +6,44 @@ use farwrite_experiment::{Depths, FlowSample, LinkSample, Series, SeriesEvent};
 use farwrite_net::{NodeId, Topology};
 use farwrite_units::show::real;
 
+use crate::table::quoted;
+
 /// A port of a topology.
-pub(super) struct Link {
+pub(super) struct Link<'a> {
     /// The nodes that send and receive.
-    ends: [NodeId; 2],
+    pub(super) names: [&'a str; 2],
     pub(super) rate_bps: u64,
 }
 
-impl Link {
-    pub(super) fn names<'a>(&self, topology: &'a Topology) -> [&'a str; 2] {
-        self.ends
-            .map(|node| topology.nodes()[node.0 as usize].name.as_str())
-    }
-
+impl Link<'_> {
     /// The names as two cells.
-    fn quoted(&self, topology: &Topology) -> String {
-        let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
-        self.names(topology).map(quoted).join(",")
+    fn cells(&self) -> String {
+        self.names.map(quoted).join(",")
     }
 }
 
 /// The ports of each node.
-pub(super) fn links(topology: &Topology) -> Vec<Vec<Link>> {
-    let mut links: Vec<Vec<Link>> = topology.nodes().iter().map(|_| Vec::new()).collect();
-    for cable in topology.cables() {
-        let [a, b] = cable.ends;
-        for (from, to) in [(a, b), (b, a)] {
-            links[from.0 as usize].push(Link {
-                ends: [from, to],
-                rate_bps: cable.seen_from(from).rate_bps,
-            });
+pub(super) struct Links<'a>(Vec<Vec<Link<'a>>>);
+
+impl<'a> Links<'a> {
+    pub(super) fn of(topology: &'a Topology) -> Self {
+        let nodes = topology.nodes();
+        let mut links: Vec<Vec<_>> = nodes.iter().map(|_| Vec::new()).collect();
+        for cable in topology.cables() {
+            let [a, b] = cable.ends;
+            for (from, to) in [(a, b), (b, a)] {
+                links[from.0 as usize].push(Link {
+                    names: [from, to].map(|node| nodes[node.0 as usize].name.as_str()),
+                    rate_bps: cable.seen_from(from).rate_bps,
+                });
+            }
         }
+        Self(links)
     }
-    links
+
+    pub(super) fn get(&self, node: NodeId, port: usize) -> Option<&Link<'a>> {
+        self.0.get(node.0 as usize)?.get(port)
+    }
 }
 
 /// One row per port and sample. Samples without bytes in the queue or on the cable, and without PFC, have none.
@@ -52,15 +57,12 @@ pub(super) fn write_links(
         file,
         "time_ns,from,to,queue_bytes,use,sent_bytes,pfc_frames,pfc_stopped_ns"
     )?;
-    let links = links(topology);
+    let links = Links::of(topology);
     for of_port in &series.links {
-        let link = links
-            .get(of_port.node.0 as usize)
-            .and_then(|of_node| of_node.get(of_port.port));
-        let Some(link) = link else {
+        let Some(link) = links.get(of_port.node, of_port.port) else {
             continue;
         };
-        let names = link.quoted(topology);
+        let names = link.cells();
         let mut before = LinkSample::default();
         for (&sample, (time_ns, _)) in of_port.samples.iter().zip(depths.by_time()) {
             let idle = LinkSample {
@@ -89,14 +91,13 @@ pub(super) fn write_events(
     topology: &Topology,
 ) -> io::Result<()> {
     writeln!(file, "time_ns,event,from,to,priority,flow")?;
-    let links = links(topology);
+    let links = Links::of(topology);
     for event in &series.events {
         match *event {
             SeriesEvent::Notification { at_ns, flow } => writeln!(file, "{at_ns},cnp,,,,{flow}")?,
             SeriesEvent::Pause(pause) => {
-                let of_node = links.get(pause.node.0 as usize);
-                let link = of_node.and_then(|of_node| of_node.get(usize::from(pause.port)));
-                let names = link.map_or_else(|| ",".to_owned(), |link| link.quoted(topology));
+                let link = links.get(pause.node, usize::from(pause.port));
+                let names = link.map_or_else(|| ",".to_owned(), Link::cells);
                 let name = match pause.stops {
                     true => "pause",
                     false => "resume",

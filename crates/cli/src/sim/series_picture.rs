@@ -7,7 +7,7 @@ use farwrite_net::Topology;
 use farwrite_units::show::real;
 
 use super::completion::{COLOURS, style};
-use super::series::links;
+use super::series::Links;
 use crate::chart::{Chart, Scale, WIDTH, height_with_legend, write_legend};
 use crate::svg::Svg;
 
@@ -104,7 +104,7 @@ impl Steps {
         unit: impl Fn(u64) -> f64,
         sum: fn(&LinkSample) -> u64,
     ) -> (Vec<Line>, usize) {
-        let names = links(topology);
+        let links = Links::of(topology);
         let totals = series
             .links
             .iter()
@@ -112,10 +112,10 @@ impl Steps {
         let (most, others) = most(totals);
         let lines = most.into_iter().filter_map(|at| {
             let link = &series.links[at];
-            let named = names.get(link.node.0 as usize)?.get(link.port)?;
+            let named = links.get(link.node, link.port)?;
             let sums = link.samples.iter().map(sum).enumerate();
             Some(Line {
-                name: named.names(topology).join(" to "),
+                name: named.names.join(" to "),
                 values: self.growth(sums, unit(named.rate_bps)),
             })
         });

@@ -10,7 +10,7 @@ use farwrite_experiment::{EndedBy, Flow, FlowOutcome};
 
 use super::compare::{Comparison, ratio};
 use super::report::{Key, Report, Run, Setting, SizeClass};
-use crate::table::{cell, decimals};
+use crate::table::{cell, decimals, quoted};
 
 const KEY: &str = "topology,workload,switch,transport,loss";
 
@@ -223,7 +223,6 @@ fn flow_cells(flow: &Flow, outcome: &FlowOutcome, end_ns: u64) -> String {
 }
 
 fn key(key: &Key) -> String {
-    let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
     format!("{},{}", key.names().map(quoted).join(","), cell(key.loss))
 }
 
