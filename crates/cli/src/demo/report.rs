@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use farwrite::fabric::udp::SocketConfig;
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::scenario::{Scenario, loopback};
 use super::transfer::{Run, Times};
@@ -15,18 +15,13 @@ use farwrite_units::Burst;
 use farwrite_units::show::{Bytes, Percent, Rate, Time, real};
 
 /// The result of the demo, as JSON.
-pub(crate) fn json(
-    scenario: &Scenario,
-    runs: &[Run],
-    strain: &Overload,
-    picture: &Path,
-) -> serde_json::Value {
+pub(crate) fn json(scenario: &Scenario, runs: &[Run], strain: &Overload, picture: &Path) -> Value {
     let (burst_packets, burst_s) = match scenario.link.burst {
         None => (None, None),
         Some(Burst::Losses(packets)) => (Some(packets), None),
         Some(Burst::Time(time)) => (None, Some(time.as_secs_f64())),
     };
-    let runs: Vec<_> = runs.iter().map(|run| Row::new(scenario, run)).collect();
+    let runs: Vec<_> = runs.iter().map(|run| of_run(scenario, run)).collect();
     json!({
         "size_bytes": scenario.size_bytes,
         "wire_bytes": scenario.wire_bytes(),
@@ -46,41 +41,17 @@ pub(crate) fn json(
     })
 }
 
-/// The result of one scheme.
-#[derive(Debug, Serialize)]
+/// The figures of a run in the table, the picture and the progress.
 pub(crate) struct Row {
-    pub(crate) scheme: String,
-    /// Whether every byte was compared. A run that fails this check is not a result.
-    verified: bool,
-    /// The time from the first chunk to the final ACK, at the sender.
-    pub(crate) completion_s: f64,
     /// The completion time divided by the ideal time.
     pub(crate) ratio: f64,
     /// The share of sent chunks that had been sent before.
     pub(crate) retransmitted_share: f64,
-    /// The share of sent chunks that were parity.
-    parity_share: f64,
+    parity_chunks: u64,
     /// The parity over the data.
     pub(crate) parity_overhead: f64,
     /// Bits of the message per second of the completion time.
     pub(crate) goodput_bps: f64,
-    sent_chunks: u64,
-    retransmitted_chunks: u64,
-    parity_chunks: u64,
-    /// The number of chunks that the receiver computed from other chunks and parity.
-    rebuilt_chunks: u64,
-    timeouts: u64,
-    /// The number of packets that the link lost on the forward path, as configured.
-    lost_packets: u64,
-    duplicate_packets: u64,
-    /// The loss on the forward path that the receiver reported to the sender.
-    send_loss: Option<PathLoss>,
-    /// The loss on the forward path that the receiver measured.
-    receive_loss: Option<PathLoss>,
-    /// The share of its pace that the sender reached while it always had data to send.
-    pace_share: f64,
-    /// The round trip that the sender measured at the end.
-    measured_rtt_s: f64,
 }
 
 impl Row {
@@ -91,28 +62,42 @@ impl Row {
         let fresh_chunks = sender.sent_chunks - sender.retransmitted_chunks;
         let parity_chunks = fresh_chunks.saturating_sub(scenario.chunks());
         Self {
-            scheme: run.scheme.to_string(),
-            verified: true,
-            completion_s,
             ratio: completion_s / scenario.ideal().as_secs_f64(),
             retransmitted_share: real(sender.retransmitted_chunks)
                 / real(sender.sent_chunks.max(1)),
-            parity_share: real(parity_chunks) / real(sender.sent_chunks.max(1)),
+            parity_chunks,
             parity_overhead: real(parity_chunks) / real(scenario.chunks().max(1)),
             goodput_bps: real(scenario.size_bytes) * 8.0 / completion_s,
-            sent_chunks: sender.sent_chunks,
-            retransmitted_chunks: sender.retransmitted_chunks,
-            parity_chunks,
-            rebuilt_chunks: run.receiver.rebuilt_chunks,
-            timeouts: sender.timeouts,
-            lost_packets: run.emulator.forward.link.lost,
-            duplicate_packets: run.receiver.duplicate_packets,
-            send_loss: PathLoss::of(&run.sender.send_loss),
-            receive_loss: PathLoss::of(&run.receiver.receive_loss),
-            pace_share: scenario.pace_share(run.times.first_pass_chunks, run.times.first_pass),
-            measured_rtt_s: Duration::from_nanos(run.sender.rtt_ns).as_secs_f64(),
         }
     }
+}
+
+/// The result of one scheme; `docs/json.md` describes it.
+fn of_run(scenario: &Scenario, run: &Run) -> Value {
+    let row = Row::new(scenario, run);
+    let sender = run.sender.sender;
+    json!({
+        "scheme": run.scheme.to_string(),
+        // A run that fails this check is not a result.
+        "verified": true,
+        "completion_s": run.times.completion.as_secs_f64(),
+        "ratio": row.ratio,
+        "retransmitted_share": row.retransmitted_share,
+        "parity_share": real(row.parity_chunks) / real(sender.sent_chunks.max(1)),
+        "parity_overhead": row.parity_overhead,
+        "goodput_bps": row.goodput_bps,
+        "sent_chunks": sender.sent_chunks,
+        "retransmitted_chunks": sender.retransmitted_chunks,
+        "parity_chunks": row.parity_chunks,
+        "rebuilt_chunks": run.receiver.rebuilt_chunks,
+        "timeouts": sender.timeouts,
+        "lost_packets": run.emulator.forward.link.lost,
+        "duplicate_packets": run.receiver.duplicate_packets,
+        "send_loss": PathLoss::of(&run.sender.send_loss),
+        "receive_loss": PathLoss::of(&run.receiver.receive_loss),
+        "pace_share": scenario.pace_share(run.times.first_pass_chunks, run.times.first_pass),
+        "measured_rtt_s": Duration::from_nanos(run.sender.rtt_ns).as_secs_f64(),
+    })
 }
 
 /// Whether this machine kept up with the emulated link, for all runs together.
@@ -176,23 +161,6 @@ impl Overload {
         real(self.late_packets) / real(self.packets.max(1))
     }
 
-    fn lines(&self) -> [String; 2] {
-        [
-            format!(
-                "the sender kept {} of its pace; full sockets dropped {} packets, the link's queue {}",
-                Percent(self.pace_share),
-                self.socket_drops,
-                self.queue_drops
-            ),
-            format!(
-                "{} of {} packets left the link over 1 ms late, {} at worst",
-                self.late_packets,
-                self.packets,
-                Time(Duration::from_secs_f64(self.worst_lateness_s))
-            ),
-        ]
-    }
-
     /// A warning if the machine affects the result.
     pub(crate) fn warning(&self, scenario: &Scenario) -> Option<String> {
         if self.held {
@@ -245,8 +213,16 @@ const UNKNOWN: &str = "not measured";
 
 /// Describes the results of the machine and the schemes.
 pub(crate) fn results(scenario: &Scenario, runs: &[Run], strain: &Overload) -> String {
-    let [first, second] = strain.lines();
-    let mut text = format!("\n  machine   {first}\n            {second}\n\n");
+    let mut text = format!(
+        "\n  machine   the sender kept {} of its pace; full sockets dropped {} packets, the link's queue {}\n\
+         \x20           {} of {} packets left the link over 1 ms late, {} at worst\n\n",
+        Percent(strain.pace_share),
+        strain.socket_drops,
+        strain.queue_drops,
+        strain.late_packets,
+        strain.packets,
+        Time(Duration::from_secs_f64(strain.worst_lateness_s))
+    );
     let head = [
         "scheme",
         "time",
@@ -260,10 +236,10 @@ pub(crate) fn results(scenario: &Scenario, runs: &[Run], strain: &Overload) -> S
     let mut cells = vec![head.map(str::to_owned)];
     for run in runs {
         let row = Row::new(scenario, run);
-        let loss = row.receive_loss.as_ref();
+        let loss = PathLoss::of(&run.receiver.receive_loss);
         let loss = loss.map(|loss| loss.share().to_string());
         cells.push([
-            row.scheme,
+            run.scheme.to_string(),
             Time(run.times.completion).to_string(),
             format!("{:.2}", row.ratio),
             loss.unwrap_or_else(|| UNKNOWN.to_owned()),
