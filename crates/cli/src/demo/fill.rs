@@ -8,22 +8,13 @@ use farwrite::{ChunkBitmap, RecvHandle};
 /// The maximum number of rows for the chunks of a transfer.
 pub(crate) const ROWS: u64 = 90;
 
-/// The chunks that had arrived at one moment.
-#[derive(Clone, Debug)]
-pub(crate) struct Sample {
-    /// The time since the first chunk was sent.
-    pub(crate) at: Duration,
-    /// By row: the number of chunks that had arrived.
-    pub(crate) arrived: Vec<u32>,
-}
-
 /// How a transfer fills over time.
 #[derive(Clone, Debug)]
 pub(crate) struct Fill {
     /// The number of chunks in each row, in the order of the message.
     pub(crate) rows: Vec<u32>,
-    /// The samples in the order of time.
-    pub(crate) samples: Vec<Sample>,
+    /// The times since the first chunk was sent, and by row, the number of chunks that had arrived.
+    pub(crate) samples: Vec<(Duration, Vec<u32>)>,
 }
 
 /// Reads bitmaps repeatedly, without any call to the endpoint that fills them.
@@ -60,15 +51,13 @@ impl Sampler {
 
     /// The samples, with times relative to `start`.
     pub(crate) fn finish(self, start: Instant) -> Fill {
-        let sample = |(at, arrived): (Instant, Vec<u32>)| Sample {
-            at: at.saturating_duration_since(start),
-            arrived,
-        };
+        let since_start =
+            |(at, arrived): (Instant, Vec<u32>)| (at.saturating_duration_since(start), arrived);
         let chunks =
             |row: &Vec<(usize, Range<u32>)>| row.iter().map(|(_, run)| run.end - run.start).sum();
         Fill {
             rows: self.rows.iter().map(chunks).collect(),
-            samples: self.taken.into_iter().map(sample).collect(),
+            samples: self.taken.into_iter().map(since_start).collect(),
         }
     }
 }

@@ -201,10 +201,10 @@ struct Column<'a> {
 fn columns<'a>(axis: &Axis, fill: &'a Fill, completion: Duration) -> Vec<Column<'a>> {
     let end = axis.x(completion);
     let mut columns: Vec<Column<'a>> = Vec::new();
-    for sample in &fill.samples {
-        let x = axis.x(sample.at).min(end);
+    for (at, arrived) in &fill.samples {
+        let x = axis.x(*at).min(end);
         match columns.last_mut() {
-            Some(last) if x - last.left < f64::from(COLUMN) => last.arrived = &sample.arrived,
+            Some(last) if x - last.left < f64::from(COLUMN) => last.arrived = arrived,
             last => {
                 if let Some(last) = last {
                     last.right = x;
@@ -212,7 +212,7 @@ fn columns<'a>(axis: &Axis, fill: &'a Fill, completion: Duration) -> Vec<Column<
                 columns.push(Column {
                     left: x,
                     right: end,
-                    arrived: &sample.arrived,
+                    arrived,
                 });
             }
         }
