@@ -17,39 +17,28 @@ const PLOT_HEIGHT: u32 = 298;
 const LEGEND_LINE: u32 = 20;
 
 /// The scale of an axis, without a value at or below 0 if it is logarithmic.
-#[derive(Clone, Debug)]
-pub(crate) struct Scale {
-    range: Range<f64>,
-    is_log: bool,
+pub(crate) enum Scale {
+    Linear(Range<f64>),
+    Log(Range<f64>),
 }
 
 impl Scale {
-    pub(crate) fn linear(range: Range<f64>) -> Self {
-        Self {
-            range,
-            is_log: false,
-        }
-    }
-
-    pub(crate) fn log(range: Range<f64>) -> Self {
-        Self {
-            range,
-            is_log: true,
-        }
-    }
-
     /// The share of the axis before a value.
     fn share(&self, value: f64) -> f64 {
-        let place = |value: f64| if self.is_log { value.log10() } else { value };
-        let [start, end] = [self.range.start, self.range.end].map(place);
-        (place(value) - start) / (end - start)
+        let (range, place): (_, fn(f64) -> f64) = match self {
+            Self::Linear(range) => (range, |value| value),
+            Self::Log(range) => (range, f64::log10),
+        };
+        let [start, end, value] = [range.start, range.end, value].map(place);
+        (value - start) / (end - start)
     }
 
     /// Round values on the axis. A logarithmic axis of more than two powers of ten shows only these.
     fn ticks(&self) -> Vec<f64> {
-        let Range { start, end } = self.range;
+        let (Self::Linear(range) | Self::Log(range)) = self;
+        let &Range { start, end } = range;
         let mut ticks = Vec::new();
-        if self.is_log {
+        if let Self::Log(_) = self {
             let factors: &[f64] = match end / start > 100.0 {
                 true => &[1.0],
                 false => &[1.0, 2.0, 5.0],
@@ -67,7 +56,7 @@ impl Scale {
                 count += 1.0;
             }
         }
-        ticks.retain(|tick| self.range.contains(tick));
+        ticks.retain(|tick| range.contains(tick));
         ticks
     }
 }
@@ -188,10 +177,10 @@ mod tests {
     fn ticks_are_round_and_on_the_axis() {
         let texts =
             |scale: Scale| -> Vec<String> { scale.ticks().into_iter().map(number).collect() };
-        assert_eq!(texts(Scale::log(1.5..30.0)), ["2", "5", "10", "20"]);
-        assert_eq!(texts(Scale::log(9.0..2e9))[..2], ["10", "100"]);
-        assert_eq!(texts(Scale::log(9.0..2e9)).last().unwrap(), "1e9");
-        let shares = texts(Scale::linear(0.0..1.02));
+        assert_eq!(texts(Scale::Log(1.5..30.0)), ["2", "5", "10", "20"]);
+        assert_eq!(texts(Scale::Log(9.0..2e9))[..2], ["10", "100"]);
+        assert_eq!(texts(Scale::Log(9.0..2e9)).last().unwrap(), "1e9");
+        let shares = texts(Scale::Linear(0.0..1.02));
         assert_eq!((shares.len(), &*shares[0], &*shares[5]), (6, "0", "1"));
     }
 }

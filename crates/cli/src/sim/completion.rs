@@ -125,8 +125,8 @@ fn write_distributions(
         caption: "Share of flows that are done within a time",
         x_label: "completion time, us (log scale)",
         y_label: "share of flows",
-        x: Scale::log(bounds(times.copied())),
-        y: Scale::linear(0.0..1.02),
+        x: Scale::Log(bounds(times.copied())),
+        y: Scale::Linear(0.0..1.02),
     };
     chart.draw(svg, 0, |svg| {
         let mut legend = Vec::new();
@@ -157,8 +157,8 @@ fn write_slowdowns(svg: &mut Svg, settings: &[Setting]) {
         caption: "Slowdown: mean, p99 (hollow), 95% intervals over seeds",
         x_label: "messages of up to this number of bytes (log scale)",
         y_label: "slowdown (log scale)",
-        x: Scale::log(bounds(classes().map(up_to))),
-        y: Scale::log(bounds(values)),
+        x: Scale::Log(bounds(classes().map(up_to))),
+        y: Scale::Log(bounds(values)),
     };
     let means: fn(&SizeClass) -> Interval = |class| class.slowdown_mean;
     let p99s: fn(&SizeClass) -> Interval = |class| class.slowdown_p99;

@@ -192,8 +192,8 @@ impl Panel {
             caption: self.caption,
             x_label,
             y_label: self.y_label,
-            x: Scale::linear(0.0..1.02 * steps.span_s() / unit_s),
-            y: Scale::linear(0.0..1.05 * peak),
+            x: Scale::Linear(0.0..1.02 * steps.span_s() / unit_s),
+            y: Scale::Linear(0.0..1.05 * peak),
         };
         chart.draw(svg, from_left, |svg| {
             for (line, colour) in self.lines.iter().zip(COLOURS) {
