@@ -7,8 +7,8 @@ mod netrt;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use std::{iter, thread};
 
 use clap::Args;
 use farwrite::metrics::Metric;
@@ -17,7 +17,7 @@ use farwrite_bridge::{Bridge, BridgeConfig, BridgeError, BridgeReport, gain_no_p
 use farwrite_http::Address;
 use farwrite_transfer::Cancel;
 use farwrite_units::parse::{parse_count, parse_duration, parse_rtt};
-use serde_json::Value;
+use serde_json::json;
 
 pub(crate) use lowar::{LowarArgs, run as run_lowar};
 pub(crate) use netrt::{NetRtArgs, run as run_netrt};
@@ -214,20 +214,15 @@ fn carry<B: Shown>(
     supervisor.stopping();
     let (report, result) = bridge.stop();
     let counters = counters::<B>(&report);
-    let rows: Vec<_> = counters.iter().map(row).collect();
+    let mut object = json!({ "seconds": report.elapsed.as_secs_f64() });
+    let mut rows = Vec::new();
+    for counter in &counters {
+        let (name, value) = (counter.name, counter.value);
+        object[name] = value.into();
+        rows.push([name.to_owned(), counter.help.to_owned(), value.to_string()]);
+    }
     console.say(lay_out(&rows, 2));
-    let values = counters.iter().map(|c| (c.name.to_owned(), c.value.into()));
-    let seconds = ("seconds".to_owned(), report.elapsed.as_secs_f64().into());
-    let object: serde_json::Map<String, Value> = iter::once(seconds).chain(values).collect();
     console.end(result.map_err(|error| failure(&error)), &object)
-}
-
-/// A row of the final table.
-fn row(counter: &Metric) -> [String; 3] {
-    let Metric {
-        name, help, value, ..
-    } = counter;
-    [(*name).to_owned(), (*help).to_owned(), value.to_string()]
 }
 
 fn counters<B: Shown>(report: &BridgeReport<B::Counters>) -> Vec<Metric> {
