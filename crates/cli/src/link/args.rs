@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use clap::{ArgGroup, Args};
 use farwrite_emulator::tun::{Namespace, TunEmulatorConfig, TunEnd, TunLinkConfig};
-use farwrite_link::{DeliveryTrace, LinkConfig, Loss, Policer, Reorder, Variation};
+use farwrite_link::{DeliveryTrace, LinkConfig, Loss, Policer, Reorder, Step, Variation};
 use farwrite_units::parse::{parse_bit_errors, parse_duration, parse_loss, parse_rate, parse_rtt};
 use farwrite_units::{Burst, input};
 
-use super::changes::{Back, StepAt, parse_back};
+use super::changes::{Back, parse_back, parse_step};
 use super::losses;
 use super::quantities::{Addresses, Marks, Queue, parse_policer, parse_reorder, parse_variation};
 use crate::exit::{Exit, Failure, OrExit};
@@ -140,8 +140,8 @@ pub(crate) struct LinkArgs {
     /// Change rate, rtt, delay (one way), vary or police at this time after the start, such as
     /// 10s:rate=250Mbit,rtt=80ms; of one direction with a prefix, such as 10s:forward.vary=none or
     /// 10s:back.rate=1Mbit; can be repeated
-    #[arg(long, value_name = "TIME:KEY=VALUE,...")]
-    step: Vec<StepAt>,
+    #[arg(long, value_name = "TIME:KEY=VALUE,...", value_parser = parse_step)]
+    step: Vec<[Step; 2]>,
     /// Pass only single packets (no offloads)
     #[arg(long)]
     no_offload: bool,
@@ -191,7 +191,9 @@ impl LinkArgs {
             self.rate.is_some() || trace.is_some(),
             back_rate.is_some() || back_trace.is_some(),
         ];
-        if self.step.iter().any(|step| step.needs_rates(has_rates)) {
+        let lacks_rate = |(step, has_rate): (&Step, bool)| step.rate_bps.is_some() && !has_rate;
+        let mut steps = self.step.iter();
+        if steps.any(|steps| steps.iter().zip(has_rates).any(lacks_rate)) {
             let what =
                 "--step changes a rate of a direction that has none from the start; give --rate";
             return Err(Failure::new(Exit::Usage, what));
@@ -211,9 +213,9 @@ impl LinkArgs {
         let rtt = forward.delay + backward.delay;
         let back_queue = back.queue.or(self.queue);
         let mut forward = self.path(forward, trace, self.queue, rtt)?;
-        forward.steps = self.step.iter().map(|step| step.forward).collect();
+        forward.steps = self.step.iter().map(|[step, _]| *step).collect();
         let mut backward = self.path(backward, back_trace, back_queue, rtt)?;
-        backward.steps = self.step.iter().map(|step| step.back).collect();
+        backward.steps = self.step.iter().map(|[_, step]| *step).collect();
         Ok(TunEmulatorConfig {
             ends: self.ends()?,
             forward,

@@ -1,7 +1,6 @@
 //! The command-line syntax of what differs on the way back, and of what changes with time.
 
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
 
 use farwrite_link::{Policer, Reorder, Step, Variation};
@@ -48,45 +47,27 @@ pub(super) fn parse_back(text: &str) -> Result<Back, String> {
     Ok(back)
 }
 
-/// A change of one direction, or of both.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct StepAt {
-    pub(super) forward: Step,
-    pub(super) back: Step,
-}
-
-impl StepAt {
-    /// Whether it changes the rate of a direction without a rate: forward, and back.
-    pub(super) fn needs_rates(&self, [forward, back]: [bool; 2]) -> bool {
-        let needs = |step: &Step, has_rate: bool| step.rate_bps.is_some() && !has_rate;
-        needs(&self.forward, forward) || needs(&self.back, back)
-    }
-}
-
-impl FromStr for StepAt {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (at, changes) = text
-            .split_once(':')
-            .ok_or("not a step; write it like 10s:rate=250Mbit")?;
-        let step = Step {
-            at: parse_duration(at)?,
-            ..Step::default()
-        };
-        let (mut forward, mut back) = (step, step);
-        for change in changes.split(',') {
-            if let Some(change) = change.strip_prefix("forward.") {
-                set(&mut forward, change)?;
-            } else if let Some(change) = change.strip_prefix("back.") {
-                set(&mut back, change)?;
-            } else {
-                set(&mut forward, change)?;
-                set(&mut back, change)?;
-            }
+/// Parses a change of one direction, or of both: the steps forward and back.
+pub(super) fn parse_step(text: &str) -> Result<[Step; 2], String> {
+    let (at, changes) = text
+        .split_once(':')
+        .ok_or("not a step; write it like 10s:rate=250Mbit")?;
+    let step = Step {
+        at: parse_duration(at)?,
+        ..Step::default()
+    };
+    let [mut forward, mut back] = [step; 2];
+    for change in changes.split(',') {
+        if let Some(change) = change.strip_prefix("forward.") {
+            set(&mut forward, change)?;
+        } else if let Some(change) = change.strip_prefix("back.") {
+            set(&mut back, change)?;
+        } else {
+            set(&mut forward, change)?;
+            set(&mut back, change)?;
         }
-        Ok(Self { forward, back })
     }
+    Ok([forward, back])
 }
 
 /// Adds a change to a step of one direction.
