@@ -45,8 +45,6 @@ impl Metrics {
 
     /// Stores the latest counters.
     pub(crate) fn set(&self, counters: &[Metric]) {
-        let mut newest = lock(&self.newest);
-        newest.clear();
-        newest.extend_from_slice(counters);
+        *lock(&self.newest) = counters.to_vec();
     }
 }

@@ -1,7 +1,5 @@
 //! Tables for people.
 
-use std::fmt::Write as _;
-
 /// Aligns cells in columns: the first `left` columns to the left, the others to the right.
 pub(crate) fn lay_out<const COLUMNS: usize>(rows: &[[String; COLUMNS]], left: usize) -> String {
     let width = |column: usize| {
@@ -13,11 +11,10 @@ pub(crate) fn lay_out<const COLUMNS: usize>(rows: &[[String; COLUMNS]], left: us
     for row in rows {
         let mut line = String::new();
         for (column, (cell, width)) in row.iter().zip(widths).enumerate() {
-            if column < left {
-                write!(line, "  {cell:<width$}").expect("strings take all");
-            } else {
-                write!(line, "  {cell:>width$}").expect("strings take all");
-            }
+            line += &match column < left {
+                true => format!("  {cell:<width$}"),
+                false => format!("  {cell:>width$}"),
+            };
         }
         text.push_str(line.trim_end());
         text.push('\n');

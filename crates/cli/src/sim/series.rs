@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use farwrite_experiment::{Depths, FlowSample, LinkSample, Series, SeriesEvent};
+use farwrite_experiment::{Depths, LinkSample, Series, SeriesEvent};
 use farwrite_net::{NodeId, Topology};
 use farwrite_units::show::real;
 
@@ -120,19 +120,14 @@ pub(super) fn write_rates(
     for (flow, samples) in series.flows.iter().enumerate() {
         let mut packets_before = 0;
         for sample in samples {
-            let FlowSample {
-                at,
-                packets,
-                repeated,
-                notifications,
-            } = *sample;
-            let time_ns = depths.start_ns + (at as u64 + 1) * depths.interval_ns;
-            let bits = real(packets - packets_before) * f64::from(mtu) * 8e9;
+            let time_ns = depths.start_ns + (sample.at as u64 + 1) * depths.interval_ns;
+            let bits = real(sample.packets - packets_before) * f64::from(mtu) * 8e9;
             let rate_bps = bits / real(depths.interval_ns);
-            packets_before = packets;
+            packets_before = sample.packets;
             writeln!(
                 file,
-                "{time_ns},{flow},{rate_bps:.0},{packets},{repeated},{notifications}"
+                "{time_ns},{flow},{rate_bps:.0},{},{},{}",
+                sample.packets, sample.repeated, sample.notifications
             )?;
         }
     }

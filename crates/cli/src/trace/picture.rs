@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use farwrite_units::show::{real, whole};
 
-use super::read::{Kind, Mark, Number, Run, Side};
+use super::read::{Kind, Mark, Message, Number, Run, Side};
 use super::waits::shown;
 use crate::axis::{Axis, FOOTER, LEFT, PLOT_WIDTH, WIDTH};
 use crate::svg::{GREY, LINE, Svg, escaped};
@@ -53,17 +53,10 @@ pub(super) fn draw(runs: &[Run]) -> String {
 /// One transfer, from the view of one end.
 struct Panel<'a> {
     run: &'a Run,
-    /// The first chunk of each message, and the number of its parity chunks.
-    places: BTreeMap<Number, Place>,
+    /// The place of the first chunk of each message.
+    places: BTreeMap<Number, (f64, &'a Message)>,
     chunks: f64,
     axis: Axis,
-}
-
-#[derive(Clone, Copy)]
-struct Place {
-    first: f64,
-    chunks: f64,
-    parity_chunks: f64,
 }
 
 impl<'a> Panel<'a> {
@@ -72,13 +65,8 @@ impl<'a> Panel<'a> {
         let mut places = BTreeMap::new();
         let mut chunks = 0.0;
         for (of, message) in run.messages.iter().filter(|(of, _)| of.side == side) {
-            let place = Place {
-                first: chunks,
-                chunks: f64::from(message.chunks),
-                parity_chunks: f64::from(message.parity_chunks.max(1)),
-            };
-            chunks += place.chunks;
-            places.insert(*of, place);
+            places.insert(*of, (chunks, message));
+            chunks += f64::from(message.chunks);
         }
         let span_s = ((run.end_ms - run.start_ms) * 1e-3 * 1.02).max(1e-9);
         Self {
@@ -187,13 +175,13 @@ impl<'a> Panel<'a> {
     /// The rows of a mark, from the top; at least one. Parity is spread over the data of its
     /// message.
     fn rows(&self, mark: &Mark) -> Option<std::ops::Range<usize>> {
-        let place = self.places.get(&mark.of)?;
+        let (place, message) = self.places.get(&mark.of)?;
         let scale = match mark.kind {
-            Kind::Parity => place.chunks / place.parity_chunks,
+            Kind::Parity => f64::from(message.chunks) / f64::from(message.parity_chunks.max(1)),
             _ => 1.0,
         };
         let row = |chunk: u32| {
-            let above = 1.0 - (place.first + f64::from(chunk) * scale) / self.chunks;
+            let above = 1.0 - (place + f64::from(chunk) * scale) / self.chunks;
             pixel(
                 above * real(ROWS as u64),
                 u32::try_from(ROWS - 1).unwrap_or(0),
