@@ -85,17 +85,14 @@ impl Cut {
         self.code.m() * self.chunk_bytes
     }
 
-    /// The number of groups in a file.
     pub(super) fn groups(&self, data_bytes: u64) -> u64 {
         data_bytes.div_ceil(self.group_bytes() as u64)
     }
 
-    /// The number of data chunks in a file.
     pub(super) fn chunks(&self, data_bytes: u64) -> u64 {
         data_bytes.div_ceil(self.chunk_bytes as u64)
     }
 
-    /// The number of parity chunks of a file.
     pub(super) fn parity_chunks(&self, data_bytes: u64) -> u64 {
         let m = self.code.m() as u64;
         self.groups(data_bytes).saturating_mul(m)

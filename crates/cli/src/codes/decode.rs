@@ -179,7 +179,6 @@ impl Damage {
         })
     }
 
-    /// The chunks of a group that are present.
     fn present(&self, group: u64) -> Present {
         let chunks = self.cut.chunks_of(group, self.data_bytes);
         let index = |number: u64, first: u64| usize::try_from(number - first).unwrap_or(usize::MAX);

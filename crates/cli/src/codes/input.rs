@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 use crate::exit::{Exit, Failure, OrExit};
 
-/// A file to read.
 #[derive(Debug)]
 pub(super) struct Input {
     pub(super) path: PathBuf,

@@ -71,7 +71,6 @@ impl Lost {
         self.ranges.splice(first..end, [whole]);
     }
 
-    /// The number of chunks.
     pub(super) fn len(&self) -> u64 {
         self.ranges
             .iter()

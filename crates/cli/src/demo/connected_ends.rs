@@ -17,7 +17,6 @@ pub(crate) struct Memory {
     pub(crate) target: Region,
 }
 
-/// One end of a transfer.
 pub(crate) struct End {
     pub(crate) endpoint: Endpoint<UdpFabric>,
     pub(crate) qp: QueuePair,
@@ -51,7 +50,6 @@ impl End {
         self.endpoint.connect_qp(self.qp, &peer)
     }
 
-    /// The current content of the memory of this end.
     pub(crate) fn bytes(&self) -> Result<&[u8], farwrite::Error> {
         self.endpoint.memory(self.region)
     }
@@ -63,7 +61,6 @@ impl End {
     }
 }
 
-/// Both ends and the link between them, connected.
 pub(crate) struct ConnectedEnds {
     pub(crate) sender: End,
     pub(crate) receiver: End,

@@ -56,7 +56,6 @@ pub(crate) fn run(args: &DemoArgs, console: &Console) -> Result<(), Failure> {
     console.json(&report::json(&scenario, &runs, &strain, &path))
 }
 
-/// Moves the message with each scheme in turn.
 fn run_schemes(
     scenario: &Scenario,
     schemes: &[SchemeName],

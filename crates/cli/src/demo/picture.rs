@@ -44,7 +44,6 @@ fn level(arrived: u32, chunks: u32) -> Option<usize> {
     }
 }
 
-/// Draws all runs on a common time axis.
 pub(crate) fn draw(scenario: &Scenario, runs: &[Run]) -> String {
     let panels = u32::try_from(runs.len()).unwrap_or(0);
     let height = HEADER + panels * (PLOT_HEIGHT + GAP) - GAP + FOOTER;

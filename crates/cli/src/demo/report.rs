@@ -14,7 +14,6 @@ use farwrite_transfer::PathLoss;
 use farwrite_units::Burst;
 use farwrite_units::show::{Bytes, Percent, Rate, Time, real};
 
-/// The result of the demo, as JSON.
 pub(crate) fn json(scenario: &Scenario, runs: &[Run], strain: &Overload, picture: &Path) -> Value {
     let (burst_packets, burst_s) = match scenario.link.burst {
         None => (None, None),
@@ -107,7 +106,6 @@ pub(crate) struct Overload {
     held: bool,
     /// The smallest share of its pace that a sender reached.
     pace_share: f64,
-    /// The number of packets that the emulator relayed.
     packets: u64,
     /// The number of packets that were delivered more than 1 ms late.
     late_packets: u64,
@@ -181,7 +179,6 @@ impl Overload {
     }
 }
 
-/// Describes the run that begins.
 pub(crate) fn introduction(scenario: &Scenario) -> String {
     let burst = match scenario.link.burst {
         Some(Burst::Losses(packets)) => format!(" in bursts of {packets} packets"),
@@ -211,7 +208,6 @@ pub(crate) fn introduction(scenario: &Scenario) -> String {
 /// In place of a loss that no chunk was judged for.
 const UNKNOWN: &str = "not measured";
 
-/// Describes the results of the machine and the schemes.
 pub(crate) fn results(scenario: &Scenario, runs: &[Run], strain: &Overload) -> String {
     let mut text = format!(
         "\n  machine   the sender kept {} of its pace; full sockets dropped {} packets, the link's queue {}\n\

@@ -100,7 +100,6 @@ impl Scenario {
         }
     }
 
-    /// The number of chunks in each message.
     pub(crate) fn chunks_of_messages(&self) -> Vec<u32> {
         let chunks =
             |message: Range<u64>| (message.end - message.start).div_ceil(self.chunk_bytes());
@@ -111,7 +110,6 @@ impl Scenario {
             .collect()
     }
 
-    /// The number of chunks in all messages.
     pub(crate) fn chunks(&self) -> u64 {
         self.chunks_of_messages().into_iter().map(u64::from).sum()
     }

@@ -20,7 +20,6 @@ const SAMPLE_PERIOD: Duration = Duration::from_millis(4);
 /// A transfer fails after this time plus twenty round trips without an arrival.
 const STALL: Duration = Duration::from_secs(10);
 
-/// The result of a transfer.
 pub(crate) struct Run {
     pub(crate) scheme: SchemeName,
     pub(crate) times: Times,
@@ -47,7 +46,6 @@ pub(crate) struct Times {
     pub(crate) first_pass_chunks: u64,
 }
 
-/// The progress of a transfer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TransferState {
     /// The time since the first chunk was sent.
@@ -192,7 +190,6 @@ fn difference(sent: &[u8], received: &[u8]) -> Option<String> {
     ))
 }
 
-/// The thread of the sender.
 fn send(
     end: &mut End,
     sends: &[SendHandle],

@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 use super::nics::Nics;
 use super::path::PlannedPath;
 
-/// The complete answer.
 pub(super) struct Answer<'a> {
     pub(super) question: &'a Question,
     pub(super) path: &'a PlannedPath,

@@ -51,7 +51,6 @@ pub(super) struct Advice {
     pub(super) in_full_queues: &'static [&'static str],
 }
 
-/// One of them.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Way {
     /// `gbn`, `lowar`, `netrt` or `irn`.

@@ -38,13 +38,11 @@ fn of_args(args: &PathArgs) -> Description {
 pub(super) struct PlannedPath {
     /// The rate of one of the senders.
     pub(super) rate_bps: f64,
-    /// Senders that share the path.
     pub(super) senders: u32,
     pub(super) rtt_s: f64,
     pub(super) chunk_bytes: u64,
     /// The unit of losses.
     unit: Unit,
-    /// The probability of a loss.
     loss: f64,
     /// The mean length of a burst of losses, if it was given.
     pub(super) burst: Option<Burst>,

@@ -253,7 +253,6 @@ fn nics(answer: &Answer<'_>) -> String {
     text
 }
 
-/// What to use with unmodified NICs.
 fn unmodified(answer: &Answer<'_>, advice: &Advice) -> String {
     let is_box = |way: &Way| ["lowar", "netrt"].contains(&way.name);
     let boxes = match advice.name {

@@ -20,7 +20,6 @@ use crate::exit::{Exit, Failure, OrExit};
 /// The number of flows in the list of those that differ most.
 const MOST_APART: usize = 5;
 
-/// The results of another simulator.
 #[derive(Debug)]
 pub(super) struct Peer {
     file: String,

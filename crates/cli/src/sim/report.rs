@@ -27,7 +27,6 @@ pub(super) struct Report {
     pub(super) comparison: Option<Comparison>,
 }
 
-/// What endpoints of a transport do at the start of a flow.
 #[derive(Debug, Serialize)]
 pub(super) struct StartCosts {
     pub(super) transport: String,
@@ -45,7 +44,6 @@ pub(super) struct Key {
     pub(super) loss: Option<f64>,
 }
 
-/// One run.
 #[derive(Debug, Serialize)]
 pub(super) struct Run {
     pub(super) run: usize,
@@ -88,7 +86,6 @@ pub(super) struct Run {
     pub(super) trace: String,
 }
 
-/// The runs that differ only in their seeds.
 #[derive(Debug, Serialize)]
 pub(super) struct Setting {
     #[serde(flatten)]
@@ -180,7 +177,6 @@ impl Key {
         }
     }
 
-    /// The names of its parts.
     pub(super) fn names(&self) -> [&str; 4] {
         [
             &self.topology,

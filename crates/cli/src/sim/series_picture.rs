@@ -20,7 +20,6 @@ struct Line {
     values: Vec<f64>,
 }
 
-/// One chart.
 struct Panel {
     caption: &'static str,
     y_label: &'static str,

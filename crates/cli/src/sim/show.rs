@@ -182,7 +182,6 @@ fn size_row(class: &ComparedSize) -> [String; 11] {
     [up_to, class.flows.to_string(), a, b, c, d, e, f, g, h, i]
 }
 
-/// The flows that differ most.
 fn apart(setting: &ComparedSetting) -> String {
     let head = [
         "furthest apart",

@@ -31,7 +31,6 @@ pub(super) struct Run {
     pub(super) marks: Vec<Mark>,
     /// The times and the reports of the path, in the order of time.
     pub(super) paths: Vec<(f64, PathReport)>,
-    /// Counters of events.
     events: u64,
     pub(super) rebuilt: u64,
     pub(super) late: u64,
@@ -68,7 +67,6 @@ pub(super) struct Message {
     pub(super) ended_ms: Option<f64>,
 }
 
-/// A mark in the picture.
 #[derive(Clone, Debug)]
 pub(super) struct Mark {
     pub(super) ms: f64,
@@ -77,7 +75,6 @@ pub(super) struct Mark {
     pub(super) chunks: Range<u32>,
 }
 
-/// The meaning of a mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
     /// Chunks sent for the first time.

@@ -67,7 +67,6 @@ pub(super) struct BenchArgs {
     rounds: u16,
 }
 
-/// Parses a kernel that this machine supports.
 fn parse_kernel(text: &str) -> Result<Kernel, String> {
     let found = Kernel::available().find(|kernel| kernel.as_str() == text);
     found.ok_or_else(|| {

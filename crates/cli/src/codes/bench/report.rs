@@ -14,7 +14,6 @@ use farwrite_units::show::{Bytes, Count, real};
 /// 400 Gbit/s, the rate of the links of SDR-RDMA's evaluation (section 5.2).
 const LINE_BPS: f64 = 400e9;
 
-/// The result of one code.
 #[derive(Debug, Serialize)]
 pub(super) struct CodeReport {
     pub(super) code: String,
@@ -22,7 +21,6 @@ pub(super) struct CodeReport {
     pub(super) rows: Vec<Row>,
 }
 
-/// The speed of one task.
 #[derive(Debug, Serialize)]
 pub(super) struct Row {
     /// `read`, `encode` or `decode`.
@@ -86,7 +84,6 @@ impl Row {
     }
 }
 
-/// Describes the conditions of the benchmark.
 pub(super) fn introduction(args: &BenchArgs, cpu: Option<&str>) -> String {
     let machine = cpu.map(|cpu| format!("  machine   {cpu}\n"));
     format!(
@@ -98,7 +95,6 @@ pub(super) fn introduction(args: &BenchArgs, cpu: Option<&str>) -> String {
     )
 }
 
-/// Shows the results.
 pub(super) fn table(codes: &[CodeReport]) -> String {
     let head = [
         "code",

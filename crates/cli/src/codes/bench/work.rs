@@ -12,12 +12,9 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 
 use crate::exit::{Exit, Failure, OrExit};
 
-/// One task to measure.
 #[derive(Clone, Debug)]
 pub(super) enum Task {
-    /// Reads the data.
     Read,
-    /// Computes the parity.
     Encode(Codec),
     /// Rebuilds this number of chunks in every group.
     Decode(Codec, usize),
@@ -39,7 +36,6 @@ pub(super) struct Work {
     pub(super) threads: NonZeroUsize,
     pub(super) data: Vec<u8>,
     parity: Vec<u8>,
-    /// A copy of the original data.
     copy: Vec<u8>,
 }
 

@@ -13,7 +13,6 @@ use super::Links;
 use crate::table::lay_out;
 use farwrite_units::show::{Bytes, Percent, Rate};
 
-/// The complete answer.
 pub(super) struct Answer<'a> {
     pub(super) collective: RingCollective,
     /// Bytes of the whole buffer, and of the part that a site sends in a step.
