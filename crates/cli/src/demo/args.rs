@@ -216,12 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_of_chunks_is_converted() {
-        let chunks = "loss_chunk = 0.15\nchunk = \"64KiB\"\nmtu = 4096\n";
-        // A packet of a chunk of 16 is lost with 1 - (1 - 0.15)^(1/16).
-        let loss = link(chunks, "").expect("fine").loss_packet;
-        assert!((loss - 0.010_106).abs() < 1e-6, "{loss}");
-        // An option replaces what the file has.
+    fn an_option_replaces_a_loss_of_chunks() {
         let other = link("loss_chunk = 0.15", "--loss 1%").expect("fine");
         assert_eq!(other.loss_packet, 0.01);
         let single = "loss_packet = 0.1\nmean_burst_chunks = 3\nchunk = \"4KiB\"\nmtu = 4096";

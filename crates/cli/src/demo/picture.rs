@@ -146,11 +146,8 @@ fn long_name(scheme: SchemeName) -> &'static str {
             Kind::Xor => "Erasure coding, XOR",
             Kind::Mds => "Erasure coding, Reed-Solomon",
         },
-        SchemeName::BestEffort => "Best effort",
-        SchemeName::BestEffortSr => "Best effort, repeats",
-        SchemeName::BestEffortEc(_) => "Best effort, parity",
-        SchemeName::BestEffortFirst => "Best effort, critical ranges first",
-        SchemeName::BestEffortExact => "Best effort, exact ranges",
+        // The demo refuses schemes that may leave out data.
+        _ => "Best effort",
     }
 }
 

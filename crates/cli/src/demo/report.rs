@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::scenario::{Scenario, loopback};
-use super::transfer::{Run, Times};
+use super::transfer::Run;
 use crate::table;
 use farwrite_transfer::PathLoss;
 use farwrite_units::Burst;
@@ -131,13 +131,8 @@ impl Overload {
             ..Self::default()
         };
         for run in runs {
-            let Times {
-                first_pass,
-                first_pass_chunks,
-                ..
-            } = run.times;
-            let pace_share = scenario.pace_share(first_pass_chunks, first_pass);
-            sum.pace_share = sum.pace_share.min(pace_share);
+            let (chunks, took) = (run.times.first_pass_chunks, run.times.first_pass);
+            sum.pace_share = sum.pace_share.min(scenario.pace_share(chunks, took));
             for direction in [&run.emulator.forward, &run.emulator.backward] {
                 sum.packets += direction.link.offered;
                 sum.late_packets += direction.late;
