@@ -176,11 +176,10 @@ fn carry<B: Shown>(
 ) -> Result<ExitCode, Failure> {
     let cancel = interrupt::catch()?;
     let supervisor = Supervisor::of_environment()?;
-    let failed = |error| failure(&error);
-    gain_no_privileges().map_err(failed)?;
+    gain_no_privileges().map_err(failure)?;
     // A port or the file of a socket may need privileges, which the bridge gives up.
     let metrics = Metrics::serve(args.metrics.as_ref(), B::NAME)?;
-    let bridge = Bridge::start(config, inner).map_err(failed)?;
+    let bridge = Bridge::start(config, inner).map_err(failure)?;
     console.say(format_args!(
         "Carrying frames between {} (near) and {} (far) {}",
         args.near,
@@ -196,7 +195,10 @@ fn carry<B: Shown>(
     let mut carried = Duration::ZERO;
     let start = Instant::now();
     let ends = |elapsed| args.duration.is_some_and(|duration| elapsed >= duration);
-    let mut live = Live::new(args.every);
+    let mut live = Live {
+        every: args.every,
+        ..Live::default()
+    };
     while bridge.is_running() && !cancel.is_set() && !ends(start.elapsed()) {
         thread::sleep(LOOK);
         let report = bridge.report();
@@ -222,7 +224,7 @@ fn carry<B: Shown>(
         rows.push([name.to_owned(), counter.help.to_owned(), value.to_string()]);
     }
     console.say(lay_out(&rows, 2));
-    console.end(result.map_err(|error| failure(&error)), &object)
+    console.end(result.map_err(failure), &object)
 }
 
 fn counters<B: Shown>(report: &BridgeReport<B::Counters>) -> Vec<Metric> {
@@ -231,7 +233,7 @@ fn counters<B: Shown>(report: &BridgeReport<B::Counters>) -> Vec<Metric> {
     counters
 }
 
-fn failure(error: &BridgeError) -> Failure {
+fn failure(error: BridgeError) -> Failure {
     let exit = match error {
         BridgeError::SameInterface(_)
         | BridgeError::NoInterface(_)
@@ -260,6 +262,7 @@ fn head(columns: &[&str]) -> [String; 2] {
 }
 
 /// The live table, which periodically prints a row of rates.
+#[derive(Default)]
 struct Live {
     every: Duration,
     at: Duration,
@@ -268,15 +271,6 @@ struct Live {
 }
 
 impl Live {
-    fn new(every: Duration) -> Self {
-        Self {
-            every,
-            at: Duration::ZERO,
-            rows: 0,
-            before: Vec::new(),
-        }
-    }
-
     fn show<B: Shown>(&mut self, elapsed: Duration, counters: &[Metric], console: &Console) {
         if self.every.is_zero() || elapsed < self.at + self.every {
             return;

@@ -26,7 +26,7 @@ const LOOK: Duration = Duration::from_millis(20);
 pub(crate) fn run(args: &LinkArgs, console: &Console) -> Result<ExitCode, Failure> {
     let cancel = interrupt::catch()?;
     let config = args.config()?;
-    let emulator = TunEmulator::start(&config).map_err(|error| failure(&error))?;
+    let emulator = TunEmulator::start(&config).map_err(failure)?;
     let end = args.duration.map(|duration| Instant::now() + duration);
     console.say(show::started(&config, args.duration));
     while emulator.is_running() && !cancel.is_set() && end.is_none_or(|end| Instant::now() < end) {
@@ -34,8 +34,7 @@ pub(crate) fn run(args: &LinkArgs, console: &Console) -> Result<ExitCode, Failur
     }
     let (report, result) = emulator.stop();
     console.say(show::table(&report));
-    let ended = result.map_err(|error| failure(&error));
-    console.end(ended, &show::json(&report))
+    console.end(result.map_err(failure), &show::json(&report))
 }
 
 /// The losses of an emulated link: each by itself, or in bursts with the same mean.
@@ -47,7 +46,7 @@ pub(crate) fn losses(loss_packet: f64, burst: Option<Burst>) -> Loss {
     }
 }
 
-fn failure(error: &TunEmulatorError) -> Failure {
+fn failure(error: TunEmulatorError) -> Failure {
     let exit = match error {
         TunEmulatorError::Path { .. }
         | TunEmulatorError::Mtu(_)
