@@ -1,5 +1,6 @@
 //! Draws one run over time as a picture (SVG): flows above, the deepest queues below.
 
+use std::cmp::Reverse;
 use std::time::Duration;
 
 use farwrite_experiment::plan::{CaseOutcome, Plan};
@@ -52,14 +53,11 @@ pub(super) fn draw(plan: &Plan, case: &CaseOutcome) -> Option<String> {
         write_flows(svg, &case.flows, outcome, &axis);
         axis.write_ticks(svg, FLOWS_HEIGHT, panels.eq(&0).then_some(TIME));
     });
-    let peak = queues
-        .iter()
-        .filter_map(|at| outcome.depths.ports[*at].bytes.iter().max());
-    let peak = peak.max().copied().unwrap_or(0).max(1);
-    for (number, at) in (0..).zip(&queues) {
+    let peak = queues.first().map_or(1, |(_, most)| *most);
+    for (number, queue) in (0..).zip(&queues) {
         let top = HEADER + FLOWS_HEIGHT + GAP + number * (QUEUE_HEIGHT + GAP);
         svg.group("queue", (LEFT, top), |svg| {
-            write_queue(svg, &outcome.depths, *at, &links, (&axis, peak));
+            write_queue(svg, &outcome.depths, *queue, &links, (&axis, peak));
             let is_last = number + 1 == panels;
             axis.write_ticks(svg, QUEUE_HEIGHT, is_last.then_some(TIME));
         });
@@ -170,13 +168,12 @@ fn write_under_way(
 fn write_queue(
     svg: &mut Svg,
     depths: &Depths,
-    at: usize,
+    (at, most): (usize, u64),
     links: &Links<'_>,
     (axis, peak): (&Axis, u64),
 ) {
     let port = &depths.ports[at];
-    let most = Bytes(port.bytes.iter().max().copied().unwrap_or(0));
-    let link = links.get(port.node, port.port);
+    let (most, link) = (Bytes(most), links.get(port.node, port.port));
     let [from, to] = link.map_or(["", ""], |link| link.names).map(escaped);
     writeln!(
         svg,
@@ -220,17 +217,15 @@ fn colour(flow: &FlowOutcome) -> &'static str {
     level.map_or(UNDONE, |(_, colour, _)| colour)
 }
 
-/// The indices of the ports with the deepest queues, in descending order of depth.
-fn deepest(depths: &Depths) -> Vec<usize> {
-    let most = |at: &usize| depths.ports[*at].bytes.iter().max().copied().unwrap_or(0);
-    let peak = (0..depths.ports.len())
-        .map(|at| most(&at))
-        .max()
-        .unwrap_or(0);
+/// The indices of the ports with the deepest queues, each with its depth, in descending order of depth.
+fn deepest(depths: &Depths) -> Vec<(usize, u64)> {
+    let depth = depths.ports.iter().map(|port| port.bytes.iter().max());
+    let depth = depth.map(|most| most.copied().unwrap_or(0));
+    let mut ports: Vec<_> = depth.enumerate().collect();
+    ports.sort_by_key(|(_, most)| Reverse(*most));
+    let peak = ports.first().map_or(0, |(_, most)| *most);
     // Less than a hundredth of the deepest queue would not be visible.
-    let seen = |at: &usize| most(at) > peak / 100;
-    let mut ports: Vec<_> = (0..depths.ports.len()).filter(seen).collect();
-    ports.sort_by_key(|at| std::cmp::Reverse(most(at)));
+    ports.retain(|(_, most)| *most > peak / 100);
     ports.truncate(QUEUES);
     ports
 }
