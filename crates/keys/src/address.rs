@@ -81,7 +81,7 @@ impl HostPort {
         Ok(addrs)
     }
 
-    pub(crate) fn unresolved(&self, source: io::Error) -> Error {
+    fn unresolved(&self, source: io::Error) -> Error {
         Error::Resolve {
             host: self.to_string(),
             is_temporary: false,
@@ -104,17 +104,10 @@ impl FromStr for HostPort {
 
     fn from_str(text: &str) -> Result<Self, AddressError> {
         let wrong = |problem| AddressForm::Target.refused(problem);
-        let (host, port) = split(text).map_err(wrong)?;
-        if port == 0 {
-            return Err(wrong(AddressProblem::PortZero));
+        match split(text).map_err(wrong)? {
+            Self { port: 0, .. } => Err(wrong(AddressProblem::PortZero)),
+            whole => Ok(whole),
         }
-        let host = match host {
-            Part::Name(name) => Host::Name(name.into()),
-            Part::V4(ip) => Host::Known((ip, port).into()),
-            Part::V6(ip, None) => Host::Known((ip, port).into()),
-            Part::V6(ip, Some(interface)) => Host::Scoped(ip, interface.into()),
-        };
-        Ok(Self { host, port })
     }
 }
 
@@ -143,15 +136,14 @@ impl fmt::Display for HostPort {
 /// ```
 pub fn parse_listen(text: &str) -> Result<SocketAddr, AddressError> {
     let wrong = |problem| AddressForm::Listen.refused(problem);
-    match split(text) {
-        Ok((Part::V4(ip), port)) => Ok((ip, port).into()),
-        Ok((Part::V6(ip, None), port)) => Ok((ip, port).into()),
-        Ok((Part::V6(ip, Some(interface)), port)) => match index_of(interface) {
+    let HostPort { host, port } = split(text).map_err(wrong)?;
+    match host {
+        Host::Known(addr) => Ok(addr),
+        Host::Scoped(ip, interface) => match index_of(&interface) {
             Ok(scope) => Ok(SocketAddrV6::new(ip, port, 0, scope).into()),
             Err(error) => Err(wrong(AddressProblem::Interface(error.to_string()))),
         },
-        Ok((Part::Name(name), _)) => Err(wrong(AddressProblem::Name(name.into()))),
-        Err(why) => Err(wrong(why)),
+        Host::Name(name) => Err(wrong(AddressProblem::Name(name))),
     }
 }
 
@@ -180,49 +172,42 @@ impl fmt::Display for Shown {
     }
 }
 
-/// The part before the port.
-enum Part<'a> {
-    Name(&'a str),
-    V4(Ipv4Addr),
-    /// The address, and its interface by name or number if it needs one.
-    V6(Ipv6Addr, Option<&'a str>),
-}
-
 /// Splits an address into its parts. The error says what is wrong with the address.
-fn split(text: &str) -> Result<(Part<'_>, u16), AddressProblem> {
-    let (host, port) = match text.strip_prefix('[') {
-        Some(rest) => {
-            let (host, port) = rest.split_once(']').ok_or(AddressProblem::OpenBracket)?;
-            let port = port
-                .strip_prefix(':')
-                .ok_or(AddressProblem::NoPortAfterBracket)?;
-            (v6(host)?, port)
-        }
-        None => {
-            let (host, port) = text.rsplit_once(':').ok_or(AddressProblem::NoPort)?;
-            (name_or_v4(host)?, port)
-        }
-    };
-    let is_number = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
-    let port = port
-        .parse()
-        .ok()
-        .filter(|_| is_number)
-        .ok_or_else(|| AddressProblem::Port(port.into()))?;
-    Ok((host, port))
-}
-
-fn name_or_v4(host: &str) -> Result<Part<'_>, AddressProblem> {
+fn split(text: &str) -> Result<HostPort, AddressProblem> {
+    if let Some(rest) = text.strip_prefix('[') {
+        let (host, port) = rest.split_once(']').ok_or(AddressProblem::OpenBracket)?;
+        let port = port.strip_prefix(':');
+        let port = number(port.ok_or(AddressProblem::NoPortAfterBracket)?)?;
+        let host = v6(host, port)?;
+        return Ok(HostPort { host, port });
+    }
+    let (host, port) = text.rsplit_once(':').ok_or(AddressProblem::NoPort)?;
     if host.contains(':') {
         return Err(AddressProblem::NoBrackets);
     }
+    let port = number(port)?;
+    let host = name_or_v4(host, port)?;
+    Ok(HostPort { host, port })
+}
+
+fn number(port: &str) -> Result<u16, AddressProblem> {
+    let is_number = port.bytes().all(|byte| byte.is_ascii_digit());
+    let number = port.parse().ok().filter(|_| is_number);
+    number.ok_or_else(|| AddressProblem::Port(port.into()))
+}
+
+fn name_or_v4(host: &str, port: u16) -> Result<Host, AddressProblem> {
     if host.is_empty() {
         return Err(AddressProblem::NoHost);
     }
     if let Some(odd) = host.chars().find(|c| !is_of_name(*c)) {
         return Err(AddressProblem::HostCharacter(odd));
     }
-    Ok(host.parse().map_or(Part::Name(host), Part::V4))
+    let ip = host.parse::<Ipv4Addr>();
+    Ok(ip.map_or_else(
+        |_| Host::Name(host.into()),
+        |ip| Host::Known((ip, port).into()),
+    ))
 }
 
 /// Returns whether a host name may contain the character. The operating system checks other
@@ -231,7 +216,7 @@ fn is_of_name(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '-' | '.' | '_')
 }
 
-fn v6(host: &str) -> Result<Part<'_>, AddressProblem> {
+fn v6(host: &str, port: u16) -> Result<Host, AddressProblem> {
     let (ip, interface) = match host.split_once('%') {
         Some((ip, interface)) => (ip, Some(interface)),
         None => (host, None),
@@ -240,11 +225,12 @@ fn v6(host: &str) -> Result<Part<'_>, AddressProblem> {
     let is_local = ip.is_unicast_link_local();
     match interface {
         None if is_local => Err(AddressProblem::NoInterface(ip)),
+        None => Ok(Host::Known((ip, port).into())),
         Some(_) if !is_local => Err(AddressProblem::NotLinkLocal(ip)),
         Some(interface) if !is_interface(interface) => {
             Err(AddressProblem::InterfaceName(interface.into()))
         }
-        interface => Ok(Part::V6(ip, interface)),
+        Some(interface) => Ok(Host::Scoped(ip, interface.into())),
     }
 }
 
