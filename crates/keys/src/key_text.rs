@@ -36,12 +36,12 @@ impl KeyKind {
         }
     }
 
-    /// The command that prints or writes such a key.
-    fn command(self) -> &'static str {
+    /// The article and the name of the kind, and the command that prints or writes such a key.
+    fn words(self) -> (&'static str, &'static str, &'static str) {
         match self {
-            Self::PreShared => "farwrite keygen",
-            Self::Identity => "farwrite keygen --identity FILE",
-            Self::Public => "farwrite keygen --public FILE",
+            Self::PreShared => ("a", "pre-shared key", "farwrite keygen"),
+            Self::Identity => ("an", "identity", "farwrite keygen --identity FILE"),
+            Self::Public => ("a", "public key", "farwrite keygen --public FILE"),
         }
     }
 
@@ -53,19 +53,7 @@ impl KeyKind {
 
 impl fmt::Display for KeyKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::PreShared => "pre-shared key",
-            Self::Identity => "identity",
-            Self::Public => "public key",
-        })
-    }
-}
-
-/// The name of a kind with its article.
-fn one(kind: KeyKind) -> String {
-    match kind {
-        KeyKind::Identity => format!("an {kind}"),
-        KeyKind::PreShared | KeyKind::Public => format!("a {kind}"),
+        f.write_str(self.words().1)
     }
 }
 
@@ -210,14 +198,13 @@ pub enum KeyError {
 }
 
 fn wrong_prefix(want: KeyKind, came: Option<KeyKind>) -> String {
-    let (prefix, command, wanted) = (want.prefix(), want.command(), one(want));
-    match came {
-        Some(came) => format!(
-            "this is {}, want {wanted}: `{command}` gives one",
-            one(came)
-        ),
-        None => {
-            format!("this is not {wanted}: it should begin with `{prefix}`; `{command}` gives one")
+    let ((article, name, command), prefix) = (want.words(), want.prefix());
+    match came.map(KeyKind::words) {
+        Some((of_came, came, _)) => {
+            format!("this is {of_came} {came}, want {article} {name}: `{command}` gives one")
         }
+        None => format!(
+            "this is not {article} {name}: it should begin with `{prefix}`; `{command}` gives one"
+        ),
     }
 }
