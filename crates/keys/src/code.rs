@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rand_core_06::{CryptoRng, RngCore};
+use rand_core_06::{CryptoRng, RngCore, impls};
 use spake2::{Ed25519Group, Identity as Name, Password, Spake2};
 use zeroize::Zeroizing;
 
@@ -133,15 +133,11 @@ struct Seeded(blake3::OutputReader);
 
 impl RngCore for Seeded {
     fn next_u32(&mut self) -> u32 {
-        let mut bytes = [0; 4];
-        self.fill_bytes(&mut bytes);
-        u32::from_le_bytes(bytes)
+        impls::next_u32_via_fill(self)
     }
 
     fn next_u64(&mut self) -> u64 {
-        let mut bytes = [0; 8];
-        self.fill_bytes(&mut bytes);
-        u64::from_le_bytes(bytes)
+        impls::next_u64_via_fill(self)
     }
 
     fn fill_bytes(&mut self, bytes: &mut [u8]) {
