@@ -30,11 +30,7 @@ fn others(path: &Path, credentials: Option<&Path>) -> u32 {
     }
 }
 
-/// Reads a key from a file that [`save`] or a text editor wrote.
-///
-/// # Errors
-/// [`KeyError::Exposed`] if users other than the owner may read or write the file, as in ssh;
-/// otherwise an error of its text or of the operating system.
+/// As [`Psk::load`](crate::Psk::load).
 pub(crate) fn load<K>(
     path: &Path,
     parse: impl FnOnce(&str) -> Result<K, KeyError>,
@@ -71,10 +67,7 @@ pub(crate) fn load<K>(
     }
 }
 
-/// Writes a key to a new file that only its owner may read.
-///
-/// # Errors
-/// [`KeyError::Exists`]: a key file is never overwritten. [`KeyError::Write`]; no file is left.
+/// As [`Psk::save`](crate::Psk::save).
 pub(crate) fn save(path: &Path, mut line: Zeroizing<String>) -> Result<(), KeyError> {
     let io = |source: std::io::Error| match source.kind() {
         std::io::ErrorKind::AlreadyExists => KeyError::Exists(path.into()),

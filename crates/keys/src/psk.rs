@@ -130,9 +130,7 @@ mod tests {
 
     #[test]
     fn text_form_is_fixed() {
-        let key = Psk(Box::new(Zeroizing::new(
-            *b"0123456789abcdefghijklmnopqrstuv",
-        )));
+        let key = Psk::of(*b"0123456789abcdefghijklmnopqrstuv");
         assert_eq!(
             &*key.to_text(),
             "farwrite-psk-1:gaytemzugu3doobzmfrggzdfmztwq2lknnwg23tpobyxe43uov3n3zphea"
