@@ -69,24 +69,6 @@ pub struct Answer {
     pub seen: SocketAddr,
 }
 
-/// Why a datagram was rejected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum OpenError {
-    /// The datagram is shorter than a header.
-    #[error("a datagram of {have_bytes} bytes arrived; a probe datagram has at least {MIN_BYTES}")]
-    TooShort {
-        /// Length of the datagram.
-        have_bytes: usize,
-    },
-    /// The tag does not match these bytes under this key.
-    #[error("the tag of a probe datagram is wrong")]
-    Tag,
-    /// P9.2 does not define the kind.
-    #[error("a probe datagram has the unknown kind {0:#04x}; expected 0xf0, 0xf1 or 0xf2")]
-    DatagramKind(u8),
-}
-
 impl DatagramKind {
     /// The first byte. No RoCE packet of version 2 of the protocol begins with one of these values.
     fn code(self) -> u8 {
@@ -121,17 +103,13 @@ impl Datagram {
         bytes
     }
 
-    /// Checks a datagram and parses its header.
-    ///
-    /// # Errors
-    /// [`OpenError`].
-    pub fn open(key: &[u8; KEY_BYTES], bytes: &[u8]) -> Result<Self, OpenError> {
-        let have_bytes = bytes.len();
-        let header = bytes
-            .first_chunk::<MIN_BYTES>()
-            .ok_or(OpenError::TooShort { have_bytes })?;
-        if !constant_time_eq_16(&tag(key, header, have_bytes), &field(header, TAG)) {
-            return Err(OpenError::Tag);
+    /// Checks a datagram and parses its header. Returns `None` if it is too short, if its tag is that of other bytes or
+    /// of another key, and if P9.2 does not define its kind.
+    #[must_use]
+    pub fn open(key: &[u8; KEY_BYTES], bytes: &[u8]) -> Option<Self> {
+        let header = bytes.first_chunk::<MIN_BYTES>()?;
+        if !constant_time_eq_16(&tag(key, header, bytes.len()), &field(header, TAG)) {
+            return None;
         }
         let number = |range| u32::from_be_bytes(field(header, range));
         let kind = match header[KIND] {
@@ -147,9 +125,9 @@ impl Datagram {
                     seen: SocketAddr::new(ip, port),
                 })
             }
-            code => return Err(OpenError::DatagramKind(code)),
+            _ => return None,
         };
-        Ok(Self {
+        Some(Self {
             kind,
             flow: header[FLOW],
             trial: number(TRIAL),

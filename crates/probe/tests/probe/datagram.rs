@@ -45,9 +45,9 @@ proptest! {
     fn a_datagram_is_read_as_it_was_written(datagram in datagram(), bytes in 72usize..400) {
         let mut sealed = datagram.seal(&KEY, bytes).to_vec();
         sealed.resize(bytes, 0xee);
-        prop_assert_eq!(Datagram::open(&KEY, &sealed).ok(), Some(datagram));
+        prop_assert_eq!(Datagram::open(&KEY, &sealed), Some(datagram));
         // The tag also covers the length.
         sealed.push(0);
-        prop_assert!(Datagram::open(&KEY, &sealed).is_err());
+        prop_assert_eq!(Datagram::open(&KEY, &sealed), None);
     }
 }
