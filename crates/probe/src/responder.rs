@@ -10,8 +10,7 @@ use farwrite_keys::Text;
 use crate::Error;
 use crate::control::Control;
 use crate::datagram::{Datagram, DatagramKind, KEY_BYTES, MIN_BYTES, octets};
-use crate::host_drops::HostCounter;
-use crate::message::ProbeMessage;
+use crate::message::{HostDrops, ProbeMessage};
 use crate::open_trials::{Incoming, OpenTrials};
 
 /// What the prober may say once a probe has started.
@@ -85,7 +84,7 @@ fn serve(
         open_trials: OpenTrials::new(key),
         key,
         start: Instant::now(),
-        host: HostCounter::start(),
+        host: HostDrops::in_all(),
         answered: ResponderSummary::default(),
         drops: 0,
     };
@@ -98,7 +97,8 @@ struct Responder<'a> {
     open_trials: OpenTrials,
     key: [u8; KEY_BYTES],
     start: Instant,
-    host: HostCounter,
+    /// Drops of the host before the probe.
+    host: HostDrops,
     answered: ResponderSummary,
     /// Drops of the socket that were passed to the open trials.
     drops: u64,
@@ -203,7 +203,7 @@ impl Responder<'_> {
                 }
                 Ok(ProbeMessage::Counts(all))
             }
-            ProbeMessage::Host(_) => Ok(ProbeMessage::Host(self.host.drops())),
+            ProbeMessage::Host(_) => Ok(ProbeMessage::Host(HostDrops::since(self.host))),
             other => Err(other.unexpected(REQUEST)),
         }
     }

@@ -13,7 +13,6 @@ use farwrite_keys::Text;
 
 use crate::control::Control;
 use crate::datagram::KEY_BYTES;
-use crate::host_drops::HostCounter;
 use crate::message::{HostDrops, ProbeKey, ProbeMessage, Trial, TrialCounts};
 use crate::{Error, Findings, Settings, findings};
 use flows::Flows;
@@ -70,7 +69,8 @@ struct Session<'a> {
     asked: u32,
     next_trial: u32,
     overhead_bytes: u32,
-    drops: HostCounter,
+    /// Drops of this host before the probe.
+    drops: HostDrops,
     findings: Findings,
 }
 
@@ -154,7 +154,7 @@ impl<'a> Session<'a> {
                 SocketAddr::V4(_) => OVERHEAD_V4_BYTES,
                 SocketAddr::V6(_) => OVERHEAD_V6_BYTES,
             },
-            drops: HostCounter::start(),
+            drops: HostDrops::in_all(),
             findings: Findings {
                 peer: Some(peer),
                 nat: Some(nat),
@@ -190,7 +190,7 @@ impl<'a> Session<'a> {
             other => return Err(other.unexpected(want)),
         };
         self.findings.host.theirs = theirs;
-        self.findings.host.ours = self.drops.drops();
+        self.findings.host.ours = HostDrops::since(self.drops);
         self.findings.interrupted = self.is_cancelled();
         if self.findings.interrupted && self.findings.round_trip.is_none() {
             return Err(Error::Interrupted);
