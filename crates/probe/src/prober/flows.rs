@@ -47,13 +47,6 @@ pub(super) struct Sent {
     pub(super) elapsed: Duration,
 }
 
-#[derive(Clone, Copy, Debug)]
-pub(super) struct AnsweredQuestion {
-    pub(super) sequence: u32,
-    pub(super) answer: Answer,
-    pub(super) round_trip: Duration,
-}
-
 impl Flows {
     /// Binds `count` sockets at `local`, on free ports.
     pub(super) fn bind(
@@ -225,12 +218,13 @@ impl Flows {
         }
     }
 
-    /// Waits up to `patience` for answers to the questions of a trial, and passes them to `take`.
+    /// Waits up to `patience` for answers to the questions of a trial. Passes the number of the question, the answer
+    /// and the round trip to `take`.
     pub(super) fn answers(
         &mut self,
         trial: Trial,
         patience: Duration,
-        mut take: impl FnMut(AnsweredQuestion),
+        mut take: impl FnMut(u32, Answer, Duration),
     ) -> Result<(), Error> {
         // A signal ends the wait early, so that Ctrl-C is noticed.
         let sockets = self.sockets.iter().map(|socket| (socket, false));
@@ -253,11 +247,8 @@ impl Flows {
                 let round_trip_ns = now_ns
                     .saturating_sub(datagram.timestamp_ns)
                     .saturating_sub(answer.hold_ns);
-                take(AnsweredQuestion {
-                    sequence: datagram.sequence,
-                    answer,
-                    round_trip: Duration::from_nanos(round_trip_ns),
-                });
+                let round_trip = Duration::from_nanos(round_trip_ns);
+                take(datagram.sequence, answer, round_trip);
             }
         }
         Ok(())

@@ -84,11 +84,10 @@ impl Session<'_> {
             if left.is_zero() {
                 break;
             }
-            self.flows.answers(self.questions, left, |answer| {
+            self.flows.answers(self.questions, left, |_, answer, _| {
                 // Limit the reported size: no larger one was asked.
-                let bytes = answer.answer.question_bytes;
-                if bytes <= most {
-                    search.pass(bytes);
+                if answer.question_bytes <= most {
+                    search.pass(answer.question_bytes);
                 }
             })?;
         }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::{ProbeStage, Session};
-use crate::datagram::MIN_BYTES;
+use crate::datagram::{Answer, MIN_BYTES};
 use crate::estimate::RoundTrips;
 use crate::findings::RoundTrip;
 use crate::{Error, findings};
@@ -82,7 +82,7 @@ impl Session<'_> {
             self.ask(MIN_BYTES)?;
             let questions = self.questions;
             self.flows
-                .answers(questions, AGAIN, |_| has_answer = true)?;
+                .answers(questions, AGAIN, |_, _, _| has_answer = true)?;
         }
         Ok(())
     }
@@ -95,16 +95,17 @@ impl Session<'_> {
 
     fn collect(&mut self, patience: Duration, found: &mut Found) -> Result<(), Error> {
         let flows = u32::from(self.questions.flows);
-        self.flows.answers(self.questions, patience, |answered| {
-            if answered.sequence < found.first {
+        let take = |sequence: u32, answer: Answer, round_trip| {
+            if sequence < found.first {
                 return;
             }
-            found.times.push(answered.round_trip);
-            found.ecn[usize::from(answered.answer.ecn_bits)] += 1;
-            if answered.sequence % flows == 0 {
-                found.seen = Some(answered.answer.seen);
+            found.times.push(round_trip);
+            found.ecn[usize::from(answer.ecn_bits)] += 1;
+            if sequence.is_multiple_of(flows) {
+                found.seen = Some(answer.seen);
             }
-        })
+        };
+        self.flows.answers(self.questions, patience, take)
     }
 }
 
