@@ -84,7 +84,7 @@ pub fn probe(
     settings: &Settings,
     host: &ProbeHooks<'_>,
 ) -> Result<Findings, Error> {
-    let result = measure(&control, settings, host);
+    let result = Session::start(&control, settings, host).and_then(Session::run);
     match &result {
         // The results are here, whatever happens to this message.
         Ok(_) => drop(control.end(&ProbeMessage::Done)),
@@ -93,25 +93,14 @@ pub fn probe(
     result
 }
 
-fn measure(
-    control: &Control,
-    settings: &Settings,
-    host: &ProbeHooks<'_>,
-) -> Result<Findings, Error> {
-    let started = Instant::now();
-    let mut session = Session::start(control, settings, host, started)?;
-    session.run()?;
-    session.finish()
-}
-
 impl<'a> Session<'a> {
     /// Agrees on port and key with the responder (P9.1).
     fn start(
         control: &'a Control,
         settings: &'a Settings,
         host: &'a ProbeHooks<'a>,
-        started: Instant,
     ) -> Result<Self, Error> {
+        let started = Instant::now();
         let mut key = [0; KEY_BYTES];
         getrandom::fill(&mut key)?;
         let start = ProbeMessage::Start(ProbeKey(key));
@@ -166,8 +155,8 @@ impl<'a> Session<'a> {
         Ok(session)
     }
 
-    /// Runs all measurements, one after the other.
-    fn run(&mut self) -> Result<(), Error> {
+    /// Runs all measurements, one after the other. The counts of the peer's host are the last.
+    fn run(mut self) -> Result<Findings, Error> {
         for stage in [
             Self::find_trips,
             Self::find_rate,
@@ -177,12 +166,8 @@ impl<'a> Session<'a> {
             if self.is_cancelled() {
                 break;
             }
-            stage(self)?;
+            stage(&mut self)?;
         }
-        Ok(())
-    }
-
-    fn finish(mut self) -> Result<Findings, Error> {
         let ask = ProbeMessage::Host(HostDrops::default());
         let want = "the drops of the host";
         let theirs = match call(self.control, &ask, want)? {
