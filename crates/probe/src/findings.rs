@@ -242,15 +242,12 @@ impl Findings {
         let bursts = sum(&|trial| trial.counts.bursts.into());
         let longest = good().map(|trial| trial.counts.longest_burst).max();
         let all = || self.trials.iter().map(|trial| &trial.counts);
+        let total = |of: &dyn Fn(&TrialFindings) -> u64| self.trials.iter().map(of).sum::<u64>();
         let in_bursts = Bursts::of(packets, lost, bursts, longest.unwrap_or(0).into());
         let mean_burst = in_bursts.map_or(1.0, |bursts| bursts.mean_packets);
         DirectionFindings {
-            packets: self
-                .trials
-                .iter()
-                .map(|trial| u64::from(trial.packets))
-                .sum(),
-            lost: self.trials.iter().map(TrialFindings::lost_on_path).sum(),
+            packets: total(&|trial| trial.packets.into()),
+            lost: total(&TrialFindings::lost_on_path),
             loss: Share::in_bursts(lost, packets, mean_burst),
             loss_packets: packets,
             bursts: in_bursts,
@@ -263,10 +260,10 @@ impl Findings {
                 let lost_time: Duration = good().map(lost_time).sum();
                 lost_time / u32::try_from(bursts).unwrap_or(u32::MAX)
             }),
-            reordered: all().map(|counts| u64::from(counts.reordered)).sum(),
+            reordered: total(&|trial| trial.counts.reordered.into()),
             extent_packets: all().map(|counts| counts.extent_packets).max().unwrap_or(0),
             extent: Duration::from_nanos(all().map(|counts| counts.extent_ns).max().unwrap_or(0)),
-            duplicates: all().map(|counts| u64::from(counts.duplicates)).sum(),
+            duplicates: total(&|trial| trial.counts.duplicates.into()),
             ecn: self.ecn(),
         }
     }
