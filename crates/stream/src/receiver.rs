@@ -39,7 +39,6 @@ pub struct StreamReceiver {
     is_dropping: bool,
     /// Whether the peer has asked this end to stop.
     peer_has_stopped: bool,
-    read_bytes: u64,
 }
 
 struct Posted {
@@ -89,7 +88,6 @@ impl StreamReceiver {
             stage: Stage::Open,
             is_dropping: false,
             peer_has_stopped: false,
-            read_bytes: 0,
         }
     }
 
@@ -118,7 +116,6 @@ impl StreamReceiver {
                 self.buffers.give(read.region);
             }
         }
-        self.read_bytes += copied as u64;
         if copied > 0 || out.is_empty() {
             return Ok(Some(copied));
         }
@@ -177,12 +174,6 @@ impl StreamReceiver {
     #[must_use]
     pub fn is_over(&self) -> bool {
         !matches!(self.stage, Stage::Open)
-    }
-
-    /// Bytes that [`StreamReceiver::read`] has given out.
-    #[must_use]
-    pub fn read_bytes(&self) -> u64 {
-        self.read_bytes
     }
 
     /// Bytes that have arrived and were not read.

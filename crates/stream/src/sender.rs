@@ -58,7 +58,6 @@ pub struct StreamSender {
     pub(crate) had_delivered: bool,
     /// Whether the queue pair has ended, and the stream has not begun to go on over another one.
     pub(crate) waits_for_cutover: bool,
-    accepted_bytes: u64,
 }
 
 /// A buffer with bytes behind the head of a message.
@@ -106,7 +105,6 @@ impl StreamSender {
             error: None,
             had_delivered: false,
             waits_for_cutover: false,
-            accepted_bytes: 0,
         }
     }
 
@@ -129,7 +127,6 @@ impl StreamSender {
             last.filled += length;
             taken += length;
         }
-        self.accepted_bytes += taken as u64;
         Ok(taken)
     }
 
@@ -252,12 +249,6 @@ impl StreamSender {
     #[must_use]
     pub fn error(&self) -> Option<&Error> {
         self.error.as_ref()
-    }
-
-    /// Bytes that [`StreamSender::write`] has taken.
-    #[must_use]
-    pub fn accepted_bytes(&self) -> u64 {
-        self.accepted_bytes
     }
 
     /// Takes back the memory of messages that have ended, and starts messages. Returns whether
