@@ -74,34 +74,3 @@ impl Head {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn signals_are_read_as_they_are_written() {
-        for head in [Head::Reset(0), Head::Reset(7), Head::Stop(u32::MAX)] {
-            let mut message = [0; SIGNAL_BYTES];
-            head.write(&mut message);
-            assert_eq!(Head::read(&message), Ok(head));
-            Head::read(&message[..4]).expect_err("it is cut");
-        }
-    }
-
-    #[test]
-    fn other_messages_are_refused() {
-        assert_eq!(Head::read(&[DATA, 9]), Ok(Head::Data));
-        assert_eq!(Head::read(&[LAST]), Ok(Head::Last));
-        for bad in [
-            &[][..],
-            &[DATA],
-            &[RESET],
-            &[STOP, 0, 0, 0, 0, 0],
-            &[4],
-            &[255, 1],
-        ] {
-            Head::read(bad).expect_err("not a message of a stream");
-        }
-    }
-}
