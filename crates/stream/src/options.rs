@@ -6,12 +6,6 @@ use farwrite_choice::SchemeSetting;
 /// The most chunks of a group of a code.
 const MOST_GROUP: u64 = 256;
 
-/// The least [`StreamOptions::message_bytes`].
-const LEAST_MESSAGE_BYTES: u32 = 1024;
-
-/// The least and the most [`StreamOptions::messages`].
-const MESSAGES: [u32; 2] = [2, 4096];
-
 /// How a stream divides its bytes into messages, and how much memory it takes.
 ///
 /// Both ends need the same `message_bytes` and `messages`. Each end chooses its own scheme.
@@ -78,13 +72,8 @@ impl StreamOptions {
                 high,
             })
         };
-        within(
-            "message_bytes",
-            self.message_bytes,
-            LEAST_MESSAGE_BYTES,
-            1 << 26,
-        )?;
-        within("messages", self.messages, MESSAGES[0], MESSAGES[1])
+        within("message_bytes", self.message_bytes, 1024, 1 << 26)?;
+        within("messages", self.messages, 2, 4096)
     }
 
     /// Returns the options of the queue pair of a stream. Packet sizes, rate control and timing

@@ -37,8 +37,6 @@ pub struct StreamSender {
     scheme: SchemeSetting,
     picker: SchemePicker,
     buffers: Buffers,
-    /// With fewer messages open, a message of any length leaves. With more, it gathers bytes first.
-    most_short: usize,
     /// The most messages that may be open.
     most_open: usize,
     /// Bytes that no message carries yet. Only the last buffer may have room.
@@ -93,7 +91,6 @@ impl StreamSender {
             scheme: options.scheme,
             picker: SchemePicker::new(options.scheme, queue_pair, options.messages),
             buffers: Buffers::new(options.message_bytes, options.messages),
-            most_short: options.messages as usize / 2,
             most_open: options.messages as usize,
             gathered: VecDeque::new(),
             open: Vec::new(),
@@ -377,10 +374,12 @@ impl StreamSender {
     /// open message, up to a full buffer. So small writes at any steady rate leave in messages that come
     /// evenly, and a round trip of them does not take all buffers.
     fn least_bytes(&self) -> usize {
-        let Some(steps) = self.open.len().checked_sub(self.most_short) else {
+        // With fewer messages open, a message of any length leaves.
+        let most_short = self.most_open / 2;
+        let Some(steps) = self.open.len().checked_sub(most_short) else {
             return 0;
         };
-        let all_steps = (self.most_open - self.most_short).max(1);
+        let all_steps = (self.most_open - most_short).max(1);
         let doublings = (self.buffers.buffer_bytes / LEAST_GATHERED_BYTES).ilog2() as usize;
         LEAST_GATHERED_BYTES << (doublings * steps / all_steps).min(doublings)
     }
