@@ -11,23 +11,17 @@ use crate::shared::Shared;
 
 /// A stream, as its connection sees it.
 pub(crate) struct StreamCutover {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     /// From [`GoesOn::cut`] to [`GoesOn::go_on`].
-    cut: Option<Cut>,
+    pub(crate) cut: Option<Cut>,
 }
 
 /// The new queue pair, and the messages that the old one has not ended.
-struct Cut {
+pub(crate) struct Cut {
     qp: QueuePair,
     options: QpOptions,
     sent: BTreeSet<u64>,
     received: BTreeSet<u64>,
-}
-
-impl StreamCutover {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, cut: None }
-    }
 }
 
 impl GoesOn for StreamCutover {
@@ -40,7 +34,7 @@ impl GoesOn for StreamCutover {
         let mut sender = self.shared.sender.lock();
         let (started, sent) = sender.half.open_messages();
         let (posts, open) = receiver.half.open_messages();
-        let qp = endpoint.replace_qp(sender.half.queue_pair(), options.clone())?;
+        let qp = endpoint.replace_qp(sender.half.qp, options.clone())?;
         sender.half.waits_for_cutover = true;
         // Messages that were being closed are whole by now.
         let received = receiver.half.not_whole(&open);

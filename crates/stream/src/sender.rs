@@ -33,7 +33,7 @@ const LEAST_GATHERED_BYTES: usize = 64;
 /// write that finds little before it leaves at once, and small writes that come while bytes are
 /// leaving are gathered. No timer delays them.
 pub struct StreamSender {
-    qp: QueuePair,
+    pub(crate) qp: QueuePair,
     scheme: SchemeSetting,
     picker: SchemePicker,
     buffers: Buffers,
@@ -394,11 +394,6 @@ impl StreamSender {
             scheme: self.picker.pick(endpoint, self.qp, (bytes, left)),
             ..SendOptions::default()
         }
-    }
-
-    /// The queue pair.
-    pub(crate) fn queue_pair(&self) -> QueuePair {
-        self.qp
     }
 
     /// How many messages were started, and which of them have no outcome.

@@ -1,5 +1,6 @@
 //! What a stream's user and the thread of its endpoint share.
 
+use std::fmt;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task;
@@ -212,6 +213,12 @@ impl<T: Ready> Half<T> {
     }
 }
 
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Shared(..)")
+    }
+}
+
 impl Shared {
     pub(crate) fn new(sender: StreamSender, receiver: StreamReceiver, waker: QpWaker) -> Self {
         Self {
@@ -222,17 +229,7 @@ impl Shared {
     }
 
     pub(crate) fn queue_pair(&self) -> QueuePair {
-        self.sender.lock().half.queue_pair()
-    }
-
-    /// As [`Shared::wake_endpoint`]. The caller holds no lock.
-    pub(crate) fn serve(&self) {
-        self.waker.wake_or_poll();
-    }
-
-    /// The user has changed something that the endpoint's thread must see.
-    pub(crate) fn wake_endpoint(&self) {
-        self.waker.wake();
+        self.sender.lock().half.qp
     }
 
     /// Ends the direction to the peer.
@@ -240,7 +237,7 @@ impl Shared {
         let mut sender = self.sender.lock();
         sender.half.finish();
         self.sender.notify(sender);
-        self.wake_endpoint();
+        self.waker.wake();
     }
 
     /// Gives the direction to the peer up.
@@ -248,7 +245,7 @@ impl Shared {
         let mut sender = self.sender.lock();
         sender.half.reset(code);
         self.sender.notify(sender);
-        self.wake_endpoint();
+        self.waker.wake();
     }
 
     /// Reads no more.
@@ -259,7 +256,7 @@ impl Shared {
         byte_stream::stop(&mut sender.half, &mut receiver.half, code);
         self.sender.notify(sender);
         self.receiver.notify(receiver);
-        self.wake_endpoint();
+        self.waker.wake();
     }
 
     /// As if both halves were dropped, and wakes the calls that wait.

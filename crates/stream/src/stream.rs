@@ -1,6 +1,5 @@
 //! A stream for threads: `Read` and `Write`.
 
-use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
@@ -63,12 +62,14 @@ pub struct Stream {
 }
 
 /// The half of a [`Stream`] that reads.
+#[derive(Debug)]
 pub struct ReadHalf {
     pub(crate) shared: Arc<Shared>,
     timeout: Option<Duration>,
 }
 
 /// The half of a [`Stream`] that writes.
+#[derive(Debug)]
 pub struct WriteHalf {
     pub(crate) shared: Arc<Shared>,
     timeout: Option<Duration>,
@@ -344,7 +345,7 @@ impl Read for ReadHalf {
         let read = read?;
         // Buffers may be free again.
         if is_short {
-            self.shared.serve();
+            self.shared.waker.wake_or_poll();
         }
         Ok(read)
     }
@@ -353,7 +354,7 @@ impl Read for ReadHalf {
 impl Write for WriteHalf {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.wait(|sender| Self::give(&mut sender.half, bytes))??;
-        self.shared.serve();
+        self.shared.waker.wake_or_poll();
         Ok(written)
     }
 
@@ -377,18 +378,6 @@ impl Write for Stream {
     /// Does nothing: what was written leaves without it. [`Stream::wait_delivered`] waits.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
-    }
-}
-
-impl fmt::Debug for ReadHalf {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReadHalf").finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for WriteHalf {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WriteHalf").finish_non_exhaustive()
     }
 }
 

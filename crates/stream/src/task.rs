@@ -57,7 +57,8 @@ impl StreamTask {
 
     /// What lets the stream go on over another queue pair of its connection.
     pub(crate) fn cutover(&self) -> StreamCutover {
-        StreamCutover::new(Arc::clone(&self.shared))
+        let shared = Arc::clone(&self.shared);
+        StreamCutover { shared, cut: None }
     }
 
     /// Ends the stream with the connection, unless it has ended. What has arrived before can be read.
@@ -76,7 +77,7 @@ impl StreamTask {
         if sender.half.waits_for_cutover {
             return TaskState::Idle;
         }
-        let qp = sender.half.queue_pair();
+        let qp = sender.half.qp;
         let changed = byte_stream::progress(&mut sender.half, &mut receiver.half, endpoint);
         let is_over = receiver.half.is_over() && sender.half.is_over();
         let is_dropped = receiver.is_dropped && sender.is_dropped;

@@ -23,7 +23,7 @@ impl AsyncRead for ReadHalf {
         out.advance(read?);
         // Buffers may be free again.
         if is_short {
-            self.shared.wake_endpoint();
+            self.shared.waker.wake();
         }
         Poll::Ready(Ok(()))
     }
@@ -40,7 +40,7 @@ impl AsyncWrite for WriteHalf {
             .sender
             .poll(context, |sender| Self::give(sender, bytes));
         let length = ready!(poll)?;
-        self.shared.wake_endpoint();
+        self.shared.waker.wake();
         Poll::Ready(Ok(length))
     }
 
