@@ -56,24 +56,8 @@ struct Waiting {
 /// A future that waits. A later poll of it replaces its waker.
 struct Waiter {
     id: u64,
-    message: Message,
+    has_outcome: Box<dyn Fn() -> bool + Send>,
     waker: Waker,
-}
-
-/// A message without an outcome.
-#[derive(Clone)]
-enum Message {
-    Send(SendHandle),
-    Recv(RecvHandle),
-}
-
-impl Message {
-    fn outcome(&self) -> Option<Outcome> {
-        match self {
-            Self::Send(send) => send.outcome(),
-            Self::Recv(recv) => recv.outcome(),
-        }
-    }
 }
 
 impl Outcomes {
@@ -95,7 +79,8 @@ impl Outcomes {
         &self,
         send: &SendHandle,
     ) -> impl Future<Output = Result<Outcome, Error>> + Send + 'static {
-        self.of(Message::Send(send.clone()))
+        let send = send.clone();
+        self.of(move || send.outcome())
     }
 
     /// Waits until a receive has an outcome.
@@ -106,12 +91,13 @@ impl Outcomes {
         &self,
         recv: &RecvHandle,
     ) -> impl Future<Output = Result<Outcome, Error>> + Send + 'static {
-        self.of(Message::Recv(recv.clone()))
+        let recv = recv.clone();
+        self.of(move || recv.outcome())
     }
 
     fn of(
         &self,
-        message: Message,
+        outcome: impl Fn() -> Option<Outcome> + Clone + Send + 'static,
     ) -> impl Future<Output = Result<Outcome, Error>> + Send + 'static {
         let waiting = Arc::clone(&self.waiting);
         let id = {
@@ -122,7 +108,7 @@ impl Outcomes {
         poll_fn(move |context| {
             let mut waiting = lock(&waiting);
             // Looked at under the lock, so that the task cannot miss the entry.
-            if let Some(outcome) = message.outcome() {
+            if let Some(outcome) = outcome() {
                 return Poll::Ready(Ok(outcome));
             }
             if waiting.has_ended {
@@ -131,11 +117,14 @@ impl Outcomes {
             let waker = context.waker();
             match waiting.list.iter_mut().find(|waiter| waiter.id == id) {
                 Some(waiter) => waiter.waker.clone_from(waker),
-                None => waiting.list.push(Waiter {
-                    id,
-                    message: message.clone(),
-                    waker: waker.clone(),
-                }),
+                None => {
+                    let (outcome, waker) = (outcome.clone(), waker.clone());
+                    waiting.list.push(Waiter {
+                        id,
+                        has_outcome: Box::new(move || outcome().is_some()),
+                        waker,
+                    });
+                }
             }
             Poll::Pending
         })
@@ -146,11 +135,11 @@ impl OutcomesTask {
     /// Wakes those whose messages have an outcome.
     pub fn run(&mut self) -> TaskState {
         lock(&self.waiting).list.retain(|waiter| {
-            let is_open = waiter.message.outcome().is_none();
-            if !is_open {
+            let has_outcome = (waiter.has_outcome)();
+            if has_outcome {
                 waiter.waker.wake_by_ref();
             }
-            is_open
+            !has_outcome
         });
         TaskState::Idle
     }
