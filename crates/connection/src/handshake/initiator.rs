@@ -165,10 +165,9 @@ impl Initiator {
                 self.refused(now_ns, place, (reason?, packet.version));
                 None
             }
-            Content::Hello
-            | Content::Exchange { .. }
-            | Content::Opening { .. }
-            | Content::Proof(_) => None,
+            Content::Hello | Content::Exchange { .. } | Content::Opening(_) | Content::Proof(_) => {
+                None
+            }
         }
     }
 

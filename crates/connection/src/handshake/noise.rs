@@ -6,7 +6,7 @@ use farwrite::Secret;
 use farwrite_keys::{Identity, KnownPeers, OneTimeCode, PublicKey};
 use snow::{Builder, HandshakeState, StatelessTransportState};
 
-use super::packet::{MAX_BYTES, Pattern};
+use super::packet::{MAX_BYTES, Opening, Pattern, Refusal};
 use crate::keys::{Keys, Peer};
 
 /// Bytes that authenticate a Noise message.
@@ -56,36 +56,29 @@ impl InitiatorKeys {
     }
 }
 
-/// A first message that verifies.
-pub(super) struct Opened {
-    pub(super) state: Box<HandshakeState>,
-    /// `Err` with its key for a peer that is not known.
-    pub(super) peer: Result<Peer, PublicKey>,
-}
-
+/// Verifies a first message. Returns the peer, or its key if it is not known.
+///
 /// # Errors
 /// It does not verify with the keys of this end.
 pub(super) fn open(
     keys: &Keys,
-    pattern: Pattern,
-    prologue: &[u8],
-    noise: &[u8],
-) -> Result<Opened, OpenError> {
-    let builder = builder(pattern)?.prologue(prologue)?;
+    opening: &Opening<'_>,
+) -> Result<(Box<HandshakeState>, Result<Peer, PublicKey>), Refusal> {
+    let pattern = opening.pattern.ok_or(Refusal::Pattern)?;
+    let builder = builder(pattern)?.prologue(opening.prologue)?;
     let builder = match (pattern, &keys.psk, &keys.identity) {
         (Pattern::PreShared, Some(psk), _) => builder.psk(0, psk)?,
         (Pattern::Identities, _, Some((own, _))) => builder.local_private_key(own.private())?,
-        _ => return Err(OpenError::Pattern),
+        _ => return Err(Refusal::Pattern),
     };
     let mut state = builder.build_responder()?;
-    state.read_message(noise, &mut [])?;
+    state.read_message(opening.noise, &mut [])?;
     let known = keys.identity.as_ref().map(|(_, peers)| peers);
     let peer = match state.get_remote_static() {
         None => Ok(Peer::PRE_SHARED),
         Some(key) => identify(key, known)?,
     };
-    let state = Box::new(state);
-    Ok(Opened { state, peer })
+    Ok((Box::new(state), peer))
 }
 
 /// Verifies a first message with the key that follows from the exchange about a code.
@@ -96,32 +89,21 @@ pub(super) fn open_of_code(
     key: &Secret,
     prologue: &[u8],
     noise: &[u8],
-) -> Result<Opened, snow::Error> {
+) -> Result<Box<HandshakeState>, snow::Error> {
     let builder = builder(Pattern::Code)?.prologue(prologue)?.psk(0, key)?;
     let mut state = builder.build_responder()?;
     state.read_message(noise, &mut [])?;
-    Ok(Opened {
-        state: Box::new(state),
-        peer: Ok(Peer::CODE),
-    })
+    Ok(Box::new(state))
 }
 
-fn identify(key: &[u8], known: Option<&KnownPeers>) -> Result<Result<Peer, PublicKey>, OpenError> {
-    let bytes: [u8; 32] = key.try_into().map_err(|_| OpenError::Keys)?;
+fn identify(key: &[u8], known: Option<&KnownPeers>) -> Result<Result<Peer, PublicKey>, Refusal> {
+    let bytes: [u8; 32] = key.try_into().map_err(|_| Refusal::Keys)?;
     let key = PublicKey::from(bytes);
     let name = known.and_then(|known| known.name(&key));
     Ok(name.map(|name| Peer::known(name, key)).ok_or(key))
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum OpenError {
-    /// This end has no key of this kind.
-    Pattern,
-    /// The keys differ.
-    Keys,
-}
-
-impl From<snow::Error> for OpenError {
+impl From<snow::Error> for Refusal {
     fn from(_: snow::Error) -> Self {
         Self::Keys
     }

@@ -89,26 +89,32 @@ pub(super) enum Content<'a> {
     /// Has a cookie.
     Retry(Cookie),
     /// The initiator's message of the exchange about a code, with the cookie.
-    Exchange { cookie: Cookie, pake: &'a Pake },
+    Exchange {
+        cookie: Cookie,
+        pake: &'a Pake,
+    },
     /// The responder's message of that exchange.
     Exchanged(&'a Pake),
-    /// The first Noise message, with the cookie.
-    Opening {
-        cookie: Cookie,
-        /// `None` for a pattern that this version does not know.
-        pattern: Option<Pattern>,
-        /// The initiator's message of the exchange; `None` with other patterns.
-        pake: Option<&'a Pake>,
-        /// What the handshake's hash covers besides the Noise message.
-        prologue: &'a [u8],
-        noise: &'a [u8],
-    },
+    Opening(Opening<'a>),
     /// The second Noise message.
     Answer(&'a [u8]),
     /// A Noise transport message of the initiator.
     Proof(&'a [u8]),
     /// Ends the handshake; `None` for a reason that this version does not know.
     Refusal(Option<Refusal>),
+}
+
+/// The first Noise message, with the cookie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Opening<'a> {
+    pub(super) cookie: Cookie,
+    /// `None` for a pattern that this version does not know.
+    pub(super) pattern: Option<Pattern>,
+    /// The initiator's message of the exchange about a code; `None` with other patterns.
+    pub(super) pake: Option<&'a Pake>,
+    /// What the handshake's hash covers besides the Noise message.
+    pub(super) prologue: &'a [u8],
+    pub(super) noise: &'a [u8],
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,13 +163,13 @@ impl<'a> Packet<'a> {
                     }
                     _ => (None, rest),
                 };
-                Content::Opening {
+                Content::Opening(Opening {
                     cookie: *cookie,
                     pattern,
                     pake,
                     prologue: &bytes[..bytes.len() - noise.len()],
                     noise,
-                }
+                })
             }
             ANSWER => Content::Answer(body),
             PROOF => Content::Proof(body),

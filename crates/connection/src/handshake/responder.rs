@@ -9,14 +9,12 @@ use snow::{HandshakeState, StatelessTransportState};
 
 use super::budget::Budget;
 use super::cookie::CookieJar;
-use super::noise::{self, OpenError, Opened};
-use super::packet::{self, Content, Packet, Pattern, Refusal, VERSION};
+use super::noise;
+use super::packet::{self, Content, Opening, Packet, Refusal, VERSION};
 use super::{ACCEPTED, BUSY, UNKNOWN_PEER};
 use crate::keys::{Keys, Peer};
 
 mod codes;
-
-use codes::OfCode;
 
 /// The highest number of handshakes that wait for their proof.
 const MOST: usize = 256;
@@ -50,6 +48,7 @@ pub(crate) enum Reaction {
 pub(crate) struct Asked {
     id: HandshakeId,
     peer: Peer,
+    /// The hash of the opening.
     opening: [u8; 32],
     state: Box<HandshakeState>,
 }
@@ -133,35 +132,21 @@ impl Responder {
                 Reaction::Answered(packet::refusal(packet.number, Refusal::Version))
             }
             Content::Hello => self.retry(now_ns, id),
-            Content::Exchange { cookie, .. } | Content::Opening { cookie, .. }
+            Content::Exchange { cookie, .. } | Content::Opening(Opening { cookie, .. })
                 if !self.cookies.accepts(now_ns, source, packet.number, &cookie) =>
             {
                 self.counts.cookies += 1;
                 self.retry(now_ns, id)
             }
             Content::Exchange { cookie, pake } => self.exchange(now_ns, id, &cookie, pake),
-            Content::Opening {
-                cookie,
-                pattern,
-                pake,
-                prologue,
-                noise,
-            } => {
-                let opening = *blake3::hash(bytes).as_bytes();
-                if let Some(repeated) = self.repeated(id, &opening) {
+            Content::Opening(opening) => {
+                let hash = *blake3::hash(bytes).as_bytes();
+                if let Some(repeated) = self.repeated(id, &hash) {
                     return repeated;
                 }
-                match pake {
-                    Some(pake) => {
-                        let of_code = OfCode {
-                            cookie,
-                            pake,
-                            prologue,
-                            noise,
-                        };
-                        self.open_of_code(now_ns, id, opening, &of_code)
-                    }
-                    None => self.open(now_ns, id, pattern, opening, (prologue, noise)),
+                match opening.pake {
+                    Some(pake) => self.open_of_code(now_ns, id, hash, (&opening, pake)),
+                    None => self.open(now_ns, id, hash, &opening),
                 }
             }
             Content::Proof(noise) => self.prove(id, noise),
@@ -195,26 +180,18 @@ impl Responder {
         &mut self,
         now_ns: u64,
         id: HandshakeId,
-        pattern: Option<Pattern>,
-        opening: [u8; 32],
-        (prologue, noise): (&[u8], &[u8]),
+        hash: [u8; 32],
+        opening: &Opening<'_>,
     ) -> Reaction {
-        if let Some(refused) = self.over_budget(now_ns, id) {
-            return refused;
+        if let Some(refusal) = self.over_budget(now_ns, id) {
+            return Reaction::Answered(refusal);
         }
-        let opened = pattern.map_or(Err(OpenError::Pattern), |pattern| {
-            noise::open(&self.keys, pattern, prologue, noise)
-        });
-        let Opened { state, peer } = match opened {
+        let (state, peer) = match noise::open(&self.keys, opening) {
             Ok(opened) => opened,
             Err(why) => {
                 self.counts.other_keys += 1;
                 self.counts.latest = Some(id.1);
-                let reason = match why {
-                    OpenError::Pattern => Refusal::Pattern,
-                    OpenError::Keys => Refusal::Keys,
-                };
-                return Reaction::Answered(packet::refusal(id.0, reason));
+                return Reaction::Answered(packet::refusal(id.0, why));
             }
         };
         let peer = match peer {
@@ -229,19 +206,18 @@ impl Responder {
         self.ask(Asked {
             id,
             peer,
-            opening,
+            opening: hash,
             state,
         })
     }
 
-    /// The reaction to a packet of a source for which this end may spend no operations on a curve now.
-    fn over_budget(&mut self, now_ns: u64, (number, source): HandshakeId) -> Option<Reaction> {
+    /// The answer to a packet of a source for which this end may spend no operations on a curve now.
+    fn over_budget(&mut self, now_ns: u64, (number, source): HandshakeId) -> Option<Vec<u8>> {
         if self.budget.take(now_ns, source) {
             return None;
         }
         self.counts.over_budget += 1;
-        let refusal = packet::refusal(number, Refusal::OverBudget);
-        Some(Reaction::Answered(refusal))
+        Some(packet::refusal(number, Refusal::OverBudget))
     }
 
     /// Lets a request whose first message verifies wait for [`Responder::accept`], if there is room.

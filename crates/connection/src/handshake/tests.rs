@@ -10,7 +10,7 @@ use farwrite_rng::SplitMix;
 use proptest::prelude::*;
 
 use super::noise::MAX_PAYLOAD_BYTES;
-use super::packet::{self, Content, HELLO_BYTES, MAX_BYTES, Packet, Pattern, Refusal};
+use super::packet::{self, Content, HELLO_BYTES, MAX_BYTES, Opening, Packet, Pattern, Refusal};
 use super::{
     HandshakeId, Initiator, InitiatorFailure, InitiatorKeys, Limits, Reaction, RefusalCounts,
     Responder,
@@ -656,7 +656,8 @@ proptest! {
             prologue.extend(pake.into_iter().flatten());
             let bytes = [&prologue[..], noise].concat();
             let pattern = Some(pattern);
-            let content = Content::Opening { cookie, pattern, pake, prologue: &prologue, noise };
+            let opening = Opening { cookie, pattern, pake, prologue: &prologue, noise };
+            let content = Content::Opening(opening);
             if bytes.len() <= MAX_BYTES {
                 prop_assert_eq!(read(&bytes), shown(content));
             }

@@ -6,18 +6,9 @@ use std::sync::Arc;
 use farwrite_keys::OneTimeCode;
 
 use super::{Asked, HandshakeId, Reaction, Responder};
-use crate::handshake::noise::{self, Opened};
-use crate::handshake::packet::{self, Cookie, Pake, Refusal};
-use crate::keys::handshake_key;
-
-/// An opening of pattern 2.
-pub(super) struct OfCode<'a> {
-    pub(super) cookie: Cookie,
-    pub(super) pake: &'a Pake,
-    /// What the initiator has sent of the prologue.
-    pub(super) prologue: &'a [u8],
-    pub(super) noise: &'a [u8],
-}
+use crate::handshake::noise;
+use crate::handshake::packet::{self, Cookie, Opening, Pake, Refusal};
+use crate::keys::{Peer, handshake_key};
 
 impl Responder {
     /// Answers the initiator's message of the exchange about a code, and keeps nothing.
@@ -28,16 +19,13 @@ impl Responder {
         cookie: &Cookie,
         theirs: &Pake,
     ) -> Reaction {
-        let code = match self.code() {
-            Ok(code) => code,
-            Err(why) => return self.refuse_code(id, why),
-        };
-        if let Some(refused) = self.over_budget(now_ns, id) {
-            return refused;
-        }
-        let seed = self.cookies.seed(cookie, id, theirs);
-        let (_, ours) = code.code().respond(seed);
-        Reaction::Answered(packet::exchanged(id.0, &ours))
+        Reaction::Answered(match self.code(now_ns, id) {
+            Ok(code) => {
+                let seed = self.cookies.seed(cookie, id, theirs);
+                packet::exchanged(id.0, &code.code().respond(seed).1)
+            }
+            Err(refusal) => refusal,
+        })
     }
 
     /// Verifies an opening with the code, which is used up by that. This end's part of the exchange is computed
@@ -46,55 +34,49 @@ impl Responder {
         &mut self,
         now_ns: u64,
         id: HandshakeId,
-        opening: [u8; 32],
-        of_code: &OfCode<'_>,
+        hash: [u8; 32],
+        (opening, pake): (&Opening<'_>, &Pake),
     ) -> Reaction {
-        let code = match self.code() {
+        let code = match self.code(now_ns, id) {
             Ok(code) => code,
-            Err(why) => return self.refuse_code(id, why),
+            Err(refusal) => return Reaction::Answered(refusal),
         };
-        if let Some(refused) = self.over_budget(now_ns, id) {
-            return refused;
-        }
-        let seed = self.cookies.seed(&of_code.cookie, id, of_code.pake);
+        let seed = self.cookies.seed(&opening.cookie, id, pake);
         let (exchange, ours) = code.code().respond(seed);
         // A message that no code gives tests no guess.
-        let Ok(key) = exchange.finish(of_code.pake) else {
+        let Ok(key) = exchange.finish(pake) else {
             return Reaction::Ignored;
         };
-        let prologue = [of_code.prologue, &ours].concat();
+        let prologue = [opening.prologue, &ours].concat();
         // From here on, nobody can try this code again.
         code.use_up();
-        match noise::open_of_code(&handshake_key(&key), &prologue, of_code.noise) {
-            Ok(Opened {
-                state,
-                peer: Ok(peer),
-            }) => self.ask(Asked {
+        match noise::open_of_code(&handshake_key(&key), &prologue, opening.noise) {
+            Ok(state) => self.ask(Asked {
                 id,
-                peer,
-                opening,
+                peer: Peer::CODE,
+                opening: hash,
                 state,
             }),
-            _ => {
+            Err(_) => {
                 self.counts.wrong_codes += 1;
                 let answer = packet::refusal(id.0, Refusal::Keys);
-                self.tried = Some((opening, answer.clone()));
+                self.tried = Some((hash, answer.clone()));
                 Reaction::Answered(answer)
             }
         }
     }
 
-    /// The code, if there is one that nobody has used.
-    fn code(&self) -> Result<Arc<OneTimeCode>, Refusal> {
-        match &self.keys.code {
-            Some(code) if code.is_used() => Err(Refusal::CodeUsed),
-            Some(code) => Ok(Arc::clone(code)),
-            None => Err(Refusal::Pattern),
-        }
-    }
-
-    fn refuse_code(&mut self, id: HandshakeId, why: Refusal) -> Reaction {
+    /// The code, if there is one that nobody has used, and this end may compute with it now; or else the answer.
+    fn code(&mut self, now_ns: u64, id: HandshakeId) -> Result<Arc<OneTimeCode>, Vec<u8>> {
+        let why = match self.keys.code.clone() {
+            Some(code) if !code.is_used() => {
+                let refusal = self.over_budget(now_ns, id);
+                return refusal.map_or(Ok(code), Err);
+            }
+            Some(_) => Refusal::CodeUsed,
+            None => Refusal::Pattern,
+        };
         self.counts.other_keys += 1;
-        Reaction::Answered(packet::refusal(id.0, why))
+        Err(packet::refusal(id.0, why))
     }
 }
