@@ -7,12 +7,12 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use farwrite::fabric::{threads, udp};
-use farwrite_keys::{HostPort, Proof};
+use farwrite_keys::HostPort;
 
 use crate::connection::Connection;
-use crate::driver::{ConnectFailure, Driver};
+use crate::driver::Driver;
 use crate::error::{Error, list};
-use crate::handshake::{Initiator, InitiatorFailure, InitiatorKeys, Limits, Refusal, VERSION};
+use crate::handshake::{Initiator, InitiatorKeys, Limits};
 use crate::keys::{Keys, Peer};
 use crate::node::{Node, bind, bind_any};
 use crate::options::ConnectionOptions;
@@ -33,10 +33,7 @@ pub fn connect(
     peer: &str,
     options: &ConnectionOptions,
 ) -> Result<Connection, Error> {
-    // A name that this end does not know is told before the lookup.
-    choose(keys, peer)?;
-    let addresses = resolve(addr, options.connect_limit)?;
-    connect_any(&addresses, keys, peer, options)
+    Connector::bind(options)?.connect(addr, keys, peer)
 }
 
 /// As [`connect`], to the first of several addresses of the listener that answers. They are tried in this
@@ -50,7 +47,6 @@ pub fn connect_any(
     peer: &str,
     options: &ConnectionOptions,
 ) -> Result<Connection, Error> {
-    choose(keys, peer)?;
     Connector::bind(options)?.connect_any(addresses, keys, peer)
 }
 
@@ -96,6 +92,7 @@ impl Connector {
     /// # Errors
     /// As [`connect`].
     pub fn connect(&self, addr: &str, keys: &Keys, peer: &str) -> Result<Connection, Error> {
+        // A name that this end does not know is told before the lookup.
         choose(keys, peer)?;
         let addresses = resolve(addr, self.options.connect_limit)?;
         self.connect_any(&addresses, keys, peer)
@@ -120,7 +117,7 @@ impl Connector {
             return Err(Error::NoRoute { to });
         }
         let (limit, busy_limit) = (self.options.connect_limit, self.options.busy_limit);
-        let (initiator_keys, proven) = choose(keys, peer)?;
+        let (keys, proven) = choose(keys, peer)?;
         let mut number = [0; 8];
         getrandom::fill(&mut number).map_err(Error::Randomness)?;
         let number = u64::from_ne_bytes(number);
@@ -129,7 +126,6 @@ impl Connector {
             answer_ns: nanoseconds(limit),
             busy_ns: nanoseconds(busy_limit),
         };
-        let keys = initiator_keys.clone();
         let initiator = Initiator::new(keys, addresses, number, now_ns, limits);
         let node = &self.node;
         let of_peer = proven.clone();
@@ -138,14 +134,7 @@ impl Connector {
         let wait = limit.saturating_mul(2).saturating_add(busy_limit) + Duration::from_secs(1);
         let ready = |driver: &mut Driver| driver.connected(attempt, udp::now_ns());
         match node.wait(wait, ready)? {
-            Some(Ok(session)) => Ok(Connection::new(Arc::clone(node), session, proven)),
-            Some(Err(ConnectFailure::Error(error))) => Err(error),
-            Some(Err(ConnectFailure::Handshake(failure))) => Err(explain(
-                failure,
-                &initiator_keys,
-                proven.proof(),
-                &self.options,
-            )),
+            Some(made) => Ok(Connection::new(Arc::clone(node), made?, proven)),
             None => {
                 node.call(move |driver, endpoint| driver.give_up(endpoint, attempt))?;
                 Err(Error::Timeout {
@@ -158,7 +147,7 @@ impl Connector {
 }
 
 /// The keys of the handshake with a peer, and what the peer has proven then.
-fn choose(keys: &Keys, name: &str) -> Result<(InitiatorKeys, Peer), Error> {
+pub(crate) fn choose(keys: &Keys, name: &str) -> Result<(InitiatorKeys, Peer), Error> {
     if let Some((own, known)) = &keys.identity
         && let Some(key) = known.key(name)
     {
@@ -179,82 +168,24 @@ fn choose(keys: &Keys, name: &str) -> Result<(InitiatorKeys, Peer), Error> {
 fn resolve(addr: &str, limit: Duration) -> Result<Vec<SocketAddr>, Error> {
     let host: HostPort = addr.parse()?;
     let (found, lookup) = channel();
-    let resolved = |result: Result<Vec<SocketAddr>, farwrite_keys::Error>| {
-        let addresses = result.map_err(|error| Error::Resolve(Arc::new(error)))?;
-        Ok(alternate(&addresses))
-    };
     threads::spawn("lookup", move || found.send(host.resolve()))
         .map_err(|error| Error::Noise(format!("starting a thread: {error}")))?;
-    match lookup.recv_timeout(limit) {
-        Ok(result) => resolved(result),
-        Err(_) => Err(Error::Timeout {
-            what: format!("looking up {addr}"),
-            within: limit,
-        }),
-    }
+    let found = lookup.recv_timeout(limit).map_err(|_| Error::Timeout {
+        what: format!("looking up {addr}"),
+        within: limit,
+    })?;
+    let addresses = found.map_err(|error| Error::Resolve(Arc::new(error)))?;
+    Ok(alternate(&addresses))
 }
 
 /// Returns the addresses in the order in which they are tried: the families alternate, and begin with the
 /// family of the first address (RFC 8305 section 4).
 fn alternate(addrs: &[SocketAddr]) -> Vec<SocketAddr> {
     let starts_with_v6 = addrs.first().is_some_and(SocketAddr::is_ipv6);
-    let (mut first, mut second): (Vec<_>, Vec<_>) = addrs
-        .iter()
-        .copied()
-        .partition(|addr: &SocketAddr| addr.is_ipv6() == starts_with_v6);
-    let mut order = Vec::with_capacity(addrs.len());
-    first.reverse();
-    second.reverse();
-    while order.len() < addrs.len() {
-        order.extend(first.pop());
-        order.extend(second.pop());
-    }
-    order
-}
-
-fn explain(
-    failure: InitiatorFailure,
-    keys: &InitiatorKeys,
-    shown: Proof,
-    options: &ConnectionOptions,
-) -> Error {
-    let within = options.connect_limit;
-    match failure {
-        InitiatorFailure::Refused {
-            at,
-            reason,
-            version,
-        } => match (reason, shown) {
-            (Refusal::Keys, Proof::Code) => Error::WrongCode { at },
-            (Refusal::Keys, _) => Error::KeysDiffer { at },
-            (Refusal::Pattern, ours) => Error::OtherKind { at, ours },
-            (Refusal::CodeUsed, _) => Error::CodeUsed,
-            (Refusal::Version, _) => Error::Version {
-                at,
-                ours: VERSION,
-                theirs: version,
-            },
-            (Refusal::OverBudget, _) => Error::Busy {
-                at,
-                within: options.busy_limit,
-            },
-        },
-        InitiatorFailure::UnknownHere { at } => match keys {
-            InitiatorKeys::Identities { own, .. } => Error::UnknownHere {
-                at,
-                own: own.public(),
-            },
-            InitiatorKeys::PreShared(_) | InitiatorKeys::Code(_) => Error::KeysDiffer { at },
-        },
-        InitiatorFailure::Busy { at } => Error::Busy {
-            at,
-            within: options.busy_limit,
-        },
-        InitiatorFailure::Silent { to } => Error::Silent { to, within },
-        InitiatorFailure::Unfinished { at } => Error::Unfinished { at, within },
-        InitiatorFailure::CodeUsed => Error::CodeUsed,
-        InitiatorFailure::Noise(why) => Error::Noise(why),
-    }
+    let is_first = |addr: &SocketAddr| addr.is_ipv6() == starts_with_v6;
+    let (first, second): (Vec<_>, Vec<_>) = addrs.iter().copied().partition(is_first);
+    let pairs = (0..addrs.len()).map(|place| [first.get(place), second.get(place)]);
+    pairs.flatten().flatten().copied().collect()
 }
 
 #[cfg(test)]

@@ -6,13 +6,15 @@ use std::time::Duration;
 
 use farwrite::routes::Role;
 use farwrite::{Endpoint, UdpFabric};
+use farwrite_keys::Proof;
 use slab::Slab;
 
 use super::{Driver, reserve};
 use crate::error::Error;
-use crate::handshake::{Initiator, InitiatorFailure};
+use crate::handshake::{Initiator, InitiatorFailure, InitiatorKeys, Refusal, VERSION};
 use crate::keys::Peer;
 use crate::message::{Flow, Introduction};
+use crate::options::ConnectionOptions;
 
 /// The connections that are being made, by the number that names each.
 #[derive(Default)]
@@ -28,11 +30,6 @@ struct Attempt {
     session: Option<usize>,
     failed: Option<Error>,
     due_ns: u64,
-}
-
-pub(crate) enum ConnectFailure {
-    Handshake(InitiatorFailure),
-    Error(Error),
 }
 
 impl Attempts {
@@ -54,10 +51,9 @@ impl Attempts {
     }
 
     /// The attempt that the packets with this number of a handshake belong to.
-    fn find(&self, number: u64) -> Option<usize> {
-        let mut all = self.all.iter();
-        let found = all.find(|(_, attempt)| attempt.initiator.has(number));
-        found.map(|(key, _)| key)
+    fn find(&mut self, number: u64) -> Option<(usize, &mut Attempt)> {
+        let mut all = self.all.iter_mut();
+        all.find(|(_, attempt)| attempt.initiator.has(number))
     }
 
     pub(super) fn keys(&self) -> Vec<usize> {
@@ -88,24 +84,20 @@ impl Driver {
     }
 
     /// The result of connecting, once there is one: the number of the session.
-    pub(crate) fn connected(
-        &mut self,
-        key: usize,
-        now_ns: u64,
-    ) -> Option<Result<usize, ConnectFailure>> {
+    pub(crate) fn connected(&mut self, key: usize, now_ns: u64) -> Option<Result<usize, Error>> {
         let attempt = self.attempts.all.get_mut(key)?;
         let result = if let Some(error) = attempt.failed.take() {
-            Err(ConnectFailure::Error(error))
+            Err(error)
         } else if let Some(session) = attempt.session {
             let found = self.sessions.get(session)?;
             match found.ended() {
-                Some(why) => Err(ConnectFailure::Error(why.into())),
+                Some(why) => Err(why.into()),
                 None if found.is_open() => Ok(session),
                 None => return None,
             }
         } else {
             let failure = attempt.initiator.failure(now_ns)?;
-            Err(ConnectFailure::Handshake(failure))
+            Err(explain(failure, attempt, &self.options))
         };
         let attempt = self.attempts.remove(key)?;
         if let (Some(session), Err(_)) = (attempt.session, &result) {
@@ -131,10 +123,7 @@ impl Driver {
         (from, number): (SocketAddr, u64),
         bytes: &[u8],
     ) -> bool {
-        let Some(key) = self.attempts.find(number) else {
-            return false;
-        };
-        let Some(attempt) = self.attempts.all.get_mut(key) else {
+        let Some((key, attempt)) = self.attempts.find(number) else {
             return false;
         };
         if let Some((at, payload)) = attempt.initiator.receive(now_ns, from, bytes)
@@ -227,5 +216,46 @@ impl Driver {
             self.drop_session(endpoint, session);
         }
         next_ns
+    }
+}
+
+/// Why there is no connection, for the user.
+fn explain(failure: InitiatorFailure, attempt: &Attempt, options: &ConnectionOptions) -> Error {
+    let within = options.connect_limit;
+    match failure {
+        InitiatorFailure::Refused {
+            at,
+            reason,
+            version,
+        } => match (reason, attempt.peer.proof()) {
+            (Refusal::Keys, Proof::Code) => Error::WrongCode { at },
+            (Refusal::Keys, _) => Error::KeysDiffer { at },
+            (Refusal::Pattern, ours) => Error::OtherKind { at, ours },
+            (Refusal::CodeUsed, _) => Error::CodeUsed,
+            (Refusal::Version, _) => Error::Version {
+                at,
+                ours: VERSION,
+                theirs: version,
+            },
+            (Refusal::OverBudget, _) => Error::Busy {
+                at,
+                within: options.busy_limit,
+            },
+        },
+        InitiatorFailure::UnknownHere { at } => match &attempt.initiator.keys {
+            InitiatorKeys::Identities { own, .. } => Error::UnknownHere {
+                at,
+                own: own.public(),
+            },
+            InitiatorKeys::PreShared(_) | InitiatorKeys::Code(_) => Error::KeysDiffer { at },
+        },
+        InitiatorFailure::Busy { at } => Error::Busy {
+            at,
+            within: options.busy_limit,
+        },
+        InitiatorFailure::Silent { to } => Error::Silent { to, within },
+        InitiatorFailure::Unfinished { at } => Error::Unfinished { at, within },
+        InitiatorFailure::CodeUsed => Error::CodeUsed,
+        InitiatorFailure::Noise(why) => Error::Noise(why),
     }
 }

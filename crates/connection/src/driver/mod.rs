@@ -28,8 +28,6 @@ use crate::session::{SESSION_MTU, Session, Shared, session_options};
 use connecting::Attempts;
 use listening::Listening;
 
-pub(crate) use connecting::ConnectFailure;
-
 /// What this end calls itself.
 const SOFTWARE: &str = concat!("farwrite ", env!("CARGO_PKG_VERSION"));
 

@@ -67,7 +67,7 @@ pub(crate) struct Limits {
 
 /// One end of a handshake with the first of several addresses that answers.
 pub(crate) struct Initiator {
-    keys: InitiatorKeys,
+    pub(crate) keys: InitiatorKeys,
     attempts: Vec<Attempt>,
     /// When the next address is tried.
     next_start_ns: u64,
