@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use farwrite::{Endpoint, UdpFabric};
 
+use crate::connect::choose;
 use crate::driver::{Reserved, reserve};
 use crate::handshake::{Initiator, InitiatorKeys, Limits, Reaction, Responder};
 use crate::keys::Keys;
@@ -16,20 +17,6 @@ const PAUSE_NS: u64 = 1_000_000;
 const PAYLOAD: [u8; 400] = [7; 400];
 const LISTENER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 4792);
 
-/// The keys of an initiator, from those that `connect` takes.
-fn initiator_keys(keys: &Keys) -> InitiatorKeys {
-    match (&keys.identity, keys.psk.clone()) {
-        (Some((own, known)), _) => {
-            let peer = known.iter().next().map(|(_, key)| *key);
-            InitiatorKeys::Identities {
-                own: own.clone(),
-                peer: peer.expect("a known peer"),
-            }
-        }
-        (None, psk) => InitiatorKeys::PreShared(psk.expect("a key")),
-    }
-}
-
 /// A responder, and the time that it has spent.
 pub struct Measured {
     responder: Responder,
@@ -40,12 +27,13 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// `keys` are those of the listener, and `of_initiator` those of all its peers.
+    /// `keys` are those of the listener, and `of_initiator` those of all its peers, which know it as `peer`.
     #[must_use]
     pub fn new(keys: &Keys, of_initiator: &Keys) -> Self {
+        let (of_initiator, _) = choose(of_initiator, "peer").expect("keys");
         Self {
             responder: Responder::new(keys.clone(), [[1; 32], [2; 32]]),
-            keys: initiator_keys(of_initiator),
+            keys: of_initiator,
             handshakes: 0,
             spent: Vec::new(),
         }
