@@ -10,6 +10,7 @@ use farwrite::{Endpoint, PeerStats, ProgressThread, QpOptions, QueuePair, UdpFab
 use farwrite_keys::Text;
 
 use crate::cutover::GoesOn;
+use crate::driver::Driver;
 use crate::error::{Ended, Error};
 use crate::keys::Peer;
 use crate::message::ByeCause;
@@ -69,7 +70,21 @@ impl Connection {
         &self,
         call: impl FnOnce(&mut Session, &mut Shared<'_>) -> R + Send + 'static,
     ) -> Result<R, Error> {
-        self.0.node.on_session(self.0.session, call)
+        let key = self.0.session;
+        let on_session =
+            move |driver: &mut Driver, endpoint: &mut _| driver.on_session(endpoint, key, call);
+        self.0
+            .node
+            .call(on_session)?
+            .ok_or(Error::Over(Ended::Closed))
+    }
+
+    /// As [`Connection::on_session`], and waits for nothing, so it may be called on the endpoint's thread.
+    fn tell(&self, call: impl FnOnce(&mut Session, &mut Shared<'_>) + Send + 'static) {
+        let key = self.0.session;
+        self.0.node.tell(move |driver, endpoint| {
+            driver.on_session(endpoint, key, call);
+        });
     }
 
     /// The peer, as it has proven itself.
@@ -145,8 +160,7 @@ impl Connection {
         if length > limit {
             return Err(farwrite::Error::TooLong { length, limit }.into());
         }
-        let notify = move |session: &mut Session, _: &mut Shared<'_>| session.notify(notice);
-        self.0.node.tell_session(self.0.session, notify);
+        self.tell(move |session, _| session.notify(notice));
         Ok(())
     }
 
@@ -165,17 +179,20 @@ impl Connection {
 
     /// Ends the connection. Messages that are under way are lost: wait for their outcomes before.
     pub fn close(&self) {
-        self.0.node.close(self.0.session);
+        // A thread that has ended has no connections.
+        let _ = self.on_session(|session, shared| {
+            session.close(shared, ByeCause::Closed, Ended::Closed);
+            session.end_descriptor();
+        });
     }
 
     /// Ends the connection because this end has no place for it at the moment. The peer learns `reason`
     /// ([`ByeCause::Busy`]), and may connect again later. Waits for nothing.
     pub fn refuse_as_busy(&self, reason: &str) {
         let why = Text::new(reason);
-        let close = move |session: &mut Session, shared: &mut Shared<'_>| {
+        self.tell(move |session, shared| {
             session.close_because(shared, (ByeCause::Busy, why), Ended::Closed);
-        };
-        self.0.node.tell_session(self.0.session, close);
+        });
     }
 
     /// As [`Connection::close`], and waits until the peer knows it, at most for `limit`. A program that ends
@@ -391,7 +408,9 @@ impl fmt::Debug for Connection {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.node.forget(self.session);
+        let key = self.session;
+        self.node
+            .tell(move |driver, endpoint| driver.drop_session(endpoint, key));
     }
 }
 
@@ -502,12 +521,9 @@ impl OpenedQueuePair {
 
 impl Drop for OpenedQueuePair {
     fn drop(&mut self) {
-        let (number, inner) = (self.number, &self.connection.0);
+        let number = self.number;
         // This may be the endpoint's thread, as the last task that uses the queue pair ends there.
-        inner
-            .node
-            .tell_session(inner.session, move |session, shared| {
-                session.close_pair(shared, number);
-            });
+        self.connection
+            .tell(move |session, shared| session.close_pair(shared, number));
     }
 }

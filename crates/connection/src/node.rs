@@ -13,9 +13,7 @@ use farwrite::{
 };
 
 use crate::driver::Driver;
-use crate::error::{Ended, Error};
-use crate::message::ByeCause;
-use crate::session::{Session, Shared};
+use crate::error::Error;
 
 /// Errors of Linux that have no [`ErrorKind`].
 const ENFILE: i32 = 23;
@@ -104,41 +102,14 @@ impl Node {
         Ok(self.thread.call(call)?)
     }
 
-    /// Runs `call` on a session, on the endpoint's thread.
-    pub(crate) fn on_session<R: Send + 'static>(
+    /// As [`Node::call`], and waits for nothing, so it may be called on the endpoint's thread.
+    pub(crate) fn tell(
         &self,
-        key: usize,
-        call: impl FnOnce(&mut Session, &mut Shared<'_>) -> R + Send + 'static,
-    ) -> Result<R, Error> {
-        let answer = self.call(move |driver, endpoint| driver.on_session(endpoint, key, call))?;
-        answer.ok_or(Error::Over(Ended::Closed))
-    }
-
-    /// As [`Node::on_session`], and waits for nothing, so it may be called on the endpoint's thread.
-    pub(crate) fn tell_session(
-        &self,
-        key: usize,
-        call: impl FnOnce(&mut Session, &mut Shared<'_>) + Send + 'static,
+        call: impl FnOnce(&mut Driver, &mut Endpoint<UdpFabric>) + Send + 'static,
     ) {
         let driver = Arc::clone(&self.driver);
-        self.thread.post(move |endpoint| {
-            lock(&driver).on_session(endpoint, key, call);
-        });
-    }
-
-    pub(crate) fn close(&self, key: usize) {
-        // A thread that has ended has no connections.
-        let _ = self.on_session(key, |session, shared| {
-            session.close(shared, ByeCause::Closed, Ended::Closed);
-            session.end_descriptor();
-        });
-    }
-
-    /// Closes a session that nobody names any more. Its last message may still be under way.
-    pub(crate) fn forget(&self, key: usize) {
-        let driver = Arc::clone(&self.driver);
-        let forget = move |endpoint: &mut _| lock(&driver).drop_session(endpoint, key);
-        self.thread.post(forget);
+        self.thread
+            .post(move |endpoint| call(&mut lock(&driver), endpoint));
     }
 }
 
