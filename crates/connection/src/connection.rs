@@ -268,27 +268,26 @@ impl Connection {
         let start = Instant::now();
         let left = || limit.saturating_sub(start.elapsed());
         loop {
-            match self.ask_for_pair(name, &options, left)? {
-                Asked::Accepted(opened) => return Ok(opened),
-                // The path has come to carry only smaller packets.
-                Asked::Again => {}
-                Asked::TooLate => {
-                    return Err(Error::Timeout {
-                        what: format!("the peer's acceptance of queue pair {name:?}"),
-                        within: limit,
-                    });
-                }
+            if let Some(opened) = self.ask_for_pair(name, &options, left)? {
+                return Ok(opened);
+            }
+            // Otherwise, the path has come to carry only smaller packets.
+            if left().is_zero() {
+                return Err(Error::Timeout {
+                    what: format!("the peer's acceptance of queue pair {name:?}"),
+                    within: limit,
+                });
             }
         }
     }
 
-    /// Asks the peer once for a queue pair, while time is `left`.
+    /// Asks the peer once for a queue pair, while time is `left`. Returns `None` if it must be asked for again.
     fn ask_for_pair(
         &self,
         name: &str,
         options: &QpOptions,
         left: impl Fn() -> Duration,
-    ) -> Result<Asked, Error> {
+    ) -> Result<Option<OpenedQueuePair>, Error> {
         let largest_message = self.largest_message(options);
         let number = loop {
             let (named, options) = (name.to_owned(), options.clone());
@@ -304,7 +303,7 @@ impl Connection {
             let may_open = |session: &mut Session| session.may_open();
             let waited = self.wait(left(), |session| session.is_none_or(may_open).then_some(()))?;
             if waited.is_none() {
-                return Ok(Asked::TooLate);
+                return Ok(None);
             }
         };
         // From here on, dropping this closes the queue pair.
@@ -319,14 +318,8 @@ impl Connection {
             Some(session) => session.finish_open(number, name),
             None => Some(Err(Ended::Closed.into())),
         })?;
-        let Some(answer) = answer else {
-            return Ok(Asked::TooLate);
-        };
-        opened.qp = answer?;
-        Ok(match opened.qp {
-            Some(_) => Asked::Accepted(opened),
-            None => Asked::Again,
-        })
+        opened.qp = answer.transpose()?.flatten();
+        Ok(opened.qp.is_some().then_some(opened))
     }
 
     /// Accepts the next queue pair that the peer opens by `name`, or by any name, if `None`. Waits at most
@@ -380,14 +373,6 @@ impl Connection {
             });
         Ok(opened)
     }
-}
-
-/// What a request for a queue pair has led to.
-enum Asked {
-    Accepted(OpenedQueuePair),
-    /// It must be asked for again.
-    Again,
-    TooLate,
 }
 
 /// Why a session is over. A session that is gone was closed. `None` while the session is not over.
