@@ -38,8 +38,8 @@ struct Inner {
 
 impl Connection {
     pub(crate) fn new(node: Arc<Node>, session: usize, peer: Peer) -> Self {
-        let found = |session: &mut Session| (session.purpose, Arc::clone(session.waiters()));
-        let found = node.driver().session_mut(session).map(found);
+        let found = |session: &mut Session| (session.purpose, Arc::clone(&session.waiters));
+        let found = node.driver().sessions.get_mut(session).map(found);
         let (purpose, waiters) = found.unwrap_or_default();
         Self(Arc::new(Inner {
             node,
@@ -52,7 +52,7 @@ impl Connection {
 
     /// Calls `look` with the session; `None` if it is gone.
     fn look<R>(&self, look: impl FnOnce(Option<&mut Session>) -> R) -> R {
-        look(self.0.node.driver().session_mut(self.0.session))
+        look(self.0.node.driver().sessions.get_mut(self.0.session))
     }
 
     /// Waits until `ready` returns something of the session, or of its absence, at most for `at_most`.
@@ -114,7 +114,7 @@ impl Connection {
     /// The MTU of data packets that the path carries.
     #[must_use]
     pub fn mtu(&self) -> u32 {
-        self.look(|session| session.map_or(0, |session| session.mtu()))
+        self.look(|session| session.map_or(0, |session| session.mtu))
     }
 
     /// Bytes of the largest message that a queue pair with these options carries on this path. Packets of a
@@ -229,7 +229,7 @@ impl Connection {
     pub fn peer_stats(&self) -> Result<PeerStats, Error> {
         let stats = self.on_session(|session, shared| match session.ended() {
             Some(ended) => Err(Error::Over(ended)),
-            None => Ok(shared.endpoint.peer_stats(session.queue_pair())?),
+            None => Ok(shared.endpoint.peer_stats(session.qp)?),
         });
         stats?
     }

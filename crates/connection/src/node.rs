@@ -43,13 +43,13 @@ impl Drop for DriverTask {
 
 impl Node {
     pub(crate) fn start(mut endpoint: Endpoint<UdpFabric>, driver: Driver) -> Result<Self, Error> {
-        if !driver.reports_events() {
+        if !driver.options.reports_events {
             endpoint.mute_events();
         }
         // Route packets show which sizes pass, even if the reason is this machine's interface.
         endpoint.fabric().lose_too_large();
         let local = endpoint.fabric().local_addr(0);
-        let waiters = Arc::clone(driver.waiters());
+        let waiters = Arc::clone(&driver.waiters);
         let driver = Arc::new(Mutex::new(driver));
         let thread = endpoint.start_thread()?;
         let task = DriverTask(Arc::clone(&driver));

@@ -104,8 +104,8 @@ pub(crate) struct Session {
     pub(crate) peer: Peer,
     pub(crate) purpose: Purpose,
     role: Role,
-    route: RouteId,
-    qp: QueuePair,
+    pub(crate) route: RouteId,
+    pub(crate) qp: QueuePair,
     queue: MessageQueue,
     phase: Phase,
     /// Messages of an initiator that leave with the proof of the handshake, until it has left.
@@ -119,7 +119,7 @@ pub(crate) struct Session {
     /// asks for it: its number and its name.
     first: Option<(u32, String)>,
     /// The MTU that the path carries; 0 while it is not known.
-    mtu: u32,
+    pub(crate) mtu: u32,
     /// Whether the peer goes on with smaller packets when the path comes to carry no others.
     pub(crate) peer_goes_on: bool,
     rtt: Duration,
@@ -141,7 +141,7 @@ pub(crate) struct Session {
     next_number: u32,
     next_theirs: u64,
     /// Threads that wait for something of this session, and whether they must look again.
-    waiters: Arc<Waiters>,
+    pub(crate) waiters: Arc<Waiters>,
     has_changed: bool,
     /// Whether the peer's next queue pair can be accepted.
     ready: ReadyEvent,
@@ -222,10 +222,6 @@ impl Session {
         })
     }
 
-    pub(crate) fn waiters(&self) -> &Arc<Waiters> {
-        &self.waiters
-    }
-
     /// Wakes who waits, if something has changed since the last call. Returns whether the session has opened or
     /// is ending since then.
     pub(crate) fn announce(&mut self) -> bool {
@@ -268,10 +264,6 @@ impl Session {
         (self.has_changed, self.has_turned) = (true, true);
     }
 
-    pub(crate) fn queue_pair(&self) -> QueuePair {
-        self.qp
-    }
-
     /// Whether both ends are ready.
     pub(crate) fn is_open(&self) -> bool {
         matches!(self.phase, Phase::Open)
@@ -288,14 +280,6 @@ impl Session {
     /// Whether nothing is left to do.
     pub(crate) fn is_over(&self) -> bool {
         matches!(self.phase, Phase::Over(_))
-    }
-
-    pub(crate) fn route(&self) -> RouteId {
-        self.route
-    }
-
-    pub(crate) fn mtu(&self) -> u32 {
-        self.mtu
     }
 
     /// Whether anything has come from the peer over the route.

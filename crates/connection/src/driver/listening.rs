@@ -202,16 +202,14 @@ impl Driver {
     }
 
     pub(crate) fn is_code_used(&self) -> bool {
-        let keys = self.listening.as_ref().map(|it| it.responder.keys());
-        let code = keys.and_then(|keys| keys.code.as_ref());
+        let listening = self.listening.as_ref();
+        let code = listening.and_then(|listening| listening.responder.keys.code.as_ref());
         code.is_some_and(|code| code.is_used())
     }
 
     pub(crate) fn refusals(&self) -> RefusalCounts {
         let listening = self.listening.as_ref();
-        listening.map_or_else(RefusalCounts::default, |listening| {
-            listening.responder.counts()
-        })
+        listening.map_or_else(RefusalCounts::default, |it| it.responder.counts)
     }
 
     /// Connections of peers that are no longer known end.
@@ -219,7 +217,7 @@ impl Driver {
         let Some(listening) = &mut self.listening else {
             return;
         };
-        let before = listening.responder.keys().clone();
+        let before = listening.responder.keys.clone();
         for id in listening.responder.replace_keys(keys.clone()) {
             if let Some(reserved) = listening.reserved.remove(&id) {
                 release(&mut self.keeper, endpoint, reserved);

@@ -34,8 +34,8 @@ const SOFTWARE: &str = concat!("farwrite ", env!("CARGO_PKG_VERSION"));
 /// The connections of an endpoint.
 pub(crate) struct Driver {
     keeper: RouteKeeper,
-    options: ConnectionOptions,
-    sessions: Slab<Session>,
+    pub(crate) options: ConnectionOptions,
+    pub(crate) sessions: Slab<Session>,
     /// The session of each route.
     of_routes: HashMap<RouteId, usize>,
     /// Sessions that have no task yet, and their queue pairs.
@@ -45,7 +45,7 @@ pub(crate) struct Driver {
     /// Empty between polls, kept for its capacity.
     served: Vec<(RouteId, Result<(), farwrite::Error>)>,
     /// Threads that wait for a connection, or for the end of all.
-    waiters: Arc<Waiters>,
+    pub(crate) waiters: Arc<Waiters>,
     /// Whether a connection of a listener can be accepted.
     ready: ReadyEvent,
 }
@@ -85,17 +85,13 @@ impl Driver {
         }
     }
 
-    pub(crate) fn waiters(&self) -> &Arc<Waiters> {
-        &self.waiters
-    }
-
     /// Wakes all who wait for something of this driver: its thread ends.
     pub(crate) fn wake_all(&mut self) {
         self.ready.end();
         self.waiters.wake();
         for (_, session) in &mut self.sessions {
             session.end_descriptor();
-            session.waiters().wake();
+            session.waiters.wake();
         }
     }
 
@@ -161,7 +157,7 @@ impl Driver {
         qp: QueuePair,
     ) -> TaskState {
         let session = self.sessions.get_mut(key);
-        let Some(session) = session.filter(|session| session.queue_pair() == qp) else {
+        let Some(session) = session.filter(|session| session.qp == qp) else {
             return TaskState::Done;
         };
         let mut shared = shared!(self, endpoint);
@@ -174,7 +170,7 @@ impl Driver {
         let state = match session.is_over() {
             false => TaskState::Until(next_ns),
             true => {
-                self.of_routes.remove(&session.route());
+                self.of_routes.remove(&session.route);
                 let listening = self.listening.as_mut();
                 // A connection that ended before anyone accepted it is forgotten.
                 let is_unaccepted = listening.is_some_and(|listening| listening.forget(key));
@@ -286,28 +282,20 @@ impl Driver {
         }
     }
 
-    pub(crate) fn session_mut(&mut self, key: usize) -> Option<&mut Session> {
-        self.sessions.get_mut(key)
-    }
-
     /// The address at which the peer of a session is now.
     pub(crate) fn address(&self, key: usize) -> Option<SocketAddr> {
-        self.keeper.peer(self.sessions.get(key)?.route())
+        self.keeper.peer(self.sessions.get(key)?.route)
     }
 
     /// The address of this end on the route of a session. A link-local one is at the interface of the peer's.
     pub(crate) fn local_address(&self, key: usize) -> Option<SocketAddr> {
-        let mut local = self.keeper.local(self.sessions.get(key)?.route())?;
+        let mut local = self.keeper.local(self.sessions.get(key)?.route)?;
         if let (SocketAddr::V6(local), Some(SocketAddr::V6(peer))) = (&mut local, self.address(key))
             && local.ip().is_unicast_link_local()
         {
             local.set_scope_id(peer.scope_id());
         }
         Some(local)
-    }
-
-    pub(crate) fn reports_events(&self) -> bool {
-        self.options.reports_events
     }
 
     /// Whether each session has ended.

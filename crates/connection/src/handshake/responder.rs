@@ -95,7 +95,7 @@ pub struct RefusalCounts {
 
 /// One end of any number of handshakes.
 pub(crate) struct Responder {
-    keys: Keys,
+    pub(crate) keys: Keys,
     cookies: CookieJar,
     budget: Budget,
     entries: BTreeMap<HandshakeId, Entry>,
@@ -103,7 +103,7 @@ pub(crate) struct Responder {
     waiting: VecDeque<(u64, HandshakeId)>,
     /// The hash of the last opening that was verified with a code, and its answer unless that accepts.
     tried: Option<([u8; 32], Vec<u8>)>,
-    counts: RefusalCounts,
+    pub(crate) counts: RefusalCounts,
 }
 
 impl Responder {
@@ -334,20 +334,12 @@ impl Responder {
         self.forget(|entry| !keys.still_accept(&before, &entry.peer))
     }
 
-    pub(crate) fn keys(&self) -> &Keys {
-        &self.keys
-    }
-
     fn forget(&mut self, is_over: impl Fn(&Entry) -> bool) -> Vec<HandshakeId> {
         let over = self.entries.iter().filter(|(_, entry)| is_over(entry));
         let over: Vec<_> = over.map(|(id, _)| *id).collect();
         self.entries.retain(|_, entry| !is_over(entry));
         self.skip_ended();
         over
-    }
-
-    pub(crate) fn counts(&self) -> RefusalCounts {
-        self.counts
     }
 
     #[cfg(test)]

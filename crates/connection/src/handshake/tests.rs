@@ -246,7 +246,7 @@ fn two_and_a_half_round_trips_with_each_key() {
         assert_eq!(world.now_ns, 10 * packets * MS);
         assert_eq!(world.seen.len() as u64, packets);
         assert_eq!(world.responder.entries(), 0);
-        assert_eq!(world.responder.counts(), RefusalCounts::default());
+        assert_eq!(world.responder.counts, RefusalCounts::default());
         // The proof is repeated until the peer has used it.
         assert!(world.initiator.poll_transmit(S).is_some());
         world.initiator.confirm();
@@ -342,7 +342,7 @@ fn a_responder_that_starts_again_is_found_again() {
     world.responder = Responder::new(responder_keys(), [[3; 32], [4; 32]]);
     assert_eq!(world.run(LIMIT, &mut clean), None);
     world.assert_done(&Peer::known("site-a", OWN.public()));
-    let refused = world.responder.counts().cookies;
+    let refused = world.responder.counts.cookies;
     assert!(refused > 0, "the old cookie is refused");
     assert!(world.now_ns < 3 * S, "{}", world.now_ns);
 }
@@ -552,10 +552,9 @@ fn strangers_leave_no_state() {
     assert_eq!(verified, 250, "the budget of one moment");
     assert_eq!(responder.entries(), 0);
     assert_eq!(responder.next_ns(), u64::MAX);
-    let counts = responder.counts();
+    let counts = responder.counts;
     assert_eq!((counts.other_keys, counts.over_budget), (125, 1750));
-    let keys = responder.keys();
-    let code = keys.code.as_ref().expect("a code");
+    let code = responder.keys.code.as_ref().expect("a code");
     assert!(!code.is_used(), "messages of an exchange test no guess");
 }
 
@@ -601,7 +600,7 @@ fn a_peer_fills_its_own_share_only() {
     }
     assert!(go_on(&mut responder, &mut begin(&other, 70), 70, 0));
     assert_eq!(responder.entries(), 65);
-    assert_eq!(responder.counts().no_room, 4);
+    assert_eq!(responder.counts.no_room, 4);
     // One of the first is finished, so there is room for one.
     responder.forget_one();
     let asked_again = go_on(&mut responder, &mut waiting[0], 64, S);

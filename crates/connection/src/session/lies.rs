@@ -441,7 +441,7 @@ fn introductions_that_lie_take_no_place() {
     ];
     for (number, lie) in (100..).zip(lies) {
         let stated = liar.on_session(|session, shared| {
-            let peer = shared.keeper.peer(session.route()).expect("a route");
+            let peer = shared.keeper.peer(session.route).expect("a route");
             let rate_control = (shared.options.rate_control, None);
             let stated = ((peer, peer), &[Purpose::PROGRAM][..]);
             reserve(shared.keeper, shared.endpoint, rate_control, stated)

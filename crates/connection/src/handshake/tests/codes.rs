@@ -35,12 +35,12 @@ fn a_wrong_guess_uses_the_code_up_and_its_copies_get_the_same_answer() {
         |bytes: &[u8]| clean_unless(bytes[1] == REFUSAL && std::mem::take(&mut lost), bytes);
     let failed = world.run(LIMIT, &mut path);
     assert_eq!(failed, Some(refused(place, Refusal::Keys)));
-    assert_eq!(world.responder.counts().wrong_codes, 1);
+    assert_eq!(world.responder.counts.wrong_codes, 1);
     assert!(sent(&world, OPENING).len() >= 2);
     world.initiator = owner;
     let failed = world.run(LIMIT, &mut clean);
     assert_eq!(failed, Some(refused(place, Refusal::CodeUsed)));
-    assert_eq!(world.responder.counts().wrong_codes, 1);
+    assert_eq!(world.responder.counts.wrong_codes, 1);
     assert_eq!(world.responder.entries(), 0);
 }
 
@@ -61,7 +61,7 @@ fn copies_of_an_opening_and_of_its_answer_burn_no_guess() {
     }
     assert_eq!(world.proven.len(), 1);
     assert_eq!(world.responder.entries(), 0, "the code has served");
-    assert_eq!(world.responder.counts().wrong_codes, 0);
+    assert_eq!(world.responder.counts.wrong_codes, 0);
     let openings = sent(&world, OPENING);
     assert!(openings.iter().all(|opening| *opening == openings[0]));
 }
@@ -158,7 +158,7 @@ fn a_malformed_exchange_shows_nothing() {
     opening.extend_from_slice(&[0xff; PAKE_BYTES + 48]);
     let reaction = responder.receive(0, source, &opening);
     assert!(matches!(reaction, Reaction::Ignored));
-    assert_eq!(responder.counts().wrong_codes, 0);
+    assert_eq!(responder.counts.wrong_codes, 0);
 }
 
 /// A responder without room proves that it knows the code, so both ends use it again.
@@ -169,6 +169,6 @@ fn a_code_outlives_a_responder_without_room() {
     world.refusals = 2;
     assert_eq!(world.run(LIMIT, &mut clean), None);
     world.assert_done(&Peer::CODE);
-    assert_eq!(world.responder.counts().no_room, 2);
-    assert_eq!(world.responder.counts().wrong_codes, 0);
+    assert_eq!(world.responder.counts.no_room, 2);
+    assert_eq!(world.responder.counts.wrong_codes, 0);
 }

@@ -342,7 +342,7 @@ fn a_request_is_made_again_with_smaller_packets() {
             asked(far);
             shrink(&ends[finds], 2048);
             // Otherwise the program might accept the request that is made again.
-            until(far, |session| (session.mtu() == 2048).then_some(()));
+            until(far, |session| (session.mtu == 2048).then_some(()));
             let accepted = accept(far);
             let opened = opening.join().expect("no panic").expect("accepted");
             for pair in [opened, accepted] {
