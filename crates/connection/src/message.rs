@@ -8,6 +8,7 @@ use farwrite_keys::Text;
 use serde::{Deserialize, Serialize};
 
 use crate::cutover::EndedMessages;
+use crate::error::Error;
 use crate::purpose::Purpose;
 
 /// The longest message of the session queue pair.
@@ -187,22 +188,17 @@ impl Message {
         }
         let (message, _) = postcard::take_from_bytes(bytes).map_err(Malformed::new)?;
         if let Self::Open { name, .. } = &message {
-            check_name(name)?;
+            check_name(name).map_err(Malformed::new)?;
         }
         Ok(Some(message))
     }
 }
 
 /// Names are for programs and for people: short, and printable.
-pub(crate) fn check_name(name: &str) -> Result<(), Malformed> {
+pub(crate) fn check_name(name: &str) -> Result<(), Error> {
     let is_fit = name.len() <= MAX_NAME_BYTES && Text::new(name).as_str() == name;
-    is_fit.then_some(()).ok_or_else(|| {
-        Malformed(format!(
-            "the name of a queue pair has {} bytes or control characters, want at most {MAX_NAME_BYTES} \
-             printable ones",
-            name.len()
-        ))
-    })
+    let bytes = name.len();
+    is_fit.then_some(()).ok_or(Error::InvalidName { bytes })
 }
 
 #[cfg(test)]

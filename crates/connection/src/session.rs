@@ -9,8 +9,8 @@ use std::time::Duration;
 use farwrite::fabric::udp::ReadyEvent;
 use farwrite::routes::{Role, RouteId, RouteKeeper};
 use farwrite::{
-    Endpoint, QpConfig, QpInfo, QpOptions, QpWaker, QueuePair, RateControl, Sealing, SendOptions,
-    UdpFabric, Waiters,
+    Endpoint, MAX_MTU, QpConfig, QpInfo, QpOptions, QpWaker, QueuePair, RateControl, Sealing,
+    SendOptions, UdpFabric, Waiters,
 };
 
 use crate::error::{Ended, Error};
@@ -29,6 +29,7 @@ mod notices;
 mod queue_pairs;
 mod stuck;
 
+use cutovers::check_mtu;
 use ending::{LINGER_NS, WaitsFor};
 use gone::gone_ns;
 pub use gone::{INITIATOR_GONE_AFTER, RESPONDER_GONE_AFTER};
@@ -528,13 +529,10 @@ impl Session {
         match message {
             Message::Ready { mtu } => {
                 if self.role == Role::Responder {
-                    let is_fit = (SESSION_MTU..=farwrite::MAX_MTU).contains(&mtu) && mtu % 4 == 0;
-                    if !is_fit {
-                        return Err(Malformed::new(format!("an MTU of {mtu} bytes")).into());
+                    check_mtu(mtu, MAX_MTU)?;
+                    if self.mtu == 0 {
+                        self.mtu = mtu;
                     }
-                }
-                if self.role == Role::Responder && self.mtu == 0 {
-                    self.mtu = mtu;
                 }
                 self.is_peer_ready = true;
                 self.open_if_ready();

@@ -263,7 +263,7 @@ impl Session {
     }
 }
 
-fn check_mtu(mtu: u32, most: u32) -> Result<(), Malformed> {
+pub(super) fn check_mtu(mtu: u32, most: u32) -> Result<(), Malformed> {
     let is_fit = (SESSION_MTU..=most).contains(&mtu) && mtu.is_multiple_of(4);
     let why = || {
         Malformed::new(format!(

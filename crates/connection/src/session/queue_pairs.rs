@@ -9,7 +9,7 @@ use farwrite_keys::Text;
 use super::{Session, Shared};
 use crate::cutover::GoesOn;
 use crate::error::{Ended, Error};
-use crate::message::{self, Malformed, Message};
+use crate::message::{Malformed, Message, check_name};
 
 /// The most queue pairs that this end asks for and the peer has not answered. Further ones wait here.
 const MOST_OPENINGS: usize = 32;
@@ -145,7 +145,7 @@ impl Session {
         options: QpOptions,
     ) -> Result<Option<u32>, Error> {
         self.check_open()?;
-        message::check_name(name).map_err(|_| Error::InvalidName { bytes: name.len() })?;
+        check_name(name)?;
         if !self.may_open() {
             return Ok(None);
         }
