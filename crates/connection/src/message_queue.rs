@@ -344,28 +344,26 @@ impl MessageQueue {
         endpoint: &mut Endpoint<UdpFabric>,
         options: QpOptions,
     ) -> Result<(QueuePair, EndedMessages), Error> {
+        let old = self.qp;
         let sent = self.sent.iter().map(|(_, send, _)| send);
         let sent = sent.filter(|send| send.outcome().is_none());
-        let received = self.posted.iter().map(|(_, recv)| recv);
-        let received: Vec<_> = received.filter(|recv| recv.outcome().is_none()).collect();
         let sent = sent.map(SendHandle::message).collect();
-        let old = self.qp;
-        let own = self.posted.iter().map(|(_, recv)| recv);
-        let own = own.filter(|recv| recv.queue_pair() == old);
-        // These receives wait behind an open one.
-        let failed = own.filter(|recv| !matches!(recv.outcome(), None | Some(Outcome::Whole)));
-        let failed: Vec<_> = failed.map(RecvHandle::message).collect();
+        let mut open = Vec::new();
+        for (_, recv) in &self.posted {
+            match recv.outcome() {
+                None => open.push(recv),
+                Some(Outcome::Whole) => {}
+                // This receive waits behind an open one.
+                Some(_) if recv.queue_pair() == old => self.counts.note_failed(recv.message()),
+                Some(_) => {}
+            }
+        }
         self.limit = options.sdr.max_message_bytes;
         self.qp = endpoint.replace_qp(old, options)?;
         // Messages that were being closed are whole by now.
-        let open = received
-            .into_iter()
-            .filter(|recv| recv.outcome() != Some(Outcome::Whole));
-        let received = open.map(RecvHandle::message).collect();
-        let mut counts = std::mem::take(&mut self.counts);
-        failed
-            .into_iter()
-            .for_each(|number| counts.note_failed(number));
+        open.retain(|recv| recv.outcome() != Some(Outcome::Whole));
+        let received = open.into_iter().map(RecvHandle::message).collect();
+        let counts = std::mem::take(&mut self.counts);
         let ended = EndedMessages {
             received: Numbers::ended(counts.received, &received),
             failed: counts.failed.into(),

@@ -87,17 +87,13 @@ impl State {
             Ok(false) => TaskState::Idle,
             Err(error) => {
                 // Its queue pair fails alone.
-                self.fail(endpoint, error);
+                self.fail(endpoint, Arc::new(error));
                 TaskState::Done
             }
         }
     }
 
-    fn fail(&mut self, endpoint: &mut Endpoint<UdpFabric>, error: farwrite::Error) {
-        self.fail_because(endpoint, Arc::new(error));
-    }
-
-    fn fail_because(&mut self, endpoint: &mut Endpoint<UdpFabric>, why: Arc<farwrite::Error>) {
+    fn fail(&mut self, endpoint: &mut Endpoint<UdpFabric>, why: Arc<farwrite::Error>) {
         self.failed.get_or_insert(why);
         self.queue.end(endpoint);
         self.waiters.wake();
@@ -117,16 +113,15 @@ impl GoesOn for Arc<Mutex<State>> {
         let mut state = lock(self);
         let gone_on = state.queue.go_on(endpoint, theirs);
         state.waiters.wake();
-        let error = gone_on.err();
-        let has_succeeded = error.is_none();
-        if let Some(error) = error {
-            state.fail(endpoint, error);
-        }
-        has_succeeded
+        let Err(error) = gone_on else {
+            return true;
+        };
+        state.fail(endpoint, Arc::new(error));
+        false
     }
 
     fn give_up(&mut self, endpoint: &mut Endpoint<UdpFabric>, why: Arc<farwrite::Error>) {
-        lock(self).fail_because(endpoint, why);
+        lock(self).fail(endpoint, why);
     }
 }
 
@@ -271,7 +266,8 @@ impl Drop for Messages {
         let _ = self.pair.call(move |endpoint, _| {
             let qp = lock(&queue).queue.qp;
             if let Ok(()) = endpoint.destroy_qp(qp) {
-                lock(&queue).fail(endpoint, farwrite::Error::Stopped(None));
+                let why = Arc::new(farwrite::Error::Stopped(None));
+                lock(&queue).fail(endpoint, why);
             }
         });
     }
