@@ -203,8 +203,6 @@ pub(crate) fn check_name(name: &str) -> Result<(), Error> {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
 
     #[test]
@@ -228,15 +226,5 @@ mod tests {
         assert!(Message::decode(&open(&name).encode()).is_err());
         assert!(Message::decode(&open("a\nb").encode()).is_err());
         assert!(Message::decode(&open(&name[1..]).encode()).is_ok());
-    }
-
-    proptest! {
-        #[test]
-        fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
-            if let Ok(Some(message)) = Message::decode(&bytes) {
-                prop_assert_eq!(Message::decode(&message.encode()), Ok(Some(message)));
-            }
-            let _ = Introduction::decode(&bytes);
-        }
     }
 }

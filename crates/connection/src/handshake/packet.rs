@@ -6,7 +6,7 @@ use farwrite_keys::PAKE_BYTES;
 /// The version of P12 that this end speaks.
 pub(crate) const VERSION: u16 = 1;
 /// The first byte of each datagram (P2.1).
-pub(super) const FIRST_BYTE: u8 = farwrite::fabric::udp::HANDSHAKE_PACKET;
+const FIRST_BYTE: u8 = farwrite::fabric::udp::HANDSHAKE_PACKET;
 /// Bytes before the content of a datagram: first byte, kind, version, number.
 pub(super) const HEADER_BYTES: usize = 12;
 /// Bytes of a cookie: the time slot, and the tag.

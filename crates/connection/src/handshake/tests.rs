@@ -662,20 +662,4 @@ proptest! {
             }
         }
     }
-
-    #[test]
-    fn any_bytes_are_read_or_ignored(
-        kind in 0..9_u8,
-        rest in prop::collection::vec(any::<u8>(), 0..80),
-    ) {
-        let bytes = [&[packet::FIRST_BYTE, kind, 0, 1][..], &rest].concat();
-        let mut responder = responder(responder_keys());
-        if let Reaction::Answered(answer) = responder.receive(0, at("192.0.2.1:7"), &bytes) {
-            prop_assert!(answer.len() <= bytes.len());
-        }
-        prop_assert_eq!(responder.entries(), 0);
-        let mut initiator = initiator(identities(), &[at("192.0.2.2:7")], 5, 0);
-        initiator.poll_transmit(0);
-        prop_assert!(initiator.receive(0, at("192.0.2.2:7"), &bytes).is_none());
-    }
 }
