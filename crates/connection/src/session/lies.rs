@@ -91,15 +91,22 @@ fn accept(at: &Connection) -> OpenedQueuePair {
     accepted.expect("no failure").expect("in time")
 }
 
+/// Runs `call` on the session of an end, which is open.
+fn at<R: Send + 'static>(
+    end: &Connection,
+    call: impl FnOnce(&mut Session, &mut Shared<'_>) -> R + Send + 'static,
+) -> R {
+    end.on_session(call).expect("it is open")
+}
+
 /// Sends messages of the session, whatever they are.
 fn say(liar: &Connection, messages: impl IntoIterator<Item = Vec<u8>>) {
     let messages: Vec<_> = messages.into_iter().collect();
-    let said = liar.on_session(|session, _| {
+    at(liar, |session, _| {
         messages.into_iter().for_each(|message| {
             session.queue.send(message);
         });
     });
-    said.expect("it is open");
 }
 
 fn open(number: u32, name: &str, queue_pair: Vec<u8>) -> Vec<u8> {
@@ -114,21 +121,25 @@ fn open(number: u32, name: &str, queue_pair: Vec<u8>) -> Vec<u8> {
 
 /// The information of a queue pair of `of`, which is made for it.
 fn info(of: &Connection) -> Vec<u8> {
-    let made = of.on_session(|session, shared| {
+    let made = at(of, |session, shared| {
         let options = session.fitted(shared, QpOptions::default());
         let qp = shared.endpoint.create_qp(options)?;
         encoded(shared, qp)
     });
-    made.expect("it is open").expect("room")
+    made.expect("room")
+}
+
+/// The information of the session queue pair, whose shape no other queue pair has.
+fn session_info(of: &Connection) -> Vec<u8> {
+    at(of, |session, shared| encoded(shared, session.qp)).expect("its own")
 }
 
 /// What the session holds: queue pairs, openings of its own, and requests.
 fn held(end: &Connection) -> [usize; 3] {
-    let counts = end.on_session(|session, _| {
+    at(end, |session, _| {
         let lists = [session.pairs.len(), session.openings.len()];
         [lists[0], lists[1], session.requests.len()]
-    });
-    counts.expect("it is open")
+    })
 }
 
 /// The handshake takes longer than a round trip, because both ends compute meanwhile.
@@ -138,7 +149,7 @@ fn queue_pairs_begin_with_the_round_trip_that_the_route_has_measured() {
     let [_, responder] = &world.with_liar(true);
     let start = Instant::now();
     loop {
-        let looked = responder.on_session(|session, shared| {
+        let (guessed, measured, used) = at(responder, |session, shared| {
             let found = shared.keeper.found(session.route, Duration::MAX);
             let measured = found
                 .expect("a route")
@@ -146,7 +157,6 @@ fn queue_pairs_begin_with_the_round_trip_that_the_route_has_measured() {
             let used = session.fitted(shared, QpOptions::default()).initial_rtt;
             (session.rtt, measured, used)
         });
-        let (guessed, measured, used) = looked.expect("it is open");
         if measured != guessed {
             return assert_eq!(used, measured);
         }
@@ -200,8 +210,9 @@ fn what_has_no_meaning_here_has_no_effect() {
         let [liar, honest] = world.with_liar(initiates);
         let mtu = honest.mtu();
         let [_kept, _pair] = opened(&liar, &honest);
-        let number = liar.on_session(|session, _| *session.pairs.keys().next().expect("one"));
-        let number = number.expect("it is open");
+        let number = at(&liar, |session, _| {
+            *session.pairs.keys().next().expect("one")
+        });
         let refused = |number| Message::Refused {
             number,
             reason: text.clone(),
@@ -246,10 +257,8 @@ fn a_lying_answer_does_not_open_a_queue_pair() {
         ("the peer breaks the protocol", |liar, number| {
             opened_with(number, info(liar)[..80].to_vec())
         }),
-        // The session queue pair has another shape.
         ("does not open queue pair \"x\"", |liar, number| {
-            let info = liar.on_session(|session, shared| encoded(shared, session.qp));
-            opened_with(number, info.expect("it is open").expect("its own"))
+            opened_with(number, session_info(liar))
         }),
     ];
     for (expected, answer) in answers {
@@ -277,8 +286,7 @@ fn asked(liar: &Connection) -> u32 {
 fn until<R: Send + 'static>(end: &Connection, look: fn(&Session) -> Option<R>) -> R {
     let start = Instant::now();
     loop {
-        let seen = end.on_session(move |session, _| look(session));
-        match seen.expect("it is open") {
+        match at(end, move |session, _| look(session)) {
             Some(seen) => return seen,
             None => assert!(start.elapsed() < LONG, "not in time"),
         }
@@ -304,8 +312,7 @@ fn endless_openings_are_refused() {
 
     // A peer that takes no answers.
     let [liar, honest] = world.with_liar(true);
-    let silent = liar.on_session(|session, _| session.queue.take_no_more());
-    silent.expect("it is open");
+    at(&liar, |session, _| session.queue.take_no_more());
     for start in [0, 600] {
         say(
             &liar,
@@ -365,8 +372,7 @@ fn what_follows_a_bye_has_no_effect() {
     }
     // This end has closed first, and its own message waits for a buffer of the peer.
     let [liar, honest] = world.with_liar(true);
-    let silent = liar.on_session(|session, _| session.queue.take_no_more());
-    silent.expect("it is open");
+    at(&liar, |session, _| session.queue.take_no_more());
     say(&liar, (0..100).map(|n| open(2 * n, "x", Vec::new())));
     until(&honest, |session| {
         let least = 100 - MOST_REQUESTS - BUFFERS;
@@ -440,13 +446,13 @@ fn introductions_that_lie_take_no_place() {
         |said| said.messages = vec![Message::Ready { mtu: 100 }.encode()],
     ];
     for (number, lie) in (100..).zip(lies) {
-        let stated = liar.on_session(|session, shared| {
+        let stated = at(&liar, |session, shared| {
             let peer = shared.keeper.peer(session.route).expect("a route");
             let rate_control = (shared.options.rate_control, None);
             let stated = ((peer, peer), &[Purpose::PROGRAM][..]);
             reserve(shared.keeper, shared.endpoint, rate_control, stated)
         });
-        let (_, mut introduction) = stated.expect("it is open").expect("room");
+        let (_, mut introduction) = stated.expect("room");
         lie(&mut introduction);
         let payload = introduction.encode().expect("it is short");
         prove(&socket, to, &world.keys, number, &payload);

@@ -14,9 +14,10 @@ fn carrying(
 ) -> ([Connection; 2], OpenedQueuePair, Messages, u32) {
     let [liar, honest] = world.with_liar(liar_initiates);
     let [of_liar, of_honest] = opened(&liar, &honest);
-    let number = liar.on_session(|session, _| *session.pairs.keys().next().expect("one"));
+    let number = at(&liar, |session, _| {
+        *session.pairs.keys().next().expect("one")
+    });
     let messages = of_honest.into_messages(MessageOptions::default());
-    let number = number.expect("it is open");
     ([liar, honest], of_liar, messages.expect("buffers"), number)
 }
 
@@ -36,13 +37,13 @@ fn cutover(number: u32, queue_pair: Vec<u8>) -> Vec<u8> {
 
 /// The information of a queue pair of `of` with the smallest packets, which is made for it.
 fn small_info(of: &Connection) -> Vec<u8> {
-    let made = of.on_session(|session, shared| {
+    let made = at(of, |session, shared| {
         let mut options = session.fitted(shared, QpOptions::default());
         fit_path(&mut options.sdr, SESSION_MTU);
         let qp = shared.endpoint.create_qp(options)?;
         encoded(shared, qp)
     });
-    made.expect("it is open").expect("room")
+    made.expect("room")
 }
 
 fn refused(number: u32) -> Vec<u8> {
@@ -52,19 +53,12 @@ fn refused(number: u32) -> Vec<u8> {
 
 /// `end` finds that the path carries only smaller packets.
 fn shrink(end: &Connection, carries: u32) {
-    let shrunk = end.on_session(move |session, shared| {
+    at(end, move |session, shared| {
         let peer = shared.keeper.peer(session.route).expect("a route");
         let mtu = session.mtu;
         session.shrink(shared, &RouteShrunk { peer, mtu, carries });
         session.wake();
     });
-    shrunk.expect("it is open");
-}
-
-/// The information of the session queue pair, whose shape no other queue pair has.
-fn session_info(of: &Connection) -> Vec<u8> {
-    let info = of.on_session(|session, shared| encoded(shared, session.qp));
-    info.expect("it is open").expect("its own")
 }
 
 #[test]
@@ -213,12 +207,12 @@ fn a_message_that_has_failed_behind_an_open_one_is_named() {
         let outcome = pair.connection().thread().wait(LONG, || sent.outcome());
         assert_eq!(outcome.expect("it runs"), Some(expected));
     }
-    let ended = honest.on_session(move |session, shared| {
+    let ended = at(&honest, move |session, shared| {
         let pair = session.pairs.get_mut(&number).expect("open");
         let user = pair.user.as_mut().expect("messages");
         user.cut(shared.endpoint, &pair.options)
     });
-    let (_, ended) = ended.expect("it is open").expect("cut");
+    let (_, ended) = ended.expect("cut");
     assert!(ended.received.contains(1));
     assert_eq!(ended.failed, [1]);
     world.works();

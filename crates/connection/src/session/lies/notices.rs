@@ -69,14 +69,12 @@ fn a_notice_leaves_before_its_end_departs() {
 fn notices_to_a_peer_that_takes_none_take_no_memory() {
     let world = World::new();
     let [liar, honest] = world.with_liar(true);
-    let silent = liar.on_session(|session, _| session.queue.take_no_more());
-    silent.expect("it is open");
+    at(&liar, |session, _| session.queue.take_no_more());
     for number in 0..2000_u64 {
         let notice = number.to_be_bytes().to_vec();
         honest.notify(notice).expect("short");
     }
-    let unsent = honest.on_session(|session, _| session.queue.unsent());
-    let unsent = unsent.expect("it is open");
+    let unsent = at(&honest, |session, _| session.queue.unsent());
     // What the peer has taken is among them until it is acknowledged.
     assert!(unsent <= 2 * BUFFERS, "{unsent}");
     world.works();
