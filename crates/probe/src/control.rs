@@ -4,7 +4,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use farwrite::{QpConfig, QpOptions};
-use farwrite_connection::{Connection, Error as ConnectionError, MessageOptions, Messages};
+use farwrite_connection::{
+    Connection, Ended, Error as ConnectionError, MessageOptions, Messages, OpenedQueuePair,
+};
 use farwrite_keys::{ChannelMessage, Text, decode, encode};
 
 use crate::Error;
@@ -37,7 +39,7 @@ impl Control {
     /// [`Error::Connection`].
     pub fn open(connection: &Connection, limit: Duration) -> Result<Self, Error> {
         let pair = connection.open_queue_pair(NAME, options(), limit)?;
-        Self::over(connection, pair.into_messages(buffers())?)
+        Self::over(pair)
     }
 
     /// Waits until the peer of a connection asks for a probe, at most `limit`, and returns `None` after that.
@@ -46,18 +48,16 @@ impl Control {
     /// [`Error::Connection`].
     pub fn accept(connection: &Connection, limit: Duration) -> Result<Option<Self>, Error> {
         let pair = connection.accept_queue_pair(Some(NAME), &options(), limit)?;
-        let messages = pair.map(|pair| pair.into_messages(buffers())).transpose()?;
-        messages
-            .map(|messages| Self::over(connection, messages))
-            .transpose()
+        pair.map(Self::over).transpose()
     }
 
-    fn over(connection: &Connection, messages: Messages) -> Result<Self, Error> {
+    fn over(pair: OpenedQueuePair) -> Result<Self, Error> {
+        let messages = pair.into_messages(buffers())?;
+        let connection = messages.connection();
         let addresses = connection.local_addr().zip(connection.peer_addr());
         // A connection without addresses is over.
         let Some((local, peer)) = addresses else {
-            let ended = connection.ended();
-            let ended = ended.unwrap_or(farwrite_connection::Ended::Closed);
+            let ended = connection.ended().unwrap_or(Ended::Closed);
             return Err(ConnectionError::Over(ended).into());
         };
         Ok(Self {
