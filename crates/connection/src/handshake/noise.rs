@@ -11,10 +11,6 @@ use crate::keys::{Keys, Peer};
 
 /// Bytes that authenticate a Noise message.
 const TAG_BYTES: usize = 16;
-/// The longest payload of an answer or a proof. An answer has a public key, a tag and a status beside it.
-#[cfg(test)]
-pub(super) const MAX_PAYLOAD_BYTES: usize =
-    MAX_BYTES - super::packet::HEADER_BYTES - 32 - TAG_BYTES - 1;
 
 #[derive(Clone, Debug)]
 pub(crate) enum InitiatorKeys {

@@ -8,7 +8,7 @@ pub(crate) const VERSION: u16 = 1;
 /// The first byte of each datagram (P2.1).
 const FIRST_BYTE: u8 = farwrite::fabric::udp::HANDSHAKE_PACKET;
 /// Bytes before the content of a datagram: first byte, kind, version, number.
-pub(super) const HEADER_BYTES: usize = 12;
+const HEADER_BYTES: usize = 12;
 /// Bytes of a cookie: the time slot, and the tag.
 pub(super) const COOKIE_BYTES: usize = 20;
 /// Length of a hello. No answer to it is longer, so an answer to a forged source is no larger than

@@ -7,10 +7,8 @@ use std::sync::{Arc, LazyLock};
 
 use farwrite_keys::{Code, Identity, KnownPeers, OneTimeCode, PAKE_BYTES, Psk, PublicKey};
 use farwrite_rng::SplitMix;
-use proptest::prelude::*;
 
-use super::noise::MAX_PAYLOAD_BYTES;
-use super::packet::{self, Content, HELLO_BYTES, MAX_BYTES, Opening, Packet, Pattern, Refusal};
+use super::packet::{self, Content, HELLO_BYTES, MAX_BYTES, Packet, Pattern, Refusal};
 use super::{
     HandshakeId, Initiator, InitiatorFailure, InitiatorKeys, Limits, Reaction, RefusalCounts,
     Responder,
@@ -611,55 +609,4 @@ fn a_peer_fills_its_own_share_only() {
     assert_eq!(responder.next_ns(), 10 * S);
     assert!(responder.expire(10 * S).is_some());
     assert!(responder.expire(10 * S).is_none());
-}
-
-proptest! {
-    #[test]
-    fn what_is_written_is_read(
-        number in any::<u64>(),
-        cookie in any::<[u8; 20]>(),
-        noise in prop::collection::vec(any::<u8>(), 0..=MAX_PAYLOAD_BYTES),
-        pake in prop::array::uniform32(any::<u8>()).prop_map(|rest| {
-            let mut pake = [7; PAKE_BYTES];
-            pake[1..].copy_from_slice(&rest);
-            pake
-        }),
-    ) {
-        let read = |bytes: &[u8]| Packet::read(bytes).map(|packet| {
-            assert_eq!((packet.number, packet.version), (number, packet::VERSION));
-            format!("{:?}", packet.content)
-        });
-        let noise = &noise[..];
-        let shown = |content: Content<'_>| Some(format!("{content:?}"));
-        prop_assert_eq!(read(&packet::hello(number)), shown(Content::Hello));
-        prop_assert_eq!(read(&packet::retry(number, &cookie)), shown(Content::Retry(cookie)));
-        prop_assert_eq!(read(&packet::answer(number, noise)), shown(Content::Answer(noise)));
-        prop_assert_eq!(read(&packet::proof(number, noise)), shown(Content::Proof(noise)));
-        let content = Content::Exchange { cookie, pake: &pake };
-        prop_assert_eq!(read(&packet::exchange(number, &cookie, &pake)), shown(content));
-        prop_assert_eq!(read(&packet::exchanged(number, &pake)), shown(Content::Exchanged(&pake)));
-        let reasons = [
-            Refusal::Version,
-            Refusal::Pattern,
-            Refusal::Keys,
-            Refusal::CodeUsed,
-            Refusal::OverBudget,
-        ];
-        for reason in reasons {
-            let content = Content::Refusal(Some(reason));
-            prop_assert_eq!(read(&packet::refusal(number, reason)), shown(content));
-        }
-        for pattern in [Pattern::PreShared, Pattern::Identities, Pattern::Code] {
-            let mut prologue = packet::prologue(number, &cookie, pattern);
-            let pake = (pattern == Pattern::Code).then_some(&pake);
-            prologue.extend(pake.into_iter().flatten());
-            let bytes = [&prologue[..], noise].concat();
-            let pattern = Some(pattern);
-            let opening = Opening { cookie, pattern, pake, prologue: &prologue, noise };
-            let content = Content::Opening(opening);
-            if bytes.len() <= MAX_BYTES {
-                prop_assert_eq!(read(&bytes), shown(content));
-            }
-        }
-    }
 }
