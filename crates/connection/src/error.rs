@@ -70,7 +70,7 @@ pub enum Error {
     },
     /// The responder does not take this kind of key.
     #[error(
-        "the listener at {} does not accept {}: it needs {}", shown(.at), kind(.ours), others(.ours)
+        "the listener at {} does not accept {}", shown(.at), kinds(.ours)
     )]
     OtherKind {
         /// Its address.
@@ -268,20 +268,12 @@ impl From<Ended> for Error {
     }
 }
 
-fn kind(shown: &Proof) -> &'static str {
+/// A kind of key, and what a listener needs that does not accept it.
+fn kinds(shown: &Proof) -> &'static str {
     match shown {
-        Proof::PreShared => "a pre-shared key",
-        Proof::Identity(_) => "an identity",
-        Proof::Code => "a code",
-    }
-}
-
-/// What a listener needs that does not accept this kind of key.
-fn others(shown: &Proof) -> &'static str {
-    match shown {
-        Proof::PreShared => "an identity, or a code",
-        Proof::Identity(_) => "a pre-shared key, or a code",
-        Proof::Code => "a pre-shared key, or an identity",
+        Proof::PreShared => "a pre-shared key: it needs an identity, or a code",
+        Proof::Identity(_) => "an identity: it needs a pre-shared key, or a code",
+        Proof::Code => "a code: it needs a pre-shared key, or an identity",
     }
 }
 
