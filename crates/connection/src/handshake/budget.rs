@@ -4,23 +4,11 @@
 use std::net::{IpAddr, SocketAddr};
 
 /// Openings and exchanges a second of all sources, and how many may come at once.
-const OF_ALL: Rate = Rate {
-    per_s: 1_000,
-    burst: 250,
-};
+const OF_ALL: [u64; 2] = [1_000, 250];
 /// Openings and exchanges a second of one source, and how many may come at once.
-const OF_SOURCE: Rate = Rate {
-    per_s: 20,
-    burst: 40,
-};
+const OF_SOURCE: [u64; 2] = [20, 40];
 /// Number of buckets that all sources share.
 const BUCKETS: usize = 256;
-
-#[derive(Clone, Copy)]
-struct Rate {
-    per_s: u64,
-    burst: u64,
-}
 
 /// The time at which a bucket is full again. It grows with each opening.
 #[derive(Clone, Copy, Default)]
@@ -29,10 +17,10 @@ struct Bucket {
 }
 
 impl Bucket {
-    fn take(&mut self, now_ns: u64, rate: Rate) -> bool {
-        let each_ns = 1_000_000_000 / rate.per_s;
+    fn take(&mut self, now_ns: u64, [per_s, burst]: [u64; 2]) -> bool {
+        let each_ns = 1_000_000_000 / per_s;
         let full_ns = self.full_ns.max(now_ns) + each_ns;
-        let may = full_ns - now_ns <= each_ns * rate.burst;
+        let may = full_ns - now_ns <= each_ns * burst;
         if may {
             self.full_ns = full_ns;
         }
