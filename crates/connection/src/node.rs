@@ -1,6 +1,6 @@
 //! The endpoint of a listener or of a connection, on a thread of its own.
 
-use std::io::{self, ErrorKind};
+use std::io::ErrorKind;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -168,18 +168,11 @@ pub fn reserve_port(addr: SocketAddr) -> Result<ReservedPort, Error> {
     held.map_err(|error| of_port(addr, error.into()))
 }
 
-/// Why a port at `addr` was not opened.
+/// Why a port at `addr` was not opened: binding itself has failed, or something else that a port needs.
 fn of_port(addr: SocketAddr, error: farwrite::Error) -> Error {
-    match error {
-        farwrite::Error::Fabric(FabricError::Io { what, source }) => {
-            not_bound(addr, &what, &source)
-        }
-        error => error.into(),
-    }
-}
-
-/// `what` has failed when a port at `addr` was opened: binding itself, or something else that a port needs.
-fn not_bound(addr: SocketAddr, what: &str, source: &io::Error) -> Error {
+    let farwrite::Error::Fabric(FabricError::Io { what, source }) = error else {
+        return error.into();
+    };
     let is_address = what.starts_with("binding");
     let hint = match (source.kind(), source.raw_os_error()) {
         (_, Some(EMFILE)) => {
@@ -207,8 +200,8 @@ fn not_bound(addr: SocketAddr, what: &str, source: &io::Error) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
     use std::thread::sleep;
+    use std::{fs, io};
 
     use super::*;
     use crate::{ConnectionOptions, Keys, Listener, connect};
@@ -232,7 +225,9 @@ mod tests {
     fn a_port_that_cannot_be_opened_has_the_hint_for_its_reason() {
         let hint = |port, what: &str, errno| {
             let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-            not_bound(addr, what, &io::Error::from_raw_os_error(errno)).to_string()
+            let source = io::Error::from_raw_os_error(errno);
+            let what = what.into();
+            of_port(addr, FabricError::Io { what, source }.into()).to_string()
         };
         const BINDING: &str = "binding UDP 127.0.0.1:80";
         const EVENT: &str = "making an event counter to wake threads by";
