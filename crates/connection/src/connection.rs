@@ -182,7 +182,8 @@ impl Connection {
         // A thread that has ended has no connections.
         let _ = self.on_session(|session, shared| {
             session.close(shared, ByeCause::Closed, Ended::Closed);
-            session.end_descriptor();
+            // Nobody uses the descriptor any more.
+            session.ready.end();
         });
     }
 

@@ -21,7 +21,6 @@ const LISTENER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCA
 pub struct Measured {
     responder: Responder,
     keys: InitiatorKeys,
-    handshakes: u64,
     /// The time that the responder has spent on each.
     spent: Vec<Duration>,
 }
@@ -34,15 +33,13 @@ impl Measured {
         Self {
             responder: Responder::new(keys.clone(), [[1; 32], [2; 32]]),
             keys: of_initiator,
-            handshakes: 0,
             spent: Vec::new(),
         }
     }
 
     /// Runs one handshake, up to the proof or to the end. Returns whether the responder has accepted it.
     pub fn handshake(&mut self, is_whole: bool) -> bool {
-        self.handshakes += 1;
-        let number = self.handshakes;
+        let number = self.spent.len() as u64 + 1;
         let now_ns = number * PAUSE_NS;
         let [_, .., a, b, c] = number.to_be_bytes();
         let source = SocketAddr::from(([10, a, b, c], 9));

@@ -145,7 +145,7 @@ pub(crate) struct Session {
     pub(crate) waiters: Arc<Waiters>,
     has_changed: bool,
     /// Whether the peer's next queue pair can be accepted.
-    ready: ReadyEvent,
+    pub(crate) ready: ReadyEvent,
     /// [`ConnectionOptions::max_queue_pairs`].
     max_queue_pairs: usize,
     /// Whether the session has opened or is ending, since the last call of [`Session::announce`].
@@ -248,11 +248,6 @@ impl Session {
         let is_asked = self.is_asked(None);
         let descriptor = self.ready.descriptor(is_asked);
         Ok(descriptor.map_err(farwrite::Error::from)?)
-    }
-
-    /// Nobody uses the descriptor any more.
-    pub(crate) fn end_descriptor(&mut self) {
-        self.ready.end();
     }
 
     /// Makes the endpoint's thread poll this session soon.

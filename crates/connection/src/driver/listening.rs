@@ -29,14 +29,6 @@ pub(super) struct Listening {
 }
 
 impl Listening {
-    pub(super) fn new(responder: Responder) -> Self {
-        Self {
-            responder,
-            reserved: BTreeMap::new(),
-            arrived: VecDeque::new(),
-        }
-    }
-
     /// Forgets a session that nobody has accepted. Returns whether it was one.
     pub(super) fn forget(&mut self, key: usize) -> bool {
         let before = self.arrived.len();
@@ -55,6 +47,14 @@ impl Listening {
 }
 
 impl Driver {
+    pub(crate) fn listen(&mut self, responder: Responder) {
+        self.listening = Some(Listening {
+            responder,
+            reserved: BTreeMap::new(),
+            arrived: VecDeque::new(),
+        });
+    }
+
     pub(super) fn receive_as_responder(
         &mut self,
         endpoint: &mut Endpoint<UdpFabric>,

@@ -19,7 +19,7 @@ use farwrite_keys::Text;
 use slab::Slab;
 
 use crate::error::{Ended, Error};
-use crate::handshake::{self, Responder};
+use crate::handshake;
 use crate::keys::Peer;
 use crate::message::{ByeCause, Flow, GOES_ON, Introduction};
 use crate::options::ConnectionOptions;
@@ -90,13 +90,9 @@ impl Driver {
         self.ready.end();
         self.waiters.wake();
         for (_, session) in &mut self.sessions {
-            session.end_descriptor();
+            session.ready.end();
             session.waiters.wake();
         }
-    }
-
-    pub(crate) fn listen(&mut self, responder: Responder) {
-        self.listening = Some(Listening::new(responder));
     }
 
     /// Follows each poll of the endpoint. Returns when to call again. Sessions have tasks of their own

@@ -38,7 +38,7 @@ impl Session {
         if !self.can_go_on() || shrunk.carries < SESSION_MTU || shrunk.carries >= self.mtu {
             return;
         }
-        self.stuck.forget();
+        self.stuck.shrunk = None;
         let mtu = shrunk.carries;
         self.tell(&Message::Smaller { mtu });
         self.use_smaller(shared, mtu);

@@ -22,7 +22,7 @@ const SEARCH_NS: u64 = 20_000_000_000;
 pub(super) struct StuckWatch {
     next_ns: u64,
     /// What the search for the packet size has found.
-    shrunk: Option<RouteShrunk>,
+    pub(super) shrunk: Option<RouteShrunk>,
 }
 
 impl StuckWatch {
@@ -74,10 +74,5 @@ impl StuckWatch {
         };
         self.next_ns = now_ns + pause_ns.max(LOOK_NS);
         Ok((self.next_ns, None))
-    }
-
-    /// The connection goes on with smaller packets.
-    pub(super) fn forget(&mut self) {
-        self.shrunk = None;
     }
 }
