@@ -146,12 +146,16 @@ impl<T: Ready> Half<T> {
             return answer;
         }
         let end = at_most.and_then(|at_most| Instant::now().checked_add(at_most));
-        let left = || end.map(|end| end.saturating_duration_since(Instant::now()));
+        let left = || {
+            end.map_or(Duration::MAX, |end| {
+                end.saturating_duration_since(Instant::now())
+            })
+        };
         let repeated = waker.wait_again(state.last_waited);
         if let Some(repeated) = &repeated {
             drop(state);
             let mut answer = None;
-            repeated.poll_until(left().unwrap_or(Duration::MAX), || {
+            repeated.poll_until(left(), || {
                 answer = self.lock().ask(&mut ready);
                 answer.is_some()
             });
@@ -166,20 +170,12 @@ impl<T: Ready> Half<T> {
                 break answer;
             }
             let left = left();
-            if left == Some(Duration::ZERO) {
+            if left.is_zero() {
                 break Err(Error::TimedOut);
             }
             state.waiting += 1;
-            state = match left {
-                None => self
-                    .changed
-                    .wait(state)
-                    .unwrap_or_else(PoisonError::into_inner),
-                Some(left) => {
-                    let waited = self.changed.wait_timeout(state, left);
-                    waited.unwrap_or_else(PoisonError::into_inner).0
-                }
-            };
+            let waited = self.changed.wait_timeout(state, left);
+            (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
             state.waiting -= 1;
         };
         state.last_waited = Some(Instant::now());
