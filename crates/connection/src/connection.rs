@@ -207,11 +207,8 @@ impl Connection {
     /// Waits until nothing is left to do for the connection.
     fn wait_over(&self, limit: Duration) {
         // A thread that has ended has no connections.
-        let _ = self.wait(limit, |session| {
-            session
-                .is_none_or(|session| session.is_over())
-                .then_some(())
-        });
+        let is_over = |session: &mut Session| session.is_over();
+        let _ = self.wait(limit, |session| session.is_none_or(is_over).then_some(()));
     }
 
     /// As [`Connection::finish`] for an end that needs nothing of its peer any more, and that knows that its peer needs
@@ -360,19 +357,17 @@ impl Connection {
                     session.follow_requests();
                     accepted
                 });
-                accepted.and_then(|accepted| accepted).transpose()
+                accepted.flatten().transpose()
             })?
         })?;
-        let opened = accepted
-            .transpose()?
-            .map(|(number, name, qp)| OpenedQueuePair {
-                connection: self.clone(),
-                number,
-                name,
-                qp: Some(qp),
-                largest_message: self.largest_message(&options(self.mtu())),
-            });
-        Ok(opened)
+        let accepted = accepted.transpose()?;
+        Ok(accepted.map(|(number, name, qp)| OpenedQueuePair {
+            connection: self.clone(),
+            number,
+            name,
+            qp: Some(qp),
+            largest_message: self.largest_message(&options(self.mtu())),
+        }))
     }
 }
 

@@ -96,13 +96,11 @@ impl Listener {
     /// [`Error::Endpoint`] if the port has failed permanently, [`Error::NotListening`] after
     /// [`Listener::close`].
     pub fn accept(&self, limit: Duration) -> Result<Option<Connection>, Error> {
-        let accepted = self
-            .node
-            .wait(limit, |driver| match driver.is_listening() {
-                true => driver.accept().map(Ok),
-                false => Some(Err(Error::NotListening)),
-            })?;
-        let accepted = accepted.transpose()?;
+        let next = |driver: &mut Driver| match driver.is_listening() {
+            true => driver.accept().map(Ok),
+            false => Some(Err(Error::NotListening)),
+        };
+        let accepted = self.node.wait(limit, next)?.transpose()?;
         Ok(accepted.map(|(session, peer)| Connection::new(Arc::clone(&self.node), session, peer)))
     }
 

@@ -115,13 +115,8 @@ mod tests {
             message_bytes: 100,
             ..StreamOptions::default()
         };
-        assert!(
-            options
-                .check()
-                .expect_err("too short")
-                .to_string()
-                .starts_with("message_bytes")
-        );
+        let error = options.check().expect_err("too short").to_string();
+        assert!(error.starts_with("message_bytes"), "{error}");
     }
 
     #[test]

@@ -205,11 +205,9 @@ impl Session {
         let connected = shared
             .keeper
             .connect(shared.endpoint, self.route, qp, theirs);
-        let mut user = pair.user.as_mut();
-        let has_gone_on = connected.is_ok()
-            && user
-                .as_mut()
-                .is_none_or(|user| user.go_on(shared.endpoint, ended));
+        let user = pair.user.as_mut();
+        let go_on = |user: &mut Box<dyn GoesOn>| user.go_on(shared.endpoint, ended);
+        let has_gone_on = connected.is_ok() && user.is_none_or(go_on);
         match has_gone_on {
             true => shared.endpoint.waker_of(qp).wake(),
             false => self.refuse_pair(shared, number),

@@ -32,12 +32,9 @@ fn the_last_of_many_notices_is_kept() {
             honest.notify(vec![number]).expect("short");
         }
         assert!(heard(&liar, &[99]) <= 100);
-        honest
-            .notify(vec![0; MAX_NOTICE_BYTES])
-            .expect("short enough");
-        honest
-            .notify(vec![0; MAX_NOTICE_BYTES + 1])
-            .expect_err("too long");
+        let [longest, longer] = [0, 1].map(|more| vec![0; MAX_NOTICE_BYTES + more]);
+        honest.notify(longest).expect("short enough");
+        honest.notify(longer).expect_err("too long");
         honest.notify(b"the end".to_vec()).expect("short");
         honest.finish(LONG);
         heard(&liar, b"the end");
