@@ -96,11 +96,7 @@ impl Listener {
     /// [`Error::Endpoint`] if the port has failed permanently, [`Error::NotListening`] after
     /// [`Listener::close`].
     pub fn accept(&self, limit: Duration) -> Result<Option<Connection>, Error> {
-        let next = |driver: &mut Driver| match driver.is_listening() {
-            true => driver.accept().map(Ok),
-            false => Some(Err(Error::NotListening)),
-        };
-        let accepted = self.node.wait(limit, next)?.transpose()?;
+        let accepted = self.node.wait(limit, Driver::accept)?.transpose()?;
         Ok(accepted.map(|(session, peer)| Connection::new(Arc::clone(&self.node), session, peer)))
     }
 

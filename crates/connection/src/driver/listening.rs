@@ -169,16 +169,18 @@ impl Driver {
         listening.responder.next_ns()
     }
 
-    pub(crate) fn is_listening(&self) -> bool {
-        self.listening.is_some()
-    }
-
     /// The next session of a listener whose both ends are ready.
-    pub(crate) fn accept(&mut self) -> Option<(usize, Peer)> {
+    ///
+    /// # Errors
+    /// [`Error::NotListening`].
+    pub(crate) fn accept(&mut self) -> Option<Result<(usize, Peer), Error>> {
+        if self.listening.is_none() {
+            return Some(Err(Error::NotListening));
+        }
         let place = self.next_arrival()?;
         let (key, _) = self.listening.as_mut()?.arrived.remove(place)?;
         self.follow_arrivals();
-        Some((key, self.sessions.get(key)?.peer.clone()))
+        Some(Ok((key, self.sessions.get(key)?.peer.clone())))
     }
 
     /// The place of the session that [`Driver::accept`] takes.

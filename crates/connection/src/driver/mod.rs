@@ -42,8 +42,6 @@ pub(crate) struct Driver {
     new: Vec<(usize, QueuePair)>,
     listening: Option<Listening>,
     attempts: Attempts,
-    /// Empty between polls, kept for its capacity.
-    served: Vec<(RouteId, Result<(), farwrite::Error>)>,
     /// Threads that wait for a connection, or for the end of all.
     pub(crate) waiters: Arc<Waiters>,
     /// Whether a connection of a listener can be accepted.
@@ -79,7 +77,6 @@ impl Driver {
             new: Vec::new(),
             listening: None,
             attempts: Attempts::default(),
-            served: Vec::new(),
             waiters: Arc::default(),
             ready: ReadyEvent::default(),
         }
@@ -110,14 +107,12 @@ impl Driver {
         }
         // A proof leaves before route packets, which its receiver cannot use without it.
         let attempts_ns = self.poll_attempts(endpoint, now_ns);
-        let mut served = std::mem::take(&mut self.served);
+        let mut served = Vec::new();
         let keeper_ns = self.keeper.poll_each(endpoint, &mut served);
-        for (route, result) in served.drain(..) {
+        for (route, result) in served {
             self.route_served(endpoint, route, result);
         }
-        self.served = served;
-        let next_ns = keeper_ns.unwrap_or(u64::MAX);
-        let next_ns = next_ns.min(attempts_ns);
+        let next_ns = keeper_ns.unwrap_or(u64::MAX).min(attempts_ns);
         TaskState::Until(next_ns.min(self.poll_listening(endpoint, now_ns)))
     }
 
