@@ -15,9 +15,9 @@ pub struct OpenTrials {
     key: ProbeKey,
     arrivals: BTreeMap<u32, TrialArrivals>,
     /// Datagrams without a valid tag, or without an open trial.
-    strangers: u64,
+    pub(crate) strangers: u64,
     /// All other datagrams.
-    accepted: u64,
+    pub(crate) accepted: u64,
     /// Trial of the latest packet that was not a question.
     latest: Option<u32>,
     /// The same at the time of the last call of [`OpenTrials::note_drops`].
@@ -89,7 +89,7 @@ impl OpenTrials {
     /// # Errors
     /// [`TrialError`]; in that case, none of the trials is opened.
     pub fn open(&mut self, trials: &[Trial]) -> Result<(), TrialError> {
-        let open = self.arrivals.values().map(TrialArrivals::trial);
+        let open = self.arrivals.values().map(|arrivals| arrivals.trial);
         let all = || open.clone().chain(trials.iter().copied());
         let packets = all().map(|trial| u64::from(trial.packets)).sum();
         let flows = all().map(|trial| usize::from(trial.flows)).sum();
@@ -175,18 +175,6 @@ impl OpenTrials {
         for (_, arrivals) in self.arrivals.range_mut(trials) {
             arrivals.note_drops(drops);
         }
-    }
-
-    /// Datagrams that belonged to this session.
-    #[must_use]
-    pub fn accepted(&self) -> u64 {
-        self.accepted
-    }
-
-    /// Datagrams that did not belong to this session.
-    #[must_use]
-    pub fn strangers(&self) -> u64 {
-        self.strangers
     }
 }
 

@@ -117,21 +117,21 @@ impl Responder<'_> {
                 return Err(Error::Interrupted);
             }
             if wait([(&self.socket, false)], Some(WAIT)).is_ok_and(|ready| ready) {
-                let before = self.open_trials.accepted();
+                let before = self.open_trials.accepted;
                 while self.receive()? {
                     if looked_at.elapsed() > LOOK {
                         break;
                     }
                 }
                 // Datagrams of others must not keep a probe alive whose prober is gone.
-                if self.open_trials.accepted() > before {
+                if self.open_trials.accepted > before {
                     heard_at = Instant::now();
                 }
             }
             looked_at = Instant::now();
             match control.receive(Duration::ZERO)? {
                 Some(ProbeMessage::Done) => {
-                    self.answered.strangers = self.open_trials.strangers();
+                    self.answered.strangers = self.open_trials.strangers;
                     return Ok(self.answered);
                 }
                 Some(message) => {

@@ -11,7 +11,7 @@ const RECORDS: usize = 64;
 /// Arrivals of one trial.
 #[derive(Clone, Debug)]
 pub struct TrialArrivals {
-    trial: Trial,
+    pub(crate) trial: Trial,
     /// One bit per packet: whether it arrived.
     arrived: Vec<u64>,
     flows: Vec<Flow>,
@@ -59,12 +59,6 @@ impl TrialArrivals {
             },
             trial,
         }
-    }
-
-    /// The trial.
-    #[must_use]
-    pub fn trial(&self) -> Trial {
-        self.trial
     }
 
     /// Records an arrival. Returns false for a duplicate, and for an index that the trial does not
