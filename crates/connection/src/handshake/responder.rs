@@ -330,14 +330,14 @@ impl Responder {
     /// Forgets the handshakes of peers that are no longer known, and returns them.
     pub(crate) fn replace_keys(&mut self, keys: Keys) -> Vec<HandshakeId> {
         let before = std::mem::replace(&mut self.keys, keys);
-        let keys = self.keys.clone();
-        self.forget(|entry| !keys.still_accept(&before, &entry.peer))
-    }
-
-    fn forget(&mut self, is_over: impl Fn(&Entry) -> bool) -> Vec<HandshakeId> {
-        let over = self.entries.iter().filter(|(_, entry)| is_over(entry));
-        let over: Vec<_> = over.map(|(id, _)| *id).collect();
-        self.entries.retain(|_, entry| !is_over(entry));
+        let mut over = Vec::new();
+        self.entries.retain(|id, entry| {
+            let stays = self.keys.still_accept(&before, &entry.peer);
+            if !stays {
+                over.push(*id);
+            }
+            stays
+        });
         self.skip_ended();
         over
     }
