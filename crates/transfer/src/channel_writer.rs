@@ -184,7 +184,7 @@ impl SignsOfLife<'_> {
         let now = Instant::now();
         let is_ending = lock(&self.shared.is_ending);
         if now >= self.due && !*is_ending {
-            self.due = now + heartbeat_period(self.own.rate_bps());
+            self.due = now + heartbeat_period(self.own.rate_bps.get());
             let sign = Message::Progress(self.own.progress(now));
             // A notice fits.
             let _ = self.shared.notices.notify(&sign);
@@ -192,11 +192,11 @@ impl SignsOfLife<'_> {
     }
 }
 
-/// The time between two signs of life of an end that may send at this rate.
-fn heartbeat_period(rate_bps: Option<u64>) -> Duration {
+/// The time between two signs of life of an end that may send at this rate; 0: nobody knows the rate.
+fn heartbeat_period(rate_bps: u64) -> Duration {
     let bits = HEARTBEAT_BYTES * 8 * HEARTBEAT_SHARE;
-    let period = rate_bps.map_or(0, |bps| bits * 1_000_000_000 / bps.max(1));
-    Duration::from_nanos(period).clamp(HEARTBEAT_PERIOD, LONGEST_HEARTBEAT_PERIOD)
+    let period = (bits * 1_000_000_000).checked_div(rate_bps);
+    Duration::from_nanos(period.unwrap_or(0)).clamp(HEARTBEAT_PERIOD, LONGEST_HEARTBEAT_PERIOD)
 }
 
 /// Writes until this end gives up. Returns the writer, because without it the stream ends before the peer knows why.
@@ -258,13 +258,13 @@ mod tests {
             assert!((HEARTBEAT_PERIOD..longest).contains(&period));
             u128::from(HEARTBEAT_BYTES * 8) * 1_000_000_000 / period.as_nanos()
         };
-        let most = bits_a_second(None);
+        let most = bits_a_second(0);
         for rate_bps in [128_000, 160_000, 200_000] {
-            assert_eq!(bits_a_second(Some(rate_bps)), u128::from(rate_bps / 10));
+            assert_eq!(bits_a_second(rate_bps), u128::from(rate_bps / 10));
         }
-        assert_eq!(bits_a_second(Some(8_000)), bits_a_second(Some(1)));
-        assert_eq!(bits_a_second(Some(1_000_000)), most);
-        assert_eq!(bits_a_second(Some(u64::MAX)), most);
+        assert_eq!(bits_a_second(8_000), bits_a_second(1));
+        assert_eq!(bits_a_second(1_000_000), most);
+        assert_eq!(bits_a_second(u64::MAX), most);
     }
 
     /// A receiver with a slow disk stops reading for longer than the time limit, and continues.

@@ -66,13 +66,14 @@ impl LifeSigns {
         own: &OwnCounts,
         peer: &PeerCounts,
     ) -> Self {
+        let told = peer.progress();
         Self {
             packets,
             answered_ns,
-            messages: peer.messages(),
-            moved: [own.moved(), peer.moved()],
+            messages: peer.messages.get(),
+            moved: [own.moved(), told.moved],
             own_disk: own.disk_busy(now),
-            peer_disk: peer.disk_busy(),
+            peer_disk: Duration::from_millis(told.disk_ms),
             is_deaf: peer.is_held_up(),
         }
     }

@@ -4,7 +4,7 @@
 //! peer several times a second. So an end with a slow disk or a blocked terminal still sends them.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use farwrite::fabric::threads::lock;
@@ -14,83 +14,61 @@ use farwrite_files::Progress;
 /// as a transfer must make in its time limit, so a file that ends is always progress.
 pub(crate) const FILE_STEPS: u64 = 4096;
 
+/// A number that any thread can read and change.
+#[derive(Debug, Default)]
+pub(crate) struct Number(AtomicU64);
+
+impl Number {
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add(&self, more: u64) {
+        self.0.fetch_add(more, Ordering::Relaxed);
+    }
+
+    /// Sets the number, unless it is larger already.
+    pub(crate) fn raise(&self, value: u64) {
+        self.0.fetch_max(value, Ordering::Relaxed);
+    }
+}
+
 /// The progress of this end. Counts only grow.
 #[derive(Debug, Default)]
 pub(crate) struct OwnCounts {
-    stream_bytes: AtomicU64,
-    /// Bytes of the stream that have arrived at a receiver.
-    arrived_bytes: AtomicU64,
-    files: AtomicU64,
-    /// Bytes of new data that arrived, as counted by the endpoint's thread.
-    received: AtomicU64,
+    /// Bytes of the stream that were read or written.
+    pub(crate) stream_bytes: Number,
+    /// Bytes of the stream that have arrived, in the memory of a receiver or on its disk.
+    pub(crate) arrived_bytes: Number,
+    /// Files that were read to their end, or that have their verdict.
+    pub(crate) files: Number,
+    /// Bytes of new data that arrived, at this end or from it at the peer.
+    pub(crate) received: Number,
     /// Bytes that were read only to compare them with those of the peer.
-    compared: AtomicU64,
+    pub(crate) compared: Number,
     /// The start of the current disk operation, if there is one.
     disk_since: Mutex<Option<Instant>>,
     /// Bits per second that a sender may send; 0 while it is not known, and at a receiver.
-    rate_bps: AtomicU64,
+    pub(crate) rate_bps: Number,
 }
 
 impl OwnCounts {
-    /// Bits per second that this end may send to the peer, if it knows that.
-    pub(crate) fn rate_bps(&self) -> Option<u64> {
-        Some(self.rate_bps.load(Ordering::Relaxed)).filter(|bps| *bps > 0)
-    }
-
-    pub(crate) fn set_rate_bps(&self, bps: u64) {
-        self.rate_bps.store(bps, Ordering::Relaxed);
-    }
-
     /// Marks the disk as busy until the returned value is dropped.
     pub(crate) fn disk_operation(&self) -> DiskOperation<'_> {
         *lock(&self.disk_since) = Some(Instant::now());
         DiskOperation(self)
     }
 
-    /// Bytes of the stream that were read or written.
-    pub(crate) fn stream_bytes(&self) -> u64 {
-        self.stream_bytes.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn add_stream_bytes(&self, bytes: u64) {
-        self.stream_bytes.fetch_add(bytes, Ordering::Relaxed);
-    }
-
-    /// Bytes of the stream that have arrived, in the memory of a receiver or on its disk.
-    pub(crate) fn arrived_bytes(&self) -> u64 {
-        self.arrived_bytes.load(Ordering::Relaxed)
-    }
-
-    /// Sets the bytes of the stream that have arrived. The count never falls.
-    pub(crate) fn set_arrived_bytes(&self, bytes: u64) {
-        self.arrived_bytes.fetch_max(bytes, Ordering::Relaxed);
-    }
-
-    /// Counts a file that was read to its end, or that has its verdict.
-    pub(crate) fn add_file(&self) {
-        self.files.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn add_compared(&self, bytes: u64) {
-        self.compared.fetch_add(bytes, Ordering::Relaxed);
-    }
-
-    pub(crate) fn set_compared(&self, bytes: u64) {
-        self.compared.store(bytes, Ordering::Relaxed);
-    }
-
-    /// Sets the bytes of new data that arrived, at this end or from it at the peer.
-    pub(crate) fn set_received(&self, bytes: u64) {
-        self.received.store(bytes, Ordering::Relaxed);
-    }
-
     /// A count that grows with every step of this end, in bytes.
     pub(crate) fn moved(&self) -> u64 {
-        let files = self.files.load(Ordering::Relaxed);
-        self.stream_bytes()
-            .saturating_add(files.saturating_mul(FILE_STEPS))
-            .saturating_add(self.received.load(Ordering::Relaxed))
-            .saturating_add(self.compared.load(Ordering::Relaxed))
+        let files = self.files.get().saturating_mul(FILE_STEPS);
+        let bytes = [&self.stream_bytes, &self.received, &self.compared];
+        let bytes = bytes.map(Number::get).into_iter();
+        bytes.fold(files, u64::saturating_add)
     }
 
     /// How long the current disk operation has taken at `now`; zero if there is none.
@@ -103,7 +81,7 @@ impl OwnCounts {
     pub(crate) fn progress(&self, now: Instant) -> Progress {
         let disk_ms = self.disk_busy(now).as_millis();
         Progress {
-            stream_bytes: self.stream_bytes().max(self.arrived_bytes()),
+            stream_bytes: self.stream_bytes.get().max(self.arrived_bytes.get()),
             moved: self.moved(),
             disk_ms: u64::try_from(disk_ms).unwrap_or(u64::MAX),
         }
@@ -122,55 +100,31 @@ impl Drop for DiskOperation<'_> {
 #[derive(Debug, Default)]
 pub(crate) struct PeerCounts {
     /// Messages and notices that were read.
-    messages: AtomicU64,
+    pub(crate) messages: Number,
     /// Whether the channel reader waits for this end's disk, and therefore does not read the channel.
-    held_up: AtomicU64,
-    stream_bytes: AtomicU64,
-    moved: AtomicU64,
-    disk_ms: AtomicU64,
+    is_held_up: AtomicBool,
+    progress: Mutex<Progress>,
 }
 
 impl PeerCounts {
-    pub(crate) fn add_message(&self) {
-        self.messages.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn set_progress(&self, progress: Progress) {
+        *lock(&self.progress) = progress;
     }
 
-    pub(crate) fn set(&self, progress: Progress) {
-        self.stream_bytes
-            .store(progress.stream_bytes, Ordering::Relaxed);
-        self.moved.store(progress.moved, Ordering::Relaxed);
-        self.disk_ms.store(progress.disk_ms, Ordering::Relaxed);
+    pub(crate) fn progress(&self) -> Progress {
+        *lock(&self.progress)
     }
 
     /// Runs an operation during which the channel reader does not read the channel.
     pub(crate) fn while_held_up<T>(&self, wait: impl FnOnce() -> T) -> T {
-        self.held_up.store(1, Ordering::Relaxed);
+        self.is_held_up.store(true, Ordering::Relaxed);
         let result = wait();
-        self.held_up.store(0, Ordering::Relaxed);
+        self.is_held_up.store(false, Ordering::Relaxed);
         result
     }
 
     pub(crate) fn is_held_up(&self) -> bool {
-        self.held_up.load(Ordering::Relaxed) != 0
-    }
-
-    pub(crate) fn messages(&self) -> u64 {
-        self.messages.load(Ordering::Relaxed)
-    }
-
-    /// The bytes of the stream that the peer has read, or that have arrived at it.
-    pub(crate) fn stream_bytes(&self) -> u64 {
-        self.stream_bytes.load(Ordering::Relaxed)
-    }
-
-    /// The peer's count of its steps.
-    pub(crate) fn moved(&self) -> u64 {
-        self.moved.load(Ordering::Relaxed)
-    }
-
-    /// How long the peer's current disk operation has taken, according to its last report.
-    pub(crate) fn disk_busy(&self) -> Duration {
-        Duration::from_millis(self.disk_ms.load(Ordering::Relaxed))
+        self.is_held_up.load(Ordering::Relaxed)
     }
 }
 
@@ -193,10 +147,10 @@ mod tests {
     #[test]
     fn every_step_counts_as_movement() {
         let heartbeat = OwnCounts::default();
-        heartbeat.add_stream_bytes(10);
-        heartbeat.add_file();
-        heartbeat.set_received(5);
-        let all = 10 + FILE_STEPS + 5;
-        assert_eq!((heartbeat.moved(), heartbeat.stream_bytes()), (all, 10));
+        heartbeat.stream_bytes.add(10);
+        heartbeat.files.add(1);
+        heartbeat.received.set(5);
+        heartbeat.compared.set(3);
+        assert_eq!(heartbeat.moved(), 10 + FILE_STEPS + 5 + 3);
     }
 }

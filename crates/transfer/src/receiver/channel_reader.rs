@@ -50,10 +50,10 @@ fn listen(
         let received = reader.recv();
         *is_closed = matches!(received, Err(ChannelError::Closed));
         let message = received.map_err(failed)?;
-        peer.add_message();
+        peer.messages.add(1);
         let job = match message {
             Message::Progress(progress) => {
-                peer.set(progress);
+                peer.set_progress(progress);
                 continue;
             }
             Message::Warnings(warnings) if !is_over => {

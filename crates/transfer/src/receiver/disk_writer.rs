@@ -251,9 +251,8 @@ impl DiskWriter {
                     let _operation = self.heartbeat.disk_operation();
                     self.sink.write(slice)?;
                 }
-                let slice_bytes = u64::try_from(slice.len()).unwrap_or(u64::MAX);
-                self.heartbeat.add_stream_bytes(slice_bytes);
-                progress.written_bytes += slice_bytes;
+                self.heartbeat.stream_bytes.add(slice.len() as u64);
+                progress.written_bytes += slice.len() as u64;
             }
             // The sender of the buffers does not take back the last ones.
             let _ = self.empties.send(segment.buffer);
@@ -273,7 +272,7 @@ impl DiskWriter {
 
     fn send_verdicts(&mut self) -> Result<(), Stop> {
         while let Some(verdict) = self.sink.poll_verdict() {
-            self.heartbeat.add_file();
+            self.heartbeat.files.add(1);
             self.note(&verdict);
             self.outbox.send(verdict.message())?;
         }

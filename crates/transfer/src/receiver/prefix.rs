@@ -17,7 +17,7 @@ pub(super) fn start(
 ) -> Result<(), Error> {
     let work = move || {
         while let Some(read) = reader.read() {
-            heartbeat.add_compared(PrefixReader::READ_BYTES);
+            heartbeat.compared.add(PrefixReader::READ_BYTES);
             let message = Message::BlockHashes {
                 index: read.entry,
                 first: read.block,

@@ -246,7 +246,7 @@ impl Stream {
             .observer
             .observe(self.stream_qp.counters(&self.routed.endpoint)?);
         let stats = self.stats()?;
-        context.heartbeat.set_received(stats.new_bytes);
+        context.heartbeat.received.set(stats.new_bytes);
         let mut packets = self.routed.heard_packets();
         // A transfer of no bytes needs no packets.
         packets[0] += u64::from(self.shape.stream_bytes == 0 || context.has_present);
@@ -266,7 +266,7 @@ impl Stream {
         self.routed.watch_passage(now, liveness, hooks)?;
         let answered = context.wanted.answer(liveness.heard_at(), now);
         answered.map_err(|error| Error::of_sink(&error))?;
-        context.heartbeat.set_arrived_bytes(self.arrived_bytes());
+        context.heartbeat.arrived_bytes.raise(self.arrived_bytes());
         if let Some(meter) = meter {
             let path = Percent(duplicate_share(&stats)).to_string();
             let status = Status {
@@ -276,7 +276,7 @@ impl Stream {
                 slow_disk: signs.slow_disk(),
                 silence,
             };
-            meter.show(now, context.heartbeat.arrived_bytes(), &status);
+            meter.show(now, context.heartbeat.arrived_bytes.get(), &status);
             hooks.tell_files(&context.shared_results.take_ended());
         }
         Ok(())

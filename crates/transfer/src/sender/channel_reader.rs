@@ -129,7 +129,7 @@ fn listen(
     reader.set_timeout(None);
     loop {
         let message = reader.recv().map_err(failed)?;
-        peer.add_message();
+        peer.messages.add(1);
         match message {
             Message::FileVerified { index } => verdicts.take(index, None)?,
             Message::FileKept { index } => verdicts.take_kept(index)?,
@@ -139,7 +139,7 @@ fn listen(
                 reason,
             } => verdicts.take(index, Some((cause, reason)))?,
             Message::Progress(progress) => {
-                peer.set(progress);
+                peer.set_progress(progress);
                 continue;
             }
             Message::CutoverAccepted(accepted) => {
@@ -175,6 +175,6 @@ fn listen(
                 return Err(Error::of_message("receiving", &error));
             }
         }
-        heartbeat.add_file();
+        heartbeat.files.add(1);
     }
 }

@@ -106,10 +106,9 @@ impl DiskReader {
                 source.read(&mut out[filled..end])
             };
             filled += read;
-            self.heartbeat
-                .add_stream_bytes(u64::try_from(read).unwrap_or(u64::MAX));
-            self.heartbeat
-                .set_compared(source.prefix_hashes().read_bytes());
+            self.heartbeat.stream_bytes.add(read as u64);
+            let compared_bytes = source.prefix_hashes().read_bytes();
+            self.heartbeat.compared.set(compared_bytes);
             while let Some(file) = source.poll_file() {
                 *reports += u32::from(file.result.is_err() || file.is_same);
                 if let Ok(hash) = file.result {

@@ -241,8 +241,8 @@ impl Stream {
         if let Some(max_rate) = hooks.max_rate {
             self.limit_rate(max_rate.bps())?;
         }
-        self.heartbeat.set_received(self.arrived_bytes);
-        self.heartbeat.set_rate_bps(self.peer_stats()?.pace_bps);
+        self.heartbeat.received.set(self.arrived_bytes);
+        self.heartbeat.rate_bps.set(self.peer_stats()?.pace_bps);
         let mut packets = self.routed.heard_packets();
         if packets[0] > 0 && self.arrived_so_far() > 0 {
             self.shared_results.lock().has_met = true;
@@ -294,7 +294,7 @@ impl Stream {
     /// Bytes of the stream that have arrived: whole messages, as this end knows, and the parts of messages
     /// that the receiver reports on the channel.
     fn arrived_so_far(&self) -> u64 {
-        let reported = self.peer.stream_bytes();
+        let reported = self.peer.progress().stream_bytes;
         let handed_over: u64 = self.in_flight.iter().map(|one| one.ready.bytes).sum();
         let most = self.arrived_bytes + handed_over;
         reported.clamp(self.arrived_bytes, most)

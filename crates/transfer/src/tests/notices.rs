@@ -96,7 +96,7 @@ fn names_and_data_delay_neither_signs_of_life_nor_an_abort() {
         let hearing = scope.spawn(move || hear(far, start));
         while start.elapsed() < Duration::from_secs(6) {
             let now_ms = u64::try_from(start.elapsed().as_millis()).expect("seconds");
-            own.set_arrived_bytes(now_ms);
+            own.arrived_bytes.raise(now_ms);
             thread::sleep(Duration::from_millis(10));
         }
         let ended = Instant::now();
