@@ -64,18 +64,14 @@ fn listen(
                 told.hear_missing(FileCause::Unreadable, missing);
                 continue;
             }
-            Message::FileHash { index, hash } if !is_over => Job::Hash { index, hash },
-            Message::FileSame { index } if !is_over => Job::Same { index },
-            Message::FileAbandoned {
-                index,
-                sent_bytes,
-                reason,
-            } if !is_over => Job::Abandoned {
-                index,
-                sent_bytes,
-                reason,
-            },
-            Message::BlocksCompared { index, runs } if !is_over => Job::Compared { index, runs },
+            Message::FileHash { .. }
+            | Message::FileSame { .. }
+            | Message::FileAbandoned { .. }
+            | Message::BlocksCompared { .. }
+                if !is_over =>
+            {
+                Job::Report(message)
+            }
             Message::StreamEnd { stream_bytes } if !is_over => {
                 is_over = true;
                 Job::StreamEnd { stream_bytes }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use farwrite::Region;
 use farwrite_files::{
-    CommitGate, FileCause, KEPT_DAYS, Manifest, Message, Missing, Run, Sink, SinkError, Verdict,
+    CommitGate, FileCause, KEPT_DAYS, Manifest, Message, Missing, Sink, SinkError, Verdict, due,
 };
 use farwrite_keys::Text;
 
@@ -34,18 +34,8 @@ const NO_DIRECTORY: &str =
 pub(super) enum Job {
     /// The next bytes of the stream.
     Segment(Segment),
-    /// The sender's hash of a file.
-    Hash { index: u32, hash: [u8; 32] },
-    /// The file that this end has already is the same.
-    Same { index: u32 },
-    /// These blocks of an interrupted file differ, and come next in the stream.
-    Compared { index: u32, runs: Vec<Run> },
-    /// The sender could not read a file. The first `sent_bytes` of it are in the stream.
-    Abandoned {
-        index: u32,
-        sent_bytes: u64,
-        reason: Text,
-    },
+    /// The sender's report on a file.
+    Report(Message),
     /// The sender has reported every file, and the stream has this length.
     StreamEnd { stream_bytes: u64 },
 }
@@ -175,36 +165,37 @@ impl DiskWriter {
             };
             match job {
                 Job::Segment(segment) => progress.waiting.push_back(segment),
-                Job::Hash { index, hash } => {
-                    let _operation = self.heartbeat.disk_operation();
-                    self.sink.handle_hash(index, hash)?;
-                }
-                Job::Same { index } => {
-                    let _operation = self.heartbeat.disk_operation();
-                    self.sink.handle_same(index)?;
-                    progress.abandoned += 1;
-                }
-                Job::Compared { index, runs } => {
-                    let _operation = self.heartbeat.disk_operation();
-                    let resumed_bytes = self.sink.handle_compared(index, runs)?;
-                    self.shared_results.note_resumed(resumed_bytes);
-                    progress.abandoned += 1;
-                }
-                Job::Abandoned {
-                    index,
-                    sent_bytes,
-                    reason,
-                } => {
-                    let _operation = self.heartbeat.disk_operation();
-                    self.sink.handle_abandoned(index, sent_bytes, reason)?;
-                    progress.abandoned += 1;
-                }
+                Job::Report(report) => self.take(report, progress)?,
                 Job::StreamEnd { stream_bytes } => progress.stream_bytes = Some(stream_bytes),
             }
             self.write_ready(progress)?;
             self.send_verdicts()?;
         }
         self.commit(progress)
+    }
+
+    /// Takes the sender's report on a file.
+    fn take(&mut self, report: Message, progress: &mut Progress) -> Result<(), Stop> {
+        let _operation = self.heartbeat.disk_operation();
+        match report {
+            Message::FileHash { index, hash } => return Ok(self.sink.handle_hash(index, hash)?),
+            Message::FileSame { index } => self.sink.handle_same(index)?,
+            Message::BlocksCompared { index, runs } => {
+                let resumed_bytes = self.sink.handle_compared(index, runs)?;
+                self.shared_results.note_resumed(resumed_bytes);
+            }
+            Message::FileAbandoned {
+                index,
+                sent_bytes,
+                reason,
+            } => self.sink.handle_abandoned(index, sent_bytes, reason)?,
+            other => {
+                let error = other.unexpected(due::ABOUT_FILES);
+                return Err(Stop::Failed(Error::of_message("receiving", &error)));
+            }
+        }
+        progress.abandoned += 1;
+        Ok(())
     }
 
     /// Waits for the next job. Returns `None` when files have waited long enough to become durable.
