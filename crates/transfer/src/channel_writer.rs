@@ -18,7 +18,7 @@ use crate::channel::{Channel, ChannelError, CloseHandle, LAST_MESSAGE, Reader, W
 use crate::hooks::{CANCEL_PERIOD, Cancel};
 use crate::notices::Notices;
 use crate::progress_counts::OwnCounts;
-use crate::threads::start_thread;
+use crate::threads::{start_thread, wait_until};
 use crate::{Error, ErrorKind};
 
 /// The time between two signs of life (P8.13). A peer may give up after a second of silence.
@@ -109,10 +109,7 @@ impl ChannelWriter {
         // A peer that has given up reads nothing more.
         if shared.notices.abort().is_none() {
             *lock(&shared.is_ending) = true;
-            let start = Instant::now();
-            while !self.thread.is_finished() && start.elapsed() < LAST_MESSAGE {
-                thread::sleep(Duration::from_millis(5));
-            }
+            wait_until(|| self.thread.is_finished(), LAST_MESSAGE);
             // If this fails, the peer notices the end of the channel.
             let _ = shared.notices.notify(&error.abort());
         }

@@ -27,7 +27,6 @@ mod client;
 mod connect;
 mod cutover;
 mod device;
-mod disk_end;
 mod dry_run;
 pub mod error;
 mod hooks;

@@ -28,7 +28,6 @@ use farwrite_units::show::{Bytes, Count};
 
 use crate::channel::Reader;
 use crate::channel_writer::{ChannelWriter, Outbox};
-use crate::disk_end::{DISK_END, wait_for_disk};
 use crate::memory_pool::MemoryShare;
 use crate::progress_counts::{OwnCounts, PeerCounts};
 use crate::report::{Facts, Role, Sending, TransferReport, Unfinished};
@@ -38,7 +37,7 @@ use crate::setup::{
     SETUP, Setup, decode_info, hello, note_partials, ports, unexpected, warn_if_unsealed,
 };
 use crate::shape::{Shape, options};
-use crate::threads::start_thread;
+use crate::threads::{DISK_END, start_thread, wait_until};
 use crate::waking::Waking;
 use crate::{Client, Error, ErrorKind, SchemeSetting, TransferHooks};
 use buffer_demand::BufferDemand;
@@ -150,7 +149,7 @@ pub fn receive(
     channel_writer.end(&result);
     if let Some(disk) = disk {
         // It removes files without a final name.
-        wait_for_disk(&disk);
+        wait_until(|| disk.is_finished(), DISK_END);
     }
     hooks.tell_files(&reception.shared_results.take_ended());
     result.map_err(|error| Unfinished::new(error, ends.1, &reception.shared_results))

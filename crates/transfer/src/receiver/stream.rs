@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use farwrite::{
@@ -28,6 +27,7 @@ use crate::route::RoutedEndpoint;
 use crate::setup::send_qp_info;
 use crate::shape::Shape;
 use crate::stream_qp::StreamQp;
+use crate::threads::wait_until;
 use crate::waking::HOUSEKEEPING;
 use crate::{Error, ErrorKind, SchemeSetting, TransferHooks};
 
@@ -170,10 +170,7 @@ impl Stream {
             };
             if let Err(error) = stepped {
                 // The verdicts may be under way.
-                let start = Instant::now();
-                while !context.outbox.is_done_there() && start.elapsed() < LAST_MESSAGE {
-                    thread::sleep(Duration::from_millis(5));
-                }
+                wait_until(|| context.outbox.is_done_there(), LAST_MESSAGE);
                 hooks.warn(format!(
                     "every file has its verdict, but the sender may not know it: {error}"
                 ));

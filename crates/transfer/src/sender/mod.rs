@@ -23,7 +23,6 @@ use farwrite_units::show::{Bytes, Count, Rate, real};
 use crate::channel::{Channel, Reader};
 use crate::channel_writer::{ChannelWriter, Outbox};
 use crate::connect::Waiting;
-use crate::disk_end::wait_for_disk;
 use crate::progress_counts::{OwnCounts, PeerCounts};
 use crate::report::{Facts, Role, Sending, TransferReport, Unfinished};
 use crate::results::SharedResults;
@@ -33,7 +32,7 @@ use crate::setup::{
     warn_if_unsealed,
 };
 use crate::shape::{MIN_TRANSFER_MTU, Shape, Speed, nic_mtu, options};
-use crate::threads::start_thread;
+use crate::threads::{DISK_END, start_thread, wait_until};
 use crate::{Cancel, Error, ErrorKind, Event, SchemeSetting, TransferHooks};
 use channel_reader::Verdicts;
 use stream::Stream;
@@ -165,7 +164,7 @@ fn send_over(
         channel_writer.end(&result);
         if let Some(disk_reader) = disk_reader {
             // It has warnings about the files.
-            wait_for_disk(&disk_reader);
+            wait_until(|| disk_reader.is_finished(), DISK_END);
         }
         return result;
     }
