@@ -5,12 +5,11 @@ use std::time::Duration;
 use farwrite::Outcome;
 use farwrite_files::{Cutover, CutoverAccepted, Message};
 
-use super::receiving;
+use super::Reception;
 use super::stream::{Posted, Stream};
-use crate::channel_writer::Outbox;
 use crate::cutover::CutoverTerms;
 use crate::setup::{decode_info, encode_info};
-use crate::{Error, Event, RouteShrunk, TransferHooks};
+use crate::{Error, Event, RouteShrunk};
 
 impl Stream {
     /// Ends the queue pair, makes another, posts the unfinished segments to it, and answers the
@@ -18,16 +17,16 @@ impl Stream {
     pub(super) fn cut_over(
         &mut self,
         cutover: &Cutover,
-        outbox: &Outbox,
-        hooks: &TransferHooks<'_>,
+        reception: &Reception<'_>,
     ) -> Result<(), Error> {
+        let hooks = reception.hooks;
         let theirs = decode_info(&cutover.info)?;
         let is_finished = |posted: &Posted| posted.outcome() == Some(Outcome::Whole);
         let ahead = self.posted.iter().take_while(|one| is_finished(one));
         let terms = CutoverTerms {
-            plan: &self.agreed.plan,
+            plan: &self.plan,
             shape: self.shape,
-            scheme: self.agreed.scheme,
+            scheme: self.scheme,
             arrived: self.taken_segments + ahead.count() as u64,
         };
         let shape = terms.check(cutover.first_segment, &theirs.config)?;
@@ -46,9 +45,8 @@ impl Stream {
             }
         }
         let rtt = Duration::from_nanos(self.stats()?.rtt_ns);
-        let scheme = self.agreed.scheme.most_parity();
-        let control = (self.agreed.control, self.agreed.sealing);
-        let options = receiving(theirs.config, control, (&shape, scheme), rtt);
+        let scheme = self.scheme.most_parity();
+        let options = reception.options(theirs.config, &shape, scheme, rtt);
         let ours = self.stream_qp.replace(&mut self.routed.endpoint, options)?;
         self.shape = shape;
         self.routed.connect(self.stream_qp.reopen(), theirs)?;
@@ -58,6 +56,6 @@ impl Stream {
             finished,
             info: encode_info(&ours)?,
         });
-        outbox.send_or_cancel(accepted, hooks.cancel)
+        reception.outbox.send_or_cancel(accepted, hooks.cancel)
     }
 }

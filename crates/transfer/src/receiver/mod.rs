@@ -17,10 +17,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use farwrite::routes::{Role as RouteRole, Sizes};
-use farwrite::{
-    Cipher, QpConfig, QpInfo, QpOptions, QueuePair, RateControl, RealTime, Region, SchemeName,
-    Sealing,
-};
+use farwrite::{Cipher, QpConfig, QpInfo, QpOptions, QueuePair, RealTime, Region, SchemeName};
 use farwrite_files::{
     CommitGate, Compare, Cutover, Delete, Manifest, Message, MessageError, Sink, TransferPlan, due,
 };
@@ -44,7 +41,7 @@ use buffer_demand::BufferDemand;
 use disk_writer::{DiskWriter, Job};
 pub(crate) use offer::read_offer;
 pub use settings::ReceiveSettings;
-use stream::{Agreed, Stream};
+use stream::{Stream, StreamContext};
 
 /// Reports of the sender that may wait for the disk, in addition to the segments. When the queue is
 /// full, the channel reader does not read the channel.
@@ -90,7 +87,7 @@ enum Event {
     },
 }
 
-/// What both parts of a reception use.
+/// What all parts of a reception use.
 struct Reception<'a> {
     outbox: Outbox,
     heartbeat: Arc<OwnCounts>,
@@ -187,9 +184,8 @@ impl Reception<'_> {
         let rtt = found.map_or(waited, |found| found.rtt.max(waited));
         let mut routed = setup.take_routed()?;
         wanted.shape.check_mtu(routed.max_mtu())?;
-        let control = (self.settings.rate_control(), self.settings.sealing);
-        let shape = (&wanted.shape, wanted.scheme);
-        let options = receiving(wanted.info.config, control, shape, rtt);
+        let (config, shape) = (wanted.info.config, &wanted.shape);
+        let options = self.options(config, shape, wanted.scheme, rtt);
         let (qp, ours) = routed.make_queue_pair(options)?;
         let ports = ports(&ours, &wanted.info);
         routed.connect(qp, wanted.info)?;
@@ -372,30 +368,22 @@ impl Reception<'_> {
         let peer = Arc::<PeerCounts>::default();
         let told = self.shared_results.clone();
         channel_reader::start(reader, jobs.clone(), tell, (Arc::clone(&peer), told))?;
-        let agreed = Agreed {
-            scheme: scheme_of(&plan)?,
-            control: self.settings.rate_control(),
-            sealing: self.settings.sealing,
-            plan,
-        };
+        let setting = scheme_of(&plan)?;
         let demand = BufferDemand::new(shape.buffers(), negotiated.rtt, start);
         let connection = (negotiated.routed, negotiated.qp);
         let buffers = (demand, negotiated.memory);
-        let stream = Stream::new(connection, shape, agreed, buffers, (jobs, empties));
-        let context = stream::StreamContext {
+        let stream = Stream::new(connection, shape, (plan, setting), buffers, (jobs, empties));
+        let context = StreamContext {
+            reception: self,
             prefix_reader,
             unsent_bytes,
             has_present,
             wanted,
-            shared_results: &self.shared_results,
-            outbox: &self.outbox,
-            heartbeat: &self.heartbeat,
             peer: &peer,
             events: &events,
-            timeout: self.settings.timeout,
             ports: negotiated.ports,
         };
-        let received = stream.run(context, &manifest, self.hooks)?;
+        let received = stream.run(context, &manifest)?;
         Ok(TransferReport::new(Facts {
             role: Role::Receiver,
             peer: negotiated.peer.to_string(),
@@ -413,20 +401,22 @@ impl Reception<'_> {
             stats: received.stats,
         }))
     }
-}
 
-/// The options of a receiver's queue pair.
-fn receiving(
-    config: QpConfig,
-    (control, sealing): (RateControl, Sealing),
-    (shape, scheme): (&Shape, SchemeName),
-    rtt: Duration,
-) -> QpOptions {
-    QpOptions {
-        // Room for parity exists from the first message on.
-        expected_scheme: scheme.tag(),
-        max_parity_bytes: shape.max_parity_bytes(),
-        ..options(config, control, sealing, rtt)
+    /// The options of a queue pair of this end.
+    fn options(
+        &self,
+        config: QpConfig,
+        shape: &Shape,
+        scheme: SchemeName,
+        rtt: Duration,
+    ) -> QpOptions {
+        let (control, sealing) = (self.settings.rate_control(), self.settings.sealing);
+        QpOptions {
+            // Room for parity exists from the first message on.
+            expected_scheme: scheme.tag(),
+            max_parity_bytes: shape.max_parity_bytes(),
+            ..options(config, control, sealing, rtt)
+        }
     }
 }
 

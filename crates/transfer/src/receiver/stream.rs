@@ -3,36 +3,34 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use farwrite::{
-    MemoryRegion, Outcome, QpStats, QueuePair, RateControl, RealTime, RecvHandle, Region, Sealing,
-};
+use farwrite::{MemoryRegion, Outcome, QpStats, QueuePair, RealTime, RecvHandle, Region};
 use farwrite_files::{Manifest, PrefixReader, TransferPlan, Wanted};
 use farwrite_units::show::Percent;
 
-use super::Event;
 use super::buffer_demand::BufferDemand;
 use super::disk_writer::{Job, Segment};
 use super::prefix;
+use super::{Event, Reception};
 use crate::channel::LAST_MESSAGE;
-use crate::channel_writer::Outbox;
 use crate::liveness::{LifeSigns, Liveness, least_steps};
 use crate::memory_pool::MemoryShare;
-use crate::progress_counts::{OwnCounts, PeerCounts};
+use crate::progress_counts::PeerCounts;
 use crate::progress_meter::{ProgressMeter, Status};
 use crate::report::duplicate_share;
-use crate::results::{FileResults, SharedResults};
+use crate::results::FileResults;
 use crate::route::RoutedEndpoint;
 use crate::setup::send_qp_info;
 use crate::shape::Shape;
 use crate::stream_qp::StreamQp;
 use crate::threads::wait_until;
 use crate::waking::HOUSEKEEPING;
-use crate::{Error, ErrorKind, SchemeSetting, TransferHooks};
+use crate::{Error, ErrorKind, SchemeSetting};
 
 /// What the endpoint's thread checks besides its endpoint.
 pub(super) struct StreamContext<'a> {
+    pub(super) reception: &'a Reception<'a>,
     /// Reads what this end has of interrupted files.
     pub(super) prefix_reader: Option<PrefixReader>,
     /// Bytes of the stream that this end has already, as far as known at the start.
@@ -40,22 +38,10 @@ pub(super) struct StreamContext<'a> {
     pub(super) has_present: bool,
     /// Answers later transfers that want files of this one.
     pub(super) wanted: Wanted,
-    pub(super) shared_results: &'a SharedResults,
-    pub(super) outbox: &'a Outbox,
-    pub(super) heartbeat: &'a Arc<OwnCounts>,
     pub(super) peer: &'a PeerCounts,
     pub(super) events: &'a Receiver<Event>,
-    pub(super) timeout: Duration,
     /// The UDP ports of both ends, for people.
     pub(super) ports: String,
-}
-
-/// What both ends have agreed on for the whole stream.
-pub(super) struct Agreed {
-    pub(super) plan: TransferPlan,
-    pub(super) scheme: SchemeSetting,
-    pub(super) control: RateControl,
-    pub(super) sealing: Sealing,
 }
 
 pub(super) struct Received {
@@ -86,7 +72,8 @@ pub(super) struct Stream {
     pub(super) routed: RoutedEndpoint,
     pub(super) stream_qp: StreamQp,
     pub(super) shape: Shape,
-    pub(super) agreed: Agreed,
+    pub(super) plan: TransferPlan,
+    pub(super) scheme: SchemeSetting,
     /// Receives under way, in the order of the stream.
     pub(super) posted: VecDeque<Posted>,
     /// Segments handed to the disk, or about to be: those before the segments in `posted`.
@@ -110,7 +97,7 @@ impl Stream {
     pub(super) fn new(
         (routed, qp): (RoutedEndpoint, QueuePair),
         shape: Shape,
-        agreed: Agreed,
+        (plan, scheme): (TransferPlan, SchemeSetting),
         (demand, memory): (BufferDemand, MemoryShare),
         (jobs, empties): (SyncSender<Job>, Receiver<Region>),
     ) -> Self {
@@ -118,7 +105,8 @@ impl Stream {
             routed,
             stream_qp: StreamQp::new(qp),
             shape,
-            agreed,
+            plan,
+            scheme,
             posted: VecDeque::new(),
             taken_segments: 0,
             demand,
@@ -137,32 +125,28 @@ impl Stream {
         mut self,
         mut context: StreamContext<'_>,
         manifest: &Arc<Manifest>,
-        hooks: &TransferHooks<'_>,
     ) -> Result<Received, Error> {
-        let waker = self.routed.endpoint.fabric().waker();
-        context.outbox.wake_when_done(waker);
+        let reception = context.reception;
+        let (outbox, hooks) = (&reception.outbox, reception.hooks);
+        outbox.wake_when_done(self.routed.endpoint.fabric().waker());
         // Post the receives before the sender learns where to send, since it may send at once.
         self.post()?;
         let info = self.stream_qp.info(&self.routed.endpoint)?;
-        send_qp_info(context.outbox, &info, hooks.cancel)?;
+        send_qp_info(outbox, &info, hooks.cancel)?;
         if let Some(reader) = context.prefix_reader.take() {
-            let heartbeat = Arc::clone(context.heartbeat);
-            prefix::start(reader, context.outbox.clone(), heartbeat)?;
+            prefix::start(reader, outbox.clone(), Arc::clone(&reception.heartbeat))?;
         }
         let total_bytes = manifest.stream_bytes().saturating_sub(context.unsent_bytes);
         let manifest = Arc::clone(manifest);
         let mut meter = ProgressMeter::new(hooks.observer, "receiving", manifest, total_bytes);
         // The steps of the sender are those of its disk, and whole messages that arrived here.
-        let least = [least_steps(context.timeout, None), 1];
-        let mut liveness = Liveness::new(
-            context.timeout,
-            least,
-            context.ports.clone(),
-            Instant::now(),
-        );
+        let timeout = reception.settings.timeout;
+        let least = [least_steps(timeout, None), 1];
+        let ports = context.ports.clone();
+        let mut liveness = Liveness::new(timeout, least, ports, Instant::now());
         let mut result = None;
         loop {
-            let stepped = self.step(&context, &mut liveness, &mut meter, (&mut result, hooks));
+            let stepped = self.step(&context, &mut liveness, &mut meter, &mut result);
             let is_over = !matches!(stepped, Ok(false));
             let Some((results, ended)) = result.take_if(|_| is_over) else {
                 stepped?;
@@ -170,7 +154,7 @@ impl Stream {
             };
             if let Err(error) = stepped {
                 // The verdicts may be under way.
-                wait_until(|| context.outbox.is_done_there(), LAST_MESSAGE);
+                wait_until(|| outbox.is_done_there(), LAST_MESSAGE);
                 hooks.warn(format!(
                     "every file has its verdict, but the sender may not know it: {error}"
                 ));
@@ -192,8 +176,9 @@ impl Stream {
         context: &StreamContext<'_>,
         liveness: &mut Liveness,
         meter: &mut ProgressMeter<'_>,
-        (result, hooks): (&mut Option<(FileResults, Instant)>, &TransferHooks<'_>),
+        result: &mut Option<(FileResults, Instant)>,
     ) -> Result<bool, Error> {
+        let (outbox, hooks) = (&context.reception.outbox, context.reception.hooks);
         let start = Instant::now();
         while start.elapsed() < HOUSEKEEPING {
             let next_ns = self.routed.poll()?;
@@ -208,7 +193,7 @@ impl Stream {
                     has_moved = true;
                 }
                 Ok(Event::Cutover(cutover)) => {
-                    self.cut_over(&cutover, context.outbox, hooks)?;
+                    self.cut_over(&cutover, context.reception)?;
                     has_moved = true;
                 }
                 Ok(Event::Ended { is_closed, .. }) if is_closed && result.is_some() => {
@@ -217,7 +202,7 @@ impl Stream {
                 Ok(Event::Ended { error, .. }) => return Err(error),
                 Err(_) => {}
             }
-            if result.is_some() && context.outbox.is_done_there() {
+            if result.is_some() && outbox.is_done_there() {
                 return Ok(true);
             }
             if !has_moved {
@@ -225,7 +210,7 @@ impl Stream {
             }
         }
         let meter = result.is_none().then_some(meter);
-        self.keep_house(Instant::now(), context, liveness, meter, hooks)?;
+        self.keep_house(Instant::now(), context, liveness, meter)?;
         Ok(false)
     }
 
@@ -236,23 +221,19 @@ impl Stream {
         context: &StreamContext<'_>,
         liveness: &mut Liveness,
         meter: Option<&mut ProgressMeter<'_>>,
-        hooks: &TransferHooks<'_>,
     ) -> Result<(), Error> {
+        let reception = context.reception;
+        let (hooks, heartbeat) = (reception.hooks, &reception.heartbeat);
         hooks.cancel.check()?;
-        hooks
-            .observer
-            .observe(self.stream_qp.counters(&self.routed.endpoint)?);
+        let counters = self.stream_qp.counters(&self.routed.endpoint)?;
+        hooks.observer.observe(counters);
         let stats = self.stats()?;
-        context.heartbeat.received.set(stats.new_bytes);
+        heartbeat.received.set(stats.new_bytes);
         let mut packets = self.routed.heard_packets();
         // A transfer of no bytes needs no packets.
         packets[0] += u64::from(self.shape.stream_bytes == 0 || context.has_present);
-        let signs = LifeSigns::read(
-            now,
-            (packets, self.routed.answered_ns()),
-            context.heartbeat,
-            context.peer,
-        );
+        let heard = (packets, self.routed.answered_ns());
+        let signs = LifeSigns::read(now, heard, heartbeat, context.peer);
         let silence = liveness.silence(now);
         if silence.is_some() {
             self.routed.ask();
@@ -263,18 +244,18 @@ impl Stream {
         self.routed.watch_passage(now, liveness, hooks)?;
         let answered = context.wanted.answer(liveness.heard_at(), now);
         answered.map_err(|error| Error::of_sink(&error))?;
-        context.heartbeat.arrived_bytes.raise(self.arrived_bytes());
+        heartbeat.arrived_bytes.raise(self.arrived_bytes());
         if let Some(meter) = meter {
             let path = Percent(duplicate_share(&stats)).to_string();
             let status = Status {
                 path: &format!("{path:>5} came twice"),
                 limited_by: None,
-                ended_files: context.shared_results.count(),
+                ended_files: reception.shared_results.count(),
                 slow_disk: signs.slow_disk(),
                 silence,
             };
-            meter.show(now, context.heartbeat.arrived_bytes.get(), &status);
-            hooks.tell_files(&context.shared_results.take_ended());
+            meter.show(now, heartbeat.arrived_bytes.get(), &status);
+            hooks.tell_files(&reception.shared_results.take_ended());
         }
         Ok(())
     }

@@ -235,9 +235,8 @@ impl Stream {
         hooks: &TransferHooks<'_>,
     ) -> Result<(), Error> {
         hooks.cancel.check()?;
-        hooks
-            .observer
-            .observe(self.stream_qp.counters(&self.routed.endpoint)?);
+        let counters = self.stream_qp.counters(&self.routed.endpoint)?;
+        hooks.observer.observe(counters);
         if let Some(max_rate) = hooks.max_rate {
             self.limit_rate(max_rate.bps())?;
         }
@@ -249,12 +248,8 @@ impl Stream {
         }
         // A transfer of no bytes needs no packets.
         packets[0] += u64::from(self.shape.stream_bytes == 0 || self.has_present);
-        let signs = LifeSigns::read(
-            now,
-            (packets, self.routed.answered_ns()),
-            &self.heartbeat,
-            &self.peer,
-        );
+        let heard = (packets, self.routed.answered_ns());
+        let signs = LifeSigns::read(now, heard, &self.heartbeat, &self.peer);
         self.watch_size(&signs, hooks)?;
         let silence = self.liveness.silence(now);
         if silence.is_some() {
