@@ -226,7 +226,6 @@ impl Channel {
     }
 
     /// How the peer has proven who it is.
-    #[must_use]
     pub(crate) fn proof(&self) -> Proof {
         self.proof
     }
@@ -262,13 +261,11 @@ impl Channel {
     }
 
     /// Returns the two halves, so that one thread can read while another writes.
-    #[must_use]
     pub(crate) fn split(self) -> (Reader, Writer) {
         (self.reader, self.writer)
     }
 
     /// Returns what ends the channel from any thread, also after [`Channel::split`].
-    #[must_use]
     pub(crate) fn close_handle(&self) -> CloseHandle {
         self.close_handle.clone()
     }
@@ -304,9 +301,6 @@ impl CloseHandle {
 
 impl Writer {
     /// As [`Channel::send`]. Calls `meanwhile` again and again.
-    ///
-    /// # Errors
-    /// As [`Channel::send`].
     pub(crate) fn send<T: ChannelMessage>(
         &mut self,
         message: &T,
@@ -333,9 +327,6 @@ impl Writer {
     }
 
     /// Waits until the peer has all messages. Calls `meanwhile` again and again.
-    ///
-    /// # Errors
-    /// [`ChannelError`].
     pub(crate) fn wait_delivered(
         &mut self,
         mut meanwhile: impl FnMut(),
@@ -361,9 +352,6 @@ impl Reader {
         !self.buffer.is_empty() || self.notices.count() > self.heard || self.stream.is_ready(waker)
     }
 
-    /// As [`Channel::recv`].
-    ///
-    /// # Errors
     /// As [`Channel::recv`].
     pub(crate) fn recv<T: ChannelMessage>(&mut self) -> Result<T, ChannelError> {
         if self.is_over {

@@ -62,7 +62,6 @@ impl Client {
     }
 
     /// Returns the channel, on which this end's hello is the next message.
-    #[must_use]
     pub(crate) fn into_channel(self) -> Channel {
         self.channel
     }

@@ -11,7 +11,7 @@ use farwrite::fabric::udp::HasSockets;
 use farwrite::routes::{
     FoundRoute, Role, RouteError, RouteId, RouteKeeper, RouteOffer, RouteShrunk, Sizes,
 };
-use farwrite::{Cipher, Endpoint, Fabric, QpInfo, QpOptions, QueuePair, RealTime, Sealing};
+use farwrite::{Endpoint, Fabric, QpInfo, QpOptions, QueuePair, RealTime, Sealing};
 use farwrite_files::{Message, OfferedSockets, RouteKey};
 use farwrite_verbs::AnyFabric;
 
@@ -241,11 +241,6 @@ impl RoutedEndpoint {
             }
         }
         Ok(())
-    }
-
-    /// The cipher of a connected queue pair; `None` if its packets are not sealed.
-    pub(crate) fn cipher(&self, qp: QueuePair) -> Result<Option<Cipher>, Error> {
-        Ok(self.endpoint.cipher(qp)?)
     }
 
     /// Maintains the route and the queue pair on it. Returns when to call again.

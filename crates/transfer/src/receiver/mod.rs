@@ -189,7 +189,7 @@ impl Reception<'_> {
         let (qp, ours) = routed.make_queue_pair(options)?;
         let ports = ports(&ours, &wanted.info);
         routed.connect(qp, wanted.info)?;
-        let cipher = routed.cipher(qp)?;
+        let cipher = routed.endpoint.cipher(qp)?;
         warn_if_unsealed(cipher, self.settings.sealing, self.hooks);
         setup.routed = Some(routed);
         let wishes = (wanted.compare, wanted.delete);

@@ -198,7 +198,7 @@ fn negotiate(
     let is_narrow = routed.is_narrow();
     let ports = ports(&ours, &theirs);
     routed.connect(qp, theirs)?;
-    let cipher = routed.cipher(qp)?;
+    let cipher = routed.endpoint.cipher(qp)?;
     warn_if_unsealed(cipher, settings.sealing, hooks);
     Ok(Negotiated {
         cipher,
