@@ -1,6 +1,5 @@
 //! What a sender finds at files and does not send.
 
-use std::fmt;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
@@ -58,15 +57,19 @@ impl NotSent {
     }
 
     pub(super) fn warnings(&self) -> impl Iterator<Item = String> {
-        let not_sent = Parts(vec![
+        let some = "some extended attributes (of the system, or too long)";
+        let parts = [
             (self.with_attributes, "extended attributes"),
-            (
-                self.with_other_attributes,
-                "some extended attributes (of the system, or too long)",
-            ),
+            (self.with_other_attributes, some),
             (self.with_lists, "access control lists"),
-        ]);
-        let not_sent = (!not_sent.is_empty()).then(|| format!("not sent: {not_sent}"));
+        ];
+        let parts = parts.iter().filter_map(|(count, what)| match count {
+            0 => None,
+            1 => Some(format!("{what} of 1 file or directory")),
+            count => Some(format!("{what} of {count} files and directories")),
+        });
+        let parts: Vec<_> = parts.collect();
+        let not_sent = (!parts.is_empty()).then(|| format!("not sent: {}", parts.join("; ")));
         let grown = match self.grown_files {
             0 => None,
             1 => Some(format!(
@@ -80,29 +83,5 @@ impl NotSent {
             )),
         };
         not_sent.into_iter().chain(grown)
-    }
-}
-
-/// Counts of files and directories, each with what is not sent of them.
-struct Parts(Vec<(u32, &'static str)>);
-
-impl Parts {
-    fn is_empty(&self) -> bool {
-        self.0.iter().all(|(count, ..)| *count == 0)
-    }
-}
-
-impl fmt::Display for Parts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut separator = "";
-        for (count, what) in self.0.iter().filter(|(count, ..)| *count > 0) {
-            let noun = match count {
-                1 => "file or directory",
-                _ => "files and directories",
-            };
-            write!(f, "{separator}{what} of {count} {noun}")?;
-            separator = "; ";
-        }
-        Ok(())
     }
 }
