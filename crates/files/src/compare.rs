@@ -119,7 +119,7 @@ impl Comparer {
     /// The time that the file system of a file in a directory stores for a time.
     fn stored(&mut self, time: Time, id: Id, around: &Directory) -> Option<Time> {
         let may_name = self.may_name;
-        let clock = self.clocks.entry(id.device());
+        let clock = self.clocks.entry(id.device);
         let clock = clock.or_insert_with(|| nameless(around, may_name).ok());
         let file = clock.as_ref()?;
         set_time(file, time).ok()?;

@@ -57,7 +57,7 @@ impl PartName {
                 hasher
             }
         };
-        hasher.update(&id.inode().to_be_bytes());
+        hasher.update(&id.inode.to_be_bytes());
         let mut tag = [0; 8];
         hasher.finalize_xof().fill(&mut tag);
         Self {

@@ -15,21 +15,11 @@ const BLOCK_BYTES: u64 = 512;
 /// Device and inode number. They identify a file under all of its names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Id {
-    device: u64,
-    inode: u64,
+    pub(super) device: u64,
+    pub(super) inode: u64,
 }
 
 impl Id {
-    /// The number of the file on its file system.
-    pub(super) fn inode(self) -> u64 {
-        self.inode
-    }
-
-    /// The number of the file system.
-    pub(super) fn device(self) -> u64 {
-        self.device
-    }
-
     /// Whether both are on the same file system.
     pub(super) fn is_beside(self, other: Self) -> bool {
         self.device == other.device
