@@ -157,11 +157,6 @@ impl Directory {
         Ok(openat(&self.0, name, FILE | OFlags::RDONLY, Mode::empty())?.into())
     }
 
-    /// Opens a file for writing; its contents stay.
-    pub(super) fn open_to_write(&self, name: &[u8]) -> io::Result<File> {
-        Ok(openat(&self.0, name, FILE | OFlags::WRONLY, Mode::empty())?.into())
-    }
-
     /// Opens a file for reading and writing; its contents stay.
     pub(super) fn open_to_change(&self, name: &[u8]) -> io::Result<File> {
         Ok(openat(&self.0, name, FILE | OFlags::RDWR, Mode::empty())?.into())

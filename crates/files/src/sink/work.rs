@@ -306,7 +306,7 @@ impl Sink {
                 let directory = self.tree.around(index)?;
                 let name = part.name.ok_or(io::ErrorKind::NotFound)?;
                 // The file waits for the commit.
-                LockedFile::if_possible(directory.open_to_write(&name.bytes())?)
+                LockedFile::if_possible(directory.open_to_change(&name.bytes())?)
             }
         };
         let path = || self.tree.path(index);
