@@ -102,6 +102,11 @@ impl Aliases {
         let other = leads_to.into_iter().find(|it| by_name.has(parent, it));
         Ok(other.cloned())
     }
+
+    /// Whether what has the name of an entry may be what another entry shall be.
+    pub(super) fn is_shared(&mut self, index: u32, around: &Directory) -> io::Result<bool> {
+        Ok(self.other(index, around)?.is_some())
+    }
 }
 
 /// The names that differ from a name in upper and lower case only.

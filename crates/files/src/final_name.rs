@@ -68,7 +68,7 @@ impl Nameless<'_> {
 /// replace. So the names of each such file that stay are counted.
 #[derive(Debug)]
 pub(super) struct Named {
-    aliases: Aliases,
+    pub(super) aliases: Aliases,
     given: HashSet<Id>,
     kept: HashMap<Id, u64>,
 }
@@ -89,7 +89,7 @@ impl Named {
         directory: &Directory,
         status: &Status,
     ) -> io::Result<bool> {
-        if self.has(status) || self.aliases.other(index, directory)?.is_some() {
+        if self.has(status) || self.aliases.is_shared(index, directory)? {
             return Ok(false);
         }
         *self.kept.entry(status.id).or_default() += 1;
@@ -100,11 +100,6 @@ impl Named {
     fn has(&self, file: &Status) -> bool {
         let kept = self.kept.get(&file.id);
         self.given.contains(&file.id) || kept.is_some_and(|kept| file.links <= *kept)
-    }
-
-    /// Whether what has the name of an entry may be what another entry shall be.
-    pub(super) fn is_shared(&mut self, index: u32, directory: &Directory) -> io::Result<bool> {
-        Ok(self.aliases.other(index, directory)?.is_some())
     }
 
     /// Gives the file `id` the name of an entry in a directory. Returns `false` if a file of this transfer has the
@@ -121,7 +116,7 @@ impl Named {
             // The name is taken, or the file system cannot check this itself.
             Err(Errno::EXIST | Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
                 if let Some(owner) = directory.look(to)?
-                    && (self.has(&owner) || self.aliases.other(index, directory)?.is_some())
+                    && (self.has(&owner) || self.aliases.is_shared(index, directory)?)
                 {
                     return Ok(false);
                 }

@@ -17,7 +17,7 @@ use super::status::Id;
 pub(super) struct Identities {
     manifest: Arc<Manifest>,
     by_id: HashMap<Id, u32>,
-    aliases: Aliases,
+    pub(super) aliases: Aliases,
 }
 
 impl Identities {
@@ -44,11 +44,6 @@ impl Identities {
         let other = other.transpose()?.flatten();
         let path = || self.manifest.path(index);
         Ok(other.map(|name| path().with_file_name(OsStr::from_bytes(&name))))
-    }
-
-    /// Whether what has the name of an entry may be what another entry shall be.
-    pub(super) fn is_shared(&mut self, index: u32, around: &Directory) -> io::Result<bool> {
-        Ok(self.aliases.other(index, around)?.is_some())
     }
 }
 

@@ -52,7 +52,7 @@ impl DirectoryTree {
             Some(there) if there.kind == FileType::Directory => return Ok(Some(false)),
             None => {}
             // It may be what another entry shall be.
-            Some(_) if identities.is_shared(index, around)? => return Ok(None),
+            Some(_) if identities.aliases.is_shared(index, around)? => return Ok(None),
             Some(_) if !self.may_replace(1) => return Ok(None),
             Some(_) => {
                 self.around(index)?.remove(entry.name)?;

@@ -336,7 +336,7 @@ impl Sink {
         let around = self.tree.around(index)?;
         let there = around.look(entry.name)?;
         if there.is_some_and(|there| there.kind == FileType::Directory) {
-            if self.named.is_shared(index, around)? {
+            if self.named.aliases.is_shared(index, around)? {
                 return Ok(NamingResult::Taken);
             }
             if !self.tree.replace(index, entry.name, &self.gate)? {
