@@ -490,9 +490,6 @@ pub enum ScanError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SpecialKind {
-    /// A symbolic link, where the receiver does not know links.
-    #[error("a symbolic link")]
-    Symlink,
     /// A named pipe.
     #[error("a named pipe")]
     Pipe,
@@ -507,7 +504,6 @@ pub enum SpecialKind {
 impl From<FileType> for SpecialKind {
     fn from(kind: FileType) -> Self {
         match kind {
-            FileType::Symlink => Self::Symlink,
             FileType::Fifo => Self::Pipe,
             FileType::Socket => Self::Socket,
             _ => Self::Device,
