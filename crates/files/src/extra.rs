@@ -14,6 +14,10 @@ use super::directory::Directory;
 use super::open_directories::OpenDirectories;
 use super::part_name::is_temporary;
 
+/// Why everything in a directory stays.
+const ALIASED: &str =
+    "names that were sent lead to other names there, as where upper and lower case are one";
+
 /// What the sender wants to be removed. The order of the fields is that on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Delete {
@@ -57,15 +61,8 @@ pub(super) struct Extra {
     pub(super) name: Vec<u8>,
 }
 
-/// What is only at the receiver.
-#[derive(Debug, Default)]
-pub(super) struct Found {
-    pub(super) extra: Vec<Extra>,
-    /// Directories in which everything stays, because names lead to something with another name there.
-    pub(super) aliased: Vec<Option<u32>>,
-}
-
-/// Returns what is in these directories of a manifest and not in the manifest.
+/// Returns what is in these directories of a manifest and not in the manifest. Warns of directories in which everything
+/// stays, because names lead to something with another name there. `path` is that of a directory.
 ///
 /// # Errors
 /// The number of a directory that cannot be read, and why.
@@ -73,28 +70,21 @@ pub(super) fn find(
     directories: &mut OpenDirectories,
     listed: &ByName,
     parents: impl IntoIterator<Item = Option<u32>>,
-) -> Result<Found, (Option<u32>, io::Error)> {
-    let mut found = Found::default();
+    (warnings, path): (&mut Warnings, impl Fn(Option<u32>) -> PathBuf),
+) -> Result<Vec<Extra>, (Option<u32>, io::Error)> {
+    let mut extra = Vec::new();
     for parent in parents {
         let entered = directories.enter(&listed.manifest, parent);
         let directory = entered.map_err(|error| (Some(error.index), error.source))?;
         match extra_names(listed, parent, directory).map_err(|source| (parent, source))? {
-            Some(names) => {
-                let extra = names.into_iter().map(|name| Extra { parent, name });
-                found.extra.extend(extra);
+            Some(names) => extra.extend(names.into_iter().map(|name| Extra { parent, name })),
+            None => {
+                let what = io::Error::other(ALIASED);
+                warnings.add(Attribute::Extra, Thing::Directory, || path(parent), what);
             }
-            None => found.aliased.push(parent),
         }
     }
-    Ok(found)
-}
-
-/// Warns that everything in a directory stays, because names lead to something with another name there.
-pub(super) fn add_aliased(warnings: &mut Warnings, path: impl FnOnce() -> PathBuf) {
-    let what =
-        "names that were sent lead to other names there, as where upper and lower case are one";
-    let of = Thing::Directory;
-    warnings.add(Attribute::Extra, of, path, io::Error::other(what));
+    Ok(extra)
 }
 
 /// Calls `tell` with the path of the file or directory `name`, and then with the path of each file and directory below

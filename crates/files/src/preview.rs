@@ -11,7 +11,7 @@ use super::aliases::ByName;
 use super::attributes::Warnings;
 use super::compare::Comparer;
 use super::directory::Directory;
-use super::extra::{Extra, add_aliased, find, walk};
+use super::extra::{Extra, find, walk};
 use super::identities::Identities;
 use super::open_directories::OpenDirectories;
 use super::status::Id;
@@ -107,17 +107,15 @@ impl Preview {
             SinkError::Extra(PathError::new(root_path.join(path(parent)), source))
         };
         let mut count = 0;
-        let found = find(&mut self.directories, &listed, parents).map_err(failed)?;
-        for parent in found.aliased {
-            let path = || root_path.join(path(parent));
-            add_aliased(&mut self.warnings, path);
-        }
+        let shown = |parent| root_path.join(path(parent));
+        let told = (&mut self.warnings, shown);
+        let extra = find(&mut self.directories, &listed, parents, told).map_err(failed)?;
         let in_the_way = self.in_the_way.iter().filter_map(|it| manifest.entry(*it));
         let in_the_way = in_the_way.map(|entry| Extra {
             parent: entry.parent,
             name: entry.name.to_vec(),
         });
-        for Extra { parent, name } in in_the_way.chain(found.extra) {
+        for Extra { parent, name } in in_the_way.chain(extra) {
             let entered = self.directories.enter(&manifest, parent);
             let told = entered.map_err(io::Error::from).and_then(|directory| {
                 walk(directory, &path(parent), &name, &mut |path| {

@@ -11,7 +11,7 @@ use rustix::fs::FileType;
 use super::DirectoryTree;
 use crate::aliases::ByName;
 use crate::attributes::Warnings;
-use crate::extra::{Extra, Found, Removal, add_aliased, find, walk};
+use crate::extra::{Extra, Removal, find, walk};
 use crate::identities::Identities;
 use crate::{CommitGate, Compare, Delete, EntryRef, Preview, SinkError};
 
@@ -127,16 +127,18 @@ impl DirectoryTree {
         let directories = directories.map(|(index, _)| Some(index));
         let top = order.top.then_some(None);
         let parents = top.into_iter().chain(directories);
-        let found = find(&mut self.directories, &listed, parents);
+        let root_path = self.root_path.clone();
+        let path_of = |parent: Option<u32>| match parent {
+            Some(index) => root_path.join(manifest.path(index)),
+            None => root_path.clone(),
+        };
         let failed = |(parent, source)| SinkError::Delete {
-            path: self.path_of(parent),
+            path: path_of(parent),
             removed: 0,
             source,
         };
-        let Found { extra, aliased } = found.map_err(failed)?;
-        for parent in aliased {
-            add_aliased(warnings, || self.path_of(parent));
-        }
+        let told = (warnings, path_of);
+        let extra = find(&mut self.directories, &listed, parents, told).map_err(failed)?;
         let mut sum = self.replaced;
         for Extra { parent, name } in &extra {
             let entered = self.directories.enter(&manifest, *parent);
@@ -146,11 +148,7 @@ impl DirectoryTree {
                     Ok(())
                 })
             });
-            counted.map_err(|source| SinkError::Delete {
-                path: self.path_of(*parent),
-                removed: 0,
-                source,
-            })?;
+            counted.map_err(|source| failed((*parent, source)))?;
         }
         if let Some(most) = order.max
             && sum > u64::from(most)
@@ -159,7 +157,7 @@ impl DirectoryTree {
         }
         let mut removal = Removal::default();
         for Extra { parent, name } in extra {
-            let path = self.path_of(parent).join(OsStr::from_bytes(&name));
+            let path = path_of(parent).join(OsStr::from_bytes(&name));
             match self.directories.enter(&manifest, parent) {
                 Ok(directory) => removal.remove(directory, &name, &path, gate),
                 Err(error) => removal.fail(&path, error.into()),

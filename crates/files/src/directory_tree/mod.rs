@@ -198,11 +198,6 @@ impl DirectoryTree {
         worked.map_err(|error| self.failed(error.index, error.source))
     }
 
-    /// Returns the path of a directory, for display.
-    fn path_of(&self, parent: Option<u32>) -> PathBuf {
-        parent.map_or_else(|| self.root_path.clone(), |index| self.path(index))
-    }
-
     /// Gives all directories their permissions and times, innermost first, because adding a file to
     /// a directory changes its time. An attribute that cannot be set causes a warning, since the
     /// files have arrived. Syncs the directories.
