@@ -115,7 +115,7 @@ pub use partial::{MAX_PARTIALS, MIN_RESUMED_BYTES, Partial, PeerKey, Run};
 pub use path_error::PathError;
 pub use path_list::{PathBound, PathList};
 pub use policy::Policy;
-pub use prefix::{PrefixError, PrefixHashes, PrefixReader, ReadBlock};
+pub use prefix::{PrefixError, PrefixHashes, PrefixReader};
 pub use preview::Preview;
 pub use scan::{ScanError, ScanOptions, Special, SpecialKind, Unreadable};
 pub use sink::{FileFailure, FileStep, KeptPart, Sink, SinkError, Summary, Verdict};

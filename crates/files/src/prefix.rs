@@ -13,7 +13,7 @@ use std::time::Duration;
 use super::compare::Present;
 use super::file_hash::{BLOCK_BYTES, BlockHash, block_hash, offset_of};
 use super::partial::{Partial, Run, differences};
-use super::{CommitGate, Manifest};
+use super::{CommitGate, Manifest, Message};
 
 /// The hash of a block that cannot be read. No block has it.
 const UNREADABLE: BlockHash = [0; 32];
@@ -30,17 +30,6 @@ pub struct PrefixReader {
     buffer: Vec<u8>,
     gate: CommitGate,
     checked: Checked,
-}
-
-/// A block of an interrupted file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReadBlock {
-    /// Number of the file in the manifest.
-    pub entry: u32,
-    /// Number of the block in the file.
-    pub block: u32,
-    /// Its hash (P8.8).
-    pub hash: [u8; 32],
 }
 
 impl PrefixReader {
@@ -61,23 +50,27 @@ impl PrefixReader {
     /// Bytes that one call of [`PrefixReader::read`] reads.
     pub const READ_BYTES: u64 = BLOCK_BYTES;
 
-    /// Reads the next block; `None` after the last, or when the transfer has ended. A block that cannot be read
-    /// counts as one that differs.
-    pub fn read(&mut self) -> Option<ReadBlock> {
+    /// Reads the next block, and returns its hash as a message for the sender; `None` after the last, or when the
+    /// transfer has ended. A block that cannot be read counts as one that differs.
+    pub fn read(&mut self) -> Option<Message> {
         let (partial, file) = self.files.front()?;
         if self.gate.is_closed() {
             return None;
         }
-        let (entry, block) = (partial.entry, self.next);
-        let hash = read_block(file, block, &mut self.buffer).unwrap_or(UNREADABLE);
+        let (index, first) = (partial.entry, self.next);
+        let hash = read_block(file, first, &mut self.buffer).unwrap_or(UNREADABLE);
         let mut checked = self.checked.lock().unwrap_or_else(PoisonError::into_inner);
-        checked.entry(entry).or_default().push(hash);
+        checked.entry(index).or_default().push(hash);
         self.next += 1;
         if self.next == partial.blocks() {
             self.files.pop_front();
             self.next = 0;
         }
-        Some(ReadBlock { entry, block, hash })
+        Some(Message::BlockHashes {
+            index,
+            first,
+            hashes: vec![hash],
+        })
     }
 }
 

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use farwrite_files::{
-    CommitGate, Compare, Partial, PeerKey, Policy, Run, Sink, SinkError, Source, Summary,
+    CommitGate, Compare, Message, Partial, PeerKey, Policy, Run, Sink, SinkError, Source, Summary,
 };
 use farwrite_keys::Psk;
 
@@ -108,11 +108,14 @@ fn cross(source: &mut Source, sink: &mut Sink) -> u64 {
         .add_partials(sink.partials().to_vec())
         .expect("in order");
     if let Some(mut reader) = sink.prefix_reader() {
-        while let Some(read) = reader.read() {
-            let hashes = source.prefix_hashes();
-            hashes
-                .add(read.entry, read.block, &[read.hash])
-                .expect("in order");
+        while let Some(Message::BlockHashes {
+            index,
+            first,
+            hashes,
+        }) = reader.read()
+        {
+            let added = source.prefix_hashes().add(index, first, &hashes);
+            added.expect("in order");
         }
     }
     let mut segment = vec![0; 1_000_001];

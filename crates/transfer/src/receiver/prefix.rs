@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use farwrite_files::{Message, PrefixReader};
+use farwrite_files::PrefixReader;
 
 use crate::Error;
 use crate::channel_writer::Outbox;
@@ -16,13 +16,8 @@ pub(super) fn start(
     heartbeat: Arc<OwnCounts>,
 ) -> Result<(), Error> {
     let work = move || {
-        while let Some(read) = reader.read() {
+        while let Some(message) = reader.read() {
             heartbeat.compared.add(PrefixReader::READ_BYTES);
-            let message = Message::BlockHashes {
-                index: read.entry,
-                first: read.block,
-                hashes: vec![read.hash],
-            };
             if outbox.send(message).is_err() {
                 return;
             }
