@@ -52,16 +52,6 @@ impl Whole {
     }
 }
 
-enum NamingResult {
-    Given,
-    /// Another file of the transfer has the name.
-    Taken,
-    /// A directory has the name, and stays.
-    InTheWay,
-    /// The gate is closed.
-    Stopped,
-}
-
 impl Sink {
     /// Returns how many files wait for [`Sink::commit`].
     #[must_use]
@@ -193,13 +183,18 @@ impl Sink {
         let tried = FileStep::Keep;
         match self.try_keep(index) {
             Ok(Ok(id)) => {
-                if self.manifest.has_other_names(index) {
-                    self.firsts.insert(index, id);
-                }
+                self.note_first(index, id);
                 None
             }
             Ok(Err(failure)) => Some(failure),
             Err(source) => Some(FileFailure::Io { tried, source }),
+        }
+    }
+
+    /// A file has its name, and others may be further names of it.
+    fn note_first(&mut self, index: u32, id: Id) {
+        if self.manifest.has_other_names(index) {
+            self.firsts.insert(index, id);
         }
     }
 
@@ -282,15 +277,12 @@ impl Sink {
         full: &mut Option<SinkError>,
     ) -> Result<Option<FileFailure>, SinkError> {
         let failure = match self.give_name(index, from, id) {
-            Ok(NamingResult::Given) => {
-                if self.manifest.has_other_names(index) {
-                    self.firsts.insert(index, id);
-                }
+            Ok(Some(Ok(()))) => {
+                self.note_first(index, id);
                 return Ok(None);
             }
-            Ok(NamingResult::Taken) => FileFailure::SameName,
-            Ok(NamingResult::InTheWay) => FileFailure::InTheWay,
-            Ok(NamingResult::Stopped) => {
+            Ok(Some(Err(failure))) => failure,
+            Ok(None) => {
                 // A later transfer goes on with a file that has a lasting name.
                 if !from.lasts() {
                     self.discard(index, from);
@@ -330,34 +322,31 @@ impl Sink {
         FileFailure::Io { tried, source }
     }
 
-    fn give_name(&mut self, index: u32, from: Nameless<'_>, id: Id) -> io::Result<NamingResult> {
+    /// Gives a file its final name; `None` if the gate is closed.
+    fn give_name(
+        &mut self,
+        index: u32,
+        from: Nameless<'_>,
+        id: Id,
+    ) -> io::Result<Option<Result<(), FileFailure>>> {
         let manifest = Arc::clone(&self.manifest);
         let entry = manifest.entry(index).ok_or(io::ErrorKind::NotFound)?;
         let around = self.tree.around(index)?;
         let there = around.look(entry.name)?;
         if there.is_some_and(|there| there.kind == FileType::Directory) {
             if self.named.aliases.is_shared(index, around)? {
-                return Ok(NamingResult::Taken);
+                return Ok(Some(Err(FileFailure::SameName)));
             }
             if !self.tree.replace(index, entry.name, &self.gate)? {
-                let is_stopped = self.gate.pass().is_none();
-                return Ok(if is_stopped {
-                    NamingResult::Stopped
-                } else {
-                    NamingResult::InTheWay
-                });
+                return Ok(self.gate.pass().map(|_| Err(FileFailure::InTheWay)));
             }
         }
         let Some(_pass) = self.gate.pass() else {
-            return Ok(NamingResult::Stopped);
+            return Ok(None);
         };
         let directory = self.tree.around(index)?;
         let given = self.named.give(directory, from, (index, entry.name), id)?;
-        Ok(if given {
-            NamingResult::Given
-        } else {
-            NamingResult::Taken
-        })
+        Ok(Some(given.then_some(()).ok_or(FileFailure::SameName)))
     }
 
     /// Syncs the directories in which files got their names.
