@@ -275,18 +275,20 @@ impl Source {
                     Ok(1..) => {}
                     Ok(0) => {
                         let error = self.cut_short(&reading);
-                        self.abandon(&reading, error);
+                        self.end(reading.index, reading.read_bytes, Err(error));
                         continue;
                     }
                     Err(source) => {
                         let error = self.listed.failed(reading.index, source);
-                        self.abandon(&reading, error);
+                        self.end(reading.index, reading.read_bytes, Err(error));
                         continue;
                     }
                 }
             }
             if reading.stream.is_known() {
-                self.end(reading);
+                let (index, sent_bytes) = (reading.index, reading.read_bytes);
+                let result = self.ended(reading);
+                self.end(index, sent_bytes, result);
             } else if !self.compare_prefix(reading) {
                 break;
             }
@@ -323,7 +325,7 @@ impl Source {
             }
             Some(Err(source)) => {
                 let error = self.listed.failed(index, source);
-                self.abandon(&reading, error);
+                self.end(index, reading.read_bytes, Err(error));
             }
             Some(Ok((hashes, runs))) => {
                 let data = self.manifest.data(index);
@@ -438,24 +440,12 @@ impl Source {
         Ok(reading.stream.hash().into())
     }
 
-    /// Ends a file whose bytes were all read.
-    fn end(&mut self, reading: Reading) {
-        let (index, sent_bytes) = (reading.index, reading.read_bytes);
-        let result = self.ended(reading);
+    /// Ends a file that was read.
+    fn end(&mut self, index: u32, sent_bytes: u64, result: Result<[u8; 32], ReadError>) {
         self.ended.push_back(FileRead {
             index,
             sent_bytes,
             result,
-            is_same: false,
-        });
-    }
-
-    /// Ends a file that can no longer be read.
-    fn abandon(&mut self, reading: &Reading, error: ReadError) {
-        self.ended.push_back(FileRead {
-            index: reading.index,
-            sent_bytes: reading.read_bytes,
-            result: Err(error),
             is_same: false,
         });
     }
