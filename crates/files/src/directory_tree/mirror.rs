@@ -13,7 +13,7 @@ use crate::aliases::ByName;
 use crate::attributes::Warnings;
 use crate::extra::{Extra, Removal, find, walk};
 use crate::identities::Identities;
-use crate::{CommitGate, Compare, Delete, EntryRef, Preview, SinkError};
+use crate::{CommitGate, Compare, EntryRef, Preview, SinkError};
 
 impl DirectoryTree {
     /// Checks, before anything is removed, that not more would be removed than is allowed, if something is in the way
@@ -56,7 +56,7 @@ impl DirectoryTree {
             Some(_) if !self.may_replace(1) => return Ok(None),
             Some(_) => {
                 self.around(index)?.remove(entry.name)?;
-                self.replaced += 1;
+                self.removed += 1;
             }
         }
         self.around(index)?.make(entry.name).map(Some)
@@ -81,7 +81,7 @@ impl DirectoryTree {
         }
         let mut removal = Removal::default();
         removal.remove(self.around(index)?, name, &path, gate);
-        self.replaced += removal.removed;
+        self.removed += removal.removed;
         match removal.failed {
             None => Ok(true),
             Some((_, source)) => Err(source),
@@ -93,12 +93,12 @@ impl DirectoryTree {
         let most = self
             .delete
             .map(|order| order.max.map_or(u64::MAX, u64::from));
-        most.is_some_and(|most| self.replaced.saturating_add(count) <= most)
+        most.is_some_and(|most| self.removed.saturating_add(count) <= most)
     }
 
-    /// How many files and directories were removed because something of another kind has their names now.
-    pub(crate) fn replaced(&self) -> u32 {
-        u32::try_from(self.replaced).unwrap_or(u32::MAX)
+    /// How many files and directories were removed.
+    pub(crate) fn removed(&self) -> u32 {
+        u32::try_from(self.removed).unwrap_or(u32::MAX)
     }
 
     /// Returns the path of a directory that cannot exist, because something else has its name.
@@ -107,19 +107,16 @@ impl DirectoryTree {
         Some(self.manifest.path(index))
     }
 
-    /// Whether all directories exist.
-    pub(crate) fn is_made(&self) -> bool {
-        self.blocked.is_empty()
-    }
-
-    /// Removes what is in directories of the manifest and not in the manifest. Returns the number of files and
-    /// directories that it removed.
+    /// Removes what is in directories of the manifest and not in the manifest, if the sender wants that, and if all
+    /// directories exist.
     pub(crate) fn remove_extra(
         &mut self,
-        order: Delete,
         gate: &CommitGate,
         warnings: &mut Warnings,
-    ) -> Result<u32, SinkError> {
+    ) -> Result<(), SinkError> {
+        let Some(order) = self.delete.filter(|_| self.blocked.is_empty()) else {
+            return Ok(());
+        };
         let manifest = Arc::clone(&self.manifest);
         let listed = ByName::new(&manifest);
         let directories = (0..).zip(manifest.entries());
@@ -139,7 +136,7 @@ impl DirectoryTree {
         };
         let told = (warnings, path_of);
         let extra = find(&mut self.directories, &listed, parents, told).map_err(failed)?;
-        let mut sum = self.replaced;
+        let mut sum = self.removed;
         for Extra { parent, name } in &extra {
             let entered = self.directories.enter(&manifest, *parent);
             let counted = entered.map_err(io::Error::from).and_then(|directory| {
@@ -164,8 +161,9 @@ impl DirectoryTree {
             }
         }
         let Removal { removed, failed } = removal;
+        self.removed += removed;
         match failed {
-            None => Ok(u32::try_from(removed).unwrap_or(u32::MAX)),
+            None => Ok(()),
             Some((path, source)) => Err(SinkError::Delete {
                 path,
                 removed,

@@ -44,8 +44,9 @@ pub(super) struct DirectoryTree {
     hashed: HashMap<u32, (Id, Time)>,
     /// What the sender wants to be removed, if this end allows that.
     delete: Option<Delete>,
-    /// Files and directories that had the name of something of another kind, and were removed.
-    replaced: u64,
+    /// Files and directories that were removed: what had the name of something of another kind, and what the sender
+    /// does not have.
+    removed: u64,
     /// Directories that cannot exist, because something else has the name, and the outermost of them.
     blocked: HashSet<u32>,
     unmade: VecDeque<u32>,
@@ -78,7 +79,7 @@ impl DirectoryTree {
             present: Vec::new(),
             hashed: HashMap::new(),
             delete,
-            replaced: 0,
+            removed: 0,
             blocked: HashSet::new(),
             unmade: VecDeque::new(),
             interrupted,

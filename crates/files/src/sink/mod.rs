@@ -70,7 +70,6 @@ pub struct Sink {
     /// Bytes of the stream that have arrived.
     taken_bytes: u64,
     verdicts: VecDeque<Verdict>,
-    delete: Option<Delete>,
     summary: Summary,
     /// Files that go on after an interruption, in ascending order.
     partials: Vec<Partial>,
@@ -123,8 +122,7 @@ impl Sink {
         policy: Policy,
         (compare, delete): (Compare, Option<Delete>),
     ) -> Result<Self, SinkError> {
-        let delete = delete.filter(|_| policy.delete);
-        let wishes = (compare, delete);
+        let wishes = (compare, delete.filter(|_| policy.delete));
         let mut sink = Self {
             _counted: Counted::new(),
             tree: DirectoryTree::prepare(directory, Arc::clone(&manifest), policy, wishes)?,
@@ -141,7 +139,6 @@ impl Sink {
             next_claim: 0,
             taken_bytes: 0,
             verdicts: VecDeque::new(),
-            delete,
             summary: Summary::default(),
             partials: Vec::new(),
             checked: Checked::default(),
@@ -303,14 +300,10 @@ impl Sink {
                 files: self.manifest.files() - ended,
             });
         }
-        self.summary.deleted_files = self.tree.replaced();
-        let is_whole = self.summary.failed_files == 0 && self.tree.is_made();
-        if let Some(order) = self.delete.filter(|_| is_whole) {
-            let removed = self
-                .tree
-                .remove_extra(order, &self.gate, &mut self.warnings);
-            self.summary.deleted_files = self.summary.deleted_files.saturating_add(removed?);
+        if self.summary.failed_files == 0 {
+            self.tree.remove_extra(&self.gate, &mut self.warnings)?;
         }
+        self.summary.deleted_files = self.tree.removed();
         self.tree.dress(&mut self.warnings);
         Ok(self.summary)
     }
