@@ -1,6 +1,5 @@
 //! Makes files durable, gives them their final names, and gives their verdicts.
 
-use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
 use std::mem;
@@ -102,26 +101,18 @@ impl Sink {
         if !self.policy.sync {
             return;
         }
-        let files = self.whole.iter();
-        let files = files.filter_map(|(_, whole)| whole.open_file());
-        let files: Vec<_> = files.collect();
-        let mut results = sync_all(&files).into_iter();
-        let mut checked = VecDeque::new();
-        for (index, whole) in mem::take(&mut self.whole) {
-            let Whole::Part(part) = &whole else {
-                checked.push_back((index, whole));
-                continue;
-            };
-            match results.next() {
-                Some(Err(errno)) => {
-                    self.remove(index, part.name);
-                    let failure = self.verdict(index, FileStep::Sync, errno.into(), full);
-                    checked.push_back((index, Whole::Failed(Box::new(failure))));
-                }
-                Some(Ok(())) | None => checked.push_back((index, whole)),
+        let mut all = mem::take(&mut self.whole);
+        let files = all.iter().filter_map(|(_, whole)| whole.open_file());
+        let results = sync_all(&files.collect::<Vec<_>>());
+        let synced = all.iter_mut().filter(|(_, it)| it.open_file().is_some());
+        for ((index, whole), result) in synced.zip(results) {
+            if let Err(errno) = result {
+                self.remove(*index, whole.part_name());
+                let failure = self.verdict(*index, FileStep::Sync, errno.into(), full);
+                *whole = Whole::Failed(Box::new(failure));
             }
         }
-        self.whole = checked;
+        self.whole = all;
     }
 
     /// Gives files their final names. `ended` gets each file that has its name or failed.
