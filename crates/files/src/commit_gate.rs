@@ -1,7 +1,9 @@
 //! The gate that controls final names.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
+
+use super::locks::lock;
 
 /// Decides whether files may still get their final names. All clones share one gate.
 ///
@@ -30,7 +32,7 @@ impl CommitGate {
     /// final names. After `false`, only the file that was waited for may still get it.
     #[must_use]
     pub fn close(&self, patience: Duration) -> bool {
-        let mut state = self.lock();
+        let mut state = lock(&self.0.state);
         state.closed = true;
         let waited = self
             .0
@@ -43,23 +45,17 @@ impl CommitGate {
     /// Returns whether the gate is closed.
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        self.lock().closed
+        lock(&self.0.state).closed
     }
 
     /// Keeps the gate open until the pass is dropped. Returns `None` if the gate is already closed.
     pub(super) fn pass(&self) -> Option<Pass<'_>> {
-        let mut state = self.lock();
+        let mut state = lock(&self.0.state);
         if state.closed {
             return None;
         }
         state.passing += 1;
         Some(Pass(self))
-    }
-
-    /// A thread that panics leaves the state consistent, so a poisoned lock is safe to use.
-    fn lock(&self) -> MutexGuard<'_, GateState> {
-        let state = self.0.state.lock();
-        state.unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -69,7 +65,7 @@ pub(super) struct Pass<'a>(&'a CommitGate);
 
 impl Drop for Pass<'_> {
     fn drop(&mut self) {
-        let mut state = self.0.lock();
+        let mut state = lock(&self.0.0.state);
         state.passing -= 1;
         if state.passing == 0 {
             self.0.0.empty.notify_all();

@@ -6,15 +6,14 @@
 //! another transfer does not take them for those of a killed receiver.
 
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
 use super::SinkError;
+use super::locks::lock;
 use super::status::Id;
 
-type Held = HashMap<Id, Wanted>;
-
-static HELD: LazyLock<Mutex<Held>> = LazyLock::new(Mutex::default);
+static HELD: LazyLock<Mutex<HashMap<Id, Wanted>>> = LazyLock::new(Mutex::default);
 
 /// A sender that is silent for this time has most likely lost its network.
 const SILENT: Duration = Duration::from_secs(3);
@@ -41,7 +40,7 @@ impl Wanted {
     /// # Errors
     /// [`SinkError::TakenOver`] if the sender has been silent for some seconds: this transfer must end.
     pub fn answer(&self, heard_at: Instant, now: Instant) -> Result<(), SinkError> {
-        let mut demand = self.demand();
+        let mut demand = lock(&self.0);
         match demand.since {
             Some(since) if heard_at > since + QUEUED => {
                 demand.since = None;
@@ -53,10 +52,6 @@ impl Wanted {
             }
             _ => Ok(()),
         }
-    }
-
-    fn demand(&self) -> MutexGuard<'_, Demand> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn is(&self, other: &Self) -> bool {
@@ -75,7 +70,7 @@ pub(super) struct Asked {
 impl Asked {
     /// Whether that transfer keeps the file.
     pub(super) fn has_refused(&self) -> bool {
-        self.user.demand().refusals != self.refusals
+        lock(&self.user.0).refusals != self.refusals
     }
 }
 
@@ -88,14 +83,14 @@ pub(super) struct InUse {
 
 impl InUse {
     pub(super) fn begin(id: Id, by: &Wanted) -> Self {
-        held().insert(id, by.clone());
+        lock(&HELD).insert(id, by.clone());
         Self { id, by: by.clone() }
     }
 }
 
 impl Drop for InUse {
     fn drop(&mut self) {
-        let mut held = held();
+        let mut held = lock(&HELD);
         if held.get(&self.id).is_some_and(|by| by.is(&self.by)) {
             held.remove(&self.id);
         }
@@ -104,8 +99,8 @@ impl Drop for InUse {
 
 /// Asks the transfer of this process that uses a file to leave it to `by`; `None` if there is no other one.
 pub(super) fn want(id: Id, by: &Wanted) -> Option<Asked> {
-    let user = held().get(&id).filter(|user| !user.is(by))?.clone();
-    let mut demand = user.demand();
+    let user = lock(&HELD).get(&id).filter(|user| !user.is(by))?.clone();
+    let mut demand = lock(&user.0);
     demand.since.get_or_insert_with(Instant::now);
     let refusals = demand.refusals;
     drop(demand);
@@ -114,12 +109,7 @@ pub(super) fn want(id: Id, by: &Wanted) -> Option<Asked> {
 
 /// Whether a transfer of this process uses a file.
 pub(super) fn is_in_use(id: Id) -> bool {
-    held().contains_key(&id)
-}
-
-/// A thread that panics leaves the list consistent.
-fn held() -> MutexGuard<'static, Held> {
-    HELD.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&HELD).contains_key(&id)
 }
 
 #[cfg(test)]

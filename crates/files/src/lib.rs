@@ -65,6 +65,7 @@ mod interrupted;
 mod links;
 mod listed_files;
 mod locked_file;
+mod locks;
 mod manifest;
 mod message;
 mod not_sent;

@@ -6,12 +6,13 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use super::compare::Present;
 use super::file_hash::{BLOCK_BYTES, BlockHash, block_hash, offset_of};
+use super::locks::lock;
 use super::partial::{Partial, Run, differences};
 use super::{CommitGate, Manifest, Message};
 
@@ -59,7 +60,7 @@ impl PrefixReader {
         }
         let (index, first) = (partial.entry, self.next);
         let hash = read_block(file, first, &mut self.buffer).unwrap_or(UNREADABLE);
-        let mut checked = self.checked.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut checked = lock(&self.checked);
         checked.entry(index).or_default().push(hash);
         self.next += 1;
         if self.next == partial.blocks() {
@@ -128,7 +129,7 @@ impl PrefixHashes {
             blocks,
             ..Prefix::default()
         };
-        self.lock().prefixes.insert(partial.entry, prefix);
+        lock(&self.0.state).prefixes.insert(partial.entry, prefix);
     }
 
     /// Adds hashes of the receiver. They come in the order of the blocks.
@@ -136,7 +137,7 @@ impl PrefixHashes {
     /// # Errors
     /// [`PrefixError`] for others.
     pub fn add(&self, entry: u32, first: u32, hashes: &[[u8; 32]]) -> Result<(), PrefixError> {
-        let mut state = self.lock();
+        let mut state = lock(&self.0.state);
         let prefix = state.prefixes.get_mut(&entry);
         let fits = prefix.filter(|prefix| {
             usize::try_from(first).is_ok_and(|first| first == prefix.theirs.len())
@@ -150,7 +151,7 @@ impl PrefixHashes {
 
     /// Ends all work, because the transfer has ended.
     pub fn close(&self) {
-        self.lock().is_closed = true;
+        lock(&self.0.state).is_closed = true;
         self.0.changed.notify_all();
     }
 
@@ -162,7 +163,7 @@ impl PrefixHashes {
 
     /// Waits until something has changed, up to `patience`. Returns whether the transfer goes on.
     pub(super) fn wait(&self, patience: Duration) -> bool {
-        let state = self.lock();
+        let state = lock(&self.0.state);
         if state.is_closed {
             return false;
         }
@@ -183,7 +184,10 @@ impl PrefixHashes {
 
     fn read(&self, entry: u32, file: &File) {
         let mut buffer = Vec::new();
-        let blocks = self.lock().prefixes.get(&entry).map_or(0, |it| it.blocks);
+        let blocks = lock(&self.0.state)
+            .prefixes
+            .get(&entry)
+            .map_or(0, |it| it.blocks);
         for block in 0..u32::try_from(blocks).unwrap_or(u32::MAX) {
             let hash = read_block(file, block, &mut buffer);
             self.0.read_bytes.fetch_add(BLOCK_BYTES, Ordering::Relaxed);
@@ -191,7 +195,7 @@ impl PrefixHashes {
                 Ok(hash) => hash,
                 Err(error) => return self.fail(entry, error),
             };
-            let mut state = self.lock();
+            let mut state = lock(&self.0.state);
             let PrefixState {
                 prefixes,
                 is_closed: false,
@@ -207,7 +211,7 @@ impl PrefixHashes {
     }
 
     fn fail(&self, entry: u32, error: io::Error) {
-        if let Some(prefix) = self.lock().prefixes.get_mut(&entry) {
+        if let Some(prefix) = lock(&self.0.state).prefixes.get_mut(&entry) {
             prefix.failed = Some(error);
         }
         self.0.changed.notify_all();
@@ -215,7 +219,7 @@ impl PrefixHashes {
 
     /// Returns the result for a file, once all hashes of both ends are there.
     pub(super) fn result(&self, entry: u32) -> Option<io::Result<Compared>> {
-        let mut state = self.lock();
+        let mut state = lock(&self.0.state);
         let prefix = state.prefixes.get_mut(&entry)?;
         if let Some(error) = prefix.failed.take() {
             return Some(Err(error));
@@ -226,11 +230,6 @@ impl PrefixHashes {
         }
         let runs = differences(&prefix.ours, &prefix.theirs);
         Some(Ok((std::mem::take(&mut prefix.ours), runs)))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, PrefixState> {
-        let state = self.0.state.lock();
-        state.unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -3,11 +3,12 @@
 use std::collections::VecDeque;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use super::{SenderReport, Sink, SinkError};
 use crate::file_hash::BlockHash;
 use crate::interrupted::make_private;
+use crate::locks::lock;
 use crate::part_file::{OpenPart, PartOptions};
 use crate::partial::are_within;
 use crate::prefix::unsent_bytes;
@@ -72,10 +73,7 @@ impl Sink {
         else {
             return Err(bad);
         };
-        let before = {
-            let mut checked = self.checked.lock().unwrap_or_else(PoisonError::into_inner);
-            checked.remove(&index).unwrap_or_default()
-        };
+        let before = lock(&self.checked).remove(&index).unwrap_or_default();
         if before.len() != usize::try_from(partial.blocks()).unwrap_or(usize::MAX) {
             return Err(bad);
         }
