@@ -78,7 +78,7 @@ impl Aliases {
         if before.is_some_and(|(_, names)| is_in(names)) {
             return Ok(None);
         }
-        let names = around.names(usize::MAX, |_| true)?.unwrap_or_default();
+        let names = around.names(|_| true)?;
         let names = &self.listing.insert((parent, names)).1;
         if is_in(names) {
             return Ok(None);

@@ -62,27 +62,18 @@ impl Directory {
         Ok(Self(openat(&self.0, name, flags, Mode::empty())?))
     }
 
-    /// Returns the wanted names in this directory, sorted by their bytes; `None` if there are more
-    /// than `limit`.
-    pub(super) fn names(
-        &self,
-        limit: usize,
-        wanted: impl Fn(&[u8]) -> bool,
-    ) -> io::Result<Option<Vec<Vec<u8>>>> {
+    /// Returns the wanted names in this directory, sorted by their bytes.
+    pub(super) fn names(&self, wanted: impl Fn(&[u8]) -> bool) -> io::Result<Vec<Vec<u8>>> {
         let mut names = Vec::new();
         for item in Dir::read_from(&self.0)? {
             let item = item?;
             let name = item.file_name().to_bytes();
-            if name == b"." || name == b".." || !wanted(name) {
-                continue;
+            if name != b"." && name != b".." && wanted(name) {
+                names.push(name.to_vec());
             }
-            if names.len() == limit {
-                return Ok(None);
-            }
-            names.push(name.to_vec());
         }
         names.sort_unstable();
-        Ok(Some(names))
+        Ok(names)
     }
 
     pub(super) fn status(&self) -> io::Result<Status> {

@@ -35,7 +35,7 @@ fn extra_names(
     parent: Option<u32>,
     directory: &Directory,
 ) -> io::Result<Option<Vec<Vec<u8>>>> {
-    let mut names = directory.names(usize::MAX, |_| true)?.unwrap_or_default();
+    let mut names = directory.names(|_| true)?;
     for name in listed.names(parent) {
         let is_here = names.binary_search_by(|it| it[..].cmp(name)).is_ok();
         if !is_here && directory.look(name)?.is_some() {
@@ -100,7 +100,7 @@ pub(super) fn walk(
         return tell(path.as_os_str().as_bytes());
     };
     tell(path.join("").as_os_str().as_bytes())?;
-    for name in inner.names(usize::MAX, |_| true)?.unwrap_or_default() {
+    for name in inner.names(|_| true)? {
         walk(&inner, &path, &name, tell)?;
     }
     Ok(())
@@ -170,7 +170,7 @@ fn open(directory: &Directory, name: &[u8]) -> io::Result<Option<(Directory, Vec
         return Ok(None);
     };
     inner.open_up()?;
-    let names = inner.names(usize::MAX, |_| true)?.unwrap_or_default();
+    let names = inner.names(|_| true)?;
     Ok(Some((inner, names)))
 }
 

@@ -194,9 +194,8 @@ fn places(names: impl IntoIterator<Item = PartName>) -> Places {
 
 /// The temporary names in a directory; none if it cannot be listed.
 fn part_names(directory: &Directory) -> impl Iterator<Item = PartName> {
-    let is_name = |name: &[u8]| PartName::parse(name).is_some();
-    let names = directory.names(usize::MAX, is_name);
-    let names = names.into_iter().flatten().flatten();
+    let names = directory.names(|name| PartName::parse(name).is_some());
+    let names = names.into_iter().flatten();
     names.filter_map(|name| PartName::parse(&name))
 }
 

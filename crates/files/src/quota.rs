@@ -64,8 +64,7 @@ impl Stock {
         let directory = Directory::open(path)?;
         let waiting = remove_leftovers(&directory);
         let waiting: HashSet<_> = waiting.into_iter().map(PartName::bytes).collect();
-        let names = directory.names(usize::MAX, |_| true)?;
-        for name in names.into_iter().flatten() {
+        for name in directory.names(|_| true)? {
             let Some(status) = directory.look(&name)? else {
                 continue;
             };

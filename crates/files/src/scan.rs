@@ -18,8 +18,7 @@ use super::root::Roots;
 use super::sparse::extents;
 use super::status::{Id, Status};
 use super::{
-    Detail, Entry, Filter, Kind, MAX_ENTRIES, Manifest, ManifestBuilder, ManifestError, PathError,
-    Xattr, xattrs,
+    Detail, Entry, Filter, Kind, Manifest, ManifestBuilder, ManifestError, PathError, Xattr, xattrs,
 };
 
 /// What to do with pipes, sockets and devices in a tree. None of these is ever sent.
@@ -228,11 +227,10 @@ impl Scanner<'_> {
         parent: Option<u32>,
         pending: &mut Vec<Option<u32>>,
     ) -> Result<(), ScanError> {
-        let limit = usize::try_from(MAX_ENTRIES).unwrap_or(usize::MAX);
         let entered = directories.enter(self.builder.so_far(), parent);
         let directory =
             entered.map_err(|error| ScanError::io(&self.path(Some(error.index)), error.source))?;
-        let names = directory.names(limit, |_| true);
+        let names = directory.names(|_| true);
         let names = names.map_err(|source| ScanError::io(&self.path(parent), source))?;
         if let Some(index) = parent
             && self.options.xattrs
@@ -243,7 +241,7 @@ impl Scanner<'_> {
         } else {
             self.found.dropped.look_at(directory);
         }
-        for name in names.ok_or(ManifestError::TooMany)? {
+        for name in names {
             let status = match look(directory, &name) {
                 Ok(Some(status)) => status,
                 // A file that was removed since the names were listed.
