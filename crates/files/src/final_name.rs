@@ -142,32 +142,6 @@ mod tests {
     }
 
     #[test]
-    fn name_of_another_file_of_the_transfer_is_not_taken() {
-        let place = tempfile::tempdir().expect("place");
-        let directory = Directory::open(place.path()).expect("open");
-        let write = |name: &str, text: &str| {
-            fs::write(place.path().join(name), text).expect("write");
-            let status = directory.look(name.as_bytes()).expect("look");
-            status.expect("just written").id
-        };
-        let mut named = named();
-        write("A", "before the transfer");
-        let first = write("1", "first");
-        let renamed = named.give(&directory, Temporary(b"1"), (0, b"A"), first);
-        assert!(
-            renamed.expect("rename"),
-            "what was there before is replaced"
-        );
-        // A file system that ignores case looks like this: the name `a` leads to `A`.
-        fs::hard_link(place.path().join("A"), place.path().join("a")).expect("link");
-        let second = write("2", "second");
-        let renamed = named.give(&directory, Temporary(b"2"), (0, b"a"), second);
-        assert!(!renamed.expect("looked"), "a file of this transfer is kept");
-        let left = fs::read(place.path().join("A")).expect("read");
-        assert_eq!(left, b"first");
-    }
-
-    #[test]
     fn further_names_of_a_file_that_stays_are_replaced() {
         let place = tempfile::tempdir().expect("place");
         let directory = Directory::open(place.path()).expect("open");

@@ -328,32 +328,6 @@ mod tests {
         }
     }
 
-    /// A file of the user is not removed, whatever its name: not one that was written under such a
-    /// name, and not a copy of a leftover under the same name.
-    #[test]
-    fn only_what_a_receiver_made_is_removed() {
-        let place = tempfile::tempdir().expect("directory");
-        let copies = tempfile::tempdir().expect("directory");
-        let directory = Directory::open(place.path()).expect("open");
-        let part = OpenPart::create(&directory, plain()).expect("create");
-        let name = part.name.expect("it has one").bytes();
-        let name = String::from_utf8(name).expect("digits");
-        let copy = copies.path().join(&name);
-        fs::copy(place.path().join(&name), &copy).expect("copy");
-        let own = place
-            .path()
-            .join(".farwrite-0123456789abcdef-0123456789abcdef.part");
-        fs::write(&own, "mine").expect("write");
-        remove_leftovers(&directory);
-        assert!(place.path().join(&name).exists(), "it is locked");
-        drop(part);
-        remove_leftovers(&directory);
-        assert!(!place.path().join(&name).exists(), "nobody holds it");
-        assert_eq!(fs::read(&own).expect("read"), b"mine");
-        remove_leftovers(&Directory::open(copies.path()).expect("open"));
-        assert!(copy.exists());
-    }
-
     /// A peer that begins many files and ends none leaves a limited number in a directory.
     #[test]
     fn the_oldest_of_many_interrupted_files_go() {
