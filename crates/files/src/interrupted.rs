@@ -317,16 +317,8 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::thread;
 
-    use super::super::part_file::{OpenPart, PartOptions};
+    use super::super::part_file::create_named;
     use super::*;
-
-    /// A file that has a name while it is written.
-    fn plain() -> PartOptions<'static> {
-        PartOptions {
-            sync: true,
-            ..PartOptions::default()
-        }
-    }
 
     /// A peer that begins many files and ends none leaves a limited number in a directory.
     #[test]
@@ -366,9 +358,8 @@ mod tests {
             });
             let directory = Directory::open(place.path()).expect("open");
             for _ in 0..500 {
-                let part = OpenPart::create(&directory, plain()).expect("create");
+                let (_file, _, name) = create_named(&directory).expect("create");
                 thread::yield_now();
-                let name = part.name.expect("it has one");
                 let named = directory.look(&name.bytes()).expect("look");
                 assert!(named.is_some_and(|named| name.is_of(named.id)), "removed");
                 directory.remove(&name.bytes()).expect("remove");

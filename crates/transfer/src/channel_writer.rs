@@ -270,12 +270,9 @@ mod tests {
         // More than the buffers of both ends hold.
         const MESSAGES: usize = 20_000;
         let meeting = Meeting::new();
+        let [peer, channel] = meeting.channels(|| meeting.connect());
+        let (mut reader, _writer) = peer.split();
         thread::scope(|scope| {
-            let peer = scope.spawn(|| meeting.connect());
-            let connection = meeting.accept();
-            let channel = Channel::accept(&connection, Duration::from_secs(60));
-            let channel = channel.expect("no error").expect("a channel");
-            let (mut reader, _writer) = peer.join().expect("no panic").split();
             let started = ChannelWriter::start(channel, &Arc::default(), TIMEOUT);
             let (channel_writer, _reader, outbox) = started.expect("a thread");
             let of_thread_too = outbox.clone();

@@ -59,8 +59,20 @@ impl Meeting {
     }
 
     pub(crate) fn connect(&self) -> Channel {
-        let at = self.port.local_addr();
+        self.connect_at(self.port.local_addr())
+    }
+
+    fn connect_at(&self, at: SocketAddr) -> Channel {
         connect_first(&[at], &self.key, SETUP, &Cancel::default()).expect("a channel")
+    }
+
+    /// Both ends of a channel, the first of which `connect` makes.
+    pub(crate) fn channels(&self, connect: impl FnOnce() -> Channel + Send) -> [Channel; 2] {
+        thread::scope(|scope| {
+            let near = scope.spawn(connect);
+            let far = Channel::accept(&self.accept(), TIMEOUT).expect("no error");
+            [near.join().expect("no panic"), far.expect("in time")]
+        })
     }
 }
 

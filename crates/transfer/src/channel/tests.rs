@@ -31,15 +31,11 @@ impl ChannelMessage for Short {
 
 /// Both ends of a channel.
 fn channels(meeting: &Meeting) -> [Channel; 2] {
-    thread::scope(|scope| {
-        let near = scope.spawn(|| meeting.connect());
-        let far = Channel::accept(&meeting.accept(), LONG).expect("no error");
-        let mut ends = [near.join().expect("no panic"), far.expect("in time")];
-        for end in &mut ends {
-            end.set_read_timeout(Some(LONG));
-        }
-        ends
-    })
+    let mut ends = meeting.channels(|| meeting.connect());
+    for end in &mut ends {
+        end.set_read_timeout(Some(LONG));
+    }
+    ends
 }
 
 /// Waits until a notice has come.

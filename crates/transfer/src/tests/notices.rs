@@ -39,21 +39,6 @@ fn slow_path(meeting: &Meeting, hosts: &[u8]) -> UdpEmulator {
     UdpEmulator::start(&config).expect("a link that can be")
 }
 
-/// The first end of a channel over the path.
-fn connect(meeting: &Meeting, path: &UdpEmulator, place: usize) -> Channel {
-    let at = path.addresses()[place][0];
-    connect_first(&[at], &meeting.key, SETUP, &Cancel::default()).expect("a channel")
-}
-
-/// Both ends of a channel.
-fn channels(meeting: &Meeting, path: &UdpEmulator, place: usize) -> [Channel; 2] {
-    thread::scope(|scope| {
-        let near = scope.spawn(|| connect(meeting, path, place));
-        let far = Channel::accept(&meeting.accept(), TIMEOUT).expect("no error");
-        [near.join().expect("no panic"), far.expect("in time")]
-    })
-}
-
 /// Paths, which fill a message like names do.
 fn names() -> Message {
     Message::Extra(vec![vec![7; 4000]; 16])
@@ -82,8 +67,11 @@ fn hear(mut channel: Channel, start: Instant) -> (Vec<[Duration; 2]>, Instant, S
 fn names_and_data_delay_neither_signs_of_life_nor_an_abort() {
     let meeting = Meeting::new();
     let path = slow_path(&meeting, &[2, 3]);
-    let [near, far] = channels(&meeting, &path, 0);
-    let [mut from, mut to] = channels(&meeting, &path, 1);
+    let channels = |place: usize| {
+        let at = path.addresses()[place][0];
+        meeting.channels(|| meeting.connect_at(at))
+    };
+    let ([near, far], [mut from, mut to]) = (channels(0), channels(1));
     let stop = from.close_handle();
     thread::scope(|scope| {
         scope.spawn(move || while from.send(&names()).is_ok() {});
@@ -142,7 +130,7 @@ fn send_names(
             let received = receive(sender, to.path(), limits, &hooks);
             (received, Instant::now())
         });
-        let channel = connect(&meeting, &path, 0);
+        let channel = meeting.connect_at(path.addresses()[0][0]);
         scope.spawn(|| meddle(&path));
         // The data do not take the path.
         let redirect = |_| Ok(meeting.port.local_addr());
