@@ -124,11 +124,6 @@ pub(super) fn new_name_of() -> io::Result<(u64, Vec<u8>)> {
     Ok((random, name))
 }
 
-/// Reads a temporary name and writes it again; `None` for any other name. For a fuzz target.
-pub(crate) fn rewritten_name(name: &[u8]) -> Option<Vec<u8>> {
-    PartName::parse(name).map(PartName::bytes)
-}
-
 pub(super) fn is_temporary(name: &[u8]) -> bool {
     name.starts_with(PREFIX) && (name.ends_with(SUFFIX) || name.ends_with(b".new"))
 }
