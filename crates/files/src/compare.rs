@@ -35,25 +35,6 @@ pub struct Present {
 }
 
 impl Compare {
-    /// Whether what has the name of a file, as its status says, may be that file. `stored` returns the time that the
-    /// file system there stores for a time.
-    fn may_be_same(
-        self,
-        entry: &EntryRef<'_>,
-        status: &Status,
-        stored: impl FnOnce(Time) -> Option<Time>,
-    ) -> bool {
-        let Kind::File { bytes, .. } = entry.kind else {
-            return false;
-        };
-        let is_as_long = status.kind == FileType::RegularFile && status.bytes == bytes;
-        match self {
-            Self::Nothing => false,
-            Self::Time => is_as_long && is_time(entry.modified, status.modified, stored),
-            Self::Hash => is_as_long,
-        }
-    }
-
     /// Returns what to tell the sender about a file that may be the same; `None` if it cannot be read.
     pub(super) fn present(
         self,
@@ -100,8 +81,15 @@ impl Comparer {
         status: &Status,
         around: &Directory,
     ) -> bool {
-        let compare = self.compare;
-        compare.may_be_same(entry, status, |time| self.stored(time, status.id, around))
+        let Kind::File { bytes, .. } = entry.kind else {
+            return false;
+        };
+        let is_as_long = status.kind == FileType::RegularFile && status.bytes == bytes;
+        match self.compare {
+            Compare::Nothing => false,
+            Compare::Time => is_as_long && self.has_time(entry, status, around),
+            Compare::Hash => is_as_long,
+        }
     }
 
     /// Whether a file in a directory has the time of an entry, as far as its file system can store it.
