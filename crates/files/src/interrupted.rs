@@ -50,7 +50,8 @@ pub(super) struct InterruptedFiles {
     names: HashMap<Option<u32>, Places>,
     /// Those that this transfer goes on with, by the number of their entry.
     taken: BTreeMap<u32, Interrupted>,
-    wanted: Wanted,
+    /// Whether a later transfer wants a file of this one.
+    pub(super) wanted: Wanted,
     /// How long this transfer may still wait for earlier ones.
     patience: Duration,
 }
@@ -145,11 +146,6 @@ impl InterruptedFiles {
             entry: *entry,
             bytes: it.bytes,
         })
-    }
-
-    /// Whether a later transfer wants a file of this one.
-    pub(super) fn wanted(&self) -> &Wanted {
-        &self.wanted
     }
 
     /// The open file of an entry, to read it.

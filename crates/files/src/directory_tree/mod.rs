@@ -39,7 +39,8 @@ pub(super) struct DirectoryTree {
     root_path: PathBuf,
     room: FreeSpaceWatch,
     comparer: Comparer,
-    present: Vec<Present>,
+    /// The files that the receiver has already, in ascending order of their numbers.
+    pub(super) present: Vec<Present>,
     /// What the files were whose bytes were hashed, and when they had changed last.
     hashed: HashMap<u32, (Id, Time)>,
     /// What the sender wants to be removed, if this end allows that.
@@ -50,7 +51,8 @@ pub(super) struct DirectoryTree {
     /// Directories that cannot exist, because something else has the name, and the outermost of them.
     blocked: HashSet<u32>,
     unmade: VecDeque<u32>,
-    interrupted: InterruptedFiles,
+    /// The files of interrupted transfers to go on with.
+    pub(super) interrupted: InterruptedFiles,
     /// The modes that directories get if the transfer fails, sorted by the number of their entry.
     modes_after_failure: Vec<(u32, u16)>,
 }
@@ -135,11 +137,6 @@ impl DirectoryTree {
         }
         let checked = self.directories.root.check_writable();
         checked.map_err(|error| self.root_failed(error))
-    }
-
-    /// The files of interrupted transfers to go on with.
-    pub(super) fn interrupted(&mut self) -> &mut InterruptedFiles {
-        &mut self.interrupted
     }
 
     /// Which source an entry is, if a later transfer can go on with it.
@@ -334,11 +331,6 @@ impl DirectoryTree {
         let around = self.around(index).ok()?;
         let status = around.look(entry.name).ok()??;
         self.may_be_same(entry, &status).then_some(status)
-    }
-
-    /// Returns the files that the receiver has already, in ascending order of their numbers.
-    pub(super) fn present(&self) -> &[Present] {
-        &self.present
     }
 
     /// Whether what has the name of a file may still be the file that was there. Returns its status.

@@ -145,7 +145,7 @@ impl Sink {
             again: BTreeMap::new(),
             is_full: false,
         };
-        sink.partials = sink.tree.interrupted().partials().collect();
+        sink.partials = sink.tree.interrupted.partials().collect();
         sink.go_to(0);
         Ok(sink)
     }
@@ -208,7 +208,7 @@ impl Sink {
     /// Returns the files that are there already, in ascending order of their entries.
     #[must_use]
     pub fn present(&self) -> &[Present] {
-        self.tree.present()
+        &self.tree.present
     }
 
     /// Processes the report that a file of [`Sink::present`] is the same, and has no bytes in the stream.
@@ -345,7 +345,7 @@ impl Sink {
     fn leave_whole(&mut self) -> Result<(), SinkError> {
         while let Some((index, mut written)) = self.take_whole()? {
             if self.written.len() >= part_of_sink(LOCKED_FILES) {
-                let wanted = self.tree.interrupted().wanted().clone();
+                let wanted = self.tree.interrupted.wanted.clone();
                 if let Ok(around) = self.tree.around(index) {
                     written.unlock(around, &wanted);
                 }

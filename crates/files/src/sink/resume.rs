@@ -41,8 +41,8 @@ impl Sink {
     }
 
     /// Returns what reads them, to be used at once by another thread; `None` if there are none.
-    pub fn prefix_reader(&mut self) -> Option<PrefixReader> {
-        let interrupted = self.tree.interrupted();
+    pub fn prefix_reader(&self) -> Option<PrefixReader> {
+        let interrupted = &self.tree.interrupted;
         let files = self.partials.iter().filter_map(|partial| {
             let file = interrupted.open(partial.entry)?.try_clone().ok()?;
             Some((*partial, file))
@@ -137,10 +137,10 @@ impl Sink {
             sync: self.policy.sync,
             unnamed: !self.policy.owners,
             source: self.tree.source(index),
-            wanted: self.tree.interrupted().wanted().clone(),
+            wanted: self.tree.interrupted.wanted.clone(),
             gate: self.gate.clone(),
         };
-        if let Some(interrupted) = self.tree.interrupted().take(index) {
+        if let Some(interrupted) = self.tree.interrupted.take(index) {
             let mut part = OpenPart::resume(interrupted, options)?;
             self.send_again(index, &mut part);
             return Ok(part);
@@ -157,8 +157,8 @@ impl Sink {
     }
 
     /// Returns what answers later transfers of the same peer that want a file of this one.
-    pub fn wanted(&mut self) -> Wanted {
-        self.tree.interrupted().wanted().clone()
+    pub fn wanted(&self) -> Wanted {
+        self.tree.interrupted.wanted.clone()
     }
 
     /// Syncs what has arrived of the file that is under way, and returns the files that wait for their transfer

@@ -383,7 +383,7 @@ fn sender_that_breaks_the_order_is_refused() {
         }
         pair.interrupt(12 * MIB);
         let source = pair.source();
-        let mut sink = pair.sink(&source, pair.key);
+        let sink = pair.sink(&source, pair.key);
         assert_eq!(sink.partials().len(), 1);
         let reader = sink.prefix_reader().expect("a file");
         (sink, reader)

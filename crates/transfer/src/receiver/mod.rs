@@ -347,7 +347,7 @@ impl Reception<'_> {
         disk: &mut Option<JoinHandle<()>>,
     ) -> Result<TransferReport, Error> {
         let (shape, plan, manifest) = (negotiated.shape, negotiated.plan, negotiated.manifest);
-        let mut sink = negotiated.sink;
+        let sink = negotiated.sink;
         let cipher = negotiated.cipher;
         let scheme = plan.scheme.to_string();
         let has_present = !sink.present().is_empty() || !sink.partials().is_empty();
