@@ -144,8 +144,8 @@ impl Sink {
                 }
                 Whole::Link(link) => self.name(index, (Temporary(&link.name), link.id), full)?,
                 Whole::HardLink { first } => self.name_again(index, first, &mut is_kept, full)?,
-                Whole::Kept => self.keep(index),
-                Whole::KeptLink(status) => self.keep_link(index, &status),
+                Whole::Kept => kept(self.keep(index)),
+                Whole::KeptLink(status) => kept(self.keep_link(index, &status)),
             };
             ended.push(Verdict {
                 index,
@@ -158,28 +158,9 @@ impl Sink {
     }
 
     /// Notes that a symbolic link stays.
-    fn keep_link(&mut self, index: u32, status: &Status) -> Option<FileFailure> {
-        let around = self.tree.around(index).map_err(io::Error::from);
-        let kept = around.and_then(|around| self.named.keep(index, around, status));
-        let tried = FileStep::Keep;
-        match kept {
-            Ok(true) => None,
-            Ok(false) => Some(FileFailure::SameName),
-            Err(source) => Some(FileFailure::Io { tried, source }),
-        }
-    }
-
-    /// Gives the attributes of the manifest to a file that was there already.
-    fn keep(&mut self, index: u32) -> Option<FileFailure> {
-        let tried = FileStep::Keep;
-        match self.try_keep(index) {
-            Ok(Ok(id)) => {
-                self.note_first(index, id);
-                None
-            }
-            Ok(Err(failure)) => Some(failure),
-            Err(source) => Some(FileFailure::Io { tried, source }),
-        }
+    fn keep_link(&mut self, index: u32, status: &Status) -> io::Result<Option<FileFailure>> {
+        let is_kept = self.named.keep(index, self.tree.around(index)?, status)?;
+        Ok((!is_kept).then_some(FileFailure::SameName))
     }
 
     /// A file has its name, and others may be further names of it.
@@ -189,16 +170,16 @@ impl Sink {
         }
     }
 
-    /// Returns the file that stays.
-    fn try_keep(&mut self, index: u32) -> io::Result<Result<Id, FileFailure>> {
+    /// Gives the attributes of the manifest to a file that was there already.
+    fn keep(&mut self, index: u32) -> io::Result<Option<FileFailure>> {
         let manifest = Arc::clone(&self.manifest);
         let attributes = Attributes::of(&manifest, index, self.policy);
         let (Some(attributes), Some(status)) = (attributes, self.tree.still_there(index)?) else {
-            return Ok(Err(FileFailure::Changed));
+            return Ok(Some(FileFailure::Changed));
         };
         let around = self.tree.around(index)?;
         if !self.named.keep(index, around, &status)? {
-            return Ok(Err(FileFailure::SameName));
+            return Ok(Some(FileFailure::SameName));
         }
         let is_dressed = status.mode == attributes.mode
             && self.tree.has_time(index, &status)
@@ -210,7 +191,7 @@ impl Sink {
             let name = manifest.name(index);
             match around.open_to_read(name) {
                 Ok(file) if Status::of_file(&file)?.id != status.id => {
-                    return Ok(Err(FileFailure::Changed));
+                    return Ok(Some(FileFailure::Changed));
                 }
                 Ok(file) => {
                     let path = || path.clone();
@@ -223,7 +204,8 @@ impl Sink {
                 }
             }
         }
-        Ok(Ok(status.id))
+        self.note_first(index, status.id);
+        Ok(None)
     }
 
     /// Makes another name of a file.
@@ -373,4 +355,13 @@ impl Sink {
             }
         }
     }
+}
+
+/// Why a file does not stay, if it does not.
+fn kept(tried: io::Result<Option<FileFailure>>) -> Option<FileFailure> {
+    let failed = |source| FileFailure::Io {
+        tried: FileStep::Keep,
+        source,
+    };
+    tried.unwrap_or_else(|source| Some(failed(source)))
 }
