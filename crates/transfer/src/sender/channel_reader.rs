@@ -15,13 +15,13 @@ use crate::waking::Waking;
 use crate::{Error, ErrorKind};
 
 /// The receiver's reports on the files.
-#[derive(Debug)]
 pub(super) struct Verdicts {
-    manifest: Arc<Manifest>,
+    pub(super) manifest: Arc<Manifest>,
     /// The next verdict is for the first file from this entry on.
-    next: u32,
-    shared_results: SharedResults,
-    prefix_hashes: PrefixHashes,
+    pub(super) next: u32,
+    pub(super) shared_results: SharedResults,
+    pub(super) prefix_hashes: PrefixHashes,
+    pub(super) heartbeat: Arc<OwnCounts>,
 }
 
 impl Drop for Verdicts {
@@ -32,19 +32,6 @@ impl Drop for Verdicts {
 }
 
 impl Verdicts {
-    pub(super) fn new(
-        manifest: Arc<Manifest>,
-        shared_results: SharedResults,
-        prefix_hashes: PrefixHashes,
-    ) -> Self {
-        Self {
-            manifest,
-            next: 0,
-            shared_results,
-            prefix_hashes,
-        }
-    }
-
     /// Processes a verdict. Verdicts come in the order of the files, one for each, which limits
     /// what a peer can make this end store.
     fn take(&mut self, index: u32, failure: Option<(FileCause, Text)>) -> Result<(), Error> {
@@ -69,6 +56,7 @@ impl Verdicts {
             return Err(Error::new(ErrorKind::Other, what));
         }
         self.next = index + 1;
+        self.heartbeat.files.add(1);
         Ok(())
     }
 
@@ -101,7 +89,6 @@ pub(super) enum ChannelEvent {
 pub(super) fn start(
     reader: Reader,
     verdicts: Verdicts,
-    heartbeat: Arc<OwnCounts>,
     peer: Arc<PeerCounts>,
     waker: &Waker,
 ) -> Result<Receiver<ChannelEvent>, Error> {
@@ -110,7 +97,7 @@ pub(super) fn start(
     let (tell, heard) = sync_channel(1);
     let tell = Waking::new(tell, waker);
     let work = move || {
-        let over = listen(reader, verdicts, &tell, &heartbeat, &peer);
+        let over = listen(reader, verdicts, &tell, &peer);
         // The other half no longer exists when the transfer has failed.
         let _ = tell.send(ChannelEvent::Over(over));
     };
@@ -122,7 +109,6 @@ fn listen(
     mut reader: Reader,
     mut verdicts: Verdicts,
     tell: &Waking<SyncSender<ChannelEvent>>,
-    heartbeat: &OwnCounts,
     peer: &PeerCounts,
 ) -> Result<FileResults, Error> {
     let failed = |error: ChannelError| Error::of_channel("sending", &error);
@@ -130,6 +116,7 @@ fn listen(
     loop {
         let message = reader.recv().map_err(failed)?;
         peer.messages.add(1);
+        let results = &verdicts.shared_results;
         match message {
             Message::FileVerified { index } => verdicts.take(index, None)?,
             Message::FileKept { index } => verdicts.take_kept(index)?,
@@ -138,13 +125,9 @@ fn listen(
                 cause,
                 reason,
             } => verdicts.take(index, Some((cause, reason)))?,
-            Message::Progress(progress) => {
-                peer.set_progress(progress);
-                continue;
-            }
+            Message::Progress(progress) => peer.set_progress(progress),
             Message::CutoverAccepted(accepted) => {
                 let _ = tell.send(ChannelEvent::CutoverAccepted(accepted));
-                continue;
             }
             Message::BlockHashes {
                 index,
@@ -153,28 +136,15 @@ fn listen(
             } => {
                 let added = verdicts.prefix_hashes.add(index, first, &hashes);
                 added.map_err(|error| Error::new(ErrorKind::Other, error.to_string()))?;
-                continue;
             }
-            Message::Deleted { files } => {
-                verdicts.shared_results.lock().deleted_files = files;
-                continue;
-            }
-            Message::Warnings(warnings) => {
-                let results = &verdicts.shared_results;
-                results.hear_warnings("at the receiver", &warnings);
-                continue;
-            }
-            Message::Missing(missing) => {
-                let results = &verdicts.shared_results;
-                results.hear_missing(FileCause::Unwritable, missing);
-                continue;
-            }
+            Message::Deleted { files } => results.lock().deleted_files = files,
+            Message::Warnings(warnings) => results.hear_warnings("at the receiver", &warnings),
+            Message::Missing(missing) => results.hear_missing(FileCause::Unwritable, missing),
             Message::Done => return verdicts.finish(),
             other => {
                 let error = other.unexpected(due::ABOUT_FILES);
                 return Err(Error::of_message("receiving", &error));
             }
         }
-        heartbeat.files.add(1);
     }
 }

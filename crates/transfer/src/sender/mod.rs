@@ -406,18 +406,15 @@ fn run(
     });
     let start = Instant::now();
     let peer_heartbeat = Arc::<PeerCounts>::default();
-    let verdicts = Verdicts::new(
-        Arc::clone(&manifest),
-        shared_results.clone(),
-        source.prefix_hashes().clone(),
-    );
-    let heard = channel_reader::start(
-        reader,
-        verdicts,
-        Arc::clone(heartbeat),
-        Arc::clone(&peer_heartbeat),
-        &negotiated.routed.endpoint.fabric().waker(),
-    )?;
+    let verdicts = Verdicts {
+        manifest: Arc::clone(&manifest),
+        next: 0,
+        shared_results: shared_results.clone(),
+        prefix_hashes: source.prefix_hashes().clone(),
+        heartbeat: Arc::clone(heartbeat),
+    };
+    let waker = negotiated.routed.endpoint.fabric().waker();
+    let heard = channel_reader::start(reader, verdicts, Arc::clone(&peer_heartbeat), &waker)?;
     let heartbeats = (Arc::clone(heartbeat), peer_heartbeat);
     let (stream, reading) = Stream::new(
         negotiated,
