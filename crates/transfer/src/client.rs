@@ -1,16 +1,14 @@
 //! An admitted peer that has sent its hello.
 
 use std::net::SocketAddr;
-use std::time::Instant;
 
 use farwrite_connection::Connection;
 use farwrite_files::{Hello, Message, due};
 use farwrite_keys::Proof;
 
 use crate::channel::{Channel, ChannelError};
-use crate::connect::accept;
 use crate::hooks::CANCEL_PERIOD;
-use crate::setup::{SETUP, failed, unexpected};
+use crate::setup::{failed, unexpected, within_setup};
 use crate::{Cancel, Error, ErrorKind};
 
 /// An admitted peer that has sent its hello. This end knows what the peer wants, and has not
@@ -27,7 +25,8 @@ impl Client {
     /// [`ErrorKind::Interrupted`], [`ErrorKind::Unreachable`] if no hello comes, and
     /// [`ErrorKind::Other`] for another message. The peer is informed.
     pub fn accept(connection: &Connection, cancel: &Cancel) -> Result<Self, Error> {
-        let mut channel = accept(connection, cancel)?;
+        let accept = || Channel::accept(connection, CANCEL_PERIOD);
+        let mut channel = within_setup(cancel, || accept().map_err(|error| failed(&error)))?;
         match hello(&mut channel, cancel) {
             Ok(hello) => Ok(Self { channel, hello }),
             Err(error) => {
@@ -82,20 +81,12 @@ impl Client {
 }
 
 fn hello(channel: &mut Channel, cancel: &Cancel) -> Result<Hello, Error> {
-    let start = Instant::now();
     channel.set_read_timeout(Some(CANCEL_PERIOD));
-    loop {
-        cancel.check()?;
-        match channel.recv() {
-            Ok(Message::Hello(hello)) => return Ok(hello),
-            // The peer's channel writer may send this before the hello.
-            Ok(Message::Progress(_)) => {}
-            Ok(other) => return Err(unexpected(other, due::HELLO)),
-            Err(ChannelError::Timeout { .. }) => {}
-            Err(error) => return Err(failed(&error)),
-        }
-        if start.elapsed() >= SETUP {
-            return Err(failed(&ChannelError::Timeout { after: SETUP }));
-        }
-    }
+    within_setup(cancel, || match channel.recv() {
+        Ok(Message::Hello(hello)) => Ok(Some(hello)),
+        // The peer's channel writer may send this before the hello.
+        Ok(Message::Progress(_)) | Err(ChannelError::Timeout { .. }) => Ok(None),
+        Ok(other) => Err(unexpected(other, due::HELLO)),
+        Err(error) => Err(failed(&error)),
+    })
 }

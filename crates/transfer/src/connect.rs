@@ -13,7 +13,7 @@ use farwrite_connection::{
 use farwrite_keys::{HostPort, Key, KnownPeers};
 
 use crate::channel::{Channel, ChannelError, LAST_MESSAGE};
-use crate::hooks::{CANCEL_PERIOD, Cancel, Event, Observer};
+use crate::hooks::{Cancel, Event, Observer};
 use crate::{Error, ErrorKind, SETUP};
 
 /// What this end calls the receiver.
@@ -269,22 +269,6 @@ fn is_passing(error: &ConnectionError) -> bool {
             ..
         }
     )
-}
-
-/// Waits for the channel of a peer that has connected, at most for [`SETUP`].
-pub(crate) fn accept(connection: &Connection, cancel: &Cancel) -> Result<Channel, Error> {
-    let start = Instant::now();
-    loop {
-        cancel.check()?;
-        let accepted = Channel::accept(connection, CANCEL_PERIOD);
-        let failed = |error| Error::of_channel("setting the transfer up", &error);
-        if let Some(channel) = accepted.map_err(failed)? {
-            return Ok(channel);
-        }
-        if start.elapsed() >= SETUP {
-            return Err(failed(ChannelError::Timeout { after: SETUP }));
-        }
-    }
 }
 
 #[cfg(test)]

@@ -49,6 +49,23 @@ fn no_route() -> Error {
     Error::new(ErrorKind::Other, "there is no route to the peer")
 }
 
+/// Tries again and again what may take [`SETUP`] in all. `attempt` returns `None` after a moment.
+pub(crate) fn within_setup<T>(
+    cancel: &Cancel,
+    mut attempt: impl FnMut() -> Result<Option<T>, Error>,
+) -> Result<T, Error> {
+    let start = Instant::now();
+    loop {
+        cancel.check()?;
+        if let Some(done) = attempt()? {
+            return Ok(done);
+        }
+        if start.elapsed() >= SETUP {
+            return Err(too_late(SETUP));
+        }
+    }
+}
+
 /// Reads the messages of the set-up.
 pub(crate) struct Setup<'a> {
     reader: &'a mut Reader,
