@@ -241,7 +241,7 @@ impl Channel {
     /// # Errors
     /// [`ChannelError::Message`] for more than [`ChannelMessage::MAX_BYTES`]: nothing is sent. After any other one,
     /// later calls return only [`ChannelError::Over`].
-    pub fn send<T: ChannelMessage>(&mut self, message: &T) -> Result<(), ChannelError> {
+    pub fn send(&mut self, message: &Message) -> Result<(), ChannelError> {
         self.writer.send(message, || {})
     }
 
@@ -250,7 +250,7 @@ impl Channel {
     ///
     /// # Errors
     /// [`ChannelError`]; [`ChannelError::Over`] after any but a timeout, and when this end has closed the channel.
-    pub fn recv<T: ChannelMessage>(&mut self) -> Result<T, ChannelError> {
+    pub fn recv(&mut self) -> Result<Message, ChannelError> {
         self.reader.recv()
     }
 
@@ -271,7 +271,7 @@ impl Channel {
     }
 
     /// Sends the last notice, and ends the channel when the peer has it, or after a second.
-    pub(crate) fn end<T: ChannelMessage>(self, notice: &T) {
+    pub(crate) fn end(self, notice: &Message) {
         // If this fails, the peer notices the end of the channel.
         let _ = self.close_handle.notices().notify(notice);
         self.close_handle.close();
@@ -301,9 +301,9 @@ impl CloseHandle {
 
 impl Writer {
     /// As [`Channel::send`]. Calls `meanwhile` again and again.
-    pub(crate) fn send<T: ChannelMessage>(
+    pub(crate) fn send(
         &mut self,
-        message: &T,
+        message: &Message,
         mut meanwhile: impl FnMut(),
     ) -> Result<(), ChannelError> {
         if self.is_over {
@@ -353,7 +353,7 @@ impl Reader {
     }
 
     /// As [`Channel::recv`].
-    pub(crate) fn recv<T: ChannelMessage>(&mut self) -> Result<T, ChannelError> {
+    pub(crate) fn recv(&mut self) -> Result<Message, ChannelError> {
         if self.is_over {
             return Err(ChannelError::Over);
         }
@@ -362,7 +362,7 @@ impl Reader {
         received
     }
 
-    fn receive<T: ChannelMessage>(&mut self) -> Result<T, ChannelError> {
+    fn receive(&mut self) -> Result<Message, ChannelError> {
         let start = Instant::now();
         loop {
             // A sign of life does not wait for what the peer said before it, if there is always more of that.
@@ -425,16 +425,16 @@ impl Reader {
 
     /// The last notice of the peer, if it is new. An abort stays unread unless it was among the first `before` notices:
     /// the messages that the peer sent before the abort are read first.
-    fn next_notice<T: ChannelMessage>(&mut self, before: u64) -> Result<Option<T>, ChannelError> {
+    fn next_notice(&mut self, before: u64) -> Result<Option<Message>, ChannelError> {
         self.looked_at = Instant::now();
-        let Some(notice) = self.notices.after(self.heard)? else {
+        let Some((count, notice)) = self.notices.after(self.heard)? else {
             return Ok(None);
         };
-        if notice.count > before && matches!(notice.message, Message::Abort { .. }) {
+        if count > before && matches!(notice, Message::Abort { .. }) {
             return Ok(None);
         }
-        self.heard = notice.count;
-        Ok(Some(decode(&notice.bytes)?))
+        self.heard = count;
+        Ok(Some(notice))
     }
 }
 
@@ -442,7 +442,7 @@ impl Reader {
 ///
 /// # Errors
 /// [`SessionError::TooLong`].
-pub fn framed<T: ChannelMessage>(message: &T) -> Result<Vec<u8>, SessionError> {
+pub fn framed(message: &Message) -> Result<Vec<u8>, SessionError> {
     let bytes = encode(message)?;
     let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
     Ok([&length.to_be_bytes()[..], &bytes].concat())
@@ -463,20 +463,17 @@ impl Incoming {
     ///
     /// # Errors
     /// [`SessionError::TooLong`], [`SessionError::Malformed`]. The channel cannot go on after either.
-    pub fn take<T: ChannelMessage>(
-        &mut self,
-        bytes: &mut &[u8],
-    ) -> Result<Option<T>, SessionError> {
+    pub fn take(&mut self, bytes: &mut &[u8]) -> Result<Option<Message>, SessionError> {
         fill(&mut self.prefix, PREFIX_BYTES, bytes);
         let Ok(prefix) = <[u8; PREFIX_BYTES]>::try_from(&self.prefix[..]) else {
             return Ok(None);
         };
         let length = usize::try_from(u32::from_be_bytes(prefix)).unwrap_or(usize::MAX);
-        if length > T::MAX_BYTES {
+        if length > Message::MAX_BYTES {
             return Err(SessionError::TooLong {
-                name: T::NAME,
+                name: Message::NAME,
                 came: length,
-                max: T::MAX_BYTES,
+                max: Message::MAX_BYTES,
             });
         }
         fill(&mut self.message, length, bytes);

@@ -2,7 +2,7 @@
 
 use farwrite_connection::Connection;
 use farwrite_files::{Message, MessageError, due};
-use farwrite_keys::{ChannelMessage, Error as SessionError, decode, encode};
+use farwrite_keys::{Error as SessionError, decode, encode};
 
 use crate::channel::ChannelError;
 
@@ -10,21 +10,12 @@ use crate::channel::ChannelError;
 #[derive(Clone, Debug)]
 pub(crate) struct Notices(pub(crate) Connection);
 
-/// The last notice of the peer.
-pub(crate) struct Heard {
-    /// How many have come.
-    pub(crate) count: u64,
-    pub(crate) bytes: Vec<u8>,
-    /// A sign of life, or an abort.
-    pub(crate) message: Message,
-}
-
 impl Notices {
     /// Sends a notice. It replaces one that has not left, and does not wait.
     ///
     /// # Errors
     /// [`ChannelError::Connection`] for a message that is too long for a notice.
-    pub(crate) fn notify<T: ChannelMessage>(&self, message: &T) -> Result<(), ChannelError> {
+    pub(crate) fn notify(&self, message: &Message) -> Result<(), ChannelError> {
         Ok(self.0.notify(encode(message)?)?)
     }
 
@@ -33,11 +24,12 @@ impl Notices {
         self.0.notices_heard()
     }
 
-    /// The last notice of the peer, if more than `seen` have come.
+    /// How many notices of the peer have come, and the last one, a sign of life or an abort, if these are more than
+    /// `seen`.
     ///
     /// # Errors
     /// [`ChannelError::Message`], also for a message that must be on the channel (P8.11).
-    pub(crate) fn after(&self, seen: u64) -> Result<Option<Heard>, ChannelError> {
+    pub(crate) fn after(&self, seen: u64) -> Result<Option<(u64, Message)>, ChannelError> {
         let Some((count, bytes)) = self.0.notice_after(seen) else {
             return Ok(None);
         };
@@ -52,20 +44,15 @@ impl Notices {
             }
             .into());
         }
-        Ok(Some(Heard {
-            count,
-            bytes,
-            message,
-        }))
+        Ok(Some((count, message)))
     }
 
     /// Why the peer has given up, if it has. Then this is its last notice.
     pub(crate) fn abort(&self) -> Option<MessageError> {
         match self.after(0) {
-            Ok(Some(Heard {
-                message: abort @ Message::Abort { .. },
-                ..
-            })) => Some(abort.unexpected(due::ABOUT_FILES)),
+            Ok(Some((_, abort @ Message::Abort { .. }))) => {
+                Some(abort.unexpected(due::ABOUT_FILES))
+            }
             _ => None,
         }
     }

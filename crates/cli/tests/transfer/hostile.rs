@@ -99,7 +99,7 @@ fn a_dry_run_lists_nothing_without_the_right_to_remove() {
         channel.send(&message).expect("sent");
     }
     let reason = loop {
-        match channel.recv::<Message>().expect("the reason") {
+        match channel.recv().expect("the reason") {
             Message::Hello(_) | Message::Progress(_) => {}
             Message::Abort { reason, .. } => break reason,
             other => panic!("{other:?}"),

@@ -2,32 +2,21 @@
 
 use std::thread;
 
-use farwrite_files::Cause;
+use farwrite_files::{Cause, QpBlob};
 use farwrite_keys::Text;
-use serde::{Deserialize, Serialize};
 
 use super::*;
 use crate::tests::Meeting;
 
 const LONG: Duration = Duration::from_secs(60);
 
-/// A message that consists of these bytes.
-#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Bytes(Vec<u8>);
-
-impl ChannelMessage for Bytes {
-    const NAME: &'static str = "test message";
-    const MAX_BYTES: usize = 4 << 20;
+/// A message that holds these bytes.
+fn bytes(bytes: &[u8]) -> Message {
+    Message::QpInfo(QpBlob(bytes.to_vec()))
 }
 
-/// A message type with a small size limit.
-#[derive(Debug, Serialize, Deserialize)]
-struct Short(Vec<u8>);
-
-impl ChannelMessage for Short {
-    const NAME: &'static str = "short message";
-    const MAX_BYTES: usize = 100;
-}
+/// The longest bytes that a message can hold: the rest is its kind and their length.
+const LONGEST: usize = Message::MAX_BYTES - 4;
 
 /// Both ends of a channel.
 fn channels(meeting: &Meeting) -> [Channel; 2] {
@@ -55,24 +44,25 @@ fn prefixed(length: u32, body: &[u8]) -> Vec<u8> {
 #[test]
 fn messages_of_all_lengths_cross_in_both_directions_at_once() {
     // Around the messages of the stream, and around what a reader reads at a time.
-    let lengths = [0, 1, 32_762, 32_763, 32_764, 65_530, 65_531, 3 << 20];
+    let lengths = [0, 1, 32_761, 32_762, 32_763, 65_529, 65_530, LONGEST];
+    // More than the stream holds.
+    let lengths = &lengths.repeat(10);
     let ends = channels(&Meeting::new()).map(Channel::split);
     thread::scope(|scope| {
         let crossing = ends.map(|(mut reader, mut writer)| {
             let writing = scope.spawn(move || {
                 for length in lengths {
                     let fill = u8::try_from(length % 251).expect("a byte");
-                    writer
-                        .send(&Bytes(vec![fill; length]), || {})
-                        .expect("sent");
+                    let message = bytes(&vec![fill; *length]);
+                    writer.send(&message, || {}).expect("sent");
                 }
                 writer
             });
             let reading = scope.spawn(move || {
                 for length in lengths {
-                    let came: Bytes = reader.recv().expect("a message");
-                    assert_eq!(came.0.len(), length);
-                    assert!(came.0.iter().all(|byte| usize::from(*byte) == length % 251));
+                    let fill = u8::try_from(length % 251).expect("a byte");
+                    let came = reader.recv().expect("a message");
+                    assert!(came == bytes(&vec![fill; *length]), "{length}");
                 }
                 reader
             });
@@ -84,25 +74,22 @@ fn messages_of_all_lengths_cross_in_both_directions_at_once() {
         });
         drop(near);
         let (mut reader, _writer) = far;
-        assert!(matches!(reader.recv::<Bytes>(), Err(ChannelError::Closed)));
+        assert!(matches!(reader.recv(), Err(ChannelError::Closed)));
     });
 }
 
 #[test]
 fn too_long_a_message_is_refused_before_sending() {
     let [mut near, mut far] = channels(&Meeting::new());
-    let error = near.send(&Short(vec![0; 100])).expect_err("101 bytes");
+    let longer = bytes(&[0; LONGEST + 1]);
+    let error = near.send(&longer).expect_err("a byte more");
     let is_cause = matches!(
         error,
-        ChannelError::Message(SessionError::TooLong {
-            came: 101,
-            max: 100,
-            ..
-        })
+        ChannelError::Message(SessionError::TooLong { came, max, .. }) if came == max + 1
     );
     assert!(is_cause, "{error}");
-    near.send(&Short(vec![7; 99])).expect("100 bytes");
-    assert_eq!(far.recv::<Short>().expect("a message").0, [7; 99]);
+    near.send(&bytes(&[7; LONGEST])).expect("not too long");
+    assert!(far.recv().expect("a message") == bytes(&[7; LONGEST]));
 }
 
 /// Sends an abort as a notice.
@@ -152,7 +139,7 @@ fn an_abort_that_came_after_the_last_read_waits_for_another_one() {
         wait_for_notice(&heard);
         Err(ErrorKind::TimedOut.into())
     });
-    let taken = far.reader.next_notice::<Message>(before);
+    let taken = far.reader.next_notice(before);
     assert!(matches!(taken, Ok(None)), "{taken:?}");
     let first = far.recv().expect("the message");
     assert!(matches!(first, Message::Done), "{first:?}");
@@ -166,7 +153,7 @@ fn a_notice_that_must_be_on_the_channel_is_refused() {
     let notices = liar.close_handle().notices();
     notices.notify(&Message::Done).expect("it is short");
     wait_for_notice(&honest.reader.notices);
-    let error = honest.recv::<Message>().expect_err("no such notice");
+    let error = honest.recv().expect_err("no such notice");
     let is_cause = matches!(
         error,
         ChannelError::Message(SessionError::Malformed { name: "notice", .. })
@@ -178,12 +165,13 @@ fn a_notice_that_must_be_on_the_channel_is_refused() {
 #[test]
 fn what_is_no_message_ends_the_channel() {
     let meeting = Meeting::new();
-    let too_long = [101, 4096, u32::MAX].map(|length| (prefixed(length, b"only this"), true));
+    let too_long = [(256 << 10) + 1, 1 << 20, u32::MAX];
+    let too_long = too_long.map(|length| (prefixed(length, b"only this"), true));
     let malformed = [
         prefixed(0, &[]),
         // A count beyond the end, a byte left over, and a number that does not end.
-        prefixed(3, &[9, 8, 8]),
-        prefixed(4, &[2, 8, 8, 8]),
+        prefixed(3, &[2, 9, 8]),
+        prefixed(4, &[2, 1, 8, 8]),
         prefixed(11, &[0xff; 11]),
     ];
     let lies = too_long
@@ -191,10 +179,10 @@ fn what_is_no_message_ends_the_channel() {
         .chain(malformed.map(|lie| (lie, false)));
     for (lie, is_too_long) in lies {
         let [mut liar, mut honest] = channels(&meeting);
-        let right = framed(&Short(vec![1, 2])).expect("short");
-        let bytes = [&lie[..], &right].concat();
-        liar.writer.stream.write_all(&bytes).expect("written");
-        let error = honest.recv::<Short>().expect_err("no message");
+        let right = framed(&bytes(&[1, 2])).expect("short");
+        let said = [&lie[..], &right].concat();
+        liar.writer.stream.write_all(&said).expect("written");
+        let error = honest.recv().expect_err("no message");
         let text = error.to_string();
         assert!(!text.contains('\n'), "{text}");
         match error {
@@ -202,26 +190,26 @@ fn what_is_no_message_ends_the_channel() {
             ChannelError::Message(SessionError::Malformed { .. }) => assert!(!is_too_long),
             _ => panic!("{text}"),
         }
-        assert!(matches!(honest.recv::<Short>(), Err(ChannelError::Over)));
+        assert!(matches!(honest.recv(), Err(ChannelError::Over)));
         // The other direction goes on, so that this end can say why.
-        honest.send(&Short(vec![5])).expect("sent");
-        assert_eq!(liar.recv::<Short>().expect("a message").0, [5]);
+        honest.send(&bytes(&[5])).expect("sent");
+        assert_eq!(liar.recv().expect("a message"), bytes(&[5]));
     }
 }
 
 #[test]
 fn a_stream_that_ends_within_a_message_is_told() {
     let meeting = Meeting::new();
-    let whole = framed(&Short(vec![3; 20])).expect("short");
+    let whole = framed(&bytes(&[3; 20])).expect("short");
     for cut in [0, 1, 4, 5, whole.len() - 1, whole.len()] {
         let [mut liar, mut honest] = channels(&meeting);
         liar.writer.stream.write_all(&whole[..cut]).expect("sent");
         liar.writer.stream.finish();
-        let came = honest.recv::<Short>();
+        let came = honest.recv();
         match came {
             Err(ChannelError::Closed) => assert_eq!(cut, 0),
             Err(ChannelError::Truncated) => assert!((1..whole.len()).contains(&cut), "{cut}"),
-            Ok(came) => assert!(cut == whole.len() && came.0 == [3; 20]),
+            Ok(came) => assert!(cut == whole.len() && came == bytes(&[3; 20])),
             Err(error) => panic!("{cut}: {error}"),
         }
     }
@@ -232,20 +220,20 @@ fn a_stream_that_ends_within_a_message_is_told() {
 fn a_time_limit_ends_a_call_and_keeps_its_bytes() {
     let [mut liar, mut honest] = channels(&Meeting::new());
     honest.set_read_timeout(Some(Duration::ZERO));
-    let error = honest.recv::<Short>().expect_err("nothing is there");
+    let error = honest.recv().expect_err("nothing is there");
     assert!(matches!(error, ChannelError::Timeout { .. }), "{error}");
-    liar.send(&Short(vec![8])).expect("sent");
+    liar.send(&bytes(&[8])).expect("sent");
     let start = Instant::now();
     let came = loop {
-        match honest.recv::<Short>() {
+        match honest.recv() {
             Err(ChannelError::Timeout { .. }) if start.elapsed() < LONG => thread::yield_now(),
             came => break came.expect("a message"),
         }
     };
-    assert_eq!(came.0, [8]);
+    assert_eq!(came, bytes(&[8]));
     let limit = Duration::from_millis(200);
     honest.set_read_timeout(Some(limit));
-    let message = framed(&Short(vec![7; 98])).expect("short");
+    let message = framed(&bytes(&[7; 98])).expect("short");
     thread::scope(|scope| {
         scope.spawn(move || {
             for byte in message {
@@ -255,11 +243,11 @@ fn a_time_limit_ends_a_call_and_keeps_its_bytes() {
             liar
         });
         let start = Instant::now();
-        let error = honest.recv::<Short>().expect_err("103 bytes in 1 s");
+        let error = honest.recv().expect_err("104 bytes in 1 s");
         assert!(matches!(error, ChannelError::Timeout { .. }), "{error}");
         assert!(start.elapsed() >= limit);
         honest.set_read_timeout(Some(LONG));
-        assert_eq!(honest.recv::<Short>().expect("the rest").0, [7; 98]);
+        assert_eq!(honest.recv().expect("the rest"), bytes(&[7; 98]));
     });
 }
 
@@ -270,15 +258,15 @@ fn closing_wakes_both_halves_and_tells_the_peer() {
     let close_handle = near.close_handle();
     let (mut reader, mut writer) = near.split();
     thread::scope(|scope| {
-        let reading = scope.spawn(move || reader.recv::<Bytes>().map(drop));
+        let reading = scope.spawn(move || reader.recv().map(drop));
         // Nobody reads at the other end.
         let writing = scope.spawn(move || {
             let full = loop {
-                if let Err(error) = writer.send(&Bytes(vec![0; 1 << 20]), || {}) {
+                if let Err(error) = writer.send(&bytes(&[0; LONGEST]), || {}) {
                     break error;
                 }
             };
-            (full, writer.send(&Bytes(Vec::new()), || {}))
+            (full, writer.send(&bytes(&[]), || {}))
         });
         thread::sleep(Duration::from_millis(100));
         close_handle.clone().close();
@@ -289,7 +277,7 @@ fn closing_wakes_both_halves_and_tells_the_peer() {
         assert!(matches!(later, Err(ChannelError::Over)), "{later:?}");
     });
     let ended = loop {
-        if let Err(error) = far.recv::<Bytes>() {
+        if let Err(error) = far.recv() {
             break error;
         }
     };
@@ -299,6 +287,6 @@ fn closing_wakes_both_halves_and_tells_the_peer() {
     let [near, mut far] = channels(&meeting);
     let close_handle = near.close_handle();
     drop(near);
-    assert!(matches!(far.recv::<Bytes>(), Err(ChannelError::Closed)));
+    assert!(matches!(far.recv(), Err(ChannelError::Closed)));
     close_handle.close();
 }

@@ -75,7 +75,7 @@ fn names_and_data_delay_neither_signs_of_life_nor_an_abort() {
     let stop = from.close_handle();
     thread::scope(|scope| {
         scope.spawn(move || while from.send(&names()).is_ok() {});
-        scope.spawn(move || while to.recv::<Message>().is_ok() {});
+        scope.spawn(move || while to.recv().is_ok() {});
         let own = Arc::<OwnCounts>::default();
         let started = ChannelWriter::start(near, &own, TIMEOUT);
         let (channel_writer, _reader, outbox) = started.expect("a thread");
