@@ -50,39 +50,26 @@ pub(crate) struct Bottlenecks {
 }
 
 impl Bottleneck {
-    const ALL: [Self; 8] = [
-        Self::Path,
-        Self::Rate,
-        Self::Processor,
-        Self::Receiver,
-        Self::ReceiverDisk,
-        Self::SenderDisk,
-        Self::Memory,
-        Self::Silence,
+    /// Each in the order of the variants, with its name in JSON, and its name for people.
+    const ALL: [(Self, &'static str, &'static str); 8] = [
+        (Self::Path, "path", "the path"),
+        (Self::Rate, "rate", "--rate"),
+        (Self::Processor, "processor", "this machine's processor"),
+        (Self::Receiver, "receiver", "the receiver"),
+        (Self::ReceiverDisk, "receiver_disk", "the receiver's disk"),
+        (Self::SenderDisk, "sender_disk", "this machine's disk"),
+        (Self::Memory, "memory", "--memory"),
+        (Self::Silence, "silence", "a silent receiver"),
     ];
-
-    /// The name in JSON, and the name for people.
-    fn words(self) -> (&'static str, &'static str) {
-        match self {
-            Self::Path => ("path", "the path"),
-            Self::Rate => ("rate", "--rate"),
-            Self::Processor => ("processor", "this machine's processor"),
-            Self::Receiver => ("receiver", "the receiver"),
-            Self::ReceiverDisk => ("receiver_disk", "the receiver's disk"),
-            Self::SenderDisk => ("sender_disk", "this machine's disk"),
-            Self::Memory => ("memory", "--memory"),
-            Self::Silence => ("silence", "a silent receiver"),
-        }
-    }
 
     /// The name in JSON.
     pub(crate) fn key(self) -> &'static str {
-        self.words().0
+        Self::ALL[self as usize].1
     }
 
     /// The name for people.
     pub(crate) fn name(self) -> &'static str {
-        self.words().1
+        Self::ALL[self as usize].2
     }
 
     /// Returns what limits the rate now; `None` at the end, when everything has been sent, unless the receiver is silent.
@@ -123,8 +110,8 @@ impl Bottlenecks {
     /// The bottleneck that was seen most; `None` if none was seen.
     pub(crate) fn main(&self) -> Option<Bottleneck> {
         let seen = Bottleneck::ALL.into_iter().zip(self.seen);
-        let most = seen.max_by_key(|(_, seen)| *seen)?;
-        (most.1 > 0).then_some(most.0)
+        let ((most, ..), times) = seen.max_by_key(|(_, seen)| *seen)?;
+        (times > 0).then_some(most)
     }
 }
 
@@ -132,7 +119,7 @@ impl Serialize for Bottlenecks {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let all: u64 = self.seen.iter().sum();
         let seen = Bottleneck::ALL.into_iter().zip(self.seen);
-        serializer.collect_map(seen.map(|(it, seen)| (it.key(), real(seen) / real(all.max(1)))))
+        serializer.collect_map(seen.map(|((_, key, _), seen)| (key, real(seen) / real(all.max(1)))))
     }
 }
 
@@ -151,6 +138,12 @@ mod tests {
             stream_bytes: 1 << 30,
         };
         Bottleneck::of(&shape, state)
+    }
+
+    #[test]
+    fn names_are_in_the_order_of_the_variants() {
+        let places = Bottleneck::ALL.map(|(it, ..)| it as usize);
+        assert!(places.into_iter().eq(0..Bottleneck::ALL.len()));
     }
 
     #[test]
