@@ -70,6 +70,17 @@ impl<T> Kind<T> {
     }
 }
 
+impl<T: AsRef<[u8]>> Kind<T> {
+    /// Bytes of the target of a symbolic link; 0 for any other kind.
+    #[must_use]
+    pub fn target_bytes(&self) -> usize {
+        match self {
+            Self::Symlink { target } => target.as_ref().len(),
+            _ => 0,
+        }
+    }
+}
+
 /// An entry that lies in a [`Manifest`](super::Manifest).
 pub type EntryRef<'a> = Entry<&'a [u8]>;
 

@@ -4,49 +4,43 @@ use farwrite_keys::ChannelMessage;
 
 use super::due;
 use super::{
-    Compare, Delete, Detail, Entry, Kind, MAX_ENTRIES, Manifest, ManifestBuilder, ManifestError,
+    Compare, Delete, Detail, EntryRef, MAX_ENTRIES, Manifest, ManifestBuilder, ManifestError,
     Message, MessageError, Planned, TransferPlan,
 };
 
-/// Bytes of entries in one message. This is well below the limit of a message, since the last entry
-/// may exceed it.
+/// Bytes of entries or details in one message, if one alone is not longer.
 const BATCH_BYTES: usize = Message::MAX_BYTES / 4;
 /// The minimum size of an entry without its name and target.
 const ENTRY_BYTES: usize = 48;
 
 /// The messages that carry a manifest, each with many entries.
 pub fn manifest_messages(manifest: &Manifest) -> impl Iterator<Item = Message> {
-    let mut entries = manifest.entries();
-    std::iter::from_fn(move || {
-        let mut batch: Vec<Entry> = Vec::new();
-        let mut bytes = 0;
-        while bytes < BATCH_BYTES
-            && let Some(entry) = entries.next()
-        {
-            bytes += entry.name.len() + ENTRY_BYTES;
-            if let Kind::Symlink { target } = entry.kind {
-                bytes += target.len();
-            }
-            batch.push(entry.to_entry());
-        }
-        (!batch.is_empty()).then_some(Message::Entries(batch))
-    })
+    let weight = |entry: &EntryRef<'_>| entry.name.len() + entry.kind.target_bytes() + ENTRY_BYTES;
+    let batches = batches(manifest.entries(), weight);
+    batches.map(|batch| Message::Entries(batch.iter().map(EntryRef::to_entry).collect()))
 }
 
 /// The messages that carry the details of a manifest.
 pub fn detail_messages(manifest: &Manifest) -> impl Iterator<Item = Message> {
-    let mut details = manifest.details().peekable();
+    batches(manifest.details(), weight).map(Message::Details)
+}
+
+/// Cuts items with these weights into batches. An item may be heavier than a batch, but not longer than a message.
+fn batches<T>(
+    items: impl Iterator<Item = T>,
+    weight: impl Fn(&T) -> usize,
+) -> impl Iterator<Item = Vec<T>> {
+    let mut items = items.peekable();
     std::iter::from_fn(move || {
-        let mut batch: Vec<Detail> = Vec::new();
+        let mut batch = Vec::new();
         let mut bytes = 0;
-        // One detail may be longer than a batch, but not longer than a message.
         while let Some(next) =
-            details.next_if(|next| bytes == 0 || bytes + weight(next) < BATCH_BYTES)
+            items.next_if(|next| bytes == 0 || bytes + weight(next) < BATCH_BYTES)
         {
             bytes += weight(&next);
             batch.push(next);
         }
-        (!batch.is_empty()).then_some(Message::Details(batch))
+        (!batch.is_empty()).then_some(batch)
     })
 }
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use farwrite::fabric::threads::lock;
-use farwrite_files::{Detail, Entry, Kind, MAX_ENTRIES, MAX_NAMES_BYTES};
+use farwrite_files::{Detail, Entry, MAX_ENTRIES, MAX_NAMES_BYTES};
 
 /// The memory for messages in flight of all transfers that a receiver serves at once. Clones share it.
 ///
@@ -86,14 +86,8 @@ impl MemoryPool {
 
 /// The memory that these entries take in a list.
 pub(crate) fn list_bytes(entries: &[Entry]) -> u64 {
-    let bytes = |entry: &Entry| {
-        let target_bytes = match &entry.kind {
-            Kind::Symlink { target } => target.len(),
-            _ => 0,
-        };
-        ENTRY_BYTES + (entry.name.len() + target_bytes) as u64
-    };
-    entries.iter().map(bytes).sum()
+    let bytes = |entry: &Entry| (entry.name.len() + entry.kind.target_bytes()) as u64;
+    entries.iter().map(|it| ENTRY_BYTES + bytes(it)).sum()
 }
 
 /// The memory that these details take in a list.

@@ -39,12 +39,8 @@ impl ManifestBuilder {
         if index >= MAX_ENTRIES {
             return Err(ManifestError::TooMany);
         }
-        let target_bytes = match &entry.kind {
-            Kind::Symlink { target } => target.len(),
-            _ => 0,
-        };
-        let names_bytes = self.manifest.names.len();
-        let names_bytes = names_bytes.saturating_add(entry.name.len() + target_bytes);
+        let more_bytes = entry.name.len() + entry.kind.target_bytes();
+        let names_bytes = self.manifest.names.len().saturating_add(more_bytes);
         if u64::try_from(names_bytes).is_ok_and(|bytes| bytes > MAX_NAMES_BYTES) {
             return Err(ManifestError::NamesTooLong);
         }
