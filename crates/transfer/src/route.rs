@@ -192,7 +192,10 @@ impl RoutedEndpoint {
     /// Polls the endpoint and maintains the route. Returns when to call again.
     pub(crate) fn poll(&mut self) -> Result<Option<u64>, Error> {
         let next_ns = self.endpoint.poll_now()?;
-        Ok([next_ns, self.keep()?].into_iter().flatten().min())
+        let kept = self.keeper.poll(&mut self.endpoint);
+        let failed = |error| Error::caused(ErrorKind::Unreachable, "keeping the route", &error);
+        let keep_ns = kept.map_err(failed)?;
+        Ok([next_ns, keep_ns].into_iter().flatten().min())
     }
 
     /// The largest packets of this end.
@@ -241,12 +244,6 @@ impl RoutedEndpoint {
             }
         }
         Ok(())
-    }
-
-    /// Maintains the route and the queue pair on it. Returns when to call again.
-    fn keep(&mut self) -> Result<Option<u64>, Error> {
-        let kept = self.keeper.poll(&mut self.endpoint);
-        kept.map_err(|error| Error::caused(ErrorKind::Unreachable, "keeping the route", &error))
     }
 
     /// Packets from the peer: those of queue pairs, and those of the route.
