@@ -14,22 +14,13 @@ use crate::{Error, ErrorKind, Event, RouteShrunk, SchemeSetting, TransferHooks};
 
 /// How often the stream has changed to another queue pair, and what the next change needs.
 pub(super) struct CutoverState {
-    scheme: SchemeSetting,
+    pub(super) scheme: SchemeSetting,
     pub(super) rate_control: RateControl,
-    sealing: Sealing,
-    times: u32,
+    pub(super) sealing: Sealing,
+    pub(super) times: u32,
 }
 
 impl CutoverState {
-    pub(super) fn new(scheme: SchemeSetting, rate_control: RateControl, sealing: Sealing) -> Self {
-        Self {
-            scheme,
-            rate_control,
-            sealing,
-            times: 0,
-        }
-    }
-
     /// The shape to continue with, if that is possible.
     fn next_shape(&self, shape: Shape, carries: u32) -> Option<Shape> {
         if self.times >= MAX_CUTOVERS {

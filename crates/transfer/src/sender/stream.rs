@@ -134,11 +134,12 @@ impl Stream {
             stream_qp: StreamQp::new(negotiated.qp),
             shape,
             is_narrow: negotiated.is_narrow,
-            cutover: CutoverState::new(
-                negotiated.scheme,
-                negotiated.rate_control,
-                settings.sealing,
-            ),
+            cutover: CutoverState {
+                scheme: negotiated.scheme,
+                rate_control: negotiated.rate_control,
+                sealing: settings.sealing,
+                times: 0,
+            },
             picker: match negotiated.scheme {
                 SchemeSetting::Named(scheme) => SchemePicker::Named(scheme),
                 SchemeSetting::Auto => {
