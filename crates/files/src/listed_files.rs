@@ -10,7 +10,7 @@ use rustix::fs::FileType;
 use super::compare::hash_file;
 use super::directory::Directory;
 use super::open_directories::OpenDirectories;
-use super::root::Roots;
+use super::root::{Roots, open_file};
 use super::status::{Id, Status};
 use super::{Kind, Manifest, PathError};
 
@@ -107,9 +107,7 @@ impl ListedFiles {
             return Err(self.failed(index, io::ErrorKind::NotFound.into()));
         };
         if root.is(index) {
-            return root
-                .open_file()
-                .map_err(|source| self.failed(index, source));
+            return open_file(&root.path).map_err(|source| self.failed(index, source));
         }
         let manifest = Arc::clone(&self.manifest);
         let name = manifest.name(index);

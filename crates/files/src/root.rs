@@ -28,12 +28,6 @@ impl Root {
         self.is_entry && self.first == index
     }
 
-    /// Opens the path as a file for reading. This does not wait if the path is a pipe.
-    pub(super) fn open_file(&self) -> io::Result<File> {
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        Ok(openat(CWD, &self.path, flags, Mode::empty())?.into())
-    }
-
     /// Opens the path as a directory.
     pub(super) fn open_directories(&self) -> io::Result<OpenDirectories> {
         let directory = Directory::open(&self.path)?;
@@ -42,6 +36,12 @@ impl Root {
             self.is_entry.then_some(self.first),
         ))
     }
+}
+
+/// Opens a path that a user named as a file for reading. This does not wait if the path is a pipe.
+pub(super) fn open_file(path: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    Ok(openat(CWD, path, flags, Mode::empty())?.into())
 }
 
 /// All paths, in the order of their entries.

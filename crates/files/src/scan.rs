@@ -7,14 +7,14 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, FileType, Mode, OFlags, openat};
+use rustix::fs::FileType;
 
 use super::acl;
 use super::directory::Directory;
 use super::interrupted::is_temporary_file;
 use super::not_sent::NotSent;
 use super::open_directories::OpenDirectories;
-use super::root::Roots;
+use super::root::{Roots, open_file};
 use super::sparse::extents;
 use super::status::{Id, Status};
 use super::{
@@ -153,7 +153,7 @@ impl Scanner<'_> {
         self.found.roots.push(first, path, true);
         let failed = |source| ScanError::io(path, source);
         // Open the directory before reading its status, so that both refer to the same directory.
-        let (status, directory) = match Directory::open(path) {
+        let (mut status, directory) = match Directory::open(path) {
             Ok(directory) => (directory.status().map_err(failed)?, Some(directory)),
             Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
                 let status = Status::of_path(path).map_err(failed)?;
@@ -170,7 +170,6 @@ impl Scanner<'_> {
                 what: status.kind.into(),
             });
         }
-        let mut status = status;
         if !self.options.xattrs {
             status.mode = acl::mode_of(path, status.mode);
         }
@@ -180,10 +179,7 @@ impl Scanner<'_> {
         };
         match directory {
             Some(directory) => self.add_below(OpenDirectories::new(directory, added), added),
-            None => self.add_file_details(index, || {
-                let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-                Ok(openat(CWD, path, flags, Mode::empty())?.into())
-            }),
+            None => self.add_file_details(index, || open_file(path)),
         }
     }
 
