@@ -27,7 +27,7 @@ use super::sys::{start_writing, store};
 use super::{CommitGate, Extent};
 
 /// Bytes after which the disk starts to write them, so that little is left for the sync at the end.
-const START_BYTES: u64 = 8 << 20;
+pub(super) const START_BYTES: u64 = 8 << 20;
 /// How often the bytes of a file are synced that a later transfer can go on with. A power failure costs what
 /// came since then.
 const SYNC_PERIOD: Duration = Duration::from_secs(2);

@@ -16,7 +16,7 @@ use super::durable::sync_directory;
 use super::free_space::FreeSpaceWatch;
 use super::interrupted::remove_leftovers;
 use super::locked_file::LockedFile;
-use super::part_file::create_named;
+use super::part_file::{START_BYTES, create_named};
 use super::part_name::PartName;
 use super::quota::{NAME_BYTES, Stock};
 use super::sink::is_full;
@@ -25,8 +25,6 @@ use super::{CommitGate, PathError, Policy, SinkError, check_name};
 
 /// Permissions before the umask of the policy takes some away: a pipe has none.
 const MODE: u16 = 0o666;
-/// Bytes after which the disk starts to write them, so that little is left for the sync at the end.
-const START_BYTES: u64 = 8 << 20;
 
 /// Writes a file under a temporary name, and gives it its name when all bytes have come. An older file of this name stays
 /// until then. When this is dropped before, nothing is left.
