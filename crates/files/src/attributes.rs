@@ -71,6 +71,7 @@ impl fmt::Display for Warning {
             Thing::Link => ("symbolic link", "symbolic links"),
         };
         let things = if self.count == 1 { thing } else { things };
+        let (count, path, source) = (self.count, &self.path, &self.source);
         let attribute = match self.attribute {
             Attribute::Permissions => "permissions",
             Attribute::Time => "modification time",
@@ -79,26 +80,23 @@ impl fmt::Display for Warning {
             Attribute::Durability => {
                 return write!(
                     f,
-                    "cannot sync {} {}, the first is {:?}: {}; after a power failure, permissions and \
-                     times may be others",
-                    self.count, things, self.path, self.source
+                    "cannot sync {count} {things}, the first is {path:?}: {source}; after a power failure, \
+                     permissions and times may be others"
                 );
             }
             Attribute::Extra => {
                 return write!(
                     f,
-                    "nothing was removed from {} {}, the first is {:?}: {}",
-                    self.count, things, self.path, self.source
+                    "nothing was removed from {count} {things}, the first is {path:?}: {source}"
                 );
             }
         };
-        let (path, source) = (&self.path, &self.source);
-        match self.count {
+        match count {
             1 => write!(
                 f,
                 "cannot set the {attribute} of the {thing} {path:?}: {source}"
             ),
-            count => write!(
+            _ => write!(
                 f,
                 "cannot set the {attribute} of {count} {things}, the first is {path:?}: {source}"
             ),
