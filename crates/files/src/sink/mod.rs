@@ -401,14 +401,6 @@ mod tests {
     use super::super::{PeerKey, ScanOptions, Source};
     use super::*;
 
-    #[test]
-    fn sinks_of_a_process_divide_its_locked_files() {
-        let others: Vec<_> = (0..LOCKED_FILES / 2).map(|_| Counted::new()).collect();
-        // Sinks of other tests count too.
-        assert!(part_of_sink(LOCKED_FILES) <= 2);
-        drop(others);
-    }
-
     /// A sender that reports no hashes cannot make the receiver keep each long file open.
     #[test]
     fn few_files_that_wait_for_their_report_stay_open() {
