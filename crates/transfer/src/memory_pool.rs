@@ -17,8 +17,8 @@ use farwrite_files::{Detail, Entry, MAX_ENTRIES, MAX_NAMES_BYTES};
 /// the longest list of a receiver with one place.
 #[derive(Clone, Debug)]
 pub struct MemoryPool {
-    messages: Pool,
-    lists: Pool,
+    messages: Arc<Pool>,
+    lists: Arc<Pool>,
 }
 
 /// The most bytes of lists of files, as [`list_bytes`] counts them: the longest list that a sender can have.
@@ -30,11 +30,8 @@ const ENTRY_BYTES: u64 = 64;
 const DETAIL_BYTES: u64 = 192;
 const XATTR_BYTES: u64 = 128;
 
-#[derive(Clone, Debug)]
-struct Pool(Arc<Halves>);
-
 #[derive(Debug)]
-struct Halves {
+struct Pool {
     /// What each place has for itself.
     own_bytes: u64,
     /// What all transfers share.
@@ -52,7 +49,7 @@ struct PoolState {
 /// The part of one transfer, which returns all of it when it is dropped.
 #[derive(Debug)]
 pub struct MemoryShare {
-    pool: Pool,
+    pool: Arc<Pool>,
     held_bytes: u64,
 }
 
@@ -102,20 +99,20 @@ pub(crate) fn detail_bytes(details: &[Detail]) -> u64 {
 }
 
 impl Pool {
-    fn new(bytes: u64, places: usize) -> Self {
+    fn new(bytes: u64, places: usize) -> Arc<Self> {
         let places = u64::try_from(places).unwrap_or(u64::MAX).max(1);
         let own_bytes = bytes / 2 / places;
-        Self(Arc::new(Halves {
+        Arc::new(Self {
             own_bytes,
             common_bytes: bytes - own_bytes * places,
             state: Mutex::default(),
-        }))
+        })
     }
 
-    fn join(&self) -> MemoryShare {
-        lock(&self.0.state).transfers += 1;
+    fn join(self: &Arc<Self>) -> MemoryShare {
+        lock(&self.state).transfers += 1;
         MemoryShare {
-            pool: self.clone(),
+            pool: Arc::clone(self),
             held_bytes: 0,
         }
     }
@@ -127,10 +124,10 @@ impl MemoryShare {
     pub(crate) fn take(&mut self, bytes: u64) -> bool {
         let held_bytes = self.held_bytes.saturating_add(bytes);
         let more = self.of_common(held_bytes) - self.of_common(self.held_bytes);
-        let mut state = lock(&self.pool.0.state);
-        let share = self.pool.0.common_bytes / state.transfers.max(1);
+        let mut state = lock(&self.pool.state);
+        let share = self.pool.common_bytes / state.transfers.max(1);
         let is_over = self.held_bytes > 0 && self.of_common(held_bytes) > share;
-        if is_over || more > self.pool.0.common_bytes - state.used_bytes {
+        if is_over || more > self.pool.common_bytes - state.used_bytes {
             return false;
         }
         state.used_bytes += more;
@@ -141,33 +138,33 @@ impl MemoryShare {
 
     /// Whether this transfer could take this many bytes more if it were alone.
     pub(crate) fn fits_alone(&self, bytes: u64) -> bool {
-        self.of_common(self.held_bytes.saturating_add(bytes)) <= self.pool.0.common_bytes
+        self.of_common(self.held_bytes.saturating_add(bytes)) <= self.pool.common_bytes
     }
 
     /// Whether this transfer has more than its share, since others have come.
     pub(crate) fn exceeds(&self) -> bool {
-        let share = self.pool.0.common_bytes / lock(&self.pool.0.state).transfers.max(1);
+        let share = self.pool.common_bytes / lock(&self.pool.state).transfers.max(1);
         self.of_common(self.held_bytes) > share
     }
 
     /// Gives this many bytes back.
     pub(crate) fn give(&mut self, bytes: u64) {
         let held_bytes = self.held_bytes.saturating_sub(bytes);
-        lock(&self.pool.0.state).used_bytes -=
+        lock(&self.pool.state).used_bytes -=
             self.of_common(self.held_bytes) - self.of_common(held_bytes);
         self.held_bytes = held_bytes;
     }
 
     /// What a transfer that holds this many bytes has of the common half.
     fn of_common(&self, held_bytes: u64) -> u64 {
-        held_bytes.saturating_sub(self.pool.0.own_bytes)
+        held_bytes.saturating_sub(self.pool.own_bytes)
     }
 }
 
 impl Drop for MemoryShare {
     fn drop(&mut self) {
         self.give(self.held_bytes);
-        lock(&self.pool.0.state).transfers -= 1;
+        lock(&self.pool.state).transfers -= 1;
     }
 }
 
