@@ -15,7 +15,7 @@ use super::extra::{Extra, find, walk};
 use super::identities::Identities;
 use super::open_directories::OpenDirectories;
 use super::status::Id;
-use super::{Compare, Delete, Kind, Manifest, PathError, Present, SinkError, Warning};
+use super::{Compare, Delete, EntryRef, Kind, Manifest, PathError, Present, SinkError, Warning};
 
 /// Looks at the receiver's directory as a [`Sink`](super::Sink) would, but only reads.
 #[derive(Debug)]
@@ -62,8 +62,8 @@ impl Preview {
                 continue;
             }
             let looked = match entry.kind {
-                Kind::Directory => preview.look_into(index),
-                _ => preview.look_at(index),
+                Kind::Directory => preview.look_into(index, &entry),
+                _ => preview.look_at(index, &entry),
             };
             looked?;
         }
@@ -129,20 +129,19 @@ impl Preview {
     }
 
     /// Looks whether a directory of the manifest exists.
-    fn look_into(&mut self, index: u32) -> Result<(), SinkError> {
+    fn look_into(&mut self, index: u32, entry: &EntryRef<'_>) -> Result<(), SinkError> {
         let entered = self.directories.enter(&self.manifest, Some(index));
         let status = entered.map_err(io::Error::from).and_then(Directory::status);
         let status = match status {
             Ok(status) => status,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            Err(_) if self.is_no_directory(index) => {
+            Err(_) if self.is_no_directory(entry) => {
                 self.in_the_way.push(index);
                 return Ok(());
             }
             Err(source) => return Err(self.failed(index, source)),
         };
-        let parent = self.manifest.entry(index).and_then(|entry| entry.parent);
-        let around = self.directories.enter(&self.manifest, parent);
+        let around = self.directories.enter(&self.manifest, entry.parent);
         let added = around.map_err(io::Error::from).and_then(|around| {
             let identities = &mut self.identities;
             identities.add(status.id, index, Some(around))
@@ -158,20 +157,14 @@ impl Preview {
     }
 
     /// Whether something that is no directory has the name of an entry.
-    fn is_no_directory(&mut self, index: u32) -> bool {
-        let Some(entry) = self.manifest.entry(index) else {
-            return false;
-        };
+    fn is_no_directory(&mut self, entry: &EntryRef<'_>) -> bool {
         let around = self.directories.enter(&self.manifest, entry.parent);
         let there = around.ok().and_then(|it| it.look(entry.name).ok()?);
         there.is_some_and(|it| it.kind != FileType::Directory)
     }
 
     /// Looks what has the name of a file or link.
-    fn look_at(&mut self, index: u32) -> Result<(), SinkError> {
-        let Some(entry) = self.manifest.entry(index) else {
-            return Ok(());
-        };
+    fn look_at(&mut self, index: u32, entry: &EntryRef<'_>) -> Result<(), SinkError> {
         let around = self.directories.enter(&self.manifest, entry.parent);
         let looked = around
             .map_err(io::Error::from)
@@ -190,10 +183,10 @@ impl Preview {
             Kind::Symlink { target } => {
                 status.kind == FileType::Symlink
                     && around.read_link(entry.name).is_ok_and(|it| it == target)
-                    && comparer.has_time(&entry, &status, around)
+                    && comparer.has_time(entry, &status, around)
             }
             Kind::HardLink { first } => self.firsts.get(&first) == Some(&status.id),
-            _ => comparer.may_be_same(&entry, &status, around),
+            _ => comparer.may_be_same(entry, &status, around),
         };
         if comparer.compare == Compare::Time && is_there {
             let hash = None;
