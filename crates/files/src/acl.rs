@@ -1,7 +1,7 @@
 //! Access control lists: what a mode gives without its list (P8.3).
 
 use std::ffi::OsStr;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -40,28 +40,26 @@ pub(super) fn mode_without(mode: u16, list: &[u8]) -> u16 {
 
 /// The mode of something in a directory without its list.
 pub(super) fn mode_in(directory: &Directory, name: &[u8], mode: u16) -> u16 {
-    if mode & GROUP_BITS == 0 {
-        return mode;
-    }
-    // No system call takes a directory and a name here.
-    let fd = std::os::fd::AsFd::as_fd(directory).as_raw_fd();
-    let path = PathBuf::from(format!("/proc/self/fd/{fd}")).join(OsStr::from_bytes(name));
-    let mut list = vec![0; MAX_XATTR_BYTES];
-    reduced(mode, lgetxattr(&path, ACCESS, &mut list[..]), &list)
+    reduced(mode, |list| {
+        // No system call takes a directory and a name here.
+        let fd = directory.as_fd().as_raw_fd();
+        let path = PathBuf::from(format!("/proc/self/fd/{fd}")).join(OsStr::from_bytes(name));
+        lgetxattr(&path, ACCESS, list)
+    })
 }
 
 /// The mode of what a path leads to without its list.
 pub(super) fn mode_of(path: &Path, mode: u16) -> u16 {
+    reduced(mode, |list| getxattr(path, ACCESS, list))
+}
+
+fn reduced(mode: u16, read: impl FnOnce(&mut [u8]) -> Result<usize, Errno>) -> u16 {
     if mode & GROUP_BITS == 0 {
         return mode;
     }
     let mut list = vec![0; MAX_XATTR_BYTES];
-    reduced(mode, getxattr(path, ACCESS, &mut list[..]), &list)
-}
-
-fn reduced(mode: u16, read: Result<usize, Errno>, list: &[u8]) -> u16 {
     // Most files have no list, and some file systems have none at all.
-    read.map_or(mode, |bytes| mode_without(mode, &list[..bytes]))
+    read(&mut list).map_or(mode, |bytes| mode_without(mode, &list[..bytes]))
 }
 
 #[cfg(test)]
