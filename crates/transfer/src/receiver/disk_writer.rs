@@ -109,7 +109,6 @@ impl DiskWriter {
             let _ = self.commit(&mut progress);
         }
         let worked = worked.and_then(|()| self.finish());
-        let deleted_files = worked.as_ref().map_or(0, |results| results.deleted_files);
         // Some files may have got their final names just before a failure.
         while let Some(verdict) = self.sink.poll_verdict() {
             self.note(&verdict);
@@ -121,11 +120,11 @@ impl DiskWriter {
         }
         match worked {
             Ok(results) => {
+                let files = results.deleted_files;
                 let _ = self.events.send(Event::Disk(Ok(results)));
                 // Send this last: the sender answers by closing the channel, and that must not look
                 // like a failure here. The transfer is complete even if this message is lost.
-                if deleted_files > 0 {
-                    let files = deleted_files;
+                if files > 0 {
                     let _ = self.outbox.send(Message::Deleted { files });
                 }
                 let _ = self.outbox.send(Message::Done);
@@ -145,8 +144,6 @@ impl DiskWriter {
         self.note_warnings();
         self.tell_warnings();
         Ok(FileResults {
-            verified_files: summary.verified_files,
-            verified_bytes: summary.verified_bytes,
             deleted_files: summary.deleted_files,
             ..self.shared_results.take()
         })
