@@ -60,16 +60,14 @@ impl DirectoryTree {
             return Ok(());
         };
         let failed = |error| SinkError::Open(PathError::new(&self.root_path, error));
-        let free = Free::around(&self.directories.root).map_err(failed)?;
-        let Some(free) = free else {
+        let Some(free) = Free::around(&self.directories.root).map_err(failed)? else {
             return Ok(());
         };
         let room_bytes = free.bytes.saturating_sub(reserve_bytes);
         let reserve_inodes = free.reserve_inodes(reserve_bytes);
-        let room_inodes = free
-            .inodes
-            .map(|free| (free.saturating_sub(reserve_inodes), free >= reserve_inodes));
-        let (room_inodes, keeps_inodes) = room_inodes.unwrap_or((u64::MAX, true));
+        let free_inodes = free.inodes.unwrap_or(u64::MAX);
+        let room_inodes = free_inodes.saturating_sub(reserve_inodes);
+        let keeps_inodes = free_inodes >= reserve_inodes;
         let keeps = free.bytes >= reserve_bytes && keeps_inodes;
         let entries = u64::from(self.manifest.len());
         // The last block of each file counts as a whole.
@@ -95,7 +93,7 @@ impl DirectoryTree {
                 path,
                 needed: needed.entries,
                 reserve: reserve_inodes,
-                free: free.inodes.unwrap_or(0),
+                free: free_inodes,
             });
         }
         Ok(())
