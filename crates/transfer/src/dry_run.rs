@@ -218,8 +218,11 @@ impl Answer<'_> {
             return Err(Error::new(ErrorKind::Mismatch, REMOVES_NOTHING));
         }
         let compare = offer.compare;
-        let look = (directory, Arc::clone(&manifest), compare);
-        let preview = self.look(&mut setup, look)?;
+        let (directory, looked_for) = (directory.to_path_buf(), Arc::clone(&manifest));
+        let look = move || Preview::look(&directory, looked_for, compare);
+        // This can take long on a slow disk.
+        let preview = setup.run(self.heartbeat, look)?;
+        let preview = preview.map_err(|error| Error::of_sink(&error))?;
         let unchanged = (compare == Compare::Time)
             .then(|| preview.present().iter().map(|it| it.entry).collect());
         if !self.is_own {
@@ -244,18 +247,6 @@ impl Answer<'_> {
             removal,
             warnings,
         })
-    }
-
-    /// Looks what is there. This can take long on a slow disk.
-    fn look(
-        &self,
-        setup: &mut Setup<'_>,
-        (directory, manifest, compare): (&Path, Arc<Manifest>, Compare),
-    ) -> Result<Preview, Error> {
-        let directory = directory.to_path_buf();
-        let look = move || Preview::look(&directory, manifest, compare);
-        let preview = setup.run(self.heartbeat, look)?;
-        preview.map_err(|error| Error::of_sink(&error))
     }
 
     /// Finds what would be removed, and tells the sender or keeps it.
