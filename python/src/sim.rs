@@ -161,7 +161,13 @@ impl SimPlan {
         let theirs = theirs.map_err(|why| PyValueError::new_err(why.to_string()))?;
         let ran = self.ran(py, case)?;
         let outcome = ran.outcome.map_err(PyRuntimeError::new_err)?;
-        let flows = compare_flows(&ran.flows, self.plan.flow_ids(&case), &outcome, &theirs);
+        let flows = compare_flows(
+            case.number,
+            &ran.flows,
+            self.plan.flow_ids(&case),
+            &outcome,
+            &theirs,
+        );
         let rows = flows.into_iter().map(|flow| {
             (
                 [flow.flow, flow.line],
@@ -169,11 +175,13 @@ impl SimPlan {
                 flow.dst,
                 flow.bytes,
                 [
-                    flow.planned_ns,
-                    flow.their_start_ns,
-                    flow.ours_ns,
-                    flow.theirs_ns,
-                ],
+                    flow.planned_us,
+                    flow.their_start_us,
+                    flow.ours_us,
+                    flow.theirs_us,
+                ]
+                // Both simulators count whole nanoseconds.
+                .map(|time| time.map(|us| (us * 1e3).round())),
                 flow.found.name(),
             )
         });
