@@ -136,19 +136,21 @@ impl CarrierTx for NetTx {
 }
 
 impl CarrierRx for NetRx {
-    fn recv(&mut self, mut each: impl FnMut(&Arrival<'_>)) -> Result<bool, FabricError> {
+    fn recv(&mut self, mut each: impl FnMut(&mut Arrival<'_>)) -> Result<bool, FabricError> {
         let mut state = self.state.borrow_mut();
         let more = state.take(self.port, POLL_BATCH, &mut self.batch);
         drop(state);
-        for arrived in self.batch.drain(..) {
-            let frame = &arrived.frame;
+        for mut arrived in self.batch.drain(..) {
+            let frame = &mut arrived.frame;
+            let (ipv4_id, ecn) = (frame.ipv4_id, Ecn::of_tos(frame.ecn as u8));
             let flow = Flow::new(arrived.src, self.address);
-            if let (Ok(flow), Some(payload)) = (flow, udp_payload(frame)) {
-                each(&Arrival {
-                    payload: &payload,
+            let mut room = Vec::new();
+            if let (Ok(flow), Some(payload)) = (flow, udp_payload(frame, &mut room)) {
+                each(&mut Arrival {
+                    payload,
                     flow: &flow,
-                    ipv4_id: frame.ipv4_id,
-                    ecn: Ecn::of_tos(frame.ecn as u8),
+                    ipv4_id,
+                    ecn,
                     arrived_ns: Some(arrived.at_ns),
                 });
             }

@@ -1,10 +1,10 @@
 //! The ports of a host: buffers between its program and the network.
 
-use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use farwrite_net::header::{Header, Roce};
 use farwrite_net::{Ecn, Frame, NodeId, Payload};
@@ -154,14 +154,17 @@ fn udp_payload_bytes(frame: &Frame) -> u64 {
     u64::from(frame.ip_bytes() - IP_AND_UDP_BYTES)
 }
 
-/// The bytes after the UDP header. For a frame with parsed headers they are built here, with zeros
+/// The bytes after the UDP header. For a frame with parsed headers they are built in `room`, with zeros
 /// for a ghost payload. `None` for a frame that is not a datagram.
-pub(super) fn udp_payload(frame: &Frame) -> Option<Cow<'_, [u8]>> {
-    match (&frame.header, &frame.payload) {
-        // A frame from another host of this kind.
-        (Header::Other(header), Payload::Bytes(bytes)) if header.is_empty() => {
-            Some(Cow::Borrowed(bytes))
-        }
-        _ => Some(Cow::Owned(frame.to_datagram().ok()?.payload)),
+pub(super) fn udp_payload<'a>(frame: &'a mut Frame, room: &'a mut Vec<u8>) -> Option<&'a mut [u8]> {
+    // A frame from another host of this kind has no headers of its own.
+    let is_whole = matches!(&frame.header, Header::Other(header) if header.is_empty());
+    if !is_whole || !matches!(frame.payload, Payload::Bytes(_)) {
+        *room = frame.to_datagram().ok()?.payload;
+        return Some(room);
+    }
+    match &mut frame.payload {
+        Payload::Bytes(bytes) => Some(Arc::make_mut(bytes)),
+        _ => None,
     }
 }

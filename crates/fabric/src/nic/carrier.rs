@@ -89,14 +89,14 @@ pub trait CarrierRx {
     ///
     /// # Errors
     /// [`FabricError::Io`] if the port is permanently broken.
-    fn recv(&mut self, each: impl FnMut(&Arrival<'_>)) -> Result<bool, FabricError>;
+    fn recv(&mut self, each: impl FnMut(&mut Arrival<'_>)) -> Result<bool, FabricError>;
 }
 
 /// A UDP datagram that has arrived.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct Arrival<'a> {
-    /// The UDP payload.
-    pub payload: &'a [u8],
+    /// The UDP payload. Sealed bytes are opened in their place.
+    pub payload: &'a mut [u8],
     /// Its source address, and the local address that it arrived at.
     pub flow: &'a Flow,
     /// The IPv4 identification that it probably had: its index among the segments that the kernel

@@ -34,8 +34,6 @@ pub struct NicRx<R> {
     port: Arc<PortState>,
     worker: Worker,
     tables: Tables,
-    /// Buffer for the opened payload of a sealed packet, reused.
-    opened: Vec<u8>,
 }
 
 /// The tables in which packets are looked up.
@@ -83,7 +81,6 @@ impl<R> NicRx<R> {
             port,
             worker,
             tables: Tables::default(),
-            opened: Vec::new(),
         }
     }
 
@@ -101,7 +98,6 @@ impl<R: CarrierRx> RxWorker for NicRx<R> {
         self.tables.update(&self.port);
         let mut receiver = Receiver {
             tables: &mut self.tables,
-            opened: &mut self.opened,
             batch: &batch,
             counters: Counters::default(),
             out,
@@ -202,8 +198,8 @@ fn place(
     }
 }
 
-fn parse<'a>(arrival: &Arrival<'a>) -> Result<Packet<'a>, DropReason> {
-    let packet = Packet::parse(arrival.payload).map_err(form)?;
+fn parse(bytes: &[u8]) -> Result<Packet<'_>, DropReason> {
+    let packet = Packet::parse(bytes).map_err(form)?;
     if packet.bth().pkey != DEFAULT_PKEY {
         return Err(DropReason::Malformed);
     }
@@ -233,21 +229,21 @@ fn find<'a>(
     Ok((queue_pair, request, is_peer))
 }
 
-/// Verifies a sealed packet, and returns its payload, which is in `scratch`.
+/// Verifies a sealed write with `payload_bytes` of payload, and decrypts the payload in place.
 fn open<'a>(
     opener: &mut Opener,
-    bytes: &[u8],
-    packet: &Packet<'_>,
-    scratch: &'a mut Vec<u8>,
+    packet: &'a mut [u8],
+    payload_bytes: u32,
 ) -> Result<&'a [u8], DropReason> {
-    let header = bytes.first_chunk().ok_or(DropReason::Malformed)?;
-    opener.open(header, packet.payload(), scratch)
+    let parts = packet.split_first_chunk_mut();
+    let (header, rest) = parts.ok_or(DropReason::Malformed)?;
+    let payload = rest.get_mut(..payload_bytes as usize);
+    opener.open(header, payload.ok_or(DropReason::Malformed)?)
 }
 
 /// One batch of a worker.
 struct Receiver<'a> {
     tables: &'a mut Tables,
-    opened: &'a mut Vec<u8>,
     batch: &'a Batch<'a>,
     counters: Counters,
     out: &'a mut Vec<Completion>,
@@ -260,7 +256,7 @@ impl Receiver<'_> {
     /// peer, opcode, MTU, receive buffer, counter, tag, key, binding of the key, bounds. (An invalid opcode fails the
     /// check of the form, because the rest of the packet cannot be parsed.) Only a packet that
     /// passes all checks changes any state.
-    fn receive(&mut self, arrival: &Arrival<'_>) {
+    fn receive(&mut self, arrival: &mut Arrival<'_>) {
         match self.apply(arrival) {
             Ok(()) => {
                 let bytes = arrival.payload.len() as u64;
@@ -271,8 +267,8 @@ impl Receiver<'_> {
         }
     }
 
-    fn apply(&mut self, arrival: &Arrival<'_>) -> Result<(), DropReason> {
-        let packet = parse(arrival)?;
+    fn apply(&mut self, arrival: &mut Arrival<'_>) -> Result<(), DropReason> {
+        let packet = parse(arrival.payload)?;
         let bth = packet.bth();
         let Tables {
             queue_pairs,
@@ -317,7 +313,7 @@ impl Receiver<'_> {
             RxRequest::Write { reth, imm } => {
                 let payload = match opener {
                     None => packet.payload(),
-                    Some(opener) => open(opener, arrival.payload, &packet, self.opened)?,
+                    Some(opener) => open(opener, arrival.payload, bytes)?,
                 };
                 let placed = place(windows, serial, reth, payload, self.batch)?;
                 self.out.push(Completion::Write {
@@ -378,17 +374,12 @@ fn form(error: ParseError) -> DropReason {
 /// [`ROCE_PORT`] only. On any other port, accepting few identifications keeps the ICRC at its full
 /// strength.
 fn check_icrc(arrival: &Arrival<'_>) -> Result<(), DropReason> {
-    let Arrival {
-        payload,
-        flow,
-        ipv4_id,
-        ..
-    } = *arrival;
+    let flow = arrival.flow;
     let accept = if flow.dst().port() == ROCE_PORT {
         IdRange::ANY
     } else {
         IdRange::SOFTWARE
     };
-    let sealed_with = icrc::verify(flow, payload, ipv4_id, accept);
+    let sealed_with = icrc::verify(flow, arrival.payload, arrival.ipv4_id, accept);
     sealed_with.map(drop).map_err(|_| DropReason::BadIcrc)
 }

@@ -144,8 +144,8 @@ impl Opener {
         self.one_way.omits_icrc
     }
 
-    /// Verifies a packet, and returns its payload, which is in `scratch`. Until the tag was verified,
-    /// nothing changes except the scratch.
+    /// Verifies a packet, and decrypts its payload in place. Until the tag was verified, nothing changes
+    /// except the bytes of the packet.
     ///
     /// A packet that the window allows is at most 2^16 counters older than the newest verified one, so
     /// its epoch is not before that of the older key kept here. A packet of another epoch costs the
@@ -153,11 +153,11 @@ impl Opener {
     pub(super) fn open<'a>(
         &mut self,
         header: &[u8; WriteImm::HEADER_BYTES],
-        payload: &[u8],
-        scratch: &'a mut Vec<u8>,
+        payload: &'a mut [u8],
     ) -> Result<&'a [u8], DropReason> {
         let sealed = split(payload).ok_or(DropReason::BadTag)?;
-        let counter = sealed.counter;
+        let (counter, tag) = (sealed.counter, Tag::from(*sealed.tag));
+        let sealed_bytes = sealed.ciphertext.len();
         if !self.window.is_new(counter) {
             return Err(DropReason::Replayed);
         }
@@ -169,13 +169,11 @@ impl Opener {
             None => Some(self.one_way.key(self.qpn.0, epoch)),
         };
         let key = kept.or(derived.as_ref()).map(|key| &key.key);
-        scratch.clear();
-        scratch.extend_from_slice(sealed.ciphertext);
         let opened = key.map(|key| {
             let nonce = Nonce::assume_unique_for_key(nonce(counter));
             let associated = Aad::from(associated_data(header));
-            let tag = Tag::from(*sealed.tag);
-            key.open_in_place_separate_tag(nonce, associated, tag, scratch, 0..)
+            let text = &mut payload[..sealed_bytes];
+            key.open_in_place_separate_tag(nonce, associated, tag, text, 0..)
         });
         let Some(Ok(opened)) = opened else {
             return Err(DropReason::BadTag);
@@ -226,10 +224,9 @@ mod tests {
         for cipher in [Cipher::Aes256Gcm, Cipher::ChaCha20Poly1305] {
             let mut sealer = Sealer::new(one_way(cipher));
             let mut opener = Opener::new(one_way(cipher), QPN);
-            let mut scratch = Vec::new();
-            let mut open = |sealer: &mut Sealer, counter, scratch: &mut Vec<u8>| {
-                let bytes = sealed(sealer, counter);
-                let opened = opener.open(&write(28).header(), &bytes, scratch);
+            let mut open = |counter| {
+                let mut bytes = sealed(&mut sealer, counter);
+                let opened = opener.open(&write(28).header(), &mut bytes);
                 opened.map(<[u8]>::to_vec)
             };
             let text = Ok(b"text".to_vec());
@@ -246,7 +243,7 @@ mod tests {
                 (7 * EPOCH + 4, &text),
             ];
             for (counter, want) in steps {
-                assert_eq!(&open(&mut sealer, counter, &mut scratch), want, "{counter}");
+                assert_eq!(&open(counter), want, "{counter}");
             }
         }
     }
@@ -257,8 +254,7 @@ mod tests {
         let mut opener = Opener::new(one_way(Cipher::Aes256Gcm), QPN);
         let mut forged = sealed(&mut sealer, 9 * EPOCH);
         forged[0] ^= 1;
-        let mut scratch = Vec::new();
-        let answer = opener.open(&write(28).header(), &forged, &mut scratch);
+        let answer = opener.open(&write(28).header(), &mut forged);
         assert_eq!(answer, Err(DropReason::BadTag));
         assert_eq!(opener.window.highest(), None);
         assert!(opener.keys.iter().all(Option::is_none));

@@ -129,18 +129,19 @@ impl CarrierTx for SimTx {
 }
 
 impl CarrierRx for SimRx {
-    fn recv(&mut self, mut each: impl FnMut(&Arrival<'_>)) -> Result<bool, FabricError> {
+    fn recv(&mut self, mut each: impl FnMut(&mut Arrival<'_>)) -> Result<bool, FabricError> {
         let mut network = self.host.network.borrow_mut();
         let more = network.take(self.addr, POLL_BATCH, &mut self.batch);
         drop(network);
-        for SimArrival { at_ns, datagram } in self.batch.drain(..) {
+        for mut arrived in self.batch.drain(..) {
+            let datagram = &mut arrived.datagram;
             if let Ok(flow) = Flow::new(datagram.src, datagram.dst) {
-                each(&Arrival {
-                    payload: &datagram.payload,
+                each(&mut Arrival {
+                    payload: &mut datagram.payload,
                     flow: &flow,
                     ipv4_id: datagram.id,
                     ecn: Ecn::of_tos(datagram.tos),
-                    arrived_ns: Some(at_ns),
+                    arrived_ns: Some(arrived.at_ns),
                 });
             }
         }

@@ -39,7 +39,7 @@ impl OutgoingBatch<'_> {
 
 /// One received datagram, or a batch of datagrams of equal size (the last may be shorter) from one
 /// peer, joined by the kernel.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct ReceivedBatch<'a> {
     /// The peer.
     pub src: SocketAddr,
@@ -53,14 +53,20 @@ pub struct ReceivedBatch<'a> {
     /// UDP payload bytes of each datagram except the last; at least 1.
     pub segment_bytes: usize,
     /// The payloads of all datagrams, one after the other.
-    pub bytes: &'a [u8],
+    pub bytes: &'a mut [u8],
 }
 
-impl<'a> ReceivedBatch<'a> {
+impl ReceivedBatch<'_> {
     /// The payload of each datagram. There is at least one.
-    pub fn segments(&self) -> impl Iterator<Item = &'a [u8]> {
-        let empty = self.bytes.is_empty().then_some(self.bytes);
+    pub fn segments(&self) -> impl Iterator<Item = &[u8]> {
+        let empty = self.bytes.is_empty().then_some(&[][..]);
         self.bytes.chunks(self.segment_bytes).chain(empty)
+    }
+
+    /// The same, to change them.
+    pub(super) fn segments_mut(&mut self) -> impl Iterator<Item = &mut [u8]> {
+        let empty = self.bytes.is_empty().then(<&mut [u8]>::default);
+        self.bytes.chunks_mut(self.segment_bytes).chain(empty)
     }
 }
 

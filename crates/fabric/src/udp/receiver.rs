@@ -95,15 +95,19 @@ impl Buffers {
         let local = shared.local;
         let datagrams = items
             .iter()
-            .zip(slab.chunks_exact(RECV_STRIDE))
+            .zip(slab.chunks_exact_mut(RECV_STRIDE))
             .filter_map(move |(item, buffer)| received(item, buffer, local));
         Ok((datagrams, got == BATCH))
     }
 }
 
-fn received<'a>(item: &RecvItem, buffer: &'a [u8], local: SocketAddr) -> Option<ReceivedBatch<'a>> {
+fn received<'a>(
+    item: &RecvItem,
+    buffer: &'a mut [u8],
+    local: SocketAddr,
+) -> Option<ReceivedBatch<'a>> {
     let info = item.control.parse();
-    let bytes = buffer.get(..item.len).filter(|_| !item.truncated)?;
+    let bytes = buffer.get_mut(..item.len).filter(|_| !item.truncated)?;
     let ip = info.dst.unwrap_or(local.ip());
     Some(ReceivedBatch {
         src: item.name.decode()?,

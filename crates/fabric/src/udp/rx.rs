@@ -112,14 +112,14 @@ impl UdpRx {
 }
 
 impl CarrierRx for UdpRx {
-    fn recv(&mut self, mut each: impl FnMut(&Arrival<'_>)) -> Result<bool, FabricError> {
+    fn recv(&mut self, mut each: impl FnMut(&mut Arrival<'_>)) -> Result<bool, FabricError> {
         self.connected.refresh();
-        let mut hand_on = |batch: ReceivedBatch<'_>, read: &mut Option<Instants>| {
+        let mut hand_on = |mut batch: ReceivedBatch<'_>, read: &mut Option<Instants>| {
             // The clocks are read once for all datagrams of one system call, after the call.
             let read = read.get_or_insert_with(Instants::now);
             let arrived_ns = read.arrived_ns(batch.received_ns);
             hand_on(
-                &batch,
+                &mut batch,
                 arrived_ns,
                 self.port,
                 &self.owners_packets,
@@ -155,31 +155,32 @@ impl CarrierRx for UdpRx {
 }
 
 fn hand_on(
-    batch: &ReceivedBatch<'_>,
+    batch: &mut ReceivedBatch<'_>,
     arrived_ns: u64,
     port: u16,
     owners_packets: &OwnersPackets,
-    each: &mut impl FnMut(&Arrival<'_>),
+    each: &mut impl FnMut(&mut Arrival<'_>),
 ) {
     let Ok(flow) = Flow::new(batch.src, batch.dst) else {
         return;
     };
-    for (payload, ipv4_id) in batch.segments().zip(0..) {
+    let (src, dst, ecn) = (batch.src, batch.dst, batch.ecn);
+    for (payload, ipv4_id) in batch.segments_mut().zip(0..) {
         if let Some(kind) = OwnersPacket::of(payload) {
             let datagram = OwnersDatagram {
                 port,
-                src: batch.src,
-                dst: batch.dst,
+                src,
+                dst,
                 bytes: payload.to_vec(),
             };
             owners_packets.push(kind, datagram);
             continue;
         }
-        each(&Arrival {
+        each(&mut Arrival {
             payload,
             flow: &flow,
             ipv4_id,
-            ecn: batch.ecn,
+            ecn,
             arrived_ns: Some(arrived_ns),
         });
     }

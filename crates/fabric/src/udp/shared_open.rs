@@ -166,7 +166,7 @@ impl SharedReader {
         buffers: &mut Buffers,
         mut each: impl FnMut(ReceivedBatch<'_>),
     ) -> Result<bool, FabricError> {
-        for batch in self.inbox.take() {
+        for mut batch in self.inbox.take() {
             each(batch.as_received());
         }
         if self.is_stale()
@@ -203,7 +203,7 @@ impl SharedReader {
         *read_ns = now_ns;
         let (received, is_full) = buffers.recv(&open.socket)?;
         for batch in received {
-            // A peer of this fabric is no peer of another one.
+            // A peer of this fabric is no peer of another one. The others get the bytes before they are opened here.
             if !self.inbox.peers.knows(&batch) {
                 open.hand_out(&batch, &self.inbox);
                 if let Some(held) = &open.held {
@@ -231,7 +231,7 @@ impl Inbox {
     /// of its own.
     fn push(&self, batch: &ReceivedBatch<'_>) {
         if self.peers.shares() {
-            self.keep(batch, MOST_BYTES);
+            self.keep(batch, batch.bytes, MOST_BYTES);
         } else {
             self.push_owners(batch);
         }
@@ -245,24 +245,18 @@ impl Inbox {
         };
         for bytes in batch.segments() {
             if OwnersPacket::of(bytes).is_some_and(is_for_owner) {
-                let segment_bytes = bytes.len();
-                let one = ReceivedBatch {
-                    segment_bytes,
-                    bytes,
-                    ..*batch
-                };
-                self.keep(&one, MOST_STRANGERS_BYTES);
+                self.keep(batch, bytes, MOST_STRANGERS_BYTES);
             }
         }
     }
 
-    /// Adds a batch, unless `most` bytes wait already. So one datagram of any size has room.
-    fn keep(&self, batch: &ReceivedBatch<'_>, most: usize) {
+    /// Adds one datagram of a batch, or all, unless `most` bytes wait already. So one of any size has room.
+    fn keep(&self, batch: &ReceivedBatch<'_>, bytes: &[u8], most: usize) {
         let mut waiting = self.waiting();
         if waiting.bytes >= most {
             return;
         }
-        waiting.bytes += batch.bytes.len() + OVERHEAD_BYTES;
+        waiting.bytes += bytes.len() + OVERHEAD_BYTES;
         waiting.is_new = true;
         waiting.batches.push_back(Batch {
             src: batch.src,
@@ -270,7 +264,7 @@ impl Inbox {
             ecn: batch.ecn,
             received_ns: batch.received_ns,
             segment_bytes: batch.segment_bytes,
-            bytes: batch.bytes.into(),
+            bytes: bytes.into(),
         });
     }
 
@@ -303,14 +297,14 @@ impl Inbox {
 }
 
 impl Batch {
-    fn as_received(&self) -> ReceivedBatch<'_> {
+    fn as_received(&mut self) -> ReceivedBatch<'_> {
         ReceivedBatch {
             src: self.src,
             dst: self.dst,
             ecn: self.ecn,
             received_ns: self.received_ns,
             segment_bytes: self.segment_bytes,
-            bytes: &self.bytes,
+            bytes: &mut self.bytes,
         }
     }
 }
@@ -334,7 +328,7 @@ mod tests {
         let SharedReader { inbox, .. } = &open.reader(&peers, [&wake_event, &wake_event]);
         let mut bytes = [[7; 100], [HANDSHAKE_PACKET; 100], [ROUTE_PACKET; 100]].concat();
         bytes.push(ROUTE_PACKET);
-        let flood = |times| {
+        let mut flood = |times| {
             for _ in 0..times {
                 let batch = ReceivedBatch {
                     src: addr,
@@ -342,7 +336,7 @@ mod tests {
                     ecn: Ecn::NotEct,
                     received_ns: None,
                     segment_bytes: 100,
-                    bytes: &bytes,
+                    bytes: &mut bytes,
                 };
                 open.take_in(&batch, None);
             }

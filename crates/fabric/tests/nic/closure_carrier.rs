@@ -63,7 +63,7 @@ impl CarrierTx for ClosureCarrier {
 }
 
 impl CarrierRx for ClosureCarrier {
-    fn recv(&mut self, _each: impl FnMut(&Arrival<'_>)) -> Result<bool, FabricError> {
+    fn recv(&mut self, _each: impl FnMut(&mut Arrival<'_>)) -> Result<bool, FabricError> {
         Ok(false)
     }
 }
