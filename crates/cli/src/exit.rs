@@ -4,95 +4,72 @@ use std::error::Error;
 use std::fmt;
 use std::process::ExitCode;
 
+use clap::ValueEnum;
+use clap::builder::PossibleValue;
 use farwrite_connection::Error as ConnectionError;
 use farwrite_keys::{KeyError, KeyKind};
 use farwrite_stream::Error as StreamError;
 use farwrite_transfer::error::chain;
 use farwrite_transfer::{Error as TransferError, ErrorKind, Unfinished};
 
-/// The meaning of each exit code. Scripts rely on the numbers: their meaning never changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The meaning of each exit code, as `--help` shows it. Scripts rely on the numbers: their meaning never changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[repr(u8)]
 pub(crate) enum Exit {
-    /// Failed for a reason without its own code.
+    /// failed for a reason not listed here
     Other = 1,
-    /// The command line is invalid.
+    /// the command line makes no sense
     Usage = 2,
-    /// The two ends do not match: keys, versions or settings.
+    /// the two ends do not fit: keys, versions or settings
     Mismatch = 3,
-    /// Data did not verify.
+    /// data did not verify
     Corrupt = 4,
-    /// The network or the peer could not be reached, or the connection was lost.
+    /// the network or the peer could not be reached, or was lost
     Unreachable = 5,
-    /// A local file or directory could not be read or written.
+    /// a local file or directory could not be read or written
     Files = 6,
-    /// The receiver is busy with others.
+    /// the receiver is busy with others: try again later
     Busy = 7,
-    /// The receiver's disk is full.
+    /// the receiver's disk is full
     Full = 8,
-    /// The other end could not read or write a file or directory.
+    /// the other end could not read or write a file or directory
     PeerFiles = 9,
-    /// Ended by Ctrl-C, as in shells: 128 plus the number of the signal.
+    /// ended by Ctrl-C
+    // As in shells: 128 plus the number of the signal.
     Interrupted = 130,
 }
 
 impl Exit {
-    const ALL: [Self; 10] = [
-        Self::Other,
-        Self::Usage,
-        Self::Mismatch,
-        Self::Corrupt,
-        Self::Unreachable,
-        Self::Files,
-        Self::Busy,
-        Self::Full,
-        Self::PeerFiles,
-        Self::Interrupted,
-    ];
-
-    /// The name in JSON, and its description.
-    fn words(self) -> (&'static str, &'static str) {
-        match self {
-            Self::Other => ("other", "failed for a reason not listed here"),
-            Self::Usage => ("usage", "the command line makes no sense"),
-            Self::Mismatch => (
-                "mismatch",
-                "the two ends do not fit: keys, versions or settings",
-            ),
-            Self::Corrupt => ("corrupt", "data did not verify"),
-            Self::Unreachable => (
-                "unreachable",
-                "the network or the peer could not be reached, or was lost",
-            ),
-            Self::Files => (
-                "files",
-                "a local file or directory could not be read or written",
-            ),
-            Self::Busy => ("busy", "the receiver is busy with others: try again later"),
-            Self::Full => ("full", "the receiver's disk is full"),
-            Self::PeerFiles => (
-                "peer_files",
-                "the other end could not read or write a file or directory",
-            ),
-            Self::Interrupted => ("interrupted", "ended by Ctrl-C"),
-        }
-    }
-
     pub(crate) fn of_code(code: i32) -> Option<Self> {
-        Self::ALL.into_iter().find(|exit| *exit as i32 == code)
+        let mut all = Self::value_variants().iter().copied();
+        all.find(|exit| *exit as i32 == code)
     }
 
     /// The name in JSON.
     pub(crate) fn name(self) -> &'static str {
-        self.words().0
+        match self {
+            Self::Other => "other",
+            Self::Usage => "usage",
+            Self::Mismatch => "mismatch",
+            Self::Corrupt => "corrupt",
+            Self::Unreachable => "unreachable",
+            Self::Files => "files",
+            Self::Busy => "busy",
+            Self::Full => "full",
+            Self::PeerFiles => "peer_files",
+            Self::Interrupted => "interrupted",
+        }
     }
 }
 
 /// The exit codes, as `--help` shows them.
 pub(crate) fn exit_codes() -> String {
     let mut text = "Exit codes:\n  0    done".to_owned();
-    for exit in Exit::ALL {
-        text += &format!("\n  {:<3}  {}", exit as u8, exit.words().1);
+    for exit in Exit::value_variants() {
+        let value = exit.to_possible_value();
+        let help = value.as_ref().and_then(PossibleValue::get_help);
+        let help = help.map(ToString::to_string).unwrap_or_default();
+        text += &format!("\n  {:<3}  {help}", *exit as u8);
     }
     text
 }
