@@ -36,7 +36,6 @@ pub(crate) struct Peers {
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
     pub(crate) name: String,
-    key: PublicKey,
     limits: Limits,
 }
 
@@ -51,10 +50,8 @@ struct Limits {
     #[serde(deserialize_with = "read_key")]
     key: Spanned<PublicKey>,
     /// Where the files go; below `--dir` if it is relative.
-    #[serde(default)]
     dir: Option<Spanned<PathBuf>>,
     /// The destinations of `farwrite forward`.
-    #[serde(default)]
     allow_forward: Option<Vec<Destination>>,
     /// The most bytes in the directory.
     #[serde(default, deserialize_with = "read_size")]
@@ -75,7 +72,6 @@ struct Limits {
     umask: Option<u16>,
     #[serde(default, deserialize_with = "read_reserve")]
     reserve: Option<Reserve>,
-    #[serde(default)]
     allow_delete: Option<bool>,
     /// The most transfers at once, and the most connections to `farwrite forward --listen`.
     #[serde(default, deserialize_with = "read_count_from_1")]
@@ -180,7 +176,7 @@ impl Peers {
                 at_line(text, wrong.start, &why.to_string())
             })?;
             let name = name.into_inner();
-            peers.peers.push(Peer { name, key, limits });
+            peers.peers.push(Peer { name, limits });
         }
         Ok(peers)
     }
@@ -191,7 +187,8 @@ impl Peers {
     }
 
     pub(crate) fn of(&self, key: &PublicKey) -> Option<&Peer> {
-        self.peers.iter().find(|peer| peer.key == *key)
+        let mut peers = self.peers.iter();
+        peers.find(|peer| peer.limits.key.get_ref() == key)
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -281,9 +278,7 @@ impl Peer {
         policy.quota_bytes = limits.quota;
         policy.quota_entries = limits.max_entries.map(Into::into);
         policy.umask = limits.umask.unwrap_or(policy.umask);
-        if let Some(reserve) = limits.reserve {
-            policy.reserve_bytes = reserve.bytes();
-        }
+        policy.reserve_bytes = limits.reserve.unwrap_or(policy.reserve_bytes);
         policy.delete = limits.allow_delete.unwrap_or(policy.delete);
         settings
     }

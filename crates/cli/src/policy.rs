@@ -42,15 +42,8 @@ pub(crate) struct PolicyArgs {
     no_resume: bool,
 }
 
-/// Bytes to keep free; `None`: not checked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Reserve(Option<u64>);
-
-impl Reserve {
-    pub(crate) fn bytes(self) -> Option<u64> {
-        self.0
-    }
-}
+/// Bytes to keep free; `None`: not checked. By this name, clap reads a value, and not an option that may be missing.
+pub(crate) type Reserve = Option<u64>;
 
 impl PolicyArgs {
     pub(crate) fn policy(&self) -> Policy {
@@ -58,7 +51,7 @@ impl PolicyArgs {
             owners: self.owner,
             delete: self.allow_delete,
             umask: self.umask.unwrap_or_else(own_umask),
-            reserve_bytes: self.reserve.0,
+            reserve_bytes: self.reserve,
             quota_bytes: None,
             quota_entries: None,
             sync: !self.no_sync,
@@ -97,8 +90,8 @@ pub(crate) fn parse_umask(text: &str) -> Result<u16, String> {
 
 pub(crate) fn parse_reserve(text: &str) -> Result<Reserve, String> {
     match text {
-        "none" => Ok(Reserve(None)),
-        size => parse_count(size).map(|bytes| Reserve(Some(bytes))),
+        "none" => Ok(None),
+        size => parse_count(size).map(Some),
     }
 }
 
@@ -113,9 +106,9 @@ mod tests {
         for wrong in ["", "8", "-1", "+7", "1000", "u=rwx"] {
             assert!(parse_umask(wrong).is_err(), "{wrong}");
         }
-        assert_eq!(parse_reserve("none"), Ok(Reserve(None)));
-        assert_eq!(parse_reserve("0"), Ok(Reserve(Some(0))));
-        assert_eq!(parse_reserve("2GiB"), Ok(Reserve(Some(2 << 30))));
+        assert_eq!(parse_reserve("none"), Ok(None));
+        assert_eq!(parse_reserve("0"), Ok(Some(0)));
+        assert_eq!(parse_reserve("2GiB"), Ok(Some(2 << 30)));
         assert!(parse_reserve("some").is_err());
         assert!(own_umask() <= 0o777);
     }
