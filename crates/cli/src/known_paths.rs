@@ -69,36 +69,19 @@ struct Narrow {
     learned_at: u64,
 }
 
-/// An entry of the file.
-trait Entry {
-    fn learned_at(&self) -> u64;
-
-    /// Whether it was measured at most [`MAX_AGE`] before `now`. A time after `now` is that of a wrong
-    /// clock.
-    fn is_fresh(&self, now: u64) -> bool {
-        let age = now.checked_sub(self.learned_at());
-        age.is_some_and(|age| age <= MAX_AGE.as_secs())
-    }
-}
-
-impl Entry for Learned {
-    fn learned_at(&self) -> u64 {
-        self.learned_at
-    }
-}
-
-impl Entry for Narrow {
-    fn learned_at(&self) -> u64 {
-        self.learned_at
-    }
+/// Whether an entry was measured at most [`MAX_AGE`] before `now`. A time after `now` is that of a wrong clock.
+fn is_fresh(learned_at: u64, now: u64) -> bool {
+    let age = now.checked_sub(learned_at);
+    age.is_some_and(|age| age <= MAX_AGE.as_secs())
 }
 
 /// Adds an entry. Removes those that are too old, and the oldest if there are too many.
-fn add<T: Entry>(entries: &mut BTreeMap<String, T>, name: String, new: T, now: u64) {
-    entries.retain(|_, entry| entry.is_fresh(now));
+fn add<T>(entries: &mut BTreeMap<String, T>, name: String, new: T, learned_at: impl Fn(&T) -> u64) {
+    let now = learned_at(&new);
+    entries.retain(|_, entry| is_fresh(learned_at(entry), now));
     entries.insert(name, new);
     while entries.len() > MAX_PATHS {
-        let oldest = entries.iter().min_by_key(|(_, entry)| entry.learned_at());
+        let oldest = entries.iter().min_by_key(|(_, entry)| learned_at(entry));
         let Some(oldest) = oldest.map(|(name, _)| name.clone()) else {
             break;
         };
@@ -123,8 +106,10 @@ impl KnownPaths {
     /// What is stored of the path from one address to another.
     pub(crate) fn find(&self, from: IpAddr, to: IpAddr) -> KnownPath {
         let (known, name, now) = (self.read(), name(from, to), now());
-        let learned = known.path.get(&name).filter(|entry| entry.is_fresh(now));
-        let narrow = known.narrow.get(&name).filter(|entry| entry.is_fresh(now));
+        let learned = known.path.get(&name);
+        let learned = learned.filter(|entry| is_fresh(entry.learned_at, now));
+        let narrow = known.narrow.get(&name);
+        let narrow = narrow.filter(|entry| is_fresh(entry.learned_at, now));
         KnownPath {
             start: learned.map(|learned| Start {
                 rate_bps: learned.rate_bps,
@@ -159,11 +144,11 @@ impl KnownPaths {
                 rtt_ns,
                 learned_at,
             };
-            add(&mut known.path, name.clone(), learned, learned_at);
+            add(&mut known.path, name.clone(), learned, |it| it.learned_at);
         }
         if let Some(mtu) = path.mtu.and_then(|mtu| u16::try_from(mtu).ok()) {
             let narrow = Narrow { mtu, learned_at };
-            add(&mut known.narrow, name, narrow, learned_at);
+            add(&mut known.narrow, name, narrow, |it| it.learned_at);
         }
         self.write(&known)
     }
@@ -221,10 +206,8 @@ mod tests {
     };
 
     fn of_size(mtu: u32) -> KnownPath {
-        KnownPath {
-            start: None,
-            mtu: Some(mtu),
-        }
+        let mtu = Some(mtu);
+        KnownPath { mtu, ..NOTHING }
     }
 
     fn ip(last: u8) -> IpAddr {
