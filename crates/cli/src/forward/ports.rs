@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::TcpListener;
 use std::str::FromStr;
 
 use farwrite_keys::HostPort;
@@ -12,18 +12,11 @@ use crate::addresses::{at_any, parse_destination};
 /// A port of this machine, and where connections to it go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Forward {
-    bind: Bind,
+    /// The address or the name of this machine at which programs connect; `*`: all addresses.
+    bind: String,
     /// 0: any free port.
     port: u16,
     pub(super) destination: HostPort,
-}
-
-/// The addresses of this machine at which programs connect.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Bind {
-    Loopback,
-    All,
-    Named(String),
 }
 
 impl FromStr for Forward {
@@ -42,9 +35,9 @@ impl FromStr for Forward {
         let number = port.parse();
         Ok(Self {
             bind: match bind {
-                "localhost" => Bind::Loopback,
-                "" | "*" => Bind::All,
-                name => Bind::Named(name.trim_matches(['[', ']']).into()),
+                "localhost" => "127.0.0.1".into(),
+                "" => "*".into(),
+                name => name.trim_matches(['[', ']']).into(),
             },
             port: number.map_err(|_| format!("{port:?} is no port of this machine"))?,
             destination: parse_destination(&format!("{host}:{to}"))?,
@@ -58,10 +51,9 @@ impl Forward {
     /// # Errors
     /// The address is not one of this machine, or the port is taken.
     pub(super) fn listen(&self) -> io::Result<TcpListener> {
-        match &self.bind {
-            Bind::Loopback => TcpListener::bind((Ipv4Addr::LOCALHOST, self.port)),
-            Bind::All => at_any(self.port, TcpListener::bind),
-            Bind::Named(name) => TcpListener::bind((name.as_str(), self.port)),
+        match &*self.bind {
+            "*" => at_any(self.port, TcpListener::bind),
+            name => TcpListener::bind((name, self.port)),
         }
     }
 }
@@ -69,12 +61,7 @@ impl Forward {
 /// Where it listens.
 impl fmt::Display for Forward {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let bind = match &self.bind {
-            Bind::Loopback => "127.0.0.1",
-            Bind::All => "*",
-            Bind::Named(name) => name,
-        };
-        write!(f, "{bind}, port {}", self.port)
+        write!(f, "{}, port {}", self.bind, self.port)
     }
 }
 
@@ -98,23 +85,23 @@ mod tests {
 
     #[test]
     fn a_forward_is_written_as_for_ssh() {
-        let named = |name: &str| Bind::Named(name.into());
         for (text, bind, port, destination) in [
-            ("8080:localhost:80", Bind::Loopback, 8080, "localhost:80"),
+            ("8080:localhost:80", "127.0.0.1", 8080, "localhost:80"),
             (
                 "localhost:0:DB.internal:5432",
-                Bind::Loopback,
+                "127.0.0.1",
                 0,
                 "db.internal:5432",
             ),
-            (":1:[2001:db8::7]:22", Bind::All, 1, "[2001:db8::7]:22"),
-            ("*:1:192.0.2.7:22", Bind::All, 1, "192.0.2.7:22"),
-            ("[::1]:1:h:2", named("::1"), 1, "h:2"),
-            ("192.0.2.1:1:h:2", named("192.0.2.1"), 1, "h:2"),
+            (":1:[2001:db8::7]:22", "*", 1, "[2001:db8::7]:22"),
+            ("*:1:192.0.2.7:22", "*", 1, "192.0.2.7:22"),
+            ("[::1]:1:h:2", "::1", 1, "h:2"),
+            ("192.0.2.1:1:h:2", "192.0.2.1", 1, "h:2"),
         ] {
             let forward: Forward = text.parse().expect(text);
             let found = (forward.bind, forward.port, forward.destination.to_string());
-            assert_eq!(found, (bind, port, destination.to_owned()), "{text}");
+            let want = (bind.to_owned(), port, destination.to_owned());
+            assert_eq!(found, want, "{text}");
         }
         let long = format!("1:{}:2", "h".repeat(255));
         for wrong in [
