@@ -1,8 +1,7 @@
 //! A file with the maximum rate of a transfer, which is read again when a hang-up comes (SIGHUP).
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
@@ -20,51 +19,37 @@ const MOST_BYTES: u64 = 4096;
 /// How often the thread checks whether a signal has come.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// A file with one rate, such as `10Mbit`.
-pub(crate) struct RateFile {
-    file: PathBuf,
-    hung_up: Arc<AtomicBool>,
-}
-
-impl RateFile {
-    /// From now on, a hang-up does not end the program.
-    pub(crate) fn new(file: PathBuf) -> Result<Self, Failure> {
-        let hung_up = interrupt::catch_hang_ups()?;
-        Ok(Self { file, hung_up })
-    }
-
-    /// The rate in bits per second.
-    pub(crate) fn read(&self) -> Result<u64, Failure> {
-        read(&self.file)
-    }
-
-    /// Reads the file again after each hang-up, on a thread of its own, until the program ends. A file
-    /// without a rate changes nothing, and warns.
-    pub(crate) fn follow(self, max_rate: MaxRate, console: Console) -> Result<(), Failure> {
-        let watch = move || {
-            loop {
-                thread::sleep(LOOK);
-                if !self.hung_up.swap(false, Ordering::Relaxed) {
-                    continue;
+/// Reads the maximum rate, and reads the file again after each hang-up, on a thread of its own, until the program ends.
+/// From now on, a hang-up does not end the program. A file without a rate then changes nothing, and warns.
+pub(crate) fn follow(file: &Path, console: &Console) -> Result<MaxRate, Failure> {
+    let hung_up = interrupt::catch_hang_ups()?;
+    let max_rate = MaxRate::new(read(file)?);
+    let (followed, file, console) = (max_rate.clone(), file.to_owned(), console.clone());
+    let watch = move || {
+        loop {
+            thread::sleep(LOOK);
+            if !hung_up.swap(false, Ordering::Relaxed) {
+                continue;
+            }
+            match read(&file) {
+                Ok(bps) => {
+                    followed.set(bps);
+                    let note = format!("the maximum rate is {}", Rate(real(bps)));
+                    console.observe(Event::Note(note));
                 }
-                match read(&self.file) {
-                    Ok(bps) => {
-                        max_rate.set(bps);
-                        let note = format!("the maximum rate is {}", Rate(real(bps)));
-                        console.observe(Event::Note(note));
-                    }
-                    Err(what) => {
-                        let old = Rate(real(max_rate.bps()));
-                        console.warn(format_args!("{what}; the maximum rate stays {old}"));
-                    }
+                Err(what) => {
+                    let old = Rate(real(followed.bps()));
+                    console.warn(format_args!("{what}; the maximum rate stays {old}"));
                 }
             }
-        };
-        let thread = thread::Builder::new().name("rate file".into()).spawn(watch);
-        thread.map(drop).or_exit(Exit::Other, "starting a thread")
-    }
+        }
+    };
+    let thread = thread::Builder::new().name("rate file".into()).spawn(watch);
+    thread.or_exit(Exit::Other, "starting a thread")?;
+    Ok(max_rate)
 }
 
+/// The rate in bits per second.
 fn read(file: &Path) -> Result<u64, Failure> {
     let named = format!("--rate-file {}", file.display());
     let text = read_text(file, MOST_BYTES).or_exit(Exit::Files, &named)?;

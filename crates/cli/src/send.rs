@@ -26,11 +26,10 @@ use crate::key::ConnectKeyArgs;
 use crate::known_paths::{KnownPath, KnownPaths};
 use crate::link_file::{self, Description};
 use crate::pipe::{self, PipeSender};
-use crate::rate_file::RateFile;
 use crate::trace::TraceArgs;
 use crate::transfer_metrics::{MetricsArgs, Watch};
 use crate::tree_args::TreeArgs;
-use crate::{dry_run, interrupt, outcome};
+use crate::{dry_run, interrupt, outcome, rate_file};
 
 /// How long to wait before the next attempt while this machine has no network.
 const NO_NETWORK: Duration = Duration::from_millis(500);
@@ -230,10 +229,10 @@ impl SendArgs {
         }
     }
 
-    /// The maximum rate, and what changes it while the transfer runs.
-    fn max_rate(&self, console: &Console) -> Result<(Option<u64>, Option<MaxRate>), Failure> {
+    /// The maximum rate of a file, which can change while the transfer runs.
+    fn max_rate(&self, console: &Console) -> Result<Option<MaxRate>, Failure> {
         let Some(file) = &self.rate_file else {
-            return Ok((self.rate, None));
+            return Ok(None);
         };
         let name = self.rate_control;
         if !matches!(name, RateControlName::Adaptive | RateControlName::Fixed) {
@@ -243,33 +242,7 @@ impl SendArgs {
             );
             return Err(Failure::new(Exit::Usage, what));
         }
-        let file = RateFile::new(file.clone())?;
-        let bps = file.read()?;
-        let max_rate = MaxRate::new(bps);
-        file.follow(max_rate.clone(), console.clone())?;
-        Ok((Some(bps), Some(max_rate)))
-    }
-
-    /// The settings from the options. Missing values come from the description of the path, and then from what earlier
-    /// transfers have learned.
-    fn settings(
-        &self,
-        (path, loss_packet): (&Description, Option<f64>),
-        (rate, delete): (Option<u64>, Option<Delete>),
-        known: KnownPath,
-    ) -> Result<SendSettings, Failure> {
-        Ok(SendSettings {
-            scheme: self.scheme,
-            rate_control: self.rate_control(rate, path.start().or(known.start))?,
-            expected_loss: loss_packet,
-            mtu: self.mtu,
-            largest_mtu: path.mtu.or(known.mtu),
-            sealing: self.device.sealing(),
-            memory_bytes: self.memory,
-            compare: self.tree.compare(),
-            delete,
-            timeout: self.timeout,
-        })
+        rate_file::follow(file, console).map(Some)
     }
 }
 
@@ -460,7 +433,6 @@ pub(crate) struct Sending<'a> {
     args: &'a SendArgs,
     console: &'a Console,
     watch: Watch,
-    rate: Option<u64>,
     max_rate: Option<MaxRate>,
     described: Description,
     loss_packet: Option<f64>,
@@ -470,20 +442,44 @@ impl<'a> Sending<'a> {
     /// Checks the arguments before anything is sent.
     pub(crate) fn prepare(args: &'a SendArgs, console: &'a Console) -> Result<Self, Failure> {
         let watch = args.metrics.start("send")?;
-        let (rate, max_rate) = args.max_rate(console)?;
-        args.rate_control(rate, None)?;
+        let max_rate = args.max_rate(console)?;
         args.device.check()?;
         args.tree.options()?;
         let described = args.link.as_deref().map(|file| read_link(file, console));
         let (described, loss_packet) = described.transpose()?.unwrap_or_default();
-        Ok(Self {
+        let sending = Self {
             args,
             console,
             watch,
-            rate,
             max_rate,
             described,
             loss_packet,
+        };
+        args.rate_control(sending.rate(), None)?;
+        Ok(sending)
+    }
+
+    /// The maximum rate now, in bits per second.
+    fn rate(&self) -> Option<u64> {
+        let of_file = self.max_rate.as_ref().map(MaxRate::bps);
+        of_file.or(self.args.rate)
+    }
+
+    /// The settings from the options. Missing values come from the description of the path, and then from what earlier
+    /// transfers have learned.
+    fn settings(&self, delete: Option<Delete>, known: KnownPath) -> Result<SendSettings, Failure> {
+        let (args, path) = (self.args, &self.described);
+        Ok(SendSettings {
+            scheme: args.scheme,
+            rate_control: args.rate_control(self.rate(), path.start().or(known.start))?,
+            expected_loss: self.loss_packet,
+            mtu: args.mtu,
+            largest_mtu: path.mtu.or(known.mtu),
+            sealing: args.device.sealing(),
+            memory_bytes: args.memory,
+            compare: args.tree.compare(),
+            delete,
+            timeout: args.timeout,
         })
     }
 
@@ -514,8 +510,7 @@ impl<'a> Sending<'a> {
         let uses_known = through == Through::Network && !args.no_path_cache;
         let paths = KnownPaths::of_user().filter(|_| uses_known);
         let known = paths.as_ref().map(|paths| paths.find(from, to));
-        let described = (&self.described, self.loss_packet);
-        let settings = args.settings(described, (self.rate, delete), known.unwrap_or_default())?;
+        let settings = self.settings(delete, known.unwrap_or_default())?;
         let hooks = TransferHooks {
             redirect: &transfer::unchanged,
             cancel,
