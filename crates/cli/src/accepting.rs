@@ -1,6 +1,7 @@
 //! Whom an end that listens accepts: those who hold a key, the peers of a file, or one who knows a code.
 
 use std::fs;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -147,15 +148,16 @@ impl Accepting {
         self.psk.as_ref().map(PeerKey::of_psk)
     }
 
-    /// Shows what to do at the other machine. `command` makes a command of the address of this end and the options
-    /// of its key.
+    /// Shows what to do at the other machine, for a listener that is bound at `local`. `command` makes a command of the
+    /// address of this end and the options of its key.
     pub(crate) fn invite(
         &self,
-        targets: &Targets,
+        local: SocketAddr,
         command: impl Fn(&str) -> String,
         console: &Console,
     ) {
-        let command = command(&format!("{}{}", targets.first, self.options));
+        let targets = Targets::of(local);
+        let command = command(&format!("{}{}", targets.first(), self.options));
         console.say(format_args!("on the other machine:\n\n  {command}\n"));
         targets.show_others(console);
         if let Some(secret) = &self.secret {

@@ -62,10 +62,8 @@ pub(crate) fn at_any<T, E>(port: u16, bind: impl Fn(SocketAddr) -> Result<T, E>)
 /// The addresses at which other machines reach a port of this machine, as `HOST:PORT`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Targets {
-    /// The address that other machines most likely reach.
-    pub(crate) first: String,
-    /// The other ones.
-    others: Vec<String>,
+    /// At least one. The first is the one that other machines most likely reach.
+    all: Vec<String>,
     /// Whether only this machine can use them.
     is_local: bool,
 }
@@ -75,8 +73,7 @@ impl Targets {
     pub(crate) fn of(local: SocketAddr) -> Self {
         if !local.ip().is_unspecified() {
             return Self {
-                first: target(local),
-                others: Vec::new(),
+                all: vec![target(local)],
                 // The user chose it, even if it is loopback.
                 is_local: false,
             };
@@ -117,27 +114,28 @@ impl Targets {
         if usable.iter().any(|addr| !is_link_local(addr.ip())) {
             usable.retain(|addr| !is_link_local(addr.ip()));
         }
-        let mut targets = usable.into_iter().map(|mut addr| {
+        let is_local = usable.is_empty();
+        if is_local {
+            usable.push((Ipv4Addr::LOCALHOST, 0).into());
+        }
+        let targets = usable.into_iter().map(|mut addr| {
             addr.set_port(local.port());
             target(addr)
         });
-        match targets.next() {
-            Some(first) => Self {
-                first,
-                others: targets.collect(),
-                is_local: false,
-            },
-            None => Self {
-                first: SocketAddr::from((Ipv4Addr::LOCALHOST, local.port())).to_string(),
-                others: Vec::new(),
-                is_local: true,
-            },
+        Self {
+            all: targets.collect(),
+            is_local,
         }
+    }
+
+    /// The address that other machines most likely reach.
+    pub(crate) fn first(&self) -> &str {
+        &self.all[0]
     }
 
     /// The addresses without the port, except those that need the name of an interface.
     pub(crate) fn addresses(&self) -> Vec<IpAddr> {
-        let texts = std::iter::once(&self.first).chain(&self.others);
+        let texts = self.all.iter();
         let parsed = texts.filter_map(|text| text.parse::<SocketAddr>().ok());
         parsed.map(|addr| addr.ip()).collect()
     }
@@ -147,14 +145,12 @@ impl Targets {
         if self.is_local {
             console.warn(format_args!(
                 "only this machine reaches {}: connect it to a network, or listen on another address",
-                self.first
+                self.first()
             ));
         }
-        if !self.others.is_empty() {
-            console.say(format_args!(
-                "other addresses of this machine: {}",
-                self.others.join(", ")
-            ));
+        if self.all.len() > 1 {
+            let others = self.all[1..].join(", ");
+            console.say(format_args!("other addresses of this machine: {others}"));
         }
     }
 }
@@ -211,10 +207,7 @@ mod tests {
             .collect();
         let found: Vec<_> = found.iter().map(addr).collect();
         let targets = Targets::choose(addr(&local), &outward, &found);
-        let all = std::iter::once(targets.first)
-            .chain(targets.others)
-            .collect();
-        (all, targets.is_local)
+        (targets.all, targets.is_local)
     }
 
     #[test]

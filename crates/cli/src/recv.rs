@@ -27,7 +27,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
 
 use crate::accepting::{AcceptOptions, Accepting};
-use crate::addresses::{Targets, at_any};
+use crate::addresses::at_any;
 use crate::audit::Audit;
 use crate::console::Console;
 use crate::device::DeviceArgs;
@@ -186,7 +186,7 @@ pub(crate) fn run(args: &RecvArgs, console: &Console) -> Result<ExitCode, Failur
     let (at, into) = (shown(&local), args.dir.display());
     console.say(format_args!("listening on {at} (UDP), writing into {into}"));
     let command = |end: &str| format!("farwrite send --to {end} PATH...");
-    accepting.invite(&Targets::of(local), command, console);
+    accepting.invite(local, command, console);
     let until = match args.once || args.code {
         true => Until::First,
         false => Until::Interrupted,

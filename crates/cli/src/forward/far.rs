@@ -19,7 +19,7 @@ use super::carry::{AtOnce, carry, prepare};
 use super::opening::{CONNECTED, read_request, refusal};
 use super::{ForwardArgs, LAST_WORDS, LOOK, NAME, OPENING, stream_options};
 use crate::accepting::Accepting;
-use crate::addresses::{Targets, address_of};
+use crate::addresses::address_of;
 use crate::audit::Audit;
 use crate::console::Console;
 use crate::cp::greet;
@@ -62,7 +62,7 @@ pub(super) fn listen(
     let allowed: Vec<_> = args.allow_forward.iter().map(HostPort::to_string).collect();
     let first = allowed.first().map_or("HOST:PORT", String::as_str);
     let command = |end: &str| format!("farwrite forward -L PORT:{first} --to {end}");
-    accepting.invite(&Targets::of(local), command, console);
+    accepting.invite(local, command, console);
     let service = Service {
         allowed: Some(args.allow_forward.clone()),
         peers: accepting.peers().clone(),

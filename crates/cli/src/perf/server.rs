@@ -14,7 +14,6 @@ use super::data::{Apart, Carrier, Data};
 use super::tasks::{Inbox, Receiver, Shared};
 use super::{PATIENCE, connection_options, hear, hear_while, tell};
 use crate::accepting::Accepting;
-use crate::addresses::Targets;
 use crate::audit::Audit;
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
@@ -39,7 +38,7 @@ pub(super) fn run(args: &PerfArgs, console: &Console) -> Result<ExitCode, Failur
         local.port()
     ));
     let command = |end: &str| format!("farwrite perf {} {end}", name(args.test));
-    accepting.invite(&Targets::of(local), command, console);
+    accepting.invite(local, command, console);
     let audit = Arc::new(Audit::start(None, console.clone())?);
     let mut refused = Refused::new(Arc::<Audit>::clone(&audit));
     let connection = loop {

@@ -21,7 +21,7 @@ use rustix::fs::{FileType, fstat, fsync};
 use super::verdict::{GivenUp, Kind, Verdict};
 use super::{HEAD_BYTES, LAST_WORDS, LOOK, PIECE_BYTES, Passed, waiting};
 use crate::accepting::Accepting;
-use crate::addresses::{Targets, address_of, at_any};
+use crate::addresses::{address_of, at_any};
 use crate::audit::Audit;
 use crate::console::{Console, Passing};
 use crate::exit::{Exit, Failure, OrExit};
@@ -50,7 +50,7 @@ pub(crate) fn receive(
     console.say(format_args!("listening on {} (UDP)", shown(&local)));
     let command = |end: &str| format!("farwrite send --to {end} -");
     let accepting = pipe.accepting;
-    accepting.invite(&Targets::of(local), command, console);
+    accepting.invite(local, command, console);
     let (connection, stream) =
         waiting::accept((accepting, &listener), &pipe.audit, cancel, console)?;
     // The pipe has one sender.

@@ -14,7 +14,6 @@ use farwrite_transfer::{Cancel, Error as TransferError, Places};
 
 use super::{ProbeArgs, failure};
 use crate::accepting::{AcceptOptions, Accepting};
-use crate::addresses::Targets;
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::recv::reserve;
@@ -38,7 +37,7 @@ pub(super) fn run(args: &ProbeArgs, console: &Console) -> Result<(), Failure> {
     let local = port.local_addr();
     console.say(format_args!("listening on {} (UDP)", shown(&local)));
     let command = |end: &str| format!("farwrite probe {end}");
-    accepting.invite(&Targets::of(local), command, console);
+    accepting.invite(local, command, console);
     let answering = Answering {
         port: &port,
         places: &Places::new(1),
