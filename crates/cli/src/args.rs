@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::boxes::{LowarArgs, NetRtArgs};
 use crate::codes::CodesArgs;
 use crate::console::json_object;
-use crate::cp::{CpArgs, FarArgs};
+use crate::cp::CpArgs;
 use crate::demo::DemoArgs;
 use crate::exit::{Exit, Failure, exit_codes};
 use crate::forward::ForwardArgs;
@@ -81,9 +81,10 @@ pub(crate) enum Command {
     Cp(CpArgs),
     /// Move a message over an emulated long link, once with each scheme.
     Demo(DemoArgs),
-    /// The other end of `farwrite cp`, which starts this command through ssh.
+    /// The other end of `farwrite cp`, which starts this command through ssh, with `recv PORT OPTIONS...` or
+    /// `send OPTIONS... -- PATH...`, for example.
     #[command(skip)]
-    Far(FarArgs),
+    Far(Vec<OsString>),
     /// Forward a TCP port to another machine, as `ssh -L` does.
     Forward(Box<ForwardArgs>),
     /// Make a pre-shared key for two machines.
@@ -158,7 +159,7 @@ impl Cli {
             json_lines: false,
             quiet: true,
             name: "far".into(),
-            command: Command::Far(FarArgs::new(words)),
+            command: Command::Far(words.collect()),
         })
     }
 
@@ -300,7 +301,6 @@ impl Refused {
 }
 
 /// The arguments of one command.
-#[cfg(test)]
 #[derive(Parser)]
 struct Only<T: clap::Args> {
     #[command(flatten)]
@@ -308,12 +308,17 @@ struct Only<T: clap::Args> {
 }
 
 /// Reads the arguments of one command.
+pub(crate) fn parse_only<T: clap::Args>(
+    words: impl Iterator<Item = OsString>,
+) -> Result<T, clap::Error> {
+    let words = std::iter::once("farwrite".into()).chain(words);
+    Ok(Only::<T>::try_parse_from(words)?.args)
+}
+
 #[cfg(test)]
 pub(crate) fn parsed<T: clap::Args>(arguments: &str) -> Result<T, String> {
-    let words = ["farwrite"].into_iter().chain(arguments.split_whitespace());
-    let only = Only::try_parse_from(words);
-    only.map(|only| only.args)
-        .map_err(|error| error.to_string())
+    let words = arguments.split_whitespace().map(OsString::from);
+    parse_only(words).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

@@ -22,29 +22,16 @@ use crate::send::{self, Sending};
 use crate::serving::Until;
 use crate::{interrupt, recv, rsh};
 
-/// The other end of `farwrite cp`.
-#[derive(Debug)]
-pub(crate) struct FarArgs {
-    /// `recv PORT OPTIONS...` or `send OPTIONS... -- PATH...`
-    words: Vec<OsString>,
-}
-
-impl FarArgs {
-    pub(crate) fn new(words: impl Iterator<Item = OsString>) -> Self {
-        let words = words.collect();
-        Self { words }
-    }
-}
-
-pub(crate) fn run_far(args: &FarArgs, console: &Console) -> Result<ExitCode, Failure> {
-    if let [file, direction, path] = &args.words[..]
+/// The other end of `farwrite cp`, with the arguments of the command `far`.
+pub(crate) fn run_far(words: &[OsString], console: &Console) -> Result<ExitCode, Failure> {
+    if let [file, direction, path] = words
         && file == "file"
     {
         return file::run(direction, path.as_ref());
     }
     let pipe = take_standard_output()?;
     let usage = || Failure::new(Exit::Usage, "farwrite cp starts this command, and no user");
-    let (what, words) = args.words.split_first().ok_or_else(usage)?;
+    let (what, words) = words.split_first().ok_or_else(usage)?;
     let key = Zeroizing::new(rsh::line()?);
     let psk = key.trim().parse::<Psk>();
     let psk = psk.map_err(|error| Failure::caused(Exit::Usage, "reading the key", &error))?;

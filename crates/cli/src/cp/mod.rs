@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use clap::{Args, Parser};
+use clap::Args;
 use farwrite::ReservedPort;
 use farwrite_stream::SchemeSetting;
 use farwrite_transfer::{Error as TransferError, ErrorKind};
@@ -23,7 +23,7 @@ use farwrite_units::parse::{parse_rate, parse_timeout};
 
 use crate::accepting::Accepting;
 use crate::addresses::at_any;
-use crate::args::{Cli, Command};
+use crate::args::parse_only;
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::recv::{self, Outputs, RecvArgs};
@@ -32,7 +32,7 @@ use crate::send::{self, SendArgs, Sending};
 use crate::serving::Until;
 use crate::tree_args::TreeArgs;
 use crate::{interrupt, key};
-pub(crate) use far::{FarArgs, greet, run_far};
+pub(crate) use far::{greet, run_far};
 use file::Direction;
 use meeting::Meeting;
 use place::{Place, base_name, from_home};
@@ -385,7 +385,7 @@ fn given<const N: usize>(
     let given = options
         .into_iter()
         .filter_map(|(name, value)| Some([name.into(), value.clone()?]));
-    given.collect::<Vec<[OsString; 2]>>().into_iter().flatten()
+    given.flatten()
 }
 
 /// The value of an option, if it is given.
@@ -409,28 +409,18 @@ fn reserve(port: u16) -> Result<ReservedPort, Failure> {
 
 /// The arguments of `farwrite send`, except those that say where to.
 fn sender(options: &[OsString], paths: &[OsString]) -> Result<SendArgs, Failure> {
-    let fixed = ["send", "--to", "127.0.0.1:1"].map(OsString::from);
-    let words = fixed.iter().chain(options).cloned();
-    let words = words.chain(["--".into()]).chain(paths.iter().cloned());
-    match parse(words)? {
-        Command::Send(args) => Ok(args),
-        _ => Err(Failure::new(Exit::Other, "send is another command")),
-    }
+    let to = ["--to", "127.0.0.1:1"].map(OsString::from);
+    let words = to.iter().chain(options).cloned();
+    parse(words.chain(["--".into()]).chain(paths.iter().cloned()))
 }
 
 /// The arguments of `farwrite recv`.
 fn receiver(options: &[OsString]) -> Result<RecvArgs, Failure> {
-    let words = ["recv".into()].into_iter().chain(options.iter().cloned());
-    match parse(words)? {
-        Command::Recv(args) => Ok(args),
-        _ => Err(Failure::new(Exit::Other, "recv is another command")),
-    }
+    parse(options.iter().cloned())
 }
 
-fn parse(words: impl Iterator<Item = OsString>) -> Result<Command, Failure> {
-    let words = [OsString::from("farwrite")].into_iter().chain(words);
-    let parsed = Cli::try_parse_from(words);
-    parsed.map(|cli| cli.command).map_err(|error| {
+fn parse<T: Args>(words: impl Iterator<Item = OsString>) -> Result<T, Failure> {
+    parse_only(words).map_err(|error| {
         let text = error.to_string();
         let line = text.lines().next().unwrap_or_default();
         let line = line.strip_prefix("error: ").unwrap_or(line);
